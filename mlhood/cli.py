@@ -1,0 +1,45 @@
+"""The command line: one command a job, each a thin call into the part of the package that does it."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from mlhood.errors import MlhoodError
+
+app = typer.Typer(
+    name="mlhood",
+    help="Machine Learning under the hood: run, check and release the course's notebooks.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+
+
+@app.callback()
+def _root() -> None:
+    """Machine Learning under the hood."""
+
+
+@app.command()
+def doctor() -> None:
+    """Say what this machine is and which parts of the course will work on it.
+
+    Example: mlhood doctor
+    """
+    from mlhood.measure import doctor as examination
+
+    examination.print_report()
+
+
+def main() -> None:
+    """Entry point: an error of the family becomes its message and exit code 1, Ctrl-C becomes 130."""
+    try:
+        app()
+    except MlhoodError as error:
+        typer.echo(str(error), err=True)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        typer.echo("stopped; what was finished is kept", err=True)
+        sys.exit(130)

@@ -1,0 +1,86 @@
+"""The one family of errors that users see.
+
+Each class is a stage of the course. A message says what went wrong, where, what was expected, what came, and what
+to do; parts that do not apply are left out.
+"""
+
+from __future__ import annotations
+
+
+class MlhoodError(Exception):
+    """Base of all errors that bad input, a missing tool or a full disk can cause.
+
+    Args:
+        what: One sentence: what went wrong.
+        where: The object concerned: a file, node, cell or task.
+        expected: What would have been right.
+        got: What came instead.
+        todo: What the user can do about it.
+    """
+
+    stage = "mlhood"
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        where: object = None,
+        expected: object = None,
+        got: object = None,
+        todo: str | None = None,
+    ) -> None:
+        self.what = what
+        parts = {"where": where, "expected": expected, "got": got, "what to do": todo}
+        self.parts = {label: str(part) for label, part in parts.items() if part is not None}
+        super().__init__(what)
+
+    def __str__(self) -> str:
+        lines = [f"{self.stage}: {self.what}"]
+        lines += [f"  {label}: {part}" for label, part in self.parts.items()]
+        return "\n".join(lines)
+
+    def _render_traceback_(self) -> list[str]:
+        """In a notebook, the message without the inside of the library (IPython's hook)."""
+        return str(self).splitlines()
+
+
+class MachineError(MlhoodError):
+    """A fact about this machine could not be measured."""
+
+    stage = "measure"
+
+
+class ModelError(MlhoodError):
+    """A model or a data set cannot be built, found or read."""
+
+    stage = "models"
+
+
+class ExchangeError(MlhoodError):
+    """A model cannot be exported, read or inspected."""
+
+    stage = "exchange"
+
+
+class BrowserError(ExchangeError):
+    """No browser to draw with, or the one found does not work."""
+
+    stage = "netron"
+
+
+class NotebookError(MlhoodError):
+    """A notebook cannot be read, or is not one of the course's."""
+
+    stage = "notebook"
+
+
+class GradingError(MlhoodError):
+    """A submission cannot be run or marked."""
+
+    stage = "grading"
+
+
+class OutputError(MlhoodError):
+    """A result cannot be written where it should go."""
+
+    stage = "output"

@@ -1,0 +1,1 @@
+"""From torch to ONNX, into tables and onto paper."""

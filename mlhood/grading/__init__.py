@@ -1,0 +1,1 @@
+"""Tasks, checks, submissions and marks."""

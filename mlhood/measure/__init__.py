@@ -1,0 +1,1 @@
+"""Timing of alternatives and facts about the machine."""

@@ -1,0 +1,1 @@
+"""What is compiled: MLP, LeNet, ResNet, and real data to run them on."""
