@@ -1,0 +1,61 @@
+"""LeNet-5, and the same network with batch normalisation.
+
+Source: Y. LeCun, L. Bottou, Y. Bengio, P. Haffner, "Gradient-based learning applied to document recognition",
+Proc. IEEE 86(11), 1998, section II.B. As is usual today: relu for tanh, maximum for average pooling, and a plain
+linear output.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+
+class LeNet(nn.Module):
+    """LeNet-5 for images of 1 x 32 x 32: two convolutions, three linear layers; 61,706 parameters.
+
+    Args:
+        classes: Number of logits.
+    """
+
+    def __init__(self, classes: int = 10) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(1, 6, kernel_size=5)
+        self.conv2 = nn.Conv2d(6, 16, kernel_size=5)
+        self.fc1 = nn.Linear(16 * 5 * 5, 120)
+        self.fc2 = nn.Linear(120, 84)
+        self.fc3 = nn.Linear(84, classes)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Map float32 [N, 1, 32, 32] to float32 logits [N, 10]."""
+        x = functional.max_pool2d(torch.relu(self.conv1(x)), 2)
+        x = functional.max_pool2d(torch.relu(self.conv2(x)), 2)
+        return self._classify(x)
+
+    def _classify(self, x: torch.Tensor) -> torch.Tensor:
+        x = torch.flatten(x, 1)
+        x = torch.relu(self.fc1(x))
+        x = torch.relu(self.fc2(x))
+        return self.fc3(x)
+
+
+class LeNetBN(LeNet):
+    """LeNet with batch normalisation after each convolution; 61,750 parameters.
+
+    The compiler folds the normalisation into the convolution, so the two must agree in evaluation mode.
+
+    Args:
+        classes: Number of logits.
+    """
+
+    def __init__(self, classes: int = 10) -> None:
+        super().__init__(classes)
+        self.bn1 = nn.BatchNorm2d(6)
+        self.bn2 = nn.BatchNorm2d(16)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Map float32 [N, 1, 32, 32] to float32 logits [N, 10]."""
+        x = functional.max_pool2d(torch.relu(self.bn1(self.conv1(x))), 2)
+        x = functional.max_pool2d(torch.relu(self.bn2(self.conv2(x))), 2)
+        return self._classify(x)
