@@ -1,0 +1,116 @@
+"""The machine as Linux shows it: files under /proc and /sys.
+
+Sources: the kernel's documentation of `/sys/devices/system/cpu` (ABI/stable/sysfs-devices-system-cpu) and of
+control groups (version 2: `cpu.max`, `memory.max`; version 1: `cpu.cfs_quota_us`, `memory.limit_in_bytes`).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from mlhood.measure.facts import Caches, Cores, Hardware, Memory
+
+_UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
+
+
+def read(root: Path = Path("/")) -> Hardware:
+    """Read the machine's facts from the files under `root`; what is not there stays unknown."""
+    total = parse_meminfo(_text(root / "proc/meminfo"))
+    groups = parse_cgroups(_text(root / "proc/self/cgroup"))
+    limits = [limit for limit in memory_limits(root, groups) if total is None or limit < total]
+    logical = os.cpu_count()
+    allowed = len(os.sched_getaffinity(0)) if sys.platform == "linux" else logical
+    usable = [count for count in (allowed, *cpu_quotas(root, groups)) if count is not None]
+    return Hardware(
+        cpu=parse_cpuinfo(_text(root / "proc/cpuinfo")),
+        cores=Cores(physical_cores(root), logical, min(usable, default=None)),
+        caches=read_caches(root),
+        memory=Memory(total, min(limits, default=None)),
+    )
+
+
+def parse_cpuinfo(text: str) -> str | None:
+    """Return the processor's name from /proc/cpuinfo; ARM kernels do not print one."""
+    found = re.search(r"^model name\s*:\s*(\S.*)$", text, re.MULTILINE)
+    return found.group(1).strip() if found else None
+
+
+def parse_meminfo(text: str) -> int | None:
+    """Return the total memory in bytes from /proc/meminfo."""
+    found = re.search(r"^MemTotal:\s+(\d+) kB", text, re.MULTILINE)
+    return int(found.group(1)) * 1024 if found else None
+
+
+def parse_size(text: str) -> int | None:
+    """Return bytes for sysfs' `48K`, `32768K` or `8M`; None for anything else."""
+    found = re.fullmatch(r"(\d+)([KMG]?)", text.strip())
+    return int(found.group(1)) * _UNITS[found.group(2)] if found else None
+
+
+def parse_cgroups(text: str) -> dict[str, str]:
+    """Return controller -> path from /proc/self/cgroup; version 2's single hierarchy has the name ``""``."""
+    rows = [line.split(":", 2) for line in text.splitlines() if line.count(":") >= 2]
+    return {name: path for _, names, path in rows for name in names.split(",")}
+
+
+def parse_cpu_max(text: str) -> float | None:
+    """Return the processors that `quota period` (both in microseconds) allows; None without a quota."""
+    found = re.fullmatch(r"(\d+)\s+(\d+)", text.strip())
+    return int(found.group(1)) / int(found.group(2)) if found and int(found.group(2)) else None
+
+
+def cpu_quotas(root: Path, groups: dict[str, str]) -> Iterator[float]:
+    """Yield the processor quota of every control group around this process that has one."""
+    for level in _levels(root, groups, "cpu"):
+        legacy = f"{_text(level / 'cpu.cfs_quota_us').strip()} {_text(level / 'cpu.cfs_period_us').strip()}"
+        for quota in (parse_cpu_max(_text(level / "cpu.max")), parse_cpu_max(legacy)):
+            if quota is not None:
+                yield quota
+
+
+def memory_limits(root: Path, groups: dict[str, str]) -> Iterator[int]:
+    """Yield the memory limit in bytes of every control group around this process that has one."""
+    for level in _levels(root, groups, "memory"):
+        for name in ("memory.max", "memory.limit_in_bytes"):
+            limit = parse_size(_text(level / name))
+            if limit is not None:
+                yield limit
+
+
+def physical_cores(root: Path) -> int | None:
+    """Return the number of distinct groups of hardware threads, which is the number of cores."""
+    siblings = (root / "sys/devices/system/cpu").glob("cpu[0-9]*/topology/thread_siblings_list")
+    return len({_text(path).strip() for path in siblings}) or None
+
+
+def read_caches(root: Path) -> Caches:
+    """Return the data and unified caches of processor 0."""
+    found: dict[str, int | None] = {}
+    for index in sorted((root / "sys/devices/system/cpu/cpu0/cache").glob("index*")):
+        if _text(index / "type").strip() == "Instruction":
+            continue
+        found[_text(index / "level").strip()] = parse_size(_text(index / "size"))
+        found.setdefault("line", parse_size(_text(index / "coherency_line_size")))
+    return Caches(found.get("1"), found.get("2"), found.get("3"), found.get("line"))
+
+
+def _levels(root: Path, groups: dict[str, str], controller: str) -> Iterator[Path]:
+    """Yield the folders of a control group and of those around it; a limit on any of them binds."""
+    for name in ("", controller):
+        if name not in groups:
+            continue
+        base = root / "sys/fs/cgroup" / name
+        inner = Path(groups[name].strip("/"))
+        yield from (base / folder for folder in (inner, *inner.parents))
+
+
+def _text(path: Path) -> str:
+    """Return a file's text, or nothing where the kernel or a container does not show it."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""

@@ -1,0 +1,80 @@
+"""The libraries that a measurement depends on: versions without importing them, and NumPy's BLAS."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from collections.abc import Iterable, Mapping
+from importlib import metadata
+from typing import Any
+
+from mlhood.measure.facts import Blas
+
+# the libraries whose version can change a number or a result
+LIBRARIES = (
+    "numpy",
+    "torch",
+    "onnx",
+    "onnxscript",
+    "onnxruntime",
+    "jax",
+    "jaxlib",
+    "numba",
+    "llvmlite",
+    "scikit-learn",
+    "pandas",
+    "netron",
+    "mlhood",
+)
+
+
+def versions(libraries: Iterable[str] = LIBRARIES) -> dict[str, str | None]:
+    """Return the installed version of each library, None for one that is not installed."""
+    return {name: _version(name) for name in libraries}
+
+
+def numpy_blas() -> Blas:
+    """Return NumPy's BLAS library, its version and how many threads it takes; unknown without NumPy."""
+    try:
+        import numpy as np
+        from threadpoolctl import threadpool_info
+    except ImportError:
+        return Blas()
+    configured = np.show_config(mode="dicts") or {}
+    return choose_blas(threadpool_info(), configured.get("Build Dependencies", {}).get("blas", {}))
+
+
+def choose_blas(loaded: Iterable[Mapping[str, Any]], configured: Mapping[str, Any]) -> Blas:
+    """Return the BLAS that NumPy uses among those loaded, else the one it was built with.
+
+    Args:
+        loaded: threadpoolctl's list; other packages (SciPy, torch) bring a BLAS of their own.
+        configured: NumPy's build record. Apple's Accelerate is known only by it; its threads cannot be asked.
+    """
+    candidates = [library for library in loaded if library.get("user_api") == "blas"]
+    own = [library for library in candidates if "numpy" in str(library.get("filepath", "")).lower()]
+    built = str(configured.get("name", "")).lower()
+    same = [library for library in candidates if library.get("internal_api", "?") in built]
+    for library in own + same:
+        return Blas(library.get("internal_api"), library.get("version"), library.get("num_threads"))
+    return Blas(configured.get("name") or None, configured.get("version") or None)
+
+
+def system_name() -> str:
+    """Return the operating system and its version, such as `Debian GNU/Linux 12 (Linux 6.1.0)`."""
+    if sys.platform == "darwin":
+        return f"macOS {platform.mac_ver()[0]}"
+    if not sys.platform.startswith("linux"):
+        return f"{platform.system()} {platform.release()} ({platform.version()})"
+    try:
+        distribution = platform.freedesktop_os_release().get("PRETTY_NAME", "Linux")
+    except OSError:
+        distribution = "Linux"
+    return f"{distribution} (Linux {platform.release()})"
+
+
+def _version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None

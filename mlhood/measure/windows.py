@@ -1,0 +1,97 @@
+"""The machine as Windows shows it: kernel32 and the registry.
+
+Source: Microsoft, `GetLogicalProcessorInformationEx` and `SYSTEM_LOGICAL_PROCESSOR_INFORMATION_EX`: records
+of a header (relationship, size) and a body; relationship 0 is a core, 2 a cache.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import sys
+from collections.abc import Iterator
+
+from mlhood.measure.facts import Caches, Cores, Hardware, Memory
+
+_CORE, _CACHE = 0, 2
+_INSTRUCTION = 1
+_ALL_RELATIONS = 0xFFFF
+
+
+def read() -> Hardware:
+    """Ask Windows for the machine's facts; what it does not answer stays unknown."""
+    records = _processor_records()
+    # os.process_cpu_count came with Python 3.13 and knows the process's affinity
+    usable = getattr(os, "process_cpu_count", os.cpu_count)()
+    return Hardware(
+        cpu=_name(),
+        cores=Cores(parse_cores(records), os.cpu_count(), usable),
+        caches=parse_caches(records),
+        memory=Memory(total=_memory()),
+    )
+
+
+def parse_cores(records: bytes) -> int | None:
+    """Return the number of physical cores: the core records counted."""
+    return sum(kind == _CORE for kind, _ in _bodies(records)) or None
+
+
+def parse_caches(records: bytes) -> Caches:
+    """Return the first data or unified cache of each level, in bytes."""
+    found: dict[int, int] = {}
+    line = None
+    for kind, body in _bodies(records):
+        if kind != _CACHE or len(body) < 12:
+            continue
+        level, _, width, size, use = struct.unpack_from("<BBHII", body)
+        if use != _INSTRUCTION:
+            found.setdefault(level, size)
+            line = line or width
+    return Caches(found.get(1), found.get(2), found.get(3), line)
+
+
+def _bodies(records: bytes) -> Iterator[tuple[int, bytes]]:
+    at = 0
+    while at + 8 <= len(records):
+        kind, size = struct.unpack_from("<II", records, at)
+        if size < 8:
+            return
+        yield kind, records[at + 8 : at + size]
+        at += size
+
+
+def _processor_records() -> bytes:
+    if sys.platform != "win32":
+        return b""
+    import ctypes
+
+    ask = ctypes.windll.kernel32.GetLogicalProcessorInformationEx
+    size = ctypes.c_ulong(0)
+    ask(_ALL_RELATIONS, None, ctypes.byref(size))  # fails, and says how much room it needs
+    buffer = ctypes.create_string_buffer(size.value)
+    return buffer.raw if ask(_ALL_RELATIONS, buffer, ctypes.byref(size)) else b""
+
+
+def _memory() -> int | None:
+    if sys.platform != "win32":
+        return None
+    import ctypes
+
+    # MEMORYSTATUSEX: two 32-bit fields (its own size, the load), then seven 64-bit ones, the total first
+    buffer = ctypes.create_string_buffer(struct.pack("<II7Q", 64, *[0] * 8), 64)
+    answered = ctypes.windll.kernel32.GlobalMemoryStatusEx(buffer)
+    return struct.unpack_from("<Q", buffer.raw, 8)[0] if answered else None
+
+
+def _name() -> str | None:
+    if sys.platform != "win32":
+        return None
+    import winreg
+
+    try:
+        with winreg.OpenKey(
+            winreg.HKEY_LOCAL_MACHINE, r"HARDWARE\DESCRIPTION\System\CentralProcessor\0"
+        ) as key:
+            return str(winreg.QueryValueEx(key, "ProcessorNameString")[0]).strip()
+    except OSError:
+        return None

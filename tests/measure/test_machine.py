@@ -1,0 +1,308 @@
+"""The facts of a machine: read here, and parsed from samples of the systems that this one is not."""
+
+from __future__ import annotations
+
+import json
+import struct
+import sys
+from pathlib import Path
+
+import pytest
+
+import mlhood.measure
+from mlhood.measure import linux, macos, windows
+from mlhood.measure.facts import Blas, Caches, Cores, Hardware, Memory, Vector
+from mlhood.measure.machine import binary_size, describe_cores, describe_vector
+from mlhood.measure.software import LIBRARIES, choose_blas, versions
+from mlhood.measure.vector import vector
+
+APPLE = """\
+hw.ncpu: 8
+hw.physicalcpu: 8
+hw.logicalcpu: 8
+hw.l1dcachesize: 65536
+hw.l2cachesize: 4194304
+hw.perflevel0.l1dcachesize: 131072
+hw.perflevel0.l2cachesize: 16777216
+hw.cachelinesize: 128
+hw.memsize: 17179869184
+machdep.cpu.brand_string: Apple M2
+"""
+
+INTEL_MAC = """\
+hw.ncpu: 12
+hw.physicalcpu: 6
+hw.logicalcpu: 12
+hw.l1dcachesize: 32768
+hw.l2cachesize: 262144
+hw.l3cachesize: 12582912
+hw.memsize: 17179869184
+machdep.cpu.brand_string: Intel(R) Core(TM) i7-8750H CPU @ 2.20GHz
+"""
+
+
+def write(root: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return root
+
+
+def cache_files(index: int, level: int, kind: str, size: str) -> dict[str, str]:
+    folder = f"sys/devices/system/cpu/cpu0/cache/index{index}"
+    return {
+        f"{folder}/level": f"{level}\n",
+        f"{folder}/type": f"{kind}\n",
+        f"{folder}/size": f"{size}\n",
+        f"{folder}/coherency_line_size": "64\n",
+    }
+
+
+# -- this machine
+
+
+def test_this_machine_goes_through_json_unchanged():
+    facts = mlhood.measure.machine().as_dict()
+    assert json.loads(json.dumps(facts)) == facts
+
+
+def test_this_machine_knows_the_versions_of_its_libraries():
+    found = mlhood.measure.machine().versions
+    assert set(found) == set(LIBRARIES)
+    assert found["numpy"]
+
+
+def test_one_line_names_the_processor_and_the_caches():
+    machine = mlhood.measure.machine()
+    assert str(machine).startswith(machine.cpu)
+    assert "L1d" in str(machine)
+    assert "\n" not in str(machine)
+
+
+def test_a_library_that_is_not_installed_has_no_version():
+    assert versions(["no-library-has-this-name"]) == {"no-library-has-this-name": None}
+
+
+# -- Linux
+
+
+def test_linux_reads_processor_caches_and_memory(tmp_path):
+    root = write(
+        tmp_path,
+        {
+            "proc/cpuinfo": "processor\t: 0\nmodel name\t: Some CPU @ 3 GHz\nflags\t: sse2\n",
+            "proc/meminfo": "MemTotal:       16384 kB\nMemFree: 1 kB\n",
+            "sys/devices/system/cpu/cpu0/topology/thread_siblings_list": "0,2\n",
+            "sys/devices/system/cpu/cpu1/topology/thread_siblings_list": "1,3\n",
+            "sys/devices/system/cpu/cpu2/topology/thread_siblings_list": "0,2\n",
+            "sys/devices/system/cpu/cpu3/topology/thread_siblings_list": "1,3\n",
+            **cache_files(0, 1, "Data", "48K"),
+            **cache_files(1, 1, "Instruction", "32K"),
+            **cache_files(2, 2, "Unified", "1024K"),
+            **cache_files(3, 3, "Unified", "32M"),
+        },
+    )
+    found = linux.read(root)
+    assert found.cpu == "Some CPU @ 3 GHz"
+    assert found.cores.physical == 2
+    assert found.memory == Memory(total=16 * 2**20)
+    assert found.caches == Caches(l1d=48 * 2**10, l2=2**20, l3=32 * 2**20, line=64)
+
+
+def test_linux_without_its_files_knows_nothing_and_does_not_fail(tmp_path):
+    found = linux.read(tmp_path)
+    assert (found.cpu, found.cores.physical, found.caches, found.memory) == (None, None, Caches(), Memory())
+
+
+def test_an_arm_kernel_names_no_processor():
+    assert linux.parse_cpuinfo("processor\t: 0\nCPU implementer\t: 0x41\nCPU part\t: 0xd0c\n") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("48K", 49152), ("8M\n", 8 * 2**20), ("512", 512), ("", None), ("max", None), ("-1", None)],
+)
+def test_sizes(text, size):
+    assert linux.parse_size(text) == size
+
+
+@pytest.mark.parametrize(
+    ("text", "quota"),
+    [("150000 100000\n", 1.5), ("max 100000", None), ("-1 100000", None), ("", None), ("5 0", None)],
+)
+def test_processor_quotas(text, quota):
+    assert linux.parse_cpu_max(text) == quota
+
+
+def test_limits_of_the_second_version_bind_from_any_group_around(tmp_path):
+    root = write(
+        tmp_path,
+        {
+            "proc/meminfo": "MemTotal: 16777216 kB\n",
+            "proc/self/cgroup": "0::/class/student\n",
+            "sys/fs/cgroup/class/cpu.max": "50000 100000\n",
+            "sys/fs/cgroup/class/student/cpu.max": "max 100000\n",
+            "sys/fs/cgroup/class/student/memory.max": "max\n",
+            "sys/fs/cgroup/memory.max": "2147483648\n",
+        },
+    )
+    found = linux.read(root)
+    assert found.cores.usable == 0.5
+    assert found.memory.limit == 2 * 2**30
+
+
+def test_limits_of_the_first_version_and_no_limit(tmp_path):
+    root = write(
+        tmp_path,
+        {
+            "proc/meminfo": "MemTotal: 16777216 kB\n",
+            "proc/self/cgroup": "4:memory:/box\n3:cpu,cpuacct:/box\n0::/\n",
+            "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "25000\n",
+            "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000\n",
+            "sys/fs/cgroup/memory/box/memory.limit_in_bytes": "9223372036854771712\n",
+        },
+    )
+    found = linux.read(root)
+    assert found.cores.usable == 0.25
+    assert found.memory.limit is None
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads Linux' own files")
+def test_this_linux_has_memory_and_a_core():
+    found = linux.read()
+    assert found.memory.total
+    assert found.cores.usable
+
+
+# -- macOS
+
+
+def test_apple_silicon_reports_the_fast_cores_and_no_third_level():
+    found = macos.parse_sysctl(APPLE)
+    assert found.cpu == "Apple M2"
+    assert found.cores == Cores(8, 8, 8)
+    assert found.caches == Caches(l1d=131072, l2=16 * 2**20, l3=None, line=128)
+    assert found.memory.total == 16 * 2**30
+
+
+def test_an_intel_mac_has_three_levels_and_two_threads_a_core():
+    found = macos.parse_sysctl(INTEL_MAC)
+    assert found.cores == Cores(physical=6, logical=12, usable=12)
+    assert found.caches == Caches(l1d=32768, l2=262144, l3=12 * 2**20, line=None)
+
+
+def test_no_answer_from_sysctl_is_unknown():
+    assert macos.parse_sysctl("") == Hardware()
+
+
+# -- Windows
+
+
+def record(kind: int, body: bytes) -> bytes:
+    return struct.pack("<II", kind, 8 + len(body)) + body
+
+
+def cache_record(level: int, size: int, use: int) -> bytes:
+    return record(2, struct.pack("<BBHII", level, 8, 64, size, use) + bytes(36))
+
+
+def test_windows_counts_cores_and_takes_the_first_data_cache_of_a_level():
+    records = b"".join(
+        [
+            record(0, bytes(40)),
+            cache_record(1, 49152, 2),
+            cache_record(1, 32768, 1),
+            cache_record(2, 1310720, 0),
+            record(0, bytes(40)),
+            cache_record(1, 32768, 2),
+            cache_record(3, 12582912, 0),
+            record(3, bytes(16)),
+        ]
+    )
+    assert windows.parse_cores(records) == 2
+    assert windows.parse_caches(records) == Caches(l1d=49152, l2=1310720, l3=12582912, line=64)
+
+
+@pytest.mark.parametrize("records", [b"", b"\0" * 7, bytes(64), record(2, b"")], ids=len)
+def test_windows_records_cut_short_are_unknown(records):
+    assert windows.parse_caches(records) == Caches()
+
+
+# -- vectors
+
+
+@pytest.mark.parametrize(
+    ("features", "architecture", "widest", "lanes"),
+    [
+        ({"sse2": True, "avx": True, "avx2": True, "avx512f": True}, "x86_64", "AVX-512", 16),
+        ({"sse2": True, "avx": True, "avx2": True, "avx512f": False}, "AMD64", "AVX2", 8),
+        ({"sse2": True, "avx": True}, "x86_64", "AVX", 8),
+        ({"sse2": True}, "x86_64", "SSE2", 4),
+        ({"neon": True, "sve": True}, "aarch64", "NEON", 4),
+        ({}, "arm64", "NEON", 4),
+    ],
+)
+def test_the_widest_vector_set_gives_the_lanes(features, architecture, widest, lanes):
+    found = vector(features, architecture)
+    assert found.sets[0] == widest
+    assert found.float32_lanes == lanes
+
+
+def test_a_processor_that_llvm_does_not_know_has_an_unknown_width():
+    assert vector({}, "riscv64") == Vector()
+    assert describe_vector(Vector()) == "vector width unknown"
+
+
+# -- BLAS
+
+
+def loaded(path: str, api: str = "openblas", threads: int = 2) -> dict[str, object]:
+    return {
+        "user_api": "blas",
+        "internal_api": api,
+        "version": "1.2",
+        "num_threads": threads,
+        "filepath": path,
+    }
+
+
+def test_numpys_own_blas_is_told_from_scipys():
+    libraries = [loaded("/lib/scipy.libs/libblas.so", threads=7), loaded("/lib/numpy.libs/libblas.so")]
+    assert choose_blas(libraries, {"name": "scipy-openblas"}) == Blas("openblas", "1.2", 2)
+
+
+def test_a_shared_blas_is_recognised_by_its_kind():
+    libraries = [{"user_api": "openmp", "internal_api": "openmp"}, loaded("/conda/libmkl_rt.so", "mkl", 4)]
+    assert choose_blas(libraries, {"name": "mkl", "version": "2025"}) == Blas("mkl", "1.2", 4)
+
+
+def test_accelerate_is_known_from_the_build_only():
+    assert choose_blas([], {"name": "accelerate", "version": "unknown"}) == Blas(
+        "accelerate", "unknown", None
+    )
+    assert choose_blas([], {}) == Blas()
+
+
+# -- words
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [(None, "unknown"), (0, "0 B"), (512, "512 B"), (49152, "48 KiB"), (3 * 2**19, "1.5 MiB")],
+)
+def test_sizes_in_words(size, text):
+    assert binary_size(size) == text
+
+
+@pytest.mark.parametrize(
+    ("cores", "text"),
+    [
+        (Cores(1, 1, 1), "1 core"),
+        (Cores(4, 8, 8), "4 cores, 8 hardware threads"),
+        (Cores(4, 8, 1.5), "4 cores, 8 hardware threads, 1.5 usable here"),
+        (Cores(), "cores unknown"),
+    ],
+)
+def test_cores_in_words(cores, text):
+    assert describe_cores(cores) == text
