@@ -1,0 +1,78 @@
+"""The student's end of the wire: answers requests in the process that holds the student's objects.
+
+Nothing here is trusted: a submission may have replaced all of it. The other end believes only what arrays and plain
+data say, and compares them itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import io
+import traceback
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from mlhood.grading.wire import Message, decode, encode
+
+MAX_PRINTED = 4000
+_kept: list[object] = []
+
+
+def keep(value: object) -> int:
+    """Hold on to an object that may not cross, and return its number."""
+    _kept.append(value)
+    return len(_kept) - 1
+
+
+def answer(request: Message, namespace: Mapping[str, Any]) -> Message:
+    """Carry out one request on the student's objects.
+
+    A request is a dictionary: `target` (a name of the notebook, `module:name`, or a `Remote`), `method` (a name or
+    None), `call` (whether to call it or only to fetch it), `args`, `kwargs`. The reply has `value`, or `error` (type,
+    message, line of the student's code) and what was printed meanwhile.
+    """
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+        try:
+            reply = encode({"value": _carry_out(decode(request, _kept.__getitem__), namespace)}, keep)
+        except Exception as error:
+            reply = encode({"error": _describe(error), "printed": printed.getvalue()[-MAX_PRINTED:]})
+    return reply
+
+
+def serve(folder: str, number: int, namespace: Mapping[str, Any]) -> None:
+    """Answer the request in `request-N.*` with `reply-N.*` of the same folder."""
+    base = Path(folder)
+    request = Message.from_bytes(
+        (base / f"request-{number}.json").read_bytes(), (base / f"request-{number}.npz").read_bytes()
+    )
+    text, arrays = answer(request, namespace).to_bytes()
+    (base / f"reply-{number}.npz").write_bytes(arrays)
+    (base / f"reply-{number}.json").write_bytes(text)
+
+
+def _carry_out(request: dict[str, Any], namespace: Mapping[str, Any]) -> object:
+    target = request["target"]
+    if isinstance(target, str):
+        target = _look_up(target, namespace)
+    if request["method"] is not None:
+        target = getattr(target, request["method"])
+    return target(*request["args"], **request["kwargs"]) if request["call"] else target
+
+
+def _look_up(name: str, namespace: Mapping[str, Any]) -> object:
+    module, colon, attribute = name.partition(":")
+    if colon:
+        return getattr(importlib.import_module(module), attribute)
+    if name not in namespace:
+        raise NameError(f"the notebook defines no `{name}`")
+    return namespace[name]
+
+
+def _describe(error: Exception) -> dict[str, str]:
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if "ipykernel" in frame.filename or frame.filename.startswith("<ipython")]
+    line = (own[-1].line or "") if own else ""
+    return {"type": type(error).__name__, "message": str(error)[:2000], "line": line.strip()}

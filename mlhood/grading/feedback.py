@@ -1,0 +1,85 @@
+"""Marks as people read them: text for terminals and logs, HTML for notebooks and reports.
+
+What passed is said in words and by a sign, never by colour alone.
+"""
+
+from __future__ import annotations
+
+from html import escape
+
+from mlhood.grading.marks import CheckResult, Marks, TaskResult
+
+SIGNS = {"passed": "✓", "failed": "✗", "skipped": "–"}
+
+
+def number(points: float) -> str:
+    """Points without a needless decimal: 4, 2.5."""
+    return f"{points:g}"
+
+
+def bar(earned: float, points: float, width: int = 10) -> str:
+    """A bar of text, full where points were earned."""
+    filled = round(width * earned / points) if points else 0
+    return "█" * filled + "░" * (width - filled)
+
+
+def score_line(result: TaskResult) -> str:
+    """`P1.1 The layers of LeNet: 8 of 10 points`."""
+    return f"{result.id} {result.title}: {number(result.earned)} of {number(result.points)} points"
+
+
+def check_lines(check: CheckResult) -> list[str]:
+    """A check's result, and below it the reason where it did not pass."""
+    lines = [f"  {SIGNS[check.status]} {check.title} ({check.status}, {number(check.points)})"]
+    if check.what:
+        lines.append(f"      {check.what}")
+    lines += [f"      {label}: {part}" for label, part in check.parts.items()]
+    return lines
+
+
+def task_text(result: TaskResult) -> str:
+    """A task's result as text."""
+    lines = [score_line(result), *(f"  note: {note}" for note in result.notes)]
+    for check in result.checks:
+        lines += check_lines(check)
+    return "\n".join(lines)
+
+
+def task_html(result: TaskResult) -> str:
+    """A task's result as HTML that survives a sanitiser: tables and words, no scripts, no needed styles."""
+    notes = "".join(f"<p><i>note: {escape(note)}</i></p>" for note in result.notes)
+    rows = "".join(_check_row(check) for check in result.checks)
+    sign = SIGNS["passed" if result.full else "failed"]
+    return f"<p><b>{sign} {escape(score_line(result))}</b></p>{notes}<table>{rows}</table>"
+
+
+def _check_row(check: CheckResult) -> str:
+    reason = "".join(
+        f"<br><b>{escape(label)}</b> {escape(part)}" for label, part in {"": check.what, **check.parts}.items() if part
+    )
+    reason = reason.replace("<b></b> ", "")
+    return (
+        f'<tr><td style="text-align:left">{SIGNS[check.status]} {check.status}</td>'
+        f'<td style="text-align:left">{escape(check.title)}{reason}</td>'
+        f"<td>{number(check.earned)} / {number(check.points)}</td></tr>"
+    )
+
+
+def summary_text(marks: Marks) -> str:
+    """All tasks of a submission, a line each, and the sum."""
+    width = max(len(task.title) for task in marks.tasks)
+    lines = [
+        f"{task.id:6} {task.title:{width}}  {bar(task.earned, task.points)}  "
+        f"{number(task.earned):>4} of {number(task.points)}"
+        for task in marks.tasks
+    ]
+    lines.append(f"{'':6} {'all tasks':{width}}  {bar(marks.earned, marks.points)}  "
+                 f"{number(marks.earned):>4} of {number(marks.points)}")  # fmt: skip
+    if marks.skipped:
+        lines.append(f"{number(marks.skipped)} points could not be asked for on this machine: see the checks marked –")
+    return "\n".join(lines)
+
+
+def full_text(marks: Marks) -> str:
+    """Every check of every task, then the summary."""
+    return "\n\n".join([*(task_text(task) for task in marks.tasks), summary_text(marks)])

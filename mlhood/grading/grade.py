@@ -1,0 +1,124 @@
+"""Mark a notebook: run it from the top in a process of its own, and judge each task right after its last cell.
+
+A task that is not solved is followed by its stand-in, so that the tasks after it are judged on their own.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from nbformat import NotebookNode
+from nbformat.v4 import new_code_cell
+
+from mlhood.grading.kernel import Kernel
+from mlhood.grading.marks import Marks, TaskResult, judge, total
+from mlhood.grading.notebook import judging_points, label, missing_cells
+from mlhood.grading.submission import Submission
+from mlhood.grading.task import Project, Task
+
+CELL_SECONDS = 300.0
+
+
+@dataclass(frozen=True)
+class Step:
+    """Progress: the cell or task that comes next, and how many steps of how many are done."""
+
+    done: int
+    total: int
+    text: str
+
+
+def grade(
+    notebook: NotebookNode,
+    project: Project,
+    folder: Path,
+    *,
+    seed: int = 0,
+    run_check_cells: bool = False,
+    on_step: Callable[[Step], None] = lambda step: None,
+) -> Marks:
+    """Run a notebook and mark it.
+
+    Args:
+        notebook: Its code cells get the outputs of this run.
+        project: What it should solve.
+        folder: Working folder of the run; files that the notebook writes are left there.
+        seed: Inputs of the checks are drawn from it.
+        run_check_cells: Whether to run the student's own check cells too (for a copy to look at).
+        on_step: Told before every cell and every task.
+
+    Raises:
+        GradingError: No kernel can be started.
+    """
+    began = time.monotonic()
+    with Kernel(folder) as kernel:
+        grading = _Grading(notebook, project, kernel, seed, run_check_cells, on_step)
+        results = grading.run()
+    return total(project, results, time.monotonic() - began)
+
+
+class _Grading:
+    def __init__(self, notebook, project, kernel, seed, run_check_cells, on_step) -> None:
+        self.notebook: NotebookNode = notebook
+        self.project: Project = project
+        self.kernel: Kernel = kernel
+        self.seed: int = seed
+        self.run_check_cells: bool = run_check_cells
+        self.on_step: Callable[[Step], None] = on_step
+        self.submission = Submission(kernel, kernel.folder, kernel.scratch)
+        self.missing = missing_cells(notebook, project)
+        self.results: list[TaskResult] = []
+        self.done = 0
+
+    def run(self) -> tuple[TaskResult, ...]:
+        points = judging_points(self.notebook, self.project)
+        self._judge(points.get(-1, []))
+        for index, cell in enumerate(self.notebook.cells):
+            if cell.cell_type == "code":
+                self._run(cell)
+            self._judge(points.get(index, []))
+        return tuple(self.results)
+
+    def _run(self, cell: NotebookNode) -> None:
+        known = label(cell)
+        self._tell(_first_words(cell))
+        cell.outputs, cell.execution_count = [], None
+        if known and known.role == "check" and not self.run_check_cells:
+            return
+        task = self.project.task(known.task) if known else None
+        outcome = self.kernel.run(cell, task.seconds if task else CELL_SECONDS)
+        if outcome.error:
+            self.submission.cell_errors.append(f"the cell `{_first_words(cell)}` {_ended(outcome.error)}")
+
+    def _judge(self, task_ids: list[str]) -> None:
+        for task_id in task_ids:
+            task = self.project.task(task_id)
+            if task is None:
+                continue
+            self._tell(f"marking {task.id}")
+            result = judge(task, self.submission, self.seed, self._notes(task))
+            self.results.append(result)
+            self.submission.cell_errors.clear()
+            if not result.full and task.stand_in:
+                self.kernel.run(new_code_cell(task.stand_in), task.seconds)
+
+    def _notes(self, task: Task) -> tuple[str, ...]:
+        gone = [f"the {role} cell of {task.id} is missing" for role in self.missing.get(task.id, [])]
+        return (*self.submission.cell_errors, *gone)
+
+    def _tell(self, text: str) -> None:
+        steps = sum(cell.cell_type == "code" for cell in self.notebook.cells) + len(self.project.tasks)
+        self.on_step(Step(self.done, steps, text))
+        self.done += 1
+
+
+def _first_words(cell: NotebookNode) -> str:
+    lines = [line for line in cell.source.splitlines() if line.strip() and not line.startswith(("#", "%"))]
+    return lines[0][:60] if lines else "empty cell"
+
+
+def _ended(error: str) -> str:
+    return error if error.startswith(("took", "ended")) else f"stopped with {error}"

@@ -1,0 +1,150 @@
+"""A Jupyter kernel of its own for one notebook: runs cells, answers requests, and survives being killed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from nbclient import NotebookClient
+from nbclient.exceptions import CellControlSignal, CellTimeoutError, DeadKernelError
+from nbformat import NotebookNode
+from nbformat.v4 import new_code_cell, new_notebook
+
+from mlhood.errors import GradingError
+from mlhood.grading.submission import NoAnswer
+from mlhood.grading.wire import Message, WireError
+
+SERVE = "import mlhood.grading.bridge as _bridge; _bridge.serve({folder!r}, {number}, globals()); del _bridge"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a cell ended: what went wrong in words, or empty; and whether the kernel is still there."""
+
+    error: str = ""
+    alive: bool = True
+
+
+class Kernel:
+    """A Python kernel in a process of its own, whose working folder is `folder`. Use it in a `with` statement.
+
+    A kernel that dies or hangs is replaced by a new one, and the cells that ran well so far are run again in it, so
+    later tasks find what earlier ones have made.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._exchange = tempfile.TemporaryDirectory(prefix="mlhood-", ignore_cleanup_errors=True)
+        self._requests = 0
+        self._history: list[str] = []
+        self._client: NotebookClient | None = None
+
+    @property
+    def scratch(self) -> Path:
+        """A folder that both sides can write."""
+        return Path(self._exchange.name)
+
+    def __enter__(self) -> Kernel:
+        self._start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._stop()
+        self._exchange.cleanup()
+
+    def run(self, cell: NotebookNode, seconds: float) -> Outcome:
+        """Run a cell and collect its outputs in it. A cell that kills the kernel costs only itself."""
+        outcome = self._execute(cell, seconds)
+        if outcome.alive:
+            self._history.append(cell.source)
+        else:
+            self._revive(seconds)
+        return outcome
+
+    def ask(self, request: Message, seconds: float) -> Message:
+        """Carry a request to the student's objects (see `submission.Transport`)."""
+        self._requests += 1
+        base, number = self.scratch, self._requests
+        text, arrays = request.to_bytes()
+        (base / f"request-{number}.json").write_bytes(text)
+        (base / f"request-{number}.npz").write_bytes(arrays)
+        outcome = self._execute(new_code_cell(SERVE.format(folder=str(base), number=number)), seconds)
+        if not outcome.alive:
+            self._revive(seconds)
+            raise NoAnswer(outcome.error)
+        try:
+            return Message.from_bytes(_read(base / f"reply-{number}.json"), _read(base / f"reply-{number}.npz"))
+        except (OSError, WireError) as error:
+            raise NoAnswer(outcome.error or str(error)) from None
+
+    def _execute(self, cell: NotebookNode, seconds: float) -> Outcome:
+        client = self._client
+        if client is None:
+            return Outcome("the kernel could not be started", alive=False)
+        client.timeout = int(seconds)
+        try:
+            client.execute_cell(cell, 0)
+        except CellTimeoutError:
+            return Outcome(f"took more than {seconds:g} seconds and was stopped", alive=False)
+        except DeadKernelError:
+            return Outcome("ended the Python process (killed, out of memory, or an exit call)", alive=False)
+        except CellControlSignal as error:
+            return Outcome(str(error).splitlines()[-1])
+        return Outcome(_last_error(cell))
+
+    def _revive(self, seconds: float) -> None:
+        self._stop()
+        self._start()
+        for source in list(self._history):
+            if not self._execute(new_code_cell(source), seconds).alive:
+                self._history.remove(source)
+                self._revive(seconds)
+                return
+
+    def _start(self) -> None:
+        resources = {"metadata": {"path": str(self.folder)}}
+        client = NotebookClient(
+            new_notebook(cells=[new_code_cell("")]), kernel_name="python3", allow_errors=True, resources=resources
+        )
+        try:
+            manager = client.create_kernel_manager()
+            manager.transport = "ipc" if hasattr(os, "killpg") else "tcp"  # no port that others could reach
+            client.start_new_kernel(stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            client.start_new_kernel_client()
+        except Exception as error:  # whatever stops a kernel from starting ends here
+            raise GradingError(
+                "no Jupyter kernel could be started",
+                where=self.folder,
+                expected="a Python kernel in this environment",
+                got=f"{type(error).__name__}: {error}",
+                todo="run `mlhood doctor`, and install the course again if it says that ipykernel is missing",
+            ) from None
+        self._client = client
+
+    def _stop(self) -> None:
+        client, self._client = self._client, None
+        if client is None or client.km is None:
+            return
+        group = getattr(getattr(client.km, "provisioner", None), "pgid", None)
+        with contextlib.suppress(Exception):
+            client._cleanup_kernel()  # the one way nbclient offers to end kernel and channels
+        if group and hasattr(os, "killpg"):
+            with contextlib.suppress(OSError):
+                os.killpg(group, signal.SIGKILL)
+
+
+def _read(path: Path) -> bytes:
+    """A reply's bytes; a link or special file is no reply."""
+    if path.is_symlink() or not path.is_file():
+        raise NoAnswer("no reply came back")
+    return path.read_bytes()
+
+
+def _last_error(cell: NotebookNode) -> str:
+    errors = [output for output in cell.outputs if output.output_type == "error"]
+    return f"{errors[-1].ename}: {errors[-1].evalue}" if errors else ""

@@ -1,0 +1,6 @@
+"""The projects of the course, each with its tasks and checks."""
+
+from mlhood.grading.projects.p1 import P1
+from mlhood.grading.task import Project
+
+PROJECTS: dict[str, Project] = {project.id: project for project in (P1,)}

@@ -1,0 +1,140 @@
+"""A submission as a check sees it: names that can be called, values that can be fetched, files that can be read.
+
+Where the student's code runs is the transport's business: in this process (the student's own notebook) or in another
+one (grading). Either way values cross as arrays and plain data, so a check sees the same things in both.
+"""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from mlhood.grading import bridge
+from mlhood.grading.expect import CheckFailed
+from mlhood.grading.wire import Message, Remote, WireError, decode, encode
+
+MAX_FILE_BYTES = 64 << 20
+
+
+class Transport(Protocol):
+    """Carries one request to the student's objects and the reply back."""
+
+    def ask(self, request: Message, seconds: float) -> Message:
+        """Return the reply.
+
+        Raises:
+            NoAnswer: There was none within the time limit.
+        """
+        ...
+
+
+class NoAnswer(Exception):  # noqa: N818 - what happened, in words
+    """The student's process died, hung or answered nonsense."""
+
+
+class LocalTransport:
+    """Asks the notebook in whose process we are."""
+
+    def __init__(self, namespace: dict[str, Any]) -> None:
+        self.namespace = namespace
+
+    def ask(self, request: Message, seconds: float) -> Message:  # noqa: ARG002 - nobody to stop us here
+        """Answer at once."""
+        return bridge.answer(request, self.namespace)
+
+
+class Submission:
+    """What a check asks its questions to.
+
+    Args:
+        transport: The way to the student's objects.
+        folder: The notebook's working folder, where it leaves its files.
+        scratch: An empty folder that both sides can write, for files that checks hand over.
+    """
+
+    def __init__(self, transport: Transport, folder: Path, scratch: Path) -> None:
+        self.transport = transport
+        self.folder = folder
+        self.scratch = scratch
+        self.seconds = 120.0
+        self.rng = np.random.default_rng(0)
+        self.cell_errors: list[str] = []
+
+    def call(self, target: str | Remote, *args: object, method: str | None = None, **kwargs: object) -> Any:
+        """Call a function of the notebook, or an object that an earlier call returned.
+
+        Args:
+            target: A name that the notebook defines, `module:name` of an importable function, or a `Remote`.
+            args: Arrays, plain data, `wire.Tensor` for an array that shall arrive as a torch tensor, or `Remote`.
+            method: Call this method of the target instead.
+            kwargs: As `args`.
+
+        Returns:
+            Plain data and NumPy arrays; anything else stays there and comes as a `Remote`.
+
+        Raises:
+            CheckFailed: The student's code raised an error, died or took too long.
+        """
+        return self._ask(target, call=True, method=method, args=args, kwargs=kwargs)
+
+    def value(self, name: str) -> Any:
+        """The value of a name of the notebook, as `call` returns it."""
+        return self._ask(name, call=False, method=None, args=(), kwargs={})
+
+    def file(self, name: str) -> Path:
+        """The path of a file that the notebook has written into its folder.
+
+        Raises:
+            CheckFailed: There is none, it is no plain file of that folder, or it is larger than 64 MiB.
+        """
+        return self._plain_file(self.folder / name, self.folder, name)
+
+    def written(self, path: Path) -> Path:
+        """The path of a file that a call was asked to write into the scratch folder."""
+        return self._plain_file(path, self.scratch, path.name)
+
+    def _plain_file(self, path: Path, folder: Path, name: str) -> Path:
+        try:
+            status = path.lstat()
+        except OSError:
+            raise CheckFailed(f"there is no file `{name}`", expected=f"`{name}` in {_kind(folder)}", hint=self._why()) from None
+        if not stat.S_ISREG(status.st_mode) or not path.resolve().is_relative_to(folder.resolve()):
+            raise CheckFailed(f"`{name}` is not a plain file of its own", got="a link or a special file")
+        if status.st_size > MAX_FILE_BYTES:
+            raise CheckFailed(f"`{name}` is too large", expected="at most 64 MiB", got=f"{status.st_size >> 20} MiB")
+        return path
+
+    def _ask(self, target: str | Remote, **request: Any) -> Any:
+        message = encode({"target": target, **request})
+        try:
+            reply = decode(self.transport.ask(message, self.seconds))
+        except (NoAnswer, WireError) as error:
+            raise CheckFailed(f"{_called(target)} gave no usable answer", got=str(error)) from None
+        if isinstance(reply, dict) and "value" in reply:
+            return reply["value"]
+        raise self._student_error(target, reply.get("error") if isinstance(reply, dict) else None)
+
+    def _student_error(self, target: str | Remote, error: Any) -> CheckFailed:
+        if not isinstance(error, dict):
+            return CheckFailed(f"{_called(target)} gave no usable answer", got="a malformed reply")
+        kind, message, line = (str(error.get(key, "")) for key in ("type", "message", "line"))
+        if kind == "NotImplementedError":
+            return CheckFailed(f"{_called(target)} is not written yet", hint="replace `raise NotImplementedError()` by your code")
+        if kind == "NameError" and "the notebook defines no" in message:
+            return CheckFailed(message, hint=self._why() or "run its cell first, and keep the name that the task gives")
+        where = f" in the line `{line}`" if line else ""
+        return CheckFailed(f"{_called(target)} stops with an error", got=f"{kind}: {message}{where}", hint=self._why())
+
+    def _why(self) -> str | None:
+        return self.cell_errors[-1] if self.cell_errors else None
+
+
+def _called(target: str | Remote) -> str:
+    return f"`{target}`" if isinstance(target, str) else f"the {target.type}"
+
+
+def _kind(folder: Path) -> str:
+    return f"the folder `{folder.name}`" if folder.name else "the working folder"
