@@ -113,7 +113,8 @@ class Kernel:
         )
         try:
             manager = client.create_kernel_manager()
-            manager.transport = "ipc" if hasattr(os, "killpg") else "tcp"  # no port that others could reach
+            if hasattr(os, "killpg"):  # where sockets can be files, there need be no port that others could reach
+                manager.transport, manager.ip = "ipc", str(self.scratch / "k")
             client.start_new_kernel(stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             client.start_new_kernel_client()
         except Exception as error:  # whatever stops a kernel from starting ends here
