@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from typing import Annotated
 
 import typer
 
@@ -23,14 +25,23 @@ def _root() -> None:
 
 
 @app.command()
-def doctor() -> None:
+def doctor(
+    as_json: Annotated[bool, typer.Option("--json", help="Print plain data for a program to read.")] = False,
+) -> None:
     """Say what this machine is and which parts of the course will work on it.
+
+    The exit code is 1 if something required is missing or broken, 0 if only optional parts are.
 
     Example: mlhood doctor
     """
-    from mlhood.measure import doctor as examination
+    from mlhood.doctor import examine, print_report
 
-    examination.print_report()
+    examination = examine()
+    if as_json:
+        typer.echo(json.dumps(examination.as_dict(), indent=2))
+    else:
+        print_report(examination)
+    raise typer.Exit(0 if examination.healthy else 1)
 
 
 def main() -> None:

@@ -1,0 +1,65 @@
+"""What the doctor finds: one record for each thing it tries, and what follows for the user."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was tried.
+
+    Args:
+        name: What was tried; abilities refer to it.
+        works: Whether it works on this machine.
+        says: One sentence for the user.
+        todo: What to do about it where it does not work.
+        required: Whether the course does not run without it.
+    """
+
+    name: str
+    works: bool
+    says: str
+    todo: str = ""
+    required: bool = False
+
+
+@dataclass(frozen=True)
+class Ability:
+    """Something that a user wants to do, and the findings that it needs."""
+
+    name: str
+    needs: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether an ability works here, and if not, why and what to do."""
+
+    name: str
+    works: bool
+    because: str = ""
+    todo: str = ""
+
+
+ABILITIES = (
+    Ability("P1.ipynb: run it, check it, hand it in", ("libraries", "disk", "local port")),
+    Ability("Show a model in Netron", ("libraries", "local port")),
+    Ability("Draw a model as SVG, PNG or PDF", ("libraries", "local port", "browser")),
+    Ability("Run the repository's own tests", ("libraries", "test libraries", "disk", "local port")),
+    Ability("Keep a foreign submission in a sandbox", ("sandbox",)),
+)
+
+
+def judge(findings: Iterable[Finding], abilities: Iterable[Ability] = ABILITIES) -> tuple[Verdict, ...]:
+    """Return a verdict for each ability: it works if all that it needs was found to work."""
+    by_name = {finding.name: finding for finding in findings}
+    return tuple(_verdict(ability, [by_name[name] for name in ability.needs]) for ability in abilities)
+
+
+def _verdict(ability: Ability, needed: list[Finding]) -> Verdict:
+    faults = [finding for finding in needed if not finding.works]
+    because = "; ".join(f"{fault.name}: {fault.says}" for fault in faults)
+    todo = "; ".join(fault.todo for fault in faults if fault.todo)
+    return Verdict(ability.name, not faults, because, todo)

@@ -1,0 +1,108 @@
+"""Are the libraries there, in the versions that the package asks for, and do they load?"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from concurrent.futures import Executor
+from importlib import metadata
+
+from packaging.requirements import Requirement
+
+from mlhood.doctor.finding import Finding
+
+# those with machine code of their own: what can be installed and still not load
+NATIVE = (
+    "torch",
+    "jax",
+    "sklearn",
+    "pandas",
+    "matplotlib",
+    "onnxruntime",
+    "onnx",
+    "numpy",
+    "llvmlite.binding",
+    "ipykernel",
+    "playwright.sync_api",
+)
+_SECONDS = 60
+_INSTALL = "run the README's first command again; it installs what is missing"
+_LOAD = _INSTALL + " (Windows: torch and onnxruntime need Microsoft's Visual C++ Redistributable)"
+
+
+def libraries(executor: Executor, modules: Iterable[str] = NATIVE) -> Finding:
+    """Return whether all required libraries have the right version and load, each in a process of its own.
+
+    A library built for another processor, or against a missing system library, ends the process that imports
+    it, so the import is never tried in this one.
+    """
+    modules = tuple(modules)
+    wrong = unmet(required())
+    failures = [failure for failure in executor.map(load_failure, modules) if failure]
+    if wrong or failures:
+        todo = _LOAD if failures else _INSTALL
+        return Finding("libraries", False, "; ".join(wrong + failures), todo, required=True)
+    says = f"all {len(required())} are there in the versions asked for, and those with machine code load"
+    return Finding("libraries", True, says, required=True)
+
+
+def libraries_for_tests() -> Finding:
+    """Return whether the libraries that only the tests need are there."""
+    wrong = unmet(required("test"))
+    if wrong:
+        todo = "run the README's second command; it installs them"
+        return Finding("test libraries", False, "; ".join(wrong), todo)
+    return Finding("test libraries", True, "those that only the tests need are there")
+
+
+def required(extra: str = "") -> list[Requirement]:
+    """Return what the installed package asks for: always, or only with an extra."""
+    asked = [Requirement(text) for text in metadata.requires("mlhood") or []]
+    return [one for one in asked if _applies(one, extra) and (not extra or not _applies(one, ""))]
+
+
+def unmet(requirements: Iterable[Requirement], version: Callable[[str], str] = metadata.version) -> list[str]:
+    """Return a sentence for each requirement that is not installed, or in another version than asked for."""
+    found = []
+    for requirement in requirements:
+        asked = f"{requirement.name} {requirement.specifier}".strip()
+        try:
+            have = version(requirement.name)
+        except metadata.PackageNotFoundError:
+            found.append(f"{asked} is not installed")
+            continue
+        if not requirement.specifier.contains(have, prereleases=True):
+            found.append(f"{requirement.name} is {have}, but {requirement.specifier} is needed")
+    return found
+
+
+def load_failure(module: str) -> str | None:
+    """Return why a module does not load, or None if it does."""
+    try:
+        attempt = subprocess.run(
+            [sys.executable, "-W", "ignore", "-c", f"import {module}"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return f"{module} does not load within {_SECONDS} s"
+    if attempt.returncode == 0:
+        return None
+    return f"{module} does not load ({_reason(attempt.returncode, attempt.stderr)})"
+
+
+def _reason(returncode: int, stderr: str) -> str:
+    if returncode < 0:
+        return f"its process ends with {signal.Signals(-returncode).name}"
+    lines = stderr.strip().splitlines()
+    return lines[-1] if lines else f"exit code {returncode}"
+
+
+def _applies(requirement: Requirement, extra: str) -> bool:
+    return requirement.marker is None or requirement.marker.evaluate({"extra": extra})

@@ -1,0 +1,116 @@
+"""What is around Python: a browser, a sandbox, room on the disk, a port of this machine."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from mlhood.doctor.finding import Finding
+from mlhood.measure.machine import binary_size
+
+# enough for the executed notebooks, models and reports of a whole run, with room to spare
+ROOM = 2**30
+_BROWSER_TODO = (
+    "install Chromium, Chrome or Edge (Debian and Ubuntu: apt-get install chromium; "
+    "macOS: brew install --cask chromium; Windows has Edge)"
+)
+# what a grader's sandbox is made of; a container may forbid any part of it
+_ISOLATION = ["--unshare-all", "--die-with-parent", "--ro-bind", "/", "/", "--dev", "/dev", "--tmpfs", "/run"]
+_USER_NAMESPACES = (
+    "allow unprivileged user namespaces: in a container --security-opt seccomp=unconfined or --privileged, "
+    "on Ubuntu 24.04 sysctl kernel.apparmor_restrict_unprivileged_userns=0"
+)
+
+
+def browser(path: Path | None) -> Finding:
+    """Return whether the browser at `path` starts without a window and finds a font to write with."""
+    if path is None:
+        return Finding("browser", False, "no Chromium, Chrome or Edge was found", _BROWSER_TODO)
+    from playwright.sync_api import Error
+
+    try:
+        version, width = _start(path)
+    except (Error, OSError) as error:
+        says = f"{path} does not start without a window ({_first_line(str(error))})"
+        return Finding("browser", False, says, _BROWSER_TODO)
+    if not width:
+        todo = "install a font (Debian and Ubuntu: apt-get install fonts-dejavu-core)"
+        return Finding("browser", False, f"{path} starts, but finds no font", todo)
+    return Finding("browser", True, f"{path} starts without a window (version {version})")
+
+
+def sandbox(bwrap: str | None, platform: str = sys.platform) -> Finding:
+    """Return whether bubblewrap can start a process with a read-only system and no network."""
+    if not platform.startswith("linux"):
+        todo = "grade on Linux, in a virtual machine or in WSL 2"
+        return Finding("sandbox", False, "sandboxed grading needs Linux", todo)
+    if bwrap is None:
+        todo = "install bubblewrap (Debian and Ubuntu: apt-get install bubblewrap)"
+        return Finding("sandbox", False, "bubblewrap was not found", todo)
+    try:
+        attempt = subprocess.run(
+            [bwrap, *_ISOLATION, "true"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return Finding("sandbox", False, f"{bwrap} does not run ({error})", _USER_NAMESPACES)
+    if attempt.returncode:
+        says = f"{bwrap} is refused ({_first_line(attempt.stderr)})"
+        return Finding("sandbox", False, says, _USER_NAMESPACES)
+    return Finding("sandbox", True, f"{bwrap} keeps a process from files and network")
+
+
+def disk(folder: Path, needed: int = ROOM) -> Finding:
+    """Return whether `folder` can be written to and has at least `needed` bytes free."""
+    free = shutil.disk_usage(folder).free
+    if free < needed:
+        todo = "free some room, or work in a folder of another disk"
+        return Finding(
+            "disk", False, f"{binary_size(free)} free, {binary_size(needed)} needed", todo, required=True
+        )
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        todo = "work in a folder that you may write to"
+        return Finding(
+            "disk", False, f"this folder is not writable ({os.strerror(error.errno or 0)})", todo, True
+        )
+    return Finding("disk", True, f"{binary_size(free)} free, and this folder is writable", required=True)
+
+
+def local_port() -> Finding:
+    """Return whether a port of this machine opens and answers; notebooks and Netron talk through one."""
+    try:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            socket.create_connection(server.getsockname(), timeout=5).close()
+    except OSError as error:
+        todo = "let the firewall or the container allow connections to 127.0.0.1"
+        return Finding("local port", False, f"127.0.0.1 is not reachable ({error})", todo, required=True)
+    return Finding("local port", True, "a port on 127.0.0.1 opens and answers", required=True)
+
+
+def _start(path: Path) -> tuple[str, float]:
+    """Return the browser's version and the width in pixels of a word it draws."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as play:
+        chromium = play.chromium.launch(executable_path=path, timeout=20_000)
+        page = chromium.new_page()
+        width = page.evaluate("document.createElement('canvas').getContext('2d').measureText('Conv').width")
+        version = chromium.version
+        chromium.close()
+    return version, float(width)
+
+
+def _first_line(text: str) -> str:
+    return next((line.strip() for line in text.splitlines() if line.strip()), "no reason given")
