@@ -1,0 +1,221 @@
+"""The plan of the house: who may import whom, and what no module does; proved on a tree that breaks it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = "mlhood"
+
+# room -> the rooms it may use, besides those in LEAVES; a room inside a room has a row of its own
+LEAVES = {"errors", "measure"}
+PLAN: dict[str, set[str]] = {
+    "errors": set(),
+    "measure": {"errors"},
+    "models": set(),
+    "exchange": {"models"},
+    "compiler": {"exchange", "models"},
+    "compiler.backends": {"exchange", "models", "compiler", "kernels"},
+    "kernels": set(),
+    "dataflow": {"kernels"},
+    "jaxlab": set(),
+    "doctor": {"exchange"},
+    "grading": {"models", "exchange", "compiler", "kernels", "dataflow", "jaxlab", "doctor"},
+    "cli": {"models", "exchange", "compiler", "kernels", "dataflow", "jaxlab", "doctor", "grading"},
+    # the package itself: `mlhood.check` in a notebook, loaded when it is called
+    "": {"exchange", "compiler", "grading"},
+}
+
+
+@dataclass(frozen=True)
+class Import:
+    """One import: the module it names, its line, and whether it runs when the importing module is loaded."""
+
+    target: str
+    line: int
+    at_load: bool
+
+
+@dataclass(frozen=True)
+class Module:
+    """A module of the package: dotted name, path and syntax tree."""
+
+    name: str
+    path: Path
+    tree: ast.Module
+
+    @property
+    def package(self) -> str:
+        return self.name if self.path.name == "__init__.py" else self.name.rpartition(".")[0]
+
+
+def read_modules(root: Path) -> dict[str, Module]:
+    found = {}
+    for path in sorted((root / PACKAGE).rglob("*.py")):
+        name = ".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__")
+        found[name] = Module(name, path, ast.parse(path.read_text(encoding="utf-8"), str(path)))
+    return found
+
+
+def imports(module: Module, known: dict[str, Module]) -> list[Import]:
+    """Return the module's imports of our own modules; `from a import b` names a.b where that is a module."""
+    found = []
+    for node, at_load in _walk(module.tree, True):
+        if isinstance(node, ast.Import):
+            found += [Import(alias.name, node.lineno, at_load) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = _absolute(module, node)
+            inner = [f"{base}.{alias.name}" for alias in node.names]
+            targets = {name if name in known else base for name in inner}
+            found += [Import(target, node.lineno, at_load) for target in sorted(targets)]
+    return [one for one in found if one.target.split(".")[0] == PACKAGE]
+
+
+def _walk(node: ast.AST, at_load: bool) -> Iterator[tuple[ast.AST, bool]]:
+    for child in ast.iter_child_nodes(node):
+        yield child, at_load
+        later = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        typing_only = isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test)
+        yield from _walk(child, at_load and not later and not typing_only)
+
+
+def _absolute(module: Module, node: ast.ImportFrom) -> str:
+    if not node.level:
+        return node.module or ""
+    parts = module.package.split(".")
+    return ".".join([*parts[: len(parts) - node.level + 1], *([node.module] if node.module else [])])
+
+
+def room(name: str) -> str:
+    """Return the row of PLAN a module falls under; for an unknown room, its name."""
+    parts = name.split(".")[1:]
+    inner = ".".join(parts[:2])
+    return inner if inner in PLAN else ".".join(parts[:1])
+
+
+def directions(known: dict[str, Module]) -> Iterator[str]:
+    for module in known.values():
+        here = room(module.name)
+        if here not in PLAN:
+            yield f"{module.path}: room {here!r} has no row in the plan"
+            continue
+        allowed = PLAN[here] | {here} | (set() if here in LEAVES else LEAVES)
+        for one in imports(module, known):
+            there = room(one.target)
+            if there not in allowed:
+                yield f"{module.path}:{one.line}: {here or PACKAGE} may not use {there or PACKAGE}"
+            if not here and one.at_load:
+                yield f"{module.path}:{one.line}: importing {PACKAGE} must load nothing else"
+
+
+def cycles(known: dict[str, Module]) -> list[str]:
+    """Return the modules that import each other when loaded: what is left once all in order are taken."""
+    waits = {
+        name: {one.target for one in imports(module, known) if one.at_load and one.target != name}
+        for name, module in known.items()
+    }
+    waits = {name: {target for target in targets if target in known} for name, targets in waits.items()}
+    while ready := [name for name, targets in waits.items() if not targets & waits.keys()]:
+        for name in ready:
+            del waits[name]
+    return [f"import cycle among {', '.join(sorted(waits))}"] if waits else []
+
+
+def habits(known: dict[str, Module]) -> Iterator[str]:
+    for module in known.values():
+        if module.path.stem == "utils":
+            yield f"{module.path}: a module is named after what it does"
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.Assert):
+                yield f"{module.path}:{node.lineno}: assert disappears under -O; raise an error of the family"
+            if isinstance(node, ast.ImportFrom) and any(alias.name == "*" for alias in node.names):
+                yield f"{module.path}:{node.lineno}: star import"
+
+
+def faults(root: Path) -> list[str]:
+    known = read_modules(root)
+    return [*directions(known), *cycles(known), *habits(known)]
+
+
+# -- the house
+
+
+def test_the_package_follows_the_plan():
+    assert faults(ROOT) == []
+
+
+# -- the test itself
+
+
+def build(root: Path, files: dict[str, str]) -> Path:
+    files = {"mlhood/__init__.py": "", **files}
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return root
+
+
+SOUND = {
+    "mlhood/__init__.py": "def check():\n    from mlhood.grading import check\n    return check()\n",
+    "mlhood/errors.py": "import json\n",
+    "mlhood/measure/__init__.py": "from mlhood.measure.machine import machine\n",
+    "mlhood/measure/machine.py": "from mlhood.measure import facts\nfrom mlhood.errors import E\n",
+    "mlhood/measure/facts.py": "",
+    "mlhood/exchange/__init__.py": "from mlhood.models import lenet\nfrom mlhood.measure import machine\n",
+    "mlhood/models/__init__.py": "",
+    "mlhood/models/lenet.py": "from ..errors import ModelError\n",
+    "mlhood/kernels/gemm.py": "",
+    "mlhood/compiler/backends/cpu.py": "from mlhood.kernels import gemm\nfrom mlhood.compiler import lir\n",
+    "mlhood/compiler/__init__.py": "",
+    "mlhood/compiler/lir.py": "from mlhood.exchange import render\n",
+    "mlhood/grading/__init__.py": "from mlhood.exchange import render\n",
+    "mlhood/cli.py": "from mlhood.grading import check\n",
+}
+
+
+def test_a_sound_tree_has_no_faults(tmp_path):
+    assert faults(build(tmp_path, SOUND)) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "fault"),
+    [
+        ("models/bad.py", "from mlhood.exchange import export", "models may not use exchange"),
+        ("models/bad.py", "def f():\n    import mlhood.exchange", "models may not use exchange"),
+        ("models/bad.py", "from ..exchange import export", "models may not use exchange"),
+        ("exchange/bad.py", "from mlhood import compiler", "exchange may not use compiler"),
+        ("exchange/bad.py", "import mlhood.grading.task", "exchange may not use grading"),
+        ("kernels/bad.py", "from mlhood.compiler.lir import x", "kernels may not use compiler"),
+        ("compiler/passes/bad.py", "from mlhood.kernels import gemm", "compiler may not use kernels"),
+        ("measure/bad.py", "from mlhood.models import lenet", "measure may not use models"),
+        ("errors.py", "from mlhood.measure import machine", "errors may not use measure"),
+        ("grading/bad.py", "from mlhood.cli import app", "grading may not use cli"),
+        ("models/bad.py", "from mlhood import check", "models may not use mlhood"),
+        ("__init__.py", "from mlhood.grading import check", "must load nothing else"),
+        ("attic/bad.py", "", "room 'attic' has no row"),
+        ("models/utils.py", "", "named after what it does"),
+        ("models/bad.py", "from numpy import *", "star import"),
+        ("models/bad.py", "def f(x):\n    assert x > 0", "assert disappears"),
+    ],
+)
+def test_a_broken_rule_is_found(tmp_path, path, text, fault):
+    found = faults(build(tmp_path, {**SOUND, f"mlhood/{path}": text}))
+    assert any(fault in line for line in found), found
+
+
+def test_a_cycle_is_found_only_when_it_runs_at_load(tmp_path):
+    circle = {
+        "mlhood/models/a.py": "from mlhood.models.b import x",
+        "mlhood/models/b.py": "import mlhood.models.a",
+    }
+    assert faults(build(tmp_path / "bad", circle)) == ["import cycle among mlhood.models.a, mlhood.models.b"]
+    circle["mlhood/models/b.py"] = "def f():\n    import mlhood.models.a"
+    assert faults(build(tmp_path / "lazy", circle)) == []
+    circle["mlhood/models/b.py"] = "if TYPE_CHECKING:\n    import mlhood.models.a"
+    assert faults(build(tmp_path / "typed", circle)) == []
