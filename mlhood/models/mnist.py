@@ -1,7 +1,8 @@
 """MNIST from a folder: the IDX format.
 
-Source: Y. LeCun, C. Cortes, C. Burges, "The MNIST database of handwritten digits", section "File formats": two zero
-bytes, the type (8 is an unsigned byte), the number of axes, each axis as a big-endian 32-bit number, then the data.
+Source: Y. LeCun, C. Cortes, C. Burges, "The MNIST database of handwritten digits", section "File formats":
+two zero bytes, the type (8 is an unsigned byte), the number of axes, each axis as a big-endian 32-bit number,
+then the data.
 """
 
 from __future__ import annotations
@@ -101,7 +102,11 @@ def read_idx(path: Path) -> np.ndarray:
     start = 4 + 4 * data[3]
     if len(data) < start:
         raise ModelError(
-            "the file ends within its header", where=path, expected=f"{start} bytes", got=f"{len(data)}", todo=_TODO
+            "the file ends within its header",
+            where=path,
+            expected=f"{start} bytes",
+            got=f"{len(data)}",
+            todo=_TODO,
         )
     shape = struct.unpack(f">{data[3]}I", data[4:start])
     if len(data) - start != math.prod(shape):

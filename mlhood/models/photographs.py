@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-# Mean and standard deviation of ImageNet's red, green and blue, with which torchvision's weights were trained.
+# Mean and standard deviation of ImageNet's red, green and blue, with which torchvision's weights were
+# trained.
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
 
@@ -12,8 +13,10 @@ IMAGENET_STD = (0.229, 0.224, 0.225)
 def photographs() -> np.ndarray:
     """Return scikit-learn's two photographs (a Chinese temple, a flower) as float32 [2, 3, 224, 224].
 
-    As torchvision prepares images for ResNet: the shorter side resized to 256 (bilinear, antialiased), the middle
-    224 x 224 cut out, scaled to 0..1, less ImageNet's mean, over its standard deviation. No network is needed.
+    As torchvision prepares images for ResNet: the shorter side resized to 256 (bilinear, antialiased), the
+        middle
+    224 x 224 cut out, scaled to 0..1, less ImageNet's mean, over its standard deviation. No network is
+    needed.
     """
     from sklearn.datasets import load_sample_image
 
@@ -29,5 +32,5 @@ def _prepared(pixels: np.ndarray) -> np.ndarray:
     image = image.resize((width, height), Image.Resampling.BILINEAR)
     left, top = (width - 224) // 2, (height - 224) // 2
     square = np.asarray(image.crop((left, top, left + 224, top + 224)), np.float32) / np.float32(255)
-    normal = (square - np.float32(IMAGENET_MEAN)) / np.float32(IMAGENET_STD)
+    normal = (square - np.array(IMAGENET_MEAN, np.float32)) / np.array(IMAGENET_STD, np.float32)
     return np.ascontiguousarray(normal.transpose(2, 0, 1))

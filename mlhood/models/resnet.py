@@ -1,7 +1,7 @@
 """ResNet-18, -34 and -50 with torchvision's module, parameter and buffer names, so that its weights load.
 
-Source: K. He, X. Zhang, S. Ren, J. Sun, "Deep residual learning for image recognition", CVPR 2016, table 1. As in
-torchvision, the bottleneck takes its stride in the 3x3 convolution ("ResNet V1.5").
+Source: K. He, X. Zhang, S. Ren, J. Sun, "Deep residual learning for image recognition", CVPR 2016, table 1.
+As in torchvision, the bottleneck takes its stride in the 3x3 convolution ("ResNet V1.5").
 """
 
 from __future__ import annotations
@@ -76,7 +76,10 @@ class ResNet(nn.Module):
     """
 
     def __init__(
-        self, block: type[BasicBlock] | type[Bottleneck], depths: tuple[int, int, int, int], classes: int = 1000
+        self,
+        block: type[BasicBlock] | type[Bottleneck],
+        depths: tuple[int, int, int, int],
+        classes: int = 1000,
     ) -> None:
         super().__init__()
         self._channels = 64
@@ -117,8 +120,8 @@ def resnet18(weights: str | Path | None = None, *, classes: int = 1000) -> ResNe
     """Build ResNet-18: 11,689,512 parameters with 1000 classes.
 
     Args:
-        weights: None for fresh ones, "imagenet" for torchvision's published ones (needs a network the first time),
-            or a file with a state dict (`.pth`).
+        weights: None for fresh ones, "imagenet" for torchvision's published ones (needs a network the first
+            time), or a file with a state dict (`.pth`).
         classes: Number of logits.
 
     Raises:

@@ -26,8 +26,8 @@ def load_weights(model: _Module, name: str, weights: str | Path | None) -> _Modu
     Args:
         model: The network.
         name: Its published name, a key of `PUBLISHED`.
-        weights: None leaves the model as it is, "imagenet" fetches the published weights (kept in torch's own cache,
-            so the network is needed once), anything else is a file with a state dict.
+        weights: None leaves the model as it is, "imagenet" fetches the published weights (kept in torch's own
+            cache, so the network is needed once), anything else is a file with a state dict.
 
     Raises:
         ModelError: The weights cannot be fetched, read, or do not fit the model.
