@@ -1,0 +1,83 @@
+"""Mark one file: read a notebook, run it in a folder of its own, and give its marks.
+
+`mlhood check`, pytest and `mlhood run` all come through here or through `grade`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from mlhood.errors import OutputError
+from mlhood.grading.grade import Step, grade
+from mlhood.grading.marks import Marks
+from mlhood.grading.notebook import project_of, read
+
+
+def mark_file(
+    path: str | Path,
+    *,
+    seed: int = 0,
+    keep: str | Path | None = None,
+    on_step: Callable[[Step], None] = lambda step: None,
+) -> Marks:
+    """Mark the notebook in a file. The file itself is left as it is.
+
+    Args:
+        path: A notebook of the course.
+        seed: Inputs of the checks are drawn from it.
+        keep: An empty or new folder for the files that the notebook writes; by default they go with the run.
+        on_step: Told before every cell and every task.
+
+    Raises:
+        NotebookError: The file is no notebook of the course.
+        OutputError: `keep` cannot be written, or holds files that could pass for the notebook's own.
+        GradingError: No kernel can be started.
+    """
+    notebook = read(path)
+    project = project_of(notebook, path)
+    with _working_folder(keep) as folder:
+        return grade(notebook, project, folder, seed=seed, on_step=on_step)
+
+
+@contextlib.contextmanager
+def _working_folder(keep: str | Path | None) -> Iterator[Path]:
+    if keep is None:
+        with tempfile.TemporaryDirectory(prefix="mlhood-", ignore_cleanup_errors=True) as name:
+            yield Path(name)
+        return
+    yield empty_folder(Path(keep))
+
+
+def empty_folder(folder: Path, *, option: str = "--keep-files") -> Path:
+    """Make a folder and return its full path.
+
+    One that holds files is refused: an old file would pass for a result of this run.
+
+    Raises:
+        OutputError: The folder cannot be made or written, or holds something.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / ".mlhood-probe"
+        held = sorted(entry.name for entry in folder.iterdir() if entry.name != probe.name)
+        probe.write_bytes(b"written and removed to see that this folder can be written")
+        probe.unlink()
+    except OSError as error:
+        raise OutputError(
+            "the folder cannot be written",
+            where=folder,
+            got=error.strerror or str(error),
+            todo=f"choose another folder with {option}, or make room in this one",
+        ) from None
+    if held:
+        raise OutputError(
+            "the folder is not empty",
+            where=folder,
+            expected="a new or empty folder, so that no old file passes for a result of this run",
+            got=", ".join(held[:5]) + (" …" if len(held) > 5 else ""),
+            todo=f"choose another folder with {option}",
+        )
+    return folder.resolve()

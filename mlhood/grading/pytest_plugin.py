@@ -1,0 +1,174 @@
+"""Marks as tests: `pytest --submission P1.ipynb` runs a notebook once; every check is a test with points.
+
+Without `--submission` the plugin does nothing. With it, only submissions are collected, and no file of their
+folders is imported: a `conftest.py` beside a submission would run in the grader's own process.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from mlhood.errors import MlhoodError
+
+if TYPE_CHECKING:
+    from mlhood.grading.marks import CheckResult, Marks
+    from mlhood.grading.task import Check, Project, Task
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Declare `--submission` and `--seed`."""
+    group = parser.getgroup("mlhood", "marking notebooks of Machine Learning under the hood")
+    group.addoption(
+        "--submission",
+        action="append",
+        default=[],
+        metavar="P1.ipynb",
+        help="mark this notebook and collect nothing else; can be given several times",
+    )
+    group.addoption(
+        "--seed",
+        type=int,
+        default=0,
+        dest="mlhood_seed",
+        help="draw the inputs of the checks from this seed (default 0)",
+    )
+
+
+class CheckMissed(Exception):  # noqa: N818 - what pytest shows as a failure
+    """A check that did not pass; its text is what the student is told."""
+
+
+class SubmissionFile(pytest.File):
+    """A notebook that is marked as a whole when the first of its checks is asked for."""
+
+    project: Project
+    marks: Marks | None = None
+    trouble: MlhoodError | None = None
+
+    def collect(self) -> Iterator[TaskCollector]:
+        """Yield the tasks."""
+        for task in self.project.tasks:
+            yield TaskCollector.from_parent(self, name=task.id, task=task)
+
+    def result(self, task: Task, check: Check) -> CheckResult:
+        """The result of one check; the first call runs the notebook.
+
+        Raises:
+            MlhoodError: The notebook could not be run.
+        """
+        if self.marks is None and self.trouble is None:
+            self._mark()
+        if self.marks is None:
+            raise self.trouble or MlhoodError("the notebook has no marks", where=self.path)
+        results = next(result for result in self.marks.tasks if result.id == task.id)
+        return next(result for result in results.checks if result.name == check.name)
+
+    def _mark(self) -> None:
+        from mlhood.grading.mark import mark_file
+
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("default")  # a filter of the project's own tests must not change a mark
+                self.marks = mark_file(self.path, seed=self.config.option.mlhood_seed)
+        except MlhoodError as error:
+            self.trouble = error
+
+
+class TaskCollector(pytest.Collector):
+    """A task: the parent of its checks in test ids such as `P1.ipynb::P1.3::accuracy`."""
+
+    def __init__(self, *, task: Task, **node: Any) -> None:
+        super().__init__(**node)
+        self.task = task
+
+    def collect(self) -> Iterator[CheckItem]:
+        """Yield the checks."""
+        for check in self.task.checks:
+            yield CheckItem.from_parent(self, name=check.name, task=self.task, check=check)
+
+
+class CheckItem(pytest.Item):
+    """A check as a test; its points go into reports as the properties `points` and `earned`."""
+
+    def __init__(self, *, task: Task, check: Check, **node: Any) -> None:
+        super().__init__(**node)
+        self.task = task
+        self.check = check
+
+    def runtest(self) -> None:
+        """Look the result up."""
+        file = self.getparent(SubmissionFile)
+        if file is None:
+            raise CheckMissed("this check belongs to no submission")
+        result = file.result(self.task, self.check)
+        self.user_properties += [("points", result.points), ("earned", result.earned)]
+        if result.status == "skipped":
+            pytest.skip(result.what)
+        if result.status == "failed":
+            raise CheckMissed(
+                "\n".join([result.what, *(f"{label}: {part}" for label, part in result.parts.items())])
+            )
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], *args: Any, **options: Any) -> Any:
+        """Show what the student is told instead of a traceback of ours."""
+        if isinstance(excinfo.value, (CheckMissed, MlhoodError)):
+            return str(excinfo.value)
+        return super().repr_failure(excinfo, *args, **options)
+
+    def reportinfo(self) -> tuple[Path, int | None, str]:
+        """The headline of a failure."""
+        return self.path, None, f"{self.task.id} {self.check.title} ({self.check.points:g} points)"
+
+
+FILES = pytest.StashKey[list[SubmissionFile]]()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> bool | None:
+    """Collect the submissions in place of files; nbval and other collectors are not asked."""
+    paths = list(dict.fromkeys(session.config.option.submission))
+    if not paths:
+        return None
+    try:
+        files = [_open(session, path) for path in paths]
+    except MlhoodError as error:
+        raise pytest.UsageError(str(error)) from None
+    session.config.stash[FILES] = files
+    session.items = [item for file in files for item in session.genitems(file)]  # pyright: ignore[reportAttributeAccessIssue]
+    hook = session.config.hook
+    hook.pytest_collection_modifyitems(session=session, config=session.config, items=session.items)
+    hook.pytest_collection_finish(session=session)
+    session.testscollected = len(session.items)
+    return True
+
+
+def _open(session: pytest.Session, name: str) -> SubmissionFile:
+    from mlhood.grading.notebook import project_of, read
+
+    path = session.config.invocation_params.dir / name
+    project = project_of(read(path), path)
+    file = SubmissionFile.from_parent(session, path=path, nodeid=Path(name).as_posix())
+    file.project = project
+    return file
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Print the marks of every submission that was run."""
+    for file in config.stash.get(FILES, []):
+        if file.marks is not None:
+            _write_marks(terminalreporter, file, file.marks)
+
+
+def _write_marks(reporter: Any, file: SubmissionFile, marks: Marks) -> None:
+    from mlhood.grading.feedback import summary_text
+
+    reporter.section(f"marks of {file.nodeid}")
+    reporter.write_line(summary_text(marks))
+    if file.project.questions:
+        names = ", ".join(question.id for question in file.project.questions)
+        reporter.write_line(f"The written questions ({names}) are marked by hand, for bonus points.")

@@ -1,0 +1,126 @@
+"""A course of one small project, so that the harness is tested without a network to train.
+
+Its kernels learn of it by the notebook's first cell, which calls `install`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from nbformat import NotebookNode
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+
+from mlhood.grading import expect
+from mlhood.grading.expect import CheckSkipped
+from mlhood.grading.projects import PROJECTS
+from mlhood.grading.task import Project, Question, Task, points
+
+
+@points(20)
+def doubles_numbers(submission):
+    """`double` doubles numbers."""
+    for value in submission.rng.integers(1, 100, 3):
+        got = submission.call("double", int(value))
+        expect.equal(got, 2 * int(value), "`double` is wrong", given=int(value), hint="two times the number")
+
+
+@points(20)
+def doubles_arrays(submission):
+    """`double` doubles arrays."""
+    values = submission.rng.normal(size=(3, 4))
+    expect.close(submission.call("double", values), 2 * values, "double of an array")
+
+
+@points(20)
+def writes_file(submission):
+    """`answer.txt` holds the answer."""
+    expect.equal(submission.file("answer.txt").read_text(), "42", "`answer.txt` is wrong", hint="write 42")
+
+
+@points(20)
+def needs_unicorn(submission):
+    """A unicorn looks at it."""
+    raise CheckSkipped("there is no unicorn on this machine; see a unicorn shop")
+
+
+@points(20)
+def uses_double(submission):
+    """`quadruple` is right."""
+    expect.equal(submission.call("quadruple", 3), 12, "`quadruple` is wrong")
+
+
+SYNTHETIC = Project(
+    "T9",
+    "A project for tests",
+    tasks=(
+        Task("T9.1", "Double", (doubles_numbers, doubles_arrays), "def double(x):\n    return 2 * x", 10),
+        Task("T9.2", "A file", (writes_file, needs_unicorn), "", 10),
+        Task("T9.3", "Build on it", (uses_double,), "", 10),
+    ),
+    questions=(Question("T9.q1", "Why two?"),),
+)
+
+SOLUTIONS = {
+    "T9.1": "def double(x):\n    ### BEGIN SOLUTION\n    return 2 * x\n    ### END SOLUTION",
+    "T9.2": "import pathlib\n### BEGIN SOLUTION\npathlib.Path('answer.txt').write_text('42')\n### END SOLUTION",
+    "T9.3": "def quadruple(x):\n    ### BEGIN SOLUTION\n    return double(double(x))\n    ### END SOLUTION",
+}
+EMPTY = {
+    "T9.1": "def double(x):\n    # YOUR CODE HERE\n    raise NotImplementedError()",
+    "T9.2": "import pathlib\n# YOUR CODE HERE\nraise NotImplementedError()",
+    "T9.3": "def quadruple(x):\n    # YOUR CODE HERE\n    raise NotImplementedError()",
+}
+HERE = str(Path(__file__).parent)
+INSTALL = f"import sys\nsys.path.insert(0, {HERE!r})\nimport synthetic_course\nsynthetic_course.install()"
+
+
+def install() -> None:
+    """Add the project to the course of this process."""
+    PROJECTS["T9"] = SYNTHETIC
+
+
+def grader(grade_id: str, **flags: object) -> dict:
+    """Metadata as nbgrader has them."""
+    base = {
+        "schema_version": 3,
+        "grade_id": grade_id,
+        "grade": False,
+        "solution": False,
+        "locked": False,
+        "task": False,
+    }
+    return base | flags
+
+
+def labelled(cell: NotebookNode, task: str, role: str, **flags: object) -> NotebookNode:
+    """A cell with the course's labels."""
+    cell.id = f"{task.replace('.', '-')}-{role}"
+    cell.metadata["mlhood"] = {"task": task, "role": role}
+    cell.metadata["nbgrader"] = grader(cell.id, **flags)
+    return cell
+
+
+def notebook(solutions: dict[str, str] = SOLUTIONS, answer: str = "Because.") -> NotebookNode:
+    """A notebook of the project with these solutions."""
+    book = new_notebook(
+        metadata={
+            "mlhood": {"project": "T9"},
+            "kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"},
+        }
+    )
+    book.cells = [new_markdown_cell("# T9", id="title"), new_code_cell(INSTALL, id="install")]
+    book.cells.append(new_code_cell("import mlhood\n'given'", id="imports"))
+    for task in SYNTHETIC.tasks:
+        book.cells.append(new_markdown_cell(f"## {task.title}", id=f"{task.slug}-text"))
+        book.cells.append(labelled(new_code_cell(solutions[task.id]), task.id, "solution", solution=True))
+        check = new_code_cell(f'mlhood.check("{task.id}")')
+        book.cells.append(labelled(check, task.id, "check", grade=True, locked=True, points=task.points))
+    question = labelled(new_markdown_cell(answer), "T9.q1", "question", grade=True, solution=True, points=0)
+    book.cells.append(question)
+    return book
+
+
+def random_array(shape: tuple[int, ...], seed: int = 0) -> np.ndarray:
+    """Numbers to send."""
+    return np.random.default_rng(seed).normal(size=shape)

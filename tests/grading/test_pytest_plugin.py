@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from mlhood.grading.notebook import write
+
+pytest_plugins = ["pytester"]
+
+INI = """
+[pytest]
+testpaths = .
+addopts = --strict-markers --strict-config -ra --nbval
+filterwarnings = error
+"""
+
+
+@pytest.fixture
+def desk(pytester, course):
+    """A repository like ours, with a test of its own that must stay out."""
+    pytester.makeini(INI)
+    pytester.makepyfile(test_own="def test_own(): raise SystemError('collected')")
+    write(course.notebook(), pytester.path / "T9.ipynb")
+    write(course.notebook(course.EMPTY), pytester.path / "empty.ipynb")
+    return pytester
+
+
+def test_solved_submission_passes_and_skips(desk):
+    result = desk.runpytest_inprocess("--submission", "T9.ipynb", "-v")
+    result.assert_outcomes(passed=4, skipped=1)
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(
+        [
+            "T9.ipynb::T9.1::doubles_numbers PASSED*",
+            "*marks of T9.ipynb*",
+            "T9.1 *40 of 40*",
+            "*T9.q1*marked by hand*",
+        ]
+    )
+
+
+def test_failure_shows_what_the_student_is_told(desk):
+    result = desk.runpytest_inprocess("--submission", "empty.ipynb")
+    result.assert_outcomes(failed=4, skipped=1)
+    result.stdout.fnmatch_lines(
+        ["*T9.1 `double` doubles numbers (20 points)*", "`double` is not written yet", "hint:*"]
+    )
+    result.stdout.no_fnmatch_line("*Traceback*")
+
+
+def test_several_submissions_with_a_selection(desk):
+    result = desk.runpytest_inprocess(
+        "--submission=T9.ipynb", "--submission=empty.ipynb", "-k", "doubles_numbers"
+    )
+    result.assert_outcomes(passed=1, failed=1, deselected=8)
+
+
+def test_submission_outside_the_repository(desk, course, tmp_path):
+    path = tmp_path / "anna" / "T9.ipynb"
+    write(course.notebook(), path)
+    (path.parent / "conftest.py").write_text("raise SystemError('ran in the process of the grader')")
+    result = desk.runpytest_inprocess("--submission", str(path), "--seed", "7")
+    result.assert_outcomes(passed=4, skipped=1)
+
+
+@pytest.mark.parametrize("name", ["absent.ipynb", "test_own.py"])
+def test_bad_submission_is_a_usage_error(desk, name):
+    result = desk.runpytest_inprocess("--submission", name)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: notebook: *", "*where: *"])
+
+
+def test_points_go_into_the_junit_report(desk):
+    desk.runpytest_inprocess("--submission", "T9.ipynb", "--junitxml", "report.xml")
+    assert '<property name="earned" value="20"' in (desk.path / "report.xml").read_text()
+
+
+def test_nothing_heavy_is_imported_without_a_submission():
+    code = (
+        "import sys, mlhood.grading.pytest_plugin\n"
+        "print([m for m in ('torch', 'nbclient', 'numpy') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
