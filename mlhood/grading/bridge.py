@@ -11,9 +11,9 @@ import importlib
 import io
 import traceback
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
+from mlhood.grading.mailbox import Mailbox
 from mlhood.grading.wire import Message, decode, encode
 
 MAX_PRINTED = 4000
@@ -43,14 +43,9 @@ def answer(request: Message, namespace: Mapping[str, Any]) -> Message:
 
 
 def serve(folder: str, number: int, namespace: Mapping[str, Any]) -> None:
-    """Answer the request in `request-N.*` with `reply-N.*` of the same folder."""
-    base = Path(folder)
-    request = Message.from_bytes(
-        (base / f"request-{number}.json").read_bytes(), (base / f"request-{number}.npz").read_bytes()
-    )
-    text, arrays = answer(request, namespace).to_bytes()
-    (base / f"reply-{number}.npz").write_bytes(arrays)
-    (base / f"reply-{number}.json").write_bytes(text)
+    """Answer request N of a mailbox with reply N."""
+    mailbox = Mailbox(folder)
+    mailbox.post("reply", number, answer(mailbox.collect("request", number), namespace))
 
 
 def _carry_out(request: dict[str, Any], namespace: Mapping[str, Any]) -> object:

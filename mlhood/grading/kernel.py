@@ -16,6 +16,7 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_notebook
 
 from mlhood.errors import GradingError
+from mlhood.grading.mailbox import Mailbox
 from mlhood.grading.submission import NoAnswer
 from mlhood.grading.wire import Message, WireError
 
@@ -69,16 +70,14 @@ class Kernel:
     def ask(self, request: Message, seconds: float) -> Message:
         """Carry a request to the student's objects (see `submission.Transport`)."""
         self._requests += 1
-        base, number = self.scratch, self._requests
-        text, arrays = request.to_bytes()
-        (base / f"request-{number}.json").write_bytes(text)
-        (base / f"request-{number}.npz").write_bytes(arrays)
-        outcome = self._execute(new_code_cell(SERVE.format(folder=str(base), number=number)), seconds)
+        mailbox, number = Mailbox(self.scratch), self._requests
+        mailbox.post("request", number, request)
+        outcome = self._execute(new_code_cell(SERVE.format(folder=str(self.scratch), number=number)), seconds)
         if not outcome.alive:
             self._revive(seconds)
             raise NoAnswer(outcome.error)
         try:
-            return Message.from_bytes(_read(base / f"reply-{number}.json"), _read(base / f"reply-{number}.npz"))
+            return mailbox.collect("reply", number)
         except (OSError, WireError) as error:
             raise NoAnswer(outcome.error or str(error)) from None
 
@@ -137,13 +136,6 @@ class Kernel:
         if group and hasattr(os, "killpg"):
             with contextlib.suppress(OSError):
                 os.killpg(group, signal.SIGKILL)
-
-
-def _read(path: Path) -> bytes:
-    """A reply's bytes; a link or special file is no reply."""
-    if path.is_symlink() or not path.is_file():
-        raise NoAnswer("no reply came back")
-    return path.read_bytes()
 
 
 def _last_error(cell: NotebookNode) -> str:

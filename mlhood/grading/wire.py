@@ -38,6 +38,13 @@ class Tensor:
 
 
 @dataclass(frozen=True)
+class Onnx:
+    """The bytes of a model that shall arrive in the student's process as an `onnx.ModelProto`."""
+
+    data: bytes
+
+
+@dataclass(frozen=True)
 class Remote:
     """An object that stays in the student's process: its number there, its type's name and a short text."""
 
@@ -169,6 +176,7 @@ ENCODERS: tuple[tuple[Callable[[object], bool], Callable[[_Encoder, Any, int], A
     (_instance(str, PurePath), lambda e, v, d: str(v)),
     (_instance(bytes, bytearray), lambda e, v, d: {"$bytes": base64.b64encode(v).decode()}),
     (_instance(Tensor), lambda e, v, d: {"$tensor": e.store(v.array)}),
+    (_instance(Onnx), lambda e, v, d: {"$onnx": base64.b64encode(v.data).decode()}),
     (_instance(Remote), lambda e, v, d: {"$remote": v.number}),
     (_instance(np.ndarray), lambda e, v, d: {"$array": e.store(np.asarray(v))}),
     (_is("torch", "Tensor"), lambda e, v, d: {"$array": e.store(v.detach().cpu().numpy())}),
@@ -216,6 +224,8 @@ def _decode(tree: Any, arrays: dict[str, np.ndarray], find: Callable[[int], obje
         return _as_tensor(arrays[body]) if kind == "$tensor" and find else arrays[body]
     if kind == "$bytes":
         return base64.b64decode(body, validate=True)
+    if kind == "$onnx" and find:
+        return _as_model(base64.b64decode(body, validate=True))
     if kind == "$remote" and find:
         return find(int(body))
     if kind == "$object":
@@ -229,6 +239,12 @@ def _as_tensor(array: np.ndarray) -> Any:
     import torch
 
     return torch.from_numpy(array.copy())
+
+
+def _as_model(data: bytes) -> Any:
+    import onnx
+
+    return onnx.load_model_from_string(data)
 
 
 def _frame(columns: dict) -> Any:

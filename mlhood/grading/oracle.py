@@ -1,0 +1,114 @@
+"""What a file of a submission really is: ONNX models by ONNX Runtime, PDF by pypdf; each read in a process apart."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mlhood.grading.expect import CheckFailed
+from mlhood.grading.isolated import IsolatedFailure, run_isolated
+
+
+@dataclass(frozen=True)
+class Value:
+    """An input or output of a graph: its name, and its dimensions as numbers, names, or None where unknown."""
+
+    name: str
+    dims: tuple[int | str | None, ...]
+
+
+@dataclass(frozen=True)
+class OnnxFacts:
+    """What is in an ONNX model, and what it computed."""
+
+    inputs: tuple[Value, ...]
+    outputs: tuple[Value, ...]
+    operators: tuple[str, ...]
+    results: tuple[np.ndarray, ...]
+
+
+@dataclass(frozen=True)
+class PdfFacts:
+    """What is in a PDF: number of pages, width and height of the first (points), and the text of all."""
+
+    pages: int
+    size: tuple[float, float]
+    text: str
+
+
+def onnx_facts(data: bytes | Path, feed: np.ndarray | None = None, *, what: str, seconds: float = 60.0) -> OnnxFacts:
+    """Read an ONNX model and, if `feed` is given, run it on its first input.
+
+    A first dimension that the model has fixed is served in pieces of that size, so that a fixed batch fails only the
+    check that asks for a dynamic one.
+
+    Raises:
+        CheckFailed: It is no ONNX model, or ONNX Runtime refuses it.
+    """
+    content = data.read_bytes() if isinstance(data, Path) else data
+    try:
+        facts = run_isolated("mlhood.grading.oracle:_read_onnx", content, feed, seconds=seconds)
+    except IsolatedFailure as failure:
+        raise CheckFailed(f"{what} is not a model that ONNX Runtime can run", got=str(failure)) from None
+    inputs, outputs = (tuple(Value(name, tuple(dims)) for name, dims in facts[key]) for key in ("inputs", "outputs"))
+    return OnnxFacts(inputs, outputs, tuple(facts["operators"]), tuple(facts["results"]))
+
+
+def pdf_facts(path: Path, *, what: str) -> PdfFacts:
+    """Read a PDF.
+
+    Raises:
+        CheckFailed: It is no PDF.
+    """
+    try:
+        pages, size, text = run_isolated("mlhood.grading.oracle:_read_pdf", path.read_bytes())
+    except IsolatedFailure as failure:
+        raise CheckFailed(f"{what} is not a PDF that can be read", got=str(failure)) from None
+    return PdfFacts(pages, tuple(size), text)
+
+
+def _read_onnx(data: bytes, feed: np.ndarray | None) -> dict[str, Any]:
+    import onnx
+
+    if not data:
+        raise ValueError("the file is empty")
+    model = onnx.load_model_from_string(data)
+    onnx.checker.check_model(model)
+    stored = {tensor.name for tensor in model.graph.initializer}
+    inputs = [_describe(value) for value in model.graph.input if value.name not in stored]
+    return {
+        "inputs": inputs,
+        "outputs": [_describe(value) for value in model.graph.output],
+        "operators": [node.op_type for node in model.graph.node],
+        "results": [] if feed is None else _run(data, inputs[0], feed),
+    }
+
+
+def _describe(value: Any) -> list[Any]:
+    dims = [dim.dim_value if dim.HasField("dim_value") else dim.dim_param or None for dim in value.type.tensor_type.shape.dim]
+    return [value.name, dims]
+
+
+def _run(data: bytes, first_input: list[Any], feed: np.ndarray) -> list[np.ndarray]:
+    import onnxruntime
+
+    onnxruntime.set_default_logger_severity(4)
+    session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
+    name, dims = first_input
+    fixed = dims[0] if dims and isinstance(dims[0], int) and dims[0] > 0 else len(feed)
+    padded = np.concatenate([feed, np.repeat(feed[-1:], -len(feed) % fixed, axis=0)])
+    pieces = [session.run(None, {name: padded[i : i + fixed]}) for i in range(0, len(padded), fixed)]
+    return [np.concatenate([np.asarray(part) for part in parts])[: len(feed)] for parts in zip(*pieces, strict=True)]
+
+
+def _read_pdf(data: bytes) -> tuple[int, tuple[float, float], str]:
+    import io
+
+    import pypdf
+
+    reader = pypdf.PdfReader(io.BytesIO(data))
+    box = reader.pages[0].mediabox
+    return len(reader.pages), (float(box.width), float(box.height)), "\n".join(page.extract_text() for page in reader.pages)

@@ -1,0 +1,42 @@
+"""Questions about torch modules, asked in the student's process; the answers are plain data.
+
+As everything that comes from there, the answers are claims, and checks compare them with what they compute themselves.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+GEOMETRY = ("kernel_size", "stride", "padding", "dilation", "groups")
+
+
+def parameters(model: Any) -> dict[str, Any]:
+    """Every parameter of a module by name, as an array."""
+    return {name: value.detach().clone() for name, value in model.named_parameters()}
+
+
+def leaves(model: Any) -> list[dict[str, Any]]:
+    """The modules without children, in the order of their definition: type, name and geometry."""
+    return [
+        {"type": type(module).__name__, "name": name}
+        | {key: _plain(getattr(module, key)) for key in GEOMETRY if hasattr(module, key)}
+        for name, module in model.named_modules()
+        if not list(module.children())
+    ]
+
+
+def forward(model: Any, images: Any) -> Any:
+    """What a module computes in evaluation mode, without gradients. The mode is put back."""
+    import torch
+
+    training = model.training
+    try:
+        model.eval()
+        with torch.no_grad():
+            return model(images)
+    finally:
+        model.train(training)
+
+
+def _plain(value: Any) -> Any:
+    return [value, value] if isinstance(value, int) else value
