@@ -1,0 +1,188 @@
+"""Reading an ONNX model, and saying what is wrong with one that is none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import onnx
+from google.protobuf.message import DecodeError
+from onnx.external_data_helper import load_external_data_for_model, uses_external_data
+
+from mlhood.errors import ExchangeError
+
+# Domains whose operators the course's tools know without a definition in the file.
+KNOWN_DOMAINS = {"", "ai.onnx", "ai.onnx.ml", "ai.onnx.training", "ai.onnx.preview", "com.microsoft"}
+
+# How files begin that people hand over in place of a model.
+_SIGNATURES = {
+    b"\x89PNG": "a PNG picture",
+    b"\xff\xd8\xff": "a JPEG picture",
+    b"%PDF": "a PDF document",
+    b"PK\x03\x04": "a ZIP archive, such as torch.save writes",
+    b"\x1f\x8b": "a gzip archive",
+    b"\x89HDF": "an HDF5 file, such as Keras writes",
+    b"\x80\x02": "a Python pickle",
+    b"\x80\x04": "a Python pickle",
+    b"\x80\x05": "a Python pickle",
+    b"<": "HTML, XML or SVG text",
+    b"{": "JSON text",
+}
+_EXPORT_AGAIN = "export the model again with mlhood.exchange.export, or copy the file again"
+
+
+def load(model: str | Path | bytes | onnx.ModelProto) -> onnx.ModelProto:
+    """Read an ONNX model, with its external data, and check that it is whole and valid.
+
+    Args:
+        model: A file, the bytes of one, or a model (which is checked and returned as it is).
+
+    Raises:
+        ExchangeError: The file is missing, not ONNX, truncated, lacks its external data, needs newer
+            operators than the installed onnx knows, or its graph is not valid.
+    """
+    if isinstance(model, onnx.ModelProto):
+        proto, where, folder = model, "the given model", None
+    elif isinstance(model, bytes):
+        proto, where, folder = _parsed(model, "the given bytes"), "the given bytes", None
+    else:
+        path = Path(model)
+        proto, where, folder = _parsed(_read(path), str(path)), str(path), path.parent
+    _check_complete(proto, where)
+    _check_versions(proto, where)
+    _fetch_external(proto, where, folder)
+    _check_graph(proto, where)
+    return proto
+
+
+def _read(path: Path) -> bytes:
+    if not path.exists():
+        raise ExchangeError(
+            "there is no such file", where=path, todo="check the path, or export the model first"
+        )
+    if path.is_dir():
+        raise ExchangeError("this is a folder, not an ONNX file", where=path, todo="name the file in it")
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ExchangeError("the file cannot be read", where=path, got=error.strerror or error) from error
+
+
+def _parsed(data: bytes, where: str) -> onnx.ModelProto:
+    if not data:
+        raise ExchangeError("not an ONNX file: it is empty", where=where, todo=_EXPORT_AGAIN)
+    kind = next((kind for start, kind in _SIGNATURES.items() if data.startswith(start)), None)
+    try:
+        return onnx.ModelProto.FromString(data)
+    except DecodeError as error:
+        # ModelProto's first field is the IR version: tag 8, then a small number.
+        if kind is None and data[0] == 8 and len(data) > 1 and 0 < data[1] < 64:
+            raise ExchangeError(
+                "the ONNX file is truncated or damaged",
+                where=where,
+                expected="a whole model",
+                got=f"{len(data):,} bytes that break off",
+                todo=_EXPORT_AGAIN,
+            ) from error
+        raise _not_onnx(data, where, kind) from error
+
+
+def _not_onnx(data: bytes, where: str, kind: str | None) -> ExchangeError:
+    got = kind or f"{len(data):,} bytes that start with {data[:8]!r}"
+    return ExchangeError(
+        "not an ONNX file", where=where, expected="a serialised onnx.ModelProto", got=got, todo=_EXPORT_AGAIN
+    )
+
+
+def _check_complete(proto: onnx.ModelProto, where: str) -> None:
+    # Protobuf takes many files that are no model, and files cut between two fields, without a word.
+    missing = [
+        name
+        for name, there in {
+            "the IR version": proto.ir_version > 0,
+            "the operator set": len(proto.opset_import) > 0,
+            "the graph": proto.HasField("graph"),
+            "the graph's outputs": len(proto.graph.output) > 0,
+        }.items()
+        if not there
+    ]
+    if not missing:
+        return
+    what = "not an ONNX file" if len(missing) > 2 else "the ONNX file is truncated or incomplete"
+    raise ExchangeError(
+        what,
+        where=where,
+        expected="IR version, operator set and a graph with outputs",
+        got="without " + ", ".join(missing),
+        todo=_EXPORT_AGAIN,
+    )
+
+
+def _check_versions(proto: onnx.ModelProto, where: str) -> None:
+    if proto.ir_version > onnx.IR_VERSION:
+        raise _too_new(where, f"IR version {onnx.IR_VERSION} at most", f"IR version {proto.ir_version}")
+    newest = onnx.defs.onnx_opset_version()
+    for entry in proto.opset_import:
+        if entry.domain in ("", "ai.onnx") and not 1 <= entry.version <= newest:
+            raise _too_new(where, f"opset 1 to {newest}", f"opset {entry.version}")
+    known = KNOWN_DOMAINS | {function.domain for function in proto.functions}
+    for node in proto.graph.node:
+        if node.domain not in known:
+            raise ExchangeError(
+                "the model uses operators that no tool of the course knows",
+                where=f"{where}, node {node.name or node.op_type!r}",
+                expected="operators of ai.onnx, or functions defined in the file",
+                got=f"{node.domain}::{node.op_type}",
+                todo="export the model without custom operators",
+            )
+
+
+def _too_new(where: str, expected: str, got: str) -> ExchangeError:
+    return ExchangeError(
+        "unsupported version of ONNX",
+        where=where,
+        expected=f"{expected} (onnx {onnx.__version__})",
+        got=got,
+        todo="export with an older opset, for example export(..., opset=20), or upgrade onnx",
+    )
+
+
+def _fetch_external(proto: onnx.ModelProto, where: str, folder: Path | None) -> None:
+    external = [tensor for tensor in proto.graph.initializer if uses_external_data(tensor)]
+    for tensor in external:
+        location = {entry.key: entry.value for entry in tensor.external_data}.get("location", "")
+        if folder is None or not (folder / location).is_file():
+            raise ExchangeError(
+                "the model keeps weights in another file, which is missing",
+                where=f"{where}, tensor {tensor.name!r}",
+                expected=f"{location!r} beside the model"
+                if folder
+                else "a path, so that the file can be found",
+                todo="copy that file too, or export to one file (mlhood.exchange.export does)",
+            )
+    if folder is None or not external:
+        return
+    try:
+        load_external_data_for_model(proto, str(folder))
+    except (onnx.checker.ValidationError, ValueError, OSError, RuntimeError) as error:
+        raise ExchangeError(
+            "the model's external data cannot be read", where=where, got=_condensed(error), todo=_EXPORT_AGAIN
+        ) from error
+
+
+def _check_graph(proto: onnx.ModelProto, where: str) -> None:
+    try:
+        onnx.checker.check_model(proto, full_check=True)
+    except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError, ValueError) as error:
+        raise ExchangeError(
+            "the model's graph is not valid",
+            where=where,
+            got=_condensed(error),
+            todo="repair the node that is named, or export the model again",
+        ) from error
+
+
+def _condensed(error: BaseException) -> str:
+    """Return what the checker says in one line, without its dump of the node."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    told = [line for line in lines if not line.startswith(("==>", "{", "}"))] or lines
+    return " ".join(told)[:400] or type(error).__name__
