@@ -60,6 +60,6 @@ def judge(findings: Iterable[Finding], abilities: Iterable[Ability] = ABILITIES)
 
 def _verdict(ability: Ability, needed: list[Finding]) -> Verdict:
     faults = [finding for finding in needed if not finding.works]
-    because = "; ".join(f"{fault.name}: {fault.says}" for fault in faults)
+    because = f"needs what does not work: {', '.join(fault.name for fault in faults)}" if faults else ""
     todo = "; ".join(fault.todo for fault in faults if fault.todo)
     return Verdict(ability.name, not faults, because, todo)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor
 from importlib import metadata
 
@@ -13,34 +13,35 @@ from packaging.requirements import Requirement
 
 from mlhood.doctor.finding import Finding
 
-# those with machine code of their own: what can be installed and still not load
-NATIVE = (
-    "torch",
-    "jax",
-    "sklearn",
-    "pandas",
-    "matplotlib",
-    "onnxruntime",
-    "onnx",
-    "numpy",
-    "llvmlite.binding",
-    "ipykernel",
-    "playwright.sync_api",
-)
+# those with machine code of their own, which can be installed and still not load: module -> library.
+# The slowest come first, so that they load beside the others.
+NATIVE = {
+    "torch": "torch",
+    "jax": "jax",
+    "sklearn": "scikit-learn",
+    "pandas": "pandas",
+    "matplotlib": "matplotlib",
+    "onnxruntime": "onnxruntime",
+    "onnx": "onnx",
+    "numpy": "numpy",
+    "llvmlite.binding": "llvmlite",
+    "ipykernel": "ipykernel",
+    "playwright.sync_api": "playwright",
+}
 _SECONDS = 60
 _INSTALL = "run the README's first command again; it installs what is missing"
 _LOAD = _INSTALL + " (Windows: torch and onnxruntime need Microsoft's Visual C++ Redistributable)"
 
 
-def libraries(executor: Executor, modules: Iterable[str] = NATIVE) -> Finding:
+def libraries(executor: Executor, modules: Mapping[str, str] = NATIVE) -> Finding:
     """Return whether all required libraries have the right version and load, each in a process of its own.
 
     A library built for another processor, or against a missing system library, ends the process that imports
     it, so the import is never tried in this one.
     """
-    modules = tuple(modules)
     wrong = unmet(required())
-    failures = [failure for failure in executor.map(load_failure, modules) if failure]
+    installed = [module for module, library in modules.items() if is_installed(library)]
+    failures = [failure for failure in executor.map(load_failure, installed) if failure]
     if wrong or failures:
         todo = _LOAD if failures else _INSTALL
         return Finding("libraries", False, "; ".join(wrong + failures), todo, required=True)
@@ -64,18 +65,26 @@ def required(extra: str = "") -> list[Requirement]:
 
 
 def unmet(requirements: Iterable[Requirement], version: Callable[[str], str] = metadata.version) -> list[str]:
-    """Return a sentence for each requirement that is not installed, or in another version than asked for."""
-    found = []
+    """Return in words what is not installed, and what is in another version than asked for."""
+    missing, wrong = [], []
     for requirement in requirements:
-        asked = f"{requirement.name} {requirement.specifier}".strip()
         try:
             have = version(requirement.name)
         except metadata.PackageNotFoundError:
-            found.append(f"{asked} is not installed")
+            missing.append(requirement.name)
             continue
         if not requirement.specifier.contains(have, prereleases=True):
-            found.append(f"{requirement.name} is {have}, but {requirement.specifier} is needed")
-    return found
+            wrong.append(f"{requirement.name} is {have}, but {requirement.specifier} is needed")
+    return ([f"not installed: {', '.join(missing)}"] if missing else []) + wrong
+
+
+def is_installed(library: str) -> bool:
+    """Return whether a library is installed, in whatever version."""
+    try:
+        metadata.version(library)
+    except metadata.PackageNotFoundError:
+        return False
+    return True
 
 
 def load_failure(module: str) -> str | None:

@@ -50,7 +50,7 @@ def facts(machine: Machine) -> list[tuple[Text, Text]]:
 
 
 def _tried(finding: Finding, marks: dict[bool, str]) -> tuple[Text, Text]:
-    word = "works" if finding.works else "broken" if finding.required else "missing"
+    word = "works" if finding.works else "does not work" if finding.required else "does not work (optional)"
     mark = (f"{marks[finding.works]} {word}", _STYLES[finding.works])
     return Text(finding.name), Text.assemble(mark, f": {finding.says}")
 
