@@ -9,8 +9,9 @@ from __future__ import annotations
 import contextlib
 import importlib
 import io
+import logging
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from mlhood.grading.mailbox import Mailbox
@@ -34,12 +35,23 @@ def answer(request: Message, namespace: Mapping[str, Any]) -> Message:
     message, line of the student's code) and what was printed meanwhile.
     """
     printed = io.StringIO()
-    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed), _no_logging():
         try:
             reply = encode({"value": _carry_out(decode(request, _kept.__getitem__), namespace)}, keep)
         except Exception as error:
             reply = encode({"error": _describe(error), "printed": printed.getvalue()[-MAX_PRINTED:]})
     return reply
+
+
+@contextlib.contextmanager
+def _no_logging() -> Iterator[None]:
+    """Loggers keep the stderr that they were born with, so redirecting it does not quieten them."""
+    level = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(level)
 
 
 def serve(folder: str, number: int, namespace: Mapping[str, Any]) -> None:

@@ -39,6 +39,7 @@ def grade(
     seed: int = 0,
     run_check_cells: bool = False,
     on_step: Callable[[Step], None] = lambda step: None,
+    on_result: Callable[[TaskResult], None] = lambda result: None,
 ) -> Marks:
     """Run a notebook and mark it.
 
@@ -49,25 +50,27 @@ def grade(
         seed: Inputs of the checks are drawn from it.
         run_check_cells: Whether to run the student's own check cells too (for a copy to look at).
         on_step: Told before every cell and every task.
+        on_result: Told the result of a task as soon as there is one, so an interruption keeps those before it.
 
     Raises:
         GradingError: No kernel can be started.
     """
     began = time.monotonic()
     with Kernel(folder) as kernel:
-        grading = _Grading(notebook, project, kernel, seed, run_check_cells, on_step)
+        grading = _Grading(notebook, project, kernel, seed, run_check_cells, on_step, on_result)
         results = grading.run()
     return total(project, results, time.monotonic() - began)
 
 
 class _Grading:
-    def __init__(self, notebook, project, kernel, seed, run_check_cells, on_step) -> None:
+    def __init__(self, notebook, project, kernel, seed, run_check_cells, on_step, on_result) -> None:
         self.notebook: NotebookNode = notebook
         self.project: Project = project
         self.kernel: Kernel = kernel
         self.seed: int = seed
         self.run_check_cells: bool = run_check_cells
         self.on_step: Callable[[Step], None] = on_step
+        self.on_result: Callable[[TaskResult], None] = on_result
         self.submission = Submission(kernel, kernel.folder, kernel.scratch)
         self.missing = missing_cells(notebook, project)
         self.results: list[TaskResult] = []
@@ -101,6 +104,7 @@ class _Grading:
             self._tell(f"marking {task.id}")
             result = judge(task, self.submission, self.seed, self._notes(task))
             self.results.append(result)
+            self.on_result(result)
             self.submission.cell_errors.clear()
             if not result.full and task.stand_in:
                 self.kernel.run(new_code_cell(task.stand_in), task.seconds)

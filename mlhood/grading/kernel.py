@@ -140,4 +140,4 @@ class Kernel:
 
 def _last_error(cell: NotebookNode) -> str:
     errors = [output for output in cell.outputs if output.output_type == "error"]
-    return f"{errors[-1].ename}: {errors[-1].evalue}" if errors else ""
+    return " ".join(f"{errors[-1].ename}: {errors[-1].evalue}".split()) if errors else ""

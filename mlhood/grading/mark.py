@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import replace
 from pathlib import Path
 
-from mlhood.errors import OutputError
+from mlhood.errors import GradingError, OutputError
 from mlhood.grading.grade import Step, grade
 from mlhood.grading.marks import Marks
 from mlhood.grading.notebook import project_of, read
@@ -81,3 +82,20 @@ def empty_folder(folder: Path, *, option: str = "--keep-files") -> Path:
             todo=f"choose another folder with {option}",
         )
     return folder.resolve()
+
+
+def only(task_ids: Collection[str], path: str | Path) -> Callable[[Marks], Marks]:
+    """A filter that leaves these tasks of a notebook's marks, or all if none is named.
+
+    Raises:
+        GradingError: The notebook's project has no such task.
+        NotebookError: The file is no notebook of the course.
+    """
+    project = project_of(read(path), path)
+    for task_id in task_ids:
+        if project.task(task_id) is None:
+            known = ", ".join(task.id for task in project.tasks)
+            raise GradingError("there is no such task", where=task_id, expected=f"one of {known}")
+    return lambda marks: replace(
+        marks, tasks=tuple(task for task in marks.tasks if not task_ids or task.id in task_ids)
+    )

@@ -90,7 +90,7 @@ class Marks:
 
 def judge(task: Task, submission: Submission, seed: int, notes: tuple[str, ...] = ()) -> TaskResult:
     """Ask all checks of a task. Each check draws from its own stream of the seed, so their order does not matter."""
-    submission.seconds = task.seconds
+    submission.begin(task.seconds)
     results = []
     for check in task.checks:
         submission.rng = np.random.default_rng([seed, zlib.crc32(f"{task.id} {check.name}".encode())])

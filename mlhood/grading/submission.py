@@ -7,6 +7,7 @@ one (grading). Either way values cross as arrays and plain data, so a check sees
 from __future__ import annotations
 
 import stat
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -62,6 +63,7 @@ class Submission:
         self.seconds = 120.0
         self.rng = np.random.default_rng(0)
         self.cell_errors: list[str] = []
+        self._memory: dict[str, Any] = {}
 
     def call(self, target: str | Remote, *args: object, method: str | None = None, **kwargs: object) -> Any:
         """Call a function of the notebook, or an object that an earlier call returned.
@@ -83,6 +85,17 @@ class Submission:
     def value(self, name: str) -> Any:
         """The value of a name of the notebook, as `call` returns it."""
         return self._ask(name, call=False, method=None, args=(), kwargs={})
+
+    def once(self, name: str, make: Callable[[], Any]) -> Any:
+        """What `make` returns, made only once a task: for work that several checks of it need."""
+        if name not in self._memory:
+            self._memory[name] = make()
+        return self._memory[name]
+
+    def begin(self, seconds: float) -> None:
+        """Start on another task: its time limit counts, and what was made for the one before is forgotten."""
+        self.seconds = seconds
+        self._memory.clear()
 
     def file(self, name: str) -> Path:
         """The path of a file that the notebook has written into its folder.
@@ -129,7 +142,7 @@ class Submission:
         return CheckFailed(f"{_called(target)} stops with an error", got=f"{kind}: {message}{where}", hint=self._why())
 
     def _why(self) -> str | None:
-        return self.cell_errors[-1] if self.cell_errors else None
+        return self.cell_errors[0] if self.cell_errors else None  # the first one causes the others
 
 
 def _called(target: str | Remote) -> str:

@@ -1,0 +1,213 @@
+"""What P1's checks compare with: LeNet in plain torch functions, and small ONNX graphs that no student has seen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from mlhood.grading.expect import CheckFailed
+
+PARAMETER_COUNT = 61_706
+SHAPES: dict[str, tuple[int, ...]] = {
+    "conv1.weight": (6, 1, 5, 5),
+    "conv1.bias": (6,),
+    "conv2.weight": (16, 6, 5, 5),
+    "conv2.bias": (16,),
+    "fc1.weight": (120, 400),
+    "fc1.bias": (120,),
+    "fc2.weight": (84, 120),
+    "fc2.bias": (84,),
+    "fc3.weight": (10, 84),
+    "fc3.bias": (10,),
+}
+Weights = dict[str, np.ndarray]
+
+
+def random_weights(rng: np.random.Generator, gain: float = 1.5) -> Weights:
+    """LeNet's weights, drawn so that activations keep their size through the layers (He initialisation times gain)."""
+    return {name: _draw(rng, shape, gain) for name, shape in SHAPES.items()}
+
+
+def _draw(rng: np.random.Generator, shape: tuple[int, ...], gain: float) -> np.ndarray:
+    fan_in = int(np.prod(shape[1:])) or 1
+    scale = 0.3 if len(shape) == 1 else gain / np.sqrt(fan_in)
+    return (scale * rng.standard_normal(shape)).astype(np.float32)
+
+
+def by_shape(parameters: dict[str, np.ndarray]) -> Weights:
+    """A student's parameters under LeNet's names: their ten shapes all differ, so names and order may be any.
+
+    Raises:
+        CheckFailed: They are not LeNet's.
+    """
+    found = {tuple(value.shape): value for value in parameters.values()}
+    if len(parameters) != len(SHAPES) or set(found) != set(SHAPES.values()):
+        raise CheckFailed("the layers are not LeNet's yet, so nothing can be computed with them", hint="solve P1.1 first")
+    return {name: np.asarray(found[shape], np.float32) for name, shape in SHAPES.items()}
+
+
+@dataclass(frozen=True)
+class Variant:
+    """LeNet with what goes wrong most often: activations by layer, the pooling, and what is done to the logits."""
+
+    activations: tuple[str, str, str, str] = ("relu", "relu", "relu", "relu")
+    pool: str = "max_pool2d"
+    end: str = "identity"
+
+
+def lenet(weights: Weights, images: np.ndarray, variant: Variant = Variant()) -> np.ndarray:  # noqa: B008 - frozen
+    """The logits [N,10] of LeNet for images [N,1,32,32], float32."""
+    return _lenet(weights, images, variant)[0]
+
+
+def features(weights: Weights, images: np.ndarray) -> np.ndarray:
+    """What enters LeNet's last layer: [N,84], float32."""
+    return _lenet(weights, images, Variant())[1]
+
+
+def _lenet(weights: Weights, images: np.ndarray, variant: Variant) -> tuple[np.ndarray, np.ndarray]:
+    import torch
+    from torch.nn import functional
+
+    w = {name: torch.from_numpy(np.ascontiguousarray(value)) for name, value in weights.items()}
+    act = [_activation(name) for name in variant.activations]
+    pool = getattr(functional, variant.pool)
+    x = torch.from_numpy(images)
+    x = pool(act[0](functional.conv2d(x, w["conv1.weight"], w["conv1.bias"])), 2)
+    x = pool(act[1](functional.conv2d(x, w["conv2.weight"], w["conv2.bias"])), 2).flatten(1)
+    x = act[2](functional.linear(x, w["fc1.weight"], w["fc1.bias"]))
+    x = act[3](functional.linear(x, w["fc2.weight"], w["fc2.bias"]))
+    logits = functional.linear(x, w["fc3.weight"], w["fc3.bias"])
+    return _activation(variant.end)(logits).numpy(), x.numpy()
+
+
+def _activation(name: str) -> Callable[[Any], Any]:
+    import torch
+
+    ends = {
+        "identity": lambda x: x,
+        "softmax": lambda x: torch.softmax(x, 1),
+        "log_softmax": lambda x: torch.log_softmax(x, 1),
+    }
+    return ends.get(name) or getattr(torch, name)
+
+
+_RELU = ("relu", "relu", "relu", "relu")
+_NAMES = ("the first convolution", "the second convolution", "the first dense layer", "the second dense layer")
+
+
+def _without(index: int) -> tuple[str, str, str, str]:
+    a, b, c, d = ("identity" if i == index else name for i, name in enumerate(_RELU))
+    return a, b, c, d
+
+
+COMMON_MISTAKES: tuple[tuple[Variant, str], ...] = (
+    (Variant(end="softmax"), "a softmax stands inside the model: return the raw logits, the loss applies it itself"),
+    (Variant(end="log_softmax"), "a log_softmax stands inside the model: return the raw logits"),
+    (Variant(end="relu"), "a ReLU stands behind the last layer: logits may be negative"),
+    (Variant(pool="avg_pool2d"), "it pools by the mean: LeNet here takes the maximum of each 2x2 window"),
+    (Variant(activations=("tanh",) * 4), "it uses tanh, as in 1998: here the activation is ReLU"),
+    (Variant(activations=("sigmoid",) * 4), "it uses the sigmoid: here the activation is ReLU"),
+    (Variant(activations=("identity",) * 4), "there is no ReLU at all"),
+    *((Variant(activations=_without(i)), f"there is no ReLU behind {name}") for i, name in enumerate(_NAMES)),
+)
+
+
+def diagnose(weights: Weights, images: np.ndarray, got: np.ndarray) -> str | None:
+    """The common mistake that explains these logits, or None."""
+    for variant, name in COMMON_MISTAKES:
+        if np.allclose(got, lenet(weights, images, variant), rtol=1e-4, atol=1e-5):
+            return name
+    return None
+
+
+def lenet_onnx(weights: Weights, *, image: str = "image", logits: str = "logits") -> bytes:
+    """LeNet as an ONNX file with a dynamic batch, made by hand, so that it owes nothing to an exporter."""
+    steps = [
+        _step("Conv", "conv1", weights),
+        ("Relu", [], {}),
+        ("MaxPool", [], {"kernel_shape": [2, 2], "strides": [2, 2]}),
+        _step("Conv", "conv2", weights),
+        ("Relu", [], {}),
+        ("MaxPool", [], {"kernel_shape": [2, 2], "strides": [2, 2]}),
+        ("Flatten", [], {"axis": 1}),
+        _step("Gemm", "fc1", weights, transB=1),
+        ("Relu", [], {}),
+        _step("Gemm", "fc2", weights, transB=1),
+        ("Relu", [], {}),
+        _step("Gemm", "fc3", weights, transB=1),
+    ]
+    return chain(steps, weights, (image, ["batch", 1, 32, 32]), (logits, ["batch", 10]))
+
+
+def mlp_onnx(rng: np.random.Generator, hidden: int) -> tuple[bytes, Weights]:
+    """A network of two dense layers 784 -> hidden -> relu -> 10, and its weights."""
+    shapes = {"a.weight": (hidden, 784), "a.bias": (hidden,), "b.weight": (10, hidden), "b.bias": (10,)}
+    weights = {name: _draw(rng, shape, 1.0) for name, shape in shapes.items()}
+    steps = [_step("Gemm", "a", weights, transB=1), ("Relu", [], {}), _step("Gemm", "b", weights, transB=1)]
+    return chain(steps, weights, ("pixels", ["batch", 784]), ("scores", ["batch", 10])), weights
+
+
+def small_cnn_onnx(rng: np.random.Generator) -> tuple[bytes, dict[str, tuple[int, int]]]:
+    """A convolutional network of random widths, and (parameters, multiply-accumulates an image) by operator."""
+    first, second, dense = (int(n) for n in rng.integers(3, 12, size=3))
+    kernel = int(rng.choice([3, 5]))
+    out = 16 - kernel + 1
+    shapes = {
+        "a.weight": (first, 3, kernel, kernel),
+        "a.bias": (first,),
+        "b.weight": (second, first, 1, 1),
+        "b.bias": (second,),
+        "c.weight": (dense, second * out * out),
+        "c.bias": (dense,),
+    }
+    weights = {name: _draw(rng, shape, 1.0) for name, shape in shapes.items()}
+    steps = [
+        _step("Conv", "a", weights),
+        ("Relu", [], {}),
+        _step("Conv", "b", weights),
+        ("Flatten", [], {"axis": 1}),
+        _step("Gemm", "c", weights, transB=1),
+    ]
+    size = {name: int(np.prod(shape)) for name, shape in shapes.items()}
+    conv_parameters = sum(size[name] for name in ("a.weight", "a.bias", "b.weight", "b.bias"))
+    conv_macs = out * out * (size["a.weight"] + size["b.weight"])
+    facts = {
+        "Conv": (conv_parameters, conv_macs),
+        "Gemm": (size["c.weight"] + dense, size["c.weight"]),
+        "Relu": (0, 0),
+        "Flatten": (0, 0),
+    }
+    return chain(steps, weights, ("pixels", ["batch", 3, 16, 16]), ("scores", ["batch", dense])), facts
+
+
+Step = tuple[str, list[str], dict[str, Any]]
+Port = tuple[str, Sequence[int | str]]
+
+
+def _step(op: str, layer: str, weights: Weights, **attributes: Any) -> Step:
+    return op, [name for name in weights if name.startswith(f"{layer}.")], attributes
+
+
+def chain(steps: Sequence[Step], weights: Weights, source: Port, sink: Port) -> bytes:
+    """An ONNX model whose nodes follow one another; each takes the value before it and its own weights."""
+    nodes, value = [], source[0]
+    for index, (op, own, attributes) in enumerate(steps):
+        result = sink[0] if index == len(steps) - 1 else f"value_{index}"
+        nodes.append(helper.make_node(op, [value, *own], [result], name=f"{op.lower()}_{index}", **attributes))
+        value = result
+    graph = helper.make_graph(
+        nodes,
+        "checked",
+        [helper.make_tensor_value_info(source[0], TensorProto.FLOAT, list(source[1]))],
+        [helper.make_tensor_value_info(sink[0], TensorProto.FLOAT, list(sink[1]))],
+        [numpy_helper.from_array(value, name) for name, value in weights.items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+    onnx.checker.check_model(model)
+    return model.SerializeToString()

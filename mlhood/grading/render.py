@@ -1,0 +1,45 @@
+"""An executed notebook as one page that opens without a network and runs no scripts."""
+
+from __future__ import annotations
+
+import warnings
+
+from nbformat import NotebookNode
+
+# JupyterLab's look, without the scripts that its template loads from the network.
+TEMPLATE = """{% extends 'lab/index.html.j2' %}
+{% block html_head_js %}{% endblock %}
+{% block jupyter_widgets %}{% endblock %}
+{% block html_head_js_mathjax %}{% endblock %}
+{% block html_head_js_mermaidjs %}{% endblock %}
+{% block html_head_css %}
+<meta http-equiv="Content-Security-Policy" content="POLICY">
+<style>
+  main { max-width: 62rem; margin: 0 auto; padding: 1rem; }
+  .jp-OutputPrompt, .jp-InputPrompt { flex: 0 0 4.5rem; }
+  .jp-OutputArea-output, .jp-RenderedHTMLCommon { overflow-x: auto; }
+  .jp-OutputArea-output img { max-width: 100%; height: auto; }
+  @media (max-width: 40rem) {
+    main { padding: 0; }
+    .jp-OutputPrompt, .jp-InputPrompt { display: none; }
+  }
+</style>
+{% endblock %}
+"""
+# The browser itself refuses scripts and the network, whatever an output holds.
+POLICY = "default-src 'none'; img-src data:; media-src data:; font-src data:; style-src 'unsafe-inline'"
+
+
+def notebook_html(notebook: NotebookNode, title: str) -> str | None:
+    """The page, or None where nbconvert is missing or cannot make one."""
+    try:
+        from nbconvert.exporters.html import HTMLExporter
+
+        exporter = HTMLExporter()
+        exporter.raw_template = TEMPLATE.replace("POLICY", POLICY)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about pictures without a description and the like
+            page, _ = exporter.from_notebook_node(notebook, {"metadata": {"name": title}})
+    except Exception:  # templates of other programs can fail in any way; the page is an extra
+        return None
+    return page

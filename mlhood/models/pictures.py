@@ -1,0 +1,129 @@
+"""Pictures for P1: the network, the digits, the training, the features."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+# (what the layer gives, drawn as so many planes of that size), as in LeCun et al. 1998, figure 2
+STAGES = (
+    ("image\n1 x 32 x 32", 1, 32),
+    ("conv 5x5\n6 x 28 x 28", 6, 28),
+    ("max pool 2\n6 x 14 x 14", 6, 14),
+    ("conv 5x5\n16 x 10 x 10", 16, 10),
+    ("max pool 2\n16 x 5 x 5", 16, 5),
+)
+DENSE = (("flatten\n400", 400), ("dense\n120", 120), ("dense\n84", 84), ("dense\n10 logits", 10))
+
+
+def lenet() -> Figure:
+    """LeNet's data on its way from the image to the ten logits; a ReLU follows both convolutions and two dense layers."""
+    figure, axes = plt.subplots(figsize=(10, 2.7), dpi=90)
+    x = 0.0
+    for text, planes, size in STAGES:
+        x = _planes(axes, x, planes, size, text) + 12
+    for text, width in DENSE:
+        x = _bar(axes, x, width, text) + 15
+    axes.set(xlim=(-4, x - 4), ylim=(-36, 36), aspect="equal")
+    axes.axis("off")
+    figure.subplots_adjust(0, 0, 1, 1)
+    return figure
+
+
+def _planes(axes: Axes, x: float, planes: int, size: int, text: str) -> float:
+    step = 1.3
+    bottom = -(size + step * planes) / 2
+    for plane in range(planes):
+        corner = (x + step * plane, bottom + step * plane)
+        axes.add_patch(Rectangle(corner, size, size, fc="#cfe8f7", ec="#336688", lw=0.7))
+    width = size + step * (planes - 1)
+    axes.text(x + width / 2, -35, text, ha="center", va="bottom", fontsize=8.5)
+    return x + width
+
+
+def _bar(axes: Axes, x: float, length: int, text: str) -> float:
+    height = 5 + 37 * (length / 400) ** 0.5
+    axes.add_patch(Rectangle((x, -height / 2), 4, height, fc="#fbe7b5", ec="#886622", lw=0.7))
+    axes.text(x + 2, -35, text, ha="center", va="bottom", fontsize=8.5)
+    return x + 4
+
+
+def digits(images: Any, titles: Sequence[str], columns: int = 10) -> Figure:
+    """Images [N,1,32,32] in rows, each under its title."""
+    count = len(titles)
+    rows = max(1, -(-count // columns))
+    figure, grid = plt.subplots(rows, columns, figsize=(columns * 0.9, rows * 1.15), dpi=80, squeeze=False)
+    for axes in grid.flat:
+        axes.axis("off")
+    for axes, image, title in zip(grid.flat, images, titles, strict=False):
+        axes.imshow(np.asarray(image)[0], cmap="gray_r")
+        axes.set_title(title, fontsize=8.5)
+    figure.tight_layout(pad=0.3)
+    return figure
+
+
+def losses(values: Sequence[float]) -> Figure:
+    """The mean loss of each epoch, on a logarithmic axis."""
+    figure, axes = plt.subplots(figsize=(6, 2.8), dpi=90)
+    axes.semilogy(range(1, len(values) + 1), values, marker="o", color="#0072b2")
+    axes.set(xlabel="epoch", ylabel="mean loss (cross entropy)", title="Training LeNet")
+    axes.grid(visible=True, alpha=0.3)
+    figure.tight_layout()
+    return figure
+
+
+def shares(table: Any) -> Figure:
+    """Where parameters and multiply-accumulates are: per operator type, as shares of the whole."""
+    sums = table.groupby("op")[["parameters", "macs"]].sum()
+    sums = (sums / sums.sum())[(sums > 0).any(axis=1)]
+    figure, axes = plt.subplots(figsize=(6.5, 1.9), dpi=90)
+    left = np.zeros(2)
+    for (op, row), colour, hatch in zip(
+        sums.iterrows(), ("#56b4e9", "#e69f00", "#009e73"), ("", "//", ".."), strict=False
+    ):
+        axes.barh(
+            ["parameters", "multiply-\naccumulates"],
+            row,
+            left=left,
+            color=colour,
+            hatch=hatch,
+            ec="black",
+            label=op,
+        )
+        left += row.to_numpy()
+    axes.set(xlim=(0, 1), xlabel="share of the whole network")
+    axes.invert_yaxis()
+    axes.legend(ncols=3, loc="upper center", bbox_to_anchor=(0.5, 1.32), frameon=False)
+    figure.tight_layout()
+    return figure
+
+
+def feature_map(features: Any, labels: Any) -> Figure:
+    """Features [N,D] projected on their two principal axes; each image is drawn as its digit."""
+    centred = np.asarray(features) - np.mean(features, axis=0)
+    _, _, axes_of_variance = np.linalg.svd(centred, full_matrices=False)
+    # The sign of a principal axis is arbitrary: fix it, so that the picture is the same everywhere.
+    signs = np.sign(axes_of_variance[np.arange(2), np.abs(axes_of_variance[:2]).argmax(axis=1)])
+    points = centred @ (axes_of_variance[:2] * signs[:, None]).T
+    figure, axes = plt.subplots(figsize=(6, 4.6), dpi=90)
+    for (x, y), label in zip(points, labels, strict=True):
+        axes.text(
+            x,
+            y,
+            str(int(label)),
+            color=plt.get_cmap("tab10")(int(label)),
+            fontsize=9,
+            ha="center",
+            va="center",
+        )
+    low, high = points.min(axis=0), points.max(axis=0)
+    axes.set(xlim=(low[0] - 1, high[0] + 1), ylim=(low[1] - 1, high[1] + 1))
+    axes.set(xlabel="first principal axis", ylabel="second", title="84 features, seen in two dimensions")
+    figure.tight_layout()
+    return figure
