@@ -11,7 +11,7 @@ from typing import Any
 
 from mlhood.doctor import surroundings
 from mlhood.doctor.finding import Finding, Verdict, judge
-from mlhood.doctor.libraries import libraries, libraries_for_tests
+from mlhood.doctor.libraries import attempt, libraries, libraries_for_tests
 from mlhood.measure import Machine, machine
 
 # imports wait for the disk as much as for the processor, so a few more than two cores pay
@@ -49,12 +49,11 @@ def examine(folder: Path | None = None) -> Examination:
     """Examine this machine, for work in `folder` (default: where the process is). Takes a few seconds."""
     place = folder or Path.cwd()
     with ThreadPoolExecutor(_AT_ONCE) as loaders, ThreadPoolExecutor(_AT_ONCE) as trials:
-        loading = trials.submit(libraries, loaders)
         started: list[tuple[str, bool, Future[Finding]]] = [
-            ("libraries", True, loading),
+            ("libraries", True, trials.submit(libraries, loaders)),
             ("disk", True, trials.submit(surroundings.disk, place)),
             ("local port", True, trials.submit(surroundings.local_port)),
-            ("browser", False, trials.submit(_browser, loading)),
+            ("browser", False, trials.submit(_browser)),
             ("sandbox", False, trials.submit(lambda: surroundings.sandbox(shutil.which("bwrap")))),
             ("test libraries", False, trials.submit(libraries_for_tests)),
         ]
@@ -71,10 +70,10 @@ def settle(name: str, required: bool, result: Callable[[], Finding]) -> Finding:
         return Finding(name, False, says, "run the README's first command again", required)
 
 
-def _browser(loading: Future[Finding]) -> Finding:
-    # `exchange` imports torch; where torch ends the process, the doctor must live to say so
-    if not loading.result().works:
-        return Finding("browser", False, "was not tried, as the libraries do not load")
-    from mlhood.exchange import find_browser
-
-    return surroundings.browser(find_browser())
+def _browser() -> Finding:
+    # in a process of its own, as `exchange` loads torch: slow where it works, deadly where it does not
+    code = "from mlhood.exchange import find_browser; print(find_browser() or '')"
+    failure, path = attempt(code)
+    if failure:
+        return Finding("browser", False, f"none could be looked for ({failure})", "repair what this names")
+    return surroundings.browser(Path(path.strip()) if path.strip() else None)

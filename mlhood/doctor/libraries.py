@@ -89,9 +89,15 @@ def is_installed(library: str) -> bool:
 
 def load_failure(module: str) -> str | None:
     """Return why a module does not load, or None if it does."""
+    failure, _ = attempt(f"import {module}")
+    return f"{module} does not load ({failure})" if failure else None
+
+
+def attempt(code: str) -> tuple[str | None, str]:
+    """Run code in a Python process of its own; return why it fails, or None, and what it prints."""
     try:
-        attempt = subprocess.run(
-            [sys.executable, "-W", "ignore", "-c", f"import {module}"],
+        process = subprocess.run(
+            [sys.executable, "-W", "ignore", "-c", code],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -100,16 +106,17 @@ def load_failure(module: str) -> str | None:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return f"{module} does not load within {_SECONDS} s"
-    if attempt.returncode == 0:
-        return None
-    return f"{module} does not load ({_reason(attempt.returncode, attempt.stderr)})"
+        return f"not within {_SECONDS} s", ""
+    if process.returncode == 0:
+        return None, process.stdout
+    return _reason(process.returncode, process.stderr), process.stdout
 
 
 def _reason(returncode: int, stderr: str) -> str:
     if returncode < 0:
         return f"its process ends with {signal.Signals(-returncode).name}"
-    lines = stderr.strip().splitlines()
+    # the lines of a traceback, and of an error's own details, are indented
+    lines = [line for line in stderr.splitlines() if line and not line.startswith(" ")]
     return lines[-1] if lines else f"exit code {returncode}"
 
 

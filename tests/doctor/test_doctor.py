@@ -121,6 +121,13 @@ def test_a_browser_that_does_not_start_is_not_taken_for_one(tmp_path):
     assert "does not start" in found.says
 
 
+def test_a_wrong_choice_of_browser_is_named(monkeypatch):
+    monkeypatch.setenv("MLHOOD_BROWSER", "no-program-has-this-name")
+    found = mlhood.doctor.examination._browser()
+    assert not found.works
+    assert "MLHOOD_BROWSER does not name a program" in found.says
+
+
 @pytest.mark.browser
 def test_the_browser_of_this_machine_starts():
     from mlhood.exchange import find_browser
