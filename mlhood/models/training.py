@@ -82,7 +82,14 @@ def _epoch(
     total = 0.0
     for images, labels in batches:
         optimizer.zero_grad()
-        loss = functional.cross_entropy(_logits(model, images), labels)
+        logits = _logits(model, images)
+        if not 0 <= int(labels.min()) <= int(labels.max()) < logits.shape[1]:
+            raise ModelError(
+                "a label has no logit",
+                expected=f"labels from 0 to {logits.shape[1] - 1}",
+                got=f"{int(labels.min())} to {int(labels.max())}",
+            )
+        loss = functional.cross_entropy(logits, labels)
         loss.backward()
         optimizer.step()
         schedule.step()
