@@ -5,6 +5,7 @@ What passed is said in words and by a sign, never by colour alone.
 
 from __future__ import annotations
 
+import re
 from html import escape
 
 from mlhood.grading.marks import CheckResult, Marks, TaskResult
@@ -47,20 +48,23 @@ def task_text(result: TaskResult) -> str:
 
 def task_html(result: TaskResult) -> str:
     """A task's result as HTML that survives a sanitiser: tables and words, no scripts, no needed styles."""
-    notes = "".join(f"<p><i>note: {escape(note)}</i></p>" for note in result.notes)
+    notes = "".join(f"<p><i>note: {marked_up(note)}</i></p>" for note in result.notes)
     rows = "".join(_check_row(check) for check in result.checks)
     sign = SIGNS["passed" if result.full else "failed"]
     return f"<p><b>{sign} {escape(score_line(result))}</b></p>{notes}<table>{rows}</table>"
 
 
+def marked_up(text: str) -> str:
+    """Text as HTML; what stands between backticks is set as code, and lines stay lines."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text)).replace("\n", "<br>")
+
+
 def _check_row(check: CheckResult) -> str:
-    reason = "".join(
-        f"<br><b>{escape(label)}</b> {escape(part)}" for label, part in {"": check.what, **check.parts}.items() if part
-    )
-    reason = reason.replace("<b></b> ", "")
+    reason = f"<br>{marked_up(check.what)}" if check.what else ""
+    reason += "".join(f"<br><b>{escape(label)}:</b> {marked_up(part)}" for label, part in check.parts.items())
     return (
         f'<tr><td style="text-align:left">{SIGNS[check.status]} {check.status}</td>'
-        f'<td style="text-align:left">{escape(check.title)}{reason}</td>'
+        f'<td style="text-align:left">{marked_up(check.title)}{reason}</td>'
         f"<td>{number(check.earned)} / {number(check.points)}</td></tr>"
     )
 

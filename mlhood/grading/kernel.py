@@ -72,7 +72,8 @@ class Kernel:
         self._requests += 1
         mailbox, number = Mailbox(self.scratch), self._requests
         mailbox.post("request", number, request)
-        outcome = self._execute(new_code_cell(SERVE.format(folder=str(self.scratch), number=number)), seconds)
+        cell = new_code_cell(SERVE.format(folder=str(self.scratch), number=number))
+        outcome = self._execute(cell, seconds, store_history=False)  # does not count as a cell of the notebook
         if not outcome.alive:
             self._revive(seconds)
             raise NoAnswer(outcome.error)
@@ -81,13 +82,13 @@ class Kernel:
         except (OSError, WireError) as error:
             raise NoAnswer(outcome.error or str(error)) from None
 
-    def _execute(self, cell: NotebookNode, seconds: float) -> Outcome:
+    def _execute(self, cell: NotebookNode, seconds: float, *, store_history: bool = True) -> Outcome:
         client = self._client
         if client is None:
             return Outcome("the kernel could not be started", alive=False)
         client.timeout = int(seconds)
         try:
-            client.execute_cell(cell, 0)
+            client.execute_cell(cell, 0, store_history=store_history)
         except CellTimeoutError:
             return Outcome(f"took more than {seconds:g} seconds and was stopped", alive=False)
         except DeadKernelError:

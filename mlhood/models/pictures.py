@@ -10,6 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
+from matplotlib.ticker import MaxNLocator
 
 # (what the layer gives, drawn as so many planes of that size), as in LeCun et al. 1998, figure 2
 STAGES = (
@@ -73,6 +74,7 @@ def losses(values: Sequence[float]) -> Figure:
     figure, axes = plt.subplots(figsize=(6, 2.8), dpi=90)
     axes.semilogy(range(1, len(values) + 1), values, marker="o", color="#0072b2")
     axes.set(xlabel="epoch", ylabel="mean loss (cross entropy)", title="Training LeNet")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.grid(visible=True, alpha=0.3)
     figure.tight_layout()
     return figure
@@ -82,7 +84,7 @@ def shares(table: Any) -> Figure:
     """Where parameters and multiply-accumulates are: per operator type, as shares of the whole."""
     sums = table.groupby("op")[["parameters", "macs"]].sum()
     sums = (sums / sums.sum())[(sums > 0).any(axis=1)]
-    figure, axes = plt.subplots(figsize=(6.5, 1.9), dpi=90)
+    figure, axes = plt.subplots(figsize=(6.5, 2.3), dpi=90)
     left = np.zeros(2)
     for (op, row), colour, hatch in zip(
         sums.iterrows(), ("#56b4e9", "#e69f00", "#009e73"), ("", "//", ".."), strict=False
@@ -99,7 +101,7 @@ def shares(table: Any) -> Figure:
         left += row.to_numpy()
     axes.set(xlim=(0, 1), xlabel="share of the whole network")
     axes.invert_yaxis()
-    axes.legend(ncols=3, loc="upper center", bbox_to_anchor=(0.5, 1.32), frameon=False)
+    axes.legend(ncols=3, loc="upper center", bbox_to_anchor=(0.5, 1.4), frameon=False)
     figure.tight_layout()
     return figure
 

@@ -113,10 +113,16 @@ def changed_predictions_are_noticed(submission: Submission) -> None:
     weights = reference.by_shape(parameters(submission, model))
     images = random_images(submission, 12)
     rolled = weights | {"fc3.weight": np.roll(weights["fc3.weight"], 1, 0), "fc3.bias": np.roll(weights["fc3.bias"], 1)}
-    for file_weights, want in ((weights, True), (rolled, False)):
+    louder = {name: 1.5 * value if name.startswith("fc3") else value for name, value in weights.items()}
+    cases = (
+        (weights, True, "the same weights"),
+        (louder, True, "logits half as large again, which change no prediction"),
+        (rolled, False, "a file that predicts otherwise"),
+    )
+    for file_weights, want, given in cases:
         report = _agreement(submission, file_weights, model, images)
         got = bool(expect.number(report["same_predictions"], "`same_predictions`"))
-        expect.equal(got, want, "`same_predictions` is wrong", given="the same weights" if want else "a file that predicts otherwise",
+        expect.equal(got, want, "`same_predictions` is wrong", given=given,
                      hint="compare the argmax of every row, and ask whether all agree")  # fmt: skip
 
 

@@ -37,9 +37,14 @@ def logits(submission: Submission, model: Remote | str, images: np.ndarray) -> n
     """What a module computes for images, in evaluation mode."""
     if isinstance(model, str):
         model = submission.value(model)
-    result = submission.call(PROBES + "forward", model, Tensor(images))
-    return expect.array(result, (len(images), 10), "what the model returns", given=f"{len(images)} images",
-                        hint="one row of ten logits an image: flatten all but the batch before the dense layers")  # fmt: skip
+    hint = "one row of ten logits an image: flatten all but the batch, x.flatten(1), before the dense layers"
+    try:
+        result = submission.call(PROBES + "forward", model, Tensor(images))
+    except expect.CheckFailed as failure:
+        if "shapes cannot be multiplied" in failure.parts.get("got", ""):
+            failure.parts["hint"] = hint
+        raise
+    return expect.array(result, (len(images), 10), "what the model returns", given=f"{len(images)} images", hint=hint)
 
 
 def random_images(submission: Submission, count: int) -> np.ndarray:
