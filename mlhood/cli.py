@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from mlhood.errors import MlhoodError
+from mlhood.grading import commands as grading_commands
 
 app = typer.Typer(
     name="mlhood",
@@ -44,13 +45,16 @@ def doctor(
     raise typer.Exit(0 if examination.healthy else 1)
 
 
+grading_commands.register(app)
+
+
 def main() -> None:
-    """Entry point: an error of the family becomes its message and exit code 1, Ctrl-C becomes 130."""
+    """Entry point: an error of the family becomes its message and exit code 2, Ctrl-C becomes 130."""
     try:
         app()
     except MlhoodError as error:
         typer.echo(str(error), err=True)
-        sys.exit(1)
+        sys.exit(2)
     except KeyboardInterrupt:
         typer.echo("stopped; what was finished is kept", err=True)
         sys.exit(130)

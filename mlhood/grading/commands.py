@@ -37,8 +37,9 @@ def run(
 ) -> None:
     """Execute the course's notebooks, mark them, and write executed copies and a report.
 
-    The notebooks themselves stay as they are. The exit code is 0 for full marks (checks that this machine cannot ask
-    do not count), 1 if points were lost or a cell failed, 2 if the work could not start, 130 after Ctrl-C.
+    The notebooks themselves stay as they are. The exit code is 0 for full marks (checks that this machine
+    cannot ask do not count), 1 if points were lost or a cell failed, 2 if the work could not start, 130 after
+    Ctrl-C.
 
     Example: mlhood run
 

@@ -1,7 +1,7 @@
-"""The folder that `mlhood run` writes: made sure of before the work, fresh for each notebook, nobody's file lost.
+"""The folder that `mlhood run` writes: tested before the work, fresh for each notebook, nobody's file lost.
 
-A file that an earlier run left could make a check pass that would fail today. So each notebook starts in an empty
-folder: what a run wrote and nobody changed since is removed, anything else is moved aside.
+A file that an earlier run left could make a check pass that would fail today. So each notebook starts in an
+empty folder: what a run wrote and nobody changed since is removed, anything else is moved aside.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def prepare(out: Path) -> Path:
     """Make the folder, see that it can be written and has room, and return its full path.
 
     Raises:
-        OutputError: It cannot be made or written, is nearly full, or holds files of others under the names we need.
+        OutputError: It cannot be written, is nearly full, or holds foreign files of the names we need.
     """
     try:
         out.mkdir(parents=True, exist_ok=True)

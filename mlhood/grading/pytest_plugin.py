@@ -139,7 +139,7 @@ def pytest_collection(session: pytest.Session) -> bool | None:
     except MlhoodError as error:
         raise pytest.UsageError(str(error)) from None
     session.config.stash[FILES] = files
-    session.items = [item for file in files for item in session.genitems(file)]  # pyright: ignore[reportAttributeAccessIssue]
+    session.items = [item for file in files for item in session.genitems(file)]
     hook = session.config.hook
     hook.pytest_collection_modifyitems(session=session, config=session.config, items=session.items)
     hook.pytest_collection_finish(session=session)

@@ -1,10 +1,11 @@
-"""The report of `mlhood run`: one page with the marks, every check with its reason, and links to what was written.
+"""The report of `mlhood run`: a page of marks, each check with its reason, and links to what was written.
 
 It needs no network and no scripts, says nothing by colour alone, and prints.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from html import escape
 from pathlib import Path
@@ -19,11 +20,13 @@ from mlhood.measure.machine import Machine
 if TYPE_CHECKING:
     from mlhood.grading.run import Run
 
+NAMED = ("torch", "onnx", "onnxruntime", "numpy")
+
 STYLE = """
-:root { color-scheme: light dark; --ink: #1b1f24; --soft: #57606a; --line: #d0d7de; --paper: #fff; --shade: #f6f8fa;
-  --good: #1a7f37; --bad: #b3261e; --link: #0550ae; }
-@media (prefers-color-scheme: dark) { :root { --ink: #e6edf3; --soft: #9aa4af; --line: #3d444d; --paper: #0d1117;
-  --shade: #161b22; --good: #4ac26b; --bad: #ff8f85; --link: #79b8ff; } }
+:root { color-scheme: light dark; --ink: #1b1f24; --soft: #57606a; --line: #d0d7de; --paper: #fff;
+  --shade: #f6f8fa; --good: #1a7f37; --bad: #b3261e; --link: #0550ae; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e6edf3; --soft: #9aa4af; --line: #3d444d;
+  --paper: #0d1117; --shade: #161b22; --good: #4ac26b; --bad: #ff8f85; --link: #79b8ff; } }
 * { box-sizing: border-box; }
 body { font: 1rem/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); margin: 0 auto;
   max-width: 60rem; padding: 1.5rem 1rem 4rem; overflow-wrap: break-word; }
@@ -35,15 +38,21 @@ caption { text-align: left; color: var(--soft); padding: .25rem 0; }
 th, td { text-align: left; vertical-align: top; padding: .4rem .5rem; border-bottom: 1px solid var(--line); }
 thead th { background: var(--shade); } tfoot th, tfoot td { border-bottom: 0; font-weight: 600; }
 .points { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; }
-.bar { min-width: 5rem; width: 28%; } .bar div { border: 1px solid var(--soft); height: .9rem; margin-top: .3rem; }
+.bar { min-width: 5rem; width: 28%; }
+.bar div { border: 1px solid var(--soft); height: .9rem; margin-top: .3rem; }
 .bar span { display: block; height: 100%; background: var(--soft); }
 .state { white-space: nowrap; width: 6rem; } .failed .state { color: var(--bad); font-weight: 600; }
 .passed .state { color: var(--good); }
-dl { margin: .25rem 0 0; display: grid; grid-template-columns: max-content 1fr; gap: 0 .6rem; font-size: .92rem; }
+dl { margin: .25rem 0 0; display: grid; grid-template-columns: max-content 1fr; gap: 0 .6rem;
+  font-size: .92rem; }
 dt { color: var(--soft); } dd { margin: 0; white-space: pre-wrap; min-width: 0; overflow-wrap: anywhere; }
-.alert { border-left: 4px solid var(--bad); background: var(--shade); padding: .5rem .75rem; white-space: pre-wrap; }
-@media (max-width: 34rem) { .bar { display: none; } th, td { padding: .35rem .25rem; } .state { width: auto; } }
-@media print { body { max-width: none; padding: 0; } h3, tr { break-inside: avoid; } h3 { break-after: avoid; }
+.alert { border-left: 4px solid var(--bad); background: var(--shade); padding: .5rem .75rem;
+  white-space: pre-wrap; }
+tbody th, tfoot th { width: 6rem; }
+@media (max-width: 34rem) { .bar { display: none; } th, td { padding: .35rem .25rem; }
+  .state, tbody th, tfoot th { width: auto; } }
+@media print { body { max-width: none; padding: 0; } h3, tr { break-inside: avoid; }
+  h3 { break-after: avoid; }
   .bar span { print-color-adjust: exact; } }
 """
 
@@ -77,8 +86,7 @@ def report_html(runs: Iterable[Run], out: Path, facts: Machine) -> str:
     marks = [run.marks for run in runs if run.marks]
     summary = _sum(sum(mark.earned for mark in marks), sum(mark.points for mark in marks))
     body = "\n".join(_notebook(run, out) for run in runs)
-    libraries = ", ".join(f"{name} {facts.versions[name]}" for name in ("torch", "onnx", "onnxruntime", "numpy")
-                          if facts.versions.get(name))  # fmt: skip
+    libraries = ", ".join(f"{name} {facts.versions[name]}" for name in NAMED if facts.versions.get(name))
     where = f"Made on {facts}; {facts.system}, {facts.python}, {libraries}."
     return PAGE.format(
         title=f"Report: {summary}", style=STYLE, summary=summary, machine=escape(where), body=body
@@ -98,10 +106,11 @@ def _notebook(run: Run, out: Path) -> str:
     if run.error:
         parts.append(f'<p class="alert">{escape(str(run.error))}</p>')
     if run.interrupted:
-        parts.append('<p class="alert">This run was stopped before its end: tasks below that are not listed were not '
-                     "reached.</p>")  # fmt: skip
+        parts.append(
+            '<p class="alert">Stopped before its end: tasks that are not listed were not reached.</p>'
+        )
     parts += [
-        f'<p class="alert">A cell stopped with an error. {escape(cell)}</p>' for cell in run.failed_cells
+        f'<p class="alert">A cell stopped with an error. {_text(cell)}</p>' for cell in run.failed_cells
     ]
     parts += [f"<p>Note: {escape(note)}.</p>" for note in run.notes]
     if run.marks:
@@ -113,13 +122,15 @@ def _notebook(run: Run, out: Path) -> str:
 
 def _overview(name: str, marks: Marks) -> str:
     rows = "".join(
-        f'<tr><th scope="row"><a href="#{_anchor(task.id)}">{escape(task.id)}</a></th><td>{escape(task.title)}</td>'
-        f'{_bar(task.earned, task.points)}<td class="points">{_of(task.earned, task.points)}</td></tr>'
+        f'<tr><th scope="row"><a href="#{_anchor(task.id)}">{escape(task.id)}</a></th>'
+        f"<td>{escape(task.title)}</td>{_bar(task.earned, task.points)}"
+        f'<td class="points">{_of(task.earned, task.points)}</td></tr>'
         for task in marks.tasks
     )
     skipped = ""
     if marks.skipped:
-        skipped = f"<p>{number(marks.skipped)} points could not be asked for on this machine: see the skipped checks.</p>"
+        points = f"{number(marks.skipped)} points"
+        skipped = f"<p>{points} could not be asked for on this machine: see the skipped checks.</p>"
     return (
         f"<table><caption>Points of {escape(name)} by task, in {marks.seconds:.0f} seconds</caption>"
         '<thead><tr><th scope="col">Task</th><th scope="col">What</th><th scope="col" class="bar">Share</th>'
@@ -140,22 +151,24 @@ def _of(earned: float, points: float) -> str:
 
 def _task(task: TaskResult) -> str:
     heading = f"{task.id} {task.title}: {_sum(task.earned, task.points)}"
-    notes = "".join(f"<p>Note: {escape(note)}</p>" for note in task.notes)
+    notes = "".join(f"<p>Note: {_text(note)}</p>" for note in task.notes)
     rows = "".join(_check(check) for check in task.checks)
     return (
-        f'<h3 id="{_anchor(task.id)}">{escape(heading)}</h3>{notes}<table><thead><tr><th scope="col" class="state">Result'
-        '</th><th scope="col">Check</th><th scope="col" class="points">Points</th></tr></thead>'
+        f'<h3 id="{_anchor(task.id)}">{escape(heading)}</h3>{notes}<table><thead><tr>'
+        '<th scope="col" class="state">Result</th><th scope="col">Check</th>'
+        '<th scope="col" class="points">Points</th></tr></thead>'
         f"<tbody>{rows}</tbody></table>"
     )
 
 
 def _check(check: CheckResult) -> str:
-    reason = f"<br>{escape(check.what)}" if check.what else ""
-    parts = "".join(f"<dt>{escape(label)}</dt><dd>{escape(part)}</dd>" for label, part in check.parts.items())
+    reason = f"<br>{_text(check.what)}" if check.what else ""
+    parts = "".join(f"<dt>{escape(label)}</dt><dd>{_text(part)}</dd>" for label, part in check.parts.items())
+    points = "not counted" if check.status == "skipped" else _of(check.earned, check.points)
     return (
         f'<tr class="{check.status}"><td class="state">{SIGNS[check.status]} {check.status}</td>'
-        f"<td>{escape(check.title)}{reason}{f'<dl>{parts}</dl>' if parts else ''}</td>"
-        f'<td class="points">{_of(check.earned, check.points)}</td></tr>'
+        f"<td>{_text(check.title)}{reason}{f'<dl>{parts}</dl>' if parts else ''}</td>"
+        f'<td class="points">{points}</td></tr>'
     )
 
 
@@ -183,7 +196,12 @@ def _questions(run: Run) -> str:
     if run.project is None or not run.project.questions:
         return ""
     names = "; ".join(f"{question.id} {question.title}" for question in run.project.questions)
-    return f'<p class="soft">Written questions, marked by hand for bonus points: {escape(names)}.</p>'
+    return f'<p class="soft">Written questions, marked by hand for bonus points: {escape(names)}</p>'
+
+
+def _text(text: str) -> str:
+    """Escaped text in which `names` look like code."""
+    return re.sub(r"`([^`\n]+)`", r"<code>\1</code>", escape(text))
 
 
 def _anchor(name: str) -> str:

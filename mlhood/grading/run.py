@@ -1,4 +1,4 @@
-"""The main job: execute the course's notebooks, write the executed copies and the report, and give the marks."""
+"""The main job: execute the course's notebooks, write executed copies and a report, and give the marks."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FAMILY_ERROR = 2
 
 @dataclass
 class Run:
-    """What became of one notebook: marks of the tasks that were reached, and what stopped it, if anything did."""
+    """What became of one notebook: the marks of the tasks it reached, and what stopped it, if anything."""
 
     source: Path
     name: str
@@ -47,8 +47,9 @@ class Run:
 
     @property
     def full(self) -> bool:
-        """Whether it ran to its end, no cell failed and no point was lost; skipped checks count neither way."""
-        return self.complete and not self.failed_cells and all(task.full for task in self.marks.tasks)  # pyright: ignore[reportOptionalMemberAccess]
+        """Whether it ran to its end, no cell failed and no point was lost; skipped checks do not count."""
+        tasks = self.marks.tasks if self.marks else ()
+        return self.complete and not self.failed_cells and all(task.full for task in tasks)
 
     def as_dict(self) -> dict:
         """As plain data for `marks.json`."""
@@ -66,7 +67,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Outcome:
-    """All notebooks of one call, the path of the report or why there is none, and the exit code of the command."""
+    """All notebooks of one call, the report or why there is none, and the exit code of the command."""
 
     runs: tuple[Run, ...]
     report: Path
@@ -112,8 +113,8 @@ def run(notebooks: Iterable[Path], out: Path, watch: Watch, *, write_back: bool 
 
     Args:
         notebooks: Paths; the files stay as they are unless `write_back`.
-        out: Folder of the results: for each notebook a folder with the executed copy and the files that the notebook
-            has written, and `report.html` and `marks.json` about all.
+        out: Folder of the results: for each notebook a folder with the executed copy and the files that it
+            has written; `report.html` and `marks.json` about all.
         watch: Is told how the work goes.
         write_back: Whether to store the fresh outputs in the notebooks themselves, where no cell has failed.
 

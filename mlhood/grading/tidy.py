@@ -1,4 +1,4 @@
-"""Bring an executed notebook into the form in which it is kept, so that two runs differ only in what came out."""
+"""Bring an executed notebook into the form in which it is kept: two runs differ only in what came out."""
 
 from __future__ import annotations
 

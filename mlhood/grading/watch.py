@@ -1,4 +1,4 @@
-"""What the terminal shows while notebooks run: a bar that moves, or plain lines where there is no terminal."""
+"""What the terminal shows while notebooks run: a moving bar, or plain lines where there is no terminal."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mlhood.grading.grade import Step
 
 
 class BarWatch:
-    """A progress bar: notebook, step n of m, time, and the first words of the cell. Use it in a `with` statement."""
+    """A bar: notebook, step n of m, time, and the first words of the cell. Use it in a `with` statement."""
 
     def __init__(self, console: Console) -> None:
         self._progress = Progress(

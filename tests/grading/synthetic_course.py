@@ -63,7 +63,7 @@ SYNTHETIC = Project(
 
 SOLUTIONS = {
     "T9.1": "def double(x):\n    ### BEGIN SOLUTION\n    return 2 * x\n    ### END SOLUTION",
-    "T9.2": "import pathlib\n### BEGIN SOLUTION\npathlib.Path('answer.txt').write_text('42')\n### END SOLUTION",
+    "T9.2": "import os\n### BEGIN SOLUTION\nopen('answer.txt', 'w').write('42')\n### END SOLUTION",
     "T9.3": "def quadruple(x):\n    ### BEGIN SOLUTION\n    return double(double(x))\n    ### END SOLUTION",
 }
 EMPTY = {
