@@ -1,7 +1,7 @@
 """The student edition: a repository of its own that installs and opens, with the solutions taken out.
 
-The notebooks come out as nbgrader's `generate_assignment` would make them, except that outputs of given cells stay:
-a student sees what the course's own cells show.
+The notebooks come out as nbgrader's `generate_assignment` would make them, except that outputs of given cells
+stay: a student sees what the course's own cells show.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ def release(root: Path, out: Path, *, force: bool = False) -> Released:
     Args:
         root: The course's folder, with its notebooks and `pyproject.toml`.
         out: A new or empty folder outside the course's own parts.
-        force: Write into a folder that holds files. Nothing of others is deleted, and a notebook that would be
-            replaced is kept beside the new one.
+        force: Write into a folder that holds files. Nothing of others is deleted, and a notebook that would
+            be replaced is kept beside the new one.
 
     Raises:
         NotebookError: There are no notebooks here, or a solution is marked wrongly.

@@ -52,20 +52,21 @@ Read from the top and run each cell. Where it says
 raise NotImplementedError()
 ```
 
-write your own code in place of these two lines; written questions say `YOUR ANSWER HERE`. Leave the other cells as
-they are; you may add cells of your own. Keep the names that a task gives, since the checks call them.
+write your own code in place of these two lines; written questions say `YOUR ANSWER HERE`. Leave the other
+cells as they are; you may add cells of your own. Keep the names that a task gives: the checks call them.
 
 ## Check
 
-Below each task stands a cell with `mlhood.check("...")`. Run it: it lists what was asked, what passed, and for what did
-not what was expected, what came, and where to look. `mlhood.progress()` shows how far you are. From a terminal,
+Below each task stands a cell with `mlhood.check("...")`. Run it: it lists what was asked and what
+passed; where something did not pass, it says what was expected, what came, and where to look.
+`mlhood.progress()` shows how far you are. From a terminal,
 
 ```
 .venv/bin/mlhood check {first}
 ```
 
-runs the whole notebook from the top and gives the points of every task. Your instructor's marks come from the same
-checks with other inputs.
+runs the whole notebook from the top and gives the points of every task. Your instructor's marks come from
+the same checks with other inputs.
 
 ## Hand in
 
@@ -75,7 +76,8 @@ Save the notebook, then
 .venv/bin/mlhood validate {first}
 ```
 
-It says `ready to hand in`, or lists what to repair. Hand in the notebook file in the way your instructor has told you.
+It says `ready to hand in`, or lists what to repair. Then hand in the notebook file the way your instructor
+has told you.
 
 To keep your own history, this folder can be a git repository: `git init`, `git add .`, `git commit`.
 """
