@@ -58,7 +58,7 @@ SYNTHETIC = Project(
         Task("T9.2", "A file", (writes_file, needs_unicorn), "", 10),
         Task("T9.3", "Build on it", (uses_double,), "", 10),
     ),
-    questions=(Question("T9.q1", "Why two?"),),
+    questions=(Question("T9.4", "Why two?"),),
 )
 
 SOLUTIONS = {
@@ -68,7 +68,7 @@ SOLUTIONS = {
 }
 EMPTY = {
     "T9.1": "def double(x):\n    # YOUR CODE HERE\n    raise NotImplementedError()",
-    "T9.2": "import pathlib\n# YOUR CODE HERE\nraise NotImplementedError()",
+    "T9.2": "import os\n# YOUR CODE HERE\nraise NotImplementedError()",
     "T9.3": "def quadruple(x):\n    # YOUR CODE HERE\n    raise NotImplementedError()",
 }
 HERE = str(Path(__file__).parent)
@@ -116,7 +116,7 @@ def notebook(solutions: dict[str, str] = SOLUTIONS, answer: str = "Because.") ->
         book.cells.append(labelled(new_code_cell(solutions[task.id]), task.id, "solution", solution=True))
         check = new_code_cell(f'mlhood.check("{task.id}")')
         book.cells.append(labelled(check, task.id, "check", grade=True, locked=True, points=task.points))
-    question = labelled(new_markdown_cell(answer), "T9.q1", "question", grade=True, solution=True, points=0)
+    question = labelled(new_markdown_cell(answer), "T9.4", "question", grade=True, solution=True, points=0)
     book.cells.append(question)
     return book
 

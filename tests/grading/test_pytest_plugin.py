@@ -36,7 +36,7 @@ def test_solved_submission_passes_and_skips(desk):
             "T9.ipynb::T9.1::doubles_numbers PASSED*",
             "*marks of T9.ipynb*",
             "T9.1 *40 of 40*",
-            "*T9.q1*marked by hand*",
+            "*T9.4*marked by hand*",
         ]
     )
 
