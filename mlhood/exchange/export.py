@@ -76,6 +76,9 @@ def export(
 def silence() -> Iterator[None]:
     """Keep prints, warnings and log lines of a library in; all is as before afterwards."""
     before = logging.root.manager.disable
+    trace = logging.getLogger("torch.__trace")  # writes past logging.disable
+    traced = trace.disabled
+    trace.disabled = True
     logging.disable(logging.CRITICAL)
     try:
         with (
@@ -87,6 +90,7 @@ def silence() -> Iterator[None]:
             yield
     finally:
         logging.disable(before)
+        trace.disabled = traced
 
 
 def _trace(

@@ -119,7 +119,6 @@ def test_any_bytes_give_an_array_or_an_error(tmp_path_factory, data):
     path.write_bytes(data)
     try:
         array = read_idx(path)
-    except ModelError as error:
-        assert error.parts["where"] == str(path)
-    else:
-        assert idx(array) == data
+    except ModelError:
+        return
+    assert idx(array) == data

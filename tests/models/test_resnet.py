@@ -1,4 +1,4 @@
-"""ResNet against the published architecture: names, shapes and counts as torchvision's state dicts have them."""
+"""ResNet against the published architecture: names, shapes and counts as torchvision has them."""
 
 import pytest
 import torch

@@ -1,0 +1,200 @@
+"""Exporting: silent, the same bytes each time, one file, right numbers, and nothing of this machine in it."""
+
+import logging
+import os
+import subprocess
+import sys
+import warnings
+
+import numpy as np
+import onnx
+import pytest
+import torch
+
+from mlhood.errors import ExchangeError, OutputError
+from mlhood.exchange import export, load, node_table, operator_counts, run
+from mlhood.models import MLP, LeNet, digits, resnet18
+
+IMAGE = torch.zeros(1, 1, 32, 32)
+LENET_NODES = ["conv1", "relu", "maxpool", "conv2", "relu_1", "maxpool_1", "reshape"]
+LENET_NODES += ["fc1", "relu_2", "fc2", "relu_3", "fc3"]
+
+EXPORT_ANEW = """
+import sys, torch
+from mlhood.exchange import export
+from mlhood.models import LeNetBN
+torch.manual_seed(0)
+export(LeNetBN(), torch.zeros(1, 1, 32, 32), sys.argv[1])
+export(LeNetBN(), torch.zeros(1, 1, 32, 32), sys.argv[1] + "2", keep_batchnorm=True)
+"""
+
+
+def test_names_shapes_and_opset(lenet_onnx):
+    model = onnx.load(lenet_onnx)
+    onnx.checker.check_model(model, full_check=True)
+    assert [node.name for node in model.graph.node] == LENET_NODES
+    assert node_table(model)["inputs"][0] == [("batch", 1, 32, 32)]
+    assert node_table(model)["outputs"].iloc[-1] == [("batch", 10)]
+    assert [value.name for value in (*model.graph.input, *model.graph.output)] == ["image", "logits"]
+    assert model.opset_import[0].version == 20
+
+
+def test_agrees_with_torch_on_real_digits(lenet, lenet_onnx):
+    images = digits(mnist="").test_images
+    expected = lenet(torch.tensor(images)).detach().numpy()
+    np.testing.assert_allclose(run(lenet_onnx, images)["logits"], expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_batchnorm_is_folded_or_kept(lenet_bn, tmp_path, keep):
+    path = export(lenet_bn, IMAGE, tmp_path / "bn.onnx", keep_batchnorm=keep)
+    counts = {"Relu": 4, "Gemm": 3, "Conv": 2, "MaxPool": 2, "Reshape": 1} | (
+        {"BatchNormalization": 2} if keep else {}
+    )
+    assert operator_counts(path).to_dict() == counts
+    x = np.random.default_rng(0).normal(size=(3, 1, 32, 32)).astype(np.float32)
+    expected = lenet_bn(torch.tensor(x)).detach().numpy()
+    np.testing.assert_allclose(run(path, x)["logits"], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_resnet_keeps_its_twenty_batchnorms_and_nothing_else(tmp_path):
+    torch.manual_seed(0)
+    model = resnet18(classes=5).eval()
+    path = export(model, torch.zeros(1, 3, 64, 64), tmp_path / "resnet.onnx", keep_batchnorm=True)
+    assert operator_counts(path).to_dict() == {
+        "BatchNormalization": 20,
+        "Conv": 20,
+        "Relu": 17,
+        "Add": 8,
+        "Gemm": 1,
+        "MaxPool": 1,
+        "ReduceMean": 1,
+        "Reshape": 1,
+    }
+    table = node_table(path)
+    assert {"layer1.0.conv1", "layer2.0.downsample.1", "layer4.1.add", "avgpool", "fc"} <= set(table["name"])
+    assert table["name"].is_unique
+    assert table.set_index("name").loc["layer1.0.conv1", "parameters"] == 64 * 64 * 9  # no bias made up
+    x = torch.randn(2, 3, 64, 64)
+    np.testing.assert_allclose(run(path, x)["logits"], model(x).detach().numpy(), rtol=1e-3, atol=1e-4)
+
+
+def test_same_model_same_bytes(lenet, lenet_onnx, tmp_path):
+    again = export(lenet, torch.ones(4, 1, 32, 32), tmp_path / "again.onnx")
+    assert again.read_bytes() == lenet_onnx.read_bytes()
+
+
+def test_same_bytes_from_two_processes(tmp_path):
+    for name, seed in (("a", "1"), ("b", "2")):
+        # Another order of sets and dicts must not show.
+        environment = {"PYTHONHASHSEED": seed}
+        command = [sys.executable, "-W", "error", "-c", EXPORT_ANEW, str(tmp_path / name)]
+        done = subprocess.run(
+            command, capture_output=True, text=True, env=os.environ | environment, check=False
+        )
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+    assert (tmp_path / "a2").read_bytes() == (tmp_path / "b2").read_bytes()
+
+
+def test_silent_and_logging_is_as_before(lenet, tmp_path, capfd, caplog):
+    caplog.set_level(logging.DEBUG)
+    caplog.clear()
+    handlers, disabled = list(logging.root.handlers), logging.root.manager.disable
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        export(lenet, IMAGE, tmp_path / "x.onnx")
+    assert capfd.readouterr() == ("", "")
+    assert not warned
+    assert not caplog.records
+    assert (logging.root.handlers, logging.root.manager.disable) == (handlers, disabled)
+
+
+def test_one_file_with_nothing_of_this_machine(lenet_onnx):
+    assert [file.name for file in lenet_onnx.parent.iterdir()] == ["lenet.onnx"]
+    data = lenet_onnx.read_bytes()
+    for trace in (
+        b"site-packages",
+        b".py",
+        b"File ",
+        b"metadata",
+        b"pkg.torch",
+        str(lenet_onnx.parent).encode(),
+    ):
+        assert trace not in data
+
+
+def test_modes_are_as_before(tmp_path):
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Dropout(), torch.nn.Linear(4, 2))
+    model[1].eval()
+    path = export(model, torch.zeros(1, 4), tmp_path / "x.onnx")
+    assert [module.training for module in model] == [True, False, True]
+    assert set(operator_counts(path).index) == {"Gemm"}  # no dropout: exported in evaluation mode
+
+
+def test_batch_open_or_fixed(lenet, tmp_path):
+    path = export(lenet, torch.zeros(3, 1, 32, 32), tmp_path / "x.onnx", dynamic_batch=False)
+    assert run(path, np.zeros((3, 1, 32, 32), np.float32))["logits"].shape == (3, 10)
+    with pytest.raises(ExchangeError, match="wrong shape"):
+        run(path, np.zeros((4, 1, 32, 32), np.float32))
+
+
+def test_several_inputs_and_outputs(tmp_path):
+    class Two(torch.nn.Module):
+        def forward(self, a, b):
+            return a + b, a * b
+
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    path = export(Two(), (x, x), tmp_path / "x.onnx", input_names=("a", "b"), output_names=("plus", "times"))
+    outputs = run(path, a=x, b=2 * x)
+    np.testing.assert_array_equal(outputs["plus"], 3 * x)
+    np.testing.assert_array_equal(outputs["times"], 2 * x * x)
+
+
+@pytest.mark.parametrize("opset", [18, 20, 23])
+def test_opsets(tmp_path, opset):
+    model = load(export(MLP(), torch.zeros(1, 784), tmp_path / "x.onnx", opset=opset))
+    assert model.opset_import[0].version == opset
+
+
+class OneImageOnly(LeNet):
+    def forward(self, x):
+        return super().forward(x).view(1, 10)
+
+
+class Branching(LeNet):
+    def forward(self, x):
+        return super().forward(x) if x.sum() > 0 else x
+
+
+@pytest.mark.parametrize(
+    ("model", "options"),
+    [
+        (OneImageOnly(), {}),
+        (Branching(), {}),
+        (MLP(), {}),
+        (LeNet(), {"input_names": ("a", "b")}),
+        (LeNet(), {"output_names": ("a", "b")}),
+        (LeNet(), {"input_names": ("same",), "output_names": ("same",)}),
+        (LeNet(), {"input_names": "image"}),
+        (LeNet(), {"opset": 9}),
+        (LeNet(), {"opset": 1000}),
+    ],
+)
+def test_what_cannot_be_exported_is_told_and_leaves_nothing(tmp_path, capfd, model, options):
+    with pytest.raises(ExchangeError) as caught:
+        export(model, IMAGE, tmp_path / "x.onnx", **options)
+    assert caught.value.parts
+    assert not list(tmp_path.iterdir())
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("example", [(), 3.0, "text", torch.zeros(0, 1, 32, 32)])
+def test_a_senseless_example_is_told(tmp_path, example):
+    with pytest.raises(ExchangeError):
+        export(LeNet(), example, tmp_path / "x.onnx")
+
+
+def test_a_missing_folder_is_told(tmp_path):
+    with pytest.raises(OutputError, match="does not exist"):
+        export(LeNet(), IMAGE, tmp_path / "nowhere" / "x.onnx")

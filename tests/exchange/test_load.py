@@ -1,0 +1,210 @@
+"""Reading: each way in which a file is no good model has its own error."""
+
+import gzip
+import io
+import json
+import zipfile
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from onnx import TensorProto, helper
+
+from mlhood.errors import ExchangeError
+from mlhood.exchange import load, run
+
+
+def small(**options):
+    """An Add of two vectors; options change what the errors are about."""
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [3]) for name in "abc"]
+    node = helper.make_node(
+        options.pop("op", "Add"), ["a", "b"], ["c"], "sum", domain=options.pop("domain", "")
+    )
+    graph = helper.make_graph([node], "g", values[:2], values[2:])
+    opsets = options.pop("opsets", [("", 20)])
+    options.setdefault("ir_version", 10)
+    return helper.make_model(
+        graph, opset_imports=[helper.make_opsetid(*entry) for entry in opsets], **options
+    )
+
+
+def archive():
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as file:
+        file.writestr("data.pkl", b"x" * 100)
+    return buffer.getvalue()
+
+
+def test_path_bytes_and_proto(lenet_onnx):
+    models = [
+        load(lenet_onnx),
+        load(str(lenet_onnx)),
+        load(lenet_onnx.read_bytes()),
+        load(onnx.load(lenet_onnx)),
+    ]
+    assert len({model.SerializeToString(deterministic=True) for model in models}) == 1
+
+
+def test_a_tensorflow_lenet_is_taken(tf_lenet, lenet, lenet_onnx):
+    x = np.random.default_rng(0).normal(size=(2, 1, 32, 32)).astype(np.float32)
+    ours = run(lenet_onnx, x)["logits"]
+    theirs = run(load(tf_lenet), x.transpose(0, 2, 3, 1))["logits:0"]
+    np.testing.assert_allclose(theirs, ours, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("data", "got"),
+    [
+        (b"\x89PNG\r\n\x1a\n" + b"\0" * 50, "a PNG picture"),
+        (b"%PDF-1.4 ...", "a PDF document"),
+        (archive(), "a ZIP archive"),
+        (gzip.compress(b"model"), "a gzip archive"),
+        (json.dumps({"cells": []}).encode(), "JSON text"),
+        (b"<!doctype html><p>404", "HTML"),
+        (b"just some text\n", "15 bytes that start with"),
+        (b"\0" * 100, "100 bytes"),
+    ],
+)
+def test_a_file_that_is_not_onnx(tmp_path, data, got):
+    path = tmp_path / "model.onnx"
+    path.write_bytes(data)
+    with pytest.raises(ExchangeError, match="not an ONNX file") as caught:
+        load(path)
+    assert got in caught.value.parts["got"]
+    assert caught.value.parts["where"] == str(path)
+    assert caught.value.parts["what to do"]
+
+
+def test_an_empty_file_and_a_missing_one_and_a_folder(tmp_path):
+    (tmp_path / "empty.onnx").touch()
+    for path, message in (
+        (tmp_path / "empty.onnx", "empty"),
+        (tmp_path / "no", "no such file"),
+        (tmp_path, "folder"),
+    ):
+        with pytest.raises(ExchangeError, match=message):
+            load(path)
+
+
+def test_every_truncation_is_told():
+    data = small().SerializeToString()
+    for length in range(len(data)):
+        with pytest.raises(ExchangeError, match=r"truncated|empty|not an ONNX file"):
+            load(data[:length])
+
+
+def test_a_large_file_cut_in_the_middle_is_called_truncated(lenet_onnx):
+    data = lenet_onnx.read_bytes()
+    with pytest.raises(ExchangeError, match="truncated") as caught:
+        load(data[: len(data) // 2])
+    assert "bytes that break off" in caught.value.parts["got"]
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
+@given(data=st.data())
+def test_damage_gives_a_model_or_an_error_of_ours(data):
+    whole = bytearray(small().SerializeToString())
+    for _ in range(data.draw(st.integers(1, 4))):
+        whole[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        load(bytes(whole))
+    except ExchangeError as error:
+        assert error.parts  # noqa: PT017 (both outcomes are right)
+
+
+@given(st.binary(max_size=200))
+def test_noise_is_never_a_model(data):
+    with pytest.raises(ExchangeError):
+        load(data)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected", "got"),
+    [
+        ({"opsets": [("", 999)]}, "opset 1 to", "opset 999"),
+        ({"ir_version": 99}, "IR version", "IR version 99"),
+    ],
+)
+def test_versions_from_the_future(options, expected, got):
+    with pytest.raises(ExchangeError, match="unsupported version") as caught:
+        load(small(**options))
+    assert expected in caught.value.parts["expected"]
+    assert onnx.__version__ in caught.value.parts["expected"]
+    assert caught.value.parts["got"] == got
+
+
+def test_operators_of_a_strange_domain():
+    with pytest.raises(ExchangeError, match="no tool of the course knows") as caught:
+        load(small(op="Fancy", domain="my.company", opsets=[("", 20), ("my.company", 1)]))
+    assert caught.value.parts["got"] == "my.company::Fancy"
+    assert "'sum'" in caught.value.parts["where"]
+
+
+def test_functions_of_the_file_are_no_strangers():
+    body = helper.make_node("Add", ["x", "y"], ["z"])
+    opset = [helper.make_opsetid("", 20)]
+    function = helper.make_function("mine", "Fancy", ["x", "y"], ["z"], [body], opset)
+    model = small(op="Fancy", domain="mine", opsets=[("", 20), ("mine", 1)], functions=[function])
+    assert len(load(model).functions) == 1
+
+
+def test_an_invalid_graph_is_told_in_one_line():
+    unknown = small()
+    unknown.graph.node[0].input[0] = "nobody"
+    shapes = small()
+    shapes.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 4
+    for model, said in (
+        (unknown, "nobody"),
+        (small(op="NoSuchOperator"), "NoSuchOperator"),
+        (shapes, "imension"),
+    ):
+        with pytest.raises(ExchangeError, match="graph is not valid") as caught:
+            load(model)
+        assert said in caught.value.parts["got"]
+        assert "\n" not in caught.value.parts["got"]
+
+
+@pytest.fixture
+def external(tmp_path, lenet_onnx):
+    model = onnx.load(lenet_onnx)
+    path = tmp_path / "model.onnx"
+    onnx.save(model, path, save_as_external_data=True, location="weights.bin", size_threshold=0)
+    return path
+
+
+def test_external_data_is_read(external, lenet_onnx):
+    x = np.ones((1, 1, 32, 32), np.float32)
+    np.testing.assert_array_equal(run(external, x)["logits"], run(lenet_onnx, x)["logits"])
+
+
+def test_missing_external_data_is_named(external):
+    (external.parent / "weights.bin").unlink()
+    with pytest.raises(ExchangeError, match="another file, which is missing") as caught:
+        load(external)
+    assert "weights.bin" in caught.value.parts["expected"]
+    assert "conv1.weight" in caught.value.parts["where"]
+    with pytest.raises(ExchangeError, match="another file") as caught:
+        load(external.read_bytes())
+    assert "a path" in caught.value.parts["expected"]
+
+
+def test_truncated_external_data_is_told(external):
+    weights = external.parent / "weights.bin"
+    weights.write_bytes(weights.read_bytes()[:100])
+    with pytest.raises(ExchangeError):
+        run(external, np.ones((1, 1, 32, 32), np.float32))
+
+
+def test_external_data_outside_the_folder_is_not_read(external):
+    secret = external.parent.parent / "secret.bin"
+    secret.write_bytes((external.parent / "weights.bin").read_bytes())
+    model = onnx.load(external, load_external_data=False)
+    for tensor in model.graph.initializer:
+        for entry in tensor.external_data:
+            if entry.key == "location":
+                entry.value = "../secret.bin"
+    external.write_bytes(model.SerializeToString())
+    with pytest.raises(ExchangeError):
+        load(external)

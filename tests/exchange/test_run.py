@@ -1,0 +1,50 @@
+"""Running: inputs by order or by name, and a clear word where they do not fit."""
+
+import numpy as np
+import pytest
+import torch
+
+from mlhood.errors import ExchangeError
+from mlhood.exchange import run
+
+X = np.zeros((2, 1, 32, 32), np.float32)
+
+
+def test_by_order_by_name_and_from_torch(lenet_onnx):
+    expected = run(lenet_onnx, X)["logits"]
+    assert expected.shape == (2, 10)
+    for again in (run(lenet_onnx, image=X), run(lenet_onnx, torch.tensor(X), threads=1)):
+        np.testing.assert_allclose(again["logits"], expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "inputs", "part", "said"),
+    [
+        ((), {}, "expected", "image"),
+        ((), {"picture": X}, "got", "picture"),
+        ((X, X), {}, "got", "2 by order"),
+        ((X,), {"image": X}, "got", "1 by order, image"),
+        ((X.astype(np.float64),), {}, "what to do", ".astype('float32')"),
+        ((X.astype(np.uint8),), {}, "got", "uint8"),
+        ((X[0],), {}, "got", "[1, 32, 32]"),
+        ((X[:, :, 1:],), {}, "expected", "['batch', 1, 32, 32]"),
+        ((X.tolist(),), {}, "got", "float64"),
+        (("text",), {}, "expected", "float32"),
+    ],
+)
+def test_inputs_that_do_not_fit(lenet_onnx, arrays, inputs, part, said):
+    with pytest.raises(ExchangeError) as caught:
+        run(lenet_onnx, *arrays, **inputs)
+    assert said in caught.value.parts[part]
+
+
+def test_what_only_shows_when_running_is_told(tf_lenet, capfd):
+    broken = type(tf_lenet)()
+    broken.CopyFrom(tf_lenet)
+    shape = next(tensor for tensor in broken.graph.initializer if tensor.name == "shape")
+    shape.raw_data = np.array([7, -1], np.int64).tobytes()
+    del broken.graph.output[0].type.tensor_type.shape.dim[:]
+    broken.graph.output[0].type.tensor_type.ClearField("shape")
+    with pytest.raises(ExchangeError, match=r"ONNX Runtime|not valid"):
+        run(broken, np.zeros((2, 32, 32, 1), np.float32))
+    assert capfd.readouterr().err == ""
