@@ -5,7 +5,7 @@ from __future__ import annotations
 from nbformat import NotebookNode
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
-KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
+KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
 
 
 def tidy(notebook: NotebookNode) -> None:
