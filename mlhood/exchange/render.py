@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -106,15 +105,12 @@ def _draw(model: Path, drawing: Path, browser: Path, timeout: float) -> None:
 
 @contextlib.contextmanager
 def _process(command: list[str], folder: Path) -> Iterator[subprocess.Popen[bytes]]:
-    # The browser's profile goes into our folder, which is removed in any case.
-    environment = os.environ | {"TMPDIR": str(folder), "TEMP": str(folder), "TMP": str(folder)}
     process = subprocess.Popen(
         command,
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         cwd=folder,
-        env=environment,
         start_new_session=True,
         creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
     )
@@ -127,18 +123,25 @@ def _process(command: list[str], folder: Path) -> Iterator[subprocess.Popen[byte
 def _end(process: subprocess.Popen[bytes]) -> None:
     """End the process with all that it started, and wait until they are gone."""
     family: list[psutil.Process] = []
-    if process.poll() is None:
-        with contextlib.suppress(psutil.Error):
-            family = psutil.Process(process.pid).children(recursive=True)
-        process.kill()
+    with contextlib.suppress(psutil.Error):
+        started = psutil.Process(process.pid)
+        family = [started, *started.children(recursive=True)]
+    # Its input closed, the program ends, and Playwright's driver after it closes the browser and removes its
+    # files.
+    if process.stdin is not None:
+        process.stdin.close()
+    _wait(process, family, 5.0)
     for member in family:
         with contextlib.suppress(psutil.Error):
             member.kill()
-    process.wait()
-    if process.stdin is not None:
-        process.stdin.close()
-    deadline = time.monotonic() + 5
-    while any(_lives(member) for member in family) and time.monotonic() < deadline:
+    _wait(process, family, 5.0)
+
+
+def _wait(process: subprocess.Popen[bytes], family: list[psutil.Process], seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if process.poll() is not None and not any(_lives(member) for member in family):
+            return
         time.sleep(0.02)
 
 

@@ -73,14 +73,22 @@ def show(
     except KeyboardInterrupt:
         pass
     finally:
-        netron.stop(address)
+        _stop(address)
+
+
+def _stop(address: tuple[str, int]) -> None:
+    """End the server and wait until it has let go of its port: its thread looks up four times a second."""
+    netron.stop(address)
+    deadline = time.monotonic() + 2
+    while netron.status(address) and time.monotonic() < deadline:
+        time.sleep(0.02)
 
 
 def _serve(model: str | Path | bytes | onnx.ModelProto, port: int | None) -> tuple[str, int]:
     proto = load(model)
     data = Path(model).read_bytes() if isinstance(model, (str, Path)) else proto.SerializeToString()
     if port is not None:
-        netron.stop((_HOST, port))
+        _stop((_HOST, port))
         _check_port(port)
     try:
         with _without_log():

@@ -1,0 +1,260 @@
+"""Rendering: what a reader sees and a search finds, and nothing left running whatever happens."""
+
+import importlib
+import io
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pypdf
+import pytest
+from matplotlib import image
+
+from mlhood.errors import BrowserError, ExchangeError, OutputError
+from mlhood.exchange import find_browser, render
+
+needs_browser = pytest.mark.skipif(
+    find_browser() is None, reason="no Chromium, Chrome or Edge here: set MLHOOD_BROWSER to one"
+)
+# The package has a function of the same name.
+MODULE = importlib.import_module("mlhood.exchange.render")
+SVG = "{http://www.w3.org/2000/svg}"
+NAMES = {
+    "conv1",
+    "relu",
+    "maxpool",
+    "conv2",
+    "relu_1",
+    "maxpool_1",
+    "reshape",
+    "fc1",
+    "relu_2",
+    "fc2",
+    "relu_3",
+    "fc3",
+}
+
+INTERRUPTED = """
+import sys
+from mlhood.exchange import render
+try:
+    print("ready", flush=True)
+    render(sys.argv[1], sys.argv[2])
+except KeyboardInterrupt:
+    sys.exit(130)
+"""
+
+IN_A_KERNEL = """
+import asyncio, sys
+from mlhood.exchange import render
+async def cell():
+    return render(sys.argv[1], sys.argv[2])
+asyncio.run(cell())
+"""
+
+
+def descendants(of=None):
+    """Programs that live below a process, by name."""
+    found = {}
+    for child in psutil.Process(of).children(recursive=True):
+        try:
+            if child.status() != psutil.STATUS_ZOMBIE:
+                found[child.pid] = child.name()
+        except psutil.NoSuchProcess:
+            continue
+    return found
+
+
+def using(folder):
+    """Processes anywhere on the machine that mention a folder, such as a browser by its profile."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.status() != psutil.STATUS_ZOMBIE and any(
+                str(folder) in word for word in process.cmdline()
+            ):
+                found.append(process)
+        except psutil.Error:
+            continue
+    return found
+
+
+def wait_until(condition, seconds=20.0):
+    deadline = time.monotonic() + seconds
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return condition()
+
+
+@pytest.fixture
+def scratch(monkeypatch):
+    """Where temporary files go, to see what is left; a short path, as a browser keeps sockets there."""
+    folder = Path(tempfile.mkdtemp(prefix="m"))
+    monkeypatch.setenv("TMPDIR", str(folder))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def nothing_left(scratch):
+    before = descendants()
+    yield
+    assert wait_until(lambda: descendants().keys() <= before.keys()), descendants()
+    assert wait_until(lambda: not using(scratch)), using(scratch)
+    # ONNX Runtime keeps a file of its own there, which is not ours to remove.
+    assert wait_until(lambda: {file.name for file in scratch.iterdir()} <= {".ses"}), list(scratch.iterdir())
+
+
+@pytest.mark.browser
+@needs_browser
+@pytest.mark.usefixtures("nothing_left")
+class TestDrawing:
+    def test_svg_stands_for_itself(self, lenet_onnx, tmp_path, capfd):
+        path = render(lenet_onnx, tmp_path / "lenet.svg")
+        assert capfd.readouterr() == ("", "")
+        root = ElementTree.parse(path).getroot()
+        assert root.tag == SVG + "svg"
+        assert {"width", "height", "viewBox"} <= set(root.keys())
+        words = {"".join(text.itertext()) for text in root.iter(SVG + "text")}
+        assert {"Conv", "Relu", "MaxPool", "Reshape", "Gemm", "image", "logits"} <= words
+        assert {f"node-name-{name}" for name in NAMES} <= {group.get("id") for group in root.iter(SVG + "g")}
+        # Styles are in the drawing: no class needs a style sheet, and there is nothing to fetch.
+        filled = [path.get("style", "") for path in root.iter(SVG + "path")]
+        assert sum("fill: rgb(" in style for style in filled) >= len(NAMES)
+        text = path.read_text(encoding="utf-8")
+        assert not any(word in text for word in ("http://127", "https://", "<script", "<image", "\u3008"))
+
+    def test_png_has_twice_the_resolution_and_a_margin(self, lenet_onnx, tmp_path):
+        svg = ElementTree.parse(render(lenet_onnx, tmp_path / "x.svg")).getroot()
+        pixels = image.imread(io.BytesIO(render(lenet_onnx, tmp_path / "x.png").read_bytes()))
+        height, width = pixels.shape[:2]
+        assert (width, height) == (2 * int(svg.get("width")), 2 * int(svg.get("height")))
+        assert (pixels[..., 3] == 1).all()
+        dark = np.argwhere(pixels[..., :3].min(axis=2) < 0.9)
+        (top, left), (bottom, right) = dark.min(axis=0), dark.max(axis=0)
+        margins = top, left, height - 1 - bottom, width - 1 - right
+        assert all(4 <= margin <= 40 for margin in margins), margins
+
+    def test_pdf_is_one_page_of_text_and_vectors(self, lenet_onnx, tmp_path):
+        document = pypdf.PdfReader(render(lenet_onnx, tmp_path / "lenet.pdf"))
+        (page,) = document.pages
+        words = page.extract_text().split()
+        assert set(words) >= NAMES
+        assert {op: words.count(op) for op in ("Conv", "Relu", "MaxPool", "Reshape", "Gemm")} == {
+            "Conv": 2,
+            "Relu": 4,
+            "MaxPool": 2,
+            "Reshape": 1,
+            "Gemm": 3,
+        }
+        assert not page.images
+        fonts = [font.get_object() for font in page["/Resources"]["/Font"].values()]
+        assert fonts
+        assert all(_embedded(font) for font in fonts)
+        svg = ElementTree.parse(render(lenet_onnx, tmp_path / "x.svg")).getroot()
+        assert float(page.mediabox.width) == pytest.approx(int(svg.get("width")) * 0.75, abs=1.5)
+        assert float(page.mediabox.height) == pytest.approx(int(svg.get("height")) * 0.75, abs=2.5)
+
+    def test_proto_bytes_and_an_awkward_name(self, lenet_onnx, tf_lenet, tmp_path):
+        odd = tmp_path / 'a "quoted" näme & 100%.onnx'
+        if sys.platform == "win32":
+            odd = tmp_path / "a näme & 100%.onnx"
+        odd.write_bytes(lenet_onnx.read_bytes())
+        for model in (odd, lenet_onnx.read_bytes()):
+            assert "node-name-conv1" in render(model, tmp_path / "x.svg").read_text(encoding="utf-8")
+        assert "MatMul" in render(tf_lenet, tmp_path / "y.SVG").read_text(encoding="utf-8")
+
+    def test_within_a_running_event_loop(self, lenet_onnx, tmp_path):
+        command = [sys.executable, "-c", IN_A_KERNEL, str(lenet_onnx), str(tmp_path / "x.pdf")]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+        assert (tmp_path / "x.pdf").read_bytes().startswith(b"%PDF")
+
+
+def _embedded(font):
+    parts = [part.get_object() for part in font.get("/DescendantFonts", [font])]
+    return font["/Subtype"] == "/Type3" or all(
+        {"/FontFile", "/FontFile2", "/FontFile3"} & part["/FontDescriptor"].get_object().keys()
+        for part in parts
+    )
+
+
+@pytest.mark.browser
+@needs_browser
+@pytest.mark.usefixtures("nothing_left")
+class TestEnding:
+    def test_after_a_timeout(self, lenet_onnx, tmp_path, scratch):
+        with pytest.raises(BrowserError, match="in time") as caught:
+            render(lenet_onnx, tmp_path / "x.svg", timeout=0.9)
+        assert "0.9 s" in caught.value.parts["expected"]
+        assert not (tmp_path / "x.svg").exists()
+
+    @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGINT to send")
+    @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+    def test_after_ctrl_c_and_after_a_violent_death(self, lenet_onnx, tmp_path, scratch, how):
+        command = [sys.executable, "-c", INTERRUPTED, str(lenet_onnx), str(tmp_path / "x.svg")]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            assert process.stdout.readline() == "ready\n"
+            # In the middle: the browser has started.
+            assert wait_until(lambda: any("--headless" in " ".join(p.cmdline()) for p in using(scratch)))
+            process.send_signal(how)
+            _, said = process.communicate(timeout=30)
+        assert process.returncode == (130 if how == signal.SIGINT else -signal.SIGKILL)
+        assert said == ""
+        assert not (tmp_path / "x.svg").exists()
+        assert wait_until(lambda: not using(scratch)), using(scratch)
+        if how == signal.SIGKILL:  # nobody was left to remove them
+            for file in sorted(scratch.rglob("*"), reverse=True):
+                file.rmdir() if file.is_dir() and not file.is_symlink() else file.unlink()
+
+    @pytest.mark.skipif(sys.platform == "win32", reason="a script is no program on Windows")
+    def test_after_a_browser_that_does_not_work(self, lenet_onnx, tmp_path, monkeypatch):
+        script = tmp_path / "browser"
+        script.write_text("#!/bin/sh\necho broken >&2; exit 7\n")
+        script.chmod(0o755)
+        monkeypatch.setenv("MLHOOD_BROWSER", str(script))
+        with pytest.raises(BrowserError, match="did not draw") as caught:
+            render(lenet_onnx, tmp_path / "x.svg")
+        assert caught.value.parts["where"] == str(script)
+        assert caught.value.parts["got"]
+
+
+def test_no_browser_is_one_plain_sentence(lenet_onnx, tmp_path, monkeypatch):
+    monkeypatch.setattr(MODULE, "find_browser", lambda: None)
+    with pytest.raises(BrowserError, match="no browser") as caught:
+        render(lenet_onnx, tmp_path / "x.pdf")
+    assert "install Chromium, Chrome or Edge" in caught.value.parts["what to do"]
+    assert not list(tmp_path.iterdir())
+
+
+def test_bad_input_is_told_before_a_browser_starts(lenet_onnx, tmp_path, monkeypatch):
+    monkeypatch.setattr(MODULE, "find_browser", lambda: pytest.fail("too late"))
+    (tmp_path / "bad.onnx").write_bytes(b"not a model")
+    with pytest.raises(ExchangeError, match="not an ONNX file"):
+        render(tmp_path / "bad.onnx", tmp_path / "x.svg")
+    with pytest.raises(ExchangeError, match="SVG, PNG or PDF"):
+        render(lenet_onnx, tmp_path / "x.gif")
+    with pytest.raises(OutputError, match="does not exist"):
+        render(lenet_onnx, tmp_path / "nowhere" / "x.svg")
+    assert not (tmp_path / "x.svg").exists()
+
+
+@pytest.mark.browser
+@needs_browser
+def test_a_full_disk_leaves_nothing_half_written(lenet_onnx, tmp_path, monkeypatch):
+    def full(_):
+        raise OSError(28, os.strerror(28))
+
+    monkeypatch.setattr("mlhood.exchange.output.os.fsync", full)
+    with pytest.raises(OutputError, match="cannot be written"):
+        render(lenet_onnx, tmp_path / "x.svg")
+    assert not list(Path(tmp_path).iterdir())
