@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -43,6 +44,27 @@ def doctor(
     else:
         print_report(examination)
     raise typer.Exit(0 if examination.healthy else 1)
+
+
+@app.command()
+def view(
+    file: Annotated[Path, typer.Argument(help="An ONNX file.")],
+    output: Annotated[
+        Path | None, typer.Option(help="Draw into this .svg, .png or .pdf instead of serving the page.")
+    ] = None,
+    port: Annotated[int | None, typer.Option(help="Where to serve; a free one if left out.")] = None,
+    browser: Annotated[bool, typer.Option(help="Open the page in a browser.")] = True,
+) -> None:
+    """Show an ONNX file with Netron, until Ctrl-C, or draw it into a file.
+
+    Example: mlhood view lenet.onnx --output lenet.pdf
+    """
+    from mlhood import exchange
+
+    if output is None:
+        exchange.show(file, port, browse=browser, say=typer.echo)
+    else:
+        typer.echo(exchange.render(file, output))
 
 
 grading_commands.register(app)
