@@ -82,7 +82,7 @@ def _draw(model: Path, drawing: Path, browser: Path, timeout: float) -> None:
         str(model),
         str(drawing),
         str(browser),
-        str(timeout),
+        str(2 * timeout),  # its own limit is only for when nobody ends it
         str(report),
     ]
     with _process(command, drawing.parent) as process:

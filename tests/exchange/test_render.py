@@ -192,10 +192,16 @@ def _embedded(font):
 @needs_browser
 @pytest.mark.usefixtures("nothing_left")
 class TestEnding:
-    def test_after_a_timeout(self, lenet_onnx, tmp_path, scratch):
+    @pytest.mark.skipif(sys.platform == "win32", reason="a script is no program on Windows")
+    def test_after_a_timeout(self, lenet_onnx, tmp_path, monkeypatch):
+        """A browser that never answers ends too."""
+        script = tmp_path / "browser"
+        script.write_text("#!/bin/sh\nexec sleep 600\n")
+        script.chmod(0o755)
+        monkeypatch.setenv("MLHOOD_BROWSER", str(script))
         with pytest.raises(BrowserError, match="in time") as caught:
-            render(lenet_onnx, tmp_path / "x.svg", timeout=0.9)
-        assert "0.9 s" in caught.value.parts["expected"]
+            render(lenet_onnx, tmp_path / "x.svg", timeout=2)
+        assert "2 s" in caught.value.parts["expected"]
         assert not (tmp_path / "x.svg").exists()
 
     @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGINT to send")
