@@ -91,9 +91,7 @@ def _column(axes: Axes, x: float, title: str, entries: Sequence[str], colour: st
 
 
 def _box(axes: Axes, x: float, y: float, width: float, height: float, text: str, colour: str, **font) -> None:
-    shape = FancyBboxPatch(
-        (x, y), width, height, boxstyle="round,pad=0,rounding_size=0.08", fc=colour, ec="#444444"
-    )
+    shape = FancyBboxPatch((x, y), width, height, boxstyle="round,pad=0,rounding_size=0.08", fc=colour, ec="#444444")
     axes.add_patch(shape)
     axes.text(x + width / 2, y + height / 2, text, ha="center", va="center", **font)
 

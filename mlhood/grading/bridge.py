@@ -61,7 +61,7 @@ def serve(folder: str, number: int, namespace: Mapping[str, Any]) -> None:
 
 
 def _carry_out(request: dict[str, Any], namespace: Mapping[str, Any]) -> object:
-    target = request["target"]
+    target: Any = request["target"]
     if isinstance(target, str):
         target = _look_up(target, namespace)
     if request["method"] is not None:

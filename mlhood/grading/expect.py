@@ -39,7 +39,7 @@ class CheckFailed(AssertionError):
         return "\n".join([self.what, *(f"{label}: {part}" for label, part in self.parts.items())])
 
 
-class CheckSkipped(Exception):  # noqa: N818 - not an error: the machine cannot ask
+class CheckSkipped(Exception):
     """This machine cannot ask the question; it counts neither for nor against the student."""
 
 
@@ -75,7 +75,7 @@ def number(value: object, what: str, **parts) -> float:
         return float(value.reshape(())[()])
     if isinstance(value, (bool, int, float)):
         return float(value)
-    raise CheckFailed(f"{what} is not a number", expected="one number", got=value, **parts)
+    raise CheckFailed(f"no number in {what}", expected="one number", got=value, **parts)
 
 
 def array(value: object, shape: tuple[int, ...], what: str, **parts) -> np.ndarray:
@@ -83,11 +83,11 @@ def array(value: object, shape: tuple[int, ...], what: str, **parts) -> np.ndarr
     if isinstance(value, (list, float, int)):
         value = _from_list(value)
     if not isinstance(value, np.ndarray) or value.dtype.kind not in "biuf":
-        raise CheckFailed(f"{what} is not an array of numbers", expected=f"shape {shape}", got=value, **parts)
+        raise CheckFailed(f"no array of numbers in {what}", expected=f"shape {shape}", got=value, **parts)
     if value.shape != shape:
-        raise CheckFailed(f"{what} has the wrong shape", expected=shape, got=value.shape, **parts)
+        raise CheckFailed(f"wrong shape of {what}", expected=shape, got=value.shape, **parts)
     if not np.isfinite(value).all():
-        raise CheckFailed(f"{what} holds infinite values or NaN", expected="finite numbers", got=value, **parts)
+        raise CheckFailed(f"infinite values or NaN in {what}", expected="finite numbers", got=value, **parts)
     return value
 
 
@@ -105,9 +105,10 @@ def close(got: object, expected: np.ndarray, what: str, *, rtol=1e-4, atol=1e-5,
         return
     worst = np.unravel_index(np.argmax(np.abs(found - expected)), expected.shape)
     position = "".join(f"[{i}]" for i in worst)
+    margin = atol + rtol * abs(expected[worst])
     raise CheckFailed(
-        f"{what} has wrong values",
-        expected=f"{expected[worst]:.6g} at {position or 'its only place'} (± {atol + rtol * abs(expected[worst]):.2g})",
+        f"wrong values in {what}",
+        expected=f"{expected[worst]:.6g} (± {margin:.2g}) at {position or 'its only place'}",
         got=f"{found[worst]:.6g}",
         **parts,
     )
@@ -116,8 +117,8 @@ def close(got: object, expected: np.ndarray, what: str, *, rtol=1e-4, atol=1e-5,
 def mapping(value: object, keys: tuple[str, ...], what: str, **parts) -> Mapping[str, object]:
     """The value as a dictionary that has (at least) these keys."""
     if not isinstance(value, dict):
-        raise CheckFailed(f"{what} is not a dictionary", expected=f"the keys {', '.join(keys)}", got=value, **parts)
+        raise CheckFailed(f"no dictionary in {what}", expected=f"the keys {', '.join(keys)}", got=value, **parts)
     missing = [key for key in keys if key not in value]
     if missing:
-        raise CheckFailed(f"{what} lacks {', '.join(missing)}", expected=list(keys), got=list(value), **parts)
+        raise CheckFailed(f"{', '.join(missing)} missing in {what}", expected=list(keys), got=list(value), **parts)
     return value

@@ -77,8 +77,10 @@ def summary_text(marks: Marks) -> str:
         f"{number(task.earned):>4} of {number(task.points)}"
         for task in marks.tasks
     ]
-    lines.append(f"{'':6} {'all tasks':{width}}  {bar(marks.earned, marks.points)}  "
-                 f"{number(marks.earned):>4} of {number(marks.points)}")  # fmt: skip
+    lines.append(
+        f"{'':6} {'all tasks':{width}}  {bar(marks.earned, marks.points)}  "
+        f"{number(marks.earned):>4} of {number(marks.points)}"
+    )
     if marks.skipped:
         lines.append(f"{number(marks.skipped)} points could not be asked for on this machine: see the checks marked –")
     return "\n".join(lines)

@@ -13,7 +13,7 @@ from mlhood.grading.wire import WireError, decode, encode
 SERVE = "import sys; from mlhood.grading.bridge import serve; serve(sys.argv[1], 1, {})"
 
 
-class IsolatedFailure(Exception):  # noqa: N818 - says what the data did
+class IsolatedFailure(Exception):
     """The function raised an error, crashed or took too long."""
 
 

@@ -109,7 +109,10 @@ class Kernel:
     def _start(self) -> None:
         resources = {"metadata": {"path": str(self.folder)}}
         client = NotebookClient(
-            new_notebook(cells=[new_code_cell("")]), kernel_name="python3", allow_errors=True, resources=resources
+            new_notebook(cells=[new_code_cell("")]),
+            kernel_name="python3",
+            allow_errors=True,
+            resources=resources,
         )
         try:
             manager = client.create_kernel_manager()

@@ -85,7 +85,12 @@ class Marks:
     def as_dict(self) -> dict:
         """Plain data for `--json`."""
         tasks = [asdict(task) | {"earned": task.earned, "points": task.points} for task in self.tasks]
-        return asdict(self) | {"tasks": tasks, "earned": self.earned, "points": self.points, "skipped": self.skipped}
+        return asdict(self) | {
+            "tasks": tasks,
+            "earned": self.earned,
+            "points": self.points,
+            "skipped": self.skipped,
+        }
 
 
 def judge(task: Task, submission: Submission, seed: int, notes: tuple[str, ...] = ()) -> TaskResult:

@@ -46,8 +46,13 @@ def _read_text(path: Path) -> str:
         raise NotebookError("there is no notebook", where=path, expected="a .ipynb file", got=got, todo=advice)
     if path.stat().st_size > MAX_NOTEBOOK_BYTES:
         size = f"{path.stat().st_size >> 20} MiB"
-        raise NotebookError("the notebook is too large", where=path, expected="at most 64 MiB", got=size,
-                            todo="clear its outputs (Edit > Clear Outputs of All Cells) and save it")  # fmt: skip
+        raise NotebookError(
+            "the notebook is too large",
+            where=path,
+            expected="at most 64 MiB",
+            got=size,
+            todo="clear its outputs (Edit > Clear Outputs of All Cells) and save it",
+        )
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

@@ -89,7 +89,10 @@ def _read_onnx(data: bytes, feed: np.ndarray | None) -> dict[str, Any]:
 
 
 def _describe(value: Any) -> list[Any]:
-    dims = [dim.dim_value if dim.HasField("dim_value") else dim.dim_param or None for dim in value.type.tensor_type.shape.dim]
+    dims = [
+        dim.dim_value if dim.HasField("dim_value") else dim.dim_param or None
+        for dim in value.type.tensor_type.shape.dim
+    ]
     return [value.name, dims]
 
 
@@ -112,4 +115,8 @@ def _read_pdf(data: bytes) -> tuple[int, tuple[float, float], str]:
 
     reader = pypdf.PdfReader(io.BytesIO(data))
     box = reader.pages[0].mediabox
-    return len(reader.pages), (float(box.width), float(box.height)), "\n".join(page.extract_text() for page in reader.pages)
+    return (
+        len(reader.pages),
+        (float(box.width), float(box.height)),
+        "\n".join(page.extract_text() for page in reader.pages),
+    )

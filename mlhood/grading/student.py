@@ -89,7 +89,10 @@ def check(task_id: str, namespace: dict[str, Any] | None = None) -> Score:
     """
     task = _find(task_id)
     names = namespace if namespace is not None else _notebook_names()
-    with tempfile.TemporaryDirectory(prefix="mlhood-", ignore_cleanup_errors=True) as scratch, warnings.catch_warnings():
+    with (
+        tempfile.TemporaryDirectory(prefix="mlhood-", ignore_cleanup_errors=True) as scratch,
+        warnings.catch_warnings(),
+    ):
         submission = Submission(LocalTransport(names), Path.cwd(), Path(scratch))
         result = judge(task, submission, PUBLIC_SEED)
     _seen[task.id] = result

@@ -32,7 +32,7 @@ class Transport(Protocol):
         ...
 
 
-class NoAnswer(Exception):  # noqa: N818 - what happened, in words
+class NoAnswer(Exception):
     """The student's process died, hung or answered nonsense."""
 
 
@@ -42,7 +42,7 @@ class LocalTransport:
     def __init__(self, namespace: dict[str, Any]) -> None:
         self.namespace = namespace
 
-    def ask(self, request: Message, seconds: float) -> Message:  # noqa: ARG002 - nobody to stop us here
+    def ask(self, request: Message, seconds: float) -> Message:
         """Answer at once."""
         return bridge.answer(request, self.namespace)
 
@@ -113,7 +113,9 @@ class Submission:
         try:
             status = path.lstat()
         except OSError:
-            raise CheckFailed(f"there is no file `{name}`", expected=f"`{name}` in {_kind(folder)}", hint=self._why()) from None
+            raise CheckFailed(
+                f"there is no file `{name}`", expected=f"`{name}` in {_kind(folder)}", hint=self._why()
+            ) from None
         if not stat.S_ISREG(status.st_mode) or not path.resolve().is_relative_to(folder.resolve()):
             raise CheckFailed(f"`{name}` is not a plain file of its own", got="a link or a special file")
         if status.st_size > MAX_FILE_BYTES:
@@ -135,7 +137,10 @@ class Submission:
             return CheckFailed(f"{_called(target)} gave no usable answer", got="a malformed reply")
         kind, message, line = (str(error.get(key, "")) for key in ("type", "message", "line"))
         if kind == "NotImplementedError":
-            return CheckFailed(f"{_called(target)} is not written yet", hint="replace `raise NotImplementedError()` by your code")
+            return CheckFailed(
+                f"{_called(target)} is not written yet",
+                hint="replace `raise NotImplementedError()` by your code",
+            )
         if kind == "NameError" and "the notebook defines no" in message:
             return CheckFailed(message, hint=self._why() or "run its cell first, and keep the name that the task gives")
         where = f" in the line `{line}`" if line else ""
@@ -146,7 +151,10 @@ class Submission:
 
 
 def _called(target: str | Remote) -> str:
-    return f"`{target}`" if isinstance(target, str) else f"the {target.type}"
+    """What was called, in the student's words: our own probes run their code, under a name they do not know."""
+    if isinstance(target, Remote):
+        return f"the {target.type}"
+    return "your code" if ":" in target else f"`{target}`"
 
 
 def _kind(folder: Path) -> str:

@@ -24,7 +24,7 @@ DENSE = (("flatten\n400", 400), ("dense\n120", 120), ("dense\n84", 84), ("dense\
 
 
 def lenet() -> Figure:
-    """LeNet's data on its way from the image to the ten logits; a ReLU follows both convolutions and two dense layers."""
+    """LeNet's data on its way from the image to the ten logits (the ReLUs, which change no shape, are left out)."""
     figure, axes = plt.subplots(figsize=(10, 2.7), dpi=90)
     x = 0.0
     for text, planes, size in STAGES:

@@ -99,8 +99,13 @@ def _plain_geometry(leaf: dict) -> None:
     for key, want in plain.items():
         got = list(leaf[key]) if isinstance(leaf[key], (list, tuple)) else leaf[key]
         allowed = (want, "valid") if key == "padding" else (want,)
-        expect.true(got in allowed, f"the convolution `{leaf['name']}` has the wrong {key}", expected=want[0], got=got,
-                    hint=f"leave `{key}` at its default: 32x32 becomes 28x28")  # fmt: skip
+        expect.true(
+            got in allowed,
+            f"the convolution `{leaf['name']}` has the wrong {key}",
+            expected=want[0],
+            got=got,
+            hint=f"leave `{key}` at its default: 32x32 becomes 28x28",
+        )
 
 
 @points(2)
@@ -118,7 +123,10 @@ def computes_lenet(submission: Submission) -> None:
     got = logits(submission, model, images)
     want = reference.lenet(weights, images)
     if not np.allclose(got, want, rtol=1e-4, atol=1e-5):
-        hint = reference.diagnose(weights, images, got) or "follow the picture: conv, relu, pool, twice; then the dense layers"
+        hint = (
+            reference.diagnose(weights, images, got)
+            or "follow the picture: conv, relu, pool, twice; then the dense layers"
+        )
         expect.close(got, want, "the forward pass", hint=hint, given="random images")
 
 
@@ -130,8 +138,13 @@ def takes_a_batch_of_any_size(submission: Submission) -> None:
     together = logits(submission, model, images)
     for index in (0, 4):
         alone = logits(submission, model, images[index : index + 1])
-        expect.close(alone[0], together[index], "an image's logits depend on its batch", given="batches of 1 and 5",
-                     hint="no number of images may stand in the code: flatten(1), not view(64, 400)")  # fmt: skip
+        expect.close(
+            alone[0],
+            together[index],
+            "an image's logits, which depend on its batch",
+            given="batches of 1 and 5",
+            hint="no number of images may stand in the code: flatten(1), not view(64, 400)",
+        )
 
 
 def _small_training_set(submission: Submission, count: int) -> tuple[np.ndarray, np.ndarray]:
@@ -148,10 +161,14 @@ def training_moves_every_weight(submission: Submission) -> None:
     images, labels = _small_training_set(submission, 256)
     submission.call("train", model, Tensor(images), Tensor(labels))
     after = parameters(submission, model)
-    still = [name for name in before if np.array_equal(before[name], after.get(name))]
-    expect.true(not still, "these parameters are the same after training", got=", ".join(still),
-                hint="each batch: optimizer.zero_grad(), loss.backward(), optimizer.step(), "
-                "for an optimizer of model.parameters() of the model that comes in")  # fmt: skip
+    still = [name for name in before if name not in after or np.array_equal(before[name], after[name])]
+    expect.true(
+        not still,
+        "these parameters are the same after training",
+        got=", ".join(still),
+        hint="each batch: optimizer.zero_grad(), loss.backward(), optimizer.step(), "
+        "for an optimizer of model.parameters() of the model that comes in",
+    )
 
 
 @points(3)
@@ -162,15 +179,29 @@ def loss_is_told_and_falls(submission: Submission) -> None:
     before = _loss(logits(submission, model, images), labels)
     told = submission.call("train", model, Tensor(images), Tensor(labels))
     told = told.tolist() if isinstance(told, np.ndarray) else told
-    expect.true(isinstance(told, (list, tuple)) and len(told) > 1, "`train` does not return a list of losses",
-                expected="one number an epoch, at least two epochs", got=told)  # fmt: skip
+    expect.true(
+        isinstance(told, (list, tuple)) and len(told) > 1,
+        "`train` does not return a list of losses",
+        expected="one number an epoch, at least two epochs",
+        got=told,
+    )
     losses = [expect.number(loss, "a loss that `train` returns") for loss in told]
     after = _loss(logits(submission, model, images), labels)
-    expect.true(after < 0.8 * before, "the model is hardly better after training", expected=f"a loss well below {before:.3f}",
-                got=f"{after:.3f}", given="256 training images", hint="more epochs, or a better learning rate (Adam, 1e-3)")  # fmt: skip
-    expect.true(losses[-1] < losses[0] and abs(losses[0]) < 10 * before, "the losses returned do not fall with the training",
-                expected=f"from about {before:.2f} downwards", got=[round(loss, 3) for loss in losses],
-                hint="return the mean over the epoch's batches (loss.item()), not their sum or the loss of a single batch")  # fmt: skip
+    expect.true(
+        after < 0.8 * before,
+        "the model is hardly better after training",
+        expected=f"a loss well below {before:.3f}",
+        got=f"{after:.3f}",
+        given="256 training images",
+        hint="more epochs, or a better learning rate (Adam, 1e-3)",
+    )
+    expect.true(
+        losses[-1] < losses[0] and abs(losses[0]) < 10 * before,
+        "the losses returned do not fall with the training",
+        expected=f"from about {before:.2f} downwards",
+        got=[round(loss, 3) for loss in losses],
+        hint="return the mean over the epoch's batches (loss.item()), not their sum or the loss of a single batch",
+    )
 
 
 def _loss(scores: np.ndarray, labels: np.ndarray) -> float:
@@ -184,9 +215,13 @@ def model_reads_unseen_digits(submission: Submission) -> None:
     """The trained `model` reads at least 97 % of the held-out digits."""
     data = digits()
     right = logits(submission, "model", data.test_images).argmax(1) == data.test_labels
-    expect.true(right.mean() >= GOOD_ACCURACY, "`model` reads too few of the held-out digits",
-                expected=f"at least {GOOD_ACCURACY:.0%}", got=f"{right.mean():.1%}",
-                hint="has it been trained? Then: more epochs, or a better learning rate")  # fmt: skip
+    expect.true(
+        right.mean() >= GOOD_ACCURACY,
+        "`model` reads too few of the held-out digits",
+        expected=f"at least {GOOD_ACCURACY:.0%}",
+        got=f"{right.mean():.1%}",
+        hint="has it been trained? Then: more epochs, or a better learning rate",
+    )
 
 
 @points(3)
@@ -199,5 +234,10 @@ def mistakes_are_found(submission: Submission) -> None:
     want = set(np.flatnonzero(predicted != labels).tolist())
     got = submission.call("mistakes", model, Tensor(images), Tensor(labels))
     found = {int(index) for index in np.asarray(got).ravel()}
-    expect.equal(found, want, "`mistakes` does not give the images that are read wrongly", given="40 random images",
-                 hint="where the largest logit of a row (argmax over dimension 1) is not the label")  # fmt: skip
+    expect.equal(
+        found,
+        want,
+        "`mistakes` does not give the images that are read wrongly",
+        given="40 random images",
+        hint="where the largest logit of a row (argmax over dimension 1) is not the label",
+    )

@@ -47,7 +47,9 @@ def by_shape(parameters: dict[str, np.ndarray]) -> Weights:
     """
     found = {tuple(value.shape): value for value in parameters.values()}
     if len(parameters) != len(SHAPES) or set(found) != set(SHAPES.values()):
-        raise CheckFailed("the layers are not LeNet's yet, so nothing can be computed with them", hint="solve P1.1 first")
+        raise CheckFailed(
+            "the layers are not LeNet's yet, so nothing can be computed with them", hint="solve P1.1 first"
+        )
     return {name: np.asarray(found[shape], np.float32) for name, shape in SHAPES.items()}
 
 
@@ -60,7 +62,7 @@ class Variant:
     end: str = "identity"
 
 
-def lenet(weights: Weights, images: np.ndarray, variant: Variant = Variant()) -> np.ndarray:  # noqa: B008 - frozen
+def lenet(weights: Weights, images: np.ndarray, variant: Variant = Variant()) -> np.ndarray:
     """The logits [N,10] of LeNet for images [N,1,32,32], float32."""
     return _lenet(weights, images, variant)[0]
 
@@ -97,23 +99,34 @@ def _activation(name: str) -> Callable[[Any], Any]:
     return ends.get(name) or getattr(torch, name)
 
 
-_RELU = ("relu", "relu", "relu", "relu")
-_NAMES = ("the first convolution", "the second convolution", "the first dense layer", "the second dense layer")
+_NAMES = (
+    "the first convolution",
+    "the second convolution",
+    "the first dense layer",
+    "the second dense layer",
+)
+
+
+def _all(name: str) -> tuple[str, str, str, str]:
+    return name, name, name, name
 
 
 def _without(index: int) -> tuple[str, str, str, str]:
-    a, b, c, d = ("identity" if i == index else name for i, name in enumerate(_RELU))
+    a, b, c, d = ("identity" if i == index else "relu" for i in range(4))
     return a, b, c, d
 
 
 COMMON_MISTAKES: tuple[tuple[Variant, str], ...] = (
-    (Variant(end="softmax"), "a softmax stands inside the model: return the raw logits, the loss applies it itself"),
+    (
+        Variant(end="softmax"),
+        "a softmax stands inside the model: return the raw logits, the loss applies it itself",
+    ),
     (Variant(end="log_softmax"), "a log_softmax stands inside the model: return the raw logits"),
     (Variant(end="relu"), "a ReLU stands behind the last layer: logits may be negative"),
     (Variant(pool="avg_pool2d"), "it pools by the mean: LeNet here takes the maximum of each 2x2 window"),
-    (Variant(activations=("tanh",) * 4), "it uses tanh, as in 1998: here the activation is ReLU"),
-    (Variant(activations=("sigmoid",) * 4), "it uses the sigmoid: here the activation is ReLU"),
-    (Variant(activations=("identity",) * 4), "there is no ReLU at all"),
+    (Variant(activations=_all("tanh")), "it uses tanh, as in 1998: here the activation is ReLU"),
+    (Variant(activations=_all("sigmoid")), "it uses the sigmoid: here the activation is ReLU"),
+    (Variant(activations=_all("identity")), "there is no ReLU at all"),
     *((Variant(activations=_without(i)), f"there is no ReLU behind {name}") for i, name in enumerate(_NAMES)),
 )
 

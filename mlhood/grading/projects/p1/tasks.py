@@ -16,7 +16,11 @@ P1 = Project(
         Task(
             "P1.2",
             "The forward pass",
-            checks=(network.gives_ten_logits_an_image, network.computes_lenet, network.takes_a_batch_of_any_size),
+            checks=(
+                network.gives_ten_logits_an_image,
+                network.computes_lenet,
+                network.takes_a_batch_of_any_size,
+            ),
             stand_in=stand_ins.FORWARD,
         ),
         Task(
@@ -49,7 +53,11 @@ P1 = Project(
         Task(
             "P1.6",
             "Read the graph into a table",
-            checks=(graph.parameters_are_counted, graph.multiply_accumulates_are_counted, graph.questions_are_answered),
+            checks=(
+                graph.parameters_are_counted,
+                graph.multiply_accumulates_are_counted,
+                graph.questions_are_answered,
+            ),
         ),
         Task(
             "P1.7",
