@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import math
 import os
 import signal
 import subprocess
@@ -44,6 +46,7 @@ class Kernel:
         self._requests = 0
         self._history: list[str] = []
         self._client: NotebookClient | None = None
+        self._loop = asyncio.Runner()
 
     @property
     def scratch(self) -> Path:
@@ -56,6 +59,7 @@ class Kernel:
 
     def __exit__(self, *exception: object) -> None:
         self._stop()
+        self._loop.close()
         self._exchange.cleanup()
 
     def run(self, cell: NotebookNode, seconds: float) -> Outcome:
@@ -86,9 +90,9 @@ class Kernel:
         client = self._client
         if client is None:
             return Outcome("the kernel could not be started", alive=False)
-        client.timeout = int(seconds)
+        client.timeout = math.ceil(seconds)  # nbclient takes whole seconds, and 0 for no limit
         try:
-            client.execute_cell(cell, 0, store_history=store_history)
+            self._loop.run(client.async_execute_cell(cell, 0, store_history=store_history))
         except CellTimeoutError:
             return Outcome(f"took more than {seconds:g} seconds and was stopped", alive=False)
         except DeadKernelError:
@@ -112,14 +116,11 @@ class Kernel:
             new_notebook(cells=[new_code_cell("")]),
             kernel_name="python3",
             allow_errors=True,
+            shutdown_kernel="immediate",
             resources=resources,
         )
         try:
-            manager = client.create_kernel_manager()
-            if hasattr(os, "killpg"):  # where sockets can be files, there need be no port that others could reach
-                manager.transport, manager.ip = "ipc", str(self.scratch / "k")
-            client.start_new_kernel(stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            client.start_new_kernel_client()
+            self._loop.run(self._start_kernel(client))
         except Exception as error:  # whatever stops a kernel from starting ends here
             raise GradingError(
                 "no Jupyter kernel could be started",
@@ -130,16 +131,23 @@ class Kernel:
             ) from None
         self._client = client
 
+    async def _start_kernel(self, client: NotebookClient) -> None:
+        manager = client.create_kernel_manager()
+        if hasattr(os, "killpg"):  # where sockets can be files, there need be no port that others could reach
+            manager.transport, manager.ip = "ipc", str(self.scratch / "k")
+        await client.async_start_new_kernel(stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        await client.async_start_new_kernel_client()
+
     def _stop(self) -> None:
         client, self._client = self._client, None
         if client is None or client.km is None:
             return
         group = getattr(getattr(client.km, "provisioner", None), "pgid", None)
-        with contextlib.suppress(Exception):
-            client._cleanup_kernel()  # the one way nbclient offers to end kernel and channels
         if group and hasattr(os, "killpg"):
             with contextlib.suppress(OSError):
-                os.killpg(group, signal.SIGKILL)
+                os.killpg(group, signal.SIGKILL)  # the kernel's children too, which a polite shutdown leaves behind
+        with contextlib.suppress(Exception):
+            self._loop.run(client._async_cleanup_kernel())  # nbclient's only way to end kernel and channels
 
 
 def _last_error(cell: NotebookNode) -> str:

@@ -461,11 +461,11 @@ from torch.utils.data import DataLoader, TensorDataset
 
 def train(model, images, labels):
     loader = DataLoader(TensorDataset(images, labels), batch_size=16, shuffle=True)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
     criterion = nn.CrossEntropyLoss()
     model.train()
     history = []
-    for epoch in range(15):
+    for epoch in range(25):
         losses = []
         for x, y in loader:
             loss = criterion(model(x), y)
