@@ -461,7 +461,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 def train(model, images, labels):
     loader = DataLoader(TensorDataset(images, labels), batch_size=16, shuffle=True)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.0015)
     criterion = nn.CrossEntropyLoss()
     model.train()
     history = []
