@@ -30,9 +30,7 @@ def run(
     out: Annotated[Path, typer.Option(help="Folder of the results.")] = Path("out"),
     write_back: Annotated[
         bool,
-        typer.Option(
-            "--write-back", help="Store the fresh outputs in the notebooks themselves (for maintainers)."
-        ),
+        typer.Option("--write-back", help="Store the fresh outputs in the notebooks themselves (for maintainers)."),
     ] = False,
 ) -> None:
     """Execute the course's notebooks, mark them, and write executed copies and a report.
@@ -91,9 +89,7 @@ def _short(path: Path) -> Path:
 def check(
     notebook: Notebook,
     as_json: AsJson = False,
-    task: Annotated[
-        list[str] | None, typer.Option(help="Report only this task; can be given several times.")
-    ] = None,
+    task: Annotated[list[str] | None, typer.Option(help="Report only this task; can be given several times.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Draw the inputs of the checks from this seed.")] = 0,
     keep_files: Annotated[
         Path | None, typer.Option(help="An empty folder for the files that the notebook writes.")

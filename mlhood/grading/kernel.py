@@ -54,7 +54,11 @@ class Kernel:
         return Path(self._exchange.name)
 
     def __enter__(self) -> Kernel:
-        self._start()
+        try:
+            self._start()
+        except BaseException:  # Ctrl-C too: a `with` that was not entered is not left either
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *exception: object) -> None:

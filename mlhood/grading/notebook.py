@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,7 +29,7 @@ def read(path: str | Path) -> NotebookNode:
     text = _read_text(path)
     try:
         document = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise NotebookError(
             "the file is not JSON, so it is not a notebook",
             where=path,
@@ -71,8 +72,10 @@ def _as_notebook(document: object, path: Path) -> NotebookNode:
             todo="start again from the notebook of the course and paste your solutions into its cells",
         )
     try:
-        notebook = nbformat.reads(json.dumps(document), as_version=4)
-        nbformat.validate(notebook)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about cell ids that are missing or doubled, which nbformat mends
+            notebook = nbformat.reads(json.dumps(document), as_version=4)
+            nbformat.validate(notebook)
     except Exception as error:  # nbformat raises many kinds
         raise NotebookError(
             "the notebook's structure is damaged",

@@ -39,7 +39,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-class CheckMissed(Exception):  # noqa: N818 - what pytest shows as a failure
+class CheckMissed(Exception):
     """A check that did not pass; its text is what the student is told."""
 
 
@@ -110,9 +110,7 @@ class CheckItem(pytest.Item):
         if result.status == "skipped":
             pytest.skip(result.what)
         if result.status == "failed":
-            raise CheckMissed(
-                "\n".join([result.what, *(f"{label}: {part}" for label, part in result.parts.items())])
-            )
+            raise CheckMissed("\n".join([result.what, *(f"{label}: {part}" for label, part in result.parts.items())]))
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], *args: Any, **options: Any) -> Any:
         """Show what the student is told instead of a traceback of ours."""

@@ -96,12 +96,13 @@ def edition(root: Path) -> dict[str, str]:
 
 def _refuse(root: Path, out: Path, force: bool) -> None:
     if root.is_relative_to(out) or out.is_relative_to(root / "mlhood") or out.is_relative_to(root / "tests"):
-        raise OutputError("the student edition would overwrite the course", where=out,
-                          todo="choose a folder of its own: mlhood release --out ../student")  # fmt: skip
-    if out.exists() and not out.is_dir():
         raise OutputError(
-            "the student edition needs a folder", where=out, got="a file", todo="choose another name"
+            "the student edition would overwrite the course",
+            where=out,
+            todo="choose a folder of its own: mlhood release --out ../student",
         )
+    if out.exists() and not out.is_dir():
+        raise OutputError("the student edition needs a folder", where=out, got="a file", todo="choose another name")
     held = sorted(path.name for path in out.iterdir()) if out.is_dir() else []
     if held and not force:
         raise OutputError(
@@ -117,11 +118,7 @@ def _write(files: dict[str, str], out: Path) -> tuple[Path, ...]:
     kept = []
     for name, text in files.items():
         path = out / name
-        if (
-            path.suffix == ".ipynb"
-            and path.is_file()
-            and path.read_text(encoding="utf-8", errors="replace") != text
-        ):
+        if path.suffix == ".ipynb" and path.is_file() and path.read_text(encoding="utf-8", errors="replace") != text:
             kept.append(_keep(path))
         write_text(path, text)
     return tuple(kept)

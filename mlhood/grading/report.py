@@ -5,14 +5,13 @@ It needs no network and no scripts, says nothing by colour alone, and prints.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from mlhood.grading.feedback import SIGNS, number
+from mlhood.grading.feedback import SIGNS, marked_up, number
 from mlhood.grading.marks import CheckResult, Marks, TaskResult
 from mlhood.grading.outfolder import files
 from mlhood.measure.machine import Machine
@@ -45,7 +44,7 @@ thead th { background: var(--shade); } tfoot th, tfoot td { border-bottom: 0; fo
 .passed .state { color: var(--good); }
 dl { margin: .25rem 0 0; display: grid; grid-template-columns: max-content 1fr; gap: 0 .6rem;
   font-size: .92rem; }
-dt { color: var(--soft); } dd { margin: 0; white-space: pre-wrap; min-width: 0; overflow-wrap: anywhere; }
+dt { color: var(--soft); } dd { margin: 0; min-width: 0; overflow-wrap: anywhere; }
 .alert { border-left: 4px solid var(--bad); background: var(--shade); padding: .5rem .75rem;
   white-space: pre-wrap; }
 tbody th, tfoot th { width: 6rem; }
@@ -88,9 +87,7 @@ def report_html(runs: Iterable[Run], out: Path, facts: Machine) -> str:
     body = "\n".join(_notebook(run, out) for run in runs)
     libraries = ", ".join(f"{name} {facts.versions[name]}" for name in NAMED if facts.versions.get(name))
     where = f"Made on {facts}; {facts.system}, {facts.python}, {libraries}."
-    return PAGE.format(
-        title=f"Report: {summary}", style=STYLE, summary=summary, machine=escape(where), body=body
-    )
+    return PAGE.format(title=f"Report: {summary}", style=STYLE, summary=summary, machine=escape(where), body=body)
 
 
 def _sum(earned: float, points: float) -> str:
@@ -106,12 +103,8 @@ def _notebook(run: Run, out: Path) -> str:
     if run.error:
         parts.append(f'<p class="alert">{escape(str(run.error))}</p>')
     if run.interrupted:
-        parts.append(
-            '<p class="alert">Stopped before its end: tasks that are not listed were not reached.</p>'
-        )
-    parts += [
-        f'<p class="alert">A cell stopped with an error. {_text(cell)}</p>' for cell in run.failed_cells
-    ]
+        parts.append('<p class="alert">Stopped before its end: tasks that are not listed were not reached.</p>')
+    parts += [f'<p class="alert">A cell stopped with an error. {marked_up(cell)}</p>' for cell in run.failed_cells]
     parts += [f"<p>Note: {escape(note)}.</p>" for note in run.notes]
     if run.marks:
         parts += [_overview(run.name, run.marks), _links(run, out)]
@@ -151,7 +144,7 @@ def _of(earned: float, points: float) -> str:
 
 def _task(task: TaskResult) -> str:
     heading = f"{task.id} {task.title}: {_sum(task.earned, task.points)}"
-    notes = "".join(f"<p>Note: {_text(note)}</p>" for note in task.notes)
+    notes = "".join(f"<p>Note: {marked_up(note)}</p>" for note in task.notes)
     rows = "".join(_check(check) for check in task.checks)
     return (
         f'<h3 id="{_anchor(task.id)}">{escape(heading)}</h3>{notes}<table><thead><tr>'
@@ -162,12 +155,12 @@ def _task(task: TaskResult) -> str:
 
 
 def _check(check: CheckResult) -> str:
-    reason = f"<br>{_text(check.what)}" if check.what else ""
-    parts = "".join(f"<dt>{escape(label)}</dt><dd>{_text(part)}</dd>" for label, part in check.parts.items())
+    reason = f"<br>{marked_up(check.what)}" if check.what else ""
+    parts = "".join(f"<dt>{escape(label)}</dt><dd>{marked_up(part)}</dd>" for label, part in check.parts.items())
     points = "not counted" if check.status == "skipped" else _of(check.earned, check.points)
     return (
         f'<tr class="{check.status}"><td class="state">{SIGNS[check.status]} {check.status}</td>'
-        f"<td>{_text(check.title)}{reason}{f'<dl>{parts}</dl>' if parts else ''}</td>"
+        f"<td>{marked_up(check.title)}{reason}{f'<dl>{parts}</dl>' if parts else ''}</td>"
         f'<td class="points">{points}</td></tr>'
     )
 
@@ -197,11 +190,6 @@ def _questions(run: Run) -> str:
         return ""
     names = "; ".join(f"{question.id} {question.title}" for question in run.project.questions)
     return f'<p class="soft">Written questions, marked by hand for bonus points: {escape(names)}</p>'
-
-
-def _text(text: str) -> str:
-    """Escaped text in which `names` look like code."""
-    return re.sub(r"`([^`\n]+)`", r"<code>\1</code>", escape(text))
 
 
 def _anchor(name: str) -> str:

@@ -172,9 +172,7 @@ def _execute(one: Run, project: Project, folder: Path, notebook: NotebookNode, w
     results: list[TaskResult] = []
     began = time.monotonic()
     try:
-        one.marks = grade(
-            notebook, project, folder, run_check_cells=True, on_step=watch.step, on_result=results.append
-        )
+        one.marks = grade(notebook, project, folder, run_check_cells=True, on_step=watch.step, on_result=results.append)
     except KeyboardInterrupt:
         one.interrupted = True
     except MlhoodError as error:

@@ -63,8 +63,13 @@ def stubbed(cell: NotebookNode, where: str) -> str:
 
 
 def _refuse(what: str, got: str, where: str) -> None:
-    raise NotebookError(what, where=where, expected=f"### {BEGIN} and ### {END} in turn, in a solution cell",
-                        got=got.strip(), todo="repair the cell in the master notebook")  # fmt: skip
+    raise NotebookError(
+        what,
+        where=where,
+        expected=f"### {BEGIN} and ### {END} in turn, in a solution cell",
+        got=got.strip(),
+        todo="repair the cell in the master notebook",
+    )
 
 
 def _flag(cell: NotebookNode, name: str) -> bool:

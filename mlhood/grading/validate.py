@@ -65,9 +65,7 @@ class Validation:
             lines += [f"  - {finding.text()}" for finding in self.notes]
         count = len(self.repairs)
         things = "the thing" if count == 1 else f"the {count} things"
-        lines.append(
-            "ready to hand in" if self.ready else f"not ready to hand in: repair {things} numbered above"
-        )
+        lines.append("ready to hand in" if self.ready else f"not ready to hand in: repair {things} numbered above")
         return "\n".join(lines)
 
 
@@ -88,9 +86,7 @@ def validate(path: str | Path, *, on_step: Callable[[Step], None] = lambda step:
     ]
     notes = [*_open_tasks(project, empty), *_open_questions(notebook, project)]
     notes += [
-        _as_note(failure, empty)
-        for failure in failures
-        if _excused(failure, empty) and failure.task not in empty
+        _as_note(failure, empty) for failure in failures if _excused(failure, empty) and failure.task not in empty
     ]
     return Validation(Path(path).name, project.title, tuple(repairs), tuple(notes))
 
@@ -112,11 +108,7 @@ def empty_tasks(notebook: NotebookNode, project: Project) -> dict[str, int]:
     """The tasks whose solution is still the stub of the student edition, and where the stub stands."""
     empty = {}
     for task in project.tasks:
-        stubs = [
-            i
-            for i, cell in _cells(notebook, task.id, "solution")
-            if any(s in cell.source for s in EMPTY_SIGNS)
-        ]
+        stubs = [i for i, cell in _cells(notebook, task.id, "solution") if any(s in cell.source for s in EMPTY_SIGNS)]
         if stubs:
             empty[task.id] = stubs[0]
     return empty
@@ -129,11 +121,7 @@ def _cells(notebook: NotebookNode, task: str, role: str) -> list[tuple[int, Note
 
 def _name(cell: NotebookNode) -> str:
     grader = cell.metadata.get("nbgrader")
-    return (
-        str(grader.get("grade_id") or cell.get("id", ""))
-        if isinstance(grader, dict)
-        else str(cell.get("id", ""))
-    )
+    return str(grader.get("grade_id") or cell.get("id", "")) if isinstance(grader, dict) else str(cell.get("id", ""))
 
 
 def _doubled(notebook: NotebookNode) -> Iterator[Finding]:
@@ -141,8 +129,11 @@ def _doubled(notebook: NotebookNode) -> Iterator[Finding]:
     names = Counter(_name(cell) for cell, _ in known)
     for cell, found in known:
         if names.pop(_name(cell), 1) > 1:
-            yield Finding(found.task, f"the {found.role} cell of {found.task} stands there more than once",
-                          "delete the copies and keep one")  # fmt: skip
+            yield Finding(
+                found.task,
+                f"the {found.role} cell of {found.task} stands there more than once",
+                "delete the copies and keep one",
+            )
 
 
 def _changed(cell: NotebookNode, project: Project) -> Iterator[Finding]:
@@ -151,13 +142,17 @@ def _changed(cell: NotebookNode, project: Project) -> Iterator[Finding]:
         return
     kind = CELL_TYPES.get(known.role)
     if kind and cell.cell_type != kind:
-        yield Finding(known.task, f"the {known.role} cell of {known.task} has become a {cell.cell_type} cell",
-                      f"turn it back into a {kind} cell")  # fmt: skip
-    elif (
-        known.role == "check" and project.task(known.task) and cell.source.strip() != check_source(known.task)
-    ):
-        yield Finding(known.task, f"the check cell of {known.task} has been edited",
-                      f"let it be just this: {check_source(known.task)}")  # fmt: skip
+        yield Finding(
+            known.task,
+            f"the {known.role} cell of {known.task} has become a {cell.cell_type} cell",
+            f"turn it back into a {kind} cell",
+        )
+    elif known.role == "check" and project.task(known.task) and cell.source.strip() != check_source(known.task):
+        yield Finding(
+            known.task,
+            f"the check cell of {known.task} has been edited",
+            f"let it be just this: {check_source(known.task)}",
+        )
 
 
 def check_source(task: str) -> str:
@@ -174,9 +169,7 @@ class _Failure:
     alive: bool
 
 
-def _failures(
-    notebook: NotebookNode, project: Project, on_step: Callable[[Step], None]
-) -> Iterator[_Failure]:
+def _failures(notebook: NotebookNode, project: Project, on_step: Callable[[Step], None]) -> Iterator[_Failure]:
     """Run all cells in a clean kernel; yield those that fail."""
     code = [(i, copy.deepcopy(cell)) for i, cell in enumerate(notebook.cells) if cell.cell_type == "code"]
     with (
@@ -200,9 +193,7 @@ def _excused(failure: _Failure, empty: dict[str, int]) -> bool:
 
 def _where(failure: _Failure) -> str:
     task = f" of {failure.task}" if failure.task else ""
-    return (
-        f"cell {failure.index + 1}{task} (`{failure.source}`) fails in a clean kernel: {failure.error[:300]}"
-    )
+    return f"cell {failure.index + 1}{task} (`{failure.source}`) fails in a clean kernel: {failure.error[:300]}"
 
 
 def _as_repair(failure: _Failure) -> Finding:

@@ -40,9 +40,7 @@ class BarWatch:
     def step(self, step: Step) -> None:
         """Move the bar."""
         if self._task is not None:
-            self._progress.update(
-                self._task, total=step.total, completed=step.done, description=escape(step.text)
-            )
+            self._progress.update(self._task, total=step.total, completed=step.done, description=escape(step.text))
 
     def end(self, run: object) -> None:
         """Leave the bar as it is; a full one where all steps are done."""

@@ -72,13 +72,9 @@ def graded(master: Path, tmp_path: Path) -> tuple[dict[str, float], Path]:
 def same_cells(ours, theirs) -> None:
     """Our release and nbgrader's have the same text and the same checksums in every cell."""
     assert [cell.source for cell in ours.cells] == [cell.source for cell in theirs.cells]
-    checksums = [
-        [cell.metadata.get("nbgrader", {}).get("checksum") for cell in nb.cells] for nb in (ours, theirs)
-    ]
+    checksums = [[cell.metadata.get("nbgrader", {}).get("checksum") for cell in nb.cells] for nb in (ours, theirs)]
     assert checksums[0] == checksums[1]
-    locks = [
-        [(c.metadata.get("deletable"), c.metadata.get("editable")) for c in nb.cells] for nb in (ours, theirs)
-    ]
+    locks = [[(c.metadata.get("deletable"), c.metadata.get("editable")) for c in nb.cells] for nb in (ours, theirs)]
     assert locks[0] == locks[1]
 
 

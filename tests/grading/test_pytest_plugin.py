@@ -51,9 +51,7 @@ def test_failure_shows_what_the_student_is_told(desk):
 
 
 def test_several_submissions_with_a_selection(desk):
-    result = desk.runpytest_inprocess(
-        "--submission=T9.ipynb", "--submission=empty.ipynb", "-k", "doubles_numbers"
-    )
+    result = desk.runpytest_inprocess("--submission=T9.ipynb", "--submission=empty.ipynb", "-k", "doubles_numbers")
     result.assert_outcomes(passed=1, failed=1, deselected=8)
 
 

@@ -43,11 +43,7 @@ def root(course, tmp_path):
 
 def test_student_edition(root, tmp_path):
     done = release(root, tmp_path / "student")
-    names = {
-        path.relative_to(done.folder).as_posix()
-        for path in done.folder.rglob("*")
-        if ".git/" not in str(path)
-    }
+    names = {path.relative_to(done.folder).as_posix() for path in done.folder.rglob("*") if ".git/" not in str(path)}
     assert names - {".git", "mlhood", "mlhood/grading"} == {
         "P1.ipynb", "pyproject.toml", "README.md", "LICENSE", ".gitignore", "mlhood/grading/task.py",
     }  # fmt: skip
@@ -135,10 +131,7 @@ def solution(course, source):
 
 
 def test_several_regions_keep_their_indentation(course):
-    source = (
-        "a\n### BEGIN SOLUTION\nb\n### END SOLUTION\nif c:\n"
-        "    ### BEGIN SOLUTION\n    d\n    ### END SOLUTION\ne"
-    )
+    source = "a\n### BEGIN SOLUTION\nb\n### END SOLUTION\nif c:\n    ### BEGIN SOLUTION\n    d\n    ### END SOLUTION\ne"
     expected = (
         "a\n# YOUR CODE HERE\nraise NotImplementedError()\nif c:\n"
         "    # YOUR CODE HERE\n    raise NotImplementedError()\ne"

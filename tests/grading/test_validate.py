@@ -76,9 +76,7 @@ def test_cell_that_fails_is_named(course, tmp_path):
 
 
 def test_failure_after_an_empty_task_is_only_noted(course, tmp_path):
-    book = course.notebook(
-        course.SOLUTIONS | {"T9.2": course.EMPTY["T9.2"], "T9.3": "open('answer.txt').read()"}
-    )
+    book = course.notebook(course.SOLUTIONS | {"T9.2": course.EMPTY["T9.2"], "T9.3": "open('answer.txt').read()"})
     write(book, tmp_path / "T9.ipynb")
     result = validate(tmp_path / "T9.ipynb")
     assert result.ready

@@ -35,12 +35,7 @@ values = st.recursive(
 def same(a, b) -> bool:
     """Equality that looks into arrays and tells types apart."""
     if isinstance(a, np.ndarray):
-        return (
-            isinstance(b, np.ndarray)
-            and a.dtype == b.dtype
-            and a.shape == b.shape
-            and a.tobytes() == b.tobytes()
-        )
+        return isinstance(b, np.ndarray) and a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
     if type(a) is not type(b):
         return False
     if isinstance(a, (list, tuple)):
@@ -259,9 +254,7 @@ json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
     lambda inner: (
         st.lists(inner, max_size=3)
-        | st.dictionaries(
-            st.sampled_from(["$dict", "$frame", "$set", "$object", "$array", "$x"]), inner, max_size=2
-        )
+        | st.dictionaries(st.sampled_from(["$dict", "$frame", "$set", "$object", "$array", "$x"]), inner, max_size=2)
     ),
 )
 
