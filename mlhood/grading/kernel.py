@@ -9,8 +9,10 @@ import os
 import signal
 import subprocess
 import tempfile
+from collections.abc import Coroutine
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from nbclient import NotebookClient
 from nbclient.exceptions import CellControlSignal, CellTimeoutError, DeadKernelError
@@ -96,7 +98,7 @@ class Kernel:
             return Outcome("the kernel could not be started", alive=False)
         client.timeout = math.ceil(seconds)  # nbclient takes whole seconds, and 0 for no limit
         try:
-            self._loop.run(client.async_execute_cell(cell, 0, store_history=store_history))
+            self._wait(client.async_execute_cell(cell, 0, store_history=store_history))
         except CellTimeoutError:
             return Outcome(f"took more than {seconds:g} seconds and was stopped", alive=False)
         except DeadKernelError:
@@ -124,7 +126,7 @@ class Kernel:
             resources=resources,
         )
         try:
-            self._loop.run(self._start_kernel(client))
+            self._wait(self._start_kernel(client))
         except Exception as error:  # whatever stops a kernel from starting ends here
             raise GradingError(
                 "no Jupyter kernel could be started",
@@ -134,6 +136,10 @@ class Kernel:
                 todo="run `mlhood doctor`, and install the course again if it says that ipykernel is missing",
             ) from None
         self._client = client
+
+    def _wait(self, work: Coroutine[Any, Any, Any]) -> None:
+        # `Runner.run` would turn Ctrl-C into a cancellation, which nbclient takes for the death of the kernel.
+        self._loop.get_loop().run_until_complete(work)
 
     async def _start_kernel(self, client: NotebookClient) -> None:
         manager = client.create_kernel_manager()
@@ -151,7 +157,16 @@ class Kernel:
             with contextlib.suppress(OSError):
                 os.killpg(group, signal.SIGKILL)  # the kernel's children too, which a polite shutdown leaves behind
         with contextlib.suppress(Exception):
-            self._loop.run(client._async_cleanup_kernel())  # nbclient's only way to end kernel and channels
+            self._wait(_give_up())
+            self._wait(client._async_cleanup_kernel())  # nbclient's only way to end kernel and channels
+
+
+async def _give_up() -> None:
+    """End what an interruption or a time limit has left waiting, and hear it out, so that nothing is logged later."""
+    waiting = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in waiting:
+        task.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
 
 
 def _last_error(cell: NotebookNode) -> str:
