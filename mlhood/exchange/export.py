@@ -63,9 +63,7 @@ def export(
     inputs = _inputs(example, dynamic_batch)
     _check_names(inputs, input_names, output_names, opset)
     with mode(model, training=False), silence():
-        program = _trace(
-            model, inputs, tuple(input_names), tuple(output_names), dynamic_batch, keep_batchnorm, opset
-        )
+        program = _trace(model, inputs, tuple(input_names), tuple(output_names), dynamic_batch, keep_batchnorm, opset)
         graph = keep_batchnorm_graph(program.model) if keep_batchnorm else program.model
         proto = tidy(graph)
     _check_result(proto, input_names, output_names, opset)
@@ -174,9 +172,7 @@ def _check_names(
         )
 
 
-def _check_result(
-    proto: onnx.ModelProto, input_names: Sequence[str], output_names: Sequence[str], opset: int
-) -> None:
+def _check_result(proto: onnx.ModelProto, input_names: Sequence[str], output_names: Sequence[str], opset: int) -> None:
     got = [value.name for value in proto.graph.input], [value.name for value in proto.graph.output]
     if got != (list(input_names), list(output_names)):
         raise ExchangeError(
@@ -187,9 +183,7 @@ def _check_result(
         )
     version = next((entry.version for entry in proto.opset_import if entry.domain == ""), None)
     if version != opset:
-        raise ExchangeError(
-            "torch could not convert to this opset", expected=opset, got=version, todo=f"use {OPSET}"
-        )
+        raise ExchangeError("torch could not convert to this opset", expected=opset, got=version, todo=f"use {OPSET}")
     try:
         onnx.checker.check_model(proto)
     except (onnx.checker.ValidationError, ValueError) as error:

@@ -56,9 +56,7 @@ def load(model: str | Path | bytes | onnx.ModelProto) -> onnx.ModelProto:
 
 def _read(path: Path) -> bytes:
     if not path.exists():
-        raise ExchangeError(
-            "there is no such file", where=path, todo="check the path, or export the model first"
-        )
+        raise ExchangeError("there is no such file", where=path, todo="check the path, or export the model first")
     if path.is_dir():
         raise ExchangeError("this is a folder, not an ONNX file", where=path, todo="name the file in it")
     try:
@@ -154,9 +152,7 @@ def _fetch_external(proto: onnx.ModelProto, where: str, folder: Path | None) -> 
             raise ExchangeError(
                 "the model keeps weights in another file, which is missing",
                 where=f"{where}, tensor {tensor.name!r}",
-                expected=f"{location!r} beside the model"
-                if folder
-                else "a path, so that the file can be found",
+                expected=f"{location!r} beside the model" if folder else "a path, so that the file can be found",
                 todo="copy that file too, or export to one file (mlhood.exchange.export does)",
             )
     if folder is None or not external:

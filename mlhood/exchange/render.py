@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -97,9 +98,7 @@ def _draw(model: Path, drawing: Path, browser: Path, timeout: float) -> None:
             ) from error
     if code == 0 and drawing.is_file():
         return
-    reason = (
-        json.loads(report.read_text(encoding="utf-8"))["got"] if report.is_file() else f"exit code {code}"
-    )
+    reason = json.loads(report.read_text(encoding="utf-8"))["got"] if report.is_file() else f"exit code {code}"
     raise BrowserError("the browser did not draw the graph", where=browser, got=reason, todo=HOW_TO_GET_ONE)
 
 
@@ -111,6 +110,7 @@ def _process(command: list[str], folder: Path) -> Iterator[subprocess.Popen[byte
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         cwd=folder,
+        env=_environment(folder),
         start_new_session=True,
         creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
     )
@@ -118,6 +118,14 @@ def _process(command: list[str], folder: Path) -> Iterator[subprocess.Popen[byte
         yield process
     finally:
         _end(process)
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    # The browser's files go into our folder, which is removed in any case; but it has a socket there, and a socket's
+    # path may have about a hundred characters.
+    if len(str(folder)) > 50:
+        return dict(os.environ)
+    return os.environ | dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(folder))
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

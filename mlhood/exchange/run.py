@@ -65,16 +65,12 @@ def _session(proto: onnx.ModelProto, threads: int | None) -> onnxruntime.Inferen
     if threads is not None:
         options.intra_op_num_threads = options.inter_op_num_threads = threads
     try:
-        return onnxruntime.InferenceSession(
-            proto.SerializeToString(), options, providers=["CPUExecutionProvider"]
-        )
+        return onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
     except Exception as error:  # as above
         raise _failed("ONNX Runtime does not take this model", error) from error
 
 
-def _feed(
-    declared: Mapping[str, Any], arrays: tuple[Any, ...], inputs: Mapping[str, Any]
-) -> dict[str, np.ndarray]:
+def _feed(declared: Mapping[str, Any], arrays: tuple[Any, ...], inputs: Mapping[str, Any]) -> dict[str, np.ndarray]:
     by_order = dict(zip(declared, arrays, strict=False))
     given = {**by_order, **inputs}
     clashes = sorted(by_order.keys() & inputs.keys())
@@ -101,8 +97,7 @@ def _checked(entry: Any, value: Any) -> np.ndarray:
             todo=f"convert it with .astype('{np.dtype(dtype).name}')",
         )
     fits = array.ndim == len(entry.shape) and all(
-        not isinstance(wanted, int) or wanted == size
-        for wanted, size in zip(entry.shape, array.shape, strict=True)
+        not isinstance(wanted, int) or wanted == size for wanted, size in zip(entry.shape, array.shape, strict=True)
     )
     if not fits:
         raise ExchangeError(

@@ -64,12 +64,9 @@ class Shapes:
         inferred = onnx.shape_inference.infer_shapes(model, data_prop=True).graph
         self.nodes = list(model.graph.node)
         self.constants = _constants(model.graph)
-        self.parameters = {
-            n: type_ for n, type_ in self.constants.items() if type_.dtype not in _NOT_PARAMETERS
-        }
+        self.parameters = {n: type_ for n, type_ in self.constants.items() if type_.dtype not in _NOT_PARAMETERS}
         self._types = {
-            value.name: _type(value, named)
-            for value in (*inferred.value_info, *inferred.input, *inferred.output)
+            value.name: _type(value, named) for value in (*inferred.value_info, *inferred.input, *inferred.output)
         }
 
     def __getitem__(self, name: str) -> Type:

@@ -23,9 +23,7 @@ if TYPE_CHECKING:
 _HOST = "127.0.0.1"
 
 
-def view(
-    model: str | Path | bytes | onnx.ModelProto, port: int | None = None, *, height: int = 600
-) -> IFrame:
+def view(model: str | Path | bytes | onnx.ModelProto, port: int | None = None, *, height: int = 600) -> IFrame:
     """Show `model` with Netron in a notebook: serve its page and return a frame with it.
 
     The server lives as long as the kernel; calling this again with the same port replaces it. The frame shows

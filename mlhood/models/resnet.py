@@ -97,9 +97,7 @@ class ResNet(nn.Module):
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
 
-    def _stage(
-        self, block: type[BasicBlock] | type[Bottleneck], width: int, depth: int, stride: int
-    ) -> nn.Sequential:
+    def _stage(self, block: type[BasicBlock] | type[Bottleneck], width: int, depth: int, stride: int) -> nn.Sequential:
         filters = width * block.expansion
         downsample = None
         if stride != 1 or self._channels != filters:

@@ -63,9 +63,7 @@ def test_in_the_usual_places_of_windows(bare, monkeypatch):
 def test_in_the_usual_places_of_macos(bare, monkeypatch):
     monkeypatch.setattr(sys, "platform", "darwin")
     monkeypatch.setattr("mlhood.exchange.browser._MAC", ("Google Chrome",))
-    path = program(
-        bare / "home" / "Applications" / "Google Chrome.app" / "Contents" / "MacOS" / "Google Chrome"
-    )
+    path = program(bare / "home" / "Applications" / "Google Chrome.app" / "Contents" / "MacOS" / "Google Chrome")
     assert find_browser() in (path, Path("/Applications/Google Chrome.app/Contents/MacOS/Google Chrome"))
 
 

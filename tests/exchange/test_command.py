@@ -39,9 +39,7 @@ def test_a_port_in_use_has_a_clear_error(lenet_onnx):
 
 
 @pytest.mark.browser
-@pytest.mark.skipif(
-    find_browser() is None, reason="no Chromium, Chrome or Edge here: set MLHOOD_BROWSER to one"
-)
+@pytest.mark.skipif(find_browser() is None, reason="no Chromium, Chrome or Edge here: set MLHOOD_BROWSER to one")
 def test_output_draws(lenet_onnx, tmp_path):
     done = mlhood("view", lenet_onnx, "--output", tmp_path / "lenet.svg")
     assert (done.returncode, done.stdout.strip(), done.stderr) == (0, str(tmp_path / "lenet.svg"), "")

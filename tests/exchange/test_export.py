@@ -48,9 +48,7 @@ def test_agrees_with_torch_on_real_digits(lenet, lenet_onnx):
 @pytest.mark.parametrize("keep", [False, True])
 def test_batchnorm_is_folded_or_kept(lenet_bn, tmp_path, keep):
     path = export(lenet_bn, IMAGE, tmp_path / "bn.onnx", keep_batchnorm=keep)
-    counts = {"Relu": 4, "Gemm": 3, "Conv": 2, "MaxPool": 2, "Reshape": 1} | (
-        {"BatchNormalization": 2} if keep else {}
-    )
+    counts = {"Relu": 4, "Gemm": 3, "Conv": 2, "MaxPool": 2, "Reshape": 1} | ({"BatchNormalization": 2} if keep else {})
     assert operator_counts(path).to_dict() == counts
     x = np.random.default_rng(0).normal(size=(3, 1, 32, 32)).astype(np.float32)
     expected = lenet_bn(torch.tensor(x)).detach().numpy()
@@ -89,9 +87,7 @@ def test_same_bytes_from_two_processes(tmp_path):
         # Another order of sets and dicts must not show.
         environment = {"PYTHONHASHSEED": seed}
         command = [sys.executable, "-W", "error", "-c", EXPORT_ANEW, str(tmp_path / name)]
-        done = subprocess.run(
-            command, capture_output=True, text=True, env=os.environ | environment, check=False
-        )
+        done = subprocess.run(command, capture_output=True, text=True, env=os.environ | environment, check=False)
         assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
     assert (tmp_path / "a2").read_bytes() == (tmp_path / "b2").read_bytes()

@@ -132,8 +132,7 @@ def test_matmul_as_numpy_broadcasts_it(left, right):
 
 def binary(op, left, right, rank, **attributes):
     inputs = [
-        helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
-        for name, shape in (("a", left), ("b", right))
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in (("a", left), ("b", right))
     ]
     output = helper.make_tensor_value_info("c", TensorProto.FLOAT, [None] * rank)
     node = helper.make_node(op, ["a", "b"], ["c"], **attributes)

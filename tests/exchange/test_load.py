@@ -19,15 +19,11 @@ from mlhood.exchange import load, run
 def small(**options):
     """An Add of two vectors; options change what the errors are about."""
     values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [3]) for name in "abc"]
-    node = helper.make_node(
-        options.pop("op", "Add"), ["a", "b"], ["c"], "sum", domain=options.pop("domain", "")
-    )
+    node = helper.make_node(options.pop("op", "Add"), ["a", "b"], ["c"], "sum", domain=options.pop("domain", ""))
     graph = helper.make_graph([node], "g", values[:2], values[2:])
     opsets = options.pop("opsets", [("", 20)])
     options.setdefault("ir_version", 10)
-    return helper.make_model(
-        graph, opset_imports=[helper.make_opsetid(*entry) for entry in opsets], **options
-    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid(*entry) for entry in opsets], **options)
 
 
 def archive():

@@ -30,9 +30,7 @@ def test_shapes_and_dtypes():
 
 def test_same_bytes_everywhere():
     data = digits()
-    digest = hashlib.sha256(
-        b"".join(part.astype(part.dtype.newbyteorder("<")).tobytes() for part in data[:4])
-    )
+    digest = hashlib.sha256(b"".join(part.astype(part.dtype.newbyteorder("<")).tobytes() for part in data[:4]))
     assert digest.hexdigest() == GOLDEN
 
 

@@ -31,9 +31,7 @@ def test_same_seed_same_weights_and_global_numbers_untouched(data):
     few, labels = data.train_images[:100], data.train_labels[:100]
     models = [fresh(0), fresh(0), fresh(0)]
     before = torch.get_rng_state()
-    losses = [
-        train(model, few, labels, epochs=2, seed=seed) for model, seed in zip(models, (3, 3, 4), strict=True)
-    ]
+    losses = [train(model, few, labels, epochs=2, seed=seed) for model, seed in zip(models, (3, 3, 4), strict=True)]
     assert torch.equal(torch.get_rng_state(), before)
     assert losses[0] == losses[1] != losses[2]
     first, second, third = (model.state_dict() for model in models)

@@ -30,9 +30,7 @@ def test_published_weights_come_from_torchs_hub(monkeypatch):
     assert asked[0].endswith("/resnet18-f37072fd.pth")
 
 
-@pytest.mark.parametrize(
-    "error", [URLError("no network"), RuntimeError("invalid hash value"), TimeoutError()]
-)
+@pytest.mark.parametrize("error", [URLError("no network"), RuntimeError("invalid hash value"), TimeoutError()])
 def test_without_a_network_the_error_says_what_to_do(monkeypatch, error):
     def fail(*_, **__):
         raise error
