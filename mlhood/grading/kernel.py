@@ -48,7 +48,7 @@ class Kernel:
         self._requests = 0
         self._history: list[str] = []
         self._client: NotebookClient | None = None
-        self._loop = asyncio.Runner()
+        self._loop = asyncio.Runner(loop_factory=asyncio.SelectorEventLoop)  # zmq needs it on Windows too
 
     @property
     def scratch(self) -> Path:

@@ -78,8 +78,8 @@ from mlhood.models import LeNet
 TRAINING = """
 from mlhood.grading.projects.p1.stand_ins import mistakes
 from mlhood.models import LeNet as _LeNet, digits as _digits, train
-model = _LeNet()
-losses = train(model, _digits().train_images, _digits().train_labels)
+model, _data = _LeNet(), _digits()
+losses = train(model, _data.train_images, _data.train_labels, epochs=max(2, 30_000 // len(_data.train_images)))
 """
 
 EXPORT = """
