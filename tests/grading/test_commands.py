@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from mlhood import cli
+from mlhood.grading import run as running
+
+COMMANDS = ("run", "check", "validate", "release")
+
+
+def call(*arguments: object):
+    return CliRunner().invoke(cli.app, [str(argument) for argument in arguments])
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_has_an_example(command):
+    result = call(command, "--help")
+    assert result.exit_code == 0
+    assert f"Example: mlhood {command}" in result.stdout
+
+
+def test_help_imports_nothing_heavy():
+    code = "import sys, mlhood.cli; print([m for m in ('torch', 'numpy', 'nbclient', 'nbformat') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_check_prints_marks(solved):
+    result = call("check", solved)
+    assert result.exit_code == 0
+    assert "all tasks" in result.stdout
+
+
+def test_check_says_what_was_lost(empty):
+    result = call("check", empty, "--task", "T9.1")
+    assert result.exit_code == 1
+    assert "`double` is not written yet" in result.stdout
+    assert "T9.2" not in result.stdout
+
+
+def test_check_json_is_only_json(empty):
+    result = call("check", empty, "--json", "--task", "T9.3", "--task", "T9.1", "--seed", "5")
+    plain = json.loads(result.stdout)
+    assert [task["id"] for task in plain["tasks"]] == ["T9.1", "T9.3"]
+    assert (plain["earned"], plain["points"]) == (0, 60)
+
+
+def test_check_keeps_files(solved, tmp_path):
+    assert call("check", solved, "--keep-files", tmp_path / "kept").exit_code == 0
+    assert (tmp_path / "kept" / "answer.txt").exists()
+
+
+def test_run_prints_marks_and_report(solved, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = call("run", solved)
+    assert result.exit_code == 0
+    assert "80 of 80" in result.stdout
+    assert "report: out" in result.stdout
+
+
+def test_run_explains_a_lost_point(empty, tmp_path):
+    result = call("run", empty, "--out", tmp_path / "out")
+    assert result.exit_code == 1
+    assert "a cell failed: `import os`: NotImplementedError" in result.stdout
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["check", "absent.ipynb"],
+        ["check", "T9.ipynb", "--task", "T9.9"],
+        ["check", "T9.ipynb", "--json", "--keep-files", "."],
+        ["validate", "absent.ipynb"],
+        ["run"],
+        ["run", "T9.ipynb", "--out", "T9.ipynb"],
+        ["release", "--out", "student"],
+    ],
+    ids=" ".join,
+)
+def test_bad_input_is_a_message_and_exit_code_2(solved, arguments, monkeypatch, capsys):
+    monkeypatch.chdir(solved.parent)
+    monkeypatch.setattr(sys, "argv", ["mlhood", *arguments])
+    with pytest.raises(SystemExit) as caught:
+        cli.main()
+    assert caught.value.code == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert "where: " in printed.err
+
+
+def test_release_command(solved, tmp_path, monkeypatch):
+    from mlhood.grading import release as releasing
+
+    monkeypatch.setattr(releasing, "package_files", lambda root: {"mlhood/__init__.py": ""})
+    monkeypatch.setattr(running, "course_notebooks", lambda root: [solved])
+    monkeypatch.setattr(releasing, "course_notebooks", lambda root: [solved])
+    (tmp_path / "mlhood").mkdir()
+    (tmp_path / "pyproject.toml").write_text("[project]\nname = 'x'\n")
+    (tmp_path / "LICENSE").write_text("free")
+    monkeypatch.chdir(tmp_path)
+    result = call("release", "--out", "student")
+    assert result.exit_code == 0
+    assert "student edition: student (T9.ipynb; 6 files)" in result.stdout
