@@ -17,7 +17,7 @@ TEMPLATE = """{% extends 'lab/index.html.j2' %}
 <style>
   main { max-width: 62rem; margin: 0 auto; padding: 1rem; }
   .jp-OutputPrompt, .jp-InputPrompt { flex: 0 0 4.5rem; color: #57606a; }
-  .jp-OutputArea-output, .jp-RenderedHTMLCommon { overflow-x: auto; }
+  .jp-InputArea-editor, .jp-OutputArea-output, .jp-RenderedHTMLCommon { overflow-x: auto; }
   .jp-OutputArea-output img { max-width: 100%; height: auto; }
   @media (max-width: 40rem) {
     main { padding: 0; }

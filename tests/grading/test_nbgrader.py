@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from nbgrader.nbgraderformat.v3 import MetadataValidatorV3
 
+from mlhood.exchange import find_browser
 from mlhood.grading.notebook import read, write
 from mlhood.grading.stubs import student_version
 
@@ -115,6 +116,8 @@ def test_small_project_in_nbgrader(course, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.browser
+@pytest.mark.skipif(not find_browser(), reason="without a browser some checks are skipped, and nbgrader counts them")
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
 def test_course_in_nbgrader(path, tmp_path):
     found, released = graded(path, tmp_path)
