@@ -74,17 +74,13 @@ def disk(folder: Path, needed: int = ROOM) -> Finding:
     free = shutil.disk_usage(folder).free
     if free < needed:
         todo = "free some room, or work in a folder of another disk"
-        return Finding(
-            "disk", False, f"{binary_size(free)} free, {binary_size(needed)} needed", todo, required=True
-        )
+        return Finding("disk", False, f"{binary_size(free)} free, {binary_size(needed)} needed", todo, required=True)
     try:
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
         todo = "work in a folder that you may write to"
-        return Finding(
-            "disk", False, f"this folder is not writable ({os.strerror(error.errno or 0)})", todo, True
-        )
+        return Finding("disk", False, f"this folder is not writable ({os.strerror(error.errno or 0)})", todo, True)
     return Finding("disk", True, f"{binary_size(free)} free, and this folder is writable", required=True)
 
 

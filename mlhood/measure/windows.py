@@ -89,9 +89,7 @@ def _name() -> str | None:
     import winreg
 
     try:
-        with winreg.OpenKey(
-            winreg.HKEY_LOCAL_MACHINE, r"HARDWARE\DESCRIPTION\System\CentralProcessor\0"
-        ) as key:
+        with winreg.OpenKey(winreg.HKEY_LOCAL_MACHINE, r"HARDWARE\DESCRIPTION\System\CentralProcessor\0") as key:
             return str(winreg.QueryValueEx(key, "ProcessorNameString")[0]).strip()
     except OSError:
         return None
