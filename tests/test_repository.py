@@ -31,6 +31,7 @@ PLACES = [
     "/".join(["", *parts, ""]) for parts in [("work", "main"), ("work", "shared"), ("root",), ("tmp", "venv")]
 ]
 HOMES = re.compile("|".join(["/" + "home/[a-z]", "/" + "Users/[A-Za-z]", r"[A-Z]:\\+" + "Users"]))
+PICTURE = re.compile(r'"image/png": "[^"]*"')  # base64, in which any word may turn up
 UNFINISHED = re.compile(r"\b(" + "|".join(["TO" + "DO", "FIX" + "ME", "X" * 3]) + r")\b")
 
 
@@ -49,7 +50,8 @@ def texts() -> Iterator[tuple[str, str]]:
     for path in repository_files():
         content = path.read_bytes()
         if b"\0" not in content:
-            yield path.relative_to(ROOT).as_posix(), content.decode("utf-8", errors="replace")
+            text = content.decode("utf-8", errors="replace")
+            yield path.relative_to(ROOT).as_posix(), PICTURE.sub("", text) if path.suffix == ".ipynb" else text
 
 
 def this_machine() -> list[str]:

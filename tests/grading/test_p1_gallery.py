@@ -9,7 +9,8 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from p1_gallery import RIGHT, WRONG, Wrong
+from p1_right import RIGHT
+from p1_wrong import WRONG, Wrong
 
 from mlhood.exchange import find_browser
 from mlhood.grading.grade import grade
