@@ -175,22 +175,19 @@ def changed_predictions_are_noticed(submission: Submission) -> None:
 
 
 def _one_changed_prediction(submission: Submission, weights: reference.Weights) -> tuple[reference.Weights, np.ndarray]:
-    """Other weights, and twelve images of which they read one otherwise, although each column's argmax is the same."""
-    rng = submission.rng
-    for noise in (0.05, 0.1, 0.2, 0.4):
-        other, images = _nudged(weights, rng, noise), random_images(submission, 500)
-        a, b = reference.lenet(weights, images), reference.lenet(other, images)
-        differs = a.argmax(1) != b.argmax(1)
-        if not differs.any() or differs.sum() > 480:
-            continue
-        for _ in range(200):
-            chosen = [
-                rng.choice(np.flatnonzero(differs)),
-                *rng.choice(np.flatnonzero(~differs), 11, replace=False),
-            ]
-            if np.array_equal(a[chosen].argmax(0), b[chosen].argmax(0)):
-                return other, images[chosen]
-    raise expect.CheckSkipped("no images were found that tell the two apart; please report this seed")
+    """Other weights, and twelve images of which they read one otherwise, although each column's argmax is the same.
+
+    Only the last bias of one class is raised: that moves its whole column by a constant, by just as much as the image
+    that is nearest to the class needs, and less than the next one does.
+    """
+    images = random_images(submission, 12)
+    logits = reference.lenet(weights, images)
+    lacking = logits.max(1, keepdims=True) - logits
+    nearest, next_one = np.sort(np.where(lacking > 0, lacking, 2 * lacking.max()), axis=0)[:2]
+    best = int(np.argmax(next_one - nearest))
+    bias = weights["fc3.bias"].copy()
+    bias[best] += (nearest[best] + next_one[best]) / 2
+    return weights | {"fc3.bias": bias}, images
 
 
 def _totals(submission: Submission, path: Path, column: str) -> dict[str, float]:
