@@ -72,18 +72,16 @@ def _check_row(check: CheckResult) -> str:
 def summary_text(marks: Marks) -> str:
     """All tasks of a submission, a line each, and the sum."""
     width = max(len(task.title) for task in marks.tasks)
-    lines = [
-        f"{task.id:6} {task.title:{width}}  {bar(task.earned, task.points)}  "
-        f"{number(task.earned):>4} of {number(task.points)}"
-        for task in marks.tasks
-    ]
-    lines.append(
-        f"{'':6} {'all tasks':{width}}  {bar(marks.earned, marks.points)}  "
-        f"{number(marks.earned):>4} of {number(marks.points)}"
-    )
-    if marks.skipped:
-        lines.append(f"{number(marks.skipped)} points could not be asked for on this machine: see the checks marked –")
+    rows = [(task.id, task.title, task.earned, task.points) for task in marks.tasks]
+    lines = [_summary_line(*row, width) for row in [*rows, ("", "all tasks", marks.earned, marks.points)]]
+    reasons = dict.fromkeys(check.what for task in marks.tasks for check in task.checks if check.status == "skipped")
+    lines += [f"not asked for here ({number(marks.skipped)} points): {reason}" for reason in reasons]
     return "\n".join(lines)
+
+
+def _summary_line(task_id: str, title: str, earned: float, points: float, width: int) -> str:
+    share = f"{bar(earned, points)}  {number(earned):>4} of {number(points)}" if points else "skipped"
+    return f"{task_id:6} {title:{width}}  {share}"
 
 
 def full_text(marks: Marks) -> str:

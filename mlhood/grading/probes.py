@@ -15,6 +15,15 @@ def parameters(model: Any) -> dict[str, Any]:
     return {name: value.detach().clone() for name, value in model.named_parameters()}
 
 
+def load(model: Any, values: dict[str, Any]) -> None:
+    """Give parameters the values of arrays, by name."""
+    import torch
+
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.copy_(torch.as_tensor(values[name]))
+
+
 def leaves(model: Any) -> list[dict[str, Any]]:
     """The modules without children, in the order of their definition: type, name and geometry."""
     return [

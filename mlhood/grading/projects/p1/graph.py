@@ -9,7 +9,7 @@ import numpy as np
 from mlhood.grading import expect
 from mlhood.grading.oracle import OnnxFacts, onnx_facts
 from mlhood.grading.projects.p1 import reference
-from mlhood.grading.projects.p1.network import logits, make, parameters, random_images
+from mlhood.grading.projects.p1.network import lenet_with, logits, random_images
 from mlhood.grading.submission import Submission
 from mlhood.grading.task import points
 from mlhood.models import digits
@@ -21,13 +21,13 @@ def _exported(submission: Submission) -> tuple[OnnxFacts, reference.Weights, np.
 
 
 def _export(submission: Submission) -> tuple[OnnxFacts, reference.Weights, np.ndarray]:
-    model = make(submission, "mlhood.models:LeNet")
-    images = random_images(submission, 7)
+    weights, images = reference.random_weights(submission.rng), random_images(submission, 7)
+    model = lenet_with(submission, weights)
     path = submission.scratch / "exported.onnx"
     path.unlink(missing_ok=True)
     submission.call("to_onnx", model, str(path))
     facts = onnx_facts(submission.written(path), images, what="the file that `to_onnx` writes")
-    return facts, reference.by_shape(parameters(submission, model)), images
+    return facts, weights, images
 
 
 @points(3)
@@ -116,8 +116,8 @@ def _nudged(weights: reference.Weights, rng: np.random.Generator, by: float) -> 
 @points(6)
 def differences_are_measured(submission: Submission) -> None:
     """`agreement` measures the largest absolute and relative difference over all images."""
-    model = make(submission, "mlhood.models:LeNet")
-    weights = reference.by_shape(parameters(submission, model))
+    weights = reference.random_weights(submission.rng)
+    model = lenet_with(submission, weights)
     # The largest difference is in the last image, so all must be looked at.
     images = np.concatenate([_telling_images(submission, weights, count, scale) for count, scale in ((8, 3), (1, 30))])
     other = _nudged(weights, submission.rng, 1e-3)
@@ -152,8 +152,8 @@ def _near(value: object, want: float, name: str, meaning: str) -> None:
 @points(4)
 def changed_predictions_are_noticed(submission: Submission) -> None:
     """`agreement` says whether all predictions are the same."""
-    model = make(submission, "mlhood.models:LeNet")
-    weights = reference.by_shape(parameters(submission, model))
+    weights = reference.random_weights(submission.rng)
+    model = lenet_with(submission, weights)
     images = random_images(submission, 12)
     louder = {name: 1.5 * value if name.startswith("fc3") else value for name, value in weights.items()}
     changed, changed_images = _one_changed_prediction(submission, weights)

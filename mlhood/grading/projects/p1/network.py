@@ -25,6 +25,13 @@ def make(submission: Submission, name: str) -> Remote:
     return model
 
 
+def lenet_with(submission: Submission, weights: reference.Weights) -> Remote:
+    """The package's LeNet with these weights, in the student's process."""
+    model = make(submission, "mlhood.models:LeNet")
+    submission.call(PROBES + "load", model, weights)
+    return model
+
+
 def parameters(submission: Submission, model: Remote) -> dict[str, np.ndarray]:
     """A module's parameters by name."""
     found = submission.call(PROBES + "parameters", model)
@@ -156,8 +163,8 @@ def _small_training_set(submission: Submission, count: int) -> tuple[np.ndarray,
 @points(4)
 def training_moves_every_weight(submission: Submission) -> None:
     """Training changes every parameter of the model that it is given."""
-    model = make(submission, "mlhood.models:LeNet")
-    before = parameters(submission, model)
+    before = reference.fresh_weights(submission.rng)
+    model = lenet_with(submission, before)
     images, labels = _small_training_set(submission, 256)
     submission.call("train", model, Tensor(images), Tensor(labels))
     after = parameters(submission, model)
@@ -174,7 +181,7 @@ def training_moves_every_weight(submission: Submission) -> None:
 @points(3)
 def loss_is_told_and_falls(submission: Submission) -> None:
     """It returns the mean loss of every epoch, and the loss falls."""
-    model = make(submission, "mlhood.models:LeNet")
+    model = lenet_with(submission, reference.fresh_weights(submission.rng))
     images, labels = _small_training_set(submission, 256)
     before = _loss(logits(submission, model, images), labels)
     told = submission.call("train", model, Tensor(images), Tensor(labels))
@@ -227,7 +234,7 @@ def model_reads_unseen_digits(submission: Submission) -> None:
 @points(3)
 def mistakes_are_found(submission: Submission) -> None:
     """`mistakes` gives the positions of the images that a model reads wrongly."""
-    model = make(submission, "mlhood.models:LeNet")
+    model = lenet_with(submission, reference.fresh_weights(submission.rng))
     images = random_images(submission, 40)
     predicted = logits(submission, model, images).argmax(1)
     labels = np.where(submission.rng.random(40) < 0.6, predicted, (predicted + 3) % 10).astype(np.int64)

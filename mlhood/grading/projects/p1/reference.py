@@ -28,14 +28,26 @@ SHAPES: dict[str, tuple[int, ...]] = {
 Weights = dict[str, np.ndarray]
 
 
-def random_weights(rng: np.random.Generator, gain: float = 1.5) -> Weights:
-    """LeNet's weights, drawn so that activations keep their size through the layers (He initialisation times gain)."""
-    return {name: _draw(rng, shape, gain) for name, shape in SHAPES.items()}
+def random_weights(rng: np.random.Generator) -> Weights:
+    """LeNet's weights, drawn so that activations keep their size through the layers and logits differ widely."""
+    return {name: _draw(rng, shape, 1.5) for name, shape in SHAPES.items()}
+
+
+def fresh_weights(rng: np.random.Generator) -> Weights:
+    """LeNet's weights as torch draws them for a new module: uniform within 1 / sqrt(inputs) of each layer."""
+    bounds = {name.partition(".")[0]: _fan_in(shape) ** -0.5 for name, shape in SHAPES.items() if len(shape) > 1}
+    return {
+        name: rng.uniform(-1, 1, shape).astype(np.float32) * np.float32(bounds[name.partition(".")[0]])
+        for name, shape in SHAPES.items()
+    }
+
+
+def _fan_in(shape: tuple[int, ...]) -> int:
+    return int(np.prod(shape[1:])) or 1
 
 
 def _draw(rng: np.random.Generator, shape: tuple[int, ...], gain: float) -> np.ndarray:
-    fan_in = int(np.prod(shape[1:])) or 1
-    scale = 0.3 if len(shape) == 1 else gain / np.sqrt(fan_in)
+    scale = 0.3 if len(shape) == 1 else gain / np.sqrt(_fan_in(shape))
     return (scale * rng.standard_normal(shape)).astype(np.float32)
 
 
