@@ -27,9 +27,7 @@ WRITTEN_BY_TOOLS = {".git", ".venv", "out", "build", "dist", "__pycache__", ".py
 
 # joined from pieces, as this file is searched too
 HOSTS = [".".join(pair) for pair in [("pypi", "org"), ("pythonhosted", "org"), ("npmjs", "org")]]
-PLACES = [
-    "/".join(["", *parts, ""]) for parts in [("work", "main"), ("work", "shared"), ("root",), ("tmp", "venv")]
-]
+PLACES = ["/".join(["", *parts, ""]) for parts in [("work", "main"), ("work", "shared"), ("root",), ("tmp", "venv")]]
 HOMES = re.compile("|".join(["/" + "home/[a-z]", "/" + "Users/[A-Za-z]", r"[A-Z]:\\+" + "Users"]))
 PICTURE = re.compile(r'"image/png": "[^"]*"')  # base64, in which any word may turn up
 UNFINISHED = re.compile(r"\b(" + "|".join(["TO" + "DO", "FIX" + "ME", "X" * 3]) + r")\b")
@@ -113,9 +111,7 @@ def test_no_module_is_too_long_to_read():
 def shell_commands(language: str) -> list[str]:
     """Return the README's commands in a language: the text of its fenced blocks."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    return [
-        text.strip() for text in re.findall(rf"^```{language}\n(.*?)^```$", readme, re.DOTALL | re.MULTILINE)
-    ]
+    return [text.strip() for text in re.findall(rf"^```{language}\n(.*?)^```$", readme, re.DOTALL | re.MULTILINE)]
 
 
 def test_the_readme_opens_with_the_two_commands():
@@ -153,9 +149,7 @@ def test_the_workflow_calls_the_same_commands():
 
 def test_the_readme_names_folders_and_files_that_exist():
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    named = re.findall(r"`(mlhood/\w+|tests(?:/[\w.]+)?)`", readme) + re.findall(
-        r"\]\((?!http)([^)#]+)\)", readme
-    )
+    named = re.findall(r"`(mlhood/\w+|tests(?:/[\w.]+)?)`", readme) + re.findall(r"\]\((?!http)([^)#]+)\)", readme)
     assert [name for name in named if not (ROOT / name).exists()] == []
 
 
@@ -210,9 +204,7 @@ def test_the_pictures_of_a_notebook_are_what_they_say(path):
             assert "<svg" in "".join(data["image/svg+xml"])
 
 
-def cell(
-    count: int | None = 1, source: str = "1", outputs: list[Any] | None = None, **more: Any
-) -> dict[str, Any]:
+def cell(count: int | None = 1, source: str = "1", outputs: list[Any] | None = None, **more: Any) -> dict[str, Any]:
     return {
         "cell_type": "code",
         "execution_count": count,

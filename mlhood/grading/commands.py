@@ -104,11 +104,11 @@ def check(
     Example: mlhood check P1.ipynb --task P1.3 --json
     """
     from mlhood.grading.feedback import full_text
-    from mlhood.grading.mark import mark_file, only
+    from mlhood.grading.grade_file import grade_file, only
 
     wanted = only(task or [], notebook)
     with _shown(notebook.stem, quiet=as_json) as on_step:
-        marks = wanted(mark_file(notebook, seed=seed, keep=keep_files, on_step=on_step))
+        marks = wanted(grade_file(notebook, seed=seed, keep=keep_files, on_step=on_step))
     typer.echo(json.dumps(marks.as_dict(), indent=2, default=str) if as_json else full_text(marks))
     raise typer.Exit(0 if all(result.full for result in marks.tasks) else 1)
 

@@ -69,12 +69,12 @@ class SubmissionFile(pytest.File):
         return next(result for result in results.checks if result.name == check.name)
 
     def _mark(self) -> None:
-        from mlhood.grading.mark import mark_file
+        from mlhood.grading.grade_file import grade_file
 
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("default")  # a filter of the project's own tests must not change a mark
-                self.marks = mark_file(self.path, seed=self.config.option.mlhood_seed)
+                self.marks = grade_file(self.path, seed=self.config.option.mlhood_seed)
         except MlhoodError as error:
             self.trouble = error
 

@@ -114,7 +114,9 @@ class Submission:
             status = path.lstat()
         except OSError:
             raise CheckFailed(
-                f"there is no file `{name}`", expected=f"`{name}` in {_kind(folder)}", hint=self._why()
+                f"there is no file `{name}`",
+                expected=f"a file `{name}`, written by the notebook where it runs",
+                hint=self._why(),
             ) from None
         if not stat.S_ISREG(status.st_mode) or not path.resolve().is_relative_to(folder.resolve()):
             raise CheckFailed(f"`{name}` is not a plain file of its own", got="a link or a special file")
@@ -155,7 +157,3 @@ def _called(target: str | Remote) -> str:
     if isinstance(target, Remote):
         return f"the {target.type}"
     return "your code" if ":" in target else f"`{target}`"
-
-
-def _kind(folder: Path) -> str:
-    return f"the folder `{folder.name}`" if folder.name else "the working folder"

@@ -28,8 +28,7 @@ REQUIRED = {"libraries", "disk", "local port"}
 
 def findings(broken: str = "") -> tuple[Finding, ...]:
     return tuple(
-        Finding(name, name != broken, f"{name} was tried", f"repair the {name}", name in REQUIRED)
-        for name in NEEDED
+        Finding(name, name != broken, f"{name} was tried", f"repair the {name}", name in REQUIRED) for name in NEEDED
     )
 
 

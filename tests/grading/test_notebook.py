@@ -10,7 +10,7 @@ from nbformat.v4 import new_code_cell, new_notebook
 
 from mlhood.errors import NotebookError, OutputError
 from mlhood.grading import notebook as module
-from mlhood.grading.mark import mark_file
+from mlhood.grading.grade_file import grade_file
 from mlhood.grading.notebook import Label, judging_points, label, missing_cells, project_of, read, write
 
 
@@ -155,7 +155,7 @@ def test_marks_without_check_cells_and_with_doubled_ones(course, tmp_path):
     twin.id = "twin"
     book.cells.insert(3, twin)
     write(book, tmp_path / "T9.ipynb")
-    marks = mark_file(tmp_path / "T9.ipynb")
+    marks = grade_file(tmp_path / "T9.ipynb")
     assert marks.earned == 80
     assert marks.tasks[0].notes == ("the check cell of T9.1 is missing",)
 
@@ -164,6 +164,6 @@ def test_marks_of_a_notebook_without_a_solution_cell(course, tmp_path):
     book = course.notebook()
     book.cells = [cell for cell in book.cells if cell.id != "T9-1-solution"]
     write(book, tmp_path / "T9.ipynb")
-    marks = mark_file(tmp_path / "T9.ipynb")
+    marks = grade_file(tmp_path / "T9.ipynb")
     assert [task.earned for task in marks.tasks] == [0, 20, 20]
     assert "the solution cell of T9.1 is missing" in marks.tasks[0].notes

@@ -10,7 +10,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell
 from nbgrader.utils import compute_checksum
 
 from mlhood.errors import NotebookError, OutputError
-from mlhood.grading.mark import mark_file
+from mlhood.grading.grade_file import grade_file
 from mlhood.grading.notebook import read, write
 from mlhood.grading.release import release
 from mlhood.grading.stubs import checksum, stubbed, student_version
@@ -75,7 +75,7 @@ def test_checksums_are_nbgraders(root, tmp_path):
 
 def test_released_notebook_gets_nothing_but_words(root, tmp_path):
     release(root, tmp_path / "student")
-    marks = mark_file(tmp_path / "student" / "P1.ipynb")
+    marks = grade_file(tmp_path / "student" / "P1.ipynb")
     assert (marks.earned, marks.points) == (0, 80)
     reasons = [check.what for task in marks.tasks for check in task.checks if check.status == "failed"]
     assert reasons[0] == "`double` is not written yet"

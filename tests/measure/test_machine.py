@@ -278,9 +278,7 @@ def test_a_shared_blas_is_recognised_by_its_kind():
 
 
 def test_accelerate_is_known_from_the_build_only():
-    assert choose_blas([], {"name": "accelerate", "version": "unknown"}) == Blas(
-        "accelerate", "unknown", None
-    )
+    assert choose_blas([], {"name": "accelerate", "version": "unknown"}) == Blas("accelerate", "unknown", None)
     assert choose_blas([], {}) == Blas()
 
 

@@ -17,7 +17,7 @@ from mlhood.grading.marks import Marks
 from mlhood.grading.notebook import project_of, read
 
 
-def mark_file(
+def grade_file(
     path: str | Path,
     *,
     seed: int = 0,

@@ -4,13 +4,13 @@ import pytest
 
 from mlhood.errors import NotebookError, OutputError
 from mlhood.grading import feedback
-from mlhood.grading.mark import mark_file
+from mlhood.grading.grade_file import grade_file
 
 
 def test_solved_gets_full_marks_and_keeps_its_files(solved, tmp_path):
     before = solved.read_bytes()
     steps = []
-    marks = mark_file(solved, keep=tmp_path / "kept", on_step=steps.append)
+    marks = grade_file(solved, keep=tmp_path / "kept", on_step=steps.append)
     assert (marks.earned, marks.points, marks.skipped) == (80, 80, 20)
     assert (tmp_path / "kept" / "answer.txt").read_text() == "42"
     assert solved.read_bytes() == before
@@ -18,7 +18,7 @@ def test_solved_gets_full_marks_and_keeps_its_files(solved, tmp_path):
 
 
 def test_empty_gets_nothing_and_says_so(empty):
-    marks = mark_file(empty)
+    marks = grade_file(empty)
     assert marks.earned == 0
     assert feedback.full_text(marks).count("is not written yet") == 3
 
@@ -27,7 +27,7 @@ def test_stand_in_keeps_later_tasks_apart(course, tmp_path):
     path = tmp_path / "T9.ipynb"
     wrong = course.SOLUTIONS | {"T9.1": "def double(x):\n    return 3 * x"}
     course_write(course, wrong, path)
-    assert [task.earned for task in mark_file(path).tasks] == [0, 20, 20]
+    assert [task.earned for task in grade_file(path).tasks] == [0, 20, 20]
 
 
 def course_write(course, solutions, path):
@@ -40,15 +40,15 @@ def test_folder_with_old_files_is_refused(solved, tmp_path):
     (tmp_path / "kept").mkdir()
     (tmp_path / "kept" / "answer.txt").write_text("42")
     with pytest.raises(OutputError, match="not empty"):
-        mark_file(solved, keep=tmp_path / "kept")
+        grade_file(solved, keep=tmp_path / "kept")
 
 
 def test_folder_that_cannot_be_made_is_refused(solved, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(OutputError, match="cannot be written"):
-        mark_file(solved, keep=tmp_path / "file" / "below")
+        grade_file(solved, keep=tmp_path / "file" / "below")
 
 
 def test_not_a_notebook(course, tmp_path):
     with pytest.raises(NotebookError):
-        mark_file(tmp_path / "absent.ipynb")
+        grade_file(tmp_path / "absent.ipynb")
