@@ -211,7 +211,7 @@ WRONG: tuple[Wrong, ...] = (
         "one image only",
         "P1.5",
         agreement(MAX_ABS, MAX_REL, SAME, "images[:1]"),
-        (DIFFERENCES,),
+        (DIFFERENCES, PREDICTIONS),
         "over all images",
     ),
     Wrong(
