@@ -132,13 +132,30 @@ def label(cell: NotebookNode) -> Label | None:
     own = cell.metadata.get("mlhood")
     if isinstance(own, dict) and isinstance(own.get("task"), str):
         return Label(own["task"], str(own.get("role", "given")))
-    grader = cell.metadata.get("nbgrader")
-    name = grader.get("grade_id") if isinstance(grader, dict) else None
-    project, _, rest = str(name or cell.get("id", "")).partition("-")
+    return label_in(cell_name(cell))
+
+
+def label_in(name: str) -> Label | None:
+    """The label that a cell's name holds: `P1-3-given-2` is a given cell of P1.3."""
+    project, _, rest = name.partition("-")
     number, _, role = rest.partition("-")
     if project not in PROJECTS or not number.isdigit() or not role:
         return None
     return Label(f"{project}.{number}", role.partition("-")[0])
+
+
+def cell_name(cell: NotebookNode) -> str:
+    """The name of a cell of the course: nbgrader's `grade_id`, else its cell id."""
+    grader = cell.metadata.get("nbgrader")
+    name = grader.get("grade_id") if isinstance(grader, dict) else None
+    return str(name or cell.get("id", ""))
+
+
+def expected_cells(notebook: NotebookNode) -> list[str]:
+    """The names of the course's cells that the student edition has noted in the notebook; none in a master."""
+    noted = notebook.metadata.get("mlhood", {})
+    names = noted.get("cells", []) if isinstance(noted, dict) else []
+    return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
 
 
 def project_of(notebook: NotebookNode, path: str | Path) -> Project:

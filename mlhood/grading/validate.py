@@ -16,7 +16,7 @@ from nbformat import NotebookNode
 
 from mlhood.grading.grade import CELL_SECONDS, Step
 from mlhood.grading.kernel import Kernel
-from mlhood.grading.notebook import label, missing_cells, project_of, read
+from mlhood.grading.notebook import cell_name, expected_cells, label, label_in, missing_cells, project_of, read
 from mlhood.grading.task import Project
 
 EMPTY_SIGNS = ("# YOUR CODE HERE", "raise NotImplementedError")
@@ -93,9 +93,15 @@ def validate(path: str | Path, *, on_step: Callable[[Step], None] = lambda step:
 
 def structure(notebook: NotebookNode, project: Project) -> Iterator[Finding]:
     """Cells that are missing, doubled, of another kind, or edited though they are not the student's."""
-    for task, roles in missing_cells(notebook, project).items():
+    missing = missing_cells(notebook, project)
+    for task, roles in missing.items():
         for role in roles:
             yield Finding(task, f"the {role} cell of {task} is missing", BACK)
+    there = {cell_name(cell) for cell in notebook.cells}
+    for name in expected_cells(notebook):
+        known = label_in(name)
+        if known and known.role != "question" and name not in there and known.role not in missing.get(known.task, []):
+            yield Finding(known.task, f"the {known.role} cell `{name}` of {known.task} is missing", BACK)
     for question in project.questions:
         if not _cells(notebook, question.id, "question"):
             yield Finding(question.id, f"the answer cell of the question {question.id} is missing", BACK)
@@ -119,16 +125,11 @@ def _cells(notebook: NotebookNode, task: str, role: str) -> list[tuple[int, Note
     return [(i, cell) for i, cell, known in found if known and (known.task, known.role) == (task, role)]
 
 
-def _name(cell: NotebookNode) -> str:
-    grader = cell.metadata.get("nbgrader")
-    return str(grader.get("grade_id") or cell.get("id", "")) if isinstance(grader, dict) else str(cell.get("id", ""))
-
-
 def _doubled(notebook: NotebookNode) -> Iterator[Finding]:
     known = [(cell, found) for cell in notebook.cells if (found := label(cell)) and found.role in CELL_TYPES]
-    names = Counter(_name(cell) for cell, _ in known)
+    names = Counter(cell_name(cell) for cell, _ in known)
     for cell, found in known:
-        if names.pop(_name(cell), 1) > 1:
+        if names.pop(cell_name(cell), 1) > 1:
             yield Finding(
                 found.task,
                 f"the {found.role} cell of {found.task} stands there more than once",

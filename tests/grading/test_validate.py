@@ -2,13 +2,16 @@ from __future__ import annotations
 
 import copy
 import json
+from pathlib import Path
 
 import pytest
+from nbformat.v4 import new_code_cell
 from typer.testing import CliRunner
 
 from mlhood.cli import app
 from mlhood.errors import NotebookError
 from mlhood.grading.notebook import write
+from mlhood.grading.stubs import student_version
 from mlhood.grading.validate import structure, validate
 
 
@@ -41,6 +44,16 @@ def test_missing_cells(course):
         "the check cell of T9.2 is missing",
         "the answer cell of the question T9.4 is missing",
     ]
+
+
+def test_a_given_cell_of_the_student_edition_is_missed(course):
+    book = course.notebook()
+    given = new_code_cell("print('given')", id="T9-1-given-1")
+    book.cells.insert(1, given)
+    student_version(book, Path("T9.ipynb"))
+    assert not [what for what in repairs(book, course) if "missing" in what]
+    book.cells.remove(given)
+    assert "the given cell `T9-1-given-1` of T9.1 is missing" in repairs(book, course)
 
 
 def test_doubled_cell(course):
