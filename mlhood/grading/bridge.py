@@ -54,10 +54,18 @@ def _no_logging() -> Iterator[None]:
         logging.disable(level)
 
 
-def serve(folder: str, number: int, namespace: Mapping[str, Any]) -> None:
-    """Answer request N of a mailbox with reply N."""
+def serve(folder: str, number: int, namespace: Mapping[str, Any] | None = None) -> None:
+    """Answer request N of a mailbox with reply N; about the notebook's names if no others are given."""
+    names = _notebook_names() if namespace is None else namespace
     mailbox = Mailbox(folder)
-    mailbox.post("reply", number, answer(mailbox.collect("request", number), namespace))
+    mailbox.post("reply", number, answer(mailbox.collect("request", number), names))
+
+
+def _notebook_names() -> Mapping[str, Any]:
+    from IPython.core.getipython import get_ipython
+
+    shell: Any = get_ipython()
+    return shell.user_ns
 
 
 def _carry_out(request: dict[str, Any], namespace: Mapping[str, Any]) -> object:

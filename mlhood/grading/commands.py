@@ -90,7 +90,9 @@ def check(
     notebook: Notebook,
     as_json: AsJson = False,
     task: Annotated[list[str] | None, typer.Option(help="Report only this task; can be given several times.")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Draw the inputs of the checks from this seed.")] = 0,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Draw the inputs of the checks from this seed; by default from a new one.")
+    ] = None,
     keep_files: Annotated[
         Path | None, typer.Option(help="An empty folder for the files that the notebook writes.")
     ] = None,
@@ -109,7 +111,8 @@ def check(
     wanted = only(task or [], notebook)
     with _shown(notebook.stem, quiet=as_json) as on_step:
         marks = wanted(grade_file(notebook, seed=seed, keep=keep_files, on_step=on_step))
-    typer.echo(json.dumps(marks.as_dict(), indent=2, default=str) if as_json else full_text(marks))
+    said = f"{full_text(marks)}\nthe same inputs again: --seed {marks.seed}"
+    typer.echo(json.dumps(marks.as_dict(), indent=2, default=str) if as_json else said)
     raise typer.Exit(0 if all(result.full for result in marks.tasks) else 1)
 
 

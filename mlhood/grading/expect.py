@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import NoReturn
 
 import numpy as np
 
+from mlhood.grading.wire import Remote
+
 SHOWN_CHARACTERS = 300
+ABSENT = object()
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # what could steer a terminal
 
 
 class CheckFailed(AssertionError):
@@ -26,12 +31,13 @@ class CheckFailed(AssertionError):
         what: str,
         *,
         expected: object = None,
-        got: object = None,
+        got: object = ABSENT,
         given: object = None,
         hint: str | None = None,
     ) -> None:
         super().__init__(what)
-        parts = {"expected": expected, "got": got, "for": given, "hint": hint}
+        said = {} if got is ABSENT else {"got": repr(got) if got is None else got}
+        parts = {"expected": expected, **said, "for": given, "hint": hint}
         self.what = what
         self.parts = {label: show(part) for label, part in parts.items() if part is not None}
 
@@ -47,8 +53,11 @@ def show(value: object) -> str:
     """A value in one short piece of text: arrays by shape, long texts cut."""
     if isinstance(value, np.ndarray) and value.size > 8:
         text = f"{value.dtype} array of shape {value.shape}"
+    elif isinstance(value, Remote):
+        text = f"an object of type {value.type}"
     else:
         text = value if isinstance(value, str) else repr(value)
+    text = CONTROL.sub("\N{REPLACEMENT CHARACTER}", text.encode("utf-8", "replace").decode())
     return text if len(text) <= SHOWN_CHARACTERS else text[: SHOWN_CHARACTERS - 1] + "…"
 
 

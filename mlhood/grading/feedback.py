@@ -34,7 +34,8 @@ def check_lines(check: CheckResult) -> list[str]:
     lines = [f"  {SIGNS[check.status]} {check.title} ({check.status}, {number(check.points)})"]
     if check.what:
         lines.append(f"      {check.what}")
-    lines += [f"      {label}: {part}" for label, part in check.parts.items()]
+    indent = "\n        "  # what a student's code says stays within its own lines
+    lines += [f"      {label}: {part.replace(chr(10), indent)}" for label, part in check.parts.items()]
     return lines
 
 

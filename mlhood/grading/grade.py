@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from nbformat import NotebookNode
@@ -20,6 +20,7 @@ from mlhood.grading.submission import Submission
 from mlhood.grading.task import Project, Task
 
 CELL_SECONDS = 300.0
+STAND_IN = "the tasks after this one are judged with a right solution in place of yours, so they lose nothing by it"
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ def grade(
     with Kernel(folder) as kernel:
         grading = _Grading(notebook, project, kernel, seed, run_check_cells, on_step, on_result)
         results = grading.run()
-    return total(project, results, time.monotonic() - began)
+    return total(project, results, time.monotonic() - began, seed)
 
 
 class _Grading:
@@ -103,6 +104,8 @@ class _Grading:
                 continue
             self._tell(f"marking {task.id}")
             result = judge(task, self.submission, self.seed, self._notes(task))
+            if not result.full and task.stand_in:
+                result = replace(result, notes=(*result.notes, STAND_IN))
             self.results.append(result)
             self.on_result(result)
             self.submission.cell_errors.clear()
@@ -125,4 +128,4 @@ def _first_words(cell: NotebookNode) -> str:
 
 
 def _ended(error: str) -> str:
-    return error if error.startswith(("took", "ended")) else f"stopped with {error}"
+    return error if error.startswith(("took", "ended", "sent")) else f"stopped with {error}"

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import secrets
 import tempfile
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
@@ -20,7 +21,7 @@ from mlhood.grading.notebook import project_of, read
 def grade_file(
     path: str | Path,
     *,
-    seed: int = 0,
+    seed: int | None = None,
     keep: str | Path | None = None,
     on_step: Callable[[Step], None] = lambda step: None,
 ) -> Marks:
@@ -28,7 +29,8 @@ def grade_file(
 
     Args:
         path: A notebook of the course.
-        seed: Inputs of the checks are drawn from it.
+        seed: Inputs of the checks are drawn from it. By default it is drawn too, so that nobody knows it before; the
+            marks tell it.
         keep: An empty or new folder for the files that the notebook writes; by default they go with the run.
         on_step: Told before every cell and every task.
 
@@ -39,8 +41,9 @@ def grade_file(
     """
     notebook = read(path)
     project = project_of(notebook, path)
+    drawn = secrets.randbelow(2**31) if seed is None else seed
     with _working_folder(keep) as folder:
-        return grade(notebook, project, folder, seed=seed, on_step=on_step)
+        return grade(notebook, project, folder, seed=drawn, on_step=on_step)
 
 
 @contextlib.contextmanager

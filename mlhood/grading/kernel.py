@@ -24,7 +24,9 @@ from mlhood.grading.mailbox import Mailbox
 from mlhood.grading.submission import NoAnswer
 from mlhood.grading.wire import Message, WireError
 
-SERVE = "import mlhood.grading.bridge as _bridge; _bridge.serve({folder!r}, {number}, globals()); del _bridge"
+SERVE = "import mlhood.grading.bridge as _bridge; _bridge.serve({folder!r}, {number})"
+START_SECONDS = 60.0
+KEEP_RUNNING = "get_ipython().ask_exit = lambda: None"  # `exit()` and `quit()` would end the kernel some time later
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,10 @@ class Kernel:
         """Carry a request to the student's objects (see `submission.Transport`)."""
         self._requests += 1
         mailbox, number = Mailbox(self.scratch), self._requests
-        mailbox.post("request", number, request)
+        try:
+            mailbox.post("request", number, request)
+        except OSError as error:
+            raise NoAnswer(f"the folder for requests has been damaged: {error.strerror}") from None
         cell = new_code_cell(SERVE.format(folder=str(self.scratch), number=number))
         outcome = self._execute(cell, seconds, store_history=False)  # does not count as a cell of the notebook
         if not outcome.alive:
@@ -105,6 +110,8 @@ class Kernel:
             return Outcome("ended the Python process (killed, out of memory, or an exit call)", alive=False)
         except CellControlSignal as error:
             return Outcome(str(error).splitlines()[-1])
+        except Exception as error:  # a hostile kernel may send anything, and nbclient believes what it reads
+            return Outcome(f"sent what is no Jupyter message ({type(error).__name__}) and was stopped", alive=False)
         return Outcome(_last_error(cell))
 
     def _revive(self, seconds: float) -> None:
@@ -117,12 +124,15 @@ class Kernel:
                 return
 
     def _start(self) -> None:
+        for folder in (self.folder, self.scratch):  # a cell may have removed them before it ended its kernel
+            folder.mkdir(parents=True, exist_ok=True)
         resources = {"metadata": {"path": str(self.folder)}}
         client = NotebookClient(
             new_notebook(cells=[new_code_cell("")]),
             kernel_name="python3",
             allow_errors=True,
             shutdown_kernel="immediate",
+            skip_cells_with_tag="mlhood: no cell is skipped",
             resources=resources,
         )
         try:
@@ -136,6 +146,7 @@ class Kernel:
                 todo="run `mlhood doctor`, and install the course again if it says that ipykernel is missing",
             ) from None
         self._client = client
+        self._execute(new_code_cell(KEEP_RUNNING), START_SECONDS, store_history=False)
 
     def _wait(self, work: Coroutine[Any, Any, Any]) -> None:
         # `Runner.run` would turn Ctrl-C into a cancellation, which nbclient takes for the death of the kernel.
@@ -171,4 +182,4 @@ async def _give_up() -> None:
 
 def _last_error(cell: NotebookNode) -> str:
     errors = [output for output in cell.outputs if output.output_type == "error"]
-    return " ".join(f"{errors[-1].ename}: {errors[-1].evalue}".split()) if errors else ""
+    return " ".join(f"{errors[-1].ename}: {errors[-1].evalue}".split()).rstrip(": ") if errors else ""

@@ -9,6 +9,17 @@ from mlhood.grading.wire import MAX_ARRAY_BYTES, MAX_TEXT_BYTES, Message, WireEr
 MAX_FILE_BYTES = MAX_ARRAY_BYTES + MAX_TEXT_BYTES
 
 
+def write_fresh(path: Path, data: bytes) -> Path:
+    """Write a new file in place of whatever stands there, and return its path.
+
+    A student may have laid a pipe there, which would wait for ever, or a link to somewhere else.
+    """
+    path.unlink(missing_ok=True)
+    with path.open("xb") as file:
+        file.write(data)
+    return path
+
+
 class Mailbox:
     """A folder with `request-N.*` from one side and `reply-N.*` from the other."""
 
@@ -18,8 +29,8 @@ class Mailbox:
     def post(self, kind: str, number: int, message: Message) -> None:
         """Write a message; the text last, so that a reader who finds it finds all of it."""
         text, arrays = message.to_bytes()
-        self._path(kind, number, "npz").write_bytes(arrays)
-        self._path(kind, number, "json").write_bytes(text)
+        write_fresh(self._path(kind, number, "npz"), arrays)
+        write_fresh(self._path(kind, number, "json"), text)
 
     def collect(self, kind: str, number: int) -> Message:
         """Read a message.

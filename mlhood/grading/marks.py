@@ -66,6 +66,7 @@ class Marks:
     title: str
     tasks: tuple[TaskResult, ...]
     seconds: float = 0.0
+    seed: int = 0
 
     @property
     def earned(self) -> float:
@@ -125,6 +126,6 @@ def _ask(check: Check, submission: Submission) -> CheckResult:
     return CheckResult(check.name, check.title, check.points, status, what, parts)
 
 
-def total(project: Project, tasks: tuple[TaskResult, ...], seconds: float) -> Marks:
+def total(project: Project, tasks: tuple[TaskResult, ...], seconds: float, seed: int = 0) -> Marks:
     """Put a project's task results together."""
-    return Marks(project.id, project.title, tasks, seconds)
+    return Marks(project.id, project.title, tasks, seconds, seed)

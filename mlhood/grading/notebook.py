@@ -11,6 +11,7 @@ import nbformat
 from nbformat import NotebookNode
 
 from mlhood.errors import NotebookError, OutputError
+from mlhood.grading.mailbox import write_fresh
 from mlhood.grading.projects import PROJECTS
 from mlhood.grading.task import Project
 
@@ -74,7 +75,8 @@ def _as_notebook(document: object, path: Path) -> NotebookNode:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about cell ids that are missing or doubled, which nbformat mends
-            notebook = nbformat.reads(json.dumps(document), as_version=4)
+            whole = json.dumps(document, ensure_ascii=False).encode("utf-8", "replace").decode()  # no half characters
+            notebook = nbformat.reads(whole, as_version=4)
             nbformat.validate(notebook)
     except Exception as error:  # nbformat raises many kinds
         raise NotebookError(
@@ -105,7 +107,7 @@ def write_text(path: Path, text: str) -> None:
     partial = path.with_name(f".{path.name}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        partial.write_text(text, encoding="utf-8", newline="\n")
+        write_fresh(partial, text.encode("utf-8", "replace"))
         partial.replace(path)
     except OSError as error:
         raise OutputError(
@@ -187,11 +189,17 @@ def missing_cells(notebook: NotebookNode, project: Project) -> dict[str, list[st
 
 
 def judging_points(notebook: NotebookNode, project: Project) -> dict[int, list[str]]:
-    """After which cell (index, or -1 for at once) which tasks are judged: after the last cell of each, in order."""
+    """After which cell (index, or -1 for at once) which tasks are judged: after the last cell of each, in order.
+
+    Of cells of one name only the first counts, so that a copy at the end does not put off the judging.
+    """
     points: dict[int, list[str]] = {}
     reached = -1
     for task in project.tasks:
-        own = [i for i, cell in enumerate(notebook.cells) if (known := label(cell)) and known.task == task.id]
-        reached = max([reached, *own])
+        own: dict[str, int] = {}
+        for index, cell in enumerate(notebook.cells):
+            if (known := label(cell)) and known.task == task.id:
+                own.setdefault(cell_name(cell), index)
+        reached = max([reached, *own.values()])
         points.setdefault(reached, []).append(task.id)
     return points

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,15 @@ import numpy as np
 from mlhood.grading.expect import CheckFailed
 from mlhood.grading.isolated import IsolatedFailure, run_isolated
 
+# where in ONNX Runtime's own source an error arose: no help for a student
+SOURCE_PLACE = re.compile(r"/\S+\.(cc|h):\d+ .*?\) ")
+HINTS = (
+    ("xternal data", "write everything into one file: external_data=False"),
+    ("IR version", "give the model an IR version that runtimes read: make_model(graph, ir_version=10, ...)"),
+    ("opset", "name an operator set that runtimes read: opset_imports=[helper.make_opsetid('', 18)]"),
+    ("Graph output", "graph.output must name a value that the nodes compute"),
+)
+
 
 @dataclass(frozen=True)
 class Value:
@@ -18,6 +28,11 @@ class Value:
 
     name: str
     dims: tuple[int | str | None, ...]
+
+    @property
+    def first(self) -> int | str | None:
+        """The first dimension; None where the shape is unknown."""
+        return self.dims[0] if self.dims else None
 
 
 @dataclass(frozen=True)
@@ -52,7 +67,9 @@ def onnx_facts(data: bytes | Path, feed: np.ndarray | None = None, *, what: str,
     try:
         facts = run_isolated("mlhood.grading.oracle:_read_onnx", content, feed, seconds=seconds)
     except IsolatedFailure as failure:
-        raise CheckFailed(f"{what} is not a model that ONNX Runtime can run", got=str(failure)) from None
+        reason = SOURCE_PLACE.sub("", str(failure))
+        hint = next((hint for sign, hint in HINTS if sign in reason), None)
+        raise CheckFailed(f"{what} is not a model that ONNX Runtime can run", got=reason, hint=hint) from None
     inputs, outputs = (tuple(Value(name, tuple(dims)) for name, dims in facts[key]) for key in ("inputs", "outputs"))
     return OnnxFacts(inputs, outputs, tuple(facts["operators"]), tuple(facts["results"]))
 

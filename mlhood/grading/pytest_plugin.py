@@ -33,9 +33,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--seed",
         type=int,
-        default=0,
+        default=None,
         dest="mlhood_seed",
-        help="draw the inputs of the checks from this seed (default 0)",
+        help="draw the inputs of the checks from this seed (default: a new one, which is printed)",
     )
 
 
@@ -167,6 +167,7 @@ def _write_marks(reporter: Any, file: SubmissionFile, marks: Marks) -> None:
 
     reporter.section(f"marks of {file.nodeid}")
     reporter.write_line(summary_text(marks))
+    reporter.write_line(f"The same inputs again: --seed {marks.seed}")
     if file.project.questions:
         names = ", ".join(question.id for question in file.project.questions)
         reporter.write_line(f"The written questions ({names}) are marked by hand, for bonus points.")

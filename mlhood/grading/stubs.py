@@ -2,7 +2,8 @@
 
 1. A region between the solution markers becomes the stub, indented as its first marker; there may be several.
 2. A solution cell without a region becomes the stub as a whole.
-3. Outputs of solution and check cells go, and all execution counts; outputs of other cells stay.
+3. Outputs of solution and check cells go, and of `result` cells, which would give an answer away; outputs of other
+   cells stay. All execution counts go.
 4. Graded cells cannot be deleted, given and check cells not edited; their checksums are nbgrader's.
 5. The notebook notes the names of the course's cells, so that validation sees when one is gone.
 """
@@ -21,6 +22,7 @@ from mlhood.grading.tidy import tidy
 BEGIN, END = "BEGIN SOLUTION", "END SOLUTION"
 CODE_STUB = ("# YOUR CODE HERE", "raise NotImplementedError()")
 TEXT_STUB = ("YOUR ANSWER HERE",)
+CLEARED = ("solution", "check", "result")
 
 
 def student_version(notebook: NotebookNode, path: Path) -> None:
@@ -81,7 +83,7 @@ def _flag(cell: NotebookNode, name: str) -> bool:
 
 def _clear(cell: NotebookNode) -> None:
     known = label(cell)
-    if known and known.role in ("solution", "check"):
+    if known and known.role in CLEARED:
         cell.outputs = []
     cell.execution_count = None
     for output in cell.outputs:

@@ -76,10 +76,11 @@ Save the notebook, then
 .venv/bin/mlhood validate {first}
 ```
 
-It says `ready to hand in`, or lists what to repair. Then hand in the notebook file the way your instructor
+It says `ready to hand in`, or lists what to repair; tasks that are still empty are named, and you may hand in
+all the same. Then hand in the notebook file the way your instructor
 has told you.
 
-To keep your own history, this folder can be a git repository: `git init`, `git add .`, `git commit`.
+To keep your own history, use git: `git add .`, then `git commit` (and `git init` before, if there is no `.git` here).
 """
 
 

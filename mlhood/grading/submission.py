@@ -107,6 +107,12 @@ class Submission:
 
     def written(self, path: Path) -> Path:
         """The path of a file that a call was asked to write into the scratch folder."""
+        if not path.exists() and not path.is_symlink():
+            raise CheckFailed(
+                "your function has not written the file that it was asked for",
+                expected="a file at the path that it is given",
+                hint="write to the path that comes in as an argument, whatever it is",
+            )
         return self._plain_file(path, self.scratch, path.name)
 
     def _plain_file(self, path: Path, folder: Path, name: str) -> Path:
@@ -116,7 +122,7 @@ class Submission:
             raise CheckFailed(
                 f"there is no file `{name}`",
                 expected=f"a file `{name}`, written by the notebook where it runs",
-                hint=self._why(),
+                hint=self.why(),
             ) from None
         if not stat.S_ISREG(status.st_mode) or not path.resolve().is_relative_to(folder.resolve()):
             raise CheckFailed(f"`{name}` is not a plain file of its own", got="a link or a special file")
@@ -144,11 +150,12 @@ class Submission:
                 hint="replace `raise NotImplementedError()` by your code",
             )
         if kind == "NameError" and "the notebook defines no" in message:
-            return CheckFailed(message, hint=self._why() or "run its cell first, and keep the name that the task gives")
+            return CheckFailed(message, hint=self.why() or "run its cell first, and keep the name that the task gives")
         where = f" in the line `{line}`" if line else ""
-        return CheckFailed(f"{_called(target)} stops with an error", got=f"{kind}: {message}{where}", hint=self._why())
+        return CheckFailed(f"{_called(target)} stops with an error", got=f"{kind}: {message}{where}", hint=self.why())
 
-    def _why(self) -> str | None:
+    def why(self) -> str | None:
+        """The first error in the cells of this task, which often explains the rest."""
         return self.cell_errors[0] if self.cell_errors else None  # the first one causes the others
 
 

@@ -65,7 +65,8 @@ class Validation:
             lines += [f"  - {finding.text()}" for finding in self.notes]
         count = len(self.repairs)
         things = "the thing" if count == 1 else f"the {count} things"
-        lines.append("ready to hand in" if self.ready else f"not ready to hand in: repair {things} numbered above")
+        ready = "ready to hand in" + (", though not everything is done" if self.notes else "")
+        lines.append(ready if self.ready else f"not ready to hand in: repair {things} numbered above")
         return "\n".join(lines)
 
 

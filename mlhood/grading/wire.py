@@ -185,6 +185,7 @@ ENCODERS: tuple[tuple[Callable[[object], bool], Callable[[_Encoder, Any, int], A
     (_is("torch", "dtype"), lambda e, v, d: str(v)),
     (_is("pandas", "DataFrame"), _encode_frame),
     (_is("pandas", "Series"), lambda e, v, d: e.encode(v.to_dict(), d)),
+    (_is("pandas", "Index"), lambda e, v, d: e.encode(v.tolist(), d)),
     (_is("onnx", "ModelProto"), lambda e, v, d: {"$bytes": base64.b64encode(v.SerializeToString()).decode()}),
     (_instance(list), lambda e, v, d: e.encode_all(v, d)),
     (_instance(tuple), lambda e, v, d: {"$tuple": e.encode_all(v, d)}),
@@ -216,7 +217,9 @@ def decode(message: Message, find: Callable[[int], object] | None = None) -> Any
 def _decode(tree: Any, arrays: dict[str, np.ndarray], find: Callable[[int], object] | None, depth: int) -> Any:
     if depth > 2 * MAX_DEPTH:
         raise WireError(f"data nested more than {MAX_DEPTH} deep may not cross")
-    if tree is None or isinstance(tree, (bool, int, float, str)):
+    if isinstance(tree, str):
+        return tree.encode("utf-8", "replace").decode()  # no half characters, which nothing could print
+    if tree is None or isinstance(tree, (bool, int, float)):
         return tree
     if isinstance(tree, list):
         return [_decode(item, arrays, find, depth + 1) for item in tree]

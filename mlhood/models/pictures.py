@@ -59,7 +59,9 @@ def digits(images: Any, titles: Sequence[str], columns: int = 10) -> Figure:
     """Images [N,1,32,32] in rows, each under its title."""
     count = len(titles)
     rows = max(1, -(-count // columns))
-    figure, grid = plt.subplots(rows, columns, figsize=(columns * 0.9, rows * 1.15), dpi=80, squeeze=False)
+    figure, grid = plt.subplots(
+        rows, columns, figsize=(columns * 0.9, rows * (1.15 + 0.2 * ("\n" in "".join(titles)))), dpi=80, squeeze=False
+    )
     for axes in grid.flat:
         axes.axis("off")
     for axes, image, title in zip(grid.flat, images, titles, strict=False):
@@ -72,7 +74,7 @@ def digits(images: Any, titles: Sequence[str], columns: int = 10) -> Figure:
 def losses(values: Sequence[float]) -> Figure:
     """The mean loss of each epoch, on a logarithmic axis."""
     figure, axes = plt.subplots(figsize=(6, 2.8), dpi=90)
-    axes.semilogy(range(1, len(values) + 1), values, marker="o", color="#0072b2")
+    axes.semilogy(range(1, len(values) + 1), [float(value) for value in values], marker="o", color="#0072b2")
     axes.set(xlabel="epoch", ylabel="mean loss (cross entropy)", title="Training LeNet")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.grid(visible=True, alpha=0.3)
@@ -82,7 +84,7 @@ def losses(values: Sequence[float]) -> Figure:
 
 def shares(table: Any) -> Figure:
     """Where parameters and multiply-accumulates are: per operator type, as shares of the whole."""
-    sums = table.groupby("op")[["parameters", "macs"]].sum()
+    sums = table.groupby("op")[["parameters", "macs"]].sum().astype(float)
     sums = (sums / sums.sum())[(sums > 0).any(axis=1)]
     figure, axes = plt.subplots(figsize=(6.5, 2.3), dpi=90)
     left = np.zeros(2)
@@ -125,7 +127,8 @@ def feature_map(features: Any, labels: Any) -> Figure:
             va="center",
         )
     low, high = points.min(axis=0), points.max(axis=0)
-    axes.set(xlim=(low[0] - 1, high[0] + 1), ylim=(low[1] - 1, high[1] + 1))
+    margin = 0.06 * (high - low)
+    axes.set(xlim=(low[0] - margin[0], high[0] + margin[0]), ylim=(low[1] - margin[1], high[1] + margin[1]))
     axes.set(xlabel="first principal axis", ylabel="second", title="84 features, seen in two dimensions")
     figure.tight_layout()
     return figure

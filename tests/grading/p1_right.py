@@ -42,7 +42,7 @@ def train(model, images, labels):
 """,
     "P1-3-solution-2": """
 def mistakes(model, images, labels):
-    return [i for i in range(len(images)) if int(model(images[i : i + 1]).argmax()) != int(labels[i])]
+    return {i for i in range(len(images)) if int(model(images[i : i + 1]).argmax()) != int(labels[i])}
 """,
 }
 

@@ -58,7 +58,8 @@ FILE_NAMES, FILE_VALUES, FILE_BATCH, TRAINED = (
     "lenet_onnx_holds_the_trained_model",
 )
 DIFFERENCES, PREDICTIONS = "differences_are_measured", "changed_predictions_are_noticed"
-COUNTED, MULTIPLIED, ANSWERS = (
+ROWS, COUNTED, MULTIPLIED, ANSWERS = (
+    "rows_follow_the_graph",
     "parameters_are_counted",
     "multiply_accumulates_are_counted",
     "questions_are_answered",
@@ -208,6 +209,13 @@ WRONG: tuple[Wrong, ...] = (
         "`max_abs` is wrong",
     ),
     Wrong(
+        "differences without absolute values",
+        "P1.5",
+        agreement("(a - b).max()", "((a - b) / a).max()", SAME),
+        (DIFFERENCES,),
+        "is wrong",
+    ),
+    Wrong(
         "one image only",
         "P1.5",
         agreement(MAX_ABS, MAX_REL, SAME, "images[:1]"),
@@ -243,8 +251,22 @@ WRONG: tuple[Wrong, ...] = (
             "    rows = [('Conv', [1, 6, 28, 28], 2572, 357600), ('Gemm', [1, 10], 59134, 58920)]\n"
             "    return pd.DataFrame(rows, columns=['op', 'output', 'parameters', 'macs'])"
         },
-        (COUNTED, MULTIPLIED),
+        (ROWS, COUNTED, MULTIPLIED),
         "a small network that you have not seen",
+    ),
+    Wrong(
+        "one row an operator type",
+        "P1.6",
+        {
+            **table(PARAMETERS, MACS),
+            "P1-6-solution-2": "rows_by_node = operator_table\n"
+            "def operator_table(path):\n"
+            "    return rows_by_node(path).groupby('op', as_index=False).agg(\n"
+            "        {'output': 'first', 'parameters': 'sum', 'macs': 'sum'})\n"
+            "answers = {'most_parameters': 'Gemm', 'most_macs': 'Conv'}",
+        },
+        (ROWS,),
+        "not the nodes in their order",
     ),
     Wrong("biases not counted", "P1.6", table("weight", MACS), (COUNTED,), "bias included"),
     Wrong("pixels forgotten", "P1.6", table(PARAMETERS, "weight"), (MULTIPLIED,), "macs of Conv are wrong"),
@@ -340,10 +362,21 @@ WRONG: tuple[Wrong, ...] = (
         "stops with an error",
     ),
     Wrong(
+        "a second output instead of a cut",
+        "P1.9",
+        {
+            "P1-9-solution": "def cut(path, shorter):\n    m = onnx.load(path)\n"
+            "    value = helper.make_tensor_value_info(m.graph.node[-1].input[0], TensorProto.FLOAT, None)\n"
+            "    m.graph.output.insert(0, value)\n    onnx.save(m, shorter)"
+        },
+        (FEATURES, ANY_CUT),
+        "more than one output",
+    ),
+    Wrong(
         "nothing cut",
         "P1.9",
         {"P1-9-solution": "import shutil\ndef cut(path, shorter):\n    shutil.copy(path, shorter)"},
         (FEATURES, ANY_CUT),
-        "still gives the ten logits",
+        "last node is still in the graph",
     ),
 )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
 
 from mlhood.grading import expect
+from mlhood.grading.mailbox import write_fresh
 from mlhood.grading.oracle import OnnxFacts, onnx_facts
 from mlhood.grading.projects.p1 import reference
 from mlhood.grading.projects.p1.network import lenet_with, logits, random_images
@@ -65,7 +67,7 @@ def file_computes_the_model(submission: Submission) -> None:
 def batch_is_dynamic(submission: Submission) -> None:
     """The file takes any number of images at once."""
     facts, _, _ = _exported(submission)
-    dim = facts.inputs[0].dims[0]
+    dim = facts.inputs[0].first
     expect.true(
         not isinstance(dim, int),
         "the number of images is fixed in the file",
@@ -94,7 +96,7 @@ def lenet_onnx_holds_the_trained_model(submission: Submission) -> None:
 
 def _agreement(submission: Submission, file_weights: reference.Weights, model: object, images: np.ndarray) -> dict:
     path = submission.scratch / "other.onnx"
-    path.write_bytes(reference.lenet_onnx(file_weights))
+    write_fresh(path, reference.lenet_onnx(file_weights))
     report = submission.call("agreement", model, str(path), images)
     return dict(expect.mapping(report, ("max_abs", "max_rel", "same_predictions"), "what `agreement` returns"))
 
@@ -117,24 +119,21 @@ def _nudged(weights: reference.Weights, rng: np.random.Generator, by: float) -> 
 def differences_are_measured(submission: Submission) -> None:
     """`agreement` measures the largest absolute and relative difference over all images."""
     weights = reference.random_weights(submission.rng)
-    model = lenet_with(submission, weights)
     # The largest difference is in the last image, so all must be looked at.
     images = np.concatenate([_telling_images(submission, weights, count, scale) for count, scale in ((8, 3), (1, 30))])
     other = _nudged(weights, submission.rng, 1e-3)
-    want, found = reference.lenet(weights, images), reference.lenet(other, images)
-    report = _agreement(submission, other, model, images)
-    _near(
-        report["max_abs"],
-        np.abs(want - found).max(),
-        "max_abs",
-        "the largest |torch - onnx| over all images and logits",
-    )
-    _near(
-        report["max_rel"],
-        (np.abs(want - found) / np.abs(want)).max(),
-        "max_rel",
-        "the largest |torch - onnx| / |torch|",
-    )
+    # Exchanged, the differences change their sign; mirrored, the logits do: a forgotten absolute value shows in one.
+    for ours, theirs in ((weights, other), (other, weights), (_mirrored(weights), _mirrored(other))):
+        want, found = reference.lenet(ours, images), reference.lenet(theirs, images)
+        difference = np.abs(want - found)
+        report = _agreement(submission, theirs, lenet_with(submission, ours), images)
+        _near(report["max_abs"], difference.max(), "max_abs", "the largest |torch - onnx| over all images and logits")
+        _near(report["max_rel"], (difference / np.abs(want)).max(), "max_rel", "the largest |torch - onnx| / |torch|")
+
+
+def _mirrored(weights: reference.Weights) -> reference.Weights:
+    """Weights that give the logits with the other sign."""
+    return {name: -value if name.startswith("fc3") else value for name, value in weights.items()}
 
 
 def _near(value: object, want: float, name: str, meaning: str) -> None:
@@ -161,10 +160,14 @@ def changed_predictions_are_noticed(submission: Submission) -> None:
         (weights, images, True, "the same weights"),
         (louder, images, True, "logits half as large again, which change no prediction"),
         (changed, changed_images, False, "a file that reads one image of twelve otherwise"),
+        (weights, changed_images, True, "the same weights"),
+        (changed, changed_images[::-1].copy(), False, "a file that reads one image of twelve otherwise"),
     )
-    for file_weights, asked, want, given in cases:
+    for index in submission.rng.permutation(len(cases)):
+        file_weights, asked, want, given = cases[index]
         report = _agreement(submission, file_weights, model, asked)
-        got = bool(expect.number(report["same_predictions"], "`same_predictions`"))
+        hint = "one answer for all images: do all predictions agree? (.all())"
+        got = bool(expect.number(report["same_predictions"], "`same_predictions`", hint=hint))
         expect.equal(
             got,
             want,
@@ -190,43 +193,71 @@ def _one_changed_prediction(submission: Submission, weights: reference.Weights) 
     return weights | {"fc3.bias": bias}, images
 
 
-def _totals(submission: Submission, path: Path, column: str) -> dict[str, float]:
-    """A column of the student's table, added up by operator."""
+def _columns(submission: Submission, path: Path, *names: str) -> dict[str, list]:
+    """Columns of the student's table for the graph in `path`."""
     table = submission.call("operator_table", str(path))
     columns = {str(name): list(table[name]) for name in getattr(table, "columns", ())}
-    expect.mapping(columns, ("op", column), "what `operator_table` returns", hint="return a pandas DataFrame")
+    hint = "return a pandas DataFrame with these columns (reset_index() turns an index into one)"
+    expect.mapping(columns, names, "what `operator_table` returns", hint=hint)
+    return columns
+
+
+def _totals(submission: Submission, path: Path, column: str) -> dict[str, float]:
+    """A column of the student's table, added up by operator."""
+    columns = _columns(submission, path, "op", column)
     totals: dict[str, float] = {}
     for op, value in zip(columns["op"], columns[column], strict=True):
         totals[str(op)] = totals.get(str(op), 0.0) + expect.number(value, f"the column `{column}`")
     return totals
 
 
-def _check_totals(submission: Submission, column: str, position: int, hint: str) -> None:
+def _unseen(submission: Submission) -> tuple[Path, reference.CnnFacts]:
     data, facts = reference.small_cnn_onnx(submission.rng)
-    path = submission.scratch / "unseen.onnx"
-    path.write_bytes(data)
+    return write_fresh(submission.scratch / "unseen.onnx", data), facts
+
+
+def _check_totals(submission: Submission, column: str, hint: str) -> None:
+    path, facts = _unseen(submission)
     got = _totals(submission, path, column)
-    for op, numbers in facts.items():
+    for op, number in getattr(facts, column).items():
         expect.equal(
-            got.get(op),
-            float(numbers[position]),
+            got.get(op, 0.0),
+            float(number),
             f"the {column} of {op} are wrong",
             given="a small network that you have not seen",
             hint=hint,
         )
 
 
-@points(4)
+@points(2)
+def rows_follow_the_graph(submission: Submission) -> None:
+    """`operator_table` has one row a node, in the order of the graph, with the shape of its output."""
+    path, facts = _unseen(submission)
+    columns = _columns(submission, path, "op", "output")
+    expect.equal([str(op) for op in columns["op"]], list(facts.operators), "the rows are not the nodes in their order")
+    for op, got, want in zip(facts.operators, columns["output"], facts.outputs, strict=True):
+        numbers = [int(text) for text in re.findall(r"\d+", str(got))]
+        expect.true(
+            tuple(numbers[-len(want) :]) == want,
+            f"the `output` of {op} is wrong",
+            expected=f"[1, {', '.join(map(str, want))}]",
+            got=got,
+            hint="shapes_of(model)[node.output[0]]",
+        )
+
+
+@points(3)
 def parameters_are_counted(submission: Submission) -> None:
     """`operator_table` counts the parameters of every operator, for any graph."""
-    _check_totals(submission, "parameters", 0, "the sizes of a node's inputs that are initializers, bias included")
+    hint = "the sizes of a node's inputs that are float initializers, bias included"
+    _check_totals(submission, "parameters", hint)
 
 
-@points(5)
+@points(4)
 def multiply_accumulates_are_counted(submission: Submission) -> None:
     """`operator_table` counts the multiply-accumulates of every operator, for any graph."""
     hint = "for one image. Conv: output pixels x size of the weight; Gemm: size of the weight; others: 0"
-    _check_totals(submission, "macs", 1, hint)
+    _check_totals(submission, "macs", hint)
 
 
 @points(5)
@@ -254,4 +285,5 @@ def _by_own_table(submission: Submission, column: str) -> str:
         totals = _totals(submission, submission.file("lenet.onnx").resolve(), column)
     except expect.CheckFailed:
         return ""
-    return max(totals, key=lambda op: totals[op], default="").lower() if any(totals.values()) else ""
+    heaviest = max(totals, key=lambda op: totals[op], default="").lower()
+    return heaviest if heaviest in ("conv", "gemm", "relu", "maxpool") and any(totals.values()) else ""

@@ -70,8 +70,8 @@ def parameters_have_lenets_shapes(submission: Submission) -> None:
     count = sum(value.size for value in found.values())
     expect.fail(
         f"the parameters are not LeNet's ({count:,} numbers instead of {reference.PARAMETER_COUNT:,})",
-        expected=f"{_shapes(want - got)} as well" if want - got else "nothing more",
-        got=f"{_shapes(got - want)} instead" if got - want else "nothing in their place",
+        expected=f"{_shapes(want - got)} as well" if want - got else "no others",
+        got=_surplus(want - got, got - want),
         hint=_shape_hint(want - got, got - want),
     )
 
@@ -80,7 +80,15 @@ def _shapes(shapes: Counter) -> str:
     return ", ".join("x".join(map(str, shape)) for shape in shapes.elements())
 
 
+def _surplus(missing: Counter, extra: Counter) -> str:
+    if not extra:
+        return "nothing in their place"
+    return f"{_shapes(extra)} instead" if missing else f"{_shapes(extra)} too many"
+
+
 def _shape_hint(missing: Counter, extra: Counter) -> str:
+    if missing.total() == len(reference.SHAPES) and not extra:
+        return "torch finds layers that are attributes of their own (self.conv1 = ...) or in an nn.ModuleList"
     if missing and not extra and all(len(shape) == 1 for shape in missing):
         return "a layer has no bias: leave out `bias=False`"
     if any(shape[::-1] in extra for shape in missing if len(shape) == 2):
@@ -111,7 +119,7 @@ def _plain_geometry(leaf: dict) -> None:
             f"the convolution `{leaf['name']}` has the wrong {key}",
             expected=want[0],
             got=got,
-            hint=f"leave `{key}` at its default: 32x32 becomes 28x28",
+            hint=f"leave `{key}` at its default",
         )
 
 
@@ -121,12 +129,18 @@ def gives_ten_logits_an_image(submission: Submission) -> None:
     logits(submission, make(submission, "LeNet"), random_images(submission, 3))
 
 
+def _drawn(submission: Submission, like: np.ndarray) -> np.ndarray:
+    return (submission.rng.standard_normal(like.shape) / np.sqrt(max(1, like[:1].size))).astype(np.float32)
+
+
 @points(7)
 def computes_lenet(submission: Submission) -> None:
     """The logits are LeNet's for these weights."""
     model = make(submission, "LeNet")
     images = random_images(submission, 4)
-    weights = reference.by_shape(parameters(submission, model))
+    values = {name: _drawn(submission, value) for name, value in parameters(submission, model).items()}
+    weights = reference.by_shape(values)
+    submission.call(PROBES + "load", model, values)  # ours, so that nothing rests on what the model says it holds
     got = logits(submission, model, images)
     want = reference.lenet(weights, images)
     if not np.allclose(got, want, rtol=1e-4, atol=1e-5):
@@ -182,7 +196,7 @@ def training_moves_every_weight(submission: Submission) -> None:
 def loss_is_told_and_falls(submission: Submission) -> None:
     """It returns the mean loss of every epoch, and the loss falls."""
     model = lenet_with(submission, reference.fresh_weights(submission.rng))
-    images, labels = _small_training_set(submission, 256)
+    images, labels = _small_training_set(submission, 640)
     before = _loss(logits(submission, model, images), labels)
     told = submission.call("train", model, Tensor(images), Tensor(labels))
     told = told.tolist() if isinstance(told, np.ndarray) else told
@@ -199,8 +213,8 @@ def loss_is_told_and_falls(submission: Submission) -> None:
         "the model is hardly better after training",
         expected=f"a loss well below {before:.3f}",
         got=f"{after:.3f}",
-        given="256 training images",
-        hint="more epochs, or a better learning rate (Adam, 1e-3)",
+        given="640 training images",
+        hint="does each batch begin with optimizer.zero_grad()? Then: more epochs, or Adam with lr=0.002",
     )
     expect.true(
         losses[-1] < losses[0] and abs(losses[0]) < 10 * before,
@@ -221,30 +235,58 @@ def _loss(scores: np.ndarray, labels: np.ndarray) -> float:
 def model_reads_unseen_digits(submission: Submission) -> None:
     """The trained `model` reads at least 97 % of the held-out digits."""
     data = digits()
-    right = logits(submission, "model", data.test_images).argmax(1) == data.test_labels
-    expect.true(
-        right.mean() >= GOOD_ACCURACY,
-        "`model` reads too few of the held-out digits",
-        expected=f"at least {GOOD_ACCURACY:.0%}",
-        got=f"{right.mean():.1%}",
-        hint="has it been trained? Then: more epochs, or a better learning rate",
-    )
+    hint = submission.why() or "has it been trained? Then: more epochs, or a better learning rate"
+    noise = 0.05 * submission.rng.standard_normal(data.test_images.shape).astype(np.float32)
+    for images, needed, given in (
+        (data.test_images, GOOD_ACCURACY, "the held-out digits"),
+        (data.test_images + noise, GOOD_ACCURACY - 0.05, "the held-out digits with a little noise"),
+    ):
+        right = logits(submission, "model", images).argmax(1) == data.test_labels
+        expect.true(
+            right.mean() >= needed,
+            "`model` reads too few of the held-out digits",
+            expected=f"at least {needed:.0%}",
+            got=f"{right.mean():.1%}",
+            given=given,
+            hint=hint,
+        )
 
 
 @points(3)
 def mistakes_are_found(submission: Submission) -> None:
     """`mistakes` gives the positions of the images that a model reads wrongly."""
-    model = lenet_with(submission, reference.fresh_weights(submission.rng))
+    weights = reference.random_weights(submission.rng)
     images = random_images(submission, 40)
-    predicted = logits(submission, model, images).argmax(1)
+    predicted = reference.lenet(weights, images).argmax(1)
     labels = np.where(submission.rng.random(40) < 0.6, predicted, (predicted + 3) % 10).astype(np.int64)
     want = set(np.flatnonzero(predicted != labels).tolist())
-    got = submission.call("mistakes", model, Tensor(images), Tensor(labels))
-    found = {int(index) for index in np.asarray(got).ravel()}
+    got = submission.call("mistakes", lenet_with(submission, weights), Tensor(images), Tensor(labels))
     expect.equal(
-        found,
+        _positions(got),
         want,
         "`mistakes` does not give the images that are read wrongly",
         given="40 random images",
         hint="where the largest logit of a row (argmax over dimension 1) is not the label",
     )
+
+
+def _positions(got: object) -> set[int]:
+    """Positions in whatever form they come: array, tensor, list, set, Series, or the tuple of np.where."""
+    if isinstance(got, dict):
+        got = list(got.values())
+    if isinstance(got, frozenset):
+        got = list(got)
+    if isinstance(got, tuple) and len(got) == 1:
+        got = got[0]
+    try:
+        array = np.asarray(got)
+    except ValueError:
+        array = np.empty((2, 2))
+    hint = "as many whole numbers as there are mistakes, each the place of an image, counted from 0"
+    what = "`mistakes` does not give positions"
+    if array.dtype == bool:
+        expect.fail(what, expected="positions", got="a mask of True and False", hint="torch.nonzero or np.flatnonzero")
+    places = array.squeeze(1) if array.ndim == 2 and array.shape[1] == 1 else array
+    if places.ndim != 1 or (places.size and places.dtype.kind not in "iuf"):
+        expect.fail(what, expected="a row of whole numbers", got=f"values of shape {array.shape}", hint=hint)
+    return {int(place) for place in places}

@@ -178,8 +178,18 @@ def mlp_onnx(rng: np.random.Generator, hidden: int) -> tuple[bytes, Weights]:
     return chain(steps, weights, ("pixels", ["batch", 784]), ("scores", ["batch", 10])), weights
 
 
-def small_cnn_onnx(rng: np.random.Generator) -> tuple[bytes, dict[str, tuple[int, int]]]:
-    """A convolutional network of random widths, and (parameters, multiply-accumulates an image) by operator."""
+@dataclass(frozen=True)
+class CnnFacts:
+    """What is true of a graph: operators and output shapes (without the batch) in order, and sums by operator."""
+
+    operators: tuple[str, ...]
+    outputs: tuple[tuple[int, ...], ...]
+    parameters: dict[str, int]
+    macs: dict[str, int]
+
+
+def small_cnn_onnx(rng: np.random.Generator) -> tuple[bytes, CnnFacts]:
+    """A convolutional network of random widths, and the facts of its graph."""
     first, second, dense = (int(n) for n in rng.integers(3, 12, size=3))
     kernel = int(rng.choice([3, 5]))
     out = 16 - kernel + 1
@@ -192,22 +202,22 @@ def small_cnn_onnx(rng: np.random.Generator) -> tuple[bytes, dict[str, tuple[int
         "c.bias": (dense,),
     }
     weights = {name: _draw(rng, shape, 1.0) for name, shape in shapes.items()}
+    weights["d.shape"] = np.array([0, -1], np.int64)  # no parameter of the network
     steps = [
         _step("Conv", "a", weights),
         ("Relu", [], {}),
         _step("Conv", "b", weights),
-        ("Flatten", [], {"axis": 1}),
+        _step("Reshape", "d", weights),
         _step("Gemm", "c", weights, transB=1),
     ]
     size = {name: int(np.prod(shape)) for name, shape in shapes.items()}
-    conv_parameters = sum(size[name] for name in ("a.weight", "a.bias", "b.weight", "b.bias"))
-    conv_macs = out * out * (size["a.weight"] + size["b.weight"])
-    facts = {
-        "Conv": (conv_parameters, conv_macs),
-        "Gemm": (size["c.weight"] + dense, size["c.weight"]),
-        "Relu": (0, 0),
-        "Flatten": (0, 0),
-    }
+    convolutions = sum(size[name] for name in ("a.weight", "a.bias", "b.weight", "b.bias"))
+    facts = CnnFacts(
+        operators=("Conv", "Relu", "Conv", "Reshape", "Gemm"),
+        outputs=((first, out, out), (first, out, out), (second, out, out), (second * out * out,), (dense,)),
+        parameters={"Conv": convolutions, "Gemm": size["c.weight"] + dense, "Relu": 0, "Reshape": 0},
+        macs={"Conv": out * out * (size["a.weight"] + size["b.weight"]), "Gemm": size["c.weight"], "Relu": 0},
+    )
     return chain(steps, weights, ("pixels", ["batch", 3, 16, 16]), ("scores", ["batch", dense])), facts
 
 

@@ -23,7 +23,7 @@ def repaired(layers: Any) -> type[nn.Module]:
     """A class like the student's own, under the student's own names, but with LeNet's layers.
 
     A forward pass written for these names still fits. Where the student's class cannot be mended (it does not run, or
-    has not two convolutions and three dense layers), `ReferenceLayers` stand in.
+    has fewer than two convolutions and three dense layers), `ReferenceLayers` stand in.
     """
     if not isinstance(layers, type) or not issubclass(layers, nn.Module) or not _can_mend(layers):
         return ReferenceLayers
@@ -31,27 +31,49 @@ def repaired(layers: Any) -> type[nn.Module]:
     class Repaired(layers):
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             super().__init__(*args, **kwargs)
-            for (owner, name), layer in zip(_places(self), _new_layers(), strict=True):
-                setattr(owner, name, layer)
+            _mend(self)
 
     return Repaired
 
 
 def _can_mend(layers: type[nn.Module]) -> bool:
     try:
-        places = _places(layers())
+        module = layers()
+        _mend(module)
     except Exception:  # the student's code may do anything
         return False
-    kinds = [type(getattr(owner, name)) for owner, name in places]
-    return kinds == [nn.Conv2d, nn.Conv2d, nn.Linear, nn.Linear, nn.Linear]
+    return sorted(tuple(value.shape) for value in module.parameters()) == sorted(SHAPES.values())
+
+
+def _mend(module: nn.Module) -> None:
+    """Put LeNet's layers where the module has layers of their kind; what has too many parameters does nothing."""
+    for name, value in list(vars(module).items()):
+        if isinstance(value, list) and any(isinstance(item, nn.Module) for item in value):
+            setattr(module, name, nn.ModuleList(value))  # a plain list hides its layers from torch
+    places = _places(module)
+    shapes = {getattr(*place).weight.shape for place in places}
+    for new in sorted(_new_layers(), key=lambda layer: layer.weight.shape not in shapes):  # what fits goes first
+        owner, name = _place_for(new, places)
+        places.remove((owner, name))
+        setattr(owner, name, new)
+    for owner, name in places:
+        setattr(owner, name, nn.Identity())
+
+
+def _place_for(new: nn.Module, places: list[tuple[nn.Module, str]]) -> tuple[nn.Module, str]:
+    """The first layer of the same kind: one of the same shape if there is one."""
+    kind = [place for place in places if type(getattr(*place)) is type(new)]
+    shaped = [place for place in kind if getattr(*place).weight.shape == new.weight.shape]
+    return (shaped or kind)[0]
 
 
 def _places(module: nn.Module) -> list[tuple[nn.Module, str]]:
+    """The layers that hold parameters of their own, by the module they belong to and their name in it."""
     return [
         (owner, name)
         for owner in module.modules()
         for name, child in owner.named_children()
-        if isinstance(child, (nn.Conv2d, nn.Linear))
+        if list(child.parameters(recurse=False))
     ]
 
 
