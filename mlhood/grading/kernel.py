@@ -124,8 +124,6 @@ class Kernel:
                 return
 
     def _start(self) -> None:
-        for folder in (self.folder, self.scratch):  # a cell may have removed them before it ended its kernel
-            folder.mkdir(parents=True, exist_ok=True)
         resources = {"metadata": {"path": str(self.folder)}}
         client = NotebookClient(
             new_notebook(cells=[new_code_cell("")]),
@@ -153,6 +151,8 @@ class Kernel:
         self._loop.get_loop().run_until_complete(work)
 
     async def _start_kernel(self, client: NotebookClient) -> None:
+        for folder in (self.folder, self.scratch):  # a cell may have removed them before it ended its kernel
+            folder.mkdir(parents=True, exist_ok=True)
         manager = client.create_kernel_manager()
         if hasattr(os, "killpg"):  # where sockets can be files, there need be no port that others could reach
             manager.transport, manager.ip = "ipc", str(self.scratch / "k")

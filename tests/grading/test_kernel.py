@@ -173,5 +173,6 @@ def test_reply_that_is_a_fifo_does_not_hang(kernel, submission):
 
 
 def test_kernel_that_cannot_start_is_an_error_of_the_family(tmp_path):
-    with pytest.raises(GradingError, match="no Jupyter kernel"), Kernel(tmp_path / "absent"):
+    (tmp_path / "file").touch()
+    with pytest.raises(GradingError, match="no Jupyter kernel"), Kernel(tmp_path / "file" / "below"):
         pass

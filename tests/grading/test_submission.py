@@ -73,7 +73,7 @@ def test_too_large(submission, monkeypatch):
 def test_written_file_lies_in_scratch(submission):
     (submission.scratch / "a.onnx").write_bytes(b"x")
     assert submission.written(submission.scratch / "a.onnx").exists()
-    with pytest.raises(CheckFailed, match="there is no file"):
+    with pytest.raises(CheckFailed, match="has not written the file"):
         submission.written(submission.scratch / "b.onnx")
 
 
