@@ -68,6 +68,12 @@ class BrowserError(ExchangeError):
     stage = "netron"
 
 
+class CompilerError(MlhoodError):
+    """A model cannot be imported, a graph is not valid, or an operator cannot do what is asked of it."""
+
+    stage = "compiler"
+
+
 class NotebookError(MlhoodError):
     """A notebook cannot be read, or is not one of the course's."""
 

@@ -1,0 +1,293 @@
+"""The graph: values, the nodes that make and use them, and edits that keep both sides in step.
+
+Every edit costs what it touches, not what the graph holds, so passes stay linear on graphs of any length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+
+from mlhood.compiler.hir.operator import Operator, as_tuple, located
+from mlhood.compiler.hir.types import Quantization, TensorType
+from mlhood.errors import CompilerError
+
+
+class Value:
+    """One tensor of the graph: what a node makes, and which nodes use it.
+
+    Args:
+        name: Unique among the graph's values.
+        type: Element type, shape and quantisation.
+        producer: The node that makes it; None for a placeholder or a constant.
+    """
+
+    def __init__(self, name: str, type: TensorType, producer: Node | None = None) -> None:
+        self.name = name
+        self.type = type
+        self.producer = producer
+        self.users: dict[Node, None] = {}  # a set that keeps its order
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r}, {self.type})"
+
+
+class Placeholder(Value):
+    """An input of the graph, known when it runs."""
+
+
+class Constant(Value):
+    """A weight, or another tensor known when compiling; its array cannot be written to."""
+
+    def __init__(self, name: str, data: np.ndarray, quantization: Quantization | None = None) -> None:
+        super().__init__(name, TensorType(data.dtype.name, data.shape, quantization))
+        self.data = data.view()
+        self.data.flags.writeable = False
+
+
+class Node:
+    """One use of an operator.
+
+    Args:
+        name: Unique among the graph's nodes.
+        operator: What it computes, with its attributes.
+        inputs: The values it reads; None for an optional one that is left out.
+    """
+
+    def __init__(self, name: str, operator: Operator, inputs: tuple[Value | None, ...]) -> None:
+        self.name = name
+        self.operator = operator
+        self.inputs = inputs
+        self.outputs: tuple[Value, ...] = ()
+
+    @property
+    def where(self) -> str:
+        """How errors name this node."""
+        return f"node {self.name!r} ({self.operator.name})"
+
+    def __repr__(self) -> str:
+        return f"Node({self.name!r}, {self.operator})"
+
+
+class Graph:
+    """A function from placeholders to outputs.
+
+    Args:
+        name: The graph's name.
+    """
+
+    def __init__(self, name: str = "graph") -> None:
+        self.name = name
+        self.placeholders: dict[str, Placeholder] = {}
+        self.constants: dict[str, Constant] = {}
+        self.nodes: dict[str, Node] = {}
+        self.outputs: dict[str, Value] = {}
+        self._values: dict[str, Value] = {}
+        self._counters: dict[str, int] = {}
+
+    def value(self, name: str) -> Value:
+        """Return the value of this name.
+
+        Raises:
+            CompilerError: There is none.
+        """
+        if name not in self._values:
+            raise CompilerError("the graph has no value of this name", where=f"graph {self.name!r}", got=name)
+        return self._values[name]
+
+    def values(self) -> Iterator[Value]:
+        """Give all values: placeholders, constants and what nodes make."""
+        return iter(self._values.values())
+
+    def placeholder(self, name: str, type: TensorType) -> Placeholder:
+        """Add an input.
+
+        Raises:
+            CompilerError: The name is taken.
+        """
+        value = Placeholder(name, type)
+        self._register(value)
+        self.placeholders[name] = value
+        return value
+
+    def constant(self, name: str, data: np.ndarray, quantization: Quantization | None = None) -> Constant:
+        """Add a constant, under the given name or, where that is taken, the next free one."""
+        value = Constant(self.fresh(name), np.asarray(data), quantization)
+        self._register(value)
+        self.constants[value.name] = value
+        return value
+
+    def add(
+        self, operator: Operator, *inputs: Value | None, name: str | None = None, outputs: Sequence[str] = ()
+    ) -> Node:
+        """Add a node; the operator's type rule gives the types of what it makes.
+
+        Args:
+            operator: What to compute.
+            inputs: Values of this graph, or None for an optional input.
+            name: The node's name; one after the operator if left out. Where it is taken, the next free one.
+            outputs: Names of the outputs; after the node if left out.
+
+        Raises:
+            CompilerError: The operator does not take these inputs.
+        """
+        node = Node(self._fresh_in(self.nodes, name or operator.name.lower()), operator, _trimmed(inputs))
+        types = inferred(node)
+        names = outputs or [node.name if not i else f"{node.name}.{i}" for i in range(len(types))]
+        node.outputs = tuple(Value(self.fresh(name), type, node) for name, type in zip(names, types, strict=True))
+        for value in node.outputs:
+            self._register(value)
+        for value in inputs:
+            if value is not None:
+                value.users[node] = None
+        self.nodes[node.name] = node
+        return node
+
+    def output(self, value: Value, name: str | None = None) -> None:
+        """Make a value an output of the graph, under its own name or another."""
+        self.outputs[name or value.name] = value
+
+    def replace_input(self, node: Node, position: int, value: Value | None) -> None:
+        """Let a node read another value at one position."""
+        before = node.inputs[position]
+        node.inputs = (*node.inputs[:position], value, *node.inputs[position + 1 :])
+        if before is not None and before not in node.inputs:
+            before.users.pop(node, None)
+        if value is not None:
+            value.users[node] = None
+
+    def replace_all_uses(self, old: Value, new: Value) -> None:
+        """Let all that read `old` read `new`: nodes, and outputs of the graph, which keep their names."""
+        if old is new:
+            return
+        for node in old.users:
+            node.inputs = tuple(new if value is old else value for value in node.inputs)
+            new.users[node] = None
+        old.users = {}
+        for name, value in self.outputs.items():
+            if value is old:
+                self.outputs[name] = new
+
+    def remove(self, node: Node) -> None:
+        """Take out a node that nothing reads.
+
+        Raises:
+            CompilerError: A node or an output of the graph still reads what it makes.
+        """
+        used = [value.name for value in node.outputs if value.users or value in self.outputs.values()]
+        if used:
+            raise CompilerError("a node that is read cannot be removed", where=node.where, got=", ".join(used))
+        for value in node.inputs:
+            if value is not None:
+                value.users.pop(node, None)
+        for value in node.outputs:
+            del self._values[value.name]
+        del self.nodes[node.name]
+
+    def remove_constant(self, constant: Constant) -> None:
+        """Take out a constant that nothing reads.
+
+        Raises:
+            CompilerError: Something still reads it.
+        """
+        if constant.users or constant in self.outputs.values():
+            raise CompilerError("a constant that is read cannot be removed", where=f"constant {constant.name!r}")
+        del self._values[constant.name]
+        del self.constants[constant.name]
+
+    def rename(self, value: Value, name: str) -> None:
+        """Give what a node makes another name.
+
+        Raises:
+            CompilerError: The name is taken.
+        """
+        if name == value.name:
+            return
+        del self._values[value.name]
+        value.name = name
+        self._register(value)
+
+    def fresh(self, name: str) -> str:
+        """Return a name for a value that is free: this one, or with the lowest number that makes it so."""
+        return self._fresh_in(self._values, name)
+
+    def topological(self) -> list[Node]:
+        """Return the nodes in an order in which each comes after what it reads; as they were added, where that does.
+
+        Raises:
+            CompilerError: The graph has a cycle; the error names a node on it.
+        """
+        return topological(self.nodes.values())
+
+    def _register(self, value: Value) -> None:
+        if not value.name or value.name in self._values:
+            raise CompilerError(
+                "names of values must differ and not be empty", where=f"graph {self.name!r}", got=repr(value.name)
+            )
+        self._values[value.name] = value
+
+    def _fresh_in(self, taken: dict, name: str) -> str:
+        if name not in taken:
+            return name
+        while True:
+            self._counters[name] = self._counters.get(name, 0) + 1
+            candidate = f"{name}_{self._counters[name]}"
+            if candidate not in taken:
+                return candidate
+
+
+def inferred(node: Node) -> tuple[TensorType, ...]:
+    """Return the types that the operator's rule gives for a node's outputs.
+
+    Raises:
+        CompilerError: The operator does not take these inputs; the error names the node.
+    """
+    least, most = node.operator.arity
+    missing = [str(i) for i in range(least) if i >= len(node.inputs) or node.inputs[i] is None]
+    if missing or (most is not None and len(node.inputs) > most):
+        expected = f"{least}" if least == most else f"{least} to {most}" if most is not None else f"at least {least}"
+        raise CompilerError("wrong number of inputs", where=node.where, expected=expected, got=len(node.inputs))
+    try:
+        return as_tuple(node.operator.infer(*(None if value is None else value.type for value in node.inputs)))
+    except CompilerError as error:
+        raise located(error, node.where) from error
+
+
+def topological(nodes: Iterable[Node]) -> list[Node]:
+    """Return the nodes, each after those among them whose outputs it reads; see `Graph.topological`."""
+    members = dict.fromkeys(nodes)
+    done: dict[Node, bool] = {}  # False while what the node reads is being placed
+    order: list[Node] = []
+    for root in members:
+        pending = [root]
+        while pending:
+            node = pending[-1]
+            if done.get(node):
+                pending.pop()
+                continue
+            before = [] if node in done else _producers(node, members)
+            waiting = [other for other in before if not done.get(other)]
+            if cyclic := [other for other in waiting if other in done or other is node]:
+                raise CompilerError("the graph has a cycle", where=cyclic[0].where)
+            if waiting:
+                done[node] = False
+                pending += reversed(waiting)
+                continue
+            done[node] = True
+            order.append(node)
+            pending.pop()
+    return order
+
+
+def _producers(node: Node, members: dict[Node, None]) -> list[Node]:
+    found = [value.producer for value in node.inputs if value is not None]
+    return [producer for producer in dict.fromkeys(found) if producer is not None and producer in members]
+
+
+def _trimmed(inputs: tuple[Value | None, ...]) -> tuple[Value | None, ...]:
+    """Return the inputs without those left out at the end."""
+    length = len(inputs)
+    while length and inputs[length - 1] is None:
+        length -= 1
+    return inputs[:length]

@@ -1,0 +1,164 @@
+"""What an import rule sees of an ONNX node."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import numpy as np
+import onnx
+
+from mlhood.compiler.hir.graph import Constant, Graph, Placeholder, Value
+from mlhood.compiler.hir.operator import Operator
+from mlhood.compiler.hir.types import Dim
+from mlhood.errors import CompilerError
+
+_T = TypeVar("_T")
+
+
+class ConstantNeeded(CompilerError):
+    """An input of the graph must be known when compiling; it can be given as a constant.
+
+    Args:
+        input_name: The graph's input.
+        where: The node that needs it.
+    """
+
+    def __init__(self, input_name: str, where: str) -> None:
+        self.input_name = input_name
+        super().__init__(
+            "an input must be known when compiling, as it decides a shape or a quantisation",
+            where=where,
+            got=f"{input_name!r} is an input of the graph",
+            todo=f"give its value: import_model(model, constants={{{input_name!r}: array}})",
+        )
+
+
+class Source:
+    """One ONNX node, with its inputs as values of the graph that is being built.
+
+    Args:
+        proto: The node.
+        opset: Version of the operator set that the model is written in.
+        graph: Where the rule adds its nodes.
+        inputs: The node's inputs; None for one left out.
+        known: Elements of integer tensors that are known without running: numbers, and names of axes.
+    """
+
+    def __init__(
+        self,
+        proto: onnx.NodeProto,
+        opset: int,
+        graph: Graph,
+        inputs: list[Value | None],
+        known: Mapping[Value, np.ndarray],
+    ) -> None:
+        self.op_type = proto.op_type
+        self.name = proto.name or next((name for name in proto.output if name), proto.op_type)
+        self.opset = opset
+        self.graph = graph
+        self.inputs = inputs
+        self.outputs = [bool(name) for name in proto.output]
+        self._known = known
+        self._attributes = {one.name: _decoded(onnx.helper.get_attribute_value(one)) for one in proto.attribute}
+
+    @property
+    def where(self) -> str:
+        """How errors name this node."""
+        return f"node {self.name!r} ({self.op_type})"
+
+    def add(self, operator: Operator, *inputs: Value | None) -> Value:
+        """Add a node, return its first output."""
+        return self.graph.add(operator, *inputs, name=self.name).outputs[0]
+
+    def add_all(self, operator: Operator, *inputs: Value | None) -> tuple[Value, ...]:
+        """Add a node, return all its outputs."""
+        return self.graph.add(operator, *inputs, name=self.name).outputs
+
+    def constant(self, data: np.ndarray) -> Value:
+        """Add a constant named after this node."""
+        return self.graph.constant(f"{self.name}.constant", data)
+
+    def has(self, position: int) -> bool:
+        """Tell whether the node has this input."""
+        return position < len(self.inputs) and self.inputs[position] is not None
+
+    def wants(self, position: int) -> bool:
+        """Tell whether the model reads this output."""
+        return position < len(self.outputs) and self.outputs[position]
+
+    def input(self, position: int) -> Value:
+        """Return an input.
+
+        Raises:
+            CompilerError: The node does not have it.
+        """
+        value = self.optional(position)
+        if value is None:
+            raise CompilerError("an input is missing", where=self.where, got=f"no input {position}")
+        return value
+
+    def optional(self, position: int) -> Value | None:
+        """Return an input, None if it is left out."""
+        return self.inputs[position] if position < len(self.inputs) else None
+
+    def attribute(self, name: str, default: _T) -> _T:
+        """Return an attribute; lists come as tuples."""
+        return self._attributes.get(name, default)
+
+    def dims(self, position: int) -> tuple[Dim, ...]:
+        """Return an input that is a list of numbers and named axes, such as a shape.
+
+        Raises:
+            CompilerError: It is not known when compiling.
+        """
+        value = self.input(position)
+        elements = value.data if isinstance(value, Constant) else self._known.get(value)
+        if elements is None:
+            raise self._unknown(value, position)
+        return tuple(one if isinstance(one, str) else int(one) for one in elements.ravel().tolist())
+
+    def static(self, position: int) -> np.ndarray:
+        """Return an input's array.
+
+        Raises:
+            CompilerError: It is not known when compiling.
+        """
+        value = self.input(position)
+        if isinstance(value, Constant):
+            return value.data
+        elements = self._known.get(value)
+        if elements is None or elements.dtype == object:
+            raise self._unknown(value, position)
+        return elements
+
+    def integers(self, position: int) -> tuple[int, ...]:
+        """Return an input that is a list of integers; see `static`."""
+        return tuple(int(one) for one in self.static(position).ravel())
+
+    def attribute_or_input(self, name: str, position: int) -> tuple[int, ...] | None:
+        """Return integers that older opsets give as an attribute and newer ones as an input; None if neither does."""
+        if self.has(position):
+            return self.integers(position)
+        return self._attributes.get(name)
+
+    def refuse(self, what: str, todo: str | None = None) -> CompilerError:
+        """Return the error for something that the compiler does not support."""
+        return CompilerError(what, where=self.where, todo=todo)
+
+    def _unknown(self, value: Value, position: int) -> CompilerError:
+        if isinstance(value, Placeholder):
+            return ConstantNeeded(value.name, self.where)
+        return CompilerError(
+            "an input must be known when compiling, but is computed when running",
+            where=self.where,
+            got=f"input {position}, {value.name!r}",
+        )
+
+
+def _decoded(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return value.decode("utf-8", errors="replace")
+    if isinstance(value, (list, tuple)) or type(value).__name__.startswith("Repeated"):
+        return tuple(_decoded(one) for one in value)
+    return value

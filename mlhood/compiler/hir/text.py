@@ -1,0 +1,106 @@
+"""The text form of a graph: the same graph always gives the same text, and the text gives the graph back.
+
+    graph "lenet"
+      placeholder %image : float32[batch, 1, 32, 32]
+      constant %conv1.weight : float32[6, 1, 5, 5] = sha256:51c08bb9c1a2f2d3
+      %conv1 : float32[batch, 6, 28, 28] = Conv(%image, %conv1.weight) {strides=[1, 1], pads=[0, 0, 0, 0], ...}
+      output %conv1
+
+A node is named after its first output unless its own name stands before the bracket. Constants of up to eight elements
+are written out, longer ones by a hash of their content.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from typing import Any
+
+import numpy as np
+
+from mlhood.compiler.hir.graph import Constant, Graph, Node, Value
+from mlhood.compiler.hir.types import Dim, Quantization, TensorType
+
+INLINE = 8
+PLAIN_NAME = re.compile(r"[\w./:-]+")
+PLAIN_WORD = re.compile(r"[A-Za-z_]\w*")
+
+
+def to_text(graph: Graph) -> str:
+    """Return the text of a graph.
+
+    Raises:
+        CompilerError: The graph has a cycle.
+    """
+    lines = [f"graph {json.dumps(graph.name)}"]
+    lines += [f"  placeholder {_declared(value)}" for value in graph.placeholders.values()]
+    lines += [f"  constant {_declared(value)} = {_content(value)}" for value in graph.constants.values()]
+    lines += [f"  {_node(node)}" for node in graph.topological()]
+    lines += [f"  output {_output(name, value)}" for name, value in graph.outputs.items()]
+    return "\n".join(lines) + "\n"
+
+
+def digest(array: np.ndarray) -> str:
+    """Return the hash by which the text form names a constant: of its element type, shape and elements."""
+    content = np.ascontiguousarray(array)
+    if content.dtype.byteorder == ">":
+        content = content.astype(content.dtype.newbyteorder("<"))
+    header = f"{array.dtype.name}{list(array.shape)}".encode()
+    return hashlib.sha256(header + content.tobytes()).hexdigest()[:16]
+
+
+def spell_type(type: TensorType) -> str:
+    """Return the text of a type: `float32[batch, 3]`."""
+    shape = ", ".join(map(_dim, type.shape))
+    quantization = f" {spell(type.quantization)}" if type.quantization else ""
+    return f"{type.element}[{shape}]{quantization}"
+
+
+def spell(attribute: Any) -> str:
+    """Return the text of an attribute."""
+    if isinstance(attribute, Quantization):
+        axis = "" if attribute.axis is None else f", axis={attribute.axis}"
+        return f"quantized(scale={spell(attribute.scale)}, offset={spell(attribute.offset)}{axis})"
+    if isinstance(attribute, tuple):
+        return f"[{', '.join(map(spell, attribute))}]"
+    if attribute is None or isinstance(attribute, bool):
+        return str(attribute).lower()
+    if isinstance(attribute, float):
+        return repr(float(attribute)) if math.isfinite(attribute) else str(float(attribute))
+    return json.dumps(attribute)
+
+
+def _dim(axis: Dim) -> str:
+    return axis if isinstance(axis, str) and PLAIN_WORD.fullmatch(axis) else json.dumps(axis)
+
+
+def _reference(value: Value | None) -> str:
+    return "none" if value is None else f"%{_name(value.name)}"
+
+
+def _name(name: str) -> str:
+    return name if PLAIN_NAME.fullmatch(name) else json.dumps(name)
+
+
+def _declared(value: Value) -> str:
+    return f"{_reference(value)} : {spell_type(value.type)}"
+
+
+def _content(constant: Constant) -> str:
+    if constant.data.size > INLINE:
+        return f"sha256:{digest(constant.data)}"
+    return spell(tuple(constant.data.ravel().tolist()))
+
+
+def _node(node: Node) -> str:
+    made = ", ".join(map(_declared, node.outputs))
+    name = "" if node.outputs and node.outputs[0].name == node.name else f" {json.dumps(node.name)} "
+    read = ", ".join(map(_reference, node.inputs))
+    attributes = ", ".join(f"{key}={spell(value)}" for key, value in node.operator.attributes.items())
+    return f"{made} = {node.operator.name}{name}({read})" + (f" {{{attributes}}}" if attributes else "")
+
+
+def _output(name: str, value: Value) -> str:
+    return _reference(value) if name == value.name else f"{json.dumps(name)} = {_reference(value)}"
