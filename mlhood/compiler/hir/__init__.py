@@ -1,8 +1,9 @@
 """The high-level IR: a strongly typed graph of tensor operators."""
 
-from mlhood.compiler.hir.graph import Constant, Graph, Node, Placeholder, Value
+from mlhood.compiler.hir.graph import Graph
 from mlhood.compiler.hir.operator import Operator
 from mlhood.compiler.hir.types import Dim, Quantization, TensorType
+from mlhood.compiler.hir.values import Constant, Node, Placeholder, Value
 from mlhood.compiler.hir.verify import verify
 
 __all__ = [

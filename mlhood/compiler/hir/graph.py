@@ -5,69 +5,14 @@ Every edit costs what it touches, not what the graph holds, so passes stay linea
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from mlhood.compiler.hir.operator import Operator, as_tuple, located
+from mlhood.compiler.hir.operator import Operator
 from mlhood.compiler.hir.types import Quantization, TensorType
+from mlhood.compiler.hir.values import Constant, Node, Placeholder, Value, inferred, topological
 from mlhood.errors import CompilerError
-
-
-class Value:
-    """One tensor of the graph: what a node makes, and which nodes use it.
-
-    Args:
-        name: Unique among the graph's values.
-        type: Element type, shape and quantisation.
-        producer: The node that makes it; None for a placeholder or a constant.
-    """
-
-    def __init__(self, name: str, type: TensorType, producer: Node | None = None) -> None:
-        self.name = name
-        self.type = type
-        self.producer = producer
-        self.users: dict[Node, None] = {}  # a set that keeps its order
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.name!r}, {self.type})"
-
-
-class Placeholder(Value):
-    """An input of the graph, known when it runs."""
-
-
-class Constant(Value):
-    """A weight, or another tensor known when compiling; its array cannot be written to."""
-
-    def __init__(self, name: str, data: np.ndarray, quantization: Quantization | None = None) -> None:
-        super().__init__(name, TensorType(data.dtype.name, data.shape, quantization))
-        self.data = data.view()
-        self.data.flags.writeable = False
-
-
-class Node:
-    """One use of an operator.
-
-    Args:
-        name: Unique among the graph's nodes.
-        operator: What it computes, with its attributes.
-        inputs: The values it reads; None for an optional one that is left out.
-    """
-
-    def __init__(self, name: str, operator: Operator, inputs: tuple[Value | None, ...]) -> None:
-        self.name = name
-        self.operator = operator
-        self.inputs = inputs
-        self.outputs: tuple[Value, ...] = ()
-
-    @property
-    def where(self) -> str:
-        """How errors name this node."""
-        return f"node {self.name!r} ({self.operator.name})"
-
-    def __repr__(self) -> str:
-        return f"Node({self.name!r}, {self.operator})"
 
 
 class Graph:
@@ -197,16 +142,20 @@ class Graph:
         del self.constants[constant.name]
 
     def rename(self, value: Value, name: str) -> None:
-        """Give what a node makes another name.
+        """Give a constant, or what a node makes, another name.
 
         Raises:
             CompilerError: The name is taken.
         """
         if name == value.name:
             return
+        self._check_name(name)
         del self._values[value.name]
+        if isinstance(value, Constant):
+            del self.constants[value.name]
+            self.constants[name] = value
         value.name = name
-        self._register(value)
+        self._values[name] = value
 
     def fresh(self, name: str) -> str:
         """Return a name for a value that is free: this one, or with the lowest number that makes it so."""
@@ -221,11 +170,14 @@ class Graph:
         return topological(self.nodes.values())
 
     def _register(self, value: Value) -> None:
-        if not value.name or value.name in self._values:
-            raise CompilerError(
-                "names of values must differ and not be empty", where=f"graph {self.name!r}", got=repr(value.name)
-            )
+        self._check_name(value.name)
         self._values[value.name] = value
+
+    def _check_name(self, name: str) -> None:
+        if not name or name in self._values:
+            raise CompilerError(
+                "names of values must differ and not be empty", where=f"graph {self.name!r}", got=repr(name)
+            )
 
     def _fresh_in(self, taken: dict, name: str) -> str:
         if name not in taken:
@@ -235,54 +187,6 @@ class Graph:
             candidate = f"{name}_{self._counters[name]}"
             if candidate not in taken:
                 return candidate
-
-
-def inferred(node: Node) -> tuple[TensorType, ...]:
-    """Return the types that the operator's rule gives for a node's outputs.
-
-    Raises:
-        CompilerError: The operator does not take these inputs; the error names the node.
-    """
-    least, most = node.operator.arity
-    missing = [str(i) for i in range(least) if i >= len(node.inputs) or node.inputs[i] is None]
-    if missing or (most is not None and len(node.inputs) > most):
-        expected = f"{least}" if least == most else f"{least} to {most}" if most is not None else f"at least {least}"
-        raise CompilerError("wrong number of inputs", where=node.where, expected=expected, got=len(node.inputs))
-    try:
-        return as_tuple(node.operator.infer(*(None if value is None else value.type for value in node.inputs)))
-    except CompilerError as error:
-        raise located(error, node.where) from error
-
-
-def topological(nodes: Iterable[Node]) -> list[Node]:
-    """Return the nodes, each after those among them whose outputs it reads; see `Graph.topological`."""
-    members = dict.fromkeys(nodes)
-    done: dict[Node, bool] = {}  # False while what the node reads is being placed
-    order: list[Node] = []
-    for root in members:
-        pending = [root]
-        while pending:
-            node = pending[-1]
-            if done.get(node):
-                pending.pop()
-                continue
-            before = [] if node in done else _producers(node, members)
-            waiting = [other for other in before if not done.get(other)]
-            if cyclic := [other for other in waiting if other in done or other is node]:
-                raise CompilerError("the graph has a cycle", where=cyclic[0].where)
-            if waiting:
-                done[node] = False
-                pending += reversed(waiting)
-                continue
-            done[node] = True
-            order.append(node)
-            pending.pop()
-    return order
-
-
-def _producers(node: Node, members: dict[Node, None]) -> list[Node]:
-    found = [value.producer for value in node.inputs if value is not None]
-    return [producer for producer in dict.fromkeys(found) if producer is not None and producer in members]
 
 
 def _trimmed(inputs: tuple[Value | None, ...]) -> tuple[Value | None, ...]:

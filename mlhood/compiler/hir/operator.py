@@ -7,16 +7,18 @@ Everything that is known of an operator stands in its one class. To add an opera
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from mlhood.compiler.hir.types import TensorType
 from mlhood.errors import CompilerError
 
 if TYPE_CHECKING:
-    from mlhood.compiler.hir.graph import Value
     from mlhood.compiler.hir.source import Source
+    from mlhood.compiler.hir.values import Value
 
 
+@dataclass(frozen=True)
 class Operator:
     """Base of all operators: frozen dataclasses whose fields are the attributes.
 
@@ -26,10 +28,12 @@ class Operator:
     Class attributes:
         arity: The least and the most inputs; None where there is no most.
         onnx: The ONNX operators that `from_onnx` takes.
+        moves: It only moves or copies elements, so that it works on names of axes as well as on numbers.
     """
 
     arity: ClassVar[tuple[int, int | None]] = (1, 1)
     onnx: ClassVar[tuple[str, ...]] = ()
+    moves: ClassVar[bool] = False
 
     @property
     def name(self) -> str:
@@ -39,7 +43,7 @@ class Operator:
     @property
     def attributes(self) -> dict[str, Any]:
         """The attributes by name, in the order of declaration."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def infer(self, *args: Any, **kwargs: Any) -> Any:
         """Type rule: from the inputs' types (None for one left out) to the output's type, or a tuple of them.
@@ -52,6 +56,10 @@ class Operator:
     def evaluate(self, *args: Any, **kwargs: Any) -> Any:
         """Reference semantics: from arrays (None for one left out) to an array, or a tuple of them."""
         raise NotImplementedError
+
+    def evaluate_typed(self, types: tuple[TensorType | None, ...], *args: Any, **kwargs: Any) -> Any:
+        """Reference semantics of operators that also need the inputs' types, which hold the quantisation."""
+        return self.evaluate(*args, **kwargs)
 
     @classmethod
     def from_onnx(cls, source: Source) -> Value | Sequence[Value | None]:
@@ -67,6 +75,38 @@ def located(error: CompilerError, where: str) -> CompilerError:
     return type(error)(
         error.what, where=where, expected=parts.get("expected"), got=parts.get("got"), todo=parts.get("what to do")
     )
+
+
+def plain(*types: TensorType | None) -> None:
+    """Check that no type is quantised: the operator computes with the numbers as they stand.
+
+    Raises:
+        CompilerError: One is.
+    """
+    if any(type is not None and type.quantization is not None for type in types):
+        raise CompilerError("the operator does not take quantised tensors", todo="dequantise its inputs first")
+
+
+def same_element(*types: TensorType | None) -> str:
+    """Return the element type that all given types share.
+
+    Raises:
+        CompilerError: They differ.
+    """
+    found = dict.fromkeys(type.element for type in types if type is not None)
+    if len(found) != 1:
+        raise CompilerError("the inputs' element types differ", expected="one element type", got=", ".join(found))
+    return next(iter(found))
+
+
+def need(holds: bool, what: str, *, expected: object = None, got: object = None) -> None:
+    """Check a type rule.
+
+    Raises:
+        CompilerError: It does not hold.
+    """
+    if not holds:
+        raise CompilerError(what, expected=expected, got=got)
 
 
 def as_tuple(results: Any) -> tuple[Any, ...]:

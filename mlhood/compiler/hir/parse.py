@@ -9,9 +9,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from mlhood.compiler.hir.graph import Graph, Value
+from mlhood.compiler.hir.graph import Graph
 from mlhood.compiler.hir.text import digest
 from mlhood.compiler.hir.types import ELEMENTS, Dim, Quantization, TensorType
+from mlhood.compiler.hir.values import Value
 from mlhood.compiler.operators import OPERATORS
 from mlhood.errors import CompilerError
 

@@ -8,9 +8,10 @@ from typing import Any, TypeVar
 import numpy as np
 import onnx
 
-from mlhood.compiler.hir.graph import Constant, Graph, Placeholder, Value
+from mlhood.compiler.hir.graph import Graph
 from mlhood.compiler.hir.operator import Operator
 from mlhood.compiler.hir.types import Dim
+from mlhood.compiler.hir.values import Constant, Placeholder, Value
 from mlhood.errors import CompilerError
 
 _T = TypeVar("_T")
@@ -131,6 +132,13 @@ class Source:
         if elements is None or elements.dtype == object:
             raise self._unknown(value, position)
         return elements
+
+    def is_constant(self, position: int) -> bool:
+        """Tell whether an input's array is known when compiling."""
+        value = self.optional(position)
+        if isinstance(value, Constant):
+            return True
+        return value is not None and value in self._known and self._known[value].dtype != object
 
     def integers(self, position: int) -> tuple[int, ...]:
         """Return an input that is a list of integers; see `static`."""

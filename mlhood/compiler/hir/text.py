@@ -20,8 +20,9 @@ from typing import Any
 
 import numpy as np
 
-from mlhood.compiler.hir.graph import Constant, Graph, Node, Value
+from mlhood.compiler.hir.graph import Graph
 from mlhood.compiler.hir.types import Dim, Quantization, TensorType
+from mlhood.compiler.hir.values import Constant, Node, Value
 
 INLINE = 8
 PLAIN_NAME = re.compile(r"[\w./:-]+")

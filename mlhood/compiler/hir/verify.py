@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mlhood.compiler.hir.graph import Constant, Graph, Node, Value, inferred
+from mlhood.compiler.hir.graph import Graph
 from mlhood.compiler.hir.types import TensorType
+from mlhood.compiler.hir.values import Constant, Node, Value, inferred
 from mlhood.errors import CompilerError
 
 

@@ -1,12 +1,54 @@
-"""The table of operators: one module a family, one class an operator."""
+"""The tables of operators: one module a family, one class an operator."""
 
 from __future__ import annotations
 
-from mlhood.compiler.hir.operator import Operator
-from mlhood.compiler.operators import elementwise
+from collections.abc import Callable, Sequence
 
-_FAMILIES = (elementwise,)
+from mlhood.compiler.hir.operator import Operator
+from mlhood.compiler.hir.source import Source
+from mlhood.compiler.hir.values import Value
+from mlhood.compiler.operators import (
+    arithmetic,
+    cast,
+    convolution,
+    creation,
+    elementwise,
+    integer,
+    matrix,
+    movement,
+    normalization,
+    padding,
+    pooling,
+    quantized,
+    reduction,
+    shape,
+)
+
+ImportRule = Callable[[Source], Value | Sequence[Value | None]]
+
+_FAMILIES = (
+    convolution,
+    pooling,
+    matrix,
+    normalization,
+    elementwise,
+    cast,
+    arithmetic,
+    reduction,
+    shape,
+    movement,
+    padding,
+    creation,
+    quantized,
+    integer,
+)
 
 OPERATORS: dict[str, type[Operator]] = {
     operator.__name__: operator for family in _FAMILIES for operator in family.OPERATORS
+}
+
+# By the name of the ONNX operator; a name that two operators claimed would be a mistake, which a test finds.
+IMPORT_RULES: dict[str, ImportRule] = {
+    **{name: operator.from_onnx for operator in OPERATORS.values() for name in operator.onnx},
+    **creation.RULES,
 }

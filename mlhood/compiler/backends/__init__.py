@@ -1,0 +1,1 @@
+"""What runs a graph; the interpreter is the oracle for all others."""

@@ -1,0 +1,130 @@
+"""The oracle: runs a verified graph with NumPy, one node after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from mlhood.compiler.hir.graph import Graph
+from mlhood.compiler.hir.operator import as_tuple, located
+from mlhood.compiler.hir.types import TensorType
+from mlhood.compiler.hir.values import Node, Value
+from mlhood.compiler.hir.verify import verify
+from mlhood.errors import CompilerError
+
+Observer = Callable[[Value, np.ndarray], None]
+
+
+class Interpreter:
+    """A graph, made ready to run.
+
+    Args:
+        graph: A graph; it is verified first, and must not be changed afterwards.
+
+    Raises:
+        CompilerError: The graph breaks a rule.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        verify(graph)
+        self.graph = graph
+        self._order = graph.topological()
+        self._last_reader = {value: node for node in self._order for value in node.inputs if value is not None}
+
+    def run(self, inputs: Mapping[str, Any], observe: Observer | None = None) -> dict[str, np.ndarray]:
+        """Run the graph once.
+
+        Args:
+            inputs: An array for each placeholder, by name, of the element type and shape that it declares.
+            observe: Called with each value a node makes, and its array: for profiles and comparisons by layer.
+
+        Returns:
+            Each output of the graph under its name.
+
+        Raises:
+            CompilerError: An input is missing, unknown or of another type, or an operator fails on these numbers.
+        """
+        arrays: dict[Value, np.ndarray] = {**self._bound(inputs)}
+        arrays |= {constant: constant.data for constant in self.graph.constants.values()}
+        kept = set(self.graph.outputs.values())
+        with np.errstate(all="ignore"):
+            for node in self._order:
+                for value, array in zip(node.outputs, _evaluated(node, arrays), strict=True):
+                    arrays[value] = array
+                    if observe is not None:
+                        observe(value, array)
+                for value in node.inputs:
+                    if value is not None and self._last_reader[value] is node and value not in kept:
+                        arrays.pop(value, None)
+        return {name: arrays[value] for name, value in self.graph.outputs.items()}
+
+    def _bound(self, inputs: Mapping[str, Any]) -> dict[Value, np.ndarray]:
+        declared = self.graph.placeholders
+        if inputs.keys() != declared.keys():
+            raise CompilerError(
+                "these are not the graph's inputs",
+                where=f"graph {self.graph.name!r}",
+                expected=", ".join(declared) or "none",
+                got=", ".join(inputs) or "none",
+            )
+        lengths: dict[str, int] = {}
+        bound: dict[Value, np.ndarray] = {}
+        for name, placeholder in declared.items():
+            array = np.asarray(inputs[name])
+            _check_input(name, array, placeholder.type, lengths)
+            bound[placeholder] = array
+        return bound
+
+
+def run(graph: Graph, **inputs: Any) -> dict[str, np.ndarray]:
+    """Run a graph once; see `Interpreter.run`."""
+    return Interpreter(graph).run(inputs)
+
+
+def _check_input(name: str, array: np.ndarray, type: TensorType, lengths: dict[str, int]) -> None:
+    where = f"input {name!r}"
+    if array.dtype != type.dtype:
+        raise CompilerError(
+            "an input has the wrong dtype",
+            where=where,
+            expected=type.element,
+            got=array.dtype.name,
+            todo=f"convert it with .astype('{type.element}')",
+        )
+    if array.ndim != type.rank:
+        raise CompilerError("an input has the wrong shape", where=where, expected=type.shape, got=array.shape)
+    for axis, size in zip(type.shape, array.shape, strict=True):
+        wanted = lengths.setdefault(axis, size) if isinstance(axis, str) else axis
+        if size != wanted:
+            expected = f"{type.shape}, where {axis} is {wanted}" if isinstance(axis, str) else type.shape
+            raise CompilerError("an input has the wrong shape", where=where, expected=expected, got=array.shape)
+
+
+def _evaluated(node: Node, arrays: Mapping[Value, np.ndarray]) -> tuple[np.ndarray, ...]:
+    read = [None if value is None else arrays[value] for value in node.inputs]
+    types = tuple(None if value is None else value.type for value in node.inputs)
+    try:
+        results = as_tuple(node.operator.evaluate_typed(types, *read))
+    except CompilerError as error:
+        raise located(error, node.where) from error
+    except (ValueError, MemoryError, ArithmeticError) as error:
+        shapes = ", ".join("none" if array is None else str(list(array.shape)) for array in read)
+        raise CompilerError("the operator fails on these inputs", where=node.where, got=f"{shapes}: {error}") from error
+    for value, array in zip(node.outputs, results, strict=True):
+        _check_result(node, value.type, array)
+    return results
+
+
+def _check_result(node: Node, type: TensorType, array: np.ndarray) -> None:
+    """Hold the operator to its own type rule: what it computes has the type that it promised."""
+    axes = zip(type.shape, array.shape, strict=False)
+    if array.dtype == type.dtype and array.ndim == type.rank and all(isinstance(a, str) or a == n for a, n in axes):
+        return
+    raise CompilerError(
+        "the operator made something other than its type says",
+        where=node.where,
+        expected=f"{type.element}{list(type.shape)}",
+        got=f"{array.dtype.name}{list(array.shape)}",
+    )

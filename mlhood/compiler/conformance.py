@@ -1,0 +1,186 @@
+"""How much of ONNX's own test suite the compiler passes, by tiers of operators."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pandas as pd
+from onnx import TensorProto, numpy_helper
+from onnx.backend.test.runner import Runner
+
+from mlhood.compiler.onnx_backend import MlhoodBackend
+from mlhood.errors import MlhoodError
+
+LENET = frozenset(
+    {"Add", "AveragePool", "Constant", "Conv", "Flatten", "Gemm", "Identity", "LogSoftmax", "MatMul", "MaxPool"}
+    | {"Relu", "Reshape", "Sigmoid", "Softmax", "Tanh"}
+)
+RESNET = LENET | {"BatchNormalization", "GlobalAveragePool", "ReduceMean", "Sum"}
+MOBILENET = RESNET | {"Clip"}
+CLASSIC = (
+    MOBILENET
+    | {"Concat", "Dropout", "LRN", "LeakyRelu", "Mul", "Pad", "Shape"}
+    | {"Slice", "Squeeze", "Transpose", "Unsqueeze"}
+)
+QUANTIZED = frozenset(
+    {"ConvInteger", "DequantizeLinear", "DynamicQuantizeLinear", "MatMulInteger"}
+    | {"QLinearConv", "QLinearMatMul", "QuantizeLinear"}
+)
+TIERS: dict[str, frozenset[str]] = {
+    "1 LeNet": LENET,
+    "2 + ResNet": RESNET,
+    "3 + MobileNet": MOBILENET,
+    "4 + classic CNNs, tf2onnx": CLASSIC,
+    "5 quantised, 8 bit": QUANTIZED,
+}
+
+_REALS = {TensorProto.FLOAT, TensorProto.INT64}
+_BYTES = {TensorProto.FLOAT, TensorProto.INT8, TensorProto.UINT8, TensorProto.INT32}
+
+# Tests of the tiers that the compiler does not pass, each with the reason.
+EXCLUDES: dict[str, str] = {}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One test of the suite.
+
+    Args:
+        name: Its name there.
+        suite: "node", "simple", "pytorch-converted" or "pytorch-operator".
+        model: The model to run.
+        data: Inputs and expected outputs.
+        rtol: Relative tolerance.
+        atol: Absolute tolerance.
+    """
+
+    name: str
+    suite: str
+    model: onnx.ModelProto
+    data: list[tuple[list[Any], list[Any]]]
+    rtol: float
+    atol: float
+
+    @property
+    def operators(self) -> set[str]:
+        """The operators that the model uses."""
+        return {node.op_type for node in self.model.graph.node}
+
+    @property
+    def elements(self) -> set[int]:
+        """The element types of its inputs and outputs, as ONNX numbers them; -1 for what is no tensor."""
+        values = (*self.model.graph.input, *self.model.graph.output)
+        return {value.type.tensor_type.elem_type or -1 for value in values}
+
+    @property
+    def tier(self) -> str | None:
+        """The first tier that holds its operators and element types; None if none does."""
+        if "_expanded" in self.name or "train" in self.name:
+            return None
+        for name, operators in TIERS.items():
+            elements = _BYTES if operators is QUANTIZED else _REALS
+            if self.operators <= operators and self.elements <= elements:
+                return name
+        return None
+
+    def run(self, **kwargs: Any) -> None:
+        """Run the test.
+
+        Args:
+            kwargs: What `MlhoodBackend.prepare` takes.
+
+        Raises:
+            MlhoodError: The compiler refuses the model.
+            AssertionError: An output is not the expected one.
+        """
+        prepared = MlhoodBackend.prepare(self.model, **kwargs)
+        for inputs, expected in self.data:
+            Runner.assert_similar_outputs(expected, list(prepared.run(inputs)), self.rtol, self.atol)
+
+
+@cache
+def cases() -> tuple[Case, ...]:
+    """Return all tests that come with onnx and need no download, in its order."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the suite's own overflows and divisions by zero
+        from onnx.backend.test.loader import load_model_tests
+
+        kinds = ("node", "simple", "pytorch-converted", "pytorch-operator")
+        return tuple(_case(kind, test) for kind in kinds for test in load_model_tests(kind=kind))
+
+
+def _case(suite: str, test: Any) -> Case:
+    if test.model is not None:
+        data = [([_plain(one) for one in ins], [_plain(one) for one in outs]) for ins, outs in test.data_sets]
+        return Case(test.name, suite, test.model, data, test.rtol, test.atol)
+    folder = Path(test.model_dir)
+    model = onnx.load(folder / "model.onnx")
+    sets = sorted(folder.glob("test_data_set_*"))
+    data = [(_read(one, "input"), _read(one, "output")) for one in sets]
+    return Case(test.name, suite, model, data, test.rtol, test.atol)
+
+
+def _plain(value: Any) -> Any:
+    return numpy_helper.to_array(value) if isinstance(value, TensorProto) else value
+
+
+def _read(folder: Path, what: str) -> list[Any]:
+    count = len(list(folder.glob(f"{what}_*.pb")))
+    return [_tensor((folder / f"{what}_{i}.pb").read_bytes()) for i in range(count)]
+
+
+def _tensor(data: bytes) -> Any:
+    try:
+        return numpy_helper.to_array(TensorProto.FromString(data))
+    except Exception:  # a sequence or an optional, which the compiler does not take anyway
+        return None
+
+
+def conformance(**kwargs: Any) -> pd.DataFrame:
+    """Run the whole suite and count.
+
+    Args:
+        kwargs: What `MlhoodBackend.prepare` takes.
+
+    Returns:
+        A row for each tier, cumulative from the first to the fourth, and for all node tests and all tests, with
+        the columns `passed`, `tests` and `share`.
+    """
+    scores = [(case, passes(case, **kwargs)) for case in cases()]
+    rows = {name: [ok for case, ok in scores if _counts(case.tier, name)] for name in TIERS}
+    rows["all node tests"] = [ok for case, ok in scores if case.suite == "node"]
+    rows["all tests"] = [ok for _, ok in scores]
+    table = {name: {"passed": sum(oks), "tests": len(oks)} for name, oks in rows.items()}
+    frame = pd.DataFrame.from_dict(table, orient="index").rename_axis("tier")
+    return frame.assign(share=frame["passed"] / frame["tests"])
+
+
+def passes(case: Case, **kwargs: Any) -> bool:
+    """Tell whether the compiler passes a test."""
+    try:
+        case.run(**kwargs)
+    except (MlhoodError, AssertionError):
+        return False
+    return True
+
+
+def _counts(tier: str | None, row: str) -> bool:
+    """Tell whether a test of a tier counts in a row: tiers one to four hold those before them."""
+    if tier is None or list(TIERS).index(row) == len(TIERS) - 1:
+        return tier == row
+    return list(TIERS).index(tier) <= list(TIERS).index(row)
+
+
+def tiers() -> list[Case]:
+    """Return the tests that are in a tier and not excluded."""
+    return [case for case in cases() if case.tier is not None and case.name not in EXCLUDES]
+
+
+def unexpected(**kwargs: Any) -> list[str]:
+    """Return the names of the tests in `tiers` that fail."""
+    return [case.name for case in tiers() if not passes(case, **kwargs)]

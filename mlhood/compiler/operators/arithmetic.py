@@ -1,0 +1,148 @@
+"""Operators that combine two or three tensors element by element, stretched to one shape."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import numpy as np
+
+from mlhood.compiler.hir.operator import Operator, need, plain, same_element
+from mlhood.compiler.hir.source import Source
+from mlhood.compiler.hir.types import TensorType, broadcast, normalized
+from mlhood.compiler.hir.values import Value
+from mlhood.compiler.operators.cast import Identity
+from mlhood.compiler.operators.shape import Unsqueeze
+
+
+class Binary(Operator):
+    """Base: y = function(a, b) of the element type of a and b, or of `result`."""
+
+    arity = (2, 2)
+    function: ClassVar[Callable[[np.ndarray, np.ndarray], Any]]
+    result: ClassVar[str | None] = None
+
+    def infer(self, a: TensorType, b: TensorType) -> TensorType:
+        plain(a, b)
+        element = same_element(a, b)
+        return TensorType(self.result or element, broadcast(a.shape, b.shape))
+
+    def evaluate(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return np.asarray(type(self).function(a, b))
+
+    @classmethod
+    def from_onnx(cls, source: Source) -> Value:
+        """Take one, two or more inputs: Max, Min and Sum of many become a chain."""
+        value = source.input(0)
+        if len(source.inputs) == 1:
+            return source.add(Identity(), value)
+        for position in range(1, len(source.inputs)):
+            axis = source.attribute("axis", None) if source.opset < 7 else None
+            value = source.add(cls(), value, aligned(source, value, source.input(position), axis))
+        return value
+
+
+def aligned(source: Source, a: Value, b: Value, axis: int | None) -> Value:
+    """Return b so that its first axis stretches along the given one of a, as opset 6 and older could say."""
+    missing = 0 if axis is None else a.type.rank - normalized(axis, a.type.rank) - b.type.rank
+    return source.add(Unsqueeze(tuple(range(-missing, 0))), b) if missing > 0 else b
+
+
+def _divide(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    if a.dtype.kind == "f":
+        return np.divide(a, b)
+    quotient = np.floor_divide(a, b)  # rounds down, ONNX towards zero
+    return (quotient + ((quotient < 0) & (quotient * b != a))).astype(a.dtype)
+
+
+def _define(name: str, function: Callable, what: str, result: str | None = None, onnx: tuple[str, ...] = ()) -> type:
+    members = {"function": staticmethod(function), "result": result, "onnx": onnx or (name,), "__doc__": what}
+    return type(name, (Binary,), members)
+
+
+Add = _define("Add", np.add, "y = a + b.", onnx=("Add", "Sum"))
+Sub = _define("Sub", np.subtract, "y = a - b.")
+Mul = _define("Mul", np.multiply, "y = a b.")
+Div = _define("Div", _divide, "y = a / b; of integers, towards zero.")
+Max = _define("Max", np.maximum, "y = the larger of a and b.")
+Min = _define("Min", np.minimum, "y = the smaller of a and b.")
+And = _define("And", np.logical_and, "y = a and b.")
+Or = _define("Or", np.logical_or, "y = a or b.")
+Xor = _define("Xor", np.logical_xor, "y = a or b, but not both.")
+Equal = _define("Equal", np.equal, "y = a == b.", "bool")
+Greater = _define("Greater", np.greater, "y = a > b.", "bool")
+GreaterOrEqual = _define("GreaterOrEqual", np.greater_equal, "y = a >= b.", "bool")
+Less = _define("Less", np.less, "y = a < b.", "bool")
+LessOrEqual = _define("LessOrEqual", np.less_equal, "y = a <= b.", "bool")
+
+
+class PRelu(Binary):
+    """y = a where a > 0, a b elsewhere: b is the slope, and stretches to the shape of a."""
+
+    onnx = ("PRelu",)
+
+    def infer(self, a: TensorType, b: TensorType) -> TensorType:
+        plain(a, b)
+        same_element(a, b)
+        need(broadcast(a.shape, b.shape) == a.shape, "the slope does not stretch to the input's shape", got=b.shape)
+        return a
+
+    def evaluate(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return np.where(a > 0, a, a * b)
+
+    @classmethod
+    def from_onnx(cls, source: Source) -> Value:
+        a, b = source.input(0), source.input(1)
+        along_channels = source.opset < 7 and b.type.shape not in ((), (1,))
+        return source.add(cls(), a, aligned(source, a, b, 1 if along_channels else None))
+
+
+class Pow(Operator):
+    """y = a to the power of b, of the element type of a; b may have another."""
+
+    arity = (2, 2)
+    onnx = ("Pow",)
+
+    def infer(self, a: TensorType, b: TensorType) -> TensorType:
+        plain(a, b)
+        return TensorType(a.element, broadcast(a.shape, b.shape))
+
+    def evaluate(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        base = a if a.dtype.kind == "f" else a.astype(np.float64)
+        return np.asarray(np.power(base, b.astype(base.dtype)), a.dtype)
+
+
+class Where(Operator):
+    """y = a where the condition holds, b elsewhere."""
+
+    arity = (3, 3)
+    onnx = ("Where",)
+
+    def infer(self, condition: TensorType, a: TensorType, b: TensorType) -> TensorType:
+        plain(a, b)
+        need(condition.element == "bool", "the condition must be bool", got=condition.element)
+        return TensorType(same_element(a, b), broadcast(condition.shape, a.shape, b.shape))
+
+    def evaluate(self, condition: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return np.where(condition, a, b)
+
+
+OPERATORS = (
+    Add,
+    Sub,
+    Mul,
+    Div,
+    Max,
+    Min,
+    And,
+    Or,
+    Xor,
+    Equal,
+    Greater,
+    GreaterOrEqual,
+    Less,
+    LessOrEqual,
+    PRelu,
+    Pow,
+    Where,
+)

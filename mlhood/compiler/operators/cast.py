@@ -1,0 +1,69 @@
+"""Operators that keep the numbers and change at most how they are stored."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from onnx import TensorProto, helper
+
+from mlhood.compiler.hir.operator import Operator, plain
+from mlhood.compiler.hir.source import Source
+from mlhood.compiler.hir.types import ELEMENTS, TensorType
+from mlhood.compiler.hir.values import Value
+from mlhood.errors import CompilerError
+
+
+@dataclass(frozen=True)
+class Cast(Operator):
+    """The same numbers in another element type; from floating point to integers, towards zero."""
+
+    element: str
+
+    onnx = ("Cast", "CastLike")
+
+    def infer(self, x: TensorType) -> TensorType:
+        plain(x)
+        return TensorType(self.element, x.shape)
+
+    def evaluate(self, x: np.ndarray) -> np.ndarray:
+        return x.astype(self.element)
+
+    @classmethod
+    def from_onnx(cls, source: Source) -> Value:
+        if source.op_type == "CastLike":
+            return source.add(cls(source.input(1).type.element), source.input(0))
+        return source.add(cls(element_of(source.attribute("to", 0))), source.input(0))
+
+
+def element_of(number: int) -> str:
+    """Return the element type that ONNX gives by number.
+
+    Raises:
+        CompilerError: The compiler does not have it.
+    """
+    names: dict[int, str] = {int(helper.np_dtype_to_tensor_dtype(np.dtype(name))): name for name in ELEMENTS}
+    if number in names:
+        return names[number]
+    kinds = TensorProto.DataType
+    raise CompilerError(
+        "the element type is not supported",
+        expected=", ".join(ELEMENTS),
+        got=kinds.Name(number) if number in kinds.values() else number,  # type: ignore[arg-type]
+    )
+
+
+class Identity(Operator):
+    """y = x."""
+
+    onnx = ("Identity",)
+    moves = True
+
+    def infer(self, x: TensorType) -> TensorType:
+        return x
+
+    def evaluate(self, x: np.ndarray) -> np.ndarray:
+        return x
+
+
+OPERATORS = (Cast, Identity)

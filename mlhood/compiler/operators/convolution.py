@@ -1,0 +1,124 @@
+"""Convolution, by laying out the windows and one matrix product a group (im2col)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mlhood.compiler.hir.operator import Operator, need, plain, same_element
+from mlhood.compiler.hir.source import Source
+from mlhood.compiler.hir.types import Shape, TensorType
+from mlhood.compiler.hir.values import Value
+from mlhood.compiler.operators.windows import Window, window_of
+
+
+@dataclass(frozen=True)
+class Conv(Operator):
+    """y[n, f, o...] = bias[f] + sum over c, k... of x[n, c, o stride + k dilation - pad] w[f, c, k...].
+
+    Inputs: x [N, C, spatial...], w [F, C / group, kernel...], bias [F] or none. Output: y [N, F, windows...].
+    """
+
+    strides: tuple[int, ...]
+    pads: tuple[int, ...]
+    dilations: tuple[int, ...]
+    group: int = 1
+
+    arity = (2, 3)
+    onnx = ("Conv",)
+
+    def infer(self, x: TensorType, w: TensorType, bias: TensorType | None = None) -> TensorType:
+        plain(x, w, bias)
+        return TensorType(same_element(x, w, bias), self.shape(x, w, bias))
+
+    def evaluate(self, x: np.ndarray, w: np.ndarray, bias: np.ndarray | None = None) -> np.ndarray:
+        y = convolve(x, w, self.window(w.shape), self.group)
+        return y if bias is None else y + bias.reshape(-1, *(1,) * (y.ndim - 2))
+
+    def window(self, weight: Shape) -> Window:
+        """Return the window that a weight's shape and the attributes give."""
+        kernel = tuple(int(size) for size in weight[2:])
+        return Window(kernel, self.strides, self.pads, self.dilations)
+
+    def shape(self, x: TensorType, w: TensorType, bias: TensorType | None) -> Shape:
+        """Return the output's shape.
+
+        Raises:
+            CompilerError: The inputs' shapes do not fit each other or the attributes.
+        """
+        need(
+            x.rank == w.rank and x.rank >= 3,
+            "input and weight need the same rank, 3 at least",
+            got=f"{list(x.shape)} and {list(w.shape)}",
+        )
+        need(all(isinstance(size, int) for size in w.shape), "a weight's shape must be numbers", got=list(w.shape))
+        features, depth = int(w.shape[0]), int(w.shape[1])
+        window = self.window(w.shape)
+        window.check(x)
+        need(
+            self.group >= 1 and features % self.group == 0,
+            "the groups must divide the output channels",
+            got=f"{self.group} groups, {features} channels",
+        )
+        fits = isinstance(x.shape[1], str) or x.shape[1] == depth * self.group
+        need(fits, "the input's channels do not fit the weight", expected=depth * self.group, got=x.shape[1])
+        if bias is not None:
+            need(
+                bias.shape == (features,),
+                "the bias needs one number for each output channel",
+                expected=[features],
+                got=list(bias.shape),
+            )
+        return (x.shape[0], features, *window.output(x.shape[2:]))
+
+    @classmethod
+    def attributes_of(cls, source: Source, x: TensorType, w: TensorType) -> dict[str, object]:
+        """Return a convolution's attributes as an ONNX node gives them.
+
+        Raises:
+            CompilerError: The weight's shape is open, or contradicts the attribute `kernel_shape`.
+        """
+        need(all(isinstance(size, int) for size in w.shape), "a weight's shape must be numbers", got=list(w.shape))
+        kernel = tuple(int(size) for size in w.shape[2:])
+        declared = source.attribute("kernel_shape", kernel)
+        need(declared == kernel, "kernel_shape is not the weight's", expected=kernel, got=declared)
+        window = window_of(source, x, kernel)
+        return {
+            "strides": window.strides,
+            "pads": window.pads,
+            "dilations": window.dilations,
+            "group": source.attribute("group", 1),
+        }
+
+    @classmethod
+    def from_onnx(cls, source: Source) -> Value:
+        x, w = source.input(0), source.input(1)
+        return source.add(cls(**cls.attributes_of(source, x.type, w.type)), x, w, source.optional(2))  # type: ignore[arg-type]
+
+
+def convolve(x: np.ndarray, w: np.ndarray, window: Window, group: int) -> np.ndarray:
+    """Return the convolution without bias.
+
+    Args:
+        x: [N, C, spatial...].
+        w: [F, C / group, kernel...].
+        window: Strides, pads and dilations.
+        group: Into how many independent convolutions the channels are divided.
+
+    Returns:
+        [N, F, windows...] of the element type of x.
+    """
+    view = window.view(x, 0)
+    batch, counts = view.shape[0], view.shape[2 : x.ndim]
+    depth, features = w.shape[1], w.shape[0] // group
+    parts = []
+    for i in range(group):
+        part = np.moveaxis(view[:, i * depth : (i + 1) * depth], 1, x.ndim - 1)  # [N, windows..., C, kernel...]
+        rows = part.reshape(batch * int(np.prod(counts)), -1)
+        weight = w[i * features : (i + 1) * features].reshape(features, -1)
+        parts.append((rows @ weight.T).reshape(batch, *counts, features))
+    return np.ascontiguousarray(np.moveaxis(np.concatenate(parts, axis=-1), -1, 1))
+
+
+OPERATORS = (Conv,)

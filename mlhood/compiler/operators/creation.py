@@ -1,0 +1,138 @@
+"""Operators that make tensors out of nothing but a shape, and ONNX operators that the graph spells with others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import onnx
+
+from mlhood.compiler.hir.operator import Operator, plain
+from mlhood.compiler.hir.source import Source
+from mlhood.compiler.hir.types import TensorType, normalized
+from mlhood.compiler.hir.values import Value
+from mlhood.compiler.operators.arithmetic import Add, Div
+from mlhood.compiler.operators.cast import Identity, element_of
+from mlhood.compiler.operators.movement import Slice
+
+# Larger constants are not filled in when importing: a file of a few bytes must not cost gigabytes.
+LARGEST_FILL = 2**24
+
+
+@dataclass(frozen=True)
+class Splat(Operator):
+    """A tensor of the shape of x, each element the same number."""
+
+    value: float | int | bool
+    element: str
+
+    def infer(self, x: TensorType) -> TensorType:
+        return TensorType(self.element, x.shape)
+
+    def evaluate(self, x: np.ndarray) -> np.ndarray:
+        return np.full(x.shape, self.value, self.element)
+
+
+@dataclass(frozen=True)
+class Shape(Operator):
+    """The lengths of x's axes from `start` to `stop`, as int64."""
+
+    start: int = 0
+    stop: int | None = None
+
+    onnx = ("Shape",)
+
+    def infer(self, x: TensorType) -> TensorType:
+        return TensorType("int64", (len(x.shape[self.start : self.stop]),))
+
+    def evaluate(self, x: np.ndarray) -> np.ndarray:
+        return np.array(x.shape[self.start : self.stop], np.int64)
+
+    @classmethod
+    def from_onnx(cls, source: Source) -> Value:
+        return source.add(cls(source.attribute("start", 0), source.attribute("end", None)), source.input(0))
+
+
+class Size(Operator):
+    """How many elements x has, as int64."""
+
+    onnx = ("Size",)
+
+    def infer(self, x: TensorType) -> TensorType:
+        plain(x)
+        return TensorType("int64", ())
+
+    def evaluate(self, x: np.ndarray) -> np.ndarray:
+        return np.array(x.size, np.int64)
+
+
+def import_constant(source: Source) -> Value:
+    """Constant: a tensor, or numbers, that stand in the node itself."""
+    attribute = source.attribute
+    tensor = attribute("value", None)
+    if tensor is not None:
+        element_of(tensor.data_type)
+        return source.constant(onnx.numpy_helper.to_array(tensor))
+    for name, dtype in (("value_float", np.float32), ("value_int", np.int64)):
+        for key in (name, f"{name}s"):
+            if attribute(key, None) is not None:
+                return source.constant(np.array(attribute(key, None), dtype))
+    raise source.refuse("only dense tensors of numbers are supported as constants")
+
+
+def import_constant_of_shape(source: Source) -> Value:
+    """ConstantOfShape: one number in a shape that must be known when compiling."""
+    shape = source.integers(0)
+    if min(shape, default=0) < 0 or int(np.prod(shape, dtype=object)) > LARGEST_FILL:
+        raise source.refuse(f"a constant of shape {list(shape)} is not supported")
+    tensor = source.attribute("value", None)
+    fill = np.zeros(1, np.float32) if tensor is None else onnx.numpy_helper.to_array(tensor)
+    return source.constant(np.full(shape, fill.ravel()[0], fill.dtype))
+
+
+def import_dropout(source: Source) -> tuple[Value, ...]:
+    """Dropout does nothing outside training; its mask, where the model reads it, is all true."""
+    if source.has(2) and not (source.is_constant(2) and not source.static(2).any()):
+        raise source.refuse("dropping elements at random is training", "export in evaluation mode")
+    x = source.input(0)
+    y = source.add(Identity(), x)
+    if not source.wants(1):
+        return (y,)
+    mask = Splat(True, "bool") if source.opset >= 10 else Splat(1, x.type.element)
+    return y, source.add(mask, x)
+
+
+def import_split(source: Source) -> list[Value]:
+    """Split becomes one Slice for each part."""
+    x = source.input(0)
+    axis = normalized(source.attribute("axis", 0), x.type.rank)
+    sizes = source.attribute_or_input("split", 1) or _even_parts(source, x, axis)
+    ends = np.cumsum(sizes).tolist()
+    starts = [0, *ends[:-1]]
+    return [source.add(Slice((start,), (end,), (axis,), (1,)), x) for start, end in zip(starts, ends, strict=True)]
+
+
+def _even_parts(source: Source, x: Value, axis: int) -> list[int]:
+    length, parts = x.type.shape[axis], source.attribute("num_outputs", len(source.outputs))
+    if isinstance(length, str):
+        raise source.refuse(f"splitting needs the length of axis {length!r}", "import_model(..., dims={...})")
+    size = -(-length // parts)
+    return [min(size, max(length - i * size, 0)) for i in range(parts)]
+
+
+def import_mean(source: Source) -> Value:
+    """Mean: the sum of all inputs, divided by their number."""
+    total = Add.from_onnx(source)
+    count = source.constant(np.array(len(source.inputs), total.type.dtype))
+    return source.add(Div(), total, count)
+
+
+OPERATORS = (Splat, Shape, Size)
+
+RULES = {
+    "Constant": import_constant,
+    "ConstantOfShape": import_constant_of_shape,
+    "Dropout": import_dropout,
+    "Mean": import_mean,
+    "Split": import_split,
+}

@@ -1,0 +1,165 @@
+"""Products of integers: with the parameters in the types, and ONNX's ConvInteger and MatMulInteger."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mlhood.compiler.hir.operator import Operator, need
+from mlhood.compiler.hir.source import Source
+from mlhood.compiler.hir.types import Quantization, TensorType
+from mlhood.compiler.hir.values import Value
+from mlhood.compiler.operators.convolution import Conv, convolve
+from mlhood.compiler.operators.matrix import matmul_shape
+from mlhood.compiler.operators.quantized import along, parameters, reinterpret, saturated
+
+# parameters under which the stored integers are the numbers themselves
+_NUMBERS = Quantization((1.0,), (0,))
+
+
+def _centred(x: np.ndarray, quantization: Quantization) -> np.ndarray:
+    """Return stored - offset in float64, which holds every sum of products that fits int32 exactly, and is fast."""
+    return x.astype(np.float64) - along(quantization.offset, quantization.axis, x.ndim, np.float64)
+
+
+def _parameters(type: TensorType) -> Quantization:
+    return type.quantization or _NUMBERS
+
+
+def _check_quantized(*types: TensorType) -> None:
+    for type in types:
+        need(type.quantization is not None, "the input is not quantised", got=type.element)
+
+
+def _wrapped(total: np.ndarray) -> np.ndarray:
+    return total.astype(np.int64).astype(np.int32)  # what does not fit wraps round, as in the machine
+
+
+@dataclass(frozen=True)
+class QuantizedConv(Conv):
+    """Conv of quantised tensors: acc = sum of (x - offset_x)(w - offset_w) + bias in int32, then rescaled.
+
+    y = clip(round(acc scale_x scale_w / scale_y) + offset_y). The weight may have one scale for each output channel.
+    The bias is int32, in units of scale_x scale_w.
+    """
+
+    quantization: Quantization = _NUMBERS
+
+    onnx = ("QLinearConv",)
+
+    def infer(self, x: TensorType, w: TensorType, bias: TensorType | None = None) -> TensorType:
+        _check_quantized(x, w)
+        need(_parameters(x).axis is None, "the input needs one scale for the whole tensor")
+        need(_parameters(w).axis in (None, 0), "a weight's scales must run along its output channels")
+        need(bias is None or bias.element == "int32", "the bias must be int32", got=bias and bias.element)
+        return TensorType(x.element, self.shape(x, w, bias), self.quantization)
+
+    def evaluate_typed(
+        self, types: tuple[TensorType, ...], x: np.ndarray, w: np.ndarray, bias: np.ndarray | None = None
+    ) -> np.ndarray:
+        """Reference semantics; what the integers stand for is in the types."""
+        of_x, of_w = _parameters(types[0]), _parameters(types[1])
+        total = convolve(_centred(x, of_x), _centred(w, of_w), self.window(w.shape), self.group)
+        channel = (-1, *(1,) * (total.ndim - 2))
+        accumulator = _wrapped(total + (0 if bias is None else bias.reshape(channel)))
+        scale = np.array(of_w.scale).reshape(channel) * of_x.scale[0] / self.quantization.scale[0]
+        return saturated(np.rint(accumulator * scale) + self.quantization.offset[0], types[0].element)
+
+    @classmethod
+    def from_onnx(cls, source: Source) -> Value:
+        x = reinterpret(source, source.input(0), parameters(source, 1, 2, None))
+        w = reinterpret(source, source.input(3), parameters(source, 4, 5, 0))
+        need(source.input(7).type.element == x.type.element, "input and output differ in element type")
+        operator = cls(**cls.attributes_of(source, x.type, w.type), quantization=parameters(source, 6, 7, None))  # type: ignore[arg-type]
+        return source.add(operator, x, w, source.optional(8))
+
+
+@dataclass(frozen=True)
+class QuantizedMatMul(Operator):
+    """MatMul of quantised tensors: acc = sum of (a - offset_a)(b - offset_b) in int32, then rescaled as QuantizedConv.
+
+    a may have one scale for each row, b one for each column.
+    """
+
+    quantization: Quantization
+
+    arity = (2, 2)
+    onnx = ("QLinearMatMul",)
+
+    def infer(self, a: TensorType, b: TensorType) -> TensorType:
+        _check_quantized(a, b)
+        need(_parameters(a).axis in (None, a.rank - 2), "a's scales must run along its rows")
+        need(_parameters(b).axis in (None, b.rank - 1), "b's scales must run along its columns")
+        return TensorType(a.element, matmul_shape(a.shape, b.shape), self.quantization)
+
+    def evaluate_typed(self, types: tuple[TensorType, ...], a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        """Reference semantics; what the integers stand for is in the types."""
+        of_a, of_b = _parameters(types[0]), _parameters(types[1])
+        accumulator = _wrapped(np.matmul(_centred(a, of_a), _centred(b, of_b)))
+        rows = along(of_a.scale, of_a.axis, a.ndim, np.float64)
+        columns = along(of_b.scale, of_b.axis, b.ndim, np.float64)
+        scaled = accumulator * (rows * columns / self.quantization.scale[0])
+        return saturated(np.rint(scaled) + self.quantization.offset[0], types[0].element)
+
+    @classmethod
+    def from_onnx(cls, source: Source) -> Value:
+        a, b = source.input(0), source.input(3)
+        a = reinterpret(source, a, parameters(source, 1, 2, a.type.rank - 2))
+        b = reinterpret(source, b, parameters(source, 4, 5, b.type.rank - 1))
+        need(source.input(7).type.element == a.type.element, "input and output differ in element type")
+        return source.add(cls(parameters(source, 6, 7, None)), a, b)
+
+
+@dataclass(frozen=True)
+class ConvInteger(Conv):
+    """Conv of integers, int32: sum of (x - offset_x)(w - offset_w)."""
+
+    x_offset: int = 0
+    w_offset: tuple[int, ...] = (0,)
+
+    onnx = ("ConvInteger",)
+    arity = (2, 2)
+
+    def infer(self, x: TensorType, w: TensorType, bias: TensorType | None = None) -> TensorType:
+        need(len(self.w_offset) in (1, w.shape[0]), "the weight needs one offset, or one for each output channel")
+        return TensorType("int32", self.shape(x, w, None))
+
+    def evaluate(self, x: np.ndarray, w: np.ndarray, bias: np.ndarray | None = None) -> np.ndarray:
+        of_w = along(self.w_offset, None if len(self.w_offset) == 1 else 0, w.ndim, np.float64)
+        y = convolve(x.astype(np.float64) - self.x_offset, w - of_w, self.window(w.shape), self.group)
+        return _wrapped(y)
+
+    @classmethod
+    def from_onnx(cls, source: Source) -> Value:
+        x, w = source.input(0), source.input(1)
+        x_offset = source.integers(2)[0] if source.has(2) else 0
+        w_offset = source.integers(3) if source.has(3) else (0,)
+        return source.add(cls(**cls.attributes_of(source, x.type, w.type), x_offset=x_offset, w_offset=w_offset), x, w)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class MatMulInteger(Operator):
+    """MatMul of integers, int32: sum of (a - offset_a)(b - offset_b); a's may differ by row, b's by column."""
+
+    a_offset: tuple[int, ...] = (0,)
+    b_offset: tuple[int, ...] = (0,)
+
+    arity = (2, 2)
+    onnx = ("MatMulInteger",)
+
+    def infer(self, a: TensorType, b: TensorType) -> TensorType:
+        return TensorType("int32", matmul_shape(a.shape, b.shape))
+
+    def evaluate(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        of_a = along(self.a_offset, None if len(self.a_offset) == 1 else a.ndim - 2, a.ndim, np.float64)
+        of_b = along(self.b_offset, None if len(self.b_offset) == 1 else b.ndim - 1, b.ndim, np.float64)
+        return _wrapped(np.asarray(np.matmul(a - of_a, b - of_b)))
+
+    @classmethod
+    def from_onnx(cls, source: Source) -> Value:
+        offsets = [source.integers(i) if source.has(i) else (0,) for i in (2, 3)]
+        return source.add(cls(*offsets), source.input(0), source.input(1))
+
+
+OPERATORS = (QuantizedConv, QuantizedMatMul, ConvInteger, MatMulInteger)

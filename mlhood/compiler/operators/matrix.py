@@ -1,0 +1,82 @@
+"""Matrix products."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mlhood.compiler.hir.operator import Operator, need, plain, same_element
+from mlhood.compiler.hir.source import Source
+from mlhood.compiler.hir.types import Dim, Shape, TensorType, broadcast
+from mlhood.compiler.hir.values import Value
+
+
+class MatMul(Operator):
+    """y = a b by the rules of numpy.matmul: a [..., M, K], b [..., K, N] -> y [..., M, N], leading axes stretched."""
+
+    arity = (2, 2)
+    onnx = ("MatMul",)
+
+    def infer(self, a: TensorType, b: TensorType) -> TensorType:
+        plain(a, b)
+        return TensorType(same_element(a, b), matmul_shape(a.shape, b.shape))
+
+    def evaluate(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return np.asarray(np.matmul(a, b))
+
+
+def matmul_shape(a: Shape, b: Shape) -> Shape:
+    """Return the shape of numpy.matmul.
+
+    Raises:
+        CompilerError: The inner axes differ, or an input has no axis.
+    """
+    need(bool(a and b), "a matrix product needs at least one axis on both sides", got=f"{list(a)} and {list(b)}")
+    inner: tuple[Dim, Dim] = (a[-1], b[-2:][0])
+    fit = inner[0] == inner[1] or (isinstance(inner[0], str) != isinstance(inner[1], str))
+    need(fit, "the inner axes of a matrix product differ", expected=f"{inner[0]} rows on the right", got=inner[1])
+    rows, columns = (a[-2:-1] if len(a) > 1 else ()), (b[-1:] if len(b) > 1 else ())
+    return (*broadcast(a[:-2], b[:-2]), *rows, *columns)
+
+
+@dataclass(frozen=True)
+class Gemm(Operator):
+    """y = alpha a' b' + beta c,
+    with a' [M, K] and b' [K, N] being a and b or their transposes; c stretches to [M, N]."""
+
+    alpha: float = 1.0
+    beta: float = 1.0
+    transpose_a: bool = False
+    transpose_b: bool = False
+
+    arity = (2, 3)
+    onnx = ("Gemm",)
+
+    def infer(self, a: TensorType, b: TensorType, c: TensorType | None = None) -> TensorType:
+        plain(a, b, c)
+        need(a.rank == b.rank == 2, "Gemm multiplies matrices", got=f"{list(a.shape)} and {list(b.shape)}")
+        left = a.shape[::-1] if self.transpose_a else a.shape
+        right = b.shape[::-1] if self.transpose_b else b.shape
+        shape = matmul_shape(left, right)
+        stretches = c is None or broadcast(shape, c.shape) == shape
+        need(stretches, "the addend does not stretch to the product", expected=list(shape), got=c and list(c.shape))
+        return TensorType(same_element(a, b, c), shape)
+
+    def evaluate(self, a: np.ndarray, b: np.ndarray, c: np.ndarray | None = None) -> np.ndarray:
+        number = a.dtype.type
+        y = (a.T if self.transpose_a else a) @ (b.T if self.transpose_b else b)
+        y = y if self.alpha == 1 else number(self.alpha) * y
+        if c is None:
+            return y
+        return y + (c if self.beta == 1 else number(self.beta) * c)
+
+    @classmethod
+    def from_onnx(cls, source: Source) -> Value:
+        attribute = source.attribute
+        numbers = attribute("alpha", 1.0), attribute("beta", 1.0)
+        operator = cls(*numbers, bool(attribute("transA", 0)), bool(attribute("transB", 0)))
+        return source.add(operator, *source.inputs)
+
+
+OPERATORS = (MatMul, Gemm)

@@ -1,0 +1,204 @@
+"""Operators that move, pick, join and repeat elements."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+
+from mlhood.compiler.hir.operator import Operator, need, same_element
+from mlhood.compiler.hir.source import Source
+from mlhood.compiler.hir.types import Dim, Quantization, TensorType, add, broadcast, normalized, plus, product
+from mlhood.compiler.hir.values import Value
+
+
+@dataclass(frozen=True)
+class Transpose(Operator):
+    """y's axis i is x's axis permutation[i]."""
+
+    permutation: tuple[int, ...]
+
+    onnx = ("Transpose",)
+    moves = True
+
+    def infer(self, x: TensorType) -> TensorType:
+        need(
+            sorted(self.permutation) == list(range(x.rank)),
+            "not a permutation of the axes",
+            expected=f"0 to {x.rank - 1} in any order",
+            got=self.permutation,
+        )
+        quantization = x.quantization
+        if quantization is not None and quantization.axis is not None:
+            axis = self.permutation.index(quantization.axis)
+            quantization = Quantization(quantization.scale, quantization.offset, axis)
+        return TensorType(x.element, tuple(x.shape[i] for i in self.permutation), quantization)
+
+    def evaluate(self, x: np.ndarray) -> np.ndarray:
+        return x.transpose(self.permutation)
+
+    @classmethod
+    def from_onnx(cls, source: Source) -> Value:
+        x = source.input(0)
+        return source.add(cls(source.attribute("perm", tuple(reversed(range(x.type.rank))))), x)
+
+
+@dataclass(frozen=True)
+class Concat(Operator):
+    """The inputs one after the other along `axis`."""
+
+    axis: int
+
+    arity = (1, None)
+    onnx = ("Concat",)
+    moves = True
+
+    def infer(self, *inputs: TensorType) -> TensorType:
+        first = inputs[0]
+        axis = normalized(self.axis, first.rank)
+        for x in inputs:
+            fits = x.shape[:axis] == first.shape[:axis] and x.shape[axis + 1 :] == first.shape[axis + 1 :]
+            need(fits, "the inputs differ along other axes", expected=list(first.shape), got=list(x.shape))
+            need(x.quantization == first.quantization, "the inputs are quantised differently")
+        same_element(*inputs)
+        length = reduce(add, (x.shape[axis] for x in inputs))
+        return first.with_shape((*first.shape[:axis], length, *first.shape[axis + 1 :]))
+
+    def evaluate(self, *inputs: np.ndarray) -> np.ndarray:
+        return np.concatenate(inputs, axis=self.axis)
+
+    @classmethod
+    def from_onnx(cls, source: Source) -> Value:
+        return source.add(cls(source.attribute("axis", 1)), *source.inputs)
+
+
+@dataclass(frozen=True)
+class Slice(Operator):
+    """y = x[start:stop:step] along some axes; a start out of range is moved into it, which Python does not do."""
+
+    starts: tuple[int, ...]
+    stops: tuple[int, ...]
+    axes: tuple[int, ...]
+    steps: tuple[int, ...]
+
+    onnx = ("Slice",)
+    moves = True
+
+    def infer(self, x: TensorType) -> TensorType:
+        lengths = {len(self.starts), len(self.stops), len(self.axes), len(self.steps)}
+        need(len(lengths) == 1, "starts, stops, axes and steps differ in number", got=sorted(lengths))
+        need(0 not in self.steps, "a step cannot be 0")
+        shape = list(x.shape)
+        for axis, cut in self._cuts(x.rank).items():
+            shape[axis] = _cut_length(shape[axis], cut)
+        return x.with_shape(shape)
+
+    def evaluate(self, x: np.ndarray) -> np.ndarray:
+        slices = [slice(None)] * x.ndim
+        for axis, cut in self._cuts(x.ndim).items():
+            taken = _taken(x.shape[axis], cut)
+            stop = taken.stop if taken.stop >= 0 else None
+            slices[axis] = slice(taken.start, stop, taken.step) if taken else slice(0)
+        return x[tuple(slices)]
+
+    def _cuts(self, rank: int) -> dict[int, slice]:
+        cuts = zip(self.axes, self.starts, self.stops, self.steps, strict=True)
+        return {normalized(axis, rank): slice(start, stop, step) for axis, start, stop, step in cuts}
+
+    @classmethod
+    def from_onnx(cls, source: Source) -> Value:
+        x = source.input(0)
+        starts, stops = source.attribute_or_input("starts", 1) or (), source.attribute_or_input("ends", 2) or ()
+        axes = source.attribute_or_input("axes", 3) or tuple(range(len(starts)))
+        steps = source.attribute_or_input("steps", 4) or (1,) * len(starts)
+        return source.add(cls(starts, stops, axes, steps), x)
+
+
+def _taken(size: int, cut: slice) -> range:
+    """Return which elements of an axis are taken: ONNX moves start to [0, size], or backwards to [0, size - 1]."""
+    lowest, highest = (0, size) if cut.step > 0 else (-1, size - 1)
+    start, stop = (end + size if end < 0 else end for end in (cut.start, cut.stop))
+    return range(min(max(start, 0), highest), min(max(stop, lowest), highest), cut.step)
+
+
+_OPEN_END = 2**31 - 1
+
+
+def _cut_length(size: Dim, cut: slice) -> Dim:
+    if isinstance(size, int):
+        return len(_taken(size, cut))
+    if cut.step == 1 and cut.stop >= _OPEN_END and cut.start >= 0:
+        return plus(size, -cut.start)
+    return f"len(({size})[{cut.start}:{cut.stop}:{cut.step}])"
+
+
+@dataclass(frozen=True)
+class Gather(Operator):
+    """y = x taken at the indices along `axis`; negative ones count from the end."""
+
+    axis: int = 0
+
+    arity = (2, 2)
+    onnx = ("Gather",)
+    moves = True
+
+    def infer(self, x: TensorType, indices: TensorType) -> TensorType:
+        axis = normalized(self.axis, x.rank)
+        need(indices.element in ("int32", "int64"), "indices must be int32 or int64", got=indices.element)
+        return x.with_shape((*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]))
+
+    def evaluate(self, x: np.ndarray, indices: np.ndarray) -> np.ndarray:
+        size = x.shape[self.axis]
+        need(
+            indices.size == 0 or (-size <= indices.min() and indices.max() < size),
+            "an index is out of range",
+            expected=f"-{size} to {size - 1}",
+        )
+        return np.asarray(np.take(x, indices.astype(np.int64), axis=self.axis))
+
+    @classmethod
+    def from_onnx(cls, source: Source) -> Value:
+        return source.add(cls(source.attribute("axis", 0)), *source.inputs)
+
+
+@dataclass(frozen=True)
+class Expand(Operator):
+    """x stretched to a shape by the rules of broadcasting."""
+
+    shape: tuple[int, ...]
+
+    onnx = ("Expand",)
+
+    def infer(self, x: TensorType) -> TensorType:
+        return x.with_shape(broadcast(x.shape, self.shape))
+
+    def evaluate(self, x: np.ndarray) -> np.ndarray:
+        return np.broadcast_to(x, np.broadcast_shapes(x.shape, self.shape))
+
+    @classmethod
+    def from_onnx(cls, source: Source) -> Value:
+        return source.add(cls(source.integers(1)), source.input(0))
+
+
+@dataclass(frozen=True)
+class Tile(Operator):
+    """x repeated along each axis."""
+
+    repeats: tuple[int, ...]
+
+    onnx = ("Tile",)
+
+    def infer(self, x: TensorType) -> TensorType:
+        need(len(self.repeats) == x.rank, "each axis needs a number", expected=x.rank, got=len(self.repeats))
+        return x.with_shape([product(pair) for pair in zip(x.shape, self.repeats, strict=True)])
+
+    def evaluate(self, x: np.ndarray) -> np.ndarray:
+        return np.tile(x, self.repeats)
+
+    @classmethod
+    def from_onnx(cls, source: Source) -> Value:
+        return source.add(cls(source.integers(1)), source.input(0))
+
+
+OPERATORS = (Transpose, Concat, Slice, Gather, Expand, Tile)

@@ -1,0 +1,202 @@
+"""Normalisation: by statistics, by neighbouring channels, to probabilities."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mlhood.compiler.hir.operator import Operator, need, plain, same_element
+from mlhood.compiler.hir.source import Source
+from mlhood.compiler.hir.types import TensorType, normalized
+from mlhood.compiler.hir.values import Value
+
+
+def _channels(x: np.ndarray, vector: np.ndarray) -> np.ndarray:
+    """Return a vector [C] with the shape that stretches along x [N, C, ...]."""
+    return vector.reshape(-1, *(1,) * (x.ndim - 2))
+
+
+def _check_channels(x: TensorType, *vectors: TensorType) -> None:
+    plain(x, *vectors)
+    need(x.rank >= 2, "the input needs a batch and a channel axis", got=list(x.shape))
+    for vector in vectors:
+        fits = vector.rank == 1 and (vector.shape[0] == x.shape[1] or isinstance(x.shape[1], str))
+        need(fits, "each channel needs one number", expected=[x.shape[1]], got=list(vector.shape))
+
+
+@dataclass(frozen=True)
+class BatchNormalization(Operator):
+    """y = (x - mean) / sqrt(variance + epsilon) scale + bias, per channel: x [N, C, ...], all others [C]."""
+
+    epsilon: float = 1e-5
+
+    arity = (5, 5)
+    onnx = ("BatchNormalization",)
+
+    def infer(
+        self, x: TensorType, scale: TensorType, bias: TensorType, mean: TensorType, variance: TensorType
+    ) -> TensorType:
+        _check_channels(x, scale, bias, mean, variance)
+        return x
+
+    def evaluate(
+        self, x: np.ndarray, scale: np.ndarray, bias: np.ndarray, mean: np.ndarray, variance: np.ndarray
+    ) -> np.ndarray:
+        factor = scale / np.sqrt(variance + variance.dtype.type(self.epsilon))
+        y = (x - _channels(x, mean)) * _channels(x, factor) + _channels(x, bias)
+        return y.astype(x.dtype, copy=False)
+
+    @classmethod
+    def from_onnx(cls, source: Source) -> Value:
+        training = source.attribute("training_mode", 0) or (source.opset < 7 and not source.attribute("is_test", 0))
+        if training or any(map(source.wants, range(1, 5))):
+            raise source.refuse("normalising by the batch's own statistics is training", "export in evaluation mode")
+        if not source.attribute("spatial", 1):
+            raise source.refuse("one mean for each element (spatial = 0) is not supported")
+        return source.add(cls(source.attribute("epsilon", 1e-5)), *source.inputs)
+
+
+@dataclass(frozen=True)
+class InstanceNormalization(Operator):
+    """y = (x - mean(x[n, c])) / sqrt(var(x[n, c]) + epsilon) scale[c] + bias[c]: x [N, C, ...]."""
+
+    epsilon: float = 1e-5
+
+    arity = (3, 3)
+    onnx = ("InstanceNormalization",)
+
+    def infer(self, x: TensorType, scale: TensorType, bias: TensorType) -> TensorType:
+        _check_channels(x, scale, bias)
+        return x
+
+    def evaluate(self, x: np.ndarray, scale: np.ndarray, bias: np.ndarray) -> np.ndarray:
+        axes = tuple(range(2, x.ndim))
+        centred = x - x.mean(axis=axes, keepdims=True)
+        spread = np.sqrt((centred**2).mean(axis=axes, keepdims=True) + x.dtype.type(self.epsilon))
+        return centred / spread * _channels(x, scale) + _channels(x, bias)
+
+    @classmethod
+    def from_onnx(cls, source: Source) -> Value:
+        return source.add(cls(source.attribute("epsilon", 1e-5)), *source.inputs)
+
+
+@dataclass(frozen=True)
+class LayerNormalization(Operator):
+    """y = (x - mean) / sqrt(var + epsilon) scale + bias; mean and var over `axis` and all after it.
+
+    With `statistics`, also the mean and 1 / sqrt(var + epsilon), float32, these axes one long.
+    """
+
+    axis: int
+    epsilon: float = 1e-5
+    statistics: bool = False
+
+    arity = (2, 3)
+    onnx = ("LayerNormalization",)
+
+    def infer(self, x: TensorType, scale: TensorType, bias: TensorType | None = None) -> Any:
+        plain(x, scale, bias)
+        same_element(x, scale, bias)
+        axis = normalized(self.axis, x.rank)
+        kept = TensorType("float32", (*x.shape[:axis], *(1,) * (x.rank - axis)))
+        return (x, kept, kept) if self.statistics else x
+
+    def evaluate(self, x: np.ndarray, scale: np.ndarray, bias: np.ndarray | None = None) -> Any:
+        axes = tuple(range(self.axis % x.ndim, x.ndim))
+        mean = x.mean(axis=axes, keepdims=True, dtype=np.float32)
+        inverse = 1 / np.sqrt(((x - mean) ** 2).mean(axis=axes, keepdims=True) + np.float32(self.epsilon))
+        y = np.asarray((x - mean) * inverse * scale + (0 if bias is None else bias), x.dtype)
+        return (y, mean, inverse) if self.statistics else y
+
+    @classmethod
+    def from_onnx(cls, source: Source) -> tuple[Value, ...]:
+        statistics = source.wants(1) or source.wants(2)
+        operator = cls(source.attribute("axis", -1), source.attribute("epsilon", 1e-5), statistics)
+        return source.add_all(operator, *source.inputs)
+
+
+@dataclass(frozen=True)
+class LocalResponseNormalization(Operator):
+    """y[n, c] = x[n, c] / (bias + alpha / size * sum of x[n, i]^2)^beta, i over `size` channels around c."""
+
+    size: int
+    alpha: float = 0.0001
+    beta: float = 0.75
+    bias: float = 1.0
+
+    onnx = ("LRN",)
+
+    def infer(self, x: TensorType) -> TensorType:
+        plain(x)
+        need(
+            x.rank >= 2 and x.is_float,
+            "the input needs a batch and a channel axis of floating-point numbers",
+            got=f"{x.element}{list(x.shape)}",
+        )
+        need(self.size >= 1, "the number of channels must be positive", got=self.size)
+        return x
+
+    def evaluate(self, x: np.ndarray) -> np.ndarray:
+        before, after = (self.size - 1) // 2, self.size // 2
+        squares = np.pad(x**2, [(0, 0), (before, after), *[(0, 0)] * (x.ndim - 2)])
+        total = sum(squares[:, i : i + x.shape[1]] for i in range(self.size))
+        number = x.dtype.type
+        return x / (number(self.bias) + number(self.alpha / self.size) * total) ** number(self.beta)
+
+    @classmethod
+    def from_onnx(cls, source: Source) -> Value:
+        numbers = source.attribute("alpha", 0.0001), source.attribute("beta", 0.75), source.attribute("bias", 1.0)
+        return source.add(cls(source.attribute("size", 0), *numbers), source.input(0))
+
+
+@dataclass(frozen=True)
+class Softmax(Operator):
+    """y = exp(x) / sum of exp(x) over `axes`, which opset 12 and older took all from one on."""
+
+    axes: tuple[int, ...]
+
+    onnx = ("Softmax",)
+
+    def infer(self, x: TensorType) -> TensorType:
+        plain(x)
+        need(x.is_float, "the operator needs floating-point numbers", got=x.element)
+        for axis in self.axes:
+            normalized(axis, x.rank)
+        return x
+
+    def evaluate(self, x: np.ndarray) -> np.ndarray:
+        powers = np.exp(self.shifted(x))
+        return powers / powers.sum(axis=self.axes, keepdims=True)
+
+    def shifted(self, x: np.ndarray) -> np.ndarray:
+        """Return x less its largest element, so that exp does not overflow."""
+        return x - x.max(axis=self.axes, keepdims=True)
+
+    @classmethod
+    def from_onnx(cls, source: Source) -> Value:
+        x = source.input(0)
+        axis = normalized(source.attribute("axis", -1 if source.opset >= 13 else 1), x.type.rank)
+        axes = (axis,) if source.opset >= 13 else tuple(range(axis, x.type.rank))
+        return source.add(cls(axes), x)
+
+
+class LogSoftmax(Softmax):
+    """y = x - log of the sum of exp(x) over `axes`."""
+
+    onnx = ("LogSoftmax",)
+
+    def evaluate(self, x: np.ndarray) -> np.ndarray:
+        shifted = self.shifted(x)
+        return shifted - np.log(np.exp(shifted).sum(axis=self.axes, keepdims=True))
+
+
+OPERATORS = (
+    BatchNormalization,
+    InstanceNormalization,
+    LayerNormalization,
+    LocalResponseNormalization,
+    Softmax,
+    LogSoftmax,
+)

@@ -1,0 +1,69 @@
+"""Padding: more elements around a tensor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mlhood.compiler.hir.operator import Operator, need
+from mlhood.compiler.hir.source import Source
+from mlhood.compiler.hir.types import TensorType, normalized, plus
+from mlhood.compiler.hir.values import Value
+
+
+@dataclass(frozen=True)
+class Pad(Operator):
+    """x with more elements before and behind each axis, or fewer where a number is negative.
+
+    Attributes:
+        pads: How many before each axis, then how many behind each.
+        mode: "constant", "reflect", "edge" or "wrap".
+        value: What to fill with, in mode "constant".
+    """
+
+    pads: tuple[int, ...]
+    mode: str = "constant"
+    value: float | int | bool = 0
+
+    onnx = ("Pad",)
+
+    def infer(self, x: TensorType) -> TensorType:
+        need(len(self.pads) == 2 * x.rank, "each axis needs two pads", expected=2 * x.rank, got=len(self.pads))
+        need(self.mode in ("constant", "reflect", "edge", "wrap"), "there is no such mode of padding", got=self.mode)
+        shape = [plus(size, before + after) for size, (before, after) in zip(x.shape, self._ends, strict=True)]
+        need(all(isinstance(size, str) or size >= 0 for size in shape), "more is cut off than there is", got=shape)
+        return x.with_shape(shape)
+
+    @property
+    def _ends(self) -> list[tuple[int, int]]:
+        half = len(self.pads) // 2
+        return list(zip(self.pads[:half], self.pads[half:], strict=True))
+
+    def evaluate(self, x: np.ndarray) -> np.ndarray:
+        x = x[
+            tuple(
+                slice(max(-before, 0), size - max(-after, 0))
+                for size, (before, after) in zip(x.shape, self._ends, strict=True)
+            )
+        ]
+        widths = [(max(before, 0), max(after, 0)) for before, after in self._ends]
+        if self.mode == "constant":
+            return np.pad(x, widths, constant_values=x.dtype.type(self.value))
+        return np.pad(x, widths, mode=self.mode)  # type: ignore[call-overload]
+
+    @classmethod
+    def from_onnx(cls, source: Source) -> Value:
+        x = source.input(0)
+        given = source.attribute_or_input("pads", 1) or ()
+        rank = x.type.rank
+        axes = [normalized(axis, rank) for axis in source.integers(3)] if source.has(3) else list(range(rank))
+        need(len(given) == 2 * len(axes), "each axis needs two pads", expected=2 * len(axes), got=len(given))
+        pads = [0] * 2 * rank
+        for i, axis in enumerate(axes):
+            pads[axis], pads[rank + axis] = given[i], given[len(axes) + i]
+        value = source.static(2).item() if source.has(2) else source.attribute("value", 0)
+        return source.add(cls(tuple(pads), source.attribute("mode", "constant"), value), x)
+
+
+OPERATORS = (Pad,)

@@ -1,0 +1,157 @@
+"""Pooling: the largest element or the mean of each window, or of each channel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mlhood.compiler.hir.operator import Operator, need, plain
+from mlhood.compiler.hir.source import Source
+from mlhood.compiler.hir.types import TensorType
+from mlhood.compiler.hir.values import Value
+from mlhood.compiler.operators.windows import Window, window_of
+
+
+@dataclass(frozen=True)
+class Pool(Operator):
+    """Base of pooling by windows: x [N, C, spatial...] -> y [N, C, windows...]."""
+
+    kernel: tuple[int, ...]
+    strides: tuple[int, ...]
+    pads: tuple[int, ...]
+    dilations: tuple[int, ...]
+    ceil: bool = False
+
+    @property
+    def window(self) -> Window:
+        """The sliding window."""
+        return Window(self.kernel, self.strides, self.pads, self.dilations, self.ceil)
+
+    def infer(self, x: TensorType) -> Any:
+        self.window.check(x)
+        before = self.kernel and all(
+            pad < span for pads, span in zip(self.window.ends, self.window.spans, strict=True) for pad in pads
+        )
+        need(bool(before), "pads must be smaller than the window", got=self.pads)
+        return x.with_shape((*x.shape[:2], *self.window.output(x.shape[2:])))
+
+
+def _pool_attributes(source: Source) -> dict[str, Any]:
+    x = source.input(0).type
+    window = window_of(source, x, source.attribute("kernel_shape", ()))
+    return {
+        "kernel": window.kernel,
+        "strides": window.strides,
+        "pads": window.pads,
+        "dilations": window.dilations,
+        "ceil": window.ceil,
+    }
+
+
+@dataclass(frozen=True)
+class MaxPool(Pool):
+    """y = the largest element of each window; with `indices`, also where it stands in x, counted through all axes.
+
+    Attributes:
+        indices: Whether there is the second output, int64.
+        column_major: Whether the spatial axes are counted with the first one fastest.
+    """
+
+    indices: bool = False
+    column_major: bool = False
+
+    onnx = ("MaxPool",)
+
+    def infer(self, x: TensorType) -> Any:
+        y = super().infer(x)
+        return (y, TensorType("int64", y.shape)) if self.indices else y
+
+    def evaluate(self, x: np.ndarray) -> Any:
+        lowest = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
+        windows = self.window.view(x, lowest)
+        flat = windows.reshape(*windows.shape[: x.ndim], -1)
+        if not self.indices:
+            return flat.max(axis=-1)
+        places = self.window.view(self._places(x.shape), 0).reshape(flat.shape)
+        largest = flat.argmax(axis=-1)[..., None]
+        return np.take_along_axis(flat, largest, -1)[..., 0], np.take_along_axis(places, largest, -1)[..., 0]
+
+    def _places(self, shape: tuple[int, ...]) -> np.ndarray:
+        places = np.arange(np.prod(shape, dtype=np.int64), dtype=np.int64)
+        if not self.column_major:
+            return places.reshape(shape)
+        turned = places.reshape(*shape[:2], *shape[:1:-1])
+        return turned.transpose(0, 1, *range(len(shape) - 1, 1, -1))
+
+    @classmethod
+    def from_onnx(cls, source: Source) -> tuple[Value, ...]:
+        indices = source.wants(1)
+        column_major = bool(source.attribute("storage_order", 0)) and indices
+        operator = cls(**_pool_attributes(source), indices=indices, column_major=column_major)
+        return source.add_all(operator, source.input(0))
+
+
+@dataclass(frozen=True)
+class AveragePool(Pool):
+    """y = the mean of each window.
+
+    Attributes:
+        count_pads: Whether the pads count as zeros; otherwise only elements of x count.
+    """
+
+    count_pads: bool = False
+
+    onnx = ("AveragePool",)
+
+    def infer(self, x: TensorType) -> TensorType:
+        plain(x)
+        need(x.is_float, "the mean needs floating-point numbers", got=x.element)
+        return super().infer(x)
+
+    def evaluate(self, x: np.ndarray) -> np.ndarray:
+        kernel_axes = tuple(range(x.ndim, 2 * x.ndim - 2))
+        total = self.window.view(x, 0).sum(axis=kernel_axes, dtype=x.dtype)
+        one = np.ones((1, 1, *x.shape[2:]), x.dtype)
+        count = self.window.view(one, 0, inner=1 if self.count_pads else 0).sum(axis=kernel_axes, dtype=x.dtype)
+        return total / count
+
+    @classmethod
+    def from_onnx(cls, source: Source) -> Value:
+        operator = cls(**_pool_attributes(source), count_pads=bool(source.attribute("count_include_pad", 0)))
+        return source.add(operator, source.input(0))
+
+
+class GlobalAveragePool(Operator):
+    """y[n, c, 1...] = the mean of x[n, c]."""
+
+    onnx = ("GlobalAveragePool",)
+
+    def infer(self, x: TensorType) -> TensorType:
+        plain(x)
+        need(
+            x.rank >= 2 and x.is_float,
+            "the input needs a batch and a channel axis of floating-point numbers",
+            got=f"{x.element}{list(x.shape)}",
+        )
+        return x.with_shape((*x.shape[:2], *(1,) * (x.rank - 2)))
+
+    def evaluate(self, x: np.ndarray) -> np.ndarray:
+        return x.mean(axis=tuple(range(2, x.ndim)), keepdims=True, dtype=x.dtype)
+
+
+class GlobalMaxPool(Operator):
+    """y[n, c, 1...] = the largest element of x[n, c]."""
+
+    onnx = ("GlobalMaxPool",)
+
+    def infer(self, x: TensorType) -> TensorType:
+        need(x.rank >= 2, "the input needs a batch and a channel axis", got=list(x.shape))
+        return x.with_shape((*x.shape[:2], *(1,) * (x.rank - 2)))
+
+    def evaluate(self, x: np.ndarray) -> np.ndarray:
+        return x.max(axis=tuple(range(2, x.ndim)), keepdims=True)
+
+
+OPERATORS = (MaxPool, AveragePool, GlobalAveragePool, GlobalMaxPool)

@@ -1,0 +1,192 @@
+"""Operators between reals and integers that stand for them, and integer arithmetic.
+
+What the integers stand for is in the tensors' types: real = scale * (stored - offset).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mlhood.compiler.hir.operator import Operator, need, plain
+from mlhood.compiler.hir.source import Source
+from mlhood.compiler.hir.types import Quantization, TensorType, normalized
+from mlhood.compiler.hir.values import Constant, Value
+from mlhood.compiler.operators.arithmetic import Add, Div, Mul, Sub
+from mlhood.compiler.operators.cast import Cast, element_of
+from mlhood.compiler.operators.elementwise import Clip, Round
+
+
+def along(numbers: tuple[float, ...], axis: int | None, rank: int, dtype: Any) -> np.ndarray:
+    """Return scales or offsets in the shape that stretches over a tensor of this rank."""
+    array = np.array(numbers, dtype)
+    return array.reshape(()) if axis is None else array.reshape([-1 if i == axis else 1 for i in range(rank)])
+
+
+def saturated(x: np.ndarray, element: str) -> np.ndarray:
+    """Round to the nearest integers, halves to even, and keep them in the element type's range."""
+    limits = np.iinfo(element)
+    return np.clip(np.rint(x), limits.min, limits.max).astype(element)
+
+
+def parameters(source: Source, scale: int, offset: int, axis: int | None, element: str = "uint8") -> Quantization:
+    """Return the parameters that two inputs of an ONNX node give.
+
+    Raises:
+        CompilerError: They are not known when compiling, or are neither one number nor one for each index of the axis.
+    """
+    scales = source.static(scale)
+    offsets = source.static(offset) if source.has(offset) else np.zeros(scales.shape, element)
+    need(
+        scales.ndim <= 1 and scales.size == offsets.size,
+        "scale and zero point must be one number, or one for each index of an axis",
+        got=f"{list(scales.shape)} and {list(offsets.shape)}",
+    )
+    numbers = tuple(float(one) for one in scales.ravel()), tuple(int(one) for one in offsets.ravel())
+    return Quantization(*numbers, None if scales.size == 1 else axis)
+
+
+@dataclass(frozen=True)
+class Quantize(Operator):
+    """stored = clip(round(x / scale) + offset): from floating point to integers; round takes halves to even."""
+
+    element: str
+    quantization: Quantization
+
+    onnx = ("QuantizeLinear",)
+
+    def infer(self, x: TensorType) -> TensorType:
+        plain(x)
+        y = TensorType(self.element, x.shape, self.quantization)
+        need(not y.faults(), "the tensor cannot be quantised so", got="; ".join(y.faults()))
+        return y
+
+    def evaluate(self, x: np.ndarray) -> np.ndarray:
+        axis = self.quantization.axis
+        scale = along(self.quantization.scale, axis, x.ndim, np.float32)
+        offset = along(self.quantization.offset, axis, x.ndim, np.float64)
+        return saturated(np.rint(x / scale) + offset, self.element)
+
+    @classmethod
+    def from_onnx(cls, source: Source) -> Value:
+        x = source.input(0)
+        element = source.input(2).type.element if source.has(2) else "uint8"
+        if source.attribute("output_dtype", 0) and not source.has(2):
+            element = element_of(source.attribute("output_dtype", 0))
+        if source.attribute("block_size", 0):
+            return _blockwise_quantize(source, x, element)
+        axis = normalized(source.attribute("axis", 1), x.type.rank) if source.static(1).size > 1 else None
+        return source.add(cls(element, parameters(source, 1, 2, axis, element)), x)
+
+
+@dataclass(frozen=True)
+class Dequantize(Operator):
+    """y = scale (stored - offset), float32; scale and offset are in the type of the input."""
+
+    onnx = ("DequantizeLinear",)
+
+    def infer(self, x: TensorType) -> TensorType:
+        need(x.quantization is not None, "the input is not quantised")
+        return TensorType("float32", x.shape)
+
+    def evaluate_typed(self, types: tuple[TensorType, ...], x: np.ndarray) -> np.ndarray:
+        """Reference semantics; what the integers stand for is in the type."""
+        quantization = types[0].quantization or Quantization((1.0,), (0,))
+        scale = along(quantization.scale, quantization.axis, x.ndim, np.float32)
+        offset = along(quantization.offset, quantization.axis, x.ndim, np.int64)
+        return ((x.astype(np.int64) - offset).astype(np.float32) * scale).astype(np.float32)
+
+    @classmethod
+    def from_onnx(cls, source: Source) -> Value:
+        x = source.input(0)
+        if source.attribute("block_size", 0):
+            return _blockwise_dequantize(source, x)
+        if source.input(1).type.element != "float32":
+            raise source.refuse("only scales in float32 are supported")
+        axis = normalized(source.attribute("axis", 1), x.type.rank) if source.static(1).size > 1 else None
+        return source.add(cls(), reinterpret(source, x, parameters(source, 1, 2, axis, x.type.element)))
+
+
+def _repeated(source: Source, position: int, length: int, axis: int) -> np.ndarray:
+    blocks = source.static(position)
+    size = source.attribute("block_size", 0)
+    return np.repeat(blocks, size, axis=axis).take(range(length), axis=axis)
+
+
+def _blockwise_quantize(source: Source, x: Value, element: str) -> Value:
+    axis = normalized(source.attribute("axis", 1), x.type.rank)
+    length = x.type.shape[axis]
+    need(isinstance(length, int), "quantising by blocks needs the length of the axis", got=length)
+    y = source.add(Div(), x, source.constant(_repeated(source, 1, int(length), axis)))
+    y = source.add(Round(), y)
+    if source.has(2):
+        offset = _repeated(source, 2, int(length), axis).astype(y.type.dtype)
+        y = source.add(Add(), y, source.constant(offset))
+    limits = np.iinfo(element)
+    return source.add(Cast(element), source.add(Clip(float(limits.min), float(limits.max)), y))
+
+
+def _blockwise_dequantize(source: Source, x: Value) -> Value:
+    axis = normalized(source.attribute("axis", 1), x.type.rank)
+    length = x.type.shape[axis]
+    need(isinstance(length, int), "dequantising by blocks needs the length of the axis", got=length)
+    scale = _repeated(source, 1, int(length), axis)
+    y = source.add(Cast(scale.dtype.name), x)
+    if source.has(2):
+        offset = _repeated(source, 2, int(length), axis).astype(scale.dtype)
+        y = source.add(Sub(), y, source.constant(offset))
+    return source.add(Mul(), y, source.constant(scale))
+
+
+@dataclass(frozen=True)
+class Reinterpret(Operator):
+    """The same integers, said to stand for reals."""
+
+    quantization: Quantization
+
+    def infer(self, x: TensorType) -> TensorType:
+        need(x.quantization in (None, self.quantization), "the input stands for other reals", got=x.quantization)
+        y = TensorType(x.element, x.shape, self.quantization)
+        need(not y.faults(), "the tensor cannot be quantised so", got="; ".join(y.faults()))
+        return y
+
+    def evaluate(self, x: np.ndarray) -> np.ndarray:
+        return x
+
+
+def reinterpret(source: Source, x: Value, quantization: Quantization) -> Value:
+    """Return x with these parameters in its type: itself, another constant, or behind a Reinterpret."""
+    if x.type.quantization == quantization:
+        return x
+    if isinstance(x, Constant) and x.type.quantization is None:
+        return source.graph.constant(x.name, x.data, quantization)
+    return source.add(Reinterpret(quantization), x)
+
+
+class DynamicQuantize(Operator):
+    """Quantise to uint8 with parameters from x itself; gives the integers, the scale and the offset as tensors.
+
+    The range is widened to hold 0; scale = (max - min) / 255; offset = round(-min / scale), kept in [0, 255].
+    """
+
+    onnx = ("DynamicQuantizeLinear",)
+
+    def infer(self, x: TensorType) -> tuple[TensorType, ...]:
+        plain(x)
+        need(x.element == "float32", "the input must be float32", got=x.element)
+        return TensorType("uint8", x.shape), TensorType("float32", ()), TensorType("uint8", ())
+
+    def evaluate(self, x: np.ndarray) -> tuple[np.ndarray, ...]:
+        low, high = np.minimum(x.min(initial=0), np.float32(0)), np.maximum(x.max(initial=0), np.float32(0))
+        scale = (high - low) / np.float32(255) if high > low else np.float32(1)
+        offset = saturated(-low / scale, "uint8")
+        return saturated(np.rint(x / scale) + offset, "uint8"), np.asarray(scale, np.float32), np.asarray(offset)
+
+    @classmethod
+    def from_onnx(cls, source: Source) -> tuple[Value, ...]:
+        return source.add_all(cls(), source.input(0))
+
+
+OPERATORS = (Quantize, Dequantize, Reinterpret, DynamicQuantize)

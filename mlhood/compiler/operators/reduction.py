@@ -1,0 +1,142 @@
+"""Reductions: one number from all elements along some axes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from mlhood.compiler.hir.operator import Operator, need, plain
+from mlhood.compiler.hir.source import Source
+from mlhood.compiler.hir.types import Shape, TensorType, normalized
+from mlhood.compiler.hir.values import Value
+from mlhood.compiler.operators.cast import Identity
+
+
+def reduced(shape: Shape, axes: tuple[int, ...], keep: bool) -> Shape:
+    """Return a shape without the given axes, or with one in their place."""
+    gone = {normalized(axis, len(shape)) for axis in axes}
+    need(len(gone) == len(axes), "an axis is named twice", got=axes)
+    if keep:
+        return tuple(1 if i in gone else size for i, size in enumerate(shape))
+    return tuple(size for i, size in enumerate(shape) if i not in gone)
+
+
+@dataclass(frozen=True)
+class Reduction(Operator):
+    """Base: y = function(x) along `axes`; the axes become one long, or vanish.
+
+    Attributes:
+        axes: Which axes to reduce.
+        keep: Whether they stay, with length one.
+    """
+
+    axes: tuple[int, ...]
+    keep: bool = True
+
+    function: ClassVar[Callable[..., Any]]
+
+    def infer(self, x: TensorType) -> TensorType:
+        plain(x)
+        return TensorType(x.element, reduced(x.shape, self.axes, self.keep))
+
+    def evaluate(self, x: np.ndarray) -> np.ndarray:
+        return np.asarray(type(self).function(x, axis=self.axes, keepdims=self.keep), x.dtype)
+
+    @classmethod
+    def from_onnx(cls, source: Source) -> Value:
+        """Take the axes as an attribute or as an input; without any, all, or by `noop_with_empty_axes` none."""
+        x = source.input(0)
+        axes = source.attribute_or_input("axes", 1)
+        if not axes and source.attribute("noop_with_empty_axes", 0) and not cls.transforms(x.type):
+            return source.add(Identity(), x)
+        none = () if source.attribute("noop_with_empty_axes", 0) else tuple(range(x.type.rank))
+        return source.add(cls(axes or none, bool(source.attribute("keepdims", 1))), x)
+
+    @classmethod
+    def transforms(cls, x: TensorType) -> bool:
+        """Tell whether reducing no axis still changes the elements, as the norms do."""
+        return cls.__name__ not in ("ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin", "ReduceProd")
+
+
+def _lowest(dtype: np.dtype) -> Any:
+    if dtype.kind == "b":
+        return False
+    return -np.inf if dtype.kind == "f" else np.iinfo(dtype).min
+
+
+def _highest(dtype: np.dtype) -> Any:
+    if dtype.kind == "b":
+        return True
+    return np.inf if dtype.kind == "f" else np.iinfo(dtype).max
+
+
+def _log_sum_exp(x: np.ndarray, **how: Any) -> np.ndarray:
+    top = np.max(x, axis=how["axis"], keepdims=True, initial=_lowest(x.dtype))
+    top = np.where(np.isfinite(top), top, 0).astype(x.dtype)
+    return np.log(np.sum(np.exp(x - top), **how)) + top.reshape(np.sum(x, **how).shape)
+
+
+def _define(name: str, function: Callable[..., Any], what: str) -> type[Reduction]:
+    return type(name, (Reduction,), {"function": staticmethod(function), "onnx": (name,), "__doc__": what})
+
+
+REDUCTIONS = (
+    _define("ReduceMean", np.mean, "y = the mean."),
+    _define("ReduceSum", np.sum, "y = the sum."),
+    _define("ReduceProd", np.prod, "y = the product."),
+    _define("ReduceMax", lambda x, **how: np.max(x, initial=_lowest(x.dtype), **how), "y = the largest."),
+    _define("ReduceMin", lambda x, **how: np.min(x, initial=_highest(x.dtype), **how), "y = the smallest."),
+    _define("ReduceL1", lambda x, **how: np.sum(np.abs(x), **how), "y = the sum of |x|."),
+    _define("ReduceL2", lambda x, **how: np.sqrt(np.sum(x * x, **how)), "y = the root of the sum of x^2."),
+    _define("ReduceSumSquare", lambda x, **how: np.sum(x * x, **how), "y = the sum of x^2."),
+    _define("ReduceLogSum", lambda x, **how: np.log(np.sum(x, **how)), "y = the logarithm of the sum."),
+    _define("ReduceLogSumExp", _log_sum_exp, "y = the logarithm of the sum of exp(x)."),
+)
+
+
+@dataclass(frozen=True)
+class Arg(Operator):
+    """Base: y = where along `axis` the extreme element stands, int64; of several, the first or the last."""
+
+    axis: int
+    keep: bool = True
+    last: bool = False
+
+    function: ClassVar[Callable[..., Any]]
+
+    def infer(self, x: TensorType) -> TensorType:
+        plain(x)
+        return TensorType("int64", reduced(x.shape, (self.axis,), self.keep))
+
+    def evaluate(self, x: np.ndarray) -> np.ndarray:
+        function = type(self).function
+        if self.last:
+            y = x.shape[self.axis] - 1 - function(np.flip(x, self.axis), axis=self.axis, keepdims=self.keep)
+        else:
+            y = function(x, axis=self.axis, keepdims=self.keep)
+        return np.asarray(y, np.int64)
+
+    @classmethod
+    def from_onnx(cls, source: Source) -> Value:
+        keep, last = bool(source.attribute("keepdims", 1)), bool(source.attribute("select_last_index", 0))
+        return source.add(cls(source.attribute("axis", 0), keep, last), source.input(0))
+
+
+class ArgMax(Arg):
+    """y = where the largest element stands."""
+
+    onnx = ("ArgMax",)
+    function = staticmethod(np.argmax)
+
+
+class ArgMin(Arg):
+    """y = where the smallest element stands."""
+
+    onnx = ("ArgMin",)
+    function = staticmethod(np.argmin)
+
+
+OPERATORS = (*REDUCTIONS, ArgMax, ArgMin)

@@ -1,0 +1,149 @@
+"""Operators that give the same elements another shape."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mlhood.compiler.hir.operator import Operator, need
+from mlhood.compiler.hir.source import Source
+from mlhood.compiler.hir.types import Dim, TensorType, normalized, product, quotient
+from mlhood.compiler.hir.values import Value
+from mlhood.compiler.operators.reduction import reduced
+
+
+@dataclass(frozen=True)
+class Reshape(Operator):
+    """The same elements, in the same order, in another shape.
+
+    Attributes:
+        shape: The new length of each axis; 0 takes the input's at the same place, and one -1 takes what is left.
+        allow_zero: Whether a 0 is an axis of no elements instead.
+    """
+
+    shape: tuple[int, ...]
+    allow_zero: bool = False
+
+    onnx = ("Reshape",)
+    moves = True
+
+    def infer(self, x: TensorType) -> TensorType:
+        copies = [i for i, size in enumerate(self.shape) if size == 0 and not self.allow_zero]
+        need(all(i < x.rank for i in copies), "there is no axis to copy", expected=f"{x.rank} axes", got=self.shape)
+        need(
+            self.shape.count(-1) <= 1 and min(self.shape, default=0) >= -1,
+            "at most one axis can be left open with -1",
+            got=self.shape,
+        )
+        shape: list[Dim] = [x.shape[i] if i in copies else size for i, size in enumerate(self.shape)]
+        given = [size for size in shape if size != -1]
+        rest = quotient(x.shape, given)
+        if -1 in shape:
+            need(rest is not None, "the elements do not fit the new shape", expected=f"{x.size} elements", got=shape)
+            shape[shape.index(-1)] = rest if rest is not None else 0
+        else:
+            need(
+                rest == 1 or product(given) == x.size,
+                "the elements do not fit the new shape",
+                expected=f"{x.size} elements",
+                got=shape,
+            )
+        return x.with_shape(shape)
+
+    def evaluate(self, x: np.ndarray) -> np.ndarray:
+        shape = [x.shape[i] if size == 0 and not self.allow_zero else size for i, size in enumerate(self.shape)]
+        return x.reshape(shape)
+
+    @classmethod
+    def from_onnx(cls, source: Source) -> Value:
+        """Take the shape as a constant, or as computed from the input's; a named axis is copied, or left open."""
+        x = source.input(0)
+        wanted = source.dims(1) if source.opset >= 5 else source.attribute("shape", ())
+        same = [size == x.type.shape[i] if i < x.type.rank else False for i, size in enumerate(wanted)]
+        numbers = [
+            size if isinstance(size, int) else 0 if copy else -1 for size, copy in zip(wanted, same, strict=True)
+        ]
+        if numbers.count(-1) > 1:
+            raise source.refuse(
+                f"the new shape {list(wanted)} leaves more than one axis open",
+                "give the axes' lengths: import_model(..., dims={...})",
+            )
+        return source.add(cls(tuple(numbers), bool(source.attribute("allowzero", 0)) and 0 in wanted), x)
+
+
+@dataclass(frozen=True)
+class Flatten(Operator):
+    """The axes before `axis` as one, those from it on as another."""
+
+    axis: int = 1
+
+    onnx = ("Flatten",)
+
+    def infer(self, x: TensorType) -> TensorType:
+        axis = self._axis(x.rank)
+        return x.with_shape((product(x.shape[:axis]), product(x.shape[axis:])))
+
+    def evaluate(self, x: np.ndarray) -> np.ndarray:
+        axis = self._axis(x.ndim)
+        return x.reshape(int(np.prod(x.shape[:axis])), int(np.prod(x.shape[axis:])))
+
+    def _axis(self, rank: int) -> int:
+        return rank if self.axis == rank else normalized(self.axis, rank)
+
+    @classmethod
+    def from_onnx(cls, source: Source) -> Value:
+        return source.add(cls(source.attribute("axis", 1)), source.input(0))
+
+
+@dataclass(frozen=True)
+class Squeeze(Operator):
+    """Without some axes that are one long."""
+
+    axes: tuple[int, ...]
+
+    onnx = ("Squeeze",)
+    moves = True
+
+    def infer(self, x: TensorType) -> TensorType:
+        lengths = [x.shape[normalized(axis, x.rank)] for axis in self.axes]
+        need(all(size == 1 for size in lengths), "only axes that are one long can be left out", got=lengths)
+        return x.with_shape(reduced(x.shape, self.axes, keep=False))
+
+    def evaluate(self, x: np.ndarray) -> np.ndarray:
+        return np.squeeze(x, self.axes)
+
+    @classmethod
+    def from_onnx(cls, source: Source) -> Value:
+        x = source.input(0)
+        axes = source.attribute_or_input("axes", 1)
+        if axes is None:
+            axes = tuple(i for i, size in enumerate(x.type.shape) if size == 1)
+        return source.add(cls(axes), x)
+
+
+@dataclass(frozen=True)
+class Unsqueeze(Operator):
+    """With new axes, one long, at the places that `axes` names in the result."""
+
+    axes: tuple[int, ...]
+
+    onnx = ("Unsqueeze",)
+    moves = True
+
+    def infer(self, x: TensorType) -> TensorType:
+        rank = x.rank + len(self.axes)
+        new = {normalized(axis, rank) for axis in self.axes}
+        need(len(new) == len(self.axes), "an axis is named twice", got=self.axes)
+        old = iter(x.shape)
+        return x.with_shape([1 if i in new else next(old) for i in range(rank)])
+
+    def evaluate(self, x: np.ndarray) -> np.ndarray:
+        return np.expand_dims(x, self.axes)
+
+    @classmethod
+    def from_onnx(cls, source: Source) -> Value:
+        return source.add(cls(source.attribute_or_input("axes", 1) or ()), source.input(0))
+
+
+OPERATORS = (Reshape, Flatten, Squeeze, Unsqueeze)

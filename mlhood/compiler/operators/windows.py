@@ -1,0 +1,142 @@
+"""What convolution and pooling share: the sizes of sliding windows, padding, and the windows themselves.
+
+Axes of a tensor are [N, C, spatial...]; pads are begins then ends, as ONNX has them: (top, left, bottom, right).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+
+from mlhood.compiler.hir.operator import need
+from mlhood.compiler.hir.source import Source
+from mlhood.compiler.hir.types import Dim, Shape, TensorType, divide, plus
+
+
+@dataclass(frozen=True)
+class Window:
+    """Where a window stands: one number an axis, twice as many pads.
+
+    Args:
+        kernel: Size of the window.
+        strides: How far it moves.
+        pads: How many elements are put before and behind each axis.
+        dilations: Distance of two elements of the window.
+        ceil: Whether a last window that stands out over the end counts.
+    """
+
+    kernel: tuple[int, ...]
+    strides: tuple[int, ...]
+    pads: tuple[int, ...]
+    dilations: tuple[int, ...]
+    ceil: bool = False
+
+    @property
+    def spans(self) -> tuple[int, ...]:
+        """How many elements the window reaches over, per axis."""
+        return tuple((size - 1) * dilation + 1 for size, dilation in zip(self.kernel, self.dilations, strict=True))
+
+    @property
+    def ends(self) -> tuple[tuple[int, int], ...]:
+        """The pads as pairs of before and behind, per axis."""
+        axes = len(self.kernel)
+        return tuple(zip(self.pads[:axes], self.pads[axes:], strict=True))
+
+    def check(self, x: TensorType) -> None:
+        """Check that the window fits the tensor.
+
+        Raises:
+            CompilerError: It does not.
+        """
+        axes = x.rank - 2
+        need(axes >= 1, "the input needs a batch, a channel and at least one spatial axis", got=list(x.shape))
+        lengths = len(self.kernel), len(self.strides), len(self.dilations), len(self.pads)
+        need(
+            lengths == (axes, axes, axes, 2 * axes),
+            f"{axes} spatial axes need as many kernel sizes, strides and dilations, and twice as many pads",
+            got=", ".join(map(str, lengths)),
+        )
+        positive = (*self.kernel, *self.strides, *self.dilations)
+        need(min(positive) >= 1, "kernel sizes, strides and dilations must be positive", got=positive)
+        need(min(self.pads) >= 0, "pads cannot be negative", got=self.pads)
+
+    def output(self, spatial: Shape) -> Shape:
+        """Return how many windows there are, per axis.
+
+        Raises:
+            CompilerError: The window is larger than the padded input.
+        """
+        axes = zip(spatial, self.spans, self.strides, self.ends, strict=True)
+        return tuple(self._count(*axis) for axis in axes)
+
+    def _count(self, size: Dim, span: int, stride: int, pads: tuple[int, int]) -> Dim:
+        free = plus(size, sum(pads) - span)
+        need(
+            isinstance(free, str) or free >= 0,
+            "the window is larger than the padded input",
+            expected=f">= {span}",
+            got=plus(size, sum(pads)),
+        )
+        count = plus(divide(free, stride, up=self.ceil), 1)
+        # a window that would start behind the input, in the padding at the end, is left out
+        late = self.ceil and isinstance(count, int) and isinstance(size, int) and (count - 1) * stride >= size + pads[0]
+        return plus(count, -1) if late else count
+
+    def view(self, x: np.ndarray, fill: float, *, inner: float | None = None) -> np.ndarray:
+        """Return all windows of x, padded.
+
+        Args:
+            x: [N, C, spatial...].
+            fill: What stands in the padding.
+            inner: What stands in the declared pads, where that differs from what `ceil` adds behind them.
+
+        Returns:
+            A view [N, C, windows..., kernel...].
+        """
+        spatial = x.shape[2:]
+        counts = self.output(spatial)
+        reach = [(int(n) - 1) * s + span for n, s, span in zip(counts, self.strides, self.spans, strict=True)]
+        padded = np.pad(x, [(0, 0), (0, 0), *self.ends], constant_values=fill if inner is None else inner)
+        extra = [max(0, size - have) for size, have in zip(reach, padded.shape[2:], strict=True)]
+        padded = np.pad(padded, [(0, 0), (0, 0), *((0, more) for more in extra)], constant_values=fill)
+        axes = tuple(range(2, x.ndim))
+        view = sliding_window_view(padded, self.spans, axes)
+        steps = [slice(None, (int(n) - 1) * s + 1, s) for n, s in zip(counts, self.strides, strict=True)]
+        inside = [slice(None, None, dilation) for dilation in self.dilations]
+        return view[(slice(None), slice(None), *steps, *inside)]
+
+
+def window_of(source: Source, x: TensorType, kernel: tuple[int, ...]) -> Window:
+    """Return the window that an ONNX node describes, `auto_pad` worked out.
+
+    Raises:
+        CompilerError: `auto_pad` needs the length of an axis that is open.
+    """
+    ones = (1,) * len(kernel)
+    strides, dilations = source.attribute("strides", ones), source.attribute("dilations", ones)
+    pads = source.attribute("pads", (0, 0) * len(kernel))
+    ceil = bool(source.attribute("ceil_mode", 0))
+    auto = source.attribute("auto_pad", "NOTSET")
+    if auto in ("", "NOTSET"):
+        return Window(kernel, strides, pads, dilations, ceil)
+    window = Window(kernel, strides, (0, 0) * len(kernel), dilations, ceil)
+    if auto == "VALID":
+        return window
+    axes = zip(x.shape[2:], window.spans, strides, strict=True)
+    totals = [_same_padding(source, *axis) for axis in axes]
+    small, large = tuple(total // 2 for total in totals), tuple(total - total // 2 for total in totals)
+    pads = small + large if auto == "SAME_UPPER" else large + small
+    return Window(kernel, strides, pads, dilations, ceil)
+
+
+def _same_padding(source: Source, size: Dim, span: int, stride: int) -> int:
+    if stride == 1:
+        return span - 1
+    if isinstance(size, str):
+        raise source.refuse(
+            f"auto_pad with a stride needs the length of axis {size!r}",
+            f"give it: import_model(..., dims={{{size!r}: n}})",
+        )
+    return max((-(-size // stride) - 1) * stride + span - size, 0)

@@ -1,0 +1,165 @@
+"""The ONNX importer: names, opsets, constants, shapes that are computed, and what it refuses."""
+
+from itertools import pairwise
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from mlhood.compiler.backends.interpreter import run
+from mlhood.compiler.hir import verify
+from mlhood.compiler.hir.importer import import_model
+from mlhood.compiler.hir.source import ConstantNeeded
+from mlhood.errors import CompilerError, ExchangeError
+
+node = helper.make_node
+FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
+
+
+def test_values_keep_their_names(new_model):
+    nodes = [node("Relu", ["x"], ["r"], "act"), node("Add", ["r", "w"], ["y"], "sum")]
+    graph = import_model(new_model(nodes, {"x": (FLOAT, ["n", 2])}, {"w": np.ones(2, np.float32)}))
+    assert list(graph.nodes) == ["act", "sum"]
+    assert sorted(value.name for value in graph.values()) == ["r", "w", "x", "y"]
+    assert graph.value("y").type.shape == ("n", 2)
+
+
+def test_all_unsupported_operators_are_listed_at_once(new_model):
+    nodes = [
+        node("Det", ["x"], ["a"], "first"),
+        node("Relu", ["a"], ["b"]),
+        node("Det", ["x"], ["c"], "second"),
+        node("Einsum", ["x"], ["y"], "third", equation="ij->ji"),
+    ]
+    with pytest.raises(CompilerError, match="does not have these operators") as caught:
+        import_model(new_model(nodes, {"x": (FLOAT, [2, 2])}))
+    assert "Det ('first', 'second'); Einsum ('third')" in str(caught.value)
+
+
+def test_an_error_names_the_node(new_model):
+    weights = {"ratio": np.float32(0.5), "training": np.array(True)}
+    nodes = [node("Dropout", ["x", "ratio", "training"], ["y"], "drop1")]
+    with pytest.raises(CompilerError, match="is training") as caught:
+        import_model(new_model(nodes, {"x": (FLOAT, ["n", 2])}, weights))
+    assert "node 'drop1' (Dropout)" in str(caught.value)
+
+
+def test_an_invalid_model_is_refused():
+    with pytest.raises(ExchangeError):
+        import_model(b"\x08\x08nonsense")
+
+
+def test_an_input_that_decides_a_shape_is_asked_for(new_model):
+    model = new_model([node("Reshape", ["x", "s"], ["y"])], {"x": (FLOAT, [6]), "s": (INT64, [2])}, rank=2)
+    with pytest.raises(ConstantNeeded) as caught:
+        import_model(model)
+    assert caught.value.input_name == "s"
+    graph = import_model(model, constants={"s": np.array([2, 3])})
+    assert graph.value("y").type.shape == (2, 3)
+    assert list(graph.placeholders) == ["x"]
+
+
+def test_the_flatten_that_older_torch_writes(new_model):
+    """Shape -> Gather -> Unsqueeze -> Concat -> Reshape, with an open batch."""
+    nodes = [
+        node("Shape", ["x"], ["shape"]),
+        node("Gather", ["shape", "zero"], ["batch"]),
+        node("Unsqueeze", ["batch", "axes"], ["first"]),
+        node("Concat", ["first", "rest"], ["target"], axis=0),
+        node("Reshape", ["x", "target"], ["y"]),
+    ]
+    weights = {"zero": np.array(0), "axes": np.array([0]), "rest": np.array([-1])}
+    graph = import_model(new_model(nodes, {"x": (FLOAT, ["n", 2, 3])}, weights, rank=2))
+    verify(graph)
+    assert graph.value("y").type.shape == ("n", 6)
+    x = np.arange(24, dtype=np.float32).reshape(4, 2, 3)
+    np.testing.assert_array_equal(run(graph, x=x)["y"], x.reshape(4, 6))
+
+
+@pytest.mark.parametrize(
+    ("shape", "target", "wanted"),
+    [
+        (["n", 2, 3], [-1, 6], ("n", 6)),
+        (["n", 2, 3], [0, -1], ("n", 6)),
+        (["n", 4], [-1, 2], ("2*n", 2)),
+        (["n", "m", 4], [0, 0, 2, 2], ("n", "m", 2, 2)),
+        ([2, 0], [0, 5], None),
+    ],
+)
+def test_reshape_with_open_axes(new_model, shape, target, wanted):
+    model = new_model(
+        [node("Reshape", ["x", "s"], ["y"])], {"x": (FLOAT, shape)}, {"s": np.array(target)}, rank=len(target)
+    )
+    if wanted is None:
+        with pytest.raises((CompilerError, ExchangeError)):
+            import_model(model)
+    else:
+        assert import_model(model).value("y").type.shape == wanted
+
+
+def test_open_axes_without_a_name_get_one(new_model):
+    graph = import_model(new_model([node("Relu", ["x"], ["y"])], {"x": (FLOAT, [None, 2])}))
+    assert graph.value("y").type.shape == ("x_0", 2)
+
+
+def test_initialisers_listed_as_inputs_are_constants():
+    weight = numpy_helper.from_array(np.ones(2, np.float32), "w")
+    info = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        [node("Add", ["x", "w"], ["y"])],
+        "old",
+        [info("x", FLOAT, [2]), info("w", FLOAT, [2])],
+        [info("y", FLOAT, [2])],
+        [weight],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 8)], ir_version=3)
+    assert list(import_model(model).placeholders) == ["x"]
+
+
+def test_local_functions_are_inlined():
+    info = helper.make_tensor_value_info
+    twice = helper.make_function(
+        "own", "Twice", ["a"], ["b"], [node("Add", ["a", "a"], ["b"])], [helper.make_opsetid("", 18)]
+    )
+    graph = helper.make_graph(
+        [helper.make_node("Twice", ["x"], ["y"], domain="own")], "g", [info("x", FLOAT, [2])], [info("y", FLOAT, [2])]
+    )
+    opsets = [helper.make_opsetid("", 18), helper.make_opsetid("own", 1)]
+    model = helper.make_model(graph, opset_imports=opsets, functions=[twice], ir_version=8)
+    assert [one.operator.name for one in import_model(model).nodes.values()] == ["Add"]
+
+
+# -- the same model in each opset
+
+
+@pytest.mark.parametrize("opset", [7, 9, 11, 13, 15, 18, 21, onnx.defs.onnx_opset_version()])
+def test_operators_that_changed_with_the_opset(new_model, opset):
+    def by(newer, name, values):
+        """An argument as an attribute, or from opset `newer` on as an input."""
+        return ([name], {}) if opset >= newer else ([], {name: values})
+
+    weights = {"axes": np.array([2]), "pads": np.array([0, 1, 0, 0]), "starts": np.array([1]), "ends": np.array([3])}
+    squeeze, pad, mean = by(13, "axes", [2]), by(11, "pads", [0, 1, 0, 0]), by(18, "axes", [2])
+    cut = (["starts", "ends"], {}) if opset >= 10 else ([], {"starts": [1], "ends": [3]})
+    along = {"axes": [0]} if opset < 10 else {}
+    nodes = [
+        node("ReduceMean", ["x", *mean[0]], ["m"], **mean[1]),
+        node("Squeeze", ["m", *squeeze[0]], ["q"], **squeeze[1]),
+        node("Pad", ["q", *pad[0]], ["p"], **pad[1]),
+        node("Slice", ["p", *cut[0]], ["c"], **cut[1], **along),
+        node("Softmax", ["c"], ["y"], axis=1),
+    ]
+    graph = import_model(new_model(nodes, {"x": (FLOAT, [4, 3, 5])}, weights, opset=opset))
+    verify(graph)
+    x = np.random.default_rng(0).standard_normal((4, 3, 5), np.float32)
+    powers = np.exp(np.pad(x.mean(2), [(0, 0), (1, 0)])[1:3])
+    np.testing.assert_allclose(run(graph, x=x)["y"], powers / powers.sum(1, keepdims=True), rtol=1e-5)
+
+
+def test_a_chain_of_50_000_nodes(new_model):
+    names = ["x", *(f"v{i}" for i in range(49_999)), "y"]
+    nodes = [node("Relu", [a], [b]) for a, b in pairwise(names)]
+    graph = import_model(new_model(nodes, {"x": (FLOAT, [2])}))
+    assert len(graph.nodes) == 50_000
+    np.testing.assert_array_equal(run(graph, x=np.array([-1, 1], np.float32))["y"], [0, 1])

@@ -1,0 +1,77 @@
+"""The interpreter: inputs, observation, and holding operators to their word."""
+
+import numpy as np
+import pytest
+
+from mlhood.compiler.backends.interpreter import Interpreter, run
+from mlhood.compiler.hir import Graph, TensorType
+from mlhood.compiler.operators.arithmetic import Add
+from mlhood.compiler.operators.elementwise import Relu
+from mlhood.compiler.operators.movement import Gather
+from mlhood.errors import CompilerError
+
+
+@pytest.fixture
+def graph():
+    graph = Graph("sum")
+    a = graph.placeholder("a", TensorType("float32", ("n", 2)))
+    b = graph.placeholder("b", TensorType("float32", ("n", 2)))
+    relu = graph.add(Relu(), graph.add(Add(), a, b).outputs[0])
+    graph.output(relu.outputs[0], "y")
+    return graph
+
+
+def pairs(rows: int) -> np.ndarray:
+    return np.ones((rows, 2), np.float32)
+
+
+def test_any_batch(graph):
+    for rows in (0, 1, 5):
+        np.testing.assert_array_equal(run(graph, a=pairs(rows), b=pairs(rows))["y"], 2 * pairs(rows))
+
+
+def test_each_value_can_be_observed(graph):
+    seen = {}
+    Interpreter(graph).run({"a": pairs(1), "b": -2 * pairs(1)}, lambda value, array: seen.update({value.name: array}))
+    assert list(seen) == ["add", "relu"]
+    np.testing.assert_array_equal(seen["add"], -pairs(1))
+
+
+@pytest.mark.parametrize(
+    ("inputs", "says"),
+    [
+        ({"a": pairs(1)}, "not the graph's inputs"),
+        ({"a": pairs(1), "b": pairs(1), "c": pairs(1)}, "not the graph's inputs"),
+        ({"a": pairs(1), "b": pairs(1).astype(np.float64)}, "wrong dtype"),
+        ({"a": pairs(1), "b": pairs(1)[0]}, "wrong shape"),
+        ({"a": pairs(1), "b": pairs(2)}, "where n is 1"),
+        ({"a": pairs(1), "b": np.ones((1, 3), np.float32)}, "wrong shape"),
+    ],
+)
+def test_wrong_inputs_are_told(graph, inputs, says):
+    with pytest.raises(CompilerError) as caught:
+        run(graph, **inputs)
+    assert says in str(caught.value)
+
+
+def test_a_failure_names_the_node():
+    graph = Graph()
+    x = graph.placeholder("x", TensorType("float32", (3,)))
+    at = graph.placeholder("at", TensorType("int64", (1,)))
+    graph.output(graph.add(Gather(0), x, at, name="pick").outputs[0])
+    with pytest.raises(CompilerError, match="out of range") as caught:
+        run(graph, x=np.zeros(3, np.float32), at=np.array([3]))
+    assert "node 'pick' (Gather)" in str(caught.value)
+
+
+def test_an_operator_that_breaks_its_type_rule_is_found(graph, monkeypatch):
+    monkeypatch.setattr(Relu, "evaluate", lambda self, x: x.astype(np.float64))
+    with pytest.raises(CompilerError, match="other than its type") as caught:
+        run(graph, a=pairs(1), b=pairs(1))
+    assert "node 'relu'" in str(caught.value)
+
+
+def test_inputs_are_not_changed(graph):
+    a = pairs(2)
+    run(graph, a=a, b=a)
+    np.testing.assert_array_equal(a, pairs(2))

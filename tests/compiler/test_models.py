@@ -1,0 +1,82 @@
+"""Whole models: imported, verified, printed and parsed, and run as ONNX Runtime runs them."""
+
+import numpy as np
+import onnx
+import pytest
+import torch
+
+from mlhood.compiler.backends.interpreter import Interpreter
+from mlhood.compiler.hir import verify
+from mlhood.compiler.hir.importer import import_model
+from mlhood.compiler.hir.parse import constants_by_digest, parse
+from mlhood.compiler.hir.text import to_text
+from mlhood.exchange import export
+from mlhood.exchange import run as run_onnxruntime
+from mlhood.models import MLP, resnet18
+
+
+@pytest.fixture(scope="session")
+def models(lenet_onnx, lenet_bn, tf_lenet, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("models")
+    torch.manual_seed(0)
+    image = torch.zeros(1, 1, 32, 32)
+    resnet, picture = resnet18(classes=10).eval(), torch.zeros(1, 3, 64, 64)
+    mlp = MLP().eval()
+    return {
+        "lenet": lenet_onnx,
+        "lenet_bn": export(lenet_bn, image, folder / "lenet_bn.onnx"),
+        "lenet_bn kept": export(lenet_bn, image, folder / "lenet_bn_kept.onnx", keep_batchnorm=True),
+        "mlp": export(mlp, torch.zeros(1, next(mlp.parameters()).shape[1]), folder / "mlp.onnx"),
+        "resnet18": export(resnet, picture, folder / "resnet18.onnx"),
+        "resnet18 kept": export(resnet, picture, folder / "resnet18_kept.onnx", keep_batchnorm=True),
+        "tf2onnx": tf_lenet,
+    }
+
+
+NAMES = ["lenet", "lenet_bn", "lenet_bn kept", "mlp", "resnet18", "resnet18 kept", "tf2onnx"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_model_runs_as_in_onnx_runtime(models, name):
+    model = onnx.load(models[name]) if not isinstance(models[name], onnx.ModelProto) else models[name]
+    graph = import_model(model)
+    verify(graph)
+    (placeholder,) = graph.placeholders.values()
+    assert isinstance(placeholder.type.shape[0], str)
+    shape = [3 if isinstance(axis, str) else axis for axis in placeholder.type.shape]
+    x = np.random.default_rng(0).standard_normal(shape, np.float32)
+    wanted = run_onnxruntime(model, x, threads=1)
+    got = Interpreter(graph).run({placeholder.name: x})
+    assert got.keys() == wanted.keys()
+    for output in wanted:
+        np.testing.assert_allclose(got[output], wanted[output], rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_text_of_a_model_gives_the_graph_back(models, name):
+    graph = import_model(models[name])
+    text = to_text(graph)
+    assert to_text(import_model(models[name])) == text
+    again = parse(text, constants_by_digest(graph))
+    verify(again)
+    assert to_text(again) == text
+
+
+def test_the_batch_keeps_its_name_to_the_end(models):
+    for name in NAMES:
+        graph = import_model(models[name])
+        (placeholder,) = graph.placeholders.values()
+        (output,) = graph.outputs.values()
+        assert output.type.shape[0] == placeholder.type.shape[0]
+
+
+def test_an_open_axis_can_be_given_a_number(models):
+    graph = import_model(models["lenet"], dims={"batch": 4})
+    assert graph.value("logits").type.shape == (4, 10)
+
+
+def test_lenet_as_text(models):
+    lines = to_text(import_model(models["lenet"])).splitlines()
+    assert lines[1] == "  placeholder %image : float32[batch, 1, 32, 32]"
+    assert lines[-1] == "  output %logits"
+    assert any(" = Conv(%image, %conv1.weight, %conv1.bias) {strides=[1, 1]" in line for line in lines)
