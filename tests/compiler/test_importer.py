@@ -11,6 +11,7 @@ from mlhood.compiler.backends.interpreter import run
 from mlhood.compiler.hir import verify
 from mlhood.compiler.hir.importer import import_model
 from mlhood.compiler.hir.source import ConstantNeeded
+from mlhood.compiler.operators.elementwise import Clip
 from mlhood.errors import CompilerError, ExchangeError
 
 node = helper.make_node
@@ -96,6 +97,24 @@ def test_reshape_with_open_axes(new_model, shape, target, wanted):
             import_model(model)
     else:
         assert import_model(model).value("y").type.shape == wanted
+
+
+def test_constants_that_became_attributes_are_gone(new_model):
+    nodes = [
+        node("Clip", ["x", "low", "high"], ["c"]),
+        node("Reshape", ["c", "s"], ["r"]),
+        node("Add", ["r", "s2"], ["y"]),
+    ]
+    weights = {"low": np.float32(0), "high": np.float32(6), "s": np.array([2, 3]), "s2": np.float32(1)}
+    graph = import_model(new_model(nodes, {"x": (FLOAT, [6])}, weights))
+    verify(graph)
+    assert list(graph.constants) == ["s2"]
+    assert graph.nodes["c"].operator == Clip(0.0, 6.0)
+
+
+def test_a_constant_can_be_an_output(new_model):
+    graph = import_model(new_model([node("Constant", [], ["y"], value_ints=[1, 2])], {}))
+    np.testing.assert_array_equal(run(graph)["y"], [1, 2])
 
 
 def test_open_axes_without_a_name_get_one(new_model):

@@ -36,6 +36,7 @@ def import_model(
     """Return a model as a graph, as it is: nothing is optimised.
 
     Initialisers and Constant nodes become constants, inputs become placeholders, and open axes keep their names.
+    Constants that only say how an operator works (shapes, axes, limits, scales) become its attributes.
 
     Args:
         model: What `mlhood.exchange.load` takes.
@@ -103,7 +104,15 @@ class _Import:
             self._node(node)
         for output in self.proto.output:
             self.graph.output(self.values[output.name], output.name)
+        self._drop_absorbed()
         return self.graph
+
+    def _drop_absorbed(self) -> None:
+        """Take out the constants that nothing reads: shapes, axes, limits and scales that have become attributes."""
+        read = set(self.graph.outputs.values())
+        for constant in list(self.graph.constants.values()):
+            if not constant.users and constant not in read:
+                self.graph.remove_constant(constant)
 
     def _inputs(self) -> None:
         for tensor in self.proto.initializer:
