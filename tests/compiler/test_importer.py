@@ -117,6 +117,12 @@ def test_a_constant_can_be_an_output(new_model):
     np.testing.assert_array_equal(run(graph)["y"], [1, 2])
 
 
+def test_a_negative_axis_is_refused(new_model):
+    with pytest.raises(CompilerError, match="not sound") as caught:
+        import_model(new_model([node("Shape", ["x"], ["y"])], {"x": (FLOAT, [-1, 2])}))
+    assert "input 'x'" in str(caught.value)
+
+
 def test_open_axes_without_a_name_get_one(new_model):
     graph = import_model(new_model([node("Relu", ["x"], ["y"])], {"x": (FLOAT, [None, 2])}))
     assert graph.value("y").type.shape == ("x_0", 2)

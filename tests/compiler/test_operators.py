@@ -184,6 +184,13 @@ def test_reductions(new_model, op, data):
     compare(new_model([node], {"x": (FLOAT, x.shape)}, {"axes": np.array(axes)}), {"x": x})
 
 
+@pytest.mark.parametrize("op", ["GlobalAveragePool", "ReduceMean", "ReduceSum", "Relu", "Softmax"])
+def test_an_empty_batch(new_model, op):
+    x = np.zeros((0, 2, 3, 3), np.float32)
+    graph = import_model(new_model([helper.make_node(op, ["x"], ["y"])], {"x": (FLOAT, ["n", 2, 3, 3])}))
+    Interpreter(graph).run({"x": x})
+
+
 # -- quantised
 
 

@@ -76,6 +76,10 @@ def test_the_order_of_edits_does_not_show():
         ("%y : float99[2] = Relu(%p)", "no such element type"),
         ("output %p extra", "the end of the line"),
         ("§", "cannot be read"),
+        ("constant %c : float32[2] = [1.0]", "cannot be"),
+        ("placeholder %x : float32[inf]", "cannot be"),
+        ("%y : float32[2] = Transpose(%p) {permutation=3}", "cannot be"),
+        ("%a : float32[2], %b : float32[2] = Relu(%p)", "cannot be"),
     ],
 )
 def test_a_text_that_is_wrong_is_refused_with_its_line(line, says):

@@ -123,7 +123,7 @@ class _Import:
             if value.name in self.constants:
                 self._constant(value.name, np.asarray(self.constants[value.name]))
             else:
-                self.values[value.name] = self.graph.placeholder(value.name, self._type(value))
+                self.values[value.name] = self.graph.placeholder(value.name, _sound(self._type(value), value.name))
 
     def _constant(self, name: str, data: np.ndarray) -> None:
         self.values[name] = self.graph.constant(name, data)
@@ -212,6 +212,12 @@ def _elements(array: np.ndarray) -> np.ndarray:
     if array.dtype == object and not any(isinstance(one, str) for one in array.ravel().tolist()):
         return array.astype(np.int64)
     return array
+
+
+def _sound(type: TensorType, name: str) -> TensorType:
+    if faults := type.faults():
+        raise CompilerError("the type of an input is not sound", where=f"input {name!r}", got="; ".join(faults))
+    return type
 
 
 def _last(nodes: dict[str, Node], count: int) -> list[Node]:

@@ -47,8 +47,13 @@ def parse(text: str, constants: Mapping[str, np.ndarray] | None = None) -> Graph
     """
     graph = Graph()
     for number, line in enumerate(text.splitlines(), 1):
-        if line.strip() and not line.strip().startswith("#"):
-            _Line(line, number, graph, constants or {}).read()
+        if not line.strip() or line.strip().startswith("#"):
+            continue
+        reader = _Line(line, number, graph, constants or {})
+        try:
+            reader.read()
+        except (ValueError, TypeError, AttributeError) as error:  # attributes of the wrong kind or number
+            raise CompilerError("the line says what cannot be", where=reader.where, got=error) from error
     return graph
 
 

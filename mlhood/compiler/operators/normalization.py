@@ -11,6 +11,7 @@ from mlhood.compiler.hir.operator import Operator, need, plain, same_element
 from mlhood.compiler.hir.source import Source
 from mlhood.compiler.hir.types import TensorType, normalized
 from mlhood.compiler.hir.values import Value
+from mlhood.compiler.operators.reduction import mean as mean_of
 
 
 def _channels(x: np.ndarray, vector: np.ndarray) -> np.ndarray:
@@ -73,8 +74,8 @@ class InstanceNormalization(Operator):
 
     def evaluate(self, x: np.ndarray, scale: np.ndarray, bias: np.ndarray) -> np.ndarray:
         axes = tuple(range(2, x.ndim))
-        centred = x - x.mean(axis=axes, keepdims=True)
-        spread = np.sqrt((centred**2).mean(axis=axes, keepdims=True) + x.dtype.type(self.epsilon))
+        centred = x - mean_of(x, axes)
+        spread = np.sqrt(mean_of(centred**2, axes) + x.dtype.type(self.epsilon))
         return centred / spread * _channels(x, scale) + _channels(x, bias)
 
     @classmethod
@@ -105,10 +106,10 @@ class LayerNormalization(Operator):
 
     def evaluate(self, x: np.ndarray, scale: np.ndarray, bias: np.ndarray | None = None) -> Any:
         axes = tuple(range(self.axis % x.ndim, x.ndim))
-        mean = x.mean(axis=axes, keepdims=True, dtype=np.float32)
-        inverse = 1 / np.sqrt(((x - mean) ** 2).mean(axis=axes, keepdims=True) + np.float32(self.epsilon))
-        y = np.asarray((x - mean) * inverse * scale + (0 if bias is None else bias), x.dtype)
-        return (y, mean, inverse) if self.statistics else y
+        centre = mean_of(x.astype(np.float32), axes)
+        inverse = 1 / np.sqrt(mean_of((x - centre) ** 2, axes) + np.float32(self.epsilon))
+        y = np.asarray((x - centre) * inverse * scale + (0 if bias is None else bias), x.dtype)
+        return (y, centre, inverse) if self.statistics else y
 
     @classmethod
     def from_onnx(cls, source: Source) -> tuple[Value, ...]:

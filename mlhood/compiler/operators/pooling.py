@@ -11,6 +11,7 @@ from mlhood.compiler.hir.operator import Operator, need, plain
 from mlhood.compiler.hir.source import Source
 from mlhood.compiler.hir.types import TensorType
 from mlhood.compiler.hir.values import Value
+from mlhood.compiler.operators.reduction import mean
 from mlhood.compiler.operators.windows import Window, window_of
 
 
@@ -138,7 +139,7 @@ class GlobalAveragePool(Operator):
         return x.with_shape((*x.shape[:2], *(1,) * (x.rank - 2)))
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:
-        return x.mean(axis=tuple(range(2, x.ndim)), keepdims=True, dtype=x.dtype)
+        return mean(x, tuple(range(2, x.ndim)))
 
 
 class GlobalMaxPool(Operator):

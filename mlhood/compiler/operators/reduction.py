@@ -61,6 +61,12 @@ class Reduction(Operator):
         return cls.__name__ not in ("ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin", "ReduceProd")
 
 
+def mean(x: np.ndarray, axis: tuple[int, ...], keepdims: bool = True) -> np.ndarray:
+    """Return the mean along some axes, of the element type of x; of no elements it is not a number."""
+    count = np.prod([x.shape[i] for i in axis], dtype=np.int64)
+    return np.asarray(np.sum(x, axis=axis, keepdims=keepdims) / count.astype(x.dtype if x.dtype.kind == "f" else float))
+
+
 def _lowest(dtype: np.dtype) -> Any:
     if dtype.kind == "b":
         return False
@@ -84,7 +90,7 @@ def _define(name: str, function: Callable[..., Any], what: str) -> type[Reductio
 
 
 REDUCTIONS = (
-    _define("ReduceMean", np.mean, "y = the mean."),
+    _define("ReduceMean", mean, "y = the mean."),
     _define("ReduceSum", np.sum, "y = the sum."),
     _define("ReduceProd", np.prod, "y = the product."),
     _define("ReduceMax", lambda x, **how: np.max(x, initial=_lowest(x.dtype), **how), "y = the largest."),
