@@ -44,12 +44,6 @@ class MlhoodError(Exception):
         return str(self).splitlines()
 
 
-class MachineError(MlhoodError):
-    """A fact about this machine could not be measured."""
-
-    stage = "measure"
-
-
 class ModelError(MlhoodError):
     """A model or a data set cannot be built, found or read."""
 

@@ -12,6 +12,7 @@ from mlhood.grading import expect
 from mlhood.grading.mailbox import write_fresh
 from mlhood.grading.oracle import PdfFacts, onnx_facts, pdf_facts
 from mlhood.grading.projects.p1 import reference
+from mlhood.grading.projects.p1.network import random_images
 from mlhood.grading.submission import Submission
 from mlhood.grading.task import points
 from mlhood.grading.wire import Onnx
@@ -181,16 +182,11 @@ def _cut(submission: Submission, data: bytes, nodes: int, feed: np.ndarray) -> n
 def features_come_out_of_lenet(submission: Submission) -> None:
     """LeNet cut before its last layer gives the 84 features that enter it."""
     weights = reference.random_weights(submission.rng)
-    images = random_batch(submission)
+    images = random_images(submission, 5)
     got = _cut(submission, reference.lenet_onnx(weights), 12, images)
     want = reference.features(weights, images)
     hint = "features are what the last Gemm reads: after the ReLU, not before it"
     expect.close(got, want, "the features", hint=hint, atol=1e-4, given="a LeNet with other weights")
-
-
-def random_batch(submission: Submission) -> np.ndarray:
-    """Five images that nobody has seen."""
-    return submission.rng.standard_normal((5, 1, 32, 32)).astype(np.float32)
 
 
 @points(3)
