@@ -11,7 +11,7 @@ import nbformat
 from nbformat import NotebookNode
 
 from mlhood.errors import NotebookError, OutputError
-from mlhood.grading.mailbox import write_fresh
+from mlhood.exchange.output import write_whole
 from mlhood.grading.projects import PROJECTS
 from mlhood.grading.task import Project
 
@@ -104,11 +104,8 @@ def write_text(path: Path, text: str) -> None:
     Raises:
         OutputError: The folder is missing, full or read-only.
     """
-    partial = path.with_name(f".{path.name}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_fresh(partial, text.encode("utf-8", "replace"))
-        partial.replace(path)
     except OSError as error:
         raise OutputError(
             "the result cannot be written",
@@ -116,6 +113,7 @@ def write_text(path: Path, text: str) -> None:
             got=error.strerror or str(error),
             todo="choose another folder with --out, or make room in this one",
         ) from None
+    write_whole(path, text.encode("utf-8", "replace"))
 
 
 @dataclass(frozen=True)
