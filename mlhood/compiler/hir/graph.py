@@ -114,6 +114,38 @@ class Graph:
             if value is old:
                 self.outputs[name] = new
 
+    def replace(self, old: Node, operator: Operator, *inputs: Value | None) -> Node:
+        """Put a node with another operator, or other inputs, in the place of one that makes a single output.
+
+        The new node takes the old one's name, and its output the old output's: a name in the graph stands for the same
+        tensor before and after. Where a rewrite folds a node into the one before it, `replace` the later one and
+        `rename_node` it after the earlier one.
+
+        Raises:
+            CompilerError: The operator does not take these inputs, or gives another type; the graph is as it was.
+        """
+        before = old.outputs[0]
+        new = self.add(operator, *inputs)
+        after = new.outputs[0]
+        if len(old.outputs) > 1 or after.type != before.type:
+            self.remove(new)
+            raise CompilerError(
+                "the new node gives another type", where=old.where, expected=before.type, got=after.type
+            )
+        self.replace_all_uses(before, after)
+        self.remove(old)
+        self.rename(after, before.name)
+        self.rename_node(new, old.name)
+        return new
+
+    def rename_node(self, node: Node, name: str) -> None:
+        """Give a node another name; the next free one, where it is taken."""
+        if name == node.name:
+            return
+        del self.nodes[node.name]
+        node.name = self._fresh_in(self.nodes, name)
+        self.nodes[node.name] = node
+
     def remove(self, node: Node) -> None:
         """Take out a node that nothing reads.
 
@@ -156,6 +188,26 @@ class Graph:
             self.constants[name] = value
         value.name = name
         self._values[name] = value
+
+    def copy(self) -> Graph:
+        """Return a graph of its own with the same names; the constants' arrays, which nobody can write to, are shared.
+
+        Raises:
+            CompilerError: The graph has a cycle.
+        """
+        other = Graph(self.name)
+        values: dict[Value | None, Value | None] = {None: None}
+        for placeholder in self.placeholders.values():
+            values[placeholder] = other.placeholder(placeholder.name, placeholder.type)
+        for constant in self.constants.values():
+            values[constant] = other.constant(constant.name, constant.data, constant.type.quantization)
+        for node in self.topological():
+            names = [value.name for value in node.outputs]
+            made = other.add(node.operator, *(values[value] for value in node.inputs), name=node.name, outputs=names)
+            values.update(zip(node.outputs, made.outputs, strict=True))
+        for name, value in self.outputs.items():
+            other.output(other.value(value.name), name)
+        return other
 
     def fresh(self, name: str) -> str:
         """Return a name for a value that is free: this one, or with the lowest number that makes it so."""

@@ -7,7 +7,7 @@ Everything that is known of an operator stands in its one class. To add an opera
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import Field, dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from mlhood.compiler.hir.types import TensorType
@@ -45,6 +45,11 @@ class Operator:
         """The attributes by name, in the order of declaration."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
+    @property
+    def stated(self) -> dict[str, Any]:
+        """The attributes that differ from their defaults: what the text form and drawings show."""
+        return {field.name: getattr(self, field.name) for field in fields(self) if _differs(self, field)}
+
     def infer(self, *args: Any, **kwargs: Any) -> Any:
         """Type rule: from the inputs' types (None for one left out) to the output's type, or a tuple of them.
 
@@ -65,6 +70,11 @@ class Operator:
     def from_onnx(cls, source: Source) -> Value | Sequence[Value | None]:
         """Import rule: build the nodes for one ONNX node, return its outputs."""
         return source.add(cls(), *source.inputs)
+
+
+def _differs(operator: Operator, field: Field[Any]) -> bool:
+    value = getattr(operator, field.name)
+    return type(value) is not type(field.default) or value != field.default
 
 
 def located(error: CompilerError, where: str) -> CompilerError:

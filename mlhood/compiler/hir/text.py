@@ -6,8 +6,9 @@
       %conv1 : float32[batch, 6, 28, 28] = Conv(%image, %conv1.weight) {strides=[1, 1], pads=[0, 0, 0, 0], ...}
       output %conv1
 
-A node is named after its first output unless its own name stands before the bracket. Constants of up to eight elements
-are written out, longer ones by a hash of their content.
+A node is named after its first output unless its own name stands before the bracket. Attributes that have their
+operator's default are left out. Constants of up to eight elements are written out, longer ones by a hash of their
+content.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ def _node(node: Node) -> str:
     made = ", ".join(map(_declared, node.outputs))
     name = "" if node.outputs and node.outputs[0].name == node.name else f" {json.dumps(node.name)} "
     read = ", ".join(map(_reference, node.inputs))
-    attributes = ", ".join(f"{key}={spell(value)}" for key, value in node.operator.attributes.items())
+    attributes = ", ".join(f"{key}={spell(value)}" for key, value in node.operator.stated.items())
     return f"{made} = {node.operator.name}{name}({read})" + (f" {{{attributes}}}" if attributes else "")
 
 

@@ -8,6 +8,7 @@ from mlhood.compiler.hir.operator import Operator
 from mlhood.compiler.hir.source import Source
 from mlhood.compiler.hir.values import Value
 from mlhood.compiler.operators import (
+    activation,
     arithmetic,
     cast,
     convolution,
@@ -32,6 +33,7 @@ _FAMILIES = (
     matrix,
     normalization,
     elementwise,
+    activation,
     cast,
     arithmetic,
     reduction,

@@ -10,12 +10,13 @@ from mlhood.compiler.hir.operator import Operator, need, plain, same_element
 from mlhood.compiler.hir.source import Source
 from mlhood.compiler.hir.types import Shape, TensorType
 from mlhood.compiler.hir.values import Value
+from mlhood.compiler.operators.activation import Activation, activate, check_activation
 from mlhood.compiler.operators.windows import Window, window_of
 
 
 @dataclass(frozen=True)
-class Conv(Operator):
-    """y[n, f, o...] = bias[f] + sum over c, k... of x[n, c, o stride + k dilation - pad] w[f, c, k...].
+class Convolution(Operator):
+    """Base of convolutions, of reals and of integers: where the windows stand, and which shapes fit.
 
     Inputs: x [N, C, spatial...], w [F, C / group, kernel...], bias [F] or none. Output: y [N, F, windows...].
     """
@@ -26,22 +27,13 @@ class Conv(Operator):
     group: int = 1
 
     arity = (2, 3)
-    onnx = ("Conv",)
-
-    def infer(self, x: TensorType, w: TensorType, bias: TensorType | None = None) -> TensorType:
-        plain(x, w, bias)
-        return TensorType(same_element(x, w, bias), self.shape(x, w, bias))
-
-    def evaluate(self, x: np.ndarray, w: np.ndarray, bias: np.ndarray | None = None) -> np.ndarray:
-        y = convolve(x, w, self.window(w.shape), self.group)
-        return y if bias is None else y + bias.reshape(-1, *(1,) * (y.ndim - 2))
 
     def window(self, weight: Shape) -> Window:
         """Return the window that a weight's shape and the attributes give."""
         kernel = tuple(int(size) for size in weight[2:])
         return Window(kernel, self.strides, self.pads, self.dilations)
 
-    def shape(self, x: TensorType, w: TensorType, bias: TensorType | None) -> Shape:
+    def shape(self, x: TensorType, w: TensorType, bias: TensorType | None = None) -> Shape:
         """Return the output's shape.
 
         Raises:
@@ -90,6 +82,39 @@ class Conv(Operator):
             "dilations": window.dilations,
             "group": source.attribute("group", 1),
         }
+
+
+@dataclass(frozen=True)
+class Conv(Convolution):
+    """y[n, f, o...] = activation(sum over c, k... of x[n, c, o stride + k dilation - pad] w[f, c, k...] + bias + z).
+
+    Inputs: x [N, C, spatial...], w [F, C / group, kernel...], bias [F] or none, z of the output's shape or none: the
+    other branch of a residual block. Output: y [N, F, windows...].
+
+    Attributes:
+        activation: What the output goes through; ONNX's Conv has none, a fusion puts it here, and z.
+    """
+
+    activation: Activation = ()
+
+    arity = (2, 4)
+    onnx = ("Conv",)
+
+    def infer(
+        self, x: TensorType, w: TensorType, bias: TensorType | None = None, z: TensorType | None = None
+    ) -> TensorType:
+        plain(x, w, bias, z)
+        check_activation(self.activation)
+        y = TensorType(same_element(x, w, bias, z), self.shape(x, w, bias))
+        need(z in (None, y), "what is added has another type", expected=list(y.shape), got=z and list(z.shape))
+        return y
+
+    def evaluate(
+        self, x: np.ndarray, w: np.ndarray, bias: np.ndarray | None = None, z: np.ndarray | None = None
+    ) -> np.ndarray:
+        y = convolve(x, w, self.window(w.shape), self.group)
+        y = y if bias is None else y + bias.reshape(-1, *(1,) * (y.ndim - 2))
+        return activate(y if z is None else y + z, self.activation)
 
     @classmethod
     def from_onnx(cls, source: Source) -> Value:

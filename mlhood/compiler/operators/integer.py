@@ -10,7 +10,7 @@ from mlhood.compiler.hir.operator import Operator, need
 from mlhood.compiler.hir.source import Source
 from mlhood.compiler.hir.types import Quantization, TensorType
 from mlhood.compiler.hir.values import Value
-from mlhood.compiler.operators.convolution import Conv, convolve
+from mlhood.compiler.operators.convolution import Convolution, convolve
 from mlhood.compiler.operators.matrix import matmul_shape
 from mlhood.compiler.operators.quantized import along, parameters, reinterpret, saturated
 
@@ -37,7 +37,7 @@ def _wrapped(total: np.ndarray) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class QuantizedConv(Conv):
+class QuantizedConv(Convolution):
     """Conv of quantised tensors: acc = sum of (x - offset_x)(w - offset_w) + bias in int32, then rescaled.
 
     y = clip(round(acc scale_x scale_w / scale_y) + offset_y). The weight may have one scale for each output channel.
@@ -112,7 +112,7 @@ class QuantizedMatMul(Operator):
 
 
 @dataclass(frozen=True)
-class ConvInteger(Conv):
+class ConvInteger(Convolution):
     """Conv of integers, int32: sum of (x - offset_x)(w - offset_w)."""
 
     x_offset: int = 0

@@ -10,6 +10,7 @@ from mlhood.compiler.hir.operator import Operator, need, plain, same_element
 from mlhood.compiler.hir.source import Source
 from mlhood.compiler.hir.types import Dim, Shape, TensorType, broadcast
 from mlhood.compiler.hir.values import Value
+from mlhood.compiler.operators.activation import Activation, activate, check_activation
 
 
 class MatMul(Operator):
@@ -79,4 +80,44 @@ class Gemm(Operator):
         return source.add(operator, *source.inputs)
 
 
-OPERATORS = (MatMul, Gemm)
+@dataclass(frozen=True)
+class FullyConnected(Operator):
+    """y = activation(x w^T + bias): a dense layer, into which passes bring MatMul + Add and Gemm with constant weights.
+
+    Inputs: x [..., K], w [F, K] with one row for each output, as a convolution's weight has it, bias [F] or none.
+    Output: y [..., F].
+    """
+
+    activation: Activation = ()
+
+    arity = (2, 3)
+
+    def infer(self, x: TensorType, w: TensorType, bias: TensorType | None = None) -> TensorType:
+        plain(x, w, bias)
+        check_activation(self.activation)
+        return TensorType(same_element(x, w, bias), dense_shape(x, w, bias))
+
+    def evaluate(self, x: np.ndarray, w: np.ndarray, bias: np.ndarray | None = None) -> np.ndarray:
+        y = x @ w.T
+        return activate(y if bias is None else y + bias, self.activation)
+
+
+def dense_shape(x: TensorType, w: TensorType, bias: TensorType | None = None) -> Shape:
+    """Return the output's shape of a dense layer.
+
+    Raises:
+        CompilerError: The inputs' shapes do not fit.
+    """
+    need(x.rank >= 2 and w.rank == 2, "a dense layer takes rows and a matrix", got=f"{list(x.shape)}, {list(w.shape)}")
+    fits = isinstance(x.shape[-1], str) or x.shape[-1] == w.shape[1]
+    need(fits, "the rows are not as long as the weight's", expected=w.shape[1], got=x.shape[-1])
+    need(
+        bias is None or bias.shape == w.shape[:1],
+        "the bias needs one number for each output",
+        expected=[w.shape[0]],
+        got=bias and list(bias.shape),
+    )
+    return (*x.shape[:-1], w.shape[0])
+
+
+OPERATORS = (MatMul, Gemm, FullyConnected)
