@@ -15,7 +15,7 @@ from mlhood.compiler.hir.operator import as_tuple, located
 from mlhood.compiler.hir.source import Source
 from mlhood.compiler.hir.types import Dim, TensorType
 from mlhood.compiler.hir.values import Constant, Node, Value
-from mlhood.compiler.operators import IMPORT_RULES
+from mlhood.compiler.operators import IMPORT_RULES, ImportRule
 from mlhood.compiler.operators.cast import element_of
 from mlhood.compiler.operators.creation import Shape
 from mlhood.errors import CompilerError
@@ -32,6 +32,7 @@ def import_model(
     constants: Mapping[str, np.ndarray] | None = None,
     dims: Mapping[str, int] | None = None,
     shapes: Mapping[str, Sequence[int]] | None = None,
+    rules: Mapping[str, ImportRule] | None = None,
 ) -> Graph:
     """Return a model as a graph, as it is: nothing is optimised.
 
@@ -43,6 +44,7 @@ def import_model(
         constants: Arrays for inputs that are to be constants.
         dims: Numbers for open axes, by name.
         shapes: Shapes for inputs, by name, instead of those that the model declares.
+        rules: Import rules by the name of the ONNX operator, which go before the compiler's own.
 
     Raises:
         ExchangeError: The model cannot be read, or is not valid.
@@ -52,14 +54,15 @@ def import_model(
     proto = load(model)
     if proto.functions:
         proto = inline_local_functions(proto)
-    _check_operators(proto.graph)
-    return _Import(proto, constants or {}, dims or {}, shapes or {}).build()
+    known = {**IMPORT_RULES, **(rules or {})}
+    _check_operators(proto.graph, known)
+    return _Import(proto, known, constants or {}, dims or {}, shapes or {}).build()
 
 
-def _check_operators(graph: onnx.GraphProto) -> None:
+def _check_operators(graph: onnx.GraphProto, rules: Mapping[str, ImportRule]) -> None:
     unknown: dict[str, list[str]] = {}
     for node in graph.node:
-        if node.domain not in _STANDARD or node.op_type not in IMPORT_RULES:
+        if node.domain not in _STANDARD or node.op_type not in rules:
             name = node.name or next(iter(node.output), "")
             domain = "" if node.domain in _STANDARD else f"{node.domain}::"
             unknown.setdefault(f"{domain}{node.op_type}", []).append(repr(name))
@@ -85,12 +88,14 @@ class _Import:
     def __init__(
         self,
         proto: onnx.ModelProto,
+        rules: Mapping[str, ImportRule],
         constants: Mapping[str, np.ndarray],
         dims: Mapping[str, int],
         shapes: Mapping[str, Sequence[int]],
     ) -> None:
         self.proto = proto.graph
         self.opset = next(entry.version for entry in proto.opset_import if entry.domain in _STANDARD)
+        self.rules = rules
         self.constants = constants
         self.dims = dims
         self.shapes = shapes
@@ -156,13 +161,13 @@ class _Import:
         inputs = [self.values[name] if name else None for name in proto.input]
         source = Source(proto, self.opset, self.graph, inputs, self.known)
         try:
-            made = IMPORT_RULES[proto.op_type](source)
+            made = self.rules[proto.op_type](source)
         except CompilerError as error:
             raise located(error, source.where) from error
         except (ValueError, TypeError, LookupError, ArithmeticError, MemoryError) as error:
             raise CompilerError("the node cannot be imported", where=source.where, got=error) from error
         added = _last(self.graph.nodes, len(self.graph.nodes) - before)
-        for name, value in zip(proto.output, [made] if isinstance(made, Value) else made, strict=False):
+        for name, value in zip(proto.output, _made(made, source), strict=False):
             if not name:
                 continue
             if value is None:
@@ -201,6 +206,20 @@ class _Import:
         if isinstance(value, Constant) and not _is_long(value.data.size) and value.data.dtype.kind in "iub":
             return value.data
         return self.known.get(value)
+
+
+def _made(made: object, source: Source) -> Sequence[Value | None]:
+    """What a rule returned, as a sequence of values."""
+    values = made if isinstance(made, (tuple, list)) else (made,)
+    if any(not isinstance(value, Value) for value in values if value is not None) or values == (None,):
+        raise CompilerError(
+            "the import rule does not return what the node makes",
+            where=source.where,
+            expected="a Value, or a sequence of them",
+            got=type(made).__name__,
+            todo="return source.add(operator, *inputs)",
+        )
+    return values
 
 
 def _is_long(size: Dim) -> bool:
