@@ -1,4 +1,5 @@
-"""What a file of a submission really is: ONNX models by ONNX Runtime, PDF by pypdf; each read in a process apart."""
+"""What came from a submission really is: ONNX models by ONNX Runtime, PDF by pypdf, graphs of the compiler by its
+own verifier and interpreter; each read in a process apart."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ import numpy as np
 
 from mlhood.grading.expect import CheckFailed
 from mlhood.grading.isolated import IsolatedFailure, run_isolated
+from mlhood.grading.wire import Hir
 
 # where in ONNX Runtime's own source an error arose: no help for a student
 SOURCE_PLACE = re.compile(r"/\S+\.(cc|h):\d+ .*?\) ")
@@ -52,6 +54,50 @@ class PdfFacts:
     pages: int
     size: tuple[float, float]
     text: str
+
+
+@dataclass(frozen=True)
+class NodeFacts:
+    """A node of a compiler graph: its name, its operator with the attributes, the names of what it reads and makes."""
+
+    name: str
+    operator: str
+    attributes: dict[str, Any]
+    inputs: tuple[str | None, ...]
+    outputs: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class GraphFacts:
+    """What is in a compiler graph: its nodes in order, and what it computed by the name of the output."""
+
+    nodes: tuple[NodeFacts, ...]
+    results: dict[str, np.ndarray]
+
+    def count(self, operator: str) -> int:
+        """How many nodes have this operator."""
+        return sum(node.operator == operator for node in self.nodes)
+
+
+def graph_facts(
+    graphs: list[tuple[Hir, dict[str, np.ndarray]]], *, what: str, seconds: float = 60.0
+) -> list[GraphFacts]:
+    """Read compiler graphs, verify them, and run each on its inputs.
+
+    Args:
+        graphs: What came from the student's process, each with an array for every placeholder; with none at all, a
+            graph is read and not run.
+        what: What they are, in the student's words.
+        seconds: Time limit for all of them.
+
+    Raises:
+        CheckFailed: One breaks a rule of graphs, or does not run on these inputs.
+    """
+    try:
+        found = run_isolated("mlhood.grading.oracle:_read_graphs", [list(pair) for pair in graphs], seconds=seconds)
+    except IsolatedFailure as failure:
+        raise CheckFailed(f"{what} is not a sound graph", got=str(failure)) from None
+    return [GraphFacts(tuple(NodeFacts(*node) for node in nodes), results) for nodes, results in found]
 
 
 def onnx_facts(data: bytes | Path, feed: np.ndarray | None = None, *, what: str, seconds: float = 60.0) -> OnnxFacts:
@@ -103,6 +149,29 @@ def _read_onnx(data: bytes, feed: np.ndarray | None) -> dict[str, Any]:
         "operators": [node.op_type for node in model.graph.node],
         "results": [] if feed is None else _run(data, inputs[0], feed),
     }
+
+
+def _read_graphs(graphs: list[list[Any]]) -> list[tuple[list[tuple[Any, ...]], dict[str, np.ndarray]]]:
+    from mlhood.compiler.backends.interpreter import Interpreter
+
+    found = []
+    for graph, feeds in graphs:
+        interpreter = Interpreter(graph)
+        nodes = [_node_facts(node) for node in graph.topological()]
+        found.append((nodes, interpreter.run(feeds) if feeds else {}))
+    return found
+
+
+def _node_facts(node: Any) -> tuple[Any, ...]:
+    inputs = tuple(None if value is None else value.name for value in node.inputs)
+    attributes = {name: _plain(value) for name, value in node.operator.attributes.items()}
+    return node.name, node.operator.name, attributes, inputs, tuple(value.name for value in node.outputs)
+
+
+def _plain(attribute: Any) -> Any:
+    from mlhood.compiler.hir.types import Quantization
+
+    return str(attribute) if isinstance(attribute, Quantization) else attribute
 
 
 def _describe(value: Any) -> list[Any]:

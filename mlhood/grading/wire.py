@@ -44,6 +44,17 @@ class Onnx:
 
 
 @dataclass(frozen=True)
+class Hir:
+    """A compiler graph as it crosses: its text, and the arrays that the text names by hash.
+
+    In the student's process it arrives as a `Graph`; from there it comes as text that nobody has read yet.
+    """
+
+    text: str
+    constants: dict[str, np.ndarray]
+
+
+@dataclass(frozen=True)
 class Remote:
     """An object that stays in the student's process: its number there, its type's name and a short text."""
 
@@ -170,6 +181,21 @@ def _encode_frame(encoder: _Encoder, frame: Any, depth: int) -> Any:
     return {"$frame": encoder.encode(columns, depth)}
 
 
+def _encode_graph(encoder: _Encoder, graph: Any, depth: int) -> Any:
+    from mlhood.compiler.hir.parse import constants_by_digest
+    from mlhood.compiler.hir.text import to_text
+
+    return _encode_hir(encoder, Hir(to_text(graph), constants_by_digest(graph)), depth)
+
+
+def _encode_hir(encoder: _Encoder, hir: Hir, depth: int) -> Any:
+    return {"$graph": [hir.text, encoder.encode(hir.constants, depth)]}
+
+
+def _encode_type(encoder: _Encoder, type: Any, depth: int) -> Any:
+    return {"$type": encoder.encode_all([type.element, *type.shape], depth)}
+
+
 ENCODERS: tuple[tuple[Callable[[object], bool], Callable[[_Encoder, Any, int], Any]], ...] = (
     (_instance(bool, np.bool_), lambda e, v, d: bool(v)),
     (_instance(int, np.integer), lambda e, v, d: int(v)),
@@ -178,6 +204,9 @@ ENCODERS: tuple[tuple[Callable[[object], bool], Callable[[_Encoder, Any, int], A
     (_instance(bytes, bytearray), lambda e, v, d: {"$bytes": base64.b64encode(v).decode()}),
     (_instance(Tensor), lambda e, v, d: {"$tensor": e.store(v.array)}),
     (_instance(Onnx), lambda e, v, d: {"$onnx": base64.b64encode(v.data).decode()}),
+    (_instance(Hir), _encode_hir),
+    (_is("mlhood.compiler.hir.graph", "Graph"), _encode_graph),
+    (_is("mlhood.compiler.hir.types", "TensorType"), _encode_type),
     (_instance(Remote), lambda e, v, d: {"$remote": v.number}),
     (_instance(np.ndarray), lambda e, v, d: {"$array": e.store(np.asarray(v))}),
     (_is("torch", "Tensor"), lambda e, v, d: {"$array": e.store(v.detach().cpu().numpy())}),
@@ -236,6 +265,9 @@ def _decode(tree: Any, arrays: dict[str, np.ndarray], find: Callable[[int], obje
         number, type_name, text = body
         return Remote(int(number), str(type_name)[:100], str(text)[:200])
     children = _decode(body, arrays, find, depth + 1)
+    if kind == "$graph":
+        hir = Hir(str(children[0]), dict(children[1]))
+        return _as_graph(hir) if find else hir
     return DECODERS[kind](children)
 
 
@@ -251,6 +283,19 @@ def _as_model(data: bytes) -> Any:
     return onnx.load_model_from_string(data)
 
 
+def _as_graph(hir: Hir) -> Any:
+    from mlhood.compiler.hir.parse import parse
+
+    return parse(hir.text, hir.constants)
+
+
+def _tensor_type(parts: list) -> Any:
+    from mlhood.compiler.hir.types import TensorType
+
+    element, *shape = parts
+    return TensorType(element, tuple(shape))
+
+
 def _frame(columns: dict) -> Any:
     import pandas
 
@@ -262,4 +307,5 @@ DECODERS: dict[str, Callable[[Any], Any]] = {
     "$set": frozenset,
     "$dict": lambda pairs: {key: value for key, value in pairs},  # noqa: C416 - a pair of wrong length must fail
     "$frame": _frame,
+    "$type": _tensor_type,
 }
