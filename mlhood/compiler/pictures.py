@@ -172,6 +172,26 @@ def grids(counts: np.ndarray, edges: np.ndarray, parameters: Mapping[str, tuple[
     return figure
 
 
+def compared(exact: np.ndarray, approximation: np.ndarray, step: float) -> Figure:
+    """Two images of one shape [H, W] and their difference, in steps of the quantised one's scale."""
+    figure, grid = plt.subplots(1, 3, figsize=(9, 3), dpi=90)
+    difference = (approximation - exact) / step
+    limits = {"vmin": min(exact.min(), approximation.min()), "vmax": max(exact.max(), approximation.max())}
+    for axes, image, title in (
+        (grid[0], exact, "real numbers"),
+        (grid[1], approximation, "integers, as the reals they stand for"),
+    ):
+        figure.colorbar(axes.imshow(image, cmap="cividis", **limits), ax=axes, shrink=0.75)
+        axes.set_title(title, fontsize=9)
+    shown = grid[2].imshow(difference, cmap="PuOr", vmin=-1.5, vmax=1.5)
+    figure.colorbar(shown, ax=grid[2], shrink=0.75)
+    grid[2].set_title(f"difference in steps, at most {np.abs(difference).max():.2f}", fontsize=9)
+    for axes in grid:
+        axes.axis("off")
+    figure.tight_layout()
+    return figure
+
+
 def waterfall(layers: Sequence[str], cumulative: Sequence[float], alone: Sequence[float]) -> Figure:
     """Signal to quantisation noise from the first layer to the last: each step down is what a layer costs (dB).
 

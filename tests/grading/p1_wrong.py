@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from gallery import Wrong
 from p1_snippets import (
     DYNAMIC,
     GEMM,
@@ -24,23 +23,6 @@ from p1_snippets import (
     table,
     train,
 )
-
-
-@dataclass(frozen=True)
-class Wrong:
-    """A wrong solution of one task.
-
-    Attributes:
-        cells: New source by cell id.
-        loses: Names of the checks that must fail; all others of the notebook must pass.
-        says: A regular expression that must be found in what the failed checks say.
-    """
-
-    name: str
-    task: str
-    cells: dict[str, str]
-    loses: tuple[str, ...]
-    says: str
 
 
 SHAPES, GEOMETRY = "parameters_have_lenets_shapes", "convolutions_have_lenets_geometry"

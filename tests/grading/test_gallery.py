@@ -8,9 +8,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import nbformat
+import p1_right
+import p1_wrong
+import p2_right
+import p2_wrong
 import pytest
-from p1_right import RIGHT
-from p1_wrong import WRONG, Wrong
+from gallery import Wrong
 
 from mlhood.exchange import find_browser
 from mlhood.grading.grade import grade
@@ -18,11 +21,18 @@ from mlhood.grading.marks import Marks
 from mlhood.grading.notebook import label
 from mlhood.grading.projects import PROJECTS
 from mlhood.grading.stubs import stubbed
+from mlhood.grading.task import Project
 
-P1 = PROJECTS["P1"]
-MASTER = Path(__file__).parents[2] / "P1.ipynb"
+ROOT = Path(__file__).parents[2]
+WRONG: tuple[Wrong, ...] = (*p1_wrong.WRONG, *p2_wrong.WRONG)
+RIGHT: dict[str, dict[str, dict[str, str]]] = {"P1": p1_right.RIGHT, "P2": p2_right.RIGHT}
+STYLES = [(project, style) for project, styles in RIGHT.items() for style in styles]
 SECRET_SEED = 20_260_117
 pytestmark = pytest.mark.slow
+
+
+def project_of(entry: Wrong) -> str:
+    return entry.task.split(".")[0]
 
 
 def sheet_of(entry: Wrong) -> int:
@@ -33,31 +43,36 @@ def sheet_of(entry: Wrong) -> int:
     return [other.name for other in WRONG if other.task == entry.task].index(entry.name)
 
 
-SHEETS = 1 + max(map(sheet_of, WRONG))
+SHEETS = list(dict.fromkeys((project_of(entry), sheet_of(entry)) for entry in WRONG))
 
 
-def marks_of(cells: dict[str, str], folder: Path) -> Marks:
-    notebook = nbformat.read(MASTER, as_version=4)
+def master(project: str) -> nbformat.NotebookNode:
+    return nbformat.read(ROOT / f"{project}.ipynb", as_version=4)
+
+
+def marks_of(project: str, cells: dict[str, str], folder: Path) -> Marks:
+    notebook = master(project)
     known = {cell.id: cell for cell in notebook.cells}
     for name, source in cells.items():
         known[name].source = source.strip("\n")
     folder.mkdir()
-    return grade(notebook, P1, folder, seed=SECRET_SEED)
+    return grade(notebook, PROJECTS[project], folder, seed=SECRET_SEED)
 
 
 @pytest.fixture(scope="module")
 def marked(tmp_path_factory) -> Iterator[dict[object, Future[Marks]]]:
-    """All notebooks of the gallery, two at a time."""
+    """All notebooks of the gallery, two at a time, by project and sheet or style."""
     base = tmp_path_factory.mktemp("gallery")
     monkeypatch = pytest.MonkeyPatch()
     monkeypatch.setenv("OMP_NUM_THREADS", "1")  # two kernels side by side, each on a core of its own
-    sheets = {k: {} for k in range(SHEETS)}
+    sheets: dict[tuple[str, object], dict[str, str]] = {place: {} for place in SHEETS}
     for entry in WRONG:
-        sheets[sheet_of(entry)] |= entry.cells
+        sheets[project_of(entry), sheet_of(entry)] |= entry.cells
+    sheets |= {(project, style): RIGHT[project][style] for project, style in STYLES}
     with ThreadPoolExecutor(2) as pool:
         yield {
-            name: pool.submit(marks_of, cells, base / f"run-{i}")
-            for i, (name, cells) in enumerate({**sheets, **RIGHT}.items())
+            place: pool.submit(marks_of, place[0], cells, base / f"run-{i}")
+            for i, (place, cells) in enumerate(sheets.items())
         }
     monkeypatch.undo()
 
@@ -66,39 +81,42 @@ def marked(tmp_path_factory) -> Iterator[dict[object, Future[Marks]]]:
 def test_a_wrong_solution_loses_exactly_its_points(entry, marked):
     if entry.task == "P1.7" and find_browser() is None:
         pytest.skip("no browser to print the graph with")
-    result = next(task for task in marked[sheet_of(entry)].result().tasks if task.id == entry.task)
+    marks = marked[project_of(entry), sheet_of(entry)].result()
+    result = next(task for task in marks.tasks if task.id == entry.task)
     failed = [check for check in result.checks if check.status == "failed"]
     assert {check.name for check in failed} == set(entry.loses), failed
     said = "\n".join(" ".join([check.what, *check.parts.values()]) for check in failed)
     assert re.search(entry.says, said), said
 
 
-@pytest.mark.parametrize("sheet", range(SHEETS))
-def test_tasks_beside_a_wrong_one_keep_their_points(sheet, marked):
-    wrong = {entry.task for entry in WRONG if sheet_of(entry) == sheet}
-    others = [task for task in marked[sheet].result().tasks if task.id not in wrong]
+@pytest.mark.parametrize(("project", "sheet"), SHEETS)
+def test_tasks_beside_a_wrong_one_keep_their_points(project, sheet, marked):
+    wrong = {entry.task for entry in WRONG if (project_of(entry), sheet_of(entry)) == (project, sheet)}
+    others = [task for task in marked[project, sheet].result().tasks if task.id not in wrong]
     assert [(task.id, task.earned) for task in others] == [(task.id, task.points) for task in others], others
 
 
-@pytest.mark.parametrize("style", RIGHT)
-def test_a_right_solution_in_any_style_gets_all_points(style, marked):
-    marks = marked[style].result()
+@pytest.mark.parametrize(("project", "style"), STYLES)
+def test_a_right_solution_in_any_style_gets_all_points(project, style, marked):
+    marks = marked[project, style].result()
     failed = [check for task in marks.tasks for check in task.checks if check.status == "failed"]
     assert not failed, failed
     assert marks.earned == marks.points == 100 - marks.skipped
 
 
-def test_the_empty_notebook_gets_nothing_and_is_told_where_to_begin(tmp_path):
-    notebook = nbformat.read(MASTER, as_version=4)
+@pytest.mark.parametrize("project", RIGHT)
+def test_the_empty_notebook_gets_nothing_and_is_told_where_to_begin(project, tmp_path):
+    notebook = master(project)
     for cell in notebook.cells:
         if (known := label(cell)) and known.role == "solution":
             cell.source = stubbed(cell, cell.id)
-    marks = grade(notebook, P1, tmp_path, seed=SECRET_SEED)
+    marks = grade(notebook, PROJECTS[project], tmp_path, seed=SECRET_SEED)
     assert marks.earned == 0
     first = marks.tasks[0].checks[0]
     assert "not written yet" in first.what, first
 
 
-def test_the_gallery_covers_every_check():
-    covered = {(entry.task, name) for entry in WRONG for name in entry.loses}
-    assert covered == {(task.id, check.name) for task in P1.tasks for check in task.checks}
+@pytest.mark.parametrize("project", [PROJECTS[name] for name in RIGHT], ids=lambda project: project.id)
+def test_the_gallery_covers_every_check(project: Project):
+    covered = {(entry.task, name) for entry in WRONG for name in entry.loses if project_of(entry) == project.id}
+    assert covered == {(task.id, check.name) for task in project.tasks for check in task.checks}

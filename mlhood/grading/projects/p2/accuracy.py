@@ -1,0 +1,152 @@
+"""Checks of P2.7: the signal to noise ratio, the table of schemas, and what is read from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from mlhood.grading import expect
+from mlhood.grading.isolated import IsolatedFailure, run_isolated
+from mlhood.grading.submission import Submission
+from mlhood.grading.task import points
+from mlhood.grading.wire import Hir
+
+CALIBRATION = 300
+# The rows of the notebook's table, as arguments of `Recipe`.
+ROWS: dict[str, dict[str, Any]] = {
+    "asymmetric": {"schema": "asymmetric"},
+    "symmetric": {"schema": "symmetric"},
+    "symmetric_unsigned": {"schema": "symmetric_unsigned"},
+    "power_of_two": {"schema": "power_of_two"},
+    "asymmetric, per channel": {"schema": "asymmetric", "per_channel": True},
+    "power_of_two, int16": {"schema": "power_of_two", "element": "int16"},
+}
+NEAR = 0.15  # dB: rows that are this near to each other may be named in either order
+
+
+@points(4)
+def sqnr_is_measured(submission: Submission) -> None:
+    """`sqnr` is ten times the logarithm of signal energy over noise energy."""
+    rng = submission.rng
+    for scale, shape in ((1.0, (40, 10)), (1e3, (7,)), (1e-3, (3, 4, 5))):
+        reference = (scale * (rng.standard_normal(shape) + 0.5)).astype(np.float32)
+        noise = scale * float(rng.uniform(0.01, 0.2)) * (rng.standard_normal(shape) + 0.3)
+        approximation = (reference + noise).astype(np.float32)
+        error = reference.astype(np.float64) - approximation
+        want = 10 * np.log10(np.sum(reference.astype(np.float64) ** 2) / np.sum(error**2))
+        got = expect.number(submission.call("sqnr", reference, approximation), "what `sqnr` returns")
+        hint = _sqnr_hint(got, want, reference, approximation)
+        given = f"arrays {shape} around {scale:g}"
+        expect.true(
+            abs(got - want) < 0.01,
+            "`sqnr` is wrong",
+            expected=f"{want:.2f} dB",
+            got=f"{got:.2f}",
+            given=given,
+            hint=hint,
+        )
+
+
+def _sqnr_hint(got: float, want: float, reference: np.ndarray, approximation: np.ndarray) -> str:
+    if abs(got - want / 10) < 0.01 or abs(got - want * np.log(10) / 10) < 0.01:
+        return "decibels: ten times the logarithm to base 10"
+    if abs(got + want) < 0.01:
+        return "the signal stands above the noise in the fraction"
+    if abs(got - 2 * want) < 0.01 or abs(got - want / 2) < 0.01:
+        return "the energies are sums of squares, taken once: 10 log10 of squares (or 20 log10 of their roots)"
+    noise = reference - approximation
+    if abs(got - 10 * np.log10(np.var(reference) / np.var(noise))) < 0.01:
+        return "sums of squares, not variances: a constant error is noise too"
+    return "10 * log10(sum(reference ** 2) / sum((reference - approximation) ** 2)), over all elements"
+
+
+def _measured(submission: Submission, rows: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """What the package makes of the notebook's own `optimized`, recipe by recipe."""
+    graph = submission.value("optimized")
+    if not isinstance(graph, Hir):
+        expect.fail("`optimized` is not a graph", got=graph, hint="run the given cells of section 4 first")
+    try:
+        return run_isolated("mlhood.grading.projects.p2.reference:measure", graph, rows, seconds=90.0)
+    except IsolatedFailure as failure:
+        raise expect.CheckFailed("`optimized` is not a graph that can be quantised", got=str(failure)) from None
+
+
+@points(5)
+def rows_are_measured(submission: Submission) -> None:
+    """`measured` gives accuracy, agreement, SQNR, bytes and nodes of any recipe."""
+    rows = {name: ROWS[name] for name in ("symmetric", "power_of_two, int16")}
+    rows["another"] = {"schema": "symmetric_unsigned", "per_channel": True}
+    wanted = _measured(submission, rows)
+    for name, arguments in rows.items():
+        recipe = submission.call("mlhood.compiler.quantize:Recipe", **arguments)
+        found = expect.mapping(
+            submission.call("measured", recipe), tuple(wanted[name]["row"]), "what `measured` returns"
+        )
+        for key, want in wanted[name]["row"].items():
+            got = expect.number(found[key], f"`{key}`")
+            slack = {"sqnr": 0.1, "bytes": 0, "nodes": 0}.get(key, 1e-6)
+            given = f"Recipe({', '.join(f'{k}={v!r}' for k, v in arguments.items())})"
+            expect.true(
+                abs(got - want) <= slack, f"`{key}` is wrong", expected=want, got=got, given=given, hint=HINTS[key]
+            )
+
+
+HINTS = {
+    "accuracy": "the share of data.test_images whose argmax is the label, from 0 to 1",
+    "agreement": "the share of data.test_images whose argmax is that of `optimized`, whatever the label",
+    "sqnr": "sqnr(logits of optimized, logits of the quantised graph), over data.test_images",
+    "bytes": "sum of value.data.nbytes over graph.constants.values() of the quantised graph",
+    "nodes": "len(graph.nodes) of the quantised graph",
+}
+
+
+@points(5)
+def answers_fit_the_table(submission: Submission) -> None:
+    """`answers` names the best and the worst row, the gain of sixteen bits, and the layer that costs most."""
+    keys = ("best", "worst", "gain", "layer")
+    answers = expect.mapping(submission.value("answers"), keys, "`answers`")
+    found = _measured(submission, ROWS)
+    ratios = {name: found[name]["row"]["sqnr"] for name in ROWS}
+    try:
+        _fits(answers, ratios)
+    except expect.CheckFailed:
+        own = _own_ratios(submission)
+        if own.keys() != ratios.keys():
+            raise
+        _fits(answers, own)  # who reads a wrong table rightly has lost the table's points only
+    alone = found["power_of_two"]["alone"]
+    _names(answers["layer"], "layer", {name for name in alone if alone[name] <= min(alone.values()) + NEAR})
+
+
+def _own_ratios(submission: Submission) -> dict[str, float]:
+    """The student's own table, as far as it is one."""
+    try:
+        table = submission.value("results")
+        pairs = zip(table["recipe"].tolist(), table["sqnr"].tolist(), strict=True)
+        return {str(name): expect.number(value, "`results`") for name, value in pairs}
+    except (expect.CheckFailed, AttributeError, KeyError, TypeError):
+        return {}
+
+
+def _fits(answers: Mapping[str, object], ratios: dict[str, float]) -> None:
+    eight = {name: ratio for name, ratio in ratios.items() if "int16" not in name}
+    _names(answers["best"], "best", {name for name in eight if eight[name] >= max(eight.values()) - NEAR})
+    _names(answers["worst"], "worst", {name for name in eight if eight[name] <= min(eight.values()) + NEAR})
+    gain = expect.number(answers["gain"], "`answers['gain']`")
+    want = ratios["power_of_two, int16"] - ratios["power_of_two"]
+    hint = "results['sqnr']['power_of_two, int16'] - results['sqnr']['power_of_two']"
+    expect.true(
+        abs(gain - want) < 0.6, "`answers['gain']` is wrong", expected=f"{want:.1f} dB", got=f"{gain:.1f}", hint=hint
+    )
+
+
+def _names(answer: object, key: str, right: set[str]) -> None:
+    hints = {
+        "best": "the highest SQNR among the rows of eight bits",
+        "worst": "the lowest SQNR among the rows of eight bits",
+        "layer": "the lowest diamond of the waterfall: the value whose own quantisation costs most",
+    }
+    what = f"`answers['{key}']` does not fit the table"
+    expect.true(str(answer) in right, what, expected=" or ".join(sorted(right)), got=answer, hint=hints[key])

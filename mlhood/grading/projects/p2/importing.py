@@ -1,0 +1,102 @@
+"""Checks of P2.2: the student's import rules, on models with every attribute and with none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from onnx import TensorProto, helper, numpy_helper
+
+from mlhood.compiler.backends.interpreter import run
+from mlhood.compiler.hir.importer import import_model
+from mlhood.grading import expect
+from mlhood.grading.oracle import GraphFacts, graph_facts
+from mlhood.grading.projects.p2.loops import PROBES, function
+from mlhood.grading.submission import Submission
+from mlhood.grading.task import points
+from mlhood.grading.wire import Hir
+
+Weights = dict[str, np.ndarray]
+
+
+def _model(op: str, shape: tuple[int, ...], weights: Weights, attributes: dict[str, Any]) -> bytes:
+    """A model of one node from x to y."""
+    node = helper.make_node(op, ["x", *weights], ["y"], name=f"the_{op.lower()}", **attributes)
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", *shape[1:]])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [None] * len(shape))
+    tensors = [numpy_helper.from_array(value, name) for name, value in weights.items()]
+    graph = helper.make_graph([node], "one node", [x], [y], tensors)
+    return helper.make_model(graph, ir_version=9, opset_imports=[helper.make_opsetid("", 18)]).SerializeToString()
+
+
+def _check(submission: Submission, op: str, rule: str, cases: list[tuple[Weights, dict[str, Any], str]]) -> None:
+    """Import one-node models by the student's rule, and run what comes out beside what should."""
+    rules = {op: function(submission, rule)}
+    pairs, wanted = [], []
+    for weights, attributes, _ in cases:
+        x = submission.rng.standard_normal((2, 4, 9, 11)).astype(np.float32)
+        data = _model(op, x.shape, weights, attributes)
+        hir = submission.call(PROBES + "imported", rules, data)
+        if not isinstance(hir, Hir):
+            expect.fail(f"`{rule}` does not give a graph", got=hir)
+        pairs.append((hir, {"x": x}))
+        wanted.append((run(import_model(data), x=x)["y"], op))
+    for facts, (want, _), case in zip(graph_facts(pairs, what=f"what `{rule}` makes"), wanted, cases, strict=True):
+        _same(facts, want, op, rule, case)
+
+
+def _same(facts: GraphFacts, want: np.ndarray, op: str, rule: str, case: tuple[Weights, dict[str, Any], str]) -> None:
+    weights, attributes, hint = case
+    given = f"{op} with {', '.join([f'{k}={v}' for k, v in attributes.items()]) or 'no attributes'}"
+    given += f" and inputs x, {', '.join(weights)}" if weights else ""
+    operators = [node.operator for node in facts.nodes]
+    expect.equal(operators, [op], f"`{rule}` adds other nodes", given=given, hint="one source.add(operator, ...)")
+    got = facts.results.get("y")
+    if isinstance(got, np.ndarray) and got.shape != want.shape:
+        expect.fail(
+            f"what `{rule}` makes has another shape", expected=want.shape, got=got.shape, given=given, hint=hint
+        )
+    expect.close(got, want, f"what the graph of `{rule}` computes", atol=1e-4, given=given, hint=hint)
+
+
+@points(2)
+def relu_is_imported(submission: Submission) -> None:
+    """The rule for Relu adds one Relu."""
+    _check(submission, "Relu", "relu", [({}, {}, "source.add(Relu(), source.input(0))")])
+
+
+@points(5)
+def max_pool_is_imported(submission: Submission) -> None:
+    """The rule for MaxPool reads its attributes, and knows what holds where one is left out."""
+    rng = submission.rng
+    strides = [int(n) for n in rng.permutation([2, 3])]
+    pads = [int(n) for n in rng.permutation([0, 1, 2])[:2]] + [1, 0]
+    kernel = [3, 4]
+    cases = [
+        ({}, {"kernel_shape": kernel, "strides": strides}, "strides=source.attribute('strides', (1, 1))"),
+        (
+            {},
+            {"kernel_shape": kernel, "strides": strides, "pads": pads},
+            "pads are (top, left, bottom, right), as in ONNX",
+        ),
+        ({}, {"kernel_shape": kernel}, "where ONNX gives no strides, they are 1; pads 0, dilations 1"),
+        ({}, {"kernel_shape": [2, 3], "dilations": [2, 1]}, "dilations=source.attribute('dilations', (1, 1))"),
+    ]
+    _check(submission, "MaxPool", "max_pool", cases)
+
+
+@points(7)
+def conv_is_imported(submission: Submission) -> None:
+    """The rule for Conv reads strides, pads, dilations and group, and takes a bias or none."""
+    draw = submission.rng.standard_normal
+    w, b = draw((6, 4, 3, 2)).astype(np.float32), draw(6).astype(np.float32)
+    grouped = draw((6, 2, 3, 2)).astype(np.float32)
+    strides, pads = [int(n) for n in submission.rng.permutation([1, 2])], [0, 1, 2, 1]
+    cases = [
+        ({"w": w, "b": b}, {"strides": strides, "pads": pads}, "Conv(strides=..., pads=..., dilations=..., group=...)"),
+        ({"w": w, "b": b}, {}, "where ONNX gives no strides, they are 1; pads 0, dilations 1, group 1"),
+        ({"w": w}, {"pads": pads}, "the bias is optional: source.optional(2) is None where it is left out"),
+        ({"w": w, "b": b}, {"dilations": [2, 3]}, "dilations=source.attribute('dilations', (1, 1))"),
+        ({"w": grouped, "b": b}, {"group": 2}, "group=source.attribute('group', 1)"),
+    ]
+    _check(submission, "Conv", "conv", cases)

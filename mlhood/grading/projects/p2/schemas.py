@@ -1,0 +1,90 @@
+"""Checks of P2.5: from a range of reals to scale and offset, by four schemas."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mlhood.compiler.quantize.schema import choose_parameters
+from mlhood.grading import expect
+from mlhood.grading.submission import Submission
+from mlhood.grading.task import points
+
+HINTS = {
+    "asymmetric": "scale = (high - low) / 255; the offset puts 0 on an integer: round(-128 - low / scale)",
+    "symmetric": "both ends become the larger of |low| and |high|; the offset is 0",
+    "symmetric_unsigned": "nothing below 0: the offset is -128 and all 256 integers are used; otherwise as symmetric",
+    "power_of_two": "scale = 2 ** ceil(log2(scale)) of the symmetric schema; the offset is 0",
+}
+
+
+def _ranges(rng: np.random.Generator) -> list[tuple[float, float]]:
+    """Ranges of every kind: on both sides of 0, on one side only, far from it, and empty."""
+    a, b = (float(one) for one in np.exp(rng.normal(size=2)))
+    return [
+        (-a, b),
+        (-a, a / 7),
+        (-b / 5, b),
+        (0.0, a),
+        (a, a + b),
+        (-a - b, -a),
+        (-1000 * a, 500 * b),
+        (-1e-4 * a, 2e-4),
+    ]
+
+
+def _check(submission: Submission, schema: str) -> None:
+    for low, high in [*_ranges(submission.rng), (0.0, 0.0)]:
+        want_scale, want_offset = choose_parameters(low, high, "int8", schema)
+        found = submission.call("choose_parameters", low, high, schema)
+        given = f"low {low:.4g}, high {high:.4g}, schema {schema!r}"
+        if not isinstance(found, (tuple, list)) or len(found) != 2:
+            expect.fail(
+                "`choose_parameters` does not return two numbers", expected="(scale, offset)", got=found, given=given
+            )
+        scale, offset = expect.number(found[0], "the scale"), expect.number(found[1], "the offset")
+        hint = _hint(schema, low, high)
+        right = abs(scale - want_scale) <= 1e-4 * want_scale
+        expect.true(
+            right, "the scale is wrong", expected=f"{want_scale:.6g}", got=f"{scale:.6g}", given=given, hint=hint
+        )
+        if low != high or schema != "asymmetric":  # any integer stands for 0 if nothing else has to be stood for
+            near = abs(offset - _exact_offset(low, high, schema, want_scale, want_offset)) <= 0.5 + 1e-6
+            right = near and offset == int(offset)
+            expect.true(right, "the offset is wrong", expected=want_offset, got=offset, given=given, hint=hint)
+
+
+def _exact_offset(low: float, high: float, schema: str, scale: float, offset: int) -> float:
+    """The offset before it is rounded, where it is: halves may go either way, by the last bit of a float."""
+    return -128 - min(low, 0.0) / scale if schema == "asymmetric" and high > low else float(offset)
+
+
+def _hint(schema: str, low: float, high: float) -> str:
+    if low == high == 0:
+        return "an empty range has no scale: take 0.1"
+    if low > 0 or high < 0:
+        return "a range must hold 0: low = min(low, 0), high = max(high, 0)"
+    return HINTS[schema]
+
+
+@points(5)
+def asymmetric_is_right(submission: Submission) -> None:
+    """Asymmetric: the whole range on all 256 integers, and 0 exactly on one of them."""
+    _check(submission, "asymmetric")
+
+
+@points(4)
+def symmetric_is_right(submission: Submission) -> None:
+    """Symmetric: the same range on both sides of 0, offset 0."""
+    _check(submission, "symmetric")
+
+
+@points(4)
+def symmetric_unsigned_is_right(submission: Submission) -> None:
+    """Symmetric with unsigned: nothing is wasted on negative numbers where there are none."""
+    _check(submission, "symmetric_unsigned")
+
+
+@points(3)
+def power_of_two_is_right(submission: Submission) -> None:
+    """Power of two: a scale that a shift can stand for."""
+    _check(submission, "power_of_two")

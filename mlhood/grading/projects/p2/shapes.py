@@ -1,0 +1,123 @@
+"""Checks of P2.3: the types that convolution and pooling give, and what they must refuse."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mlhood.compiler.hir import TensorType
+from mlhood.compiler.operators.convolution import Conv
+from mlhood.compiler.operators.pooling import MaxPool
+from mlhood.grading import expect
+from mlhood.grading.projects.p2.loops import PROBES, function
+from mlhood.grading.submission import Submission
+from mlhood.grading.task import points
+
+Case = tuple[TensorType, TensorType, dict[str, Any]]
+
+
+def _tensor(*shape: int | str, element: str = "float32") -> TensorType:
+    return TensorType(element, shape)
+
+
+def _conv_case(rng: np.random.Generator) -> Case:
+    """A convolution with every attribute at random, different along the two axes."""
+    group = int(rng.integers(1, 4))
+    depth, features = int(rng.integers(1, 5)), group * int(rng.integers(1, 5))
+    kernel = [int(n) for n in rng.permutation([2, 3, 5])[:2]]
+    attributes = {
+        "strides": tuple(int(n) for n in rng.permutation([1, 2, 3])[:2]),
+        "pads": tuple(int(n) for n in rng.permutation([0, 1, 2, 3])),
+        "dilations": tuple(int(n) for n in rng.permutation([1, 2])),
+        "group": group,
+    }
+    size = [int(n) for n in rng.permutation(np.arange(20, 40))[:2]]
+    return _tensor(int(rng.integers(2, 9)), depth * group, *size), _tensor(features, depth, *kernel), attributes
+
+
+def _check_type(got: object, want: TensorType, name: str, given: str, hint: str) -> None:
+    if not isinstance(got, TensorType):
+        hint = "return TensorType(element, shape)"
+        expect.fail(f"`{name}` does not return a TensorType", expected=_spelled(want), got=got, given=given)
+    shape = tuple(int(n) if isinstance(n, float) and n == int(n) else n for n in got.shape)
+    expect.equal(shape, want.shape, f"`{name}` gives the wrong shape", given=given, hint=hint)
+    expect.equal(got.element, want.element, f"`{name}` gives the wrong element type", given=given, hint="x.element")
+
+
+def _spelled(tensor: TensorType) -> str:
+    return f"{tensor.element}{list(tensor.shape)}"
+
+
+def _conv(submission: Submission, case: Case, hint: str) -> None:
+    x, w, attributes = case
+    given = f"x {_spelled(x)}, w {_spelled(w)}, " + ", ".join(f"{key} {value}" for key, value in attributes.items())
+    got = submission.call("infer_conv", x, w, **attributes)
+    _check_type(got, Conv(**attributes).infer(x, w), "infer_conv", given, hint)
+
+
+@points(4)
+def convolution_has_its_shape(submission: Submission) -> None:
+    """`infer_conv` gives the output's shape for any stride, padding, dilation and group."""
+    plain = {"strides": (1, 1), "pads": (0, 0, 0, 0), "dilations": (1, 1), "group": 1}
+    x, w = _tensor(3, 2, 32, 28), _tensor(8, 2, 5, 3)
+    _conv(
+        submission, (x, w, plain), "out = size - kernel + 1 where nothing else is said; the channels are w's first axis"
+    )
+    _conv(submission, (x, w, plain | {"pads": (0, 1, 2, 3)}), "pads are (top, left, bottom, right)")
+    _conv(submission, (x, w, plain | {"strides": (2, 3)}), "out = floor((size + pads - span) / stride) + 1")
+    _conv(submission, (x, w, plain | {"dilations": (2, 3)}), "a kernel of k with dilation d spans (k - 1) * d + 1")
+    for _ in range(4):
+        _conv(submission, _conv_case(submission.rng), "span = (k - 1) d + 1; out = (size + pads - span) // stride + 1")
+
+
+@points(2)
+def batch_and_element_are_kept(submission: Submission) -> None:
+    """`infer_conv` keeps the name of an open batch, and the element type."""
+    x, w, attributes = _conv_case(submission.rng)
+    for batch, element in (("batch", "float32"), ("N", "float16"), (1, "float64")):
+        named = _tensor(batch, *x.shape[1:], element=element)
+        hint = "the first axis may be a name: pass x.shape[0] on as it is; the element type is that of x"
+        _conv(submission, (named, _tensor(*w.shape, element=element), attributes), hint)
+
+
+@points(3)
+def misfits_are_refused(submission: Submission) -> None:
+    """`infer_conv` raises an error where channels, element types or sizes do not fit."""
+    x, w, attributes = _conv_case(submission.rng)
+    infer = function(submission, "infer_conv")
+    depth, kernel = int(w.shape[1]), w.shape[2:]
+    in_pairs = attributes | {"group": 2}
+    cases = (
+        (x, _tensor(w.shape[0], depth + 1, *kernel), attributes, "x has other channels than w's second axis x group"),
+        (x, _tensor(*w.shape, element="float64"), attributes, "x and w differ in their element type"),
+        (_tensor(*x.shape[:2], 2, 2), _tensor(*w.shape[:2], 9, 9), attributes, "a kernel larger than the padded image"),
+        (_tensor(1, 6, *x.shape[2:]), _tensor(7, 3, *kernel), in_pairs, "7 output channels in 2 groups"),
+    )
+    for one, other, given, why in cases:
+        found = submission.call(PROBES + "attempt", infer, (one, other), given)
+        found = expect.mapping(found, (), "what came of `infer_conv`")
+        hint = "check what must fit, and raise CompilerError(...) or ValueError(...) where it does not"
+        expect.true(
+            "raised" in found, f"`infer_conv` accepts what does not fit: {why}", got=found.get("returned"), hint=hint
+        )
+
+
+@points(3)
+def pooling_has_its_type(submission: Submission) -> None:
+    """`infer_pool` gives the type of what max pooling makes."""
+    rng = submission.rng
+    for batch, element in (("batch", "float32"), (4, "float16"), ("n", "int8")):
+        kernel = tuple(int(n) for n in rng.permutation([2, 3, 4])[:2])
+        strides, pads = (
+            tuple(int(n) for n in rng.permutation([1, 2, 3])[:2]),
+            tuple(int(n) for n in rng.permutation([0, 0, 1, 1])),
+        )
+        x = _tensor(
+            batch, int(rng.integers(2, 9)), *(int(n) for n in rng.permutation(np.arange(12, 30))[:2]), element=element
+        )
+        got = submission.call("infer_pool", x, kernel=kernel, strides=strides, pads=pads)
+        want = MaxPool(kernel, strides, pads, (1, 1)).infer(x)
+        given = f"x {_spelled(x)}, kernel {kernel}, strides {strides}, pads {pads}"
+        hint = "as in a convolution, but the channels stay; and so does the element type"
+        _check_type(got, want, "infer_pool", given, hint)
