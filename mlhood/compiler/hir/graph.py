@@ -27,7 +27,8 @@ class Graph:
         self.placeholders: dict[str, Placeholder] = {}
         self.constants: dict[str, Constant] = {}
         self.nodes: dict[str, Node] = {}
-        self.outputs: dict[str, Value] = {}
+        self.outputs: dict[str, Value] = {}  # added to by `output`
+        self._output_names: dict[Value, set[str]] = {}  # so that asking about one value costs no walk over all outputs
         self._values: dict[str, Value] = {}
         self._counters: dict[str, int] = {}
 
@@ -91,7 +92,13 @@ class Graph:
 
     def output(self, value: Value, name: str | None = None) -> None:
         """Make a value an output of the graph, under its own name or another."""
-        self.outputs[name or value.name] = value
+        name = name or value.name
+        self.outputs[name] = value
+        self._output_names.setdefault(value, set()).add(name)
+
+    def is_output(self, value: Value) -> bool:
+        """Tell whether a value is an output of the graph."""
+        return any(self.outputs.get(name) is value for name in self._output_names.get(value, ()))
 
     def replace_input(self, node: Node, position: int, value: Value | None) -> None:
         """Let a node read another value at one position."""
@@ -110,9 +117,9 @@ class Graph:
             node.inputs = tuple(new if value is old else value for value in node.inputs)
             new.users[node] = None
         old.users = {}
-        for name, value in self.outputs.items():
-            if value is old:
-                self.outputs[name] = new
+        for name in self._output_names.pop(old, ()):
+            if self.outputs.get(name) is old:
+                self.output(new, name)
 
     def replace(self, old: Node, operator: Operator, *inputs: Value | None) -> Node:
         """Put a node with another operator, or other inputs, in the place of one that makes a single output.
@@ -152,7 +159,7 @@ class Graph:
         Raises:
             CompilerError: A node or an output of the graph still reads what it makes.
         """
-        used = [value.name for value in node.outputs if value.users or value in self.outputs.values()]
+        used = [value.name for value in node.outputs if value.users or self.is_output(value)]
         if used:
             raise CompilerError("a node that is read cannot be removed", where=node.where, got=", ".join(used))
         for value in node.inputs:
@@ -168,7 +175,7 @@ class Graph:
         Raises:
             CompilerError: Something still reads it.
         """
-        if constant.users or constant in self.outputs.values():
+        if constant.users or self.is_output(constant):
             raise CompilerError("a constant that is read cannot be removed", where=f"constant {constant.name!r}")
         del self._values[constant.name]
         del self.constants[constant.name]

@@ -21,7 +21,7 @@ def verify(graph: Graph) -> None:
         4. A node reads values of this graph only, and each of them lists the node as a user, and no other.
         5. A node's outputs name it as their producer, and have the types that its operator's rule gives.
         6. There is no cycle.
-        7. There is at least one output, and all are values of this graph.
+        7. There is at least one output, and all are values of this graph, made outputs by `Graph.output`.
 
     Raises:
         CompilerError: A rule does not hold; the error names the node or the value.
@@ -98,6 +98,8 @@ def _outputs(graph: Graph) -> Iterator[tuple[str, str]]:
     for name, value in graph.outputs.items():
         if value not in known:
             yield f"output {name!r}", f"{value.name!r} is not in the graph"
+        if not graph.is_output(value):
+            yield f"output {name!r}", "it was not made an output by Graph.output"
 
 
 def _where(value: Value) -> str:

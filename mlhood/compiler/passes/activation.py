@@ -1,0 +1,48 @@
+"""Activations: applied by the layer or the addition before them.
+
+With f being Relu, Clip, LeakyRelu, HardSwish, Sigmoid or Tanh:
+
+1. f(Conv(x, ...))            ->  Conv(x, ...) with the activation f
+2. f(FullyConnected(x, ...))  ->  FullyConnected(x, ...) with the activation f
+3. f(Add(a, b))               ->  AddActivation(a, b) with the activation f
+
+Refused if something else reads what f reads, or if that has an activation already.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from mlhood.compiler.hir.graph import Graph
+from mlhood.compiler.hir.operator import Operator
+from mlhood.compiler.hir.values import Node
+from mlhood.compiler.operators.activation import ACTIVATIONS, Activation, AddActivation, activation_of
+from mlhood.compiler.operators.arithmetic import Add
+from mlhood.compiler.operators.convolution import Conv
+from mlhood.compiler.operators.matrix import FullyConnected
+from mlhood.compiler.passes.rewriting import fuse, is_read_once, made_by, sweep
+
+
+def fuse_activation(graph: Graph) -> bool:
+    """Let layers and additions apply the activations behind them; tell whether there were any."""
+    return sweep(graph, _fuse, *ACTIVATIONS.values())
+
+
+def _fuse(graph: Graph, node: Node) -> bool:
+    before = made_by(node.inputs[0], Conv, FullyConnected, Add)
+    activation = activation_of(node.operator)
+    if before is None or not activation or not is_read_once(graph, before.outputs[0]):
+        return False
+    operator = _with(before.operator, activation)
+    if operator is None:
+        return False
+    fuse(graph, before, node, operator, *before.inputs)
+    return True
+
+
+def _with(operator: Operator, activation: Activation) -> Operator | None:
+    if isinstance(operator, Add):  # rule 3
+        return AddActivation(activation)
+    if isinstance(operator, (Conv, FullyConnected)) and not operator.activation:  # rules 1 and 2
+        return replace(operator, activation=activation)
+    return None

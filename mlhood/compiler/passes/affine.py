@@ -1,0 +1,125 @@
+"""Layers whose output is scaled and shifted channel by channel: what several passes fold into weights and biases."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from mlhood.compiler.hir.graph import Graph
+from mlhood.compiler.hir.values import Constant, Node, Value
+from mlhood.compiler.operators.arithmetic import Add, Div, Mul, Sub
+from mlhood.compiler.operators.convolution import Conv
+from mlhood.compiler.operators.matrix import FullyConnected
+from mlhood.compiler.operators.normalization import BatchNormalization
+from mlhood.compiler.passes.rewriting import array_of, fuse, inherit, is_read_once, made_by
+
+# factor and shift [F], float64; None for a factor of 1 or a shift of 0
+Affine = tuple[np.ndarray | None, np.ndarray | None]
+
+
+def fold_into_layer(graph: Graph, node: Node) -> bool:
+    """Fold a node that scales and shifts each channel of a Conv or FullyConnected into that one's weight and bias.
+
+        w'[f] = factor[f] w[f]        bias'[f] = factor[f] bias[f] + shift[f]
+
+    Refused if something else reads the layer's output, if an activation stands between, if a residual branch would
+    have to be scaled too, if weight or bias are not constants, and if a number would not be finite.
+
+    Returns:
+        Whether it was folded.
+    """
+    for position in range(min(len(node.inputs), 2)):
+        layer = made_by(node.inputs[position], Conv, FullyConnected)
+        if layer is not None and is_read_once(graph, layer.outputs[0]) and not _activation(layer):
+            affine = _affine(node, position, layer)
+            if affine is not None and _fold(graph, layer, node, *affine):
+                return True
+    return False
+
+
+def _activation(layer: Node) -> tuple:
+    return layer.operator.attributes["activation"]
+
+
+def _affine(node: Node, position: int, layer: Node) -> Affine | None:
+    """Return what a node does to the layer that it reads at a position; None if it is not affine."""
+    if layer.outputs[0].type != node.outputs[0].type or not layer.outputs[0].type.is_float:
+        return None
+    if isinstance(node.operator, BatchNormalization):
+        return _normalization(node) if position == 0 and _channel_axis(layer) == 1 else None
+    rule = _ARITHMETIC.get((type(node.operator), position))
+    number = _per_channel(node.inputs[1 - position], layer) if rule else None
+    with np.errstate(all="ignore"):
+        return None if rule is None or number is None else rule(number)
+
+
+_ARITHMETIC: dict[tuple[type, int], Callable[[np.ndarray], Affine]] = {
+    (Add, 0): lambda c: (None, c),
+    (Add, 1): lambda c: (None, c),
+    (Sub, 0): lambda c: (None, -c),
+    (Sub, 1): lambda c: (-np.ones_like(c), c),
+    (Mul, 0): lambda c: (c, None),
+    (Mul, 1): lambda c: (c, None),
+    (Div, 0): lambda c: (1 / c, None),
+}
+
+
+def _normalization(node: Node) -> Affine | None:
+    arrays = [array_of(value) for value in node.inputs[1:]]
+    scale, bias, mean, variance = (None if array is None else array.astype(np.float64) for array in arrays)
+    if scale is None or bias is None or mean is None or variance is None:
+        return None
+    with np.errstate(all="ignore"):
+        factor = scale / np.sqrt(variance + node.operator.attributes["epsilon"])
+        return factor, bias - mean * factor
+
+
+def _channel_axis(layer: Node) -> int:
+    return 1 if isinstance(layer.operator, Conv) else layer.outputs[0].type.rank - 1
+
+
+def _per_channel(value: Value | None, layer: Node) -> np.ndarray | None:
+    """Return a constant as one number for each output channel of the layer; None if it is something else."""
+    array, made = array_of(value), layer.outputs[0].type
+    if array is None or array.ndim > made.rank:
+        return None
+    axis, features = _channel_axis(layer), made.shape[_channel_axis(layer)]
+    shape = (1,) * (made.rank - array.ndim) + array.shape
+    if any(size != 1 for i, size in enumerate(shape) if i != axis) or shape[axis] not in (1, features):
+        return None
+    return np.broadcast_to(array.astype(np.float64).reshape(-1), (int(features),))
+
+
+def _fold(graph: Graph, layer: Node, node: Node, factor: np.ndarray | None, shift: np.ndarray | None) -> bool:
+    x, w, bias, z = (*layer.inputs, None, None)[:4]
+    weight, offset = array_of(w), array_of(bias)
+    if (bias is not None and offset is None) or (factor is not None and (weight is None or z is not None)):
+        return False
+    new_weight = None if factor is None or weight is None else _scaled(weight, factor)
+    new_bias = _shifted(layer, offset, factor, shift)
+    if not all(array is None or np.isfinite(array).all() for array in (new_weight, new_bias)):
+        return False
+    heavy = w if new_weight is None else graph.constant(f"{layer.name}.weight" if w is None else w.name, new_weight)
+    light = None if new_bias is None else graph.constant(bias.name if bias else f"{layer.name}.bias", new_bias)
+    fuse(graph, layer, node, layer.operator, x, heavy, light, z)
+    for heir, old in ((heavy, w), (light, bias)):
+        if isinstance(heir, Constant) and heir is not old:
+            inherit(graph, heir, old)
+    return True
+
+
+def _scaled(weight: np.ndarray, factor: np.ndarray) -> np.ndarray:
+    with np.errstate(all="ignore"):
+        return weight * factor.astype(weight.dtype).reshape(-1, *(1,) * (weight.ndim - 1))
+
+
+def _shifted(
+    layer: Node, bias: np.ndarray | None, factor: np.ndarray | None, shift: np.ndarray | None
+) -> np.ndarray | None:
+    if bias is None and shift is None:
+        return None
+    dtype = layer.outputs[0].type.dtype
+    with np.errstate(all="ignore"):
+        scaled = 0.0 if bias is None else bias.astype(np.float64) * (1 if factor is None else factor)
+        return np.asarray(scaled + (0.0 if shift is None else shift)).astype(dtype)

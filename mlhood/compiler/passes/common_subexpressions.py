@@ -1,0 +1,82 @@
+"""Common subexpressions: what is computed twice is computed once.
+
+1. constants of the same type and elements  ->  the first of them
+2. y = f(a, ...), z = f(a, ...)              ->  y in the place of both; f with the same attributes
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+import numpy as np
+
+from mlhood.compiler.hir.graph import Graph
+from mlhood.compiler.hir.text import digest
+from mlhood.compiler.hir.values import Constant, Node
+from mlhood.compiler.passes.rewriting import is_unread
+
+_SAMPLE = 16
+
+
+def merge_common_subexpressions(graph: Graph) -> bool:
+    """Merge equal constants and equal nodes; tell whether there were any."""
+    merged = _merge_constants(graph)
+    return _merge_nodes(graph) or merged
+
+
+def _merge_constants(graph: Graph) -> bool:
+    alike: dict[Hashable, list[Constant]] = {}
+    for constant in graph.constants.values():
+        if not is_unread(graph, constant):
+            alike.setdefault((constant.type, _sample(constant.data)), []).append(constant)
+    changed = False
+    for group in alike.values():
+        if len(group) > 1:
+            changed |= _merge_group(graph, group)
+    return changed
+
+
+def _merge_group(graph: Graph, group: list[Constant]) -> bool:
+    """Merge those that are equal, among constants that may be: only here is every element read."""
+    first: dict[str, Constant] = {}
+    changed = False
+    for constant in group:
+        kept = first.setdefault(digest(constant.data), constant)
+        if kept is not constant and _same_bytes(kept.data, constant.data):  # rule 1
+            graph.replace_all_uses(constant, kept)
+            graph.remove_constant(constant)
+            changed = True
+    return changed
+
+
+def _sample(array: np.ndarray) -> bytes:
+    """Return a few elements, spread over the array: constants that differ nearly always differ in them."""
+    size = array.size
+    return array.flat[np.linspace(0, size - 1, min(size, _SAMPLE)).astype(np.int64)].tobytes() if size else b""
+
+
+def _same_bytes(a: np.ndarray, b: np.ndarray) -> bool:
+    return a is b or np.array_equal(_as_bytes(a), _as_bytes(b))
+
+
+def _as_bytes(array: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+
+
+def _merge_nodes(graph: Graph) -> bool:
+    first: dict[Hashable, Node] = {}
+    changed = False
+    for node in graph.topological():
+        kept = first.setdefault(_key(node), node)
+        if kept is node:
+            continue
+        for old, new in zip(node.outputs, kept.outputs, strict=True):  # rule 2
+            graph.replace_all_uses(old, new)
+        graph.remove(node)
+        changed = True
+    return changed
+
+
+def _key(node: Node) -> Hashable:
+    # the spelling and not the attributes, since 0.0 == -0.0 and 1 == True
+    return type(node.operator), repr(node.operator), node.inputs

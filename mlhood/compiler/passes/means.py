@@ -1,0 +1,41 @@
+"""Means: the mean over all spatial axes is global average pooling, which back ends and the quantiser know.
+
+1. ReduceMean(x) over all axes from 2 on, kept      ->  GlobalAveragePool(x)
+2. ReduceMean(x) over all axes from 2 on, left out  ->  Flatten(GlobalAveragePool(x))
+"""
+
+from __future__ import annotations
+
+from mlhood.compiler.hir.graph import Graph
+from mlhood.compiler.hir.types import normalized
+from mlhood.compiler.hir.values import Node
+from mlhood.compiler.operators.pooling import GlobalAveragePool
+from mlhood.compiler.operators.reduction import REDUCTIONS, Reduction
+from mlhood.compiler.operators.shape import Flatten
+from mlhood.compiler.passes.rewriting import infer, sweep
+
+_MEAN = next(reduction for reduction in REDUCTIONS if reduction.__name__ == "ReduceMean")
+
+
+def means_to_pools(graph: Graph) -> bool:
+    """Spell means over images as pooling; tell whether there were any."""
+    return sweep(graph, _to_pool, _MEAN)
+
+
+def _to_pool(graph: Graph, node: Node) -> bool:
+    operator, x = node.operator, node.inputs[0]
+    if x is None or not isinstance(operator, Reduction) or not x.type.is_float or x.type.rank < 3:
+        return False
+    if sorted(normalized(axis, x.type.rank) for axis in operator.axes) != list(range(2, x.type.rank)):
+        return False
+    if operator.keep:
+        graph.replace(node, GlobalAveragePool(), x)  # rule 1
+        return True
+    if infer(Flatten(1), x.type.with_shape((*x.type.shape[:2], *(1,) * (x.type.rank - 2)))) != node.outputs[0].type:
+        return False
+    pool = graph.add(GlobalAveragePool(), x)
+    flat = graph.replace(node, Flatten(1), pool.outputs[0])  # rule 2
+    name = flat.name
+    graph.rename_node(flat, f"{name}.flatten")
+    graph.rename_node(pool, name)
+    return True

@@ -1,0 +1,42 @@
+"""Reshapes: a chain of new shapes is one new shape.
+
+1. reshape(reshape(x))  ->  reshape(x)    reshape being Reshape, Flatten, Squeeze or Unsqueeze
+2. reshape(reshape(x))  ->  x             where x has the shape that comes out, even if others read the inner one
+"""
+
+from __future__ import annotations
+
+from mlhood.compiler.hir.graph import Graph
+from mlhood.compiler.hir.values import Node
+from mlhood.compiler.operators.shape import Flatten, Reshape, Squeeze, Unsqueeze
+from mlhood.compiler.passes.rewriting import bypass, is_read_once, is_unread, made_by, reshape_between, sweep
+
+_RESHAPES = (Reshape, Flatten, Squeeze, Unsqueeze)
+
+
+def merge_reshapes(graph: Graph) -> bool:
+    """Merge operators that only give another shape; tell whether there were two in a row."""
+    return sweep(graph, _merge, *_RESHAPES)
+
+
+def _merge(graph: Graph, node: Node) -> bool:
+    inner = made_by(node.inputs[0], *_RESHAPES)
+    x = inner.inputs[0] if inner else None
+    if inner is None or x is None:
+        return False
+    if x.type == node.outputs[0].type:  # rule 2
+        bypass(graph, node, x)
+    elif not _merge_two(graph, inner, node):
+        return False
+    if is_unread(graph, inner.outputs[0]):
+        graph.remove(inner)
+    return True
+
+
+def _merge_two(graph: Graph, inner: Node, outer: Node) -> bool:
+    x = inner.inputs[0]
+    operator = reshape_between(x.type, outer.outputs[0].type) if x is not None else None
+    if operator is None or not is_read_once(graph, inner.outputs[0]):
+        return False
+    graph.replace(outer, operator, x)  # rule 1
+    return True

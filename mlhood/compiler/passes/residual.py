@@ -1,0 +1,45 @@
+"""Residual branches: what is added to a convolution is an input of it.
+
+1. Add(Conv(x, w, bias), z), Add(z, Conv(x, w, bias))  ->  Conv(x, w, bias, z)
+2. AddActivation of the same                           ->  Conv(x, w, bias, z) with the activation
+
+z has exactly the type of the convolution's output. Refused if the convolution has another reader, is an output of the
+graph, or already has a residual branch or an activation. As the sum is then all that reads the convolution, z cannot
+depend on it, and there is no cycle.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from mlhood.compiler.hir.graph import Graph
+from mlhood.compiler.hir.values import Constant, Node, Value
+from mlhood.compiler.operators.activation import AddActivation
+from mlhood.compiler.operators.arithmetic import Add
+from mlhood.compiler.operators.convolution import Conv
+from mlhood.compiler.passes.rewriting import fuse, is_read_once, made_by, sweep
+
+
+def fuse_residual(graph: Graph) -> bool:
+    """Let convolutions take the residual branches that are added to them; tell whether there were any."""
+    return sweep(graph, _fuse, Add, AddActivation)
+
+
+def _fuse(graph: Graph, node: Node) -> bool:
+    for branch, z in (node.inputs, node.inputs[::-1]):
+        conv = made_by(branch, Conv)
+        if conv is None or z is None or isinstance(z, Constant) or not _takes(graph, conv, z):
+            continue
+        operator = conv.operator
+        if isinstance(node.operator, AddActivation) and isinstance(operator, Conv):
+            operator = replace(operator, activation=node.operator.activation)  # rule 2
+        x, w, bias = (*conv.inputs, None)[:3]
+        fuse(graph, conv, node, operator, x, w, bias, z)
+        return True
+    return False
+
+
+def _takes(graph: Graph, conv: Node, z: Value) -> bool:
+    made = conv.outputs[0]
+    free = len(conv.inputs) < 4 and not conv.operator.attributes["activation"]
+    return free and z is not made and z.type == made.type and is_read_once(graph, made)

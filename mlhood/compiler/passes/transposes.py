@@ -1,0 +1,244 @@
+"""Transposes: moved towards the outputs until they meet and cancel.
+
+Graphs from frameworks with channels last are full of pairs, one before and one behind each convolution. With T_p being
+a Transpose by p, and f treating every element alone:
+
+ 1. T_q(T_p(x))              ->  x                       where q undoes p, even if others read T_p(x)
+ 2. T_q(T_p(x))              ->  T(x) by both
+ 3. f(T_p(x))                ->  T_p(f(x))
+ 4. f(T_p(a), T_p(b), c, ..) ->  T_p(f(a, b, c', ...))   c a constant, c' laid out like a
+ 5. Concat(T_p(a), c, ...)   ->  T_p(Concat(a, c', ...)) likewise, along the axis that p put there
+ 6. Pad, Slice, Softmax, reductions kept (T_p(x))  ->  T_p of the same on x, its axes those that p put there
+ 7. Squeeze, reductions not kept (T_p(x))          ->  T of the axes that are left, of the same on x
+
+ 8. T(x) that moves only axes that are one long    ->  Reshape(x)
+ 9. FullyConnected(flatten(T(x)), w)               ->  FullyConnected(flatten(x), w with its columns moved)
+
+Rules 3 to 7 apply where no more Transposes come out than went in: those that others read too stay where they are.
+Every rule moves a Transpose towards the outputs or removes one, so there is an end. Rules 8 and 9 come last: what rule
+8 has made into a Reshape moves no further.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from mlhood.compiler.hir.graph import Graph
+from mlhood.compiler.hir.operator import Operator
+from mlhood.compiler.hir.types import TensorType, normalized
+from mlhood.compiler.hir.values import Constant, Node, Value
+from mlhood.compiler.operators.activation import AddActivation
+from mlhood.compiler.operators.arithmetic import Binary, Pow, Where
+from mlhood.compiler.operators.cast import Cast, Identity
+from mlhood.compiler.operators.elementwise import Clip, Function, Relu, Slope
+from mlhood.compiler.operators.matrix import FullyConnected
+from mlhood.compiler.operators.movement import Concat, Slice, Transpose
+from mlhood.compiler.operators.normalization import Softmax
+from mlhood.compiler.operators.padding import Pad
+from mlhood.compiler.operators.quantized import Dequantize, Quantize
+from mlhood.compiler.operators.reduction import Reduction
+from mlhood.compiler.operators.shape import Flatten, Reshape, Squeeze
+from mlhood.compiler.passes.rewriting import (
+    array_of,
+    bypass,
+    infer,
+    inherit,
+    is_read_once,
+    is_unread,
+    made_by,
+    reshape_between,
+    sweep,
+)
+
+Permutation = tuple[int, ...]
+
+_ELEMENTWISE = (Function, Relu, Slope, Clip, Cast, Identity, Binary, Pow, Where, AddActivation, Quantize, Dequantize)
+_MOVABLE = (*_ELEMENTWISE, Concat, Pad, Slice, Softmax, Reduction, Squeeze)
+
+
+def sink_transposes(graph: Graph) -> bool:
+    """Move Transposes towards the outputs and cancel those that meet; tell whether anything changed."""
+    if not any(isinstance(node.operator, Transpose) for node in graph.nodes.values()):
+        return False
+    if sweep(graph, _merge, Transpose) | sweep(graph, _move, Transpose, *_MOVABLE):
+        return True
+    return sweep(graph, _absorb, FullyConnected) | sweep(graph, _respell, Transpose)
+
+
+def _move(graph: Graph, node: Node) -> bool:
+    return _merge(graph, node) if isinstance(node.operator, Transpose) else _sink(graph, node)
+
+
+# -- rules 1 and 2
+
+
+def _merge(graph: Graph, node: Node) -> bool:
+    inner = made_by(node.inputs[0], Transpose)
+    x = inner.inputs[0] if inner else None
+    if inner is None or x is None:
+        return False
+    first, second = _permutation(inner), _permutation(node)
+    both = tuple(first[axis] for axis in second)
+    if both == tuple(range(len(both))):  # rule 1
+        bypass(graph, node, x)
+    elif is_read_once(graph, inner.outputs[0]):  # rule 2
+        graph.replace(node, Transpose(both), x)
+    else:
+        return False
+    _drop(graph, inner)
+    return True
+
+
+def _permutation(node: Node) -> Permutation:
+    return node.operator.attributes["permutation"]
+
+
+def _drop(graph: Graph, node: Node) -> None:
+    if graph.nodes.get(node.name) is node and is_unread(graph, node.outputs[0]):
+        graph.remove(node)
+
+
+# -- rules 3 to 7
+
+
+def _sink(graph: Graph, node: Node) -> bool:
+    transposes = dict.fromkeys(found for value in node.inputs if (found := made_by(value, Transpose)))
+    permutations = {_permutation(one) for one in transposes}
+    if len(permutations) != 1 or len(node.outputs) != 1:
+        return False
+    (permutation,) = permutations
+    moved = _moved(node, permutation)
+    inputs = [_laid_out(value, permutation) for value in node.inputs]
+    if moved is None or any(one is None for one in inputs):
+        return False
+    operator, after = moved
+    if after != tuple(range(len(after))) and not any(is_read_once(graph, one.outputs[0]) for one in transposes):
+        return False
+    made = infer(operator, *(_type(one) for one in inputs if one is not None))
+    if made is None or infer(Transpose(after), made) != node.outputs[0].type:
+        return False
+    _exchange(graph, node, operator, after, [one for one in inputs if one is not None])
+    for one in transposes:
+        _drop(graph, one)
+    return True
+
+
+def _exchange(
+    graph: Graph, node: Node, operator: Operator, after: Permutation, inputs: list[Value | np.ndarray]
+) -> None:
+    """Put Transpose(operator(inputs)) in a node's place; arrays become constants, named after those they come from."""
+    pairs = list(zip(node.inputs, inputs, strict=True))
+    read = [one if isinstance(one, Value) else graph.constant(_name(old), one) for old, one in pairs]
+    name = node.name
+    if after == tuple(range(len(after))):
+        graph.replace(node, operator, *read)
+    else:
+        inner = graph.add(operator, *read, name=name, outputs=[name])
+        outer = graph.replace(node, Transpose(after), inner.outputs[0])
+        graph.rename_node(outer, f"{name}.transpose")
+        graph.rename_node(inner, name)
+    for heir, old in zip(read, node.inputs, strict=True):
+        if isinstance(heir, Constant) and heir is not old:
+            inherit(graph, heir, old)
+
+
+def _name(value: Value | None) -> str:
+    return "constant" if value is None else value.name
+
+
+def _type(one: Value | np.ndarray) -> TensorType:
+    return one.type if isinstance(one, Value) else TensorType(one.dtype.name, one.shape)
+
+
+def _laid_out(value: Value | None, permutation: Permutation) -> Value | np.ndarray | None:
+    """Return what an operator before the Transpose reads: the Transpose's own input, or a constant's elements moved."""
+    before = made_by(value, Transpose)
+    if before is not None:
+        return before.inputs[0]
+    array = array_of(value)
+    if array is None or array.ndim > len(permutation):
+        return None
+    if array.size == 1 and array.ndim < len(permutation):
+        return value
+    full = array.reshape((1,) * (len(permutation) - array.ndim) + array.shape)
+    return np.ascontiguousarray(full.transpose(_inverse(permutation)))
+
+
+def _inverse(permutation: Permutation) -> Permutation:
+    return tuple(permutation.index(axis) for axis in range(len(permutation)))
+
+
+def _moved(node: Node, permutation: Permutation) -> tuple[Operator, Permutation] | None:
+    """Return the operator that does the same before a Transpose, and how to transpose behind it."""
+    operator, rank = node.operator, len(permutation)
+    if isinstance(operator, _ELEMENTWISE):
+        return (operator, permutation) if _is_whole(node) else None
+    if isinstance(operator, Concat):
+        return replace(operator, axis=permutation[normalized(operator.axis, rank)]), permutation
+    if isinstance(operator, Pad):
+        return replace(operator, pads=_moved_pads(operator.pads, permutation)), permutation
+    if not isinstance(operator, (Slice, Softmax, Reduction, Squeeze)):
+        return None
+    axes = tuple(permutation[normalized(axis, rank)] for axis in operator.axes)
+    keeps = isinstance(operator, (Slice, Softmax)) or (isinstance(operator, Reduction) and operator.keep)
+    return replace(operator, axes=axes), permutation if keeps else _without(permutation, axes)
+
+
+def _is_whole(node: Node) -> bool:
+    """Tell whether no quantisation runs along an axis, which would have to move too."""
+    types = [value.type for value in (*node.inputs, *node.outputs) if value is not None]
+    return all(type.quantization is None or type.quantization.axis is None for type in types)
+
+
+def _moved_pads(pads: tuple[int, ...], permutation: Permutation) -> tuple[int, ...]:
+    rank, inverse = len(permutation), _inverse(permutation)
+    return (*(pads[inverse[axis]] for axis in range(rank)), *(pads[rank + inverse[axis]] for axis in range(rank)))
+
+
+def _without(permutation: Permutation, gone: tuple[int, ...]) -> Permutation:
+    kept = [axis for axis in permutation if axis not in gone]
+    order = sorted(kept)
+    return tuple(order.index(axis) for axis in kept)
+
+
+# -- rules 8 and 9
+
+
+def _respell(graph: Graph, node: Node) -> bool:
+    x, permutation = node.inputs[0], _permutation(node)
+    if x is None:
+        return False
+    moving = [axis for axis in permutation if x.type.shape[axis] != 1]
+    operator = reshape_between(x.type, node.outputs[0].type) if moving == sorted(moving) else None
+    if operator is None:
+        return False
+    graph.replace(node, operator, x)  # rule 8
+    return True
+
+
+def _absorb(graph: Graph, node: Node) -> bool:
+    flat = made_by(node.inputs[0], Reshape, Flatten)
+    turned = made_by(flat.inputs[0], Transpose) if flat else None
+    weight = array_of(node.inputs[1])
+    x = turned.inputs[0] if turned else None
+    if flat is None or turned is None or x is None or weight is None or not is_read_once(graph, flat.outputs[0]):
+        return False
+    rows, made = turned.outputs[0].type, flat.outputs[0].type
+    operator = reshape_between(x.type, made)
+    whole = made.rank == 2 and _permutation(turned)[0] == 0 and rows.shape[0] == made.shape[0]
+    if not whole or operator is None or not all(isinstance(size, int) for size in rows.shape[1:]):
+        return False
+    columns = weight.reshape(-1, *map(int, rows.shape[1:]))
+    columns = columns.transpose(_inverse(_permutation(turned))).reshape(weight.shape)  # rule 9
+    old, name = node.inputs[1], flat.name
+    heavy = graph.constant(_name(old), np.ascontiguousarray(columns))
+    flattened = graph.add(operator, x, name=name)
+    graph.replace_input(node, 0, flattened.outputs[0])
+    graph.replace_input(node, 1, heavy)
+    inherit(graph, heavy, old)
+    graph.remove(flat)
+    graph.rename_node(flattened, name)
+    _drop(graph, turned)
+    return True
