@@ -15,6 +15,9 @@ from mlhood.compiler.operators import (
     creation,
     elementwise,
     integer,
+    integer_arithmetic,
+    integer_pooling,
+    lookup,
     matrix,
     movement,
     normalization,
@@ -22,6 +25,7 @@ from mlhood.compiler.operators import (
     pooling,
     quantized,
     reduction,
+    rescale,
     shape,
 )
 
@@ -43,6 +47,10 @@ _FAMILIES = (
     creation,
     quantized,
     integer,
+    integer_arithmetic,
+    integer_pooling,
+    rescale,
+    lookup,
 )
 
 OPERATORS: dict[str, type[Operator]] = {

@@ -1,4 +1,8 @@
-"""Products of integers: with the parameters in the types, and ONNX's ConvInteger and MatMulInteger."""
+"""Products of integers: with the parameters in the types, and ONNX's ConvInteger and MatMulInteger.
+
+An accumulator of 8-bit factors is int32, in which what does not fit wraps round; one of 16-bit factors is int64. The
+products are summed in float64, which holds each of them exactly and is fast.
+"""
 
 from __future__ import annotations
 
@@ -10,21 +14,26 @@ from mlhood.compiler.hir.operator import Operator, need
 from mlhood.compiler.hir.source import Source
 from mlhood.compiler.hir.types import Quantization, TensorType
 from mlhood.compiler.hir.values import Value
+from mlhood.compiler.operators.activation import Activation
 from mlhood.compiler.operators.convolution import Convolution, convolve
-from mlhood.compiler.operators.matrix import matmul_shape
+from mlhood.compiler.operators.matrix import dense_shape, matmul_shape
 from mlhood.compiler.operators.quantized import along, parameters, reinterpret, saturated
-
-# parameters under which the stored integers are the numbers themselves
-_NUMBERS = Quantization((1.0,), (0,))
+from mlhood.compiler.operators.rescale import (
+    NUMBERS,
+    Term,
+    bits_of,
+    is_whole,
+    parameters_of,
+    quantized_type,
+    reach,
+    requantized,
+    term,
+)
 
 
 def _centred(x: np.ndarray, quantization: Quantization) -> np.ndarray:
     """Return stored - offset in float64, which holds every sum of products that fits int32 exactly, and is fast."""
     return x.astype(np.float64) - along(quantization.offset, quantization.axis, x.ndim, np.float64)
-
-
-def _parameters(type: TensorType) -> Quantization:
-    return type.quantization or _NUMBERS
 
 
 def _check_quantized(*types: TensorType) -> None:
@@ -36,35 +45,96 @@ def _wrapped(total: np.ndarray) -> np.ndarray:
     return total.astype(np.int64).astype(np.int32)  # what does not fit wraps round, as in the machine
 
 
+def _accumulated(total: np.ndarray, x: TensorType, w: TensorType) -> Term:
+    """Return a sum of products (and the bias, in the same units) as a term with the scale of the products.
+
+    Args:
+        total: The sums, float64; the output channels along axis 1, or along the last of a dense layer's.
+        x: Type of the input.
+        w: Type of the weight, its scales along the output channels.
+    """
+    scale = np.array(parameters_of(w).scale) * parameters_of(x).scale[0]
+    scale = scale.reshape(-1, *(1,) * (total.ndim - 2)) if w.rank > 2 else scale
+    if x.dtype.itemsize == 1:
+        return Term(_wrapped(total).astype(np.int64), scale, 31)
+    depth = int(np.prod([int(size) for size in w.shape[1:]]))
+    return Term(total.astype(np.int64), scale, bits_of(depth * reach(x) * reach(w) + 2**31))
+
+
+def _check_product(x: TensorType, w: TensorType, bias: TensorType | None) -> None:
+    """Check what both products with a weight need of their types.
+
+    Raises:
+        CompilerError: The input is not quantised as a whole, the weight along another axis than its first, or the bias
+            is not int32 in units of scale_x scale_w.
+    """
+    is_whole(x)
+    _check_quantized(w)
+    need(parameters_of(w).axis in (None, 0), "a weight's scales must run along its output channels")
+    if bias is None:
+        return
+    need(bias.element == "int32", "the bias must be int32", got=bias.element)
+    if bias.quantization is not None:
+        units = np.array(parameters_of(w).scale) * parameters_of(x).scale[0]
+        fits = np.allclose(bias.quantization.scale, units, rtol=1e-6, atol=0) and not any(bias.quantization.offset)
+        need(fits, "the bias must be in units of scale_x scale_w, with offset 0", got=bias.quantization)
+
+
 @dataclass(frozen=True)
 class QuantizedConv(Convolution):
-    """Conv of quantised tensors: acc = sum of (x - offset_x)(w - offset_w) + bias in int32, then rescaled.
+    """Conv of quantised tensors: acc = sum of (x - offset_x)(w - offset_w) + bias, then rescaled.
 
     y = clip(round(acc scale_x scale_w / scale_y) + offset_y). The weight may have one scale for each output channel.
     The bias is int32, in units of scale_x scale_w.
+
+    Attributes:
+        quantization: The output's parameters.
+        activation: None, Relu, Clip or LeakyRelu, on integers.
+        rescale: "shift" multiplies by integers and shifts, see `rescale.requantized`; "real" multiplies by a float64
+            and takes halves to even, as ONNX says of QLinearConv, and has no activation and no z.
+
+    The residual branch z has parameters of its own; with "shift" it is a second term beside acc, and the sum of both
+    is rounded once.
     """
 
-    quantization: Quantization = _NUMBERS
+    quantization: Quantization = NUMBERS
+    activation: Activation = ()
+    rescale: str = "real"
 
+    arity = (2, 4)
     onnx = ("QLinearConv",)
 
-    def infer(self, x: TensorType, w: TensorType, bias: TensorType | None = None) -> TensorType:
-        _check_quantized(x, w)
-        need(_parameters(x).axis is None, "the input needs one scale for the whole tensor")
-        need(_parameters(w).axis in (None, 0), "a weight's scales must run along its output channels")
-        need(bias is None or bias.element == "int32", "the bias must be int32", got=bias and bias.element)
-        return TensorType(x.element, self.shape(x, w, bias), self.quantization)
+    def infer(
+        self, x: TensorType, w: TensorType, bias: TensorType | None = None, z: TensorType | None = None
+    ) -> TensorType:
+        _check_product(x, w, bias)
+        need(self.rescale in ("real", "shift"), "there is no such way to rescale", got=self.rescale)
+        bare = not self.activation and z is None
+        need(bare or self.rescale == "shift", "an activation and a residual branch need rescaling by shifts")
+        y = quantized_type(x.element, self.shape(x, w, bias), self.quantization, self.activation)
+        is_whole(z)
+        need(z is None or (z.element, z.shape) == (y.element, y.shape), "what is added has another type", got=z)
+        return y
 
     def evaluate_typed(
-        self, types: tuple[TensorType, ...], x: np.ndarray, w: np.ndarray, bias: np.ndarray | None = None
+        self,
+        types: tuple[TensorType, ...],
+        x: np.ndarray,
+        w: np.ndarray,
+        bias: np.ndarray | None = None,
+        z: np.ndarray | None = None,
     ) -> np.ndarray:
         """Reference semantics; what the integers stand for is in the types."""
-        of_x, of_w = _parameters(types[0]), _parameters(types[1])
+        of_x, of_w = parameters_of(types[0]), parameters_of(types[1])
         total = convolve(_centred(x, of_x), _centred(w, of_w), self.window(w.shape), self.group)
         channel = (-1, *(1,) * (total.ndim - 2))
-        accumulator = _wrapped(total + (0 if bias is None else bias.reshape(channel)))
-        scale = np.array(of_w.scale).reshape(channel) * of_x.scale[0] / self.quantization.scale[0]
-        return saturated(np.rint(accumulator * scale) + self.quantization.offset[0], types[0].element)
+        total = total + (0 if bias is None else bias.reshape(channel))
+        if self.rescale == "real":
+            scale = np.array(of_w.scale).reshape(channel) * of_x.scale[0] / self.quantization.scale[0]
+            return saturated(np.rint(_wrapped(total) * scale) + self.quantization.offset[0], types[0].element)
+        terms = [_accumulated(total, *types[:2]), *([] if z is None else [term(z, types[3])])]
+        y = TensorType(types[0].element, total.shape, self.quantization)
+        return requantized(terms, y, self.activation)
 
     @classmethod
     def from_onnx(cls, source: Source) -> Value:
@@ -73,6 +143,28 @@ class QuantizedConv(Convolution):
         need(source.input(7).type.element == x.type.element, "input and output differ in element type")
         operator = cls(**cls.attributes_of(source, x.type, w.type), quantization=parameters(source, 6, 7, None))  # type: ignore[arg-type]
         return source.add(operator, x, w, source.optional(8))
+
+
+@dataclass(frozen=True)
+class QuantizedFullyConnected(Operator):
+    """FullyConnected of quantised tensors: x [..., K], w [F, K], bias [F] or none; as QuantizedConv with "shift"."""
+
+    quantization: Quantization
+    activation: Activation = ()
+
+    arity = (2, 3)
+
+    def infer(self, x: TensorType, w: TensorType, bias: TensorType | None = None) -> TensorType:
+        _check_product(x, w, bias)
+        return quantized_type(x.element, dense_shape(x, w, bias), self.quantization, self.activation)
+
+    def evaluate_typed(
+        self, types: tuple[TensorType, ...], x: np.ndarray, w: np.ndarray, bias: np.ndarray | None = None
+    ) -> np.ndarray:
+        """Reference semantics; what the integers stand for is in the types."""
+        total = _centred(x, parameters_of(types[0])) @ _centred(w, parameters_of(types[1])).T
+        y = TensorType(types[0].element, total.shape, self.quantization)
+        return requantized([_accumulated(total + (0 if bias is None else bias), *types[:2])], y, self.activation)
 
 
 @dataclass(frozen=True)
@@ -89,13 +181,13 @@ class QuantizedMatMul(Operator):
 
     def infer(self, a: TensorType, b: TensorType) -> TensorType:
         _check_quantized(a, b)
-        need(_parameters(a).axis in (None, a.rank - 2), "a's scales must run along its rows")
-        need(_parameters(b).axis in (None, b.rank - 1), "b's scales must run along its columns")
+        need(parameters_of(a).axis in (None, a.rank - 2), "a's scales must run along its rows")
+        need(parameters_of(b).axis in (None, b.rank - 1), "b's scales must run along its columns")
         return TensorType(a.element, matmul_shape(a.shape, b.shape), self.quantization)
 
     def evaluate_typed(self, types: tuple[TensorType, ...], a: np.ndarray, b: np.ndarray) -> np.ndarray:
         """Reference semantics; what the integers stand for is in the types."""
-        of_a, of_b = _parameters(types[0]), _parameters(types[1])
+        of_a, of_b = parameters_of(types[0]), parameters_of(types[1])
         accumulator = _wrapped(np.matmul(_centred(a, of_a), _centred(b, of_b)))
         rows = along(of_a.scale, of_a.axis, a.ndim, np.float64)
         columns = along(of_b.scale, of_b.axis, b.ndim, np.float64)
@@ -162,4 +254,4 @@ class MatMulInteger(Operator):
         return source.add(cls(*offsets), source.input(0), source.input(1))
 
 
-OPERATORS = (QuantizedConv, QuantizedMatMul, ConvInteger, MatMulInteger)
+OPERATORS = (QuantizedConv, QuantizedFullyConnected, QuantizedMatMul, ConvInteger, MatMulInteger)

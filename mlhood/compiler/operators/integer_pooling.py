@@ -1,0 +1,76 @@
+"""Means of quantised tensors, with integers alone; the largest element needs no parameters, see `pooling.MaxPool`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mlhood.compiler.hir.operator import Operator, need
+from mlhood.compiler.hir.types import Quantization, TensorType
+from mlhood.compiler.operators.pooling import Pool
+from mlhood.compiler.operators.rescale import (
+    NUMBERS,
+    Term,
+    bits_of,
+    centred,
+    is_whole,
+    parameters_of,
+    quantized_type,
+    reach,
+    requantized,
+)
+
+
+def _mean(total: np.ndarray, count: np.ndarray, most: int, type: TensorType) -> Term:
+    """Return sums of `count` elements, `most` at most, as a term with the scale of their mean."""
+    scale = parameters_of(type).scale[0] / np.maximum(count, 1)
+    return Term(total, scale, bits_of(most * reach(type)))
+
+
+@dataclass(frozen=True)
+class QuantizedAveragePool(Pool):
+    """AveragePool of a quantised tensor: the window's sum, rescaled by scale_x / (scale_y count).
+
+    Attributes:
+        count_pads: Whether the pads count as zeros; otherwise only elements of x count.
+        quantization: The result's parameters.
+    """
+
+    count_pads: bool = False
+    quantization: Quantization = NUMBERS
+
+    def infer(self, x: TensorType) -> TensorType:
+        is_whole(x)
+        return quantized_type(x.element, super().infer(x).shape, self.quantization)
+
+    def evaluate_typed(self, types: tuple[TensorType, ...], x: np.ndarray) -> np.ndarray:
+        """Reference semantics; what the integers stand for is in the type."""
+        axes = tuple(range(x.ndim, 2 * x.ndim - 2))
+        total = self.window.view(centred(x, types[0]), 0).sum(axis=axes)
+        one = np.ones((1, 1, *x.shape[2:]), np.int64)
+        count = self.window.view(one, 0, inner=1 if self.count_pads else 0).sum(axis=axes)
+        y = TensorType(types[0].element, total.shape, self.quantization)
+        return requantized([_mean(total, count, int(np.prod(self.kernel)), types[0])], y)
+
+
+@dataclass(frozen=True)
+class QuantizedGlobalAveragePool(Operator):
+    """GlobalAveragePool of a quantised tensor: each channel's sum, rescaled by scale_x / (scale_y count)."""
+
+    quantization: Quantization
+
+    def infer(self, x: TensorType) -> TensorType:
+        is_whole(x)
+        need(x.rank >= 2, "the input needs a batch and a channel axis", got=list(x.shape))
+        return quantized_type(x.element, (*x.shape[:2], *(1,) * (x.rank - 2)), self.quantization)
+
+    def evaluate_typed(self, types: tuple[TensorType, ...], x: np.ndarray) -> np.ndarray:
+        """Reference semantics; what the integers stand for is in the type."""
+        total = centred(x, types[0]).sum(axis=tuple(range(2, x.ndim)), keepdims=True)
+        count = int(np.prod(x.shape[2:]))
+        y = TensorType(types[0].element, total.shape, self.quantization)
+        return requantized([_mean(total, np.array(count), count, types[0])], y)
+
+
+OPERATORS = (QuantizedAveragePool, QuantizedGlobalAveragePool)

@@ -1,0 +1,164 @@
+"""From sums of scaled integers to a quantised tensor, with integers alone: what all integer operators end with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mlhood.compiler.hir.operator import Operator, need
+from mlhood.compiler.hir.types import Quantization, Shape, TensorType
+from mlhood.compiler.operators.activation import Activation, check_activation
+from mlhood.compiler.operators.fixed_point import MULTIPLIER_BITS, fixed_points, shifted
+
+# parameters under which the stored integers are the numbers themselves
+NUMBERS = Quantization((1.0,), (0,))
+
+# The others need a table of all values, see `lookup`.
+_ON_INTEGERS = ("Relu", "Clip", "LeakyRelu")
+# More bits than float64 holds would not make a multiplier more exact.
+_WIDEST = 52
+
+
+@dataclass(frozen=True)
+class Term:
+    """Integers that stand for scale * values, within -2^bits to 2^bits.
+
+    Args:
+        values: Integers, as int64.
+        scale: float64, one number or an array that stretches over the values.
+        bits: Bound of the values, from their types and not from what they happen to be.
+    """
+
+    values: np.ndarray
+    scale: np.ndarray
+    bits: int
+
+
+def parameters_of(type: TensorType) -> Quantization:
+    """Return what a type's integers stand for; the numbers themselves, where the type does not say."""
+    return type.quantization or NUMBERS
+
+
+def reach(type: TensorType) -> int:
+    """Return the largest |stored - offset| of a quantised type."""
+    limits = np.iinfo(type.dtype)
+    return max(max(limits.max - offset, offset - limits.min) for offset in parameters_of(type).offset)
+
+
+def bits_of(number: int) -> int:
+    """Return the least b for which 2^b is not less than a number."""
+    return max(number - 1, 0).bit_length()
+
+
+def centred(x: np.ndarray, type: TensorType) -> np.ndarray:
+    """Return stored - offset as int64, for a tensor with one offset."""
+    return x.astype(np.int64) - parameters_of(type).offset[0]
+
+
+def term(x: np.ndarray, type: TensorType) -> Term:
+    """Return a quantised tensor with one scale as a term."""
+    return Term(centred(x, type), np.array(parameters_of(type).scale[0]), bits_of(reach(type)))
+
+
+def is_whole(*types: TensorType | None) -> None:
+    """Check that tensors are quantised, each with one scale.
+
+    Raises:
+        CompilerError: One is not.
+    """
+    for type in types:
+        if type is not None:
+            need(type.quantization is not None, "the input is not quantised", got=type.element)
+            need(parameters_of(type).axis is None, "the tensor needs one scale for all of it")
+
+
+def quantized_type(element: str, shape: Shape, quantization: Quantization, activation: Activation = ()) -> TensorType:
+    """Return the type of what an integer operator makes.
+
+    Raises:
+        CompilerError: The parameters do not fit the element type, or the activation needs reals or a table.
+    """
+    y = TensorType(element, shape, quantization)
+    need(quantization.axis is None, "what integer operators make has one scale for all of it")
+    need(not y.faults(), "the tensor cannot be quantised so", got="; ".join(y.faults()))
+    check_activation(activation)
+    fits = not activation or activation[0] in _ON_INTEGERS
+    need(fits, "integers have no such activation", expected=", ".join(_ON_INTEGERS), got=activation)
+    return y
+
+
+def requantized(terms: Sequence[Term], type: TensorType, activation: Activation = ()) -> np.ndarray:
+    """Return the quantised activation of the sum of terms, computed with integers.
+
+    The terms are multiplied by integers that stand for scale / scale_y, all with one shift, so that their sum is
+    rounded once (ties up); then come the offset, the activation's limits as integers, and saturation. LeakyRelu has a
+    second set of multipliers, alpha times the first, for negative sums.
+
+    Args:
+        terms: What to add.
+        type: The result's type, with its quantisation.
+        activation: None, Relu, Clip or LeakyRelu.
+
+    Returns:
+        Integers of the type's element type, of the shape that the terms stretch to.
+    """
+    quantization = parameters_of(type)
+    total, shift = _scaled(terms, 1.0, type)
+    y = shifted(total, shift)
+    if activation and activation[0] == "LeakyRelu":
+        y = np.where(total < 0, shifted(*_scaled(terms, float(activation[1] or 0), type)), y)
+    return np.clip(y + quantization.offset[0], *_limits(type, activation)).astype(type.dtype)
+
+
+def _scaled(terms: Sequence[Term], factor: float, type: TensorType) -> tuple[np.ndarray, np.ndarray]:
+    widest = MULTIPLIER_BITS if type.dtype.itemsize == 1 else _WIDEST
+    scales = [np.asarray(one.scale * factor / parameters_of(type).scale[0], np.float64) for one in terms]
+    multipliers, shift = fixed_points(scales, [one.bits for one in terms], widest)
+    products = [one.values * multiplier for one, multiplier in zip(terms, multipliers, strict=True)]
+    return np.asarray(sum(products[1:], start=products[0])), shift
+
+
+def _limits(type: TensorType, activation: Activation) -> tuple[int, int]:
+    """Return the least and the largest integer that may come out."""
+    limits, quantization = np.iinfo(type.dtype), parameters_of(type)
+    low, high = _reals(activation)
+
+    def stored(real: float | int | str | None, otherwise: int) -> int:
+        if real is None:
+            return otherwise
+        whole = np.rint(float(real) / quantization.scale[0]) + quantization.offset[0]
+        return int(np.clip(whole, limits.min, limits.max))
+
+    return stored(low, int(limits.min)), stored(high, int(limits.max))
+
+
+def _reals(activation: Activation) -> tuple[float | int | str | None, float | int | str | None]:
+    if activation and activation[0] == "Clip":
+        return activation[1], activation[2]
+    return (0 if activation and activation[0] == "Relu" else None), None
+
+
+@dataclass(frozen=True)
+class Rescale(Operator):
+    """y = activation(x) with other parameters: the integers that stand for the same reals under them.
+
+    Attributes:
+        quantization: The result's parameters.
+        activation: None, Relu, Clip or LeakyRelu.
+    """
+
+    quantization: Quantization
+    activation: Activation = ()
+
+    def infer(self, x: TensorType) -> TensorType:
+        is_whole(x)
+        return quantized_type(x.element, x.shape, self.quantization, self.activation)
+
+    def evaluate_typed(self, types: tuple[TensorType, ...], x: np.ndarray) -> np.ndarray:
+        """Reference semantics; what the integers stand for is in the type."""
+        return requantized([term(x, types[0])], self.infer(types[0]), self.activation)
+
+
+OPERATORS = (Rescale,)
