@@ -3,9 +3,9 @@
 A real scale r becomes multiplier / 2^shift, and round(x r) becomes (x multiplier + 2^(shift - 1)) >> shift. The shift
 rounds down, so ties, which fall on a half exactly, go up: 2.5 to 3 and -2.5 to -2.
 
-Glow writes the same as ((((x >> pre) * scale) + (1 << (post - 1))) >> post) + offset (`TransformationParams`). Its `pre`
-throws bits of x away so that the product fits its int32 scale; here products are int64, `pre` is always 0, and instead
-the multiplier has as many bits as x leaves free.
+Glow writes the same as ((((x >> pre) * scale) + (1 << (post - 1))) >> post) + offset (`quantizeScaleOffset32To8`). Its
+`pre` throws bits of x away so that the product fits int32; here products are int64, `pre` is always 0, and instead the
+multiplier has as many bits as x leaves free.
 """
 
 from __future__ import annotations
@@ -93,8 +93,8 @@ def fixed_points(
     room = [limit - np.frexp(scale)[1].astype(np.int64) for limit, scale in zip(limits, stretched, strict=True)]
     shift = np.clip(np.min(room, axis=0), 0, _PRODUCT_BITS)
     whole = [np.rint(np.ldexp(scale, shift)) for scale in stretched]
-    multipliers = [np.clip(m, -(2.0**limit), 2.0**limit).astype(np.int64) for m, limit in zip(whole, limits, strict=True)]
-    return multipliers, shift
+    ends = [2.0**limit for limit in limits]
+    return [np.clip(m, -end, end).astype(np.int64) for m, end in zip(whole, ends, strict=True)], shift
 
 
 def shifted(total: np.ndarray, shift: np.ndarray) -> np.ndarray:

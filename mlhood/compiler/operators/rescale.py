@@ -16,7 +16,7 @@ from mlhood.compiler.operators.fixed_point import MULTIPLIER_BITS, fixed_points,
 NUMBERS = Quantization((1.0,), (0,))
 
 # The others need a table of all values, see `lookup`.
-_ON_INTEGERS = ("Relu", "Clip", "LeakyRelu")
+INTEGER_ACTIVATIONS = ("Relu", "Clip", "LeakyRelu")
 # More bits than float64 holds would not make a multiplier more exact.
 _WIDEST = 52
 
@@ -84,8 +84,8 @@ def quantized_type(element: str, shape: Shape, quantization: Quantization, activ
     need(quantization.axis is None, "what integer operators make has one scale for all of it")
     need(not y.faults(), "the tensor cannot be quantised so", got="; ".join(y.faults()))
     check_activation(activation)
-    fits = not activation or activation[0] in _ON_INTEGERS
-    need(fits, "integers have no such activation", expected=", ".join(_ON_INTEGERS), got=activation)
+    fits = not activation or activation[0] in INTEGER_ACTIVATIONS
+    need(fits, "integers have no such activation", expected=", ".join(INTEGER_ACTIVATIONS), got=activation)
     return y
 
 

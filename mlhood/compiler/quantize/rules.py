@@ -164,17 +164,21 @@ def _global_average_pool(b: Builder, node: Node) -> bool:
     return True
 
 
+def _has_more_outputs(node: Node) -> bool:
+    return len(node.outputs) > 1
+
+
 def _same_parameters(b: Builder, node: Node) -> bool:
     """Do the same on the integers: the result keeps its input's parameters."""
     x, *others = _read(node)
-    if not b.knows(x) or not b.is_stored(x) or len(node.outputs) > 1:
+    if not b.knows(x) or not b.is_stored(x) or _has_more_outputs(node):
         return False
     b.put(node.outputs[0], node.operator, b.stored(x), *map(b.real, others), node=node.name)
     return True
 
 
 def _largest(b: Builder, node: Node) -> bool:
-    if not _known(b, node) or len(node.outputs) > 1:
+    if not _known(b, node) or _has_more_outputs(node):
         return False
     b.put(node.outputs[0], node.operator, b.stored(_read(node)[0]), node=node.name)
     return True

@@ -4,8 +4,8 @@ import numpy as np
 import onnx
 import pytest
 import torch
-from compiler.conftest import new_model
 
+from compiler.conftest import new_model
 from mlhood.compiler.hir import Graph
 from mlhood.compiler.hir.importer import import_model
 from mlhood.compiler.operators.activation import activation_of

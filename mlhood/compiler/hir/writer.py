@@ -1,0 +1,141 @@
+"""What an export rule sees: the ONNX graph that is being written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+from mlhood.compiler.hir.graph import Graph
+from mlhood.compiler.hir.types import Quantization, TensorType
+from mlhood.compiler.hir.values import Constant, Node, Value
+
+
+class Writer:
+    """Nodes and initialisers of an ONNX graph, and which name each value of the HIR has in it.
+
+    A quantised value stands as its integers under its name; rules read it as reals, through a DequantizeLinear, and the
+    reals that they give go through a QuantizeLinear. Runtimes recognise these pairs and compute with integers.
+
+    Args:
+        graph: What is exported.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self.nodes: list[onnx.NodeProto] = []
+        self.initializers: list[onnx.TensorProto] = []
+        self._names = _names(graph)
+        self._taken = set(self._names.values()) | graph.outputs.keys()
+        self._node_names: set[str] = set()
+        self._reals: dict[Value, str] = {}
+        self._node = ""
+
+    def start(self, node: Node) -> None:
+        """Say which node of the HIR the nodes that follow are for."""
+        self._node = node.name
+
+    def name(self, value: Value) -> str:
+        """Return the name that a value has."""
+        return self._names[value]
+
+    def fresh(self, name: str) -> str:
+        """Return a name that no tensor has yet."""
+        candidate, number = name, 0
+        while candidate in self._taken:
+            number += 1
+            candidate = f"{name}_{number}"
+        self._taken.add(candidate)
+        return candidate
+
+    def emit(self, op_type: str, *inputs: str, name: str | None = None, outputs: int = 1, **attributes: Any) -> str:
+        """Add a node and return the name of its first output; see `emit_all`."""
+        return self.emit_all(op_type, *inputs, names=[name] * outputs if name else [None] * outputs, **attributes)[0]
+
+    def emit_all(self, op_type: str, *inputs: str, names: list[str | None], **attributes: Any) -> list[str]:
+        """Add a node.
+
+        Args:
+            op_type: ONNX's name of the operator.
+            inputs: Names of tensors; an empty one for an input that is left out.
+            names: What its outputs are called; None for a new name.
+            attributes: The node's attributes; those that are None are left out.
+        """
+        made = [name or self.fresh(f"{self._node}.{op_type.lower()}") for name in names]
+        given = {key: _plain(value) for key, value in attributes.items() if value is not None}
+        self.nodes.append(helper.make_node(op_type, list(inputs), made, self._node_name(op_type), **given))
+        return made
+
+    def constant(self, array: np.ndarray, name: str | None = None) -> str:
+        """Add an initialiser and return its name."""
+        name = name or self.fresh(f"{self._node}.constant")
+        self.initializers.append(numpy_helper.from_array(np.ascontiguousarray(array), name))
+        return name
+
+    def integers(self, numbers: tuple[int, ...]) -> str:
+        """Add a list of integers, such as a shape, as an initialiser."""
+        return self.constant(np.array(numbers, np.int64))
+
+    def real(self, value: Value) -> str:
+        """Return the name of a value as a rule reads it: the reals, where it is quantised."""
+        if value.type.quantization is None:
+            return self._names[value]
+        if value not in self._reals:
+            self._reals[value] = self.dequantize(value, self.fresh(f"{value.name}.dequantized"))
+        return self._reals[value]
+
+    def dequantize(self, value: Value, name: str) -> str:
+        """Add a DequantizeLinear of a quantised value."""
+        return self._linear("DequantizeLinear", self._names[value], value.type, name)
+
+    def quantize(self, real: str, value: Value) -> None:
+        """Add the QuantizeLinear that makes a quantised value of reals."""
+        self._linear("QuantizeLinear", real, value.type, self._names[value])
+
+    def _linear(self, op_type: str, x: str, type: TensorType, name: str) -> str:
+        quantization = type.quantization or Quantization((1.0,), (0,))
+        shape = () if quantization.axis is None else (-1,)
+        inputs = [
+            x,
+            self.constant(np.array(quantization.scale, np.float32).reshape(shape), self.fresh(f"{name}.scale")),
+        ]
+        if type.element != "int32":  # whose offset is always 0, and must be left out
+            offset = np.array(quantization.offset, type.dtype).reshape(shape)
+            inputs.append(self.constant(offset, self.fresh(f"{name}.zero_point")))
+        return self.emit(op_type, *inputs, name=name, axis=quantization.axis)
+
+    def _node_name(self, op_type: str) -> str:
+        """Return the HIR node's name for the first ONNX node that it becomes, and names made of it for the others."""
+        candidate, number = self._node, 0
+        while not candidate or candidate in self._node_names:
+            candidate = f"{self._node}/{op_type}" + (f"_{number}" if number else "")
+            number += 1
+        self._node_names.add(candidate)
+        return candidate
+
+
+def _names(graph: Graph) -> dict[Value, str]:
+    """Name the values after themselves, but what is an output of the graph as the output is called."""
+    names: dict[Value, str] = {}
+    taken = set(graph.placeholders)
+    for name, value in graph.outputs.items():
+        if value.producer is not None and value not in names:
+            names[value] = name
+            taken.add(name)
+    for value in graph.values():
+        if value in names:
+            continue
+        if value.name in graph.placeholders and value.producer is None and not isinstance(value, Constant):
+            names[value] = value.name
+            continue
+        name = value.name
+        while name in taken or name in graph.outputs:
+            name = f"{name}.quantized" if value.type.quantization else f"{name}_"
+        names[value] = name
+        taken.add(name)
+    return names
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else int(value) if isinstance(value, bool) else value
