@@ -24,7 +24,6 @@ from p1_snippets import (
     train,
 )
 
-
 SHAPES, GEOMETRY = "parameters_have_lenets_shapes", "convolutions_have_lenets_geometry"
 LOGITS, VALUES, BATCH = "gives_ten_logits_an_image", "computes_lenet", "takes_a_batch_of_any_size"
 MOVES, LOSS, READS, MISTAKES = (

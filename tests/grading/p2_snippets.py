@@ -175,9 +175,7 @@ def parameters(body: str) -> dict[str, str]:
 CHOICE = """
 low, high = min(low, 0), max(high, 0)
 unsigned = schema == "asymmetric" or (schema == "symmetric_unsigned" and low == 0)
-if not unsigned:
-    low, high = -max(-low, high), max(-low, high)
-scale = (high - low) / 255
+scale = (high - low) / 255 if unsigned else max(low / -128, high / 127)
 if scale == 0:
     scale = 0.1
 if schema == "power_of_two":
@@ -187,19 +185,15 @@ return scale, int(np.rint(-128 - low / scale)) if unsigned else 0
 
 
 def sums(
-    x: str = "x.astype(np.int64) - x_offset",
-    pad: str = "0",
+    x: str = "np.pad(x.astype(np.int64) - x_offset, around)",
     w: str = "w.astype(np.int64)",
-    first: str = "0",
     bias: str = "bias.astype(np.int64)[:, None, None]",
 ) -> dict[str, str]:
     return {
         "P2-6-solution": f"""
 def integer_conv(x, w, bias, x_offset, padding):
     around = ((0, 0), (0, 0), (padding, padding), (padding, padding))
-    x = np.pad(x, around, constant_values={first}) if {first!r} != "0" else x
     x, w = {x}, {w}
-    x = np.pad(x, around, constant_values={pad}) if {first!r} == "0" else x
     views = np.lib.stride_tricks.sliding_window_view(x, w.shape[2:], axis=(2, 3))
     return np.einsum("nchwij,fcij->nfhw", views, w) + {bias}
 """

@@ -111,7 +111,7 @@ WRONG: tuple[Wrong, ...] = (
     Wrong(
         "pads in torch's order",
         "P2.2",
-        conv_rule(pads="[source.attribute('pads', (0, 0, 0, 0))[i] for i in (0, 2, 1, 3)]; pads = tuple(pads)"),
+        conv_rule(pads="tuple(source.attribute('pads', (0, 0, 0, 0))[i] for i in (0, 2, 1, 3))"),
         (CONVOLUTION,),
         "another shape|wrong values",
     ),
@@ -233,15 +233,15 @@ WRONG: tuple[Wrong, ...] = (
         "256 steps",
         "P2.5",
         parameters(CHOICE.replace("255", "256")),
-        (ASYMMETRIC, SYMMETRIC, UNSIGNED),
+        (ASYMMETRIC, UNSIGNED),
         "/ 255",
     ),
     Wrong(
         "symmetric keeps the range's width",
         "P2.5",
-        parameters(CHOICE.replace("low, high = -max(-low, high), max(-low, high)", "pass")),
+        parameters(CHOICE.replace("max(low / -128, high / 127)", "(high - low) / 255")),
         (SYMMETRIC, UNSIGNED, POWER),
-        "the larger of",
+        "cut off first",
     ),
     Wrong(
         "the nearest power of two",
@@ -277,12 +277,16 @@ WRONG: tuple[Wrong, ...] = (
     ),
     # P2.6
     Wrong(
-        "padded with the integer 0", "P2.6", sums(first="0 * x_offset", pad="0"), (PADDED, WIDE), "pad x with x_offset"
+        "padded with the integer 0",
+        "P2.6",
+        sums(x="np.pad(x, around).astype(np.int64) - x_offset"),
+        (PADDED, WIDE),
+        "pad x with x_offset",
     ),
     Wrong(
         "offset not subtracted",
         "P2.6",
-        sums(x="x.astype(np.int64)"),
+        sums(x="np.pad(x.astype(np.int64), around, constant_values=x_offset)"),
         (SUMS, PADDED, WIDE),
         "subtract the offset",
     ),
@@ -290,7 +294,7 @@ WRONG: tuple[Wrong, ...] = (
         "sums of sixteen bits",
         "P2.6",
         sums(
-            x="x.astype(np.int16) - np.int16(x_offset)",
+            x="np.pad(x.astype(np.int16) - np.int16(x_offset), around)",
             w="w.astype(np.int16)",
             bias="bias.astype(np.int16)[:, None, None]",
         ),
@@ -300,7 +304,7 @@ WRONG: tuple[Wrong, ...] = (
     Wrong(
         "the offset in int8",
         "P2.6",
-        sums(x="(x - np.int8(x_offset)).astype(np.int64)"),
+        sums(x="np.pad((x - np.int8(x_offset)).astype(np.int64), around)"),
         (SUMS, PADDED, WIDE),
         "are wrong",
     ),

@@ -1,6 +1,7 @@
 """The projects of the course, each with its tasks and checks."""
 
 from mlhood.grading.projects.p1 import P1
+from mlhood.grading.projects.p2 import P2
 from mlhood.grading.task import Project
 
-PROJECTS: dict[str, Project] = {project.id: project for project in (P1,)}
+PROJECTS: dict[str, Project] = {project.id: project for project in (P1, P2)}

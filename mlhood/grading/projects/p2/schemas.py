@@ -11,7 +11,7 @@ from mlhood.grading.task import points
 
 HINTS = {
     "asymmetric": "scale = (high - low) / 255; the offset puts 0 on an integer: round(-128 - low / scale)",
-    "symmetric": "both ends become the larger of |low| and |high|; the offset is 0",
+    "symmetric": "the end that would be cut off first decides: max(low / -128, high / 127); the offset is 0",
     "symmetric_unsigned": "nothing below 0: the offset is -128 and all 256 integers are used; otherwise as symmetric",
     "power_of_two": "scale = 2 ** ceil(log2(scale)) of the symmetric schema; the offset is 0",
 }

@@ -17,9 +17,8 @@ def infer_pool(x, kernel, strides, pads):
 """
 
 REWRITES = """
-from mlhood.compiler.passes.fold_batchnorm import fold_batchnorm
-from mlhood.compiler.passes.fuse_activation import fuse_activation as fuse_relu
-from mlhood.compiler.passes import optimize
+from mlhood.compiler.passes import PASSES as _PASSES
+fold_batchnorm, fuse_relu = _PASSES["fold_batch_normalization"], _PASSES["fuse_activation"]
 """
 
 PARAMETERS = """

@@ -1,0 +1,192 @@
+"""Right solutions of P2 in styles that the master notebook does not use."""
+
+from __future__ import annotations
+
+WHOLE_ARRAYS = {
+    "P2-1-solution": """
+def linear_relu(x, w, b, y):
+    y[:] = np.maximum(x[:] @ w.T + b[:], 0)
+""",
+    "P2-1-solution-2": """
+def traffic(rows, depth, outputs):
+    reads = rows * outputs * (depth + depth + 1)
+    return dict(fused=reads + rows * outputs, separate=reads + rows * outputs * 3, saved=2 * rows * outputs)
+""",
+    "P2-3-solution": """
+def windows(size, kernel, stride, before, after, dilation=1):
+    places = range(-before, size + after - dilation * (kernel - 1), stride)
+    if not places:
+        raise ArithmeticError("no window fits")
+    return len(places)
+""",
+    "P2-6-solution": """
+def integer_conv(x, w, bias, x_offset, padding):
+    around = ((0, 0), (0, 0), (padding, padding), (padding, padding))
+    x = np.pad(x, around, constant_values=x_offset).astype(np.int64) - x_offset
+    views = np.lib.stride_tricks.sliding_window_view(x, w.shape[2:], axis=(2, 3))
+    sums = np.tensordot(views, w.astype(np.int64), axes=((1, 4, 5), (1, 2, 3)))
+    return sums.transpose(0, 3, 1, 2) + bias.reshape(1, -1, 1, 1)
+""",
+    "P2-6-solution-2": """
+def rescale(acc, multiplier, shift, offset):
+    product = np.array([int(a) * int(multiplier) for a in acc.ravel()], dtype=object)
+    rounded = (product + 2 ** (shift - 1)) // 2**shift + offset
+    return np.array([max(-128, min(127, r)) for r in rounded], np.int8).reshape(acc.shape)
+""",
+    "P2-7-solution": """
+def sqnr(reference, approximation):
+    signal, error = np.linalg.norm(reference), np.linalg.norm(reference - np.asarray(approximation))
+    return 20 * np.log10(signal / error)
+""",
+}
+
+LOOPS = {
+    "P2-1-solution": """
+def linear_relu(x, w, b, y):
+    for row in range(len(x)):
+        for out in range(len(w)):
+            weights, inputs = w[out], x[row]
+            value = sum((float(p) * float(q) for p, q in zip(inputs, weights)), float(b[out]))
+            y[row, out] = value if value > 0 else 0
+""",
+    "P2-5-solution": """
+import math
+def choose_parameters(low, high, schema):
+    if low > 0: low = 0
+    if high < 0: high = 0
+    def asymmetric():
+        s = (high - low) / 255
+        if s == 0: return 0.1, -128
+        return s, math.floor(127 - high / s + 0.5)
+    def symmetric():
+        s = -low / 128 if -low / 128 > high / 127 else high / 127
+        return (s, 0) if s else (0.1, 0)
+    def power():
+        s, exponent = symmetric()[0], -149
+        while 2.0 ** exponent < s: exponent += 1
+        return 2.0 ** exponent, 0
+    rules = {"asymmetric": asymmetric, "symmetric": symmetric, "power_of_two": power,
+             "symmetric_unsigned": asymmetric if low == 0 else symmetric}
+    return rules[schema]()
+""",
+    "P2-6-solution": """
+def integer_conv(x, w, bias, x_offset, padding):
+    n, c, height, width = x.shape
+    f, _, kh, kw = w.shape
+    wide = np.zeros((n, c, height + 2 * padding, width + 2 * padding), dtype=np.int32)
+    wide[:, :, padding:padding + height, padding:padding + width] = x.astype(np.int32) - np.int32(x_offset)
+    out = np.empty((n, f, wide.shape[2] - kh + 1, wide.shape[3] - kw + 1), dtype=np.int32)
+    flat = w.reshape(f, -1).astype(np.int32)
+    for i in range(out.shape[2]):
+        for j in range(out.shape[3]):
+            out[:, :, i, j] = wide[:, :, i:i + kh, j:j + kw].reshape(n, -1) @ flat.T + bias
+    return out
+""",
+    "P2-6-solution-2": """
+def rescale(acc, multiplier, shift, offset):
+    half = 1 << (shift - 1)
+    out = np.right_shift(acc.astype("int64") * multiplier + half, shift) + offset
+    out[out > 127] = 127
+    out[out < -128] = -128
+    return out.astype("int8")
+""",
+    "P2-7-solution-2": """
+def measured(recipe):
+    quantized = quantize(optimized, seen, recipe)
+    want, got = (run(g, image=images)["logits"] for g in (optimized, quantized))
+    right = [int(np.argmax(row)) == int(label) for row, label in zip(got, data.test_labels)]
+    same = [int(np.argmax(a)) == int(np.argmax(b)) for a, b in zip(want, got)]
+    size = 0
+    for constant in quantized.constants.values():
+        size += constant.data.size * constant.data.itemsize
+    return {"nodes": len(quantized.topological()), "bytes": size, "sqnr": float(sqnr(want, got)),
+            "agreement": sum(same) / len(same), "accuracy": sum(right) / len(right), "extra": "fine"}
+""",
+}
+
+ONE_LINERS = {
+    "P2-2-solution": """
+from mlhood.compiler.operators.convolution import Conv
+from mlhood.compiler.operators.elementwise import Relu
+from mlhood.compiler.operators.pooling import MaxPool
+
+DEFAULTS = {"strides": (1, 1), "pads": (0, 0, 0, 0), "dilations": (1, 1)}
+
+def common(source):
+    return {name: tuple(source.attribute(name, default)) for name, default in DEFAULTS.items()}
+
+relu = lambda source: source.add(Relu(), *source.inputs)
+""",
+    "P2-2-solution-2": """
+def max_pool(source):
+    kernel = tuple(source.attribute("kernel_shape", ()))
+    return (source.add(MaxPool(kernel=kernel, **common(source)), source.input(0)),)
+""",
+    "P2-2-solution-3": """
+def conv(source):
+    group = source.attribute("group", 1)
+    return [source.add(Conv(group=group, **common(source)), *source.inputs)]
+""",
+    "P2-3-solution-2": """
+from mlhood.errors import CompilerError
+
+def infer_conv(x, w, strides, pads, dilations, group):
+    fits = x.element == w.element and x.shape[1] == w.shape[1] * group and w.shape[0] % group == 0
+    if not fits:
+        raise CompilerError("x and w do not fit", got=f"{x.shape} and {w.shape}")
+    shape = [x.shape[0], w.shape[0]]
+    for axis in (0, 1):
+        span = dilations[axis] * (w.shape[2 + axis] - 1) + 1
+        room = x.shape[2 + axis] + pads[axis] + pads[axis + 2] - span
+        if room < 0:
+            raise CompilerError("the kernel is too large")
+        shape.append(int(np.floor(room / strides[axis])) + 1)
+    return TensorType(x.element, tuple(shape))
+""",
+    "P2-4-solution-2": """
+def fold_batchnorm(graph):
+    for bn in [n for n in graph.topological() if n.operator.name == "BatchNormalization"]:
+        conv = conv_before(bn, graph)
+        if conv:
+            scale, shift, mean, var = (v.data.astype(np.float64) for v in bn.inputs[1:])
+            a = scale / np.sqrt(var + bn.operator.epsilon)
+            old = conv.inputs[2].data if len(conv.inputs) > 2 and conv.inputs[2] is not None else np.zeros(len(a))
+            w = np.einsum("fcij,f->fcij", conv.inputs[1].data, a).astype(np.float32)
+            b = (shift + (old - mean) * a).astype(np.float32)
+            new = graph.add(conv.operator, conv.inputs[0], graph.constant("w", w), graph.constant("b", b))
+            graph.replace_all_uses(bn.outputs[0], new.outputs[0])
+            graph.remove(bn)
+            graph.remove(conv)
+            fold_batchnorm(graph)
+            return True
+    return False
+""",
+    "P2-4-solution-3": """
+from mlhood.compiler.passes import PASSES
+
+def fuse_relu(graph):
+    changed = 0
+    for relu_node in list(graph.nodes.values()):
+        if type(relu_node.operator) is Relu and conv_before(relu_node, graph) is not None:
+            conv_node = conv_before(relu_node, graph)
+            o = conv_node.operator
+            graph.replace(relu_node, Conv(o.strides, o.pads, o.dilations, o.group, ("Relu",)), *conv_node.inputs)
+            graph.remove(conv_node)
+            changed += 1
+    return changed
+""",
+    "P2-7-solution-3": """
+best = max(RECIPES, key=lambda name: -1 if "int16" in name else float(results[results.recipe == name].sqnr.iloc[0]))
+worst = min(RECIPES, key=lambda name: 1e9 if "int16" in name else float(results[results.recipe == name].sqnr.iloc[0]))
+by_name = dict(zip(results.recipe, results.sqnr))
+answers = dict(best=best, worst=worst, gain=round(by_name["power_of_two, int16"] - by_name["power_of_two"], 1),
+               layer=str(layers["alone"].sort_values().index[0]))
+""",
+}
+
+RIGHT: dict[str, dict[str, str]] = {
+    "as it is": {},
+    "whole arrays": WHOLE_ARRAYS,
+    "plain loops": LOOPS,
+    "lambdas, new nodes and own exceptions": ONE_LINERS,
+}
