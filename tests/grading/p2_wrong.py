@@ -384,7 +384,7 @@ WRONG: tuple[Wrong, ...] = (
     Wrong(
         "the layer of the cumulative bars",
         "P2.7",
-        answers(BEST, WORST, GAIN, "layers['cumulative'].idxmin() + '?'"),
+        answers(BEST, WORST, GAIN, "layers['sqnr'].idxmin() + '?'"),
         (ANSWERS,),
         "lowest diamond",
     ),

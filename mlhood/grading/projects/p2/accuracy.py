@@ -89,11 +89,12 @@ def rows_are_measured(submission: Submission) -> None:
             slack = {"sqnr": 0.1, "bytes": 0, "nodes": 0}.get(key, 1e-6)
             given = f"Recipe({', '.join(f'{k}={v!r}' for k, v in arguments.items())})"
             expect.true(
-                abs(got - want) <= slack, f"`{key}` is wrong", expected=want, got=got, given=given, hint=HINTS[key]
+                abs(got - want) <= slack, f"`{key}` is wrong", expected=want, got=got, given=given, hint=COLUMNS[key]
             )
 
 
-HINTS = {
+# The columns of a row, and what stands in them.
+COLUMNS = {
     "accuracy": "the share of data.test_images whose argmax is the label, from 0 to 1",
     "agreement": "the share of data.test_images whose argmax is that of `optimized`, whatever the label",
     "sqnr": "sqnr(logits of optimized, logits of the quantised graph), over data.test_images",
