@@ -216,17 +216,17 @@ def waterfall(layers: Sequence[str], cumulative: Sequence[float], alone: Sequenc
             label="as the graph runs" if place else None,
         )
         axes.text(place, floor + 0.5, f"{cumulative[place]:.1f}", ha="center", va="bottom", fontsize=9, weight="bold")
+    labels = {ORANGE: "lost here", GREEN: "won back"}
     for place, (before, after) in enumerate(pairwise(cumulative), 1):
         bottom, height = min(before, after), abs(after - before)
+        colour, hatch = (ORANGE, "//") if after <= before else (GREEN, "..")
         axes.plot([place - 1 + 0.3, place + 0.3], [before, before], color="black", lw=0.8)
-        axes.bar(
-            place, height, 0.6, bottom, color=ORANGE, ec="black", hatch="//", label="lost here" if place == 1 else None
-        )
+        axes.bar(place, height, 0.6, bottom, color=colour, ec="black", hatch=hatch, label=labels.pop(colour, None))
         axes.text(place, bottom - 0.4, f"{after - before:+.1f}", ha="center", va="top", fontsize=8.5)
     axes.plot(places, alone, "D", color=VERMILION, ms=6, mec="black", label="this layer alone, fed with exact numbers")
     axes.set(ylabel="SQNR in dB", ylim=(floor, np.nanmax([*cumulative, *alone]) + 3))
     axes.set_xticks(places, layers, rotation=30, ha="right", fontsize=8.5)
-    axes.legend(frameon=False, fontsize=8.5, ncols=3, loc="lower left", bbox_to_anchor=(0, 1))
+    axes.legend(frameon=False, fontsize=8.5, ncols=4, loc="lower left", bbox_to_anchor=(-0.05, 1))
     figure.tight_layout()
     return figure
 

@@ -1,0 +1,164 @@
+"""The whole pipeline as one straight function with named stops.
+
+    import -> "hir" -> passes -> "optimized" -> profile, quantise -> "quantized" -> a back end that runs it
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import onnx
+import pandas as pd
+
+from mlhood.compiler.backends.interpreter import Interpreter
+from mlhood.compiler.hir.graph import Graph
+from mlhood.compiler.hir.importer import import_model
+from mlhood.compiler.hir.verify import verify
+from mlhood.compiler.passes import optimize
+from mlhood.compiler.quantize import Profile, Recipe, profile, quantize
+from mlhood.errors import CompilerError
+
+Batches = Iterable[Mapping[str, np.ndarray]]
+
+STAGES = ("hir", "optimized", "quantized")
+# What runs a graph; each is made from a verified graph and has `run(inputs)`.
+TARGETS: dict[str, Callable[[Graph], Interpreter]] = {"interpreter": Interpreter}
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What one stage made.
+
+    Args:
+        name: One of `STAGES`.
+        graph: The graph after it, verified.
+        seconds: What it took.
+    """
+
+    name: str
+    graph: Graph
+    seconds: float
+
+
+class Executable:
+    """A compiled model.
+
+    Args:
+        stages: What was made on the way; the last one's graph is what runs.
+        target: What it runs on.
+    """
+
+    def __init__(self, stages: tuple[Stage, ...], target: str) -> None:
+        self.stages = stages
+        self.target = target
+        self._backend = TARGETS[target](self.graph)
+
+    @property
+    def graph(self) -> Graph:
+        """What runs."""
+        return self.stages[-1].graph
+
+    def run(self, **inputs: Any) -> dict[str, np.ndarray]:
+        """Run the model once.
+
+        Args:
+            inputs: An array for each input of the model, by name.
+
+        Returns:
+            Each output under its name.
+
+        Raises:
+            CompilerError: An input is missing, unknown or of another type.
+        """
+        return self._backend.run(inputs)
+
+    def report(self) -> pd.DataFrame:
+        """Return a row a stage: how many nodes there are, the bytes of their constants, and the time it took (ms)."""
+        rows = {
+            stage.name: {
+                "nodes": len(stage.graph.nodes),
+                "constant bytes": sum(constant.data.nbytes for constant in stage.graph.constants.values()),
+                "ms": 1000 * stage.seconds,
+            }
+            for stage in self.stages
+        }
+        return pd.DataFrame.from_dict(rows, orient="index")
+
+
+def compile(
+    model: str | Path | bytes | onnx.ModelProto,
+    target: str = "interpreter",
+    quantization: Recipe | str | None = None,
+    stop_after: str | None = None,
+    *,
+    calibration: Batches | Profile | None = None,
+) -> Executable | Graph:
+    """Compile an ONNX model.
+
+    Args:
+        model: Path, bytes or proto.
+        target: What it shall run on, one of `TARGETS`.
+        quantization: A recipe, or the name of a schema, with which the model is quantised; None leaves it in float.
+        stop_after: "hir" (the graph as it is), "optimized" or "quantized": return the graph there.
+        calibration: For quantisation, what typically goes in: batches of arrays by the input's name, or a profile of
+            the optimised graph.
+
+    Returns:
+        What runs the model; the graph, if `stop_after` says so.
+
+    Raises:
+        ExchangeError: The model cannot be read.
+        CompilerError: It cannot be compiled, there is no such target or stage, or calibration is missing.
+    """
+    recipe = Recipe(quantization) if isinstance(quantization, str) else quantization
+    _check(target, recipe, stop_after, calibration)
+    stages: list[Stage] = []
+    for name, step in _steps(model, recipe, calibration).items():
+        began = perf_counter()
+        graph = step(stages[-1].graph if stages else None)
+        verify(graph)
+        stages.append(Stage(name, graph, perf_counter() - began))
+        if name == stop_after:
+            return graph
+    return Executable(tuple(stages), target)
+
+
+def _steps(
+    model: Any, recipe: Recipe | None, calibration: Batches | Profile | None
+) -> dict[str, Callable[[Any], Graph]]:
+    steps: dict[str, Callable[[Any], Graph]] = {"hir": lambda _: import_model(model), "optimized": optimize}
+    if recipe is not None and calibration is not None:
+        steps["quantized"] = lambda graph: quantize(graph, _profiled(graph, calibration), recipe)
+    return steps
+
+
+def _profiled(graph: Graph, calibration: Batches | Profile) -> Profile:
+    return calibration if isinstance(calibration, Profile) else profile(graph, calibration)
+
+
+def _check(
+    target: str, recipe: Recipe | None, stop_after: str | None, calibration: Batches | Profile | None
+) -> None:
+    if target not in TARGETS:
+        raise CompilerError("there is no such target", expected=", ".join(TARGETS), got=repr(target))
+    if stop_after not in (None, *STAGES):
+        raise CompilerError("there is no such stage to stop after", expected=", ".join(STAGES), got=repr(stop_after))
+    if stop_after == "quantized" and recipe is None:
+        raise CompilerError(
+            "nothing says how to quantise",
+            expected="quantization: a Recipe, or the name of a schema",
+            got=None,
+            todo='compile(model, quantization="symmetric", calibration=[{"image": images}], stop_after="quantized")',
+        )
+    if recipe is not None and calibration is None and stop_after not in ("hir", "optimized"):
+        raise CompilerError(
+            "quantising needs to know which numbers flow through the model",
+            expected="calibration: some batches of typical inputs by name, or a saved Profile",
+            got=None,
+            todo='compile(model, quantization=..., calibration=[{"image": images}])',
+        )
