@@ -22,6 +22,8 @@ PLAN: dict[str, set[str]] = {
     "exchange": {"models"},
     "compiler": {"exchange", "models"},
     "compiler.backends": {"exchange", "models", "compiler", "kernels"},
+    # profiles and reports run graphs, by the oracle
+    "compiler.quantize": {"exchange", "compiler", "compiler.backends"},
     # the doors of the compiler: they choose what runs a graph, which no pass and no operator may
     "compiler.onnx_backend": {"exchange", "compiler", "compiler.backends"},
     "compiler.conformance": {"exchange", "compiler", "compiler.onnx_backend"},

@@ -57,7 +57,7 @@ class Builder:
                 percentile=recipe.percentile,
                 levels=int(limits.max) - int(limits.min),
             )
-            self._parameters[value] = self.of_range(low, high)
+            self._parameters[value] = self.of_range(low * recipe.margin, high * recipe.margin)
         return self._parameters[value]
 
     def of_range(self, low: float, high: float) -> Quantization:

@@ -1,0 +1,31 @@
+"""Quantisation: profile a float graph, choose parameters by a schema, rewrite it to integers, and say what it cost.
+
+found = profile(graph, [{"image": images}])
+quantized = quantize(graph, found, Recipe("symmetric", per_channel=True))
+by_layer(graph, quantized, {"image": images})
+"""
+
+from mlhood.compiler.quantize.calibrate import CALIBRATIONS, calibrated
+from mlhood.compiler.quantize.distribution import Distribution
+from mlhood.compiler.quantize.profile import Profile, profile
+from mlhood.compiler.quantize.quantize import quantize
+from mlhood.compiler.quantize.recipe import Recipe
+from mlhood.compiler.quantize.report import by_layer, compare, kept_in_float, sqnr, summary
+from mlhood.compiler.quantize.schema import SCHEMAS, choose_parameters
+
+__all__ = [
+    "CALIBRATIONS",
+    "SCHEMAS",
+    "Distribution",
+    "Profile",
+    "Recipe",
+    "by_layer",
+    "calibrated",
+    "choose_parameters",
+    "compare",
+    "kept_in_float",
+    "profile",
+    "quantize",
+    "sqnr",
+    "summary",
+]
