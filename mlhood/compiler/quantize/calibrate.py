@@ -15,6 +15,7 @@ CALIBRATIONS = ("none", "percentile", "kl")
 
 # Ranges that are compared for "kl"; the search over them costs as much as it has candidates.
 _CANDIDATES = 256
+_LEAST_PER_BIN = 8
 
 
 def calibrated(
@@ -28,7 +29,9 @@ def calibrated(
     - "kl": the [-t, t], cut to the range, for which the histogram loses the least information when it is quantised: the
       divergence D(P | Q) = sum P log(P / Q) is least. P is the histogram inside, with all that is cut off put into the
       outermost bins. Q is the histogram inside, joined to as many levels as the integers have and spread again over
-      the bins that are not empty. S. Migacz, "8-bit inference with TensorRT", GTC 2017; Glow's `optimizeKL`.
+      the bins that are not empty. S. Migacz, "8-bit inference with TensorRT", GTC 2017; Glow's `optimizeKL`. The bin
+      of 0 counts no more than its neighbours, as NVIDIA's pytorch-quantization has it, and bins are joined until they
+      hold 8 elements on average, since the divergence of fewer is chance.
 
     Args:
         distribution: What was profiled.
@@ -70,14 +73,25 @@ def _percentile(distribution: Distribution, percentile: float) -> float:
 
 
 def _least_divergence(distribution: Distribution, levels: int) -> float:
-    edges, counts = distribution.edges, distribution.counts.astype(np.float64)
     largest = max(-distribution.low, distribution.high)
+    while len(distribution.counts) > max(levels, distribution.count // _LEAST_PER_BIN):
+        distribution = distribution.coarser()
+    edges, counts = distribution.edges, _without_zeros(distribution)
     if levels >= len(counts) or largest <= 0 or levels >= BINS:
         return largest
     width = edges[1] - edges[0]
     steps = np.unique(np.linspace(levels // 2, np.ceil(largest / width), _CANDIDATES).astype(np.int64))
     best = min((_divergence(counts, edges, float(step * width), levels), -step) for step in steps)
     return min(float(-best[1] * width), largest)
+
+
+def _without_zeros(distribution: Distribution) -> np.ndarray:
+    """Return the counts with no more in the bin of 0 than beside it: the zeros of a Relu are stored exactly anyway."""
+    counts, zero = distribution.counts.astype(np.float64), -distribution.first
+    beside = [counts[i] for i in (zero - 1, zero + 1) if 0 <= i < len(counts)]
+    if 0 <= zero < len(counts) and beside:
+        counts[zero] = min(counts[zero], max(beside))
+    return counts
 
 
 def _divergence(counts: np.ndarray, edges: np.ndarray, limit: float, levels: int) -> float:

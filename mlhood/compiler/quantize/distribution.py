@@ -63,6 +63,12 @@ class Distribution:
         """Where the bins begin and end: float64, one more than there are bins."""
         return np.ldexp(np.arange(self.first, self.first + len(self.counts) + 1, dtype=np.float64), self.exponent)
 
+    def coarser(self) -> Distribution:
+        """Return the distribution with bins joined in pairs, which are then wider than they need to be."""
+        places = ((np.arange(len(self.counts)) + self.first) >> 1) - (self.first >> 1)
+        counts = np.bincount(places, self.counts).astype(np.int64)
+        return Distribution(self.low, self.high, self.exponent + 1, self.first >> 1, counts)
+
     def merge(self, other: Distribution) -> Distribution:
         """Return the distribution of both data together."""
         low, high = min(self.low, other.low), max(self.high, other.high)
