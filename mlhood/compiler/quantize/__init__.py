@@ -2,7 +2,7 @@
 
 found = profile(graph, [{"image": images}])
 quantized = quantize(graph, found, Recipe("symmetric", per_channel=True))
-by_layer(graph, quantized, {"image": images})
+layer_sqnr(graph, quantized, {"image": images})
 """
 
 from mlhood.compiler.quantize.calibrate import CALIBRATIONS, calibrated
@@ -10,7 +10,7 @@ from mlhood.compiler.quantize.distribution import Distribution
 from mlhood.compiler.quantize.profile import Profile, profile
 from mlhood.compiler.quantize.quantize import quantize
 from mlhood.compiler.quantize.recipe import Recipe
-from mlhood.compiler.quantize.report import by_layer, compare, kept_in_float, sqnr, summary
+from mlhood.compiler.quantize.report import compare, kept_in_float, layer_sqnr, sqnr, summary
 from mlhood.compiler.quantize.schema import SCHEMAS, choose_parameters
 
 __all__ = [
@@ -19,11 +19,11 @@ __all__ = [
     "Distribution",
     "Profile",
     "Recipe",
-    "by_layer",
     "calibrated",
     "choose_parameters",
     "compare",
     "kept_in_float",
+    "layer_sqnr",
     "profile",
     "quantize",
     "sqnr",

@@ -90,7 +90,7 @@ def compare(
     return pd.DataFrame.from_dict(rows, orient="index")
 
 
-def by_layer(graph: Graph, quantized: Graph, inputs: Inputs) -> pd.DataFrame:
+def layer_sqnr(graph: Graph, quantized: Graph, inputs: Inputs) -> pd.DataFrame:
     """Say where the loss came from: compare each value that both graphs make, in the order in which they make them.
 
     Args:
