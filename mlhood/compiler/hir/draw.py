@@ -1,0 +1,76 @@
+"""Drawings of graphs, as SVG and PNG, by matplotlib alone: no program besides Python is needed.
+
+draw(graph)                            # shows itself in a notebook
+draw(graph, "lenet.svg")               # or .png
+draw(graph, part=["conv1", "relu1"])   # these nodes only
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from mlhood.compiler.hir.drawing.describe import describe
+from mlhood.compiler.hir.drawing.paint import figure_of
+from mlhood.compiler.hir.drawing.picture import Drawing
+from mlhood.compiler.hir.drawing.place import place
+from mlhood.compiler.hir.graph import Graph
+from mlhood.errors import CompilerError
+
+
+def draw(
+    graph: Graph,
+    path: str | Path | None = None,
+    *,
+    part: Iterable[str] | None = None,
+    columns: int | None = None,
+    sizes: bool = False,
+    key: bool = True,
+    limit: int = 500,
+) -> Drawing:
+    """Draw a graph from top to bottom: inputs, operators, outputs; the type of each value beside its wire.
+
+    Constants are lines in the box of the node that reads them. Families of operators differ in colour and in outline.
+    Floating-point values are single lines, quantised ones double, other integers dotted.
+
+    Args:
+        graph: The graph.
+        path: Where to save the drawing, .svg or .png; nowhere if left out.
+        part: Names of the nodes to draw; all if left out.
+        columns: Into how many columns a long graph is cut; by its height and width if left out.
+        sizes: Whether to say how many bytes the constants take.
+        key: Whether to say below what colours, outlines and lines mean.
+        limit: The most nodes to draw: more would be slow, and nobody could find anything in it.
+
+    Raises:
+        CompilerError: The graph has more nodes than `limit`, a cycle, or no node of a name in `part`; or the file's
+            name has another ending.
+        OutputError: The file cannot be written.
+    """
+    part = part if part is None or isinstance(part, str) else list(part)
+    check_limit(graph, part, limit)
+    if columns is not None and columns < 1:
+        raise CompilerError("a drawing has at least one column", where=f"graph {graph.name!r}", got=columns)
+    scene = describe(graph, part=part, sizes=sizes)
+    placement = place(scene, columns)
+    drawing = Drawing(placement, lambda: figure_of(placement, key=key), graph.name)
+    if path is not None:
+        drawing.save(path)
+    return drawing
+
+
+def check_limit(graph: Graph, part: str | list[str] | None, limit: int) -> None:
+    """Check that there is not too much to draw.
+
+    Raises:
+        CompilerError: There is.
+    """
+    count = len(graph.nodes) if part is None else len([part] if isinstance(part, str) else part)
+    if count > limit:
+        raise CompilerError(
+            "the graph is too large to be drawn",
+            where=f"graph {graph.name!r}",
+            expected=f"at most {limit} nodes",
+            got=f"{count} nodes",
+            todo="draw a part: draw(graph, part=list(graph.nodes)[:50]); or print it: to_text(graph)",
+        )

@@ -1,0 +1,106 @@
+"""The finished drawing: shows itself in a notebook, and is saved as SVG or PNG."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure
+from PIL import Image
+
+from mlhood.compiler.hir.drawing.paint import PIXELS_AN_INCH
+from mlhood.compiler.hir.drawing.place import Placement
+from mlhood.errors import CompilerError
+from mlhood.exchange.output import check_output, write_whole
+
+_SHARPNESS = 2.0  # dots for a pixel, so that a fine screen shows it sharp
+_MOST_DOTS = 24_000_000
+_LONGEST_SIDE = 30_000  # dots; matplotlib draws no more than 65,535
+_COLOURS = 64
+_FONTS = "'DejaVu Sans', 'Bitstream Vera Sans', Verdana, Geneva, sans-serif"  # all of about the same width
+
+
+class Drawing:
+    """A drawing of a graph, or of the difference of two.
+
+    In a notebook it shows itself as a PNG, sharp on fine screens and at the size at which letters are easy to read,
+    which GitHub shows too. The same graph always gives the same bytes with the same matplotlib.
+
+    Args:
+        placement: What stands where.
+        figure: Makes the figure; called once for each format, as matplotlib's figures are changed by drawing them.
+        name: What is drawn.
+    """
+
+    def __init__(self, placement: Placement, figure: Callable[[], Figure], name: str) -> None:
+        self.placement = placement
+        self.figure = figure
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"Drawing({self.name!r}, {len(self.placement.boxes)} boxes)"
+
+    @cached_property
+    def size(self) -> tuple[int, int]:
+        """Width and height in pixels, at 96 to the inch."""
+        width, height = self.figure().get_size_inches()
+        return round(width * PIXELS_AN_INCH), round(height * PIXELS_AN_INCH)
+
+    @cached_property
+    def svg(self) -> str:
+        """The drawing as SVG, in which the words are text that can be searched."""
+        buffer = io.StringIO()
+        with mpl.rc_context({"svg.hashsalt": "mlhood", "svg.fonttype": "none", "path.simplify": False}):
+            FigureCanvasSVG(self.figure()).print_svg(buffer, metadata={"Date": None, "Title": self.name})
+        return buffer.getvalue().replace("'DejaVu Sans'", _FONTS)
+
+    @cached_property
+    def png(self) -> bytes:
+        """The drawing as PNG, of few colours so that it is small."""
+        width, height = self.size
+        sharpness = min(_SHARPNESS, _LONGEST_SIDE / max(width, height), (_MOST_DOTS / (width * height)) ** 0.5)
+        figure = self.figure()
+        figure.set_dpi(PIXELS_AN_INCH * sharpness)
+        canvas = FigureCanvasAgg(figure)
+        canvas.draw()
+        picture = Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
+        buffer = io.BytesIO()
+        picture.quantize(_COLOURS, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE).save(
+            buffer, "png", optimize=True, dpi=(PIXELS_AN_INCH * sharpness,) * 2
+        )
+        return buffer.getvalue()
+
+    def save(self, path: str | Path) -> Path:
+        """Write the drawing to a file that ends in .svg or .png, whole or not at all, and return its path.
+
+        Raises:
+            CompilerError: The name has another ending.
+            OutputError: The file cannot be written.
+        """
+        path = Path(path)
+        kind = path.suffix.lower()
+        if kind not in (".svg", ".png"):
+            raise CompilerError(
+                "a drawing of a graph is SVG or PNG",
+                where=path,
+                expected="a name that ends in .svg or .png",
+                got=kind or "no ending",
+                todo=f"save it as {path.stem}.svg",
+            )
+        check_output(path)
+        return write_whole(path, self.svg.encode("utf-8") if kind == ".svg" else self.png)
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> tuple[dict[str, Any], dict[str, Any]]:
+        """What a notebook shows: the PNG, as wide as it is meant."""
+        width, height = self.size
+        return {"image/png": self.png, "text/plain": repr(self)}, {"image/png": {"width": width, "height": height}}
+
+    def _repr_svg_(self) -> str:
+        return self.svg
