@@ -104,7 +104,7 @@ class MlhoodBackend(Backend):
             raise CompilerError("there is no such device", expected="CPU", got=device)
         if target not in TARGETS:
             raise CompilerError("there is no such target", expected=", ".join(TARGETS), got=target)
-        return MlhoodRep(load(model), target)
+        return MlhoodRep(load(model, types=False), target)
 
     @classmethod
     def run_model(cls, model: onnx.ModelProto, inputs: Any, device: str = "CPU", **kwargs: Any) -> tuple[Any, ...]:

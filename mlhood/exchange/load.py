@@ -6,9 +6,10 @@ from pathlib import Path
 
 import onnx
 from google.protobuf.message import DecodeError
-from onnx.external_data_helper import load_external_data_for_model, uses_external_data
 
 from mlhood.errors import ExchangeError
+from mlhood.exchange.external import LARGEST_MODEL, fetch_external, too_large
+from mlhood.exchange.structure import check_functions, check_text
 
 # Domains whose operators the course's tools know without a definition in the file.
 KNOWN_DOMAINS = {"", "ai.onnx", "ai.onnx.ml", "ai.onnx.training", "ai.onnx.preview", "com.microsoft"}
@@ -30,11 +31,13 @@ _SIGNATURES = {
 _EXPORT_AGAIN = "export the model again with mlhood.exchange.export, or copy the file again"
 
 
-def load(model: str | Path | bytes | onnx.ModelProto) -> onnx.ModelProto:
+def load(model: str | Path | bytes | onnx.ModelProto, *, types: bool = True) -> onnx.ModelProto:
     """Read an ONNX model, with its external data, and check that it is whole and valid.
 
     Args:
         model: A file, the bytes of one, or a model (which is checked and returned as it is).
+        types: Whether ONNX infers all types for the check, too. Who has type rules of their own can do without:
+            ONNX's, in C++, end the process on some files that were made to do so.
 
     Raises:
         ExchangeError: The file is missing, not ONNX, truncated, lacks its external data, needs newer
@@ -47,10 +50,12 @@ def load(model: str | Path | bytes | onnx.ModelProto) -> onnx.ModelProto:
     else:
         path = Path(model)
         proto, where, folder = _parsed(_read(path), str(path)), str(path), path.parent
+    check_text(proto, where)
     _check_complete(proto, where)
     _check_versions(proto, where)
-    _fetch_external(proto, where, folder)
-    _check_graph(proto, where)
+    check_functions(proto, where)
+    fetch_external(proto, where, folder)
+    _check_graph(proto, where, types)
     return proto
 
 
@@ -59,7 +64,11 @@ def _read(path: Path) -> bytes:
         raise ExchangeError("there is no such file", where=path, todo="check the path, or export the model first")
     if path.is_dir():
         raise ExchangeError("this is a folder, not an ONNX file", where=path, todo="name the file in it")
+    if not path.is_file():
+        raise ExchangeError("this is no regular file", where=path, todo="name an ONNX file")
     try:
+        if (size := path.stat().st_size) > LARGEST_MODEL:
+            raise too_large(str(path), size)
         return path.read_bytes()
     except OSError as error:
         raise ExchangeError("the file cannot be read", where=path, got=error.strerror or error) from error
@@ -144,31 +153,10 @@ def _too_new(where: str, expected: str, got: str) -> ExchangeError:
     )
 
 
-def _fetch_external(proto: onnx.ModelProto, where: str, folder: Path | None) -> None:
-    external = [tensor for tensor in proto.graph.initializer if uses_external_data(tensor)]
-    for tensor in external:
-        location = {entry.key: entry.value for entry in tensor.external_data}.get("location", "")
-        if folder is None or not (folder / location).is_file():
-            raise ExchangeError(
-                "the model keeps weights in another file, which is missing",
-                where=f"{where}, tensor {tensor.name!r}",
-                expected=f"{location!r} beside the model" if folder else "a path, so that the file can be found",
-                todo="copy that file too, or export to one file (mlhood.exchange.export does)",
-            )
-    if folder is None or not external:
-        return
+def _check_graph(proto: onnx.ModelProto, where: str, types: bool) -> None:
     try:
-        load_external_data_for_model(proto, str(folder))
-    except (onnx.checker.ValidationError, ValueError, OSError, RuntimeError) as error:
-        raise ExchangeError(
-            "the model's external data cannot be read", where=where, got=_condensed(error), todo=_EXPORT_AGAIN
-        ) from error
-
-
-def _check_graph(proto: onnx.ModelProto, where: str) -> None:
-    try:
-        onnx.checker.check_model(proto, full_check=True)
-    except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError, ValueError) as error:
+        onnx.checker.check_model(proto, full_check=types)
+    except Exception as error:  # the checker is C++, and raises whatever its parts do
         raise ExchangeError(
             "the model's graph is not valid",
             where=where,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mlhood.compiler.hir.graph import Graph
-from mlhood.compiler.hir.operator import as_tuple, located
+from mlhood.compiler.hir.operator import as_tuple, footprint, located
 from mlhood.compiler.hir.types import TensorType
 from mlhood.compiler.hir.values import Node, Value
 from mlhood.compiler.hir.verify import verify
@@ -16,19 +16,24 @@ from mlhood.errors import CompilerError
 
 Observer = Callable[[Value, np.ndarray], None]
 
+# Bytes of one array. A graph of a few bytes must not take all the memory of the machine.
+LARGEST_ARRAY = 2**32
+
 
 class Interpreter:
     """A graph, made ready to run.
 
     Args:
         graph: A graph; it is verified first, and must not be changed afterwards.
+        limit: Bytes that one array may take, of a result or of what an operator needs on the way to it.
 
     Raises:
         CompilerError: The graph breaks a rule.
     """
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, limit: int = LARGEST_ARRAY) -> None:
         verify(graph)
+        self.limit = limit
         self.graph = graph
         self._order = graph.topological()
         self._last_reader = {value: node for node in self._order for value in node.inputs if value is not None}
@@ -44,14 +49,15 @@ class Interpreter:
             Each output of the graph under its name.
 
         Raises:
-            CompilerError: An input is missing, unknown or of another type, or an operator fails on these numbers.
+            CompilerError: An input is missing, unknown or of another type, an operator fails on these numbers, or
+                an array would be larger than the limit.
         """
         arrays: dict[Value, np.ndarray] = {**self._bound(inputs)}
         arrays |= {constant: constant.data for constant in self.graph.constants.values()}
         kept = set(self.graph.outputs.values())
         with np.errstate(all="ignore"):
             for node in self._order:
-                for value, array in zip(node.outputs, _evaluated(node, arrays), strict=True):
+                for value, array in zip(node.outputs, _evaluated(node, arrays, self.limit), strict=True):
                     arrays[value] = array
                     if observe is not None:
                         observe(value, array)
@@ -102,19 +108,40 @@ def _check_input(name: str, array: np.ndarray, type: TensorType, lengths: dict[s
             raise CompilerError("an input has the wrong shape", where=where, expected=expected, got=array.shape)
 
 
-def _evaluated(node: Node, arrays: Mapping[Value, np.ndarray]) -> tuple[np.ndarray, ...]:
+def _evaluated(node: Node, arrays: Mapping[Value, np.ndarray], limit: int) -> tuple[np.ndarray, ...]:
     read = [None if value is None else arrays[value] for value in node.inputs]
     types = tuple(None if value is None else value.type for value in node.inputs)
+    _check_memory(node, read, limit)
     try:
         results = as_tuple(node.operator.evaluate_typed(types, *read))
     except CompilerError as error:
         raise located(error, node.where) from error
-    except (ValueError, MemoryError, ArithmeticError) as error:
+    except (ValueError, TypeError, LookupError, MemoryError, ArithmeticError) as error:
         shapes = ", ".join("none" if array is None else str(list(array.shape)) for array in read)
         raise CompilerError("the operator fails on these inputs", where=node.where, got=f"{shapes}: {error}") from error
     for value, array in zip(node.outputs, results, strict=True):
         _check_result(node, value.type, array)
     return results
+
+
+def _check_memory(node: Node, read: list[np.ndarray | None], limit: int) -> None:
+    """Work out before a node runs how much memory it takes: by its type rule, from its inputs' actual shapes."""
+    types = [
+        None if value is None or array is None else TensorType(value.type.element, array.shape, value.type.quantization)
+        for value, array in zip(node.inputs, read, strict=True)
+    ]
+    try:
+        needed = footprint(node.operator, types, as_tuple(node.operator.infer(*types)))
+    except CompilerError as error:
+        raise located(error, node.where) from error
+    if needed > limit:
+        raise CompilerError(
+            "the node needs more memory than the interpreter may take",
+            where=node.where,
+            expected=f"{limit:,} bytes at most",
+            got=f"{needed:,} bytes",
+            todo="run a smaller batch or a smaller model, or give more: Interpreter(graph, limit=...)",
+        )
 
 
 def _check_result(node: Node, type: TensorType, array: np.ndarray) -> None:

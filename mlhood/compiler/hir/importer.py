@@ -7,16 +7,15 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-from onnx import numpy_helper
 from onnx.inliner import inline_local_functions
 
 from mlhood.compiler.hir.graph import Graph
-from mlhood.compiler.hir.operator import as_tuple, located
-from mlhood.compiler.hir.source import Source
+from mlhood.compiler.hir.operator import as_tuple, footprint, located
+from mlhood.compiler.hir.source import Budget, Source
 from mlhood.compiler.hir.types import Dim, TensorType
 from mlhood.compiler.hir.values import Constant, Node, Value
 from mlhood.compiler.operators import IMPORT_RULES, ImportRule
-from mlhood.compiler.operators.cast import element_of
+from mlhood.compiler.operators.cast import array_of, element_of
 from mlhood.compiler.operators.creation import Shape
 from mlhood.errors import CompilerError
 from mlhood.exchange.load import load
@@ -24,6 +23,9 @@ from mlhood.exchange.load import load
 _STANDARD = ("", "ai.onnx")
 # Shapes are short; longer integer tensors are data, and are not followed.
 _LONGEST_KNOWN = 1024
+# Bytes that an operator may take to work out such a tensor.
+_LARGEST_STEP = 2**24
+_LONGEST_NAME = 120
 
 
 def import_model(
@@ -51,7 +53,7 @@ def import_model(
         CompilerError: The compiler does not have some of its operators (all are listed), or not all that they do.
         ConstantNeeded: An input decides a shape, and is not among `constants`.
     """
-    proto = load(model)
+    proto = load(model, types=False)
     if proto.functions:
         proto = inline_local_functions(proto)
     known = {**IMPORT_RULES, **(rules or {})}
@@ -94,7 +96,7 @@ class _Import:
         shapes: Mapping[str, Sequence[int]],
     ) -> None:
         self.proto = proto.graph
-        self.opset = next(entry.version for entry in proto.opset_import if entry.domain in _STANDARD)
+        self.opset = max((entry.version for entry in proto.opset_import if entry.domain in _STANDARD), default=1)
         self.rules = rules
         self.constants = constants
         self.dims = dims
@@ -102,13 +104,14 @@ class _Import:
         self.graph = Graph(proto.graph.name or "graph")
         self.values: dict[str, Value] = {}
         self.known: dict[Value, np.ndarray] = {}
+        self.budget = Budget()
 
     def build(self) -> Graph:
         self._inputs()
         for node in self.proto.node:
             self._node(node)
         for output in self.proto.output:
-            self.graph.output(self.values[output.name], output.name)
+            self._output(output)
         self._drop_absorbed()
         return self.graph
 
@@ -119,8 +122,48 @@ class _Import:
             if not constant.users and constant not in read:
                 self.graph.remove_constant(constant)
 
+    def _value(self, name: str, where: str) -> Value:
+        if name in self.values:
+            return self.values[name]
+        raise CompilerError(
+            "the graph reads a tensor that nothing makes before",
+            where=where,
+            expected="an input, an initialiser or an output of an earlier node",
+            got=repr(name),
+            todo="put the nodes in order of execution, or repair the name",
+        )
+
+    def _output(self, declared: onnx.ValueInfoProto) -> None:
+        where = f"output {declared.name!r}"
+        value = self._value(declared.name, where)
+        if declared.name in self.graph.outputs:
+            raise CompilerError("two outputs have the same name", where=where)
+        tensor = declared.type.tensor_type
+        element = _element(tensor.elem_type, where) if tensor.elem_type else value.type.element
+        rank = len(tensor.shape.dim) if tensor.HasField("shape") else value.type.rank
+        # Lengths are not compared: ONNX's own rules give wrong ones for some windows.
+        if (element, rank) != (value.type.element, value.type.rank):
+            raise CompilerError(
+                "the model makes something other than it declares",
+                where=where,
+                expected=f"{element} of {rank} axes",
+                got=f"{value.type.element} of {value.type.rank} axes, {list(value.type.shape)}",
+                todo="export the model again, or correct the type that it declares for the output",
+            )
+        self.graph.output(value, declared.name)
+
     def _inputs(self) -> None:
+        if self.proto.sparse_initializer:
+            names = [repr(one.values.name) for one in self.proto.sparse_initializer]
+            raise CompilerError(
+                "sparse initialisers are not supported",
+                where=f"graph {self.graph.name!r}",
+                got=_some(names),
+                todo="store these tensors as dense ones",
+            )
         for tensor in self.proto.initializer:
+            if tensor.name in self.values:
+                raise CompilerError("two initialisers have the same name", where=f"tensor {tensor.name!r}")
             self._constant(tensor.name, _array(tensor))
         for value in self.proto.input:
             if value.name in self.values:
@@ -154,26 +197,37 @@ class _Import:
         if axis.HasField("dim_value"):
             return axis.dim_value
         name = axis.dim_param or otherwise
+        if name.isdecimal() or len(name) > _LONGEST_NAME:  # no name, or no name that a type should carry
+            return otherwise
         return self.dims.get(name, name)
 
     def _node(self, proto: onnx.NodeProto) -> None:
         before = len(self.graph.nodes)
-        inputs = [self.values[name] if name else None for name in proto.input]
-        source = Source(proto, self.opset, self.graph, inputs, self.known)
+        where = f"node {proto.name or next(iter(proto.output), '')!r} ({proto.op_type})"
+        inputs = [self._value(name, where) if name else None for name in proto.input]
+        source = Source(proto, self.opset, self.graph, inputs, self.known, self.budget)
         try:
             made = self.rules[proto.op_type](source)
         except CompilerError as error:
             raise located(error, source.where) from error
-        except (ValueError, TypeError, LookupError, ArithmeticError, MemoryError) as error:
-            raise CompilerError("the node cannot be imported", where=source.where, got=error) from error
+        except (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, MemoryError) as error:
+            raise CompilerError(
+                "the node cannot be imported",
+                where=source.where,
+                got=f"{type(error).__name__}: {error}",
+                todo="check the node's attributes and the types of its inputs",
+            ) from error
         added = _last(self.graph.nodes, len(self.graph.nodes) - before)
+        new = set(added)
         for name, value in zip(proto.output, _made(made, source), strict=False):
             if not name:
                 continue
             if value is None:
                 raise source.refuse(f"the output {name!r} is not supported")
             self.values[name] = value
-            if value.producer in added or (isinstance(value, Constant) and value not in inputs):
+            if (value.producer is not None and value.producer in new) or (
+                isinstance(value, Constant) and value not in inputs
+            ):
                 self._rename(value, name)
         for node in added:
             self._follow(node)
@@ -196,9 +250,12 @@ class _Import:
         if any(one.dtype == object for one in arrays) and not node.operator.moves:
             return
         try:
+            types = [None if value is None else value.type for value in node.inputs]
+            if footprint(node.operator, types, [value.type for value in node.outputs]) > _LARGEST_STEP:
+                return
             with np.errstate(all="ignore"):
                 result = as_tuple(node.operator.evaluate(*arrays))[0]
-        except (CompilerError, ValueError, TypeError, IndexError):
+        except (CompilerError, ValueError, TypeError, IndexError, ArithmeticError):
             return  # what it makes stays unknown; if it runs at all, the interpreter says what is wrong
         self.known[output] = _elements(np.asarray(result))
 
@@ -228,6 +285,8 @@ def _is_long(size: Dim) -> bool:
 
 def _elements(array: np.ndarray) -> np.ndarray:
     """Return integers as int64, and names of axes among them as objects."""
+    if array.dtype.kind == "U":  # a name that NumPy took out of its array
+        array = array.astype(object)
     if array.dtype == object and not any(isinstance(one, str) for one in array.ravel().tolist()):
         return array.astype(np.int64)
     return array
@@ -245,11 +304,10 @@ def _last(nodes: dict[str, Node], count: int) -> list[Node]:
 
 
 def _array(tensor: onnx.TensorProto) -> np.ndarray:
-    _element(tensor.data_type, f"tensor {tensor.name!r}")
     try:
-        return numpy_helper.to_array(tensor)
-    except (ValueError, TypeError) as error:
-        raise CompilerError("a constant cannot be read", where=f"tensor {tensor.name!r}", got=error) from error
+        return array_of(tensor)
+    except CompilerError as error:
+        raise located(error, f"tensor {tensor.name!r}") from error
 
 
 def _element(number: int, where: str) -> str:

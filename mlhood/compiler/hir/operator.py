@@ -6,6 +6,7 @@ Everything that is known of an operator stands in its one class. To add an opera
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import Field, dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -66,6 +67,14 @@ class Operator:
         """Reference semantics of operators that also need the inputs' types, which hold the quantisation."""
         return self.evaluate(*args, **kwargs)
 
+    def workspace(self, *types: TensorType | None) -> int:
+        """Return how many elements the largest array has that `evaluate` makes on its way, its results aside.
+
+        Args:
+            types: The inputs' types, all axes being numbers.
+        """
+        return 0
+
     @classmethod
     def from_onnx(cls, source: Source) -> Value | Sequence[Value | None]:
         """Import rule: build the nodes for one ONNX node, return its outputs."""
@@ -117,6 +126,21 @@ def need(holds: bool, what: str, *, expected: object = None, got: object = None)
     """
     if not holds:
         raise CompilerError(what, expected=expected, got=got)
+
+
+def footprint(operator: Operator, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]) -> int:
+    """Return the bytes of the largest array that `evaluate` makes: an output, or one on the way to it.
+
+    Args:
+        operator: The operator.
+        inputs: The inputs' types, None for one left out; all axes are numbers.
+        outputs: What the operator's rule gives for them.
+    """
+    known = [type for type in (*inputs, *outputs) if type is not None]
+    # integers are multiplied and added in 64 bits
+    widest = max((type.dtype.itemsize if type.is_float else 8 for type in known), default=8)
+    largest = max((math.prod(int(axis) for axis in type.shape) for type in outputs), default=0)
+    return widest * max(largest, operator.workspace(*inputs))
 
 
 def as_tuple(results: Any) -> tuple[Any, ...]:

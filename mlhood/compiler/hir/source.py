@@ -2,19 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
 import onnx
 
 from mlhood.compiler.hir.graph import Graph
-from mlhood.compiler.hir.operator import Operator
-from mlhood.compiler.hir.types import Dim
+from mlhood.compiler.hir.operator import Operator, located
+from mlhood.compiler.hir.types import LARGEST_RANK, Dim
 from mlhood.compiler.hir.values import Constant, Placeholder, Value
 from mlhood.errors import CompilerError
 
 _T = TypeVar("_T")
+
+# Elements that all constants together may have that the file does not hold, but says how to fill in.
+LARGEST_FILL = 2**26
+# Longer integer tensors are data, and no list of axes, sizes or offsets.
+LONGEST_LIST = 2**16
+
+
+class Budget:
+    """What an import may still fill in: a file of a few bytes must not cost gigabytes."""
+
+    def __init__(self, elements: int = LARGEST_FILL) -> None:
+        self.left = elements
+
+    def spend(self, elements: int) -> None:
+        """Take elements out of the budget.
+
+        Raises:
+            CompilerError: There are not as many left.
+        """
+        if elements > self.left:
+            raise CompilerError(
+                "the model fills in larger constants than the importer allows",
+                expected=f"{LARGEST_FILL:,} elements at most in all constants that the file does not hold",
+                got=f"{elements:,} where {self.left:,} are left",
+                todo="store the tensor in the file, or give the shape as an input",
+            )
+        self.left -= elements
 
 
 class ConstantNeeded(CompilerError):
@@ -44,6 +72,10 @@ class Source:
         graph: Where the rule adds its nodes.
         inputs: The node's inputs; None for one left out.
         known: Elements of integer tensors that are known without running: numbers, and names of axes.
+        budget: What may still be filled in.
+
+    Raises:
+        CompilerError: An attribute cannot be read.
     """
 
     def __init__(
@@ -53,6 +85,7 @@ class Source:
         graph: Graph,
         inputs: list[Value | None],
         known: Mapping[Value, np.ndarray],
+        budget: Budget,
     ) -> None:
         self.op_type = proto.op_type
         self.name = proto.name or next((name for name in proto.output if name), proto.op_type)
@@ -61,7 +94,8 @@ class Source:
         self.inputs = inputs
         self.outputs = [bool(name) for name in proto.output]
         self._known = known
-        self._attributes = {one.name: _decoded(onnx.helper.get_attribute_value(one)) for one in proto.attribute}
+        self._budget = budget
+        self._attributes = {one.name: self._read(one) for one in proto.attribute}
 
     @property
     def where(self) -> str:
@@ -79,6 +113,28 @@ class Source:
     def constant(self, data: np.ndarray) -> Value:
         """Add a constant named after this node."""
         return self.graph.constant(f"{self.name}.constant", data)
+
+    def filled(self, shape: Sequence[int], fill: np.ndarray) -> np.ndarray:
+        """Return one number in a shape.
+
+        Raises:
+            CompilerError: The shape cannot be, or is larger than what may be filled in.
+        """
+        if min(shape, default=0) < 0 or len(shape) > LARGEST_RANK:
+            raise CompilerError("a constant cannot have this shape", where=self.where, got=list(shape[:LARGEST_RANK]))
+        self.spend(math.prod(shape))
+        return np.full(shape, fill, fill.dtype)
+
+    def spend(self, elements: int) -> None:
+        """Take elements that the file does not hold out of the import's budget.
+
+        Raises:
+            CompilerError: There are not as many left.
+        """
+        try:
+            self._budget.spend(elements)
+        except CompilerError as error:
+            raise located(error, self.where) from error
 
     def has(self, position: int) -> bool:
         """Tell whether the node has this input."""
@@ -117,6 +173,7 @@ class Source:
         elements = value.data if isinstance(value, Constant) else self._known.get(value)
         if elements is None:
             raise self._unknown(value, position)
+        self._check_list(elements, position)
         return tuple(one if isinstance(one, str) else int(one) for one in elements.ravel().tolist())
 
     def static(self, position: int) -> np.ndarray:
@@ -142,7 +199,9 @@ class Source:
 
     def integers(self, position: int) -> tuple[int, ...]:
         """Return an input that is a list of integers; see `static`."""
-        return tuple(int(one) for one in self.static(position).ravel())
+        elements = self.static(position)
+        self._check_list(elements, position)
+        return tuple(int(one) for one in elements.ravel())
 
     def attribute_or_input(self, name: str, position: int) -> tuple[int, ...] | None:
         """Return integers that older opsets give as an attribute and newer ones as an input; None if neither does."""
@@ -153,6 +212,22 @@ class Source:
     def refuse(self, what: str, todo: str | None = None) -> CompilerError:
         """Return the error for something that the compiler does not support."""
         return CompilerError(what, where=self.where, todo=todo)
+
+    def _check_list(self, elements: np.ndarray, position: int) -> None:
+        if elements.dtype.kind not in "iubO" or elements.size > LONGEST_LIST:
+            raise CompilerError(
+                "an input must be a list of integers",
+                where=self.where,
+                expected=f"{LONGEST_LIST} integers at most",
+                got=f"input {position}: {elements.dtype.name}{list(elements.shape)}",
+            )
+
+    def _read(self, proto: onnx.AttributeProto) -> Any:
+        try:
+            return _decoded(onnx.helper.get_attribute_value(proto))
+        except (ValueError, TypeError) as error:
+            what = "an attribute cannot be read"
+            raise CompilerError(what, where=self.where, got=f"{proto.name!r}: {error}") from error
 
     def _unknown(self, value: Value, position: int) -> CompilerError:
         if isinstance(value, Placeholder):

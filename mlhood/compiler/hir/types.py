@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import re
 from collections import Counter
@@ -19,6 +20,10 @@ Shape = tuple[Dim, ...]
 _FLOATS = ("float16", "float32", "float64")
 _INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 ELEMENTS = (*_FLOATS, *_INTEGERS, "bool")
+
+LARGEST_RANK = 64  # NumPy's
+LARGEST_SIZE = 2**36  # elements; no tensor of a network for pictures comes near
+_LONGEST_NAME = 120
 
 
 @dataclass(frozen=True)
@@ -70,6 +75,15 @@ class TensorType:
         """Number of elements, an expression where an axis is named."""
         return product(self.shape)
 
+    @property
+    def excess(self) -> str | None:
+        """What is too much about the shape, in words; an open or an empty axis counts as one long."""
+        if self.rank > LARGEST_RANK:
+            return f"{self.rank} axes, where {LARGEST_RANK} are the most"
+        size = math.prod([axis for axis in self.shape if isinstance(axis, int) and axis > 1])
+        bits = size.bit_length() - 1
+        return f"at least 2^{bits} elements, where {LARGEST_SIZE:,} are the most" if size > LARGEST_SIZE else None
+
     def with_shape(self, shape: Iterable[Dim]) -> TensorType:
         """Return this type with another shape; parameters of a whole tensor stay, those along an axis may not.
 
@@ -93,6 +107,8 @@ class TensorType:
                 found.append(f"an axis must be a number or a name, not {axis!r}")
             elif isinstance(axis, int) and axis < 0:
                 found.append(f"an axis cannot be {axis} long")
+        if self.excess and not found:
+            found.append(self.excess)
         return found + (_quantization_faults(self) if self.quantization and not found else [])
 
 
@@ -115,20 +131,27 @@ def _quantization_faults(tensor: TensorType) -> list[str]:
 _ADDEND = re.compile(r"(.+?)([+-]\d+)\Z", re.DOTALL)
 
 
+def _short(expression: str) -> str:
+    """Return an expression, or a name that stands for it: written out, some would double in length at every node."""
+    if len(expression) <= _LONGEST_NAME:
+        return expression
+    return f"axis_{hashlib.sha256(expression.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
+
+
 def plus(axis: Dim, number: int) -> Dim:
     """Return the axis made longer by a number: plus("h", 2) is "h+2", and plus("h+2", -2) is "h"."""
     if isinstance(axis, int):
         return axis + number
     if match := _ADDEND.match(axis):
         axis, number = match[1], number + int(match[2])
-    return f"{axis}{number:+d}" if number else axis
+    return _short(f"{axis}{number:+d}") if number else axis
 
 
 def add(first: Dim, second: Dim) -> Dim:
     """Return the length of two axes one after the other."""
     if isinstance(second, int):
         return plus(first, second)
-    return plus(second, first) if isinstance(first, int) else f"({first})+({second})"
+    return plus(second, first) if isinstance(first, int) else _short(f"({first})+({second})")
 
 
 def divide(axis: Dim, number: int, *, up: bool = False) -> Dim:
@@ -137,7 +160,12 @@ def divide(axis: Dim, number: int, *, up: bool = False) -> Dim:
         return axis
     if isinstance(axis, int):
         return -(-axis // number) if up else axis // number
-    return f"ceil(({axis})/{number})" if up else f"({axis})//{number}"
+    return _short(f"ceil(({axis})/{number})" if up else f"({axis})//{number}")
+
+
+def cut_length(axis: str, start: int, stop: int, step: int) -> str:
+    """Return the length of an open axis of which a slice is taken."""
+    return _short(f"len(({axis})[{start}:{stop}:{step}])")
 
 
 def product(shape: Iterable[Dim]) -> Dim:
@@ -174,7 +202,7 @@ def _spelled(number: int, names: Counter[str]) -> Dim:
     factors = sorted(names.elements())
     if not factors or number == 0:
         return number
-    return "*".join(factors if number == 1 else [str(number), *factors])
+    return _short("*".join(factors if number == 1 else [str(number), *factors]))
 
 
 def broadcast(*shapes: Shape) -> Shape:

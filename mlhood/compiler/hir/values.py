@@ -79,9 +79,13 @@ def inferred(node: Node) -> tuple[TensorType, ...]:
         expected = f"{least}" if least == most else f"{least} to {most}" if most is not None else f"at least {least}"
         raise CompilerError("wrong number of inputs", where=node.where, expected=expected, got=len(node.inputs))
     try:
-        return as_tuple(node.operator.infer(*(None if value is None else value.type for value in node.inputs)))
+        types = as_tuple(node.operator.infer(*(None if value is None else value.type for value in node.inputs)))
     except CompilerError as error:
         raise located(error, node.where) from error
+    for type in types:
+        if excess := type.excess:
+            raise CompilerError("what the node makes is too large", where=node.where, got=excess)
+    return types
 
 
 def topological(nodes: Iterable[Node]) -> list[Node]:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 from mlhood.compiler.hir.operator import Operator, plain
 from mlhood.compiler.hir.source import Source
-from mlhood.compiler.hir.types import ELEMENTS, TensorType
+from mlhood.compiler.hir.types import ELEMENTS, LARGEST_RANK, TensorType
 from mlhood.compiler.hir.values import Value
 from mlhood.errors import CompilerError
+
+_BY_NUMBER = {int(helper.np_dtype_to_tensor_dtype(np.dtype(name))): name for name in ELEMENTS}
 
 
 @dataclass(frozen=True)
@@ -42,15 +44,36 @@ def element_of(number: int) -> str:
     Raises:
         CompilerError: The compiler does not have it.
     """
-    names: dict[int, str] = {int(helper.np_dtype_to_tensor_dtype(np.dtype(name))): name for name in ELEMENTS}
-    if number in names:
-        return names[number]
+    if number in _BY_NUMBER:
+        return _BY_NUMBER[number]
     kinds = TensorProto.DataType
     raise CompilerError(
         "the element type is not supported",
         expected=", ".join(ELEMENTS),
         got=kinds.Name(number) if number in kinds.values() else number,  # type: ignore[arg-type]
     )
+
+
+def array_of(tensor: TensorProto) -> np.ndarray:
+    """Return the numbers that ONNX writes as a tensor.
+
+    Raises:
+        CompilerError: The compiler does not have the element type, or the data are missing or do not fit the shape.
+    """
+    element_of(tensor.data_type)
+    where = f"tensor {tensor.name!r}" if tensor.name else None
+    if tensor.data_location == TensorProto.EXTERNAL:
+        raise CompilerError("the tensor's data are in another file", where=where, todo="load the model from its path")
+    try:
+        return numpy_helper.to_array(tensor)
+    except Exception as error:  # whatever is wrong with the data
+        raise CompilerError(
+            "a constant cannot be read",
+            where=where,
+            expected=f"as many elements as the shape {list(tensor.dims[:LARGEST_RANK])} has",
+            got=error,
+            todo="export the model again",
+        ) from error
 
 
 class Identity(Operator):

@@ -64,6 +64,10 @@ class Convolution(Operator):
             )
         return (x.shape[0], features, *window.output(x.shape[2:]))
 
+    def workspace(self, *types: TensorType | None) -> int:
+        x, w = types[0], types[1]
+        return self.window(w.shape).workspace(x.shape) if x is not None and w is not None else 0
+
     @classmethod
     def attributes_of(cls, source: Source, x: TensorType, w: TensorType) -> dict[str, object]:
         """Return a convolution's attributes as an ONNX node gives them.

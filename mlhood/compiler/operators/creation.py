@@ -5,18 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import onnx
 
-from mlhood.compiler.hir.operator import Operator, plain
+from mlhood.compiler.hir.operator import Operator, need, plain
 from mlhood.compiler.hir.source import Source
 from mlhood.compiler.hir.types import TensorType, normalized
 from mlhood.compiler.hir.values import Value
 from mlhood.compiler.operators.arithmetic import Add, Div
-from mlhood.compiler.operators.cast import Identity, element_of
+from mlhood.compiler.operators.cast import Identity, array_of
 from mlhood.compiler.operators.movement import Slice
-
-# Larger constants are not filled in when importing: a file of a few bytes must not cost gigabytes.
-LARGEST_FILL = 2**24
 
 
 @dataclass(frozen=True)
@@ -71,8 +67,7 @@ def import_constant(source: Source) -> Value:
     attribute = source.attribute
     tensor = attribute("value", None)
     if tensor is not None:
-        element_of(tensor.data_type)
-        return source.constant(onnx.numpy_helper.to_array(tensor))
+        return source.constant(array_of(tensor))
     for name, dtype in (("value_float", np.float32), ("value_int", np.int64)):
         for key in (name, f"{name}s"):
             if attribute(key, None) is not None:
@@ -82,12 +77,10 @@ def import_constant(source: Source) -> Value:
 
 def import_constant_of_shape(source: Source) -> Value:
     """ConstantOfShape: one number in a shape that must be known when compiling."""
-    shape = source.integers(0)
-    if min(shape, default=0) < 0 or int(np.prod(shape, dtype=object)) > LARGEST_FILL:
-        raise source.refuse(f"a constant of shape {list(shape)} is not supported")
     tensor = source.attribute("value", None)
-    fill = np.zeros(1, np.float32) if tensor is None else onnx.numpy_helper.to_array(tensor)
-    return source.constant(np.full(shape, fill.ravel()[0], fill.dtype))
+    fill = np.zeros(1, np.float32) if tensor is None else array_of(tensor)
+    need(fill.size == 1, "the attribute `value` must be one number", got=list(fill.shape))
+    return source.constant(source.filled(source.integers(0), fill.reshape(())))
 
 
 def import_dropout(source: Source) -> tuple[Value, ...]:
@@ -107,6 +100,10 @@ def import_split(source: Source) -> list[Value]:
     x = source.input(0)
     axis = normalized(source.attribute("axis", 0), x.type.rank)
     sizes = source.attribute_or_input("split", 1) or _even_parts(source, x, axis)
+    parts, length = len(source.outputs), x.type.shape[axis]
+    need(len(sizes) == parts and min(sizes) >= 0, "each output needs a size", expected=parts, got=list(sizes[:20]))
+    whole = isinstance(length, str) or sum(sizes) == length
+    need(whole, "the sizes do not add up to the axis", expected=length, got=list(sizes[:20]))
     ends = np.cumsum(sizes).tolist()
     starts = [0, *ends[:-1]]
     return [source.add(Slice((start,), (end,), (axis,), (1,)), x) for start, end in zip(starts, ends, strict=True)]
@@ -114,6 +111,12 @@ def import_split(source: Source) -> list[Value]:
 
 def _even_parts(source: Source, x: Value, axis: int) -> list[int]:
     length, parts = x.type.shape[axis], source.attribute("num_outputs", len(source.outputs))
+    need(
+        parts == len(source.outputs),
+        "num_outputs is not the number of outputs",
+        expected=len(source.outputs),
+        got=parts,
+    )
     if isinstance(length, str):
         raise source.refuse(f"splitting needs the length of axis {length!r}", "import_model(..., dims={...})")
     size = -(-length // parts)

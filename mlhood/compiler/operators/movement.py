@@ -9,7 +9,17 @@ import numpy as np
 
 from mlhood.compiler.hir.operator import Operator, need, same_element
 from mlhood.compiler.hir.source import Source
-from mlhood.compiler.hir.types import Dim, Quantization, TensorType, add, broadcast, normalized, plus, product
+from mlhood.compiler.hir.types import (
+    Dim,
+    Quantization,
+    TensorType,
+    add,
+    broadcast,
+    cut_length,
+    normalized,
+    plus,
+    product,
+)
 from mlhood.compiler.hir.values import Value
 
 
@@ -130,7 +140,7 @@ def _cut_length(size: Dim, cut: slice) -> Dim:
         return len(_taken(size, cut))
     if cut.step == 1 and cut.stop >= _OPEN_END and cut.start >= 0:
         return plus(size, -cut.start)
-    return f"len(({size})[{cut.start}:{cut.stop}:{cut.step}])"
+    return cut_length(size, cut.start, cut.stop, cut.step)
 
 
 @dataclass(frozen=True)

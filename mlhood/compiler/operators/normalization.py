@@ -139,10 +139,14 @@ class LocalResponseNormalization(Operator):
         need(self.size >= 1, "the number of channels must be positive", got=self.size)
         return x
 
+    def workspace(self, *types: TensorType | None) -> int:
+        return 0 if types[0] is None else 3 * int(types[0].size)  # padded by at most all channels on both sides
+
     def evaluate(self, x: np.ndarray) -> np.ndarray:
-        before, after = (self.size - 1) // 2, self.size // 2
+        # no more than all channels are around any
+        before, after = (min(size, x.shape[1]) for size in ((self.size - 1) // 2, self.size // 2))
         squares = np.pad(x**2, [(0, 0), (before, after), *[(0, 0)] * (x.ndim - 2)])
-        total = sum(squares[:, i : i + x.shape[1]] for i in range(self.size))
+        total = sum(squares[:, i : i + x.shape[1]] for i in range(before + after + 1))
         number = x.dtype.type
         return x / (number(self.bias) + number(self.alpha / self.size) * total) ** number(self.beta)
 

@@ -38,6 +38,9 @@ class Pool(Operator):
         need(bool(before), "pads must be smaller than the window", got=self.pads)
         return x.with_shape((*x.shape[:2], *self.window.output(x.shape[2:])))
 
+    def workspace(self, *types: TensorType | None) -> int:
+        return self.window.workspace(types[0].shape) if types[0] is not None else 0
+
 
 def _pool_attributes(source: Source) -> dict[str, Any]:
     x = source.input(0).type

@@ -112,6 +112,9 @@ class Dequantize(Operator):
 def _repeated(source: Source, position: int, length: int, axis: int) -> np.ndarray:
     blocks = source.static(position)
     size = source.attribute("block_size", 0)
+    fits = blocks.ndim > axis and size > 0 and blocks.shape[axis] == -(-length // size)
+    need(fits, "the blocks do not fit the axis", expected=f"{length} / {size}, rounded up", got=list(blocks.shape))
+    source.spend(blocks.size * size)
     return np.repeat(blocks, size, axis=axis).take(range(length), axis=axis)
 
 

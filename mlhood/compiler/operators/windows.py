@@ -5,6 +5,7 @@ Axes of a tensor are [N, C, spatial...]; pads are begins then ends, as ONNX has 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -83,6 +84,19 @@ class Window:
         # a window that would start behind the input, in the padding at the end, is left out
         late = self.ceil and isinstance(count, int) and isinstance(size, int) and (count - 1) * stride >= size + pads[0]
         return plus(count, -1) if late else count
+
+    def workspace(self, shape: Shape) -> int:
+        """Return how many elements the larger has: the padded tensor, or all its windows laid out.
+
+        Args:
+            shape: [N, C, spatial...], all numbers.
+        """
+        counts = [int(count) for count in self.output(shape[2:])]
+        padded = [int(n) + sum(pads) for n, pads in zip(shape[2:], self.ends, strict=True)]
+        reach = [(n - 1) * s + span for n, s, span in zip(counts, self.strides, self.spans, strict=True)]
+        images = int(shape[0]) * int(shape[1])
+        laid_out = math.prod(counts) * math.prod(self.kernel)
+        return images * max(math.prod(map(max, padded, reach)), laid_out)
 
     def view(self, x: np.ndarray, fill: float, *, inner: float | None = None) -> np.ndarray:
         """Return all windows of x, padded.
