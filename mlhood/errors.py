@@ -7,6 +7,9 @@ to do; parts that do not apply are left out.
 from __future__ import annotations
 
 
+_LONGEST_PART = 2000
+
+
 class MlhoodError(Exception):
     """Base of all errors that bad input, a missing tool or a full disk can cause.
 
@@ -31,7 +34,7 @@ class MlhoodError(Exception):
     ) -> None:
         self.what = what
         parts = {"where": where, "expected": expected, "got": got, "what to do": todo}
-        self.parts = {label: str(part) for label, part in parts.items() if part is not None}
+        self.parts = {label: _shortened(str(part)) for label, part in parts.items() if part is not None}
         super().__init__(what)
 
     def __str__(self) -> str:
@@ -42,6 +45,13 @@ class MlhoodError(Exception):
     def _render_traceback_(self) -> list[str]:
         """In a notebook, the message without the inside of the library (IPython's hook)."""
         return str(self).splitlines()
+
+
+def _shortened(text: str) -> str:
+    """Return a text of a length that somebody reads: what came may be a list of millions."""
+    if len(text) <= _LONGEST_PART:
+        return text
+    return f"{text[:_LONGEST_PART]} ... ({len(text):,} characters)"
 
 
 class ModelError(MlhoodError):

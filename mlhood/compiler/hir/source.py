@@ -18,7 +18,7 @@ from mlhood.errors import CompilerError
 _T = TypeVar("_T")
 
 # Elements that all constants together may have that the file does not hold, but says how to fill in.
-LARGEST_FILL = 2**26
+LARGEST_FILL = 2**24
 # Longer integer tensors are data, and no list of axes, sizes or offsets.
 LONGEST_LIST = 2**16
 

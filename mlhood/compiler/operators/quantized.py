@@ -44,6 +44,7 @@ def parameters(source: Source, scale: int, offset: int, axis: int | None, elemen
         "scale and zero point must be one number, or one for each index of an axis",
         got=f"{list(scales.shape)} and {list(offsets.shape)}",
     )
+    need(offsets.dtype.kind in "iu", "a zero point must be an integer", got=offsets.dtype.name)
     numbers = tuple(float(one) for one in scales.ravel()), tuple(int(one) for one in offsets.ravel())
     return Quantization(*numbers, None if scales.size == 1 else axis)
 
@@ -105,6 +106,8 @@ class Dequantize(Operator):
             return _blockwise_dequantize(source, x)
         if source.input(1).type.element != "float32":
             raise source.refuse("only scales in float32 are supported")
+        same = not source.has(2) or source.input(2).type.element == x.type.element
+        need(same, "the zero point has another element type than the input", expected=x.type.element)
         axis = normalized(source.attribute("axis", 1), x.type.rank) if source.static(1).size > 1 else None
         return source.add(cls(), reinterpret(source, x, parameters(source, 1, 2, axis, x.type.element)))
 

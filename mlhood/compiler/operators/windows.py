@@ -16,6 +16,9 @@ from mlhood.compiler.hir.source import Source
 from mlhood.compiler.hir.types import Dim, Shape, TensorType, divide, plus
 
 
+_AUTO_PADS = ("", "NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER")
+
+
 @dataclass(frozen=True)
 class Window:
     """Where a window stands: one number an axis, twice as many pads.
@@ -133,6 +136,9 @@ def window_of(source: Source, x: TensorType, kernel: tuple[int, ...]) -> Window:
     pads = source.attribute("pads", (0, 0) * len(kernel))
     ceil = bool(source.attribute("ceil_mode", 0))
     auto = source.attribute("auto_pad", "NOTSET")
+    need(auto in _AUTO_PADS, "there is no such auto_pad", expected=", ".join(_AUTO_PADS[1:]), got=auto)
+    positive = (*kernel, *strides, *dilations)
+    need(min(positive, default=1) >= 1, "kernel sizes, strides and dilations must be positive", got=positive)
     if auto in ("", "NOTSET"):
         return Window(kernel, strides, pads, dilations, ceil)
     window = Window(kernel, strides, (0, 0) * len(kernel), dilations, ceil)

@@ -1,0 +1,135 @@
+"""Real files for the fuzz test to damage: whole networks by several tools' habits, and single operators."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import torch
+from onnx import TensorProto, helper, numpy_helper
+
+from mlhood.compiler.conformance import Case, cases
+from mlhood.exchange import export
+from mlhood.models.resnet import BasicBlock, ResNet
+
+FLOAT = TensorProto.FLOAT
+
+# Of ONNX's own node tests: all kinds of attributes, lists of integers as inputs, several outputs, subgraphs.
+NODES = (
+    "averagepool_2d_ceil",
+    "batchnorm_example",
+    "cast_FLOAT_to_FLOAT16",
+    "clip_example",
+    "concat_2d_axis_1",
+    "constantofshape_int_zeros",
+    "conv_with_strides_padding",
+    "conv_with_autopad_same",
+    "convinteger_with_padding",
+    "convtranspose_pads",
+    "dequantizelinear_blocked",
+    "dropout_default_mask",
+    "expand_dim_changed",
+    "gather_0",
+    "gemm_all_attributes",
+    "if",
+    "layer_normalization_2d_axis1",
+    "loop11",
+    "lrn",
+    "matmul_3d",
+    "maxpool_with_argmax_2d_precomputed_pads",
+    "maxpool_2d_dilations",
+    "mean_example",
+    "qlinearconv",
+    "qlinearmatmul_3D_int8_float32",
+    "quantizelinear_blocked_asymmetric",
+    "reduce_mean_negative_axes_keepdims_example",
+    "reshape_allowzero_reordered",
+    "reshape_zero_and_negative_dim",
+    "resize_upsample_sizes_nearest",
+    "resize_upsample_scales_linear",
+    "scan9_sum",
+    "shape_start_1_end_2",
+    "slice_neg_steps",
+    "softmax_axis_1",
+    "split_variable_parts_2d_opset18",
+    "squeeze_negative_axes",
+    "tile",
+    "transpose_all_permutations_4",
+    "unsqueeze_unsorted_axes",
+    "where_example",
+    "constant_pad",
+    "edge_pad",
+)
+
+
+def write_corpus(folder: Path, networks: dict[str, onnx.ModelProto]) -> None:
+    """Write the corpus; the order of the files' names is that of the corpus."""
+    whole = {**networks, "resnet": stripped_resnet(folder), "qdq": qdq_network()}
+    by_name = {case.name: case for case in cases() if case.suite == "node"}
+    single = {name: with_constants(by_name[f"test_{name}"]) for name in NODES}
+    for name, proto in {**single, **{f"{name}_{i}": proto for name, proto in whole.items() for i in range(5)}}.items():
+        (folder / f"{name}.onnx").write_bytes(proto.SerializeToString(deterministic=True))
+
+
+def with_constants(case: Case) -> onnx.ModelProto:
+    """Return a test's model with the test's data for all inputs but the first, as files have them."""
+    model = onnx.ModelProto.FromString(case.model.SerializeToString())
+    for value, array in list(zip(model.graph.input, case.data[0][0], strict=True))[1:]:
+        if isinstance(array, np.ndarray | np.generic):
+            model.graph.initializer.append(numpy_helper.from_array(np.asarray(array), value.name))
+            model.graph.input.remove(value)
+    return model
+
+
+def stripped_resnet(folder: Path) -> onnx.ModelProto:
+    """Return a ResNet whose weights are inputs: the structure without the megabytes."""
+    torch.manual_seed(0)
+    path = export(ResNet(BasicBlock, [1, 1, 1, 1], classes=10).eval(), torch.zeros(1, 3, 32, 32), folder / "draft")
+    model = onnx.load(path)
+    path.unlink()
+    for tensor in model.graph.initializer:
+        if len(tensor.dims) > 1:
+            model.graph.input.append(helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
+    small = [tensor for tensor in model.graph.initializer if len(tensor.dims) <= 1]
+    del model.graph.initializer[:]
+    model.graph.initializer.extend(small)
+    return model
+
+
+def qdq_network() -> onnx.ModelProto:
+    """Return a small network in int8, written as pairs of QuantizeLinear and DequantizeLinear."""
+    draw = np.random.default_rng(0)
+    node = helper.make_node
+    weights = {
+        "s": np.float32(0.05),
+        "z": np.uint8(128),
+        "w": draw.integers(-128, 128, (4, 1, 3, 3)).astype(np.int8),
+        "ws": draw.uniform(0.01, 0.1, 4).astype(np.float32),
+        "wz": np.zeros(4, np.int8),
+        "b": draw.integers(-99, 99, 4).astype(np.int32),
+        "bs": draw.uniform(0.001, 0.01, 4).astype(np.float32),
+        "bz": np.zeros(4, np.int32),
+        "fw": draw.standard_normal((3, 36), np.float32),
+    }
+    nodes = [
+        node("QuantizeLinear", ["image", "s", "z"], ["q0"], "quantize"),
+        node("DequantizeLinear", ["q0", "s", "z"], ["d0"]),
+        node("DequantizeLinear", ["w", "ws", "wz"], ["dw"], axis=0),
+        node("DequantizeLinear", ["b", "bs", "bz"], ["db"], axis=0),
+        node("Conv", ["d0", "dw", "db"], ["c"], "conv", pads=[0, 0, 0, 0]),
+        node("Relu", ["c"], ["r"]),
+        node("QuantizeLinear", ["r", "s", "z"], ["q1"]),
+        node("DequantizeLinear", ["q1", "s", "z"], ["d1"]),
+        node("MaxPool", ["d1"], ["p"], "pool", kernel_shape=[2, 2], strides=[2, 2]),
+        node("Flatten", ["p"], ["f"]),
+        node("Gemm", ["f", "fw"], ["logits"], "fc", transB=1),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "qdq",
+        [helper.make_tensor_value_info("image", FLOAT, ["batch", 1, 8, 8])],
+        [helper.make_tensor_value_info("logits", FLOAT, ["batch", 3])],
+        [numpy_helper.from_array(np.asarray(value), name) for name, value in weights.items()],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
