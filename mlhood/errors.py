@@ -6,8 +6,11 @@ to do; parts that do not apply are left out.
 
 from __future__ import annotations
 
+import re
+
 
 _LONGEST_PART = 2000
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 class MlhoodError(Exception):
@@ -48,7 +51,8 @@ class MlhoodError(Exception):
 
 
 def _shortened(text: str) -> str:
-    """Return a text of a length that somebody reads: what came may be a list of millions."""
+    """Return a text that somebody can read: what came may be a list of millions, or move the terminal's cursor."""
+    text = _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
     if len(text) <= _LONGEST_PART:
         return text
     return f"{text[:_LONGEST_PART]} ... ({len(text):,} characters)"
