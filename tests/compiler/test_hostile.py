@@ -182,7 +182,7 @@ REFUSED = {
         "axis",
     ),
     "an unknown attribute": (one("Relu", evil=1), "evil"),
-    "a kernel of no axis": (one("Conv", kernel(4, 4)), "rank"),
+    "a kernel of no axis": (one("Conv", kernel(4, 4)), "spatial axis"),
     "a kernel of size 0": (one("Conv", kernel(4, 4, 0, 3)), "positive"),
     "another kernel_shape": (one("Conv", W, kernel_shape=[5, 5]), "kernel_shape"),
     "stride 0": (one("Conv", W, strides=[0, 1]), "strides"),

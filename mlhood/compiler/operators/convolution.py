@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -144,8 +145,8 @@ def convolve(x: np.ndarray, w: np.ndarray, window: Window, group: int) -> np.nda
     parts = []
     for i in range(group):
         part = np.moveaxis(view[:, i * depth : (i + 1) * depth], 1, x.ndim - 1)  # [N, windows..., C, kernel...]
-        rows = part.reshape(batch * int(np.prod(counts)), -1)
-        weight = w[i * features : (i + 1) * features].reshape(features, -1)
+        rows = part.reshape(batch * math.prod(counts), math.prod(w.shape[1:]))
+        weight = w[i * features : (i + 1) * features].reshape(features, rows.shape[1])
         parts.append((rows @ weight.T).reshape(batch, *counts, features))
     return np.ascontiguousarray(np.moveaxis(np.concatenate(parts, axis=-1), -1, 1))
 

@@ -17,7 +17,7 @@ from mlhood.compiler.hir.values import Value
 from mlhood.compiler.operators.activation import Activation
 from mlhood.compiler.operators.convolution import Convolution, convolve
 from mlhood.compiler.operators.matrix import dense_shape, matmul_shape
-from mlhood.compiler.operators.quantized import along, parameters, reinterpret, saturated
+from mlhood.compiler.operators.quantized import along, parameters, reinterpret, saturated, sound
 from mlhood.compiler.operators.rescale import (
     NUMBERS,
     Term,
@@ -183,7 +183,7 @@ class QuantizedMatMul(Operator):
         _check_quantized(a, b)
         need(parameters_of(a).axis in (None, a.rank - 2), "a's scales must run along its rows")
         need(parameters_of(b).axis in (None, b.rank - 1), "b's scales must run along its columns")
-        return TensorType(a.element, matmul_shape(a.shape, b.shape), self.quantization)
+        return sound(TensorType(a.element, matmul_shape(a.shape, b.shape), self.quantization))
 
     def evaluate_typed(self, types: tuple[TensorType, ...], a: np.ndarray, b: np.ndarray) -> np.ndarray:
         """Reference semantics; what the integers stand for is in the types."""
@@ -214,8 +214,9 @@ class ConvInteger(Convolution):
     arity = (2, 2)
 
     def infer(self, x: TensorType, w: TensorType, bias: TensorType | None = None) -> TensorType:
+        y = TensorType("int32", self.shape(x, w, None))
         need(len(self.w_offset) in (1, w.shape[0]), "the weight needs one offset, or one for each output channel")
-        return TensorType("int32", self.shape(x, w, None))
+        return y
 
     def evaluate(self, x: np.ndarray, w: np.ndarray, bias: np.ndarray | None = None) -> np.ndarray:
         of_w = along(self.w_offset, None if len(self.w_offset) == 1 else 0, w.ndim, np.float64)

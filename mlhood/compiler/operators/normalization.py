@@ -9,7 +9,7 @@ import numpy as np
 
 from mlhood.compiler.hir.operator import Operator, need, plain, same_element
 from mlhood.compiler.hir.source import Source
-from mlhood.compiler.hir.types import TensorType, normalized
+from mlhood.compiler.hir.types import TensorType, broadcast, normalized
 from mlhood.compiler.hir.values import Value
 from mlhood.compiler.operators.reduction import mean as mean_of
 
@@ -101,6 +101,9 @@ class LayerNormalization(Operator):
         plain(x, scale, bias)
         same_element(x, scale, bias)
         axis = normalized(self.axis, x.rank)
+        for one in (scale, bias):
+            fits = one is None or broadcast(x.shape, one.shape) == x.shape
+            need(fits, "scale and bias must stretch to the input", expected=x.shape[axis:], got=one and one.shape)
         kept = TensorType("float32", (*x.shape[:axis], *(1,) * (x.rank - axis)))
         return (x, kept, kept) if self.statistics else x
 

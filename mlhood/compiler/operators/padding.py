@@ -62,7 +62,9 @@ class Pad(Operator):
         pads = [0] * 2 * rank
         for i, axis in enumerate(axes):
             pads[axis], pads[rank + axis] = given[i], given[len(axes) + i]
-        value = source.static(2).item() if source.has(2) else source.attribute("value", 0)
+        fill = source.static(2) if source.has(2) else np.asarray(source.attribute("value", 0))
+        need(fill.size == 1, "the padding needs one number to fill in", got=list(fill.shape))
+        value = fill.item()
         return source.add(cls(tuple(pads), source.attribute("mode", "constant"), value), x)
 
 

@@ -49,6 +49,17 @@ def parameters(source: Source, scale: int, offset: int, axis: int | None, elemen
     return Quantization(*numbers, None if scales.size == 1 else axis)
 
 
+def sound(type: TensorType) -> TensorType:
+    """Return a quantised type after checking it.
+
+    Raises:
+        CompilerError: A scale is not positive, an offset is out of range, or there are too few or too many.
+    """
+    faults = type.faults()
+    need(not faults, "the tensor cannot be quantised so", got="; ".join(faults))
+    return type
+
+
 @dataclass(frozen=True)
 class Quantize(Operator):
     """stored = clip(round(x / scale) + offset): from floating point to integers; round takes halves to even."""
@@ -60,9 +71,7 @@ class Quantize(Operator):
 
     def infer(self, x: TensorType) -> TensorType:
         plain(x)
-        y = TensorType(self.element, x.shape, self.quantization)
-        need(not y.faults(), "the tensor cannot be quantised so", got="; ".join(y.faults()))
-        return y
+        return sound(TensorType(self.element, x.shape, self.quantization))
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:
         axis = self.quantization.axis
@@ -154,9 +163,7 @@ class Reinterpret(Operator):
 
     def infer(self, x: TensorType) -> TensorType:
         need(x.quantization in (None, self.quantization), "the input stands for other reals", got=x.quantization)
-        y = TensorType(x.element, x.shape, self.quantization)
-        need(not y.faults(), "the tensor cannot be quantised so", got="; ".join(y.faults()))
-        return y
+        return sound(TensorType(x.element, x.shape, self.quantization))
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:
         return x
@@ -167,6 +174,7 @@ def reinterpret(source: Source, x: Value, quantization: Quantization) -> Value:
     if x.type.quantization == quantization:
         return x
     if isinstance(x, Constant) and x.type.quantization is None:
+        sound(TensorType(x.type.element, x.type.shape, quantization))
         return source.graph.constant(x.name, x.data, quantization)
     return source.add(Reinterpret(quantization), x)
 

@@ -136,6 +136,10 @@ def window_of(source: Source, x: TensorType, kernel: tuple[int, ...]) -> Window:
     pads = source.attribute("pads", (0, 0) * len(kernel))
     ceil = bool(source.attribute("ceil_mode", 0))
     auto = source.attribute("auto_pad", "NOTSET")
+    axes = x.rank - 2
+    lengths = len(kernel), len(strides), len(dilations)
+    same = "kernel_shape, strides and dilations need a number for each spatial axis"
+    need(lengths == (axes,) * 3, same, expected=f"{axes} each", got=", ".join(map(str, lengths)))
     need(auto in _AUTO_PADS, "there is no such auto_pad", expected=", ".join(_AUTO_PADS[1:]), got=auto)
     positive = (*kernel, *strides, *dilations)
     need(min(positive, default=1) >= 1, "kernel sizes, strides and dilations must be positive", got=positive)
