@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from mlhood.compiler import commands as compiler_commands
 from mlhood.errors import MlhoodError
 from mlhood.grading import commands as grading_commands
 
@@ -93,6 +94,7 @@ def conformance(
     raise typer.Exit(1 if failed else 0)
 
 
+compiler_commands.register(app)
 grading_commands.register(app)
 
 

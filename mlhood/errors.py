@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 
-
 _LONGEST_PART = 2000
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 

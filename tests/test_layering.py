@@ -23,19 +23,22 @@ PLAN: dict[str, set[str]] = {
     "compiler": {"exchange", "models"},
     "compiler.backends": {"exchange", "models", "compiler", "kernels"},
     # profiles and reports run graphs, by the oracle
-    "compiler.quantize": {"exchange", "compiler", "compiler.backends"},
+    "compiler.quantize": {"exchange", "models", "compiler", "compiler.backends"},
     # the doors of the compiler: they choose what runs a graph, which no pass and no operator may
+    "compiler.compile": {"exchange", "compiler", "compiler.quantize", "compiler.backends"},
+    "compiler.commands": {"exchange", "compiler", "compiler.quantize", "compiler.compile"},
     "compiler.onnx_backend": {"exchange", "compiler", "compiler.backends"},
     "compiler.conformance": {"exchange", "compiler", "compiler.onnx_backend"},
     "kernels": set(),
     "dataflow": {"kernels"},
     "jaxlab": set(),
     "doctor": {"exchange"},
-    "grading": {"models", "exchange", "compiler", "compiler.backends", "kernels", "dataflow", "jaxlab", "doctor"},
+    "grading": {"models", "exchange", "compiler", "kernels", "dataflow", "jaxlab", "doctor"}
+    | {"compiler.backends", "compiler.quantize"},
     "cli": {"models", "exchange", "compiler", "kernels", "dataflow", "jaxlab", "doctor", "grading"}
-    | {"compiler.conformance"},
+    | {"compiler.conformance", "compiler.commands"},
     # the package itself: `mlhood.check` in a notebook, loaded when it is called
-    "": {"exchange", "compiler", "grading"},
+    "": {"exchange", "compiler", "compiler.compile", "grading"},
 }
 
 

@@ -1,15 +1,15 @@
 """The whole pipeline as one straight function with named stops.
 
-    import -> "hir" -> passes -> "optimized" -> profile, quantise -> "quantized" -> a back end that runs it
+import -> "hir" -> passes -> "optimized" -> profile, quantise -> "quantized" -> a back end that runs it
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import onnx
@@ -21,9 +21,12 @@ from mlhood.compiler.hir.importer import import_model
 from mlhood.compiler.hir.verify import verify
 from mlhood.compiler.passes import optimize
 from mlhood.compiler.quantize import Profile, Recipe, profile, quantize
+from mlhood.compiler.quantize.samples import samples
 from mlhood.errors import CompilerError
 
-Batches = Iterable[Mapping[str, np.ndarray]]
+Model = str | Path | bytes | onnx.ModelProto
+Batch = Mapping[str, np.ndarray]
+Calibration = Iterable[Batch] | Batch | Profile | None
 
 STAGES = ("hir", "optimized", "quantized")
 # What runs a graph; each is made from a verified graph and has `run(inputs)`.
@@ -43,6 +46,10 @@ class Stage:
     name: str
     graph: Graph
     seconds: float
+
+    def __str__(self) -> str:
+        size = sum(constant.data.nbytes for constant in self.graph.constants.values())
+        return f"{self.name:10} {len(self.graph.nodes):5} nodes {size:13,} bytes of constants {self.seconds:7.2f} s"
 
 
 class Executable:
@@ -91,12 +98,12 @@ class Executable:
 
 
 def compile(
-    model: str | Path | bytes | onnx.ModelProto,
+    model: Model,
     target: str = "interpreter",
     quantization: Recipe | str | None = None,
     stop_after: str | None = None,
     *,
-    calibration: Batches | Profile | None = None,
+    calibration: Calibration = None,
 ) -> Executable | Graph:
     """Compile an ONNX model.
 
@@ -105,60 +112,62 @@ def compile(
         target: What it shall run on, one of `TARGETS`.
         quantization: A recipe, or the name of a schema, with which the model is quantised; None leaves it in float.
         stop_after: "hir" (the graph as it is), "optimized" or "quantized": return the graph there.
-        calibration: For quantisation, what typically goes in: batches of arrays by the input's name, or a profile of
-            the optimised graph.
+        calibration: For quantisation, what typically goes in: one array for each input by name, an iterable of such
+            batches, or a profile of the optimised graph. Left out, the course's digits or photographs where the model
+            takes them.
 
     Returns:
         What runs the model; the graph, if `stop_after` says so.
 
     Raises:
         ExchangeError: The model cannot be read.
-        CompilerError: It cannot be compiled, there is no such target or stage, or calibration is missing.
+        CompilerError: It cannot be compiled, there is no such target or stage, or calibration is needed and missing.
     """
-    recipe = Recipe(quantization) if isinstance(quantization, str) else quantization
-    _check(target, recipe, stop_after, calibration)
-    stages: list[Stage] = []
-    for name, step in _steps(model, recipe, calibration).items():
-        began = perf_counter()
-        graph = step(stages[-1].graph if stages else None)
-        verify(graph)
-        stages.append(Stage(name, graph, perf_counter() - began))
-        if name == stop_after:
-            return graph
-    return Executable(tuple(stages), target)
-
-
-def _steps(
-    model: Any, recipe: Recipe | None, calibration: Batches | Profile | None
-) -> dict[str, Callable[[Any], Graph]]:
-    steps: dict[str, Callable[[Any], Graph]] = {"hir": lambda _: import_model(model), "optimized": optimize}
-    if recipe is not None and calibration is not None:
-        steps["quantized"] = lambda graph: quantize(graph, _profiled(graph, calibration), recipe)
-    return steps
-
-
-def _profiled(graph: Graph, calibration: Batches | Profile) -> Profile:
-    return calibration if isinstance(calibration, Profile) else profile(graph, calibration)
-
-
-def _check(
-    target: str, recipe: Recipe | None, stop_after: str | None, calibration: Batches | Profile | None
-) -> None:
     if target not in TARGETS:
         raise CompilerError("there is no such target", expected=", ".join(TARGETS), got=repr(target))
+    made = tuple(stages(model, quantization, stop_after, calibration))
+    return made[-1].graph if stop_after else Executable(made, target)
+
+
+def stages(
+    model: Model,
+    quantization: Recipe | str | None = None,
+    stop_after: str | None = None,
+    calibration: Calibration = None,
+) -> Iterator[Stage]:
+    """Give the stages of compilation one after another, each when it is made; see `compile`."""
+    recipe = Recipe(quantization) if isinstance(quantization, str) else quantization
+    _check(recipe, stop_after)
+    steps: dict[str, Callable[[Graph], Graph]] = {"hir": lambda _: import_model(model), "optimized": optimize}
+    if recipe is not None:
+        steps["quantized"] = lambda graph: quantize(graph, _profiled(graph, calibration), recipe)
+    graph = Graph()
+    for name, step in steps.items():
+        began = perf_counter()
+        graph = step(graph)
+        verify(graph)
+        yield Stage(name, graph, perf_counter() - began)
+        if name == stop_after:
+            return
+
+
+def _profiled(graph: Graph, calibration: Calibration) -> Profile:
+    if isinstance(calibration, Profile):
+        return calibration
+    if calibration is None:
+        return profile(graph, [samples(graph)])
+    if isinstance(calibration, Mapping):
+        return profile(graph, [cast(Batch, calibration)])
+    return profile(graph, calibration)
+
+
+def _check(recipe: Recipe | None, stop_after: str | None) -> None:
     if stop_after not in (None, *STAGES):
         raise CompilerError("there is no such stage to stop after", expected=", ".join(STAGES), got=repr(stop_after))
     if stop_after == "quantized" and recipe is None:
         raise CompilerError(
             "nothing says how to quantise",
-            expected="quantization: a Recipe, or the name of a schema",
-            got=None,
-            todo='compile(model, quantization="symmetric", calibration=[{"image": images}], stop_after="quantized")',
-        )
-    if recipe is not None and calibration is None and stop_after not in ("hir", "optimized"):
-        raise CompilerError(
-            "quantising needs to know which numbers flow through the model",
-            expected="calibration: some batches of typical inputs by name, or a saved Profile",
-            got=None,
-            todo='compile(model, quantization=..., calibration=[{"image": images}])',
+            expected="a Recipe, or the name of a schema",
+            got="none",
+            todo="name a schema: compile(model, quantization='symmetric'), or --quantize symmetric",
         )

@@ -13,8 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from mlhood.compiler.hir import Graph, TensorType
+from mlhood.compiler.hir.text import to_text
+from mlhood.compiler.operators.matrix import FullyConnected
 from mlhood.grading import wire
-from mlhood.grading.wire import Message, Remote, Tensor, WireError, decode, encode
+from mlhood.grading.wire import Hir, Message, Remote, Tensor, WireError, decode, encode
 
 plain = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary()
 arrays = hnp.arrays(
@@ -264,3 +267,31 @@ json_values = st.recursive(
 def test_any_json_gives_plain_data_or_a_wire_error(tree):
     with contextlib.suppress(WireError):
         decode(Message(json.dumps(tree), {"a0": np.zeros(2)}))
+
+
+def small_graph() -> Graph:
+    graph = Graph("small")
+    x = graph.placeholder("x", TensorType("float32", ("batch", 3)))
+    w = graph.constant("w", np.arange(12, dtype=np.float32).reshape(4, 3))
+    graph.output(graph.add(FullyConnected(("Relu",)), x, w, name="fc").outputs[0], "y")
+    return graph
+
+
+def test_a_graph_crosses_as_text_and_arrives_as_a_graph():
+    graph = small_graph()
+    ours = through(graph)
+    assert isinstance(ours, Hir)
+    assert ours.text == to_text(graph)
+    theirs = through(ours, find=lambda number: None)
+    assert isinstance(theirs, Graph)
+    assert to_text(theirs) == to_text(graph)
+
+
+def test_a_hostile_graph_is_only_text_until_somebody_reads_it():
+    assert through(Hir("graph of nothing", {})).text == "graph of nothing"
+    with pytest.raises(WireError, match="cannot be read"):
+        through(Hir("graph of nothing", {}), find=lambda number: None)
+
+
+def test_a_tensor_type_crosses():
+    assert through(TensorType("int8", ("n", 3, 5))) == TensorType("int8", ("n", 3, 5))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -265,7 +266,7 @@ class _Import:
         return self.known.get(value)
 
 
-def _made(made: object, source: Source) -> Sequence[Value | None]:
+def _made(made: Any, source: Source) -> Sequence[Value | None]:
     """What a rule returned, as a sequence of values."""
     values = made if isinstance(made, (tuple, list)) else (made,)
     if any(not isinstance(value, Value) for value in values if value is not None) or values == (None,):

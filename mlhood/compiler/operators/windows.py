@@ -15,7 +15,6 @@ from mlhood.compiler.hir.operator import need
 from mlhood.compiler.hir.source import Source
 from mlhood.compiler.hir.types import Dim, Shape, TensorType, divide, plus
 
-
 _AUTO_PADS = ("", "NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER")
 
 

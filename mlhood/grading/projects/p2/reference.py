@@ -27,6 +27,7 @@ def measure(graph: Graph, rows: dict[str, dict[str, Any]]) -> dict[str, dict[str
     for name, arguments in rows.items():
         quantized = quantize(graph, seen, Recipe(**arguments))
         row = {key: value for key, value in summary(graph, quantized, images, labels).items() if key in COLUMNS}
-        alone = layer_sqnr(graph, quantized, images)["alone"] if name == "power_of_two" else {}
-        found[name] = {"row": row, "alone": {str(key): float(value) for key, value in alone.items()}}
+        layers = layer_sqnr(graph, quantized, images) if name == "power_of_two" else None
+        alone = {} if layers is None else dict(zip(layers.index.tolist(), layers["alone"].tolist(), strict=True))
+        found[name] = {"row": row, "alone": alone}
     return found

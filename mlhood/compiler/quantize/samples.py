@@ -1,0 +1,68 @@
+"""What typically goes into a model: data to calibrate with, where nobody gives any."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from mlhood.compiler.hir.graph import Graph
+from mlhood.compiler.hir.types import TensorType
+from mlhood.errors import CompilerError
+from mlhood.models import digits, photographs
+
+DIGITS, PHOTOGRAPH = (1, 32, 32), (3, 224, 224)
+COUNT = 300
+
+
+def samples(graph: Graph) -> dict[str, np.ndarray]:
+    """Return real data for a graph with a single input of images: the course's digits, or its two photographs.
+
+    Raises:
+        CompilerError: The graph takes something else.
+    """
+    placeholders = list(graph.placeholders.values())
+    if len(placeholders) == 1 and placeholders[0].type.rank == 4 and placeholders[0].type.element == "float32":
+        images = _images(placeholders[0].type)
+        if images is not None:
+            return {placeholders[0].name: images}
+    taken = ", ".join(f"{one.name} {one.type.element}{list(one.type.shape)}" for one in placeholders)
+    raise CompilerError(
+        "the package has no data that this model takes",
+        where=f"graph {graph.name!r}",
+        expected=f"one input of images, [N, {', '.join(map(str, DIGITS))}] or [N, {', '.join(map(str, PHOTOGRAPH))}]",
+        got=taken or "no inputs",
+        todo="give data of your own: an .npz file with an array for each input, under its name",
+    )
+
+
+def _images(type: TensorType) -> np.ndarray | None:
+    batch, *image = type.shape
+    if tuple(image) == DIGITS:
+        images = digits().train_images[:COUNT]
+    elif tuple(image) == PHOTOGRAPH:
+        images = photographs()
+    else:
+        return None
+    return images[:batch] if isinstance(batch, int) else images
+
+
+def read_samples(path: str | Path) -> Mapping[str, np.ndarray]:
+    """Return the arrays of an .npz file by name.
+
+    Raises:
+        CompilerError: It is no such file, or holds something other than numbers.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            return {name: archive[name] for name in archive.files}
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, AttributeError, TypeError) as error:
+        raise CompilerError(
+            "the file with data to calibrate with cannot be read",
+            where=str(path),
+            expected="an .npz file with an array for each input, under its name",
+            got=error,
+            todo="write it with np.savez('calibration.npz', image=images)",
+        ) from error
