@@ -1,6 +1,6 @@
 """The whole pipeline as one straight function with named stops.
 
-import -> "hir" -> passes -> "optimized" -> profile, quantise -> "quantized" -> a back end that runs it
+import -> "hir" -> passes -> "optimized" -> profile, quantise, passes -> "quantized" -> a back end
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def stages(
     _check(recipe, stop_after)
     steps: dict[str, Callable[[Graph], Graph]] = {"hir": lambda _: import_model(model), "optimized": optimize}
     if recipe is not None:
-        steps["quantized"] = lambda graph: quantize(graph, _profiled(graph, calibration), recipe)
+        steps["quantized"] = lambda graph: optimize(quantize(graph, _profiled(graph, calibration), recipe))
     graph = Graph()
     for name, step in steps.items():
         began = perf_counter()
