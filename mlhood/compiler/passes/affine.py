@@ -100,13 +100,20 @@ def _fold(graph: Graph, layer: Node, node: Node, factor: np.ndarray | None, shif
     new_bias = _shifted(layer, offset, factor, shift)
     if not all(array is None or np.isfinite(array).all() for array in (new_weight, new_bias)):
         return False
-    heavy = w if new_weight is None else graph.constant(f"{layer.name}.weight" if w is None else w.name, new_weight)
-    light = None if new_bias is None else graph.constant(bias.name if bias else f"{layer.name}.bias", new_bias)
+    named = bias or _addend(node)
+    heavy = w if w is None or new_weight is None else graph.constant(w.name, new_weight)
+    light = None if new_bias is None else graph.constant(named.name if named else f"{layer.name}.bias", new_bias)
     fuse(graph, layer, node, layer.operator, x, heavy, light, z)
-    for heir, old in ((heavy, w), (light, bias)):
+    for heir, old in ((heavy, w), (light, named)):
         if isinstance(heir, Constant) and heir is not old:
             inherit(graph, heir, old)
     return True
+
+
+def _addend(node: Node) -> Value | None:
+    """Return the constant that a sum adds: where the layer has no bias, this becomes it."""
+    constants = (value for value in node.inputs if array_of(value) is not None)
+    return next(constants, None) if isinstance(node.operator, Add) else None
 
 
 def _scaled(weight: np.ndarray, factor: np.ndarray) -> np.ndarray:

@@ -29,7 +29,7 @@ from mlhood.compiler.operators.padding import Pad
 from mlhood.compiler.operators.pooling import AveragePool, GlobalAveragePool, GlobalMaxPool, MaxPool
 from mlhood.compiler.operators.reduction import Reduction
 from mlhood.compiler.operators.shape import Flatten, Reshape, Squeeze, Unsqueeze
-from mlhood.compiler.passes.ranges import ANYTHING, Range, limits_of, ranges
+from mlhood.compiler.passes.ranges import Range, limits_of, range_of, ranges
 from mlhood.compiler.passes.rewriting import array_of, bypass, sweep
 
 
@@ -56,7 +56,7 @@ def _remove_idle_limits(graph: Graph) -> bool:
 
     def remove(graph: Graph, node: Node) -> bool:
         x = _input(node)
-        if not _holds(node.operator, found.get(x, ANYTHING)):
+        if not _holds(node.operator, range_of(x, found)):
             return False
         bypass(graph, node, x)  # rule 11
         return True

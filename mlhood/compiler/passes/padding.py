@@ -23,7 +23,7 @@ from mlhood.compiler.hir.values import Node, Value
 from mlhood.compiler.operators.convolution import Conv
 from mlhood.compiler.operators.padding import Pad
 from mlhood.compiler.operators.pooling import AveragePool, MaxPool
-from mlhood.compiler.passes.ranges import Range, ranges
+from mlhood.compiler.passes.ranges import Range, range_of, ranges
 from mlhood.compiler.passes.rewriting import infer, is_read_once, is_unread, made_by, sweep
 
 
@@ -51,9 +51,8 @@ def _merge(graph: Graph, node: Node, found: dict[Value, Range]) -> bool:
 
 
 def _least(x: Value, found: dict[Value, Range]) -> float:
-    if x.type.is_float:
-        return max(found[x][0], float(np.finfo(x.type.dtype).min)) if x in found else float(np.finfo(x.type.dtype).min)
-    return found[x][0] if x in found else -np.inf
+    lowest = float(np.finfo(x.type.dtype).min) if x.type.is_float else -np.inf  # who pads by it means -inf
+    return max(range_of(x, found)[0], lowest)
 
 
 def _merged(graph: Graph, pad: Node, node: Node, least: float) -> Operator | None:

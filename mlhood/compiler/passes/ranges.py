@@ -40,7 +40,7 @@ def ranges(graph: Graph) -> dict[Value, Range]:
     """
     found: dict[Value, Range] = {}
     for node in graph.topological():
-        inputs = [_range_of(value, found) for value in node.inputs if value is not None]
+        inputs = [range_of(value, found) for value in node.inputs if value is not None]
         for value in node.outputs:
             low, high = _made(node, inputs)
             least, most = _limits(value.type)
@@ -78,7 +78,8 @@ def _limits(type: TensorType) -> Range:
     return limits.min, limits.max
 
 
-def _range_of(value: Value, found: dict[Value, Range]) -> Range:
+def range_of(value: Value, found: dict[Value, Range]) -> Range:
+    """Return the range of a value: as found by `ranges`, or as a constant's elements or the element type say."""
     if isinstance(value, Constant) and 0 < value.data.size <= _LONGEST and value.data.dtype.kind in "iuf":
         low, high = float(value.data.min()), float(value.data.max())
         return (low, high) if low <= high else ANYTHING  # not a number compares as false

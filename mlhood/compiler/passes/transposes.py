@@ -6,7 +6,8 @@ a Transpose by p, and f treating every element alone:
  1. T_q(T_p(x))              ->  x                       where q undoes p, even if others read T_p(x)
  2. T_q(T_p(x))              ->  T(x) by both
  3. f(T_p(x))                ->  T_p(f(x))
- 4. f(T_p(a), T_p(b), c, ..) ->  T_p(f(a, b, c', ...))   c a constant, c' laid out like a
+ 4. f(T_p(a), T_p(b), c, ..) ->  T_p(f(a, b, c', ...))   c a constant, c' laid out like a; or c any value of which the
+                                                         graph has T_q(c) already, q undoing p, and c' that one
  5. Concat(T_p(a), c, ...)   ->  T_p(Concat(a, c', ...)) likewise, along the axis that p put there
  6. Pad, Slice, Softmax, reductions kept (T_p(x))  ->  T_p of the same on x, its axes those that p put there
  7. Squeeze, reductions not kept (T_p(x))          ->  T of the axes that are left, of the same on x
@@ -22,6 +23,7 @@ Every rule moves a Transpose towards the outputs or removes one, so there is an 
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import islice
 
 import numpy as np
 
@@ -55,6 +57,8 @@ from mlhood.compiler.passes.rewriting import (
 Permutation = tuple[int, ...]
 
 _ELEMENTWISE = (Function, Relu, Slope, Clip, Cast, Identity, Binary, Pow, Where, AddActivation, Quantize, Dequantize)
+# Of a value that very many nodes read, not all are looked at: the cost must not grow with their square.
+_READERS = 64
 _MOVABLE = (*_ELEMENTWISE, Concat, Pad, Slice, Softmax, Reduction, Squeeze)
 
 
@@ -104,11 +108,14 @@ def _drop(graph: Graph, node: Node) -> None:
 
 
 def _sink(graph: Graph, node: Node) -> bool:
-    transposes = dict.fromkeys(found for value in node.inputs if (found := made_by(value, Transpose)))
-    permutations = {_permutation(one) for one in transposes}
-    if len(permutations) != 1 or len(node.outputs) != 1:
-        return False
-    (permutation,) = permutations
+    found = dict.fromkeys(one for value in node.inputs if (one := made_by(value, Transpose)))
+    for permutation in dict.fromkeys(map(_permutation, found)):
+        if _sink_through(graph, node, permutation, [one for one in found if _permutation(one) == permutation]):
+            return True
+    return False
+
+
+def _sink_through(graph: Graph, node: Node, permutation: Permutation, transposes: list[Node]) -> bool:
     moved = _moved(node, permutation)
     inputs = [_laid_out(value, permutation) for value in node.inputs]
     if moved is None or any(one is None for one in inputs):
@@ -155,15 +162,22 @@ def _type(one: Value | np.ndarray) -> TensorType:
 def _laid_out(value: Value | None, permutation: Permutation) -> Value | np.ndarray | None:
     """Return what an operator before the Transpose reads: the Transpose's own input, or a constant's elements moved."""
     before = made_by(value, Transpose)
-    if before is not None:
+    if before is not None and _permutation(before) == permutation:
         return before.inputs[0]
     array = array_of(value)
+    if array is None and value is not None:
+        return _turned_already(value, _inverse(permutation))
     if array is None or array.ndim > len(permutation):
         return None
     if array.size == 1 and array.ndim < len(permutation):
         return value
     full = array.reshape((1,) * (len(permutation) - array.ndim) + array.shape)
     return np.ascontiguousarray(full.transpose(_inverse(permutation)))
+
+
+def _turned_already(value: Value, permutation: Permutation) -> Value | None:
+    readers = (made_by(user.outputs[0], Transpose) for user in islice(value.users, _READERS) if user.outputs)
+    return next((one.outputs[0] for one in readers if one is not None and _permutation(one) == permutation), None)
 
 
 def _inverse(permutation: Permutation) -> Permutation:

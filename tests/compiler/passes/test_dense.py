@@ -1,0 +1,103 @@
+"""Products with constant matrices."""
+
+import numpy as np
+import pytest
+
+from compiler.passes.building import Tanh, apply, before_and_after, built, kinds
+from mlhood.compiler.operators.arithmetic import Add, Sub
+from mlhood.compiler.operators.matrix import Gemm, MatMul
+
+PASS = "products_to_dense"
+
+
+def product(b, *shape):
+    return b(MatMul(), b.x(*(shape or ("n", 3))), b.constant(b.numbers(3, 2), "w"))
+
+
+FOUND = {
+    "product": product,
+    "with a bias": lambda b: b(Add(), product(b), b.numbers(2)),
+    "bias first": lambda b: b(Add(), b.numbers(1, 2), product(b)),
+    "one number as the bias": lambda b: b(Add(), product(b), np.float32(3)),
+    "two biases": lambda b: b(Add(), b(Add(), product(b), b.numbers(2)), b.numbers(2)),
+    "more axes": lambda b: b(Add(), product(b, "n", 4, 3), b.numbers(1, 1, 2)),
+    "gemm": lambda b: b(Gemm(), b.x("n", 3), b.numbers(3, 2), b.numbers(2)),
+    "gemm without addend": lambda b: b(Gemm(transpose_b=True), b.x("n", 3), b.numbers(2, 3)),
+    "gemm with numbers": lambda b: b(Gemm(2.0, 0.5, False, True), b.x("n", 3), b.numbers(2, 3), b.numbers(1, 2)),
+    "gemm with one number": lambda b: b(Gemm(), b.x("n", 3), b.numbers(3, 2), np.float32(1)),
+    "gemm of numbers and a run-time bias": lambda b: b(Gemm(2.0), b.x("n", 3), b.numbers(3, 2), b.x(2, name="bias")),
+    "gemm and more": lambda b: b(Add(), b(Gemm(), b.x("n", 3), b.numbers(3, 2), b.numbers(2)), b.numbers(2)),
+}
+
+
+@pytest.mark.parametrize("make", FOUND.values(), ids=FOUND)
+def test_found(make):
+    assert kinds(apply(make, PASS)) == ["FullyConnected"]
+
+
+HALF = {
+    "an addend for each row": lambda b: b(Add(), product(b, 4, 3), b.numbers(4, 1)),
+    "an addend that stretches": lambda b: b(Add(), product(b, 1, 3), b.numbers(4, 2)),
+    "an addend with more axes": lambda b: b(Add(), product(b), b.numbers(1, 1, 2)),
+    "an addend that is not constant": lambda b: b(Add(), product(b), b.x(2, name="bias")),
+    "another operator": lambda b: b(Sub(), b.x("n", 2, name="z"), product(b)),
+    "the product is an output": lambda b: (b(Add(), (y := product(b)), b.numbers(2)), y),
+}
+
+
+@pytest.mark.parametrize("make", HALF.values(), ids=HALF)
+def test_the_product_is_found_and_the_addend_stays(make):
+    assert kinds(apply(make, PASS))[0] == "FullyConnected"
+    assert len(kinds(apply(make, PASS))) == 2
+
+
+STAYS = {
+    "the matrix comes first": lambda b: b(MatMul(), b.numbers(2, 3), b.x(3, "n")),
+    "both are known only when running": lambda b: b(MatMul(), b.x("n", 3), b.x(3, 2, name="w")),
+    "a vector": lambda b: b(MatMul(), b.x(3), b.numbers(3, 2)),
+    "a constant vector": lambda b: b(MatMul(), b.x("n", 3), b.numbers(3)),
+    "many matrices": lambda b: b(MatMul(), b.x(2, 4, 3), b.numbers(2, 3, 5)),
+    "integers": lambda b: b(MatMul(), b.x("n", 3, element="int32"), np.ones((3, 2), np.int32)),
+    "gemm, input turned": lambda b: b(Gemm(transpose_a=True), b.x(3, "n"), b.numbers(3, 2)),
+    "gemm, weight known only when running": lambda b: b(Gemm(), b.x("n", 3), b.x(3, 2, name="w"), b.numbers(2)),
+    "gemm, addend for each row": lambda b: b(Gemm(), b.x(4, 3), b.numbers(3, 2), b.numbers(4, 1)),
+    "gemm, addend for each element": lambda b: b(Gemm(), b.x(4, 3), b.numbers(3, 2), b.numbers(4, 2)),
+    "gemm, scaled run-time bias": lambda b: b(Gemm(1.0, 2.0), b.x("n", 3), b.numbers(3, 2), b.x(2, name="c")),
+    "a convolution's bias": lambda b: b(Add(), b.conv(b.x("n", 1, 2, 2)), b.numbers(2, 1, 1)),
+}
+
+
+@pytest.mark.parametrize("make", STAYS.values(), ids=STAYS)
+def test_stays(make):
+    before = kinds(built(make))
+    assert kinds(apply(make, PASS)) == before
+
+
+def test_the_weight_keeps_its_name_and_is_laid_out_by_rows():
+    graph = apply(lambda b: b(Add(), product(b), b.constant(b.numbers(2), "b")), PASS)
+    assert set(graph.constants) == {"w", "b"}
+    assert graph.constants["w"].data.shape == (2, 3)
+    assert graph.constants["w"].data.flags.c_contiguous
+
+
+def test_a_weight_that_is_right_already_is_not_copied():
+    before = built(lambda b: b(Gemm(transpose_b=True), b.x("n", 3), b.numbers(2, 3), b.numbers(2)))
+    after = apply(lambda b: b(Gemm(transpose_b=True), b.x("n", 3), b.numbers(2, 3), b.numbers(2)), PASS)
+    assert list(before.constants) == list(after.constants)
+
+
+def test_two_layers_may_share_a_weight():
+    def make(b):
+        w = b.constant(b.numbers(3, 3), "w")
+        return b(MatMul(), b(Tanh(), b(MatMul(), b.x("n", 3), w)), w)
+
+    assert set(apply(make, PASS).constants) == {"w", "w_1"}
+
+
+def test_golden(golden):
+    def make(b):
+        w = b.constant(np.array([[1, 2], [3, 4], [5, 6]], np.float32), "w")
+        y = b(MatMul(), b.x("n", 3), w, name="product")
+        return b(Add(), y, b.constant(np.array([1, 2], np.float32), "b"), name="sum")
+
+    golden("compiler/golden/passes/dense.txt", before_and_after(make, PASS))

@@ -1,0 +1,43 @@
+"""Means over images."""
+
+import pytest
+
+from compiler.passes.building import ReduceMean, ReduceSum, Tanh, apply, before_and_after, built, kinds
+
+PASS = "means_to_pools"
+
+FOUND = {
+    "kept": (lambda b: b(ReduceMean((2, 3)), b.x("n", 2, "h", 4)), ["GlobalAveragePool"]),
+    "counted from the end": (lambda b: b(ReduceMean((-1, -2)), b.x("n", 2, 4, 4)), ["GlobalAveragePool"]),
+    "left out": (lambda b: b(ReduceMean((2, 3), False), b.x("n", 2, 4, 4)), ["GlobalAveragePool", "Flatten"]),
+    "one axis": (lambda b: b(ReduceMean((2,)), b.x("n", 2, 4)), ["GlobalAveragePool"]),
+    "three axes": (lambda b: b(ReduceMean((2, 3, 4), False), b.x("n", 2, 2, 2, 2)), ["GlobalAveragePool", "Flatten"]),
+}
+
+
+@pytest.mark.parametrize(("make", "left"), FOUND.values(), ids=FOUND)
+def test_found(make, left):
+    assert kinds(apply(make, PASS)) == left
+
+
+STAYS = {
+    "some axes": lambda b: b(ReduceMean((3,)), b.x("n", 2, 4, 4)),
+    "channels too": lambda b: b(ReduceMean((1, 2, 3)), b.x("n", 2, 4, 4)),
+    "channels last": lambda b: b(ReduceMean((1, 2)), b.x("n", 4, 4, 2)),
+    "a matrix": lambda b: b(ReduceMean((1,)), b.x("n", 4)),
+    "no axes of a matrix": lambda b: b(ReduceMean(()), b.x("n", 4)),
+    "sum": lambda b: b(ReduceSum((2, 3)), b.x("n", 2, 4, 4)),
+}
+
+
+@pytest.mark.parametrize("make", STAYS.values(), ids=STAYS)
+def test_stays(make):
+    before = kinds(built(make))
+    assert kinds(apply(make, PASS)) == before
+
+
+def test_golden(golden):
+    golden(
+        "compiler/golden/passes/means.txt",
+        before_and_after(lambda b: b(Tanh(), b(ReduceMean((2, 3), False), b.x("n", 2, 4, 4), name="mean")), PASS),
+    )

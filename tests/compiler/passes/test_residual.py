@@ -1,0 +1,81 @@
+"""What is added to a convolution."""
+
+import numpy as np
+import pytest
+
+from compiler.passes.building import Tanh, apply, before_and_after, built, kinds
+from mlhood.compiler.hir import verify
+from mlhood.compiler.operators.activation import AddActivation
+from mlhood.compiler.operators.arithmetic import Add
+from mlhood.compiler.operators.elementwise import Relu
+
+PASS = "fuse_residual"
+RELU = AddActivation(("Relu",))
+
+
+def image(b, name="x"):
+    return b.x("n", 2, 4, 4, name=name)
+
+
+def branch(b):
+    return image(b, "z")
+
+
+FUSED = {
+    "sum": (lambda b: b(Add(), b.conv(image(b)), branch(b)), ["Conv"]),
+    "sum, the other way": (lambda b: b(Add(), branch(b), b.conv(image(b), bias=False)), ["Conv"]),
+    "sum with an activation": (lambda b: b(RELU, b.conv(image(b)), branch(b)), ["Conv"]),
+    "block": (lambda b: b(Add(), b.conv(b(Relu(), b.conv(x := image(b))), name="b"), x), ["Conv", "Relu", "Conv"]),
+    "two convolutions": (lambda b: b(Add(), b.conv(x := image(b)), b.conv(x, name="b")), ["Conv", "Conv"]),
+    "two sums": (lambda b: b(Add(), b(Add(), b.conv(image(b)), (z := branch(b))), z), ["Conv", "Add"]),
+    "the branch reads the other convolution": (
+        lambda b: b(Add(), (c := b.conv(image(b))), b.conv(b(Tanh(), c), name="late")),
+        ["Conv", "Tanh", "Conv"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("make", "left"), FUSED.values(), ids=FUSED)
+def test_fused(make, left):
+    assert kinds(apply(make, PASS)) == left
+
+
+STAYS = {
+    "two readers": lambda b: (b(Add(), (c := b.conv(image(b))), branch(b)), b(Tanh(), c)),
+    "an output": lambda b: (b(Add(), (c := b.conv(image(b))), branch(b)), c),
+    "itself": lambda b: b(Add(), (c := b.conv(image(b))), c),
+    "an activation": lambda b: b(Add(), b.conv(image(b), activation=("Relu",)), branch(b)),
+    "a branch already": lambda b: b(Add(), b.conv(image(b), z=branch(b)), branch_of_another_name(b)),
+    "a branch that stretches": lambda b: b(Add(), b.conv(image(b)), b.x(2, 1, 1, name="z")),
+    "a convolution that stretches": lambda b: b(Add(), b.conv(b.x("n", 2, 1, 1)), branch(b)),
+    "another batch": lambda b: b(Add(), b.conv(b.x(1, 2, 4, 4)), branch(b)),
+    "a constant": lambda b: b(Add(), b.conv(b.x(1, 2, 4, 4)), b.numbers(1, 2, 4, 4)),
+    "the branch depends on the convolution": lambda b: b(Add(), (c := b.conv(image(b))), b(Tanh(), c)),
+}
+
+
+def branch_of_another_name(b):
+    return image(b, "z2")
+
+
+@pytest.mark.parametrize("make", STAYS.values(), ids=STAYS)
+def test_stays(make):
+    before = kinds(built(make))
+    assert kinds(apply(make, PASS)) == before
+
+
+def test_names():
+    graph = apply(FUSED["block"][0], PASS)
+    verify(graph)
+    node = graph.nodes["b"]
+    assert [value and value.name for value in node.inputs] == ["relu", "b.weight", "b.bias", "x"]
+    assert node.outputs[0].name == "add"
+
+
+def test_golden(golden):
+    def make(b):
+        b.numbers = lambda *shape: np.ones(shape, np.float32)
+        y = b(Relu(), b.conv((x := image(b)), bias=False, name="conv1"), name="relu1")
+        return b(Relu(), b(Add(), b.conv(y, bias=False, name="conv2"), x, name="sum"), name="relu2")
+
+    golden("compiler/golden/passes/residual.txt", before_and_after(make, PASS))
