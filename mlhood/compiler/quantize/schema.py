@@ -25,14 +25,15 @@ def choose_parameters(low: float, high: float, element: str = "int8", schema: st
     The range is first widened to hold 0, so that 0 is stored exactly. With integers from qmin to qmax:
 
     1. asymmetric: scale = (high - low) / (qmax - qmin); offset = qmin - low / scale or qmax - high / scale, whichever
-       has the smaller |limit| + |end / scale| and with it the smaller error, rounded, and kept in [qmin, qmax].
+       has the smaller |limit| + |end / scale| and with it the smaller error, rounded, and kept in [qmin, qmax]. Where
+       low = -high, which would be a tie, the offset is 0.
     2. symmetric: offset 0. The end that would be cut off first sets the scale, and the other end is moved out until 0
        is stored as 0: scale = max(low / qmin, high / qmax).
     3. symmetric_unsigned: where low >= 0, offset = qmin, so that all integers are for positive reals; else symmetric.
     4. power_of_two: symmetric, then scale = 2^ceil(log2 scale), so that rescaling is shifting.
 
-    uint8 is int8 with an offset 128 higher, so "0" above reads 128. A range of zeros gets the scale 0.1. (Glow also
-    moves the offset to 0 where |low + high| <= 2^-23; that would cut off half of a tiny positive range.)
+    uint8 is int8 with an offset 128 higher, so "0" above reads 128. A range of zeros gets the scale 0.1. (Glow takes
+    low = -high to hold up to a difference of 2^-23, which would cut off half of a tiny positive range.)
 
     Args:
         low: Least real; finite.
@@ -62,6 +63,8 @@ def _asymmetric(low: float, high: float, element: str) -> tuple[float, int]:
     limits = np.iinfo(element)
     qmin, qmax = int(limits.min), int(limits.max)
     scale = (high - low) / (qmax - qmin)
+    if low == -high:
+        return _positive(scale), (qmin + qmax + 1) // 2
     if _positive(scale) != float(np.float32(scale)):  # too small for a float32, or zero
         scale = _positive(scale)
     from_low, from_high = qmin - low / scale, qmax - high / scale

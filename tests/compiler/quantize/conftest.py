@@ -1,47 +1,19 @@
-"""Small fused graphs, and a LeNet that was trained on the digits."""
+"""Graphs to quantise: a LeNet that was trained on the digits, and a small residual network."""
 
 import numpy as np
 import onnx
 import pytest
 import torch
+from torch import nn
+from torch.nn import functional
 
-from compiler.conftest import new_model
-from mlhood.compiler.hir import Graph
 from mlhood.compiler.hir.importer import import_model
-from mlhood.compiler.operators.activation import activation_of
-from mlhood.compiler.operators.arithmetic import Add
-from mlhood.compiler.operators.convolution import Conv
-from mlhood.compiler.operators.matrix import FullyConnected, Gemm
+from mlhood.compiler.passes import optimize
+from mlhood.compiler.quantize import profile
 from mlhood.exchange import export
 from mlhood.models import LeNet, digits, train
 
-__all__ = ["new_model"]
-
-
-def fused(graph: Graph) -> Graph:
-    """Gemm as FullyConnected, activations and residual branches in the layer before them."""
-    graph = graph.copy()
-    for node in list(graph.topological()):
-        if isinstance(node.operator, Gemm) and node.operator.transpose_b:
-            graph.replace(node, FullyConnected(), *node.inputs)
-    for node in list(graph.topological()):
-        before = node.inputs[0].producer if node.inputs and node.inputs[0] is not None else None
-        if before is None or len(before.outputs[0].users) > 1:
-            continue
-        activation = activation_of(node.operator)
-        layer = before.operator
-        if activation and isinstance(layer, Conv | FullyConnected) and not layer.activation:
-            fields = {**layer.attributes, "activation": activation}
-            name = before.name
-            new = graph.replace(node, type(layer)(**fields), *before.inputs)
-            graph.remove(before)
-            graph.rename_node(new, name)
-        elif isinstance(node.operator, Add) and isinstance(layer, Conv) and len(before.inputs) == 3:
-            name = before.name
-            new = graph.replace(node, layer, *before.inputs, node.inputs[1])
-            graph.remove(before)
-            graph.rename_node(new, name)
-    return graph
+torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="session")
@@ -49,7 +21,7 @@ def data():
     return digits("")
 
 
-def trained(data, seed, epochs=4):
+def trained(data, seed, epochs=3):
     torch.manual_seed(seed)
     model = LeNet()
     train(model, data.train_images, data.train_labels, epochs=epochs, seed=seed)
@@ -64,4 +36,51 @@ def lenet_model(data, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def lenet_graph(lenet_model):
-    return fused(import_model(lenet_model))
+    return optimize(import_model(lenet_model))
+
+
+@pytest.fixture(scope="session")
+def lenet_profile(lenet_graph, data):
+    return profile(lenet_graph, [{"image": data.train_images[:200]}])
+
+
+class Branches(nn.Module):
+    """A residual block, branches that are joined, several activations, and a mean: a bit of everything."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Conv2d(3, 8, 3, stride=2, padding=1)
+        self.first = nn.Conv2d(8, 8, 3, padding=1)
+        self.second = nn.Conv2d(8, 8, 3, padding=1, bias=False)
+        self.wide = nn.Conv2d(8, 6, 3, padding=1, groups=2)
+        self.narrow = nn.Conv2d(8, 4, 1)
+        self.head = nn.Linear(10, 5)
+
+    def forward(self, x):
+        x = functional.relu6(self.stem(x))
+        x = torch.relu(self.second(functional.leaky_relu(self.first(x), 0.1)) + x)
+        x = torch.cat([torch.tanh(self.wide(x)), torch.sigmoid(self.narrow(x))], 1)
+        x = functional.avg_pool2d(x, 3, stride=2, padding=1)
+        return self.head(functional.adaptive_avg_pool2d(x, 1).flatten(1))
+
+
+@pytest.fixture(scope="session")
+def branches_model(tmp_path_factory):
+    torch.manual_seed(0)
+    path = tmp_path_factory.mktemp("quantize") / "branches.onnx"
+    return onnx.load(export(Branches().eval(), torch.zeros(1, 3, 16, 16), path))
+
+
+@pytest.fixture(scope="session")
+def branches_graph(branches_model):
+    return optimize(import_model(branches_model))
+
+
+@pytest.fixture(scope="session")
+def pictures():
+    return np.random.default_rng(0).standard_normal((48, 3, 16, 16), np.float32)
+
+
+@pytest.fixture(scope="session")
+def branches_profile(branches_graph, pictures):
+    return profile(branches_graph, [{"image": pictures}])

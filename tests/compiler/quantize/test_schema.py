@@ -1,0 +1,127 @@
+"""The four schemas: Glow's formulas on known ranges, and what must hold for any range."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mlhood.compiler.hir import Quantization, TensorType
+from mlhood.compiler.quantize.schema import (
+    QUANTIZED_ELEMENTS,
+    SCHEMAS,
+    channel_parameters,
+    choose_parameters,
+    dequantize_array,
+    quantize_array,
+    tensor_parameters,
+)
+from mlhood.errors import CompilerError
+
+few = settings(max_examples=150, deadline=None, derandomize=True)
+numbers = st.floats(-(2.0**100), 2.0**100, width=32)
+ranges = st.tuples(numbers, numbers).map(sorted)
+schemas, elements = st.sampled_from(SCHEMAS), st.sampled_from(QUANTIZED_ELEMENTS)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "element", "schema", "scale", "offset"),
+    [
+        (-1.0, 3.0, "int8", "asymmetric", 4 / 255, -64),
+        (-1.0, 3.0, "int16", "asymmetric", 4 / 65535, -16384),
+        (-1.0, 3.0, "uint8", "asymmetric", 4 / 255, 64),
+        (0.0, 6.0, "int8", "asymmetric", 6 / 255, -128),
+        (-6.0, 0.0, "int8", "asymmetric", 6 / 255, 127),
+        (2.0, 6.0, "int8", "asymmetric", 6 / 255, -128),  # widened to hold 0
+        (-6.0, -2.0, "int8", "asymmetric", 6 / 255, 127),
+        (-1.0, 3.0, "int8", "symmetric", 3 / 127, 0),
+        (-3.0, 1.0, "int8", "symmetric", 3 / 128, 0),
+        (-3.0, 1.0, "int16", "symmetric", 3 / 32768, 0),
+        (-1.0, 3.0, "uint8", "symmetric", 3 / 127, 128),
+        (0.0, 3.0, "int8", "symmetric", 3 / 127, 0),
+        (0.0, 3.0, "int8", "symmetric_unsigned", 3 / 255, -128),
+        (1.0, 3.0, "int16", "symmetric_unsigned", 3 / 65535, -32768),
+        (0.0, 3.0, "uint8", "symmetric_unsigned", 3 / 255, 0),
+        (-0.1, 3.0, "int8", "symmetric_unsigned", 3 / 127, 0),
+        (-1.0, 3.0, "int8", "power_of_two", 2.0**-5, 0),  # 3 / 127 = 0.0236
+        (0.0, 127.0, "int8", "power_of_two", 1.0, 0),
+        (0.0, 127.5, "int8", "power_of_two", 2.0, 0),
+        (-128.0, 127.0, "int8", "power_of_two", 1.0, 0),
+        (0.0, 0.0, "int8", "asymmetric", 0.1, 0),
+        (-1.0, 1.0, "int8", "asymmetric", 2 / 255, 0),
+        (-1.0, 1.0, "uint8", "asymmetric", 2 / 255, 128),
+        (0.0, 1e-8, "int8", "asymmetric", 1e-8 / 255, -128),
+        (0.0, 0.0, "int8", "symmetric", 0.1, 0),
+        (0.0, 0.0, "int8", "power_of_two", 0.125, 0),
+        (5.0, 5.0, "int8", "asymmetric", 5 / 255, -128),
+    ],
+)
+def test_known_ranges(low, high, element, schema, scale, offset):
+    got = choose_parameters(low, high, element, schema)
+    assert got == (pytest.approx(scale, rel=1e-6), offset)
+    assert got[0] == np.float32(got[0])
+
+
+@few
+@given(limits=ranges, schema=schemas, element=elements)
+def test_parameters_are_always_sound(limits, schema, element):
+    scale, offset = choose_parameters(*limits, element, schema)
+    assert TensorType(element, (1,), Quantization((scale,), (offset,))).faults() == []
+    centre = 128 if element == "uint8" else 0
+    if schema in ("symmetric", "power_of_two"):
+        assert offset == centre
+    if schema == "power_of_two":
+        assert math.frexp(scale)[0] == 0.5
+
+
+@few
+@given(limits=ranges, schema=schemas, element=elements, share=st.floats(0, 1))
+def test_what_is_in_range_comes_back_within_half_a_step(limits, schema, element, share):
+    scale, offset = choose_parameters(*limits, element, schema)
+    parameters = Quantization((scale,), (offset,))
+    x = np.array(limits[0] + share * (limits[1] - limits[0]))
+    back = dequantize_array(quantize_array(x, parameters, element), parameters)
+    whole = 1.0 if schema == "asymmetric" else 0.5  # the ends move by up to half a step where the offset is rounded
+    assert abs(back - x) <= whole * scale * (1 + 1e-5) + 1e-40
+    # zero exactly, and in order
+    zero, one, two = quantize_array(np.array([0.0, *sorted([float(x), 0.7 * float(x)])]), parameters, element)
+    assert zero == offset
+    assert one <= two
+
+
+@pytest.mark.parametrize("schema", SCHEMAS)
+@pytest.mark.parametrize("limits", [(0.0, 1e-45), (-1e-45, 1e-45), (-3.4e38, 3.4e38), (-3.4e38, 0.0), (1e-38, 1e-38)])
+def test_extreme_ranges(schema, limits):
+    for element in QUANTIZED_ELEMENTS:
+        scale, offset = choose_parameters(*limits, element, schema)
+        assert TensorType(element, (1,), Quantization((scale,), (offset,))).faults() == []
+        assert np.float32(scale) >= np.finfo(np.float32).tiny
+
+
+@pytest.mark.parametrize("limits", [(1.0, 0.0), (math.nan, 1.0), (0.0, math.inf), (-math.inf, 0.0)])
+def test_what_is_no_range(limits):
+    with pytest.raises(CompilerError, match="no range"):
+        choose_parameters(*limits)
+
+
+def test_unknown_names():
+    with pytest.raises(CompilerError, match="no such schema"):
+        choose_parameters(0, 1, schema="lopsided")
+    with pytest.raises(CompilerError, match="not quantised to this element type"):
+        choose_parameters(0, 1, "int4")
+
+
+def test_a_scale_for_each_channel():
+    weight = np.array([[1.0, -2.0], [0.5, 0.25], [0.0, 0.0]])
+    found = channel_parameters(weight)
+    assert found.axis == 0
+    assert found.scale == pytest.approx((2 / 128, 0.5 / 127, 0.1))
+    assert found.offset == (0, 0, 0)
+    stored = quantize_array(weight, found, "int8")
+    np.testing.assert_array_equal(stored, [[64, -128], [127, 64], [0, 0]])
+    np.testing.assert_allclose(dequantize_array(stored, found), weight, atol=0.002)
+
+
+def test_nothing_at_all_can_be_quantised():
+    assert tensor_parameters(np.zeros((0, 3))) == Quantization((np.float32(0.1).item(),), (0,))
