@@ -1,0 +1,82 @@
+"""What quantising has cost."""
+
+import math
+
+import numpy as np
+import pytest
+
+from mlhood.compiler.backends.interpreter import Interpreter
+from mlhood.compiler.quantize import Recipe, compare, layer_sqnr, quantize, sqnr, summary
+from mlhood.errors import CompilerError
+
+
+def test_sqnr():
+    x = np.array([3.0, -4.0])
+    assert sqnr(x, x) == math.inf
+    assert sqnr(x, x + np.array([0.3, -0.4])) == pytest.approx(20)
+    assert sqnr(np.zeros(2), x) == -math.inf
+    with pytest.raises(CompilerError, match="two shapes"):
+        sqnr(x, x[None])
+
+
+def test_summary(lenet_graph, lenet_profile, data):
+    images, labels = {"image": data.test_images[:50]}, data.test_labels[:50]
+    quantized = quantize(lenet_graph, lenet_profile)
+    found = summary(lenet_graph, quantized, images, labels)
+    wanted, got = (Interpreter(graph).run(images)["logits"] for graph in (lenet_graph, quantized))
+    assert found == {
+        "accuracy": (got.argmax(1) == labels).mean(),
+        "agreement": (got.argmax(1) == wanted.argmax(1)).mean(),
+        "sqnr": pytest.approx(sqnr(wanted, got)),
+        "bytes": 61_470 + 4 * 236,  # a byte a weight, four a bias
+        "nodes": 10,
+        "kept_in_float": [],
+    }
+    assert math.isnan(summary(lenet_graph, quantized, images)["accuracy"])
+
+
+def test_compare(lenet_graph, lenet_profile, data):
+    recipes = {"int8": Recipe(), "int16": Recipe("power_of_two", "int16")}
+    table = compare(lenet_graph, lenet_profile, recipes, {"image": data.test_images[:50]}, data.test_labels[:50])
+    assert list(table.index) == ["float", "int8", "int16"]
+    assert list(table["bytes"]) == [4 * 61_706, 62_414, 2 * 61_470 + 4 * 236]
+    assert table["sqnr"]["float"] == math.inf
+    assert table["sqnr"]["int16"] > table["sqnr"]["int8"] + 30
+
+
+def test_layers(lenet_graph, lenet_profile, data):
+    images = {"image": data.test_images[:50]}
+    quantized = quantize(lenet_graph, lenet_profile)
+    table = layer_sqnr(lenet_graph, quantized, images)
+    made = [node.outputs[0].name for node in lenet_graph.topological()]
+    assert list(table.index) == ["image", *made]
+    assert list(table["node"])[1:] == [node.name for node in lenet_graph.topological()]
+    logits = (Interpreter(graph).run(images)["logits"] for graph in (lenet_graph, quantized))
+    assert table["sqnr"]["logits"] == pytest.approx(sqnr(*logits))
+    # the first layer reads what the input's integers stand for, whoever asks
+    assert table["alone"]["relu"] == table["sqnr"]["relu"]
+    assert (table["alone"] >= table["sqnr"] - 0.2).all()
+
+
+def test_the_layer_that_loses_most_stands_out(branches_graph, branches_profile, pictures):
+    quantized = quantize(branches_graph, branches_profile)
+    coarse = quantized.copy()
+    conv = next(node for node in coarse.topological() if node.name == "first")
+    (weight, bias) = (coarse.constants[value.name] for value in conv.inputs[1:3])
+    ruined = coarse.constant("ruined", weight.data // 32 * 32, weight.type.quantization)
+    coarse.replace_input(conv, 1, ruined)
+    table = layer_sqnr(branches_graph, coarse, {"image": pictures})
+    before = layer_sqnr(branches_graph, quantized, {"image": pictures})
+    lost = before["alone"] - table["alone"]
+    assert lost.idxmax() == conv.outputs[0].name
+    assert lost.max() > 3
+    assert (lost.drop(lost.idxmax()).abs() < 1e-9).all()
+    assert bias.type.element == "int32"
+
+
+def test_what_stays_float_and_what_is_in_between(branches_graph, branches_profile, pictures):
+    quantized = quantize(branches_graph, branches_profile, Recipe(element="int16"))
+    table = layer_sqnr(branches_graph, quantized, {"image": pictures})
+    floats = table[table["element"] == "float32"]
+    assert set(floats["operator"]) == {"Tanh", "Sigmoid"}
+    assert (table["alone"] > 55).all()
