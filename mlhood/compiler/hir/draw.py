@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from mlhood.compiler.hir.diff import diff
 from mlhood.compiler.hir.drawing.describe import describe
 from mlhood.compiler.hir.drawing.paint import figure_of
 from mlhood.compiler.hir.drawing.picture import Drawing
 from mlhood.compiler.hir.drawing.place import place
+from mlhood.compiler.hir.drawing.side_by_side import side_by_side
 from mlhood.compiler.hir.graph import Graph
 from mlhood.errors import CompilerError
 
@@ -54,6 +56,45 @@ def draw(
     scene = describe(graph, part=part, sizes=sizes)
     placement = place(scene, columns)
     drawing = Drawing(placement, lambda: figure_of(placement, key=key), graph.name)
+    if path is not None:
+        drawing.save(path)
+    return drawing
+
+
+def draw_diff(
+    before: Graph,
+    after: Graph,
+    path: str | Path | None = None,
+    *,
+    key: bool = True,
+    limit: int = 500,
+) -> Drawing:
+    """Draw two graphs side by side, with what changed from one to the other; `diff` says the same in words.
+
+    Nodes of one name stand at the same height. What went has a dashed outline and a minus, what came a thick outline
+    and a plus, what changed a double outline and a ~, with words in the later drawing; the rest is pale.
+
+    Args:
+        before: The earlier graph.
+        after: The later one.
+        path: Where to save the drawing, .svg or .png; nowhere if left out.
+        key: Whether to say below what colours, outlines and lines mean.
+        limit: The most nodes to draw of one graph.
+
+    Raises:
+        CompilerError: A graph has more nodes than `limit`, or a cycle; or the file's name has another ending.
+        OutputError: The file cannot be written.
+    """
+    for graph in (before, after):
+        check_limit(graph, None, limit)
+    changes = {(change.sort, change.name): change for change in diff(before, after).changes}
+    notes = {key: change.details for key, change in changes.items()}
+    scenes = describe(before), describe(after, notes=notes)
+    for scene in scenes:
+        for box in scene.boxes:
+            box.mark = changes[box.key].kind if box.key in changes else "same"
+    placement, rule = side_by_side(*scenes)
+    drawing = Drawing(placement, lambda: figure_of(placement, key=key, rule=rule), f"{before.name} and {after.name}")
     if path is not None:
         drawing.save(path)
     return drawing

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from mlhood.compiler.hir.drawing.families import family_of
-from mlhood.compiler.hir.drawing.lettering import Line, said
+from mlhood.compiler.hir.drawing.lettering import Line, said, typeset
 from mlhood.compiler.hir.drawing.scene import NUMBERS, QUANTIZED, REAL, Box, Port, Scene, Wire
 from mlhood.compiler.hir.drawing.wording import (
     arrow_words,
@@ -35,7 +35,6 @@ def describe(
     *,
     part: Iterable[str] | None = None,
     sizes: bool = False,
-    marks: Mapping[Key, str] | None = None,
     notes: Mapping[Key, tuple[str, ...]] | None = None,
 ) -> Scene:
     """Return what a drawing of a graph says.
@@ -44,7 +43,6 @@ def describe(
         graph: The graph.
         part: Names of the nodes to show; what they read from others, or others from them, ends in a box of dots.
         sizes: Whether to say how many bytes the constants take.
-        marks: How the boxes differ from another graph's: "added", "removed", "changed" or "same".
         notes: What has changed, for boxes of which that is to be said.
 
     Raises:
@@ -62,8 +60,7 @@ def describe(
     if part is not None:
         scene.readers_outside(set(shown))
     for box in scene.boxes:
-        box.mark = (marks or {}).get(box.key, "")
-        box.lines += tuple(Line(said(text, 44), 10.0) for text in (notes or {}).get(box.key, ()))
+        box.lines += tuple(Line(said(typeset(f"~ {text}"), 44), 10.0) for text in (notes or {}).get(box.key, ()))
     return Scene(graph.name, scene.boxes, scene.wires)
 
 
@@ -83,7 +80,9 @@ def _part(graph: Graph, names: Iterable[str]) -> list[Node]:
 def port(type: TensorType) -> Port:
     """Return where a value of this type leaves its box."""
     kind = QUANTIZED if type.quantization is not None else REAL if type.is_float else NUMBERS
-    return Port(tuple(Line(said(text, 40), _LABEL, faint=i > 0) for i, text in enumerate(type_lines(type))), kind)
+    return Port(
+        tuple(Line(said(typeset(text), 40), _LABEL, faint=i > 0) for i, text in enumerate(type_lines(type))), kind
+    )
 
 
 class _Builder:
@@ -113,7 +112,7 @@ class _Builder:
         if len(details) > _DETAILS:
             details[_DETAILS - 1 :] = [f"… and {len(details) - _DETAILS + 1} more"]
         lines = (Line(said(heading(node.operator)), 13.0, bold=True), Line(said(node.name), 9.5, faint=True))
-        lines += tuple(Line(said(text, 40)) for text in details)
+        lines += tuple(Line(said(typeset(text), 40)) for text in details)
         ports = tuple(port(value.type) for value in node.outputs)
         number = len(self.boxes)
         self.boxes.append(Box(node_key(node.name), family_of(node.operator), lines, ports))

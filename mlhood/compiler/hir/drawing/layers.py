@@ -17,7 +17,7 @@ import numpy as np
 from scipy.optimize import linprog
 from scipy.sparse import coo_array
 
-from mlhood.compiler.hir.drawing.scene import Wire
+from mlhood.compiler.hir.drawing.scene import Scene, Wire
 from mlhood.errors import CompilerError
 
 _SWEEPS = 16
@@ -80,6 +80,29 @@ def ranks(count: int, edges: Sequence[tuple[int, int]]) -> list[int]:
         raise CompilerError("the graph has a cycle, so it has no layers", where="drawing")
     found = np.rint(solution.x).astype(int)
     return (found - found.min()).tolist()
+
+
+def joint_ranks(first: Scene, second: Scene) -> tuple[list[int], list[int]] | None:
+    """Return layers for two drawings such that what is in both stands at the same height.
+
+    None where that cannot be, because one of them has in front what the other has behind.
+    """
+    number = {box.key: i for i, box in enumerate({box.key: box for box in (*first.boxes, *second.boxes)}.values())}
+    edges = [
+        (number[scene.boxes[wire.source].key], number[scene.boxes[wire.target].key])
+        for scene in (first, second)
+        for wire in scene.wires
+    ]
+    rank = [0] * len(number)
+    for members in components(len(number), [Wire(source, 0, target, 0) for source, target in edges]):
+        local = {member: i for i, member in enumerate(members)}
+        try:
+            found = ranks(len(members), [(local[a], local[b]) for a, b in edges if a in local])
+        except CompilerError:
+            return None
+        for member, place in zip(members, found, strict=True):
+            rank[member] = place
+    return [rank[number[box.key]] for box in first.boxes], [rank[number[box.key]] for box in second.boxes]
 
 
 def layered(count: int, wires: Sequence[Wire], rank: Sequence[int]) -> Layered:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -11,6 +12,7 @@ from matplotlib.ft2font import FT2Font, LoadFlags
 FONT = "DejaVu Sans"
 _LARGE = 100  # points at which characters are measured, so that rounding to pixels does not show
 _LEADING = 1.28
+_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,12 @@ def shortened(text: str, most: int) -> str:
 def said(text: str, most: int = 34) -> str:
     """Return any text as it stands in a drawing: printable, and at most so many characters."""
     return shortened(printable(text), most)
+
+
+def typeset(text: str) -> str:
+    """Return words of our own with a raised exponent and a real arrow: "2^-7 -> 1" becomes "2⁻⁷ → 1"."""
+    raised = re.sub(r"(?<=scale 2)\^(-?\d+)", lambda match: match[1].translate(_RAISED), text)
+    return raised.replace(" -> ", " → ")
 
 
 @lru_cache(maxsize=2)

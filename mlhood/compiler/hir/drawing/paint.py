@@ -10,29 +10,29 @@ from matplotlib.figure import Figure
 from matplotlib.patches import PathPatch
 from matplotlib.path import Path
 
-from mlhood.compiler.hir.drawing.families import FAMILIES
+from mlhood.compiler.hir.drawing.families import FAMILIES, Family
 from mlhood.compiler.hir.drawing.lettering import FONT, Line
 from mlhood.compiler.hir.drawing.outlines import bars, outline
-from mlhood.compiler.hir.drawing.place import PlacedBox, PlacedText, Placement, Route
-from mlhood.compiler.hir.drawing.scene import NUMBERS, QUANTIZED, REAL
+from mlhood.compiler.hir.drawing.placement import PlacedBox, Placement, Route
+from mlhood.compiler.hir.drawing.scene import NUMBERS, QUANTIZED, REAL, Box
 
 PIXELS_AN_INCH = 96.0
 _POINT = 72.0 / PIXELS_AN_INCH
 MARGIN = 14.0
-_INK, _FAINT, _PALE = "#1a1a1a", "#5c5c5c", "#a6a6a6"
-_BADGES = {"added": "+", "removed": "−", "changed": "~"}
+INKS = _INK, _FAINT, _PALE = "#1a1a1a", "#5c5c5c", "#9a9a9a"
+BADGES = {"added": "+", "removed": "−", "changed": "~"}
 _KEY_HEIGHT = 20.0
 _ROUNDING = 7.0
 _DRAWN_AS = {REAL: "floating point", QUANTIZED: "quantised", NUMBERS: "integers, bool"}
 
 
-def figure_of(placement: Placement, titles: tuple[PlacedText, ...] = (), *, key: bool = True) -> Figure:
+def figure_of(placement: Placement, *, key: bool = True, rule: float | None = None) -> Figure:
     """Return the drawing as a figure, a pixel of the placement being 1/96 inch.
 
     Args:
         placement: Boxes, words and wires with their places.
-        titles: Words that belong to none of these.
         key: Whether to say below what colours, outlines and lines mean.
+        rule: Where a line from top to bottom parts two drawings.
     """
     entries = list(_key_entries(placement)) if key else []
     width = max(placement.width, 160.0)
@@ -45,48 +45,51 @@ def figure_of(placement: Placement, titles: tuple[PlacedText, ...] = (), *, key:
     axes = figure.add_axes((0, 0, 1, 1))
     axes.set(xlim=(-MARGIN, width + MARGIN), ylim=(placement.height + below + MARGIN, -MARGIN))
     axes.set_axis_off()
-    pale = any(one.box.mark for one in placement.boxes)
-    marks = [one.box.mark for one in placement.boxes]
     for route in placement.routes:
-        _wire(axes, route, pale and route.wire is not None and _is_pale(route, marks))
-    for text in (*placement.texts, *titles):
-        _words(axes, text.lines, text.left, text.top, pale=False)
-    for placed in placement.boxes:
-        _box(axes, placed)
+        _wire(axes, route, _is_pale(route.source) and (route.target is None or _is_pale(route.target)))
+    if rule is not None:
+        _stroke(axes, Path([(rule, 0.0), (rule, placement.height)]), _PALE, 0.8, "-", 1.0)
+    for text in placement.texts:
+        _words(axes, text.lines, text.left, text.top, pale=text.box is not None and _is_pale(text.box))
+    for number, placed in enumerate(placement.boxes):
+        _box(axes, placed, box_id(number))
     for i, row in enumerate(rows):
         _key_row(axes, row, placement.height + 16.0 + i * _KEY_HEIGHT)
     return figure
 
 
-def _is_pale(route: Route, marks: list[str]) -> bool:
-    wire = route.wire
-    return wire is None or {marks[wire.source], marks[wire.target]} <= {"same"}
+def _is_pale(box: Box) -> bool:
+    return box.mark == "same"
 
 
-def _box(axes: Axes, placed: PlacedBox) -> None:
-    box, mark = placed.box, placed.box.mark
-    family = FAMILIES[box.family]
+def box_id(number: int) -> str:
+    """Return by what id an SVG knows the outline of a placement's box."""
+    return f"box-{number}"
+
+
+def _box(axes: Axes, placed: PlacedBox, name: str) -> None:
+    box, family = placed.box, FAMILIES[placed.box.family]
     rectangle = placed.left, placed.top, placed.width, placed.height
-    edge = _PALE if mark == "same" else _INK
-    style = {"facecolor": "white" if mark in ("same", "removed") else family.colour, "edgecolor": edge}
-    lines = {
-        "": (0.9, "-"),
-        "same": (0.8, "-"),
-        "added": (2.6, "-"),
-        "changed": (0.9, "-"),
-        "removed": (1.4, (0, (4, 2.5))),
-    }
-    width, dashes = lines[mark]
-    if mark == "changed":
-        outer = outline(family.outline, placed.left - 3, placed.top - 3, placed.width + 6, placed.height + 6)
-        axes.add_patch(PathPatch(outer, facecolor="white", edgecolor=edge, linewidth=0.9, zorder=3))
-    shape = outline(family.outline, *rectangle)
-    axes.add_patch(PathPatch(shape, linewidth=width, linestyle=dashes, zorder=4, **style))
+    edge = _PALE if box.mark == "same" else _INK
+    fill = "white" if box.mark in ("same", "removed") else family.colour
+    shape = _outlined(axes, outline(family.outline, *rectangle), box.mark, edge, fill)
+    shape.set_gid(name)
+    if box.mark == "changed":
+        inner = outline(family.outline, placed.left + 3, placed.top + 3, placed.width - 6, placed.height - 6)
+        shape.set_facecolor("white")
+        _outlined(axes, inner, "", edge, fill)
     for bar in bars(family.outline, *rectangle):
-        axes.add_patch(PathPatch(bar, fill=False, edgecolor=edge, linewidth=0.9, zorder=4))
+        _outlined(axes, bar, "", edge, "none")
     _box_text(axes, placed)
-    if mark in _BADGES:
-        _badge(axes, placed.left, placed.top, _BADGES[mark])
+    if box.mark in BADGES:
+        _badge(axes, placed.left, placed.top, BADGES[box.mark])
+
+
+def _outlined(axes: Axes, path: Path, mark: str, edge: str, fill: str) -> PathPatch:
+    width, dashes = {"added": (2.6, "-"), "removed": (1.4, (0, (4, 2.5)))}.get(mark, (0.9, "-"))
+    patch = PathPatch(path, facecolor=fill, edgecolor=edge, linewidth=width, linestyle=dashes, zorder=4)
+    axes.add_patch(patch)
+    return patch
 
 
 def _box_text(axes: Axes, placed: PlacedBox) -> None:
@@ -133,16 +136,19 @@ def _line(
 def _wire(axes: Axes, route: Route, pale: bool) -> None:
     colour = _PALE if pale else _INK
     points = list(route.points)
-    if route.wire is not None:
+    if route.target is not None:
         x, y = points[-1]
         axes.add_patch(PathPatch(_arrow(x, y), facecolor=colour, edgecolor="none", zorder=3))
         points[-1] = (x, y - 5.0)
-    path = _path(points)
-    if route.kind == QUANTIZED:
+    _strokes(axes, _path(points), route.kind, colour)
+
+
+def _strokes(axes: Axes, path: Path, kind: str, colour: str) -> None:
+    if kind == QUANTIZED:
         _stroke(axes, path, colour, 3.2, "-", 1.0)
         _stroke(axes, path, "white", 1.4, "-", 1.1)
     else:
-        _stroke(axes, path, colour, 1.1, (0, (1.2, 1.8)) if route.kind == NUMBERS else "-", 1.0)
+        _stroke(axes, path, colour, 1.1, (0, (1.2, 1.8)) if kind == NUMBERS else "-", 1.0)
 
 
 def _stroke(axes: Axes, path: Path, colour: str, width: float, dashes: object, zorder: float) -> None:
@@ -182,6 +188,8 @@ def _before(start: tuple[float, float], corner: tuple[float, float]) -> tuple[fl
 
 def _key_entries(placement: Placement) -> Iterator[tuple[str, str]]:
     """Give what the key explains: families in the order of their table, then wires where there are several kinds."""
+    marks = {one.box.mark for one in placement.boxes}
+    yield from (("mark", mark) for mark in BADGES if mark in marks)
     present = {one.box.family for one in placement.boxes}
     for name in FAMILIES:
         if name in present:
@@ -207,17 +215,21 @@ def _key_rows(entries: list[tuple[str, str]], width: float) -> list[list[tuple[f
 
 
 def _key_line(sort: str, name: str) -> Line:
-    return Line(FAMILIES[name].title if sort == "family" else _DRAWN_AS[name], 9.5, faint=True)
+    words = {"family": lambda: FAMILIES[name].title, "wire": lambda: _DRAWN_AS[name], "mark": lambda: name}[sort]()
+    return Line(words, 9.5, faint=True)
 
 
 def _key_row(axes: Axes, row: list[tuple[float, str, str]], top: float) -> None:
     for x, sort, name in row:
         if sort == "family":
-            form = FAMILIES[name].outline
-            style = {"facecolor": FAMILIES[name].colour, "edgecolor": _INK, "linewidth": 0.8, "zorder": 4}
-            axes.add_patch(PathPatch(outline(form, x, top, 22.0, 12.0), **style))
-            for bar in bars(form, x, top, 22.0, 12.0):
-                axes.add_patch(PathPatch(bar, **style))
+            _swatch(axes, FAMILIES[name], x, top)
+        elif sort == "wire":
+            _strokes(axes, Path([(x, top + 6.0), (x + 22.0, top + 6.0)]), name, _INK)
         else:
-            _wire(axes, Route(((x, top + 6.0), (x + 22.0, top + 6.0)), name, None), pale=False)
+            _badge(axes, x + 14.0, top + 6.0, BADGES[name])
         _words(axes, (_key_line(sort, name),), x + 27.0, top - 0.5, pale=False)
+
+
+def _swatch(axes: Axes, family: Family, x: float, top: float) -> None:
+    for path in (outline(family.outline, x, top, 22.0, 12.0), *bars(family.outline, x, top, 22.0, 12.0)):
+        axes.add_patch(PathPatch(path, facecolor=family.colour, edgecolor=_INK, linewidth=0.8, zorder=4))

@@ -3,35 +3,52 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Callable
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
+from xml.sax.saxutils import escape
 
 import matplotlib as mpl
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from PIL import Image
 
-from mlhood.compiler.hir.drawing.paint import PIXELS_AN_INCH
-from mlhood.compiler.hir.drawing.place import Placement
+from mlhood.compiler.hir.drawing.families import FAMILIES
+from mlhood.compiler.hir.drawing.paint import INKS, PIXELS_AN_INCH
+from mlhood.compiler.hir.drawing.placement import Placement
 from mlhood.errors import CompilerError
 from mlhood.exchange.output import check_output, write_whole
 
 _SHARPNESS = 2.0  # dots for a pixel, so that a fine screen shows it sharp
 _MOST_DOTS = 24_000_000
 _LONGEST_SIDE = 30_000  # dots; matplotlib draws no more than 65,535
-_COLOURS = 64
+_SHADES = 7
+_BOX = re.compile(r'<g id="box-(\d+)">')
 _FONTS = "'DejaVu Sans', 'Bitstream Vera Sans', Verdana, Geneva, sans-serif"  # all of about the same width
+
+
+@cache
+def _palette() -> Image.Image:
+    """Return all colours of drawings: those of boxes, of ink, and the shades between where letters have soft edges."""
+    shades = np.linspace(0, 1, _SHADES)[:, None]
+    papers = dict.fromkeys(to_rgb(family.colour) for family in FAMILIES.values())
+    colours = [np.array(paper) * (1 - shades) + np.array(to_rgb(ink)) * shades for ink in INKS for paper in papers]
+    palette = Image.new("P", (1, 1))
+    palette.putpalette(np.rint(np.concatenate(colours) * 255).astype(np.uint8).tobytes())
+    return palette
 
 
 class Drawing:
     """A drawing of a graph, or of the difference of two.
 
     In a notebook it shows itself as a PNG, sharp on fine screens and at the size at which letters are easy to read,
-    which GitHub shows too. The same graph always gives the same bytes with the same matplotlib.
+    which GitHub shows too. The same graph always gives the same bytes with the same matplotlib. In an
+    SVG, the full name of a box shows where the mouse rests on it.
 
     Args:
         placement: What stands where.
@@ -59,7 +76,14 @@ class Drawing:
         buffer = io.StringIO()
         with mpl.rc_context({"svg.hashsalt": "mlhood", "svg.fonttype": "none", "path.simplify": False}):
             FigureCanvasSVG(self.figure()).print_svg(buffer, metadata={"Date": None, "Title": self.name})
-        return buffer.getvalue().replace("'DejaVu Sans'", _FONTS)
+        text = buffer.getvalue().replace("'DejaVu Sans'", _FONTS)
+        return _BOX.sub(lambda found: found[0] + self._title(int(found[1])), text)
+
+    def _title(self, number: int) -> str:
+        """What a browser shows when the mouse rests on a box: its name in full."""
+        name = self.placement.boxes[number].box.key[1]
+        legal = "".join(one if one.isprintable() else one.encode("unicode_escape").decode("ascii") for one in name)
+        return f"<title>{escape(legal)}</title>"
 
     @cached_property
     def png(self) -> bytes:
@@ -72,9 +96,7 @@ class Drawing:
         canvas.draw()
         picture = Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
         buffer = io.BytesIO()
-        picture.quantize(_COLOURS, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE).save(
-            buffer, "png", optimize=True, dpi=(PIXELS_AN_INCH * sharpness,) * 2
-        )
+        picture.quantize(palette=_palette(), dither=Image.Dither.NONE).save(buffer, "png", optimize=True)
         return buffer.getvalue()
 
     def save(self, path: str | Path) -> Path:

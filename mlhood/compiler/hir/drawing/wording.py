@@ -11,9 +11,8 @@ from typing import Any
 from mlhood.compiler.hir.operator import Operator
 from mlhood.compiler.hir.text import spell
 from mlhood.compiler.hir.types import Quantization, Shape, TensorType
-from mlhood.compiler.hir.values import Constant, Node, Value
+from mlhood.compiler.hir.values import Constant, Node
 
-_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _FULL_WORDS = {"w": "weight"}
 _WRITTEN_OUT = 4  # elements up to which a constant's are shown instead of its shape
 # Operators to which it does not matter which of two inputs comes first.
@@ -94,13 +93,18 @@ def constant_lines(node: Node, *, sizes: bool = False) -> Iterator[str]:
     """Give the constants that a node reads, those of one type on one line; with `sizes` also their bytes."""
     roles: dict[str, list[str]] = {}
     size: dict[str, int] = {}
+    scales: dict[str, str] = {}
     for role, value in zip(input_names(node), node.inputs, strict=True):
         if isinstance(value, Constant):
             words = constant_words(value)
             roles.setdefault(words, []).append(role)
             size[words] = size.get(words, 0) + value.data.nbytes
+            if value.type.quantization is not None and role != "bias":  # a bias has the product of the others' scales
+                scales[words] = scale_words(value.type.quantization)
     for words, names in roles.items():
         yield f"{', '.join(names)} {words}" + (f" · {size[words]:,} B" if sizes else "")
+        if words in scales:
+            yield scales[words]
 
 
 def constant_words(constant: Constant) -> str:
@@ -151,12 +155,12 @@ def type_lines(type: TensorType) -> Iterator[str]:
 
 
 def type_words(type: TensorType) -> str:
-    """Return a type in one line: "int8[2, 3] with scale 2⁻⁷"."""
+    """Return a type in one line: "int8[2, 3] with scale 2^-7"."""
     return " with ".join(type_lines(type))
 
 
 def scale_words(quantization: Quantization) -> str:
-    """Return the parameters of a quantised tensor: "scale 2⁻⁷", "scale 0.0312, offset -3", "6 scales along axis 0"."""
+    """Return the parameters of a quantised tensor: "scale 2^-7", "scale 0.0312, offset -3", "6 scales along axis 0"."""
     if quantization.axis is not None:
         offsets = "" if not any(quantization.offset) else " and offsets"
         return f"{len(quantization.scale)} scales{offsets} along axis {quantization.axis}"
@@ -167,10 +171,5 @@ def scale_words(quantization: Quantization) -> str:
 def _scale(scale: float) -> str:
     fraction, exponent = math.frexp(scale)
     if fraction == 0.5 and exponent != 1:
-        return f"2{str(exponent - 1).translate(_RAISED)}"
+        return f"2^{exponent - 1}"
     return f"{scale:.3g}"
-
-
-def value_words(value: Value | None) -> str:
-    """Return how a diff names what a node reads."""
-    return "nothing" if value is None else value.name
