@@ -15,6 +15,7 @@ from mlhood.compiler.backends.interpreter import Interpreter
 from mlhood.compiler.hir import verify
 from mlhood.compiler.hir.importer import import_model
 from mlhood.compiler.hir.text import to_text
+from mlhood.compiler.passes import optimize
 from mlhood.errors import MlhoodError
 
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
@@ -442,3 +443,18 @@ def test_files_that_are_too_large_or_no_files(tmp_path):
         os.mkfifo(tmp_path / "pipe.onnx")
         with pytest.raises(MlhoodError, match="no regular file"):
             import_model(tmp_path / "pipe.onnx")
+
+
+def test_folding_does_not_lay_out_gigabytes():
+    weights = {"c": np.zeros((1, 1, 1, 1), np.float32), "w": np.zeros((1, 1, 1, 1), np.float32)}
+    nodes = [
+        node("Conv", ["c", "w"], ["v"], pads=[2**17] * 4, strides=[2**17] * 2),
+        node("Add", ["x", "v"], ["y"]),
+    ]
+    graph = import_model(model(nodes, (1, 1, 1, 1), weights))
+    tracemalloc.start()
+    try:
+        optimize(graph)
+        assert tracemalloc.get_traced_memory()[1] < 2**26
+    finally:
+        tracemalloc.stop()

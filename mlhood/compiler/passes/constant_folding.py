@@ -13,7 +13,8 @@ from __future__ import annotations
 import numpy as np
 
 from mlhood.compiler.hir.graph import Graph
-from mlhood.compiler.hir.operator import as_tuple
+from mlhood.compiler.hir.operator import as_tuple, footprint
+from mlhood.compiler.hir.types import TensorType
 from mlhood.compiler.hir.values import Constant, Node, Value
 from mlhood.compiler.operators.creation import Shape, Size
 from mlhood.compiler.operators.quantized import Dequantize
@@ -22,6 +23,7 @@ from mlhood.errors import CompilerError
 
 LARGEST_GROWTH = 2**20
 BUDGET = 2**26
+WORKSPACE = 2**29
 
 
 def fold_constants(graph: Graph) -> bool:
@@ -58,9 +60,18 @@ def _asked(node: Node) -> tuple:
 
 def _growth(node: Node) -> int | None:
     """Return the bytes of what a node makes; None if that is too much."""
+    types = [None if value is None else value.type for value in node.inputs]
+    if not isinstance(node.operator, (Shape, Size)) and _needed(node, types) > WORKSPACE:
+        return None
     made = sum(_bytes(value) for value in node.outputs)
     read = sum(value.data.nbytes for value in node.inputs if isinstance(value, Constant))
     return made if made <= max(read, LARGEST_GROWTH) else None
+
+
+def _needed(node: Node, types: list[TensorType | None]) -> int:
+    """Return the bytes of the largest array on the way, such as a convolution's windows laid out."""
+    made = [value.type for value in node.outputs]
+    return footprint(node.operator, types, made) if all(isinstance(one.size, int) for one in made) else 2 * WORKSPACE
 
 
 def _bytes(value: Value) -> int:
