@@ -68,33 +68,9 @@ def view(
         typer.echo(exchange.render(file, output))
 
 
-@app.command()
-def conformance(
-    as_json: Annotated[bool, typer.Option("--json", help="Print plain data for a program to read.")] = False,
-) -> None:
-    """Run ONNX's own test suite on the compiler and print how much of it passes, by tiers of operators.
-
-    The exit code is 1 if a test of a tier fails that is not excluded with a reason, 0 otherwise.
-
-    Example: mlhood conformance
-    """
-    from mlhood.compiler.conformance import EXCLUDES, conformance, unexpected
-
-    table = conformance()
-    failed = unexpected()
-    if as_json:
-        rows = {str(tier): row for tier, row in table.to_dict(orient="index").items()}
-        typer.echo(json.dumps({"score": rows, "excluded": EXCLUDES, "failed": failed}, indent=2))
-    else:
-        typer.echo(table.to_string(formatters={"share": "{:.1%}".format}))
-        for name, reason in EXCLUDES.items():
-            typer.echo(f"excluded: {name}: {reason}")
-        for name in failed:
-            typer.echo(f"failed: {name}")
-    raise typer.Exit(1 if failed else 0)
-
-
-compiler_commands.register(app)
+bench = typer.Typer(help="Measure how long parts of the course take.", no_args_is_help=True)
+app.add_typer(bench, name="bench")
+compiler_commands.register(app, bench)
 grading_commands.register(app)
 
 

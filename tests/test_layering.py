@@ -26,9 +26,11 @@ PLAN: dict[str, set[str]] = {
     "compiler.quantize": {"exchange", "models", "compiler", "compiler.backends"},
     # the doors of the compiler: they choose what runs a graph, which no pass and no operator may
     "compiler.compile": {"exchange", "compiler", "compiler.quantize", "compiler.backends"},
-    "compiler.commands": {"exchange", "compiler", "compiler.quantize", "compiler.compile"},
     "compiler.onnx_backend": {"exchange", "compiler", "compiler.backends"},
     "compiler.conformance": {"exchange", "compiler", "compiler.onnx_backend"},
+    "compiler.bench": {"models", "exchange", "compiler"},
+    "compiler.commands": {"exchange", "compiler", "compiler.quantize"}
+    | {"compiler.bench", "compiler.compile", "compiler.conformance"},
     "kernels": set(),
     "dataflow": {"kernels"},
     "jaxlab": set(),
@@ -36,7 +38,7 @@ PLAN: dict[str, set[str]] = {
     "grading": {"models", "exchange", "compiler", "kernels", "dataflow", "jaxlab", "doctor"}
     | {"compiler.backends", "compiler.quantize"},
     "cli": {"models", "exchange", "compiler", "kernels", "dataflow", "jaxlab", "doctor", "grading"}
-    | {"compiler.conformance", "compiler.commands"},
+    | {"compiler.commands"},
     # the package itself: `mlhood.check` in a notebook, loaded when it is called
     "": {"exchange", "compiler", "compiler.compile", "grading"},
 }

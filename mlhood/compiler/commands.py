@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,9 +12,11 @@ if TYPE_CHECKING:
     from mlhood.compiler.hir.graph import Graph
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands to the command line."""
+def register(app: typer.Typer, bench: typer.Typer) -> None:
+    """Add the commands to the command line, and the compiler's bench to `bench`."""
     app.command(name="compile")(compile_model)
+    app.command()(conformance)
+    bench.command("compiler")(bench_compiler)
 
 
 def compile_model(
@@ -66,3 +69,53 @@ def _export(graph: Graph, path: Path) -> None:
 
     check_output(path)
     write_whole(path, to_onnx(graph).SerializeToString())
+
+
+def conformance(
+    as_json: Annotated[bool, typer.Option("--json", help="Print plain data for a program to read.")] = False,
+) -> None:
+    """Run ONNX's own test suite on the compiler and print how much of it passes, by tiers of operators.
+
+    The exit code is 1 if a test of a tier fails that is not excluded with a reason, 0 otherwise.
+
+    Example: mlhood conformance
+    """
+    from mlhood.compiler.conformance import EXCLUDES, conformance, unexpected
+
+    table = conformance()
+    failed = unexpected()
+    if as_json:
+        rows = {str(tier): row for tier, row in table.to_dict(orient="index").items()}
+        typer.echo(json.dumps({"score": rows, "excluded": EXCLUDES, "failed": failed}, indent=2))
+    else:
+        typer.echo(table.to_string(formatters={"share": "{:.1%}".format}))
+        for name, reason in EXCLUDES.items():
+            typer.echo(f"excluded: {name}: {reason}")
+        for name in failed:
+            typer.echo(f"failed: {name}")
+    raise typer.Exit(1 if failed else 0)
+
+
+def bench_compiler(
+    as_json: Annotated[Path | None, typer.Option("--json", help="Write the rows into this file, too.")] = None,
+    rounds: Annotated[int, typer.Option(min=1, help="How often each stage is timed.")] = 5,
+    resnets: Annotated[bool, typer.Option(help="Also time ResNet-18 and -50, which are exported first.")] = True,
+) -> None:
+    """Time the compiler on chains of 1,000, 10,000 and 50,000 nodes, and on ResNets, and say how the time grows.
+
+    Example: mlhood bench compiler --json compiler.json
+    """
+    from mlhood.compiler import bench as measured
+    from mlhood.exchange.output import check_output, write_whole
+
+    if as_json is not None:
+        check_output(as_json)
+    chains = [row for stage in measured.growth(rounds=rounds, report=_progress) for row in stage.rows()]
+    networks = measured.networks(rounds, _progress) if resnets else []
+    typer.echo(measured.tables(chains, networks))
+    if as_json is not None:
+        write_whole(as_json, json.dumps({"chains": chains, "networks": networks}, indent=2).encode())
+
+
+def _progress(line: str) -> None:
+    typer.echo(line, err=True)

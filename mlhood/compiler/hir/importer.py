@@ -268,7 +268,7 @@ class _Import:
 
 def _made(made: Any, source: Source) -> Sequence[Value | None]:
     """What a rule returned, as a sequence of values."""
-    values = made if isinstance(made, (tuple, list)) else (made,)
+    values: Sequence[Any] = made if isinstance(made, (tuple, list)) else (made,)
     if any(not isinstance(value, Value) for value in values if value is not None) or values == (None,):
         raise CompilerError(
             "the import rule does not return what the node makes",
