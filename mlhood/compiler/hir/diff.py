@@ -140,26 +140,25 @@ def _source(sort: str, old: Value, new: Value) -> Iterator[str]:
 
 
 def _nodes_changed(before: Graph, after: Graph) -> Iterator[Change]:
-    """Compare the nodes; walk the later graph, and name what went before the next node that stood behind it."""
-    earlier = iter(before.topological())
-    passed: set[str] = set()
+    """Compare the nodes in the order of the later graph; what went follows the node that it followed."""
+    behind: dict[str | None, list[Node]] = {}
+    last = None
+    for node in before.topological():
+        last = node.name if node.name in after.nodes else last
+        if node.name not in after.nodes:
+            behind.setdefault(last, []).append(node)
+    yield from _removed(behind.get(None, []))
     for node in after.topological():
-        if node.name in before.nodes and node.name not in passed:
-            yield from _gone(earlier, after, passed, node.name)
         if node.name not in before.nodes:
             yield Change("added", "node", node.name, node.operator.name)
-        elif details := tuple(_details(before.nodes[node.name], node)):
+            continue
+        if details := tuple(_details(before.nodes[node.name], node)):
             yield Change("changed", "node", node.name, node.operator.name, details)
-    yield from _gone(earlier, after, passed, None)
+        yield from _removed(behind.get(node.name, []))
 
 
-def _gone(earlier: Iterator[Node], after: Graph, passed: set[str], until: str | None) -> Iterator[Change]:
-    for node in earlier:
-        passed.add(node.name)
-        if node.name not in after.nodes:
-            yield Change("removed", "node", node.name, node.operator.name)
-        if node.name == until:
-            return
+def _removed(nodes: list[Node]) -> Iterator[Change]:
+    return (Change("removed", "node", node.name, node.operator.name) for node in nodes)
 
 
 def _details(old: Node, new: Node) -> Iterator[str]:

@@ -15,6 +15,7 @@ from mlhood.compiler.hir.drawing.describe import describe
 from mlhood.compiler.hir.drawing.paint import figure_of
 from mlhood.compiler.hir.drawing.picture import Drawing
 from mlhood.compiler.hir.drawing.place import place
+from mlhood.compiler.hir.drawing.scene import Scene
 from mlhood.compiler.hir.drawing.side_by_side import side_by_side
 from mlhood.compiler.hir.graph import Graph
 from mlhood.errors import CompilerError
@@ -66,6 +67,7 @@ def draw_diff(
     after: Graph,
     path: str | Path | None = None,
     *,
+    part: Iterable[str] | None = None,
     key: bool = True,
     limit: int = 500,
 ) -> Drawing:
@@ -78,18 +80,25 @@ def draw_diff(
         before: The earlier graph.
         after: The later one.
         path: Where to save the drawing, .svg or .png; nowhere if left out.
+        part: Names of the nodes to draw, of which each graph shows those that it has; all if left out.
         key: Whether to say below what colours, outlines and lines mean.
         limit: The most nodes to draw of one graph.
 
     Raises:
-        CompilerError: A graph has more nodes than `limit`, or a cycle; or the file's name has another ending.
+        CompilerError: A graph has more nodes than `limit`, or a cycle; neither has a node of a name in `part`; or the
+            file's name has another ending.
         OutputError: The file cannot be written.
     """
+    part = part if part is None else [part] if isinstance(part, str) else list(part)
     for graph in (before, after):
-        check_limit(graph, None, limit)
+        check_limit(graph, part, limit)
     changes = {(change.sort, change.name): change for change in diff(before, after).changes}
     notes = {key: change.details for key, change in changes.items()}
-    scenes = describe(before), describe(after, notes=notes)
+    if part is None:
+        scenes = describe(before), describe(after, notes=notes)
+    else:
+        _check_part(part, before, after)
+        scenes = _described(before, part), _described(after, part, notes)
     for scene in scenes:
         for box in scene.boxes:
             box.mark = changes[box.key].kind if box.key in changes else "same"
@@ -98,6 +107,22 @@ def draw_diff(
     if path is not None:
         drawing.save(path)
     return drawing
+
+
+def _check_part(part: list[str], before: Graph, after: Graph) -> None:
+    unknown = [name for name in part if name not in before.nodes and name not in after.nodes]
+    if unknown:
+        raise CompilerError(
+            "there is no such part to draw",
+            where=f"graphs {before.name!r} and {after.name!r}",
+            expected="names of nodes, such as " + ", ".join(list(before.nodes)[:3]),
+            got=", ".join(unknown),
+        )
+
+
+def _described(graph: Graph, part: list[str], notes: dict[tuple[str, str], tuple[str, ...]] | None = None) -> Scene:
+    names = [name for name in part if name in graph.nodes]
+    return describe(graph, part=names, notes=notes) if names else Scene(graph.name, [], [])
 
 
 def check_limit(graph: Graph, part: str | list[str] | None, limit: int) -> None:

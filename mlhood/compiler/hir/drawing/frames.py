@@ -14,6 +14,7 @@ LABEL_GAP = 6.0  # between a wire and the label to its right
 _SLOT = 16.0
 _FEW = 3
 _PADDING = 9.0
+_DOUBLE = 6.0  # more in width and height for a double outline
 _ABOVE = 9.0  # room for an arrow's head
 
 
@@ -51,7 +52,8 @@ def frame(box: Box) -> Frame:
     step = _step(box.slots)
     reach = max((abs(place) for place in (*slots(len(box.slots), 0, step), *stems)), default=0.0)
     text = max((line.width for line in box.lines), default=0.0)
-    width = max(56.0, text + 2 * (_PADDING + INSETS[FAMILIES[box.family].outline]), 2 * (reach + 12))
+    more = _DOUBLE if box.mark == "changed" else 0.0
+    width = max(56.0, text + 2 * (_PADDING + INSETS[FAMILIES[box.family].outline]), 2 * (reach + 12)) + more
     labels = [place + LABEL_GAP + port.width for place, port in zip(stems, box.ports, strict=True)]
     words = reach + step if any(box.slots) else 0.0
     return Frame(
@@ -59,7 +61,7 @@ def frame(box: Box) -> Frame:
         right=max([width / 2, words, *labels]),
         width=width,
         head=_head(box.slots),
-        body=sum(line.height for line in box.lines) + 9.0,
+        body=sum(line.height for line in box.lines) + 9.0 + more,
         foot=max((port.height + 5 for port in box.ports), default=0.0),
         step=step,
         stems=stems,

@@ -44,7 +44,16 @@ class Line:
 
 def printable(text: str) -> str:
     """Return the text with an escape for each character that the font does not have."""
-    return "".join(one if _has(one) else one.encode("unicode_escape").decode("ascii") for one in text)
+    return "".join(one if _has(one) else _escaped(one) for one in text)
+
+
+def legal(text: str) -> str:
+    """Return the text with an escape for each character that XML does not allow, or that cannot be seen."""
+    return "".join(one if one.isprintable() else _escaped(one) for one in text)
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")
 
 
 def shortened(text: str, most: int) -> str:

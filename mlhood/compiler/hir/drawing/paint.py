@@ -140,7 +140,7 @@ def _wire(axes: Axes, route: Route, pale: bool) -> None:
         x, y = points[-1]
         axes.add_patch(PathPatch(_arrow(x, y), facecolor=colour, edgecolor="none", zorder=3))
         points[-1] = (x, y - 5.0)
-    _strokes(axes, _path(points), route.kind, colour)
+    _strokes(axes, line_path(points), route.kind, colour)
 
 
 def _strokes(axes: Axes, path: Path, kind: str, colour: str) -> None:
@@ -153,14 +153,15 @@ def _strokes(axes: Axes, path: Path, kind: str, colour: str) -> None:
 
 def _stroke(axes: Axes, path: Path, colour: str, width: float, dashes: object, zorder: float) -> None:
     style = {"linewidth": width, "linestyle": dashes, "capstyle": "butt", "joinstyle": "round"}
-    axes.add_patch(PathPatch(path, fill=False, edgecolor=colour, zorder=zorder, **style))
+    # snapped to the dots of the picture, one line of two would be thicker than the other
+    axes.add_patch(PathPatch(path, fill=False, edgecolor=colour, zorder=zorder, snap=False, **style))
 
 
 def _arrow(x: float, y: float) -> Path:
     return Path([(x, y), (x - 3.6, y - 7.5), (x + 3.6, y - 7.5), (x, y)], closed=True)
 
 
-def _path(points: list[tuple[float, float]]) -> Path:
+def line_path(points: list[tuple[float, float]]) -> Path:
     """Return a line through the points: in an S where it goes to the side and down, with round corners elsewhere."""
     corners, codes = [points[0]], [Path.MOVETO]
     for i, ((x, y), (to_x, to_y)) in enumerate(pairwise(points)):

@@ -19,6 +19,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from mlhood.compiler.hir.drawing.families import FAMILIES
+from mlhood.compiler.hir.drawing.lettering import legal
 from mlhood.compiler.hir.drawing.paint import INKS, PIXELS_AN_INCH
 from mlhood.compiler.hir.drawing.placement import Placement
 from mlhood.errors import CompilerError
@@ -28,6 +29,7 @@ _SHARPNESS = 2.0  # dots for a pixel, so that a fine screen shows it sharp
 _MOST_DOTS = 24_000_000
 _LONGEST_SIDE = 30_000  # dots; matplotlib draws no more than 65,535
 _SHADES = 7
+UNHINTED: dict[Any, Any] = {"text.hinting": "no_hinting"}  # hinting makes letters wider than they were measured
 _BOX = re.compile(r'<g id="box-(\d+)">')
 _FONTS = "'DejaVu Sans', 'Bitstream Vera Sans', Verdana, Geneva, sans-serif"  # all of about the same width
 
@@ -75,15 +77,13 @@ class Drawing:
         """The drawing as SVG, in which the words are text that can be searched."""
         buffer = io.StringIO()
         with mpl.rc_context({"svg.hashsalt": "mlhood", "svg.fonttype": "none", "path.simplify": False}):
-            FigureCanvasSVG(self.figure()).print_svg(buffer, metadata={"Date": None, "Title": self.name})
+            FigureCanvasSVG(self.figure()).print_svg(buffer, metadata={"Date": None, "Title": legal(self.name)})
         text = buffer.getvalue().replace("'DejaVu Sans'", _FONTS)
         return _BOX.sub(lambda found: found[0] + self._title(int(found[1])), text)
 
     def _title(self, number: int) -> str:
         """What a browser shows when the mouse rests on a box: its name in full."""
-        name = self.placement.boxes[number].box.key[1]
-        legal = "".join(one if one.isprintable() else one.encode("unicode_escape").decode("ascii") for one in name)
-        return f"<title>{escape(legal)}</title>"
+        return f"<title>{escape(legal(self.placement.boxes[number].box.key[1]))}</title>"
 
     @cached_property
     def png(self) -> bytes:
@@ -93,7 +93,8 @@ class Drawing:
         figure = self.figure()
         figure.set_dpi(PIXELS_AN_INCH * sharpness)
         canvas = FigureCanvasAgg(figure)
-        canvas.draw()
+        with mpl.rc_context(UNHINTED):
+            canvas.draw()
         picture = Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
         buffer = io.BytesIO()
         picture.quantize(palette=_palette(), dither=Image.Dither.NONE).save(buffer, "png", optimize=True)

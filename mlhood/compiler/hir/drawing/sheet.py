@@ -54,7 +54,7 @@ class _Sheet:
             for row in column:
                 self.top[row] = y
                 y += self.levels[row].band + self.levels[row].gap
-            bottom = y - self.levels[column.stop - 1].gap
+            bottom = y - self.levels[column.stop - 1].gap if column else y
             self.edges.append(left + end - start)
             self.bottoms.append(bottom)
             lanes = len(self.lanes[number]) if number < len(self.lanes) else 0

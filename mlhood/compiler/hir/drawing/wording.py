@@ -14,6 +14,7 @@ from mlhood.compiler.hir.types import Quantization, Shape, TensorType
 from mlhood.compiler.hir.values import Constant, Node
 
 _FULL_WORDS = {"w": "weight"}
+_LINE = 28  # characters of attributes on a line
 _WRITTEN_OUT = 4  # elements up to which a constant's are shown instead of its shape
 # Operators to which it does not matter which of two inputs comes first.
 _SYMMETRIC = {"Add", "Mul", "Max", "Min", "Sum", "Mean", "AddActivation", "Equal", "And", "Or", "Xor"}
@@ -44,8 +45,7 @@ def number(value: Any) -> str:
 def attribute_lines(node: Node) -> Iterator[str]:
     """Give the attributes that a reader looks for; what equals the usual is left out."""
     window = list(_window(node))
-    if window:
-        yield ", ".join(window)
+    yield from _filled(window)
     known = {"kernel", "strides", "pads", "dilations", "group", "activation"} if window else {"activation"}
     types = [value.type.quantization for value in node.outputs]
     for name, value in node.operator.stated.items():
@@ -72,7 +72,7 @@ def _window(node: Node) -> Iterator[str]:
     yield "×".join(map(str, kernel))
     yield f"stride {_each(strides)}"
     if any(pads):
-        yield f"pad {_each(pads)}"
+        yield f"pad {_each(pads, ' ')}"
     dilations, group = getattr(operator, "dilations", ()), getattr(operator, "group", 1)
     if any(one != 1 for one in dilations):
         yield f"dilation {_each(dilations)}"
@@ -85,8 +85,20 @@ def _weight_shape(node: Node) -> Shape:
     return weight.type.shape if weight is not None else ()
 
 
-def _each(numbers: tuple[int, ...]) -> str:
-    return str(numbers[0]) if len(set(numbers)) == 1 else ", ".join(map(str, numbers))
+def _each(numbers: tuple[int, ...], between: str = "×") -> str:
+    return str(numbers[0]) if len(set(numbers)) == 1 else between.join(map(str, numbers))
+
+
+def _filled(words: list[str]) -> Iterator[str]:
+    """Give the words in as few lines as hold them."""
+    line = ""
+    for word in words:
+        if line and len(line) + len(word) > _LINE:
+            yield line + ","
+            line = ""
+        line += f", {word}" if line else word
+    if line:
+        yield line
 
 
 def constant_lines(node: Node, *, sizes: bool = False) -> Iterator[str]:
