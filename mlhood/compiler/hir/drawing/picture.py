@@ -124,6 +124,3 @@ class Drawing:
         """What a notebook shows: the PNG, as wide as it is meant."""
         width, height = self.size
         return {"image/png": self.png, "text/plain": repr(self)}, {"image/png": {"width": width, "height": height}}
-
-    def _repr_svg_(self) -> str:
-        return self.svg
