@@ -137,14 +137,14 @@ WRONG: tuple[Wrong, ...] = (
         "a span of k d",
         "P2.3",
         windows(WINDOWS.replace("(kernel - 1) * dilation + 1", "kernel * dilation")),
-        (SHAPE, KEPT),
+        (SHAPE,),
         r"\(k - 1\) \* d \+ 1",
     ),
     Wrong(
         "one pad for both ends",
         "P2.3",
         infer_conv(CONV.replace("pads[2]", "pads[0]").replace("pads[3]", "pads[1]")),
-        (SHAPE, KEPT),
+        (SHAPE,),
         "wrong shape",
     ),
     Wrong(
@@ -155,7 +155,7 @@ WRONG: tuple[Wrong, ...] = (
                 "return (size + before + after - span) // stride", "return -((span - size - before - after) // stride)"
             )
         ),
-        (SHAPE, KEPT, POOLED),
+        (SHAPE, POOLED),
         "floor",
     ),
     Wrong(

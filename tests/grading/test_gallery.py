@@ -15,7 +15,7 @@ import p2_wrong
 import pytest
 from gallery import Wrong
 
-from mlhood.exchange import find_browser
+from mlhood.exchange import find_browser, lenet_onnx
 from mlhood.grading.grade import grade
 from mlhood.grading.marks import Marks
 from mlhood.grading.notebook import label
@@ -50,38 +50,63 @@ def master(project: str) -> nbformat.NotebookNode:
     return nbformat.read(ROOT / f"{project}.ipynb", as_version=4)
 
 
-def marks_of(project: str, cells: dict[str, str], folder: Path) -> Marks:
+def marks_of(project: str, cells: dict[str, str], folder: Path, files: dict[str, bytes]) -> Marks:
     notebook = master(project)
     known = {cell.id: cell for cell in notebook.cells}
     for name, source in cells.items():
         known[name].source = source.strip("\n")
     folder.mkdir()
+    for name, data in files.items():
+        (folder / name).write_bytes(data)
     return grade(notebook, PROJECTS[project], folder, seed=SECRET_SEED)
 
 
+class Marking:
+    """The notebooks of the gallery, two at a time; those of a project are begun when the first of them is asked for."""
+
+    def __init__(self, base: Path) -> None:
+        self.base = base
+        self.pool = ThreadPoolExecutor(2)
+        self.marks: dict[tuple[str, object], Future[Marks]] = {}
+
+    def of(self, project: str, place: object) -> Marks:
+        """The marks of a sheet of wrong solutions, by its number, or of a style of right ones, by its name."""
+        if (project, place) not in self.marks:
+            self._begin(project)
+        return self.marks[project, place].result()
+
+    def _begin(self, project: str) -> None:
+        files = self._files(project)
+        sheets: dict[object, dict[str, str]] = {}
+        for entry in WRONG:
+            if project_of(entry) == project:
+                sheets.setdefault(sheet_of(entry), {}).update(entry.cells)
+        for place, cells in {**sheets, **RIGHT[project]}.items():
+            folder = self.base / f"{project}-{len(self.marks)}"
+            self.marks[project, place] = self.pool.submit(marks_of, project, cells, folder, files)
+
+    def _files(self, project: str) -> dict[str, bytes]:
+        """What P1 leaves for P2, so that not each of its notebooks has to train a network of its own."""
+        if project != "P2":
+            return {}
+        lenet_onnx(self.base / "lenet.onnx")
+        return {"lenet.onnx": (self.base / "lenet.onnx").read_bytes()}
+
+
 @pytest.fixture(scope="module")
-def marked(tmp_path_factory) -> Iterator[dict[object, Future[Marks]]]:
-    """All notebooks of the gallery, two at a time, by project and sheet or style."""
-    base = tmp_path_factory.mktemp("gallery")
-    monkeypatch = pytest.MonkeyPatch()
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # two kernels side by side, each on a core of its own
-    sheets: dict[tuple[str, object], dict[str, str]] = {place: {} for place in SHEETS}
-    for entry in WRONG:
-        sheets[project_of(entry), sheet_of(entry)] |= entry.cells
-    sheets |= {(project, style): RIGHT[project][style] for project, style in STYLES}
-    with ThreadPoolExecutor(2) as pool:
-        yield {
-            place: pool.submit(marks_of, place[0], cells, base / f"run-{i}")
-            for i, (place, cells) in enumerate(sheets.items())
-        }
-    monkeypatch.undo()
+def marked(tmp_path_factory) -> Iterator[Marking]:
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setenv("OMP_NUM_THREADS", "1")  # two kernels side by side, each on a core of its own
+        marking = Marking(tmp_path_factory.mktemp("gallery"))
+        with marking.pool:
+            yield marking
 
 
 @pytest.mark.parametrize("entry", WRONG, ids=lambda entry: f"{entry.task} {entry.name}")
 def test_a_wrong_solution_loses_exactly_its_points(entry, marked):
     if entry.task == "P1.7" and find_browser() is None:
         pytest.skip("no browser to print the graph with")
-    marks = marked[project_of(entry), sheet_of(entry)].result()
+    marks = marked.of(project_of(entry), sheet_of(entry))
     result = next(task for task in marks.tasks if task.id == entry.task)
     failed = [check for check in result.checks if check.status == "failed"]
     assert {check.name for check in failed} == set(entry.loses), failed
@@ -92,13 +117,13 @@ def test_a_wrong_solution_loses_exactly_its_points(entry, marked):
 @pytest.mark.parametrize(("project", "sheet"), SHEETS)
 def test_tasks_beside_a_wrong_one_keep_their_points(project, sheet, marked):
     wrong = {entry.task for entry in WRONG if (project_of(entry), sheet_of(entry)) == (project, sheet)}
-    others = [task for task in marked[project, sheet].result().tasks if task.id not in wrong]
+    others = [task for task in marked.of(project, sheet).tasks if task.id not in wrong]
     assert [(task.id, task.earned) for task in others] == [(task.id, task.points) for task in others], others
 
 
 @pytest.mark.parametrize(("project", "style"), STYLES)
 def test_a_right_solution_in_any_style_gets_all_points(project, style, marked):
-    marks = marked[project, style].result()
+    marks = marked.of(project, style)
     failed = [check for task in marks.tasks for check in task.checks if check.status == "failed"]
     assert not failed, failed
     assert marks.earned == marks.points == 100 - marks.skipped

@@ -20,16 +20,12 @@ HINTS = {
 def _ranges(rng: np.random.Generator) -> list[tuple[float, float]]:
     """Ranges of every kind: on both sides of 0, on one side only, far from it, and empty."""
     a, b = (float(one) for one in np.exp(rng.normal(size=2)))
-    return [
-        (-a, b),
-        (-a, a / 7),
-        (-b / 5, b),
-        (0.0, a),
-        (a, a + b),
-        (-a - b, -a),
-        (-1000 * a, 500 * b),
-        (-1e-4 * a, 2e-4),
-    ]
+    step = 2.0 ** int(
+        rng.integers(-9, 3)
+    )  # a little above it and nearly twice as much: both round up to twice the step
+    powers = [(-step, 127 * 1.1 * step), (-128 * 1.9 * step, step)]
+    both = [(-a, b), (-a, a / 7), (-b / 5, b), (-1000 * a, 500 * b), (-1e-4 * a, 2e-4)]
+    return [*both, (0.0, a), (a, a + b), (-a - b, -a), *powers]
 
 
 def _check(submission: Submission, schema: str) -> None:

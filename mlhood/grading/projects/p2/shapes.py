@@ -76,9 +76,15 @@ def batch_and_element_are_kept(submission: Submission) -> None:
     """`infer_conv` keeps the name of an open batch, and the element type."""
     x, w, attributes = _conv_case(submission.rng)
     for batch, element in (("batch", "float32"), ("N", "float16"), (1, "float64")):
-        named = _tensor(batch, *x.shape[1:], element=element)
-        hint = "the first axis may be a name: pass x.shape[0] on as it is; the element type is that of x"
-        _conv(submission, (named, _tensor(*w.shape, element=element), attributes), hint)
+        one, other = _tensor(batch, *x.shape[1:], element=element), _tensor(*w.shape, element=element)
+        got = submission.call("infer_conv", one, other, **attributes)
+        given = f"x {_spelled(one)}, w {_spelled(other)}"
+        if not isinstance(got, TensorType) or not got.shape:
+            hint = "return TensorType(element, shape)"
+            expect.fail("`infer_conv` does not return a TensorType with axes", got=got, given=given, hint=hint)
+        hint = "the first axis may be a name: pass x.shape[0] on as it is"
+        expect.equal(got.shape[0], batch, "`infer_conv` loses the batch", given=given, hint=hint)
+        expect.equal(got.element, element, "`infer_conv` gives the wrong element type", given=given, hint="x.element")
 
 
 @points(3)
