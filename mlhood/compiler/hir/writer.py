@@ -70,7 +70,7 @@ class Writer:
     def constant(self, array: np.ndarray, name: str | None = None) -> str:
         """Add an initialiser and return its name."""
         name = name or self.fresh(f"{self._node}.constant")
-        self.initializers.append(numpy_helper.from_array(np.ascontiguousarray(array), name))
+        self.initializers.append(numpy_helper.from_array(np.asarray(array, order="C"), name))
         return name
 
     def integers(self, numbers: tuple[int, ...]) -> str:

@@ -1,0 +1,77 @@
+"""Our quantised graphs keep as much of the logits as those of ONNX Runtime's own quantiser, in the same setting."""
+
+import numpy as np
+import onnx
+import pytest
+import torch
+
+from compiler.quantize.conftest import trained
+from compiler.quantize.ort import logits_of, quantized_by_onnxruntime
+from mlhood.compiler.backends.interpreter import Interpreter
+from mlhood.compiler.hir.importer import import_model
+from mlhood.compiler.passes import optimize
+from mlhood.compiler.quantize import Recipe, profile, quantize, sqnr
+from mlhood.exchange import export
+from mlhood.models import resnet18
+
+SLACK = 0.5  # dB
+SETTINGS = [
+    ("int8", "asymmetric", False),
+    ("int8", "asymmetric", True),
+    ("int8", "symmetric", False),
+    ("int8", "symmetric", True),
+    ("uint8", "asymmetric", False),
+    ("uint8", "asymmetric", True),
+    ("int16", "asymmetric", False),
+    ("int16", "symmetric", True),
+]
+
+
+@pytest.fixture(scope="module", params=[0, 1])
+def lenet(request, data, lenet_model, tmp_path_factory):
+    """A LeNet of this seed, its optimised graph, its profile, and its logits in float."""
+    model = lenet_model
+    if request.param:
+        path = tmp_path_factory.mktemp("seed") / "lenet.onnx"
+        model = onnx.load(export(trained(data, request.param), np.zeros((1, 1, 32, 32), np.float32), path))
+    graph = optimize(import_model(model))
+    seen = profile(graph, [{"image": data.train_images[:200]}])
+    return model, graph, seen, logits_of(model, data.test_images)
+
+
+@pytest.mark.parametrize(("element", "schema", "per_channel"), SETTINGS)
+def test_lenet(lenet, data, tmp_path, element, schema, per_channel):
+    model, graph, seen, wanted = lenet
+    options = {"element": element, "per_channel": per_channel, "symmetric": schema == "symmetric"}
+    theirs = logits_of(quantized_by_onnxruntime(model, data.train_images[:200], tmp_path, **options), data.test_images)
+    quantized = quantize(graph, seen, Recipe(schema, element, per_channel))
+    ours = Interpreter(quantized).run({"image": data.test_images})["logits"]
+    assert sqnr(wanted, ours) >= sqnr(wanted, theirs) - SLACK
+    assert np.mean(ours.argmax(1) == wanted.argmax(1)) >= 0.99
+
+
+@pytest.fixture(scope="module")
+def resnet(tmp_path_factory):
+    """ResNet-18 with statistics of batch normalisation that are not the neutral ones."""
+    torch.manual_seed(0)
+    network = resnet18(classes=10)
+    with torch.no_grad():
+        for module in network.modules():
+            if isinstance(module, torch.nn.BatchNorm2d):
+                module.weight.uniform_(0.5, 1.5)
+                module.bias.uniform_(-0.3, 0.3)
+        for _ in range(10):
+            network(torch.randn(4, 3, 64, 64))
+    path = tmp_path_factory.mktemp("resnet") / "resnet18.onnx"
+    return onnx.load(export(network.eval(), torch.zeros(1, 3, 64, 64), path))
+
+
+@pytest.mark.parametrize("per_channel", [False, True])
+def test_resnet18(resnet, tmp_path, per_channel):
+    draw = np.random.default_rng(0)
+    calibration, images = (draw.standard_normal((size, 3, 64, 64), np.float32) for size in (16, 24))
+    theirs = logits_of(quantized_by_onnxruntime(resnet, calibration, tmp_path, per_channel=per_channel), images)
+    graph = optimize(import_model(resnet))
+    quantized = quantize(graph, profile(graph, [{"image": calibration}]), Recipe(per_channel=per_channel))
+    ours, wanted = Interpreter(quantized).run({"image": images})["logits"], logits_of(resnet, images)
+    assert sqnr(wanted, ours) >= sqnr(wanted, theirs) - SLACK
