@@ -54,10 +54,10 @@ def to_onnx(graph: Graph, *, opset: int = OPSET) -> onnx.ModelProto:
 def _write(w: Writer, node: Node) -> None:
     (y, *_), operator = node.outputs, node.operator
     if isinstance(operator, Quantize):
-        w.quantize(w.real(_read(node)[0]), y)
+        w.quantize(w.real(_read(node)[0]), y, node.name)
         return
     if isinstance(operator, Dequantize):
-        w.dequantize(_read(node)[0], w.name(y))
+        w.dequantize(_read(node)[0], w.name(y), node.name)
         return
     if isinstance(operator, Reinterpret):
         w.emit("Identity", w.name(_read(node)[0]), name=w.name(y))

@@ -53,18 +53,23 @@ class Writer:
         """Add a node and return the name of its first output; see `emit_all`."""
         return self.emit_all(op_type, *inputs, names=[name] * outputs if name else [None] * outputs, **attributes)[0]
 
-    def emit_all(self, op_type: str, *inputs: str, names: list[str | None], **attributes: Any) -> list[str]:
+    def emit_all(
+        self, op_type: str, *inputs: str, names: list[str | None], node: str | None = None, **attributes: Any
+    ) -> list[str]:
         """Add a node.
 
         Args:
             op_type: ONNX's name of the operator.
             inputs: Names of tensors; an empty one for an input that is left out.
             names: What its outputs are called; None for a new name.
+            node: What the node is called; after the node of the HIR if left out.
             attributes: The node's attributes; those that are None are left out.
         """
         made = [name or self.fresh(f"{self._node}.{op_type.lower()}") for name in names]
         given = {key: _plain(value) for key, value in attributes.items() if value is not None}
-        self.nodes.append(helper.make_node(op_type, list(inputs), made, self._node_name(op_type), **given))
+        self.nodes.append(
+            helper.make_node(op_type, list(inputs), made, self._node_name(op_type, node or self._node), **given)
+        )
         return made
 
     def constant(self, array: np.ndarray, name: str | None = None) -> str:
@@ -85,15 +90,16 @@ class Writer:
             self._reals[value] = self.dequantize(value, self.fresh(f"{value.name}.dequantized"))
         return self._reals[value]
 
-    def dequantize(self, value: Value, name: str) -> str:
-        """Add a DequantizeLinear of a quantised value."""
-        return self._linear("DequantizeLinear", self._names[value], value.type, name)
+    def dequantize(self, value: Value, name: str, node: str | None = None) -> str:
+        """Add a DequantizeLinear of a quantised value; it is called as its result, or as given."""
+        return self._linear("DequantizeLinear", self._names[value], value.type, name, node or name)
 
-    def quantize(self, real: str, value: Value) -> None:
-        """Add the QuantizeLinear that makes a quantised value of reals."""
-        self._linear("QuantizeLinear", real, value.type, self._names[value])
+    def quantize(self, real: str, value: Value, node: str | None = None) -> None:
+        """Add the QuantizeLinear that makes a quantised value of reals; it is called after its result, or as given."""
+        name = self._names[value]
+        self._linear("QuantizeLinear", real, value.type, name, node or f"{name}.quantize")
 
-    def _linear(self, op_type: str, x: str, type: TensorType, name: str) -> str:
+    def _linear(self, op_type: str, x: str, type: TensorType, name: str, node: str) -> str:
         quantization = type.quantization or Quantization((1.0,), (0,))
         shape = () if quantization.axis is None else (-1,)
         inputs = [
@@ -103,13 +109,13 @@ class Writer:
         if type.element != "int32":  # whose offset is always 0, and must be left out
             offset = np.array(quantization.offset, type.dtype).reshape(shape)
             inputs.append(self.constant(offset, self.fresh(f"{name}.zero_point")))
-        return self.emit(op_type, *inputs, name=name, axis=quantization.axis)
+        return self.emit_all(op_type, *inputs, names=[name], node=node, axis=quantization.axis)[0]
 
-    def _node_name(self, op_type: str) -> str:
+    def _node_name(self, op_type: str, wanted: str) -> str:
         """Return the HIR node's name for the first ONNX node that it becomes, and names made of it for the others."""
-        candidate, number = self._node, 0
+        candidate, number = wanted, 0
         while not candidate or candidate in self._node_names:
-            candidate = f"{self._node}/{op_type}" + (f"_{number}" if number else "")
+            candidate = f"{wanted}/{op_type}" + (f"_{number}" if number else "")
             number += 1
         self._node_names.add(candidate)
         return candidate

@@ -63,6 +63,15 @@ def test_weights_are_integers_behind_a_dequantize(lenet_graph, lenet_profile):
     assert not any(data == TensorProto.FLOAT and not name.endswith(".scale") for name, data in kinds.items())
 
 
+def test_layers_keep_their_names_among_the_conversions(lenet_graph, lenet_profile):
+    quantized = quantize(lenet_graph, lenet_profile)
+    made = {one.name: one.op_type for one in to_onnx(quantized).graph.node}
+    kinds = {"QuantizedConv": "Conv", "QuantizedFullyConnected": "Gemm", "Quantize": "QuantizeLinear"}
+    for node in quantized.nodes.values():
+        kind = "DequantizeLinear" if node.operator.name == "Dequantize" else node.operator.name
+        assert made[node.name] == kinds.get(kind, kind)
+
+
 def test_functions_in_tables_come_out_as_functions(branches_graph, branches_profile):
     model = to_onnx(quantize(branches_graph, branches_profile))
     assert {"Tanh", "Sigmoid", "LeakyRelu", "Clip", "Relu"} <= {one.op_type for one in model.graph.node}
