@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pandas as pd
+
 from compiler.quantize.conftest import trained
 from compiler.quantize.ort import logits_of, quantized_by_onnxruntime
 from compiler.quantize.test_against_onnxruntime import SETTINGS
-
 from mlhood.compiler.backends.interpreter import Interpreter
 from mlhood.compiler.hir.importer import import_model
 from mlhood.compiler.passes import optimize
