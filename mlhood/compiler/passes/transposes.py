@@ -16,8 +16,8 @@ a Transpose by p, and f treating every element alone:
  9. FullyConnected(flatten(T(x)), w)               ->  FullyConnected(flatten(x), w with its columns moved)
 
 Rules 3 to 7 apply where no more Transposes come out than went in: those that others read too stay where they are.
-Every rule moves a Transpose towards the outputs or removes one, so there is an end. Rules 8 and 9 come last: what rule
-8 has made into a Reshape moves no further.
+Every rule removes a Transpose, or takes one away and puts one nearer to the outputs, so there is an end. Rules 8 and 9
+come last: what rule 8 has made into a Reshape moves no further.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _merge(graph: Graph, node: Node) -> bool:
         return False
     first, second = _permutation(inner), _permutation(node)
     both = tuple(first[axis] for axis in second)
-    if both == tuple(range(len(both))):  # rule 1
+    if _is_identity(both):  # rule 1
         bypass(graph, node, x)
     elif is_read_once(graph, inner.outputs[0]):  # rule 2
         graph.replace(node, Transpose(both), x)
@@ -110,7 +110,9 @@ def _drop(graph: Graph, node: Node) -> None:
 def _sink(graph: Graph, node: Node) -> bool:
     found = dict.fromkeys(one for value in node.inputs if (one := made_by(value, Transpose)))
     for permutation in dict.fromkeys(map(_permutation, found)):
-        if _sink_through(graph, node, permutation, [one for one in found if _permutation(one) == permutation]):
+        if not _is_identity(permutation) and _sink_through(
+            graph, node, permutation, [one for one in found if _permutation(one) == permutation]
+        ):
             return True
     return False
 
@@ -121,7 +123,7 @@ def _sink_through(graph: Graph, node: Node, permutation: Permutation, transposes
     if moved is None or any(one is None for one in inputs):
         return False
     operator, after = moved
-    if after != tuple(range(len(after))) and not any(is_read_once(graph, one.outputs[0]) for one in transposes):
+    if not _is_identity(after) and not any(_goes(graph, one, inputs) for one in transposes):
         return False
     made = infer(operator, *(_type(one) for one in inputs if one is not None))
     if made is None or infer(Transpose(after), made) != node.outputs[0].type:
@@ -132,6 +134,11 @@ def _sink_through(graph: Graph, node: Node, permutation: Permutation, transposes
     return True
 
 
+def _goes(graph: Graph, transpose: Node, inputs: list[Value | np.ndarray | None]) -> bool:
+    """Tell whether nothing will read a Transpose any more, when its only reader reads these inputs instead."""
+    return is_read_once(graph, transpose.outputs[0]) and all(one is not transpose.outputs[0] for one in inputs)
+
+
 def _exchange(
     graph: Graph, node: Node, operator: Operator, after: Permutation, inputs: list[Value | np.ndarray]
 ) -> None:
@@ -139,7 +146,7 @@ def _exchange(
     pairs = list(zip(node.inputs, inputs, strict=True))
     read = [one if isinstance(one, Value) else graph.constant(_name(old), one) for old, one in pairs]
     name = node.name
-    if after == tuple(range(len(after))):
+    if _is_identity(after):
         graph.replace(node, operator, *read)
     else:
         inner = graph.add(operator, *read, name=name, outputs=[name])
@@ -178,6 +185,10 @@ def _laid_out(value: Value | None, permutation: Permutation) -> Value | np.ndarr
 def _turned_already(value: Value, permutation: Permutation) -> Value | None:
     readers = (made_by(user.outputs[0], Transpose) for user in islice(value.users, _READERS) if user.outputs)
     return next((one.outputs[0] for one in readers if one is not None and _permutation(one) == permutation), None)
+
+
+def _is_identity(permutation: Permutation) -> bool:
+    return permutation == tuple(range(len(permutation)))
 
 
 def _inverse(permutation: Permutation) -> Permutation:

@@ -112,6 +112,7 @@ STAYS = {
     "turned otherwise": lambda b: b(Add(), turned(b), b(Transpose((0, 3, 2, 1)), b.x("n", 2, 3, 4, name="z"))),
     "the constant has more axes": lambda b: b(Add(), turned(b), b.numbers(1, 1, 1, 1, 2)),
     "a product": lambda b: b(MatMul(), turned(b), b.numbers(2, 5)),
+    "the other side is what is turned": lambda b: b(Add(), b(Transpose((0, 1, 3, 2)), (y := b.x("n", 2, 4, 4))), y),
     "an axis of scales": lambda b: b(Quantize("int8", Quantization((0.1, 0.2), (0, 0), 3)), turned(b)),
     "dense, the batch moves": lambda b: b(
         FullyConnected(), b(Flatten(1), b(Transpose((1, 0, 2, 3)), b.x(2, 3, 4, 1))), b.numbers(5, 8)
@@ -136,6 +137,17 @@ def test_a_pair_cancels_even_if_others_read_between():
     graph = apply(lambda b: (b(Tanh(), b(FIRST, (y := turned(b)))), y), PASS)
     assert sorted(kinds(graph)) == ["Tanh", "Transpose"]
     assert graph.outputs["y"].producer.inputs[0].name == "x"
+
+
+def test_a_sum_reads_what_is_turned_back_already():
+    def make(b):
+        z = b.x("n", 4, 3, 2, name="z")
+        back = b(FIRST, z, name="back")
+        return b(FIRST, b(Add(), turned(b), z, name="sum")), b(Tanh(), back)
+
+    graph = apply(make, PASS)
+    assert kinds(graph).count("Transpose") == 1
+    assert [value.name for value in graph.nodes["sum"].inputs] == ["x", "back"]
 
 
 def channels_last_block(b, x, name):

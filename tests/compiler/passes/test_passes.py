@@ -1,0 +1,252 @@
+"""The passes together: whole models, the end, the order, what is told about them."""
+
+import ast
+import inspect
+import sys
+
+import numpy as np
+import onnx
+import pytest
+import torch
+
+from compiler.passes.building import Build, Sigmoid, Tanh, built, check_same, conv, kinds
+from mlhood.compiler.backends.interpreter import Interpreter
+from mlhood.compiler.hir import Graph, TensorType
+from mlhood.compiler.hir.importer import import_model
+from mlhood.compiler.hir.text import to_text
+from mlhood.compiler.operators.arithmetic import Add, Mul
+from mlhood.compiler.operators.cast import Identity
+from mlhood.compiler.operators.elementwise import Clip, LeakyRelu, Relu
+from mlhood.compiler.operators.movement import Transpose
+from mlhood.compiler.operators.normalization import BatchNormalization
+from mlhood.compiler.operators.pooling import MaxPool
+from mlhood.compiler.operators.shape import Reshape
+from mlhood.compiler.passes import PASSES, History, Step, optimize
+from mlhood.errors import CompilerError
+from mlhood.exchange import export
+from mlhood.exchange import run as run_onnxruntime
+from mlhood.models import resnet18
+
+LONG = 5_000
+
+
+# -- whole models
+
+
+@pytest.fixture(scope="module")
+def resnet(tmp_path_factory):
+    """ResNet-18 exported with its normalisation kept, the statistics not the neutral ones."""
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    model = resnet18(classes=10)
+    for module in model.modules():
+        if isinstance(module, torch.nn.BatchNorm2d):
+            torch.nn.init.uniform_(module.running_mean, -0.1, 0.1)
+            torch.nn.init.uniform_(module.running_var, 0.8, 1.2)
+    path = tmp_path_factory.mktemp("resnet") / "resnet18.onnx"
+    return export(model.eval(), torch.zeros(1, 3, 64, 64), path, keep_batchnorm=True)
+
+
+def test_resnet_is_left_with_its_convolutions(resnet):
+    graph = import_model(resnet)
+    optimized = optimize(graph, check=True)
+    assert kinds(optimized) == ["Conv", "MaxPool", *["Conv"] * 19, "GlobalAveragePool", "Reshape", "FullyConnected"]
+    check_same(graph, optimized, rtol=1e-3, atol=1e-4)
+
+
+def test_resnet_computes_what_onnxruntime_makes_of_the_file(resnet):
+    x = np.random.default_rng(0).standard_normal((2, 3, 64, 64), np.float32)
+    wanted = run_onnxruntime(onnx.load(resnet), x, threads=1)
+    graph = optimize(import_model(resnet))
+    got = Interpreter(graph).run({next(iter(graph.placeholders)): x})
+    for name, array in wanted.items():
+        np.testing.assert_allclose(got[name], array, rtol=1e-3, atol=1e-4)
+
+
+def test_lenet(lenet_onnx, lenet_bn, tmp_path):
+    left = ["Conv", "MaxPool", "Conv", "MaxPool", "Reshape", *["FullyConnected"] * 3]
+    assert kinds(optimize(import_model(lenet_onnx), check=True)) == left
+    kept = export(lenet_bn, torch.zeros(1, 1, 32, 32), tmp_path / "kept.onnx", keep_batchnorm=True)
+    graph = import_model(kept)
+    assert kinds(optimize(graph, check=True)) == left
+    check_same(graph, optimize(graph))
+
+
+def test_a_graph_of_tf2onnx_loses_its_transposes(tf_lenet):
+    graph = import_model(tf_lenet)
+    optimized = optimize(graph, check=True)
+    dense = ["FullyConnected"] * 3
+    assert kinds(optimized) == ["Reshape", "Conv", "MaxPool", "Conv", "MaxPool", "Flatten", *dense]
+    check_same(graph, optimized)
+
+
+def test_lenet_as_text(golden, lenet_bn, tmp_path):
+    """The whole way, constants by shape only, since their numbers depend on the machine."""
+    kept = export(lenet_bn, torch.zeros(1, 1, 32, 32), tmp_path / "kept.onnx", keep_batchnorm=True)
+    before = import_model(kept)
+    texts = [to_text(before), to_text(optimize(before))]
+    text = "\n".join(line.split(" = [")[0].split(" = sha256")[0] for text in texts for line in text.splitlines())
+    golden("compiler/golden/passes/lenet_bn.txt", text + "\n")
+
+
+# -- the end
+
+
+@pytest.mark.parametrize("name", PASSES)
+def test_each_pass_alone_leaves_a_sound_graph(resnet, name):
+    graph = import_model(resnet)
+    once = optimize(graph, [name], check=True)
+    assert to_text(optimize(once, [name])) == to_text(once)
+
+
+def test_two_passes_that_undo_each_other_are_named(monkeypatch):
+    def swap(one, other):
+        def run(graph):
+            node = graph.nodes["node"]
+            if not isinstance(node.operator, one):
+                return False
+            graph.replace(node, other(), node.inputs[0])
+            return True
+
+        return run
+
+    monkeypatch.setitem(PASSES, "to_tanh", swap(Sigmoid, Tanh))
+    monkeypatch.setitem(PASSES, "to_sigmoid", swap(Tanh, Sigmoid))
+    graph = built(lambda b: b(Tanh(), b.x(2), name="node"))
+    with pytest.raises(CompilerError, match="do not come to an end") as caught:
+        optimize(graph)
+    assert "to_tanh, to_sigmoid" in str(caught.value)
+
+
+def test_a_graph_that_shrinks_may_take_as_many_rounds_as_it_needs(monkeypatch):
+    def remove_one(graph):
+        node = next((node for node in graph.topological() if isinstance(node.operator, Tanh)), None)
+        if node is not None:
+            graph.replace_all_uses(node.outputs[0], node.inputs[0])
+            graph.remove(node)
+        return node is not None
+
+    monkeypatch.setitem(PASSES, "remove_one", remove_one)
+    graph = built(lambda b: [x := b.x(2), *(x := b(Tanh(), x) for _ in range(200))][-1])
+    assert kinds(optimize(graph, ["remove_one"])) == []
+
+
+def test_an_unsound_graph_is_found_after_the_pass_that_made_it(monkeypatch):
+    def harm(graph):
+        graph.nodes["tanh"].outputs[0].type = TensorType("float32", (3,))
+        return True
+
+    monkeypatch.setitem(PASSES, "harm", harm)
+    with pytest.raises(CompilerError, match="its operator gives"):
+        optimize(built(lambda b: b(Tanh(), b.x(2))), ["harm"], check=True)
+
+
+# -- long graphs
+
+
+def long_graph(kind: str) -> Graph:
+    b = Build()
+    x = b.x("n", 2, 4, 4)
+    w, c = b.constant(np.ones((2, 2, 1, 1), np.float32)), b.constant(np.ones((1, 2, 1, 1), np.float32))
+    ones = [b.constant(np.ones(2, np.float32), "one")] * 4
+    steps = {
+        "relu": [(Relu(),)],
+        "add": [(Add(), c)],
+        "convolution": [(conv(), w), (BatchNormalization(), *ones), (Relu(),), (Add(), c), (Identity(),)],
+        "row behind a convolution": [(Mul(), c), (BatchNormalization(), *ones)],
+        "transpose": [(Transpose((0, 2, 3, 1)),)],
+        "sinking": [(Relu(),), (Tanh(),)],
+        "reshape": [(Reshape((-1, 4)),), (Reshape((-1, 8)),)],
+        "clip": [(Clip(0.0, 3.0),), (Clip(-1.0, 2.0),)],
+        "pool": [(MaxPool((2, 2), (1, 1), (0, 0, 1, 1), (1, 1)),), (Relu(),)],
+        "slope": [(LeakyRelu(0.5),)],
+    }[kind]
+    if kind == "sinking":
+        x = b(Transpose((0, 2, 3, 1)), x)
+    if kind.startswith("row"):
+        x = b(conv(), x, w)
+    for i in range(LONG):
+        operator, *more = steps[i % len(steps)]
+        x = b(operator, x, *more)
+    b.graph.output(x)
+    return b.graph
+
+
+LENGTHS = {"relu": 1, "add": LONG, "convolution": 2 * LONG // 5, "row behind a convolution": 1, "transpose": 1}
+LENGTHS |= {"sinking": LONG + 1, "reshape": 1, "clip": 1, "pool": LONG // 2 + 1, "slope": LONG}
+
+
+@pytest.mark.parametrize("kind", LENGTHS)
+def test_a_long_chain_takes_a_few_rounds_and_no_recursion(kind):
+    graph = long_graph(kind)
+    history = History(graph)
+    limit = sys.getrecursionlimit()
+    assert limit < LONG
+    assert len(optimize(graph, observe=history).nodes) == LENGTHS[kind]
+    assert len(history.steps) <= 8
+
+
+def test_many_outputs():
+    def make(b):
+        x, made = b.x(2), []
+        for i in range(LONG):
+            x = b([Identity(), Tanh(), Sigmoid()][i % 3], x)
+            made.append(x)
+        return tuple(made)
+
+    graph = optimize(built(make))
+    assert len(graph.outputs) == LONG
+    assert set(kinds(graph)) == {"Tanh", "Sigmoid"}
+
+
+# -- what is told
+
+
+def test_the_given_graph_stays_and_a_copy_comes_back():
+    graph = built(lambda b: b(Relu(), b(Identity(), b.x(2))))
+    text = to_text(graph)
+    optimized = optimize(graph)
+    assert to_text(graph) == text
+    assert kinds(optimized) == ["Relu"]
+
+
+def test_chosen_passes_run_in_the_given_order():
+    graph = built(lambda b: b(Relu(), b(Identity(), b.conv(b.x("n", 1, 2, 2)))))
+    seen = []
+    optimize(graph, ["fuse_activation", "remove_no_ops"], lambda name, graph: seen.append((name, len(graph.nodes))))
+    assert seen == [("remove_no_ops", 2), ("fuse_activation", 1)]
+    assert kinds(optimize(graph, [])) == kinds(graph)
+
+
+def test_an_unknown_pass_is_named():
+    with pytest.raises(CompilerError, match="no such pass") as caught:
+        optimize(built(lambda b: b(Tanh(), b.x(2))), ["nonsense"])
+    assert "nonsense" in str(caught.value)
+    assert "fold_constants" in str(caught.value)
+
+
+def test_the_history_tells_the_steps():
+    graph = built(lambda b: b(Relu(), b(Identity(), b.conv(b.x("n", 1, 2, 2)))))
+    history = History(graph, snapshots=True)
+    optimize(graph, observe=history)
+    assert history.steps == [Step("remove_no_ops", 3, 2), Step("fuse_activation", 2, 1)]
+    assert [len(one.nodes) for one in history.snapshots] == [3, 2, 1]
+    assert list(history.table()["nodes after"]) == [2, 1]
+
+
+def test_outputs_that_are_inputs_or_constants():
+    graph = built(lambda b: (b.x(2), b.constant(np.ones(2, np.float32)), b(Identity(), b.graph.placeholders["x"])))
+    optimized = optimize(graph, check=True)
+    assert {name: value.name for name, value in optimized.outputs.items()} == {"y": "x", "y1": "c", "y2": "x"}
+
+
+# -- the house rules of passes
+
+
+@pytest.mark.parametrize("one", PASSES.values(), ids=PASSES)
+def test_a_pass_is_a_module_with_one_public_function_and_numbered_rules(one):
+    module = inspect.getmodule(one)
+    functions = [node.name for node in ast.parse(inspect.getsource(module)).body if isinstance(node, ast.FunctionDef)]
+    assert [name for name in functions if not name.startswith("_")] == [one.__name__]
+    assert "1. " in module.__doc__
+    assert "->" in module.__doc__

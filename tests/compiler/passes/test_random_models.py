@@ -1,0 +1,53 @@
+"""Random models: optimised, they compute what ONNX Runtime makes of the original."""
+
+import numpy as np
+import onnxruntime
+from hypothesis import HealthCheck, given, settings
+
+from compiler.passes.random_models import models
+from mlhood.compiler.backends.interpreter import Interpreter
+from mlhood.compiler.hir import verify
+from mlhood.compiler.hir.importer import import_model
+from mlhood.compiler.hir.text import to_text
+from mlhood.compiler.passes import optimize
+
+
+def run_original(model, x):
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return dict(zip([one.name for one in session.get_outputs()], session.run(None, {"x": x}), strict=True))
+
+
+@settings(
+    max_examples=500,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
+)
+@given(models())
+def test_the_meaning_stays(drawn):
+    model, x = drawn
+    wanted = run_original(model, x)
+    graph = import_model(model)
+    original = to_text(graph)
+    optimized = optimize(graph, check=True)
+    assert to_text(graph) == original, "the given graph stays as it is"
+    assert {name: value.type for name, value in graph.outputs.items()} == {
+        name: value.type for name, value in optimized.outputs.items()
+    }
+    got = Interpreter(optimized).run({"x": x})
+    for name, array in wanted.items():
+        scale = max(1.0, float(np.abs(array).max(initial=0)))
+        np.testing.assert_allclose(got[name], array, rtol=1e-3, atol=1e-4 * scale, err_msg=name)
+    check_idempotent(optimized)
+
+
+def check_idempotent(optimized):
+    seen = []
+    again = optimize(optimized, observe=lambda name, graph: seen.append(name))
+    assert seen == []
+    verify(again)
+    assert to_text(again) == to_text(optimized)
