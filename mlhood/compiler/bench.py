@@ -73,16 +73,13 @@ class Growth:
     @property
     def exponent(self) -> float:
         """The slope of log time over log nodes."""
-        return _slope(self.seconds)
+        return float(_slopes({nodes: np.array([times]) for nodes, times in self.seconds.items()})[0])
 
     def interval(self, seed: int = 0) -> tuple[float, float]:
         """Return where 95 % of the slopes lie when rounds are drawn again."""
         draw = np.random.default_rng(seed)
-        slopes = [
-            _slope({nodes: draw.choice(times, len(times)).tolist() for nodes, times in self.seconds.items()})
-            for _ in range(DRAWS)
-        ]
-        low, high = np.quantile(slopes, [0.025, 0.975])
+        drawn = {nodes: draw.choice(times, (DRAWS, len(times))) for nodes, times in self.seconds.items()}
+        low, high = np.quantile(_slopes(drawn), [0.025, 0.975])
         return float(low), float(high)
 
     def rows(self) -> Iterator[dict[str, Any]]:
@@ -193,20 +190,22 @@ def _file(path: Path, rounds: int) -> dict[str, Any]:
 
 
 def _round(work: Work) -> dict[str, float]:
+    gc.collect()  # so that no round pays for what another left
     return {stage: _timed(lambda run=run: run(work))[0] for stage, run in STAGES.items()}
 
 
 def _timed(run: Callable[[], Any]) -> tuple[float, Any]:
-    gc.collect()  # so that no stage pays for what another left
     start = time.perf_counter()
     result = run()
     return time.perf_counter() - start, result
 
 
-def _slope(seconds: dict[int, list[float]]) -> float:
-    points = [(np.log(nodes), np.log(max(one, 1e-9))) for nodes, times in seconds.items() for one in times]
-    x, y = np.array(points).T
-    return float(np.polyfit(x, y, 1)[0])
+def _slopes(seconds: dict[int, np.ndarray]) -> np.ndarray:
+    """Return the least-squares slope for each row of times, which stand as [row, round] by number of nodes."""
+    x = np.concatenate([np.full(times.shape[1], np.log(nodes)) for nodes, times in seconds.items()])
+    y = np.log(np.maximum(np.concatenate(list(seconds.values()), axis=1), 1e-9))
+    x = x - x.mean()
+    return y @ x / (x @ x)
 
 
 def tables(chains: Sequence[dict[str, Any]], networks: Sequence[dict[str, Any]]) -> str:

@@ -18,7 +18,7 @@ import pytest
 from compiler.corpus import write_corpus
 from mlhood.exchange import export
 
-MUTATIONS = int(os.environ.get("MLHOOD_FUZZ_MUTATIONS", "4000"))
+MUTATIONS = int(os.environ.get("MLHOOD_FUZZ_MUTATIONS", "3000"))
 FIRST = int(os.environ.get("MLHOOD_FUZZ_FIRST", "0"))
 WORKER = Path(__file__).with_name("fuzz_worker.py")
 SECONDS = 300  # of a worker that sleeps, which no limit of CPU time would end

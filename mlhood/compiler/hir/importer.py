@@ -27,6 +27,7 @@ _LONGEST_KNOWN = 1024
 # Bytes that an operator may take to work out such a tensor.
 _LARGEST_STEP = 2**24
 _LONGEST_NAME = 120
+_REPAIR = "repair the node's attributes or the types of its inputs, or export the model again"
 
 
 def import_model(
@@ -210,13 +211,13 @@ class _Import:
         try:
             made = self.rules[proto.op_type](source)
         except CompilerError as error:
-            raise located(error, source.where) from error
+            raise _explained(error, source.where) from error
         except (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, MemoryError) as error:
             raise CompilerError(
                 "the node cannot be imported",
                 where=source.where,
                 got=f"{type(error).__name__}: {error}",
-                todo="check the node's attributes and the types of its inputs",
+                todo=_REPAIR,
             ) from error
         added = _last(self.graph.nodes, len(self.graph.nodes) - before)
         new = set(added)
@@ -278,6 +279,14 @@ def _made(made: Any, source: Source) -> Sequence[Value | None]:
             todo="return source.add(operator, *inputs)",
         )
     return values
+
+
+def _explained(error: CompilerError, where: str) -> CompilerError:
+    """Return the error with the node's name, and with what to do where it does not say so."""
+    error = located(error, where)
+    if "what to do" not in error.parts:
+        error.parts["what to do"] = _REPAIR
+    return error
 
 
 def _is_long(size: Dim) -> bool:

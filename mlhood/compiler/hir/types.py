@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 
@@ -161,6 +162,15 @@ def divide(axis: Dim, number: int, *, up: bool = False) -> Dim:
     if isinstance(axis, int):
         return -(-axis // number) if up else axis // number
     return _short(f"ceil(({axis})/{number})" if up else f"({axis})//{number}")
+
+
+def scaled(axis: Dim, scale: float) -> Dim:
+    """Return the axis made longer by a factor, rounded down."""
+    if isinstance(axis, int):
+        exact = Fraction(scale) * axis
+        # As torch means it and ONNX Runtime does: ten elements by the float32 below 0.7 are seven, not six.
+        return math.floor(np.float32(float(exact))) if exact < LARGEST_SIZE else math.floor(exact)
+    return product((axis, int(scale))) if scale == int(scale) else _short(f"floor(({axis})*{scale!r})")
 
 
 def cut_length(axis: str, start: int, stop: int, step: int) -> str:

@@ -26,13 +26,16 @@ from mlhood.compiler.operators import (
     quantized,
     reduction,
     rescale,
+    resize,
     shape,
+    transposed_convolution,
 )
 
 ImportRule = Callable[[Source], Value | Sequence[Value | None]]
 
 _FAMILIES = (
     convolution,
+    transposed_convolution,
     pooling,
     matrix,
     normalization,
@@ -44,6 +47,7 @@ _FAMILIES = (
     shape,
     movement,
     padding,
+    resize,
     creation,
     quantized,
     integer,
@@ -61,4 +65,5 @@ OPERATORS: dict[str, type[Operator]] = {
 IMPORT_RULES: dict[str, ImportRule] = {
     **{name: operator.from_onnx for operator in OPERATORS.values() for name in operator.onnx},
     **creation.RULES,
+    **resize.RULES,
 }

@@ -173,6 +173,42 @@ class Gather(Operator):
 
 
 @dataclass(frozen=True)
+class GatherND(Operator):
+    """y[b..., i...] = x[b..., indices[b..., i..., 0], indices[b..., i..., 1], ...]; negative ones count from the end.
+
+    Attributes:
+        batch: How many axes at the front, b, both inputs share.
+    """
+
+    batch: int = 0
+
+    arity = (2, 2)
+    onnx = ("GatherND",)
+
+    def infer(self, x: TensorType, indices: TensorType) -> TensorType:
+        need(indices.element == "int64" and indices.rank >= 1, "indices must be int64", got=indices.element)
+        depth = indices.shape[-1]
+        fits = isinstance(depth, int) and 0 <= self.batch < min(x.rank, indices.rank)
+        need(fits and 1 <= int(depth) <= x.rank - self.batch, "the indices name more axes than there are", got=depth)
+        same = x.shape[: self.batch] == indices.shape[: self.batch]
+        need(same, "the first axes differ", expected=x.shape[: self.batch], got=indices.shape[: self.batch])
+        return x.with_shape((*indices.shape[:-1], *x.shape[self.batch + int(depth) :]))
+
+    def evaluate(self, x: np.ndarray, indices: np.ndarray) -> np.ndarray:
+        depth = indices.shape[-1]
+        lengths = np.array(x.shape[self.batch : self.batch + depth])
+        need(bool(((indices >= -lengths) & (indices < lengths)).all()), "an index is out of range", expected=lengths)
+        rank = indices.ndim - 1
+        front = np.ogrid[tuple(slice(size) for size in x.shape[: self.batch])] if self.batch else ()
+        before = [one.reshape(*one.shape, *(1,) * (rank - self.batch)) for one in front]
+        return np.asarray(x[(*before, *np.moveaxis(indices, -1, 0))])
+
+    @classmethod
+    def from_onnx(cls, source: Source) -> Value:
+        return source.add(cls(source.attribute("batch_dims", 0)), *source.inputs)
+
+
+@dataclass(frozen=True)
 class Expand(Operator):
     """x stretched to a shape by the rules of broadcasting."""
 
@@ -211,4 +247,4 @@ class Tile(Operator):
         return source.add(cls(source.integers(1)), source.input(0))
 
 
-OPERATORS = (Transpose, Concat, Slice, Gather, Expand, Tile)
+OPERATORS = (Transpose, Concat, Slice, Gather, GatherND, Expand, Tile)

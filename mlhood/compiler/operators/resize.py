@@ -1,0 +1,203 @@
+"""Resizing: elements at the places that a larger or smaller grid has in the old one."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from mlhood.compiler.hir.operator import Operator, need, plain
+from mlhood.compiler.hir.source import Source
+from mlhood.compiler.hir.types import Dim, TensorType, normalized, scaled
+from mlhood.compiler.hir.values import Value
+
+MODES = ("nearest", "linear", "cubic")
+COORDINATES = (
+    "half_pixel",
+    "half_pixel_symmetric",
+    "pytorch_half_pixel",
+    "align_corners",
+    "asymmetric",
+    "tf_half_pixel_for_nn",
+)
+ROUNDING = {
+    "round_prefer_floor": lambda place: np.ceil(place - 0.5),
+    "round_prefer_ceil": lambda place: np.floor(place + 0.5),
+    "floor": np.floor,
+    "ceil": np.ceil,
+}
+
+
+@dataclass(frozen=True)
+class Resize(Operator):
+    """y[i, j, ...] = x at the places (i, j, ...) of its own grid: the nearest element, or a mean of those around it.
+
+    Source: ONNX, operator Resize; the axes are independent of each other, so each is one product with a matrix.
+
+    Attributes:
+        scales: How much longer each axis becomes; 1 leaves it alone.
+        sizes: How long each becomes, 0 where `scales` says it: floor(length scale). Empty if it says all.
+        mode: "nearest", "linear" or "cubic".
+        coordinates: Where the centre of element i lies in x, by ONNX's `coordinate_transformation_mode`.
+        rounding: Which element is the nearest, by ONNX's `nearest_mode`.
+        cubic_a: The cubic's parameter.
+        exclude_outside: Whether weights of elements that are not there count for none; otherwise the edge counts.
+    """
+
+    scales: tuple[float, ...]
+    sizes: tuple[int, ...] = ()
+    mode: str = "nearest"
+    coordinates: str = "half_pixel"
+    rounding: str = "round_prefer_floor"
+    cubic_a: float = -0.75
+    exclude_outside: bool = False
+
+    def infer(self, x: TensorType) -> TensorType:
+        plain(x)
+        lengths = len(self.scales), len(self.sizes) or x.rank
+        need(lengths == (x.rank, x.rank), "each axis needs a scale or a size", expected=x.rank, got=lengths)
+        positive = all(math.isfinite(scale) and scale > 0 for scale in self.scales)
+        need(positive and min(self.sizes, default=0) >= 0, "scales and sizes must be positive", got=self.scales)
+        need(self.mode in MODES, "there is no such mode of resizing", expected=", ".join(MODES), got=self.mode)
+        known = ", ".join(COORDINATES)
+        need(
+            self.coordinates in COORDINATES, "these coordinates are not supported", expected=known, got=self.coordinates
+        )
+        need(self.rounding in ROUNDING, "there is no such rounding", expected=", ".join(ROUNDING), got=self.rounding)
+        need(x.is_float or self.mode == "nearest", "a mean needs floating-point numbers", got=x.element)
+        return x.with_shape([self._length(axis, size) for axis, size in enumerate(x.shape)])
+
+    def _length(self, axis: int, size: Dim) -> Dim:
+        return self.sizes[axis] if self.sizes and self.sizes[axis] else scaled(size, self.scales[axis])
+
+    def workspace(self, *types: TensorType | None) -> int:
+        """The largest of what one axis after the other makes; a mean adds up products of that size."""
+        shape = [int(size) for size in types[0].shape] if types[0] is not None else []
+        largest = 0
+        for axis, size in enumerate(shape):
+            shape[axis] = int(self._length(axis, size))
+            largest = max(largest, math.prod(shape))
+        return largest
+
+    def evaluate(self, x: np.ndarray) -> np.ndarray:
+        element = x.dtype
+        for axis, size in enumerate(x.shape):
+            length = int(self._length(axis, size))
+            if length == size and self.scales[axis] == 1:
+                continue
+            need(size > 0, "an axis of no elements cannot be made longer", got=list(x.shape))
+            places = self._places(axis, size, length)
+            x = self._nearest(x, axis, places) if self.mode == "nearest" else self._mean(x, axis, places)
+        return x.astype(element, copy=False)
+
+    def _places(self, axis: int, size: int, length: int) -> np.ndarray:
+        """Return where the elements of the new axis lie on the old one: float64 [length]."""
+        given = not (self.sizes and self.sizes[axis])
+        scale = self.scales[axis] if given else length / size
+        index = np.arange(length, dtype=np.float64)
+        if self.coordinates == "align_corners":
+            return index * (size - 1) / (scale * size - 1) if scale * size > 1 else index * 0
+        if self.coordinates == "asymmetric":
+            return index / scale
+        if self.coordinates == "tf_half_pixel_for_nn":
+            return (index + 0.5) / scale
+        if self.coordinates == "pytorch_half_pixel" and length == 1:
+            return index
+        places = (index + 0.5) / scale - 0.5
+        if self.coordinates == "half_pixel_symmetric":
+            places += size / 2 * (1 - length / (scale * size))
+        return places
+
+    def _nearest(self, x: np.ndarray, axis: int, places: np.ndarray) -> np.ndarray:
+        chosen = ROUNDING[self.rounding](places).clip(0, x.shape[axis] - 1)
+        return np.take(x, chosen.astype(np.int64), axis=axis)
+
+    def _mean(self, x: np.ndarray, axis: int, places: np.ndarray) -> np.ndarray:
+        """Return x along one axis as sums of two or four elements around each place."""
+        first = np.floor(places).astype(np.int64)
+        taps = (0, 1) if self.mode == "linear" else (-1, 0, 1, 2)
+        weights = np.stack([self._weight(np.abs(places - first - tap)) for tap in taps])
+        indices = np.stack([first + tap for tap in taps])
+        if self.exclude_outside:
+            weights = np.where((indices >= 0) & (indices < x.shape[axis]), weights, 0)
+            weights /= weights.sum(axis=0)
+        indices = indices.clip(0, x.shape[axis] - 1)
+        along = [-1 if i == axis else 1 for i in range(x.ndim)]
+        terms = zip(weights.astype(x.dtype), indices, strict=True)
+        return np.asarray(sum(weight.reshape(along) * np.take(x, index, axis=axis) for weight, index in terms))
+
+    def _weight(self, far: np.ndarray) -> np.ndarray:
+        """Return how much an element counts at a distance."""
+        if self.mode == "linear":
+            return 1 - far
+        a = self.cubic_a
+        near = ((a + 2) * far - (a + 3)) * far * far + 1
+        return np.where(far <= 1, near, ((a * far - 5 * a) * far + 8 * a) * far - 4 * a)
+
+    @classmethod
+    def import_upsample(cls, source: Source) -> Value:
+        """Upsample, and Resize of opset 10: scales only, from the corner, rounded down."""
+        x = source.input(0)
+        scales = source.static(1) if source.has(1) else np.asarray(source.attribute("scales", ()))
+        mode = source.attribute("mode", "nearest")
+        operator = cls(_numbers(scales), (), mode, "asymmetric", "floor")
+        return source.add(operator, x)
+
+    @classmethod
+    def import_resize(cls, source: Source) -> Value:
+        """Resize: by scales or by sizes, of all axes or of some."""
+        if source.opset < 11:
+            return cls.import_upsample(source)
+        if source.attribute("antialias", 0):
+            raise source.refuse("resizing without aliasing (antialias = 1) is not supported")
+        x = source.input(0)
+        axes = [normalized(axis, x.type.rank) for axis in source.attribute("axes", tuple(range(x.type.rank)))]
+        scales, sizes = [1.0] * x.type.rank, [0] * x.type.rank
+        if source.has(3) and source.dims(3):
+            _check_policy(source)
+            given = source.dims(3)
+            need(len(given) == len(axes), "each axis needs a size", expected=len(axes), got=len(given))
+            for axis, size in zip(axes, given, strict=True):
+                sizes[axis] = _size(source, x.type.shape[axis], size)
+        else:
+            numbers = _numbers(source.static(2))
+            need(len(numbers) == len(axes), "each axis needs a scale", expected=len(axes), got=len(numbers))
+            for axis, scale in zip(axes, numbers, strict=True):
+                scales[axis] = scale
+        operator = cls(
+            tuple(scales),
+            tuple(sizes) if any(sizes) else (),
+            source.attribute("mode", "nearest"),
+            source.attribute("coordinate_transformation_mode", "half_pixel"),
+            source.attribute("nearest_mode", "round_prefer_floor"),
+            source.attribute("cubic_coeff_a", -0.75),
+            bool(source.attribute("exclude_outside", 0)),
+        )
+        return source.add(operator, x)
+
+
+def _numbers(scales: np.ndarray) -> tuple[float, ...]:
+    need(scales.dtype.kind == "f" and scales.ndim == 1, "scales must be a list of numbers", got=list(scales.shape))
+    return tuple(float(one) for one in scales)
+
+
+def _check_policy(source: Source) -> None:
+    policy = source.attribute("keep_aspect_ratio_policy", "stretch")
+    if policy != "stretch":
+        raise source.refuse(f"keep_aspect_ratio_policy = {policy!r} is not supported", "give the sizes that result")
+
+
+def _size(source: Source, old: Dim, new: Dim) -> int:
+    """Return a size, 0 for an open axis that stays as it is."""
+    if isinstance(new, int):
+        need(new > 0, "sizes must be positive", got=new)
+        return 0 if new == old else new
+    if new == old:
+        return 0
+    raise source.refuse(f"resizing to the length {new!r} needs its number", f"import_model(..., dims={{{new!r}: n}})")
+
+
+OPERATORS = (Resize,)
+
+RULES = {"Resize": Resize.import_resize, "Upsample": Resize.import_upsample}
