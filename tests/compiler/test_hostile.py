@@ -468,3 +468,12 @@ def test_folding_does_not_lay_out_gigabytes():
         assert tracemalloc.get_traced_memory()[1] < 2**26
     finally:
         tracemalloc.stop()
+
+
+def test_one_node_that_reads_fifty_thousand_others():
+    """In time linear in the inputs, or this would take minutes."""
+    names = [f"v{i}" for i in range(50_000)]
+    star = [*(node("Relu", ["x"], [name]) for name in names), node("Concat", names, ["y"], axis=0)]
+    graph = import_model(model(star, (2,)))
+    verify(graph)
+    assert graph.value("y").type.shape == (100_000,)

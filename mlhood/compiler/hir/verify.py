@@ -60,7 +60,9 @@ def _constants(graph: Graph) -> Iterator[tuple[str, str]]:
 
 def _uses(graph: Graph) -> Iterator[tuple[str, str]]:
     known = set(graph.values())
+    read: set[tuple[Node, Value | None]] = set()  # since looking in the inputs would take as long as they are many
     for node in graph.nodes.values():
+        read |= {(node, value) for value in node.inputs}
         for value in node.inputs:
             if value is not None and value not in known:
                 yield node.where, f"reads {value.name!r}, which is not in the graph"
@@ -68,7 +70,7 @@ def _uses(graph: Graph) -> Iterator[tuple[str, str]]:
                 yield node.where, f"reads {value.name!r}, which does not list it as a user"
     for value in known:
         for user in value.users:
-            if graph.nodes.get(user.name) is not user or value not in user.inputs:
+            if graph.nodes.get(user.name) is not user or (user, value) not in read:
                 yield _where(value), f"lists {user.name!r} as a user, which does not read it"
 
 
