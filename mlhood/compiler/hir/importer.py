@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 from onnx.inliner import inline_local_functions
 
+from mlhood.compiler.collector import collector_paused
 from mlhood.compiler.hir.graph import Graph
 from mlhood.compiler.hir.operator import as_tuple, footprint, located
 from mlhood.compiler.hir.source import Budget, Source
@@ -30,6 +31,7 @@ _LONGEST_NAME = 120
 _REPAIR = "repair the node's attributes or the types of its inputs, or export the model again"
 
 
+@collector_paused()
 def import_model(
     model: str | Path | bytes | onnx.ModelProto,
     *,

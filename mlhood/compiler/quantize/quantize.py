@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mlhood.compiler.collector import collector_paused
 from mlhood.compiler.hir.graph import Graph
 from mlhood.compiler.hir.values import Node
 from mlhood.compiler.quantize.builder import Builder
@@ -10,6 +11,7 @@ from mlhood.compiler.quantize.recipe import Recipe
 from mlhood.compiler.quantize.rules import RULES
 
 
+@collector_paused()
 def quantize(graph: Graph, profile: Profile, recipe: Recipe | None = None) -> Graph:
     """Return a graph that computes with integers where the operators can.
 
