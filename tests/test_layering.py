@@ -29,7 +29,7 @@ PLAN: dict[str, set[str]] = {
     "compiler.onnx_backend": {"exchange", "compiler", "compiler.backends"},
     "compiler.conformance": {"exchange", "compiler", "compiler.onnx_backend"},
     "compiler.bench": {"models", "exchange", "compiler"},
-    "compiler.commands": {"exchange", "compiler", "compiler.quantize"}
+    "compiler.commands": {"exchange", "compiler", "compiler.backends", "compiler.quantize"}
     | {"compiler.bench", "compiler.compile", "compiler.conformance"},
     "kernels": set(),
     "dataflow": {"kernels"},

@@ -9,6 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy as np
+
     from mlhood.compiler.hir.graph import Graph
 
 
@@ -44,15 +48,17 @@ def compile_model(
     from mlhood.compiler.hir.draw import draw as draw_graph
     from mlhood.compiler.hir.text import to_text
     from mlhood.compiler.quantize import Recipe
-    from mlhood.compiler.quantize.samples import read_samples
+    from mlhood.compiler.quantize.samples import read_samples, samples
 
     recipe = Recipe(quantize, element=element, per_channel=per_channel) if quantize else None
     data = read_samples(calibration) if calibration else None
-    last = None
-    for last in stages(model, recipe, stop_after, data):
-        typer.echo(last)
-    if last is None:
-        return
+    made = []
+    for stage in stages(model, recipe, stop_after, data):
+        typer.echo(stage)
+        made.append(stage)
+    last = made[-1]
+    if last.name == "quantized":
+        typer.echo(_cost(made[-2].graph, last.graph, samples(made[-2].graph) if data is None else data))
     if text:
         typer.echo(to_text(last.graph), nl=False)
     if draw is not None:
@@ -61,6 +67,17 @@ def compile_model(
     if export is not None:
         _export(last.graph, export)
         typer.echo(f"written: {export}")
+
+
+def _cost(graph: Graph, quantized: Graph, data: Mapping[str, np.ndarray]) -> str:
+    """What quantising has cost on the data that it was calibrated with, in one line."""
+    from mlhood.compiler.backends.interpreter import Interpreter
+    from mlhood.compiler.quantize import kept_in_float, layer_sqnr, sqnr
+
+    wanted, got = (next(iter(Interpreter(one).run(data).values())) for one in (graph, quantized))
+    worst = layer_sqnr(graph, quantized, data)["alone"].idxmin()
+    kept = ", ".join(kept_in_float(quantized)) or "nothing"
+    return f"on the calibration data: SQNR {sqnr(wanted, got):.1f} dB; most is lost in {worst}; kept in float: {kept}"
 
 
 def _export(graph: Graph, path: Path) -> None:

@@ -1,5 +1,7 @@
 """The pipeline: its stops, what it refuses, and its command."""
 
+import re
+
 import numpy as np
 import onnx
 import pytest
@@ -11,6 +13,7 @@ from mlhood.cli import app
 from mlhood.compiler.compile import STAGES, Executable
 from mlhood.compiler.hir import Graph, verify
 from mlhood.compiler.quantize import Recipe, profile, sqnr
+from mlhood.compiler.quantize.samples import samples
 from mlhood.errors import CompilerError, ExchangeError
 from mlhood.models import digits
 
@@ -103,6 +106,7 @@ def test_the_command_draws_prints_and_exports(path, images, tmp_path):
     assert done.exit_code == 0, done.output
     assert [line.split()[0] for line in done.output.splitlines()[:3]] == list(STAGES)
     assert "QuantizedConv" in done.output
+    assert re.search(r"SQNR [34]\d\.\d dB; most is lost in \w+; kept in float: nothing", done.output)
     assert "<svg" in drawing.read_text(encoding="utf-8")
     got = exchange.run(written, image=images)["logits"]
     want = mlhood.compile(path, quantization="power_of_two").run(image=images)["logits"]
@@ -128,3 +132,20 @@ def test_the_command_stops_where_it_is_told(path, tmp_path):
 
 def test_the_command_names_a_missing_file(tmp_path):
     assert isinstance(command(tmp_path / "nothing.onnx").exception, ExchangeError)
+
+
+@pytest.mark.parametrize(("shape", "taken"), [(["n", 3, 50, 64], (2, 3, 50, 64)), ([1, 3, 224, 224], (1, 3, 224, 224))])
+def test_photographs_are_cut_to_what_a_model_takes(new_model, shape, taken):
+    node = onnx.helper.make_node("Relu", ["photo"], ["y"])
+    graph = mlhood.compile(new_model([node], {"photo": (onnx.TensorProto.FLOAT, shape)}), stop_after="hir")
+    assert isinstance(graph, Graph)
+    assert samples(graph)["photo"].shape == taken
+
+
+@pytest.mark.parametrize("shape", [["n", 3, 300, 64], ["n", 3, "h", "w"], ["n", 2, 32, 32], ["n", 3]])
+def test_other_images_are_not_made_up(new_model, shape):
+    node = onnx.helper.make_node("Relu", ["x"], ["y"])
+    graph = mlhood.compile(new_model([node], {"x": (onnx.TensorProto.FLOAT, shape)}), stop_after="hir")
+    assert isinstance(graph, Graph)
+    with pytest.raises(CompilerError, match="no data that this model takes"):
+        samples(graph)

@@ -9,16 +9,17 @@ from pathlib import Path
 import numpy as np
 
 from mlhood.compiler.hir.graph import Graph
-from mlhood.compiler.hir.types import TensorType
+from mlhood.compiler.hir.types import Dim, TensorType
 from mlhood.errors import CompilerError
 from mlhood.models import digits, photographs
 
-DIGITS, PHOTOGRAPH = (1, 32, 32), (3, 224, 224)
+DIGITS = (1, 32, 32)
+PHOTOGRAPH = 224  # the longest side
 COUNT = 300
 
 
 def samples(graph: Graph) -> dict[str, np.ndarray]:
-    """Return real data for a graph with a single input of images: the course's digits, or its two photographs.
+    """Return real data for a graph with a single input of images: the course's digits, or its two photographs, cut to size.
 
     Raises:
         CompilerError: The graph takes something else.
@@ -32,7 +33,7 @@ def samples(graph: Graph) -> dict[str, np.ndarray]:
     raise CompilerError(
         "the package has no data that this model takes",
         where=f"graph {graph.name!r}",
-        expected=f"one input of images, [N, {', '.join(map(str, DIGITS))}] or [N, {', '.join(map(str, PHOTOGRAPH))}]",
+        expected=f"one input of images, [N, 1, 32, 32], or [N, 3, H, W] of up to {PHOTOGRAPH} pixels a side",
         got=taken or "no inputs",
         todo="give data of your own: an .npz file with an array for each input, under its name",
     )
@@ -42,11 +43,20 @@ def _images(type: TensorType) -> np.ndarray | None:
     batch, *image = type.shape
     if tuple(image) == DIGITS:
         images = digits().train_images[:COUNT]
-    elif tuple(image) == PHOTOGRAPH:
-        images = photographs()
+    elif _is_photograph(image):
+        images = _middle(photographs(), int(image[1]), int(image[2]))
     else:
         return None
     return images[:batch] if isinstance(batch, int) else images
+
+
+def _is_photograph(image: list[Dim]) -> bool:
+    return image[0] == 3 and all(isinstance(size, int) and 1 <= size <= PHOTOGRAPH for size in image[1:])
+
+
+def _middle(images: np.ndarray, height: int, width: int) -> np.ndarray:
+    top, left = (images.shape[2] - height) // 2, (images.shape[3] - width) // 2
+    return np.ascontiguousarray(images[:, :, top : top + height, left : left + width])
 
 
 def read_samples(path: str | Path) -> Mapping[str, np.ndarray]:
