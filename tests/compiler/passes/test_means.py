@@ -26,6 +26,8 @@ STAYS = {
     "channels last": lambda b: b(ReduceMean((1, 2)), b.x("n", 4, 4, 2)),
     "a matrix": lambda b: b(ReduceMean((1,)), b.x("n", 4)),
     "no axes of a matrix": lambda b: b(ReduceMean(()), b.x("n", 4)),
+    "integers": lambda b: b(ReduceMean((2, 3)), b.x(1, 1, 2, 2, element="int32")),
+    "channels that Flatten spells otherwise": lambda b: b(ReduceMean((2, 3), False), b.x("n", "q*p", 4, 4)),
     "sum": lambda b: b(ReduceSum((2, 3)), b.x("n", 2, 4, 4)),
 }
 
