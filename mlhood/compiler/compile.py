@@ -15,7 +15,7 @@ import numpy as np
 import onnx
 import pandas as pd
 
-from mlhood.compiler.backends.interpreter import Interpreter
+from mlhood.compiler.backends.targets import DEFAULT, TARGETS, check_target
 from mlhood.compiler.hir.graph import Graph
 from mlhood.compiler.hir.importer import import_model
 from mlhood.compiler.hir.verify import verify
@@ -29,8 +29,6 @@ Batch = Mapping[str, np.ndarray]
 Calibration = Iterable[Batch] | Batch | Profile | None
 
 STAGES = ("hir", "optimized", "quantized")
-# What runs a graph; each is made from a verified graph and has `run(inputs)`.
-TARGETS: dict[str, Callable[[Graph], Interpreter]] = {"interpreter": Interpreter}
 
 
 @dataclass(frozen=True)
@@ -63,7 +61,7 @@ class Executable:
     def __init__(self, stages: tuple[Stage, ...], target: str) -> None:
         self.stages = stages
         self.target = target
-        self._backend = TARGETS[target](self.graph)
+        self._run = TARGETS[target](self.graph)
 
     @property
     def graph(self) -> Graph:
@@ -82,7 +80,7 @@ class Executable:
         Raises:
             CompilerError: An input is missing, unknown or of another type.
         """
-        return self._backend.run(inputs)
+        return self._run(inputs)
 
     def report(self) -> pd.DataFrame:
         """Return a row a stage: how many nodes there are, the bytes of their constants, and the time it took (ms)."""
@@ -99,7 +97,7 @@ class Executable:
 
 def compile(
     model: Model,
-    target: str = "interpreter",
+    target: str = DEFAULT,
     quantization: Recipe | str | None = None,
     stop_after: str | None = None,
     *,
@@ -123,8 +121,7 @@ def compile(
         ExchangeError: The model cannot be read.
         CompilerError: It cannot be compiled, there is no such target or stage, or calibration is needed and missing.
     """
-    if target not in TARGETS:
-        raise CompilerError("there is no such target", expected=", ".join(TARGETS), got=repr(target))
+    check_target(target)
     made = tuple(stages(model, quantization, stop_after, calibration))
     return made[-1].graph if stop_after else Executable(made, target)
 

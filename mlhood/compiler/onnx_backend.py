@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,16 +10,11 @@ import onnx
 from onnx import helper, numpy_helper
 from onnx.backend.base import Backend, BackendRep, namedtupledict
 
-from mlhood.compiler.backends.interpreter import Interpreter
-from mlhood.compiler.hir.graph import Graph
+from mlhood.compiler.backends.targets import DEFAULT, TARGETS, Runner, check_target
 from mlhood.compiler.hir.importer import import_model
 from mlhood.compiler.hir.source import ConstantNeeded
 from mlhood.errors import CompilerError
 from mlhood.exchange.load import load
-
-# What runs a graph: takes arrays by name, gives arrays by name.
-Runner = Callable[[Mapping[str, Any]], dict[str, np.ndarray]]
-TARGETS: dict[str, Callable[[Graph], Runner]] = {"interpreter": lambda graph: Interpreter(graph).run}
 
 
 class MlhoodRep(BackendRep):
@@ -99,11 +94,10 @@ class MlhoodBackend(Backend):
             ExchangeError: The model is not valid.
             CompilerError: There is no such device or target.
         """
-        target = str(kwargs.get("backend", "interpreter"))
+        target = str(kwargs.get("backend", DEFAULT))
         if not cls.supports_device(device):
             raise CompilerError("there is no such device", expected="CPU", got=device)
-        if target not in TARGETS:
-            raise CompilerError("there is no such target", expected=", ".join(TARGETS), got=target)
+        check_target(target)
         return MlhoodRep(load(model, types=False), target)
 
     @classmethod
