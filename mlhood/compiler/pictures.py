@@ -7,6 +7,7 @@ from itertools import pairwise
 
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -41,7 +42,8 @@ def pipeline() -> Figure:
     )
     steps = ("import", "passes", "quantise", "lower", "generate")
     for i, (name, what, colour) in enumerate(stages):
-        box(axes, 1.7 * i, 0.6, 1.25, 1.1, f"{name}\n", colour, fontsize=9.5, weight="bold")
+        box(axes, 1.7 * i, 0.6, 1.25, 1.1, "", colour)
+        axes.text(1.7 * i + 0.625, 1.38, name, ha="center", va="center", fontsize=9.5, weight="bold")
         axes.text(1.7 * i + 0.625, 0.92, what, ha="center", va="center", fontsize=8.5)
     for i, step in enumerate(steps):
         arrow(axes, (1.7 * i + 1.27, 1.15), (1.7 * i + 1.68, 1.15))
@@ -133,6 +135,23 @@ def factors(before: np.ndarray, factor: np.ndarray) -> Figure:
     return figure
 
 
+def history(steps: pd.DataFrame) -> Figure:
+    """How many nodes each pass has left, by `History.table()`; passes that removed none are left out."""
+    start = int(steps["nodes before"].iloc[0]) if len(steps) else 0
+    told = steps[steps["nodes before"] != steps["nodes after"]]
+    names = ["as it is", *told["pass"].str.replace("_", " ")]
+    nodes = [start, *told["nodes after"]]
+    figure, axes = plt.subplots(figsize=(7.5, 0.9 + 0.3 * len(nodes)), dpi=90)
+    axes.barh(range(len(nodes)), nodes, color=[LIGHT_GREY, *[SKY] * len(told)], ec="black")
+    for row, count in enumerate(nodes):
+        change = "" if row == 0 else f"  ({count - nodes[row - 1]:+d})"
+        axes.text(count, row, f" {count}{change}", va="center", fontsize=8.5)
+    axes.set(yticks=range(len(nodes)), yticklabels=names, xlabel="nodes", xlim=(0, 1.2 * max(nodes)))
+    axes.invert_yaxis()
+    figure.tight_layout()
+    return figure
+
+
 def grids(counts: np.ndarray, edges: np.ndarray, parameters: Mapping[str, tuple[float, int]], title: str) -> Figure:
     """A histogram of one value, and under it what each schema's 256 integers can stand for.
 
@@ -187,7 +206,7 @@ def compared(exact: np.ndarray, approximation: np.ndarray, step: float) -> Figur
     figure.colorbar(shown, ax=grid[2], shrink=0.75)
     grid[2].set_title(f"difference in steps, at most {np.abs(difference).max():.2f}", fontsize=9)
     for axes in grid:
-        axes.axis("off")
+        axes.set(xticks=[], yticks=[])
     figure.tight_layout()
     return figure
 
