@@ -48,6 +48,15 @@ def test_special_numbers():
     np.testing.assert_array_equal(parse(to_text(graph)).constants["w"].data, graph.constants["w"].data)
 
 
+def test_axes_may_be_called_like_anything():
+    graph = Graph()
+    axes = ("inf", "nan", "true", "none", "quantized", "graph", "1", "a b", "infinite")
+    graph.output(graph.placeholder("x", TensorType("float32", axes)))
+    again = parse(to_text(graph))
+    assert again.placeholders["x"].type.shape == axes
+    assert to_text(again) == to_text(graph)
+
+
 def test_attributes():
     assert spell((1, 2.0, "a", True, None, (3,))) == '[1, 2.0, "a", true, none, [3]]'
     assert spell(Quantization((0.5,), (1,))) == "quantized(scale=[0.5], offset=[1])"

@@ -27,7 +27,7 @@ from mlhood.compiler.hir.values import Constant, Node, Value
 
 INLINE = 8
 PLAIN_NAME = re.compile(r"[\w./:-]+")
-PLAIN_WORD = re.compile(r"[A-Za-z_]\w*")
+PLAIN_WORD = re.compile(r"(?!(?:inf|nan)\Z)[A-Za-z_]\w*")  # those two are numbers
 
 
 def to_text(graph: Graph) -> str:
