@@ -184,11 +184,24 @@ def test_reductions(new_model, op, data):
     compare(new_model([node], {"x": (FLOAT, x.shape)}, {"axes": np.array(axes)}), {"x": x})
 
 
-@pytest.mark.parametrize("op", ["GlobalAveragePool", "ReduceMean", "ReduceSum", "Relu", "Softmax"])
+EMPTY = ["GlobalAveragePool", "ReduceMean", "ReduceSum", "Relu", "Softmax", "Conv", "MaxPool", "AveragePool", "Flatten"]
+
+
+@pytest.mark.parametrize("op", EMPTY)
 def test_an_empty_batch(new_model, op):
     x = np.zeros((0, 2, 3, 3), np.float32)
-    graph = import_model(new_model([helper.make_node(op, ["x"], ["y"])], {"x": (FLOAT, ["n", 2, 3, 3])}))
-    Interpreter(graph).run({"x": x})
+    weights = {"w": np.ones((4, 2, 2, 2), np.float32)} if op == "Conv" else {}
+    window = {"kernel_shape": [2, 2]} if op in ("MaxPool", "AveragePool") else {}
+    model = new_model([helper.make_node(op, ["x", *weights], ["y"], **window)], {"x": (FLOAT, ["n", 2, 3, 3])}, weights)
+    (wanted,) = session_of(model).run(None, {"x": x})  # whose mean of nothing is 0, and NumPy's is not a number
+    assert Interpreter(import_model(model)).run({"x": x})["y"].shape == wanted.shape
+
+
+def test_the_places_of_the_largest_of_an_empty_batch(new_model):
+    nodes = [helper.make_node("MaxPool", ["x"], ["y", "at"], kernel_shape=[2, 2])]
+    graph = import_model(new_model(nodes, {"x": (FLOAT, ["n", 2, 3, 3])}, outputs=("y", "at")))
+    made = Interpreter(graph).run({"x": np.zeros((0, 2, 3, 3), np.float32)})
+    assert (made["y"].shape, made["at"].shape) == ((0, 2, 2, 2), (0, 2, 2, 2))
 
 
 # -- quantised

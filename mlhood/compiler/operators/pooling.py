@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,7 +76,7 @@ class MaxPool(Pool):
     def evaluate(self, x: np.ndarray) -> Any:
         lowest = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
         windows = self.window.view(x, lowest)
-        flat = windows.reshape(*windows.shape[: x.ndim], -1)
+        flat = windows.reshape(*windows.shape[: x.ndim], math.prod(self.kernel))
         if not self.indices:
             return flat.max(axis=-1)
         places = self.window.view(self._places(x.shape), 0).reshape(flat.shape)
