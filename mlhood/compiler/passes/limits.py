@@ -3,7 +3,7 @@
 1. Max(x, c)                    ->  Clip(x, low=c)      c one number, or the same number throughout, not stretching x
 2. Min(x, c)                    ->  Clip(x, high=c)
 3. Clip(Clip(x, a, b), c, d)    ->  Clip(x, a clipped by c and d, b clipped by c and d)      Relu being Clip(x, 0)
-4. Clip(x, low=0)               ->  Relu(x)
+4. Clip(x, low=0)               ->  Relu(x)       x of reals: for int64 ONNX Runtime has a Clip, but no Relu
 """
 
 from __future__ import annotations
@@ -73,6 +73,6 @@ def _are_numbers(*limits: float) -> bool:
 
 def _spelled(limits: Range, type: TensorType) -> Operator:
     low, high = (float(limit) if type.is_float else limit for limit in limits)
-    if (low, high) == (0, math.inf):
+    if type.is_float and (low, high) == (0, math.inf):
         return Relu()
     return Clip(None if low == -math.inf else low, None if high == math.inf else high)

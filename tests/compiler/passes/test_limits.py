@@ -33,6 +33,7 @@ MERGED = {
     "no limit above": (lambda b: b(Clip(0.0, float("inf")), x(b)), [Relu()]),
     "a limit that is infinite": (lambda b: b(Max(), x(b), f32(np.inf)), [Clip(float("inf"), None)]),
     "integers": (lambda b: b(Min(), b(Max(), b.x(9, element="int32"), np.int32(3)), np.int32(50)), [Clip(3, 50)]),
+    "integers from 0 on": (lambda b: b(Max(), b.x(9, element="int64"), np.int64(0)), [Clip(0, None)]),
     "four": (
         lambda b: b(Clip(None, 2.0), b(Max(), b(Min(), b(Clip(-5.0, 5.0), x(b)), f32(3)), f32(-3))),
         [Clip(-3.0, 2.0)],
