@@ -108,7 +108,10 @@ def fuse(graph: Graph, first: Node, last: Node, operator: Operator, *inputs: Val
 
 
 def inherit(graph: Graph, heir: Constant, old: Value | None) -> None:
-    """Take out a constant that nothing reads any more, and give its name to the one computed from it."""
-    if isinstance(old, Constant) and is_unread(graph, old):
+    """Take out a constant that nothing reads any more, and give its name to the one computed from it.
+
+    One constant may have been two inputs of a node: then it has gone already, and the first heir has its name.
+    """
+    if isinstance(old, Constant) and graph.constants.get(old.name) is old and is_unread(graph, old):
         graph.remove_constant(old)
         graph.rename(heir, old.name)

@@ -30,6 +30,14 @@ FOUND = {
 }
 
 
+def one_constant_twice(b):
+    w = b.constant(b.numbers(1, 1), "w")
+    return b(Gemm(0.5), b.x("n", 1), w, w)
+
+
+FOUND["gemm with one constant twice"] = one_constant_twice
+
+
 @pytest.mark.parametrize("make", FOUND.values(), ids=FOUND)
 def test_found(make):
     assert kinds(apply(make, PASS)) == ["FullyConnected"]
