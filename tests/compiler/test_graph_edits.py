@@ -106,3 +106,28 @@ def test_an_output_that_the_graph_does_not_know_of_is_found():
     graph.outputs["late"] = graph.value("left")
     with pytest.raises(CompilerError, match=r"Graph\.output"):
         verify(graph)
+
+
+def test_a_node_is_put_behind_a_value():
+    graph = diamond()
+    relu = graph.value("relu")
+    behind = graph.add(Relu(), relu, name="behind").outputs[0]
+    graph.replace_all_uses(relu, behind)
+    verify(graph)
+    assert [node.name for node in relu.users] == ["behind"]
+    assert graph.outputs["relu"] is behind
+
+
+def test_what_has_gone_cannot_be_taken_out_again():
+    graph = diamond()
+    first, second = (graph.add(Relu(), graph.value("x"), name="late") for _ in range(2))
+    graph.remove(first)
+    graph.rename_node(second, "late")
+    with pytest.raises(CompilerError, match="not in the graph"):
+        graph.remove(first)
+    gone = graph.constant("c", np.zeros(1))
+    graph.remove_constant(gone)
+    heir = graph.constant("c", np.ones(1))
+    with pytest.raises(CompilerError, match="not in the graph"):
+        graph.remove_constant(gone)
+    assert graph.constants == {"c": heir}

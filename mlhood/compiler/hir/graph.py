@@ -111,13 +111,18 @@ class Graph:
             value.users[node] = None
 
     def replace_all_uses(self, old: Value, new: Value) -> None:
-        """Let all that read `old` read `new`: nodes, and outputs of the graph, which keep their names."""
+        """Let all that read `old` read `new`: nodes, and outputs of the graph, which keep their names.
+
+        The node that makes `new` goes on reading `old`, so that a node can be put behind a value.
+        """
         if old is new:
             return
-        for node in old.users:
+        for node in list(old.users):
+            if node is new.producer:
+                continue
             node.inputs = tuple(new if value is old else value for value in node.inputs)
             new.users[node] = None
-        old.users = {}
+            del old.users[node]
         for name in self._output_names.pop(old, ()):
             if self.outputs.get(name) is old:
                 self.output(new, name)
@@ -158,8 +163,10 @@ class Graph:
         """Take out a node that nothing reads.
 
         Raises:
-            CompilerError: A node or an output of the graph still reads what it makes.
+            CompilerError: A node or an output of the graph still reads what it makes, or the node is not in the graph.
         """
+        if self.nodes.get(node.name) is not node:
+            raise CompilerError("a node that is not in the graph cannot be removed", where=node.where)
         used = [value.name for value in node.outputs if value.users or self.is_output(value)]
         if used:
             raise CompilerError("a node that is read cannot be removed", where=node.where, got=", ".join(used))
@@ -174,8 +181,12 @@ class Graph:
         """Take out a constant that nothing reads.
 
         Raises:
-            CompilerError: Something still reads it.
+            CompilerError: Something still reads it, or it is not in the graph.
         """
+        if self.constants.get(constant.name) is not constant:
+            raise CompilerError(
+                "a constant that is not in the graph cannot be removed", where=f"constant {constant.name!r}"
+            )
         if constant.users or self.is_output(constant):
             raise CompilerError("a constant that is read cannot be removed", where=f"constant {constant.name!r}")
         del self._values[constant.name]
