@@ -159,6 +159,10 @@ def _profiled(graph: Graph, calibration: Calibration) -> Profile:
 
 
 def _check(recipe: Recipe | None, stop_after: str | None) -> None:
+    if recipe is not None and not isinstance(recipe, Recipe):
+        raise CompilerError(
+            "this does not say how to quantise", expected="a Recipe, or the name of a schema", got=repr(recipe)
+        )
     if stop_after not in (None, *STAGES):
         raise CompilerError("there is no such stage to stop after", expected=", ".join(STAGES), got=repr(stop_after))
     if stop_after == "quantized" and recipe is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from os import PathLike
 from pathlib import Path
 
 import onnx
@@ -47,6 +48,8 @@ def load(model: str | Path | bytes | onnx.ModelProto, *, types: bool = True) -> 
         proto, where, folder = model, "the given model", None
     elif isinstance(model, bytes):
         proto, where, folder = _parsed(model, "the given bytes"), "the given bytes", None
+    elif not isinstance(model, (str, PathLike)):
+        raise ExchangeError("this is no model", expected="a path, bytes or a ModelProto", got=type(model).__name__)
     else:
         path = Path(model)
         proto, where, folder = _parsed(_read(path), str(path)), str(path), path.parent

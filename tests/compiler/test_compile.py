@@ -84,11 +84,28 @@ def test_calibration_is_a_batch_batches_or_a_profile(path, images):
         ({"stop_after": "lowest"}, "no such stage"),
         ({"stop_after": "quantized"}, "how to quantise"),
         ({"quantization": "octal"}, "octal"),
+        ({"quantization": 8}, "does not say how to quantise"),
+        ({"quantization": "symmetric", "calibration": 8}, "no data to profile with"),
+        ({"quantization": "symmetric", "calibration": "data.npz"}, "given by name"),
+        ({"quantization": "symmetric", "calibration": np.zeros((2, 1, 32, 32), np.float32)}, "given by name"),
+        ({"quantization": "symmetric", "calibration": {"image": None}}, "wrong dtype"),
+        ({"quantization": "symmetric", "calibration": {"photo": np.zeros(1)}}, "not the graph's inputs"),
     ],
 )
 def test_wrong_wishes_are_refused(path, options, said):
     with pytest.raises(CompilerError, match=said):
         mlhood.compile(path, **options)
+
+
+@pytest.mark.parametrize("model", [None, 3, Graph()], ids=str)
+def test_what_is_no_model_is_refused(model):
+    with pytest.raises(ExchangeError, match="no model"):
+        mlhood.compile(model)
+
+
+def test_lists_of_different_lengths_are_no_input(path):
+    with pytest.raises(CompilerError, match="no array"):
+        mlhood.compile(path).run(image=[[1.0], [1.0, 2.0]])
 
 
 def test_models_without_data_of_ours_ask_for_calibration(new_model):

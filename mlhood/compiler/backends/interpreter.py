@@ -68,6 +68,7 @@ class Interpreter:
 
     def _bound(self, inputs: Mapping[str, Any]) -> dict[Value, np.ndarray]:
         declared = self.graph.placeholders
+        check_batch(inputs)
         if inputs.keys() != declared.keys():
             raise CompilerError(
                 "these are not the graph's inputs",
@@ -78,7 +79,7 @@ class Interpreter:
         lengths: dict[str, int] = {}
         bound: dict[Value, np.ndarray] = {}
         for name, placeholder in declared.items():
-            array = np.asarray(inputs[name])
+            array = _array(name, inputs[name])
             _check_input(name, array, placeholder.type, lengths)
             bound[placeholder] = array
         return bound
@@ -87,6 +88,25 @@ class Interpreter:
 def run(graph: Graph, **inputs: Any) -> dict[str, np.ndarray]:
     """Run a graph once; see `Interpreter.run`."""
     return Interpreter(graph).run(inputs)
+
+
+def check_batch(inputs: object) -> None:
+    """Check that inputs are given by name.
+
+    Raises:
+        CompilerError: They are not.
+    """
+    if not isinstance(inputs, Mapping):
+        raise CompilerError(
+            "inputs are given by name", expected="a dict with an array for each input", got=type(inputs).__name__
+        )
+
+
+def _array(name: str, given: Any) -> np.ndarray:
+    try:
+        return np.asarray(given)
+    except (ValueError, TypeError) as error:  # lists of different lengths
+        raise CompilerError("an input is no array", where=f"input {name!r}", got=error) from error
 
 
 def _check_input(name: str, array: np.ndarray, type: TensorType, lengths: dict[str, int]) -> None:

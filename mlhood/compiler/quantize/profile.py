@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
-from mlhood.compiler.backends.interpreter import Interpreter
+from mlhood.compiler.backends.interpreter import Interpreter, check_batch
 from mlhood.compiler.hir.graph import Graph
 from mlhood.compiler.hir.text import to_text
 from mlhood.compiler.hir.values import Value
@@ -146,15 +146,29 @@ def profile(graph: Graph, batches: Iterable[Mapping[str, np.ndarray]]) -> Profil
         if value.type.is_float and array.size:
             seen[value.name] = _grown(seen.get(value.name), value, array)
 
-    for inputs in batches:
-        for name, array in inputs.items():
-            if name in graph.placeholders:
-                observe(graph.placeholders[name], np.asarray(array))
+    for inputs in _checked(batches):
+        for name, value in graph.placeholders.items():
+            given = inputs.get(name)
+            if isinstance(given, (np.ndarray, np.generic)) and given.dtype == value.type.dtype:
+                observe(value, np.asarray(given))  # other input is refused below
         interpreter.run(inputs, observe)
     if not seen:
         where = f"graph {graph.name!r}"
         raise CompilerError("there is nothing to profile", where=where, todo="give at least one batch")
     return Profile(fingerprint(graph), seen)
+
+
+def _checked(batches: Iterable[Mapping[str, np.ndarray]]) -> Iterator[Mapping[str, np.ndarray]]:
+    if not isinstance(batches, Iterable):
+        raise CompilerError(
+            "these are no data to profile with",
+            expected="batches one after another, each a dict with an array for each input",
+            got=type(batches).__name__,
+            todo="give a list: profile(graph, [{'image': images}])",
+        )
+    for inputs in batches:
+        check_batch(inputs)
+        yield inputs
 
 
 def _grown(before: Distribution | None, value: Value, array: np.ndarray) -> Distribution:
