@@ -72,6 +72,9 @@ STAYS = {
         Add(), b(conv(), b.x("n", 3, 4, 4), b.numbers(2, 3, 1, 1), b.x(2, name="bias")), channels(b)
     ),
     "itself": lambda b: b(Mul(), (y := layer(b)), y),
+    "integers": lambda b: b(
+        Div(), b(conv(), b.x("n", 1, 2, 2, element="int32"), np.full((1, 1, 1, 1), 3, np.int32)), np.int32(2)
+    ),
     "something computed": lambda b: b(Add(), layer(b), b.x(2, 1, 1, name="z")),
     "a number that is infinite": lambda b: b(Add(), layer(b), np.full((2, 1, 1), np.inf, np.float32)),
     "the rows of a dense layer": lambda b: b(Mul(), dense(b), b.numbers(5, 1)),

@@ -113,6 +113,13 @@ STAYS = {
     "the constant has more axes": lambda b: b(Add(), turned(b), b.numbers(1, 1, 1, 1, 2)),
     "a product": lambda b: b(MatMul(), turned(b), b.numbers(2, 5)),
     "the other side is what is turned": lambda b: b(Add(), b(Transpose((0, 1, 3, 2)), (y := b.x("n", 2, 4, 4))), y),
+    "turned otherwise, of the same shape": lambda b: b(
+        Add(), b(LAST, b.x("n", 4, 4, 4)), b(Transpose((0, 3, 2, 1)), b.x("n", 4, 4, 4, name="z"))
+    ),
+    "turned back otherwise elsewhere": lambda b: (
+        b(Add(), b(LAST, b.x("n", 4, 4, 4)), (z := b.x("n", 4, 4, 4, name="z"))),
+        b(LAST, z),
+    ),
     "an axis of scales": lambda b: b(Quantize("int8", Quantization((0.1, 0.2), (0, 0), 3)), turned(b)),
     "dense, the batch moves": lambda b: b(
         FullyConnected(), b(Flatten(1), b(Transpose((1, 0, 2, 3)), b.x(2, 3, 4, 1))), b.numbers(5, 8)
@@ -122,6 +129,8 @@ STAYS = {
         b(Tanh(), y),
     ),
     "dense, the weight is not constant": lambda b: b(FullyConnected(), b(Flatten(1), turned(b)), b.x(5, 24, name="w")),
+    "dense, an open axis": lambda b: b(FullyConnected(), b(Flatten(1), b(LAST, b.x("n", 2, "h", 2))), b.numbers(5, 24)),
+    "dense, rows of rows": lambda b: b(FullyConnected(), b(Reshape((0, 2, 12)), turned(b)), b.numbers(5, 12)),
     "dense, more rows": lambda b: b(FullyConnected(), b(Reshape((-1, 6)), turned(b)), b.numbers(5, 6)),
     "elements that move": lambda b: b(Transpose((0, 2, 1, 3)), b.x("n", 4, 3, 1)),
 }
@@ -137,6 +146,17 @@ def test_a_pair_cancels_even_if_others_read_between():
     graph = apply(lambda b: (b(Tanh(), b(FIRST, (y := turned(b)))), y), PASS)
     assert sorted(kinds(graph)) == ["Tanh", "Transpose"]
     assert graph.outputs["y"].producer.inputs[0].name == "x"
+
+
+def test_what_is_not_turned_at_all_comes_to_an_end():
+    still = Transpose((0, 1))
+    apply(lambda b: (b(Add(), b(still, b.x("n", 2)), (z := b.x("n", 2, name="z"))), b(still, z)), PASS)
+
+
+def test_a_mean_reads_past_a_transpose_that_others_read():
+    graph = apply(lambda b: (b(ReduceMean((1, 2), False), (y := turned(b)), name="mean"), y), PASS)
+    assert sorted(kinds(graph)) == ["ReduceMean", "Transpose"]
+    assert graph.nodes["mean"].inputs[0].name == "x"
 
 
 def test_a_sum_reads_what_is_turned_back_already():
