@@ -137,6 +137,10 @@ BITES = {
         Clip(1.0, None), b(AveragePool((3, 3), (1, 1), (1,) * 4, (1, 1), count_pads=True), b(Clip(1.0, 2.0), image(b)))
     ),
     "relu of a layer": lambda b: b(Relu(), b.conv(image(b))),
+    "clip of leaky relu": lambda b: b(Clip(None, 1.0), b(LeakyRelu(0.1), b(Clip(-2.0, 3.0), image(b)))),
+    "relu of windows that see only padding": lambda b: b(
+        Relu(), b(MaxPool((2,), (1,), (1, 1), (2,)), b(Relu(), b.x("n", 2, 1)))
+    ),
     "sum of bytes that wraps": lambda b: b(Clip(0, 127), b(Add(), (x := b(Clip(0, 100), b.x(9, element="int8"))), x)),
     "clip by no number": lambda b: b(Clip(float("nan"), None), b(Relu(), image(b))),
 }

@@ -63,13 +63,16 @@ STAYS = {
     "channels behind": lambda b: b.conv(pad(b, image(b), (0, 0, 0, 0, 0, 1, 0, 0)), size=3),
     "batch": lambda b: b.conv(pad(b, b.x(1, 2, 5, 5), (1, 0, 0, 0, 0, 0, 0, 0)), size=3),
     "cutting off": lambda b: b.conv(pad(b, image(b), (0, 0, 1, 0, 0, 0, -1, 0)), size=3),
+    "cutting off what is padded again": lambda b: b.conv(
+        pad(b, image(b), (0, 0, 1, 0, 0, 0, -1, 0)), size=3, pads=(1,) * 4
+    ),
     "maximum of zeros": lambda b: b(maximum(), pad(b, image(b))),
     "maximum of ones around relu": lambda b: b(maximum(), pad(b, b(Relu(), image(b)), value=1.0)),
     "dilated maximum": lambda b: b(maximum((2, 2), dilations=(2, 2)), pad(b, b(Relu(), image(b)))),
     "maximum, ceil": lambda b: b(maximum(ceil=True), pad(b, b(Relu(), image(b)))),
     "maximum, pads as large as the window": lambda b: b(maximum((2, 2)), pad(b, b(Relu(), image(b)))),
     "maximum, where it stands": lambda b: b.graph.add(maximum(indices=True), pad(b, b(Relu(), image(b)))).outputs,
-    "mean that does not count its own": lambda b: b(mean(pads=(1, 1, 1, 1)), pad(b, image(b))),
+    "mean that does not count its own": lambda b: b(mean(pads=(1, 1, 1, 0)), pad(b, image(b))),
     "mean of ones": lambda b: b(mean(), pad(b, image(b), value=1.0)),
     "mean, ceil": lambda b: b(mean((2, 2), ceil=True), pad(b, image(b), (0, 0, 1, 0, 0, 0, 0, 1))),
     "pad of another number": lambda b: pad(b, pad(b, image(b)), value=1.0),
