@@ -46,11 +46,19 @@ def compile_model(
     """
     from mlhood.compiler.compile import stages
     from mlhood.compiler.hir.draw import draw as draw_graph
+    from mlhood.compiler.hir.drawing.picture import check_drawing
     from mlhood.compiler.hir.text import to_text
     from mlhood.compiler.quantize import Recipe
     from mlhood.compiler.quantize.samples import read_samples, samples
+    from mlhood.exchange.output import check_output
 
-    recipe = Recipe(quantize, element=element, per_channel=per_channel) if quantize else None
+    if quantize is None:
+        _check_unquantized(element, per_channel, calibration)
+    if draw is not None:
+        check_drawing(draw)
+    if export is not None:
+        check_output(export)
+    recipe = None if quantize is None else Recipe(quantize, element=element, per_channel=per_channel)
     data = read_samples(calibration) if calibration else None
     made = []
     for stage in stages(model, recipe, stop_after, data):
@@ -69,22 +77,36 @@ def compile_model(
         typer.echo(f"written: {export}")
 
 
+def _check_unquantized(element: str, per_channel: bool, calibration: Path | None) -> None:
+    from mlhood.errors import CompilerError
+
+    given = {"--element": element != "int8", "--per-channel": per_channel, "--calibration": calibration is not None}
+    if any(given.values()):
+        raise CompilerError(
+            "these options say how to quantise, but nothing is to be quantised",
+            got=", ".join(name for name, is_given in given.items() if is_given),
+            todo="name a schema: --quantize symmetric",
+        )
+
+
 def _cost(graph: Graph, quantized: Graph, data: Mapping[str, np.ndarray]) -> str:
     """What quantising has cost on the data that it was calibrated with, in one line."""
+    import numpy as np
+
     from mlhood.compiler.backends.interpreter import Interpreter
     from mlhood.compiler.quantize import kept_in_float, layer_sqnr, sqnr
 
     wanted, got = (next(iter(Interpreter(one).run(data).values())) for one in (graph, quantized))
-    worst = layer_sqnr(graph, quantized, data)["alone"].idxmin()
+    loss = layer_sqnr(graph, quantized, data)["alone"]
+    worst = loss.idxmin() if np.isfinite(loss).any() else "no layer"
     kept = ", ".join(kept_in_float(quantized)) or "nothing"
     return f"on the calibration data: SQNR {sqnr(wanted, got):.1f} dB; most is lost in {worst}; kept in float: {kept}"
 
 
 def _export(graph: Graph, path: Path) -> None:
     from mlhood.compiler.hir.exporter import to_onnx
-    from mlhood.exchange.output import check_output, write_whole
+    from mlhood.exchange.output import write_whole
 
-    check_output(path)
     write_whole(path, to_onnx(graph).SerializeToString())
 
 

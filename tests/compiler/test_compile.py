@@ -14,7 +14,7 @@ from mlhood.compiler.compile import STAGES, Executable
 from mlhood.compiler.hir import Graph, verify
 from mlhood.compiler.quantize import Recipe, profile, sqnr
 from mlhood.compiler.quantize.samples import samples
-from mlhood.errors import CompilerError, ExchangeError
+from mlhood.errors import CompilerError, ExchangeError, MlhoodError
 from mlhood.models import digits
 
 
@@ -145,6 +145,26 @@ def test_the_command_stops_where_it_is_told(path, tmp_path):
     assert done.exit_code == 0
     assert "optimized" not in done.output
     assert (tmp_path / "a.png").stat().st_size > 10_000
+
+
+@pytest.mark.parametrize("node", ["Identity", "Flatten"])
+def test_the_command_says_that_nothing_is_lost(new_model, tmp_path, node):
+    model = new_model([onnx.helper.make_node(node, ["x"], ["y"])], {"x": (onnx.TensorProto.FLOAT, ["n", 3])})
+    onnx.save(model, tmp_path / "model.onnx")
+    np.savez(tmp_path / "data.npz", x=np.eye(3, dtype=np.float32))
+    done = command(tmp_path / "model.onnx", "--quantize", "symmetric", "--calibration", tmp_path / "data.npz")
+    assert done.exit_code == 0, done.exception
+    assert "most is lost in no layer" in done.output
+
+
+@pytest.mark.parametrize(
+    "options",
+    [("--draw", "a.jpg"), ("--draw", "missing/a.svg"), ("--export", "missing/a.onnx"), ("--element", "int16")],
+)
+def test_the_command_refuses_before_it_compiles(path, options):
+    done = command(path, *options)
+    assert isinstance(done.exception, MlhoodError)
+    assert done.output == ""
 
 
 def test_the_command_names_a_missing_file(tmp_path):

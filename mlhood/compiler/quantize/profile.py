@@ -153,8 +153,11 @@ def profile(graph: Graph, batches: Iterable[Mapping[str, np.ndarray]]) -> Profil
                 observe(value, np.asarray(given))  # other input is refused below
         interpreter.run(inputs, observe)
     if not seen:
-        where = f"graph {graph.name!r}"
-        raise CompilerError("there is nothing to profile", where=where, todo="give at least one batch")
+        raise CompilerError(
+            "there is nothing to profile",
+            where=f"graph {graph.name!r}",
+            todo="give at least one batch, and a graph that computes with reals",
+        )
     return Profile(fingerprint(graph), seen)
 
 

@@ -124,7 +124,8 @@ def layer_sqnr(graph: Graph, quantized: Graph, inputs: Inputs) -> pd.DataFrame:
                     "alone": sqnr(reals[name], alone),
                 }
             )
-    return pd.DataFrame(rows, columns=["value", "node", "operator", "element", "sqnr", "alone"]).set_index("value")
+    table = pd.DataFrame(rows, columns=["value", "node", "operator", "element", "sqnr", "alone"])
+    return table.astype({"sqnr": float, "alone": float}).set_index("value")
 
 
 def _name_in(graph: Graph, node: Node) -> str:

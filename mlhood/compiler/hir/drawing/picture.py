@@ -45,6 +45,25 @@ def _palette() -> Image.Image:
     return palette
 
 
+def check_drawing(path: Path) -> None:
+    """Say before long work whether its drawing could be saved there.
+
+    Raises:
+        CompilerError: The name does not end in .svg or .png.
+        OutputError: The folder does not exist, or the path is a folder.
+    """
+    kind = path.suffix.lower()
+    if kind not in (".svg", ".png"):
+        raise CompilerError(
+            "a drawing of a graph is SVG or PNG",
+            where=path,
+            expected="a name that ends in .svg or .png",
+            got=kind or "no ending",
+            todo=f"save it as {path.stem}.svg",
+        )
+    check_output(path)
+
+
 class Drawing:
     """A drawing of a graph, or of the difference of two.
 
@@ -108,17 +127,8 @@ class Drawing:
             OutputError: The file cannot be written.
         """
         path = Path(path)
-        kind = path.suffix.lower()
-        if kind not in (".svg", ".png"):
-            raise CompilerError(
-                "a drawing of a graph is SVG or PNG",
-                where=path,
-                expected="a name that ends in .svg or .png",
-                got=kind or "no ending",
-                todo=f"save it as {path.stem}.svg",
-            )
-        check_output(path)
-        return write_whole(path, self.svg.encode("utf-8") if kind == ".svg" else self.png)
+        check_drawing(path)
+        return write_whole(path, self.svg.encode("utf-8") if path.suffix.lower() == ".svg" else self.png)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> tuple[dict[str, Any], dict[str, Any]]:
         """What a notebook shows: the PNG, as wide as it is meant."""
