@@ -3,7 +3,7 @@
 1. ReduceMean(x) over all axes from 2 on, kept      ->  GlobalAveragePool(x)
 2. ReduceMean(x) over all axes from 2 on, left out  ->  Flatten(GlobalAveragePool(x))
 
-x has one to three such axes: runtimes pool no more, ONNX Runtime for one.
+x is float32 and has one to three such axes: runtimes pool nothing else, ONNX Runtime for one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def means_to_pools(graph: Graph) -> bool:
 
 def _to_pool(graph: Graph, node: Node) -> bool:
     operator, x = node.operator, node.inputs[0]
-    if x is None or not isinstance(operator, Reduction) or not x.type.is_float or x.type.rank not in (3, 4, 5):
+    if x is None or not isinstance(operator, Reduction) or x.type.element != "float32" or x.type.rank not in (3, 4, 5):
         return False
     if sorted(normalized(axis, x.type.rank) for axis in operator.axes) != list(range(2, x.type.rank)):
         return False

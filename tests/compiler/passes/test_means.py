@@ -29,6 +29,7 @@ STAYS = {
     "integers": lambda b: b(ReduceMean((2, 3)), b.x(1, 1, 2, 2, element="int32")),
     "channels that Flatten spells otherwise": lambda b: b(ReduceMean((2, 3), False), b.x("n", "q*p", 4, 4)),
     "more axes than runtimes pool": lambda b: b(ReduceMean((2, 3, 4, 5)), b.x("n", 2, 2, 2, 2, 2)),
+    "numbers that runtimes do not pool": lambda b: b(ReduceMean((2, 3)), b.x(1, 1, 2, 2, element="float64")),
     "sum": lambda b: b(ReduceSum((2, 3)), b.x("n", 2, 4, 4)),
 }
 
