@@ -103,6 +103,7 @@ def break_node_name(graph):
         (break_membership, "not in the graph"),
         (break_node_name, "filed under the name 'relu_1'"),
         (lambda graph: graph.outputs.clear(), "no output"),
+        (lambda graph: graph.placeholders.update(c=graph.constant("c", np.zeros(1))), "'c' as a placeholder"),
     ],
 )
 def test_a_broken_rule_is_found(harm, says):
@@ -122,6 +123,7 @@ def test_a_broken_rule_is_found(harm, says):
         (TensorType("float32", (1,), Quantization((1.0,), (0,))), "only integers"),
         (TensorType("int8", (1,), Quantization((0.0,), (0,))), "not positive"),
         (TensorType("int8", (1,), Quantization((1.0,), (128,))), "does not fit int8"),
+        (TensorType("int8", (1,), Quantization((1.0,), (0.5,))), "offset 0.5 does not fit"),
         (TensorType("int8", (2,), Quantization((1.0,), (0,), 0)), "1 scales"),
         (TensorType("int8", (2,), Quantization((1.0, 1.0), (0, 0), 1)), "axis 1 of 1"),
     ],

@@ -131,3 +131,10 @@ def test_what_has_gone_cannot_be_taken_out_again():
     with pytest.raises(CompilerError, match="not in the graph"):
         graph.remove_constant(gone)
     assert graph.constants == {"c": heir}
+
+
+@pytest.mark.parametrize("position", [-1, 1])
+def test_a_node_has_no_input_there(position):
+    graph = diamond()
+    with pytest.raises(CompilerError, match="no such input"):
+        graph.replace_input(graph.nodes["left"], position, graph.value("x"))

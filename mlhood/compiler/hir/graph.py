@@ -102,7 +102,14 @@ class Graph:
         return any(self.outputs.get(name) is value for name in self._output_names.get(value, ()))
 
     def replace_input(self, node: Node, position: int, value: Value | None) -> None:
-        """Let a node read another value at one position."""
+        """Let a node read another value at one position.
+
+        Raises:
+            CompilerError: The node has no input there.
+        """
+        if not 0 <= position < len(node.inputs):
+            expected = f"0 to {len(node.inputs) - 1}"
+            raise CompilerError("there is no such input", where=node.where, expected=expected, got=position)
         before = node.inputs[position]
         node.inputs = (*node.inputs[:position], value, *node.inputs[position + 1 :])
         if before is not None and before not in node.inputs:

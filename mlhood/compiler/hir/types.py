@@ -125,7 +125,7 @@ def _quantization_faults(tensor: TensorType) -> list[str]:
         return [f"{lengths[0]} scales and {lengths[1]} offsets, where {wanted} are needed"]
     limits = np.iinfo(tensor.dtype)
     found = [f"scale {one} is not positive" for one in parameters.scale if not (math.isfinite(one) and one > 0)]
-    outside = [one for one in parameters.offset if not limits.min <= one <= limits.max]
+    outside = [one for one in parameters.offset if not float(one).is_integer() or not limits.min <= one <= limits.max]
     return found + [f"offset {one} does not fit {tensor.element}" for one in outside]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from mlhood.compiler.collector import collector_paused
 from mlhood.compiler.hir.graph import Graph
 from mlhood.compiler.hir.types import TensorType
-from mlhood.compiler.hir.values import Constant, Node, Value, inferred
+from mlhood.compiler.hir.values import Constant, Node, Placeholder, Value, inferred
 from mlhood.errors import CompilerError
 
 
@@ -16,7 +16,7 @@ def verify(graph: Graph) -> None:
     """Check a graph, in time linear in its size.
 
     Rules:
-        1. Values and nodes are filed under their own names, which are not empty.
+        1. Values and nodes are filed under their own names, which are not empty, and as what they are.
         2. Types are sound: known element types, no negative axis, quantisation only of integers, with positive
            scales, offsets in range, and as many as the axis is long.
         3. A constant's array has the constant's element type and shape.
@@ -42,9 +42,10 @@ def _names(graph: Graph) -> Iterator[tuple[str, str]]:
     for value in registered.values():
         if not value.name or graph.value(value.name) is not value:
             yield _where(value), "filed under another name"
-    for name, value in {**graph.placeholders, **graph.constants}.items():
-        if value.name != name or registered.get(name) is not value:
-            yield _where(value), f"filed under the name {name!r}"
+    for kind, filed in ((Placeholder, graph.placeholders), (Constant, graph.constants)):
+        for name, value in filed.items():
+            if value.name != name or registered.get(name) is not value or not isinstance(value, kind):
+                yield _where(value), f"filed under the name {name!r} as a {kind.__name__.lower()}"
 
 
 def _types(graph: Graph) -> Iterator[tuple[str, str]]:
