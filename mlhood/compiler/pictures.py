@@ -139,7 +139,7 @@ def history(steps: pd.DataFrame) -> Figure:
     """How many nodes each pass has left, by `History.table()`; passes that removed none are left out."""
     start = int(steps["nodes before"].iloc[0]) if len(steps) else 0
     told = steps[steps["nodes before"] != steps["nodes after"]]
-    names = ["as it is", *told["pass"].str.replace("_", " ")]
+    names = ["as it is", *(str(name).replace("_", " ") for name in told["pass"])]
     nodes = [start, *told["nodes after"]]
     figure, axes = plt.subplots(figsize=(7.5, 0.9 + 0.3 * len(nodes)), dpi=90)
     axes.barh(range(len(nodes)), nodes, color=[LIGHT_GREY, *[SKY] * len(told)], ec="black")
