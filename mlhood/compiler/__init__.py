@@ -1,10 +1,19 @@
-"""The compiler: from an ONNX model to a typed graph (`hir`), and what runs it (`backends`).
+"""The compiler: from an ONNX model to a graph of integer operators, and what runs it.
 
-from mlhood.compiler.hir.importer import import_model
-from mlhood.compiler.hir.text import to_text
-from mlhood.compiler.backends.interpreter import run
+    ONNX -> "hir" -> passes -> "optimized" -> profile, quantise, passes -> "quantized" -> a back end
 
-graph = import_model("lenet.onnx")
-print(to_text(graph))
-run(graph, image=images)["logits"]
+compiled = mlhood.compile("lenet.onnx", quantization="symmetric")  # or stop_after="hir", "optimized", "quantized"
+compiled.run(image=images)["logits"]
+
+Read it in the order in which a model goes through it:
+
+    compile       the whole way as one straight function with named stops
+    hir           the typed graph: types, edits, verification, text, drawings and diffs, from ONNX and back to it
+    operators     one class an operator: its type rule, its meaning in NumPy, its import rule
+    passes        one graph optimisation a module, run until nothing changes
+    quantize      profiles, Glow's four schemas, the rewriting to integers, and what it cost
+    backends      what runs a graph; the interpreter, in NumPy, is the oracle
+
+`commands` is all this in the shell, `onnx_backend` in ONNX's own interface, which `conformance` drives; `bench`
+measures what compiling costs, and `pictures` draws what the notebooks show.
 """
