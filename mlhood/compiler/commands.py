@@ -45,7 +45,6 @@ def compile_model(
     Example: mlhood compile lenet.onnx --quantize power_of_two --draw lenet.svg
     """
     from mlhood.compiler.compile import stages
-    from mlhood.compiler.hir.draw import draw as draw_graph
     from mlhood.compiler.hir.drawing.picture import check_drawing
     from mlhood.compiler.hir.text import to_text
     from mlhood.compiler.quantize import Recipe
@@ -69,12 +68,7 @@ def compile_model(
         typer.echo(_cost(made[-2].graph, last.graph, samples(made[-2].graph) if data is None else data))
     if text:
         typer.echo(to_text(last.graph), nl=False)
-    if draw is not None:
-        draw_graph(last.graph, draw)
-        typer.echo(f"drawn: {draw}")
-    if export is not None:
-        _export(last.graph, export)
-        typer.echo(f"written: {export}")
+    _write(last.graph, draw, export)
 
 
 def _check_unquantized(element: str, per_channel: bool, calibration: Path | None) -> None:
@@ -103,11 +97,17 @@ def _cost(graph: Graph, quantized: Graph, data: Mapping[str, np.ndarray]) -> str
     return f"on the calibration data: SQNR {sqnr(wanted, got):.1f} dB; most is lost in {worst}; kept in float: {kept}"
 
 
-def _export(graph: Graph, path: Path) -> None:
+def _write(graph: Graph, draw: Path | None, export: Path | None) -> None:
+    from mlhood.compiler.hir.draw import draw as draw_graph
     from mlhood.compiler.hir.exporter import to_onnx
     from mlhood.exchange.output import write_whole
 
-    write_whole(path, to_onnx(graph).SerializeToString())
+    if draw is not None:
+        draw_graph(graph, draw)
+        typer.echo(f"drawn: {draw}")
+    if export is not None:
+        write_whole(export, to_onnx(graph).SerializeToString())
+        typer.echo(f"written: {export}")
 
 
 def conformance(
