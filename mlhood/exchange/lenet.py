@@ -18,8 +18,8 @@ INPUT, OUTPUT = "image", "logits"
 def lenet_onnx(path: str | Path = "lenet.onnx") -> str:
     """Make sure that there is a trained LeNet with input `image` and output `logits`, and say where it comes from.
 
-    A file that is there is taken as it is. Otherwise the package's LeNet is trained on the digits (some seconds) and
-    written there.
+    A file that is there is taken as it is. Otherwise the package's LeNet is trained on the digits (some seconds), from
+    the same random weights each time, and written there.
 
     Raises:
         ExchangeError: The file that is there is no ONNX model, or has other inputs or outputs.
@@ -29,8 +29,8 @@ def lenet_onnx(path: str | Path = "lenet.onnx") -> str:
         _check(load(target), target)
         return f"{target.name} is there, and is taken as it is"
     data = digits()
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)  # the same network for everyone on the same kind of machine
+    with torch.random.fork_rng(devices=[]):  # the same network each time: what is read from it can be compared
+        torch.manual_seed(0)
         model = LeNet()
     train(model, data.train_images, data.train_labels)
     export(model.eval(), data.test_images[:2], target)

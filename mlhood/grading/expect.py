@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import NoReturn
 
 import numpy as np
@@ -59,6 +60,18 @@ def show(value: object) -> str:
         text = value if isinstance(value, str) else repr(value)
     text = CONTROL.sub("\N{REPLACEMENT CHARACTER}", text.encode("utf-8", "replace").decode())
     return text if len(text) <= SHOWN_CHARACTERS else text[: SHOWN_CHARACTERS - 1] + "…"
+
+
+@contextmanager
+def case(given: object, hint: str | None = None) -> Iterator[None]:
+    """Say for which input a call fails that stops with an error of the student's own, which alone does not tell."""
+    try:
+        yield
+    except CheckFailed as failure:
+        for label, part in (("for", given), ("hint", hint)):
+            if part is not None:
+                failure.parts.setdefault(label, show(part))
+        raise
 
 
 def fail(what: str, **parts) -> NoReturn:

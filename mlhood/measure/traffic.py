@@ -45,10 +45,10 @@ class Counted:
         return len(self.array)
 
     def __getitem__(self, place: Any) -> Any:
-        """Read elements; a slice reads all of its elements."""
+        """Read elements; a slice reads all of its elements, and gives a copy that refuses to be written."""
         found = self.array[place]
         self.reads += np.size(found)
-        return found.copy() if isinstance(found, np.ndarray) else found
+        return _sealed(found) if isinstance(found, np.ndarray) else found
 
     def __setitem__(self, place: Any, value: Any) -> None:
         self.writes += np.size(self.array[place])
@@ -69,3 +69,10 @@ class Counted:
 
     def __rmatmul__(self, other: Any) -> np.ndarray:
         return np.asarray(other) @ np.asarray(self)
+
+
+def _sealed(array: np.ndarray) -> np.ndarray:
+    """A copy that cannot be written: a write to it would be lost, and not be counted."""
+    copy = array.copy()
+    copy.flags.writeable = False
+    return copy

@@ -11,7 +11,7 @@ from mlhood.compiler.operators.pooling import MaxPool
 """
 
 
-def nest(start: str, step: str, end: str) -> dict[str, str]:
+def nest(start: str, step: str, end: str, then: str = "") -> dict[str, str]:
     return {
         "P2-1-solution": f"""
 def linear_relu(x, w, b, y):
@@ -21,6 +21,7 @@ def linear_relu(x, w, b, y):
             for k in range(x.shape[1]):
                 {step}
             {end}
+    {then}
 """
     }
 
@@ -89,6 +90,10 @@ rows = windows(x.shape[2], kernel[0], strides[0], pads[0], pads[2])
 columns = windows(x.shape[3], kernel[1], strides[1], pads[1], pads[3])
 return TensorType(x.element, (x.shape[0], x.shape[1], rows, columns))
 """
+COUNT = """
+def count(size, kernel, stride, before, after):
+    return (size + before + after - kernel) // stride + 1
+"""
 
 
 def windows(body: str) -> dict[str, str]:
@@ -105,7 +110,8 @@ def infer_pool(body: str) -> dict[str, str]:
     return {"P2-3-solution-3": "def infer_pool(x, kernel, strides, pads):\n" + indent(body.strip(), "    ")}
 
 
-def before(condition: str) -> dict[str, str]:
+def before(condition: str, *, plain: bool = True) -> dict[str, str]:
+    unless = " or conv.operator.activation" if plain else ""
     return {
         "P2-4-solution": f"""
 from mlhood.compiler.operators.normalization import BatchNormalization
@@ -113,7 +119,7 @@ from mlhood.compiler.operators.normalization import BatchNormalization
 def conv_before(node, graph):
     value = node.inputs[0]
     conv = value.producer
-    if conv is None or not isinstance(conv.operator, Conv):
+    if conv is None or not isinstance(conv.operator, Conv){unless}:
         return None
     return conv if {condition} else None
 """

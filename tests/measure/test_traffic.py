@@ -39,7 +39,8 @@ def test_writes_are_counted_and_done():
 
 def test_what_was_read_cannot_be_written_through():
     counted = Counted(DATA.copy())
-    counted[0][0] = 99
+    with pytest.raises(ValueError, match="read-only"):
+        counted[0][0] = 99
     assert counted.array[0, 0] == 0
 
 

@@ -141,7 +141,9 @@ def _fits(answers: Mapping[str, object], ratios: dict[str, float]) -> None:
     _names(answers["worst"], "worst", {name for name in eight if eight[name] <= min(eight.values()) + NEAR})
     gain = expect.number(answers["gain"], "`answers['gain']`")
     want = ratios["power_of_two, int16"] - ratios["power_of_two"]
-    hint = "results['sqnr']['power_of_two, int16'] - results['sqnr']['power_of_two']"
+    hint = (
+        "sqnr = results.set_index('recipe')['sqnr']; sqnr['power_of_two, int16'] - sqnr['power_of_two']; not typed in"
+    )
     expect.true(
         abs(gain - want) < 0.6, "`answers['gain']` is wrong", expected=f"{want:.1f} dB", got=f"{gain:.1f}", hint=hint
     )

@@ -17,6 +17,7 @@ from mlhood.grading.task import points
 from mlhood.grading.wire import Hir
 
 Weights = dict[str, np.ndarray]
+Case = tuple[Weights, dict[str, Any], str]  # weights, attributes of the node, and the hint where it goes wrong
 
 
 def _model(op: str, shape: tuple[int, ...], weights: Weights, attributes: dict[str, Any]) -> bytes:
@@ -29,14 +30,15 @@ def _model(op: str, shape: tuple[int, ...], weights: Weights, attributes: dict[s
     return helper.make_model(graph, ir_version=9, opset_imports=[helper.make_opsetid("", 18)]).SerializeToString()
 
 
-def _check(submission: Submission, op: str, rule: str, cases: list[tuple[Weights, dict[str, Any], str]]) -> None:
+def _check(submission: Submission, op: str, rule: str, cases: list[Case]) -> None:
     """Import one-node models by the student's rule, and run what comes out beside what should."""
     rules = {op: function(submission, rule)}
     pairs, wanted = [], []
-    for weights, attributes, _ in cases:
+    for case in cases:
         x = submission.rng.standard_normal((2, 4, 9, 11)).astype(np.float32)
-        data = _model(op, x.shape, weights, attributes)
-        hir = submission.call(PROBES + "imported", rules, data)
+        data = _model(op, x.shape, *case[:2])
+        with expect.case(_given(op, case), case[2]):
+            hir = submission.call(PROBES + "imported", rules, data)
         if not isinstance(hir, Hir):
             expect.fail(f"`{rule}` does not give a graph", got=hir)
         pairs.append((hir, {"x": x}))
@@ -45,10 +47,14 @@ def _check(submission: Submission, op: str, rule: str, cases: list[tuple[Weights
         _same(facts, want, op, rule, case)
 
 
-def _same(facts: GraphFacts, want: np.ndarray, op: str, rule: str, case: tuple[Weights, dict[str, Any], str]) -> None:
-    weights, attributes, hint = case
+def _given(op: str, case: Case) -> str:
+    weights, attributes, _ = case
     given = f"{op} with {', '.join([f'{k}={v}' for k, v in attributes.items()]) or 'no attributes'}"
-    given += f" and inputs x, {', '.join(weights)}" if weights else ""
+    return given + (f" and inputs x, {', '.join(weights)}" if weights else "")
+
+
+def _same(facts: GraphFacts, want: np.ndarray, op: str, rule: str, case: Case) -> None:
+    given, hint = _given(op, case), case[2]
     operators = [node.operator for node in facts.nodes]
     expect.equal(operators, [op], f"`{rule}` adds other nodes", given=given, hint="one source.add(operator, ...)")
     got = facts.results.get("y")

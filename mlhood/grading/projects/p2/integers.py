@@ -110,10 +110,11 @@ def rescale_rounds(submission: Submission) -> None:
 def rescale_saturates(submission: Submission) -> None:
     """`rescale` adds the offset and stays in -128 to 127, also where 32 bits are too few for the product."""
     rng = submission.rng
-    acc = rng.integers(-(1 << 22), 1 << 22, (2, 3, 5, 4)).astype(np.int32)
+    wanted = rng.permutation(np.arange(-210, 210, 7)).reshape(2, 3, 5, 2)  # exactly, so that no rounding is asked for
+    acc = (wanted << 16).astype(np.int32)
     offset = int(rng.integers(10, 50))
     for multiplier, shift, hint in (
-        (3, 12, "np.clip(..., -128, 127) after the offset has been added, before the conversion to int8"),
+        (1, 16, "np.clip(..., -128, 127) after the offset has been added, before the conversion to int8"),
         (1 << 30, 46, "the product needs 64 bits: acc.astype(np.int64) * multiplier"),
     ):
         got = submission.call("rescale", acc, multiplier, shift, offset)

@@ -15,15 +15,15 @@ from mlhood.grading.submission import Submission
 from mlhood.grading.task import points
 
 Case = tuple[TensorType, TensorType, dict[str, Any]]
+Pair = tuple[int, ...]
 
 
 def _tensor(*shape: int | str, element: str = "float32") -> TensorType:
     return TensorType(element, shape)
 
 
-def _conv_case(rng: np.random.Generator) -> Case:
-    """A convolution with every attribute at random, different along the two axes."""
-    group = int(rng.integers(1, 4))
+def _conv_case(rng: np.random.Generator, group: int = 1) -> Case:
+    """A convolution with every other attribute at random, different along the two axes."""
     depth, features = int(rng.integers(1, 5)), group * int(rng.integers(1, 5))
     kernel = [int(n) for n in rng.permutation([2, 3, 5])[:2]]
     attributes = {
@@ -52,7 +52,8 @@ def _spelled(tensor: TensorType) -> str:
 def _conv(submission: Submission, case: Case, hint: str) -> None:
     x, w, attributes = case
     given = f"x {_spelled(x)}, w {_spelled(w)}, " + ", ".join(f"{key} {value}" for key, value in attributes.items())
-    got = submission.call("infer_conv", x, w, **attributes)
+    with expect.case(given, hint):
+        got = submission.call("infer_conv", x, w, **attributes)
     _check_type(got, Conv(**attributes).infer(x, w), "infer_conv", given, hint)
 
 
@@ -67,8 +68,16 @@ def convolution_has_its_shape(submission: Submission) -> None:
     _conv(submission, (x, w, plain | {"pads": (0, 1, 2, 3)}), "pads are (top, left, bottom, right)")
     _conv(submission, (x, w, plain | {"strides": (2, 3)}), "out = floor((size + pads - span) / stride) + 1")
     _conv(submission, (x, w, plain | {"dilations": (2, 3)}), "a kernel of k with dilation d spans (k - 1) * d + 1")
-    for _ in range(4):
-        _conv(submission, _conv_case(submission.rng), "span = (k - 1) d + 1; out = (size + pads - span) // stride + 1")
+    hint = "the larger the padding, the larger a kernel may be: what must fit is the span, into the padded image"
+    _conv(submission, (_tensor(3, 2, 4, 5), w, plain | {"pads": (0, 1, 1, 0), "dilations": (1, 2)}), hint)
+    hint = "a group sees C / group of the channels: w's second axis x group = C"
+    _conv(submission, (_tensor(3, 6, 32, 28), _tensor(9, 2, 5, 3), plain | {"group": 3}), hint)
+    for group in (1, 2, 3):
+        _conv(
+            submission,
+            _conv_case(submission.rng, group),
+            "span = (k - 1) d + 1; out = (size + pads - span) // stride + 1",
+        )
 
 
 @points(2)
@@ -77,8 +86,9 @@ def batch_and_element_are_kept(submission: Submission) -> None:
     x, w, attributes = _conv_case(submission.rng)
     for batch, element in (("batch", "float32"), ("N", "float16"), (1, "float64")):
         one, other = _tensor(batch, *x.shape[1:], element=element), _tensor(*w.shape, element=element)
-        got = submission.call("infer_conv", one, other, **attributes)
         given = f"x {_spelled(one)}, w {_spelled(other)}"
+        with expect.case(given):
+            got = submission.call("infer_conv", one, other, **attributes)
         if not isinstance(got, TensorType) or not got.shape:
             hint = "return TensorType(element, shape)"
             expect.fail("`infer_conv` does not return a TensorType with axes", got=got, given=given, hint=hint)
@@ -93,17 +103,18 @@ def misfits_are_refused(submission: Submission) -> None:
     x, w, attributes = _conv_case(submission.rng)
     infer = function(submission, "infer_conv")
     depth, kernel = int(w.shape[1]), w.shape[2:]
-    in_pairs = attributes | {"group": 2}
+    in_pairs, spread = attributes | {"group": 2}, attributes | {"pads": (0, 0, 0, 0), "dilations": (3, 3)}
     cases = (
         (x, _tensor(w.shape[0], depth + 1, *kernel), attributes, "x has other channels than w's second axis x group"),
         (x, _tensor(*w.shape, element="float64"), attributes, "x and w differ in their element type"),
         (_tensor(*x.shape[:2], 2, 2), _tensor(*w.shape[:2], 9, 9), attributes, "a kernel larger than the padded image"),
+        (_tensor(*x.shape[:2], 9, 9), _tensor(*w.shape[:2], 5, 5), spread, "a kernel of 5 that spans 13, on 9 pixels"),
         (_tensor(1, 6, *x.shape[2:]), _tensor(7, 3, *kernel), in_pairs, "7 output channels in 2 groups"),
     )
     for one, other, given, why in cases:
         found = submission.call(PROBES + "attempt", infer, (one, other), given)
         found = expect.mapping(found, (), "what came of `infer_conv`")
-        hint = "check what must fit, and raise CompilerError(...) or ValueError(...) where it does not"
+        hint = "check what must fit, and raise ValueError(...) where it does not"
         expect.true(
             "raised" in found, f"`infer_conv` accepts what does not fit: {why}", got=found.get("returned"), hint=hint
         )
@@ -111,19 +122,30 @@ def misfits_are_refused(submission: Submission) -> None:
 
 @points(3)
 def pooling_has_its_type(submission: Submission) -> None:
-    """`infer_pool` gives the type of what max pooling makes."""
+    """`infer_pool` gives the type of what max pooling makes, and refuses a window that does not fit."""
     rng = submission.rng
+    hint = "as in a convolution, but the channels stay; and so does the element type"
     for batch, element in (("batch", "float32"), (4, "float16"), ("n", "int8")):
         kernel = tuple(int(n) for n in rng.permutation([2, 3, 4])[:2])
-        strides, pads = (
-            tuple(int(n) for n in rng.permutation([1, 2, 3])[:2]),
-            tuple(int(n) for n in rng.permutation([0, 0, 1, 1])),
-        )
-        x = _tensor(
-            batch, int(rng.integers(2, 9)), *(int(n) for n in rng.permutation(np.arange(12, 30))[:2]), element=element
-        )
+        strides = tuple(int(n) for n in rng.permutation([1, 2, 3])[:2])
+        pads = tuple(int(n) for n in rng.permutation([0, 0, 1, 1]))
+        size = [int(n) for n in rng.permutation(np.arange(12, 30))[:2]]
+        x = _tensor(batch, int(rng.integers(2, 9)), *size, element=element)
+        _pool(submission, x, kernel, strides, pads, hint)
+    x = _tensor("batch", 3, 13, 16)
+    _pool(submission, x, (3, 3), (1, 1), (0, 1, 2, 0), "pads are (top, left, bottom, right)")
+    _pool(submission, x, (2, 2), (3, 3), (0, 0, 0, 0), "out = floor((size + pads - kernel) / stride) + 1")
+    infer = function(submission, "infer_pool")
+    large = {"kernel": (9, 2), "strides": (2, 2), "pads": (1, 1, 1, 1)}
+    found = submission.call(PROBES + "attempt", infer, (_tensor(1, 3, 6, 6),), large)
+    found = expect.mapping(found, (), "what came of `infer_pool`")
+    what = "`infer_pool` accepts a window larger than the padded image"
+    hint = "raise ValueError(...), as in `infer_conv`"
+    expect.true("raised" in found, what, given=f"x float32[1, 3, 6, 6], {large}", got=found.get("returned"), hint=hint)
+
+
+def _pool(submission: Submission, x: TensorType, kernel: Pair, strides: Pair, pads: Pair, hint: str) -> None:
+    given = f"x {_spelled(x)}, kernel {kernel}, strides {strides}, pads {pads}"
+    with expect.case(given, hint):
         got = submission.call("infer_pool", x, kernel=kernel, strides=strides, pads=pads)
-        want = MaxPool(kernel, strides, pads, (1, 1)).infer(x)
-        given = f"x {_spelled(x)}, kernel {kernel}, strides {strides}, pads {pads}"
-        hint = "as in a convolution, but the channels stay; and so does the element type"
-        _check_type(got, want, "infer_pool", given, hint)
+    _check_type(got, MaxPool(kernel, strides, pads, (1, 1)).infer(x), "infer_pool", given, hint)
