@@ -203,6 +203,17 @@ WRONG: tuple[Wrong, ...] = (
         "whatever the label",
     ),
     Wrong(
+        "accuracy of the real numbers",
+        "P2.7",
+        row(accuracy="(exact.argmax(1) == data.test_labels).mean()"),
+        (ROWS,),
+        "whose argmax is the label",
+    ),
+    Wrong("agreement taken for granted", "P2.7", row(agreement="1.0"), (ROWS,), "whatever the label"),
+    Wrong(
+        "reference and approximation exchanged", "P2.7", row(sqnr="sqnr(logits, exact)"), (ROWS,), "logits of optimized"
+    ),
+    Wrong(
         "accuracy in percent",
         "P2.7",
         row(accuracy="100 * (logits.argmax(1) == data.test_labels).mean()"),

@@ -23,7 +23,9 @@ ROWS: dict[str, dict[str, Any]] = {
     "asymmetric, per channel": {"schema": "asymmetric", "per_channel": True},
     "power_of_two, int16": {"schema": "power_of_two", "element": "int16"},
 }
-UNSEEN = {"another": {"schema": "symmetric_unsigned", "per_channel": True}}
+# So coarse that digits are misread: only then do accuracy and agreement differ from those of the real numbers.
+UNSEEN = {"another": {"schema": "symmetric_unsigned", "per_channel": True, "headroom": 40.0}}
+ONE_IMAGE = 0.004  # where two logits are nearly equal, the last bit of a profile may decide
 NEAR = 0.15  # dB: rows that are this near to each other may be named in either order
 
 
@@ -90,7 +92,7 @@ def rows_are_measured(submission: Submission) -> None:
         )
         for key, want in wanted[name]["row"].items():
             got = expect.number(found[key], f"`{key}`")
-            slack = {"sqnr": 0.1, "bytes": 0, "nodes": 0}.get(key, 1e-6)
+            slack = {"sqnr": 0.1, "bytes": 0, "nodes": 0}.get(key, ONE_IMAGE)
             given = f"Recipe({', '.join(f'{k}={v!r}' for k, v in arguments.items())})"
             expect.true(
                 abs(got - want) <= slack, f"`{key}` is wrong", expected=want, got=got, given=given, hint=COLUMNS[key]
