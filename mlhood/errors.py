@@ -81,6 +81,12 @@ class CompilerError(MlhoodError):
     stage = "compiler"
 
 
+class MeasureError(MlhoodError):
+    """Something cannot be measured, alternatives disagree, or a stored result is not one."""
+
+    stage = "measure"
+
+
 class NotebookError(MlhoodError):
     """A notebook cannot be read, or is not one of the course's."""
 

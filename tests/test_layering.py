@@ -16,7 +16,7 @@ PACKAGE = "mlhood"
 LEAVES = {"errors", "measure", "sketch"}
 PLAN: dict[str, set[str]] = {
     "errors": set(),
-    "measure": {"errors"},
+    "measure": {"errors", "sketch"},
     "sketch": set(),
     "models": set(),
     "exchange": {"models"},

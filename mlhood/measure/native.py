@@ -1,0 +1,158 @@
+"""Two loops in LLVM's language, compiled for this processor: one only multiplies and adds, one only moves data."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+from mlhood.errors import MeasureError
+
+UNROLLED = 4
+
+# `fmuladd` is one fused instruction where the processor has it and two where it has not, but two operations always.
+# Every accumulator waits for itself only, so as many are in flight as there are; |factor| < 1 keeps them finite.
+_MULTIPLY_ADD = """
+declare {vector} @llvm.fmuladd.{mangled}({vector}, {vector}, {vector})
+
+define void @multiply_add(ptr %place, i64 %count) #0 {{
+entry:
+  %factor = load {vector}, ptr %place, align 4
+{loads}
+  br label %loop
+loop:
+  %i = phi i64 [ 0, %entry ], [ %next, %loop ]
+{accumulators}
+  %next = add i64 %i, 1
+  %more = icmp slt i64 %next, %count
+  br i1 %more, label %loop, label %done
+done:
+{stores}
+  ret void
+}}
+
+attributes #0 = {{ nounwind "prefer-vector-width"="512" "min-legal-vector-width"="512" }}
+"""
+
+# STREAM's triad (McCalpin): a = b + s c, each array once through, `repeats` times over
+_TRIAD = """
+declare {vector} @llvm.fmuladd.{mangled}({vector}, {vector}, {vector})
+
+define void @triad(ptr %a, ptr %b, ptr %c, i64 %count, i64 %repeats) #0 {{
+entry:
+  %factor = load {vector}, ptr %c, align 4
+  br label %again
+again:
+  %r = phi i64 [ 0, %entry ], [ %r.next, %again.end ]
+  br label %loop
+loop:
+  %i = phi i64 [ 0, %again ], [ %next, %loop ]
+{moves}
+  %next = add i64 %i, {unrolled}
+  %more = icmp slt i64 %next, %count
+  br i1 %more, label %loop, label %again.end
+again.end:
+  %r.next = add i64 %r, 1
+  %r.more = icmp slt i64 %r.next, %repeats
+  br i1 %r.more, label %again, label %done
+done:
+  ret void
+}}
+
+attributes #0 = {{ nounwind "prefer-vector-width"="512" "min-legal-vector-width"="512" }}
+"""
+
+
+class Native:
+    """A function compiled for this processor; it holds the machine code as long as it lives.
+
+    Calling it lets other Python threads run meanwhile.
+
+    Args:
+        source: LLVM IR.
+        name: The function in it; it returns nothing.
+        arguments: Types of its arguments.
+
+    Raises:
+        MeasureError: LLVM cannot compile for this machine.
+    """
+
+    def __init__(self, source: str, name: str, *arguments: Any) -> None:
+        try:
+            self._engine = _compiled(source)
+        except (ImportError, OSError, RuntimeError) as error:
+            raise MeasureError("LLVM cannot compile for this machine", got=error, todo="run mlhood doctor") from error
+        address = self._engine.get_function_address(name)
+        self.call: Callable[..., None] = ctypes.CFUNCTYPE(None, *arguments)(address)
+
+    def __call__(self, *arguments: int) -> None:
+        """Run it."""
+        self.call(*arguments)
+
+
+def multiply_add(lanes: int, accumulators: int) -> Native:
+    """Return f(place, count): `count` times 2 x lanes x accumulators floating-point operations, all in registers.
+
+    Args:
+        lanes: float32 in a vector.
+        accumulators: Vectors. `place` has a vector of factors, smaller than 1, and then as many as this.
+    """
+    return Native(multiply_add_source(lanes, accumulators), "multiply_add", ctypes.c_void_p, ctypes.c_int64)
+
+
+def multiply_add_source(lanes: int, accumulators: int) -> str:
+    """Return the loop as LLVM IR."""
+    vector, mangled = f"<{lanes} x float>", f"v{lanes}f32"
+    # the accumulators begin with different values, or a compiler might see that they are the same
+    loads = [
+        f"  %p{i} = getelementptr {vector}, ptr %place, i64 {i + 1}\n  %z{i} = load {vector}, ptr %p{i}, align 4"
+        for i in range(accumulators)
+    ]
+    phis = [f"  %x{i} = phi {vector} [ %z{i}, %entry ], [ %y{i}, %loop ]" for i in range(accumulators)]
+    calls = [
+        f"  %y{i} = call {vector} @llvm.fmuladd.{mangled}({vector} %x{i}, {vector} %factor, {vector} %factor)"
+        for i in range(accumulators)
+    ]
+    stores = [f"  store {vector} %y{i}, ptr %p{i}, align 4" for i in range(accumulators)]
+    parts = {"loads": "\n".join(loads), "accumulators": "\n".join(phis + calls), "stores": "\n".join(stores)}
+    return _MULTIPLY_ADD.format(vector=vector, mangled=mangled, **parts)
+
+
+def triad(lanes: int) -> Native:
+    """Return f(a, b, c, count, repeats): a = b + s c over `count` vectors, a multiple of `UNROLLED`."""
+    pointer, integer = ctypes.c_void_p, ctypes.c_int64
+    return Native(triad_source(lanes), "triad", pointer, pointer, pointer, integer, integer)
+
+
+def triad_source(lanes: int) -> str:
+    """Return the loops as LLVM IR."""
+    vector, mangled = f"<{lanes} x float>", f"v{lanes}f32"
+    moves = "\n".join(_move(i, vector, mangled) for i in range(UNROLLED))
+    return _TRIAD.format(vector=vector, mangled=mangled, moves=moves, unrolled=UNROLLED)
+
+
+def _move(i: int, vector: str, mangled: str) -> str:
+    return f"""\
+  %i{i} = add i64 %i, {i}
+  %b{i} = getelementptr {vector}, ptr %b, i64 %i{i}
+  %c{i} = getelementptr {vector}, ptr %c, i64 %i{i}
+  %a{i} = getelementptr {vector}, ptr %a, i64 %i{i}
+  %u{i} = load {vector}, ptr %b{i}, align 4
+  %v{i} = load {vector}, ptr %c{i}, align 4
+  %w{i} = call {vector} @llvm.fmuladd.{mangled}({vector} %v{i}, {vector} %factor, {vector} %u{i})
+  store {vector} %w{i}, ptr %a{i}, align 4"""
+
+
+def _compiled(source: str) -> Any:
+    from llvmlite import binding
+
+    binding.initialize_native_target()
+    binding.initialize_native_asmprinter()
+    host = binding.Target.from_default_triple().create_target_machine(
+        cpu=binding.get_host_cpu_name(), features=binding.get_host_cpu_features().flatten(), opt=3
+    )
+    module = binding.parse_assembly(source)
+    module.verify()
+    engine = binding.create_mcjit_compiler(module, host)
+    engine.finalize_object()
+    return engine

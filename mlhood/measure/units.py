@@ -1,0 +1,44 @@
+"""Numbers as people read them: three digits, and a unit that keeps them small."""
+
+from __future__ import annotations
+
+import math
+
+from mlhood.errors import MeasureError
+
+# unit of time -> how many of it a second has
+TIMES = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
+_PREFIXES = ("", "k", "M", "G", "T", "P")
+
+
+def digits(value: float, count: int = 3) -> str:
+    """Return a number with this many digits: `0.00123`, `12.3`, `1,230`."""
+    if value == 0 or not math.isfinite(value):
+        return f"{value:g}"
+    places = count - 1 - math.floor(math.log10(abs(value)))
+    return f"{round(value, places):,.{max(places, 0)}f}"
+
+
+def duration(seconds: float, unit: str | None = None, *, with_unit: bool = True) -> str:
+    """Return a time with three digits, in the unit asked for or in the largest that keeps at least one whole.
+
+    Raises:
+        MeasureError: The unit is not one of `TIMES`.
+    """
+    if unit is None:
+        unit = next((name for name, per_second in TIMES.items() if seconds * per_second >= 1), "ns")
+    if unit not in TIMES:
+        raise MeasureError("this is no unit of time", expected=", ".join(TIMES), got=unit)
+    number = digits(seconds * TIMES[unit])
+    return f"{number} {unit}" if with_unit else number
+
+
+def rate(per_second: float, what: str = "FLOP/s") -> str:
+    """Return a rate with three digits and a decimal prefix: `36.1 GFLOP/s`, `25.3 GB/s`."""
+    power = min(max(math.floor(math.log10(per_second) / 3), 0), len(_PREFIXES) - 1) if per_second > 0 else 0
+    return f"{digits(per_second / 1000**power)} {_PREFIXES[power]}{what}"
+
+
+def times(ratio: float) -> str:
+    """Return a speed-up: `3.25x`."""
+    return f"{digits(ratio)}x"
