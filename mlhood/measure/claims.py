@@ -14,9 +14,9 @@ EVERY = "*"
 Cell = Measurement | Count
 Place = tuple[str, str]
 Relation = Literal["<", ">", "agree"]
-# A claim about several pairs of cells is as good as the worst of them, in this order
-STATES = ("fails", "missing", "open", "holds")
 State = Literal["fails", "missing", "open", "holds"]
+# A claim about several pairs of cells is as good as the worst of them, in this order
+STATES: tuple[State, ...] = ("fails", "missing", "open", "holds")
 _RELATIONS = ("<", ">", "agree")
 _LONGEST_TEXT = 500
 
@@ -70,7 +70,7 @@ class Claim:
         where the interval goes across.
         """
         found = [self._judge_pair(cells, left, right) for left, right in self.pairs(rows, columns)]
-        state = min((state for state, _ in found), key=STATES.index, default="missing")
+        state: State = min((state for state, _ in found), key=STATES.index)
         reasons = tuple(reason for one, reason in found if one == state)
         return Verdict(self.text, state, reasons)
 

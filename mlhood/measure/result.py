@@ -28,6 +28,7 @@ class Comparison:
         threads: To what number threads were fixed; None if they were not.
         first: Seconds of each one's first call, which may hold compiling.
         repeats: Calls that one timing of each holds.
+        interrupted: In how many rounds the system has taken the processor away.
         machine: `Machine.as_dict()`.
     """
 
@@ -37,6 +38,7 @@ class Comparison:
     threads: int | None = None
     first: dict[str, float] = field(default_factory=dict)
     repeats: dict[str, int] = field(default_factory=dict)
+    interrupted: int = 0
     machine: dict[str, Any] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> Measurement:
@@ -83,6 +85,8 @@ class Comparison:
         if repeated:
             parts.append("calls a timing: " + ", ".join(f"{name} {times:,}" for name, times in repeated.items()))
         parts.append("threads as they were" if self.threads is None else f"threads {self.threads}")
+        if self.interrupted:
+            parts.append(f"{self.interrupted} rounds interrupted by other programs")
         if self.machine:
             parts.append(str(self.machine.get("cpu")))
         return "; ".join(parts)
@@ -107,6 +111,7 @@ class Comparison:
             "threads": self.threads,
             "first": self.first,
             "repeats": self.repeats,
+            "interrupted": self.interrupted,
             "machine": self.machine,
         }
 
@@ -117,7 +122,7 @@ class Comparison:
         Raises:
             MeasureError: It is not what `to_dict` writes.
         """
-        parts = {"measurements", "baseline", "cache", "threads", "first", "repeats", "machine"}
+        parts = {"measurements", "baseline", "cache", "threads", "first", "repeats", "interrupted", "machine"}
         data = exactly(data, parts, where)
         stored = data["measurements"]
         if not isinstance(stored, Mapping) or not 0 < len(stored) <= _MOST_ALTERNATIVES:

@@ -10,12 +10,9 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mlhood.errors import MeasureError
-
-if TYPE_CHECKING:
-    from onnxruntime import SessionOptions
 
 _VARIABLES = (
     "OMP_NUM_THREADS",
@@ -116,8 +113,8 @@ def threads(count: int) -> Iterator[Threads]:
         fixed.restore()
 
 
-def session_options(count: int) -> SessionOptions:
-    """Return options with which an ONNX Runtime session takes this many threads.
+def session_options(count: int) -> Any:
+    """Return `onnxruntime.SessionOptions` with which an ONNX Runtime session takes this many threads.
 
     Its threads stop spinning when a run ends: otherwise they would burn the cores of what is measured next.
 
