@@ -71,10 +71,8 @@ def arrays(result: Any) -> dict[str, np.ndarray]:
 
 
 def _array(place: str, leaf: Any) -> np.ndarray:
-    if hasattr(leaf, "detach"):  # torch: NumPy does not take a tensor that requires a gradient
-        leaf = leaf.detach()
     try:
-        array = np.array(leaf)
+        array = np.array(_from_torch(leaf) if hasattr(leaf, "detach") else leaf)
     except (TypeError, ValueError, RuntimeError) as error:
         raise MeasureError("this is no array", where=place or "result", got=f"{type(leaf).__name__}: {error}") from None
     if array.dtype == object:
@@ -82,6 +80,11 @@ def _array(place: str, leaf: Any) -> np.ndarray:
     if array.dtype.kind == "V":  # bfloat16 and its like, which NumPy knows only by ml_dtypes
         array = array.astype(np.float32)
     return array
+
+
+def _from_torch(tensor: Any) -> np.ndarray:
+    """Return a tensor's values; NumPy has no bfloat16, and takes none that requires a gradient."""
+    return (tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor).detach().numpy()
 
 
 def check_agreement(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from mlhood.errors import MeasureError
 from mlhood.measure.measurement import Count, Measurement, exactly, positive
@@ -15,8 +15,8 @@ Cell = Measurement | Count
 Place = tuple[str, str]
 Relation = Literal["<", ">", "agree"]
 State = Literal["fails", "missing", "open", "holds"]
-# A claim about several pairs of cells is as good as the worst of them, in this order
-STATES: tuple[State, ...] = ("fails", "missing", "open", "holds")
+# A claim about several pairs of cells is as good as the worst of them, in the order of `State`
+STATES: tuple[State, ...] = get_args(State)
 _RELATIONS = ("<", ">", "agree")
 _LONGEST_TEXT = 500
 
@@ -70,7 +70,8 @@ class Claim:
         where the interval goes across.
         """
         found = [self._judge_pair(cells, left, right) for left, right in self.pairs(rows, columns)]
-        state: State = min((state for state, _ in found), key=STATES.index)
+        states: set[State] = {state for state, _ in found}
+        state = min(states, key=STATES.index)
         reasons = tuple(reason for one, reason in found if one == state)
         return Verdict(self.text, state, reasons)
 

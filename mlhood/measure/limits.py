@@ -217,7 +217,7 @@ def level(size: int, caches: Caches, threads: int) -> str | None:
     for name, capacity in known:
         if 1.5 * before <= size <= 0.75 * capacity:
             return name
-        before = capacity
+        before = max(before, capacity)
     return "memory" if known and size >= 2 * before else None
 
 

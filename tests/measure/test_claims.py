@@ -1,0 +1,118 @@
+"""Claims: judged by intervals, so that noise decides nothing."""
+
+import pytest
+
+from mlhood.errors import MeasureError
+from mlhood.measure import Claim, Count, Measurement, agree, faster
+from mlhood.measure.claims import STATES, ratio
+
+ROWS, COLUMNS = ("C1", "C2"), ("slow", "fast")
+
+
+def rounds(*seconds, run="r", agreed=True):
+    return Measurement(tuple(seconds), run=run, agreed=agreed)
+
+
+def cells(**changes):
+    found = {
+        ("C1", "slow"): rounds(*[2.0] * 21, run="1"),
+        ("C1", "fast"): rounds(*[1.0] * 21, run="1"),
+        ("C2", "slow"): rounds(*[6.0] * 21, run="2"),
+        ("C2", "fast"): rounds(*[2.0] * 21, run="2"),
+    }
+    return found | {(name[:2], name[3:]): cell for name, cell in changes.items()}
+
+
+def judge(claim, cells):
+    return claim.judge(cells, ROWS, COLUMNS)
+
+
+def test_a_claim_holds_in_every_row():
+    verdict = judge(faster("fast", "slow"), cells())
+    assert verdict
+    assert str(verdict) == "holds: fast is faster than slow in every row"
+
+
+@pytest.mark.parametrize(("by", "state"), [(1.0, "holds"), (1.99, "holds"), (2.01, "fails"), (3.5, "fails")])
+def test_by_how_much(by, state):
+    assert judge(faster("fast", "slow", by=by), cells()).state == state
+
+
+def test_the_worst_row_decides_and_says_why():
+    verdict = judge(faster("fast", "slow"), cells(C2_fast=rounds(*[7.0] * 21, run="2")))
+    assert not verdict
+    assert verdict.state == "fails"
+    assert verdict.reasons == ("C2/slow against C2/fast: ratio 0.86 [0.86, 0.86], claimed > 1",)
+
+
+def test_an_interval_across_is_open():
+    noisy = rounds(*[1.9, 2.1] * 10, 2.0, run="1")
+    verdict = judge(faster("fast", "slow"), cells(C1_fast=noisy))
+    assert verdict.state == "open"
+    assert "measure more rounds" in str(verdict)
+
+
+def test_an_empty_cell_is_missing_but_does_not_hide_what_fails():
+    some = cells()
+    del some["C1", "fast"]
+    assert judge(faster("fast", "slow"), some).state == "missing"
+    assert "C1/fast not measured yet" in str(judge(faster("fast", "slow"), some))
+    some["C2", "fast"] = rounds(*[7.0] * 21, run="2")
+    assert judge(faster("fast", "slow"), some).state == "fails"
+
+
+@pytest.mark.parametrize(
+    ("cell", "state"),
+    [
+        (rounds(1.0, run="1"), "holds"),
+        (rounds(1.0, run="1", agreed=False), "fails"),
+        (rounds(1.0, run="3"), "fails"),
+        (rounds(1.0, run=""), "fails"),
+    ],
+)
+def test_agreement_comes_from_the_same_comparison(cell, state):
+    assert judge(agree("fast", "slow"), cells(C1_fast=cell)).state == state
+
+
+def test_claims_go_between_any_cells():
+    across = Claim("C2 takes longer", ("C2", "*"), ">", ("C1", "*"))
+    assert judge(across, cells()).state == "holds"
+    one = Claim("C1 slow is less than C2 fast", ("C1", "slow"), "<", ("C2", "slow"), 0.5)
+    assert judge(one, cells()).state == "holds"
+
+
+def test_counts_are_exact():
+    some = {("C1", "slow"): Count(10), ("C1", "fast"): Count(5), ("C2", "slow"): Count(4), ("C2", "fast"): Count(4)}
+    assert judge(faster("fast", "slow"), some).state == "fails"
+    assert judge(Claim("half", ("C1", "fast"), "<", ("C1", "slow"), 0.51), some).state == "holds"
+    assert judge(Claim("same", ("C2", "fast"), "agree", ("C2", "slow")), some).state == "holds"
+    with pytest.raises(MeasureError, match="no ratio"):
+        ratio(Count(1), rounds(1.0))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("x", ("C1", "*"), "<", ("C1", "fast")),
+        ("x", ("C1", "slow"), "==", ("C1", "fast")),
+        ("", ("C1", "slow"), "<", ("C1", "fast")),
+        ("x", ("C1", "slow"), "<", ("C1", "fast"), 0.0),
+    ],
+)
+def test_what_is_no_claim_is_refused(arguments):
+    with pytest.raises(MeasureError):
+        Claim(*arguments)
+
+
+def test_a_claim_about_what_is_not_there_is_refused():
+    with pytest.raises(MeasureError, match="not in the table"):
+        judge(faster("fastest", "slow"), cells())
+
+
+def test_claims_survive_as_data():
+    for claim in (faster("fast", "slow", by=2), agree("fast", "slow")):
+        assert Claim.from_dict(claim.to_dict()) == claim
+    for change in ({"left": "ab"}, {"left": [1, 2]}, {"text": 3}, {"relation": []}, {"factor": "2"}, {"more": 1}):
+        with pytest.raises(MeasureError):
+            Claim.from_dict({**faster("a", "b").to_dict(), **change})
+    assert STATES == ("fails", "missing", "open", "holds")

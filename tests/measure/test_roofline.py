@@ -1,0 +1,93 @@
+"""The roofline's arithmetic, and a picture in which no word covers another."""
+
+import itertools
+import random
+
+import matplotlib.pyplot as plt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from matplotlib.text import Text
+from matplotlib.transforms import Bbox
+
+from mlhood.errors import MeasureError
+from mlhood.measure.roofline import Point, Roofline
+
+ROOF = Roofline(265e9, {"L1": 734e9, "L2": 261e9, "L3": 129e9, "memory": 53.8e9})
+
+
+@given(st.floats(1e-3, 1e4), st.sampled_from([*ROOF.bandwidths, None]))
+def test_the_roof_is_the_lower_of_both_limits(intensity, level):
+    found = ROOF.attainable(intensity, level)
+    assert found == min(ROOF.peak, intensity * ROOF.bandwidths[level or "memory"])
+    assert (found < ROOF.peak) == (intensity < ROOF.ridge(level)) or intensity == pytest.approx(ROOF.ridge(level))
+
+
+def test_a_level_that_was_not_measured_is_refused():
+    with pytest.raises(MeasureError, match="level was not measured"):
+        ROOF.attainable(1.0, "L4")
+
+
+@pytest.mark.parametrize(
+    ("peak", "bandwidths"), [(0, {"L1": 1.0}), (1.0, {}), (1.0, {"L1": float("inf")}), (float("nan"), {"L1": 1.0})]
+)
+def test_what_is_no_roof_is_refused(peak, bandwidths):
+    with pytest.raises(MeasureError, match="roofline has a peak"):
+        Roofline(peak, bandwidths)
+
+
+@pytest.mark.parametrize(("intensity", "rate"), [(0, 1), (1, 0), (-1, 1), (1, float("inf"))])
+def test_what_is_no_point_is_refused(intensity, rate):
+    with pytest.raises(MeasureError, match="no place"):
+        Point("x", intensity, rate)
+
+
+def points(seed, count=10):
+    draw = random.Random(seed)
+    return [
+        Point(f"C{i // 2 + 1} {name}", 12 * 1.4 ** (i // 2) * draw.uniform(0.8, 1.2), share * 265e9, name)
+        for i in range(count)
+        for name, share in [[("no-BLAS", draw.uniform(0.05, 0.2)), ("im2col + BLAS", draw.uniform(0.4, 0.6))][i % 2]]
+    ]
+
+
+def words(figure) -> list[Bbox]:
+    figure.draw_without_rendering()
+    axes = figure.axes[0]
+    return [Text.get_window_extent(text) for text in axes.texts]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_labels_of_ten_points_keep_clear_of_each_other_and_of_the_points(seed):
+    given = points(seed)
+    figure = ROOF.plot(*given)
+    boxes = words(figure)
+    axes = figure.axes[0]
+    room = axes.get_window_extent()
+    marks = [axes.transData.transform((point.intensity, point.rate / 1e9)) for point in given]
+    plt.close(figure)
+    assert len(boxes) == 11
+    assert not [1 for a, b in itertools.combinations(boxes, 2) if Bbox.intersection(a, b) is not None]
+    assert not [1 for box in boxes for mark in marks if box.contains(*mark)]
+    assert all(room.x0 <= box.x0 and box.x1 <= room.x1 and room.y0 <= box.y0 and box.y1 <= room.y1 for box in boxes)
+
+
+def test_it_is_read_without_colour():
+    figure = ROOF.plot(*points(0), title="P3")
+    axes = figure.axes[0]
+    roofs = [line for line in axes.lines if "B/s" in str(line.get_label())]
+    series = [line for line in axes.lines if line.get_label() in ("no-BLAS", "im2col + BLAS")]
+    names = {text.get_text() for text in figure.legends[0].get_texts()}
+    plt.close(figure)
+    assert len({str(line.get_linestyle()) + str(line._dash_pattern) for line in roofs}) == 4
+    assert len({line.get_marker() for line in series}) == 2
+    assert {"memory: 53.8 GB/s", "no-BLAS"} <= names
+    assert axes.get_title() == "P3"
+
+
+def test_a_roof_without_points_and_points_on_one_spot_are_drawn():
+    plt.close(ROOF.plot())
+    crowd = [Point(f"layer {i}", 10.0, 1e11) for i in range(12)]
+    figure = ROOF.plot(*crowd)
+    assert len(words(figure)) == 13
+    plt.close(figure)

@@ -1,0 +1,98 @@
+"""Threads: told to what can be told, and given back; a new process for what cannot."""
+
+import contextlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from threadpoolctl import threadpool_info
+
+from mlhood.errors import MeasureError
+from mlhood.measure import environment, session_options, threads
+
+JAX_THREADS = """
+import os, sys
+import jax.numpy as jnp
+jnp.ones((8, 8)).block_until_ready()
+names = [open(f"/proc/self/task/{task}/comm").read().strip() for task in os.listdir("/proc/self/task")]
+print(names.count("tf_XLAEigen"))
+"""
+
+
+def blas():
+    return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_loaded_libraries_are_told_and_get_back_what_they_had(count):
+    before = blas(), torch.get_num_threads()
+    with threads(count) as fixed:
+        assert set(blas()) == {count}
+        assert torch.get_num_threads() == count
+        assert fixed.applied["torch"] == count
+        np.ones((8, 8)) @ np.ones((8, 8))
+    assert (blas(), torch.get_num_threads()) == before
+
+
+def test_threads_nest_and_come_back_after_an_error():
+    before = blas(), torch.get_num_threads()
+    with contextlib.suppress(KeyError), threads(2), threads(1) as inner:
+        inner.apply()
+        inner.apply()
+        raise KeyError
+    assert (blas(), torch.get_num_threads()) == before
+
+
+def test_numba_is_told():
+    numba = pytest.importorskip("numba")
+    before = numba.get_num_threads()
+    with threads(1):
+        assert numba.get_num_threads() == 1
+    assert numba.get_num_threads() == before
+    torch_before = torch.get_num_threads()
+    with pytest.raises(MeasureError, match="Numba was started with fewer"), threads(10_000):
+        pass
+    assert torch.get_num_threads() == torch_before
+
+
+@pytest.mark.parametrize("count", [0, -1, 1.0, True, "2"])
+def test_what_is_no_number_of_threads_is_refused(count):
+    with pytest.raises(MeasureError, match="number of threads"), threads(count):
+        pass
+    with pytest.raises(MeasureError, match="number of threads"):
+        environment(count)
+    with pytest.raises(MeasureError, match="number of threads"):
+        session_options(count)
+
+
+def test_sessions_take_the_threads_and_stop_spinning():
+    options = session_options(2)
+    assert (options.intra_op_num_threads, options.inter_op_num_threads) == (2, 1)
+    assert options.get_session_config_entry("session.force_spinning_stop") == "1"
+
+
+def test_what_chooses_its_threads_itself_is_said(monkeypatch):
+    monkeypatch.setitem(sys.modules, "jax", object())
+    monkeypatch.setitem(sys.modules, "onnxruntime", object())
+    monkeypatch.delenv("NPROC", raising=False)
+    monkeypatch.delenv("PJRT_NPROC", raising=False)
+    with threads(1) as fixed:
+        assert ["ONNX Runtime" in fixed.notes()[0], "JAX" in fixed.notes()[1]] == [True, True]
+        monkeypatch.setenv("PJRT_NPROC", "1")
+        assert not any("JAX" in note for note in fixed.notes())
+
+
+def test_the_environment_adds_to_what_is_there():
+    found = environment(3, {"PATH": "x", "OMP_NUM_THREADS": "8"})
+    assert (found["PATH"], found["OMP_NUM_THREADS"], found["NUMBA_NUM_THREADS"]) == ("x", "3", "3")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="counts threads under /proc")
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_process_started_so_gives_jax_these_threads(count):
+    found = subprocess.run(
+        [sys.executable, "-c", JAX_THREADS], env=environment(count), capture_output=True, text=True, check=True
+    )
+    assert int(found.stdout) == count
