@@ -92,7 +92,8 @@ def compare(
         baseline: The one that others are compared with; the first if left out.
         flops: Floating-point operations of one call, of all or by name.
         rounds: How often each is timed, at least 21.
-        threads: Fix the threads of BLAS, torch and Numba to this number; left as they are if left out.
+        threads: Fix the threads of BLAS, torch and Numba to this number; left as they are if left out. ONNX Runtime and
+            JAX are told before (`session_options`, `environment`); the result says so where they are loaded.
         cache: `interleaved`: what an alternative finds in the caches is what the others have left there. `hot`: each
             is called once, untimed, before it is timed.
         check: Compare the results. Without it the measurements do not count as agreed.
@@ -121,6 +122,7 @@ def compare(
         count = switched_out if interruptions is None else interruptions
         disturbed = _rounds(measured, rounds, cache, draw, count)
         facts = this_machine().as_dict() if describe_machine else {}
+        unfixed = [] if fixed is None else fixed.notes()
     run = uuid.uuid4().hex
     return Comparison(
         {one.name: Measurement(tuple(one.seconds), operations.get(one.name), run, check) for one in measured},
@@ -129,6 +131,7 @@ def compare(
         threads=threads,
         first={one.name: one.first for one in measured},
         repeats={one.name: one.repeats for one in measured},
+        unfixed=unfixed,
         interrupted=disturbed,
         machine=facts,
     )

@@ -28,6 +28,7 @@ class Comparison:
         threads: To what number threads were fixed; None if they were not.
         first: Seconds of each one's first call, which may hold compiling.
         repeats: Calls that one timing of each holds.
+        unfixed: What chooses its threads itself, and how it is told; empty where all are fixed or none was to be.
         interrupted: In how many rounds the system has taken the processor away.
         machine: `Machine.as_dict()`.
     """
@@ -38,6 +39,7 @@ class Comparison:
     threads: int | None = None
     first: dict[str, float] = field(default_factory=dict)
     repeats: dict[str, int] = field(default_factory=dict)
+    unfixed: list[str] = field(default_factory=list)
     interrupted: int = 0
     machine: dict[str, Any] = field(default_factory=dict)
 
@@ -85,6 +87,7 @@ class Comparison:
         if repeated:
             parts.append("calls a timing: " + ", ".join(f"{name} {times:,}" for name, times in repeated.items()))
         parts.append("threads as they were" if self.threads is None else f"threads {self.threads}")
+        parts += [f"not told by `threads`: {name}" for name in self.unfixed]
         if self.interrupted:
             parts.append(f"{self.interrupted} rounds interrupted by other programs")
         if self.machine:
@@ -111,6 +114,7 @@ class Comparison:
             "threads": self.threads,
             "first": self.first,
             "repeats": self.repeats,
+            "unfixed": self.unfixed,
             "interrupted": self.interrupted,
             "machine": self.machine,
         }
@@ -122,7 +126,17 @@ class Comparison:
         Raises:
             MeasureError: It is not what `to_dict` writes.
         """
-        parts = {"measurements", "baseline", "cache", "threads", "first", "repeats", "interrupted", "machine"}
+        parts = {
+            "measurements",
+            "baseline",
+            "cache",
+            "threads",
+            "first",
+            "repeats",
+            "unfixed",
+            "interrupted",
+            "machine",
+        }
         data = exactly(data, parts, where)
         stored = data["measurements"]
         if not isinstance(stored, Mapping) or not 0 < len(stored) <= _MOST_ALTERNATIVES:

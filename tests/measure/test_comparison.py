@@ -248,6 +248,14 @@ def test_jax_is_waited_for():
     assert found.machine["cpu"]
 
 
+def test_what_threads_do_not_reach_is_said(world, monkeypatch):
+    monkeypatch.delenv("NPROC", raising=False)
+    monkeypatch.delenv("PJRT_NPROC", raising=False)
+    alternatives = {"a": world.alternative("a", 1.0)}
+    assert "JAX" in world.compare(alternatives, threads=1).note()
+    assert world.compare(alternatives).unfixed == []
+
+
 def test_a_comparison_survives_json_and_shows_itself(world):
     draw = random.Random(0)
     found = world.compare(
