@@ -87,6 +87,12 @@ class MeasureError(MlhoodError):
     stage = "measure"
 
 
+class KernelError(MlhoodError):
+    """A matrix product or a convolution is asked for what has no meaning, or on a machine that cannot run it."""
+
+    stage = "kernels"
+
+
 class NotebookError(MlhoodError):
     """A notebook cannot be read, or is not one of the course's."""
 
