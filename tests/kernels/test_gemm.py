@@ -1,0 +1,127 @@
+"""Every rung of the matrix product gives what NumPy gives in float64, for any shape, strides and threads."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mlhood import kernels
+from mlhood.errors import KernelError
+from mlhood.kernels import GEMM, vectorised
+from mlhood.kernels.target import Target
+
+SIZES = st.one_of(st.integers(0, 40), st.sampled_from([63, 64, 65, 100, 513, 530]))
+LAYOUTS = ("plain", "transposed", "every other", "backwards", "one for all")
+
+
+def matrix(rng: np.random.Generator, rows: int, columns: int, layout: str) -> np.ndarray:
+    if layout == "transposed":
+        return rng.standard_normal((columns, rows), np.float32).T
+    if layout == "every other":
+        return rng.standard_normal((2 * rows, 2 * columns), np.float32)[::2, ::2]
+    if layout == "backwards":
+        return rng.standard_normal((rows, columns), np.float32)[::-1, ::-1]
+    if layout == "one for all":
+        return np.broadcast_to(rng.standard_normal((1, columns), np.float32), (rows, columns))
+    return rng.standard_normal((rows, columns), np.float32)
+
+
+def agree(c: np.ndarray, a: np.ndarray, b: np.ndarray) -> None:
+    exact = a.astype(np.float64) @ b.astype(np.float64)
+    assert c.dtype == np.float32
+    assert c.shape == exact.shape
+    bound = 1e-6 * (1 + a.shape[1]) * (1 + np.abs(exact).max(initial=0))
+    assert np.abs(c - exact).max(initial=0) <= bound
+
+
+@pytest.mark.parametrize("rung", GEMM)
+@settings(max_examples=25, deadline=None)
+@given(
+    m=SIZES,
+    k=SIZES,
+    n=SIZES,
+    layouts=st.tuples(st.sampled_from(LAYOUTS), st.sampled_from(LAYOUTS)),
+    threads=st.sampled_from([1, 2, 3]),
+)
+def test_a_rung_agrees_with_numpy(rung, m, k, n, layouts, threads):
+    rng = np.random.default_rng(m * 10007 + k * 101 + n)
+    a, b = matrix(rng, m, k, layouts[0]), matrix(rng, k, n, layouts[1])
+    agree(GEMM[rung](a, b, threads=threads), a, b)
+
+
+@settings(max_examples=30, deadline=None)
+@given(m=st.integers(1, 70), k=st.integers(1, 70), n=st.integers(1, 150), threads=st.sampled_from([1, 2]))
+def test_the_generated_kernel_agrees_on_every_processor(target_of_example, m, k, n, threads):
+    rng = np.random.default_rng(m + k + n)
+    for left in ("plain", "transposed"):
+        for right in ("plain", "transposed"):
+            a, b = matrix(rng, m, k, left), matrix(rng, k, n, right)
+            agree(vectorised.multiply(a, b, threads, target_of_example), a, b)
+
+
+@pytest.fixture(scope="module", params=kernels.target.available(), ids=lambda target: target.name)
+def target_of_example(request) -> Target:
+    return request.param
+
+
+def test_several_rounds_over_columns_and_depth(monkeypatch):
+    monkeypatch.setattr(vectorised, "KC", 20)
+    monkeypatch.setattr(vectorised, "NC", 70)
+    rng = np.random.default_rng(0)
+    a, b = matrix(rng, 50, 90, "plain"), matrix(rng, 90, 300, "plain")
+    for threads in (1, 2, 5):
+        agree(vectorised.multiply(a, b, threads), a, b)
+
+
+@pytest.mark.parametrize("rung", GEMM)
+def test_nan_and_infinity_come_through(rung):
+    a, b = np.ones((5, 6), np.float32), np.ones((6, 40), np.float32)
+    a[2, 3], b[4, 7] = np.nan, np.inf
+    c = GEMM[rung](a, b, threads=1)
+    assert np.isnan(c[2]).all()
+    assert np.isinf(c[[0, 1, 3, 4], 7]).all()
+    assert np.isfinite(np.delete(np.delete(c, 7, 1), 2, 0)).all()
+
+
+@pytest.mark.parametrize("rung", GEMM)
+@pytest.mark.parametrize(
+    ("a", "b", "says"),
+    [
+        (np.zeros((2, 3), np.float32), np.zeros((2, 3), np.float32), "do not fit together"),
+        (np.zeros((2, 3)), np.zeros((3, 2), np.float32), "a is not a matrix of float32"),
+        (np.zeros((2, 3), np.float32), np.zeros(3, np.float32), "b is not a matrix"),
+        ([[1.0]], np.zeros((1, 1), np.float32), "a is not a matrix"),
+    ],
+)
+def test_what_has_no_product_is_refused(rung, a, b, says):
+    with pytest.raises(KernelError, match=says):
+        GEMM[rung](a, b)
+
+
+@pytest.mark.parametrize("threads", [0, -1, 1.5, "2"])
+def test_a_number_of_threads_that_cannot_be(threads):
+    one = np.ones((1, 1), np.float32)
+    for rung in GEMM.values():
+        with pytest.raises(KernelError, match="threads"):
+            rung(one, one, threads=threads)
+
+
+def test_threads_as_a_setting():
+    outside = kernels.threads()
+    with kernels.use_threads(7):
+        assert kernels.threads() == 7
+        with kernels.use_threads(1):
+            assert kernels.threads() == 1
+        assert kernels.threads() == 7
+    assert kernels.threads() == outside >= 1
+
+
+def test_tiles_fit_into_the_registers(target):
+    for rows, columns in ((1, 1), (7, 100), (1000, 1000)):
+        tile = kernels.microkernel.cheapest(target, rows, columns)
+        assert tile.registers <= target.registers
+        assert tile.rows <= rows
+        assert tile.lanes == target.lanes
+        assert math.isfinite(tile.cycles)
