@@ -1,0 +1,200 @@
+"""The convolution's ladder: y[N, F, OH, OW] from x[N, C, H, W] and w[F, C / groups, KH, KW] in float32.
+
+Every rung is a function of its own with the same arguments, and all give the same result but for rounding. The
+epilogue is the same everywhere: y = clip(convolution + bias + residual).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from mlhood.errors import KernelError
+from mlhood.kernels import gemm, parallel
+from mlhood.kernels.geometry import Geometry, Pair, geometry
+from mlhood.kernels.im2col import im2col
+
+Conv2d = Callable[..., np.ndarray]
+Clip = tuple[float, float]
+
+RELU: Clip = (0.0, math.inf)
+
+
+def naive(
+    x: np.ndarray,
+    w: np.ndarray,
+    bias: np.ndarray | None = None,
+    stride: Pair = 1,
+    padding: Pair = 0,
+    *,
+    dilation: Pair = 1,
+    groups: int = 1,
+    residual: np.ndarray | None = None,
+    clip: Clip | None = None,
+    threads: int | None = None,
+) -> np.ndarray:
+    """Convolve by the definition: seven loops.
+
+    Args:
+        x: float32 [N, C, H, W].
+        w: float32 [F, C / groups, KH, KW].
+        bias: float32 [F], or None.
+        stride: One number, or down and right.
+        padding: One number, (down, right) for both sides, or (top, left, bottom, right).
+        dilation: One number, or down and right.
+        groups: Parts that channels and filters fall into; C of them make it depthwise.
+        residual: float32 of the result's shape that is added to it, or None.
+        clip: Smallest and largest result: `RELU`, (0, 6); None for no limits.
+        threads: How many; None: what `parallel.threads` says.
+
+    Returns:
+        float32 [N, F, OH, OW].
+
+    Raises:
+        KernelError: If the arguments do not fit together.
+    """
+    from mlhood.kernels import loops
+
+    g = check_convolution(x, w, bias, stride, padding, dilation, groups, residual)
+    count = parallel.checked(threads)
+    y, padded = np.empty(g.out_shape, np.float32), pad(g, x)
+    w = np.ascontiguousarray(w)
+
+    def some(first: int, stop: int) -> None:
+        loops.conv_naive(padded, w, y, first, stop, g.stride, g.dilation, g.groups)
+
+    parallel.share(some, g.filters, count)
+    return _epilogue(y, bias, residual, clip)
+
+
+def im2col_gemm(
+    x: np.ndarray,
+    w: np.ndarray,
+    bias: np.ndarray | None = None,
+    stride: Pair = 1,
+    padding: Pair = 0,
+    *,
+    dilation: Pair = 1,
+    groups: int = 1,
+    residual: np.ndarray | None = None,
+    clip: Clip | None = None,
+    threads: int | None = None,
+) -> np.ndarray:
+    """Lay all windows out as columns, and multiply with our own GEMM: no library. Arguments as for `naive`."""
+    g = check_convolution(x, w, bias, stride, padding, dilation, groups, residual)
+    return _epilogue(_by_product(g, x, w, gemm.vectorised, threads), bias, residual, clip)
+
+
+def im2col_blas(
+    x: np.ndarray,
+    w: np.ndarray,
+    bias: np.ndarray | None = None,
+    stride: Pair = 1,
+    padding: Pair = 0,
+    *,
+    dilation: Pair = 1,
+    groups: int = 1,
+    residual: np.ndarray | None = None,
+    clip: Clip | None = None,
+    threads: int | None = None,
+) -> np.ndarray:
+    """Lay all windows out as columns, and multiply with NumPy's library. Arguments as for `naive`."""
+    g = check_convolution(x, w, bias, stride, padding, dilation, groups, residual)
+    return _epilogue(_by_product(g, x, w, gemm.blas, threads), bias, residual, clip)
+
+
+def direct(
+    x: np.ndarray,
+    w: np.ndarray,
+    bias: np.ndarray | None = None,
+    stride: Pair = 1,
+    padding: Pair = 0,
+    *,
+    dilation: Pair = 1,
+    groups: int = 1,
+    residual: np.ndarray | None = None,
+    clip: Clip | None = None,
+    threads: int | None = None,
+) -> np.ndarray:
+    """Convolve with the generated microkernel, without im2col. Arguments as for `naive`.
+
+    Weights are packed in every call; `mlhood.kernels.direct.Direct` packs them once.
+    """
+    from mlhood.kernels.direct import Direct
+
+    g = check_convolution(x, w, bias, stride, padding, dilation, groups, residual)
+    if not _has_work(g):
+        return _epilogue(np.zeros(g.out_shape, np.float32), bias, residual, clip)
+    whole = [None if array is None else np.ascontiguousarray(array) for array in (bias, residual)]
+    made = Direct(g, np.ascontiguousarray(w), whole[0], clip)
+    return made(np.ascontiguousarray(x), whole[1], threads=threads)
+
+
+def _has_work(g: Geometry) -> bool:
+    return bool(g.images and g.filters and g.depth)
+
+
+def check_convolution(
+    x: np.ndarray,
+    w: np.ndarray,
+    bias: np.ndarray | None = None,
+    stride: Pair = 1,
+    padding: Pair = 0,
+    dilation: Pair = 1,
+    groups: int = 1,
+    residual: np.ndarray | None = None,
+) -> Geometry:
+    """Return the sizes of a convolution.
+
+    Raises:
+        KernelError: If the arguments do not fit together.
+    """
+    for name, array in (("x", x), ("w", w), ("bias", bias), ("residual", residual)):
+        if array is not None and not (isinstance(array, np.ndarray) and array.dtype == np.float32):
+            got = array.dtype if isinstance(array, np.ndarray) else type(array).__name__
+            raise KernelError(f"{name} is not an array of float32", expected="a NumPy array of float32", got=got,
+                              todo="convert it: np.asarray(x, np.float32)")  # fmt: skip
+    g = geometry(x.shape, w.shape, stride, padding, dilation, groups)
+    for name, array, shape in (("bias", bias, (g.filters,)), ("residual", residual, g.out_shape)):
+        if array is not None and array.shape != shape:
+            raise KernelError(f"{name} does not fit the result", expected=list(shape), got=list(array.shape))
+    return g
+
+
+def pad(g: Geometry, x: np.ndarray) -> np.ndarray:
+    """Return x with the zeros of the padding around it, in one piece."""
+    top, left, bottom, right = g.padding
+    if not any(g.padding):
+        return np.ascontiguousarray(x)
+    return np.pad(x, ((0, 0), (0, 0), (top, bottom), (left, right)))
+
+
+def _by_product(g: Geometry, x: np.ndarray, w: np.ndarray, product: gemm.Gemm, threads: int | None) -> np.ndarray:
+    """Multiply the weights [F, k] of each group with the windows [k, OH * OW] of each image."""
+    high, wide = g.out
+    y = np.empty((g.images, g.groups, g.filters // g.groups, high * wide), np.float32)
+    filters = w.reshape(g.groups, g.filters // g.groups, g.depth)
+    for image in range(g.images):
+        for group, columns in enumerate(im2col(g, x[image])):
+            y[image, group] = product(filters[group], columns, threads=threads)
+    return y.reshape(g.out_shape)
+
+
+def _epilogue(y: np.ndarray, bias: np.ndarray | None, residual: np.ndarray | None, clip: Clip | None) -> np.ndarray:
+    if bias is not None:
+        y += bias[:, None, None]
+    if residual is not None:
+        y += residual
+    if clip is not None:
+        np.clip(y, np.float32(clip[0]), np.float32(clip[1]), out=y)
+    return y
+
+
+CONV2D: dict[str, Conv2d] = {
+    "naive": naive,
+    "im2col_gemm": im2col_gemm,
+    "im2col_blas": im2col_blas,
+    "direct": direct,
+}

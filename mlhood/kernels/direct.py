@@ -1,0 +1,212 @@
+"""The direct convolution: a plan for one shape, made once, and run as often as there are inputs."""
+
+from __future__ import annotations
+
+import functools
+import math
+
+import numpy as np
+
+from mlhood.errors import KernelError
+from mlhood.kernels import native, packing, parallel
+from mlhood.kernels.direct_code import FIELDS, Variant, build
+from mlhood.kernels.geometry import Geometry
+from mlhood.kernels.memory import aligned, scratch
+from mlhood.kernels.microkernel import Tile, candidates
+from mlhood.kernels.plan import fill
+from mlhood.kernels.target import Target, host
+
+Clip = tuple[float, float]
+
+_WEIGHT_BYTES = 768 * 1024  # of weights that one task goes through again and again: most of a second-level cache
+_TASK_TILES = 28
+
+
+def choose(g: Geometry, target: Target) -> Variant:
+    """Return the variant that covers the result in the fewest cycles."""
+    options = [*_channel_options(g, target), *_pixel_options(g, target)]
+    least = min(cost for cost, _ in options)
+    good = [(cost, variant) for cost, variant in options if cost <= 1.03 * least]
+    return max(good, key=lambda option: (option[1].vectors, -option[0]))[1]
+
+
+def _channel_options(g: Geometry, target: Target) -> list[tuple[float, Variant]]:
+    high, wide = _rows(g)
+    filters = g.filters // g.groups
+    return [
+        (high * -(-wide // tile.rows) * -(-filters // tile.columns) * tile.cycles,
+         Variant(tile.rows, tile.vectors, g.stride[1]))
+        for tile in candidates(target)
+        if tile.rows <= wide
+    ]  # fmt: skip
+
+
+def _pixel_options(g: Geometry, target: Target) -> list[tuple[float, Variant]]:
+    high, wide = g.out
+    filters = g.filters // g.groups
+    return [
+        (high * -(-wide // tile.columns) * filters / tile.rows * _gather_cycles(tile, g.stride[1]),
+         Variant(tile.rows, tile.vectors, g.stride[1], "pixels", valid=min(wide, tile.columns)))
+        for tile in candidates(target)
+        if filters % tile.rows == 0 and (tile.vectors - 1) * target.lanes < wide
+    ]  # fmt: skip
+
+
+def _gather_cycles(tile: Tile, spread: int) -> float:
+    extra = {1: 0, 2: 1}.get(spread, tile.lanes)
+    return tile.cycles + tile.vectors * extra
+
+
+def _rows(g: Geometry) -> tuple[int, int]:
+    """Return the result's rows and their length; a plain matrix product has one long row."""
+    return (1, g.out[0] * g.out[1]) if g.pointwise else g.out
+
+
+class Direct:
+    """A convolution ready to run: its weights are packed, its loops compiled.
+
+    Args:
+        g: The sizes.
+        w: float32 [F, C / groups, KH, KW].
+        bias: float32 [F] or None.
+        clip: Smallest and largest result, (0, inf) for ReLU; None for no limits.
+        target: The processor, the host if None.
+        variant: The kernel, the cheapest if None.
+    """
+
+    def __init__(
+        self,
+        g: Geometry,
+        w: np.ndarray,
+        bias: np.ndarray | None = None,
+        clip: Clip | None = None,
+        target: Target | None = None,
+        variant: Variant | None = None,
+    ) -> None:
+        self.geometry, self.target = g, target or host()
+        self.variant = variant or choose(g, self.target)
+        self.floor, self.ceiling = clip or (-math.inf, math.inf)
+        tile = Tile(self.variant.rows, self.variant.vectors, self.target.lanes)
+        by_channel = self.variant.lanes == "channels"
+        self.width, self.pixels = (tile.columns, tile.rows) if by_channel else (tile.rows, tile.columns)
+        self.kernel = native.load(build, self.target, self.variant)
+        self.rows = _rows(g) if by_channel else g.out
+        self.copies = any(g.padding) or not by_channel
+        self.table = _table(g, g.padded[0], g.padded[1])
+        self.weights = pack_weights(g, w, self.width, self.target)
+        self.bias = None if bias is None else _padded_bias(g, bias, self.width)
+
+    def __call__(
+        self,
+        x: np.ndarray,
+        residual: np.ndarray | None = None,
+        out: np.ndarray | None = None,
+        threads: int | None = None,
+    ) -> np.ndarray:
+        """Return the convolution of x, float32 [N, C, H, W] without gaps, as [N, F, OH, OW].
+
+        Args:
+            x: The input.
+            residual: Added to the result before the limits apply; of its shape.
+            out: Where the result goes, if memory is there already; neither x nor residual.
+            threads: How many; None: what `parallel.threads` says.
+        """
+        count = parallel.checked(threads)
+        out = np.empty(self.geometry.out_shape, np.float32) if out is None else out
+        g = self.geometry
+        _check("x", x, (g.images, g.channels, g.height, g.width))
+        _check("out", out, g.out_shape)
+        if residual is not None:
+            _check("residual", residual, g.out_shape)
+        source = _pad(self.geometry, x, self._slack()) if self.copies else x
+        plan, kept = self._plan(source, residual, out, count)
+        parallel.run(self.kernel, plan, (self, source, residual, out, kept), count)
+        return out
+
+    def _slack(self) -> int:
+        return 0 if self.variant.lanes == "channels" else self.pixels * self.geometry.stride[1] * 2
+
+    def _plan(
+        self, x: np.ndarray, z: np.ndarray | None, out: np.ndarray, threads: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        g, (high, wide) = self.geometry, self.rows
+        plane, image = g.padded[0] * g.padded[1], g.out[0] * g.out[1]
+        row_tiles = -(-wide // self.pixels)
+        tiles, blocks = high * row_tiles, -(-(g.filters // g.groups) // self.width)
+        chunk = self._chunk(tiles, blocks, threads)
+        chunks = -(-tiles // chunk)
+        depth = max(1, min(g.depth, _WEIGHT_BYTES // (4 * self.width)))
+        sums = scratch("sums", threads * chunk * self.pixels * self.width) if depth < g.depth else out
+        last = max(0, wide - self.pixels)
+        values = {
+            "tasks": g.images * g.groups * blocks * chunks, "blocks": blocks, "chunks": chunks, "groups": g.groups,
+            "chunk": chunk, "tiles": tiles, "row_tiles": row_tiles, "last": last,
+            "x": x.ctypes.data, "x_image": g.channels * plane, "x_group": g.channels // g.groups * plane,
+            "x_row": g.stride[0] * g.padded[1], "x_tile": self.pixels * g.stride[1], "x_last": last * g.stride[1],
+            "w": self.weights.ctypes.data, "w_block": g.depth * self.width, "table": self.table.ctypes.data,
+            "count": g.depth, "depth": depth, "filters": g.filters // g.groups,
+            "out": out.ctypes.data, "out_image": g.filters * image, "out_group": g.filters // g.groups * image,
+            "out_block": self.width * image, "out_row": wide, "ld": image, "scratch": sums.ctypes.data,
+            "bias": 0 if self.bias is None else self.bias.ctypes.data, "residual": 0 if z is None else z.ctypes.data,
+            "chunk_inner": int(g.depth * self.width * 4 * blocks > _WEIGHT_BYTES),
+        }  # fmt: skip
+        return fill(FIELDS, values, {"floor": self.floor, "ceiling": self.ceiling}), sums
+
+    def _chunk(self, tiles: int, blocks: int, threads: int) -> int:
+        """Return the tiles of a task: few enough that all threads end at about the same time."""
+        g = self.geometry
+        most = min(tiles, _TASK_TILES)
+        wanted = -(-threads * 6 // (g.images * g.groups * blocks)) if threads > 1 else 1
+        return max(1, min(most, -(-tiles // wanted)))
+
+
+def _check(name: str, array: np.ndarray, shape: tuple[int, ...]) -> None:
+    """Refuse what native code would read or write beyond its end."""
+    if array.dtype == np.float32 and array.shape == shape and array.flags.c_contiguous:
+        return
+    got = f"{array.dtype} {list(array.shape)}{'' if array.flags.c_contiguous else ', with gaps'}"
+    raise KernelError(f"{name} does not fit the convolution", expected=f"float32 {list(shape)}, without gaps", got=got)
+
+
+@functools.lru_cache(maxsize=256)
+def _table(g: Geometry, high: int, wide: int) -> np.ndarray:
+    """Return how far from a window's first element the number for each k lies."""
+    channel, row, column = np.ogrid[: g.channels // g.groups, : g.kernel[0], : g.kernel[1]]
+    return ((channel * high + row * g.dilation[0]) * wide + column * g.dilation[1]).ravel().astype(np.int64)
+
+
+def pack_weights(g: Geometry, w: np.ndarray, width: int, target: Target) -> np.ndarray:
+    """Return the weights as [groups, blocks, k, width], with zeros where the last block of a group is not full."""
+    filters = g.filters // g.groups
+    blocks = -(-filters // width)
+    out = aligned(g.groups * blocks * g.depth * width)
+    kernel = native.load(packing.build, target, width, True)
+    for group in range(g.groups):
+        part, place = w[group * filters : (group + 1) * filters], out[group * blocks * g.depth * width :]
+        plan = fill(packing.FIELDS, {
+            "tasks": blocks, "source": part.ctypes.data, "ld": g.depth, "count": filters, "depth": g.depth,
+            "out": place.ctypes.data, "strip": g.depth * width,
+        })  # fmt: skip
+        parallel.run(kernel, plan, (w, out), 1)
+    return out
+
+
+def _padded_bias(g: Geometry, bias: np.ndarray, width: int) -> np.ndarray:
+    filters = g.filters // g.groups
+    full = np.zeros((g.groups, -(-filters // width) * width), np.float32)
+    full[:, :filters] = bias.reshape(g.groups, filters)
+    return full
+
+
+def _pad(g: Geometry, x: np.ndarray, slack: int) -> np.ndarray:
+    """Return x with zeros around it, and `slack` more numbers behind it that are read and not used."""
+    top, left, _, _ = g.padding
+    high, wide = g.padded
+    size = g.images * g.channels * high * wide
+    kept = scratch("padded", size + slack)
+    kept[size : size + slack] = 0
+    padded = kept[:size].reshape(g.images, g.channels, high, wide)
+    padded[:, :, :top] = padded[:, :, top + g.height :] = 0
+    padded[:, :, :, :left] = padded[:, :, :, left + g.width :] = 0
+    padded[:, :, top : top + g.height, left : left + g.width] = x
+    return padded

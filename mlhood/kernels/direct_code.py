@@ -1,0 +1,186 @@
+"""The direct convolution as native code: no im2col, the input is read where it lies.
+
+Output channels lie in the lanes of the registers and pixels of one output row are the rows of the tile; where a group
+has too few channels to fill the lanes (depthwise), it is the other way round. A table says, for each k = (channel,
+kernel row, kernel column), how far from a window's first element its number lies; so one loop over k serves every
+kernel size, dilation and layout.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from llvmlite import ir
+
+from mlhood.kernels.emit import FLOAT, INDEX, Code, Int, Pointer
+from mlhood.kernels.microkernel import Shape, Tile, microkernel
+from mlhood.kernels.plan import Plan, kernel
+from mlhood.kernels.target import Target
+
+FIELDS = (
+    "tasks", "blocks", "chunks", "groups", "chunk", "tiles", "row_tiles", "last",
+    "x", "x_image", "x_group", "x_row", "x_tile", "x_last",
+    "w", "w_block", "table", "count", "depth",
+    "out", "out_image", "out_group", "out_block", "out_row", "ld", "bias", "residual", "filters",
+    "scratch", "floor", "ceiling", "chunk_inner",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Kernels:
+    """The microkernels: one that leaves sums behind, one that finishes."""
+
+    partial: Code
+    final: Code
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One of the direct convolutions.
+
+    Args:
+        rows: Rows of the register tile.
+        vectors: Registers in one of its rows.
+        spread: Elements between neighbouring windows.
+        lanes: What lies in the lanes: output `channels` or `pixels`.
+        blocked: Whether the result is [N, F / lanes, OH, OW, lanes] instead of [N, F, OH, OW].
+        valid: With pixels in the lanes, how many of the tile's columns are written.
+    """
+
+    rows: int
+    vectors: int
+    spread: int
+    lanes: Literal["channels", "pixels"] = "channels"
+    blocked: bool = False
+    valid: int | None = None
+
+    def shapes(self, target: Target) -> tuple[Shape, Shape]:
+        """Return what the microkernel that leaves sums behind reads and writes, and the one that finishes."""
+        tile = Tile(self.rows, self.vectors, target.lanes)
+        if self.lanes == "pixels":
+            shape = Shape(tile, b="table", b_spread=self.spread)
+            return shape, replace(shape, per="rows", valid=self.valid)
+        shape = Shape(tile, self.spread, a="table")
+        return shape, replace(shape, per="columns", store="blocks" if self.blocked else "columns")
+
+
+def build(target: Target, variant: Variant) -> str:
+    """Return the module as LLVM IR."""
+    module = ir.Module()
+    partial, final = variant.shapes(target)
+    kernels = _Kernels(microkernel(module, "partial", partial, target), microkernel(module, "final", final, target))
+    code = kernel(module)
+    _Driver(code, Plan(code, FIELDS), partial.tile, kernels, variant).write()
+    return str(module)
+
+
+class _Driver:
+    """The loops around the microkernel."""
+
+    def __init__(self, code: Code, plan: Plan, tile: Tile, kernels: _Kernels, variant: Variant) -> None:
+        self.code, self.plan, self.tile, self.kernels, self.variant = code, plan, tile, kernels, variant
+        self.channels, self.pixels = tile.columns, tile.rows
+        if variant.lanes == "pixels":
+            self.channels, self.pixels = tile.rows, tile.columns
+        self.field = {name: plan.integer(name) for name in FIELDS}
+        self.null = Pointer(code.builder, ir.Constant(ir.PointerType(), None))
+        self.edge, self.edge_residual = self._buffer(), self._buffer()
+
+    def _buffer(self) -> Pointer:
+        with self.code.builder.goto_entry_block():
+            slot = self.code.builder.alloca(FLOAT, size=self.tile.rows * self.tile.columns)
+        return Pointer(self.code.builder, slot)
+
+    def write(self) -> None:
+        """Write the function: each task is some tiles of one block of output channels of one group of one image."""
+        f = self.field
+        size = f["chunk"] * (self.tile.rows * self.tile.columns)
+        scratch = self.plan.pointer("scratch").at(self.plan.thread() * size)
+        with self.plan.tasks(f["tasks"]) as task:
+            inner = f["chunks"].where(f["chunk_inner"].equals(1), f["blocks"])
+            outer = f["blocks"].where(f["chunk_inner"].equals(1), f["chunks"])
+            first, second, rest = task % inner, task // inner % outer, task // inner // outer
+            chunk = first.where(f["chunk_inner"].equals(1), second)
+            block = second.where(f["chunk_inner"].equals(1), first)
+            self._task(rest // f["groups"], rest % f["groups"], block, chunk, scratch)
+        self.code.done()
+
+    def _task(self, image: Int, group: Int, block: Int, chunk: Int, scratch: Pointer) -> None:
+        f = self.field
+        x = self.plan.pointer("x").at(image * f["x_image"] + group * f["x_group"])
+        w = self.plan.pointer("w").at((group * f["blocks"] + block) * f["w_block"])
+        out = image * f["out_image"] + group * f["out_group"] + block * f["out_block"]
+        bias = self.plan.pointer("bias").at((group * f["blocks"] + block) * self.channels)
+        start = chunk * f["chunk"]
+        stop = (start + f["chunk"]).least(f["tiles"])
+        left = (f["filters"] - block * self.channels).least(self.channels)
+        depth = self.code.variable(INDEX, self.code.constant(0).value)
+        with self.code.whilst(lambda: Int(self.code.builder, depth.get()) < f["count"]):
+            k = Int(self.code.builder, depth.get())
+            self._depth(k, start, stop, x, w, out, bias, left, scratch)
+            depth.set((k + f["depth"]).value)
+
+    def _depth(
+        self, k: Int, start: Int, stop: Int, x: Any, w: Any, out: Int, bias: Any, left: Int, scratch: Any
+    ) -> None:
+        """Take one stretch of k through all tiles of the task."""
+        f, b = self.field, self.code.builder
+        count = (f["count"] - k).least(f["depth"])
+        more = k + count < f["count"]
+        with self.code.loop(start, stop) as tile:
+            row, step = tile // f["row_tiles"], tile % f["row_tiles"]
+            at_end = step.equals(f["row_tiles"] - 1)
+            window = x.at(row * f["x_row"] + f["x_last"].where(at_end, step * f["x_tile"]))
+            column = f["last"].where(at_end, step * self.pixels)
+            sums = scratch.at((tile - start) * (self.tile.rows * self.tile.columns))
+            partial = Pointer(b, b.select(k.equals(0), self.null.value, sums.value))
+            inputs = (window, w.at(k * self.channels), self.plan.pointer("table", INDEX).at(k), count)
+            with b.if_else(more) as (then, otherwise):
+                with then:
+                    self._call(self.kernels.partial, inputs, partial, sums, self.code.constant(self.tile.columns))
+                with otherwise:
+                    width = self.tile.lanes if self.variant.blocked else 1
+                    self._final(inputs, partial, out + row * f["out_row"] + column * width, bias, left)
+
+    def _call(
+        self, callee: Code, inputs: Any, partial: Any, out: Any, ld: Int, bias: Any = None, z: Any = None
+    ) -> None:
+        window, w, table, count = inputs
+        a, b = (w, window) if self.variant.lanes == "pixels" else (window, w)
+        limits = [ir.Constant(FLOAT, float(bound)) for bound in ("-inf", "inf")]
+        if callee is self.kernels.final:
+            limits = [self.plan.number("floor"), self.plan.number("ceiling")]
+        columns = self.code.constant(self.tile.columns)
+        self.code.call(callee, a, b, table, count, partial, columns, out, ld, bias or self.null,
+                       z or self.null, *limits)  # fmt: skip
+
+    def _final(self, inputs: Any, partial: Pointer, place: Int, bias: Pointer, left: Int) -> None:
+        out, residual = self.plan.pointer("out").at(place), self._residual(place)
+        bias = self._unless_null(self.plan.pointer("bias"), bias)
+        if self.variant.blocked or self.variant.lanes == "pixels":
+            self._call(self.kernels.final, inputs, partial, out, self.field["ld"], bias, residual)
+            return
+        b, rows = self.code.builder, self.code.constant(self.tile.rows)
+        with b.if_else(left.equals(self.tile.columns)) as (whole, some):
+            with whole:
+                self._call(self.kernels.final, inputs, partial, out, self.field["ld"], bias, residual)
+            with some:
+                with self.code.when(b.not_(residual.is_null())):
+                    self._copy(self.edge_residual, rows, residual, self.field["ld"], left)
+                beside = self._unless_null(residual, self.edge_residual)
+                self._call(self.kernels.final, inputs, partial, self.edge, rows, bias, beside)
+                self._copy(out, self.field["ld"], self.edge, rows, left)
+
+    def _residual(self, place: Int) -> Pointer:
+        start = self.plan.pointer("residual")
+        return self._unless_null(start, start.at(place))
+
+    def _unless_null(self, asked: Pointer, place: Pointer) -> Pointer:
+        return Pointer(self.code.builder, self.code.builder.select(asked.is_null(), self.null.value, place.value))
+
+    def _copy(self, to: Pointer, to_ld: Int, source: Pointer, source_ld: Int, channels: Int) -> None:
+        """Copy the pixels of some channels of a tile: the last block of channels may not be full."""
+        with self.code.loop(0, channels) as channel:
+            for pixel in range(self.tile.rows):
+                to.at(channel * to_ld + pixel).store(source.at(channel * source_ld + pixel).load())

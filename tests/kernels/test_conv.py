@@ -1,0 +1,190 @@
+"""Every rung of the convolution gives what torch and ONNX Runtime give."""
+
+import numpy as np
+import onnxruntime
+import pytest
+import torch
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from onnx import TensorProto, helper
+
+from mlhood.errors import KernelError
+from mlhood.kernels import CONV2D, RELU
+from mlhood.kernels.direct import Direct
+from mlhood.kernels.geometry import geometry
+from mlhood.kernels.im2col import im2col
+from mlhood.kernels.target import available
+
+PAIRS = st.tuples(st.integers(1, 3), st.integers(1, 3))
+
+
+@st.composite
+def convolutions(draw):
+    groups, channels = draw(st.sampled_from([1, 1, 2, 3, 5])), draw(st.integers(1, 4))
+    filters = draw(st.sampled_from([1, 1, 2, 3, 16, 17, 33]))
+    kernel, stride, dilation = draw(PAIRS), draw(PAIRS), draw(st.tuples(st.integers(1, 2), st.integers(1, 2)))
+    padding = draw(st.tuples(*[st.integers(0, 2)] * 4))
+    if draw(st.integers(0, 4)) == 0:
+        kernel, stride, padding = (1, 1), (1, 1), (0, 0, 0, 0)
+    x = (draw(st.integers(1, 2)), groups * channels, draw(st.integers(1, 24)), draw(st.integers(1, 40)))
+    size = [x[2] + padding[0] + padding[2], x[3] + padding[1] + padding[3]]
+    assume(all(d * (k - 1) < s for d, k, s in zip(dilation, kernel, size, strict=True)))
+    options = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+    return x, (groups * filters, channels, *kernel), options
+
+
+def tensors(*shapes: tuple[int, ...]) -> list[np.ndarray]:
+    rng = np.random.default_rng(sum(map(sum, shapes)))
+    return [rng.standard_normal(shape, np.float32) for shape in shapes]
+
+
+def by_torch(x, w, bias=None, stride=(1, 1), padding=(0, 0, 0, 0), dilation=(1, 1), groups=1) -> np.ndarray:
+    top, left, bottom, right = padding
+    wide = torch.nn.functional.pad(torch.from_numpy(x).double(), (left, right, top, bottom))
+    offset = None if bias is None else torch.from_numpy(bias).double()
+    weights = torch.from_numpy(w).double()
+    return torch.nn.functional.conv2d(wide, weights, offset, stride, 0, dilation, groups).numpy()
+
+
+def by_onnx_runtime(x, w, bias, stride, padding, dilation, groups) -> np.ndarray:
+    names = ("x", "w", "b")
+    inputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, one.shape)
+              for name, one in zip(names, (x, w, bias), strict=True)]  # fmt: skip
+    node = helper.make_node("Conv", names, ["y"], strides=stride, pads=padding, dilations=dilation, group=groups)
+    out = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    model = helper.make_model(
+        helper.make_graph([node], "g", inputs, [out]), opset_imports=[helper.make_opsetid("", 17)], ir_version=9
+    )
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return session.run(None, dict(zip(names, (x, w, bias), strict=True)))[0]
+
+
+def close(y: np.ndarray, expected: np.ndarray, depth: int) -> None:
+    assert y.dtype == np.float32
+    assert y.shape == expected.shape
+    assert np.abs(y - expected).max(initial=0) <= 1e-6 * (8 + depth) * (1 + np.abs(expected).max(initial=0))
+
+
+@pytest.mark.parametrize("rung", CONV2D)
+@settings(max_examples=25, deadline=None)
+@given(case=convolutions(), threads=st.sampled_from([1, 2]))
+def test_a_rung_agrees_with_torch(rung, case, threads):
+    shape, weights, options = case
+    x, w, bias = tensors(shape, weights, (weights[0],))
+    expected = by_torch(x, w, bias, **options)
+    close(CONV2D[rung](x, w, bias, **options, threads=threads), expected, w[0].size)
+    (residual,) = tensors(expected.shape)
+    clipped = np.clip(expected + residual, 0, 6)
+    y = CONV2D[rung](x, w, bias, **options, residual=residual, clip=(0, 6), threads=threads)
+    close(y, clipped, w[0].size)
+
+
+@pytest.mark.parametrize("rung", CONV2D)
+@settings(max_examples=10, deadline=None)
+@given(case=convolutions())
+def test_a_rung_agrees_with_onnx_runtime(rung, case):
+    shape, weights, options = case
+    x, w, bias = tensors(shape, weights, (weights[0],))
+    expected = by_onnx_runtime(x, w, bias, *options.values())
+    close(CONV2D[rung](x, w, bias, **options, threads=1), expected, w[0].size)
+
+
+@settings(max_examples=25, deadline=None)
+@given(case=convolutions(), threads=st.sampled_from([1, 2]))
+def test_the_direct_kernel_agrees_on_every_processor(case, threads):
+    shape, weights, options = case
+    x, w, bias = tensors(shape, weights, (weights[0],))
+    expected = by_torch(x, w, bias, **options)
+    for target in available():
+        made = Direct(geometry(shape, weights, **options), w, bias, target=target)
+        close(made(x, threads=threads), expected, w[0].size)
+
+
+def test_a_deep_window_is_summed_in_stretches(monkeypatch, target):
+    monkeypatch.setattr("mlhood.kernels.direct._WEIGHT_BYTES", 4 * 16 * 40)
+    x, w, bias, residual = tensors((1, 30, 9, 15), (20, 30, 3, 3), (20,), (1, 20, 9, 15))
+    expected = np.maximum(by_torch(x, w, bias, padding=(1, 1, 1, 1)) + residual, 0)
+    made = Direct(geometry(x.shape, w.shape, padding=1), w, bias, RELU, target)
+    for threads in (1, 2, 4):
+        close(made(x, residual, threads=threads), expected, w[0].size)
+
+
+@pytest.mark.parametrize("rung", CONV2D)
+def test_arrays_with_gaps(rung):
+    x, w = tensors((2, 6, 10, 22), (8, 6, 3, 3))
+    x, w = x[:, ::2, ::-1, ::2], w.transpose(0, 1, 3, 2)[:, ::2]
+    close(CONV2D[rung](x, w, threads=1), by_torch(x.copy(), w.copy()), 27)
+
+
+@pytest.mark.parametrize("rung", CONV2D)
+@pytest.mark.parametrize(
+    ("x", "w"), [((0, 3, 5, 5), (4, 3, 3, 3)), ((1, 3, 5, 5), (0, 3, 3, 3)), ((2, 0, 5, 5), (4, 0, 1, 1))]
+)
+def test_nothing_to_convolve(rung, x, w):
+    bias = np.arange(w[0], dtype=np.float32)
+    y = CONV2D[rung](np.ones(x, np.float32), np.ones(w, np.float32), bias, padding=1, threads=1)
+    high = 5 + 2 - w[2] + 1
+    assert y.shape == (x[0], w[0], high, high)
+    if x[1] == 0:
+        assert (y == bias[:, None, None]).all()
+
+
+@pytest.mark.parametrize("rung", CONV2D)
+def test_nan_and_infinity_stay_where_they_belong(rung):
+    x, w = np.ones((1, 2, 9, 20), np.float32), np.ones((3, 2, 3, 3), np.float32)
+    x[0, 0, 4, 10] = np.nan
+    y = CONV2D[rung](x, w, padding=1, clip=RELU, threads=1)
+    assert np.isnan(y[0, :, 3:6, 9:12]).all()
+    assert np.isnan(y).sum() == 27
+
+
+@pytest.mark.parametrize("rung", CONV2D)
+@pytest.mark.parametrize(
+    ("x", "w", "options", "says"),
+    [
+        ((1, 3, 5), (4, 3, 3, 3), {}, "four-dimensional"),
+        ((1, 3, 5, 5), (4, 2, 3, 3), {}, "do not fit together"),
+        ((1, 4, 5, 5), (3, 2, 3, 3), {"groups": 2}, "do not fit together"),
+        ((1, 3, 5, 5), (4, 3, 7, 7), {}, "does not fit into the input"),
+        ((1, 3, 5, 5), (4, 3, 3, 3), {"stride": 0}, "stride has no meaning"),
+        ((1, 3, 5, 5), (4, 3, 3, 3), {"padding": (0, -1)}, "padding has no meaning"),
+        ((1, 3, 5, 5), (4, 3, 3, 3), {"padding": (1, 1, 1)}, "padding has no meaning"),
+        ((1, 3, 5, 5), (4, 3, 3, 3), {"dilation": (1, 2, 3)}, "dilation has no meaning"),
+        ((1, 3, 5, 5), (4, 3, 3, 3), {"bias": np.zeros(3, np.float32)}, "bias does not fit"),
+        ((1, 3, 5, 5), (4, 3, 3, 3), {"residual": np.zeros((1, 4, 5, 5), np.float32)}, "residual does not fit"),
+        ((1, 3, 5, 5), (4, 3, 3, 3), {"bias": np.zeros(4)}, "bias is not an array of float32"),
+    ],
+)
+def test_what_is_no_convolution_is_refused(rung, x, w, options, says):
+    with pytest.raises(KernelError, match=says):
+        CONV2D[rung](np.zeros(x, np.float32), np.zeros(w, np.float32), **options)
+
+
+def test_a_plan_refuses_another_input():
+    (w,) = tensors((4, 3, 3, 3))
+    made = Direct(geometry((1, 3, 8, 8), w.shape), w)
+    for wrong in (
+        np.zeros((1, 3, 8, 9), np.float32),
+        np.zeros((1, 3, 8, 8)),
+        np.zeros((1, 3, 8, 16), np.float32)[..., ::2],
+    ):
+        with pytest.raises(KernelError, match="x does not fit"):
+            made(wrong)
+    with pytest.raises(KernelError, match="out does not fit"):
+        made(np.zeros((1, 3, 8, 8), np.float32), out=np.zeros((1, 4, 5, 6), np.float32))
+
+
+def test_the_result_goes_where_it_is_told_to():
+    x, w = tensors((1, 3, 8, 8), (4, 3, 3, 3))
+    out = np.full((1, 4, 6, 6), 7, np.float32)
+    assert Direct(geometry(x.shape, w.shape), w)(x, out=out) is out
+    close(out, by_torch(x, w), 27)
+
+
+def test_im2col_puts_a_window_into_each_column():
+    x = np.arange(2 * 4 * 5, dtype=np.float32).reshape(2, 4, 5)
+    columns = im2col(geometry((1, 2, 4, 5), (1, 2, 3, 3)), x)
+    assert columns.shape == (1, 18, 6)
+    assert (columns[0, :, 4] == x[:, 1:4, 1:4].ravel()).all()
