@@ -12,6 +12,7 @@ import typer
 from mlhood.compiler import commands as compiler_commands
 from mlhood.errors import MlhoodError
 from mlhood.grading import commands as grading_commands
+from mlhood.kernels import commands as kernel_commands
 from mlhood.measure import commands as measure_commands
 
 app = typer.Typer(
@@ -72,6 +73,7 @@ def view(
 bench = typer.Typer(help="Measure how long parts of the course take.", no_args_is_help=True)
 app.add_typer(bench, name="bench")
 compiler_commands.register(app, bench)
+kernel_commands.register(bench)
 measure_commands.register(bench)
 grading_commands.register(app)
 

@@ -32,13 +32,14 @@ PLAN: dict[str, set[str]] = {
     "compiler.commands": {"exchange", "compiler", "compiler.backends", "compiler.quantize"}
     | {"compiler.bench", "compiler.compile", "compiler.conformance"},
     "kernels": set(),
+    "kernels.commands": {"exchange", "kernels"},
     "dataflow": {"kernels"},
     "jaxlab": set(),
     "doctor": {"exchange"},
     "grading": {"models", "exchange", "compiler", "kernels", "dataflow", "jaxlab", "doctor"}
     | {"compiler.backends", "compiler.quantize"},
     "cli": {"models", "exchange", "compiler", "kernels", "dataflow", "jaxlab", "doctor", "grading"}
-    | {"compiler.commands"},
+    | {"compiler.commands", "kernels.commands"},
     # the package itself: `mlhood.check` in a notebook, loaded when it is called
     "": {"exchange", "compiler", "compiler.compile", "grading"},
 }
