@@ -13,28 +13,29 @@ from mlhood.kernels.direct_code import FIELDS, Variant, build
 from mlhood.kernels.geometry import Geometry
 from mlhood.kernels.memory import aligned, scratch
 from mlhood.kernels.microkernel import Tile, candidates
-from mlhood.kernels.plan import fill
+from mlhood.kernels.plan import fill, place_of
 from mlhood.kernels.target import Target, host
 
 Clip = tuple[float, float]
 
-_WEIGHT_BYTES = 768 * 1024  # of weights that one task goes through again and again: most of a second-level cache
+_WEIGHT_BYTES = 256 * 1024  # what a task reads again for each tile: together with the input, a second-level cache
 _TASK_TILES = 28
+_ADDRESSES = ("x", "out", "scratch", "residual")
 
 
 def choose(g: Geometry, target: Target) -> Variant:
-    """Return the variant that covers the result in the fewest cycles."""
+    """Return the variant that takes the fewest cycles; of almost equal ones, that with the most registers."""
     options = [*_channel_options(g, target), *_pixel_options(g, target)]
     least = min(cost for cost, _ in options)
-    good = [(cost, variant) for cost, variant in options if cost <= 1.03 * least]
-    return max(good, key=lambda option: (option[1].vectors, -option[0]))[1]
+    good = [(cost, variant) for cost, variant in options if cost <= 1.015 * least]
+    return max(good, key=lambda option: (option[1].rows * option[1].vectors, -option[0]))[1]
 
 
 def _channel_options(g: Geometry, target: Target) -> list[tuple[float, Variant]]:
     high, wide = _rows(g)
     filters = g.filters // g.groups
     return [
-        (high * -(-wide // tile.rows) * -(-filters // tile.columns) * tile.cycles,
+        (high * -(-wide // tile.rows) * -(-filters // tile.columns) * (g.depth * tile.cycles + _transposing(tile)),
          Variant(tile.rows, tile.vectors, g.stride[1]))
         for tile in candidates(target)
         if tile.rows <= wide
@@ -45,11 +46,16 @@ def _pixel_options(g: Geometry, target: Target) -> list[tuple[float, Variant]]:
     high, wide = g.out
     filters = g.filters // g.groups
     return [
-        (high * -(-wide // tile.columns) * filters / tile.rows * _gather_cycles(tile, g.stride[1]),
+        (high * -(-wide // tile.columns) * filters / tile.rows * g.depth * _gather_cycles(tile, g.stride[1]),
          Variant(tile.rows, tile.vectors, g.stride[1], "pixels", valid=min(wide, tile.columns)))
         for tile in candidates(target)
         if filters % tile.rows == 0 and (tile.vectors - 1) * target.lanes < wide
     ]  # fmt: skip
+
+
+def _transposing(tile: Tile) -> int:
+    """Return roughly the cycles in which a tile is transposed and written: shuffles and a store for each column."""
+    return 3 * tile.columns
 
 
 def _gather_cycles(tile: Tile, spread: int) -> float:
@@ -92,6 +98,12 @@ class Direct:
         self.kernel = native.load(build, self.target, self.variant)
         self.rows = _rows(g) if by_channel else g.out
         self.copies = any(g.padding) or not by_channel
+        high, wide = self.rows
+        self.tiles, self.blocks = high * -(-wide // self.pixels), -(-(g.filters // g.groups) // self.width)
+        stretches = -(-g.depth * self.width * 4 // _WEIGHT_BYTES)
+        self.depth = -(-g.depth // stretches)
+        self.templates: dict[int, np.ndarray] = {}
+        self.places = [place_of(FIELDS, name) for name in _ADDRESSES]
         self.table = _table(g, g.padded[0], g.padded[1])
         self.weights = pack_weights(g, w, self.width, self.target)
         self.bias = None if bias is None else _padded_bias(g, bias, self.width)
@@ -118,46 +130,52 @@ class Direct:
         _check("out", out, g.out_shape)
         if residual is not None:
             _check("residual", residual, g.out_shape)
-        source = _pad(self.geometry, x, self._slack()) if self.copies else x
-        plan, kept = self._plan(source, residual, out, count)
-        parallel.run(self.kernel, plan, (self, source, residual, out, kept), count)
+        source = _pad(g, x, self._slack()) if self.copies else x
+        sums = scratch("sums", count * self._sums(count)) if self.depth < g.depth else out
+        plan = self._template(count).copy()
+        addresses = (source, out, sums, residual)
+        plan[self.places] = [0 if one is None else one.__array_interface__["data"][0] for one in addresses]
+        parallel.run(self.kernel, plan, (self, *addresses), count)
         return out
 
     def _slack(self) -> int:
         return 0 if self.variant.lanes == "channels" else self.pixels * self.geometry.stride[1] * 2
 
-    def _plan(
-        self, x: np.ndarray, z: np.ndarray | None, out: np.ndarray, threads: int
-    ) -> tuple[np.ndarray, np.ndarray]:
-        g, (high, wide) = self.geometry, self.rows
+    def _sums(self, threads: int) -> int:
+        """Return how many sums a thread keeps of a task that goes through the depth in stretches."""
+        return self._chunk(threads) * self.pixels * self.width
+
+    def _template(self, threads: int) -> np.ndarray:
+        """Return the plan, in which only the addresses of one call are missing."""
+        if threads not in self.templates:
+            self.templates[threads] = self._make_template(threads)
+        return self.templates[threads]
+
+    def _make_template(self, threads: int) -> np.ndarray:
+        g, wide = self.geometry, self.rows[1]
         plane, image = g.padded[0] * g.padded[1], g.out[0] * g.out[1]
-        row_tiles = -(-wide // self.pixels)
-        tiles, blocks = high * row_tiles, -(-(g.filters // g.groups) // self.width)
-        chunk = self._chunk(tiles, blocks, threads)
-        chunks = -(-tiles // chunk)
-        depth = max(1, min(g.depth, _WEIGHT_BYTES // (4 * self.width)))
-        sums = scratch("sums", threads * chunk * self.pixels * self.width) if depth < g.depth else out
-        last = max(0, wide - self.pixels)
+        chunk, last = self._chunk(threads), max(0, wide - self.pixels)
+        chunks = -(-self.tiles // chunk)
         values = {
-            "tasks": g.images * g.groups * blocks * chunks, "blocks": blocks, "chunks": chunks, "groups": g.groups,
-            "chunk": chunk, "tiles": tiles, "row_tiles": row_tiles, "last": last,
-            "x": x.ctypes.data, "x_image": g.channels * plane, "x_group": g.channels // g.groups * plane,
+            "tasks": g.images * g.groups * self.blocks * chunks, "blocks": self.blocks, "chunks": chunks,
+            "groups": g.groups, "chunk": chunk, "tiles": self.tiles, "row_tiles": -(-wide // self.pixels), "last": last,
+            "x_image": g.channels * plane, "x_group": g.channels // g.groups * plane,
             "x_row": g.stride[0] * g.padded[1], "x_tile": self.pixels * g.stride[1], "x_last": last * g.stride[1],
             "w": self.weights.ctypes.data, "w_block": g.depth * self.width, "table": self.table.ctypes.data,
-            "count": g.depth, "depth": depth, "filters": g.filters // g.groups,
-            "out": out.ctypes.data, "out_image": g.filters * image, "out_group": g.filters // g.groups * image,
-            "out_block": self.width * image, "out_row": wide, "ld": image, "scratch": sums.ctypes.data,
-            "bias": 0 if self.bias is None else self.bias.ctypes.data, "residual": 0 if z is None else z.ctypes.data,
-            "chunk_inner": int(g.depth * self.width * 4 * blocks > _WEIGHT_BYTES),
+            "count": g.depth, "depth": self.depth, "filters": g.filters // g.groups,
+            "out_image": g.filters * image, "out_group": g.filters // g.groups * image,
+            "out_block": self.width * image, "out_row": wide, "ld": image,
+            "bias": 0 if self.bias is None else self.bias.ctypes.data,
+            "chunk_inner": int(g.depth * self.width * 4 * self.blocks > _WEIGHT_BYTES),
         }  # fmt: skip
-        return fill(FIELDS, values, {"floor": self.floor, "ceiling": self.ceiling}), sums
+        values |= dict.fromkeys(_ADDRESSES, 0)
+        return fill(FIELDS, values, {"floor": self.floor, "ceiling": self.ceiling})
 
-    def _chunk(self, tiles: int, blocks: int, threads: int) -> int:
+    def _chunk(self, threads: int) -> int:
         """Return the tiles of a task: few enough that all threads end at about the same time."""
-        g = self.geometry
-        most = min(tiles, _TASK_TILES)
-        wanted = -(-threads * 6 // (g.images * g.groups * blocks)) if threads > 1 else 1
-        return max(1, min(most, -(-tiles // wanted)))
+        parts = self.geometry.images * self.geometry.groups * self.blocks
+        wanted = -(-threads * 6 // parts) if threads > 1 else 1
+        return max(1, min(_TASK_TILES, -(-self.tiles // wanted)))
 
 
 def _check(name: str, array: np.ndarray, shape: tuple[int, ...]) -> None:

@@ -13,10 +13,16 @@ from mlhood.kernels.emit import ADDRESS, FLOAT, INDEX, Code, Int, Pointer
 from mlhood.kernels.parallel import COUNTERS
 
 
+def place_of(fields: Sequence[str], name: str) -> int:
+    """Return the number of a field's word."""
+    return len(COUNTERS) + fields.index(name)
+
+
 def fill(fields: Sequence[str], values: dict[str, int], floats: dict[str, float] | None = None) -> np.ndarray:
     """Return the plan: int64, one word a field, the first ones the counters; a float32 takes half a word."""
     words = np.zeros(len(COUNTERS) + len(fields), np.int64)
-    for place, name in enumerate(fields, len(COUNTERS)):
+    for name in fields:
+        place = place_of(fields, name)
         if floats and name in floats:
             words[place : place + 1].view(np.float32)[0] = floats[name]
         else:
