@@ -1,11 +1,18 @@
-"""What all tests share: the switch that writes golden files anew."""
+"""What all tests share: the switch that writes golden files anew, and ears for Ctrl-C."""
 
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parent
+
+
+def pytest_configure():
+    """Let programs that tests start hear Ctrl-C, also where pytest runs in the background and is deaf to it itself."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser):
