@@ -7,8 +7,10 @@ nothing left to do and touches only the plan, so nobody waits for it.
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -27,6 +29,7 @@ _QUEUE: SimpleQueue[Callable[[], None]] = SimpleQueue()
 _HELPERS: list[threading.Thread] = []
 _LOCK = threading.Lock()
 _CHOSEN = threading.local()
+_AVOIDS: dict[threading.Thread, int] = {}
 
 
 def threads() -> int:
@@ -82,6 +85,7 @@ def run(kernel: Callable[[int, int], None], plan: np.ndarray, keep: Any, count: 
         kernel(address, 0)
 
     _need(count - 1)
+    _keep_away(count - 1)
     for _ in range(count - 1):
         _QUEUE.put(job)
     kernel(address, 1)
@@ -105,6 +109,29 @@ def share(part: Callable[[int, int], None], size: int, count: int) -> None:
             done.result()
 
 
+def _keep_away(helpers: int) -> None:
+    """Let no helper wake up on the caller's processor, where it would wait until the caller is done.
+
+    Linux likes to wake a thread where the one that wakes it runs, and moves it milliseconds later.
+    """
+    if not helpers or _processor is None:
+        return
+    here = _processor()
+    for helper in _HELPERS[:helpers]:
+        if _AVOIDS.get(helper) == here or helper.native_id is None:
+            continue
+        elsewhere = os.sched_getaffinity(0) - {here}
+        if elsewhere:
+            os.sched_setaffinity(helper.native_id, elsewhere)
+        _AVOIDS[helper] = here
+
+
+def _find_processor() -> Callable[[], int] | None:
+    if sys.platform != "linux":
+        return None
+    return getattr(ctypes.CDLL(None), "sched_getcpu", None)
+
+
 def _need(helpers: int) -> None:
     if len(_HELPERS) >= helpers:
         return
@@ -123,8 +150,11 @@ def _forget() -> None:
     """After a fork the child has the list of helpers but not the helpers."""
     global _QUEUE, _LOCK
     _HELPERS.clear()
+    _AVOIDS.clear()
     _QUEUE, _LOCK = SimpleQueue(), threading.Lock()
 
+
+_processor = _find_processor()
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget)
