@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -29,6 +30,7 @@ def bench_gemm(threads: Threads = 1, rounds: Rounds = 21, hot: Hot = False, as_j
 
     Example: mlhood bench gemm --threads 2 --json gemm.json
     """
+    _wait_asleep()
     from mlhood.kernels import bench
 
     _report("gemm", bench.gemm_cases(threads, rounds, _cache(hot)), threads, as_json)
@@ -39,9 +41,19 @@ def bench_conv(threads: Threads = 1, rounds: Rounds = 21, hot: Hot = False, as_j
 
     Example: mlhood bench conv --threads 1 --json conv.json
     """
+    _wait_asleep()
     from mlhood.kernels import bench
 
     _report("conv", bench.conv_cases(threads, rounds, _cache(hot)), threads, as_json)
+
+
+def _wait_asleep() -> None:
+    """Let the libraries' threads sleep when they wait: spinning, they burn the processors of whoever is timed next.
+
+    The libraries read this when they are loaded, so it comes before them.
+    """
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
 
 
 def _cache(hot: bool) -> str:
