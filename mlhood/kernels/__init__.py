@@ -11,11 +11,19 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from mlhood.kernels.conv import CONV2D, RELU
     from mlhood.kernels.gemm import GEMM
+    from mlhood.kernels.int8 import int8_product
     from mlhood.kernels.parallel import threads, use_threads
 
-__all__ = ["CONV2D", "GEMM", "RELU", "threads", "use_threads"]
+__all__ = ["CONV2D", "GEMM", "RELU", "int8_product", "threads", "use_threads"]
 
-_HOMES = {"CONV2D": "conv", "RELU": "conv", "GEMM": "gemm", "threads": "parallel", "use_threads": "parallel"}
+_HOMES = {
+    "CONV2D": "conv",
+    "GEMM": "gemm",
+    "RELU": "conv",
+    "int8_product": "int8",
+    "threads": "parallel",
+    "use_threads": "parallel",
+}
 
 
 def __getattr__(name: str) -> Any:

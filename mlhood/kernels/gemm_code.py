@@ -17,9 +17,9 @@ from typing import Any
 
 from llvmlite import ir
 
-from mlhood.kernels.emit import FLOAT, Code, Int, Pointer
+from mlhood.kernels.emit import BYTE, FLOAT, Code, Int, Pointer
 from mlhood.kernels.microkernel import Shape, Tile, microkernel
-from mlhood.kernels.packing import packer
+from mlhood.kernels.packing import byte_packer, packer
 from mlhood.kernels.plan import Plan, kernel
 from mlhood.kernels.target import Target
 
@@ -40,7 +40,7 @@ class _Parts:
     pack_b: Code
 
 
-def build(target: Target, rows: int, vectors: int, a_across: bool, b_across: bool) -> str:
+def build(target: Target, rows: int, vectors: int, a_across: bool, b_across: bool, of_bytes: bool = False) -> str:
     """Return the module as LLVM IR.
 
     Args:
@@ -49,27 +49,32 @@ def build(target: Target, rows: int, vectors: int, a_across: bool, b_across: boo
         vectors: Registers of columns of a tile.
         a_across: Whether a row of a lies in one piece (else a column).
         b_across: Whether a column of b lies in one piece (else a row).
+        of_bytes: Whether an element of a is four u8 of a row, b is s8, and c is s32.
     """
     module = ir.Module()
     tile = Tile(rows, vectors, target.lanes)
-    parts = _Parts(
-        microkernel(module, "multiply", Shape(tile), target),
-        packer(module, "pack_a", tile.rows, a_across, target),
-        packer(module, "pack_b", tile.columns, b_across, target),
-    )
+    shape = Shape(tile, bytes=of_bytes)
+    pack_a = packer(module, "pack_a", tile.rows, a_across, target)
+    if of_bytes:
+        pack_b = byte_packer(module, "pack_b", tile.columns, target)
+    else:
+        pack_b = packer(module, "pack_b", tile.columns, b_across, target)
+    parts = _Parts(microkernel(module, "multiply", shape, target), pack_a, pack_b)
     code = kernel(module)
-    _Driver(code, Plan(code, FIELDS), tile, parts).write()
+    _Driver(code, Plan(code, FIELDS), shape, parts).write()
     return str(module)
 
 
 class _Driver:
     """The loops around the microkernel."""
 
-    def __init__(self, code: Code, plan: Plan, tile: Tile, parts: _Parts) -> None:
-        self.code, self.plan, self.tile, self.parts = code, plan, tile, parts
+    def __init__(self, code: Code, plan: Plan, shape: Shape, parts: _Parts) -> None:
+        self.code, self.plan, self.tile, self.parts = code, plan, shape.tile, parts
+        self.of_bytes, self.element = shape.bytes, shape.element
         self.field = {name: plan.integer(name) for name in FIELDS}
         with code.builder.goto_entry_block():
-            self.edge = Pointer(code.builder, code.builder.alloca(FLOAT, size=tile.rows * tile.columns))
+            slot = code.builder.alloca(self.element, size=self.tile.rows * self.tile.columns)
+        self.edge = Pointer(code.builder, slot, self.element)
         self.null = Pointer(code.builder, ir.Constant(ir.PointerType(), None))
 
     def write(self) -> None:
@@ -95,7 +100,7 @@ class _Driver:
         f, width = self.field, self.tile.columns
         column = j + panel * width
         with self.code.when(column < f["n"]):
-            source = self.plan.pointer("b").at(k * f["b_k"] + column * f["b_column"])
+            source = self.plan.pointer("b", BYTE if self.of_bytes else FLOAT).at(k * f["b_k"] + column * f["b_column"])
             out = self.plan.pointer("packed_b").at(panel * f["kc"] * width)
             self.code.call(self.parts.pack_b, source, f["b_ld"], (f["n"] - column).least(width), depth, out)
 
@@ -114,7 +119,7 @@ class _Driver:
 
     def _tile(self, row: Int, column: Int, a: Pointer, panel: Pointer, depth: Int, first: Any) -> None:
         f, b, tile = self.field, self.code.builder, self.tile
-        out = self.plan.pointer("c").at(row * f["ldc"] + column)
+        out = self.plan.pointer("c", self.element).at(row * f["ldc"] + column)
         rows, columns = (f["m"] - row).least(tile.rows), (f["n"] - column).least(tile.columns)
         whole = b.and_(rows.equals(tile.rows), columns.equals(tile.columns))
         with b.if_else(whole) as (inside, at_edge):
@@ -141,4 +146,5 @@ class _Driver:
                 with new:
                     place.store(value)
                 with more:
-                    place.store(builder.fadd(place.load(), value))
+                    add = builder.add if self.of_bytes else builder.fadd
+                    place.store(add(place.load(), value))

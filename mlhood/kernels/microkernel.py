@@ -18,7 +18,8 @@ from typing import Any, Literal
 
 from llvmlite import ir
 
-from mlhood.kernels.emit import ADDRESS, FLOAT, INDEX, Code, Pointer, Variable
+from mlhood.kernels.dot import dot
+from mlhood.kernels.emit import ADDRESS, FLOAT, INDEX, INT32, Code, Pointer, Variable
 from mlhood.kernels.target import Target
 from mlhood.kernels.transpose import transpose
 
@@ -87,6 +88,7 @@ class Shape:
         b: Likewise (columns elements on).
         store: `rows`: the tile's row m goes to out + m * ld; `columns`: its column n goes to out + n * ld; `blocks`:
             vector v of row m goes to out + v * ld + m * lanes.
+        bytes: Whether an element is four bytes, a's unsigned and b's signed, and a sum a 32-bit integer.
         per: Which of the tile's directions a bias belongs to: none, `rows` or `columns`.
     """
 
@@ -98,6 +100,12 @@ class Shape:
     per: Literal["none", "rows", "columns"] = "none"
     b_spread: int = 1
     valid: int | None = None
+    bytes: bool = False
+
+    @property
+    def element(self) -> Any:
+        """What a sum is."""
+        return INT32 if self.bytes else FLOAT
 
 
 PARAMETERS = {
@@ -113,35 +121,46 @@ def microkernel(module: ir.Module, name: str, shape: Shape, target: Target) -> C
     """Write a microkernel into a module; its parameters are `PARAMETERS`."""
     code = Code(module, name, PARAMETERS, public=False)
     tile = shape.tile
-    kind = ir.VectorType(FLOAT, tile.lanes)
-    sums = [[code.variable(kind, ir.Constant(kind, [0.0] * tile.lanes)) for _ in range(tile.vectors)]
+    kind = ir.VectorType(shape.element, tile.lanes)
+    sums = [[code.variable(kind, ir.Constant(kind, None)) for _ in range(tile.vectors)]
             for _ in range(tile.rows)]  # fmt: skip
-    _start(code, tile, sums)
-    _accumulate(code, shape, sums)
-    _finish(code, shape, sums, target)
+    _start(code, shape, sums)
+    _accumulate(code, shape, sums, target)
+    if shape.bytes:
+        _store(code, tile, sums)
+    else:
+        _finish(code, shape, sums, target)
     code.done()
     return code
 
 
-def _start(code: Code, tile: Tile, sums: list[list[Variable]]) -> None:
-    partial, ld = code.pointer("partial"), code.integer("partial_ld")
+def _start(code: Code, shape: Shape, sums: list[list[Variable]]) -> None:
+    tile, partial, ld = shape.tile, code.pointer("partial", shape.element), code.integer("partial_ld")
     with code.when(code.builder.not_(partial.is_null())):
         for m, row in enumerate(sums):
             for v, total in enumerate(row):
                 total.set(partial.at(ld * m).at(v * tile.lanes).load(tile.lanes))
 
 
-def _accumulate(code: Code, shape: Shape, sums: list[list[Variable]]) -> None:
+def _store(code: Code, tile: Tile, sums: list[list[Variable]]) -> None:
+    """Write the sums as they are."""
+    for m, row in enumerate(sums):
+        for v, total in enumerate(row):
+            code.pointer("out", INT32).at(code.integer("ld") * m + v * tile.lanes).store(total.get())
+
+
+def _accumulate(code: Code, shape: Shape, sums: list[list[Variable]], target: Target) -> None:
     tile = shape.tile
     table = code.pointer("table", INDEX)
     with code.loop(0, code.integer("count")) as k:
-        a = code.pointer("a").at(table.at(k).integer() if shape.a == "table" else k * tile.rows)
-        b = code.pointer("b").at(table.at(k).integer() if shape.b == "table" else k * tile.columns)
+        a = code.pointer("a", shape.element).at(table.at(k).integer() if shape.a == "table" else k * tile.rows)
+        b = code.pointer("b", shape.element).at(table.at(k).integer() if shape.b == "table" else k * tile.columns)
         vectors = [_spread_load(code, b, v * tile.lanes, tile.lanes, shape.b_spread) for v in range(tile.vectors)]
         for m, row in enumerate(sums):
             number = code.splat(a.at(m * shape.spread).load(), tile.lanes)
             for total, vector in zip(row, vectors, strict=True):
-                total.set(code.fma(number, vector, total.get()))
+                more = dot(code, number, vector, total.get(), target) if shape.bytes else None
+                total.set(code.fma(number, vector, total.get()) if more is None else more)
 
 
 def _spread_load(code: Code, b: Pointer, first: int, lanes: int, spread: int) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from mlhood.kernels.emit import ADDRESS, FLOAT, INDEX, Code, Int
+from mlhood.kernels.emit import ADDRESS, BYTE, FLOAT, INDEX, Code, Int
 from mlhood.kernels.microkernel import read_lanes, write_lanes
 from mlhood.kernels.plan import Plan, kernel
 from mlhood.kernels.target import Target
@@ -76,6 +76,40 @@ def _one_by_one(code: Code, start: Int, width: int, across: bool) -> None:
             out.at(k * width + row).store(source.at(place).load())
         with code.loop(count, width) as row:
             out.at(k * width + row).store(_ZERO)
+
+
+def byte_packer(module: ir.Module, name: str, width: int, target: Target) -> Code:
+    """Write a function that packs a panel of s8 [4 * depth, count] as [depth, width, 4], with zeros beyond `count`.
+
+    Its parameters are those of `mlhood.kernels.packing.packer`, all but depth counting bytes.
+    """
+    code = Code(module, name, PARAMETERS, public=False)
+    source, ld, count = code.pointer("source", BYTE), code.integer("ld"), code.integer("count")
+    whole = count.equals(width)
+    with code.loop(0, code.integer("depth")) as k:
+        rows = [source.at(ld * (k * 4 + row)) for row in range(4)]
+        out = code.pointer("out", BYTE).at(k * (4 * width))
+        with code.builder.if_else(whole) as (full, some):
+            with full:
+                for first in range(0, width, target.lanes):
+                    quads = _interleave(code, [row.at(first).load(target.lanes) for row in rows])
+                    out.at(4 * first).store(quads)
+            with some, code.loop(0, width) as column:
+                for number, row in enumerate(rows):
+                    with code.builder.if_else(column < count) as (inside, beyond):
+                        with inside:
+                            out.at(column * 4 + number).store(row.at(column).load())
+                        with beyond:
+                            out.at(column * 4 + number).store(BYTE(0))
+    code.done()
+    return code
+
+
+def _interleave(code: Code, rows: list[Any]) -> Any:
+    """Return the first bytes of four rows, then the second ones, and so on."""
+    lanes = rows[0].type.count
+    pairs = [code.shuffle(rows[i], rows[i + 1], range(2 * lanes)) for i in (0, 2)]
+    return code.shuffle(pairs[0], pairs[1], [row * lanes + lane for lane in range(lanes) for row in range(4)])
 
 
 def build(target: Target, width: int, across: bool) -> str:
