@@ -15,7 +15,7 @@ import numpy as np
 
 from mlhood.kernels import conv, gemm
 from mlhood.kernels.direct import Direct
-from mlhood.kernels.layers import Layer, resnet50
+from mlhood.kernels.layers import Layer
 from mlhood.measure import Comparison, compare, session_options
 
 SIZES = (256, 512, 1024, 2048)
@@ -72,11 +72,9 @@ def gemm_cases(threads: int, rounds: int, cache: Any, sizes: Iterable[int] = SIZ
         yield Case(f"{n}", "vectorised", flops, result)
 
 
-def conv_cases(
-    threads: int, rounds: int, cache: Any, layers: Iterable[Layer] | None = None, peers: bool = True
-) -> Iterable[Case]:
-    """Measure the convolutions of ResNet-50: our direct one beside torch, ONNX Runtime and im2col with BLAS."""
-    for layer in resnet50() if layers is None else layers:
+def conv_cases(threads: int, rounds: int, cache: Any, layers: Iterable[Layer], peers: bool = True) -> Iterable[Case]:
+    """Measure convolutions: our direct one beside torch, ONNX Runtime and im2col with BLAS."""
+    for layer in layers:
         sides = _conv_sides(layer, threads, peers)
         flops = layer.geometry.flops
         first = next(iter(sides))

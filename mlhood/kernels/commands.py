@@ -36,15 +36,27 @@ def bench_gemm(threads: Threads = 1, rounds: Rounds = 21, hot: Hot = False, as_j
     _report("gemm", bench.gemm_cases(threads, rounds, _cache(hot)), threads, as_json)
 
 
-def bench_conv(threads: Threads = 1, rounds: Rounds = 21, hot: Hot = False, as_json: Json = None) -> None:
-    """Time our direct convolution beside torch, ONNX Runtime and im2col with BLAS, over ResNet-50's layers.
+def bench_conv(
+    threads: Threads = 1,
+    rounds: Rounds = 21,
+    hot: Hot = False,
+    network: Annotated[
+        str, typer.Option(help="Whose layers: resnet50, mobilenet_v2, squeezenet or vgg16.")
+    ] = "resnet50",
+    as_json: Json = None,
+) -> None:
+    """Time our direct convolution beside torch, ONNX Runtime and im2col with BLAS, over a network's layers.
 
     Example: mlhood bench conv --threads 1 --json conv.json
     """
     _wait_asleep()
+    from mlhood.errors import KernelError
     from mlhood.kernels import bench
+    from mlhood.kernels.layers import NETWORKS, distinct
 
-    _report("conv", bench.conv_cases(threads, rounds, _cache(hot)), threads, as_json)
+    if network not in NETWORKS:
+        raise KernelError("this network's layers are not known", expected=list(NETWORKS), got=network)
+    _report("conv", bench.conv_cases(threads, rounds, _cache(hot), distinct(NETWORKS[network]())), threads, as_json)
 
 
 def _wait_asleep() -> None:

@@ -1,12 +1,14 @@
 """The networks' layers: that they are the networks', and that the direct kernel computes them."""
 
+from collections import Counter
+
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
 from mlhood.kernels import CONV2D
-from mlhood.kernels.layers import Layer, resnet50
+from mlhood.kernels.layers import NETWORKS, Layer, distinct, resnet50
 from mlhood.models import resnet50 as model
 
 
@@ -23,21 +25,42 @@ def test_the_layers_are_the_models():
             module.register_forward_hook(note)
     with torch.inference_mode():
         network(torch.zeros(1, 3, 224, 224))
-    assert set(resnet50()) == set(found)
-    assert len(resnet50()) == len(set(found)) == 23
+    assert Counter(resnet50()) == Counter(found)
+    assert len(distinct(resnet50())) == 23
 
 
-@pytest.mark.parametrize("layer", resnet50(), ids=lambda layer: layer.name)
+@pytest.mark.parametrize(
+    ("network", "convolutions", "millions"),
+    [("resnet50", 53, 4087), ("mobilenet_v2", 52, 300), ("squeezenet", 26, 349), ("vgg16", 13, 15347)],
+)
+def test_the_networks_have_their_known_size(network, convolutions, millions):
+    layers = NETWORKS[network]()
+    assert len(layers) == convolutions
+    assert sum(layer.geometry.flops for layer in layers) / 2e6 == pytest.approx(millions, rel=0.005)
+
+
+@pytest.mark.parametrize("layer", distinct(resnet50()), ids=lambda layer: layer.name)
 def test_every_layer_of_resnet_50(layer):
+    agree(layer, ["direct", "im2col_gemm", "im2col_blas"])
+
+
+@pytest.mark.parametrize("network", [name for name in NETWORKS if name != "resnet50"])
+def test_every_layer_of_other_networks(network):
+    for layer in distinct(NETWORKS[network]()):
+        agree(layer, ["direct"])
+
+
+def agree(layer: Layer, rungs: list[str]) -> None:
     rng = np.random.default_rng(layer.channels)
     x = rng.standard_normal((1, layer.channels, layer.size, layer.size), np.float32)
-    w = rng.standard_normal((layer.filters, layer.channels, layer.kernel, layer.kernel), np.float32)
+    shape = (layer.filters, layer.channels // layer.groups, layer.kernel, layer.kernel)
+    w = rng.standard_normal(shape, np.float32)
     expected = nn.functional.conv2d(
-        torch.from_numpy(x), torch.from_numpy(w), stride=layer.stride, padding=layer.padding
+        torch.from_numpy(x), torch.from_numpy(w), stride=layer.stride, padding=layer.padding, groups=layer.groups
     ).numpy()
-    for rung in ("direct", "im2col_gemm", "im2col_blas"):
-        y = CONV2D[rung](x, w, None, layer.stride, layer.padding, threads=1)
-        assert np.abs(y - expected).max() <= 2e-5 * np.abs(expected).max(), rung
+    for rung in rungs:
+        y = CONV2D[rung](x, w, None, layer.stride, layer.padding, groups=layer.groups, threads=1)
+        assert np.abs(y - expected).max() <= 2e-5 * np.abs(expected).max(), (layer, rung)
 
 
 def test_the_flops_of_a_layer():
