@@ -21,6 +21,8 @@ NATIVE = {
     "sklearn": "scikit-learn",
     "pandas": "pandas",
     "matplotlib": "matplotlib",
+    "scipy": "scipy",
+    "numba": "numba",
     "onnxruntime": "onnxruntime",
     "onnx": "onnx",
     "numpy": "numpy",
