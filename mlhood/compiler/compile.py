@@ -21,6 +21,7 @@ from mlhood.compiler.hir.importer import import_model
 from mlhood.compiler.hir.verify import verify
 from mlhood.compiler.passes import optimize
 from mlhood.compiler.quantize import Profile, Recipe, profile, quantize
+from mlhood.compiler.quantize.report import constant_bytes
 from mlhood.compiler.quantize.samples import samples
 from mlhood.errors import CompilerError
 
@@ -46,7 +47,7 @@ class Stage:
     seconds: float
 
     def __str__(self) -> str:
-        size = sum(constant.data.nbytes for constant in self.graph.constants.values())
+        size = constant_bytes(self.graph)
         return f"{self.name:10} {len(self.graph.nodes):5} nodes {size:13,} bytes of constants {self.seconds:7.2f} s"
 
 
@@ -87,7 +88,7 @@ class Executable:
         rows = {
             stage.name: {
                 "nodes": len(stage.graph.nodes),
-                "constant bytes": sum(constant.data.nbytes for constant in stage.graph.constants.values()),
+                "constant bytes": constant_bytes(stage.graph),
                 "ms": 1000 * stage.seconds,
             }
             for stage in self.stages

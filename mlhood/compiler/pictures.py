@@ -120,21 +120,6 @@ def traffic(counts: Mapping[str, Mapping[str, int]]) -> Figure:
     return figure
 
 
-def factors(before: np.ndarray, factor: np.ndarray) -> Figure:
-    """What folding does to a convolution: the size of each output channel's weights, before and after."""
-    size = np.abs(before).reshape(len(before), -1).mean(axis=1)
-    places = np.arange(len(size))
-    figure, axes = plt.subplots(figsize=(7.5, 2.4), dpi=90)
-    axes.bar(places - 0.2, size, 0.4, color=SKY, ec="black", label="W")
-    axes.bar(
-        places + 0.2, size * np.abs(factor), 0.4, color=ORANGE, ec="black", hatch="//", label="W' = W times its factor"
-    )
-    axes.set(xlabel="output channel", ylabel="mean of |weight|", xticks=places)
-    axes.legend(frameon=False, fontsize=8.5)
-    figure.tight_layout()
-    return figure
-
-
 def history(steps: pd.DataFrame) -> Figure:
     """How many nodes each pass has left, by `History.table()`; passes that removed none are left out."""
     start = int(steps["nodes before"].iloc[0]) if len(steps) else 0

@@ -16,7 +16,6 @@ PICTURES = {
     "pipeline": lambda: pictures.pipeline(),
     "linear_relu": lambda: pictures.linear_relu(),
     "traffic": lambda: pictures.traffic({"two": {"read": 9, "z": 3}, "one": {"read": 9}}),
-    "factors": lambda: pictures.factors(np.ones((4, 2, 3, 3)), np.array([1, 2, 0.5, -1])),
     "history": lambda: pictures.history(STEPS),
     "grids": lambda: pictures.grids(COUNTS, EDGES, GRIDS, "relu"),
     "compared": lambda: pictures.compared(np.eye(5), np.eye(5) + 0.1, 0.2),

@@ -143,6 +143,19 @@ def footprint(operator: Operator, inputs: Sequence[TensorType | None], outputs: 
     return widest * max(largest, operator.workspace(*inputs))
 
 
+def need_channels(x: TensorType) -> None:
+    """Check that a tensor has a batch and a channel axis, and holds floating-point numbers.
+
+    Raises:
+        CompilerError: It does not.
+    """
+    need(
+        x.rank >= 2 and x.is_float,
+        "the input needs a batch and a channel axis of floating-point numbers",
+        got=f"{x.element}{list(x.shape)}",
+    )
+
+
 def as_tuple(results: Any) -> tuple[Any, ...]:
     """Return one result, or several, as a tuple."""
     return results if isinstance(results, tuple) else (results,)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mlhood.compiler.hir.operator import Operator, need, plain, same_element
+from mlhood.compiler.hir.operator import Operator, need, need_channels, plain, same_element
 from mlhood.compiler.hir.source import Source
 from mlhood.compiler.hir.types import TensorType, broadcast, normalized
 from mlhood.compiler.hir.values import Value
@@ -134,11 +134,7 @@ class LocalResponseNormalization(Operator):
 
     def infer(self, x: TensorType) -> TensorType:
         plain(x)
-        need(
-            x.rank >= 2 and x.is_float,
-            "the input needs a batch and a channel axis of floating-point numbers",
-            got=f"{x.element}{list(x.shape)}",
-        )
+        need_channels(x)
         need(self.size >= 1, "the number of channels must be positive", got=self.size)
         return x
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mlhood.compiler.hir.operator import Operator, need, plain
+from mlhood.compiler.hir.operator import Operator, need, need_channels, plain
 from mlhood.compiler.hir.source import Source
 from mlhood.compiler.hir.types import TensorType
 from mlhood.compiler.hir.values import Value
@@ -135,11 +135,7 @@ class GlobalAveragePool(Operator):
 
     def infer(self, x: TensorType) -> TensorType:
         plain(x)
-        need(
-            x.rank >= 2 and x.is_float,
-            "the input needs a batch and a channel axis of floating-point numbers",
-            got=f"{x.element}{list(x.shape)}",
-        )
+        need_channels(x)
         return x.with_shape((*x.shape[:2], *(1,) * (x.rank - 2)))
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:

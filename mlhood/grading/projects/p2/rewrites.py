@@ -106,6 +106,20 @@ def _build(submission: Submission, name: str, make: Callable[[Builder], Value | 
     return builder
 
 
+def _read_by(*readers: Callable[[Builder, Value], Value]) -> Callable[[Builder], list[Value]]:
+    """One convolution, and what each of several readers makes of it; all are outputs of the graph."""
+
+    def make(b: Builder) -> list[Value]:
+        conv = b.conv(b.x, 5)
+        return [reader(b, conv) for reader in readers]
+
+    return make
+
+
+def _itself(_: Builder, conv: Value) -> Value:
+    return conv
+
+
 def _counts(
     results: list[tuple[Builder, GraphFacts, object]], operator: str, wanted: list[int], what: str, hint: str
 ) -> None:
@@ -142,17 +156,15 @@ def batchnorm_is_folded(submission: Submission) -> None:
 def folding_leaves_others_alone(submission: Submission) -> None:
     """`fold_batchnorm` leaves a normalisation where the convolution is read by others too, or is none."""
 
-    def twice(b: Builder) -> list[Value]:
-        conv = b.conv(b.x, 5)
-        return [b.batchnorm(conv), b.relu(conv)]
-
-    def output(b: Builder) -> list[Value]:
-        conv = b.conv(b.x, 5)
-        return [b.batchnorm(conv), conv]
-
     cases = [
-        _build(submission, "a convolution that a relu reads as well as the bn", twice),
-        _build(submission, "a convolution that is an output of the graph, and read by a bn", output),
+        _build(
+            submission, "a convolution that a relu reads as well as the bn", _read_by(Builder.batchnorm, Builder.relu)
+        ),
+        _build(
+            submission,
+            "a convolution that is an output of the graph, and read by a bn",
+            _read_by(Builder.batchnorm, _itself),
+        ),
         _build(submission, "relu -> bn", lambda b: b.batchnorm(b.relu(b.x))),
         _build(submission, "bn as the first node", lambda b: b.batchnorm(b.x)),
         _build(submission, "relu between conv and bn", lambda b: b.batchnorm(b.relu(b.conv(b.x, 3)))),
@@ -185,17 +197,15 @@ def relu_is_fused(submission: Submission) -> None:
 def fusing_leaves_others_alone(submission: Submission) -> None:
     """`fuse_relu` leaves a relu where the convolution is read by others too, or is none."""
 
-    def twice(b: Builder) -> list[Value]:
-        conv = b.conv(b.x, 5)
-        return [b.relu(conv), b.batchnorm(conv)]
-
-    def output(b: Builder) -> list[Value]:
-        conv = b.conv(b.x, 5)
-        return [conv, b.relu(conv)]
-
     cases = [
-        _build(submission, "a convolution that a bn reads as well as the relu", twice),
-        _build(submission, "a convolution that is an output of the graph, and read by a relu", output),
+        _build(
+            submission, "a convolution that a bn reads as well as the relu", _read_by(Builder.relu, Builder.batchnorm)
+        ),
+        _build(
+            submission,
+            "a convolution that is an output of the graph, and read by a relu",
+            _read_by(_itself, Builder.relu),
+        ),
         _build(submission, "bn -> relu", lambda b: b.relu(b.batchnorm(b.conv(b.x, 3)))),
         _build(submission, "relu as the first node", lambda b: b.relu(b.x)),
     ]
