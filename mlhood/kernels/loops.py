@@ -6,13 +6,18 @@ Each function does what the one before does, in another order. Sums run in float
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+from numba import njit, uintp
 
-BLOCK = 64  # three blocks of 64 x 64 float32 are 48 KiB: a first-level cache
-PANEL = 64
+# What stays in the caches while it is used again: a block of b of 64 x 1024 float32 is 256 KiB
+BLOCK_DEPTH, BLOCK_COLUMNS = 64, 1024
+PANEL = 256
+ROWS = 4
+
+# contract: a product and a sum may become one instruction, which rounds once
+compiled = njit(cache=True, nogil=True, fastmath={"contract"})
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def gemm_naive(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
     """for i: for j: for k: the definition; walks down b's columns, a cache line for each number."""
     for i in range(a.shape[0]):
@@ -23,70 +28,72 @@ def gemm_naive(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
             c[i, j] = total
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def gemm_reordered(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
     """for i: for k: for j: walks along b's and c's rows, which the compiler turns into vectors."""
+    c[:] = np.float32(0)
     for i in range(a.shape[0]):
-        c[i] = np.float32(0)
         for k in range(a.shape[1]):
-            scale = a[i, k]
             for j in range(b.shape[1]):
-                c[i, j] += scale * b[k, j]
+                c[i, j] += a[i, k] * b[k, j]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def gemm_blocked(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
-    """The same in blocks of `BLOCK`, so that what is used again is still in the cache."""
+    """The same for one block of b after the other, so that all rows of a meet it while it is in the cache."""
     (m, depth), n = a.shape, b.shape[1]
     c[:] = np.float32(0)
-    for i0 in range(0, m, BLOCK):
-        for k0 in range(0, depth, BLOCK):
-            for j0 in range(0, n, BLOCK):
-                for i in range(i0, min(i0 + BLOCK, m)):
-                    for k in range(k0, min(k0 + BLOCK, depth)):
-                        scale = a[i, k]
-                        for j in range(j0, min(j0 + BLOCK, n)):
-                            c[i, j] += scale * b[k, j]
+    for k0 in range(0, depth, BLOCK_DEPTH):
+        for j0 in range(0, n, BLOCK_COLUMNS):
+            # unsigned: Numba must not ask of each index whether it counts from the end, which no vector can
+            first, stop = uintp(j0), uintp(min(j0 + BLOCK_COLUMNS, n))
+            for i in range(uintp(m)):
+                for k in range(uintp(k0), uintp(min(k0 + BLOCK_DEPTH, depth))):
+                    scale = a[i, k]
+                    for j in range(first, stop):
+                        c[i, j] += scale * b[k, j]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def gemm_packed(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
-    """The same with four rows at a time and a block of b copied into one piece first: fewer pages, fewer loads."""
+    """The same with panels of b copied into one piece first, and four rows at a time, which share each load of b."""
     (m, depth), n = a.shape, b.shape[1]
-    c[:] = np.float32(0)
-    panel = np.empty((4 * BLOCK, PANEL), np.float32)
+    panel, sums = np.empty((depth, PANEL), np.float32), np.empty((ROWS, PANEL), np.float32)
     for j0 in range(0, n, PANEL):
         width = min(PANEL, n - j0)
-        for k0 in range(0, depth, 4 * BLOCK):
-            count = min(4 * BLOCK, depth - k0)
-            for k in range(count):
-                for j in range(width):
-                    panel[k, j] = b[k0 + k, j0 + j]
-            whole = m - m % 4
-            for i in range(0, whole, 4):
-                _four_rows(a, panel, c, i, j0, k0, count, width)
-            for i in range(whole, m):
-                for k in range(count):
-                    scale = a[i, k0 + k]
-                    for j in range(width):
-                        c[i, j0 + j] += scale * panel[k, j]
+        panel[:, :width] = b[:, j0 : j0 + width]
+        panel[:, width:] = np.float32(0)
+        whole = m - m % ROWS
+        for i in range(0, whole, ROWS):
+            _four_rows(a[i : i + ROWS], panel, sums)
+            c[i : i + ROWS, j0 : j0 + width] = sums[:, :width]
+        for i in range(whole, m):
+            _one_row(a[i], panel, sums[0])
+            c[i, j0 : j0 + width] = sums[0, :width]
 
 
-@njit(cache=True, nogil=True, inline="always")
-def _four_rows(
-    a: np.ndarray, panel: np.ndarray, c: np.ndarray, i: int, j0: int, k0: int, count: int, width: int
-) -> None:
-    for k in range(count):
-        s0, s1, s2, s3 = a[i, k0 + k], a[i + 1, k0 + k], a[i + 2, k0 + k], a[i + 3, k0 + k]
-        for j in range(width):
+@compiled
+def _four_rows(a: np.ndarray, panel: np.ndarray, sums: np.ndarray) -> None:
+    sums[:] = np.float32(0)
+    s0, s1, s2, s3 = sums[0], sums[1], sums[2], sums[3]
+    for k in range(panel.shape[0]):
+        for j in range(PANEL):
             value = panel[k, j]
-            c[i, j0 + j] += s0 * value
-            c[i + 1, j0 + j] += s1 * value
-            c[i + 2, j0 + j] += s2 * value
-            c[i + 3, j0 + j] += s3 * value
+            s0[j] += a[0, k] * value
+            s1[j] += a[1, k] * value
+            s2[j] += a[2, k] * value
+            s3[j] += a[3, k] * value
 
 
-@njit(cache=True, nogil=True)
+@compiled
+def _one_row(a: np.ndarray, panel: np.ndarray, sums: np.ndarray) -> None:
+    sums[:] = np.float32(0)
+    for k in range(panel.shape[0]):
+        for j in range(PANEL):
+            sums[j] += a[k] * panel[k, j]
+
+
+@compiled
 def conv_naive(
     x: np.ndarray,
     w: np.ndarray,
