@@ -26,6 +26,7 @@ PLAN: dict[str, set[str]] = {
     "compiler.quantize": {"exchange", "models", "compiler", "compiler.backends"},
     # the doors of the compiler: they choose what runs a graph, which no pass and no operator may
     "compiler.compile": {"exchange", "compiler", "compiler.quantize", "compiler.backends"},
+    "compiler.convolutions": {"compiler", "compiler.backends"},
     "compiler.onnx_backend": {"exchange", "compiler", "compiler.backends"},
     "compiler.conformance": {"exchange", "compiler", "compiler.onnx_backend"},
     "compiler.bench": {"models", "exchange", "compiler"},
@@ -37,7 +38,7 @@ PLAN: dict[str, set[str]] = {
     "jaxlab": set(),
     "doctor": {"exchange"},
     "grading": {"models", "exchange", "compiler", "kernels", "dataflow", "jaxlab", "doctor"}
-    | {"compiler.backends", "compiler.quantize"},
+    | {"compiler.backends", "compiler.convolutions", "compiler.quantize"},
     "cli": {"models", "exchange", "compiler", "kernels", "dataflow", "jaxlab", "doctor", "grading"}
     | {"compiler.commands", "kernels.commands"},
     # the package itself: `mlhood.check` in a notebook, loaded when it is called
