@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -75,10 +76,18 @@ class MaxPool(Pool):
 
     def evaluate(self, x: np.ndarray) -> Any:
         lowest = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
+        return self._with_indices(x, lowest) if self.indices else self._largest(x, lowest)
+
+    def _largest(self, x: np.ndarray, lowest: float) -> np.ndarray:
+        """Reduce one axis after the other, as the largest of all is the largest of the rows' largest."""
+        y = self.window.padded(x, lowest)
+        for axis, count in enumerate(self.window.output(x.shape[2:])):
+            y = functools.reduce(np.maximum, self.window.places(y, axis, int(count)))
+        return y
+
+    def _with_indices(self, x: np.ndarray, lowest: float) -> tuple[np.ndarray, np.ndarray]:
         windows = self.window.view(x, lowest)
         flat = windows.reshape(*windows.shape[: x.ndim], math.prod(self.kernel))
-        if not self.indices:
-            return flat.max(axis=-1)
         places = self.window.view(self._places(x.shape), 0).reshape(flat.shape)
         largest = flat.argmax(axis=-1)[..., None]
         return np.take_along_axis(flat, largest, -1)[..., 0], np.take_along_axis(places, largest, -1)[..., 0]

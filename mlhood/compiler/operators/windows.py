@@ -6,6 +6,7 @@ Axes of a tensor are [N, C, spatial...]; pads are begins then ends, as ONNX has 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -111,17 +112,42 @@ class Window:
         Returns:
             A view [N, C, windows..., kernel...].
         """
-        spatial = x.shape[2:]
-        counts = self.output(spatial)
-        reach = [(int(n) - 1) * s + span for n, s, span in zip(counts, self.strides, self.spans, strict=True)]
-        padded = np.pad(x, [(0, 0), (0, 0), *self.ends], constant_values=fill if inner is None else inner)
-        extra = [max(0, size - have) for size, have in zip(reach, padded.shape[2:], strict=True)]
-        padded = np.pad(padded, [(0, 0), (0, 0), *((0, more) for more in extra)], constant_values=fill)
+        counts = self.output(x.shape[2:])
+        padded = self.padded(x, fill, inner=inner)
         axes = tuple(range(2, x.ndim))
         view = sliding_window_view(padded, self.spans, axes)
         steps = [slice(None, (int(n) - 1) * s + 1, s) for n, s in zip(counts, self.strides, strict=True)]
         inside = [slice(None, None, dilation) for dilation in self.dilations]
         return view[(slice(None), slice(None), *steps, *inside)]
+
+    def padded(self, x: np.ndarray, fill: float, *, inner: float | None = None) -> np.ndarray:
+        """Return x with everything around it that a window reaches; arguments as for `view`."""
+        around = _put_around(x, self.ends, fill if inner is None else inner)
+        axes = zip(self.output(x.shape[2:]), self.strides, self.spans, around.shape[2:], strict=True)
+        behind = [(0, max(0, (int(n) - 1) * stride + span - have)) for n, stride, span, have in axes]
+        return _put_around(around, behind, fill)
+
+    def places(self, padded: np.ndarray, axis: int, count: int) -> list[np.ndarray]:
+        """Return for each place in the window, along one spatial axis, the elements that stand there.
+
+        Args:
+            padded: What `padded` returns, or that with earlier axes reduced.
+            axis: A spatial axis, counted from 0.
+            count: How many windows there are along it.
+
+        Returns:
+            Views with `count` elements along the axis.
+        """
+        stride, dilation = self.strides[axis], self.dilations[axis]
+        before = (slice(None),) * (axis + 2)
+        starts = [k * dilation for k in range(self.kernel[axis])]
+        return [padded[(*before, slice(start, start + (count - 1) * stride + 1, stride))] for start in starts]
+
+
+def _put_around(x: np.ndarray, ends: Iterable[tuple[int, int]], fill: float) -> np.ndarray:
+    """Return x with elements before and behind its spatial axes; x itself, not a copy, if there are none."""
+    widths = [(0, 0), (0, 0), *ends]
+    return np.pad(x, widths, constant_values=fill) if any(map(any, widths)) else x
 
 
 def window_of(source: Source, x: TensorType, kernel: tuple[int, ...]) -> Window:
