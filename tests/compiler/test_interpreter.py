@@ -30,6 +30,25 @@ def test_any_batch(graph):
         np.testing.assert_array_equal(run(graph, a=pairs(rows), b=pairs(rows))["y"], 2 * pairs(rows))
 
 
+def test_memory_is_worked_out_again_for_a_larger_batch(graph):
+    prepared = Interpreter(graph, limit=16)
+    for _ in range(2):
+        assert prepared.run({"a": pairs(2), "b": pairs(2)})["y"].shape == (2, 2)
+        with pytest.raises(CompilerError, match="more memory"):
+            prepared.run({"a": pairs(3), "b": pairs(3)})
+
+
+def test_what_is_made_is_kept_where_it_is_read_again_or_is_an_output():
+    graph = Graph()
+    x = graph.placeholder("x", TensorType("float32", (2,)))
+    twice = graph.add(Add(), x, x).outputs[0]
+    graph.output(twice, "twice")
+    graph.output(graph.add(Add(), graph.add(Add(), twice, x).outputs[0], twice).outputs[0], "five")
+    got = run(graph, x=np.float32([1, 2]))
+    np.testing.assert_array_equal(got["twice"], [2, 4])
+    np.testing.assert_array_equal(got["five"], [5, 10])
+
+
 def test_each_value_can_be_observed(graph):
     seen = {}
     Interpreter(graph).run({"a": pairs(1), "b": -2 * pairs(1)}, lambda value, array: seen.update({value.name: array}))

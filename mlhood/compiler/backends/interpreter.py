@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,28 @@ from mlhood.errors import CompilerError
 
 Observer = Callable[[Value, np.ndarray], None]
 
+# From the arrays that a node reads (None for an input left out) to those it makes.
+Implementation = Callable[..., tuple[np.ndarray, ...]]
+
 # Bytes of one array. A graph of a few bytes must not take all the memory of the machine.
 LARGEST_ARRAY = 2**32
+
+
+@dataclass
+class _Step:
+    """One node, made ready to run.
+
+    Args:
+        node: The node.
+        compute: What computes it.
+        last: The values that nobody reads afterwards.
+        shapes: Shapes of its inputs for which it is known to fit into memory.
+    """
+
+    node: Node
+    compute: Implementation
+    last: tuple[Value, ...]
+    shapes: list[tuple[int, ...] | None] | None = None
 
 
 class Interpreter:
@@ -35,8 +56,22 @@ class Interpreter:
         verify(graph)
         self.limit = limit
         self.graph = graph
-        self._order = graph.topological()
-        self._last_reader = {value: node for node in self._order for value in node.inputs if value is not None}
+        order = graph.topological()
+        last_reader = {value: node for node in order for value in node.inputs if value is not None}
+        for output in graph.outputs.values():
+            last_reader.pop(output, None)
+        last: dict[Node, list[Value]] = {node: [] for node in order}
+        for value, node in last_reader.items():
+            last[node].append(value)
+        self._steps = [_Step(node, self.implementation(node), tuple(last[node])) for node in order]
+
+    def implementation(self, node: Node) -> Implementation:
+        """Return what computes a node: here its operator's reference semantics; a back end may know better.
+
+        What it returns is called with the arrays that the node reads, and returns those that it makes.
+        """
+        types = tuple(None if value is None else value.type for value in node.inputs)
+        return located_at(node, lambda *read: as_tuple(node.operator.evaluate_typed(types, *read)))
 
     def run(self, inputs: Mapping[str, Any], observe: Observer | None = None) -> dict[str, np.ndarray]:
         """Run the graph once.
@@ -54,17 +89,26 @@ class Interpreter:
         """
         arrays: dict[Value, np.ndarray] = {**self._bound(inputs)}
         arrays |= {constant: constant.data for constant in self.graph.constants.values()}
-        kept = set(self.graph.outputs.values())
         with np.errstate(all="ignore"):
-            for node in self._order:
-                for value, array in zip(node.outputs, _evaluated(node, arrays, self.limit), strict=True):
+            for step in self._steps:
+                for value, array in zip(step.node.outputs, self._results(step, arrays), strict=True):
                     arrays[value] = array
                     if observe is not None:
                         observe(value, array)
-                for value in node.inputs:
-                    if value is not None and self._last_reader[value] is node and value not in kept:
-                        arrays.pop(value, None)
+                for value in step.last:
+                    arrays.pop(value, None)
         return {name: arrays[value] for name, value in self.graph.outputs.items()}
+
+    def _results(self, step: _Step, arrays: Mapping[Value, np.ndarray]) -> tuple[np.ndarray, ...]:
+        read = [None if value is None else arrays[value] for value in step.node.inputs]
+        shapes = [None if array is None else array.shape for array in read]
+        if step.shapes != shapes:  # memory depends on nothing else
+            _check_memory(step.node, read, self.limit)
+            step.shapes = shapes
+        results = step.compute(*read)
+        for value, array in zip(step.node.outputs, results, strict=True):
+            _check_result(step.node, value.type, array)
+        return results
 
     def _bound(self, inputs: Mapping[str, Any]) -> dict[Value, np.ndarray]:
         declared = self.graph.placeholders
@@ -128,20 +172,20 @@ def _check_input(name: str, array: np.ndarray, type: TensorType, lengths: dict[s
             raise CompilerError("an input has the wrong shape", where=where, expected=expected, got=array.shape)
 
 
-def _evaluated(node: Node, arrays: Mapping[Value, np.ndarray], limit: int) -> tuple[np.ndarray, ...]:
-    read = [None if value is None else arrays[value] for value in node.inputs]
-    types = tuple(None if value is None else value.type for value in node.inputs)
-    _check_memory(node, read, limit)
-    try:
-        results = as_tuple(node.operator.evaluate_typed(types, *read))
-    except CompilerError as error:
-        raise located(error, node.where) from error
-    except (ValueError, TypeError, LookupError, MemoryError, ArithmeticError) as error:
-        shapes = ", ".join("none" if array is None else str(list(array.shape)) for array in read)
-        raise CompilerError("the operator fails on these inputs", where=node.where, got=f"{shapes}: {error}") from error
-    for value, array in zip(node.outputs, results, strict=True):
-        _check_result(node, value.type, array)
-    return results
+def located_at(node: Node, compute: Implementation) -> Implementation:
+    """Return an implementation whose errors name the node."""
+
+    def named(*read: np.ndarray | None) -> tuple[np.ndarray, ...]:
+        try:
+            return compute(*read)
+        except CompilerError as error:
+            raise located(error, node.where) from error
+        except (ValueError, TypeError, LookupError, MemoryError, ArithmeticError) as error:
+            shapes = ", ".join("none" if array is None else str(list(array.shape)) for array in read)
+            what = "the operator fails on these inputs"
+            raise CompilerError(what, where=node.where, got=f"{shapes}: {error}") from error
+
+    return named
 
 
 def _check_memory(node: Node, read: list[np.ndarray | None], limit: int) -> None:
