@@ -15,7 +15,7 @@ import numpy as np
 import onnx
 import pandas as pd
 
-from mlhood.compiler.backends.targets import DEFAULT, TARGETS, check_target
+from mlhood.compiler.backends.targets import DEFAULT, Target, check_target, ready
 from mlhood.compiler.hir.graph import Graph
 from mlhood.compiler.hir.importer import import_model
 from mlhood.compiler.hir.verify import verify
@@ -59,10 +59,10 @@ class Executable:
         target: What it runs on.
     """
 
-    def __init__(self, stages: tuple[Stage, ...], target: str) -> None:
+    def __init__(self, stages: tuple[Stage, ...], target: Target) -> None:
         self.stages = stages
         self.target = target
-        self._run = TARGETS[target](self.graph)
+        self._runner = ready(self.graph, target)
 
     @property
     def graph(self) -> Graph:
@@ -81,7 +81,7 @@ class Executable:
         Raises:
             CompilerError: An input is missing, unknown or of another type.
         """
-        return self._run(inputs)
+        return self._runner.run(inputs)
 
     def report(self) -> pd.DataFrame:
         """Return a row a stage: how many nodes there are, the bytes of their constants, and the time it took (ms)."""
@@ -98,7 +98,7 @@ class Executable:
 
 def compile(
     model: Model,
-    target: str = DEFAULT,
+    target: Target = DEFAULT,
     quantization: Recipe | str | None = None,
     stop_after: str | None = None,
     *,
@@ -108,7 +108,8 @@ def compile(
 
     Args:
         model: Path, bytes or proto.
-        target: What it shall run on, one of `TARGETS`.
+        target: What it shall run on, one of `TARGETS`; or one's own function for its convolutions, as
+            `mlhood.compiler.backends.kernels.Kernels` takes it.
         quantization: A recipe, or the name of a schema, with which the model is quantised; None leaves it in float.
         stop_after: "hir" (the graph as it is), "optimized" or "quantized": return the graph there.
         calibration: For quantisation, what typically goes in: one array for each input by name, an iterable of such

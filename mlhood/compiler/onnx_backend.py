@@ -56,7 +56,7 @@ class MlhoodRep(BackendRep):
             raise CompilerError("only tensors are supported as inputs", expected="arrays")
         arrays = dict(zip(self._names, map(np.asarray, given), strict=True))
         runner = self._runner(arrays)
-        outputs = runner({name: array for name, array in arrays.items() if name not in self._needed})
+        outputs = runner.run({name: array for name, array in arrays.items() if name not in self._needed})
         named = namedtupledict("Outputs", list(outputs))
         return named(*outputs.values())
 

@@ -3,26 +3,60 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
-from mlhood.compiler.backends.interpreter import Interpreter
+from mlhood.compiler.backends.interpreter import Interpreter, Observer
 from mlhood.compiler.hir.graph import Graph
 from mlhood.errors import CompilerError
 
-# From the inputs' arrays by name to the outputs'.
-Runner = Callable[[Mapping[str, Any]], dict[str, np.ndarray]]
+Conv2d = Callable[..., np.ndarray]
+
+
+class Runner(Protocol):
+    """A graph that is ready to run; see `Interpreter.run`."""
+
+    def run(self, inputs: Mapping[str, Any], observe: Observer | None = None) -> dict[str, np.ndarray]:
+        """Return the outputs' arrays by name, from the inputs'."""
+        ...
+
+
+def _kernels(graph: Graph, conv2d: str | Conv2d) -> Runner:
+    from mlhood.compiler.backends.kernels import Kernels  # loads the code generator, which others can do without
+
+    return Kernels(graph, conv2d)
+
 
 DEFAULT = "interpreter"
-TARGETS: dict[str, Callable[[Graph], Runner]] = {"interpreter": lambda graph: Interpreter(graph).run}
+TARGETS: dict[str, Callable[[Graph], Runner]] = {
+    "interpreter": Interpreter,
+    "naive": lambda graph: _kernels(graph, "naive"),
+    "im2col_gemm": lambda graph: _kernels(graph, "im2col_gemm"),
+    "im2col_blas": lambda graph: _kernels(graph, "im2col_blas"),
+    "direct": lambda graph: _kernels(graph, "direct"),
+}
+Target = str | Conv2d
 
 
-def check_target(name: str) -> None:
-    """Check the name of a target.
+def ready(graph: Graph, target: Target) -> Runner:
+    """Make a graph ready to run.
+
+    Args:
+        graph: A sound graph.
+        target: A key of `TARGETS`, or one's own convolution; see `mlhood.compiler.backends.kernels.Kernels`.
+
+    Raises:
+        CompilerError: The target cannot run the graph.
+    """
+    return _kernels(graph, target) if callable(target) else TARGETS[target](graph)
+
+
+def check_target(target: Target) -> None:
+    """Check a target.
 
     Raises:
         CompilerError: There is none of this name.
     """
-    if name not in TARGETS:
-        raise CompilerError("there is no such target", expected=", ".join(TARGETS), got=repr(name))
+    if not callable(target) and target not in TARGETS:
+        raise CompilerError("there is no such target", expected=", ".join(TARGETS), got=repr(target))
