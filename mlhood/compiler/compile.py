@@ -15,6 +15,7 @@ import numpy as np
 import onnx
 import pandas as pd
 
+from mlhood.compiler.backends import timing
 from mlhood.compiler.backends.targets import DEFAULT, Target, check_target, ready
 from mlhood.compiler.hir.graph import Graph
 from mlhood.compiler.hir.importer import import_model
@@ -82,6 +83,18 @@ class Executable:
             CompilerError: An input is missing, unknown or of another type.
         """
         return self._runner.run(inputs)
+
+    def profile(self, *, rounds: int = timing.ROUNDS, **inputs: Any) -> pd.DataFrame:
+        """Return a row a node: its operator, the output's shape, multiply-accumulates, and its median time (s).
+
+        Args:
+            rounds: How often the model is run.
+            inputs: As for `run`.
+
+        Raises:
+            CompilerError: As for `run`, or there are no rounds.
+        """
+        return timing.profile(self._runner, inputs, rounds)
 
     def report(self) -> pd.DataFrame:
         """Return a row a stage: how many nodes there are, the bytes of their constants, and the time it took (ms)."""

@@ -1,0 +1,126 @@
+"""The time of each node: whose it is, how much there is to compute, and what is refused."""
+
+import numpy as np
+import pytest
+import torch
+from onnx import TensorProto, helper
+
+import mlhood
+from compiler.families import MobileNetV2
+from mlhood.compiler.backends import timing
+from mlhood.compiler.backends.interpreter import Interpreter
+from mlhood.compiler.backends.timing import profile
+from mlhood.compiler.hir import Graph, TensorType
+from mlhood.compiler.hir.importer import import_model
+from mlhood.compiler.operators.arithmetic import Add
+from mlhood.compiler.operators.elementwise import Relu
+from mlhood.compiler.operators.pooling import MaxPool
+from mlhood.errors import CompilerError
+from mlhood.exchange import export
+from mlhood.exchange.inspect import node_table
+from mlhood.models import LeNet
+
+FLOAT = TensorProto.FLOAT
+
+
+class Clock:
+    """Stands still but for what `tick` adds."""
+
+    now = 0.0
+
+    def __call__(self):
+        return self.now
+
+    def tick(self, seconds):
+        self.now += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    made = Clock()
+    monkeypatch.setattr(timing, "perf_counter", made)
+    return made
+
+
+def ticking(graph, clock, monkeypatch, seconds):
+    """Return an interpreter whose nodes take the given seconds: by name, one number a run."""
+    prepared = Interpreter(graph)
+    for step in prepared._steps:
+        rounds = iter(seconds[step.node.name])
+
+        def compute(*read, step=step, original=step.compute, rounds=rounds):
+            clock.tick(next(rounds))
+            return original(*read)
+
+        monkeypatch.setattr(step, "compute", compute)
+    return prepared
+
+
+def test_each_node_has_the_median_of_its_own_times(clock, monkeypatch):
+    graph = Graph()
+    x = graph.placeholder("x", TensorType("float32", ("n", 1, 4, 4)))
+    pool = graph.add(MaxPool((2, 2), (2, 2), (0,) * 4, (1, 1), indices=True), x, name="pool")
+    relu = graph.add(Relu(), pool.outputs[0], name="relu")
+    graph.output(graph.add(Add(), relu.outputs[0], relu.outputs[0], name="sum").outputs[0], "y")
+    graph.output(pool.outputs[1], "places")
+    seconds = {"pool": [99, 5, 1, 3], "relu": [99, 10, 30, 20], "sum": [99, 0, 0, 0]}
+    frame = profile(ticking(graph, clock, monkeypatch, seconds), {"x": np.zeros((3, 1, 4, 4), np.float32)}, rounds=3)
+    assert frame["seconds"].to_dict() == {"pool": 3, "relu": 20, "sum": 0}
+    assert frame["operator"].to_dict() == {"pool": "MaxPool", "relu": "Relu", "sum": "Add"}
+    assert frame["shape"].tolist() == [(3, 1, 2, 2)] * 3
+    assert frame["macs"].tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("network", "shape"),
+    [(LeNet, (1, 32, 32)), (lambda: MobileNetV2(0.25, 10), (3, 32, 32))],
+    ids=["LeNet", "MobileNet"],
+)
+def test_the_work_is_what_the_file_says(network, shape, tmp_path):
+    path = export(network().eval(), torch.zeros(1, *shape), tmp_path / "model.onnx")
+    frame = mlhood.compile(path).profile(image=np.zeros((2, *shape), np.float32), rounds=1)
+    assert frame["macs"].sum() == node_table(path, batch=2)["macs"].sum() > 0
+    assert (frame["seconds"] > 0).all()
+
+
+@pytest.mark.parametrize(
+    ("node", "shapes", "macs"),
+    [
+        (helper.make_node("MatMul", ["x", "w"], ["y"]), [(5, 2, 3), (3, 7)], 5 * 2 * 7 * 3),
+        (helper.make_node("MatMul", ["x", "w"], ["y"]), [(3,), (3, 7)], 7 * 3),
+        (helper.make_node("Gemm", ["x", "w"], ["y"]), [(2, 3), (3, 7)], 2 * 7 * 3),
+        (helper.make_node("Gemm", ["x", "w"], ["y"], transA=1, transB=1), [(3, 2), (7, 3)], 2 * 7 * 3),
+        (helper.make_node("ConvTranspose", ["x", "w"], ["y"], strides=[2, 2]), [(1, 4, 5, 5), (4, 3, 2, 2)], 100 * 12),
+        (helper.make_node("Mul", ["x", "w"], ["y"]), [(2, 3), (2, 3)], 0),
+    ],
+    ids=["MatMul", "MatMul of a vector", "Gemm", "Gemm, transposed", "ConvTranspose", "Mul"],
+)
+def test_multiply_accumulates(new_model, node, shapes, macs):
+    x, w = (np.ones(shape, np.float32) for shape in shapes)
+    graph = import_model(new_model([node], {"x": (FLOAT, x.shape), "w": (FLOAT, w.shape)}))
+    assert profile(Interpreter(graph), {"x": x, "w": w}, rounds=1)["macs"].tolist() == [macs]
+
+
+@pytest.mark.parametrize(
+    ("inputs", "rounds", "told"),
+    [
+        ({"x": np.zeros(2, np.float32)}, 0, "that many rounds"),
+        ({"x": np.zeros(2, np.float32)}, 1.5, "that many rounds"),
+        ({"z": np.zeros(2, np.float32)}, 1, "not the graph's inputs"),
+        ([np.zeros(2, np.float32)], 1, "given by name"),
+    ],
+)
+def test_what_cannot_be_timed(inputs, rounds, told):
+    graph = Graph()
+    graph.output(graph.add(Relu(), graph.placeholder("x", TensorType("float32", (2,)))).outputs[0])
+    with pytest.raises(CompilerError, match=told):
+        profile(Interpreter(graph), inputs, rounds)
+
+
+@pytest.mark.parametrize("target", ["interpreter", "direct"])
+def test_a_compiled_model_tells_where_its_time_goes(new_model, target):
+    nodes = [helper.make_node("Conv", ["x", "w"], ["c"], "conv"), helper.make_node("LeakyRelu", ["c"], ["y"], "relu")]
+    model = new_model(nodes, {"x": (FLOAT, ["n", 2, 6, 6])}, {"w": np.ones((3, 2, 3, 3), np.float32)})
+    frame = mlhood.compile(model, target=target).profile(x=np.ones((1, 2, 6, 6), np.float32), rounds=2)
+    assert frame.loc["conv", "macs"] == 3 * 4 * 4 * 2 * 9
+    assert list(frame.columns) == ["operator", "shape", "macs", "seconds"]
