@@ -2,8 +2,10 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from mlhood.measure.traffic import Counted
+from mlhood.measure.traffic import Counted, Trace, misses
 
 DATA = np.arange(12.0, dtype=np.float32).reshape(3, 4)
 
@@ -51,3 +53,64 @@ def test_a_loop_nest_counts_what_it_says():
             y[i, j] = sum(x[i, k] * w[j, k] for k in range(4))
     assert (x.reads, w.reads, y.writes, y.reads) == (36, 36, 9, 0)
     np.testing.assert_allclose(y.array, DATA @ DATA.T)
+
+
+def traced(*shape):
+    trace = Trace()
+    return trace, trace.array(np.arange(np.prod(shape), dtype=np.float32).reshape(shape), "b")
+
+
+@pytest.mark.parametrize(
+    ("read", "order"),
+    [
+        (lambda b: [b[1, 2], b[0, 0], b[-1, -1]], [6, 0, 11]),
+        (lambda b: b[1], [4, 5, 6, 7]),
+        (lambda b: b[:, 1], [1, 5, 9]),
+        (lambda b: b[1:, 2:], [6, 7, 10, 11]),
+        (lambda b: b.T[1], [1, 5, 9]),
+        (lambda b: b.astype(np.float64)[2, 0], [8]),
+        (lambda b: b.copy().T[0, 1], [4]),
+        (lambda b: [row[0] for row in b], list(range(12))),
+        (lambda b: (b.shape, b.T.shape, len(b)), []),
+    ],
+)
+def test_touches_are_remembered_in_their_order(read, order):
+    trace, b = traced(3, 4)
+    read(b)
+    assert trace.addresses().tolist() == order
+    assert trace.whole == set()
+
+
+@pytest.mark.parametrize("read", [lambda b: b @ np.ones(4), lambda b: np.dot(np.ones(3), b), lambda b: b[:], np.array])
+def test_what_needs_all_of_it_at_once_is_noted(read):
+    trace, b = traced(3, 4)
+    read(b)
+    assert trace.whole == {"b"}
+    assert trace.addresses().tolist()[:12] == list(range(12))
+
+
+def test_a_write_is_a_touch_and_is_done():
+    trace, b = traced(3, 4)
+    b[0, 1] = 7
+    b[2] = 5
+    assert trace.addresses().tolist() == [1, 8, 9, 10, 11]
+    assert b.array[0, 1] == 7
+    assert b.writes == 5
+
+
+def test_arrays_of_one_memory_do_not_share_a_line():
+    trace = Trace()
+    first, second = (trace.array(np.zeros(shape, np.float32)) for shape in [(5, 13), (2, 2)])
+    first[4, 12], second[0, 0]
+    assert trace.addresses().tolist() == [64, 2 * Trace.ALIGNMENT]
+
+
+@given(st.lists(st.integers(0, 60), max_size=80), st.integers(1, 6), st.sampled_from([1, 4, 8]))
+def test_a_line_is_fetched_unless_it_is_among_the_last_used(addresses, lines, line):
+    numbers = [address // line for address in addresses]
+    fetched = 0
+    for i, number in enumerate(numbers):
+        since = [j for j in range(i) if numbers[j] == number]
+        distinct = set(numbers[since[-1] + 1 : i]) if since else set()
+        fetched += not since or len(distinct) >= lines
+    assert misses(np.array(addresses, np.int64), lines, line) == fetched
