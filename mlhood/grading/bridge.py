@@ -31,8 +31,8 @@ def answer(request: Message, namespace: Mapping[str, Any]) -> Message:
     """Carry out one request on the student's objects.
 
     A request is a dictionary: `target` (a name of the notebook, `module:name`, or a `Remote`), `method` (a name or
-    None), `call` (whether to call it or only to fetch it), `args`, `kwargs`. The reply has `value`, or `error` (type,
-    message, line of the student's code) and what was printed meanwhile.
+    None), `call` (whether to call it or only to fetch it), `args`, `kwargs`; or `table` alone, the id of a table. The
+    reply has `value`, or `error` (type, message, line of the student's code) and what was printed meanwhile.
     """
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed), _no_logging():
@@ -69,12 +69,22 @@ def _notebook_names() -> Mapping[str, Any]:
 
 
 def _carry_out(request: dict[str, Any], namespace: Mapping[str, Any]) -> object:
+    if "table" in request:
+        return _table(request["table"], namespace)
     target: Any = request["target"]
     if isinstance(target, str):
         target = _look_up(target, namespace)
     if request["method"] is not None:
         target = getattr(target, request["method"])
     return target(*request["args"], **request["kwargs"]) if request["call"] else target
+
+
+def _table(table_id: str, namespace: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The notebook's table of that id as plain data; of several, the one with the most cells filled."""
+    from mlhood.measure.table import Table
+
+    found = [value for value in namespace.values() if isinstance(value, Table) and value.id == table_id]
+    return min(found, key=lambda table: len(table.missing)).to_dict() if found else None
 
 
 def _look_up(name: str, namespace: Mapping[str, Any]) -> object:

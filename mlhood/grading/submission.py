@@ -9,13 +9,17 @@ from __future__ import annotations
 import stat
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from mlhood.errors import MeasureError
 from mlhood.grading import bridge
 from mlhood.grading.expect import CheckFailed
 from mlhood.grading.wire import Message, Remote, WireError, decode, encode
+
+if TYPE_CHECKING:
+    from mlhood.measure.table import Table
 
 MAX_FILE_BYTES = 64 << 20
 
@@ -86,6 +90,32 @@ class Submission:
         """The value of a name of the notebook, as `call` returns it."""
         return self._ask(name, call=False, method=None, args=(), kwargs={})
 
+    def table(self, declared: Table) -> Table:
+        """The notebook's table that has the id of `declared`, read anew from its cells.
+
+        What is told of the measurements has to follow from their rounds, and the claims are judged here; that the
+        rounds were measured at all is the student's word.
+
+        Args:
+            declared: The table as the notebook was given it, empty.
+
+        Raises:
+            CheckFailed: There is none, it is declared otherwise, or it is not what `Table.to_dict` writes.
+        """
+        data = self._request({"table": declared.id}, f"the table `{declared.id}`")
+        if data is None:
+            raise CheckFailed(
+                f"the notebook has no table `{declared.id}`",
+                expected="the table that the given cell declares, under any name",
+                hint=self.why() or "run the cell that declares the table, then the one that fills it",
+            )
+        try:
+            return declared.read(data)
+        except MeasureError as error:
+            parts = {key: error.parts.get(key) for key in ("expected", "got") if key in error.parts}
+            where, todo = error.parts.get("where"), error.parts.get("what to do")
+            raise CheckFailed(f"the table `{declared.id}`: {error.what}", given=where, hint=todo, **parts) from None
+
     def once(self, name: str, make: Callable[[], Any]) -> Any:
         """What `make` returns, made only once a task: for work that several checks of it need."""
         if name not in self._memory:
@@ -131,28 +161,32 @@ class Submission:
         return path
 
     def _ask(self, target: str | Remote, **request: Any) -> Any:
-        message = encode({"target": target, **request})
+        return self._request({"target": target, **request}, _called(target))
+
+    def _request(self, request: dict[str, Any], called: str) -> Any:
+        """Send a request about what the student knows as `called`."""
+        message = encode(request)
         try:
             reply = decode(self.transport.ask(message, self.seconds))
         except (NoAnswer, WireError) as error:
-            raise CheckFailed(f"{_called(target)} gave no usable answer", got=str(error)) from None
+            raise CheckFailed(f"{called} gave no usable answer", got=str(error)) from None
         if isinstance(reply, dict) and "value" in reply:
             return reply["value"]
-        raise self._student_error(target, reply.get("error") if isinstance(reply, dict) else None)
+        raise self._student_error(called, reply.get("error") if isinstance(reply, dict) else None)
 
-    def _student_error(self, target: str | Remote, error: Any) -> CheckFailed:
+    def _student_error(self, called: str, error: Any) -> CheckFailed:
         if not isinstance(error, dict):
-            return CheckFailed(f"{_called(target)} gave no usable answer", got="a malformed reply")
+            return CheckFailed(f"{called} gave no usable answer", got="a malformed reply")
         kind, message, line = (str(error.get(key, "")) for key in ("type", "message", "line"))
         if kind == "NotImplementedError":
             return CheckFailed(
-                f"{_called(target)} is not written yet",
+                f"{called} is not written yet",
                 hint="replace `raise NotImplementedError()` by your code",
             )
         if kind == "NameError" and "the notebook defines no" in message:
             return CheckFailed(message, hint=self.why() or "run its cell first, and keep the name that the task gives")
         where = f" in the line `{line}`" if line else ""
-        return CheckFailed(f"{_called(target)} stops with an error", got=f"{kind}: {message}{where}", hint=self.why())
+        return CheckFailed(f"{called} stops with an error", got=f"{kind}: {message}{where}", hint=self.why())
 
     def why(self) -> str | None:
         """The first error in the cells of this task, which often explains the rest."""

@@ -7,6 +7,8 @@ import pytest
 from mlhood.grading import submission as module
 from mlhood.grading.expect import CheckFailed
 from mlhood.grading.submission import LocalTransport, Submission
+from mlhood.grading.wire import Message, encode
+from mlhood.measure import Measurement, Table, faster
 
 
 @pytest.fixture
@@ -87,10 +89,93 @@ def test_value_in_this_process(submission):
 def test_malformed_reply_is_a_failed_check(submission, reply):
     class Forger:
         def ask(self, request, seconds):
-            from mlhood.grading.wire import Message
-
             return Message(reply, {})
 
     submission.transport = Forger()
     with pytest.raises(CheckFailed, match="gave no usable answer"):
         submission.value("x")
+
+
+# -- tables
+
+
+def declared():
+    return Table("T9.times", ("small", "large"), ("slow", "fast"), "ms", claims=(faster("fast", "slow"),))
+
+
+def filled(seconds=0.001):
+    table = declared()
+    for row in table.rows:
+        table[row, "slow"] = Measurement((0.004,) * 21, 1e7, row, True)
+        table[row, "fast"] = Measurement((seconds,) * 21, 1e7, row, True)
+    return table
+
+
+def holding(submission, **names):
+    submission.transport = LocalTransport(names)
+    return submission
+
+
+def test_a_table_is_found_by_its_id_under_any_name(submission):
+    found = holding(submission, x=3, mine=filled(), other=declared(), _=None).table(declared())
+    assert found.missing == []
+    assert found["small", "fast"].median == 0.001
+    assert found.verdicts()[0].state == "holds"
+
+
+def test_a_missing_table_says_why(submission):
+    submission.cell_errors.append("the cell `table = ...` stopped with NameError")
+    with pytest.raises(CheckFailed, match="the notebook has no table") as caught:
+        holding(submission, x=3).table(declared())
+    assert "NameError" in caught.value.parts["hint"]
+
+
+def test_a_table_declared_otherwise_is_refused_with_the_part_that_differs(submission):
+    other = Table("T9.times", ("small", "large"), ("slow", "fast"), "ms")
+    with pytest.raises(CheckFailed, match="declared otherwise") as caught:
+        holding(submission, table=other).table(declared())
+    assert caught.value.parts["for"] == "T9.times, claims"
+    assert "as it was given" in caught.value.parts["hint"]
+
+
+def forged(submission, change):
+    """A submission whose process answers with a table that it has changed."""
+    data = filled().to_dict()
+    change(data)
+
+    class Forger:
+        def ask(self, request, seconds):
+            return Message.from_bytes(*encode({"value": data}).to_bytes())
+
+    submission.transport = Forger()
+    return submission
+
+
+def test_verdicts_that_are_told_are_not_believed(submission):
+    def change(data):
+        data.update(filled(0.1).to_dict() | {"verdicts": [["fast is faster than slow in every row", "holds"]]})
+
+    assert forged(submission, change).table(declared()).verdicts()[0].state == "fails"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda data: data["cells"][0][2].update(median=1e-9),
+        lambda data: data["cells"][0][2].update(seconds=[float("nan")] * 21),
+        lambda data: data["cells"][0][2].update(seconds=[1e-3] * 100_000),
+        lambda data: data["cells"].append(data["cells"][0]),
+        lambda data: data.update(rows=[["small"], 3]),
+        lambda data: data.update(cells={"small": 1}),
+        lambda data: data.update(more="parts"),
+        lambda data: data.clear(),
+    ],
+)
+def test_a_forged_table_is_a_failed_check(submission, change):
+    with pytest.raises(CheckFailed, match="the table `T9"):
+        forged(submission, change).table(declared())
+
+
+def test_a_table_larger_than_may_cross_is_a_failed_check(submission):
+    with pytest.raises(CheckFailed, match="no usable answer"):
+        forged(submission, lambda data: data.update(title="x" * (9 << 20))).table(declared())
