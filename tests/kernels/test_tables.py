@@ -1,0 +1,29 @@
+"""The table of P3 as it is declared."""
+
+import pytest
+
+from mlhood.kernels.tables import RESNET18, convolution_table
+from mlhood.measure import compare
+
+
+@pytest.mark.parametrize("name", RESNET18)
+def test_the_layers_are_those_of_resnet_18(name):
+    found = RESNET18[name].geometry
+    assert found.flops == 2 * 115_605_504
+    assert found.out_shape[1:] == (found.channels, found.height, found.width)
+
+
+def test_the_table_takes_comparisons_of_all_layers():
+    table = convolution_table()
+    for row in RESNET18:
+        table.fill(row, compare({name: lambda: 1.0 for name in table.columns}, shortest=0, describe_machine=False))
+    assert table.missing == []
+    assert table.verdicts()[1].state == "holds"
+    assert table.read(table.to_dict()).verdicts() == table.verdicts()
+
+
+def test_every_call_returns_a_table_of_its_own():
+    first, second = convolution_table(), convolution_table()
+    first.fill("C1", compare({name: lambda: 1.0 for name in first.columns}, shortest=0, describe_machine=False))
+    assert len(first.missing) == 6
+    assert len(second.missing) == 8
