@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
 
 
 class Counted:
@@ -61,7 +62,7 @@ class Counted:
         return self.array.astype(dtype or self.array.dtype)
 
     @property
-    def T(self) -> Any:  # noqa: N802 - NumPy's name
+    def T(self) -> np.ndarray:  # noqa: N802 - NumPy's name
         """The transposed array, which reads all of it."""
         return np.asarray(self).T
 
@@ -89,7 +90,7 @@ class Trace:
 
     def __init__(self) -> None:
         self.whole: set[str] = set()
-        self._touches: list[np.ndarray] = []
+        self._touches: list[int] = []
         self._size = 0
 
     def array(self, array: np.ndarray, name: str = "") -> Traced:
@@ -101,67 +102,118 @@ class Trace:
         """
         first = self._size
         self._size += -(-array.size // self.ALIGNMENT) * self.ALIGNMENT
-        return Traced(array, name, np.arange(first, first + array.size).reshape(array.shape), self)
+        return Traced(array, np.arange(first, first + array.size).reshape(array.shape), self, name, array.size)
 
     def touch(self, places: np.ndarray) -> None:
-        """Note that these places are read or written, in this order."""
-        self._touches.append(places)
+        """Note that these places are read or written, one after the other."""
+        self._touches += places.ravel().tolist()
 
     def addresses(self) -> np.ndarray:
-        """Every touch so far: int64 [touches], counted in numbers from the begin of the memory."""
-        empty = np.empty(0, np.int64)
-        return np.concatenate([empty, *(np.ravel(places) for places in self._touches)])
+        """Every touch so far: int32 [touches], counted in numbers from the begin of the memory."""
+        return np.array(self._touches, np.int32)
 
 
-class Traced(Counted):
+class Traced(NDArrayOperatorsMixin):
     """An array whose touches are remembered in their order.
 
-    What needs all of it at once, such as `np.dot` or a slice of everything, is also noted in `Trace.whole`: in which
-    order a library reads, nobody can see. Transposed and converted, it is still the same memory.
+    A part of it is a view, as NumPy's are, and touches nothing until its numbers are needed: one after the other in
+    loops, all of them in the order in which they lie where NumPy computes with them. In which order a library reads
+    nobody can see, so a computation with all of the array at once is also noted in `Trace.whole`. Transposed and
+    converted, it is still the same memory.
 
     Args:
         array: What it holds.
-        name: What reports call it.
         places: int64, of the array's shape: where in the memory each number lies.
         trace: The memory.
+        name: What reports call it.
+        total: Numbers in all of the array, of which this may be a part.
     """
 
-    def __init__(self, array: np.ndarray, name: str, places: np.ndarray, trace: Trace) -> None:
-        super().__init__(array, name)
+    def __init__(self, array: np.ndarray, places: np.ndarray, trace: Trace, name: str, total: int) -> None:
+        self.array = array
         self.places = places
         self.trace = trace
+        self.name = name
+        self.total = total
 
     def __getitem__(self, place: Any) -> Any:
-        """Read elements; a slice reads all of its elements one after the other."""
-        places = self.places[place]
-        self._touch(places)
-        return super().__getitem__(place)
+        """Read one number, or take a part."""
+        found = self.array[place]
+        if isinstance(found, np.ndarray):
+            return self._view(found, self.places[place])
+        self.trace.touch(self.places[place])
+        return found
 
     def __setitem__(self, place: Any, value: Any) -> None:
-        self._touch(self.places[place])
-        super().__setitem__(place, value)
+        self.trace.touch(self.places[place])
+        self.array[place] = value
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        self._touch(self.places)
-        return super().__array__(dtype, copy)
-
-    def _touch(self, places: Any) -> None:
-        self.trace.touch(places)
-        if np.size(places) == self.size > 1:
+        """Read all numbers, as every NumPy function does that is given them."""
+        self.trace.touch(self.places)
+        if self.array.size == self.total > 1:
             self.trace.whole.add(self.name)
+        return self.array.astype(dtype or self.array.dtype)
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = None, **options: Any) -> Any:
+        """Compute with the numbers; what is written to, as by `+=`, is touched again."""
+        given = [np.asarray(value) if isinstance(value, Traced) else value for value in inputs]
+        if out is not None:
+            options["out"] = tuple(map(_written, out))
+        found = getattr(ufunc, method)(*given, **options)
+        return found if out is None else out[0]
+
+    def __getattr__(self, name: str) -> Any:
+        """What else an array can do, with all numbers read first."""
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(np.asarray(self), name)
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the array."""
+        return self.array.shape
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Type of an element."""
+        return self.array.dtype
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return self.array.ndim
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return self.array.size
 
     @property
     def T(self) -> Traced:  # noqa: N802 - NumPy's name
-        """The same memory, seen transposed; this reads nothing."""
-        return Traced(self.array.T, self.name, self.places.T, self.trace)
+        """The same memory, seen transposed."""
+        return self._view(self.array.T, self.places.T)
 
     def astype(self, dtype: Any) -> Traced:
         """The same places holding another type, as if it had always been so."""
-        return Traced(self.array.astype(dtype), self.name, self.places, self.trace)
+        return self._view(self.array.astype(dtype), self.places)
 
     def copy(self) -> Traced:
         """The same places again: a copy is walked as the original is."""
         return self.astype(self.dtype)
+
+    def _view(self, array: np.ndarray, places: np.ndarray) -> Traced:
+        return Traced(array, places, self.trace, self.name, self.total)
+
+
+def _written(out: Any) -> Any:
+    if not isinstance(out, Traced):
+        return out
+    out.trace.touch(out.places)
+    return out.array
 
 
 def misses(addresses: np.ndarray, lines: int, line: int) -> int:

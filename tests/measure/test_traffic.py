@@ -64,14 +64,17 @@ def traced(*shape):
     ("read", "order"),
     [
         (lambda b: [b[1, 2], b[0, 0], b[-1, -1]], [6, 0, 11]),
-        (lambda b: b[1], [4, 5, 6, 7]),
-        (lambda b: b[:, 1], [1, 5, 9]),
-        (lambda b: b[1:, 2:], [6, 7, 10, 11]),
-        (lambda b: b.T[1], [1, 5, 9]),
+        (lambda b: [b[1][2], b[0][0]], [6, 0]),
+        (lambda b: b[1] * 2, [4, 5, 6, 7]),
+        (lambda b: np.float32(2) * b[1, :2], [4, 5]),
+        (lambda b: np.zeros(3) + b[:, 1], [1, 5, 9]),
+        (lambda b: b[:2, :2] @ b[1:, 2:], [0, 1, 4, 5, 6, 7, 10, 11]),
+        (lambda b: b.T[1].sum(), [1, 5, 9]),
         (lambda b: b.astype(np.float64)[2, 0], [8]),
         (lambda b: b.copy().T[0, 1], [4]),
-        (lambda b: [row[0] for row in b], list(range(12))),
-        (lambda b: (b.shape, b.T.shape, len(b)), []),
+        (lambda b: [row[0] for row in b], [0, 4, 8]),
+        (lambda b: [number for row in b[1:] for number in row], [4, 5, 6, 7, 8, 9, 10, 11]),
+        (lambda b: (b.shape, b.T.shape, len(b), b[1], b.size, b.ndim, b.dtype), []),
     ],
 )
 def test_touches_are_remembered_in_their_order(read, order):
@@ -81,7 +84,9 @@ def test_touches_are_remembered_in_their_order(read, order):
     assert trace.whole == set()
 
 
-@pytest.mark.parametrize("read", [lambda b: b @ np.ones(4), lambda b: np.dot(np.ones(3), b), lambda b: b[:], np.array])
+@pytest.mark.parametrize(
+    "read", [lambda b: b @ np.ones(4), lambda b: np.dot(np.ones(3), b), lambda b: b[:] + 1, lambda b: b.sum(), np.array]
+)
 def test_what_needs_all_of_it_at_once_is_noted(read):
     trace, b = traced(3, 4)
     read(b)
@@ -89,13 +94,26 @@ def test_what_needs_all_of_it_at_once_is_noted(read):
     assert trace.addresses().tolist()[:12] == list(range(12))
 
 
+def test_what_is_computed_is_what_numpy_computes():
+    _, b = traced(3, 4)
+    plain = b.array.copy()
+    np.testing.assert_array_equal(b[1:, :3] @ b[:, 1:], plain[1:, :3] @ plain[:, 1:])
+    np.testing.assert_array_equal(2 - b[0] / (b[1] + 1), 2 - plain[0] / (plain[1] + 1))
+    np.testing.assert_array_equal(np.outer(b[:, 0], b[1]), np.outer(plain[:, 0], plain[1]))
+    np.testing.assert_array_equal(b.T.astype(np.float64)[2], plain[:, 2].astype(np.float64))
+
+
 def test_a_write_is_a_touch_and_is_done():
     trace, b = traced(3, 4)
     b[0, 1] = 7
     b[2] = 5
     assert trace.addresses().tolist() == [1, 8, 9, 10, 11]
-    assert b.array[0, 1] == 7
-    assert b.writes == 5
+    b[1] += np.float32(1)
+    b[1][3] = 0
+    np.testing.assert_array_equal(b.array, [[0, 7, 2, 3], [5, 6, 7, 0], [5, 5, 5, 5]])
+    other = np.zeros(4, np.float32)
+    other += b[0]
+    assert other.tolist() == [0, 7, 2, 3]
 
 
 def test_arrays_of_one_memory_do_not_share_a_line():
