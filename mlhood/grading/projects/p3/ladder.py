@@ -1,0 +1,157 @@
+"""Checks of P3.6: three rungs of the matrix product's ladder, judged by their results and by the order of their reads.
+
+Which element of a and b is read when is found by running the function as it is written on arrays that remember. The
+order is then played to a small cache: it shows whether a line that is fetched is used while it is there, whatever the
+loops look like.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mlhood.grading import expect
+from mlhood.grading.projects.p3.probes import packed
+from mlhood.grading.submission import Submission
+from mlhood.grading.task import points
+from mlhood.measure.traffic import misses
+
+PROBES = "mlhood.grading.projects.p3.probes:"
+# odd ones, that no block divides; a single row; a single k
+SIZES = ((7, 5, 9), (13, 17, 11), (1, 6, 10), (5, 1, 7), (6, 9, 1))
+LINE = 8  # numbers
+FEW_LINES = 8  # less than a column of b touches, more than rows that are walked side by side
+BLOCK = 8
+FOUR_BLOCKS = 4 * BLOCK * BLOCK // LINE  # one of a, b and c each, and room to go from one to the next
+MOST_TOUCHES = 4_000_000
+ROWS_USE = 4.0  # of 8: walking along rows uses all of a line, walking down columns one number
+BLOCKED_SHARE = 0.5  # of the lines that the loops fetch unblocked; blocks of 8 need three eighths at most
+
+
+def _matrices(submission: Submission, m: int, k: int, n: int) -> tuple[np.ndarray, np.ndarray]:
+    draw = submission.rng.standard_normal
+    return draw((m, k)).astype(np.float32), draw((k, n)).astype(np.float32)
+
+
+def _multiplies(submission: Submission, name: str, hint: str, *rest: int) -> None:
+    for m, k, n in SIZES:
+        a, b = _matrices(submission, m, k, n)
+        given = f"a {a.shape}, b {b.shape}" + "".join(f", block {block}" for block in rest)
+        with expect.case(given, hint):
+            got = submission.call(name, a.copy(), b.copy(), *rest)
+        expect.close(got, a.astype(np.float64) @ b, f"what `{name}` returns", given=given, hint=hint)
+
+
+def _touches(
+    submission: Submission, name: str, sizes: tuple[int, int, int], *rest: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Addresses in the order in which a function touches its arrays; and of these, those in b."""
+    a, b = _matrices(submission, *sizes)
+    hint = f"work on a and b as they come in, by numbers (b[k, j]) or parts (b[k], b[k0:k1, j0:j1]): `{name}` is run " \
+        "as plain Python here, on arrays that remember what is read"  # fmt: skip
+    with expect.case(f"a {a.shape}, b {b.shape}", hint):
+        found = submission.call(PROBES + "touched", submission.value(name), a, b, *rest)
+        report = expect.mapping(found, ("addresses", "first", "last", "whole"), "what was read")
+        whole = report["whole"]
+        what = f"`{name}` hands all of a matrix to a library, which chooses the order itself"
+        expect.true(whole == [], what, got=f"all of {whole} at once")
+        addresses = _addresses(report["addresses"], name)
+        first, last = (expect.number(report[key], "what was read") for key in ("first", "last"))
+        of_b = addresses[(addresses >= first) & (addresses <= last)]
+        expect.true(of_b.size > 0, f"`{name}` never reads b")
+    return addresses, of_b
+
+
+def _addresses(found: Any, name: str) -> np.ndarray:
+    sound = isinstance(found, np.ndarray) and found.ndim == 1 and found.dtype.kind in "iu"
+    expect.true(sound, "the order of reads is not readable", got=found)
+    expect.true(found.size <= MOST_TOUCHES, f"`{name}` reads far too often", got=f"{found.size:,} reads")
+    return found
+
+
+@points(3)
+def reordered_is_right(submission: Submission) -> None:
+    """`gemm_reordered` multiplies matrices of any sizes."""
+    _multiplies(submission, "gemm_reordered", "c starts at zero, and every k adds a[i, k] * b[k, j] to c[i, j]")
+
+
+@points(3)
+def reordered_walks_along_rows(submission: Submission) -> None:
+    """`gemm_reordered` walks along the rows of b, as they lie in memory."""
+    k, n = (int(size) for size in submission.rng.permutation([24, 40]))
+    sizes = (12, k, n)
+    _, of_b = _touches(submission, "gemm_reordered", sizes)
+    moves = of_b[np.diff(of_b, prepend=-1) != 0]  # to read the same number again is no walk
+    used = moves.size / misses(moves, FEW_LINES, LINE)
+    expect.true(
+        used >= ROWS_USE,
+        "`gemm_reordered` jumps through b: a cache line is gone before its neighbours are used",
+        expected=f"about {LINE} reads for each line of {LINE} numbers that is fetched",
+        got=f"{used:.1f}",
+        given=f"a {sizes[:2]}, b {sizes[1:]}",
+        hint="the innermost loop goes over j, so that b[k, j] and c[i, j] move along their rows: i, k, j",
+    )
+
+
+@points(3)
+def blocked_is_right(submission: Submission) -> None:
+    """`gemm_blocked` multiplies matrices of any sizes, with blocks of any size."""
+    hint = "a block ends at the matrix's edge, min(i0 + block, M); blocks of k add to what c already holds"
+    for block in (4, 5, 32):
+        _multiplies(submission, "gemm_blocked", hint, block)
+
+
+@points(3)
+def blocked_uses_blocks_again(submission: Submission) -> None:
+    """`gemm_blocked` uses what is in the cache again before it goes on."""
+    m, k, n = (int(size) for size in submission.rng.permutation([32, 40, 48]))
+    addresses, _ = _touches(submission, "gemm_blocked", (m, k, n), BLOCK)
+    unblocked = (m * k * n + m * k + m * n) // LINE  # for each row of a all of b
+    fetched = misses(addresses, FOUR_BLOCKS, LINE)
+    expect.true(
+        fetched <= BLOCKED_SHARE * unblocked,
+        "`gemm_blocked` fetches the same lines again and again",
+        expected=f"at most {3 * m * k * n // (BLOCK * LINE):,} lines, into a cache that holds four blocks of {BLOCK} x "
+        f"{BLOCK}; the loops i, k, j without blocks need {unblocked:,}",
+        got=f"{fetched:,} lines",
+        given=f"a {(m, k)}, b {(k, n)}, block {BLOCK}",
+        hint="three loops over blocks outside, three within the blocks inside: all work of a block of a with a block "
+        "of b is done before the next one begins",
+    )
+
+
+@points(3)
+def panels_are_packed(submission: Submission) -> None:
+    """`pack` lays columns of b into panels, with zeros where the last one is not full."""
+    for depth, columns, width in ((3, 8, 4), (5, 10, 4), (2, 3, 5), (4, 7, 3)):
+        b = 1 + np.abs(_matrices(submission, 1, depth, columns)[1])
+        given = f"b {b.shape}, width {width}"
+        hint = "panel p holds columns p * width and following, row by row: panels[p, k, j] = b[k, p * width + j]"
+        with expect.case(given, hint):
+            got = submission.call("pack", b.copy(), width)
+        expect.close(got, packed(b, width), "what `pack` returns", given=given, hint=hint)
+
+
+@points(3)
+def packed_is_right(submission: Submission) -> None:
+    """`gemm_packed` multiplies matrices of any sizes."""
+    hint = "the last panel may be wider than what is left of c: write only N columns"
+    try:
+        _multiplies(submission, "gemm_packed", hint)
+    except expect.CheckFailed as failure:
+        if not _right_with_right_panels(submission):
+            raise failure
+
+
+def _right_with_right_panels(submission: Submission) -> bool:
+    """Whether only the student's `pack` is to blame."""
+    function = submission.value("gemm_packed")
+    for m, k, n in SIZES:
+        a, b = _matrices(submission, m, k, n)
+        try:
+            got = submission.call(PROBES + "with_right_pack", function, a, b)
+            expect.close(got, a.astype(np.float64) @ b, "the product")
+        except expect.CheckFailed:
+            return False
+    return True

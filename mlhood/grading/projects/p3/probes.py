@@ -1,0 +1,118 @@
+"""Questions that need the student's functions, asked in their process; the answers are claims, which checks compare."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+
+from mlhood.measure.traffic import Trace, Traced
+
+
+def after_call(function: Callable, arrays: list[np.ndarray], rest: list[int]) -> list[np.ndarray]:
+    """What arrays hold after a function was called with them."""
+    function(*arrays, *rest)
+    return arrays
+
+
+def touched(function: Callable, a: np.ndarray, b: np.ndarray, *rest: int) -> dict[str, Any]:
+    """Run a matrix product on arrays that remember in which order they are touched.
+
+    Arrays that the function makes remember, too, unless it does with them what only NumPy's own can do.
+
+    Returns:
+        The `addresses`, those of b from `first` up to `last`, and whether a or b was read as a `whole`.
+    """
+    try:
+        return _touched(function, a, b, rest, own=True)
+    except NotImplementedError:
+        raise
+    except Exception:  # whatever an array cannot do that is none of NumPy's
+        return _touched(function, a, b, rest, own=False)
+
+
+def _touched(function: Callable, a: np.ndarray, b: np.ndarray, rest: tuple[int, ...], *, own: bool) -> dict[str, Any]:
+    trace = Trace()
+    traced = [trace.array(array, name) for array, name in ((a, "a"), (b, "b"))]
+    _uncompiled(function, _Numpy(trace if own else None))(*traced, *rest)
+    first, last = (int(traced[1].places[place]) for place in ((0, 0), (-1, -1)))
+    whole = sorted(trace.whole & {"a", "b"})
+    return {"addresses": trace.addresses(), "first": first, "last": last, "whole": whole}
+
+
+def with_right_pack(function: Callable, a: np.ndarray, b: np.ndarray) -> Any:
+    """What a function makes of a and b that finds a right `pack` where the notebook has its own."""
+    return _uncompiled(function, np, pack=packed)(a, b)
+
+
+def packed(b: np.ndarray, width: int) -> np.ndarray:
+    """Columns of b in panels [ceil(N / width), K, width], the last one filled up with zeros."""
+    depth, columns = b.shape
+    wide = np.zeros((depth, -(-columns // width) * width), b.dtype)
+    wide[:, :columns] = b
+    return np.ascontiguousarray(wide.reshape(depth, -1, width).transpose(1, 0, 2))
+
+
+def _uncompiled(function: Callable, numpy: Any, **instead: Callable) -> Callable:
+    """A function of the notebook as it is written: what Numba has compiled takes no arrays that remember.
+
+    Functions of the notebook that it calls are also taken as they are written, so all of them are given a copy of the
+    notebook's names.
+
+    Args:
+        function: Compiled or not.
+        numpy: What stands in the place of NumPy.
+        instead: Functions that are put in the place of the notebook's.
+    """
+    written = _written(function)
+    if written is None:
+        return function
+    names = dict(written.__globals__)
+    for name, value in written.__globals__.items():
+        inner = _written(value)
+        if inner is not None and inner.__globals__ is written.__globals__:
+            names[name] = _moved(inner, names)
+        elif value is np:
+            names[name] = numpy
+    names.update(instead)
+    return _moved(written, names)
+
+
+def _written(value: Any) -> FunctionType | None:
+    inner = getattr(value, "py_func", value) if callable(value) else None
+    return inner if isinstance(inner, FunctionType) else None
+
+
+def _moved(function: FunctionType, names: dict[str, Any]) -> FunctionType:
+    moved = FunctionType(function.__code__, names, function.__name__, function.__defaults__, function.__closure__)
+    moved.__kwdefaults__ = function.__kwdefaults__
+    return moved
+
+
+class _Numpy:
+    """NumPy, but arrays that remember stay so when they are converted, and those that are made remember, too."""
+
+    MAKERS = ("zeros", "empty", "full", "ones", "zeros_like", "empty_like", "full_like", "ones_like")
+    CONVERTERS = ("asarray", "ascontiguousarray", "array")
+
+    def __init__(self, trace: Trace | None) -> None:
+        self._trace = trace
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(np, name)
+        if name in self.MAKERS:
+            return partial(self._make, found)
+        return partial(_converted, found) if name in self.CONVERTERS else found
+
+    def _make(self, make: Callable, first: Any, *rest: Any, **options: Any) -> Any:
+        made = make(first.array if isinstance(first, Traced) else first, *rest, **options)
+        return made if self._trace is None else self._trace.array(made, "made")
+
+
+def _converted(convert: Callable, array: Any, dtype: Any = None, **options: Any) -> Any:
+    if isinstance(array, Traced):
+        return array.astype(array.dtype if dtype is None else dtype)
+    return convert(array, dtype=dtype, **options)

@@ -1,0 +1,90 @@
+"""Convolutions as the checks of P3 compute them: by NumPy, in float64."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+
+Shape = tuple[int, int, int, int]
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The shapes of one convolution: x [N, C, H, W], w [F, C, KH, KW], y [N, F, OH, OW]."""
+
+    x: Shape
+    w: Shape
+    y: Shape
+
+    @property
+    def macs(self) -> int:
+        """Multiply-accumulates: one for each number of a window, for each output."""
+        return math.prod(self.y) * math.prod(self.w[1:])
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of input, weights and output in float32."""
+        return 4 * sum(math.prod(shape) for shape in (self.x, self.w, self.y))
+
+    @property
+    def column_bytes(self) -> int:
+        """Bytes of the columns that im2col makes of the batch, in float32."""
+        return 4 * self.x[0] * math.prod(self.w[1:]) * math.prod(self.y[2:])
+
+    def __str__(self) -> str:
+        return f"x={self.x}, w={self.w}, y={self.y}"
+
+
+def draw_sizes(rng: np.random.Generator) -> Sizes:
+    """Draw the shapes of a layer; no two sizes that are easily taken for each other are equal."""
+    images, high, wide = int(rng.integers(2, 4)), *(int(n) for n in rng.permutation(np.arange(20, 60))[:2])
+    channels, filters = (int(n) for n in rng.permutation(np.arange(5, 40))[:2])
+    kernel = [int(n) for n in rng.permutation([1, 2, 3, 4])[:2]]
+    stride, padding = int(rng.integers(1, 3)), int(rng.integers(0, 2))
+    out = [output_size(size, k, stride, padding) for size, k in zip((high, wide), kernel, strict=True)]
+    return Sizes((images, channels, high, wide), (filters, channels, *kernel), (images, filters, *out))  # type: ignore[arg-type]
+
+
+def output_size(size: int, kernel: int, stride: int, padding: int) -> int:
+    """Places that a window has along one axis."""
+    return (size + 2 * padding - kernel) // stride + 1
+
+
+def columns(x: np.ndarray, kernel: tuple[int, int], stride: int, padding: int) -> np.ndarray:
+    """Every window of an image as a column.
+
+    Args:
+        x: [C, H, W].
+        kernel: KH and KW.
+        stride: In both directions.
+        padding: Zeros on all four sides.
+
+    Returns:
+        [C * KH * KW, OH * OW] of x's type.
+    """
+    padded = np.pad(x, ((0, 0), (padding, padding), (padding, padding)))
+    windows = sliding_window_view(padded, kernel, axis=(1, 2))[:, ::stride, ::stride]  # C, OH, OW, KH, KW
+    return windows.transpose(0, 3, 4, 1, 2).reshape(x.shape[0] * math.prod(kernel), -1)
+
+
+def convolution(x: np.ndarray, w: np.ndarray, bias: np.ndarray, stride: int, padding: int) -> np.ndarray:
+    """The convolution of a batch.
+
+    Args:
+        x: [N, C, H, W].
+        w: [F, C, KH, KW].
+        bias: [F].
+        stride: In both directions.
+        padding: Zeros on all four sides.
+
+    Returns:
+        float64 [N, F, OH, OW].
+    """
+    kernel = (w.shape[2], w.shape[3])
+    high, wide = (output_size(size, k, stride, padding) for size, k in zip(x.shape[2:], kernel, strict=True))
+    flat = w.reshape(len(w), -1).astype(np.float64)
+    images = [flat @ columns(image.astype(np.float64), kernel, stride, padding) for image in x]
+    return np.stack(images).reshape(len(x), len(w), high, wide) + bias.astype(np.float64)[:, None, None]
