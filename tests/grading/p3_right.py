@@ -1,0 +1,326 @@
+"""Right solutions of P3 in styles that the master notebook does not use."""
+
+from __future__ import annotations
+
+WHOLE_ARRAYS = {
+    "P3-1-solution": """
+def conv_cost(x, w, y):
+    x, w, y = (np.array(shape) for shape in (x, w, y))
+    macs = np.prod(y) * np.prod(w[1:])
+    moved = np.sum([x.prod(), w.prod(), y.prod()]) * np.dtype(np.float32).itemsize
+    return {"bytes": moved, "macs": macs, "intensity": macs / moved * 2, "layer": "fine"}
+""",
+    "P3-1-solution-2": """
+def output_size(size, kernel, stride, padding):
+    return len(range(-padding, size + padding - kernel + 1, stride))
+""",
+    "P3-2-solution": """
+def conv_direct(x, w, bias, stride, padding):
+    x = np.pad(x.astype(np.float64), [(0, 0), (0, 0), (padding, padding), (padding, padding)])
+    views = np.lib.stride_tricks.sliding_window_view(x, w.shape[-2:], axis=(-2, -1))[..., ::stride, ::stride, :, :]
+    return np.tensordot(views, w, axes=((1, 4, 5), (1, 2, 3))).transpose(0, 3, 1, 2) + bias.reshape(1, -1, 1, 1)
+""",
+    "P3-3-solution": """
+def im2col(x, kernel, stride, padding):
+    x = np.pad(x, [(0, 0), (padding,) * 2, (padding,) * 2])
+    c, h, w = x.shape
+    rows = np.arange(0, h - kernel[0] + 1, stride)
+    across = np.arange(0, w - kernel[1] + 1, stride)
+    i = rows[None, :, None] + np.arange(kernel[0]).repeat(kernel[1])[:, None, None]
+    j = across[None, None, :] + np.tile(np.arange(kernel[1]), kernel[0])[:, None, None]
+    return x[:, i, j].reshape(c * kernel[0] * kernel[1], len(rows) * len(across))
+""",
+    "P3-4-solution": """
+def conv_blas(x, w, bias, stride, padding):
+    columns = np.stack([im2col(one, w.shape[2:], stride, padding) for one in x])
+    y = np.matmul(w.reshape(w.shape[0], -1), columns) + bias[:, np.newaxis]
+    return y.reshape(len(x), len(w), output_size(x.shape[2], w.shape[2], stride, padding), -1)
+""",
+    "P3-6-solution": """
+def gemm_reordered(a, b):
+    c = np.zeros((a.shape[0], b.shape[1]), dtype="float32")
+    for i in range(a.shape[0]):
+        for k in range(a.shape[1]):
+            c[i] += a[i, k] * b[k]
+    return c
+""",
+    "P3-6-solution-2": """
+def gemm_blocked(a, b, block):
+    c = np.zeros((len(a), b.shape[1]), np.float32)
+    for i in range(0, len(a), block):
+        for j in range(0, b.shape[1], block):
+            for k in range(0, len(b), block):
+                c[i:i + block, j:j + block] += a[i:i + block, k:k + block] @ b[k:k + block, j:j + block]
+    return c
+""",
+    "P3-6-solution-3": """
+def pack(b, width):
+    filled = np.pad(b, ((0, 0), (0, -b.shape[1] % width)))
+    return filled.reshape(len(b), -1, width).swapaxes(0, 1)
+
+def gemm_packed(a, b, width=8):
+    return np.concatenate([a @ panel for panel in pack(b, width)], axis=1)[:, :b.shape[1]]
+""",
+    "P3-7-solution": """
+attainable = lambda intensity, peak, bandwidth: np.where(intensity * bandwidth < peak, intensity * bandwidth, peak)
+ridge = lambda peak, bandwidth: np.float64(peak) / bandwidth
+""",
+    "P3-9-solution": """
+def predict(total, parts, speedups):
+    factor = np.array([speedups.get(name, 1.0) for name in parts])
+    seconds = np.array([*parts.values()])
+    return total - np.sum(seconds - seconds / factor)
+
+def best_possible(total, parts):
+    with np.errstate(divide="ignore"):
+        return np.float64(total) / (total - sum(parts.values()))
+""",
+}
+
+LOOPS = {
+    "P3-1-solution": """
+def conv_cost(x, w, y):
+    (n, c, h, wide), (f, _, kh, kw), (_, _, oh, ow) = x, w, y
+    macs = 0
+    for image in range(n):
+        macs += f * oh * ow * c * kh * kw
+    moved = 4 * n * c * h * wide + 4 * f * c * kh * kw + 4 * n * f * oh * ow
+    return {"macs": float(macs), "bytes": float(moved), "intensity": 2.0 * macs / moved}
+""",
+    "P3-1-solution-2": """
+from math import floor
+def output_size(size, kernel, stride, padding):
+    return floor((size - kernel + 2 * padding) / stride) + 1
+""",
+    "P3-2-solution": """
+def conv_direct(x, w, bias, stride, padding):
+    high = output_size(x.shape[2], w.shape[2], stride, padding)
+    wide = output_size(x.shape[3], w.shape[3], stride, padding)
+    y = np.zeros((x.shape[0], w.shape[0], high, wide))
+    for n, f, oh, ow in np.ndindex(y.shape):
+        y[n, f, oh, ow] = bias[f]
+        for c, i, j in np.ndindex(w.shape[1:]):
+            row, column = oh * stride + i - padding, ow * stride + j - padding
+            if row in range(x.shape[2]) and column in range(x.shape[3]):
+                y[n, f, oh, ow] += float(x[n, c, row, column]) * float(w[f, c, i, j])
+    return y.astype(np.float32)
+""",
+    "P3-3-solution": """
+def im2col(x, kernel, stride, padding):
+    c, h, w = x.shape
+    kh, kw = kernel
+    oh, ow = output_size(h, kh, stride, padding), output_size(w, kw, stride, padding)
+    out = np.zeros((c * kh * kw, oh * ow), dtype=x.dtype)
+    for place in range(oh * ow):
+        top, left = place // ow * stride - padding, place % ow * stride - padding
+        for row in range(c * kh * kw):
+            i, j = top + row // kw % kh, left + row % kw
+            if 0 <= i < h and 0 <= j < w:
+                out[row, place] = x[row // (kh * kw), i, j]
+    return out
+""",
+    "P3-4-solution": """
+def conv_blas(x, w, bias, stride, padding):
+    wide = np.concatenate([im2col(x[n], (w.shape[2], w.shape[3]), stride, padding) for n in range(len(x))], axis=1)
+    high = output_size(x.shape[2], w.shape[2], stride, padding)
+    y = np.dot(w.reshape(w.shape[0], w[0].size), wide)
+    y += bias.reshape(-1, 1)
+    return np.ascontiguousarray(y.reshape(len(w), len(x), high, -1).swapaxes(0, 1))
+""",
+    "P3-5-solution": """
+def gflops(macs, seconds):
+    return (macs + macs) * 1e-9 / seconds
+""",
+    "P3-6-solution": """
+def gemm_reordered(a, b):
+    a, b = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
+    c = [[0.0] * b.shape[1] for _ in range(a.shape[0])]
+    for k, row in enumerate(b):
+        for i in range(a.shape[0]):
+            for j, number in enumerate(row):
+                c[i][j] += a[i, k] * number
+    return np.array(c)
+""",
+    "P3-6-solution-2": """
+def gemm_blocked(a, b, block):
+    a, b = np.ascontiguousarray(a, np.float64), np.ascontiguousarray(b, np.float64)
+    m, n, depth = a.shape[0], b.shape[1], a.shape[1]
+    c = np.zeros((m, n))
+    for j0 in range(0, n, block):
+        for k0 in range(0, depth, block):
+            for i in range(m):
+                for j in range(j0, j0 + block if j0 + block < n else n):
+                    total = 0.0
+                    for k in range(k0, min(depth, k0 + block)):
+                        total += a[i, k] * b[k, j]
+                    c[i, j] = c[i, j] + total
+    return c.astype(np.float32)
+""",
+    "P3-7-solution": """
+def attainable(intensity, peak, bandwidth):
+    if np.ndim(intensity):
+        return [attainable(one, peak, bandwidth) for one in intensity]
+    return min(peak, intensity * bandwidth)
+
+def ridge(peak, bandwidth):
+    return 1 / (bandwidth / peak)
+""",
+    "P3-8-solution": """
+def im2col_bytes(x, w, y):
+    (n, c, _, _), (_, _, kh, kw), (_, _, oh, ow) = x, w, y
+    return n * c * kh * kw * oh * ow * 4
+
+def growth(x, w, y):
+    return (w[2] * w[3] * y[2] * y[3]) / (x[2] * x[3])
+""",
+    "P3-9-solution": """
+def predict(total, parts, speedups):
+    for name in speedups:
+        if name in parts:
+            total = total - parts[name] + parts[name] / speedups[name]
+    return total
+
+def best_possible(total, parts):
+    left = predict(total, parts, dict.fromkeys(parts, float("inf")))
+    return total / left if left else np.inf
+""",
+}
+
+COMPILED = {
+    "P3-1-solution-2": """
+@compiled
+def output_size(size, kernel, stride, padding):
+    return (size + 2 * padding - kernel + stride) // stride
+""",
+    "P3-2-solution": """
+@compiled
+def conv_direct(x, w, bias, stride, padding):
+    n, c, h, wide = x.shape
+    f, _, kh, kw = w.shape
+    padded = np.zeros((n, c, h + 2 * padding, wide + 2 * padding), x.dtype)
+    padded[:, :, padding:padding + h, padding:padding + wide] = x
+    oh, ow = output_size(h, kh, stride, padding), output_size(wide, kw, stride, padding)
+    y = np.empty((n, f, oh, ow), x.dtype)
+    for image in range(n):
+        for filter in range(f):
+            y[image, filter] = bias[filter]
+            for channel in range(c):
+                for i in range(kh):
+                    for j in range(kw):
+                        weight = w[filter, channel, i, j]
+                        for r in range(oh):
+                            row = padded[image, channel, r * stride + i]
+                            for q in range(ow):
+                                y[image, filter, r, q] += weight * row[q * stride + j]
+    return y
+""",
+    "P3-5-solution-2": """
+for row in table.rows:
+    calls = {"definition": lambda: float(sum(range(20_000)) > 0), "library": lambda: 1.0}
+    found = compare(calls, flops=2.0 * layers[row].macs, rounds=21, shortest=1e-4)
+    table.fill(row, found, names={"no-BLAS": "definition", "BLAS": "library"})
+""",
+    "P3-6-solution": """
+@numba.njit(fastmath=True)
+def gemm_reordered(a, b):
+    c = np.zeros((a.shape[0], b.shape[1]), np.float32)
+    whole = len(b) // 4 * 4
+    for i in range(a.shape[0]):
+        for k in range(0, whole, 4):
+            for j in range(b.shape[1]):
+                c[i, j] += (a[i, k] * b[k, j] + a[i, k + 1] * b[k + 1, j]
+                            + a[i, k + 2] * b[k + 2, j] + a[i, k + 3] * b[k + 3, j])
+        for k in range(whole, len(b)):
+            for j in range(b.shape[1]):
+                c[i, j] += a[i, k] * b[k, j]
+    return c
+""",
+    "P3-6-solution-2": """
+@compiled
+def add_block(a, b, c, i0, k0, j0, block):
+    for i in range(i0, min(i0 + block, c.shape[0])):
+        for k in range(k0, min(k0 + block, a.shape[1])):
+            for j in range(j0, min(j0 + block, c.shape[1])):
+                c[i, j] += a[i, k] * b[k, j]
+
+@compiled
+def gemm_blocked(a, b, block):
+    c = np.zeros((a.shape[0], b.shape[1]), np.float32)
+    for j0 in range(0, c.shape[1], block):
+        for k0 in range(0, a.shape[1], block):
+            for i0 in range(0, c.shape[0], block):
+                add_block(a, b, c, i0, k0, j0, block)
+    return c
+""",
+    "P3-6-solution-3": """
+@compiled
+def pack(b, width):
+    panels = np.zeros((-(-b.shape[1] // width), b.shape[0], width), b.dtype)
+    for k in range(b.shape[0]):
+        for j in range(b.shape[1]):
+            panels[j // width, k, j % width] = b[k, j]
+    return panels
+
+def gemm_packed(a, b):
+    c = np.zeros((a.shape[0], b.shape[1]), np.float32)
+    panels = pack(b, 32)
+    for j in range(b.shape[1]):
+        c[:, j] = a @ panels[j // 32, :, j % 32]
+    return c
+""",
+}
+
+CELL_BY_CELL = {
+    "P3-2-solution": """
+from functools import partial
+
+def convolved(x, w, bias, stride, padding, kind):
+    n, c, h, wide = x.shape
+    image = np.zeros((n, c, h + 2 * padding, wide + 2 * padding), kind)
+    image[:, :, padding:h + padding, padding:wide + padding] = x
+    oh, ow = (image.shape[2] - w.shape[2]) // stride + 1, (image.shape[3] - w.shape[3]) // stride + 1
+    y = np.tile(bias.astype(kind)[None, :, None, None], (n, 1, oh, ow))
+    for i in range(w.shape[2]):
+        for j in range(w.shape[3]):
+            part = image[:, :, i:i + stride * (oh - 1) + 1:stride, j:j + stride * (ow - 1) + 1:stride]
+            y += np.einsum("nchw,fc->nfhw", part, w[:, :, i, j])
+    return y
+
+conv_direct = partial(convolved, kind=np.float32)
+""",
+    "P3-5-solution-2": """
+mine = convolution_table()
+for row, layer in layers.items():
+    calls = {"BLAS": lambda: np.zeros(3), "no-BLAS": lambda: np.sort(np.zeros(50_000))[:3]}
+    found = compare(calls, baseline="no-BLAS", flops={"BLAS": 2 * layer.macs, "no-BLAS": 2 * layer.macs}, rounds=25,
+                    shortest=1e-4)
+    for column in mine.columns:
+        mine[row, column] = found[column]
+""",
+    "P3-6-solution": """
+def gemm_reordered(a, b):
+    c = np.zeros((len(a), b.shape[1]), np.float32)
+    for k in range(len(b)):
+        c += np.outer(a[:, k], b[k])
+    return c
+""",
+    "P3-6-solution-2": """
+def gemm_blocked(a, b, block):
+    def edges(size):
+        return [slice(start, min(start + block, size)) for start in range(0, size, block)]
+    c = np.zeros((a.shape[0], b.shape[1]), np.float32)
+    for columns in edges(b.shape[1]):
+        for depth in edges(b.shape[0]):
+            piece = b[depth, columns].copy()
+            for rows in edges(a.shape[0]):
+                c[rows, columns] += np.einsum("ik,kj->ij", a[rows, depth], piece)
+    return c
+""",
+}
+
+RIGHT = {
+    "whole arrays": WHOLE_ARRAYS,
+    "plain loops": LOOPS,
+    "compiled": COMPILED,
+    "cell by cell": CELL_BY_CELL,
+}

@@ -1,0 +1,182 @@
+"""Solutions of P3 with one part left to be filled in, so that a wrong one shows its fault and nothing else."""
+
+from __future__ import annotations
+
+from textwrap import indent
+
+
+def _function(head: str, body: str) -> str:
+    return f"{head}\n{indent(body.strip(), '    ')}\n"
+
+
+def costs(
+    macs: str = "math.prod(y) * math.prod(w[1:])",
+    moved: str = "4 * (math.prod(x) + math.prod(w) + math.prod(y))",
+    intensity: str = "2 * macs / moved",
+) -> dict[str, str]:
+    body = f"macs = {macs}\nmoved = {moved}\nreturn dict(macs=macs, bytes=moved, intensity={intensity})"
+    return {"P3-1-solution": _function("import math\ndef conv_cost(x, w, y):", body)}
+
+
+def size(result: str) -> dict[str, str]:
+    return {"P3-1-solution-2": f"def output_size(size, kernel, stride, padding):\n    return {result}"}
+
+
+def direct(
+    before: str = "",
+    around: str = "(padding, padding)",
+    window: str = "w.shape[2:]",
+    steps: str = "::stride, ::stride",
+    w: str = "w",
+    bias: str = "bias[:, None, None]",
+    spec: str = "nchwij,fcij->nfhw",
+) -> dict[str, str]:
+    body = f"""
+{before}
+x = np.pad(x, ((0, 0), (0, 0), {around}, {around}))
+views = np.lib.stride_tricks.sliding_window_view(x, {window}, axis=(2, 3))[:, :, {steps}]
+return np.einsum("{spec}", views, {w}) + {bias}
+"""
+    return {"P3-2-solution": _function("def conv_direct(x, w, bias, stride, padding):", body)}
+
+
+def columns(
+    padded: str = "np.pad(x, ((0, 0), (padding, padding), (padding, padding)))",
+    steps: str = "::stride, ::stride",
+    order: str = "0, 3, 4, 1, 2",
+    result: str = "laid.reshape(len(x) * kernel[0] * kernel[1], -1)",
+) -> dict[str, str]:
+    body = f"""
+x = {padded}
+views = np.lib.stride_tricks.sliding_window_view(x, kernel, axis=(1, 2))[:, {steps}]
+laid = views.transpose({order})
+return {result}
+"""
+    return {"P3-3-solution": _function("def im2col(x, kernel, stride, padding):", body)}
+
+
+def blas(
+    flat: str = "w.reshape(len(w), -1)",
+    images: str = "x",
+    bias: str = "bias[:, None, None]",
+    kind: str = "np.float32",
+) -> dict[str, str]:
+    body = f"""
+high = (x.shape[2] + 2 * padding - w.shape[2]) // stride + 1
+wide = (x.shape[3] + 2 * padding - w.shape[3]) // stride + 1
+y = np.zeros((len(x), len(w), high, wide), {kind})
+for n, image in enumerate({images}):
+    y[n] = ({flat} @ im2col(image, w.shape[2:], stride, padding)).reshape(y[n].shape)
+return y + {bias}
+"""
+    return {"P3-4-solution": _function("def conv_blas(x, w, bias, stride, padding):", body)}
+
+
+def rate(result: str) -> dict[str, str]:
+    return {"P3-5-solution": f"def gflops(macs, seconds):\n    return {result}"}
+
+
+def filling(
+    rows: str = "layers.items()",
+    alternatives: str = '{"no-BLAS": slow, "BLAS": fast}',
+    options: str = ", flops=2 * layer.macs",
+    fill: str = "table.fill(row, timed(alternatives))",
+) -> dict[str, str]:
+    return {
+        "P3-5-solution-2": f"""
+import time
+from mlhood.measure import Measurement
+slow, fast = (lambda: sum(range(20_000)) * 0.0), (lambda: sum(range(200)) * 0.0)
+
+for row, layer in {rows}:
+    def timed(alternatives):
+        return compare(alternatives, shortest=1e-4, describe_machine=False{options})
+    alternatives = {alternatives}
+    {fill}
+"""
+    }
+
+
+def reordered(order: str = "ikj", step: str = "c[i, j] += a[i, k] * b[k, j]") -> dict[str, str]:
+    sizes = {"i": "len(a)", "j": "b.shape[1]", "k": "len(b)"}
+    loops = "".join(f"{'    ' * depth}for {name} in range({sizes[name]}):\n" for depth, name in enumerate(order))
+    body = f"c = np.zeros((len(a), b.shape[1]), np.float32)\n{loops}{'    ' * len(order)}{step}\nreturn c"
+    return {"P3-6-solution": _function("def gemm_reordered(a, b):", body)}
+
+
+def blocked(
+    stop: str = "m, depth, n",
+    blocks: str = "block, block, block",
+    update: str = "c[i0:i1, j0:j1] += a[i0:i1, k0:k1] @ b[k0:k1, j0:j1]",
+) -> dict[str, str]:
+    body = f"""
+(m, depth), n = a.shape, b.shape[1]
+c = np.zeros((m, n), np.float32)
+(last_i, last_k, last_j), (bi, bk, bj) = ({stop}), ({blocks})
+for i0 in range(0, last_i, bi):
+    for k0 in range(0, last_k, bk):
+        for j0 in range(0, last_j, bj):
+            i1, k1, j1 = min(i0 + bi, m), min(k0 + bk, depth), min(j0 + bj, n)
+            {update}
+return c
+"""
+    return {"P3-6-solution-2": _function("def gemm_blocked(a, b, block):", body)}
+
+
+def packing(
+    panels: str = "np.zeros((count, len(b), width), b.dtype)",
+    fill: str = "panels[p, :, :part.shape[1]] = part",
+    count: str = "-(-b.shape[1] // width)",
+    used: str = "panels",
+) -> dict[str, str]:
+    pack = f"""
+count = {count}
+panels = {panels}
+for p in range(count):
+    part = b[:, p * width:(p + 1) * width]
+    {fill}
+return panels
+"""
+    product = f"""
+panels = pack(b, 4)
+c = np.zeros((len(a), b.shape[1]), np.float32)
+for p, panel in enumerate({used}):
+    c[:, 4 * p:4 * p + 4] = (a @ panel)[:, :b.shape[1] - 4 * p]
+return c
+"""
+    return {
+        "P3-6-solution-3": _function("def pack(b, width):", pack) + _function("def gemm_packed(a, b):", product),
+    }
+
+
+def roofs(lower: str = "np.minimum(peak, intensity * bandwidth)", meeting: str = "peak / bandwidth") -> dict[str, str]:
+    attainable = f"def attainable(intensity, peak, bandwidth):\n    return {lower}\n"
+    return {"P3-7-solution": f"{attainable}def ridge(peak, bandwidth):\n    return {meeting}"}
+
+
+def memory(
+    moved: str = "4 * x[0] * math.prod(w[1:]) * y[2] * y[3]", ratio: str = "im2col_bytes(x, w, y) / (4 * math.prod(x))"
+) -> dict[str, str]:
+    first = f"import math\ndef im2col_bytes(x, w, y):\n    return {moved}\n"
+    return {"P3-8-solution": f"{first}def growth(x, w, y):\n    return {ratio}"}
+
+
+def worth(
+    predicted: str = "rest + sum(parts[name] / speedups.get(name, 1) for name in parts)",
+    best: str = "total / rest if rest else float('inf')",
+) -> dict[str, str]:
+    head = "rest = total - sum(parts.values())"
+    predict = _function("def predict(total, parts, speedups):", f"{head}\nreturn {predicted}")
+    return {"P3-9-solution": predict + _function("def best_possible(total, parts):", f"{head}\nreturn {best}")}
+
+
+FILLED = """
+def counted(times):
+    return sum(range(times)) * 0.0
+
+for row, layer in layers.items():
+    table.fill(row, compare({"no-BLAS": lambda: counted(20_000), "BLAS": lambda: counted(200)},
+                            flops=2 * layer.macs, shortest=1e-4, describe_machine=False))
+"""
+# Right, but neither compiled nor measured on real layers: that would take half a minute a notebook.
+QUICK = {**direct(), "P3-5-solution-2": FILLED, **reordered("ikj"), **blocked(), **packing()}
