@@ -93,6 +93,12 @@ class KernelError(MlhoodError):
     stage = "kernels"
 
 
+class DataflowError(MlhoodError):
+    """A loop nest, a tiling or an array is asked for what has no meaning, or its description cannot be read."""
+
+    stage = "dataflow"
+
+
 class NotebookError(MlhoodError):
     """A notebook cannot be read, or is not one of the course's."""
 
