@@ -1,0 +1,52 @@
+"""Systolic arrays: layers on R x C processing elements in weight, input and output stationary order.
+
+`count` gives cycles and accesses in closed form, `simulate` moves the operands cycle by cycle.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mlhood.dataflow.systolic.array import DATAFLOWS, Array
+    from mlhood.dataflow.systolic.layer import Layer, gemm_layer, resnet_layers
+    from mlhood.dataflow.systolic.mapping import Counts, Mapping, count, folds, map_layer
+    from mlhood.dataflow.systolic.simulator import Run, simulate
+
+__all__ = [
+    "DATAFLOWS",
+    "Array",
+    "Counts",
+    "Layer",
+    "Mapping",
+    "Run",
+    "count",
+    "folds",
+    "gemm_layer",
+    "map_layer",
+    "resnet_layers",
+    "simulate",
+]
+
+_HOMES = {
+    "DATAFLOWS": "array",
+    "Array": "array",
+    "Counts": "mapping",
+    "Layer": "layer",
+    "Mapping": "mapping",
+    "Run": "simulator",
+    "count": "mapping",
+    "folds": "mapping",
+    "gemm_layer": "layer",
+    "map_layer": "mapping",
+    "resnet_layers": "layer",
+    "simulate": "simulator",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Load what is asked for: the command line must not wait for NumPy and Numba."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'mlhood.dataflow.systolic' has no attribute {name!r}")
+    return getattr(import_module(f"mlhood.dataflow.systolic.{_HOMES[name]}"), name)

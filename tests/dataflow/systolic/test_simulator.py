@@ -1,0 +1,66 @@
+"""The array cycle by cycle: its product is NumPy's, and its counts are the closed forms'."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mlhood.dataflow.systolic import Array, count, gemm_layer, simulate
+from mlhood.dataflow.systolic.array import DATAFLOWS
+from mlhood.dataflow.systolic.simulator import EMPTY
+from mlhood.errors import DataflowError
+
+COUNTED = ("cycles", "macs", "ifmap_reads", "filter_reads", "ofmap_writes", "hops")
+SIZES = st.integers(1, 9)
+
+
+def matrices(m: int, n: int, k: int) -> tuple[np.ndarray, np.ndarray]:
+    source = np.random.default_rng(m + 10 * n + 100 * k)
+    return source.integers(-99, 99, (m, k)), source.integers(-99, 99, (k, n))
+
+
+@settings(deadline=None, max_examples=150)
+@given(m=SIZES, n=SIZES, k=SIZES, rows=SIZES, columns=SIZES, dataflow=st.sampled_from(list(DATAFLOWS)))
+def test_operands_that_move_give_the_product_and_the_closed_forms(m, n, k, rows, columns, dataflow):
+    (x, w), array = matrices(m, n, k), Array(rows, columns, dataflow)
+    run, closed = simulate(x, w, array), count(gemm_layer("product", m, n, k), array)
+    np.testing.assert_array_equal(run.product, x @ w)
+    assert {name: getattr(run, name) for name in COUNTED} == {name: getattr(closed, name) for name in COUNTED}
+    assert run.busy.mean() == pytest.approx(closed.utilisation)
+
+
+def test_floats_are_multiplied_in_their_own_type():
+    x, w = (matrix.astype(np.float32) / 7 for matrix in matrices(6, 5, 7))
+    run = simulate(x, w, Array(3, 4, "os"))
+    assert run.product.dtype == np.float32
+    np.testing.assert_allclose(run.product, x @ w, rtol=1e-5)
+
+
+def test_weights_come_down_and_inputs_come_as_a_slope():
+    run = simulate(*matrices(6, 3, 3), Array(3, 3, "ws"))
+    assert [row[0] for row in run.held[:3, 0]] == [2, 1, 0]
+    np.testing.assert_array_equal(run.held[2], np.repeat([[0], [1], [2]], 3, axis=1))
+    np.testing.assert_array_equal(run.step[5], [[2, 1, 0], [1, 0, EMPTY], [0, EMPTY, EMPTY]])
+    assert not run.busy[:3].any()
+    assert run.busy[-1].sum() == 1
+    assert run.busy[-1, 2, 2]
+
+
+def test_a_sum_is_done_where_the_last_term_arrives():
+    run = simulate(*matrices(2, 2, 4), Array(2, 2, "os"))
+    np.testing.assert_array_equal(run.step[:, 1, 1], [EMPTY, EMPTY, 0, 1, 2, 3])
+
+
+@pytest.mark.parametrize(
+    ("x", "w", "says"),
+    [
+        (np.ones((2, 3)), np.ones((2, 3)), "no product"),
+        (np.ones((2, 0)), np.ones((0, 3)), "no product"),
+        (np.ones(3), np.ones((3, 3)), "no product"),
+        (np.ones((2, 3)), np.ones((3, 2), np.float32), "no product"),
+        (np.ones((2000, 2000)), np.ones((2000, 2000)), "too much"),
+    ],
+)
+def test_what_cannot_be_simulated_is_refused(x, w, says):
+    with pytest.raises(DataflowError, match=says):
+        simulate(x, w, Array(4, 4, "ws"))
