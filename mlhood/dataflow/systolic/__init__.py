@@ -1,6 +1,7 @@
 """Systolic arrays: layers on R x C processing elements in weight, input and output stationary order.
 
-`count` gives cycles and accesses in closed form, `simulate` moves the operands cycle by cycle.
+`count` gives cycles and accesses in closed form, `simulate` moves the operands cycle by cycle, `report` follows each
+word through the memories and says what SCALE-Sim would, whose files `read_config` and `read_topology` read.
 """
 
 from __future__ import annotations
@@ -10,9 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mlhood.dataflow.systolic.array import DATAFLOWS, Array
+    from mlhood.dataflow.systolic.config import read_config
     from mlhood.dataflow.systolic.layer import Layer, gemm_layer, resnet_layers
     from mlhood.dataflow.systolic.mapping import Counts, Mapping, count, folds, map_layer
+    from mlhood.dataflow.systolic.memory import Memories, follow
+    from mlhood.dataflow.systolic.reports import Report, as_csv, report
     from mlhood.dataflow.systolic.simulator import Run, simulate
+    from mlhood.dataflow.systolic.topology import read_topology
 
 __all__ = [
     "DATAFLOWS",
@@ -20,11 +25,18 @@ __all__ = [
     "Counts",
     "Layer",
     "Mapping",
+    "Memories",
+    "Report",
     "Run",
+    "as_csv",
     "count",
     "folds",
+    "follow",
     "gemm_layer",
     "map_layer",
+    "read_config",
+    "read_topology",
+    "report",
     "resnet_layers",
     "simulate",
 ]
@@ -35,11 +47,18 @@ _HOMES = {
     "Counts": "mapping",
     "Layer": "layer",
     "Mapping": "mapping",
+    "Memories": "memory",
+    "Report": "reports",
     "Run": "simulator",
+    "as_csv": "reports",
     "count": "mapping",
     "folds": "mapping",
+    "follow": "memory",
     "gemm_layer": "layer",
     "map_layer": "mapping",
+    "read_config": "config",
+    "read_topology": "topology",
+    "report": "reports",
     "resnet_layers": "layer",
     "simulate": "simulator",
 }

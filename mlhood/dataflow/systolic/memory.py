@@ -1,0 +1,215 @@
+"""What passes between DRAM and the array's memories, counted as SCALE-Sim counts it.
+
+Half of each memory serves the array while the other is filled or emptied. Partial sums of a product whose K is cut
+into folds go out to DRAM each time, and are not read back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from mlhood.dataflow.systolic import buffers
+from mlhood.dataflow.systolic.array import Array
+from mlhood.dataflow.systolic.layer import Layer
+from mlhood.dataflow.systolic.mapping import Mapping, count, fold_cycles, map_layer
+from mlhood.errors import DataflowError
+
+# SCALE-Sim fills half of a memory in 50 sets of a hundredth each, and has 10 words a cycle for the first time
+_SETS, _HALF = 100, 50
+_FIRST_BANDWIDTH = 10
+_KIB = 1024
+MOST_WORDS = 1 << 26  # of an operand: half a gibibyte while they are followed
+MOST_FOLDS = 1 << 24
+MOST_ACCESSES = 1 << 33  # of all operands: some ten seconds
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """One operand: when the array asks its memory, and the memory DRAM; cycles count from the layer's first, 0.
+
+    Args:
+        dram: Words from or to DRAM; to DRAM in lines as wide as the array, some of which SCALE-Sim counts as full that
+            are not.
+        sram_start: Cycle of the first word that the array reads or writes.
+        sram_stop: Cycle of the last one.
+        dram_start: Cycle in which the first words pass; below 0 where they are fetched before the array starts.
+        dram_stop: Cycle in which the last words pass.
+        dram_final: Cycle in which the words that are last in order pass; for outputs, others may pass later.
+    """
+
+    dram: int
+    sram_start: int
+    sram_stop: int
+    dram_start: int
+    dram_stop: int
+    dram_final: int
+
+
+@dataclass(frozen=True)
+class Memories:
+    """The traffic of the three operands."""
+
+    ifmap: Traffic
+    filter: Traffic
+    ofmap: Traffic
+
+    @property
+    def dram(self) -> int:
+        """Words from and to DRAM."""
+        return self.ifmap.dram + self.filter.dram + self.ofmap.dram
+
+
+@dataclass(frozen=True)
+class _Operand:
+    """Where the elements of a matrix lie: (i, j) at address, image row and image column rows[:, i] + columns[:, j]."""
+
+    rows: np.ndarray
+    columns: np.ndarray
+    limits: tuple[int, int]
+    words: int
+
+
+def follow(layer: Layer, array: Array) -> Memories:
+    """Follow every word of a layer through the array's memories; takes as long as there are accesses.
+
+    Raises:
+        DataflowError: The layer has too many words to follow each.
+    """
+    _guard("words an operand", layer, max(layer.height * layer.width * layer.channels, layer.k * layer.n), MOST_WORDS)
+    counts = count(layer, array)
+    _guard("folds", layer, counts.folds, MOST_FOLDS)
+    _guard("accesses", layer, counts.ifmap_reads + counts.filter_reads + counts.ofmap_writes, MOST_ACCESSES)
+    walk = _Walk(layer, array)
+    return Memories(ifmap=walk.ifmap(), filter=walk.filter(), ofmap=walk.ofmap())
+
+
+def _guard(what: str, layer: Layer, number: int, most: int) -> None:
+    if number > most:
+        raise DataflowError(
+            "this layer is too large to follow each of its words",
+            where=layer.name,
+            expected=f"at most {most:,} {what}",
+            got=f"{number:,}",
+            todo="use mlhood.dataflow.systolic.count, which needs no simulation",
+        )
+
+
+@dataclass(frozen=True)
+class _Walk:
+    """A layer on an array: who asks for what, and when."""
+
+    layer: Layer
+    array: Array
+
+    @cached_property
+    def mapping(self) -> Mapping:
+        return map_layer(self.layer, self.array.dataflow)
+
+    @cached_property
+    def cycles(self) -> int:
+        return fold_cycles(self.mapping, self.array)
+
+    @cached_property
+    def folds(self) -> tuple[int, int]:
+        """Along the columns, the outer loop; along the rows, the inner one."""
+        return -(-self.mapping.along_columns // self.array.columns), -(-self.mapping.along_rows // self.array.rows)
+
+    def ifmap(self) -> Traffic:
+        image, pixels, window = self.layer, self.layer.m, np.arange(self.layer.k)
+        top, left = np.divmod(np.arange(pixels), image.out_width)
+        top, left = top * image.stride_height, left * image.stride_width
+        down, rest = np.divmod(window, image.kernel_width * image.channels)
+        right, channel = np.divmod(rest, image.channels)
+        operand = _Operand(
+            np.stack([(top * image.width + left) * image.channels, top, left]),
+            np.stack([(down * image.width + right) * image.channels + channel, down, right]),
+            (image.height, image.width),
+            image.height * image.width * image.channels,
+        )
+        size = self.array.ifmap_kib
+        if self.array.dataflow == "is":
+            return self._preloaded(operand.columns, operand.rows, operand, size)
+        if self.array.dataflow == "ws":
+            return self._streamed(operand.columns, operand.rows, operand, size, by_rows=True)
+        return self._streamed(operand.rows, operand.columns, operand, size, by_rows=True)
+
+    def filter(self) -> Traffic:
+        k, n = np.arange(self.layer.k), np.arange(self.layer.n)
+        rows, columns = np.stack([k * self.layer.n, 0 * k, 0 * k]), np.stack([n, 0 * n, 0 * n])
+        operand = _Operand(rows, columns, (1, 1), self.layer.k * self.layer.n)
+        size = self.array.filter_kib
+        if self.array.dataflow == "ws":
+            return self._preloaded(rows, columns, operand, size)
+        if self.array.dataflow == "is":
+            return self._streamed(rows, columns, operand, size, by_rows=True)
+        return self._streamed(columns, rows, operand, size, by_rows=False)
+
+    def _streamed(self, lane: np.ndarray, step: np.ndarray, operand: _Operand, kib: int, *, by_rows: bool) -> Traffic:
+        found = buffers.streamed(
+            lane,
+            step,
+            operand.limits,
+            operand.words,
+            _HALF * _set_size(kib),
+            self.array.rows if by_rows else self.array.columns,
+            by_rows,
+            0 if self.array.dataflow == "os" else self.array.rows,
+            self.cycles,
+            self.folds,
+        )
+        return _fetched(found, kib)
+
+    def _preloaded(self, row: np.ndarray, column: np.ndarray, operand: _Operand, kib: int) -> Traffic:
+        found = buffers.preloaded(
+            row,
+            column,
+            operand.limits,
+            operand.words,
+            _HALF * _set_size(kib),
+            self.array.rows,
+            self.array.columns,
+            self.cycles,
+            self.folds,
+        )
+        return _fetched(found, kib)
+
+    def ofmap(self) -> Traffic:
+        array, (outer, inner) = self.array, self.folds
+        used_columns = np.minimum(array.columns, self.mapping.along_columns - array.columns * np.arange(outer))
+        used_rows = np.minimum(array.rows, self.mapping.along_rows - array.rows * np.arange(inner))
+        starts = self.cycles * np.arange(outer * inner)
+        if array.dataflow == "os":
+            # the last row's outputs come first; a fold that does not use it begins as many cycles late
+            begins = starts + np.tile(self.mapping.steps - 1 + array.rows - used_rows, outer)
+            lengths = np.tile(used_rows, outer)
+        else:
+            begins = starts + 2 * array.rows - 1
+            lengths = np.full(outer * inner, self.mapping.steps)
+        columns = np.repeat(used_columns, inner)
+        last_cycle = self.cycles * outer * inner - 1
+        found = buffers.drained(begins, lengths, columns, _KIB * array.ofmap_kib, array.columns, last_cycle)
+        dram, first, last, final = found.tolist()
+        stop = int(begins[-1] + lengths[-1] + columns[-1] - 2)
+        return Traffic(dram, int(begins[0]), stop, first, last, final)
+
+
+def _set_size(kib: int) -> int:
+    return _KIB * kib // _SETS
+
+
+def _fetched(found: np.ndarray, kib: int) -> Traffic:
+    """Return when an operand's words pass; a read takes the memory a cycle, and another one from DRAM.
+
+    The first half is fetched at a fixed bandwidth so that it is there when the array asks; each later one while the
+    array uses up the one before.
+    """
+    reads, refills, last_refill, first, last = found.tolist()
+    size = _set_size(kib)
+    sets = -(-reads // size) if refills == 0 else _HALF
+    needed = -(-sets * size // _FIRST_BANDWIDTH)
+    if refills == 0:
+        return Traffic(reads, first + 1, last + 1, -needed, -1, -1)
+    return Traffic(reads, first + 1, last + 1, first - needed, last_refill + 1, last_refill + 1)

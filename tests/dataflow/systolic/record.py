@@ -1,0 +1,125 @@
+"""Records SCALE-Sim's reports as golden files; run by hand where SCALE-Sim is, never by the tests.
+
+    pip install --target DIR scalesim==3.0.0 numpy==2.2.6
+    PYTHONPATH=DIR python tests/dataflow/systolic/record.py
+
+NumPy 2.4 refuses what this SCALE-Sim does with arrays. Python 3.12 and newer sum floats more exactly than Python 3.11,
+by which the last digit of two percentages may change.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import random
+import sys
+import tempfile
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+GOLDEN = Path(__file__).with_name("golden")
+REPORTS = ("COMPUTE", "BANDWIDTH", "DETAILED_ACCESS")
+KEYS = ("ArrayHeight", "ArrayWidth", "IfmapSramSzkB", "FilterSramSzkB", "OfmapSramSzkB", "Dataflow")
+CONFIG = """[general]
+run_name = run
+
+[architecture_presets]
+{presets}
+IfmapOffset: 0
+FilterOffset: 10000000
+OfmapOffset: 20000000
+Bandwidth: 10
+ReadRequestBuffer: 32
+WriteRequestBuffer: 32
+
+[layout]
+IfmapCustomLayout: False
+IfmapSRAMBankBandwidth: 10
+IfmapSRAMBankNum: 10
+IfmapSRAMBankPort: 2
+FilterCustomLayout: False
+FilterSRAMBankBandwidth: 10
+FilterSRAMBankNum: 10
+FilterSRAMBankPort: 2
+
+[sparsity]
+SparsitySupport: false
+
+[run_presets]
+InterfaceBandwidth: CALC
+UseRamulatorTrace: False
+"""
+CONVOLUTIONS = "Layer name, IFMAP Height, IFMAP Width, Filter Height, Filter Width, Channels, Num Filter, Strides,\n"
+PRODUCTS = "Layer, M, N, K,\n"
+ALEXNET_PART = "Conv1,  224, 224,    11, 11,    3,      96,     4,\n"  # of SCALE-Sim's own test
+MIXED = "DPfirst, 9, 11, 3, 3, 3, 1, 2,\n\nsecond, 5, 6, 5, 2, 4, 33, 1,\nthird, 14, 14, 3, 3, 16, 24, 3,\n"
+C3, C4 = "C3, 16, 16, 3, 3, 256, 256, 1,\n", "C4, 9, 9, 3, 3, 512, 512, 1,\n"
+
+
+def cases() -> list[dict[str, Any]]:
+    """Return arrays and topologies: named ones, then small ones at random with memories that must be filled often."""
+    found = []
+    for dataflow in ("ws", "is", "os"):
+        found.append(case((32, 32, 64, 64, 64, dataflow), CONVOLUTIONS + ALEXNET_PART))
+        found.append(case((32, 32, 64, 64, 64, dataflow), PRODUCTS + "product, 256, 128, 256,\n"))
+        found.append(case((12, 14, 2, 1, 1, dataflow), CONVOLUTIONS + MIXED))
+        found.append(case((64, 64, 64, 64, 64, dataflow), CONVOLUTIONS + C3 + C4))
+    source = random.Random(7)
+    while len(found) < 60:
+        sizes = [source.choice((1, 2, 3, 5, 8, 16)) for _ in range(2)] + [source.choice((1, 1, 2, 4)) for _ in range(3)]
+        dataflow = source.choice(("ws", "is", "os"))
+        found.append(case((*sizes, dataflow), product(source) if source.random() < 0.4 else convolution(source)))
+    return found
+
+
+def case(presets: tuple[Any, ...], topology: str) -> dict[str, Any]:
+    return {"presets": dict(zip(KEYS, presets, strict=True)), "topology": topology}
+
+
+def product(source: random.Random) -> str:
+    m, n, k = (source.randint(1, 90) for _ in range(3))
+    return f"{PRODUCTS}random, {m}, {n}, {k},\n"
+
+
+def convolution(source: random.Random) -> str:
+    kernel = [source.choice((1, 2, 3, 5)) for _ in range(2)]
+    image = [size + source.randint(0, 12) for size in kernel]
+    others = [source.choice((1, 2, 3, 8, 13)), source.choice((1, 4, 9, 24)), source.choice((1, 1, 2, 3, 4))]
+    return f"{CONVOLUTIONS}random, {', '.join(map(str, [*image, *kernel, *others]))},\n"
+
+
+def run(one: dict[str, Any], folder: Path) -> dict[str, str]:
+    """Return the text of SCALE-Sim's reports."""
+    from scalesim.scale_sim import scalesim
+
+    presets = "\n".join(f"{key}: {value}" for key, value in one["presets"].items())
+    for name, text in (("c.cfg", CONFIG.format(presets=presets)), ("t.csv", one["topology"]), ("l.csv", "none,\n")):
+        (folder / name).write_text(text)
+    with contextlib.redirect_stdout(io.StringIO()):
+        simulator = scalesim(
+            save_disk_space=True,
+            verbose=False,
+            config=str(folder / "c.cfg"),
+            topology=str(folder / "t.csv"),
+            layout=str(folder / "l.csv"),
+            input_type_gemm=one["topology"].startswith(PRODUCTS),
+        )
+        simulator.run_scale(top_path=str(folder / "out"))
+    return {name: (folder / "out" / "run" / f"{name}_REPORT.csv").read_text() for name in REPORTS}
+
+
+def main() -> None:
+    found = []
+    for one in cases():
+        with tempfile.TemporaryDirectory() as folder:
+            found.append(one | {"reports": run(one, Path(folder))})
+        print(len(found), one["presets"], file=sys.stderr)
+    made = f"SCALE-Sim {version('scalesim')}, NumPy {version('numpy')}, Python {sys.version.split()[0]}: record.py"
+    path = GOLDEN / "scalesim.json"
+    path.write_text(json.dumps({"made": made, "cases": found}, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
