@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from mlhood.dataflow.systolic.array import DATAFLOWS, Array
     from mlhood.dataflow.systolic.config import read_config
+    from mlhood.dataflow.systolic.energies import EYERISS, EnergyTable, energy
     from mlhood.dataflow.systolic.layer import Layer, gemm_layer, resnet_layers
     from mlhood.dataflow.systolic.mapping import Counts, Mapping, count, folds, map_layer
     from mlhood.dataflow.systolic.memory import Memories, follow
@@ -21,8 +22,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DATAFLOWS",
+    "EYERISS",
     "Array",
     "Counts",
+    "EnergyTable",
     "Layer",
     "Mapping",
     "Memories",
@@ -30,6 +33,7 @@ __all__ = [
     "Run",
     "as_csv",
     "count",
+    "energy",
     "folds",
     "follow",
     "gemm_layer",
@@ -43,8 +47,10 @@ __all__ = [
 
 _HOMES = {
     "DATAFLOWS": "array",
+    "EYERISS": "energies",
     "Array": "array",
     "Counts": "mapping",
+    "EnergyTable": "energies",
     "Layer": "layer",
     "Mapping": "mapping",
     "Memories": "memory",
@@ -52,6 +58,7 @@ _HOMES = {
     "Run": "simulator",
     "as_csv": "reports",
     "count": "mapping",
+    "energy": "energies",
     "folds": "mapping",
     "follow": "memory",
     "gemm_layer": "layer",
