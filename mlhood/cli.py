@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from mlhood.compiler import commands as compiler_commands
+from mlhood.dataflow.systolic import commands as systolic_commands
 from mlhood.errors import MlhoodError
 from mlhood.grading import commands as grading_commands
 from mlhood.kernels import commands as kernel_commands
@@ -75,6 +76,7 @@ app.add_typer(bench, name="bench")
 compiler_commands.register(app, bench)
 kernel_commands.register(bench)
 measure_commands.register(bench)
+systolic_commands.register(app)
 grading_commands.register(app)
 
 

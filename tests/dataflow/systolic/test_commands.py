@@ -1,0 +1,104 @@
+"""The command: tables, plain data and files of reports, and messages in place of tracebacks."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from mlhood.cli import app
+from mlhood.dataflow.systolic import Array, as_csv, read_topology, report
+from mlhood.errors import DataflowError, OutputError
+
+CONFIG = """[general]
+run_name = small
+
+[architecture_presets]
+ArrayHeight: 4
+ArrayWidth: 5
+IfmapSramSzkB: 1
+FilterSramSzkB: 2
+OfmapSramSzkB: 3
+Dataflow: ws
+
+[run_presets]
+InterfaceBandwidth: CALC
+"""
+TOPOLOGY = "Layer, M, N, K,\nfirst, 9, 8, 7,\nsecond, 6, 5, 40,\n"
+
+
+@pytest.fixture
+def files(tmp_path):
+    (tmp_path / "c.cfg").write_text(CONFIG)
+    (tmp_path / "t.csv").write_text(TOPOLOGY)
+    return ["systolic", "--config", str(tmp_path / "c.cfg"), "--topology", str(tmp_path / "t.csv")]
+
+
+def run(arguments):
+    return CliRunner().invoke(app, arguments, catch_exceptions=False)
+
+
+def test_a_table_has_a_line_a_layer_and_the_sum(files):
+    found = run(files)
+    assert found.exit_code == 0
+    assert "small: 4 x 5 elements, ws" in found.output
+    lines = {line.split()[0]: line for line in found.stdout.splitlines() if line}
+    # ceil(7/4) ceil(8/5) folds of 2*4 + 5 + 9 - 2 cycles, and ceil(40/4) of 2*4 + 5 + 6 - 2
+    assert [lines[name].split()[-7] for name in ("first", "second", "all")] == ["80", "170", "250"]
+    assert "Eyeriss" in found.stdout
+
+
+def test_plain_data_holds_the_reports(files, tmp_path):
+    found = run([*files, "--json", "--dataflow", "os"])
+    data = json.loads(found.stdout)
+    expected = report(read_topology(tmp_path / "t.csv")[1], Array(4, 5, "os", 1, 2, 3, "small"))
+    assert data["array"]["dataflow"] == "os"
+    assert data["layers"][1]["layer"]["name"] == "second"
+    assert data["layers"][1]["reports"]["COMPUTE"] == expected.compute
+    assert data["total"]["cycles"] == sum(layer["counts"]["cycles"] for layer in data["layers"])
+    assert data["total"]["macs"] == 9 * 8 * 7 + 6 * 5 * 40
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_reports_are_written_as_scale_sim_names_them(files, tmp_path, version):
+    folder = tmp_path / "reports"
+    folder.mkdir()
+    assert run([*files, "--reports", str(folder), "--version", str(version)]).exit_code == 0
+    layers = [
+        report(layer, Array(4, 5, "ws", 1, 2, 3, "small"), version) for layer in read_topology(tmp_path / "t.csv")
+    ]
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "BANDWIDTH_REPORT.csv",
+        "COMPUTE_REPORT.csv",
+        "DETAILED_ACCESS_REPORT.csv",
+    ]
+    for name in ("COMPUTE", "BANDWIDTH", "DETAILED_ACCESS"):
+        assert (folder / f"{name}_REPORT.csv").read_text() == as_csv(layers, name)
+
+
+def test_bandwidth_of_the_users_own_is_said_to_have_no_model(files, tmp_path):
+    assert "note" not in run(files).stderr
+    (tmp_path / "c.cfg").write_text(CONFIG.replace("CALC", "USER"))
+    found = run(files)
+    assert "cycles of waiting for DRAM have no model" in found.stderr
+    assert found.exit_code == 0
+
+
+def test_bad_input_is_refused(files, tmp_path):
+    with pytest.raises(OutputError, match="no folder"):
+        run([*files, "--reports", str(tmp_path / "missing")])
+    with pytest.raises(DataflowError, match="dataflow is not known"):
+        run([*files, "--dataflow", "rs"])
+    with pytest.raises(DataflowError, match="not a configuration"):
+        run([*files[:1], "--config", files[4], "--topology", files[2]])
+
+
+def test_help_loads_neither_numba_nor_numpy():
+    code = (
+        "import sys\nfrom typer.testing import CliRunner\nfrom mlhood.cli import app\n"
+        "found = CliRunner().invoke(app, ['systolic', '--help'])\n"
+        "print(found.exit_code, [name for name in ('numpy', 'numba', 'matplotlib') if name in sys.modules])\n"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "0 []"
