@@ -25,11 +25,12 @@ def torch(
     """
     import torch
 
-    arrays = [None if array is None else torch.from_numpy(np.array(array)) for array in (x, w, bias)]
+    image, weights = torch.from_numpy(np.array(x)), torch.from_numpy(np.array(w))
+    added = None if bias is None else torch.from_numpy(np.array(bias))
 
     def call() -> torch.Tensor:
         with torch.inference_mode():
-            return torch.nn.functional.conv2d(*arrays, stride, padding, groups=groups)  # type: ignore[arg-type]
+            return torch.nn.functional.conv2d(image, weights, added, stride, padding, groups=groups)
 
     return call
 
@@ -43,7 +44,7 @@ def onnx_runtime(
     *,
     groups: int = 1,
     threads: int = 1,
-) -> Callable[[], np.ndarray]:
+) -> Callable[[], Any]:
     """Return a call of ONNX Runtime's convolution, its weights known before; arguments as for `torch`."""
     import onnxruntime
     from onnx import TensorProto, helper, numpy_helper
