@@ -28,7 +28,7 @@ def torch(
     image, weights = torch.from_numpy(np.array(x)), torch.from_numpy(np.array(w))
     added = None if bias is None else torch.from_numpy(np.array(bias))
 
-    def call() -> torch.Tensor:
+    def call() -> Any:
         with torch.inference_mode():
             return torch.nn.functional.conv2d(image, weights, added, stride, padding, groups=groups)
 

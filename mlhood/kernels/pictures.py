@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mlhood.kernels.pictures_conv import im2col_layout, window
 from mlhood.kernels.pictures_gemm import blocking, loop_orders, packing, register_tile
-from mlhood.kernels.pictures_results import amdahl, im2col_memory, inventory, ladder, peers
+from mlhood.kernels.pictures_results import amdahl, im2col_memory, inventory, ladder, peers, ratios
 
 __all__ = [
     "amdahl",
@@ -16,6 +16,7 @@ __all__ = [
     "loop_orders",
     "packing",
     "peers",
+    "ratios",
     "register_tile",
     "window",
 ]

@@ -13,6 +13,7 @@ from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from mlhood.errors import KernelError
 from mlhood.kernels.pictures_grid import DARK, MUTED, SMALL
+from mlhood.measure.ratio import Ratio
 from mlhood.measure.units import digits, duration, rate, times
 from mlhood.sketch import BLUE, GREEN, LIGHT_GREY, ORANGE, PINK, SKY, VERMILION
 
@@ -22,6 +23,7 @@ _MARKERS = ("o", "s", "^", "D", "v", "P")
 _DASHES = ("-", "--", "-.", ":", (0, (6, 1, 1, 1, 1, 1)), (0, (1, 1)))
 _HATCHES = ("", "//", "..", "xx", "\\\\", "oo")
 _REFERENCE = "blas"
+_FACTORS = (0.25, 0.5, 0.7, 1, 1.4, 2, 3, 4, 6, 8, 12, 16, 32, 64)
 _CUT = 3  # a bar this much longer than all others is cut
 
 
@@ -143,6 +145,46 @@ def _legend(axes: Axes, entries: int) -> None:
     figure = axes.get_figure(root=True)
     if figure is not None:
         figure.tight_layout()
+
+
+def ratios(layers: Mapping[str, Mapping[str, Ratio]], ours: str = "direct") -> Figure:
+    """Draw how many times as fast one kernel is as others, layer by layer, each with its interval.
+
+    Args:
+        layers: By layer and name of another kernel: the other's time over ours.
+        ours: What the others are compared with.
+
+    Raises:
+        KernelError: Nothing to draw.
+    """
+    _check(layers, "layers")
+    names = list(dict.fromkeys(name for row in layers.values() for name in row))
+    figure, axes = plt.subplots(figsize=(9.2, 0.9 + 0.3 * len(layers)), dpi=90, layout="constrained")
+    axes.set(xscale="log", yticks=range(len(layers)), yticklabels=list(layers), ylim=(len(layers) - 0.4, -0.6))
+    axes.set_xlabel(f"time of the other / time of {ours}: right of the line {ours} is faster")
+    for y in range(1, len(layers), 2):
+        axes.axhspan(y - 0.5, y + 0.5, color="#f4f4f4", zorder=0)
+    for i, name in enumerate(names):
+        shift = 0.22 * (i - (len(names) - 1) / 2)
+        _one_peer(axes, i, name, {y + shift: row[name] for y, row in enumerate(layers.values()) if name in row})
+    axes.axvline(1, color=DARK, lw=1.4)
+    low, high = axes.get_xlim()
+    axes.set_xticks([tick for tick in _FACTORS if low <= tick <= high])
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda factor, _: f"{factor:g}x"))
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.grid(visible=True, axis="x", color="#dddddd", lw=0.6)
+    axes.tick_params(axis="y", labelsize=SMALL)
+    figure.legend(loc="outside upper center", ncols=len(names), fontsize=9)
+    return figure
+
+
+def _one_peer(axes: Axes, i: int, name: str, found: Mapping[float, Ratio]) -> None:
+    value = np.array([one.value for one in found.values()])
+    ends = [value - [one.low for one in found.values()], [one.high for one in found.values()] - value]
+    mean = math.exp(float(np.mean(np.log(value))))
+    bars = axes.errorbar(value, list(found), xerr=ends, fmt=_MARKERS[i % 6], color=_COLOURS[i % 6], ms=5.5,
+                         elinewidth=1.2, capsize=2, label=f"{name} (geometric mean {mean:.2f})")  # fmt: skip
+    bars.lines[0].set(markeredgecolor="black", markeredgewidth=0.6)
 
 
 def im2col_memory(layers: Mapping[str, tuple[int, int]]) -> Figure:

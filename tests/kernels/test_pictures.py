@@ -12,6 +12,7 @@ from matplotlib.text import Text
 from mlhood.errors import KernelError
 from mlhood.kernels import pictures
 from mlhood.kernels.pictures_results import spread
+from mlhood.measure.ratio import Ratio
 
 PEAK = 260e9
 LADDER = {
@@ -27,6 +28,10 @@ PEERS = {
 MEMORY = {"C1": (802_816, 7_225_344), "7x7/2": (602_112, 7_375_872)}
 MODELS = {"definition": (2.4, 0.008, 2.5), "BLAS": (0.038, 0.008, 0.05), "direct": (0.017, 0.008, None)}
 LAYERS = [("conv", 118e6, 60.0, False), ("3x3 @56", 115.6e6, 131.0, True), ("3x3 @28", 115.6e6, 166.0, True)]
+RATIOS = {
+    "C1": {"torch": Ratio(1.3, 1.2, 1.4), "ONNX Runtime": Ratio(0.97, 0.9, 1.01)},
+    "C2": {"torch": Ratio(2.6, 2.5, 2.7)},
+}
 PICTURES = {
     "window": lambda: pictures.window(),
     "window, stride 2": lambda: pictures.window(7, 3, 2, 1),
@@ -56,6 +61,8 @@ PICTURES = {
     "peers, one": lambda: pictures.peers({"x": {"ours": (1e9, 1e9, 1e9)}}, PEAK),
     "im2col_memory": lambda: pictures.im2col_memory(MEMORY),
     "im2col_memory, small": lambda: pictures.im2col_memory({"tiny": (4096, 36_864)}),
+    "ratios": lambda: pictures.ratios(RATIOS),
+    "ratios, one": lambda: pictures.ratios({"a layer": {"torch": Ratio(1.0, 1.0, 1.0)}}, "ours"),
     "amdahl": lambda: pictures.amdahl(MODELS),
     "amdahl, nothing measured": lambda: pictures.amdahl({"a": (0.02, 0.01, None), "b": (0.01, 0.01, None)}),
     "inventory": lambda: pictures.inventory(LAYERS),
@@ -229,3 +236,10 @@ def test_what_cannot_be_drawn_is_refused_kindly(draw, what):
     with pytest.raises(KernelError, match=what):
         draw()
     assert plt.get_fignums() == []
+
+
+def test_ratios_tell_the_geometric_mean_of_each_peer():
+    figure = pictures.ratios(RATIOS)
+    said = [text.get_text() for text in figure.legends[0].get_texts()]
+    plt.close(figure)
+    assert said == ["torch (geometric mean 1.84)", "ONNX Runtime (geometric mean 0.97)"]
