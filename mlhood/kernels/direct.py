@@ -20,7 +20,9 @@ Clip = tuple[float, float]
 
 _WEIGHT_BYTES = 256 * 1024  # what a task reads again for each tile: together with the input, a second-level cache
 _TASK_TILES = 28
-_ADDRESSES = ("x", "out", "scratch", "residual")
+_TASKS_OF_A_THREAD = 12
+_PADS_OF_A_THREAD = 4
+_ADDRESSES = ("source", "x", "out", "scratch", "residual")
 
 
 def choose(g: Geometry, target: Target) -> Variant:
@@ -91,6 +93,7 @@ class Direct:
     ) -> None:
         self.geometry, self.target = g, target or host()
         self.variant = variant or choose(g, self.target)
+        self.shapes = (g.images, g.channels, g.height, g.width), g.out_shape
         self.floor, self.ceiling = clip or (-math.inf, math.inf)
         tile = Tile(self.variant.rows, self.variant.vectors, self.target.lanes)
         by_channel = self.variant.lanes == "channels"
@@ -98,6 +101,9 @@ class Direct:
         self.kernel = native.load(build, self.target, self.variant)
         self.rows = _rows(g) if by_channel else g.out
         self.copies = any(g.padding) or not by_channel
+        # pixels in the lanes: a vector reads beyond the last pixel, and does not use what it finds there
+        slack = 0 if by_channel else self.pixels * g.stride[1] * 2
+        self.padded = math.prod((g.images, g.channels, *g.padded)) + slack
         high, wide = self.rows
         self.tiles, self.blocks = high * -(-wide // self.pixels), -(-(g.filters // g.groups) // self.width)
         stretches = -(-g.depth * self.width * 4 // _WEIGHT_BYTES)
@@ -124,22 +130,18 @@ class Direct:
             threads: How many; None: what `parallel.threads` says.
         """
         count = parallel.checked(threads)
-        out = np.empty(self.geometry.out_shape, np.float32) if out is None else out
-        g = self.geometry
-        _check("x", x, (g.images, g.channels, g.height, g.width))
-        _check("out", out, g.out_shape)
+        out = np.empty(self.shapes[1], np.float32) if out is None else out
+        _check("x", x, self.shapes[0])
+        _check("out", out, self.shapes[1])
         if residual is not None:
-            _check("residual", residual, g.out_shape)
-        source = _pad(g, x, self._slack()) if self.copies else x
-        sums = scratch("sums", count * self._sums(count)) if self.depth < g.depth else out
+            _check("residual", residual, self.shapes[1])
+        padded = scratch("padded", self.padded) if self.copies else x
+        sums = scratch("sums", count * self._sums(count)) if self.depth < self.geometry.depth else out
         plan = self._template(count).copy()
-        addresses = (source, out, sums, residual)
+        addresses = (x, padded, out, sums, residual)
         plan[self.places] = [0 if one is None else one.__array_interface__["data"][0] for one in addresses]
         parallel.run(self.kernel, plan, (self, *addresses), count)
         return out
-
-    def _slack(self) -> int:
-        return 0 if self.variant.lanes == "channels" else self.pixels * self.geometry.stride[1] * 2
 
     def _sums(self, threads: int) -> int:
         """Return how many sums a thread keeps of a task that goes through the depth in stretches."""
@@ -156,8 +158,12 @@ class Direct:
         plane, image = g.padded[0] * g.padded[1], g.out[0] * g.out[1]
         chunk, last = self._chunk(threads), max(0, wide - self.pixels)
         chunks = -(-self.tiles // chunk)
+        planes = g.images * g.channels
+        pads = min(planes, 1 if threads == 1 else _PADS_OF_A_THREAD * threads) if self.copies else 0
         values = {
-            "tasks": g.images * g.groups * self.blocks * chunks, "blocks": self.blocks, "chunks": chunks,
+            "tasks": pads + g.images * g.groups * self.blocks * chunks, "pads": pads, "planes": planes,
+            "high": g.height, "wide": g.width, "padded_high": g.padded[0], "padded_wide": g.padded[1],
+            "top": g.padding[0], "left": g.padding[1], "blocks": self.blocks, "chunks": chunks,
             "groups": g.groups, "chunk": chunk, "tiles": self.tiles, "row_tiles": -(-wide // self.pixels), "last": last,
             "x_image": g.channels * plane, "x_group": g.channels // g.groups * plane,
             "x_row": g.stride[0] * g.padded[1], "x_tile": self.pixels * g.stride[1], "x_last": last * g.stride[1],
@@ -174,7 +180,7 @@ class Direct:
     def _chunk(self, threads: int) -> int:
         """Return the tiles of a task: few enough that all threads end at about the same time."""
         parts = self.geometry.images * self.geometry.groups * self.blocks
-        wanted = -(-threads * 6 // parts) if threads > 1 else 1
+        wanted = -(-threads * _TASKS_OF_A_THREAD // parts) if threads > 1 else 1
         return max(1, min(_TASK_TILES, -(-self.tiles // wanted)))
 
 
@@ -214,17 +220,3 @@ def _padded_bias(g: Geometry, bias: np.ndarray, width: int) -> np.ndarray:
     full = np.zeros((g.groups, -(-filters // width) * width), np.float32)
     full[:, :filters] = bias.reshape(g.groups, filters)
     return full
-
-
-def _pad(g: Geometry, x: np.ndarray, slack: int) -> np.ndarray:
-    """Return x with zeros around it, and `slack` more numbers behind it that are read and not used."""
-    top, left, _, _ = g.padding
-    high, wide = g.padded
-    size = g.images * g.channels * high * wide
-    kept = scratch("padded", size + slack)
-    kept[size : size + slack] = 0
-    padded = kept[:size].reshape(g.images, g.channels, high, wide)
-    padded[:, :, :top] = padded[:, :, top + g.height :] = 0
-    padded[:, :, :, :left] = padded[:, :, :, left + g.width :] = 0
-    padded[:, :, top : top + g.height, left : left + g.width] = x
-    return padded

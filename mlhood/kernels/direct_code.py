@@ -13,13 +13,15 @@ from typing import Any, Literal
 
 from llvmlite import ir
 
+from mlhood.kernels.border import padder
 from mlhood.kernels.emit import FLOAT, INDEX, Code, Int, Pointer
 from mlhood.kernels.microkernel import Shape, Tile, microkernel
 from mlhood.kernels.plan import Plan, kernel
 from mlhood.kernels.target import Target
 
 FIELDS = (
-    "tasks", "blocks", "chunks", "groups", "chunk", "tiles", "row_tiles", "last",
+    "tasks", "pads", "planes", "source", "high", "wide", "padded_high", "padded_wide", "top", "left",
+    "blocks", "chunks", "groups", "chunk", "tiles", "row_tiles", "last",
     "x", "x_image", "x_group", "x_row", "x_tile", "x_last",
     "w", "w_block", "table", "count", "depth",
     "out", "out_image", "out_group", "out_block", "out_row", "ld", "bias", "residual", "filters",
@@ -28,11 +30,12 @@ FIELDS = (
 
 
 @dataclass(frozen=True)
-class _Kernels:
-    """The microkernels: one that leaves sums behind, one that finishes."""
+class _Parts:
+    """The functions that the loops call: microkernels that leave sums behind or finish, and one that pads."""
 
     partial: Code
     final: Code
+    pad: Code
 
 
 @dataclass(frozen=True)
@@ -69,17 +72,21 @@ def build(target: Target, variant: Variant) -> str:
     """Return the module as LLVM IR."""
     module = ir.Module()
     partial, final = variant.shapes(target)
-    kernels = _Kernels(microkernel(module, "partial", partial, target), microkernel(module, "final", final, target))
+    parts = _Parts(
+        microkernel(module, "partial", partial, target),
+        microkernel(module, "final", final, target),
+        padder(module, "pad", target),
+    )
     code = kernel(module)
-    _Driver(code, Plan(code, FIELDS), partial.tile, kernels, variant).write()
+    _Driver(code, Plan(code, FIELDS), partial.tile, parts, variant).write()
     return str(module)
 
 
 class _Driver:
     """The loops around the microkernel."""
 
-    def __init__(self, code: Code, plan: Plan, tile: Tile, kernels: _Kernels, variant: Variant) -> None:
-        self.code, self.plan, self.tile, self.kernels, self.variant = code, plan, tile, kernels, variant
+    def __init__(self, code: Code, plan: Plan, tile: Tile, parts: _Parts, variant: Variant) -> None:
+        self.code, self.plan, self.tile, self.parts, self.variant = code, plan, tile, parts, variant
         self.channels, self.pixels = tile.columns, tile.rows
         if variant.lanes == "pixels":
             self.channels, self.pixels = tile.rows, tile.columns
@@ -93,18 +100,39 @@ class _Driver:
         return Pointer(self.code.builder, slot)
 
     def write(self) -> None:
-        """Write the function: each task is some tiles of one block of output channels of one group of one image."""
+        """Write the function: first the tasks that pad some planes each, then those that convolve."""
         f = self.field
         size = f["chunk"] * (self.tile.rows * self.tile.columns)
         scratch = self.plan.pointer("scratch").at(self.plan.thread() * size)
-        with self.plan.tasks(f["tasks"]) as task:
-            inner = f["chunks"].where(f["chunk_inner"].equals(1), f["blocks"])
-            outer = f["blocks"].where(f["chunk_inner"].equals(1), f["chunks"])
-            first, second, rest = task % inner, task // inner % outer, task // inner // outer
-            chunk = first.where(f["chunk_inner"].equals(1), second)
-            block = second.where(f["chunk_inner"].equals(1), first)
-            self._task(rest // f["groups"], rest % f["groups"], block, chunk, scratch)
+        with (
+            self.plan.tasks(f["tasks"]) as task,
+            self.code.builder.if_else(task < f["pads"]) as (pad, convolve),
+        ):
+            with pad:
+                self._pad(task)
+            with convolve:
+                self.plan.wait_for(f["pads"])
+                self._convolve(task - f["pads"], scratch)
         self.code.done()
+
+    def _pad(self, task: Int) -> None:
+        f, x = self.field, self.plan.pointer("x")
+        start, stop = task * f["planes"] // f["pads"], (task + 1) * f["planes"] // f["pads"]
+        with self.code.loop(start, stop) as plane:
+            source = self.plan.pointer("source").at(plane * (f["high"] * f["wide"]))
+            out = x.at(plane * (f["padded_high"] * f["padded_wide"]))
+            self.code.call(self.parts.pad, source, f["high"], f["wide"], out, f["padded_high"], f["padded_wide"],
+                           f["top"], f["left"])  # fmt: skip
+
+    def _convolve(self, task: Int, scratch: Pointer) -> None:
+        """Take some tiles of one block of output channels of one group of one image."""
+        f = self.field
+        inner = f["chunks"].where(f["chunk_inner"].equals(1), f["blocks"])
+        outer = f["blocks"].where(f["chunk_inner"].equals(1), f["chunks"])
+        first, second, rest = task % inner, task // inner % outer, task // inner // outer
+        chunk = first.where(f["chunk_inner"].equals(1), second)
+        block = second.where(f["chunk_inner"].equals(1), first)
+        self._task(rest // f["groups"], rest % f["groups"], block, chunk, scratch)
 
     def _task(self, image: Int, group: Int, block: Int, chunk: Int, scratch: Pointer) -> None:
         f = self.field
@@ -138,7 +166,7 @@ class _Driver:
             inputs = (window, w.at(k * self.channels), self.plan.pointer("table", INDEX).at(k), count)
             with b.if_else(more) as (then, otherwise):
                 with then:
-                    self._call(self.kernels.partial, inputs, partial, sums, self.code.constant(self.tile.columns))
+                    self._call(self.parts.partial, inputs, partial, sums, self.code.constant(self.tile.columns))
                 with otherwise:
                     width = self.tile.lanes if self.variant.blocked else 1
                     self._final(inputs, partial, out + row * f["out_row"] + column * width, bias, left)
@@ -149,7 +177,7 @@ class _Driver:
         window, w, table, count = inputs
         a, b = (w, window) if self.variant.lanes == "pixels" else (window, w)
         limits = [ir.Constant(FLOAT, float(bound)) for bound in ("-inf", "inf")]
-        if callee is self.kernels.final:
+        if callee is self.parts.final:
             limits = [self.plan.number("floor"), self.plan.number("ceiling")]
         columns = self.code.constant(self.tile.columns)
         self.code.call(callee, a, b, table, count, partial, columns, out, ld, bias or self.null,
@@ -159,17 +187,17 @@ class _Driver:
         out, residual = self.plan.pointer("out").at(place), self._residual(place)
         bias = self._unless_null(self.plan.pointer("bias"), bias)
         if self.variant.blocked or self.variant.lanes == "pixels":
-            self._call(self.kernels.final, inputs, partial, out, self.field["ld"], bias, residual)
+            self._call(self.parts.final, inputs, partial, out, self.field["ld"], bias, residual)
             return
         b, rows = self.code.builder, self.code.constant(self.tile.rows)
         with b.if_else(left.equals(self.tile.columns)) as (whole, some):
             with whole:
-                self._call(self.kernels.final, inputs, partial, out, self.field["ld"], bias, residual)
+                self._call(self.parts.final, inputs, partial, out, self.field["ld"], bias, residual)
             with some:
                 with self.code.when(b.not_(residual.is_null())):
                     self._copy(self.edge_residual, rows, residual, self.field["ld"], left)
                 beside = self._unless_null(residual, self.edge_residual)
-                self._call(self.kernels.final, inputs, partial, self.edge, rows, bias, beside)
+                self._call(self.parts.final, inputs, partial, self.edge, rows, bias, beside)
                 self._copy(out, self.field["ld"], self.edge, rows, left)
 
     def _residual(self, place: Int) -> Pointer:

@@ -238,7 +238,7 @@ def write_lanes(code: Code, place: Pointer, vector: Any, count: int, target: Tar
         place.store(vector)
     elif target.masked:
         mask = ir.Constant(ir.VectorType(ir.IntType(1), lanes), [int(lane < count) for lane in range(lanes)])
-        code.builder.call(_masked(code, "store", vector.type), [vector, place.value, ir.IntType(32)(4), mask])
+        code.builder.call(masked(code, "store", vector.type), [vector, place.value, ir.IntType(32)(4), mask])
     else:
         for first, size in _chunks(count):
             place.at(first).store(code.shuffle(vector, vector, range(first, first + size)))
@@ -252,13 +252,14 @@ def read_lanes(code: Code, place: Pointer, lanes: int, count: int, target: Targe
     zeros = ir.Constant(kind, [0.0] * lanes)
     if target.masked:
         mask = ir.Constant(ir.VectorType(ir.IntType(1), lanes), [int(lane < count) for lane in range(lanes)])
-        return code.builder.call(_masked(code, "load", kind), [place.value, ir.IntType(32)(4), mask, zeros])
+        return code.builder.call(masked(code, "load", kind), [place.value, ir.IntType(32)(4), mask, zeros])
     for lane in range(count):
         zeros = code.builder.insert_element(zeros, place.at(lane).load(), ir.IntType(32)(lane))
     return zeros
 
 
-def _masked(code: Code, what: str, kind: Any) -> Any:
+def masked(code: Code, what: str, kind: Any) -> Any:
+    """Return LLVM's `load` (address, alignment, mask, other lanes) or `store` (vector, address, alignment, mask)."""
     name, mask = f"llvm.masked.{what}.v{kind.count}f32.p0", ir.VectorType(ir.IntType(1), kind.count)
     known = code.module.globals.get(name)
     if known is not None:
