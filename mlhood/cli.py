@@ -11,6 +11,7 @@ import typer
 
 from mlhood.compiler import commands as compiler_commands
 from mlhood.dataflow.systolic import commands as systolic_commands
+from mlhood.dataflow.slicing import commands as slicing_commands
 from mlhood.errors import MlhoodError
 from mlhood.grading import commands as grading_commands
 from mlhood.kernels import commands as kernel_commands
@@ -77,6 +78,7 @@ compiler_commands.register(app, bench)
 kernel_commands.register(bench)
 measure_commands.register(bench)
 systolic_commands.register(app)
+slicing_commands.register(app)
 grading_commands.register(app)
 
 

@@ -1,0 +1,11 @@
+"""The error of this stage."""
+
+from __future__ import annotations
+
+from mlhood.errors import MlhoodError
+
+
+class SlicingError(MlhoodError):
+    """A convolution cannot be sliced as asked, or the caches are not known."""
+
+    stage = "slicing"

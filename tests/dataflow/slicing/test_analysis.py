@@ -1,0 +1,127 @@
+"""The analysis: the paper's example to the digit, choices that fit, and a search that misses nothing."""
+
+import itertools
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mlhood.dataflow.slicing import fit, search, traffic
+from mlhood.dataflow.slicing.analysis import analyse
+from mlhood.dataflow.slicing.caches import Caches, declared
+from mlhood.dataflow.slicing.errors import SlicingError
+from mlhood.dataflow.slicing.problem import ORDERS, Problem, Slicing, counts
+
+PAPER = Problem(256, 32, (3, 3), (75, 75), window=16, filter_tile=8)
+PAPER_CACHES = declared("32KiB,1MiB,4MiB", fill=0.9)
+
+
+def small_problems():
+    size = st.integers(1, 9)
+    return st.builds(Problem, st.integers(1, 20), st.integers(1, 12), st.tuples(st.integers(1, 3), st.integers(1, 3)),
+                     st.tuples(size, size), st.integers(1, 6), st.integers(1, 6))  # fmt: skip
+
+
+def small_caches():
+    size = st.integers(300, 20_000)
+    return st.builds(lambda sizes, fill: Caches(tuple(sorted(sizes)), fill, 16), st.tuples(size, size, size),
+                     st.sampled_from([0.5, 0.9, 1.0]))  # fmt: skip
+
+
+def analysed(problem, caches):
+    try:
+        return analyse(problem, caches)
+    except SlicingError:
+        return None
+
+
+def test_the_papers_example():
+    found = analyse(PAPER, PAPER_CACHES)
+    assert found.slicing == Slicing("IS", 32, 32, 87)
+    tile_in, tile_w, tile_out = 16 * 9 * 4 * 32, 8 * 9 * 4 * 32, 16 * 8 * 4
+    assert fit.needs(PAPER, "IS", 32, 32, 87) == (
+        tile_in + tile_w + tile_out,
+        tile_in + 32 * (tile_w + tile_out),
+        87 * tile_in + 32 * tile_w + 32 * 87 * tile_out,
+    )
+
+
+def test_the_papers_example_weight_stationary():
+    slicing, _ = analyse(PAPER, PAPER_CACHES).candidates["WS"]
+    assert slicing == Slicing("WS", 32, 43, 32)
+    tile_in, tile_w, tile_out = 16 * 9 * 4 * 32, 8 * 9 * 4 * 32, 16 * 8 * 4
+    assert fit.needs(PAPER, "WS", 32, 43, 32) == (
+        tile_in + tile_w + tile_out,
+        43 * (tile_in + tile_out) + tile_w,
+        43 * tile_in + 32 * tile_w + 43 * 32 * tile_out,
+    )
+
+
+@pytest.mark.parametrize(("fill", "tiles"), [(1.0, (32, 32, 87)), (0.5, (16, 32, 43)), (0.25, (8, 32, 43))])
+def test_smaller_caches_take_smaller_tiles(fill, tiles):
+    assert analyse(PAPER, declared("32KiB,1MiB,4MiB", fill)).candidates["IS"][0].tiles == tiles
+
+
+@given(small_problems(), small_caches())
+@settings(deadline=None, max_examples=200)
+def test_what_is_chosen_fits_and_is_the_cheaper_order(problem, caches):
+    found = analysed(problem, caches)
+    if found is None:
+        least = [fit.needs(problem, order, 1, 1, 1) for order in ORDERS]
+        assert all(any(need > room for need, room in zip(needed, caches.rooms, strict=True)) for needed in least)
+        return
+    for slicing, predicted in found.candidates.values():
+        fit.check(problem, slicing, caches)
+        assert predicted.cycles >= found.traffic.cycles
+    assert found.gap >= 0
+
+
+@given(small_problems(), small_caches())
+@settings(deadline=None, max_examples=60)
+def test_the_search_misses_nothing(problem, caches):
+    if analysed(problem, caches) is None:
+        return
+    found = search.search(problem, caches)
+    cycles = []
+    for order in ORDERS:
+        passing, staying = counts(problem, order)
+        for tiles in itertools.product(range(1, problem.channels + 1), range(1, passing + 1), range(1, staying + 1)):
+            slicing = Slicing(order, *tiles)
+            if all(n <= room for n, room in zip(fit.needs(problem, order, *tiles), caches.rooms, strict=True)):
+                cycles.append(traffic.predict(problem, slicing, caches).cycles)
+    assert found.traffic.cycles == min(cycles)
+    assert found.behind(analyse(problem, caches).traffic) >= 0
+
+
+def test_group_sizes_are_the_smallest_of_their_number_of_groups():
+    for count in (1, 2, 10, 97):
+        by_groups = {}
+        for size in range(count, 0, -1):
+            by_groups[-(-count // size)] = size
+        assert search.group_sizes(count).tolist() == sorted(by_groups.values())
+
+
+def test_an_illegal_slicing_is_told_which_cache_it_breaks_and_by_how_much():
+    with pytest.raises(SlicingError, match="do not fit into L2 and L3") as caught:
+        fit.check(PAPER, Slicing("WS", 32, 300, 32), PAPER_CACHES)
+    over = 300 * (16 * 9 * 4 * 32 + 512) + 8 * 9 * 4 * 32 - 943_718
+    assert f"L2 needs {over + 943_718:,} bytes, {over:,} more than 943,718 (1 MiB filled to 0.9)" in str(caught.value)
+
+
+@pytest.mark.parametrize("tiles", [(0, 1, 1), (33, 1, 1), (1, 33, 1), (1, 1, 353), (1, 0, 1), (1, 1, 0)])
+def test_tiles_that_are_not_there_are_refused(tiles):
+    with pytest.raises(SlicingError, match="not there"):
+        fit.check(PAPER, Slicing("IS", *tiles), PAPER_CACHES)
+
+
+def test_caches_too_small_for_one_channel_are_named():
+    with pytest.raises(SlicingError, match="not even the smallest tiles fit into L1"):
+        analyse(PAPER, declared("512,1MiB,4MiB"))
+
+
+def test_the_order_matters_little_where_most_loads_are_served_by_l1():
+    """As over ConvBench: the predicted difference of the orders stays below 9 %."""
+    layers = [(64, 64, 3, 56), (256, 64, 1, 56), (512, 512, 3, 7), (64, 3, 7, 112), (2048, 512, 1, 7)]
+    for filters, channels, kernel, out in layers:
+        problem = Problem(filters, channels, (kernel, kernel), (out, out), 16, 8)
+        assert 0 <= analyse(problem, PAPER_CACHES).gap < 0.09

@@ -1,0 +1,47 @@
+"""Caches, declared and read."""
+
+import math
+
+import pytest
+
+from mlhood.dataflow.slicing import caches
+from mlhood.dataflow.slicing.caches import Caches, declared, of_machine
+from mlhood.dataflow.slicing.errors import SlicingError
+from mlhood.measure import facts
+
+
+def test_sizes_are_read_in_any_unit():
+    assert declared("32KiB,1MiB,4MiB").sizes == (32 * 1024, 1024**2, 4 * 1024**2)
+    assert declared("48kib, 1.25MiB, 1GiB").sizes == (48 * 1024, 1_310_720, 1024**3)
+    assert declared("32768,262144 B,-").sizes == (32768, 262_144, None)
+
+
+def test_rooms_are_what_may_be_filled():
+    assert declared("32KiB,1MiB,4MiB", 0.9).rooms == (29_491, 943_718, 3_774_873)
+    assert declared("1KiB,2KiB,-", 1.0).rooms == (1024, 2048, math.inf)
+
+
+@pytest.mark.parametrize("text", ["32KiB,1MiB", "", "a,b,c", "32KB,1MB,4MB", "1MiB,32KiB,4MiB", "0,1KiB,1KiB"])
+def test_what_is_no_cache_is_refused(text):
+    with pytest.raises(SlicingError):
+        declared(text)
+
+
+@pytest.mark.parametrize("fill", [0, 1.1, -1, math.nan])
+def test_a_fill_beyond_the_cache_is_refused(fill):
+    with pytest.raises(SlicingError, match="filled"):
+        declared("32KiB,1MiB,4MiB", fill)
+
+
+@pytest.mark.parametrize("line", [0, 48, 2])
+def test_a_line_that_is_none_is_refused(line):
+    with pytest.raises(SlicingError, match="line"):
+        declared("32KiB,1MiB,4MiB", line=line)
+
+
+def test_the_machines_caches_come_from_its_facts(monkeypatch):
+    class Machine:
+        caches = facts.Caches(l1d=32768, l2=None, l3=2**20, line=128)
+
+    monkeypatch.setattr(caches, "machine", Machine)
+    assert of_machine(0.5) == Caches((32768, None, 2**20), 0.5, 128)

@@ -1,0 +1,42 @@
+"""`mlhood slice`."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from mlhood.cli import app
+from mlhood.dataflow.slicing.errors import SlicingError
+
+PAPER = "slice --filters 256 --channels 32 --kernel 3 --output 75 --caches 32KiB,1MiB,4MiB --fill 0.9 --window 16"
+
+
+def run(command):
+    return CliRunner().invoke(app, command.split())
+
+
+def test_the_papers_example_as_data():
+    data = json.loads(run(f"{PAPER} --filter-tile 8 --json").stdout)
+    assert (data["order"], data["k1"], data["k2"], data["k3"]) == ("IS", 32, 32, 87)
+    assert data["bytes"] == {"L1": 28_160, "L2": 329_728, "L3": 3_323_904}
+    assert set(data["traffic"]) == {"L1", "L2", "L3", "memory", "cycles"}
+    assert data["traffic"] == data["orders"]["IS"]["traffic"]
+    assert data["best"]["behind"] >= 0
+    assert data["caches"]["sizes"] == {"L1": 32_768, "L2": 1_048_576, "L3": 4_194_304}
+
+
+def test_the_papers_example_as_text():
+    said = run(f"{PAPER} --filter-tile 8").stdout
+    assert said.startswith("IS: k1 = 32 channels, k2 = 32, k3 = 87 tiles\n")
+
+
+def test_the_register_tile_is_the_machines_unless_it_is_declared():
+    data = json.loads(run(f"{PAPER} --json").stdout)
+    assert data["problem"]["window"] == 16
+    assert data["problem"]["filter_tile"] > 1
+
+
+@pytest.mark.parametrize("option", ["--kernel 3x3x3", "--output a", "--kernel 0", "--caches 32KiB"])
+def test_what_has_no_meaning_is_refused(option):
+    result = run(f"{PAPER} --filter-tile 8 {option}")
+    assert isinstance(result.exception, SlicingError)
