@@ -1,0 +1,205 @@
+"""The sliced convolution: any legal (k1, k2, k3), input or weights stationary."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from mlhood.dataflow.sliced.nest_code import FIELDS, Nest, build
+from mlhood.dataflow.slicing.analysis import analyse
+from mlhood.dataflow.slicing.caches import Caches, of_machine
+from mlhood.dataflow.slicing.errors import SlicingError
+from mlhood.dataflow.slicing.fit import check
+from mlhood.dataflow.slicing.problem import ORDERS, Order, Problem, Slicing, counts
+from mlhood.kernels import native, parallel
+from mlhood.kernels.conv import check_convolution
+from mlhood.kernels.direct import pack_weights
+from mlhood.kernels.geometry import Geometry, Pair
+from mlhood.kernels.memory import scratch
+from mlhood.kernels.microkernel import Tile, candidates
+from mlhood.kernels.plan import fill
+from mlhood.kernels.target import Target, host
+
+_WRITING = 3  # cycles, roughly, in which one column of a tile is transposed and written
+
+
+def sliced_conv2d(
+    x: np.ndarray,
+    w: np.ndarray,
+    bias: np.ndarray | None = None,
+    stride: Pair = 1,
+    padding: Pair = 0,
+    *,
+    tiles: Sequence[int] | None = None,
+    order: Order | None = None,
+    threads: int | None = 1,
+    caches: Caches | None = None,
+) -> np.ndarray:
+    """Convolve in slices.
+
+    Args:
+        x: float32 [N, C, H, W].
+        w: float32 [F, C, KH, KW].
+        bias: float32 [F], or None.
+        stride: One number, or down and right.
+        padding: One number, (down, right) for both sides, or (top, left, bottom, right).
+        tiles: (k1, k2, k3) as in `mlhood.dataflow.slicing.problem.Slicing`; None: what the analysis chooses.
+        order: `IS` or `WS`, together with `tiles`.
+        threads: How many; None: what `mlhood.kernels.threads` says.
+        caches: What the tiles must fit; this machine's caches if None.
+
+    Returns:
+        float32 [N, F, OH, OW].
+
+    Raises:
+        KernelError: If the arguments do not fit together.
+        SlicingError: If the tiles are not legal; it names the cache that they break, and by how much.
+    """
+    g = check_convolution(x, w, bias, stride, padding)
+    count = parallel.checked(threads)
+    if not (g.images and g.filters and g.depth):
+        return np.zeros(g.out_shape, np.float32) + (0 if bias is None else bias[:, None, None])
+    slicing = None if tiles is None and order is None else as_slicing(tiles, order)
+    return Sliced(g, w, bias, slicing, caches)(x, threads=count)
+
+
+def as_slicing(tiles: Sequence[int] | None, order: str | None) -> Slicing:
+    """Return what `tiles` and `order` say.
+
+    Raises:
+        SlicingError: If that is not three integers and one of `ORDERS`.
+    """
+    whole = tiles is not None and len(tiles) == 3 and all(isinstance(size, int | np.integer) for size in tiles)
+    known: Order | None = next((one for one in ORDERS if one == order), None)
+    if tiles is None or not whole or known is None:
+        raise SlicingError(
+            "this is no slicing", expected=f"tiles=(k1, k2, k3) and order {' or '.join(ORDERS)}",
+            got=f"tiles={tiles!r}, order={order!r}", todo="give both, or neither: then the analysis chooses",
+        )  # fmt: skip
+    return Slicing(known, *(int(size) for size in tiles))
+
+
+def sliced_problem(g: Geometry, target: Target | None = None) -> Problem:
+    """Return what is sliced: a convolution with this processor's register tile.
+
+    A tile's windows lie in one row of the output, unless the convolution is pointwise.
+    """
+    tile = register_tile(g, target or host())
+    return Problem(g.filters, g.channels, g.kernel, g.out, tile.rows, tile.columns, rows=_rows(g)[0])
+
+
+def register_tile(g: Geometry, target: Target) -> Tile:
+    """Return the tile that takes the fewest cycles; of almost equal ones, that with the most registers."""
+    wide = _rows(g)[1]
+    costs = {
+        tile: -(-wide // tile.rows) * -(-g.filters // tile.columns) * (g.depth * tile.cycles + _WRITING * tile.columns)
+        for tile in candidates(target)
+        if tile.rows <= wide
+    }
+    least = min(costs.values())
+    good = [tile for tile, cost in costs.items() if cost <= 1.015 * least]
+    return max(good, key=lambda tile: (tile.rows * tile.vectors, -costs[tile]))
+
+
+class Sliced:
+    """A sliced convolution ready to run: its weights are packed, its nest is compiled.
+
+    Args:
+        g: The sizes, of one group.
+        w: float32 [F, C, KH, KW].
+        bias: float32 [F] or None.
+        slicing: The tiles and their order; None: what the analysis chooses.
+        caches: What they must fit; this machine's if None.
+        target: The processor, the host if None.
+
+    Raises:
+        SlicingError: If the slicing is not legal, or the convolution has more than one group.
+    """
+
+    def __init__(
+        self,
+        g: Geometry,
+        w: np.ndarray,
+        bias: np.ndarray | None = None,
+        slicing: Slicing | None = None,
+        caches: Caches | None = None,
+        target: Target | None = None,
+    ) -> None:
+        if g.groups != 1:
+            raise SlicingError("only whole convolutions are sliced", expected="1 group", got=f"{g.groups} groups",
+                               todo="slice each group on its own")  # fmt: skip
+        self.geometry, self.target = g, target or host()
+        self.problem, self.caches = sliced_problem(g, self.target), caches or of_machine()
+        self.slicing = slicing or analyse(self.problem, self.caches).slicing
+        check(self.problem, self.slicing, self.caches)
+        self.tile = Tile(self.problem.window, self.problem.filter_tile // self.target.lanes, self.target.lanes)
+        nest = Nest(self.tile.rows, self.tile.vectors, g.stride[1], self.slicing.order)
+        self.kernel = native.load(build, self.target, nest)
+        self.weights = pack_weights(g, np.ascontiguousarray(w), self.tile.columns, self.target)
+        self.bias = np.zeros(self.problem.weight_tiles * self.tile.columns, np.float32)
+        if bias is not None:
+            self.bias[: g.filters] = bias
+        self.table = _distances(g)
+
+    def __call__(self, x: np.ndarray, threads: int | None = 1) -> np.ndarray:
+        """Return the convolution of x, float32 [N, C, H, W], as [N, F, OH, OW].
+
+        Raises:
+            SlicingError: If x is not what this was made for.
+        """
+        count, g = parallel.checked(threads), self.geometry
+        if x.dtype != np.float32 or x.shape != (g.images, g.channels, g.height, g.width):
+            raise SlicingError("x does not fit the convolution", got=f"{x.dtype} {list(x.shape)}",
+                               expected=f"float32 {[g.images, g.channels, g.height, g.width]}")  # fmt: skip
+        y, source = np.empty(g.out_shape, np.float32), _padded(g, x)
+        pairs = self.problem.input_tiles * self.problem.weight_tiles
+        sums = scratch("slices", pairs * self.tile.rows * self.tile.columns) if self.slicing.k1 < g.channels else y
+        for image in range(g.images):
+            parallel.run(self.kernel, self._plan(source[image], y[image], sums, count), (self, source, y, sums), count)
+        return y
+
+    def _plan(self, x: np.ndarray, y: np.ndarray, sums: np.ndarray, threads: int) -> np.ndarray:
+        g, (_, wide) = self.geometry, _rows(self.geometry)
+        pass_count, stay_count = counts(self.problem, self.slicing.order)
+        # the kind with more tiles is shared out; every thread slices its part as if it were alone
+        stay_parts, pass_parts = (threads, 1) if stay_count >= pass_count else (1, threads)
+        stay_part, pass_part = -(-stay_count // stay_parts), -(-pass_count // pass_parts)
+        stay_parts, pass_parts = -(-stay_count // stay_part), -(-pass_count // pass_part)
+        image, last = g.out[0] * g.out[1], wide - self.tile.rows
+        return fill(FIELDS, {
+            "tasks": stay_parts * pass_parts, "stay_parts": stay_parts, "stay_part": stay_part, "pass_part": pass_part,
+            "stay_count": stay_count, "pass_count": pass_count, "k2": self.slicing.k2, "k3": self.slicing.k3,
+            "count": g.depth, "slice": self.slicing.k1 * g.kernel[0] * g.kernel[1],
+            "x": x.ctypes.data, "x_row": g.stride[0] * g.padded[1], "x_tile": self.tile.rows * g.stride[1],
+            "x_last": last * g.stride[1], "row_tiles": -(-wide // self.tile.rows), "last": last,
+            "table": self.table.ctypes.data, "w": self.weights.ctypes.data, "w_block": g.depth * self.tile.columns,
+            "out": y.ctypes.data, "out_block": self.tile.columns * image, "out_row": wide, "ld": image,
+            "filters": g.filters, "bias": self.bias.ctypes.data, "sums": sums.ctypes.data,
+        })  # fmt: skip
+
+
+def _rows(g: Geometry) -> tuple[int, int]:
+    """Return the result's rows and their length; a plain matrix product has one long row."""
+    return (1, g.out[0] * g.out[1]) if g.pointwise else g.out
+
+
+def _distances(g: Geometry) -> np.ndarray:
+    """Return how far from a window's first element its number for each k = (channel, row, column) lies."""
+    high, wide = g.padded
+    channel, row, column = np.ogrid[: g.channels, : g.kernel[0], : g.kernel[1]]
+    return ((channel * high + row * g.dilation[0]) * wide + column * g.dilation[1]).ravel().astype(np.int64)
+
+
+def _padded(g: Geometry, x: np.ndarray) -> np.ndarray:
+    """Return x in one piece, with the zeros of the padding around it."""
+    if not any(g.padding):
+        return np.ascontiguousarray(x)
+    top, left, _, _ = g.padding
+    high, wide = g.padded
+    kept = scratch("sliced input", g.images * g.channels * high * wide)
+    padded = kept[: g.images * g.channels * high * wide].reshape(g.images, g.channels, high, wide)
+    padded[:, :, :top] = padded[:, :, top + g.height :] = 0
+    padded[:, :, :, :left] = padded[:, :, :, left + g.width :] = 0
+    padded[:, :, top : top + g.height, left : left + g.width] = x
+    return padded
