@@ -12,7 +12,8 @@ The nest, for the kind of tile that stays in L1 (input for IS, weights for WS) a
 A tile that is used again is still in a cache if what was used in between fits into it (Mattson, Gecsei, Slutz and
 Traiger, Evaluation Techniques for Storage Hierarchies, 1970: the stack distance under LRU). So each kind of tile is
 loaded into a cache once for each round of the outermost loop over which it does not survive there. Ferrari et al.'s
-equations 1 to 6 are this for slicings that just fit. All counts may be NumPy arrays of candidates.
+equations 1 to 6 are this for slicings that just fit. Groups that are not full count as full ones. All counts may be
+NumPy arrays of candidates.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ def lines_into(problem: Problem, order: Order, k1: Any, k2: Any, k3: Any, room: 
     passing_count, staying_count = counts(problem, order)
     passing, staying = channel_bytes(problem, order)
     slices = _ceil(problem.channels, k1)
-    kept = _Kept(problem, order, k1, k2, k3, room)
+    kept = _Kept(problem, order, k1, k2, k3, room, line)
     staying_loads = staying_count * np.where(kept.staying_for_group, 1, np.where(kept.staying_for_tile, kept.groups2,
                                                                                 passing_count))  # fmt: skip
     passing_loads = passing_count * np.where(kept.passing_for_slice, 1, np.where(kept.passing_for_group, kept.groups3,
@@ -84,24 +85,30 @@ def lines_into(problem: Problem, order: Order, k1: Any, k2: Any, k3: Any, room: 
 
 
 class _Kept:
-    """What survives in a cache from one use to the next: the bytes in between against its room."""
+    """What survives in a cache from one use to the next: the lines in between against its room.
 
-    def __init__(self, problem: Problem, order: Order, k1: Any, k2: Any, k3: Any, room: float) -> None:
+    Between two uses of a passing tile the staying tile changes, so two of them count, and likewise for groups.
+    """
+
+    def __init__(self, problem: Problem, order: Order, k1: Any, k2: Any, k3: Any, room: float, line: int) -> None:
         passing_count, staying_count = counts(problem, order)
-        passing, staying = (each * k1 for each in channel_bytes(problem, order))
-        out = problem.output_bytes
+        passing, staying = (_ceil(each * k1, line) * line for each in channel_bytes(problem, order))
+        out = _ceil(problem.output_bytes, line) * line
         self.groups2, self.groups3 = _ceil(passing_count, k2), _ceil(staying_count, k3)
         one_pair = staying + passing + out
-        one_row = staying + k2 * (passing + out)
-        one_block = k3 * staying + k2 * passing + k2 * k3 * out
-        all_groups = k3 * staying + passing_count * passing + passing_count * k3 * out
-        whole_slice = staying_count * staying + passing_count * passing + passing_count * staying_count * out
-        self.staying_for_tile = one_pair <= room
+        one_row = np.where(np.equal(k2, 1), one_pair, 2 * staying + k2 * (passing + out))
         # a group of one staying tile meets the next group of passing tiles at once
-        self.staying_for_group = np.where(np.equal(k3, 1), one_pair, one_block) <= room
-        self.passing_for_group = one_row <= room
+        one_block = np.where(np.equal(k3, 1), one_pair, k3 * staying + 2 * k2 * passing + k2 * k3 * out)
         # with one group of passing tiles, the next group of staying tiles comes at once
-        self.passing_for_slice = np.where(np.greater_equal(k2, passing_count), one_row, all_groups) <= room
+        all_groups = np.where(np.equal(self.groups2, 1), one_row,
+                              2 * k3 * staying + passing_count * (passing + k3 * out))  # fmt: skip
+        # of the kind that the outermost loop walks along, the tiles behind and those ahead make one set
+        both = staying_count * staying + passing_count * passing
+        along_passing = np.equal(self.groups3, 1) & (np.greater(self.groups2, 1) | (staying_count == 1))
+        again = np.where(along_passing, staying_count * staying, passing_count * passing)
+        whole_slice = both + again + passing_count * staying_count * out
+        self.staying_for_tile, self.staying_for_group = one_pair <= room, one_block <= room
+        self.passing_for_group, self.passing_for_slice = one_row <= room, all_groups <= room
         self.outputs = np.equal(_ceil(problem.channels, k1), 1) | (whole_slice <= room)
 
 
