@@ -10,8 +10,10 @@ from typing import Annotated
 import typer
 
 from mlhood.compiler import commands as compiler_commands
-from mlhood.dataflow.systolic import commands as systolic_commands
+from mlhood.dataflow.cache import commands as cache_commands
+from mlhood.dataflow.sliced import commands as sliced_commands
 from mlhood.dataflow.slicing import commands as slicing_commands
+from mlhood.dataflow.systolic import commands as systolic_commands
 from mlhood.errors import MlhoodError
 from mlhood.grading import commands as grading_commands
 from mlhood.kernels import commands as kernel_commands
@@ -79,6 +81,8 @@ kernel_commands.register(bench)
 measure_commands.register(bench)
 systolic_commands.register(app)
 slicing_commands.register(app)
+sliced_commands.register(bench)
+cache_commands.register(bench)
 grading_commands.register(app)
 
 

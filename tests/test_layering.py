@@ -35,14 +35,15 @@ PLAN: dict[str, set[str]] = {
     "kernels": set(),
     "kernels.commands": {"exchange", "kernels"},
     "dataflow": {"kernels"},
-    # its command writes files whole, or not at all
+    # their commands write files whole, or not at all
     "dataflow.systolic": {"exchange"},
+    "dataflow.sliced": {"exchange", "kernels", "dataflow"},
     "jaxlab": set(),
     "doctor": {"exchange"},
     "grading": {"models", "exchange", "compiler", "kernels", "dataflow", "jaxlab", "doctor"}
-    | {"compiler.backends", "compiler.convolutions", "compiler.quantize", "dataflow.systolic"},
+    | {"compiler.backends", "compiler.convolutions", "compiler.quantize", "dataflow.systolic", "dataflow.sliced"},
     "cli": {"models", "exchange", "compiler", "kernels", "dataflow", "jaxlab", "doctor", "grading"}
-    | {"compiler.commands", "kernels.commands", "dataflow.systolic"},
+    | {"compiler.commands", "kernels.commands", "dataflow.systolic", "dataflow.sliced"},
     # the package itself: `mlhood.check` in a notebook, loaded when it is called
     "": {"exchange", "compiler", "compiler.compile", "grading"},
 }

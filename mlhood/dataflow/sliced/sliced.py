@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 
 import numpy as np
@@ -131,16 +132,28 @@ class Sliced:
                                todo="slice each group on its own")  # fmt: skip
         self.geometry, self.target = g, target or host()
         self.problem, self.caches = sliced_problem(g, self.target), caches or of_machine()
-        self.slicing = slicing or analyse(self.problem, self.caches).slicing
-        check(self.problem, self.slicing, self.caches)
         self.tile = Tile(self.problem.window, self.problem.filter_tile // self.target.lanes, self.target.lanes)
-        nest = Nest(self.tile.rows, self.tile.vectors, g.stride[1], self.slicing.order)
-        self.kernel = native.load(build, self.target, nest)
+        self._slice(slicing or analyse(self.problem, self.caches).slicing)
         self.weights = pack_weights(g, np.ascontiguousarray(w), self.tile.columns, self.target)
         self.bias = np.zeros(self.problem.weight_tiles * self.tile.columns, np.float32)
         if bias is not None:
             self.bias[: g.filters] = bias
         self.table = _distances(g)
+
+    def _slice(self, slicing: Slicing) -> None:
+        check(self.problem, slicing, self.caches)
+        nest = Nest(self.tile.rows, self.tile.vectors, self.geometry.stride[1], slicing.order)
+        self.slicing, self.kernel = slicing, native.load(build, self.target, nest)
+
+    def sliced_as(self, slicing: Slicing) -> Sliced:
+        """Return the same convolution in other slices; the packed weights are shared.
+
+        Raises:
+            SlicingError: If the slicing is not legal.
+        """
+        other = copy.copy(self)
+        other._slice(slicing)
+        return other
 
     def __call__(self, x: np.ndarray, threads: int | None = 1) -> np.ndarray:
         """Return the convolution of x, float32 [N, C, H, W], as [N, F, OH, OW].

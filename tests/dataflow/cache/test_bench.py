@@ -1,0 +1,57 @@
+"""What the bench of the simulator says."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from mlhood.cli import app
+from mlhood.dataflow.cache import bench
+from mlhood.dataflow.cache.hierarchy import CacheError
+from mlhood.dataflow.slicing.caches import declared
+from mlhood.dataflow.slicing.problem import Problem
+
+SMALL = Problem(64, 8, (3, 3), (16, 16), 8, 8)
+
+
+@pytest.mark.parametrize(
+    ("size", "expected"), [(32 * 1024, 8), (48 * 1024, 12), (1024**2, 8), (36 * 1024**2, 9), (64 * 4, 4), (64 * 5, 5)]
+)
+def test_ways_leave_a_power_of_two_of_sets(size, expected):
+    assert bench.ways(size, 64) == expected
+
+
+def test_a_run_has_predicted_and_simulated_lines_of_both_orders():
+    found = bench.runs(declared("4KiB,16KiB,64KiB"), SMALL)
+    assert [run.slicing.order for run in found] == ["IS", "WS"]
+    for run in found:
+        data = json.loads(json.dumps(run.as_dict()))
+        calls = SMALL.input_tiles * SMALL.weight_tiles
+        sums = calls * -(-SMALL.output_bytes // 64)
+        slices = -(-SMALL.channels // run.slicing.k1)
+        # each call loads a number for each window and filter, and its sums twice but for the first slice
+        assert data["accesses"] == calls * 72 * (8 + 8) + sums * (2 * slices - 1)
+        assert data["simulated"]["L1"] >= data["simulated"]["L2"] >= data["simulated"]["L3"] > 0
+        assert data["per_second"] > 0
+
+
+def test_every_line_comes_from_memory_at_least_once():
+    tiles = SMALL.input_tiles * SMALL.input_bytes + SMALL.weight_tiles * SMALL.weight_bytes
+    compulsory = (tiles * SMALL.channels + SMALL.input_tiles * SMALL.weight_tiles * SMALL.output_bytes) // 64
+    for run in bench.runs(declared("4KiB,16KiB,64KiB"), SMALL):
+        assert run.served.memory >= compulsory
+
+
+def test_unknown_caches_are_refused():
+    with pytest.raises(CacheError, match="all levels"):
+        bench.runs(declared("32KiB,1MiB,-"), SMALL)
+
+
+def test_the_command_says_how_fast_and_how_close(monkeypatch):
+    runs = bench.runs
+    monkeypatch.setattr(bench, "runs", lambda caches: runs(caches, SMALL))
+    said = CliRunner().invoke(app, ["bench", "cache"]).stdout
+    assert said.count("million accesses/s") == 2
+    data = json.loads(CliRunner().invoke(app, ["bench", "cache", "--json"]).stdout)
+    assert data["caches"]["sizes"]["L1"] == 32 * 1024
+    assert len(data["runs"]) == 2
