@@ -1,6 +1,7 @@
 """How fast the sliced convolution is beside im2col, torch and the direct one, and the analysis beside all slicings.
 
-Weights are packed once, as for the direct convolution; torch's function and im2col take them as they are.
+Weights are packed once, as for the direct convolution and as ONNX Runtime does when a session starts; torch's
+function and im2col take them as they are.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy as np
 from mlhood.dataflow.sliced.sliced import Sliced
 from mlhood.dataflow.slicing.fit import needs
 from mlhood.dataflow.slicing.problem import ORDERS, Slicing, counts
-from mlhood.kernels import conv
+from mlhood.kernels import conv, peers
 from mlhood.kernels.bench import Case
 from mlhood.kernels.direct import Direct
 from mlhood.kernels.layers import Layer
@@ -74,18 +75,12 @@ def prepare(layer: Layer) -> tuple[Sliced, np.ndarray, np.ndarray]:
 
 
 def _sides(layer: Layer, made: Sliced, x: np.ndarray, w: np.ndarray, threads: int) -> dict[str, Callable[[], Any]]:
-    import torch
-
     stride, padding = layer.stride, layer.padding
-    image, weights, direct = torch.from_numpy(x), torch.from_numpy(w), Direct(layer.geometry, w)
-
-    def by_torch() -> torch.Tensor:
-        with torch.inference_mode():
-            return torch.nn.functional.conv2d(image, weights, stride=stride, padding=padding)
-
+    direct = Direct(layer.geometry, w)
     return {
-        "torch": by_torch,
+        "torch": peers.torch(x, w, None, stride, padding),
         "sliced": lambda: made(x, threads=threads),
+        "onnxruntime": peers.onnx_runtime(x, w, None, stride, padding, threads=threads),
         "im2col_blas": lambda: conv.im2col_blas(x, w, None, stride, padding, threads=threads),
         "direct": lambda: direct(x, threads=threads),
     }

@@ -115,7 +115,8 @@ class Sliced:
         target: The processor, the host if None.
 
     Raises:
-        SlicingError: If the slicing is not legal, or the convolution has more than one group.
+        SlicingError: If the slicing is not legal, the convolution has more than one group, or an array is not of its
+            sizes.
     """
 
     def __init__(
@@ -130,6 +131,9 @@ class Sliced:
         if g.groups != 1:
             raise SlicingError("only whole convolutions are sliced", expected="1 group", got=f"{g.groups} groups",
                                todo="slice each group on its own")  # fmt: skip
+        _check("w", w, (g.filters, g.channels, *g.kernel))
+        if bias is not None:
+            _check("bias", bias, (g.filters,))
         self.geometry, self.target = g, target or host()
         self.problem, self.caches = sliced_problem(g, self.target), caches or of_machine()
         self.tile = Tile(self.problem.window, self.problem.filter_tile // self.target.lanes, self.target.lanes)
@@ -162,9 +166,7 @@ class Sliced:
             SlicingError: If x is not what this was made for.
         """
         count, g = parallel.checked(threads), self.geometry
-        if x.dtype != np.float32 or x.shape != (g.images, g.channels, g.height, g.width):
-            raise SlicingError("x does not fit the convolution", got=f"{x.dtype} {list(x.shape)}",
-                               expected=f"float32 {[g.images, g.channels, g.height, g.width]}")  # fmt: skip
+        _check("x", x, (g.images, g.channels, g.height, g.width))
         y, source = np.empty(g.out_shape, np.float32), _padded(g, x)
         pairs = self.problem.input_tiles * self.problem.weight_tiles
         sums = scratch("slices", pairs * self.tile.rows * self.tile.columns) if self.slicing.k1 < g.channels else y
@@ -190,6 +192,13 @@ class Sliced:
             "out": y.ctypes.data, "out_block": self.tile.columns * image, "out_row": wide, "ld": image,
             "filters": g.filters, "bias": self.bias.ctypes.data, "sums": sums.ctypes.data,
         })  # fmt: skip
+
+
+def _check(name: str, array: np.ndarray, shape: tuple[int, ...]) -> None:
+    """Refuse what native code would read beyond its end."""
+    if array.dtype != np.float32 or array.shape != shape:
+        raise SlicingError(f"{name} does not fit the convolution", expected=f"float32 {list(shape)}",
+                           got=f"{array.dtype} {list(array.shape)}")  # fmt: skip
 
 
 def _rows(g: Geometry) -> tuple[int, int]:

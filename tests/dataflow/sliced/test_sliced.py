@@ -125,7 +125,11 @@ def test_what_is_no_convolution_is_refused():
         sliced_conv2d(numbers((1, 2, 5, 5)), numbers((1, 3, 3, 3)))
     with pytest.raises(SlicingError, match="whole convolutions"):
         Sliced(geometry((1, 4, 5, 5), (4, 1, 3, 3), groups=4), numbers((4, 1, 3, 3)))
-    made = Sliced(geometry((1, 2, 5, 5), (4, 2, 3, 3)), numbers((4, 2, 3, 3)), caches=NO_LIMITS)
+    g, w = geometry((1, 2, 5, 5), (4, 2, 3, 3)), numbers((4, 2, 3, 3))
+    for arrays in ((w[:3], None), (w.astype(int), None), (w, numbers(5))):
+        with pytest.raises(SlicingError, match="does not fit the convolution"):
+            Sliced(g, *arrays, caches=NO_LIMITS)
+    made = Sliced(g, w, caches=NO_LIMITS)
     for other in (numbers((1, 2, 5, 6)), numbers((1, 2, 5, 5)).astype(np.float64)):
         with pytest.raises(SlicingError, match="x does not fit"):
             made(other)
