@@ -61,7 +61,8 @@ def predict_all(problem: Problem, order: Order, k1: Any, k2: Any, k3: Any, cache
     """Return what each level serves, for arrays of sizes that broadcast."""
     into = [lines_into(problem, order, k1, k2, k3, room, caches.line) for room in caches.rooms]
     loads = 2 * problem.macs
-    served = (loads - into[0], into[0] - into[1], into[1] - into[2], into[2])
+    # tiles that are hardly filled bring more lines than their multiply-adds load numbers
+    served = (np.maximum(loads - into[0], 0), into[0] - into[1], into[1] - into[2], into[2])
     cycles = sum(latency * count for latency, count in zip(caches.latencies, served, strict=True))
     return Traffic(*served, cycles)
 

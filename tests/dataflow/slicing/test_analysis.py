@@ -73,7 +73,15 @@ def test_what_is_chosen_fits_and_is_the_cheaper_order(problem, caches):
     for slicing, predicted in found.candidates.values():
         fit.check(problem, slicing, caches)
         assert predicted.cycles >= found.traffic.cycles
+        levels = (predicted.l1, predicted.l2, predicted.l3, predicted.memory)
+        assert min(levels) >= 0
+        assert predicted.cycles == sum(n * cycles for n, cycles in zip(levels, caches.latencies, strict=True))
     assert found.gap >= 0
+
+
+def test_a_convolution_of_one_number_loads_what_it_needs():
+    predicted = analyse(Problem(1, 1, (1, 1), (1, 1), 16, 16), PAPER_CACHES).traffic
+    assert (predicted.l1, predicted.l2, predicted.l3, predicted.memory) == (0, 0, 0, 1 + 1 + 16)
 
 
 @given(small_problems(), small_caches())
