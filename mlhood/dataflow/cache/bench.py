@@ -70,11 +70,15 @@ def runs(caches: Caches, problem: Problem = PAPER) -> list[Run]:
     for order in ORDERS:
         slicing, _ = chosen[order]
         predicted = tuple(int(lines_into(problem, order, *slicing.tiles, room, caches.line)) for room in full.rooms)
-        served, seconds = Served((), 0), []
-        for _ in range(_RUNS):
-            empty = hierarchy(caches)
-            start = time.perf_counter()
-            served = simulate(problem, slicing, empty)
-            seconds.append(time.perf_counter() - start)
-        found.append(Run(slicing, predicted, served, served.accesses / min(seconds)))
+        timed = [_timed(problem, slicing, caches) for _ in range(_RUNS)]
+        served = timed[0][0]
+        found.append(Run(slicing, predicted, served, served.accesses / min(seconds for _, seconds in timed)))
     return found
+
+
+def _timed(problem: Problem, slicing: Slicing, caches: Caches) -> tuple[Served, float]:
+    """Simulate from empty caches, and return what they served and the seconds it took."""
+    empty = hierarchy(caches)
+    start = time.perf_counter()
+    served = simulate(problem, slicing, empty)
+    return served, time.perf_counter() - start

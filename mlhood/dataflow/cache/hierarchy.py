@@ -120,10 +120,12 @@ class Hierarchy:
         if starts.size and (starts.min() < 0 or lengths.min() < 1):
             raise CacheError("this is no access", expected="addresses from 0 on, at least 1 byte each",
                              got=f"address {starts.min()}, {lengths.min()} bytes")  # fmt: skip
-        first, last = starts >> self.shift, (starts + lengths - 1) >> self.shift
-        begins = np.cumsum(last - first + 1) - (last - first + 1)
-        lines = np.repeat(first - begins, last - first + 1) + np.arange(int((last - first + 1).sum()))
+        if not starts.size:
+            return
+        first = starts >> self.shift
+        each = ((starts + lengths - 1) >> self.shift) - first + 1
+        begins = np.cumsum(each) - each
+        lines = np.repeat(first - begins, each) + np.arange(each.sum())
         found = np.empty(lines.size, np.uint8)
         lru.look_up(lines, self.tags, self.shapes, found)
-        if starts.size:
-            self.counts += np.bincount(np.maximum.reduceat(found, begins), minlength=self.counts.size)
+        self.counts += np.bincount(np.maximum.reduceat(found, begins), minlength=self.counts.size)

@@ -60,40 +60,67 @@ def look_up_nest(
 ) -> None:
     """Look up what a nest of slices reads and writes, call by call of the microkernel, and count who served it.
 
-    A call loads, for each k, one number for each filter and one for each window; its sums are loaded line by line
-    unless it begins them, and stored line by line.
-
-    `sizes`: numbers k of all and of one slice, k2, k3, windows and filters of a tile, then bytes: between windows, of
-    an output tile.
+    Args:
+        stay_is_input: Whether input tiles stay and weight tiles pass by, or the reverse.
+        sizes: int64 [8]: numbers k of all and of one slice, k2, k3, windows and filters of a tile, then bytes:
+            between windows, of an output tile.
+        inputs: As in `mlhood.dataflow.cache.nest.Layout`, like the next three.
+        steps: How far the numbers of each k are from a tile's first window.
+        weights: Where slices of weight tiles begin.
+        outputs: Where the sums of pairs begin; loaded, unless a call begins them, and stored line by line.
+        shift: An address shifted right by this many bits is the number of its line.
+        tags: As in `look_up`.
+        shapes: As in `look_up`.
+        served: int64 [levels + 1]: how many look-ups each level served; counted on.
     """
     depth, one_slice, k2, k3, windows, filters, spread, out_bytes = sizes
     staying, passing = (inputs.shape[1], weights.shape[1]) if stay_is_input else (weights.shape[1], inputs.shape[1])
     most = one_slice * (windows + filters) + 2 * (out_bytes >> shift) + 4
     lines, found = np.empty(most, np.int64), np.empty(most, np.uint8)
     for number in range(inputs.shape[0]):
-        start, stop = number * one_slice, min((number + 1) * one_slice, depth)
+        some = steps[number * one_slice : min((number + 1) * one_slice, depth)]
         for group3 in range(0, staying, k3):
             for group2 in range(0, passing, k2):
                 for stays in range(group3, min(group3 + k3, staying)):
                     for passes in range(group2, min(group2 + k2, passing)):
                         i, f = (stays, passes) if stay_is_input else (passes, stays)
-                        out, a, b = outputs[i, f], inputs[number, i], weights[number, f]
-                        count = 0
-                        if number:  # the sums of the slices before
-                            for line in range(out >> shift, ((out + out_bytes - 1) >> shift) + 1):
-                                lines[count] = line
-                                count += 1
-                        for k in range(start, stop):
-                            for _ in range(filters):
-                                lines[count] = b >> shift
-                                b += 4
-                                count += 1
-                            for window in range(windows):
-                                lines[count] = (a + steps[k] + window * spread) >> shift
-                                count += 1
-                        for line in range(out >> shift, ((out + out_bytes - 1) >> shift) + 1):
-                            lines[count] = line
-                            count += 1
+                        a, b, out = inputs[number, i], weights[number, f], outputs[i, f]
+                        count = _write_sums(lines, 0, out, out_bytes, shift) if number else 0
+                        count = _write_loads(lines, count, a, some, b, windows, filters, spread, shift)
+                        count = _write_sums(lines, count, out, out_bytes, shift)
                         look_up(lines[:count], tags, shapes, found)
                         for level in found[:count]:
                             served[level] += 1
+
+
+@njit(cache=True, nogil=True)
+def _write_sums(lines: np.ndarray, count: int, out: int, out_bytes: int, shift: int) -> int:
+    """Write the lines of an output tile behind the first `count` ones, and return how many there are then."""
+    for line in range(out >> shift, ((out + out_bytes - 1) >> shift) + 1):
+        lines[count] = line
+        count += 1
+    return count
+
+
+@njit(cache=True, nogil=True)
+def _write_loads(
+    lines: np.ndarray,
+    count: int,
+    a: int,
+    steps: np.ndarray,
+    b: int,
+    windows: int,
+    filters: int,
+    spread: int,
+    shift: int,
+) -> int:
+    """Likewise, for each k, the line of each filter's number and of each window's."""
+    for step in steps:
+        for _ in range(filters):
+            lines[count] = b >> shift
+            b += 4
+            count += 1
+        for window in range(windows):
+            lines[count] = (a + step + window * spread) >> shift
+            count += 1
+    return count

@@ -40,19 +40,19 @@ class Layout:
 def packed(problem: Problem, slicing: Slicing, line: int) -> Layout:
     """Return the layout in which each tile of a slice is one piece."""
     slices, one_slice, depth = _slices(problem, slicing)
-    area = one_slice * NUMBER
-    inputs = _pieces((slices, problem.input_tiles), area * problem.window, line, 0)
-    weights = _pieces(
-        (slices, problem.weight_tiles), area * problem.filter_tile, line, _after(inputs, area * problem.window)
-    )
-    outputs = _pairs(problem, slicing, _round_up(problem.output_bytes, line),
-                     _after(weights, area * problem.filter_tile))  # fmt: skip
+    input_bytes, weight_bytes = slicing.k1 * problem.input_bytes, slicing.k1 * problem.weight_bytes
+    inputs = _pieces((slices, problem.input_tiles), input_bytes, line, 0)
+    weights = _pieces((slices, problem.weight_tiles), weight_bytes, line, _after(inputs, input_bytes))
+    outputs = _pairs(problem, slicing, _round_up(problem.output_bytes, line), _after(weights, weight_bytes))
     steps = np.arange(depth, dtype=np.int64) % one_slice * (problem.window * NUMBER)
     return Layout(inputs, steps, weights, outputs)
 
 
 def in_place(g: Geometry, problem: Problem, slicing: Slicing) -> Layout:
-    """Return the layout of `mlhood.dataflow.sliced.sliced.Sliced` for one image."""
+    """Return the layout of `mlhood.dataflow.sliced.sliced.Sliced` for one image.
+
+    Input, weights and sums each begin at a page. One thing is left out: the last slice's sums go into the result.
+    """
     slices, one_slice, depth = _slices(problem, slicing)
     (high, wide), rows = g.padded, problem.rows or 1
     per_row = g.out[0] * g.out[1] // rows
