@@ -12,11 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from mlhood.dataflow.cache import lru
-from mlhood.errors import MlhoodError
+from mlhood.errors import DataflowError
 from mlhood.measure.machine import binary_size
 
 
-class CacheError(MlhoodError):
+class CacheError(DataflowError):
     """A cache cannot be built as asked."""
 
     stage = "cache"

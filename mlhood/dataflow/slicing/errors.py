@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from mlhood.errors import MlhoodError
+from mlhood.errors import DataflowError
 
 
-class SlicingError(MlhoodError):
+class SlicingError(DataflowError):
     """A convolution cannot be sliced as asked, or the caches are not known."""
 
     stage = "slicing"
