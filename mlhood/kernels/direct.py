@@ -10,7 +10,7 @@ import numpy as np
 from mlhood.errors import KernelError
 from mlhood.kernels import native, packing, parallel
 from mlhood.kernels.direct_code import FIELDS, Variant, build
-from mlhood.kernels.geometry import Geometry
+from mlhood.kernels.geometry import Geometry, Pair, geometry
 from mlhood.kernels.memory import aligned, scratch
 from mlhood.kernels.microkernel import Tile, candidates
 from mlhood.kernels.plan import fill, place_of
@@ -182,6 +182,36 @@ class Direct:
         parts = self.geometry.images * self.geometry.groups * self.blocks
         wanted = -(-threads * _TASKS_OF_A_THREAD // parts) if threads > 1 else 1
         return max(1, min(_TASK_TILES, -(-self.tiles // wanted)))
+
+
+def prepare(
+    shape: tuple[int, ...],
+    w: np.ndarray,
+    bias: np.ndarray | None = None,
+    stride: Pair = 1,
+    padding: Pair = 0,
+    *,
+    dilation: Pair = 1,
+    groups: int = 1,
+    clip: Clip | None = None,
+) -> Direct:
+    """Make a convolution ready for inputs of one shape: pack its weights, compile its loops.
+
+    Args:
+        shape: [N, C, H, W] of the inputs.
+        w: float32 [F, C / groups, KH, KW].
+        bias: float32 [F], or None.
+        stride: One number, or down and right.
+        padding: One number, (down, right) for both sides, or (top, left, bottom, right).
+        dilation: One number, or down and right.
+        groups: Parts that channels and filters fall into.
+        clip: Smallest and largest result, None for no limits.
+
+    Raises:
+        KernelError: If the arguments do not fit together.
+    """
+    g = geometry(shape, w.shape, stride, padding, dilation, groups)
+    return Direct(g, np.ascontiguousarray(w), None if bias is None else np.ascontiguousarray(bias), clip)
 
 
 def _check(name: str, array: np.ndarray, shape: tuple[int, ...]) -> None:

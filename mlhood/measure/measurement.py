@@ -74,6 +74,14 @@ class Measurement:
         """Rate at the median, where operations are known."""
         return None if self.flops is None else self.flops / self.median
 
+    @property
+    def rates(self) -> tuple[float, float, float] | None:
+        """Operations per second at the median, at the third quartile and at the first, where operations are known."""
+        if self.flops is None:
+            return None
+        first, third = self.quartiles
+        return self.flops / self.median, self.flops / third, self.flops / first
+
     def ratio(self, other: Measurement) -> Ratio:
         """Return how many times as long this takes as `other`."""
         same = bool(self.run) and self.run == other.run and self.rounds == other.rounds

@@ -10,7 +10,7 @@ from onnx import TensorProto, helper
 
 from mlhood.errors import KernelError
 from mlhood.kernels import CONV2D, RELU
-from mlhood.kernels.direct import Direct
+from mlhood.kernels.direct import Direct, prepare
 from mlhood.kernels.geometry import geometry
 from mlhood.kernels.im2col import im2col
 from mlhood.kernels.target import available
@@ -188,3 +188,17 @@ def test_im2col_puts_a_window_into_each_column():
     columns = im2col(geometry((1, 2, 4, 5), (1, 2, 3, 3)), x)
     assert columns.shape == (1, 18, 6)
     assert (columns[0, :, 4] == x[:, 1:4, 1:4].ravel()).all()
+
+
+def test_a_convolution_prepared_once_serves_many_inputs():
+    rng = np.random.default_rng(5)
+    w, bias = rng.standard_normal((5, 3, 3, 3), np.float32), rng.standard_normal(5, np.float32)
+    made = prepare((2, 3, 8, 6), w, bias, stride=2, padding=(1, 0), clip=RELU)
+    for x in rng.standard_normal((3, 2, 3, 8, 6), np.float32):
+        want = CONV2D["naive"](x, w, bias, 2, (1, 0), clip=RELU)
+        np.testing.assert_allclose(made(x), want, rtol=1e-4, atol=1e-5)
+
+
+def test_what_does_not_fit_cannot_be_prepared():
+    with pytest.raises(KernelError, match="channels"):
+        prepare((1, 4, 8, 8), np.zeros((5, 3, 3, 3), np.float32))

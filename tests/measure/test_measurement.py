@@ -92,3 +92,10 @@ def test_counts():
     assert Count(0).ratio(Count(0)).value == 1
     assert Count(1).ratio(Count(0)).value == math.inf
     assert Count(1_234_567).text("bytes") == "1,234,567 bytes"
+
+
+def test_rates_are_those_of_the_median_and_the_quartiles():
+    seconds = tuple(float(n) for n in range(1, 22))
+    slow, middle, fast = (840 / n for n in (16, 11, 6))
+    assert Measurement(seconds, flops=840.0).rates == pytest.approx((middle, slow, fast))
+    assert Measurement(seconds).rates is None
