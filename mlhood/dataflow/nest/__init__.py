@@ -1,0 +1,19 @@
+"""Loop nests as data: a convolution or a matrix product that is printed, tiled, reordered, packed, run and counted.
+
+>>> from mlhood.dataflow.nest import gemm
+>>> print(gemm(64, 64, 64).tile(i=16, j=16).reorder("k", "i_i", "j_i"))
+# C[64, 64] from A[64, 64], B[64, 64]
+for i_o in range(4):
+  for j_o in range(4):
+    for k in range(64):
+      for i_i in range(16):
+        for j_i in range(16):
+          C[16*i_o + i_i, 16*j_o + j_i] += A[16*i_o + i_i, k] * B[k, 16*j_o + j_i]
+"""
+
+from mlhood.dataflow.nest.errors import NestError
+from mlhood.dataflow.nest.layers import conv2d, gemm
+from mlhood.dataflow.nest.nest import Nest
+from mlhood.dataflow.nest.parse import nest
+
+__all__ = ["Nest", "NestError", "conv2d", "gemm", "nest"]

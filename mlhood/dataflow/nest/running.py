@@ -1,0 +1,105 @@
+"""Running a nest: its loops as Python, compiled by Numba.
+
+The compiler may add in another order (`reassoc`), multiply and add at once (`contract`) and forget the sign of zero.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mlhood.dataflow.nest.binding import distances
+from mlhood.dataflow.nest.data import Access, Bound
+from mlhood.dataflow.nest.errors import NestError
+from mlhood.dataflow.nest.program import Program, Values
+from mlhood.dataflow.nest.trips import trips
+
+if TYPE_CHECKING:
+    from mlhood.dataflow.nest.nest import Nest
+
+_WORDS = 6  # of a plan, see micro.FIELDS
+_FREEDOM = {"reassoc", "contract", "nsz"}
+
+
+class _Running(Program):
+    def microkernel(self, values: Values) -> list[str]:
+        """Fill the plan's words, `micro.FIELDS`, and call."""
+        nest, bound = self.nest, self.nest.bound
+        if bound is None:
+            return []
+        first = dict.fromkeys(nest.names[bound.depth :], 0)
+        a, b, output = (_address(access, values | first) for access in (*_operands(nest, bound), nest.output))
+        words = (a, b, "_table.ctypes.data", self._rounds(bound, values), output, nest.output.offset.of(bound.rows))
+        return [*(f"_plan[{place}] = {word}" for place, word in enumerate(words)), "_microkernel(_plan.ctypes.data, 0)"]
+
+    def _rounds(self, bound: Bound, values: Values) -> str:
+        texts = [trips(self.nest, name, self.nest.names[: bound.depth]).text(values) for name in bound.sums]
+        return " * ".join(texts)
+
+
+def _operands(nest: Nest, bound: Bound) -> tuple[Access, Access]:
+    return nest.read(nest.input(bound.a)), nest.read(nest.input(bound.b))
+
+
+def _address(access: Access, values: Values) -> str:
+    return f"{access.array}.ctypes.data + 4 * ({access.offset.fixed(values)})"
+
+
+def source(nest: Nest) -> str:
+    """Return the function `run(inputs, output, buffers)`; with a microkernel also its plan and table."""
+    program = _Running(nest)
+    names = [access.array for access in nest.accesses] + [pack.buffer.array for pack in nest.packs]
+    names += ["_plan", "_table"] if nest.bound else []
+    return "\n".join([f"def run({', '.join(names)}):", *program.indented(program.lines()), ""])
+
+
+def run(nest: Nest, arrays: Mapping[str, Any]) -> np.ndarray:
+    """Return the output of the nest for these inputs."""
+    given = _checked(nest, arrays)
+    output = np.zeros(nest.output.shape, np.float32)
+    buffers = [np.empty(pack.shape, np.float32) for pack in nest.packs]
+    more: list[np.ndarray] = []
+    shape = None
+    if bound := nest.bound:
+        spread = _operands(nest, bound)[0].offset.of(bound.rows)
+        shape = (nest.extents[bound.rows], nest.extents[bound.columns], spread)
+        more = [np.zeros(_WORDS, np.int64), np.array(distances(nest, bound), np.int64)]
+    _compiled(source(nest), shape)(*given, output, *buffers, *more)
+    return output
+
+
+@functools.lru_cache(maxsize=256)
+def _compiled(text: str, shape: tuple[int, int, int] | None) -> Callable[..., None]:
+    """Return the function that a text defines, compiled; `shape` is the microkernel that it calls."""
+    from numba import njit
+
+    scope: dict[str, Any] = {"np": np}
+    if shape:
+        from mlhood.dataflow.nest.micro import kernel
+
+        scope["_microkernel"] = kernel(*shape)
+    exec(compile(text, "<loop nest>", "exec"), scope)  # noqa: S102 - the text is made of checked names and integers
+    return njit(nogil=True, fastmath=_FREEDOM)(scope["run"])
+
+
+def _checked(nest: Nest, arrays: Mapping[str, Any]) -> list[np.ndarray]:
+    """Return the inputs in order, each in one piece.
+
+    Raises:
+        NestError: If one is missing, unknown, or of another shape or type.
+    """
+    names = [access.array for access in nest.inputs]
+    if set(names) != arrays.keys():
+        raise NestError("a nest runs on its inputs", expected=", ".join(names), got=", ".join(arrays) or "none")
+    return [np.ascontiguousarray(_fitting(access, arrays[access.array])) for access in nest.inputs]
+
+
+def _fitting(access: Access, array: Any) -> np.ndarray:
+    if isinstance(array, np.ndarray) and array.dtype == np.float32 and array.shape == access.shape:
+        return array
+    got = f"{array.dtype} {list(array.shape)}" if isinstance(array, np.ndarray) else type(array).__name__
+    raise NestError("the array does not fit", where=access.array, expected=f"float32 {list(access.shape)}", got=got,
+                    todo="a convolution's input has its padding around it: mlhood.kernels.conv.pad")  # fmt: skip
