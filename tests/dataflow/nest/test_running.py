@@ -1,0 +1,140 @@
+"""Compiled nests against NumPy and torch, with and without a microkernel."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+import torch
+
+from mlhood.dataflow.nest import NestError, conv2d, gemm, nest
+from mlhood.kernels.conv import pad
+from mlhood.kernels.geometry import geometry
+from mlhood.kernels.target import host
+
+from .cases import integers
+
+GEMM = gemm(40, 96, 50)
+
+
+def ladder():
+    """The nests of BLIS, up to the microkernel; the last round of k is shorter."""
+    tiled = GEMM.split("k", 16, "guard").split("j", 48, names=("jc", "jr")).split("jr", 16).split("i", 4)
+    ordered = tiled.reorder("jc", "k_o", "jr_o", "i_o", "k_i", "i_i", "jr_i")
+    packed = ordered.pack("B", at="k_o").pack("A", at="k_o")
+    return {
+        "tiled": GEMM.tile("guard", i=16, k=16, j=32).reorder("k_i", "j_i").vectorise("j_i"),
+        "unrolled": GEMM.split("j", 16).reorder("j_o", "k", "i", "j_i").split("i", 4).unroll("i_i").vectorise("j_i"),
+        "packed": packed,
+        "bound": packed.bind("i_i", "jr_i", "k_i"),
+        "bound, a unpacked": ordered.pack("B", at="jr_o").bind("i_i", "jr_i", "k_i"),
+    }
+
+
+@pytest.mark.parametrize("rung", ladder())
+def test_a_product_equals_numpys(rung):
+    arrays = integers(GEMM)
+    np.testing.assert_array_equal(ladder()[rung].run(**arrays), arrays["A"] @ arrays["B"])
+
+
+def test_a_vector_sums_apart():
+    made = nest("y[i] += x[i, k] * w[k]", i=3, k=64).vectorise("k")
+    arrays = integers(made)
+    np.testing.assert_array_equal(made.run(**arrays), arrays["x"] @ arrays["w"])
+
+
+def convolution(stride, padding, dilation):
+    x, w = (2, 3, 11, 12), (8, 3, 3, 2)
+    made = conv2d(x, w, stride, padding, dilation)
+    arrays = {"x": np.random.default_rng(1).integers(-8, 9, x).astype(np.float32), "w": integers(made)["w"]}
+    expected = torch.nn.functional.conv2d(
+        *map(torch.from_numpy, arrays.values()), stride=stride, padding=padding, dilation=dilation
+    )
+    padded = pad(geometry(x, w, stride, padding, dilation), arrays["x"])
+    return made, arrays | {"x": padded}, expected.numpy()
+
+
+@pytest.mark.parametrize(("stride", "padding", "dilation"), [(1, 1, 1), (2, 0, 2)])
+def test_a_convolution_equals_torchs(stride, padding, dilation):
+    made, arrays, expected = convolution(stride, padding, dilation)
+    tiled = made.tile("guard", f=5, ow=4, c=2).reorder("n", "f_o", "c_o", "oh", "ow_o", "c_i", "kh", "kw")
+    np.testing.assert_array_equal(tiled.pack("w", at="f_o").run(**arrays), expected)
+
+
+def test_a_convolution_by_the_microkernel_packs_windows():
+    made, arrays, expected = convolution(1, (1, 3), 1)
+    assert expected.shape[3] % 16 == 1
+    made = conv2d((2, 3, 11, 11), (8, 3, 3, 2), 1, (1, 3))
+    assert made.output.shape[3] == 16
+    arrays["x"], expected = np.ascontiguousarray(arrays["x"][..., :-1]), expected[..., :-1]
+    tiled = made.split("f", 4).reorder("n", "oh", "f_o", "c", "kh", "kw", "f_i", "ow").pack("x", at="oh")
+    bound = tiled.bind("f_i", "ow", "c", "kh", "kw")
+    np.testing.assert_array_equal(bound.run(**arrays), expected)
+
+
+def test_a_microkernel_reads_its_tile_once():
+    """Of 40 x 96 x 50 products by tiles of 4 x 16: a number of A for 16 products, of B for 4, C once a stretch of k."""
+    made = ladder()["bound"]
+    counts = made.count()
+    assert counts.reads["A_packed"] == counts.points // 16
+    assert counts.reads["B_packed"] == counts.points // 4
+    assert counts.reads["C"] == counts.writes["C"] == 4 * 40 * 96
+    assert counts.reads["B"] == counts.writes["B_packed"] == 50 * 96
+    assert [level.inside for level in counts.levels] == ["(all)", "jc", "k_o", "jr_o", "i_o"]
+    told = Counter()
+    for chunk in made.addresses(1 << 14):
+        told.update(zip((chunk.names[one] for one in chunk.array), chunk.write.tolist(), strict=True))
+    assert {name: told[name, False] for name in made.arrays} == counts.reads
+    assert {name: told[name, True] for name in made.arrays} == counts.writes
+
+
+def test_a_bound_nest_prints_its_microkernel():
+    lines = str(ladder()["bound"]).splitlines()
+    assert [line.strip() for line in lines[-4:-1]] == [
+        "for k_i in range(min(16, 50 - 16*k_o)):  # microkernel: sum",
+        "for i_i in range(4):  # microkernel: rows",
+        "for jr_i in range(16):  # microkernel: columns",
+    ]
+    assert "_microkernel(_plan.ctypes.data, 0)" in ladder()["bound"].source()
+
+
+TILED = GEMM.tile(i=4, j=16).reorder("i_o", "j_o", "k", "i_i", "j_i")
+PACKED = TILED.pack("B", at="j_o")
+ERRORS = {
+    "not innermost": (lambda: TILED.bind("i_i", "j_i", "i_o"), "innermost loops"),
+    "no sum": (lambda: TILED.bind("i_i", "j_i"), "innermost loops"),
+    "one loop twice": (lambda: TILED.bind("i_i", "i_i", "k"), "innermost loops"),
+    "no such loop": (lambda: TILED.bind("i_i", "j_i", "x"), "no such loop"),
+    "roles exchanged": (lambda: PACKED.bind("k", "j_i", "i_i"), "no product of matrices"),
+    "b not packed": (lambda: TILED.bind("i_i", "j_i", "k"), r"B does not lie(.|\n)*loop k(.|\n)*got: 96(.|\n)*pack B"),
+    "columns apart": (lambda: PACKED.bind("j_i", "i_i", "k"), "C does not lie|do not fill"),
+    "packed by rows": (lambda: TILED.pack("B", at="j_o", order=("j_i", "k")).bind("i_i", "j_i", "k"), "order k, j_i"),
+    "packed inside": (lambda: TILED.pack("A", at="k").bind("i_i", "j_i", "k"), "packed inside the microkernel"),
+    "unrolled": (lambda: PACKED.unroll("i_i").bind("i_i", "j_i", "k"), "by itself"),
+    "bound twice": (lambda: PACKED.bind("i_i", "j_i", "k").bind("i_i", "j_i", "k"), "bound already"),
+    "split when bound": (lambda: PACKED.bind("i_i", "j_i", "k").split("i_o", 2), "a microkernel is bound"),
+    "unrolled when bound": (lambda: PACKED.bind("i_i", "j_i", "k").unroll("i_i"), "bound already"),
+    "packed when bound": (lambda: PACKED.bind("i_i", "j_i", "k").pack("A"), "pack first, bind last"),
+    "too large": (lambda: GEMM.pack("B").bind("i", "j", "k"), "too large for registers"),
+}
+
+
+@pytest.mark.parametrize("case", ERRORS)
+def test_what_the_microkernel_cannot_do_is_refused(case):
+    step, said = ERRORS[case]
+    with pytest.raises(NestError, match=said):
+        step()
+
+
+def test_a_tile_may_not_be_cut_off():
+    cut = gemm(42, 96, 50).split("i", 4, "guard").split("j", 16).reorder("i_o", "j_o", "k", "i_i", "j_i")
+    with pytest.raises(NestError, match="cut off"):
+        cut.pack("B", at="j_o").bind("i_i", "j_i", "k")
+
+
+def test_columns_fill_vectors():
+    lanes = host().lanes
+    narrow = gemm(8, 3 * lanes // 2, 8).split("i", 4).reorder("i_o", "k", "i_i", "j").pack("B")
+    with pytest.raises(NestError, match=f"a multiple of {lanes}"):
+        narrow.bind("i_i", "j", "k")
