@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mlhood.dataflow.nest import binding, packing, program, schedule
+from mlhood.dataflow.nest import binding, packing, polyhedral, program, schedule
 from mlhood.dataflow.nest.affine import Affine
 from mlhood.dataflow.nest.data import Access, Bound, Guard, Loop, Pack
 from mlhood.dataflow.nest.errors import NestError
@@ -107,6 +107,14 @@ class Nest:
 
     def __str__(self) -> str:
         return program.pseudo_code(self)
+
+    def domain_set(self) -> str:
+        """Return the iteration space in isl's notation: `{ S[i, j] : 0 <= i < 60 and 0 <= j < 8 }`."""
+        return polyhedral.domain(self)
+
+    def schedule_map(self) -> str:
+        """Return when each point is visited, in isl's notation: `{ S[i] -> [i_o, i_i] : i = 16*i_o + i_i and ... }`."""
+        return polyhedral.schedule(self)
 
     # -- its schedule
 

@@ -48,6 +48,7 @@ def _address(access: Access, values: Values) -> str:
     return f"{access.array}.ctypes.data + 4 * ({access.offset.fixed(values)})"
 
 
+@functools.lru_cache(maxsize=256)
 def source(nest: Nest) -> str:
     """Return the function `run(inputs, output, buffers)`; with a microkernel also its plan and table."""
     program = _Running(nest)

@@ -106,6 +106,15 @@ def test_a_packed_copy_costs_nothing_further_out():
     assert counts.reuse("A_packed", "k_o") == float("inf")
 
 
+def test_tiles_of_sliced_convolution():
+    """Its worked example fills a first-level cache: Nwin 16, Nf 8, Nc 32 of 3 x 3 (Ferrari et al., SConv, 2023)."""
+    made = conv2d((1, 32, 77, 77), (256, 32, 3, 3)).split("ow", 16, "guard").split("f", 8)
+    made = made.reorder("n", "f_o", "oh", "ow_o", "c", "kh", "kw", "f_i", "ow_i").pack("x", "ow_o").pack("w", "ow_o")
+    tile = made.count().level("ow_o").tile
+    assert (tile["x_packed"], tile["w_packed"], tile["y"]) == (16 * 9 * 32, 8 * 9 * 32, 16 * 8)
+    assert 4 * (tile["x_packed"] + tile["w_packed"] + tile["y"]) <= 0.9 * (32 << 10)
+
+
 def test_the_table_and_the_text_say_the_same():
     counts = gemm(4, 4, 4).count()
     table = counts.table()

@@ -80,6 +80,15 @@ def test_a_nest_prints_as_pseudo_code(golden):
     golden("dataflow/nest/golden/conv.txt", f"{made.unroll('c_i').vectorise('ow_i')}\n")
 
 
+def test_the_words_of_the_polyhedral_model():
+    made = gemm(60, 8, 7).split("i", 16, "guard").reorder("k", "i_i", "j", "i_o")
+    assert made.domain_set() == "{ S[i, j, k] : 0 <= i < 60 and 0 <= j < 8 and 0 <= k < 7 }"
+    assert made.schedule_map() == (
+        "{ S[i, j, k] -> [k, i_i, j, i_o] : i = 16*i_o + i_i and "
+        "0 <= k < 7 and 0 <= i_i < 16 and 0 <= j < 8 and 0 <= i_o < 4 and 16*i_o + i_i < 60 }"
+    )
+
+
 ERRORS = {
     "no loop": (lambda: GEMM.split("x", 2), "there is no such loop"),
     "no divisor": (lambda: GEMM.split("i", 5), r"5 does not divide 12(.|\n)*1, 2, 3, 4, 6, 12(.|\n)*tail='guard'"),
