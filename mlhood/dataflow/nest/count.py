@@ -2,9 +2,9 @@
 
 A *level* lies inside a loop: a memory that holds what one round of that loop touches of each array, the array's
 *tile*, and fetches it when it changes. That is after each round of a loop that indexes the array: further in, where
-loops do not index it, the tile stays (it is *stationary*). The last level, inside all loops, is a register for each
-array; the first, outside all, a memory for everything. Timeloop and MAESTRO count a mapping's traffic in the same way
-(Parashar et al., ISPASS 2019; Kwon et al., MICRO 2019).
+loops do not index it, the tile stays (it is *stationary*). The first level, outside all loops, is a memory for
+everything; the last, inside all but a vector's and a microkernel's, is made of registers. Timeloop and MAESTRO count a
+mapping's traffic in the same way (Parashar et al., ISPASS 2019; Kwon et al., MICRO 2019).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mlhood.dataflow.nest.data import Access, Pack
+from mlhood.dataflow.nest.errors import NestError
 from mlhood.dataflow.nest.space import distinct, points
 
 if TYPE_CHECKING:
@@ -68,11 +69,25 @@ class Counts:
     levels: tuple[Level, ...]
 
     def level(self, inside: str) -> Level:
-        """Return the level inside a loop."""
-        return next(level for level in self.levels if level.inside == inside)
+        """Return the level inside a loop; `(all)` for the one outside all loops.
+
+        Raises:
+            NestError: If there is none.
+        """
+        for level in self.levels:
+            if level.inside == inside:
+                return level
+        names = ", ".join(level.inside for level in self.levels)
+        raise NestError("there is no such level", expected=f"one of {names}", got=inside)
 
     def reuse(self, array: str, inside: str) -> float:
-        """Return how often an element is read for each time that it is fetched; infinite if it never is."""
+        """Return how often an element is read for each time that it is fetched; infinite if it never is.
+
+        Raises:
+            NestError: If there is no such array or level.
+        """
+        if array not in self.reads:
+            raise NestError("there is no such array", expected=f"one of {', '.join(self.reads)}", got=array)
         fetched = self.level(inside).fetched[array]
         return self.reads[array] / fetched if fetched else float("inf")
 
@@ -114,7 +129,7 @@ def count(nest: Nest) -> Counts:
 
 
 def _uses(nest: Nest, access: Access) -> int:
-    """Return how often the statement reads an array; a microkernel reads each element of its tile once."""
+    """Return how often the statement reads an array; a vector and a microkernel read each of their elements once."""
     held = frozenset(nest.names[nest.depth :]) - access.loops
     return points(nest, frozenset(nest.names) - held)
 

@@ -75,8 +75,15 @@ class Nest:
 
     @property
     def depth(self) -> int:
-        """How many loops are outside the innermost thing: a statement, or a microkernel."""
-        return self.bound.depth if self.bound else len(self.loops)
+        """How many loops are outside the innermost thing: a statement, a vector or a microkernel."""
+        vectorised = self.loops[-1].kind == "vectorised"
+        return self.bound.depth if self.bound else len(self.loops) - vectorised
+
+    @property
+    def steps(self) -> tuple[int, ...]:
+        """How far apart neighbours of the innermost loop are, in elements, in the output and in what is read."""
+        read = (self.output, *(self.read(access) for access in self.inputs))
+        return tuple(access.offset.of(self.names[-1]) for access in read)
 
     @property
     def arrays(self) -> dict[str, int]:
@@ -164,10 +171,13 @@ class Nest:
         return schedule.unroll(self, loop)
 
     def vectorise(self, loop: str) -> Nest:
-        """Run the innermost loop as vectors; where it is a sum, lanes sum apart and are added last.
+        """Run the innermost loop as one vector, or as many as the processor makes of it; a sum is added up at once.
+
+        Where loops that index the output are unrolled inside the loop of the sum, its tile stays in registers.
 
         Raises:
-            NestError: If the loop is not the innermost, its rounds change in number, or its elements are no neighbours.
+            NestError: If the loop is not the innermost, has too many rounds or a changing number of them, or if its
+                elements are no neighbours.
         """
         return schedule.vectorise(self, loop)
 

@@ -38,6 +38,10 @@ class Program:
         product = " * ".join(str(self.nest.read(access).fixed(values)) for access in self.nest.inputs)
         return [f"{self.nest.output.fixed(values)} += {product}"]
 
+    def vector(self, values: Values) -> list[str]:
+        """Return the lines that stand for the loop that is vectorised."""
+        raise NotImplementedError
+
     def microkernel(self, values: Values) -> list[str]:
         """Return the lines that stand for the loops that are bound."""
         raise NotImplementedError
@@ -59,7 +63,7 @@ class Program:
         if depth == len(self.nest.loops):
             return self.statement(values)
         if self.expand and depth == self.nest.depth:
-            return self.microkernel(values)
+            return self.microkernel(values) if self.nest.bound else self.vector(values)
         loop, outside = self.nest.loops[depth], self.nest.names[:depth]
         if self.expand and loop.kind == "unrolled":
             rounds = range(trips(self.nest, loop.name, outside).most)

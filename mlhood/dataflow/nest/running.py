@@ -25,6 +25,13 @@ _FREEDOM = {"reassoc", "contract", "nsz"}
 
 
 class _Running(Program):
+    def vector(self, values: Values) -> list[str]:
+        """Call with the first lane's elements."""
+        first, nest = values | {self.nest.names[-1]: 0}, self.nest
+        accesses = [nest.output, *(nest.read(access) for access in nest.inputs)]
+        operands = [f"{access.array}.ctypes.data, {access.offset.fixed(first)}" for access in accesses]
+        return [f"_multiply_add(({', '.join(operands)}))"]
+
     def microkernel(self, values: Values) -> list[str]:
         """Fill the plan's words, `micro.FIELDS`, and call."""
         nest, bound = self.nest, self.nest.bound
@@ -68,20 +75,27 @@ def run(nest: Nest, arrays: Mapping[str, Any]) -> np.ndarray:
         spread = _operands(nest, bound)[0].offset.of(bound.rows)
         shape = (nest.extents[bound.rows], nest.extents[bound.columns], spread)
         more = [np.zeros(_WORDS, np.int64), np.array(distances(nest, bound), np.int64)]
-    _compiled(source(nest), shape)(*given, output, *buffers, *more)
+    vector = (nest.loops[-1].extent, nest.steps) if nest.loops[-1].kind == "vectorised" else None
+    _compiled(source(nest), shape, vector)(*given, output, *buffers, *more)
     return output
 
 
 @functools.lru_cache(maxsize=256)
-def _compiled(text: str, shape: tuple[int, int, int] | None) -> Callable[..., None]:
-    """Return the function that a text defines, compiled; `shape` is the microkernel that it calls."""
+def _compiled(
+    text: str, shape: tuple[int, int, int] | None, vector: tuple[int, tuple[int, ...]] | None
+) -> Callable[..., None]:
+    """Return the function that a text defines, compiled; `shape` and `vector` say what it calls."""
     from numba import njit
 
-    scope: dict[str, Any] = {"np": np}
+    scope: dict[str, Any] = {}
     if shape:
         from mlhood.dataflow.nest.micro import kernel
 
         scope["_microkernel"] = kernel(*shape)
+    if vector:
+        from mlhood.dataflow.nest.vectors import multiply_add
+
+        scope["_multiply_add"] = multiply_add(*vector)
     exec(compile(text, "<loop nest>", "exec"), scope)  # noqa: S102 - the text is made of checked names and integers
     return njit(nogil=True, fastmath=_FREEDOM)(scope["run"])
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 Tail = Literal["perfect", "guard"]
 
+MOST_LANES = 64  # four of the widest vectors there are
 MOST_COPIES = 256  # statements in unrolled code: more no longer fit the caches for instructions
 _TAKEN = {"np", "min", "range", "run", "stream"}  # what generated code calls something else
 
@@ -137,12 +138,14 @@ def vectorise(nest: Nest, name: str) -> Nest:
     if nest.loops[-1] != loop:
         raise NestError("only the innermost loop becomes vectors", where=name, expected=nest.names[-1],
                         todo=f"reorder first, {name} last")  # fmt: skip
-    for access in (nest.output, *(nest.read(access) for access in nest.inputs)):
-        step = access.offset.of(name)
+    if loop.extent > MOST_LANES:
+        raise NestError("these are too many lanes", where=name, expected=f"at most {MOST_LANES}", got=loop.extent,
+                        todo="split the loop, and vectorise the inner half")  # fmt: skip
+    for access, step in zip((nest.output, *nest.inputs), nest.steps, strict=True):
         if step not in (0, 1):
             raise NestError(
                 f"neighbouring lanes are not neighbours in {access.array}",
-                where=f"loop {name}, {access}",
+                where=f"loop {name}, {nest.read(access)}",
                 expected="0 or 1 elements from one round to the next",
                 got=step,
                 todo=f"vectorise another loop, or pack {access.array} with {name} innermost",

@@ -73,6 +73,17 @@ class _Stream(Program):
         inputs = [(nest.read(access), False) for access in nest.inputs]
         return self._access([(nest.output, False), *inputs, (nest.output, True)], values)
 
+    def vector(self, values: Values) -> list[str]:
+        """A vector of each array that the loop indexes, one element of the others."""
+        nest, name = self.nest, self.nest.names[-1]
+
+        def lanes(access: Access, write: bool) -> list[str]:
+            body = self._access([(access, write)], values)
+            return self.around((name,), nest.names[:-1], values, body) if name in access.loops else body
+
+        inputs = [line for access in nest.inputs for line in lanes(nest.read(access), False)]
+        return lanes(nest.output, False) + inputs + lanes(nest.output, True)
+
     def microkernel(self, values: Values) -> list[str]:
         """The tile comes in, each round of the sum reads a vector of b and numbers of a, and the tile goes out."""
         nest, bound = self.nest, self.nest.bound

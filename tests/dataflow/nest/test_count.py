@@ -125,6 +125,12 @@ def test_the_table_and_the_text_say_the_same():
     assert len(str(counts).splitlines()) == 1 + 3 + 1 + len(table)
 
 
+@pytest.mark.parametrize(("array", "inside"), [("A", "x"), ("D", "i")])
+def test_what_is_not_counted_is_not_told(array, inside):
+    with pytest.raises(NestError, match="there is no such"):
+        gemm(4, 4, 4).count().reuse(array, inside)
+
+
 def test_loops_that_cannot_be_counted_apart_are_refused_when_they_are_many():
     joined = nest("y[0] += x[i + j + k]", i=1 << 9, j=1 << 9, k=1 << 9)
     with pytest.raises(NestError, match="counted together"):

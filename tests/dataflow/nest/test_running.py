@@ -25,7 +25,7 @@ def ladder():
     packed = ordered.pack("B", at="k_o").pack("A", at="k_o")
     return {
         "tiled": GEMM.tile("guard", i=16, k=16, j=32).reorder("k_i", "j_i").vectorise("j_i"),
-        "unrolled": GEMM.split("j", 16).reorder("j_o", "k", "i", "j_i").split("i", 4).unroll("i_i").vectorise("j_i"),
+        "in registers": GEMM.tile(i=4, j=16).reorder("i_o", "j_o", "k", "i_i", "j_i").unroll("i_i").vectorise("j_i"),
         "packed": packed,
         "bound": packed.bind("i_i", "jr_i", "k_i"),
         "bound, a unpacked": ordered.pack("B", at="jr_o").bind("i_i", "jr_i", "k_i"),
@@ -38,10 +38,39 @@ def test_a_product_equals_numpys(rung):
     np.testing.assert_array_equal(ladder()[rung].run(**arrays), arrays["A"] @ arrays["B"])
 
 
-def test_a_vector_sums_apart():
-    made = nest("y[i] += x[i, k] * w[k]", i=3, k=64).vectorise("k")
-    arrays = integers(made)
-    np.testing.assert_array_equal(made.run(**arrays), arrays["x"] @ arrays["w"])
+VECTORS = {
+    "a row": (nest("y[i, j] += x[i, j]", i=3, j=17), lambda x: x),
+    "a sum": (nest("y[i] += x[i, k] * w[k]", i=3, k=64), lambda x, w: x @ w),
+    "a sum of one array": (nest("y[i] += x[i, k]", i=3, k=5), lambda x: x.sum(1)),
+    "three factors": (nest("y[i, j] += u[j] * v[i] * w[i, j]", i=3, j=8), lambda u, v, w: u * v[:, None] * w),
+    "a row from a row": (nest("y[j] += x[k, j] * w[k]", k=7, j=9), lambda x, w: w @ x),
+}
+
+
+@pytest.mark.parametrize("case", VECTORS)
+def test_vectors(case):
+    made, expected = VECTORS[case]
+    made, arrays = made.vectorise(made.names[-1]), integers(made)
+    np.testing.assert_array_equal(made.run(**arrays), expected(**arrays))
+
+
+def test_a_vector_reads_what_its_lanes_share_once():
+    made = nest("y[i] += x[i, k] * w[k]", i=3, k=16).reorder("k", "i").split("k", 8).reorder("i", "k_o", "k_i")
+    counts = made.vectorise("k_i").count()
+    assert counts.reads == {"x": 48, "w": 48, "y": 3 * 2}
+    assert counts.writes["y"] == 3 * 2
+    rows = nest("y[i, j] += x[i] * w[j]", i=3, j=16).vectorise("j").count()
+    assert rows.reads == {"x": 3, "w": 48, "y": 48}
+    assert [level.inside for level in rows.levels] == ["(all)", "i"]
+    assert told(made.vectorise("k_i")) == (counts.reads, counts.writes)
+
+
+def told(made):
+    """Reads and writes by array, as the stream tells them."""
+    found = Counter()
+    for chunk in made.addresses(1 << 14):
+        found.update(zip((chunk.names[one] for one in chunk.array), chunk.write.tolist(), strict=True))
+    return {name: found[name, False] for name in made.arrays}, {name: found[name, True] for name in made.arrays}
 
 
 def convolution(stride, padding, dilation):
@@ -82,11 +111,7 @@ def test_a_microkernel_reads_its_tile_once():
     assert counts.reads["C"] == counts.writes["C"] == 4 * 40 * 96
     assert counts.reads["B"] == counts.writes["B_packed"] == 50 * 96
     assert [level.inside for level in counts.levels] == ["(all)", "jc", "k_o", "jr_o", "i_o"]
-    told = Counter()
-    for chunk in made.addresses(1 << 14):
-        told.update(zip((chunk.names[one] for one in chunk.array), chunk.write.tolist(), strict=True))
-    assert {name: told[name, False] for name in made.arrays} == counts.reads
-    assert {name: told[name, True] for name in made.arrays} == counts.writes
+    assert told(made) == (counts.reads, counts.writes)
 
 
 def test_a_bound_nest_prints_its_microkernel():

@@ -106,6 +106,7 @@ ERRORS = {
     "vector not innermost": (lambda: GEMM.vectorise("j"), "only the innermost"),
     "vector moved out": (lambda: GEMM.reorder("k", "j").vectorise("j").reorder("j", "k"), "stays the innermost"),
     "vector of distant elements": (lambda: GEMM.vectorise("k"), "neighbours in B(.|\n)*got: 8"),
+    "too many lanes": (lambda: gemm(2, 65, 2).reorder("k", "j").vectorise("j"), "at most 64"),
     "unrolled twice": (lambda: GEMM.unroll("i").unroll("i"), "unrolled already"),
     "unrolled tail": (lambda: GEMM.split("i", 5, "guard").unroll("i_i"), "changes cannot be unrolled"),
     "too much code": (lambda: gemm(17, 17, 1).unroll("i").unroll("j"), "at most 256 copies"),
