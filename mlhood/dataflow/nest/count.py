@@ -43,7 +43,7 @@ class Level:
 
     @property
     def bytes(self) -> int:
-        """What it must hold for all arrays."""
+        """What it must hold for all arrays; a cache needs up to twice that, as old tiles are still there."""
         return BYTES * sum(self.tile.values())
 
     @property

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter, OrderedDict
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -24,7 +26,7 @@ def by_running(made):
     return reads, {name: one.writes for name, one in counted.items()}
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(case=scheduled())
 def test_reads_and_writes_are_those_of_the_program(case):
     counts = case[1].count()
@@ -46,7 +48,7 @@ def held(made, access, depth):
     return len(first), sum(map(len, tiles.values()))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(case=scheduled(packing=False))
 def test_levels_are_what_going_through_all_rounds_gives(case):
     _, made = case
@@ -58,7 +60,7 @@ def test_levels_are_what_going_through_all_rounds_gives(case):
             assert level.written[name] == (level.fetched[name] if access is made.output else 0)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(case=scheduled())
 def test_memories_further_out_fetch_no_more(case):
     counts = case[1].count()
@@ -75,6 +77,27 @@ def test_a_weight_stationary_array_moves_what_scale_sim_counts():
     layer = gemm(55 * 55, 96, 11 * 11 * 3).tile("guard", k=32, j=32).reorder("k_o", "j_o", "i")
     level = layer.count().level("i")
     assert level.fetched == {"A": 3_294_225, "B": 34_848, "C": 3_484_800}
+
+
+def misses(made, size):
+    """What a cache of `size` elements lacks that evicts the least recently used."""
+    held, lacked = OrderedDict(), Counter()
+    for chunk in made.addresses():
+        for place in zip((chunk.names[one] for one in chunk.array), chunk.element.tolist(), strict=True):
+            lacked[place[0]] += place not in held
+            held[place] = True
+            held.move_to_end(place)
+            if len(held) > size:
+                held.popitem(last=False)
+    return dict(lacked)
+
+
+@pytest.mark.parametrize("inside", ["k_o", "j_i", "k_i"])
+def test_a_cache_with_room_for_two_tiles_lacks_what_a_level_fetches(inside):
+    """It may lack less, where a tile comes back before it is evicted, as inside i_i."""
+    made = gemm(12, 12, 12).tile(i=4, j=4, k=4)
+    level = made.count().level(inside)
+    assert misses(made, 2 * sum(level.tile.values())) == level.fetched
 
 
 def test_by_hand():

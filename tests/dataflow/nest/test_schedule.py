@@ -23,7 +23,7 @@ def interpreted(made, arrays):
     return output
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(case=scheduled())
 def test_a_schedule_visits_every_point_once_and_computes_the_same(case):
     original, made = case
@@ -33,7 +33,7 @@ def test_a_schedule_visits_every_point_once_and_computes_the_same(case):
     np.testing.assert_array_equal(interpreted(made, arrays), meaning(original, arrays))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(case=scheduled())
 def test_visits_follow_the_loops(case):
     _, made = case

@@ -50,7 +50,7 @@ def interpreted(made, chunk):
     return log
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(case=scheduled())
 def test_the_stream_is_what_the_program_does(case):
     assert interpreted(case[1], 7) == by_running(case[1])
