@@ -69,11 +69,6 @@ class Nest:
         return (*self.inputs, self.output)
 
     @property
-    def reductions(self) -> frozenset[str]:
-        """The loops that are summed over: they do not index the output."""
-        return frozenset(self.names) - self.output.loops
-
-    @property
     def depth(self) -> int:
         """How many loops are outside the innermost thing: a statement, a vector or a microkernel."""
         vectorised = self.loops[-1].kind == "vectorised"
@@ -253,10 +248,13 @@ class Nest:
         return count(self)
 
     def addresses(self, chunk: int = 1 << 16) -> Iterator[Chunk]:
-        """Return every access in program order, in chunks of at most about `chunk`, for a simulator of caches.
+        """Return every access in program order, for a simulator of caches.
 
         Args:
-            chunk: Accesses in a chunk.
+            chunk: How many accesses come together, at most.
+
+        Raises:
+            NestError: If the chunk is too small for a statement.
         """
         from mlhood.dataflow.nest.stream import addresses
 

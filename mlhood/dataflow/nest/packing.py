@@ -21,6 +21,9 @@ def pack(nest: Nest, array: str, at: str | None = None, order: Sequence[str] = (
     access = _input(nest, array)
     if nest.bound:
         raise NestError("a microkernel is bound already", where=array, todo="pack first, bind last")
+    if nest.loops[-1].kind == "vectorised":
+        raise NestError("the innermost loop is vectorised for the array as it lies", where=array,
+                        todo="pack first, then vectorise")  # fmt: skip
     depth = 0 if at is None else nest.names.index(find(nest, at).name) + 1
     loops = tuple(name for name in nest.names[depth:] if name in access.loops)
     if not loops:

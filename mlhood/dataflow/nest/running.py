@@ -32,11 +32,9 @@ class _Running(Program):
         operands = [f"{access.array}.ctypes.data, {access.offset.fixed(first)}" for access in accesses]
         return [f"_multiply_add(({', '.join(operands)}))"]
 
-    def microkernel(self, values: Values) -> list[str]:
+    def microkernel(self, bound: Bound, values: Values) -> list[str]:
         """Fill the plan's words, `micro.FIELDS`, and call."""
-        nest, bound = self.nest, self.nest.bound
-        if bound is None:
-            return []
+        nest = self.nest
         first = dict.fromkeys(nest.names[bound.depth :], 0)
         a, b, output = (_address(access, values | first) for access in (*_operands(nest, bound), nest.output))
         words = (a, b, "_table.ctypes.data", self._rounds(bound, values), output, nest.output.offset.of(bound.rows))

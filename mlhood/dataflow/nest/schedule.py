@@ -21,7 +21,7 @@ Tail = Literal["perfect", "guard"]
 
 MOST_LANES = 64  # four of the widest vectors there are
 MOST_COPIES = 256  # statements in unrolled code: more no longer fit the caches for instructions
-_TAKEN = {"np", "min", "range", "run", "stream"}  # what generated code calls something else
+_TAKEN = {"min", "range"}  # generated code calls them
 
 
 def split(nest: Nest, name: str, factor: int, tail: Tail = "perfect", names: Sequence[str] = ()) -> Nest:

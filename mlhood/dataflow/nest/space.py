@@ -30,7 +30,7 @@ def visits(nest: Nest) -> np.ndarray:
         raise NestError("these are too many points to be held", expected=f"at most {MOST_VISITS:,}", got=f"{size:,}",
                         todo="take a smaller case")  # fmt: skip
     values = _points(nest, nest.names)
-    return np.stack([np.broadcast_to(one.at(values), values[nest.names[0]].shape) for one in nest.origin], axis=1)
+    return np.stack([one.at(values) for one in nest.origin], axis=1)
 
 
 def points(nest: Nest, names: Iterable[str]) -> int:
@@ -82,5 +82,5 @@ def _different(columns: Sequence[np.ndarray]) -> int:
     code = np.zeros(columns[0].shape, np.int64)
     for column in columns:
         low, high = int(column.min()), int(column.max())
-        code = code * (high - low + 1) + (column - low)
-    return len(np.unique(code))
+        _, code = np.unique(code * (high - low + 1) + (column - low), return_inverse=True)
+    return int(code.max()) + 1

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from mlhood.dataflow.nest.data import Access, Pack
+from mlhood.dataflow.nest.data import Access, Bound, Pack
 from mlhood.dataflow.nest.errors import NestError
 from mlhood.dataflow.nest.program import Program, Values
 
@@ -84,11 +84,9 @@ class _Stream(Program):
         inputs = [line for access in nest.inputs for line in lanes(nest.read(access), False)]
         return lanes(nest.output, False) + inputs + lanes(nest.output, True)
 
-    def microkernel(self, values: Values) -> list[str]:
+    def microkernel(self, bound: Bound, values: Values) -> list[str]:
         """The tile comes in, each round of the sum reads a vector of b and numbers of a, and the tile goes out."""
-        nest, bound = self.nest, self.nest.bound
-        if bound is None:
-            return []
+        nest = self.nest
         a, b = (nest.read(nest.input(name)) for name in (bound.a, bound.b))
         outside = nest.names[: bound.depth]
 

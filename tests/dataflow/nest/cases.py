@@ -31,7 +31,7 @@ def nests(draw) -> Nest:
 
 
 @st.composite
-def scheduled(draw, *, packing: bool = True) -> tuple[Nest, Nest]:
+def scheduled(draw, *, packing: bool = True, vectors: bool = False) -> tuple[Nest, Nest]:
     """A nest as it was, and after a few steps; a step that is refused is left out."""
     original = made = draw(nests())
     for _ in range(draw(st.integers(0, 3))):
@@ -40,7 +40,8 @@ def scheduled(draw, *, packing: bool = True) -> tuple[Nest, Nest]:
     made = made.reorder(*draw(st.permutations(made.names)))
     for access in made.inputs if packing else ():
         made = _perhaps(draw, made, "pack", access.array, draw(st.sampled_from([None, *made.names])))
-    return original, _perhaps(draw, made, "unroll", draw(st.sampled_from(made.names)))
+    made = _perhaps(draw, made, "unroll", draw(st.sampled_from(made.names)))
+    return original, _perhaps(draw, made, "vectorise", made.names[-1]) if vectors else made
 
 
 def _perhaps(draw, made: Nest, step: str, *arguments) -> Nest:

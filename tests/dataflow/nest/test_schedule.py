@@ -15,16 +15,29 @@ GEMM = gemm(12, 8, 6)
 
 def interpreted(made, arrays):
     """Run the generated Python as Python."""
-    scope = {}
-    exec(made.source(), scope)
     output = np.zeros(made.output.shape, np.float32)
     buffers = [np.full(pack.shape, np.nan, np.float32) for pack in made.packs]
-    scope["run"](*(arrays[one.array] for one in made.inputs), output, *buffers)
+    given = [*(arrays[one.array] for one in made.inputs), output, *buffers]
+    lying = {one.ctypes.data: one.reshape(-1) for one in given}
+
+    def multiply_add(operands):
+        """What `mlhood.dataflow.nest.vectors` does, told by NumPy."""
+        lanes, places = made.loops[-1].extent, zip(operands[::2], operands[1::2], strict=True)
+        total, *factors = [
+            lying[base][element : element + (lanes if step else 1)]
+            for (base, element), step in zip(places, made.steps, strict=True)
+        ]
+        product = np.prod(np.broadcast_arrays(*factors, np.ones(lanes)), axis=0)
+        total += product if len(total) == lanes else product.sum()
+
+    scope = {"_multiply_add": multiply_add}
+    exec(made.source(), scope)
+    scope["run"](*given)
     return output
 
 
 @settings(max_examples=80, deadline=None)
-@given(case=scheduled())
+@given(case=scheduled(vectors=True))
 def test_a_schedule_visits_every_point_once_and_computes_the_same(case):
     original, made = case
     points = [tuple(point.values()) for point in rounds(original)]
@@ -112,6 +125,7 @@ ERRORS = {
     "too much code": (lambda: gemm(17, 17, 1).unroll("i").unroll("j"), "at most 256 copies"),
     "split when packed": (lambda: GEMM.pack("A", at="i").split("k", 2), "A is packed for the loops as they are"),
     "reorder when packed": (lambda: GEMM.pack("A", at="i").reorder("k", "j"), "first, then pack"),
+    "packed when vectorised": (lambda: GEMM.reorder("k", "j").vectorise("j").pack("B"), "pack first, then vectorise"),
     "packed output": (lambda: GEMM.pack("C"), "the output is not packed"),
     "packed nothing": (lambda: GEMM.pack("D"), "there is no such input"),
     "packed twice": (lambda: GEMM.pack("A").pack("A"), "packed already"),

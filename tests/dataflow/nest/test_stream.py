@@ -56,6 +56,14 @@ def test_the_stream_is_what_the_program_does(case):
     assert interpreted(case[1], 7) == by_running(case[1])
 
 
+@settings(max_examples=50, deadline=None)
+@given(case=scheduled(vectors=True))
+def test_the_stream_is_what_is_counted(case):
+    counts, told = case[1].count(), Counter((name, write) for name, _, write in interpreted(case[1], 1000))
+    assert {name: told[name, False] for name in case[1].arrays} == counts.reads
+    assert {name: told[name, True] for name in case[1].arrays} == counts.writes
+
+
 def test_compiled_chunks():
     made = gemm(9, 10, 11).tile("guard", i=4, k=4).pack("A", at="i_o")
     chunks = list(made.addresses(64))
