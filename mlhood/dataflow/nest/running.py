@@ -6,7 +6,7 @@ The compiler may add in another order (`reassoc`), multiply and add at once (`co
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,7 +30,8 @@ class _Running(Program):
         first, nest = values | {self.nest.names[-1]: 0}, self.nest
         accesses = [nest.output, *(nest.read(access) for access in nest.inputs)]
         operands = [f"{access.array}.ctypes.data, {access.offset.fixed(first)}" for access in accesses]
-        return [f"_multiply_add(({', '.join(operands)}))"]
+        lanes, (statement,) = nest.loops[-1].extent, self.statement(first)
+        return [f"# {lanes} lanes from {statement}", f"_multiply_add(({', '.join(operands)}))"]
 
     def microkernel(self, bound: Bound, values: Values) -> list[str]:
         """Fill the plan's words, `micro.FIELDS`, and call."""
@@ -53,7 +54,6 @@ def _address(access: Access, values: Values) -> str:
     return f"{access.array}.ctypes.data + 4 * ({access.offset.fixed(values)})"
 
 
-@functools.lru_cache(maxsize=256)
 def source(nest: Nest) -> str:
     """Return the function `run(inputs, output, buffers)`; with a microkernel also its plan and table."""
     program = _Running(nest)
@@ -67,34 +67,27 @@ def run(nest: Nest, arrays: Mapping[str, Any]) -> np.ndarray:
     given = _checked(nest, arrays)
     output = np.zeros(nest.output.shape, np.float32)
     buffers = [np.empty(pack.shape, np.float32) for pack in nest.packs]
-    more: list[np.ndarray] = []
-    shape = None
-    if bound := nest.bound:
-        spread = _operands(nest, bound)[0].offset.of(bound.rows)
-        shape = (nest.extents[bound.rows], nest.extents[bound.columns], spread)
-        more = [np.zeros(_WORDS, np.int64), np.array(distances(nest, bound), np.int64)]
-    vector = (nest.loops[-1].extent, nest.steps) if nest.loops[-1].kind == "vectorised" else None
-    _compiled(source(nest), shape, vector)(*given, output, *buffers, *more)
+    more = [np.zeros(_WORDS, np.int64), np.array(distances(nest, nest.bound), np.int64)] if nest.bound else []
+    compiled(nest)(*given, output, *buffers, *more)
     return output
 
 
 @functools.lru_cache(maxsize=256)
-def _compiled(
-    text: str, shape: tuple[int, int, int] | None, vector: tuple[int, tuple[int, ...]] | None
-) -> Callable[..., None]:
-    """Return the function that a text defines, compiled; `shape` and `vector` say what it calls."""
+def compiled(nest: Nest) -> Any:
+    """Return Numba's dispatcher for the function that `source` says."""
     from numba import njit
 
     scope: dict[str, Any] = {}
-    if shape:
+    if bound := nest.bound:
         from mlhood.dataflow.nest.micro import kernel
 
-        scope["_microkernel"] = kernel(*shape)
-    if vector:
+        spread = _operands(nest, bound)[0].offset.of(bound.rows)
+        scope["_microkernel"] = kernel(nest.extents[bound.rows], nest.extents[bound.columns], spread)
+    if nest.loops[-1].kind == "vectorised":
         from mlhood.dataflow.nest.vectors import multiply_add
 
-        scope["_multiply_add"] = multiply_add(*vector)
-    exec(compile(text, "<loop nest>", "exec"), scope)  # noqa: S102 - the text is made of checked names and integers
+        scope["_multiply_add"] = multiply_add(nest.loops[-1].extent, nest.steps)
+    exec(compile(source(nest), "<loop nest>", "exec"), scope)  # noqa: S102 - made of checked names and integers
     return njit(nogil=True, fastmath=_FREEDOM)(scope["run"])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 import torch
 
 from mlhood.dataflow.nest import NestError, conv2d, gemm, nest
+from mlhood.dataflow.nest.running import compiled
 from mlhood.kernels.conv import pad
 from mlhood.kernels.geometry import geometry
 from mlhood.kernels.target import host
@@ -52,6 +54,18 @@ def test_vectors(case):
     made, expected = VECTORS[case]
     made, arrays = made.vectorise(made.names[-1]), integers(made)
     np.testing.assert_array_equal(made.run(**arrays), expected(**arrays))
+
+
+def test_an_unrolled_tile_stays_in_registers():
+    """In what LLVM makes of it, the loop that multiplies and adds, too long to be written out, does not store."""
+    made = gemm(16, 32, 500).tile(i=4, j=16).reorder("i_o", "j_o", "k", "i_i", "j_i").unroll("i_i").vectorise("j_i")
+    made.run(**integers(made))
+    (code,) = compiled(made).inspect_llvm().values()
+    blocks = re.split(r"\n(?=[\w.]+:)", code)
+    inner = [block for block in blocks if re.search(r"call .*fmuladd\.v16f32", block)]
+    assert inner
+    assert not any("store <16 x float>" in block for block in inner)
+    assert any("store <16 x float>" in block for block in blocks)
 
 
 def test_a_vector_reads_what_its_lanes_share_once():

@@ -86,6 +86,12 @@ def test_unrolled_code_has_no_loop():
     assert "C[i, j] += A[i, 5] * B[5, j]" in source
 
 
+def test_the_code_of_a_vector_says_what_it_does():
+    source = GEMM.reorder("i", "k", "j").vectorise("j").source()
+    assert "# 8 lanes from C[i, 0] += A[i, k] * B[k, 0]" in source
+    assert "_multiply_add((C.ctypes.data, 8*i, A.ctypes.data, 6*i + k, B.ctypes.data, 8*k))" in source
+
+
 def test_a_nest_prints_as_pseudo_code(golden):
     made = conv2d((1, 8, 15, 15), (24, 8, 3, 3), 2, 1).split("ow", 4).split("f", 10, "guard").split("c", 2)
     made = made.reorder("f_o", "oh", "ow_o", "c_o", "kh", "kw", "f_i", "c_i", "ow_i")
