@@ -12,8 +12,9 @@ from typing import Any
 
 from llvmlite import ir
 
-_FLOAT, _INT32, _ADDRESS = ir.FloatType(), ir.IntType(32), ir.PointerType()
+_FLOAT, _INT32, _INT64, _ADDRESS = ir.FloatType(), ir.IntType(32), ir.IntType(64), ir.PointerType()
 _BYTES = 4
+_WIDEST = 16  # lanes of the widest registers; LLVM takes longer vectors apart well only if they are powers of two
 
 
 @functools.cache
@@ -33,7 +34,8 @@ def multiply_add(lanes: int, steps: tuple[int, ...]) -> Any:
     @intrinsic
     def vector(_: Any, operands: Any) -> Any:
         def generate(context: Any, builder: ir.IRBuilder, __: Any, arguments: Sequence[Any]) -> Any:
-            _Statement(builder, lanes, steps, arguments[0]).write()
+            for first in range(0, lanes, _WIDEST):
+                _Statement(builder, min(_WIDEST, lanes - first), steps, arguments[0], first).write()
             return context.get_dummy_value()
 
         return types.void(operands), generate
@@ -42,14 +44,15 @@ def multiply_add(lanes: int, steps: tuple[int, ...]) -> Any:
 
 
 class _Statement:
-    """Writes one statement."""
+    """Writes one statement for some lanes, from the first on."""
 
-    def __init__(self, builder: ir.IRBuilder, lanes: int, steps: tuple[int, ...], operands: Any) -> None:
+    def __init__(self, builder: ir.IRBuilder, lanes: int, steps: tuple[int, ...], operands: Any, first: int) -> None:
         self.builder, self.steps = builder, steps
         self.vector = ir.VectorType(_FLOAT, lanes)
         words = [builder.extract_value(operands, place) for place in range(2 * len(steps))]
         bases = [builder.inttoptr(word, _ADDRESS) for word in words[::2]]
-        pairs = zip(bases, words[1::2], strict=True)
+        elements = [builder.add(word, _INT64(first * step)) for word, step in zip(words[1::2], steps, strict=True)]
+        pairs = zip(bases, elements, strict=True)
         self.places = [builder.gep(base, [element], source_etype=_FLOAT) for base, element in pairs]
         domain = builder.module.add_metadata([self._text("loop nest")])
         self.scopes = [builder.module.add_metadata([self._text(f"operand {i}"), domain]) for i in range(len(steps))]

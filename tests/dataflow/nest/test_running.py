@@ -41,8 +41,8 @@ def test_a_product_equals_numpys(rung):
 
 
 VECTORS = {
-    "a row": (nest("y[i, j] += x[i, j]", i=3, j=17), lambda x: x),
-    "a sum": (nest("y[i] += x[i, k] * w[k]", i=3, k=64), lambda x, w: x @ w),
+    "a row": (nest("y[i, j] += x[i, j]", i=3, j=37), lambda x: x),
+    "a sum": (nest("y[i] += x[i, k] * w[k]", i=3, k=57), lambda x, w: x @ w),
     "a sum of one array": (nest("y[i] += x[i, k]", i=3, k=5), lambda x: x.sum(1)),
     "three factors": (nest("y[i, j] += u[j] * v[i] * w[i, j]", i=3, j=8), lambda u, v, w: u * v[:, None] * w),
     "a row from a row": (nest("y[j] += x[k, j] * w[k]", k=7, j=9), lambda x, w: w @ x),
