@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from mlhood.dataflow.nest.data import Access, Pack
+from mlhood.dataflow.nest.data import BYTES, Access, Pack
 from mlhood.dataflow.nest.errors import NestError
 from mlhood.dataflow.nest.space import distinct, points
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from mlhood.dataflow.nest.nest import Nest
 
 OUTSIDE = "(all)"
-BYTES = 4
 
 
 @dataclass(frozen=True)

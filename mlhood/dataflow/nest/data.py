@@ -8,6 +8,7 @@ from typing import Literal
 
 from mlhood.dataflow.nest.affine import Affine, variable
 
+BYTES = 4  # of an element
 Kind = Literal["serial", "unrolled", "vectorised", "bound"]
 
 

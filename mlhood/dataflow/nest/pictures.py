@@ -11,7 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from mlhood.dataflow.nest.count import BYTES, Counts
+from mlhood.dataflow.nest.count import Counts
+from mlhood.dataflow.nest.data import BYTES
 from mlhood.dataflow.nest.errors import NestError
 from mlhood.dataflow.nest.nest import Nest
 from mlhood.sketch import BLUE, GREEN, LIGHT_GREY, ORANGE, PINK, SKY, VERMILION

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mlhood.dataflow.nest.binding import distances
-from mlhood.dataflow.nest.data import Access, Bound
+from mlhood.dataflow.nest.data import BYTES, Access, Bound
 from mlhood.dataflow.nest.errors import NestError
 from mlhood.dataflow.nest.program import Program, Values
 from mlhood.dataflow.nest.trips import trips
@@ -51,7 +51,7 @@ def _operands(nest: Nest, bound: Bound) -> tuple[Access, Access]:
 
 
 def _address(access: Access, values: Values) -> str:
-    return f"{access.array}.ctypes.data + 4 * ({access.offset.fixed(values)})"
+    return f"{access.array}.ctypes.data + {BYTES} * ({access.offset.fixed(values)})"
 
 
 def source(nest: Nest) -> str:

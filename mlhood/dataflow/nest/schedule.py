@@ -73,14 +73,14 @@ def _two_names(nest: Nest, name: str, names: Sequence[str]) -> tuple[str, str]:
         raise NestError("a split makes two loops", where=name, expected="two different names", got=pair)
     for one in pair:
         check_name(one)
-    taken = set(nest.names) - {name} | reserved(nest)
+    taken = set(nest.names) - {name} | _reserved(nest)
     if clash := taken & set(pair):
         raise NestError("this name is taken", where=name, got=", ".join(sorted(clash)),
                         todo=f"name the loops: split({name!r}, ..., names=('outer', 'inner'))")  # fmt: skip
     return pair[0], pair[1]
 
 
-def reserved(nest: Nest) -> set[str]:
+def _reserved(nest: Nest) -> set[str]:
     """Return the names that no new loop may have: those of arrays and of their packed copies."""
     arrays = {access.array for access in nest.accesses}
     return arrays | {packed_name(array) for array in arrays}
@@ -159,7 +159,7 @@ def _with_kind(nest: Nest, name: str, kind: Kind) -> Nest:
         raise NestError(f"the loop is {loop.kind} already", where=name)
     at = nest.names.index(name)
     found = trips(nest, name, nest.names[:at])
-    if found.rests:
+    if found.rests or found.most < loop.extent:
         raise NestError(
             f"a loop whose number of rounds changes cannot be {kind}",
             where=name,

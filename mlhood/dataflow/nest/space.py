@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mlhood.dataflow.nest.nest import Nest
 
 MOST_VISITS = 1 << 20
-MOST_POINTS = 1 << 26  # of one group
+MOST_POINTS = 1 << 22  # of one group
 
 
 def visits(nest: Nest) -> np.ndarray:

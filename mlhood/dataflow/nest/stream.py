@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from mlhood.dataflow.nest.data import Access, Bound, Pack
+from mlhood.dataflow.nest.data import BYTES, Access, Bound, Pack
 from mlhood.dataflow.nest.errors import NestError
 from mlhood.dataflow.nest.program import Program, Values
 
 if TYPE_CHECKING:
     from mlhood.dataflow.nest.nest import Nest
 
-BYTES = 4
 _LEAST_CHUNK = 64  # more than one statement accesses
 
 

@@ -12,8 +12,9 @@ from typing import Any
 
 from llvmlite import ir
 
+from mlhood.dataflow.nest.data import BYTES
+
 _FLOAT, _INT32, _INT64, _ADDRESS = ir.FloatType(), ir.IntType(32), ir.IntType(64), ir.PointerType()
-_BYTES = 4
 _WIDEST = 16  # lanes of the widest registers; LLVM takes longer vectors apart well only if they are powers of two
 
 
@@ -67,7 +68,7 @@ class _Statement:
         else:
             product = self.builder.fmul(first, factors[-1]) if factors else first
             total = self._call("llvm.vector.reduce.fadd", _FLOAT, [self._load(0, _FLOAT), product], ["reassoc"])
-        self._own(self.builder.store(total, self.places[0], align=_BYTES), 0)
+        self._own(self.builder.store(total, self.places[0], align=BYTES), 0)
 
     def _add(self, total: Any, product: Any, factor: list[Any]) -> Any:
         """Return total + product, or total + product * factor, rounded once where the processor can."""
@@ -84,7 +85,7 @@ class _Statement:
         return self.builder.shuffle_vector(one, empty, ir.Constant(ir.VectorType(_INT32, len(zeros)), zeros))
 
     def _load(self, number: int, kind: Any) -> Any:
-        return self._own(self.builder.load(self.places[number], typ=kind, align=_BYTES), number)
+        return self._own(self.builder.load(self.places[number], typ=kind, align=BYTES), number)
 
     def _call(self, operation: str, result: Any, values: list[Any], freedom: Sequence[str] = ()) -> Any:
         """Call one of LLVM's own operations."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import doctest
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from mlhood.dataflow import nest as room
 from mlhood.dataflow.nest import NestError, conv2d, gemm, nest
 
 from .cases import integers, meaning, rounds, scheduled
@@ -97,6 +100,10 @@ def test_a_nest_prints_as_pseudo_code(golden):
     made = made.reorder("f_o", "oh", "ow_o", "c_o", "kh", "kw", "f_i", "c_i", "ow_i")
     made = made.pack("w", at="f_o", order=("c_o", "kh", "kw", "c_i", "f_i")).pack("x", at="ow_o")
     golden("dataflow/nest/golden/conv.txt", f"{made.unroll('c_i').vectorise('ow_i')}\n")
+
+
+def test_the_room_shows_what_it_prints():
+    assert doctest.testmod(room) == (0, 2)
 
 
 def test_the_words_of_the_polyhedral_model():
