@@ -57,7 +57,8 @@ def _check_factor(loop: Loop, factor: int, tail: Tail) -> None:
             got=repr(factor),
         )
     if loop.extent % factor and tail == "perfect":
-        divisors = [n for n in range(1, loop.extent + 1) if loop.extent % n == 0]
+        small = [n for n in range(1, math.isqrt(loop.extent) + 1) if loop.extent % n == 0]
+        divisors = sorted({*small, *(loop.extent // n for n in small)})
         raise NestError(
             f"{factor} does not divide {loop.extent}: the last tile would reach beyond the loop's end",
             where=f"loop {loop.name}",
