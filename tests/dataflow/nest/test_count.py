@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from mlhood.dataflow.cache.hierarchy import Hierarchy, Level
 from mlhood.dataflow.nest import NestError, conv2d, gemm, nest
 from mlhood.measure.traffic import Counted
 
@@ -98,6 +99,10 @@ def test_a_cache_with_room_for_two_tiles_lacks_what_a_level_fetches(inside):
     made = gemm(12, 12, 12).tile(i=4, j=4, k=4)
     level = made.count().level(inside)
     assert misses(made, 2 * sum(level.tile.values())) == level.fetched
+    simulated = Hierarchy([Level(2 * level.bytes)], line=4)
+    for chunk in made.addresses():
+        simulated.access(chunk.bytes(made.layout(4)), 4)
+    assert simulated.served.memory == sum(level.fetched.values())
 
 
 def test_by_hand():
