@@ -20,6 +20,8 @@ from mlhood.grading.submission import Submission
 from mlhood.grading.task import Project, Task
 
 CELL_SECONDS = 300.0
+# cells that only tell the student something: no check asks what they make
+FOR_THE_STUDENT = {"check", "result"}
 STAND_IN = "the tasks after this one are judged with a right solution in place of yours, so they lose nothing by it"
 
 
@@ -49,7 +51,7 @@ def grade(
         project: What it should solve.
         folder: Working folder of the run; files that the notebook writes are left there.
         seed: Inputs of the checks are drawn from it.
-        run_check_cells: Whether to run the student's own check cells too (for a copy to look at).
+        run_check_cells: Whether to run the student's own checks, and the looks at results, too (for a copy to read).
         on_step: Told before every cell and every task.
         on_result: Told the result of a task as soon as there is one, so an interruption keeps those before it.
 
@@ -90,7 +92,7 @@ class _Grading:
         known = label(cell)
         self._tell(_first_words(cell))
         cell.outputs, cell.execution_count = [], None
-        if known and known.role == "check" and not self.run_check_cells:
+        if known and known.role in FOR_THE_STUDENT and not self.run_check_cells:
             return
         task = self.project.task(known.task) if known else None
         outcome = self.kernel.run(cell, task.seconds if task else CELL_SECONDS)
