@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import base64
+import io
+
 from nbformat import NotebookNode
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
+PNG = "image/png"
+COLOURS = 256
 KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
 
 
@@ -14,6 +19,7 @@ def tidy(notebook: NotebookNode) -> None:
     1. Cells count from 1 in the order in which they stand.
     2. No times of execution, no widget state, no version of the Python that ran it.
     3. Neighbouring pieces of one stream become one output.
+    4. Pictures have a palette of 256 colours: drawings have few, and a notebook is kept small.
     """
     notebook.metadata.pop("widgets", None)
     notebook.metadata["kernelspec"] = NotebookNode(KERNEL)
@@ -41,6 +47,8 @@ def _tidy_outputs(cell: NotebookNode, count: int) -> None:
     for output in cell.outputs:
         if output.output_type == "execute_result":
             output.execution_count = cell.execution_count
+        if PNG in output.get("data", {}):
+            output.data[PNG] = _smaller(output.data[PNG])
 
 
 def _joined(outputs: list[NotebookNode]) -> list[NotebookNode]:
@@ -52,3 +60,16 @@ def _joined(outputs: list[NotebookNode]) -> list[NotebookNode]:
         else:
             joined.append(output)
     return joined
+
+
+def _smaller(png: str) -> str:
+    """Return a picture with a palette, or as it was if that is not smaller."""
+    from PIL import Image
+
+    with Image.open(io.BytesIO(base64.b64decode(png))) as image:
+        if image.mode == "P":
+            return png
+        packed = io.BytesIO()
+        image.convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE).save(packed, "PNG", optimize=True)
+    found = base64.b64encode(packed.getvalue()).decode()
+    return found if len(found) < len(png) else png

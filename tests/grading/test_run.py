@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import base64
 import hashlib
+import io
 import json
 import os
 import shutil
@@ -11,7 +13,10 @@ import time
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
+from nbformat.v4 import new_code_cell, new_notebook, new_output
+from PIL import Image
 from rich.console import Console
 
 from mlhood.errors import NotebookError, OutputError
@@ -238,3 +243,20 @@ def test_ctrl_c_from_the_command_line(course, tmp_path):
     assert "Task was destroyed" not in trouble
     assert (tmp_path / "out" / "T9" / "T9.ipynb").exists()
     assert (tmp_path / "out" / "report.html").exists()
+
+
+def test_tidy_makes_pictures_small_and_leaves_what_they_show():
+    pixels = np.zeros((64, 64, 3), np.uint8)
+    pixels[:, 32:] = (0, 114, 178)
+    pixels[::3, ::5] = np.arange(22 * 13).reshape(22, 13, 1) % 200
+    picture = io.BytesIO()
+    Image.fromarray(pixels).save(picture, "PNG", compress_level=0)
+    data = {"image/png": base64.b64encode(picture.getvalue()).decode()}
+    book = new_notebook(cells=[new_code_cell("draw()", outputs=[new_output("display_data", data)])])
+    tidy(book)
+    small = book.cells[0].outputs[0].data["image/png"]
+    assert len(small) < len(data["image/png"]) / 2
+    shown = np.asarray(Image.open(io.BytesIO(base64.b64decode(small))).convert("RGB"), int)
+    assert np.abs(shown - pixels).max() <= 8
+    tidy(book)
+    assert book.cells[0].outputs[0].data["image/png"] == small
