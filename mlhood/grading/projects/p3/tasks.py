@@ -5,7 +5,7 @@ from mlhood.grading.task import Project, Question, Task
 
 P3 = Project(
     "P3",
-    "Convolutions: from the definition to the library and beyond",
+    "From a naive loop to past the libraries",
     tasks=(
         Task(
             "P3.1",
