@@ -152,7 +152,7 @@ MEASURED: tuple[Wrong, ...] = (
     Wrong("a row is missing", "P3.5", filling(rows="list(layers.items())[:3]"), (COMPARED,), "C4/no-BLAS, C4/BLAS"),
     Wrong("one column after the other", "P3.5", filling(fill=ONE_BY_ONE), (COMPARED,), "side by side"),
     Wrong("MACs for operations", "P3.5", filling(options=", flops=layer.macs"), (OPERATIONS,), "flops=2 \\* layer"),
-    Wrong("no operations", "P3.5", filling(options=""), (OPERATIONS,), "None"),
+    Wrong("no operations", "P3.5", filling(options=""), (OPERATIONS,), "none"),
     Wrong(
         "results not compared",
         "P3.5",

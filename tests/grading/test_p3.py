@@ -15,6 +15,8 @@ from mlhood.grading.projects.p3 import reference
 from mlhood.grading.projects.p3.probes import packed
 from mlhood.grading.projects.p3.tasks import P3
 from mlhood.grading.submission import LocalTransport, Submission
+from mlhood.kernels.tables import RESNET18, convolution_table
+from mlhood.measure import Measurement
 
 GEOMETRIES = [
     ((1, 3, 7, 7), (4, 3, 3, 3), 1, 0),
@@ -78,6 +80,84 @@ def test_panels_hold_every_column_once():
     assert panels.shape == (3, 3, 4)
     np.testing.assert_array_equal(np.concatenate(list(panels), axis=1)[:, :10], b)
     assert not panels[2, :, 2:].any()
+
+
+# -- the table
+
+
+def in_table(seconds: dict[str, list[float]], rows: tuple[str, ...] = tuple(RESNET18), **changes) -> dict:
+    """A notebook whose table has these times in rows; measured by one comparison a row unless said otherwise."""
+    table = convolution_table()
+    for row in rows:
+        for column, times in seconds.items():
+            parts = {"flops": 231_211_008.0, "run": row, "agreed": True} | changes.get(column.replace("-", "_"), {})
+            table[row, column] = Measurement(tuple(times), **parts)
+    return {"table": table, "gflops": lambda macs, seconds: 2e-9 * macs / seconds}
+
+
+def times(median: float, rounds: int = 21) -> list[float]:
+    return [median * (1 + 0.01 * (i - rounds // 2)) for i in range(rounds)]
+
+
+FAST, SLOW, CLOSE = times(0.001), times(0.04), [0.001 * (1 + 0.3 * (-1) ** i) for i in range(21)]
+
+
+def losses(names: dict, tmp_path) -> dict[str, str]:
+    return {name: reason for name, reason in judged(names, tmp_path, "P3.5").items() if reason}
+
+
+def test_a_table_that_was_measured_gets_all_points(tmp_path):
+    assert losses(in_table({"no-BLAS": SLOW, "BLAS": FAST}), tmp_path) == {}
+
+
+def test_a_claim_that_stays_open_costs_nothing(tmp_path):
+    names = in_table({"no-BLAS": CLOSE, "BLAS": FAST})
+    assert names["table"].verdicts()[0].state == "open"
+    assert losses(names, tmp_path) == {}
+
+
+def test_an_empty_table_gets_nothing_for_its_cells(tmp_path):
+    lost = losses(in_table({}), tmp_path)
+    assert set(lost) == {"rows_are_comparisons", "operations_are_told", "blas_is_faster_and_agrees"}
+    assert "C1/no-BLAS" in lost["rows_are_comparisons"]
+
+
+def test_rows_that_are_missing_are_counted_once(tmp_path):
+    assert set(losses(in_table({"no-BLAS": SLOW, "BLAS": FAST}, ("C2",)), tmp_path)) == {"rows_are_comparisons"}
+
+
+def test_a_column_that_is_missing_gets_nothing(tmp_path):
+    assert len(losses(in_table({"no-BLAS": SLOW}), tmp_path)) == 3
+
+
+@pytest.mark.parametrize(
+    ("seconds", "changes", "reason"),
+    [
+        ({"no-BLAS": times(0.04, 5), "BLAS": times(0.001, 5)}, {}, "too few rounds"),
+        ({"no-BLAS": [0.04] * 21, "BLAS": FAST}, {}, "to the last digit"),
+        ({"no-BLAS": SLOW, "BLAS": FAST}, {"BLAS": {"run": "another"}}, "not from one comparison"),
+        ({"no-BLAS": SLOW, "BLAS": FAST}, {"BLAS": {"run": ""}, "no_BLAS": {"run": ""}}, "not from one comparison"),
+    ],
+)
+def test_cells_that_no_comparison_has_filled_are_told(seconds, changes, reason, tmp_path):
+    lost = losses(in_table(seconds, **changes), tmp_path)
+    assert set(lost) == {"rows_are_comparisons"}
+    assert reason in lost["rows_are_comparisons"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "changes", "check", "reason"),
+    [
+        ({"no-BLAS": FAST, "BLAS": SLOW}, {}, "blas_is_faster_and_agrees", "BLAS is not faster"),
+        ({"no-BLAS": SLOW, "BLAS": FAST}, {"BLAS": {"agreed": False}}, "blas_is_faster_and_agrees", "never compared"),
+        ({"no-BLAS": SLOW, "BLAS": FAST}, {"BLAS": {"flops": 1e8}}, "operations_are_told", "100,000,000"),
+        ({"no-BLAS": SLOW, "BLAS": FAST}, {"no_BLAS": {"flops": None}}, "operations_are_told", "none"),
+    ],
+)
+def test_cells_that_say_something_wrong_cost_one_check(seconds, changes, check, reason, tmp_path):
+    lost = losses(in_table(seconds, **changes), tmp_path)
+    assert set(lost) == {check}
+    assert reason in lost[check]
 
 
 # -- the order of reads
@@ -226,6 +306,29 @@ def test_compiled_helpers_are_run_as_they_are_written(tmp_path):
     assert said["blocked_is_right"] == said["blocked_uses_blocks_again"] == ""
 
 
+WITH_A_BUFFER = """
+@compiled
+def gemm_blocked(a, b, block):
+    c = np.empty_like(a, shape=(len(a), b.shape[1]))
+    c[:] = np.float32(0)
+    for i0 in range(0, len(a), block):
+        for j0 in range(0, b.shape[1], block):
+            for k0 in range(0, len(b), block):
+                for i in range(i0, min(i0 + block, len(a))):
+                    row = np.zeros(block, np.float32)
+                    for k in range(k0, min(k0 + block, len(b))):
+                        for j in range(j0, min(j0 + block, b.shape[1])):
+                            row[j - j0] += a[i, k] * b[k, j]
+                    c[i, j0:j0 + block] += row[:b.shape[1] - j0]
+    return c
+"""
+
+
+def test_buffers_count_as_the_registers_that_they_are(tmp_path):
+    said = judged(names_in(WITH_A_BUFFER), tmp_path)
+    assert said["blocked_is_right"] == said["blocked_uses_blocks_again"] == ""
+
+
 SIDEWAYS = """
 def pack(b, width):
     return np.pad(b, ((0, 0), (0, -b.shape[1] % width))).T.reshape(-1, width, len(b))
@@ -243,7 +346,11 @@ def test_a_wrong_pack_costs_only_its_own_points(tmp_path):
     assert said["packed_is_right"] == ""
 
 
-@pytest.mark.parametrize("answer", [None, "no", [1, [2]], {"a": 1}, float("nan"), (), np.zeros((0, 0)), np.array("x")])
+NONSENSE = [None, 0, -1.5, "no", [1, [2]], {"macs": 0, "bytes": 0, "intensity": 0}, float("nan"), (),
+            np.zeros((0, 0)), np.zeros((1, 3, 4, 4)), np.array("x")]  # fmt: skip
+
+
+@pytest.mark.parametrize("answer", NONSENSE)
 @pytest.mark.parametrize("task", [task.id for task in P3.tasks])
 def test_nonsense_passes_no_check_and_breaks_none(task, answer, tmp_path):
     names = dict.fromkeys(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mlhood.grading import expect
-from mlhood.grading.projects.p3.costs import same
+from mlhood.grading.projects.p3.costs import right
 from mlhood.grading.submission import Submission
 from mlhood.grading.task import points
 
@@ -23,7 +23,7 @@ def _predicts(
     given = f"total={total}, parts={parts}, speedups={speedups}"
     with expect.case(given, hint):
         got = expect.number(submission.call("predict", total, parts, speedups), "what `predict` returns")
-    expect.true(same(got, want), "`predict` is wrong", expected=f"{want:.6g}", got=f"{got:.6g}", given=given, hint=hint)
+    right(got, want, "predict", given=given, hint=hint)
 
 
 @points(3)
@@ -54,15 +54,7 @@ def the_rest_limits_the_speedup(submission: Submission) -> None:
         got = expect.number(submission.call("best_possible", total, parts), "what `best_possible` returns")
         hint = "the time before over the time that is left: total / (total - sum(parts))"
         given = f"total={total}, parts={parts}"
-        want = total / rest
-        expect.true(
-            same(got, want),
-            "`best_possible` is wrong",
-            expected=f"{want:.6g}",
-            got=f"{got:.6g}",
-            given=given,
-            hint=hint,
-        )
+        right(got, total / rest, "best_possible", given=given, hint=hint)
 
 
 @points(1)

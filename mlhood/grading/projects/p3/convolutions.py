@@ -58,7 +58,12 @@ def _adds_bias(submission: Submission, name: str) -> None:
     want = np.broadcast_to(bias[:, None, None], shape)
     hint = "bias[f] is added once to every output of channel f"
     expect.close(
-        difference, want, "what the bias adds", atol=1e-4, given=f"a bias of {bias.round(2).tolist()}", hint=hint
+        difference,
+        want,
+        "what the bias adds",
+        atol=1e-4,
+        given=f"a bias of {[round(float(one), 2) for one in bias]}",
+        hint=hint,
     )
 
 

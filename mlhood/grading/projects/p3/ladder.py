@@ -1,8 +1,9 @@
 """Checks of P3.6: three rungs of the matrix product's ladder, judged by their results and by the order of their reads.
 
-Which element of a and b is read when is found by running the function as it is written on arrays that remember. The
-order is then played to a small cache: it shows whether a line that is fetched is used while it is there, whatever the
-loops look like.
+Which number is touched when is found by running the function, as it is written, on arrays that remember. The order is
+then played to a small cache: it shows whether a line that is fetched is used while it is there, whatever the loops look
+like. On these sizes, loops in blocks of 8 in any order fetch 0.26 to 0.34 of what the loops i, k, j fetch, and loops
+that use no block again at least as much as those.
 """
 
 from __future__ import annotations
@@ -28,6 +29,11 @@ MOST_TOUCHES = 4_000_000
 ROWS_USE = 4.0  # of 8: walking along rows uses all of a line, walking down columns one number
 BLOCKED_SHARE = 0.5  # of the lines that the loops fetch unblocked; blocks of 8 need three eighths at most
 
+AS_THEY_COME = (
+    "work on a and b as they come in, by numbers (b[k, j]) or parts (b[k], b[k0:k1, j0:j1]): here the function runs as "
+    "plain Python, on arrays that remember what is read"
+)
+
 
 def _matrices(submission: Submission, m: int, k: int, n: int) -> tuple[np.ndarray, np.ndarray]:
     draw = submission.rng.standard_normal
@@ -48,9 +54,7 @@ def _touches(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Addresses in the order in which a function touches its arrays; and of these, those in b."""
     a, b = _matrices(submission, *sizes)
-    hint = f"work on a and b as they come in, by numbers (b[k, j]) or parts (b[k], b[k0:k1, j0:j1]): `{name}` is run " \
-        "as plain Python here, on arrays that remember what is read"  # fmt: skip
-    with expect.case(f"a {a.shape}, b {b.shape}", hint):
+    with expect.case(f"a {a.shape}, b {b.shape}", AS_THEY_COME):
         found = submission.call(PROBES + "touched", submission.value(name), a, b, *rest)
         report = expect.mapping(found, ("addresses", "first", "last", "whole"), "what was read")
         whole = report["whole"]
@@ -139,9 +143,9 @@ def packed_is_right(submission: Submission) -> None:
     hint = "the last panel may be wider than what is left of c: write only N columns"
     try:
         _multiplies(submission, "gemm_packed", hint)
-    except expect.CheckFailed as failure:
+    except expect.CheckFailed:
         if not _right_with_right_panels(submission):
-            raise failure
+            raise
 
 
 def _right_with_right_panels(submission: Submission) -> bool:

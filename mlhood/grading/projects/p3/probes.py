@@ -21,7 +21,7 @@ def after_call(function: Callable, arrays: list[np.ndarray], rest: list[int]) ->
 def touched(function: Callable, a: np.ndarray, b: np.ndarray, *rest: int) -> dict[str, Any]:
     """Run a matrix product on arrays that remember in which order they are touched.
 
-    Arrays that the function makes remember, too, unless it does with them what only NumPy's own can do.
+    The result that the function makes remembers, too, unless something is done with it that only NumPy's own can do.
 
     Returns:
         The `addresses`, those of b from `first` up to `last`, and whether a or b was read as a `whole`.
@@ -37,7 +37,7 @@ def touched(function: Callable, a: np.ndarray, b: np.ndarray, *rest: int) -> dic
 def _touched(function: Callable, a: np.ndarray, b: np.ndarray, rest: tuple[int, ...], *, own: bool) -> dict[str, Any]:
     trace = Trace()
     traced = [trace.array(array, name) for array, name in ((a, "a"), (b, "b"))]
-    _uncompiled(function, _Numpy(trace if own else None))(*traced, *rest)
+    _uncompiled(function, _Numpy(trace, (len(a), b.shape[1]) if own else None))(*traced, *rest)
     first, last = (int(traced[1].places[place]) for place in ((0, 0), (-1, -1)))
     whole = sorted(trace.whole & {"a", "b"})
     return {"addresses": trace.addresses(), "first": first, "last": last, "whole": whole}
@@ -93,13 +93,17 @@ def _moved(function: FunctionType, names: dict[str, Any]) -> FunctionType:
 
 
 class _Numpy:
-    """NumPy, but arrays that remember stay so when they are converted, and those that are made remember, too."""
+    """NumPy, but arrays that remember stay so when they are converted, and one of the result's shape is made to.
+
+    Others that are made are small and short-lived, and lie wherever the last ones did.
+    """
 
     MAKERS = ("zeros", "empty", "full", "ones", "zeros_like", "empty_like", "full_like", "ones_like")
     CONVERTERS = ("asarray", "ascontiguousarray", "array")
 
-    def __init__(self, trace: Trace | None) -> None:
+    def __init__(self, trace: Trace, result: tuple[int, int] | None) -> None:
         self._trace = trace
+        self._result = result
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(np, name)
@@ -109,7 +113,7 @@ class _Numpy:
 
     def _make(self, make: Callable, first: Any, *rest: Any, **options: Any) -> Any:
         made = make(first.array if isinstance(first, Traced) else first, *rest, **options)
-        return made if self._trace is None else self._trace.array(made, "made")
+        return self._trace.array(made, "result") if made.shape == self._result else made
 
 
 def _converted(convert: Callable, array: Any, dtype: Any = None, **options: Any) -> Any:

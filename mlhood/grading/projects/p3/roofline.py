@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mlhood.grading import expect
-from mlhood.grading.projects.p3.costs import same
+from mlhood.grading.projects.p3.costs import right
 from mlhood.grading.submission import Submission
 from mlhood.grading.task import points
 
@@ -32,14 +32,7 @@ def the_lower_roof_counts(submission: Submission) -> None:
         intensity = round(share * peak / bandwidth, 3)
         got, want = _attainable(submission, intensity, peak, bandwidth), min(peak, intensity * bandwidth)
         hint = "intensity * bandwidth FLOP/s come from memory, and never more than peak"
-        expect.true(
-            same(got, want),
-            "`attainable` is wrong",
-            expected=f"{want:.6g}",
-            got=f"{got:.6g}",
-            given=_given(intensity, peak, bandwidth),
-            hint=hint,
-        )
+        right(got, want, "attainable", given=_given(intensity, peak, bandwidth), hint=hint)
 
 
 @points(2)
@@ -63,7 +56,4 @@ def roofs_meet_at_the_ridge(submission: Submission) -> None:
         got = expect.number(submission.call("ridge", peak, bandwidth), "what `ridge` returns")
         hint = "where intensity * bandwidth = peak: FLOP/s over bytes/s gives FLOP per byte"
         given = f"peak={peak:g}, bandwidth={bandwidth:g}"
-        want = peak / bandwidth
-        expect.true(
-            same(got, want), "`ridge` is wrong", expected=f"{want:.6g}", got=f"{got:.6g}", given=given, hint=hint
-        )
+        right(got, peak / bandwidth, "ridge", given=given, hint=hint)
