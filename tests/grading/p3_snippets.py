@@ -123,16 +123,10 @@ return c
     return {"P3-6-solution-2": _function("def gemm_blocked(a, b, block):", body)}
 
 
-def packing(
-    panels: str = "np.zeros((count, len(b), width), b.dtype)",
-    fill: str = "panels[p, :, :part.shape[1]] = part",
-    count: str = "-(-b.shape[1] // width)",
-    used: str = "panels",
-) -> dict[str, str]:
+def packing(fill: str = "panels[p, :, :part.shape[1]] = part", used: str = "panels") -> dict[str, str]:
     pack = f"""
-count = {count}
-panels = {panels}
-for p in range(count):
+panels = np.zeros((-(-b.shape[1] // width), len(b), width), b.dtype)
+for p in range(len(panels)):
     part = b[:, p * width:(p + 1) * width]
     {fill}
 return panels
@@ -145,7 +139,8 @@ for p, panel in enumerate({used}):
 return c
 """
     return {
-        "P3-6-solution-3": _function("def pack(b, width):", pack) + _function("def gemm_packed(a, b):", product),
+        "P3-6-solution-3": _function("def pack(b, width):", pack),
+        "P3-6-solution-4": _function("def gemm_packed(a, b):", product),
     }
 
 

@@ -31,8 +31,6 @@ WRONG: tuple[Wrong, ...] = (*p1_wrong.WRONG, *p2_wrong.WRONG, *p3_wrong.WRONG)
 RIGHT: dict[str, dict[str, dict[str, str]]] = {"P1": p1_right.RIGHT, "P2": p2_right.RIGHT, "P3": p3_right.RIGHT}
 # right cells for all notebooks of a project whose entries do not bring their own
 QUICKER = {"P3": p3_snippets.QUICK}
-# where nothing depends on the cells that show results, they need not be run for each entry
-SHOWN_ONLY = {"P3"}
 STYLES = [(project, style) for project, styles in RIGHT.items() for style in styles]
 SECRET_SEED = 20_260_117
 pytestmark = pytest.mark.slow
@@ -62,8 +60,6 @@ def marks_of(project: str, cells: dict[str, str], folder: Path, files: dict[str,
     known = {cell.id: cell for cell in notebook.cells}
     for name, source in {**QUICKER.get(project, {}), **cells}.items():
         known[name].source = source.strip("\n")
-    if project in SHOWN_ONLY:
-        notebook.cells = [cell for cell in notebook.cells if not ((role := label(cell)) and role.role == "result")]
     folder.mkdir()
     for name, data in files.items():
         (folder / name).write_bytes(data)
