@@ -153,10 +153,10 @@ def sides(layers: Sequence[Layer], sizes: Sequence[int], orders: tuple[str, str]
     axes.set_yscale("log", base=2)
     axes.set(xticks=list(sizes), xticklabels=[f"{size} x {size}" for size in sizes], xlabel="array")
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    axes.set_ylabel(f"cycles of {orders[1]} / cycles of {orders[0]}")
+    axes.set_ylabel(f"cycles of {orders[1].upper()} / cycles of {orders[0].upper()}")
     for order, place, hang in ((orders[0], 5, "bottom"), (orders[1], -5, "top")):
         axes.annotate(
-            f"{order} is faster", (1, 1), (5, place), xycoords=("axes fraction", "data"), textcoords="offset points",
+            f"{order.upper()} is faster", (1, 1), (5, place), xycoords=("axes fraction", "data"), textcoords="offset points",
             ha="left", va=hang, fontsize=8.5,
         )  # fmt: skip
     figure.legend(loc="outside upper center", ncols=min(len(layers), 2), fontsize=8.5, frameon=False)
