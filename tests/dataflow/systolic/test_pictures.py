@@ -86,7 +86,7 @@ def test_sides_are_ratios_of_cycles_about_one(sizes):
     np.testing.assert_allclose(
         lines["C3"], expected / np.array([count(resnet_layers()[2], Array(size, size, "ws")).cycles for size in sizes])
     )
-    assert {"ws is faster", "is is faster", f"{sizes[-1]} x {sizes[-1]}"} <= set(texts(figure))
+    assert {"WS is faster", "IS is faster", f"{sizes[-1]} x {sizes[-1]}"} <= set(texts(figure))
 
 
 def test_energies_are_stacked_to_their_sum():
