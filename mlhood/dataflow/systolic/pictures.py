@@ -156,8 +156,8 @@ def sides(layers: Sequence[Layer], sizes: Sequence[int], orders: tuple[str, str]
     axes.set_ylabel(f"cycles of {orders[1].upper()} / cycles of {orders[0].upper()}")
     for order, place, hang in ((orders[0], 5, "bottom"), (orders[1], -5, "top")):
         axes.annotate(
-            f"{order.upper()} is faster", (1, 1), (5, place), xycoords=("axes fraction", "data"), textcoords="offset points",
-            ha="left", va=hang, fontsize=8.5,
+            f"{order.upper()} is faster", (1, 1), (5, place), xycoords=("axes fraction", "data"),
+            textcoords="offset points", ha="left", va=hang, fontsize=8.5,
         )  # fmt: skip
     figure.legend(loc="outside upper center", ncols=min(len(layers), 2), fontsize=8.5, frameon=False)
     return figure
