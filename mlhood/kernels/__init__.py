@@ -12,9 +12,10 @@ if TYPE_CHECKING:
     from mlhood.kernels.conv import CONV2D, RELU
     from mlhood.kernels.gemm import GEMM
     from mlhood.kernels.int8 import int8_product
+    from mlhood.kernels.layout import to_blocked, to_plain
     from mlhood.kernels.parallel import threads, use_threads
 
-__all__ = ["CONV2D", "GEMM", "RELU", "int8_product", "threads", "use_threads"]
+__all__ = ["CONV2D", "GEMM", "RELU", "int8_product", "threads", "to_blocked", "to_plain", "use_threads"]
 
 _HOMES = {
     "CONV2D": "conv",
@@ -22,6 +23,8 @@ _HOMES = {
     "RELU": "conv",
     "int8_product": "int8",
     "threads": "parallel",
+    "to_blocked": "layout",
+    "to_plain": "layout",
     "use_threads": "parallel",
 }
 

@@ -11,6 +11,7 @@ from mlhood.errors import KernelError
 from mlhood.kernels import native, packing, parallel
 from mlhood.kernels.direct_code import FIELDS, Variant, build
 from mlhood.kernels.geometry import Geometry, Pair, geometry
+from mlhood.kernels.layout import Layout, stored_shape
 from mlhood.kernels.memory import aligned, scratch
 from mlhood.kernels.microkernel import Tile, candidates
 from mlhood.kernels.plan import fill, place_of
@@ -25,20 +26,24 @@ _PADS_OF_A_THREAD = 4
 _ADDRESSES = ("source", "x", "out", "scratch", "residual")
 
 
-def choose(g: Geometry, target: Target) -> Variant:
+def choose(g: Geometry, target: Target, reads: Layout = "plain", writes: Layout = "plain") -> Variant:
     """Return the variant that takes the fewest cycles; of almost equal ones, that with the most registers."""
-    options = [*_channel_options(g, target), *_pixel_options(g, target)]
+    options = _channel_options(g, target, reads, writes)
+    if (reads, writes) == ("plain", "plain"):
+        options += _pixel_options(g, target)
     least = min(cost for cost, _ in options)
     good = [(cost, variant) for cost, variant in options if cost <= 1.015 * least]
     return max(good, key=lambda option: (option[1].rows * option[1].vectors, -option[0]))[1]
 
 
-def _channel_options(g: Geometry, target: Target) -> list[tuple[float, Variant]]:
+def _channel_options(g: Geometry, target: Target, reads: Layout, writes: Layout) -> list[tuple[float, Variant]]:
     high, wide = _rows(g)
-    filters = g.filters // g.groups
+    filters, blocked = g.filters // g.groups, writes == "blocked"
+    spread = g.stride[1] * _piece(reads, target)
     return [
-        (high * -(-wide // tile.rows) * -(-filters // tile.columns) * (g.depth * tile.cycles + _transposing(tile)),
-         Variant(tile.rows, tile.vectors, g.stride[1]))
+        (high * -(-wide // tile.rows) * -(-filters // tile.columns)
+         * (g.depth * tile.cycles + (0 if blocked else _transposing(tile))),
+         Variant(tile.rows, tile.vectors, spread, blocked=blocked))
         for tile in candidates(target)
         if tile.rows <= wide
     ]  # fmt: skip
@@ -65,6 +70,11 @@ def _gather_cycles(tile: Tile, spread: int) -> float:
     return tile.cycles + tile.vectors * extra
 
 
+def _piece(layout: Layout, target: Target) -> int:
+    """Return how many of a pixel's channels are neighbours."""
+    return target.lanes if layout == "blocked" else 1
+
+
 def _rows(g: Geometry) -> tuple[int, int]:
     """Return the result's rows and their length; a plain matrix product has one long row."""
     return (1, g.out[0] * g.out[1]) if g.pointwise else g.out
@@ -79,7 +89,12 @@ class Direct:
         bias: float32 [F] or None.
         clip: Smallest and largest result, (0, inf) for ReLU; None for no limits.
         target: The processor, the host if None.
-        variant: The kernel, the cheapest if None.
+        variant: The kernel, the cheapest for these layouts if None.
+        reads: Layout of the input; blocked by the target's lanes.
+        writes: Layout of the result and of what is added to it.
+
+    Raises:
+        KernelError: If blocks of channels would belong to two groups, or the variant is for other layouts.
     """
 
     def __init__(
@@ -90,10 +105,19 @@ class Direct:
         clip: Clip | None = None,
         target: Target | None = None,
         variant: Variant | None = None,
+        *,
+        reads: Layout = "plain",
+        writes: Layout = "plain",
     ) -> None:
         self.geometry, self.target = g, target or host()
-        self.variant = variant or choose(g, self.target)
-        self.shapes = (g.images, g.channels, g.height, g.width), g.out_shape
+        lanes = self.target.lanes
+        inside = (g.images, g.channels, g.height, g.width)
+        self.shapes = stored_shape(inside, reads, lanes), stored_shape(g.out_shape, writes, lanes)
+        self.reads: Layout = reads
+        self.writes: Layout = writes
+        _check_groups(g, reads, writes, lanes)
+        self.variant = variant or choose(g, self.target, reads, writes)
+        self._check_variant()
         self.floor, self.ceiling = clip or (-math.inf, math.inf)
         tile = Tile(self.variant.rows, self.variant.vectors, self.target.lanes)
         by_channel = self.variant.lanes == "channels"
@@ -103,14 +127,14 @@ class Direct:
         self.copies = any(g.padding) or not by_channel
         # pixels in the lanes: a vector reads beyond the last pixel, and does not use what it finds there
         slack = 0 if by_channel else self.pixels * g.stride[1] * 2
-        self.padded = math.prod((g.images, g.channels, *g.padded)) + slack
+        self.padded = math.prod(stored_shape((g.images, g.channels, *g.padded), reads, lanes)) + slack
         high, wide = self.rows
         self.tiles, self.blocks = high * -(-wide // self.pixels), -(-(g.filters // g.groups) // self.width)
         stretches = -(-g.depth * self.width * 4 // _WEIGHT_BYTES)
         self.depth = -(-g.depth // stretches)
         self.templates: dict[int, np.ndarray] = {}
         self.places = [place_of(FIELDS, name) for name in _ADDRESSES]
-        self.table = _table(g, g.padded[0], g.padded[1])
+        self.table = _table(g, _piece(reads, self.target))
         self.weights = pack_weights(g, w, self.width, self.target)
         self.bias = None if bias is None else _padded_bias(g, bias, self.width)
 
@@ -121,7 +145,9 @@ class Direct:
         out: np.ndarray | None = None,
         threads: int | None = None,
     ) -> np.ndarray:
-        """Return the convolution of x, float32 [N, C, H, W] without gaps, as [N, F, OH, OW].
+        """Return the convolution of x, float32 [N, C, H, W] without gaps, as [N, F, OH, OW]; or as the layouts say.
+
+        In a blocked result, what the last block has beyond the channels has no meaning.
 
         Args:
             x: The input.
@@ -143,6 +169,12 @@ class Direct:
         parallel.run(self.kernel, plan, (self, *addresses), count)
         return out
 
+    def _check_variant(self) -> None:
+        variant, wanted = self.variant, self.geometry.stride[1] * _piece(self.reads, self.target)
+        if (variant.spread, variant.blocked) != (wanted, self.writes == "blocked"):
+            raise KernelError("the variant is for another convolution",
+                              expected=f"spread {wanted}, blocked {self.writes == 'blocked'}", got=variant)  # fmt: skip
+
     def _sums(self, threads: int) -> int:
         """Return how many sums a thread keeps of a task that goes through the depth in stretches."""
         return self._chunk(threads) * self.pixels * self.width
@@ -155,22 +187,24 @@ class Direct:
 
     def _make_template(self, threads: int) -> np.ndarray:
         g, wide = self.geometry, self.rows[1]
+        piece, out_piece = _piece(self.reads, self.target), _piece(self.writes, self.target)
+        step, padded_wide = g.stride[1] * piece, g.padded[1] * piece
         plane, image = g.padded[0] * g.padded[1], g.out[0] * g.out[1]
         chunk, last = self._chunk(threads), max(0, wide - self.pixels)
         chunks = -(-self.tiles // chunk)
-        planes = g.images * g.channels
+        planes = math.prod(self.shapes[0][:2])
         pads = min(planes, 1 if threads == 1 else _PADS_OF_A_THREAD * threads) if self.copies else 0
         values = {
             "tasks": pads + g.images * g.groups * self.blocks * chunks, "pads": pads, "planes": planes,
-            "high": g.height, "wide": g.width, "padded_high": g.padded[0], "padded_wide": g.padded[1],
-            "top": g.padding[0], "left": g.padding[1], "blocks": self.blocks, "chunks": chunks,
+            "high": g.height, "wide": g.width * piece, "padded_high": g.padded[0], "padded_wide": padded_wide,
+            "top": g.padding[0], "left": g.padding[1] * piece, "blocks": self.blocks, "chunks": chunks,
             "groups": g.groups, "chunk": chunk, "tiles": self.tiles, "row_tiles": -(-wide // self.pixels), "last": last,
-            "x_image": g.channels * plane, "x_group": g.channels // g.groups * plane,
-            "x_row": g.stride[0] * g.padded[1], "x_tile": self.pixels * g.stride[1], "x_last": last * g.stride[1],
+            "x_image": self.shapes[0][1] * piece * plane, "x_group": g.channels // g.groups * plane,
+            "x_row": g.stride[0] * padded_wide, "x_tile": self.pixels * step, "x_last": last * step,
             "w": self.weights.ctypes.data, "w_block": g.depth * self.width, "table": self.table.ctypes.data,
             "count": g.depth, "depth": self.depth, "filters": g.filters // g.groups,
-            "out_image": g.filters * image, "out_group": g.filters // g.groups * image,
-            "out_block": self.width * image, "out_row": wide, "ld": image,
+            "out_image": self.shapes[1][1] * out_piece * image, "out_group": g.filters // g.groups * image,
+            "out_block": self.width * image, "out_row": wide * out_piece, "ld": image * out_piece,
             "bias": 0 if self.bias is None else self.bias.ctypes.data,
             "chunk_inner": int(g.depth * self.width * 4 * self.blocks > _WEIGHT_BYTES),
         }  # fmt: skip
@@ -222,11 +256,22 @@ def _check(name: str, array: np.ndarray, shape: tuple[int, ...]) -> None:
     raise KernelError(f"{name} does not fit the convolution", expected=f"float32 {list(shape)}, without gaps", got=got)
 
 
+def _check_groups(g: Geometry, reads: Layout, writes: Layout, lanes: int) -> None:
+    """Refuse groups that begin in the middle of a block."""
+    for what, layout, count in (("input", reads, g.channels), ("result", writes, g.filters)):
+        if layout == "blocked" and g.groups > 1 and count // g.groups % lanes:
+            raise KernelError(f"the groups do not fit into the blocked {what}",
+                              expected=f"a multiple of {lanes} channels a group", got=count // g.groups,
+                              todo=f"keep the {what} plain")  # fmt: skip
+
+
 @functools.lru_cache(maxsize=256)
-def _table(g: Geometry, high: int, wide: int) -> np.ndarray:
-    """Return how far from a window's first element the number for each k lies."""
+def _table(g: Geometry, piece: int) -> np.ndarray:
+    """Return how far from a window's first element the number for each k lies; `piece` channels are neighbours."""
     channel, row, column = np.ogrid[: g.channels // g.groups, : g.kernel[0], : g.kernel[1]]
-    return ((channel * high + row * g.dilation[0]) * wide + column * g.dilation[1]).ravel().astype(np.int64)
+    high, wide = g.padded
+    pixel = (channel // piece * high + row * g.dilation[0]) * wide + column * g.dilation[1]
+    return (pixel * piece + channel % piece).ravel().astype(np.int64)
 
 
 def pack_weights(g: Geometry, w: np.ndarray, width: int, target: Target) -> np.ndarray:

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from llvmlite import ir
 
 from mlhood.kernels.border import padder
-from mlhood.kernels.emit import FLOAT, INDEX, Code, Int, Pointer
+from mlhood.kernels.emit import ADDRESS, FLOAT, INDEX, Code, Int, Pointer
 from mlhood.kernels.microkernel import Shape, Tile, microkernel
 from mlhood.kernels.plan import Plan, kernel
 from mlhood.kernels.target import Target
@@ -45,7 +45,7 @@ class Variant:
     Args:
         rows: Rows of the register tile.
         vectors: Registers in one of its rows.
-        spread: Elements between neighbouring windows.
+        spread: Elements between neighbouring windows: the stride, times the lanes where the input is blocked.
         lanes: What lies in the lanes: output `channels` or `pixels`.
         blocked: Whether the result is [N, F / lanes, OH, OW, lanes] instead of [N, F, OH, OW].
         valid: With pixels in the lanes, how many of the tile's columns are written.
@@ -97,7 +97,9 @@ class _Driver:
     def _buffer(self) -> Pointer:
         with self.code.builder.goto_entry_block():
             slot = self.code.builder.alloca(FLOAT, size=self.tile.rows * self.tile.columns)
-        return Pointer(self.code.builder, slot)
+            # llvmlite holds on to the type of what was allocated, and vectors are stored here, too
+            place = self.code.builder.inttoptr(self.code.builder.ptrtoint(slot, INDEX), ADDRESS)
+        return Pointer(self.code.builder, place)
 
     def write(self) -> None:
         """Write the function: first the tasks that pad some planes each, then those that convolve."""
@@ -168,8 +170,8 @@ class _Driver:
                 with then:
                     self._call(self.parts.partial, inputs, partial, sums, self.code.constant(self.tile.columns))
                 with otherwise:
-                    width = self.tile.lanes if self.variant.blocked else 1
-                    self._final(inputs, partial, out + row * f["out_row"] + column * width, bias, left)
+                    place = out + row * f["out_row"] + column * self._piece()
+                    self._final(inputs, partial, place, bias, left)
 
     def _call(
         self, callee: Code, inputs: Any, partial: Any, out: Any, ld: Int, bias: Any = None, z: Any = None
@@ -186,11 +188,13 @@ class _Driver:
     def _final(self, inputs: Any, partial: Pointer, place: Int, bias: Pointer, left: Int) -> None:
         out, residual = self.plan.pointer("out").at(place), self._residual(place)
         bias = self._unless_null(self.plan.pointer("bias"), bias)
-        if self.variant.blocked or self.variant.lanes == "pixels":
+        if self.variant.lanes == "pixels":
             self._call(self.parts.final, inputs, partial, out, self.field["ld"], bias, residual)
             return
-        b, rows = self.code.builder, self.code.constant(self.tile.rows)
-        with b.if_else(left.equals(self.tile.columns)) as (whole, some):
+        lanes, parts = self._piece(), self.tile.columns // self._piece()
+        left = (left + lanes - 1) // lanes
+        b, rows = self.code.builder, self.code.constant(self.tile.rows * lanes)
+        with b.if_else(left.equals(parts)) as (whole, some):
             with whole:
                 self._call(self.parts.final, inputs, partial, out, self.field["ld"], bias, residual)
             with some:
@@ -207,8 +211,14 @@ class _Driver:
     def _unless_null(self, asked: Pointer, place: Pointer) -> Pointer:
         return Pointer(self.code.builder, self.code.builder.select(asked.is_null(), self.null.value, place.value))
 
-    def _copy(self, to: Pointer, to_ld: Int, source: Pointer, source_ld: Int, channels: Int) -> None:
-        """Copy the pixels of some channels of a tile: the last block of channels may not be full."""
-        with self.code.loop(0, channels) as channel:
+    def _piece(self) -> int:
+        """Return how many of a pixel's channels are neighbours in the result."""
+        return self.tile.lanes if self.variant.blocked else 1
+
+    def _copy(self, to: Pointer, to_ld: Int, source: Pointer, source_ld: Int, parts: Int) -> None:
+        """Copy the pixels of some channels, or blocks of them, of a tile: the last of all may not fill it."""
+        lanes = self._piece()
+        with self.code.loop(0, parts) as part:
             for pixel in range(self.tile.rows):
-                to.at(channel * to_ld + pixel).store(source.at(channel * source_ld + pixel).load())
+                piece = source.at(part * source_ld + pixel * lanes).load(lanes if lanes > 1 else None)
+                to.at(part * to_ld + pixel * lanes).store(piece)

@@ -1,0 +1,108 @@
+"""Blocked activations: converted there and back, and convolved as plain ones are."""
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from mlhood.errors import KernelError
+from mlhood.kernels import CONV2D, to_blocked, to_plain
+from mlhood.kernels.direct import Direct
+from mlhood.kernels.direct_code import Variant
+from mlhood.kernels.geometry import geometry
+from mlhood.kernels.target import PORTABLE, available
+
+PAIRS = st.tuples(st.integers(1, 3), st.integers(1, 2))
+COUNTS = st.sampled_from([1, 3, 4, 16, 17, 33, 48])
+
+
+@given(
+    shape=st.tuples(st.integers(0, 3), st.integers(0, 40), st.integers(1, 4), st.integers(1, 4)),
+    lanes=st.sampled_from([1, 4, 8, 16]),
+    kind=st.sampled_from([np.float32, np.int8]),
+)
+def test_there_and_back(shape, lanes, kind):
+    x = np.arange(np.prod(shape)).reshape(shape).astype(kind)
+    blocked = to_blocked(x, lanes)
+    assert np.array_equal(to_plain(blocked, shape[1]), x)
+    assert (blocked.dtype, blocked.flags.c_contiguous) == (kind, True)
+    for channel in range(blocked.shape[1] * lanes):
+        plane = x[:, channel] if channel < shape[1] else 0
+        assert (blocked[:, channel // lanes, :, :, channel % lanes] == plane).all()
+
+
+@st.composite
+def convolutions(draw, lanes):
+    groups = draw(st.sampled_from([1, 1, 2]))
+    channels, filters = (draw(COUNTS) if groups == 1 else lanes * draw(st.integers(1, 3)) for _ in range(2))
+    kernel, stride, dilation = draw(PAIRS), draw(PAIRS), draw(st.tuples(st.integers(1, 2), st.integers(1, 2)))
+    padding = draw(st.tuples(*[st.integers(0, 2)] * 4))
+    x = (draw(st.integers(1, 2)), groups * channels, draw(st.integers(1, 12)), draw(st.integers(1, 20)))
+    size = [x[2] + padding[0] + padding[2], x[3] + padding[1] + padding[3]]
+    assume(all(d * (k - 1) < s for d, k, s in zip(dilation, kernel, size, strict=True)))
+    options = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+    return x, (groups * filters, channels, *kernel), options
+
+
+@pytest.mark.parametrize(("reads", "writes"), [("blocked", "plain"), ("plain", "blocked"), ("blocked", "blocked")])
+@pytest.mark.parametrize("processor", available(), ids=lambda target: target.name)
+@settings(max_examples=8, deadline=None)
+@given(data=st.data(), threads=st.sampled_from([1, 2]), clip=st.sampled_from([None, (0, 6), (1, 2)]))
+def test_a_layout_changes_nothing_else(processor, reads, writes, data, threads, clip):
+    shape, weights, options = data.draw(convolutions(processor.lanes))
+    g, rng = geometry(shape, weights, **options), np.random.default_rng(shape[2])
+    x, w, bias, residual = (rng.standard_normal(s, np.float32) for s in (shape, weights, weights[0], g.out_shape))
+    expected = CONV2D["im2col_blas"](x, w, bias, **options, residual=residual, clip=clip, threads=1)
+    made = Direct(g, w, bias, clip, processor, reads=reads, writes=writes)
+    inside, beside = stored(x, reads, processor.lanes), stored(residual, writes, processor.lanes)
+    fence = np.full(np.prod(made.shapes[1], dtype=int) + 1, 7, np.float32)
+    y = made(inside, beside, fence[:-1].reshape(made.shapes[1]), threads)
+    y = to_plain(y, g.filters) if writes == "blocked" else y
+    assert np.abs(y - expected).max() <= 1e-5 * (8 + g.depth)
+    assert fence[-1] == 7
+
+
+def stored(x: np.ndarray, layout: str, lanes: int) -> np.ndarray:
+    return to_blocked(x, lanes) if layout == "blocked" else x
+
+
+def test_a_deep_window_is_summed_in_stretches(monkeypatch, target):
+    monkeypatch.setattr("mlhood.kernels.direct._WEIGHT_BYTES", 4 * 16 * 40)
+    rng = np.random.default_rng(0)
+    x, w = rng.standard_normal((1, 30, 9, 15), np.float32), rng.standard_normal((20, 30, 3, 3), np.float32)
+    made = Direct(geometry(x.shape, w.shape, padding=1), w, target=target, reads="blocked", writes="blocked")
+    y = made(to_blocked(x, target.lanes), threads=2)
+    assert np.abs(to_plain(y, 20) - CONV2D["im2col_blas"](x, w, padding=1, threads=1)).max() <= 1e-3
+
+
+def test_numbers_beyond_the_channels_are_not_read(target):
+    rng = np.random.default_rng(0)
+    x, w = rng.standard_normal((1, 5, 6, 6), np.float32), rng.standard_normal((4, 5, 3, 3), np.float32)
+    blocked = to_blocked(x, target.lanes)
+    blocked[:, -1, :, :, 5 % target.lanes :] = np.nan
+    y = Direct(geometry(x.shape, w.shape), w, target=target, reads="blocked")(blocked)
+    assert np.abs(y - CONV2D["im2col_blas"](x, w, threads=1)).max() <= 1e-4
+
+
+@pytest.mark.parametrize("layouts", [{"reads": "blocked"}, {"writes": "blocked"}])
+def test_groups_within_a_block_are_refused(layouts):
+    g, w = geometry((1, 6, 5, 5), (6, 1, 3, 3), groups=6), np.zeros((6, 1, 3, 3), np.float32)
+    with pytest.raises(KernelError, match="groups do not fit into the blocked"):
+        Direct(g, w, **layouts)
+
+
+def test_what_does_not_fit_is_refused():
+    g, w = geometry((1, 5, 6, 6), (4, 5, 3, 3)), np.zeros((4, 5, 3, 3), np.float32)
+    with pytest.raises(KernelError, match="no such layout"):
+        Direct(g, w, reads="striped")
+    with pytest.raises(KernelError, match="variant is for another"):
+        Direct(g, w, variant=Variant(4, 2, 1), writes="blocked")
+    with pytest.raises(KernelError, match="x does not fit"):
+        Direct(g, w, target=PORTABLE, reads="blocked")(np.zeros((1, 5, 6, 6), np.float32))
+    with pytest.raises(KernelError, match="only a plain layout"):
+        to_blocked(np.zeros((1, 2, 3)), 4)
+    with pytest.raises(KernelError, match="no lanes"):
+        to_blocked(np.zeros((1, 2, 3, 3)), 0)
+    for wrong in (np.zeros((1, 2, 3, 3)), np.zeros((1, 2, 3, 3, 4))):
+        with pytest.raises(KernelError, match="not blocked so"):
+            to_plain(wrong, 9)
