@@ -40,13 +40,24 @@ def _channel_options(g: Geometry, target: Target, reads: Layout, writes: Layout)
     high, wide = _rows(g)
     filters, blocked = g.filters // g.groups, writes == "blocked"
     spread = g.stride[1] * _piece(reads, target)
+    ahead = _ahead(g, reads, target)
     return [
         (high * -(-wide // tile.rows) * -(-filters // tile.columns)
          * (g.depth * tile.cycles + (0 if blocked else _transposing(tile))),
-         Variant(tile.rows, tile.vectors, spread, blocked=blocked))
+         Variant(tile.rows, tile.vectors, spread, blocked=blocked, ahead=ahead))
         for tile in candidates(target)
         if tile.rows <= wide
     ]  # fmt: skip
+
+
+def _ahead(g: Geometry, reads: Layout, target: Target) -> int:
+    """Return how many k ahead the input is fetched: about what memory takes; a larger window's rows are there already.
+
+    Blocked, the next k that needs new cache lines is a whole block away.
+    """
+    if reads == "blocked":
+        return 4 * target.lanes
+    return 2 * target.lanes if g.kernel == (1, 1) else 0
 
 
 def _pixel_options(g: Geometry, target: Target) -> list[tuple[float, Variant]]:
@@ -134,7 +145,7 @@ class Direct:
         self.depth = -(-g.depth // stretches)
         self.templates: dict[int, np.ndarray] = {}
         self.places = [place_of(FIELDS, name) for name in _ADDRESSES]
-        self.table = _table(g, _piece(reads, self.target))
+        self.table = _table(g, _piece(reads, self.target), self.variant, self.pixels)
         self.weights = pack_weights(g, w, self.width, self.target)
         self.bias = None if bias is None else _padded_bias(g, bias, self.width)
 
@@ -266,12 +277,16 @@ def _check_groups(g: Geometry, reads: Layout, writes: Layout, lanes: int) -> Non
 
 
 @functools.lru_cache(maxsize=256)
-def _table(g: Geometry, piece: int) -> np.ndarray:
-    """Return how far from a window's first element the number for each k lies; `piece` channels are neighbours."""
+def _table(g: Geometry, piece: int, variant: Variant, pixels: int) -> np.ndarray:
+    """Return how far from a window's first element the number for each k lies; `piece` channels are neighbours.
+
+    What is fetched ahead of the last k is what the next tile begins with.
+    """
     channel, row, column = np.ogrid[: g.channels // g.groups, : g.kernel[0], : g.kernel[1]]
     high, wide = g.padded
     pixel = (channel // piece * high + row * g.dilation[0]) * wide + column * g.dilation[1]
-    return (pixel * piece + channel % piece).ravel().astype(np.int64)
+    table = (pixel * piece + channel % piece).ravel().astype(np.int64)
+    return np.concatenate([table, np.resize(table, variant.ahead) + pixels * variant.spread])
 
 
 def pack_weights(g: Geometry, w: np.ndarray, width: int, target: Target) -> np.ndarray:

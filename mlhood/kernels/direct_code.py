@@ -29,6 +29,9 @@ FIELDS = (
 )  # fmt: skip
 
 
+_WEIGHTS_AHEAD = 32  # k: a network's weights come from memory each time
+
+
 @dataclass(frozen=True)
 class _Parts:
     """The functions that the loops call: microkernels that leave sums behind or finish, and one that pads."""
@@ -49,6 +52,7 @@ class Variant:
         lanes: What lies in the lanes: output `channels` or `pixels`.
         blocked: Whether the result is [N, F / lanes, OH, OW, lanes] instead of [N, F, OH, OW].
         valid: With pixels in the lanes, how many of the tile's columns are written.
+        ahead: How many k ahead the input is fetched into the cache; 0: not.
     """
 
     rows: int
@@ -57,6 +61,7 @@ class Variant:
     lanes: Literal["channels", "pixels"] = "channels"
     blocked: bool = False
     valid: int | None = None
+    ahead: int = 0
 
     def shapes(self, target: Target) -> tuple[Shape, Shape]:
         """Return what the microkernel that leaves sums behind reads and writes, and the one that finishes."""
@@ -64,7 +69,7 @@ class Variant:
         if self.lanes == "pixels":
             shape = Shape(tile, b="table", b_spread=self.spread)
             return shape, replace(shape, per="rows", valid=self.valid)
-        shape = Shape(tile, self.spread, a="table")
+        shape = Shape(tile, self.spread, a="table", a_ahead=self.ahead, b_ahead=_WEIGHTS_AHEAD)
         return shape, replace(shape, per="columns", store="blocks" if self.blocked else "columns")
 
 

@@ -19,7 +19,7 @@ from typing import Any, Literal
 from llvmlite import ir
 
 from mlhood.kernels.dot import dot
-from mlhood.kernels.emit import ADDRESS, FLOAT, INDEX, INT32, Code, Pointer, Variable
+from mlhood.kernels.emit import ADDRESS, FLOAT, INDEX, INT32, Code, Int, Pointer, Variable
 from mlhood.kernels.target import Target
 from mlhood.kernels.transpose import transpose
 
@@ -88,6 +88,9 @@ class Shape:
         b: Likewise (columns elements on).
         store: `rows`: the tile's row m goes to out + m * ld; `columns`: its column n goes to out + n * ld; `blocks`:
             vector v of row m goes to out + v * ld + m * lanes.
+        a_ahead: How many k ahead a's numbers are fetched into the cache, one row each k; the table reaches as much
+            further. 0: not at all.
+        b_ahead: Likewise b's, which are packed, all of a k at once.
         bytes: Whether an element is four bytes, a's unsigned and b's signed, and a sum a 32-bit integer.
         per: Which of the tile's directions a bias belongs to: none, `rows` or `columns`.
     """
@@ -100,6 +103,8 @@ class Shape:
     per: Literal["none", "rows", "columns"] = "none"
     b_spread: int = 1
     valid: int | None = None
+    a_ahead: int = 0
+    b_ahead: int = 0
     bytes: bool = False
 
     @property
@@ -155,12 +160,33 @@ def _accumulate(code: Code, shape: Shape, sums: list[list[Variable]], target: Ta
     with code.loop(0, code.integer("count")) as k:
         a = code.pointer("a", shape.element).at(table.at(k).integer() if shape.a == "table" else k * tile.rows)
         b = code.pointer("b", shape.element).at(table.at(k).integer() if shape.b == "table" else k * tile.columns)
+        _fetch_ahead(code, shape, k, table)
         vectors = [_spread_load(code, b, v * tile.lanes, tile.lanes, shape.b_spread) for v in range(tile.vectors)]
         for m, row in enumerate(sums):
             number = code.splat(a.at(m * shape.spread).load(), tile.lanes)
             for total, vector in zip(row, vectors, strict=True):
                 more = dot(code, number, vector, total.get(), target) if shape.bytes else None
                 total.set(code.fma(number, vector, total.get()) if more is None else more)
+
+
+def _fetch_ahead(code: Code, shape: Shape, k: Int, table: Pointer) -> None:
+    """Ask for what is read some k later, where memory is far: a processor sees coming only what is a neighbour."""
+    tile = shape.tile
+    if shape.a_ahead:
+        later = table.at(k + shape.a_ahead).integer()
+        _fetch(code, code.pointer("a").at(later + k % tile.lanes * shape.spread))
+    if shape.b_ahead:
+        for v in range(tile.vectors):
+            _fetch(code, code.pointer("b").at((k + shape.b_ahead) * tile.columns + v * tile.lanes))
+
+
+def _fetch(code: Code, place: Pointer) -> None:
+    """Ask for a cache line that will be read soon; of an address that is not there nothing happens."""
+    name = "llvm.prefetch.p0"
+    read, keep, data = INT32(0), INT32(3), INT32(1)
+    signature = ir.FunctionType(ir.VoidType(), [ADDRESS, INT32, INT32, INT32])
+    callee = code.module.globals.get(name) or ir.Function(code.module, signature, name)
+    code.builder.call(callee, [place.value, read, keep, data])
 
 
 def _spread_load(code: Code, b: Pointer, first: int, lanes: int, spread: int) -> Any:
