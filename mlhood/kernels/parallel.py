@@ -53,12 +53,24 @@ def use_threads(count: int) -> Iterator[None]:
     Raises:
         KernelError: If `count` is not a positive integer.
     """
-    before = getattr(_CHOSEN, "count", None)
-    _CHOSEN.count = checked(count)
+    before = set_threads(checked(count))
     try:
         yield
     finally:
-        _CHOSEN.count = before
+        set_threads(before)
+
+
+def set_threads(count: int | None) -> int | None:
+    """Let kernels that this thread calls from now on take `count` threads, and return what has been set before.
+
+    `mlhood.measure.threads` calls it as it calls its like in torch and Numba. None: nothing is set.
+
+    Raises:
+        KernelError: If `count` is not a positive integer.
+    """
+    before = getattr(_CHOSEN, "count", None)
+    _CHOSEN.count = None if count is None else checked(count)
+    return before
 
 
 def checked(count: int | None) -> int:

@@ -92,8 +92,9 @@ def compare(
         baseline: The one that others are compared with; the first if left out.
         flops: Floating-point operations of one call, of all or by name.
         rounds: How often each is timed, at least 21.
-        threads: Fix the threads of BLAS, torch and Numba to this number; left as they are if left out. ONNX Runtime and
-            JAX are told before (`session_options`, `environment`); the result says so where they are loaded.
+        threads: Fix the threads of BLAS, torch, Numba and our kernels to this number; left as they are if left out.
+            ONNX Runtime and JAX are told before (`session_options`, `environment`); the result says so where they are
+            loaded.
         cache: `interleaved`: what an alternative finds in the caches is what the others have left there. `hot`: each
             is called once, untimed, before it is timed.
         check: Compare the results. Without it the measurements do not count as agreed.

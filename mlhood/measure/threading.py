@@ -1,7 +1,7 @@
 """How many threads the libraries take: fixed for those that can be told while they run, explained for the others.
 
-BLAS and OpenMP (threadpoolctl), torch and Numba can be told at any time. ONNX Runtime is told when a session is made
-(`session_options`), JAX when its process starts (`environment`).
+BLAS and OpenMP (threadpoolctl), torch, Numba and our own kernels can be told at any time. ONNX Runtime is told when a
+session is made (`session_options`), JAX when its process starts (`environment`).
 """
 
 from __future__ import annotations
@@ -91,12 +91,24 @@ def _numba(numba: Any, count: int) -> Callable[[], object]:
     return lambda: numba.set_num_threads(before)
 
 
-_LIBRARIES: dict[str, Callable[[Any, int], Callable[[], object]]] = {"torch": _torch, "numba": _numba}
+def _kernels(parallel: Any, count: int) -> Callable[[], object]:
+    before = parallel.set_threads(count)
+    return lambda: parallel.set_threads(before)
+
+
+# module -> what tells it: found by name among what is loaded, so that nothing is loaded here, not even our own kernels
+_LIBRARIES: dict[str, Callable[[Any, int], Callable[[], object]]] = {
+    "torch": _torch,
+    "numba": _numba,
+    "mlhood.kernels.parallel": _kernels,
+}
 
 
 @contextmanager
 def threads(count: int) -> Iterator[Threads]:
-    """Fix the threads of BLAS, OpenMP, torch and Numba, as far as they are loaded; give back what was there after.
+    """Fix the threads of BLAS, OpenMP, torch, Numba and our kernels, as far as they are loaded; give them back after.
+
+    Our kernels are told for the thread that asks; the others for the whole process.
 
     Yields:
         What has been told how many threads: `applied`; `apply()` tells what has been loaded since; `notes()` says what

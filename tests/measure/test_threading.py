@@ -9,8 +9,9 @@ import pytest
 import torch
 from threadpoolctl import threadpool_info
 
+from mlhood import kernels
 from mlhood.errors import MeasureError
-from mlhood.measure import environment, session_options, threads
+from mlhood.measure import compare, environment, session_options, threads
 
 JAX_THREADS = """
 import os, sys
@@ -55,6 +56,25 @@ def test_numba_is_told():
     with pytest.raises(MeasureError, match="Numba was started with fewer"), threads(10_000):
         pass
     assert torch.get_num_threads() == torch_before
+
+
+def test_our_kernels_are_told():
+    with kernels.use_threads(5):
+        with threads(2) as fixed:
+            assert kernels.threads() == 2
+            with threads(1) as inner:
+                inner.apply()
+                assert kernels.threads() == 1
+            assert kernels.threads() == 2
+            assert fixed.applied["mlhood.kernels.parallel"] == 2
+        assert kernels.threads() == 5
+
+
+def test_a_comparison_tells_our_kernels():
+    found = []
+    with kernels.use_threads(5):
+        compare({"one": lambda: found.append(kernels.threads())}, threads=2, check=False, shortest=0)
+    assert set(found) == {2}
 
 
 @pytest.mark.parametrize("count", [0, -1, 1.0, True, "2"])
