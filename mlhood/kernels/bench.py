@@ -73,11 +73,11 @@ class Case:
 
 
 def gemm_cases(
-    threads: int, rounds: int, cache: Any, sizes: Iterable[int] = SIZES, peak: float | None = None
+    threads: int, rounds: int, cache: Any, sizes: Iterable[int] | None = None, peak: float | None = None
 ) -> Iterable[Case]:
     """Measure square matrix products: our vectorised one beside NumPy's library."""
     rng = np.random.default_rng(0)
-    for n in sizes:
+    for n in SIZES if sizes is None else sizes:
         a, b = rng.standard_normal((n, n), np.float32), rng.standard_normal((n, n), np.float32)
         sides: Sides = {
             "vectorised": lambda a=a, b=b: gemm.vectorised(a, b, threads=threads),
@@ -88,10 +88,10 @@ def gemm_cases(
         yield Case(f"{n}", "vectorised", flops, result, peak)
 
 
-def int8_cases(threads: int, rounds: int, cache: Any, sizes: Iterable[int] = SIZES) -> Iterable[Case]:
+def int8_cases(threads: int, rounds: int, cache: Any, sizes: Iterable[int] | None = None) -> Iterable[Case]:
     """Measure square products of u8 and s8 into s32: ours beside our float32 product and ONNX Runtime's."""
     rng = np.random.default_rng(0)
-    for n in sizes:
+    for n in SIZES if sizes is None else sizes:
         a, b = rng.integers(0, 256, (n, n), np.uint8), rng.integers(-128, 128, (n, n), np.int8)
         wide = a.astype(np.float32), b.astype(np.float32)
         sides: Sides = {

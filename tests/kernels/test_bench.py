@@ -16,6 +16,7 @@ def test_a_row_has_every_side_and_its_ratio():
     row = case.row()
     assert json.loads(json.dumps(row)) == row
     assert set(row["seconds"]) == {"vectorised", "numpy"}
+    assert row["share_of_peak"] is None
     ratio = row["ratios"]["numpy"]
     assert ratio["low"] <= ratio["value"] <= ratio["high"]
     assert row["gflops"]["numpy"] == pytest.approx(2 * 16**3 / row["seconds"]["numpy"] / 1e9)
@@ -32,7 +33,51 @@ def test_all_sides_of_a_convolution_agree_and_are_summed_up():
         assert summed["lowest"][peer] == min(ratios)
 
 
-def test_an_unknown_network_is_refused():
-    result = CliRunner().invoke(app, ["bench", "conv", "--network", "lenet"])
+def test_our_share_of_the_peak():
+    (case,) = bench.gemm_cases(1, 21, "hot", [16], peak=2e12)
+    row = case.row()
+    assert row["share_of_peak"] == pytest.approx(row["gflops"]["vectorised"] / 2000)
+    assert bench.summary([case, case])["share_of_peak"] == pytest.approx(row["share_of_peak"])
+    assert f"{row['share_of_peak']:.1%} of peak" in bench.line(case)
+
+
+def test_the_product_of_bytes_beside_float32():
+    (case,) = bench.int8_cases(1, 21, "hot", [40])
+    assert case.peers == ["float32", "onnxruntime"]
+    assert bench.line(case).startswith("40: GOP/s int8 ")
+    assert "peak" not in bench.line(case)
+
+
+def test_blocked_layers_agree_with_plain_ones():
+    layers = [Layer(3, 9, 20, 3, 2), Layer(20, 9, 33, 1)]
+    for case in bench.conv_cases(1, 21, "hot", layers, "blocked"):
+        assert case.result.measurements["direct"].agreed
+        assert case.peers == ["torch", "onnxruntime", "im2col_blas", "direct, plain"]
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        (["conv", "--network", "lenet"], "resnet50"),
+        (["conv", "--layout", "striped"], "blocked"),
+        (["conv", "--layout", "blocked", "--network", "mobilenet_v2"], "--layout plain"),
+        (["gemm", "--dtype", "float16"], "int8"),
+    ],
+)
+def test_what_is_not_known_is_refused(command, says):
+    result = CliRunner().invoke(app, ["bench", *command])
     assert isinstance(result.exception, KernelError)
-    assert "resnet50" in str(result.exception)
+    assert says in str(result.exception)
+
+
+def test_what_is_written(tmp_path, monkeypatch):
+    monkeypatch.setattr(bench, "SIZES", (16, 20))
+    path = tmp_path / "gemm.json"
+    result = CliRunner().invoke(app, ["bench", "gemm", "--hot", "--json", str(path)])
+    assert result.exit_code == 0, result.output
+    found = json.loads(path.read_text())
+    assert (found["bench"], found["dtype"], found["threads"]) == ("gemm", "float32", 1)
+    assert [row["case"] for row in found["rows"]] == ["16", "20"]
+    shares = [row["gflops"]["vectorised"] * 1e9 / found["peak_flops"] for row in found["rows"]]
+    assert [row["share_of_peak"] for row in found["rows"]] == pytest.approx(shares)
+    assert found["summary"]["all"]["share_of_peak"] == pytest.approx((shares[0] * shares[1]) ** 0.5)
