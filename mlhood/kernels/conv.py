@@ -128,8 +128,9 @@ def direct(
     if not _has_work(g):
         return _epilogue(np.zeros(g.out_shape, np.float32), bias, residual, clip)
     whole = [None if array is None else np.ascontiguousarray(array) for array in (bias, residual)]
-    made = Direct(g, np.ascontiguousarray(w), whole[0], clip)
-    return made(np.ascontiguousarray(x), whole[1], threads=threads)
+    count = parallel.checked(threads)
+    made = Direct(g, np.ascontiguousarray(w), whole[0], clip, threads=count)
+    return made(np.ascontiguousarray(x), whole[1], threads=count)
 
 
 def _has_work(g: Geometry) -> bool:

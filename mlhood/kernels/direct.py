@@ -26,6 +26,7 @@ _PADS_OF_A_THREAD = 4
 _ADDRESSES = ("source", "x", "out", "scratch", "residual")
 
 
+@functools.lru_cache(maxsize=256)
 def choose(g: Geometry, target: Target, reads: Layout = "plain", writes: Layout = "plain") -> Variant:
     """Return the variant that takes the fewest cycles; of almost equal ones, that with the most registers."""
     options = _channel_options(g, target, reads, writes)
@@ -103,9 +104,11 @@ class Direct:
         variant: The kernel, the cheapest for these layouts if None.
         reads: Layout of the input; blocked by the target's lanes.
         writes: Layout of the result and of what is added to it.
+        threads: How many pack the weights.
 
     Raises:
-        KernelError: If blocks of channels would belong to two groups, or the variant is for other layouts.
+        KernelError: If w or bias does not fit or has gaps, if blocks of channels would belong to two groups, or if the
+            variant is for other layouts.
     """
 
     def __init__(
@@ -119,6 +122,7 @@ class Direct:
         *,
         reads: Layout = "plain",
         writes: Layout = "plain",
+        threads: int = 1,
     ) -> None:
         self.geometry, self.target = g, target or host()
         lanes = self.target.lanes
@@ -127,6 +131,9 @@ class Direct:
         self.reads: Layout = reads
         self.writes: Layout = writes
         _check_groups(g, reads, writes, lanes)
+        _check("w", w, (g.filters, g.channels // g.groups, *g.kernel))
+        if bias is not None:
+            _check("bias", bias, (g.filters,))
         self.variant = variant or choose(g, self.target, reads, writes)
         self._check_variant()
         self.floor, self.ceiling = clip or (-math.inf, math.inf)
@@ -146,7 +153,7 @@ class Direct:
         self.templates: dict[int, np.ndarray] = {}
         self.places = [place_of(FIELDS, name) for name in _ADDRESSES]
         self.table = _table(g, _piece(reads, self.target), self.variant, self.pixels)
-        self.weights = pack_weights(g, w, self.width, self.target)
+        self.weights = pack_weights(g, w, self.width, self.target, parallel.checked(threads))
         self.bias = None if bias is None else _padded_bias(g, bias, self.width)
 
     def __call__(
@@ -289,19 +296,16 @@ def _table(g: Geometry, piece: int, variant: Variant, pixels: int) -> np.ndarray
     return np.concatenate([table, np.resize(table, variant.ahead) + pixels * variant.spread])
 
 
-def pack_weights(g: Geometry, w: np.ndarray, width: int, target: Target) -> np.ndarray:
+def pack_weights(g: Geometry, w: np.ndarray, width: int, target: Target, threads: int = 1) -> np.ndarray:
     """Return the weights as [groups, blocks, k, width], with zeros where the last block of a group is not full."""
     filters = g.filters // g.groups
     blocks = -(-filters // width)
     out = aligned(g.groups * blocks * g.depth * width)
-    kernel = native.load(packing.build, target, width, True)
-    for group in range(g.groups):
-        part, place = w[group * filters : (group + 1) * filters], out[group * blocks * g.depth * width :]
-        plan = fill(packing.FIELDS, {
-            "tasks": blocks, "source": part.ctypes.data, "ld": g.depth, "count": filters, "depth": g.depth,
-            "out": place.ctypes.data, "strip": g.depth * width,
-        })  # fmt: skip
-        parallel.run(kernel, plan, (w, out), 1)
+    plan = fill(packing.FIELDS, {
+        "tasks": g.groups * blocks, "blocks": blocks, "source": w.ctypes.data, "group": filters * g.depth,
+        "ld": g.depth, "count": filters, "depth": g.depth, "out": out.ctypes.data,
+    })  # fmt: skip
+    parallel.run(native.load(packing.build, target, width, True), plan, (w, out), threads)
     return out
 
 

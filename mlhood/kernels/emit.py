@@ -192,6 +192,14 @@ class Code:
         plain = [one.value if isinstance(one, Int | Pointer) else one for one in arguments]
         self.builder.call(callee.function, [INDEX(one) if isinstance(one, int) else one for one in plain])
 
+    def fetch(self, place: Pointer) -> None:
+        """Ask for a cache line that will be read soon; an address that is not there does no harm."""
+        name = "llvm.prefetch.p0"
+        read, keep, data = INT32(0), INT32(3), INT32(1)
+        signature = ir.FunctionType(ir.VoidType(), [ADDRESS, INT32, INT32, INT32])
+        callee = self.module.globals.get(name) or ir.Function(self.module, signature, name)
+        self.builder.call(callee, [place.value, read, keep, data])
+
     def done(self) -> None:
         """End the function."""
         self.builder.ret_void()

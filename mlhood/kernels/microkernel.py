@@ -174,19 +174,10 @@ def _fetch_ahead(code: Code, shape: Shape, k: Int, table: Pointer) -> None:
     tile = shape.tile
     if shape.a_ahead:
         later = table.at(k + shape.a_ahead).integer()
-        _fetch(code, code.pointer("a").at(later + k % tile.lanes * shape.spread))
+        code.fetch(code.pointer("a").at(later + k % tile.lanes * shape.spread))
     if shape.b_ahead:
         for v in range(tile.vectors):
-            _fetch(code, code.pointer("b").at((k + shape.b_ahead) * tile.columns + v * tile.lanes))
-
-
-def _fetch(code: Code, place: Pointer) -> None:
-    """Ask for a cache line that will be read soon; of an address that is not there nothing happens."""
-    name = "llvm.prefetch.p0"
-    read, keep, data = INT32(0), INT32(3), INT32(1)
-    signature = ir.FunctionType(ir.VoidType(), [ADDRESS, INT32, INT32, INT32])
-    callee = code.module.globals.get(name) or ir.Function(code.module, signature, name)
-    code.builder.call(callee, [place.value, read, keep, data])
+            code.fetch(code.pointer("b").at((k + shape.b_ahead) * tile.columns + v * tile.lanes))
 
 
 def _spread_load(code: Code, b: Pointer, first: int, lanes: int, spread: int) -> Any:

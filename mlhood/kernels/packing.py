@@ -19,7 +19,8 @@ from mlhood.kernels.transpose import transpose
 
 # `count` rows are there, the next one `ld` elements on (across), or the next k (not across)
 PARAMETERS = {"source": ADDRESS, "ld": INDEX, "count": INDEX, "depth": INDEX, "out": ADDRESS}
-FIELDS = ("tasks", "source", "ld", "count", "depth", "out", "strip")
+FIELDS = ("tasks", "blocks", "source", "group", "ld", "count", "depth", "out")
+_AHEAD = 2  # vectors of a row: rows are far apart, which no processor sees coming
 _ZERO = ir.Constant(FLOAT, 0.0)
 
 
@@ -54,7 +55,10 @@ def _transpose_blocks(code: Code, width: int, target: Target) -> None:
     source, ld, depth, out = code.pointer("source"), code.integer("ld"), code.integer("depth"), code.pointer("out")
     with code.loop(0, depth - depth % target.lanes, target.lanes) as k:
         for first, count in _groups(width, target.lanes):
-            rows = [source.at(ld * (first + row) + k).load(target.lanes) for row in range(count)]
+            places = [source.at(ld * (first + row) + k) for row in range(count)]
+            for place in places:
+                code.fetch(place.at(_AHEAD * target.lanes))
+            rows = [place.load(target.lanes) for place in places]
             for lane, column in enumerate(transpose(code, rows, target.lanes)):
                 write_lanes(code, out.at((k + lane) * width + first), column, count, target)
 
@@ -113,16 +117,17 @@ def _interleave(code: Code, rows: list[Any]) -> Any:
 
 
 def build(target: Target, width: int, across: bool) -> str:
-    """Return a kernel that packs all panels of a matrix, one a task, as LLVM IR."""
+    """Return a kernel that packs all panels of the matrices of some groups, one a task, as LLVM IR."""
     module = ir.Module()
     pack = packer(module, "pack", width, across, target)
     code = kernel(module)
     plan = Plan(code, FIELDS)
-    field: dict[str, Any] = {name: plan.integer(name) for name in FIELDS}
+    f: dict[str, Any] = {name: plan.integer(name) for name in FIELDS}
     source, out = plan.pointer("source"), plan.pointer("out")
-    with plan.tasks(field["tasks"]) as task:
-        count = (field["count"] - task * width).least(width)
-        panel = out.at(task * field["depth"] * width)
-        code.call(pack, source.at(task * field["strip"]), field["ld"], count, field["depth"], panel)
+    with plan.tasks(f["tasks"]) as task:
+        group, first = task // f["blocks"], task % f["blocks"] * width
+        place = source.at(group * f["group"] + first * f["ld"])
+        count = (f["count"] - first).least(width)
+        code.call(pack, place, f["ld"], count, f["depth"], out.at(task * f["depth"] * width))
     code.done()
     return str(module)

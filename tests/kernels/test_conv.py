@@ -176,6 +176,19 @@ def test_a_plan_refuses_another_input():
         made(np.zeros((1, 3, 8, 8), np.float32), out=np.zeros((1, 4, 5, 6), np.float32))
 
 
+def test_a_plan_refuses_weights_that_do_not_fit():
+    g = geometry((1, 3, 8, 8), (4, 3, 3, 3))
+    for wrong in (
+        np.zeros((4, 3, 3, 2), np.float32),
+        np.zeros((4, 3, 3, 3)),
+        np.zeros((4, 3, 3, 6), np.float32)[..., ::2],
+    ):
+        with pytest.raises(KernelError, match="w does not fit"):
+            Direct(g, wrong)
+    with pytest.raises(KernelError, match="bias does not fit"):
+        Direct(g, np.zeros((4, 3, 3, 3), np.float32), np.zeros(3, np.float32))
+
+
 def test_the_result_goes_where_it_is_told_to():
     x, w = tensors((1, 3, 8, 8), (4, 3, 3, 3))
     out = np.full((1, 4, 6, 6), 7, np.float32)
