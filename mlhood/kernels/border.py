@@ -10,7 +10,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from mlhood.kernels.emit import ADDRESS, FLOAT, INDEX, INT32, Code, Int
+from mlhood.kernels.emit import ADDRESS, FLOAT, INDEX, INT32, Code, Int, Pointer
 from mlhood.kernels.microkernel import masked
 from mlhood.kernels.target import Target
 
@@ -32,18 +32,24 @@ def padder(module: ir.Module, name: str, target: Target) -> Code:
         stop = (left + wide).where(inside, left)
         line, place = source.at((row - top) * wide), out.at(row * padded_wide)
         with code.loop(0, padded_wide, target.lanes) as column:
-            image = code.builder.and_(_from(code, column, left, target), _below(code, column, stop, target))
-            there = _below(code, column, padded_wide, target)
-            _copy(code, line.at(column - left).value, place.at(column).value, image, there)
+            pixels, place = line.at(column - left), out.at(row * padded_wide + column)
+            whole = code.builder.and_(left < column + 1, column + target.lanes < stop + 1)
+            with code.builder.if_else(whole) as (copy, mix):
+                with copy:
+                    place.store(pixels.load(target.lanes))
+                with mix:
+                    image = code.builder.and_(_from(code, column, left, target), _below(code, column, stop, target))
+                    _copy(code, pixels, place, image, _below(code, column, padded_wide, target))
     code.done()
     return code
 
 
-def _copy(code: Code, source: Any, out: Any, image: Any, there: Any) -> None:
+def _copy(code: Code, source: Pointer, out: Pointer, image: Any, there: Any) -> None:
+    """Copy the lanes of an image, and write zeros into the others that are there."""
     kind = ir.VectorType(FLOAT, image.type.count)
     zeros = ir.Constant(kind, [0.0] * kind.count)
-    numbers = code.builder.call(masked(code, "load", kind), [source, INT32(4), image, zeros])
-    code.builder.call(masked(code, "store", kind), [numbers, out, INT32(4), there])
+    numbers = code.builder.call(masked(code, "load", kind), [source.value, INT32(4), image, zeros])
+    code.builder.call(masked(code, "store", kind), [numbers, out.value, INT32(4), there])
 
 
 def _below(code: Code, first: Int, limit: Int, target: Target) -> Any:
