@@ -1,4 +1,4 @@
-"""The libraries' convolutions and products of bytes, made ready to be called: what ours are checked against and compared with."""
+"""The libraries' convolutions and products of bytes, ready to be called: what ours are checked and measured against."""
 
 from __future__ import annotations
 

@@ -19,3 +19,21 @@ def test_a_library_makes_what_the_definition_makes(library, stride, padding, gro
     want = CONV2D["naive"](x, w, bias, stride, padding, groups=groups)
     got = library(x, w, bias, stride, padding, groups=groups)()
     np.testing.assert_allclose(np.asarray(got), want, rtol=1e-4, atol=1e-4)
+
+
+def test_torch_in_its_own_layouts_makes_the_same():
+    rng = np.random.default_rng(0)
+    for channels in (3, 20):
+        x, w = (
+            rng.standard_normal((1, channels, 9, 7), np.float32),
+            rng.standard_normal((6, channels, 3, 3), np.float32),
+        )
+        got = peers.torch_blocked(x, w, 2, 1)()
+        np.testing.assert_allclose(np.asarray(got), CONV2D["naive"](x, w, None, 2, 1), rtol=1e-4, atol=1e-4)
+
+
+def test_a_product_of_bytes_is_exact():
+    rng = np.random.default_rng(0)
+    a, b = rng.integers(0, 256, (7, 30), np.uint8), rng.integers(-128, 128, (30, 5), np.int8)
+    got = peers.onnx_integer_product(a, b)()
+    assert np.array_equal(got, a.astype(np.int32) @ b.astype(np.int32))
