@@ -173,7 +173,7 @@ def _window(module: Module, one: Instruction) -> list[str]:
 
 def _prepared(module: Module, value: Instruction) -> tuple[str, tuple[str, ...]]:
     """Return what a step reads besides its data, a weight or a constant, and by what opcodes it was made of one."""
-    if value.opcode == "constant":
+    if value.opcode == "constant" and not value.arrays[0].dims:
         return value.literal or "a constant", ()
     done: list[str] = []
     waiting = [value]

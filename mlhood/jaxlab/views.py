@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -30,6 +31,8 @@ Options = Mapping[str, str | bool | int]
 OWN_CONVOLUTION: Options = {"xla_disable_hlo_passes": "convolution-canonicalization"}
 # What stays without it is an operation a loop: XLA wraps each in a fusion of its own.
 UNFUSED: Options = {"xla_disable_hlo_passes": "fusion"}
+
+_WRITTEN_OUT = 16  # numbers up to which a constant's are in the text: weights in it would make it a hundred megabytes
 
 
 @dataclass(frozen=True)
@@ -113,13 +116,13 @@ class View:
 
     @property
     def stablehlo(self) -> str:
-        """What JAX hands to a compiler, as MLIR's text."""
-        return self._lowered.as_text("stablehlo")
+        """What JAX hands to a compiler, as MLIR's text; constants of many numbers are left out."""
+        return self._lowered.compiler_ir("stablehlo").operation.get_asm(large_elements_limit=_WRITTEN_OUT)
 
     @property
     def hlo(self) -> str:
-        """The same in XLA's own form, before it has done anything."""
-        return self._lowered.as_text("hlo")
+        """The same in XLA's own form, before it has done anything; constants of many numbers are left out."""
+        return self._lowered.compiler_ir("hlo").as_hlo_text(print_large_constants=False)
 
     @property
     def optimized(self) -> str:
@@ -236,7 +239,7 @@ def _asked(step: Callable[[], Any], name: str) -> Any:
 
 
 def _kernel(path: Path) -> str:
-    """Return for what a file of IR is: "module_0000.jit_f.__compute_module_NAME.ir-no-opt.ll"."""
-    name = path.name.rsplit(".ir-", 1)[0].split(".", 2)[2]
-    name = name.removeprefix("__compute_module_").removesuffix("_kernel_module")
-    return name.removesuffix("_elemental")
+    """Return what a file's IR is for: "module_0000.jit_f.__compute_module_NAME.ir-no-opt.ll"; else all that it says."""
+    name = path.name.rsplit(".ir-", 1)[0]
+    kernel = re.fullmatch(r"module_\d+\.[^.]+\.(?:__compute_module_)?(.+?)(?:_elemental)?(?:_kernel_module)?", name)
+    return kernel[1] if kernel else name

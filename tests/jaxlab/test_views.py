@@ -27,6 +27,14 @@ def test_the_texts_are_what_jax_and_xla_write(plain):
     assert repr(plain) == "View('conv_bias_relu', 3 arguments)"
 
 
+def test_weights_that_a_function_holds_itself_are_not_written_out():
+    weights = np.random.default_rng(0).standard_normal((100, 100)).astype(np.float32)
+    one = view(lambda x: x @ weights, np.ones((2, 100), np.float32))
+    assert max(len(one.stablehlo), len(one.hlo), len(one.optimized)) < 5000
+    for stage, product in (("stablehlo", "dot_general"), ("hlo", "dot")):
+        assert (one.operations(stage)[product], one.operations(stage)["constant"]) == (1, 1)
+
+
 def test_operations_before_xla_are_those_that_were_written(plain):
     assert plain.operations("stablehlo") == {
         "broadcast_in_dim": 4, "return": 2, "add": 1, "call": 1, "constant": 1, "convolution": 1, "maximum": 1,
