@@ -1,0 +1,54 @@
+"""Questions that need the student's functions, asked in their process; the answers are claims, which checks compare."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from mlhood.dataflow.nest import Nest, gemm
+from mlhood.dataflow.slicing.caches import Caches
+from mlhood.dataflow.slicing.problem import Problem
+from mlhood.grading.projects.p4 import reference
+
+REFUSED = "ValueError"
+RIGHT = {"steps": reference.steps, "needs": reference.needs}
+
+
+def listed(function: Callable, *args: Any) -> np.ndarray:
+    """What a function returns or yields, as rows of numbers."""
+    return np.array([tuple(point) for point in function(*args)])
+
+
+def scheduled(function: Callable, m: int, n: int, k: int) -> dict[str, Any] | None:
+    """What a function makes of the nest of a matrix product: loops' extents, and visits; None if that is no nest."""
+    found = function(gemm(m, n, k))
+    if not isinstance(found, Nest):
+        return None
+    return {"extents": list(found.extents.values()), "visits": found.visits()}
+
+
+def with_right(function: Callable, name: str, *args: Any) -> Any:
+    """What a function returns that finds a right `name` where the notebook has its own."""
+    names = getattr(function, "__globals__", {})
+    own = {name: names[name]} if name in names else {}
+    names[name] = RIGHT[name]
+    try:
+        return function(*args)
+    finally:
+        names.pop(name)
+        names.update(own)
+
+
+def refused(function: Callable, name: str | None, *args: Any) -> Any:
+    """Whether a function raises ValueError; else what it returns. With a right `name`, if one is given."""
+    try:
+        return with_right(function, name, *args) if name else function(*args)
+    except ValueError:
+        return REFUSED
+
+
+def triples_of(function: Callable, analysed: Any, problem: dict[str, Any], caches: dict[str, Any]) -> Any:
+    """What a function says of a problem and of caches that are told in plain data."""
+    return function(analysed, Problem(**problem), Caches(**caches))

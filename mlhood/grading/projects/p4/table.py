@@ -1,0 +1,185 @@
+"""Checks of P4.5: four ways to slice a layer, and the table in which they are measured."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from mlhood.dataflow.slicing.analysis import largest
+from mlhood.dataflow.slicing.caches import Caches
+from mlhood.dataflow.slicing.errors import SlicingError
+from mlhood.dataflow.slicing.fit import check, needs
+from mlhood.dataflow.slicing.problem import ORDERS, Order, Problem, Slicing, counts
+from mlhood.dataflow.tables import TRIPLES, slicing_table
+from mlhood.grading import expect
+from mlhood.grading.projects.p4.reference import LEVELS, Triple
+from mlhood.grading.projects.p4.slicing import triple
+from mlhood.grading.projects.p4.spaces import PROBES
+from mlhood.grading.submission import Submission
+from mlhood.grading.task import points
+from mlhood.measure.comparison import FEWEST_ROUNDS
+from mlhood.measure.measurement import Measurement
+from mlhood.measure.table import Table
+
+C2_FLOPS = 2 * 128 * 28 * 28 * 128 * 3 * 3  # two for each multiply-accumulate of ResNet-18's C2
+FILL = "table.fill(row, compare({order: made[row][order] for order in table.columns}, flops=2 * layer.macs)), every row"
+SMALL = Caches((32 << 10, 256 << 10, 2 << 20))
+HUGE = Caches((1 << 40, 1 << 41, 1 << 42))  # nothing is too large for these
+
+
+def _problem(submission: Submission) -> Problem:
+    """A layer of many tiles."""
+    rng = submission.rng
+    channels, filters = (int(size) for size in rng.permutation([96, 128, 160, 256])[:2])
+    size = int(rng.integers(14, 40))
+    return Problem(filters, channels, (3, 3), (size, size + 2), int(rng.integers(6, 15)), int(rng.choice([8, 16])))
+
+
+def _told(submission: Submission, problem: Problem, caches: Caches, row: str) -> tuple[dict, dict[Order, Triple], str]:
+    """What `triples` says, as it came; and its triples of one row by order."""
+    analysed = {order: largest(problem, order, caches).tiles for order in ORDERS}
+    given = f"{problem}, {caches}"
+    with expect.case(given):
+        found = submission.call(PROBES + "triples_of", submission.value("triples"), analysed, asdict(problem),
+                                asdict(caches))  # fmt: skip
+        rows = dict(expect.mapping(found, (row,), "what `triples` returns"))
+    return rows, _columns(rows[row], row, given), given
+
+
+def _columns(found: object, row: str, given: str) -> dict[Order, Triple]:
+    what = f'"{row}"'
+    columns = expect.mapping(found, ORDERS, what, given=given)
+    return {order: triple(columns[order], f"{what} of {order}", given) for order in ORDERS}
+
+
+def _possible(problem: Problem, order: Order, tiles: Triple, row: str, given: str) -> None:
+    """Fail unless there are as many channels and tiles."""
+    most = (problem.channels, *counts(problem, order))
+    there = all(1 <= size <= limit for size, limit in zip(tiles, most, strict=True))
+    hint = "k2 counts passing tiles and k3 staying ones: in WS input tiles pass, in IS weight tiles"
+    expect.true(there, f'"{row}" of {order} takes tiles that are not there', expected=f"1 to {most}", got=f"{tiles}",
+                given=given, hint=hint)  # fmt: skip
+
+
+@points(2)
+def analysed_is_taken_over(submission: Submission) -> None:
+    """`triples` has the analysis' choice in the row "analysed"."""
+    problem = _problem(submission)
+    _, found, given = _told(submission, problem, SMALL, "analysed")
+    for order in ORDERS:
+        want = largest(problem, order, SMALL).tiles
+        expect.equal(found[order], want, f'"analysed" of {order} is another', given=given, hint="analysed[order]")
+
+
+@points(3)
+def too_small_is_legal(submission: Submission) -> None:
+    """`triples` has slices of one or two channels in the row "too small", and they fit."""
+    problem = _problem(submission)
+    _, found, given = _told(submission, problem, SMALL, "too small")
+    for order in ORDERS:
+        tiles = found[order]
+        expect.true(tiles[0] in (1, 2), f'"too small" of {order} has other slices', expected="k1 = 1 or 2",
+                    got=f"k1 = {tiles[0]}", given=given)  # fmt: skip
+        _possible(problem, order, tiles, "too small", given)
+        try:
+            check(problem, Slicing(order, *tiles), SMALL)
+        except SlicingError as error:
+            hint = "leave k2 and k3 as analysed, or make them smaller"
+            expect.fail(f'"too small" of {order} breaks a cache', got=f"{tiles}: {error.parts.get('got')}", given=given,
+                        hint=hint)  # fmt: skip
+
+
+@points(3)
+def too_large_breaks_a_cache(submission: Submission) -> None:
+    """`triples` has tiles that break at least one cache in the row "too large", as far as there are so many."""
+    problem = _problem(submission)
+    for caches in (SMALL, HUGE):
+        _, found, given = _told(submission, problem, caches, "too large")
+        for order in ORDERS:
+            tiles, most = found[order], (problem.channels, *counts(problem, order))
+            _possible(problem, order, tiles, "too large", given)
+            needed = zip(LEVELS, needs(problem, order, *tiles), caches.rooms, strict=True)
+            told = ", ".join(f"{level} {need:,} of {int(room):,}" for level, need, room in needed)
+            hint = "the largest there is: all channels, all passing and all staying tiles"
+            broken = any(need > room for need, room in zip(needs(problem, order, *tiles), caches.rooms, strict=True))
+            expect.true(broken or tiles == most, f'"too large" of {order} breaks no cache', got=f"{tiles}: {told}",
+                        given=given, hint=hint)  # fmt: skip
+
+
+@points(2)
+def my_own_is_another(submission: Submission) -> None:
+    """`triples` has a choice of your own in the row "my own", unlike the other three."""
+    problem = _problem(submission)
+    rows, found, given = _told(submission, problem, SMALL, "my own")
+    for order in ORDERS:
+        _possible(problem, order, found[order], "my own", given)
+    others = [_columns(rows[row], row, given) for row in TRIPLES if row != "my own" and row in rows]
+    for order in ORDERS:
+        same = [other[order] for other in others if other[order] == found[order]]
+        expect.true(not same, f'"my own" of {order} stands in another row already', got=f"{found[order]}", given=given)
+
+
+def _table(submission: Submission) -> Table:
+    return submission.once("table", lambda: submission.table(slicing_table()))
+
+
+def _whole_rows(submission: Submission) -> dict[str, list[Measurement]]:
+    """The rows whose cells are all filled, so that a row that is missing is counted once; at least one."""
+    table = _table(submission)
+    cells = {row: [table[row, column] for column in table.columns if (row, column) in table] for row in table.rows}
+    whole = {row: found for row, found in cells.items() if len(found) == len(table.columns)}
+    expect.true(bool(whole), "no row of the table is filled", got="empty cells", hint=FILL)
+    return whole  # type: ignore[return-value]
+
+
+def _side_by_side(cells: list[Measurement]) -> bool:
+    """Whether all are from the same run of `compare`."""
+    runs = {cell.run for cell in cells}
+    return len(runs) == 1 and "" not in runs
+
+
+@points(3)
+def rows_are_comparisons(submission: Submission) -> None:
+    """Every row is filled by one comparison of both columns."""
+    empty = ", ".join(f"{row}/{column}" for row, column in _table(submission).missing)
+    expect.true(not empty, "cells of the table are empty", expected="every row, both columns", got=empty, hint=FILL)
+    for row, cells in _whole_rows(submission).items():
+        rounds = min(cell.rounds for cell in cells)
+        expect.true(
+            _side_by_side(cells),
+            "the columns of a row are not from one comparison",
+            expected="both measured side by side, in the same rounds",
+            got="measured apart, or not by `compare`",
+            given=row,
+            hint=FILL,
+        )
+        hint = "`compare` takes them: put its result into the table as it is"
+        expect.true(rounds >= FEWEST_ROUNDS, "a cell has too few rounds", expected=f"{FEWEST_ROUNDS} or more",
+                    got=rounds, given=row, hint=hint)  # fmt: skip
+        varied = all(len(set(cell.seconds)) > 1 for cell in cells)
+        expect.true(varied, "all rounds of a cell took the same time to the last digit", given=row, hint=hint)
+
+
+@points(1)
+def operations_are_told(submission: Submission) -> None:
+    """Every cell knows its operations: two for each multiply-accumulate of the layer."""
+    for row, cells in _whole_rows(submission).items():
+        for cell in cells:
+            hint = "compare(..., flops=2 * layer.macs)"
+            if cell.flops is not None and 2 * cell.flops == C2_FLOPS:
+                hint = "these are multiply-accumulates, each of which is two operations: flops=2 * layer.macs"
+            expect.true(cell.flops == C2_FLOPS, "wrong number of operations", expected=C2_FLOPS, got=cell.flops,
+                        given=row, hint=hint)  # fmt: skip
+
+
+@points(2)
+def orders_agree_and_analysed_is_faster(submission: Submission) -> None:
+    """Both orders compute the same in every row, and the analysed tiles are faster than those that are too small."""
+    for row, cells in _whole_rows(submission).items():
+        if not _side_by_side(cells):
+            continue  # which costs the points of the rows
+        hint = "let `compare` check the results: leave check=False out"
+        expect.true(all(cell.agreed for cell in cells), "the results were never compared", given=row, hint=hint)
+    verdict = _table(submission).verdicts()[1]
+    hint = "row by row, each with its own callables: made[row][order]"
+    expect.true(verdict.state != "fails", "the analysed tiles are not faster", expected=verdict.text,
+                got="; ".join(verdict.reasons), hint=hint)  # fmt: skip
