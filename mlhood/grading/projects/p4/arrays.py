@@ -71,17 +71,19 @@ def outputs_stay(submission: Submission) -> None:
 @points(2)
 def last_folds_take_as_long(submission: Submission) -> None:
     """`cycles` counts a fold that fills only a part of the array like a full one."""
-    for dataflow, (down, across, _) in STAYS.items():
-        rows, columns, m, n, k = case = _case(submission, dataflow, rest=1)
-        size = {"M": m, "N": n, "K": k}
-        size |= {down: math.ceil(size[down] / rows) * rows, across: math.ceil(size[across] / columns) * columns}
-        filled = rows, columns, size["M"], size["N"], size["K"]
-        got, own = (_asked(submission, "cycles", dataflow, one) for one in (case, filled))
+    judged = [dataflow for dataflow in STAYS if _right(submission, dataflow)]  # the others cost points above already
+    expect.true(bool(judged), "`cycles` is right for no dataflow where all folds are full")
+    for dataflow in judged:
+        case = _case(submission, dataflow, rest=1)
+        got, want = _asked(submission, "cycles", dataflow, case), _counted(dataflow, case)
         hint = "folds = ceil(along the rows / rows) * ceil(along the columns / columns)"
-        # against the student's own number for full folds, so that a wrong formula is not counted twice
-        expect.true(got in (own, _counted(dataflow, case)) and got > 0, f"`cycles` of {dataflow} forgets a fold",
-                    expected=f"{own:,g}, as for {filled[2:]}", got=f"{got:,g}", given=_given(dataflow, case),
-                    hint=hint)  # fmt: skip
+        expect.true(got == want, f"`cycles` of {dataflow} is wrong where a fold is not full", expected=f"{want:,}",
+                    got=f"{got:,g}", given=_given(dataflow, case), hint=hint)  # fmt: skip
+
+
+def _right(submission: Submission, dataflow: str) -> bool:
+    case = _case(submission, dataflow)
+    return _asked(submission, "cycles", dataflow, case) == _counted(dataflow, case)
 
 
 @points(4)

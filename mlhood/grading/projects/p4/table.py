@@ -22,7 +22,7 @@ from mlhood.measure.table import Table
 
 C2_FLOPS = 2 * 128 * 28 * 28 * 128 * 3 * 3  # two for each multiply-accumulate of ResNet-18's C2
 FILL = "table.fill(row, compare({order: made[row][order] for order in table.columns}, flops=2 * layer.macs)), every row"
-SMALL = Caches((32 << 10, 256 << 10, 2 << 20))
+SMALL = Caches((16 << 10, 64 << 10, 256 << 10))  # less than the output of any layer that is drawn
 HUGE = Caches((1 << 40, 1 << 41, 1 << 42))  # nothing is too large for these
 
 
@@ -30,7 +30,7 @@ def _problem(submission: Submission) -> Problem:
     """A layer of many tiles."""
     rng = submission.rng
     channels, filters = (int(size) for size in rng.permutation([96, 128, 160, 256])[:2])
-    size = int(rng.integers(14, 40))
+    size = int(rng.integers(28, 40))
     return Problem(filters, channels, (3, 3), (size, size + 2), int(rng.integers(6, 15)), int(rng.choice([8, 16])))
 
 

@@ -1,0 +1,325 @@
+"""Right solutions of P4 in styles that the master notebook does not use."""
+
+from __future__ import annotations
+
+LOOPS = {
+    "P4-1-solution": """
+def visits(m, n, tile_m, tile_n):
+    found = []
+    for i0 in range(0, m, tile_m):
+        for j0 in range(0, n, tile_n):
+            for i in range(tile_m):
+                for j in range(tile_n):
+                    if i0 + i < m and j0 + j < n:
+                        found.append([i0 + i, j0 + j])
+    return found
+""",
+    "P4-1-solution-2": """
+def schedule(nest):
+    for name in ("i", "j", "k"):
+        nest = nest.split(name, 4, names=(name + "_outer", name + "_inner"))
+    return nest.reorder("k_outer", "j_outer", "i_outer", "j_inner", "k_inner", "i_inner")
+""",
+    "P4-2-solution": """
+def steps(order, inputs, weights, slices, k2, k3):
+    staying, passing = inputs, weights
+    if order == "WS":
+        staying, passing = weights, inputs
+    found = []
+    for c in range(slices):
+        for stay_group in range(-(-staying // k3)):
+            for pass_group in range(-(-passing // k2)):
+                for stay in range(stay_group * k3, stay_group * k3 + k3):
+                    if stay >= staying:
+                        break
+                    for one in range(pass_group * k2, pass_group * k2 + k2):
+                        if one < passing:
+                            found.append([c, stay, one] if order == "IS" else [c, one, stay])
+    return found
+""",
+    "P4-2-solution-2": """
+def sliced_product(columns, weights, order, k1, k2, k3, window, filters):
+    C, T, P = columns.shape
+    F = weights.shape[0]
+    y = [[0.0] * P for _ in range(F)]
+    for c, i, f in steps(order, (P + window - 1) // window, (F + filters - 1) // filters, (C + k1 - 1) // k1, k2, k3):
+        for row in range(f * filters, min(F, (f + 1) * filters)):
+            for column in range(i * window, min(P, (i + 1) * window)):
+                for channel in range(c * k1, min(C, (c + 1) * k1)):
+                    for t in range(T):
+                        y[row][column] += float(weights[row, channel, t]) * float(columns[channel, t, column])
+    return np.array(y, np.float32)
+""",
+    "P4-3-solution": """
+def loads(staying, passing, k2, k3):
+    found = {"L1": [0, 0], "L2": [0, 0], "L3": [0, 0]}
+    for g3 in range(0, staying, k3):
+        found["L3"][0] += min(k3, staying - g3)
+        for g2 in range(0, passing, k2):
+            width = min(k2, passing - g2)
+            found["L3"][1] += width
+            found["L2"][1] += width
+            for stay in range(g3, min(g3 + k3, staying)):
+                found["L2"][0] += 1
+                found["L1"][0] += 1
+                found["L1"][1] += width
+    return found
+""",
+    "P4-4-solution": """
+def needs(order, k1, k2, k3, sizes):
+    first, second = k1 * sizes["input"], k1 * sizes["weight"]
+    output = sizes["output"]
+    if order == "IS":
+        return [first + second + output, first + k2 * (second + output), k3 * first + k2 * second + k2 * k3 * output]
+    return [first + second + output, k2 * (first + output) + second, k2 * first + k3 * second + k2 * k3 * output]
+""",
+    "P4-4-solution-2": """
+def largest(order, channels, passing, staying, sizes, rooms):
+    k1 = channels
+    while k1 and needs(order, k1, 1, 1, sizes)[0] > rooms[0]:
+        k1 = k1 // 2
+    k2 = passing if k1 else 0
+    while k2 and needs(order, k1, k2, 1, sizes)[1] > rooms[1]:
+        k2 = k2 // 2
+    k3 = staying if k2 else 0
+    while k3 and needs(order, k1, k2, k3, sizes)[2] > rooms[2]:
+        k3 = k3 // 2
+    if not k3:
+        raise ValueError("the smallest tiles do not fit")
+    return [k1, k2, k3]
+""",
+    "P4-5-solution": """
+def triples(analysed, problem, caches):
+    rows = {name: {} for name in ("analysed", "too small", "too large", "my own")}
+    for order in ("WS", "IS"):
+        passing = problem.input_tiles if order == "WS" else problem.weight_tiles
+        staying = problem.weight_tiles if order == "WS" else problem.input_tiles
+        rows["analysed"][order] = list(analysed[order])
+        rows["too small"][order] = [2, 1, 1]
+        rows["too large"][order] = [problem.channels, passing, staying]
+        rows["my own"][order] = [4, 1, 1]
+    return rows
+""",
+    "P4-6-solution": """
+def cycles(dataflow, rows, columns, m, n, k):
+    total = 0
+    down, across, steps = {"WS": (k, n, m), "IS": (k, m, n), "OS": (m, n, k)}[dataflow]
+    for _ in range(0, down, rows):
+        for _ in range(0, across, columns):
+            total += rows + columns + steps - 2 + (0 if dataflow == "OS" else rows)
+    return total
+""",
+    "P4-7-solution": """
+def operations(text):
+    counts = {}
+    for line in text.splitlines():
+        head = line.split("(")[0].replace('"', "")
+        if " = stablehlo." in head:
+            name = head.split(" = stablehlo.")[1].split()[0]
+            counts[name] = counts.get(name, 0) + 1
+    return counts
+""",
+    "P4-7-solution-2": """
+def fused(hlo):
+    found, name = {}, None
+    for line in hlo.splitlines():
+        if line.startswith("%") and line.endswith("{"):
+            name = line.split()[0]
+            if name.startswith("%fused_computation"):
+                found[name] = []
+        elif line.startswith("}"):
+            name = None
+        elif name in found:
+            code = line.split(" = ")[1].split("(")[0].split()[-1]
+            if code != "parameter":
+                found[name].append(code)
+    return found
+""",
+}
+
+ARRAYS = {
+    "P4-1-solution": """
+def visits(m, n, tile_m, tile_n):
+    i, j = np.indices((m, n)).reshape(2, -1)
+    return np.stack([i, j], 1)[np.lexsort((j, i, j // tile_n, i // tile_m))]
+""",
+    "P4-1-solution-2": """
+schedule = lambda nest: nest.tile(k=4, j=4, i=4).reorder("j_o", "k_o", "i_o", "k_i", "i_i", "j_i")
+""",
+    "P4-2-solution": """
+def steps(order, inputs, weights, slices, k2, k3):
+    c, i, f = np.indices((slices, inputs, weights)).reshape(3, -1)
+    stay, go = (i, f) if order == "IS" else (f, i)
+    return np.stack([c, i, f], axis=1)[np.lexsort((go, stay, go // k2, stay // k3, c))]
+""",
+    "P4-2-solution-2": """
+def sliced_product(columns, weights, order, k1, k2, k3, window, filters):
+    y = np.zeros((len(weights), columns.shape[-1]))
+    counts = [int(np.ceil(size / part)) for size, part in ((columns.shape[2], window), (len(weights), filters),
+                                                            (len(columns), k1))]
+    for c, i, f in steps(order, *counts, k2, k3):
+        some = columns[c * k1:][:k1, :, i * window:(i + 1) * window]
+        mine = weights[f * filters:(f + 1) * filters, c * k1:(c + 1) * k1]
+        y[f * filters:(f + 1) * filters, i * window:(i + 1) * window] += np.tensordot(mine, some, 2)
+    return y
+""",
+    "P4-3-solution": """
+def loads(staying, passing, k2, k3):
+    g2, g3 = np.ceil(passing / k2), np.ceil(staying / k3)
+    return {"L1": np.array([staying * g2, staying * passing]), "L2": np.array([staying * g2, passing * g3]),
+            "L3": np.array([staying, passing * g3])}
+""",
+    "P4-4-solution": """
+def needs(order, k1, k2, k3, sizes):
+    stay, go = k1 * np.array([sizes["input"], sizes["weight"]])[::1 if order == "IS" else -1]
+    out = sizes["output"]
+    return np.array([[1, 1, 1], [1, k2, k2], [k3, k2, k2 * k3]]) @ [stay, go, out]
+""",
+    "P4-4-solution-2": """
+def largest(order, channels, passing, staying, sizes, rooms):
+    found = np.array([1, 1, 1])
+    for level, most in enumerate([channels, passing, staying]):
+        for candidate in [most >> shift for shift in range(int(most).bit_length())]:
+            found[level] = candidate
+            if np.asarray(needs(order, *found, sizes))[level] <= rooms[level]:
+                break
+        else:
+            raise ValueError(level)
+    return found
+""",
+    "P4-5-solution": """
+from mlhood.dataflow.slicing.fit import needs as needed
+def triples(analysed, problem, caches):
+    def grown(order, k1, k2, k3):
+        most = (problem.input_tiles, problem.weight_tiles)[::1 if order == "WS" else -1]
+        while k1 < problem.channels and needed(problem, order, k1, 1, 1)[0] <= caches.rooms[0]:
+            k1 += 1
+        return np.array([k1, *most])
+    orders = list(analysed)
+    return {"my own": {order: np.array([3, 2, 2]) for order in orders},
+            "too small": {order: (np.int64(1), 1, 1) for order in orders},
+            "too large": {order: grown(order, *analysed[order]) for order in orders},
+            "analysed": {order: np.array(analysed[order]) for order in orders}, "notes": "none"}
+""",
+    "P4-6-solution": """
+def cycles(dataflow, rows, columns, m, n, k):
+    lies = {"WS": [k, n, m], "IS": [k, m, n], "OS": [m, n, k]}[dataflow]
+    folds = np.ceil(lies[0] / rows) * np.ceil(lies[1] / columns)
+    return folds * (rows * (2 - (dataflow == "OS")) + columns + lies[2] - 2)
+""",
+    "P4-6-solution-2": """
+from mlhood.dataflow.systolic import Array, count, gemm_layer
+def utilisation(dataflow, rows, columns, m, n, k):
+    return np.float64(count(gemm_layer("product", m, n, k), Array(rows, columns, dataflow.lower())).utilisation)
+""",
+    "P4-7-solution": r"""
+import re, collections
+def operations(text):
+    return collections.Counter(re.findall(r'(?:^|= )"?stablehlo\.([a-z_]+)', text))
+""",
+    "P4-7-solution-2": r"""
+import re
+def fused(hlo):
+    parts = re.findall(r"^%(fused_computation[.\d]*) .*?\{\n(.*?)^\}", hlo, re.M | re.S)
+    return {name: tuple(code for code in re.findall(r"= \S+ ([a-z-]+)\(", body) if code != "parameter")
+            for name, body in parts}
+""",
+}
+
+GENERATORS = {
+    "P4-1-solution": """
+from itertools import product
+def visits(m, n, tile_m, tile_n):
+    for i0, j0 in product(range(0, m, tile_m), range(0, n, tile_n)):
+        yield from product(range(i0, min(i0 + tile_m, m)), range(j0, min(j0 + tile_n, n)))
+""",
+    "P4-1-solution-2": """
+def schedule(nest):
+    return nest.tile(i=4, j=4, k=4, tail="guard").unroll("k_i")
+""",
+    "P4-2-solution": """
+def groups(tiles, size):
+    return [range(tiles)[first:first + size] for first in range(0, tiles, size)]
+
+def steps(order, inputs, weights, slices, k2, k3):
+    for c in range(slices):
+        if order == "IS":
+            yield from ((c, i, f) for some in groups(inputs, k3) for part in groups(weights, k2)
+                        for i in some for f in part)
+        else:
+            yield from ((c, i, f) for some in groups(weights, k3) for part in groups(inputs, k2)
+                        for f in some for i in part)
+""",
+    "P4-3-solution": """
+from collections import namedtuple
+Moved = namedtuple("Moved", "staying passing")
+def loads(staying, passing, k2, k3):
+    again, rounds = len(range(0, passing, k2)), len(range(0, staying, k3))
+    return {"L3": Moved(staying, passing * rounds), "L2": Moved(staying * again, passing * rounds),
+            "L1": Moved(staying * again, staying * passing)}
+""",
+    "P4-5-solution-2": """
+calls = {order: (lambda times=times: sum(range(times)) * 0.0) for order, times in (("IS", 1000), ("WS", 1100))}
+slower = {order: (lambda call=call: [call() for _ in range(9)][0]) for order, call in calls.items()}
+for row in table.rows:
+    found = compare(slower if row == "too small" else calls, flops={"IS": 2 * layer.macs, "WS": 2 * layer.macs},
+                    baseline="IS", rounds=25, shortest=1e-4, describe_machine=False)
+    for order in ("IS", "WS"):
+        table[row, order] = found[order]
+""",
+    "P4-7-solution": r"""
+import re
+def operations(text):
+    counts = dict.fromkeys(["convolution", "while"], 0)
+    for found in re.finditer(r'(#?)"?stablehlo\.(\w+)"?', text):
+        if not found[1]:
+            counts[found[2]] = counts.get(found[2], 0) + 1
+    return counts
+""",
+    "P4-7-solution-2": r"""
+import re
+def fused(hlo):
+    called = set(re.findall(r"fusion\(.*calls=%([^\s,]+)", hlo))
+    bodies = {block.split(" ", 1)[0]: block for block in re.split(r"\n%", hlo.split("\nENTRY")[0])[1:]}
+    return {name: [code for code in re.findall(r" = \S+ ([^( ]+)\(", bodies[name]) if code != "parameter"]
+            for name in called}
+""",
+}
+
+PACKAGE = {
+    "P4-1-solution": """
+from mlhood.dataflow.nest import nest
+def visits(m, n, tile_m, tile_n):
+    tiled = nest("C[i, j] += A[i, j] * B[i]", i=m, j=n).tile(i=min(m, tile_m), j=min(n, tile_n), tail="guard")
+    return tiled.visits()
+""",
+    "P4-4-solution-2": """
+def largest(order, channels, passing, staying, sizes, rooms):
+    def halved(most, fits):
+        if most == 0:
+            raise ValueError("no tile is left")
+        return most if fits(most) else halved(most // 2, fits)
+    k1 = halved(channels, lambda k: needs(order, k, 1, 1, sizes)[0] <= rooms[0])
+    k2 = halved(passing, lambda k: needs(order, k1, k, 1, sizes)[1] <= rooms[1])
+    return k1, k2, halved(staying, lambda k: needs(order, k1, k2, k, sizes)[2] <= rooms[2])
+""",
+    "P4-5-solution": """
+def triples(analysed, problem, caches):
+    from mlhood.dataflow.slicing.problem import counts
+    def row(made):
+        return {order: made(order, *analysed[order]) for order in analysed}
+    return {
+        "analysed": analysed,
+        "too small": row(lambda order, k1, k2, k3: (1, max(1, k2 // 2), max(1, k3 // 2))),
+        "too large": row(lambda order, k1, k2, k3: (problem.channels, *counts(problem, order))),
+        "my own": row(lambda order, k1, k2, k3: (k1, k2, k3 - 1 or 2)),
+    }
+""",
+    "P4-6-solution": """
+from mlhood.dataflow.systolic import Array, count, gemm_layer
+def cycles(dataflow, rows, columns, m, n, k):
+    return count(gemm_layer("mine", m, n, k), Array(rows, columns, dataflow.lower())).cycles
+""",
+}
+
+RIGHT = {"plain loops": LOOPS, "whole arrays": ARRAYS, "generators": GENERATORS, "with the package": PACKAGE}

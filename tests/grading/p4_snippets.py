@@ -1,0 +1,189 @@
+"""Solutions of P4 with one part left to be filled in, so that a wrong one shows its fault and nothing else."""
+
+from __future__ import annotations
+
+from textwrap import indent
+
+
+def _function(head: str, body: str) -> str:
+    return f"{head}\n{indent(body.strip(), '    ')}\n"
+
+
+def visiting(
+    tiles: str = "for i0 in range(0, m, tile_m) for j0 in range(0, n, tile_n)",
+    inside: str = "for i in range(i0, min(i0 + tile_m, m)) for j in range(j0, min(j0 + tile_n, n))",
+) -> dict[str, str]:
+    return {"P4-1-solution": f"def visits(m, n, tile_m, tile_n):\n    return [(i, j) {tiles} {inside}]\n"}
+
+
+def scheduling(result: str = "nest.tile(i=4, j=4, k=4)") -> dict[str, str]:
+    return {"P4-1-solution-2": f"def schedule(nest):\n    return {result}\n"}
+
+
+def stepping(
+    groups: str = "for g3 in range(0, staying, k3) for g2 in range(0, passing, k2)",
+    tiles: str = "for s in range(g3, min(g3 + k3, staying)) for p in range(g2, min(g2 + k2, passing))",
+    slices: str = "for c in range(slices)",
+    order: str = "IS",
+    result: str = "found",
+) -> dict[str, str]:
+    body = f"""
+staying, passing = (inputs, weights) if order == "{order}" else (weights, inputs)
+found = [(c, s, p) if order == "{order}" else (c, p, s) {slices} {groups} {tiles}]
+return {result}
+"""
+    return {"P4-2-solution": _function("def steps(order, inputs, weights, slices, k2, k3):", body)}
+
+
+def multiplying(
+    tiles: str = "-(-columns.shape[2] // window), -(-len(weights) // filters)",
+    slices: str = "-(-len(columns) // k1)",
+    add: str = "y[g, p] += np.einsum('fct,ctp->fp', weights[g, d], columns[d][:, :, p])",
+) -> dict[str, str]:
+    body = f"""
+y = np.zeros((len(weights), columns.shape[2]), np.float32)
+for c, i, f in steps(order, {tiles}, {slices}, k2, k3):
+    d, p, g = slice(c * k1, (c + 1) * k1), slice(i * window, (i + 1) * window), slice(f * filters, (f + 1) * filters)
+    {add}
+return y
+"""
+    head = "def sliced_product(columns, weights, order, k1, k2, k3, window, filters):"
+    return {"P4-2-solution-2": _function(head, body)}
+
+
+def loading(
+    l1: str = "(staying * g2, staying * passing)",
+    l2: str = "(staying * g2, passing * g3)",
+    l3: str = "(staying, passing * g3)",
+    groups: str = "-(-passing // k2), -(-staying // k3)",
+) -> dict[str, str]:
+    body = f'g2, g3 = {groups}\nreturn {{"L1": {l1}, "L2": {l2}, "L3": {l3}}}'
+    return {"P4-3-solution": _function("def loads(staying, passing, k2, k3):", body)}
+
+
+def needing(
+    l1: str = "stay + go + out",
+    l2: str = "stay + k2 * (go + out)",
+    l3: str = "k3 * stay + k2 * go + k2 * k3 * out",
+    exchanged: str = 'order == "WS"',
+    out: str = 'sizes["output"]',
+) -> dict[str, str]:
+    body = f"""
+stay, go, out = k1 * sizes["input"], k1 * sizes["weight"], {out}
+if {exchanged}:
+    stay, go = go, stay
+return {l1}, {l2}, {l3}
+"""
+    return {"P4-4-solution": _function("def needs(order, k1, k2, k3, sizes):", body)}
+
+
+def halving(
+    smaller: str = "found[level] //= 2",
+    fits: str = "needs(order, *found, sizes)[level] <= rooms[level]",
+    nothing: str = "raise ValueError('nothing fits')",
+    start: str = "[1, 1, 1]",
+    result: str = "tuple(found)",
+) -> dict[str, str]:
+    body = f"""
+found = {start}
+for level, most in enumerate((channels, passing, staying)):
+    found[level] = most
+    while not {fits}:
+        {smaller}
+        if found[level] < 1:
+            {nothing}
+return {result}
+"""
+    return {"P4-4-solution-2": _function("def largest(order, channels, passing, staying, sizes, rooms):", body)}
+
+
+def choosing(
+    analysed: str = "analysed",
+    small: str = "(1, k2, k3)",
+    large: str = "(problem.channels, passing, staying)",
+    own: str = "(max(1, k1 // 2), k2, max(1, k3 // 2))",
+    counts: str = "counts(problem, order)",
+) -> dict[str, str]:
+    body = f"""
+rows = {{"analysed": {analysed}, "too small": {{}}, "too large": {{}}, "my own": {{}}}}
+for order, (k1, k2, k3) in analysed.items():
+    passing, staying = {counts}
+    rows["too small"][order] = {small}
+    rows["too large"][order] = {large}
+    rows["my own"][order] = {own}
+return rows
+"""
+    head = "from mlhood.dataflow.slicing.problem import counts\ndef triples(analysed, problem, caches):"
+    return {"P4-5-solution": _function(head, body)}
+
+
+def filling(
+    rows: str = "table.rows",
+    alternatives: str = "{order: made[row][order] for order in table.columns}",
+    options: str = ", flops=2 * layer.macs",
+    fill: str = "table.fill(row, timed(alternatives))",
+) -> dict[str, str]:
+    return {
+        "P4-5-solution-2": f"""
+import time
+from mlhood.measure import Measurement
+
+def call(times):
+    return lambda: sum(range(times)) * 0.0
+
+made = {{row: {{order: call(20_000 if row == "too small" else 2000) for order in table.columns}} for row in table.rows}}
+for row in {rows}:
+    def timed(alternatives):
+        return compare(alternatives, shortest=1e-4, describe_machine=False{options})
+    alternatives = {alternatives}
+    {fill}
+"""
+    }
+
+
+def counting(
+    ws: str = "(2 * rows + columns + m - 2) * folds(k, n)",
+    is_: str = "(2 * rows + columns + n - 2) * folds(k, m)",
+    os: str = "(rows + columns + k - 2) * folds(m, n)",
+    folds: str = "-(-down // rows) * -(-across // columns)",
+) -> dict[str, str]:
+    body = f"""
+def folds(down, across):
+    return {folds}
+return {{"WS": lambda: {ws}, "IS": lambda: {is_}, "OS": lambda: {os}}}[dataflow]()
+"""
+    return {"P4-6-solution": _function("def cycles(dataflow, rows, columns, m, n, k):", body)}
+
+
+def using(result: str = "m * n * k / (cycles(dataflow, rows, columns, m, n, k) * rows * columns)") -> dict[str, str]:
+    return {"P4-6-solution-2": f"def utilisation(dataflow, rows, columns, m, n, k):\n    return {result}\n"}
+
+
+def naming(pattern: str = r"(?<!#)stablehlo\.(\w+)", result: str = "dict(Counter(found))") -> dict[str, str]:
+    body = f"found = re.findall(r'''{pattern}''', text)\nreturn {result}"
+    return {"P4-7-solution": _function("import re\nfrom collections import Counter\ndef operations(text):", body)}
+
+
+def fusing(
+    begin: str = r"%(fused_computation\S*) .*\{$",
+    opcode: str = r" = \S+ ([\w-]+)\(",
+    kept: str = "one and one[1] != 'parameter'",
+) -> dict[str, str]:
+    body = f"""
+found, here = {{}}, None
+for line in hlo.splitlines():
+    if begins := re.match(r'''{begin}''', line):
+        here = found.setdefault(begins[1], [])
+    elif line.startswith("}}"):
+        here = None
+    elif here is not None:
+        one = re.search(r'''{opcode}''', line)
+        if {kept}:
+            here.append(one[1])
+return found
+"""
+    return {"P4-7-solution-2": _function("import re\ndef fused(hlo):", body)}
+
+
+# Right, but not measured on a real layer: that would take half a minute a notebook.
+QUICK = filling()
