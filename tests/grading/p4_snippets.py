@@ -125,9 +125,6 @@ def filling(
 ) -> dict[str, str]:
     return {
         "P4-5-solution-2": f"""
-import time
-from mlhood.measure import Measurement
-
 def call(times):
     return lambda: sum(range(times)) * 0.0
 
