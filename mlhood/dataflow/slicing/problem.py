@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 
@@ -122,3 +123,10 @@ def channel_bytes(problem: Problem, order: Order) -> tuple[int, int]:
     if order == "IS":
         return problem.weight_bytes, problem.input_bytes
     return problem.input_bytes, problem.weight_bytes
+
+
+def possible(problem: Problem, order: Order, tiles: Sequence[int]) -> Slicing:
+    """Return the slicing with these tiles, where they are more than there are with all there are; it need not fit."""
+    most = (problem.channels, *counts(problem, order))
+    k1, k2, k3 = (min(max(1, int(size)), limit) for size, limit in zip(tiles, most, strict=True))
+    return Slicing(order, k1, k2, k3)

@@ -5,7 +5,7 @@ from mlhood.grading.task import Project, Question, Task
 
 P4 = Project(
     "P4",
-    "Dataflow: tiles that stay, tiles that pass",
+    "Tiles that stay, tiles that pass",
     tasks=(
         Task(
             "P4.1",
