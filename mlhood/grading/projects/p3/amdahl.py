@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from mlhood.grading import expect
 from mlhood.grading.projects.p3.costs import right
 from mlhood.grading.submission import Submission
 from mlhood.grading.task import points
 
+PROBES = "mlhood.grading.projects.p3.probes:"
 NAMES = ("convolution", "pooling", "dense")
 
 
@@ -32,7 +35,8 @@ def parts_are_divided_by_their_factors(submission: Submission) -> None:
     hint = "total - sum(parts) stays as it is; every part takes seconds / factor"
     for rest in (1.5, 0.25):
         parts = _parts(submission)
-        factors = {name: float(factor) for name, factor in zip(parts, submission.rng.integers(2, 9, 3), strict=True)}
+        drawn = submission.rng.permutation(np.arange(2, 9))[:3]  # in another order than the parts: names count
+        factors = {name: float(factor) for name, factor in zip(reversed(parts), drawn, strict=True)}
         _predicts(submission, sum(parts.values()) + rest, parts, factors, hint)
 
 
@@ -41,8 +45,14 @@ def parts_not_named_keep_their_time(submission: Submission) -> None:
     """`predict` leaves a part that has no factor as it is."""
     parts = _parts(submission)
     hint = "a part without a factor is as fast as before: speedups.get(name, 1)"
+    total = sum(parts.values()) + 2.0
     for speedups in ({}, {"dense": 1.0}):
-        _predicts(submission, sum(parts.values()) + 2.0, parts, speedups, hint)
+        _predicts(submission, total, parts, speedups, hint)
+    asked = [total, dict(parts), {"dense": 2.0}]
+    found = submission.call(PROBES + "after_call", submission.value("predict"), asked, [])
+    same_parts = isinstance(found, list) and len(found) == len(asked) and found[1] == parts
+    hint = "add up numbers of your own: who predicts twice from the same dictionary needs it as it was"
+    expect.true(same_parts, "`predict` changes `parts`", expected="as it was", got="other values", hint=hint)
 
 
 @points(2)

@@ -53,7 +53,17 @@ def rows_are_comparisons(submission: Submission) -> None:
     table = _table(submission)
     empty = ", ".join(f"{row}/{column}" for row, column in table.missing)
     expect.true(not empty, "cells of the table are empty", expected="every row, both columns", got=empty, hint=FILL)
-    for row, cells in _whole_rows(submission).items():
+    rows = _whole_rows(submission)
+    runs = [cells[0].run for cells in rows.values()]
+    shared = ", ".join(row for row, run in zip(rows, runs, strict=True) if run and runs.count(run) > 1)
+    expect.true(
+        not shared,
+        "several rows hold the same comparison",
+        expected="one for each row, of its layer",
+        got=shared,
+        hint="call `compare` inside of the loop, on the arguments of the row's layer",
+    )
+    for row, cells in rows.items():
         rounds = min(cell.rounds for cell in cells)
         expect.true(
             _side_by_side(cells),
