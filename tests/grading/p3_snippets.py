@@ -60,6 +60,7 @@ def blas(
     images: str = "x",
     bias: str = "bias[:, None, None]",
     kind: str = "np.float32",
+    after: str = "",
 ) -> dict[str, str]:
     body = f"""
 high = (x.shape[2] + 2 * padding - w.shape[2]) // stride + 1
@@ -67,6 +68,7 @@ wide = (x.shape[3] + 2 * padding - w.shape[3]) // stride + 1
 y = np.zeros((len(x), len(w), high, wide), {kind})
 for n, image in enumerate({images}):
     y[n] = ({flat} @ im2col(image, w.shape[2:], stride, padding)).reshape(y[n].shape)
+    {after}
 return y + {bias}
 """
     return {"P3-4-solution": _function("def conv_blas(x, w, bias, stride, padding):", body)}

@@ -29,14 +29,16 @@ VALUES, STRIDE, PADDING, BIAS, SIZES, INPUTS = (
     "any_sizes_will_do",
     "inputs_are_left_alone",
 )
-SHAPE, ROWS, COLUMNS, ZEROS = (
+SHAPE, COLUMNS_FLOAT32, ROWS, COLUMNS, ZEROS = (
     "columns_have_their_shape",
+    "columns_stay_float32",
     "rows_are_in_order",
     "columns_are_in_order",
     "padding_holds_zeros",
 )
-PRODUCT, BATCH, PRODUCT_BIAS, FLOAT32 = (
+PRODUCT, OF_COLUMNS, BATCH, PRODUCT_BIAS, FLOAT32 = (
     "product_is_right",
+    "product_is_of_columns",
     "batches_are_kept_apart",
     "product_gets_its_bias",
     "product_stays_float32",
@@ -47,13 +49,14 @@ RATES, COMPARED, OPERATIONS, FASTER = (
     "operations_are_told",
     "blas_is_faster_and_agrees",
 )
-REORDERED, WALKS, BLOCKED, AGAIN, PANELS, PACKED = (
+REORDERED, WALKS, BLOCKED, AGAIN, PANELS, PACKED, READS_PANELS = (
     "reordered_is_right",
     "reordered_walks_along_rows",
     "blocked_is_right",
     "blocked_uses_blocks_again",
     "panels_are_packed",
     "packed_is_right",
+    "packed_reads_panels",
 )
 LOWER, MANY, RIDGE = "the_lower_roof_counts", "roofs_of_many_at_once", "roofs_meet_at_the_ridge"
 COLUMN_BYTES, GROWTH = "columns_are_counted", "growth_is_against_the_input"
@@ -70,6 +73,18 @@ ONE_TIMING = """for name, call in alternatives.items():
         table[row, name] = Measurement((time.perf_counter() - start,), 2 * layer.macs)"""
 ONE_BY_ONE = """for name, call in alternatives.items():
         table[row, name] = timed({name: call})[name]"""
+ONCE_FOR_ALL = """one = timed(alternatives) if row == "C1" else one
+    table.fill(row, one)"""
+PARTS_CHANGED = worth()
+PARTS_CHANGED["P3-9-solution"] += """
+def predict(total, parts, speedups):
+    rest = total - sum(parts.values())
+    for name in parts:
+        parts[name] /= speedups.get(name, 1)
+    return rest + sum(parts.values())
+"""
+SQUARE_WINDOWS = columns("np.pad(x, ((0, 0), (padding, padding), (padding, padding))); kernel = kernel[:1] * 2")
+B_ITSELF = {**packing(), "P3-6-solution-4": "gemm_packed = lambda a, b: a @ b\n"}
 FLIPPED_IN_PLACE = "w[:] = w[:, :, ::-1, ::-1]"
 
 COSTS: tuple[Wrong, ...] = (
@@ -133,9 +148,31 @@ COSTS: tuple[Wrong, ...] = (
         "other numbers",
     ),
     Wrong("kernel columns before rows", "P3.3", columns(order="0, 4, 3, 1, 2"), (ROWS,), "numbers of another place"),
+    Wrong(
+        "columns of float64",
+        "P3.3",
+        columns(result="laid.reshape(len(x) * kernel[0] * kernel[1], -1).astype(float)"),
+        (COLUMNS_FLOAT32,),
+        "float64 unless you say so",
+    ),
+    Wrong("windows are square", "P3.3", SQUARE_WINDOWS, (SHAPE, ROWS), "wrong shape"),
     Wrong("float64 comes out", "P3.4", blas(kind="np.float64"), (FLOAT32,), "np.zeros"),
     Wrong("filters along the rows", "P3.4", blas(flat="w.reshape(-1, len(w)).T"), (PRODUCT,), "w.reshape\\(F"),
     Wrong("only the first image", "P3.4", blas(images="x[:1]"), (BATCH,), "takes one image"),
+    Wrong(
+        "the definition again",
+        "P3.4",
+        {"P3-4-solution": "conv_blas = lambda *arguments: conv_direct(*arguments)"},
+        (OF_COLUMNS,),
+        "does not take its columns",
+    ),
+    Wrong(
+        "the bias again for each image",
+        "P3.4",
+        blas(after="y += bias[:, None, None]", bias="np.float32(0)"),
+        (PRODUCT_BIAS,),
+        "added once to every output",
+    ),
     Wrong("the bias is left out", "P3.4", blas(bias="np.float32(0)"), (PRODUCT_BIAS,), "added once to every output"),
 )
 
@@ -150,6 +187,7 @@ MEASURED: tuple[Wrong, ...] = (
         "BLAS is not faster",
     ),
     Wrong("a row is missing", "P3.5", filling(rows="list(layers.items())[:3]"), (COMPARED,), "C4/no-BLAS, C4/BLAS"),
+    Wrong("one comparison for all rows", "P3.5", filling(fill=ONCE_FOR_ALL), (COMPARED,), "hold the same comparison"),
     Wrong("one column after the other", "P3.5", filling(fill=ONE_BY_ONE), (COMPARED,), "side by side"),
     Wrong("MACs for operations", "P3.5", filling(options=", flops=layer.macs"), (OPERATIONS,), "flops=2 \\* layer"),
     Wrong(
@@ -186,6 +224,7 @@ MEASURED: tuple[Wrong, ...] = (
         "panels\\[p, k, j\\]",
     ),
     Wrong("the last panel is left out", "P3.6", packing(used="panels[:-1]"), (PACKED,), "wrong values"),
+    Wrong("b itself is multiplied", "P3.6", B_ITSELF, (READS_PANELS,), "and b no more"),
     Wrong(
         "the higher roof", "P3.7", roofs("np.maximum(peak, intensity * bandwidth)"), (LOWER,), "never more than peak"
     ),
@@ -216,6 +255,14 @@ MEASURED: tuple[Wrong, ...] = (
         (KEPT,),
         "as fast as before",
     ),
+    Wrong(
+        "factors in the order of the parts",
+        "P3.9",
+        worth(predicted="rest + sum(s / f for s, f in zip(parts.values(), [*speedups.values(), 1, 1, 1]))"),
+        (DIVIDED,),
+        "seconds / factor",
+    ),
+    Wrong("parts are changed", "P3.9", PARTS_CHANGED, (KEPT,), "changes `parts`"),
     Wrong("the rest is forgotten", "P3.9", worth(best="total / sum(parts.values())"), (LIMIT, NO_LIMIT), "left"),
     Wrong("no rest is an error", "P3.9", worth(best="total / rest"), (NO_LIMIT,), "float\\('inf'\\)"),
 )

@@ -215,6 +215,10 @@ OTHERWISE = {
         "for j in range(n):\n for k in range(depth):\n  for i in range(m): c[i, j] += a[i, k] * b[k, j]",
         "jumps",
     ),
+    "k, j, i": (
+        "for k in range(depth):\n for j in range(n):\n  for i in range(m): c[i, j] += a[i, k] * b[k, j]",
+        "jumps through c",
+    ),
     "columns at once": ("for j in range(n): c[:, j] = sum(a[:, k] * x for k, x in enumerate(b[:, j]))", "jumps"),
     "dots": ("for i in range(m):\n for j in range(n): c[i, j] = a[i] @ b[:, j]", "jumps"),
     "the library": ("c = a @ b", "hands all of a matrix"),
@@ -276,6 +280,83 @@ def test_loops_that_use_no_block_again_are_told_so(outer, inner, tmp_path):
     said = judged(blocked(outer, inner), tmp_path)
     assert said["blocked_is_right"] == ""
     assert "again and again" in said["blocked_uses_blocks_again"]
+
+
+OTHER_SIZES = """
+def gemm_blocked(a, b, block):
+    c, size = np.zeros((len(a), b.shape[1]), np.float32), {size}
+    for i in range(0, len(a), size):
+        for k in range(0, len(b), size):
+            for j in range(0, b.shape[1], size):
+                c[i:i + size, j:j + size] += a[i:i + size, k:k + size] @ b[k:k + size, j:j + size]
+    return c
+"""
+
+
+@pytest.mark.parametrize(
+    ("size", "told"), [("8", "another size than `block`"), ("4", "again"), ("-(-len(b) // block)", "again")]
+)
+def test_blocks_of_another_size_are_told_so(size, told, tmp_path):
+    said = judged(names_in(OTHER_SIZES.format(size=size)), tmp_path)
+    assert said["blocked_is_right"] == ""
+    assert told in said["blocked_uses_blocks_again"]
+
+
+ALL_ROWS = """
+def gemm_blocked(a, b, block):
+    c = np.zeros((len(a), b.shape[1]), np.float32)
+    for k in range(0, len(b), block):
+        for j in range(0, b.shape[1], block):
+            c[:, j:j + block] += a[:, k:k + block] @ b[k:k + block, j:j + block]
+    return c
+"""
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_block_that_meets_all_rows_at_once_is_used_again(seed, tmp_path):
+    said = judged(names_in(ALL_ROWS), tmp_path, seed=seed)
+    assert said["blocked_is_right"] == said["blocked_uses_blocks_again"] == ""
+
+
+PANEL_BY_PANEL = """
+def gemm_packed(a, b):
+    c, panel = np.zeros((len(a), b.shape[1]), np.float32), np.zeros((len(b), 8), np.float32)
+    for j0 in range(0, b.shape[1], 8):
+        used = min(8, b.shape[1] - j0)
+        panel[:, :used] = b[:, j0:j0 + used]
+        for i in range(len(a)):
+            for k in range(len(b)):
+                c[i, j0:j0 + used] += a[i, k] * panel[k, :used]
+    return c
+"""
+
+
+def test_panels_may_be_packed_one_at_a_time(tmp_path):
+    said = judged(names_in(PANEL_BY_PANEL), tmp_path)
+    assert said["packed_is_right"] == said["packed_reads_panels"] == ""
+
+
+REFUSED = """
+import numba
+@numba.njit
+def conv_direct(x, w, bias, stride, padding):
+    return np.pad(x, padding)
+"""
+
+
+def test_what_numba_refuses_is_told_as_such(tmp_path):
+    said = judged(names_in(REFUSED), tmp_path, "P3.2")
+    assert all("Numba cannot compile this" in reason for reason in said.values()), said
+
+
+def test_costs_of_float32_are_right(tmp_path):
+    source = """
+def conv_cost(x, w, y):
+    macs, moved = np.prod(y) * np.prod(w[1:]), 4 * (np.prod(x) + np.prod(w) + np.prod(y))
+    return {"macs": macs, "bytes": moved, "intensity": np.float32(2 * macs / moved)}
+"""
+    said = judged(names_in(source), tmp_path, "P3.1")
+    assert not any(said[name] for name in ("macs_are_counted", "bytes_are_counted", "intensity_is_flop_per_byte"))
 
 
 HELPERS = """

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from mlhood.grading import expect
-from mlhood.grading.projects.p3 import reference
+from mlhood.grading.projects.p3 import reference, refusals
 from mlhood.grading.submission import Submission
 from mlhood.grading.task import points
 
@@ -19,7 +19,7 @@ def _made(submission: Submission, case: Case) -> tuple[object, np.ndarray, str]:
     shape, kernel, stride, padding = case
     x = (1 + submission.rng.permutation(math.prod(shape))).reshape(shape).astype(np.float32)
     given = f"x {shape}, kernel {kernel}, stride {stride}, padding {padding}"
-    with expect.case(given):
+    with refusals.case(given):
         got = submission.call("im2col", x.copy(), kernel, stride, padding)
     return got, reference.columns(x, kernel, stride, padding), given
 
@@ -39,13 +39,22 @@ def _same(found: np.ndarray, want: np.ndarray, axis: int | None, what: str, give
     expect.fail(what, expected=f"{want[place]:g} at {named}", got=f"{found[place]:g}", given=given, hint=hint)
 
 
-@points(3)
+@points(2)
 def columns_have_their_shape(submission: Submission) -> None:
     """`im2col` returns a row for each number of a window, and a column for each window."""
     for case in (((3, 6, 7), (3, 2), 1, 0), ((2, 9, 8), (2, 3), 2, 0)):
         got, want, given = _made(submission, case)
         hint = "[C * KH * KW, OH * OW]: a window stands upright, and the windows stand side by side"
         expect.array(got, want.shape, "what `im2col` returns", given=given, hint=hint)
+
+
+@points(1)
+def columns_stay_float32(submission: Submission) -> None:
+    """`im2col` returns float32, as it was given."""
+    got, _, given = _made(submission, ((2, 5, 6), (3, 3), 1, 1))
+    told = got.dtype.name if isinstance(got, np.ndarray) else got
+    hint = "an array made by np.zeros or np.empty is float64 unless you say so: twice the bytes, half the speed"
+    expect.equal(told, "float32", "the wrong type comes out", given=given, hint=hint)
 
 
 @points(5)
@@ -59,7 +68,7 @@ def rows_are_in_order(submission: Submission) -> None:
 @points(3)
 def columns_are_in_order(submission: Submission) -> None:
     """Columns go along the output's rows, (oh, ow), in steps of `stride`."""
-    got, want, given = _made(submission, ((2, 11, 7), (2, 3), 2, 0))
+    got, want, given = _made(submission, ((2, 11, 7), (3, 3), 2, 0))
     hint = "column oh * OW + ow holds the window that starts at row oh * stride and column ow * stride"
     _same(_upright(got, want, given, hint), want, 0, "a column holds another window", given, hint)
 
@@ -67,7 +76,7 @@ def columns_are_in_order(submission: Submission) -> None:
 @points(3)
 def padding_holds_zeros(submission: Submission) -> None:
     """Padding is zeros on all four sides."""
-    for case in (((2, 4, 5), (3, 2), 1, 1), ((1, 3, 4), (3, 3), 1, 2)):
+    for case in (((2, 4, 5), (3, 3), 1, 1), ((1, 3, 4), (3, 3), 1, 2)):
         got, want, given = _made(submission, case)
         hint = "windows reach `padding` numbers beyond every edge; there they hold 0"
         found = _upright(got, want, given, hint)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from mlhood.grading.projects.p3.reference import columns
 from mlhood.measure.traffic import Trace, Traced
 
 
@@ -41,6 +42,35 @@ def _touched(function: Callable, a: np.ndarray, b: np.ndarray, rest: tuple[int, 
     first, last = (int(traced[1].places[place]) for place in ((0, 0), (-1, -1)))
     whole = sorted(trace.whole & {"a", "b"})
     return {"addresses": trace.addresses(), "first": first, "last": last, "whole": whole}
+
+
+def with_right_columns(function: Callable, arrays: list[np.ndarray], stride: int, padding: int) -> dict[str, Any]:
+    """Call a convolution that finds a right `im2col` where the notebook has its own.
+
+    Returns:
+        Its `result`, and the number of `images` that `im2col` was given; None for a function that takes its names from
+        elsewhere, such as a part of another one.
+    """
+    images = []
+
+    def im2col(x: np.ndarray, kernel: tuple[int, int], stride: int, padding: int) -> np.ndarray:
+        images.append(x)
+        return columns(x, kernel, stride, padding)
+
+    result = _uncompiled(function, np, im2col=im2col)(*arrays, stride, padding)
+    return {"result": result, "images": None if _written(function) is None else len(images)}
+
+
+def packs(function: Callable, a: np.ndarray, b: np.ndarray) -> bool:
+    """Whether a matrix product calls `pack`."""
+    calls = []
+
+    def pack(b: np.ndarray, width: int) -> np.ndarray:
+        calls.append(width)
+        return packed(b, width)
+
+    _uncompiled(function, np, pack=pack)(a, b)
+    return bool(calls)
 
 
 def with_right_pack(function: Callable, a: np.ndarray, b: np.ndarray) -> Any:

@@ -37,6 +37,7 @@ P3 = Project(
             "Windows as columns",
             checks=(
                 columns.columns_have_their_shape,
+                columns.columns_stay_float32,
                 columns.rows_are_in_order,
                 columns.columns_are_in_order,
                 columns.padding_holds_zeros,
@@ -48,6 +49,7 @@ P3 = Project(
             "Convolution as one product",
             checks=(
                 convolutions.product_is_right,
+                convolutions.product_is_of_columns,
                 convolutions.batches_are_kept_apart,
                 convolutions.product_gets_its_bias,
                 convolutions.product_stays_float32,
@@ -75,6 +77,7 @@ P3 = Project(
                 ladder.blocked_uses_blocks_again,
                 ladder.panels_are_packed,
                 ladder.packed_is_right,
+                ladder.packed_reads_panels,
             ),
         ),
         Task(
