@@ -20,6 +20,7 @@ from mlhood.grading.submission import Submission
 from mlhood.grading.task import points
 from mlhood.measure.traffic import misses
 
+TOUCHED = "mlhood.measure.touches:touched"
 PROBES = "mlhood.grading.projects.p3.probes:"
 # odd ones, that no block divides; a single row; a single k
 SIZES = ((7, 5, 9), (13, 17, 11), (1, 6, 10), (5, 1, 7), (6, 9, 1))
@@ -73,7 +74,7 @@ def _touches(submission: Submission, name: str, sizes: tuple[int, int, int], *re
     """Have a function run on arrays that remember; all of b at once only `gemm_packed` may hand to a library."""
     a, b = _matrices(submission, *sizes)
     with refusals.case(f"a {a.shape}, b {b.shape}", AS_THEY_COME):
-        found = submission.call(PROBES + "touched", submission.value(name), a, b, *rest)
+        found = submission.call(TOUCHED, submission.value(name), a, b, *rest)
         report = expect.mapping(found, ("addresses", "first", "last", "whole"), "what was read")
         whole = report["whole"]
         addresses = _addresses(report["addresses"], name)

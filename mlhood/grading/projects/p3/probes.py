@@ -3,45 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
-from types import FunctionType
 from typing import Any
 
 import numpy as np
 
 from mlhood.grading.projects.p3.reference import columns
-from mlhood.measure.traffic import Trace, Traced
+from mlhood.measure.touches import as_written, written
 
 
 def after_call(function: Callable, arrays: list[np.ndarray], rest: list[int]) -> list[np.ndarray]:
     """What arrays hold after a function was called with them."""
     function(*arrays, *rest)
     return arrays
-
-
-def touched(function: Callable, a: np.ndarray, b: np.ndarray, *rest: int) -> dict[str, Any]:
-    """Run a matrix product on arrays that remember in which order they are touched.
-
-    The result that the function makes remembers, too, unless something is done with it that only NumPy's own can do.
-
-    Returns:
-        The `addresses`, those of b from `first` up to `last`, and whether a or b was read as a `whole`.
-    """
-    try:
-        return _touched(function, a, b, rest, own=True)
-    except NotImplementedError:
-        raise
-    except Exception:  # whatever an array cannot do that is none of NumPy's
-        return _touched(function, a, b, rest, own=False)
-
-
-def _touched(function: Callable, a: np.ndarray, b: np.ndarray, rest: tuple[int, ...], *, own: bool) -> dict[str, Any]:
-    trace = Trace()
-    traced = [trace.array(array, name) for array, name in ((a, "a"), (b, "b"))]
-    _uncompiled(function, _Numpy(trace, (len(a), b.shape[1]) if own else None))(*traced, *rest)
-    first, last = (int(traced[1].places[place]) for place in ((0, 0), (-1, -1)))
-    whole = sorted(trace.whole & {"a", "b"})
-    return {"addresses": trace.addresses(), "first": first, "last": last, "whole": whole}
 
 
 def with_right_columns(function: Callable, arrays: list[np.ndarray], stride: int, padding: int) -> dict[str, Any]:
@@ -57,8 +30,8 @@ def with_right_columns(function: Callable, arrays: list[np.ndarray], stride: int
         images.append(x)
         return columns(x, kernel, stride, padding)
 
-    result = _uncompiled(function, np, im2col=im2col)(*arrays, stride, padding)
-    return {"result": result, "images": None if _written(function) is None else len(images)}
+    result = as_written(function, np, im2col=im2col)(*arrays, stride, padding)
+    return {"result": result, "images": None if written(function) is None else len(images)}
 
 
 def packs(function: Callable, a: np.ndarray, b: np.ndarray) -> bool:
@@ -69,13 +42,13 @@ def packs(function: Callable, a: np.ndarray, b: np.ndarray) -> bool:
         calls.append(width)
         return packed(b, width)
 
-    _uncompiled(function, np, pack=pack)(a, b)
+    as_written(function, np, pack=pack)(a, b)
     return bool(calls)
 
 
 def with_right_pack(function: Callable, a: np.ndarray, b: np.ndarray) -> Any:
     """What a function makes of a and b that finds a right `pack` where the notebook has its own."""
-    return _uncompiled(function, np, pack=packed)(a, b)
+    return as_written(function, np, pack=packed)(a, b)
 
 
 def packed(b: np.ndarray, width: int) -> np.ndarray:
@@ -84,69 +57,3 @@ def packed(b: np.ndarray, width: int) -> np.ndarray:
     wide = np.zeros((depth, -(-columns // width) * width), b.dtype)
     wide[:, :columns] = b
     return np.ascontiguousarray(wide.reshape(depth, -1, width).transpose(1, 0, 2))
-
-
-def _uncompiled(function: Callable, numpy: Any, **instead: Callable) -> Callable:
-    """A function of the notebook as it is written: what Numba has compiled takes no arrays that remember.
-
-    Functions of the notebook that it calls are also taken as they are written, so all of them are given a copy of the
-    notebook's names.
-
-    Args:
-        function: Compiled or not.
-        numpy: What stands in the place of NumPy.
-        instead: Functions that are put in the place of the notebook's.
-    """
-    written = _written(function)
-    if written is None:
-        return function
-    names = dict(written.__globals__)
-    for name, value in written.__globals__.items():
-        inner = _written(value)
-        if inner is not None and inner.__globals__ is written.__globals__:
-            names[name] = _moved(inner, names)
-        elif value is np:
-            names[name] = numpy
-    names.update(instead)
-    return _moved(written, names)
-
-
-def _written(value: Any) -> FunctionType | None:
-    inner = getattr(value, "py_func", value) if callable(value) else None
-    return inner if isinstance(inner, FunctionType) else None
-
-
-def _moved(function: FunctionType, names: dict[str, Any]) -> FunctionType:
-    moved = FunctionType(function.__code__, names, function.__name__, function.__defaults__, function.__closure__)
-    moved.__kwdefaults__ = function.__kwdefaults__
-    return moved
-
-
-class _Numpy:
-    """NumPy, but arrays that remember stay so when they are converted, and one of the result's shape is made to.
-
-    Others that are made are small and short-lived, and lie wherever the last ones did.
-    """
-
-    MAKERS = ("zeros", "empty", "full", "ones", "zeros_like", "empty_like", "full_like", "ones_like")
-    CONVERTERS = ("asarray", "ascontiguousarray", "array")
-
-    def __init__(self, trace: Trace, result: tuple[int, int] | None) -> None:
-        self._trace = trace
-        self._result = result
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(np, name)
-        if name in self.MAKERS:
-            return partial(self._make, found)
-        return partial(_converted, found) if name in self.CONVERTERS else found
-
-    def _make(self, make: Callable, first: Any, *rest: Any, **options: Any) -> Any:
-        made = make(first.array if isinstance(first, Traced) else first, *rest, **options)
-        return self._trace.array(made, "result") if made.shape == self._result else made
-
-
-def _converted(convert: Callable, array: Any, dtype: Any = None, **options: Any) -> Any:
-    if isinstance(array, Traced):
-        return array.astype(array.dtype if dtype is None else dtype)
-    return convert(array, dtype=dtype, **options)
