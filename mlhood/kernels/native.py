@@ -10,6 +10,7 @@ import ctypes
 import functools
 import hashlib
 import importlib.metadata
+import inspect
 import os
 import sys
 import tempfile
@@ -32,7 +33,8 @@ def load(build: Build, target: Target, *arguments: Any) -> Kernel:
     """Return the function `kernel` of the module that `build(target, *arguments)` writes, as `f(plan, wait)`.
 
     Args:
-        build: A function of this package that returns LLVM IR as text.
+        build: A function that returns LLVM IR as text; written in this package, or in a module that needs no other
+            module of its own for it.
         target: The processor; its kernels must run here.
         arguments: Plain values that `repr` tells apart.
     """
@@ -123,13 +125,17 @@ def write(path: Path, code: bytes) -> None:
 
 def _key(build: Build, target: Target, arguments: tuple[Any, ...]) -> str:
     asked = (build.__module__, build.__qualname__, target, arguments, llvm.get_process_triple())
-    return hashlib.sha256(f"{_sources()} {asked!r}".encode()).hexdigest()[:40]
+    return hashlib.sha256(f"{_sources(inspect.getfile(build))} {asked!r}".encode()).hexdigest()[:40]
 
 
 @functools.cache
-def _sources() -> str:
-    """Return a digest of all that decides what code comes out: this package's sources and llvmlite's version."""
+def _sources(generator: str) -> str:
+    """Return a digest of all that decides what code comes out: the generator's file, this package, and llvmlite.
+
+    Args:
+        generator: The file that writes the IR, in this package or elsewhere.
+    """
     digest = hashlib.sha256(importlib.metadata.version("llvmlite").encode())
-    for path in sorted(Path(__file__).parent.glob("*.py")):
+    for path in sorted({Path(generator), *Path(__file__).parent.glob("*.py")}):
         digest.update(path.read_bytes())
     return digest.hexdigest()

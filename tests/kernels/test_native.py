@@ -1,5 +1,6 @@
 """Machine code: kept on disk between processes, whole or not at all; and written for processors that are not here."""
 
+import inspect
 import os
 import subprocess
 import sys
@@ -53,6 +54,18 @@ def test_other_arguments_are_another_file(folder):
     assert call(1) == [0, 7, 0, 0]
     assert call(3) == [0, 0, 0, 7]
     assert len(list(folder.iterdir())) == 2
+
+
+def test_a_generator_that_was_changed_makes_new_code(folder, tmp_path):
+    generator = tmp_path / "generator.py"
+    for value in (7, 8):
+        generator.write_text(inspect.getsource(build_seven).replace("INDEX(7)", f"INDEX({value})"))
+        names = {"Target": Target, "ir": ir, "kernel": kernel, "INDEX": INDEX}
+        exec(compile(generator.read_text(), generator, "exec"), names)
+        native._sources.cache_clear()  # as in another process
+        plan = np.zeros(1, np.int64)
+        native.load(names["build_seven"], PORTABLE, 0)(plan.ctypes.data, 0)
+        assert plan.tolist() == [value]
 
 
 @pytest.mark.parametrize("damage", [lambda code: code[:100], lambda code: b"", lambda code: code[:-1] + b"\xff"])

@@ -16,7 +16,7 @@ from mlhood.kernels.target import Target, host
 FIELDS = ("a", "b", "table", "rounds", "output", "row")  # addresses, and distances in elements
 
 
-def build(target: Target, rows: int, vectors: int, spread: int, fields: tuple[str, ...]) -> str:
+def build(target: Target, rows: int, vectors: int, spread: int) -> str:
     """Return a module whose function `kernel(plan, wait)` adds one tile's product to the output, as LLVM IR.
 
     Args:
@@ -24,13 +24,12 @@ def build(target: Target, rows: int, vectors: int, spread: int, fields: tuple[st
         rows: Rows of the tile.
         vectors: Its columns, in vectors.
         spread: Elements of a between neighbouring rows.
-        fields: What the words of the plan are.
     """
     module = ir.Module()
     multiply = microkernel(module, "multiply", Shape(Tile(rows, vectors, target.lanes), spread, a="table"), target)
     code = Code(module, "kernel", {"plan": ADDRESS, "wait": INDEX})
     words = code.pointer("plan", INDEX)
-    word = {name: words.at(place).integer() for place, name in enumerate(fields)}
+    word = {name: words.at(place).integer() for place, name in enumerate(FIELDS)}
     address = {name: _address(code, word[name].value) for name in ("a", "b", "table", "output")}
     null, limits = ir.Constant(ADDRESS, None), [ir.Constant(FLOAT, float(end)) for end in ("-inf", "inf")]
     tile = (address["output"], word["row"])
@@ -48,6 +47,6 @@ def _address(code: Code, word: Any) -> Pointer:
 def kernel(rows: int, columns: int, spread: int) -> Any:
     """Return the microkernel for this machine as a C function of two integers: the plan's address, and 0."""
     target = host()
-    loaded = native.load(build, target, rows, columns // target.lanes, spread, FIELDS)
+    loaded = native.load(build, target, rows, columns // target.lanes, spread)
     address = ctypes.cast(loaded, ctypes.c_void_p).value  # type: ignore[arg-type]
     return ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64)(address or 0)

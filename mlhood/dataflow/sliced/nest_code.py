@@ -6,11 +6,9 @@ one weight tile is one piece. Sums of a pair of tiles wait in memory, one tile a
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from llvmlite import ir
@@ -28,9 +26,6 @@ FIELDS = (
     "out", "out_block", "out_row", "ld", "filters", "bias", "sums",
 )  # fmt: skip
 
-# machine code is kept under its generator's arguments: this one makes it new when the generator changes
-SOURCE = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:16]
-
 
 @dataclass(frozen=True)
 class Nest:
@@ -41,14 +36,12 @@ class Nest:
         vectors: Registers of filters.
         spread: Elements between neighbouring windows.
         order: Which kind of tile stays.
-        source: `SOURCE`.
     """
 
     rows: int
     vectors: int
     spread: int
     order: Order
-    source: str = SOURCE
 
 
 @dataclass(frozen=True)
