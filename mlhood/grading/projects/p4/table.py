@@ -14,10 +14,9 @@ from mlhood.grading import expect
 from mlhood.grading.projects.p4.reference import LEVELS, Triple
 from mlhood.grading.projects.p4.slicing import triple
 from mlhood.grading.projects.p4.spaces import PROBES
+from mlhood.grading.projects.tables import check_agreed, check_claim, check_comparisons, check_operations, whole_rows
 from mlhood.grading.submission import Submission
 from mlhood.grading.task import points
-from mlhood.measure.comparison import FEWEST_ROUNDS
-from mlhood.measure.measurement import Measurement
 from mlhood.measure.table import Table
 
 C2_FLOPS = 2 * 128 * 28 * 28 * 128 * 3 * 3  # two for each multiply-accumulate of ResNet-18's C2
@@ -122,64 +121,23 @@ def _table(submission: Submission) -> Table:
     return submission.once("table", lambda: submission.table(slicing_table()))
 
 
-def _whole_rows(submission: Submission) -> dict[str, list[Measurement]]:
-    """The rows whose cells are all filled, so that a row that is missing is counted once; at least one."""
-    table = _table(submission)
-    cells = {row: [table[row, column] for column in table.columns if (row, column) in table] for row in table.rows}
-    whole = {row: found for row, found in cells.items() if len(found) == len(table.columns)}
-    expect.true(bool(whole), "no row of the table is filled", got="empty cells", hint=FILL)
-    return whole  # type: ignore[return-value]
-
-
-def _side_by_side(cells: list[Measurement]) -> bool:
-    """Whether all are from the same run of `compare`."""
-    runs = {cell.run for cell in cells}
-    return len(runs) == 1 and "" not in runs
-
-
 @points(3)
 def rows_are_comparisons(submission: Submission) -> None:
     """Every row is filled by one comparison of both columns."""
-    empty = ", ".join(f"{row}/{column}" for row, column in _table(submission).missing)
-    expect.true(not empty, "cells of the table are empty", expected="every row, both columns", got=empty, hint=FILL)
-    for row, cells in _whole_rows(submission).items():
-        rounds = min(cell.rounds for cell in cells)
-        expect.true(
-            _side_by_side(cells),
-            "the columns of a row are not from one comparison",
-            expected="both measured side by side, in the same rounds",
-            got="measured apart, or not by `compare`",
-            given=row,
-            hint=FILL,
-        )
-        hint = "`compare` takes them: put its result into the table as it is"
-        expect.true(rounds >= FEWEST_ROUNDS, "a cell has too few rounds", expected=f"{FEWEST_ROUNDS} or more",
-                    got=rounds, given=row, hint=hint)  # fmt: skip
-        varied = all(len(set(cell.seconds)) > 1 for cell in cells)
-        expect.true(varied, "all rounds of a cell took the same time to the last digit", given=row, hint=hint)
+    check_comparisons(_table(submission), FILL)
 
 
 @points(1)
 def operations_are_told(submission: Submission) -> None:
     """Every cell knows its operations: two for each multiply-accumulate of the layer."""
-    for row, cells in _whole_rows(submission).items():
-        for cell in cells:
-            hint = "compare(..., flops=2 * layer.macs)"
-            if cell.flops is not None and 2 * cell.flops == C2_FLOPS:
-                hint = "these are multiply-accumulates, each of which is two operations: flops=2 * layer.macs"
-            expect.true(cell.flops == C2_FLOPS, "wrong number of operations", expected=C2_FLOPS, got=cell.flops,
-                        given=row, hint=hint)  # fmt: skip
+    table = _table(submission)
+    check_operations(whole_rows(table, FILL), dict.fromkeys(table.rows, C2_FLOPS))
 
 
 @points(2)
 def orders_agree_and_analysed_is_faster(submission: Submission) -> None:
     """Both orders compute the same in every row, and the analysed tiles are faster than those that are too small."""
-    for row, cells in _whole_rows(submission).items():
-        if not _side_by_side(cells):
-            continue  # which costs the points of the rows
-        hint = "let `compare` check the results: leave check=False out"
-        expect.true(all(cell.agreed for cell in cells), "the results were never compared", given=row, hint=hint)
-    verdict = _table(submission).verdicts()[1]
+    table = _table(submission)
+    check_agreed(whole_rows(table, FILL))
     hint = "row by row, each with its own callables: made[row][order]"
-    expect.true(verdict.state != "fails", "the analysed tiles are not faster", expected=verdict.text,
-                got="; ".join(verdict.reasons), hint=hint)  # fmt: skip
+    check_claim(table.verdicts()[1], "the analysed tiles are not faster", hint)
