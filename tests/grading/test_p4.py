@@ -26,11 +26,11 @@ def submission(tmp_path, names: dict | None = None, seed: int = 5) -> Submission
     return found
 
 
-def judged(names: dict, tmp_path, task: str) -> dict[str, str]:
+def judged(names: dict, tmp_path, task: str, seed: int = 5) -> dict[str, str]:
     """What each check of a task says of the names of a notebook; empty where it passes."""
     wanted = P4.task(task)
     assert wanted is not None
-    result = judge(wanted, submission(tmp_path, names), 5)
+    result = judge(wanted, submission(tmp_path, names, seed), seed)
     return {check.name: " ".join([check.what, *check.parts.values()]) for check in result.checks}
 
 
@@ -193,6 +193,69 @@ def test_a_wrong_needs_costs_only_its_own_points(tmp_path):
     said = judged(names, tmp_path, "P4.4")
     assert [name for name, why in said.items() if why] == ["l2_holds_passing_tiles"]
     assert names["needs"] is mine
+
+
+def test_a_product_that_goes_through_no_steps_is_no_sliced_one(tmp_path):
+    whole = "def sliced_product(columns, weights, *sizes):\n    return np.einsum('fct,ctp->fp', weights, columns)\n"
+    said = judged(names_in(p4_snippets.stepping(), {"product": whole}), tmp_path, "P4.2")
+    assert [name for name, why in said.items() if why] == ["product_is_right"]
+    assert "does not go through `steps`" in said["product_is_right"]
+
+
+@pytest.mark.parametrize(("right", "wrong"), [("window, filters):", "filters, window):"), ("k2, k3):", "k3, k2):")])
+def test_sizes_that_change_places_are_seen_in_what_is_asked_of_steps(right, wrong, tmp_path):
+    head, loop, body = p4_snippets.multiplying()["P4-2-solution-2"].partition("\n")
+    cell = {"product": head.replace(right, wrong) + loop + (body.replace(right, wrong) if "k2" in right else body)}
+    names = names_in(p4_snippets.stepping(), cell)
+    mine = names["steps"]
+    said = judged(names, tmp_path, "P4.2")
+    assert [name for name, why in said.items() if why] == ["product_is_right"]
+    assert "asks for other steps" in said["product_is_right"]
+    assert names["steps"] is mine
+
+
+def test_tiles_of_the_product_may_be_gathered_slice_by_slice(tmp_path):
+    cell = """
+def sliced_product(columns, weights, order, k1, k2, k3, window, filters):
+    inputs, some = -(-columns.shape[2] // window), -(-len(weights) // filters)
+    y = {}
+    for c in range(0, len(columns), k1):
+        for _, i, f in steps(order=order, inputs=inputs, weights=some, slices=1, k2=k2, k3=k3):
+            p, g = slice(i * window, (i + 1) * window), slice(f * filters, (f + 1) * filters)
+            part = np.einsum("fct,ctp->fp", weights[g, c : c + k1], columns[c : c + k1, :, p])
+            y[f, i] = y.get((f, i), 0) + part
+    return np.block([[y[f, i] for i in range(inputs)] for f in range(some)])
+"""
+    said = judged(names_in(p4_snippets.stepping(), {"product": cell}), tmp_path, "P4.2")
+    assert not any(said.values()), said
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize(
+    ("fits", "check"),
+    [
+        ("needs('IS', *found, sizes)[level] <= rooms[level]", "tiles_are_halved_until_they_fit"),
+        ("needs(order, *found, sizes)[level] <= int(rooms[level])", "the_papers_example_comes_out"),
+    ],
+)
+def test_an_order_that_is_left_out_and_rooms_without_end_are_seen(fits, check, seed, tmp_path):
+    said = judged(names_in(p4_snippets.needing(), p4_snippets.halving(fits=fits)), tmp_path, "P4.4", seed)
+    assert [name for name, why in said.items() if why] == [check]
+
+
+def test_where_nothing_breaks_a_cache_any_tiles_are_too_large(tmp_path):
+    cell = p4_snippets.choosing(large="(problem.channels, k2, k3)")
+    said = judged(names_in(cell), tmp_path, "P4.5")
+    assert said["too_large_breaks_a_cache"] == ""
+
+
+def test_operations_in_another_order_are_told_from_other_operations(tmp_path):
+    cell = p4_snippets.fusing()["P4-7-solution-2"].replace(
+        "return found", "return {n: v[::-1] for n, v in found.items()}"
+    )
+    said = judged(names_in(p4_snippets.naming(), {"fused": cell}), tmp_path, "P4.7")
+    assert [name for name, why in said.items() if why] == ["opcodes_are_listed"]
+    assert "in another order" in said["opcodes_are_listed"]
 
 
 FUNCTIONS = ("visits", "schedule", "steps", "sliced_product", "loads", "needs", "largest", "triples", "cycles",

@@ -32,7 +32,7 @@ def _steps(submission: Submission, order: str, sizes: tuple[int, ...]) -> tuple[
 @points(4)
 def every_step_is_there_once(submission: Submission) -> None:
     """`steps` lets every input tile meet every weight tile once in every slice."""
-    hint = "the last group ends with the tiles there are: min(group + k, tiles); slices are the outermost loop"
+    hint = "tiles count from 0, and the last group ends with them: min(group + k, tiles); slices are the outermost loop"
     for order in ("IS", "WS"):
         for sizes in _sizes(submission):
             found, given = _steps(submission, order, sizes)
@@ -77,7 +77,9 @@ def weight_tiles_stay(submission: Submission) -> None:
     _in_order(submission, "WS")
 
 
-def _multiplies(submission: Submission, sizes: tuple[int, ...], tiles: tuple[int, ...], hint: str) -> None:
+def _multiplies(
+    submission: Submission, sizes: tuple[int, ...], tiles: tuple[int, ...], hint: str, through_steps: bool = False
+) -> None:
     """Compare a product of both orders, with a right `steps` where the student's own does not lead to it.
 
     Args:
@@ -85,6 +87,7 @@ def _multiplies(submission: Submission, sizes: tuple[int, ...], tiles: tuple[int
         sizes: Channels, places, windows, filters.
         tiles: k1, k2, k3, windows and filters of a tile.
         hint: What to say.
+        through_steps: Whether to look at how `steps` is called, too.
     """
     channels, places, windows, filters = sizes
     columns = submission.rng.standard_normal((channels, places, windows)).astype(np.float32)
@@ -102,6 +105,27 @@ def _multiplies(submission: Submission, sizes: tuple[int, ...], tiles: tuple[int
         except expect.CheckFailed as failure:
             if not _right_with_right_steps(submission, arguments, want):
                 raise failure
+        if through_steps:
+            _asks_for_steps(submission, arguments, given)
+
+
+def _asks_for_steps(submission: Submission, arguments: tuple, given: str) -> None:
+    """Fail if `sliced_product` goes through no `steps` of these tiles; one call for each slice is as good as one."""
+    columns, weights, order, k1, k2, k3, window, filters = arguments
+    told = submission.call(PROBES + "asked", submission.value("sliced_product"), "steps", *arguments)
+    report = expect.mapping(told, ("seen", "calls"), "how `steps` is called", given=given)
+    claimed = report["calls"] if isinstance(report["calls"], list | tuple) else []
+    calls = [
+        [*one] for one in claimed if isinstance(one, list | tuple) and all(isinstance(x, str | float) for x in one)
+    ]
+    want = [order, -(-columns.shape[2] // window), -(-len(weights) // filters), -(-len(columns) // k1), k2, k3]
+    hint = "for c, i, f in steps(order, input tiles, weight tiles, slices, k2, k3): one tile of y in each step"
+    expect.true(not report["seen"] or bool(calls), "`sliced_product` does not go through `steps`", given=given,
+                hint=hint)  # fmt: skip
+    shown = ", ".join(f"{one:g}" if isinstance(one, float) else str(one) for one in calls[0]) if calls else ""
+    right = not report["seen"] or any(call in (want, [*want[:3], 1, *want[4:]]) for call in calls)
+    expect.true(right, "`sliced_product` asks for other steps", expected=f"steps({', '.join(map(str, want))})",
+                got=f"steps({shown})", given=given, hint=hint)  # fmt: skip
 
 
 def _right_with_right_steps(submission: Submission, arguments: tuple, want: np.ndarray) -> bool:
@@ -121,7 +145,7 @@ def product_is_right(submission: Submission) -> None:
         "tiles = ceil(size / tile); y of a step's filters and windows gets weights [.., c, t] times columns [c, t, ..]"
     )
     for windows, filters in ((12, 8), (13, 7), (3, 11)):
-        _multiplies(submission, (4, 3, windows, filters), (4, 2, 2, 4, 3), hint)
+        _multiplies(submission, (4, 3, windows, filters), (4, 2, 3, 4, 3), hint, through_steps=True)
 
 
 @points(2)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -39,6 +41,36 @@ def with_right(function: Callable, name: str, *args: Any) -> Any:
     finally:
         names.pop(name)
         names.update(own)
+
+
+def asked(function: Callable, name: str, *args: Any) -> dict[str, Any]:
+    """With which values a function calls `name`, the notebook's own or else a right one.
+
+    The function may fail after that: what comes of the call is not the question here. Where its names cannot be looked
+    into, there is no answer, and `seen` is false.
+    """
+    names = getattr(function, "__globals__", None)
+    if names is None:
+        return {"seen": False, "calls": []}
+    own, here, calls = names.get(name, RIGHT[name]), name in names, []
+
+    def kept(*args: Any, **named: Any) -> Any:
+        calls.append([value if isinstance(value, str) else float(value) for value in _bound(own, args, named)])
+        return own(*args, **named)
+
+    names[name] = kept
+    try:
+        with suppress(Exception):
+            function(*args)
+    finally:
+        names.pop(name)
+        names.update({name: own} if here else {})
+    return {"seen": True, "calls": calls[:100]}
+
+
+def _bound(function: Callable, args: tuple, named: dict[str, Any]) -> tuple:
+    """The values of a call in the order of the function's head."""
+    return signature(function).bind(*args, **named).args
 
 
 def refused(function: Callable, name: str | None, *args: Any) -> Any:

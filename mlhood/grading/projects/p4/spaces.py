@@ -64,7 +64,8 @@ def tiles_at_the_edge_are_smaller(submission: Submission) -> None:
         found, want, given = _visits(submission, m, n, tile_m, tile_n)
         beyond = sorted(set(found) - set(want))
         missing = sorted(set(want) - set(found))
-        expect.true(not beyond, "there are points outside the space", got=str(beyond[:4]), given=given, hint=hint)
+        expect.true(not beyond, "there are points outside the space", expected=f"(i, j) below ({m}, {n})",
+                    got=str(beyond[:4]), given=given, hint=hint)  # fmt: skip
         expect.true(not missing, "points of the space are missing", got=str(missing[:4]), given=given, hint=hint)
         expect.equal(len(found), len(want), "points are visited more than once", given=given, hint=hint)
 

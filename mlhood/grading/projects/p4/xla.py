@@ -146,9 +146,11 @@ def opcodes_are_listed(submission: Submission) -> None:
         got, want, given = _fused(submission, layer)
         for name in sorted(set(got) & set(want)):  # what is missing costs the points of the check above
             found = True
-            listed = sorted(one for one in got[name] if one != "parameter")
-            expect.true(listed == sorted(want[name]), f"{name} has other operations", expected=f"{want[name]}",
+            listed = [one for one in got[name] if one != "parameter"]
+            expect.true(sorted(listed) == sorted(want[name]), f"{name} has other operations", expected=f"{want[name]}",
                         got=f"{got[name]}", given=given, hint=hint)  # fmt: skip
+            expect.true(listed == want[name], f"{name} has its operations in another order", expected=f"{want[name]}",
+                        got=f"{got[name]}", given=given, hint="line by line, as they stand in the text")  # fmt: skip
     expect.true(found, "no fused computation is there")
 
 
