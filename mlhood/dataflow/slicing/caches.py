@@ -78,7 +78,7 @@ def declared(text: str, fill: float = _FILL, line: int = 64) -> Caches:
 
 
 def _bytes(text: str) -> int:
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", text)
+    found = re.fullmatch(r"(\d{1,18}(?:\.\d+)?)\s*([A-Za-z]*)", text)
     if found is None or found.group(2).upper() not in _UNITS:
         raise SlicingError("this is no size of a cache", expected="bytes, or a number of KiB or MiB", got=text)
     return round(float(found.group(1)) * _UNITS[found.group(2).upper()])

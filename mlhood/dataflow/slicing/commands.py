@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from mlhood.dataflow.slicing.problem import Problem
     from mlhood.dataflow.slicing.search import Found
 
+_DIGITS = 18  # of a size; Python refuses to read thousands of them
+
 
 def register(app: typer.Typer) -> None:
     """Add the command to `app`."""
@@ -46,7 +48,7 @@ def slice_convolution(
     from mlhood.dataflow.slicing.caches import declared, of_machine
     from mlhood.dataflow.slicing.problem import Problem
 
-    sizes = of_machine(fill) if caches == "machine" else declared(caches, fill, line)
+    sizes = of_machine(fill) if caches.strip().lower() == "machine" else declared(caches, fill, line)
     shape = _pair(kernel, "kernel"), _pair(output, "output")
     tile = _register_tile(window, filter_tile, shape[1], filters)
     problem = Problem(filters, channels, *shape, *tile)
@@ -59,7 +61,7 @@ def _pair(text: str, name: str) -> tuple[int, int]:
     from mlhood.dataflow.slicing.errors import SlicingError
 
     parts = text.lower().split("x")
-    if len(parts) > 2 or not all(part.strip().isdecimal() for part in parts):
+    if len(parts) > 2 or not all(part.strip().isdecimal() and len(part) <= _DIGITS for part in parts):
         raise SlicingError(f"this is no size of the {name}", expected="one number, or two: 3x5", got=text)
     return int(parts[0]), int(parts[-1])
 

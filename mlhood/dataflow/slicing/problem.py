@@ -11,6 +11,7 @@ from mlhood.dataflow.slicing.errors import SlicingError
 Order = Literal["IS", "WS"]
 ORDERS: tuple[Order, ...] = get_args(Order)
 NUMBER = 4  # bytes of a float32
+_MOST = 2**50  # multiply-adds of whole tiles: bytes and cycles of more would not fit into 64 bits
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,12 @@ class Problem:
         sizes = (self.filters, self.channels, *self.kernel, *self.output, self.window, self.filter_tile)
         if min(sizes) < 1:
             raise SlicingError("a convolution's sizes begin at 1", expected="positive sizes", got=asdict(self))
+        tiles = self.input_tiles * self.window * self.weight_tiles * self.filter_tile
+        if tiles * self.channels * self.kernel[0] * self.kernel[1] > _MOST:
+            raise SlicingError(
+                "this convolution is too large to be counted", expected=f"at most {_MOST:,} multiply-adds",
+                got=asdict(self),
+            )  # fmt: skip
 
     @property
     def windows(self) -> int:

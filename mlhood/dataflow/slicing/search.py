@@ -16,6 +16,8 @@ from mlhood.dataflow.slicing.fit import needs
 from mlhood.dataflow.slicing.problem import ORDERS, Order, Problem, Slicing, counts
 from mlhood.dataflow.slicing.traffic import Traffic, predict, predict_all
 
+_MOST = 2**25  # slicings side by side: some gigabytes of arrays
+
 
 @dataclass(frozen=True)
 class Found:
@@ -40,7 +42,7 @@ def search(problem: Problem, caches: Caches) -> Found:
     """Return the best legal slicing of both orders.
 
     Raises:
-        SlicingError: If none is legal.
+        SlicingError: If none is legal, or there are too many.
     """
     found = [best for order in ORDERS if (best := _best(problem, order, caches)) is not None]
     if not found:
@@ -52,10 +54,12 @@ def search(problem: Problem, caches: Caches) -> Found:
 def _best(problem: Problem, order: Order, caches: Caches) -> tuple[Slicing, float, int] | None:
     """Return an order's best slicing, its predicted cycles, and of how many."""
     passing, staying = counts(problem, order)
+    _refuse_too_many(problem, max(problem.channels, passing, staying))
     channels = np.arange(1, problem.channels + 1)
     first, second, third = caches.rooms
     k1 = channels[needs(problem, order, channels, 1, 1)[0] <= first][:, None, None]
     k2, k3 = group_sizes(passing)[:, None], group_sizes(staying)
+    _refuse_too_many(problem, len(k1) * len(k2) * len(k3))
     _, needs2, needs3 = needs(problem, order, k1, k2, k3)
     legal = (needs2 <= second) & (needs3 <= third)
     if not legal.any():
@@ -64,6 +68,14 @@ def _best(problem: Problem, order: Order, caches: Caches) -> tuple[Slicing, floa
     a, b, c = np.unravel_index(int(np.argmin(cycles)), cycles.shape)
     slicing = Slicing(order, int(k1[a, 0, 0]), int(k2[b, 0]), int(k3[c]))
     return slicing, float(cycles[a, b, c]), int(legal.sum())
+
+
+def _refuse_too_many(problem: Problem, count: int) -> None:
+    if count > _MOST:
+        raise SlicingError(
+            "there are too many slicings to look at each", where=problem, expected=f"at most {_MOST:,}",
+            got=f"{count:,}", todo="take a smaller convolution, or declare an L1, which bounds k1",
+        )  # fmt: skip
 
 
 def group_sizes(count: int) -> np.ndarray:

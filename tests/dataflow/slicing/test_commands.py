@@ -36,7 +36,25 @@ def test_the_register_tile_is_the_machines_unless_it_is_declared():
     assert data["problem"]["filter_tile"] > 1
 
 
-@pytest.mark.parametrize("option", ["--kernel 3x3x3", "--output a", "--kernel 0", "--caches 32KiB"])
+@pytest.mark.parametrize(
+    "option",
+    [
+        "--kernel 3x3x3",
+        "--output a",
+        "--kernel 0",
+        "--caches 32KiB",
+        f"--kernel {'9' * 5000}",
+        f"--caches {'9' * 400},1,1",
+        f"--filters {10**24}",
+        "--filters 1000000 --channels 1000000 --output 100000x100000",
+        "--channels 1000000 --output 1000 --caches -,-,-",
+        f"--filters 1 --channels {10**12} --kernel 1 --output 1",
+    ],
+)
 def test_what_has_no_meaning_is_refused(option):
     result = run(f"{PAPER} --filter-tile 8 {option}")
     assert isinstance(result.exception, SlicingError)
+
+
+def test_the_machine_may_be_written_large():
+    assert json.loads(run(f"{PAPER} --filter-tile 8 --caches Machine --json").stdout)["problem"]["window"] == 16
