@@ -19,6 +19,7 @@ from mlhood.errors import DataflowError
 CONVOLUTION = ("IFMAP height", "IFMAP width", "filter height", "filter width", "channels", "filters", "stride")
 PRODUCT = ("M", "N", "K")
 _RATIO = re.compile(r"\d+\s*:\s*\d+")
+_DIGITS = 18  # of a size; Python refuses to read thousands of them
 
 
 def read_topology(path: str | Path) -> list[Layer]:
@@ -27,10 +28,18 @@ def read_topology(path: str | Path) -> list[Layer]:
     As in SCALE-Sim, a name with "DP" in it is a depthwise convolution: one layer for each channel, of one channel each.
 
     Raises:
-        DataflowError: The file cannot be read, has no layers, or a row is not one.
+        DataflowError: The file cannot be read, has no header or no layers, or a row is not one.
     """
     path = Path(path)
     lines = [(number, line.strip()) for number, line in enumerate(read_text(path).splitlines(), 1)]
+    if lines and _is_layer(lines[0][1]):
+        raise DataflowError(
+            "the header is missing",
+            where=f"{path}, line 1",
+            expected="a line that names the columns, which is not read",
+            got=lines[0][1],
+            todo="put a header in front, or this layer would be left out",
+        )
     rows = [(number, line) for number, line in lines[1:] if line.strip(", \t")]
     if not rows:
         raise DataflowError(
@@ -40,6 +49,12 @@ def read_topology(path: str | Path) -> list[Layer]:
             got=f"{len(lines)} lines",
         )
     return [layer for number, line in rows for layer in _layers(line, f"{path}, line {number}")]
+
+
+def _is_layer(line: str) -> bool:
+    """Whether a line is a layer by its numbers, so that it cannot be the header."""
+    _, *values = [value.strip() for value in line.removesuffix(",").split(",")]
+    return len(values) >= len(PRODUCT) and all(value.isdecimal() or _RATIO.fullmatch(value) for value in values)
 
 
 def _layers(line: str, where: str) -> list[Layer]:
@@ -72,7 +87,7 @@ def _convolutions(name: str, sizes: list[int]) -> list[Layer]:
 
 
 def _size(text: str, where: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
+    if not text.isdecimal() or len(text) > _DIGITS or int(text) < 1:
         raise DataflowError("this is not a size", where=where, expected="a positive integer", got=repr(text))
     return int(text)
 

@@ -125,3 +125,16 @@ def test_a_row_that_is_no_layer_is_refused_with_its_line(write, row, says):
     with pytest.raises(DataflowError, match=says) as error:
         read_topology(path)
     assert not row or f"{path}, line 3" in str(error.value)
+
+
+@pytest.mark.parametrize("row", ["Conv1, 14, 14, 3, 3, 8, 16, 1,", "product, 4, 5, 6", "product, 4, 5, 6, 2:4,"])
+def test_a_layer_in_the_headers_place_is_refused_and_not_left_out(write, row):
+    path = write(f"{row}\n{row}\n")
+    with pytest.raises(DataflowError, match="header is missing"):
+        read_topology(path)
+
+
+def test_a_size_of_thousands_of_digits_is_refused(write):
+    path = write(f"name,M,N,K\nproduct,{'9' * 5000},4,4\n")
+    with pytest.raises(DataflowError, match="not a size"):
+        read_topology(path)
