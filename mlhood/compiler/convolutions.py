@@ -138,6 +138,6 @@ def _layer(node: Node, arrays: Mapping[Value | None, np.ndarray]) -> Layer:
     bias = node.inputs[2] if len(node.inputs) > 2 else None
     made = bias.data if isinstance(bias, Constant) else np.zeros(len(w.data), np.float32)
     array = np.ascontiguousarray(arrays[x])
-    high, wide = operator.shape(*(value.type for value in (x, w) if value is not None))[2:]
+    high, wide = node.outputs[0].type.shape[2:]
     macs = len(array) * int(high) * int(wide) * w.data.size
     return Layer(node.name, array, w.data, made, operator.strides[0], operator.pads[0], macs)

@@ -38,7 +38,7 @@ def choose(g: Geometry, target: Target, reads: Layout = "plain", writes: Layout 
 
 
 def _channel_options(g: Geometry, target: Target, reads: Layout, writes: Layout) -> list[tuple[float, Variant]]:
-    high, wide = _rows(g)
+    high, wide = g.rows
     filters, blocked = g.filters // g.groups, writes == "blocked"
     spread = g.stride[1] * _piece(reads, target)
     ahead = _ahead(g, reads, target)
@@ -85,11 +85,6 @@ def _gather_cycles(tile: Tile, spread: int) -> float:
 def _piece(layout: Layout, target: Target) -> int:
     """Return how many of a pixel's channels are neighbours."""
     return target.lanes if layout == "blocked" else 1
-
-
-def _rows(g: Geometry) -> tuple[int, int]:
-    """Return the result's rows and their length; a plain matrix product has one long row."""
-    return (1, g.out[0] * g.out[1]) if g.pointwise else g.out
 
 
 class Direct:
@@ -141,7 +136,7 @@ class Direct:
         by_channel = self.variant.lanes == "channels"
         self.width, self.pixels = (tile.columns, tile.rows) if by_channel else (tile.rows, tile.columns)
         self.kernel = native.load(build, self.target, self.variant)
-        self.rows = _rows(g) if by_channel else g.out
+        self.rows = g.rows if by_channel else g.out
         self.copies = any(g.padding) or not by_channel
         # pixels in the lanes: a vector reads beyond the last pixel, and does not use what it finds there
         slack = 0 if by_channel else self.pixels * g.stride[1] * 2
@@ -289,10 +284,7 @@ def _table(g: Geometry, piece: int, variant: Variant, pixels: int) -> np.ndarray
 
     What is fetched ahead of the last k is what the next tile begins with.
     """
-    channel, row, column = np.ogrid[: g.channels // g.groups, : g.kernel[0], : g.kernel[1]]
-    high, wide = g.padded
-    pixel = (channel // piece * high + row * g.dilation[0]) * wide + column * g.dilation[1]
-    table = (pixel * piece + channel % piece).ravel().astype(np.int64)
+    table = g.distances(piece)
     return np.concatenate([table, np.resize(table, variant.ahead) + pixels * variant.spread])
 
 

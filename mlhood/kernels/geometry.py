@@ -73,6 +73,25 @@ class Geometry:
         """Whether a window is one pixel and windows are neighbours: a plain matrix product."""
         return self.kernel == (1, 1) and self.stride == (1, 1) and not any(self.padding)
 
+    @property
+    def rows(self) -> tuple[int, int]:
+        """The result's rows and their length, as kernels walk them; a plain matrix product has one long row."""
+        return (1, self.out[0] * self.out[1]) if self.pointwise else self.out
+
+    def distances(self, piece: int = 1) -> np.ndarray:
+        """Return how far from a window's first element its number for each k = (channel, row, column) lies.
+
+        Args:
+            piece: How many of a pixel's channels are neighbours in the padded input: 1 for [N, C, H, W].
+
+        Returns:
+            int64 [depth], in elements.
+        """
+        high, wide = self.padded
+        channel, row, column = np.ogrid[: self.channels // self.groups, : self.kernel[0], : self.kernel[1]]
+        pixel = (channel // piece * high + row * self.dilation[0]) * wide + column * self.dilation[1]
+        return (pixel * piece + channel % piece).ravel().astype(np.int64)
+
 
 def geometry(
     x: Sequence[int], w: Sequence[int], stride: Pair = 1, padding: Pair = 0, dilation: Pair = 1, groups: int = 1

@@ -59,7 +59,7 @@ class Comparison:
     @property
     def rates(self) -> dict[str, tuple[float, float, float]]:
         """Operations per second of each alternative that tells its operations; see `Measurement.rates`."""
-        return {name: one.rates for name, one in self.measurements.items() if one.rates is not None}
+        return {name: rates for name, one in self.measurements.items() if (rates := one.rates) is not None}
 
     def pairs(self) -> pd.DataFrame:
         """Return all ratios: how many times as long the row's alternative takes as the column's."""

@@ -9,19 +9,17 @@ import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 
-class Counted:
-    """An array that counts.
+class Watched:
+    """What an array that is watched tells of itself without being read.
 
     Args:
         array: What it holds; it is not copied.
         name: What reports call it.
     """
 
-    def __init__(self, array: np.ndarray, name: str = "") -> None:
+    def __init__(self, array: np.ndarray, name: str) -> None:
         self.array = array
         self.name = name
-        self.reads = 0
-        self.writes = 0
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -45,6 +43,20 @@ class Counted:
 
     def __len__(self) -> int:
         return len(self.array)
+
+
+class Counted(Watched):
+    """An array that counts.
+
+    Args:
+        array: What it holds; it is not copied.
+        name: What reports call it.
+    """
+
+    def __init__(self, array: np.ndarray, name: str = "") -> None:
+        super().__init__(array, name)
+        self.reads = 0
+        self.writes = 0
 
     def __getitem__(self, place: Any) -> Any:
         """Read elements; a slice reads all of its elements, and gives a copy that refuses to be written."""
@@ -113,7 +125,7 @@ class Trace:
         return np.array(self._touches, np.int32)
 
 
-class Traced(NDArrayOperatorsMixin):
+class Traced(Watched, NDArrayOperatorsMixin):
     """An array whose touches are remembered in their order.
 
     A part of it is a view, as NumPy's are, and touches nothing until its numbers are needed: one after the other in
@@ -130,10 +142,9 @@ class Traced(NDArrayOperatorsMixin):
     """
 
     def __init__(self, array: np.ndarray, places: np.ndarray, trace: Trace, name: str, total: int) -> None:
-        self.array = array
+        super().__init__(array, name)
         self.places = places
         self.trace = trace
-        self.name = name
         self.total = total
 
     def __getitem__(self, place: Any) -> Any:
@@ -168,29 +179,6 @@ class Traced(NDArrayOperatorsMixin):
         if name.startswith("__"):
             raise AttributeError(name)
         return getattr(np.asarray(self), name)
-
-    def __len__(self) -> int:
-        return len(self.array)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Shape of the array."""
-        return self.array.shape
-
-    @property
-    def dtype(self) -> np.dtype:
-        """Type of an element."""
-        return self.array.dtype
-
-    @property
-    def ndim(self) -> int:
-        """Number of axes."""
-        return self.array.ndim
-
-    @property
-    def size(self) -> int:
-        """Number of elements."""
-        return self.array.size
 
     @property
     def T(self) -> Traced:  # noqa: N802 - NumPy's name

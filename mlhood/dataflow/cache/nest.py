@@ -59,15 +59,13 @@ def in_place(g: Geometry, problem: Problem, slicing: Slicing) -> Layout:
     tiles = -(-per_row // problem.window)
     first = np.minimum(np.arange(tiles) * problem.window, max(0, per_row - problem.window))
     windows = np.arange(rows)[:, None] * (g.stride[0] * wide) + first * g.stride[1]
-    channel, row, column = np.ogrid[: g.channels, : g.kernel[0], : g.kernel[1]]
-    steps = ((channel * high + row * g.dilation[0]) * wide + column * g.dilation[1]).ravel()
     inputs = np.broadcast_to(windows.ravel() * NUMBER, (slices, problem.input_tiles))
     begin = _round_up(g.channels * high * wide * NUMBER, _PAGE)
     k, tile = np.arange(slices)[:, None] * one_slice, np.arange(problem.weight_tiles)
     weights = begin + (tile * depth + k) * (problem.filter_tile * NUMBER)
     begin = _round_up(begin + problem.weight_tiles * depth * problem.filter_tile * NUMBER, _PAGE)
     outputs = _pairs(problem, slicing, problem.output_bytes, begin)
-    whole = (np.ascontiguousarray(part, np.int64) for part in (inputs, steps * NUMBER, weights, outputs))
+    whole = (np.ascontiguousarray(part, np.int64) for part in (inputs, g.distances() * NUMBER, weights, outputs))
     return Layout(*whole, spread=g.stride[1] * NUMBER)
 
 

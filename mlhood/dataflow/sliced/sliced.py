@@ -87,12 +87,12 @@ def sliced_problem(g: Geometry, target: Target | None = None) -> Problem:
     A tile's windows lie in one row of the output, unless the convolution is pointwise.
     """
     tile = register_tile(g, target or host())
-    return Problem(g.filters, g.channels, g.kernel, g.out, tile.rows, tile.columns, rows=_rows(g)[0])
+    return Problem(g.filters, g.channels, g.kernel, g.out, tile.rows, tile.columns, rows=g.rows[0])
 
 
 def register_tile(g: Geometry, target: Target) -> Tile:
     """Return the tile that takes the fewest cycles; of almost equal ones, that with the most registers."""
-    wide = _rows(g)[1]
+    wide = g.rows[1]
     costs = {
         tile: -(-wide // tile.rows) * -(-g.filters // tile.columns) * (g.depth * tile.cycles + _WRITING * tile.columns)
         for tile in candidates(target)
@@ -142,7 +142,7 @@ class Sliced:
         self.bias = np.zeros(self.problem.weight_tiles * self.tile.columns, np.float32)
         if bias is not None:
             self.bias[: g.filters] = bias
-        self.table = _distances(g)
+        self.table = g.distances()
 
     def _slice(self, slicing: Slicing) -> None:
         check(self.problem, slicing, self.caches)
@@ -175,7 +175,7 @@ class Sliced:
         return y
 
     def _plan(self, x: np.ndarray, y: np.ndarray, sums: np.ndarray, threads: int) -> np.ndarray:
-        g, (_, wide) = self.geometry, _rows(self.geometry)
+        g, (_, wide) = self.geometry, self.geometry.rows
         pass_count, stay_count = counts(self.problem, self.slicing.order)
         # the kind with more tiles is shared out; every thread slices its part as if it were alone
         stay_parts, pass_parts = (threads, 1) if stay_count >= pass_count else (1, threads)
@@ -199,18 +199,6 @@ def _check(name: str, array: np.ndarray, shape: tuple[int, ...]) -> None:
     if array.dtype != np.float32 or array.shape != shape:
         raise SlicingError(f"{name} does not fit the convolution", expected=f"float32 {list(shape)}",
                            got=f"{array.dtype} {list(array.shape)}")  # fmt: skip
-
-
-def _rows(g: Geometry) -> tuple[int, int]:
-    """Return the result's rows and their length; a plain matrix product has one long row."""
-    return (1, g.out[0] * g.out[1]) if g.pointwise else g.out
-
-
-def _distances(g: Geometry) -> np.ndarray:
-    """Return how far from a window's first element its number for each k = (channel, row, column) lies."""
-    high, wide = g.padded
-    channel, row, column = np.ogrid[: g.channels, : g.kernel[0], : g.kernel[1]]
-    return ((channel * high + row * g.dilation[0]) * wide + column * g.dilation[1]).ravel().astype(np.int64)
 
 
 def _padded(g: Geometry, x: np.ndarray) -> np.ndarray:

@@ -17,9 +17,10 @@ from mlhood.grading.projects.p4.spaces import PROBES
 from mlhood.grading.projects.tables import check_agreed, check_claim, check_comparisons, check_operations, whole_rows
 from mlhood.grading.submission import Submission
 from mlhood.grading.task import points
+from mlhood.kernels.tables import RESNET18
 from mlhood.measure.table import Table
 
-C2_FLOPS = 2 * 128 * 28 * 28 * 128 * 3 * 3  # two for each multiply-accumulate of ResNet-18's C2
+FLOPS = RESNET18["C2"].geometry.flops  # as many as of C1, C3 and C4
 FILL = "table.fill(row, compare({order: made[row][order] for order in table.columns}, flops=2 * layer.macs)), every row"
 SMALL = Caches((16 << 10, 64 << 10, 256 << 10))  # less than the output of any layer that is drawn
 HUGE = Caches((1 << 40, 1 << 41, 1 << 42))  # nothing is too large for these
@@ -135,7 +136,7 @@ def rows_are_comparisons(submission: Submission) -> None:
 def operations_are_told(submission: Submission) -> None:
     """Every cell knows its operations: two for each multiply-accumulate of the layer."""
     table = _table(submission)
-    check_operations(whole_rows(table, FILL), dict.fromkeys(table.rows, C2_FLOPS))
+    check_operations(whole_rows(table, FILL), dict.fromkeys(table.rows, FLOPS))
 
 
 @points(2)
