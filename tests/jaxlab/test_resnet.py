@@ -1,36 +1,13 @@
-"""The convolution and ResNet in JAX against torch."""
+"""ResNet in JAX against torch."""
 
 import jax
 import numpy as np
 import pytest
 import torch
 
-from mlhood.errors import KernelError
 from mlhood.jaxlab.errors import XlaError
-from mlhood.jaxlab.resnet import conv2d, from_torch, logits
+from mlhood.jaxlab.resnet import from_torch, logits
 from mlhood.models import LeNet, photographs, resnet18, resnet50
-
-
-@pytest.mark.parametrize(
-    ("stride", "padding", "dilation", "groups"),
-    [(1, 0, 1, 1), (2, 1, 1, 1), ((1, 2), (2, 1), 1, 2), (1, (1, 2, 0, 3), (2, 1), 1), (3, 1, 1, 4)],
-)
-def test_the_convolution_is_torchs(stride, padding, dilation, groups):
-    rng = np.random.default_rng(0)
-    x = rng.standard_normal((2, 4, 9, 11)).astype(np.float32)
-    w = rng.standard_normal((8, 4 // groups, 3, 2)).astype(np.float32)
-    bias = rng.standard_normal(8).astype(np.float32)
-    top, left, bottom, right = padding if np.size(padding) == 4 else np.broadcast_to(padding, 2).tolist() * 2
-    padded = np.pad(x, ((0, 0), (0, 0), (top, bottom), (left, right)))
-    tensors = (torch.from_numpy(one) for one in (padded, w, bias))
-    expected = torch.nn.functional.conv2d(*tensors, stride=stride, dilation=dilation, groups=groups)
-    got = conv2d(x, w, bias, stride, padding, dilation=dilation, groups=groups)
-    np.testing.assert_allclose(got, expected.numpy(), rtol=1e-4, atol=1e-5)
-
-
-def test_what_does_not_fit_is_refused():
-    with pytest.raises(KernelError):
-        conv2d(np.ones((1, 3, 4, 4), np.float32), np.ones((2, 4, 1, 1), np.float32))
 
 
 def used(model: torch.nn.Module) -> torch.nn.Module:
