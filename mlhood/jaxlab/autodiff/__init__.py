@@ -1,0 +1,69 @@
+"""Automatic differentiation from scratch, in NumPy: a tape for reverse mode, dual numbers for forward mode.
+
+>>> from mlhood.jaxlab import autodiff as ad
+>>> loss = lambda params, x, labels: ad.cross_entropy(ad.lenet(ad, params, x), labels)
+>>> ad.grad(loss)(params, x, labels)               # as jax.grad: a gradient for each parameter
+>>> ad.jvp(loss, (params, x, labels), directions)  # as jax.jvp: the loss, and how fast it changes that way
+"""
+
+from mlhood.jaxlab.autodiff.errors import AutodiffError
+from mlhood.jaxlab.autodiff.forward import JVPS, Dual, jvp
+from mlhood.jaxlab.autodiff.networks import lenet
+from mlhood.jaxlab.autodiff.operators import (
+    NUMPY,
+    Value,
+    add,
+    batch_norm,
+    conv2d,
+    cross_entropy,
+    dense,
+    exp,
+    global_average_pool,
+    log,
+    max_pool,
+    mean,
+    relu,
+    reshape,
+    sigmoid,
+    softmax,
+    sum,
+    tanh,
+)
+from mlhood.jaxlab.autodiff.rules import RULES
+from mlhood.jaxlab.autodiff.tape import Entry, Recorded, Tape, backward, grad, value_and_grad
+from mlhood.jaxlab.autodiff.windows import columns, scatter
+
+__all__ = [
+    "JVPS",
+    "NUMPY",
+    "RULES",
+    "AutodiffError",
+    "Dual",
+    "Entry",
+    "Recorded",
+    "Tape",
+    "Value",
+    "add",
+    "backward",
+    "batch_norm",
+    "columns",
+    "conv2d",
+    "cross_entropy",
+    "dense",
+    "exp",
+    "global_average_pool",
+    "grad",
+    "jvp",
+    "lenet",
+    "log",
+    "max_pool",
+    "mean",
+    "relu",
+    "reshape",
+    "scatter",
+    "sigmoid",
+    "softmax",
+    "sum",
+    "tanh",
+    "value_and_grad",
+]

@@ -1,0 +1,238 @@
+"""Operators that work on arrays, on what a tape records and on dual numbers alike.
+
+A network is written once, with these names; what its arguments are decides what happens. The module is an `ops` for
+`mlhood.jaxlab.network`, as `no_jax` and `with_jax` are, and on arrays it does what `no_jax` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from mlhood.jaxlab.autodiff.errors import AutodiffError
+from mlhood.jaxlab.operators import no_jax
+
+Axes = int | tuple[int, ...] | None
+
+
+def _binary(op: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """Return what Python calls for `self op other` and for `other op self`."""
+    return lambda self, other: apply(op, self, other), lambda self, other: apply(op, other, self)
+
+
+class Value:
+    """What stands for an array while something else is done besides: `Recorded` by a tape, `Dual` with a tangent."""
+
+    __array_ufunc__ = None  # NumPy's arrays leave `array + value` to us
+
+    @property
+    def array(self) -> np.ndarray:
+        """The numbers."""
+        raise NotImplementedError
+
+    def apply(self, op: str, inputs: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
+        """Do an operation of which this is one of the inputs."""
+        raise NotImplementedError
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The array's shape."""
+        return self.array.shape
+
+    @property
+    def dtype(self) -> np.dtype:
+        """The array's dtype."""
+        return self.array.dtype
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.dtype}{list(self.shape)})"
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+    __add__, __radd__ = _binary("add")
+    __sub__, __rsub__ = _binary("sub")
+    __mul__, __rmul__ = _binary("mul")
+    __truediv__, __rtruediv__ = _binary("div")
+
+    def __neg__(self) -> Any:
+        return apply("neg", self)
+
+    def reshape(self, *shape: Any) -> Any:
+        """As NumPy's: reshape(2, 3) or reshape((2, 3)), -1 for what is left."""
+        return reshape(self, shape[0] if len(shape) == 1 and isinstance(shape[0], tuple) else shape)
+
+    def sum(self, axis: Axes = None) -> Any:
+        """Return the sum along some axes, or of everything."""
+        return sum(self, axis)
+
+    def mean(self, axis: Axes = None) -> Any:
+        """Return the mean along some axes, or of everything."""
+        return mean(self, axis)
+
+
+def plain(one: Any) -> Any:
+    """Return what is no value of a derivative, as it is.
+
+    Raises:
+        AutodiffError: It is one: rules work on arrays, so there is no derivative of a derivative.
+    """
+    if isinstance(one, Value):
+        raise AutodiffError(
+            "values of two derivatives meet", where=repr(one), expected="values of one derivative, and arrays",
+            todo="differentiate once; jax.grad(jax.grad(f)) gives the second derivative",
+        )  # fmt: skip
+    return one
+
+
+def constant(one: Any, dtype: np.dtype) -> np.ndarray:
+    """Return what meets a value of this dtype as an array; a number takes the dtype, so that float32 stays.
+
+    Raises:
+        AutodiffError: It belongs to another derivative.
+    """
+    return np.asarray(plain(one), dtype if isinstance(one, int | float) else None)
+
+
+def _cross_entropy(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    if logits.ndim != 2 or labels.shape != logits.shape[:1] or labels.dtype.kind not in "iu":
+        raise AutodiffError(
+            "these are not logits and labels", where="cross_entropy", expected="[N, classes], and N integers",
+            got=f"{list(logits.shape)}, and {labels.dtype}{list(labels.shape)}",
+        )  # fmt: skip
+    shifted = logits - logits.max(1, keepdims=True)  # so that exp does not overflow
+    chosen = np.take_along_axis(shifted, labels[:, None], 1)[:, 0]
+    return (np.log(np.exp(shifted).sum(1)) - chosen).mean()
+
+
+def _sigmoid(x: np.ndarray) -> np.ndarray:
+    return 0.5 * np.tanh(0.5 * x) + 0.5  # 1 / (1 + exp(-x)), which would overflow
+
+
+NUMPY: dict[str, Callable[..., Any]] = {
+    "conv2d": no_jax.conv2d,
+    "batch_norm": no_jax.batch_norm,
+    "relu": no_jax.relu,
+    "max_pool": no_jax.max_pool,
+    "add": no_jax.add,
+    "global_average_pool": no_jax.global_average_pool,
+    "dense": no_jax.dense,
+    "softmax": no_jax.softmax,
+    "cross_entropy": _cross_entropy,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "div": np.divide,
+    "neg": np.negative,
+    "exp": np.exp,
+    "log": np.log,
+    "tanh": np.tanh,
+    "sigmoid": _sigmoid,
+    "sum": lambda x, axis: x.sum(axis),
+    "mean": lambda x, axis: x.mean(axis),
+    "reshape": lambda x, shape: x.reshape(shape),
+}
+
+
+def apply(op: str, *inputs: Any, **attributes: Any) -> Any:
+    """Do an operation: on arrays by NumPy, else as the first input that is no array wants it.
+
+    Args:
+        op: A name of `NUMPY`.
+        inputs: Arrays, values of a tape, dual numbers; what is an array beside those is a constant.
+        attributes: What is no array: strides, shapes.
+
+    Raises:
+        KernelError: The inputs of a convolution or a pooling do not fit together.
+        AutodiffError: Values of different kinds or tapes meet.
+    """
+    home = next((one for one in inputs if isinstance(one, Value)), None)
+    if home is None:
+        return NUMPY[op](*inputs, **attributes)
+    return home.apply(op, inputs, attributes)
+
+
+def conv2d(x: Any, w: Any, bias: Any = None, stride: int = 1, padding: int = 0) -> Any:
+    """Convolve, as `no_jax.conv2d`: x [N, C, H, W], w [F, C, KH, KW], bias [F] or None -> [N, F, OH, OW]."""
+    inputs = (x, w) if bias is None else (x, w, bias)
+    return apply("conv2d", *inputs, stride=stride, padding=padding)
+
+
+def batch_norm(x: Any, mean: Any, var: Any, weight: Any, bias: Any, eps: float = 1e-5) -> Any:
+    """Normalise by running statistics, as `no_jax.batch_norm`: x [N, C, H, W], the others [C] -> [N, C, H, W]."""
+    return apply("batch_norm", x, mean, var, weight, bias, eps=eps)
+
+
+def relu(x: Any) -> Any:
+    """Return max(x, 0)."""
+    return apply("relu", x)
+
+
+def max_pool(x: Any, kernel: int = 3, stride: int = 2, padding: int = 1) -> Any:
+    """Take the largest of each window, as `no_jax.max_pool`: [N, C, H, W] -> [N, C, OH, OW]."""
+    return apply("max_pool", x, kernel=kernel, stride=stride, padding=padding)
+
+
+def add(x: Any, y: Any) -> Any:
+    """Return x + y; shapes are stretched as NumPy does."""
+    return apply("add", x, y)
+
+
+def global_average_pool(x: Any) -> Any:
+    """Return each channel's mean: [N, C, H, W] -> [N, C]."""
+    return apply("global_average_pool", x)
+
+
+def dense(x: Any, w: Any, bias: Any) -> Any:
+    """Return x @ w.T + bias: x [N, in], w [out, in], bias [out] -> [N, out]."""
+    return apply("dense", x, w, bias)
+
+
+def softmax(x: Any) -> Any:
+    """Return exp(x) / sum(exp(x)) along the last axis."""
+    return apply("softmax", x)
+
+
+def cross_entropy(logits: Any, labels: Any) -> Any:
+    """Return the mean over the batch of -log softmax(logits)[label]: [N, classes], integers [N] -> [].
+
+    Raises:
+        AutodiffError: The shapes do not fit, or labels are no integers.
+    """
+    return apply("cross_entropy", logits, labels)
+
+
+def exp(x: Any) -> Any:
+    """Return e to the power of x."""
+    return apply("exp", x)
+
+
+def log(x: Any) -> Any:
+    """Return the natural logarithm."""
+    return apply("log", x)
+
+
+def tanh(x: Any) -> Any:
+    """Return the hyperbolic tangent."""
+    return apply("tanh", x)
+
+
+def sigmoid(x: Any) -> Any:
+    """Return 1 / (1 + exp(-x))."""
+    return apply("sigmoid", x)
+
+
+def sum(x: Any, axis: Axes = None) -> Any:
+    """Return the sum along some axes, or of everything."""
+    return apply("sum", x, axis=axis)
+
+
+def mean(x: Any, axis: Axes = None) -> Any:
+    """Return the mean along some axes, or of everything."""
+    return apply("mean", x, axis=axis)
+
+
+def reshape(x: Any, shape: tuple[int, ...]) -> Any:
+    """Return the same numbers in another shape, -1 for what is left."""
+    return apply("reshape", x, shape=tuple(shape))
