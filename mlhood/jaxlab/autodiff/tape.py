@@ -66,6 +66,10 @@ class Tape:
             self.names[number] = name
         return Recorded(self, number)
 
+    def tree(self, arrays: Any) -> Any:
+        """Put nested dictionaries, lists and tuples of arrays on the tape, each named after its place."""
+        return mapped(lambda name, leaf: self.value(leaf, name), arrays)
+
     def __repr__(self) -> str:
         """Say it line by line, as a program."""
         lines = [f"{one.output} = {one.op} {' '.join(map(str, one.inputs))}" for one in self.entries]
@@ -110,7 +114,8 @@ def backward(tape: Tape, rules: Mapping[str, Rule] = RULES, of: int | None = Non
         of: Number of the value to differentiate, one number; the tape's last if left out.
 
     Returns:
-        Gradients by numbers of values, each of its value's shape; values that do not matter are left out.
+        Gradients by numbers of values, each of its value's shape; values that do not matter are left out. They may
+        share memory: write into none.
 
     Raises:
         AutodiffError: The value is not one number, or there is no rule for an operation.
@@ -151,7 +156,7 @@ def value_and_grad(
         tape = Tape()
         given = list(arguments)
         for i in chosen:
-            given[i] = mapped(lambda name, leaf: tape.value(leaf, name), arguments[i])
+            given[i] = tape.tree(arguments[i])
         result = function(*given)
         if not isinstance(result, Recorded) or result.tape is not tape:
             raise AutodiffError(

@@ -80,6 +80,29 @@ def test_the_forward_rule_is_the_limit_of_differences(op, inputs, attributes):
 
 @over_cases
 def test_one_rule_is_the_others_transpose(op, inputs, attributes):
+    assert_transposed(op, inputs, attributes)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_so_it_is_for_shapes_that_nobody_chose(seed):
+    rng = np.random.default_rng(seed)
+    n, c, f, kernel, stride, padding = (int(one) for one in rng.integers(1, 4, 6))
+    high, wide = (int(one) for one in rng.integers(kernel, 9, 2))
+    x = rng.standard_normal((n, c, high, wide))
+    weights = rng.standard_normal((f, c, kernel, kernel)), rng.standard_normal(f)
+    assert_transposed("conv2d", [x, *weights], {"stride": stride, "padding": padding})
+    window = {"kernel": kernel, "stride": stride, "padding": min(padding, kernel // 2)}
+    assert_transposed("max_pool", [np.round(x)], window)  # with ties
+
+    shape = rng.integers(1, 4, rng.integers(1, 5))
+    narrow = np.where(rng.random(shape.size) < 0.5, 1, shape)[rng.integers(0, shape.size + 1) :]
+    for op in ("add", "sub", "mul", "div"):
+        pair = [rng.standard_normal(shape), 1 + rng.random(narrow)]
+        assert_transposed(op, pair, {})
+        assert_transposed(op, [1 + one**2 for one in reversed(pair)], {})
+
+
+def assert_transposed(op, inputs, attributes):
     y, tangents = NUMPY[op](*inputs, **attributes), directions(inputs)
     v = DRAW.standard_normal(y.shape)
     gradients = RULES[op](v, y, *inputs, **attributes)
