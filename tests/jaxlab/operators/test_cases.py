@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 
 from mlhood.jaxlab.errors import XlaError
-from mlhood.jaxlab.operators.cases import cases, multiplications
-from mlhood.jaxlab.tables import NETWORK, ROWS, operators_table
+from mlhood.jaxlab.network import tree
+from mlhood.jaxlab.operators.cases import cases, multiplications, resnet18
+from mlhood.jaxlab.tables import ROWS, operators_table
 from mlhood.measure import compare
 
 SMALL = cases(32)
@@ -30,7 +31,7 @@ def test_numpy_jax_and_compiled_jax_agree(row):
 
 
 def test_the_network_is_resnet18_with_its_published_operations():
-    params, _ = SMALL[NETWORK].arguments
+    params = tree(resnet18())
     learned = [leaf.size for path, leaf in jax.tree.leaves_with_path(params) if "running" not in str(path[-1])]
     assert sum(learned) == 11_689_512
     assert multiplications(params, (1, 3, 224, 224)) == 2 * 1_814_073_344  # as counted for torchvision's

@@ -1,0 +1,59 @@
+"""The parts of a compiled function's life; how long they take is not tested, only what happens in which."""
+
+import math
+import time
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mlhood.jaxlab.errors import XlaError
+from mlhood.jaxlab.timing import Stages, break_even, stages
+
+
+def test_each_part_is_timed():
+    found = stages(lambda x, tree: jnp.tanh(x) @ tree["w"], np.ones((4, 4), np.float32), {"w": np.eye(4)})
+    assert all(seconds > 0 for seconds in found.as_dict().values())
+    assert found.before == found.trace + found.lower + found.compile
+    assert Stages(**found.as_dict()) == found
+
+
+def test_python_runs_once_and_in_the_trace():
+    calls = []
+
+    def slow(x):
+        calls.append(x)
+        time.sleep(0.05)
+        return x + 1
+
+    first, second = stages(slow, 1.0, runs=2), stages(slow, 1.0, runs=2)
+    assert len(calls) == 2
+    assert all(isinstance(x, jax.core.Tracer) for x in calls)
+    assert min(first.trace, second.trace) >= 0.05
+
+
+def test_what_runs_is_waited_for():
+    def wait(x):
+        time.sleep(0.05)
+        return np.asarray(x)
+
+    found = stages(lambda x: jax.pure_callback(wait, jax.ShapeDtypeStruct((), jnp.float32), x), np.float32(1), runs=3)
+    assert min(found.first, found.run) >= 0.05
+
+
+def test_a_function_that_is_never_run_has_no_median():
+    with pytest.raises(XlaError, match="median"):
+        stages(jnp.sin, 1.0, runs=0)
+
+
+@given(cost=st.integers(0, 10_000), slow=st.integers(1, 100), fast=st.integers(1, 100))
+def test_the_break_even_is_the_first_call_that_pays(cost, slow, fast):
+    n = break_even(cost, slow, fast)
+    if fast >= slow:
+        assert n == math.inf
+    else:
+        assert cost + n * fast < n * slow
+        assert n == 1 or cost + (n - 1) * fast >= (n - 1) * slow
