@@ -16,6 +16,7 @@ from mlhood.dataflow.slicing import commands as slicing_commands
 from mlhood.dataflow.systolic import commands as systolic_commands
 from mlhood.errors import MlhoodError
 from mlhood.grading import commands as grading_commands
+from mlhood.jaxlab import commands as jax_commands
 from mlhood.kernels import commands as kernel_commands
 from mlhood.measure import commands as measure_commands
 
@@ -78,6 +79,7 @@ bench = typer.Typer(help="Measure how long parts of the course take.", no_args_i
 app.add_typer(bench, name="bench")
 compiler_commands.register(app, bench)
 kernel_commands.register(bench)
+jax_commands.register(bench)
 measure_commands.register(bench)
 systolic_commands.register(app)
 slicing_commands.register(app)

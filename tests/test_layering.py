@@ -40,11 +40,14 @@ PLAN: dict[str, set[str]] = {
     "dataflow.sliced": {"exchange", "kernels", "dataflow"},
     # the sizes of a convolution, and the drawings of graphs
     "jaxlab": {"kernels", "compiler"},
+    # the peers are the course's torch model and what is exported of it
+    "jaxlab.bench": {"models", "exchange", "kernels", "jaxlab"},
+    "jaxlab.commands": {"exchange", "jaxlab", "jaxlab.bench"},
     "doctor": {"exchange"},
     "grading": {"models", "exchange", "compiler", "kernels", "dataflow", "jaxlab", "doctor"}
     | {"compiler.backends", "compiler.convolutions", "compiler.quantize", "dataflow.systolic", "dataflow.sliced"},
     "cli": {"models", "exchange", "compiler", "kernels", "dataflow", "jaxlab", "doctor", "grading"}
-    | {"compiler.commands", "kernels.commands", "dataflow.systolic", "dataflow.sliced"},
+    | {"compiler.commands", "kernels.commands", "dataflow.systolic", "dataflow.sliced", "jaxlab.commands"},
     # the package itself: `mlhood.check` in a notebook, loaded when it is called
     "": {"exchange", "compiler", "compiler.compile", "grading"},
 }

@@ -67,17 +67,21 @@ def stages(function: Callable[..., Any], *arguments: Any, runs: int = RUNS, devi
     """
     if runs < 1:
         raise XlaError("a median needs a run", expected="1 or more", got=runs)
-    carried = [_timed(lambda: jax.device_put(arguments, device)) for _ in range(runs)]
-    placed = carried[-1][1]
+    carried = [_timed(lambda: jax.device_put(arguments, device))[0] for _ in range(runs)]
+    placed = jax.device_put(arguments, device)
     # by itself JAX would remember the trace of a function that it has seen
     trace, traced = _timed(lambda: jax.jit(lambda *given: function(*given)).trace(*placed))
     lower, lowered = _timed(traced.lower)
     compiling, compiled = _timed(lowered.compile)
     first, _ = _timed(lambda: compiled(*placed))
-    later = [_timed(lambda: compiled(*placed)) for _ in range(runs)]
-    back = [_timed(lambda result=result: jax.device_get(result))[0] for _, result in later]
-    run, there = (statistics.median(seconds for seconds, _ in timed) for timed in (later, carried))
-    return Stages(trace, lower, compiling, first, run, there, statistics.median(back))
+    later, back = [], []
+    for _ in range(runs):
+        seconds, result = _timed(lambda: compiled(*placed))
+        later.append(seconds)
+        back.append(_timed(lambda result=result: jax.device_get(result))[0])
+        del result  # or the next call would have to find memory that was never used, which takes longer
+    medians = (statistics.median(timed) for timed in (later, carried, back))
+    return Stages(trace, lower, compiling, first, *medians)
 
 
 def break_even(compile_seconds: float, no_jax: float, jax: float) -> float:

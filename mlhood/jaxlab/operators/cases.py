@@ -73,7 +73,7 @@ def cases(size: int = SIZE, seed: int = 0) -> dict[str, Case]:
         "dense": _operator("dense", (features, *head), 2 * head[0].size),
         "softmax": _operator("softmax", (scores,), 4 * scores.size),
         FUSED: _fused((image, w, *norm), product + 3 * image.size, padding=1),
-        NETWORK: _network(rng, size),
+        NETWORK: _network(_drawn(rng, 1, 3, size, size), seed),
     }
 
 
@@ -91,20 +91,15 @@ def _fused(arguments: tuple[Any, ...], flops: int, **options: Any) -> Case:
     return Case(one, other, arguments, flops)
 
 
-def _network(rng: np.random.Generator, size: int) -> Case:
+def _network(image: np.ndarray, seed: int) -> Case:
     from mlhood.jaxlab.operators import with_jax
 
-    params, image = network.tree(_weights(rng)), _drawn(rng, 1, 3, size, size)
+    params = network.tree(resnet18(seed))
     one, other = (partial(network.forward, ops, params) for ops in (no_jax, with_jax))
     return Case(one, other, (image,), multiplications(params, image.shape))
 
 
-def resnet18(seed: int = 0) -> dict[str, np.ndarray]:
-    """Return ResNet-18's weights by torchvision's names, drawn, with statistics as training leaves them."""
-    return _weights(np.random.default_rng(seed))
-
-
-def multiplications(params: network.Params, shape: tuple[int, int, int, int]) -> int:
+def multiplications(params: network.Params, shape: tuple[int, ...]) -> int:
     """Return the operations of a ResNet's convolutions and its dense layer for images of this shape.
 
     The network itself is asked: it runs with operators that work out no product, only how large it would be.
@@ -122,7 +117,9 @@ def multiplications(params: network.Params, shape: tuple[int, int, int, int]) ->
     return found + 2 * shape[0] * params["fc"]["weight"].size
 
 
-def _weights(rng: np.random.Generator) -> dict[str, np.ndarray]:
+def resnet18(seed: int = 0) -> dict[str, np.ndarray]:
+    """Return ResNet-18's weights by torchvision's names, drawn, with statistics as training leaves them."""
+    rng = np.random.default_rng(seed)
     state: dict[str, np.ndarray] = {}
     _add_conv(state, rng, "conv1", "bn1", (64, 3, 7, 7))
     channels = 64
