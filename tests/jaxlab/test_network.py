@@ -2,6 +2,7 @@
 
 from types import SimpleNamespace
 
+import jax
 import numpy as np
 import pytest
 import torch
@@ -9,7 +10,8 @@ import torch
 from mlhood.jaxlab import network
 from mlhood.jaxlab.errors import XlaError
 from mlhood.jaxlab.operators import no_jax
-from mlhood.models import resnet18, resnet34, resnet50
+from mlhood.jaxlab.resnet import from_torch, logits
+from mlhood.models import photographs, resnet18, resnet34, resnet50
 from mlhood.models.resnet import BasicBlock, Bottleneck, ResNet
 
 
@@ -30,23 +32,34 @@ def params_of(model):
     return network.tree({name: value.numpy() for name, value in model.state_dict().items()})
 
 
-@pytest.mark.parametrize("make", [resnet18, resnet50])
-def test_logits_are_torchs(make):
-    model, x = used(make(classes=7)), np.random.default_rng(0).standard_normal((2, 3, 45, 64), np.float32)
+def torchs(model, x):
     with torch.no_grad():
-        expected = model(torch.from_numpy(x)).numpy()
-    got = network.forward(no_jax, params_of(model), x)
-    assert got.shape == (2, 7)
-    assert np.abs(got - expected).max() <= 1e-4 * np.abs(expected).max()
+        return model(torch.from_numpy(x)).numpy()
+
+
+def is_close(got, expected):
+    assert got.shape == expected.shape
+    assert np.abs(np.asarray(got) - expected).max() <= 1e-4 * np.abs(expected).max()
+
+
+@pytest.mark.parametrize("make", [resnet18, resnet50])
+def test_logits_of_a_photograph_are_torchs(make):
+    model, x = used(make()), photographs()[:1]
+    expected = torchs(model, x)
+    is_close(network.forward(no_jax, params_of(model), x), expected)
+    is_close(jax.jit(logits)(from_torch(model), x), expected)
+
+
+def test_any_size_and_number_of_images_will_do():
+    model, x = used(resnet18(classes=7)), np.random.default_rng(0).standard_normal((2, 3, 45, 64), np.float32)
+    is_close(network.forward(no_jax, params_of(model), x), torchs(model, x))
 
 
 def test_more_than_ten_blocks_come_in_order():
     model, x = used(ResNet(BasicBlock, (1, 1, 12, 1), 3)), np.ones((1, 3, 32, 32), np.float32)
     params = params_of(model)
     params["layer3"] = dict(sorted(params["layer3"].items()))  # "10" before "2", as JAX sorts a tree
-    with torch.no_grad():
-        expected = model(torch.from_numpy(x)).numpy()
-    np.testing.assert_allclose(network.forward(no_jax, params, x), expected, rtol=1e-3, atol=1e-4)
+    is_close(network.forward(no_jax, params, x), torchs(model, x))
 
 
 @pytest.mark.parametrize("kind", [BasicBlock, Bottleneck])
@@ -54,9 +67,7 @@ def test_more_than_ten_blocks_come_in_order():
 def test_a_block_is_torchs(kind, number, stride):
     model = used(ResNet(kind, (1, 2, 1, 1))).layer2[number]
     x = np.random.default_rng(0).standard_normal((2, model.conv1.in_channels, 9, 11), np.float32)
-    with torch.no_grad():
-        expected = model(torch.from_numpy(x)).numpy()
-    np.testing.assert_allclose(network.block(no_jax, params_of(model), x, stride), expected, rtol=1e-4, atol=1e-5)
+    is_close(network.block(no_jax, params_of(model), x, stride), torchs(model, x))
 
 
 def test_the_operators_are_those_of_the_namespace():
