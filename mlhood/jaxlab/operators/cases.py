@@ -34,7 +34,8 @@ class Case:
         no_jax: In NumPy.
         with_jax: In JAX, not compiled.
         arguments: NumPy arrays, or trees of them.
-        flops: Operations of one call: two for each multiply-accumulate, else one for each number that is worked out.
+        flops: Operations of one call: two for each multiply-accumulate, else one for each sum, product, comparison
+            or function of a number.
     """
 
     no_jax: Callable[..., np.ndarray]
@@ -59,9 +60,9 @@ def cases(size: int = SIZE, seed: int = 0) -> dict[str, Case]:
     image = _drawn(rng, 1, _CHANNELS, size // 4, size // 4)
     large = _drawn(rng, 1, _CHANNELS, size // 2, size // 2)
     small = _drawn(rng, 1, _FEATURES, size // 32, size // 32)
-    w, norm = _drawn(rng, _CHANNELS, _CHANNELS, 3, 3) / 24, _statistics(rng)
+    w, norm = _weight(rng, _CHANNELS, _CHANNELS, 3, 3), _statistics(rng)
     features, scores = _drawn(rng, 1, _FEATURES), _drawn(rng, 1, _CLASSES)
-    head = _drawn(rng, _CLASSES, _FEATURES) / 22, _drawn(rng, _CLASSES)
+    head = _weight(rng, _CLASSES, _FEATURES), _drawn(rng, _CLASSES)
     product = geometry(image.shape, w.shape, 1, 1).flops
     return {
         "conv": _operator("conv2d", (image, w), product, padding=1),
@@ -71,7 +72,7 @@ def cases(size: int = SIZE, seed: int = 0) -> dict[str, Case]:
         "add": _operator("add", (image, image[:, ::-1].copy()), image.size),
         "global average pool": _operator("global_average_pool", (small,), small.size),
         "dense": _operator("dense", (features, *head), 2 * head[0].size),
-        "softmax": _operator("softmax", (scores,), 4 * scores.size),
+        "softmax": _operator("softmax", (scores,), 5 * scores.size),
         FUSED: _fused((image, w, *norm), product + 3 * image.size, padding=1),
         NETWORK: _network(_drawn(rng, 1, 3, size, size), seed),
     }
@@ -131,21 +132,22 @@ def resnet18(seed: int = 0) -> dict[str, np.ndarray]:
             _add_conv(state, rng, f"{name}.conv1", f"{name}.bn1", (width, channels, 3, 3))
             _add_conv(state, rng, f"{name}.conv2", f"{name}.bn2", (width, width, 3, 3))
             channels = width
-    state |= {"fc.weight": _drawn(rng, _CLASSES, channels) / 22, "fc.bias": _drawn(rng, _CLASSES)}
+    state |= {"fc.weight": _weight(rng, _CLASSES, channels), "fc.bias": _drawn(rng, _CLASSES)}
     return state
 
 
 def _add_conv(
     state: dict[str, np.ndarray], rng: np.random.Generator, conv: str, norm: str, shape: tuple[int, ...]
 ) -> None:
-    """Add a normalisation and a convolution whose weights keep the size of numbers.
-
-    (He et al., Delving Deep into Rectifiers, 2015, equation 10.)
-    """
-    deviation = np.float32(np.sqrt(2 / np.prod(shape[1:])))
-    state[f"{conv}.weight"] = _drawn(rng, *shape) * deviation
+    """Add a convolution and its normalisation."""
+    state[f"{conv}.weight"] = _weight(rng, *shape)
     names = ("running_mean", "running_var", "weight", "bias")
     state |= {f"{norm}.{name}": value for name, value in zip(names, _statistics(rng, shape[0]), strict=True)}
+
+
+def _weight(rng: np.random.Generator, *shape: int) -> np.ndarray:
+    """Return factors that keep the size of numbers (He et al., Delving Deep into Rectifiers, 2015, equation 10)."""
+    return _drawn(rng, *shape) * np.float32(np.sqrt(2 / np.prod(shape[1:])))
 
 
 def _statistics(rng: np.random.Generator, channels: int = _CHANNELS) -> tuple[np.ndarray, ...]:
