@@ -1,0 +1,64 @@
+"""Pictures of schedules and of scaling: they draw, keep their words apart, and say the numbers that they are given."""
+
+from itertools import combinations
+
+import matplotlib.pyplot as plt
+import pytest
+from matplotlib.patches import Rectangle
+from matplotlib.text import Text
+
+from mlhood.jaxlab.cluster.pictures_schedule import gantt
+from mlhood.jaxlab.cluster.schedule import gpipe, interleaved, one_forward_one_backward
+
+PICTURES = {
+    "schedule": lambda: gantt(gpipe(4, 8)),
+    "three schedules": lambda: gantt([gpipe(4, 8), one_forward_one_backward(4, 8), interleaved(4, 8)], "passes"),
+    "schedule, one stage": lambda: gantt(gpipe(1, 1, 1e-3, 2e-3)),
+    "schedule, long": lambda: gantt(one_forward_one_backward(8, 40, communication=0.2)),
+}
+
+
+@pytest.fixture
+def words():
+    def of(figure):
+        figure.draw_without_rendering()
+        beyond = {id(label) for axes in figure.axes for label in _beyond(axes)}
+        texts = [text for text in figure.findobj(Text) if text.get_visible() and text.get_text().strip()]
+        return [text for text in texts if id(text) not in beyond]
+
+    yield of
+    plt.close("all")
+
+
+def _beyond(axes):
+    """Labels of ticks outside of the limits, which are not drawn."""
+    for axis in (axes.xaxis, axes.yaxis):
+        low, high = sorted(axis.get_view_interval())
+        for tick in [*axis.get_major_ticks(), *axis.get_minor_ticks()]:
+            if not low <= tick.get_loc() <= high:
+                yield from (tick.label1, tick.label2)
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_words_do_not_stand_on_each_other_nor_leave_the_picture(name, words):
+    figure = PICTURES[name]()
+    boxes = [(text.get_text(), text.get_window_extent()) for text in words(figure)]
+    wide, high = figure.canvas.get_width_height()
+    assert len(boxes) > 6
+    assert [text for text, box in boxes if box.x0 < -1 or box.y0 < -1 or box.x1 > wide + 1 or box.y1 > high + 1] == []
+    pairs = combinations(boxes, 2)
+    assert [(a, b) for (a, one), (b, other) in pairs if one.padded(-1.5).overlaps(other.padded(-1.5))] == []
+
+
+def said(words, figure):
+    return [text.get_text() for text in words(figure)]
+
+
+def test_a_schedule_has_a_box_for_each_pass_and_tells_the_bubble(words):
+    schedule = one_forward_one_backward(4, 8)
+    figure = gantt(schedule)
+    assert {"1F1B: 33.0 s long, bubble 27.3%", "first: at most 4", "last: at most 1"} <= set(said(words, figure))
+    boxes = [patch for patch in figure.axes[0].patches if isinstance(patch, Rectangle) and not patch.get_fill()]
+    assert len(boxes) == len(schedule.slots)
+    assert {slot.start for slot in schedule.slots} == {patch.get_x() for patch in boxes}
+    assert len([patch for patch in figure.axes[0].patches if patch.get_hatch() == "///"]) == 4 * 8
