@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlhood.jaxlab.cluster.errors import ClusterError
@@ -91,6 +91,7 @@ def test_a_hierarchy_spares_the_slow_link():
     assert nodes.seconds(1e8, 64) < Ring(slow).seconds(1e8, 64)
 
 
+@settings(deadline=None)
 @given(
     st.floats(1e-4, 10), st.floats(0, 1e10), st.integers(1, 1024), st.floats(1e6, 1e12), st.floats(0, 1e-3)
 )  # fmt: skip
@@ -99,6 +100,7 @@ def test_a_step_is_computation_shared_out_and_a_ring(compute, size, devices, ban
     assert step_seconds(compute, size, devices, bandwidth, latency) == pytest.approx(wanted)
 
 
+@settings(deadline=None)
 @given(st.sampled_from(NETWORKS), st.floats(1e-3, 10), st.floats(0, 1e9), st.sampled_from(["strong", "weak"]))
 def test_efficiency_falls_and_overlap_never_hurts(network, compute, size, mode):
     apart, beside = (predict(compute, size, network, mode=mode, overlap=overlap).steps for overlap in (0, 0.6))
