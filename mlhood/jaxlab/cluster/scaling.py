@@ -26,7 +26,6 @@ import pandas as pd
 from mlhood.jaxlab.cluster.errors import ClusterError
 from mlhood.measure.units import duration, rate
 
-MOST = 1024
 POWERS = tuple(2**k for k in range(11))
 MODES = {"strong": "one batch, shared out", "weak": "a batch for each device"}
 
@@ -76,8 +75,8 @@ class Link:
 
 _NCCL = "NCCL's cost model"
 # Stated: what a standard or a vendor writes, at full rate and without headers; programs see less. Latencies are those
-# that NCCL reckons with for one step of a ring (src/graph/tuning.cc, hwLatencies, protocol Simple), of which GPUs' own
-# part is included. The loopback has no stated speed: measure it.
+# that NCCL reckons with for one step of a ring (src/graph/tuning.cc, hwLatencies, protocol Simple): one for NVLink, and
+# one for all networks. The loopback has no stated speed: measure it, and make a Link.
 LINKS = {
     link.name: link
     for link in (
@@ -182,11 +181,17 @@ class Hierarchical:
         inside: Between the devices of a node.
         between: Between nodes; a node's devices share it.
         size: Devices of a node.
+
+    Raises:
+        ClusterError: The size is no number of devices.
     """
 
     inside: Link
     between: Link
     size: int = 8
+
+    def __post_init__(self) -> None:
+        _check_devices(self.size)
 
     @property
     def name(self) -> str:
@@ -301,6 +306,8 @@ def ring_bytes(bytes: float, devices: int) -> float:
 
 def ring_seconds(bytes: float, devices: int, bandwidth: float, latency: float) -> float:
     """Return how long a ring all-reduce takes: 2 (n - 1) messages of an n-th of the bytes each."""
+    _check("bandwidth", bandwidth, above=True)
+    _check("latency", latency)
     return 2 * (devices - 1) * latency + ring_bytes(bytes, devices) / bandwidth
 
 
