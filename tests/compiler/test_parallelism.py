@@ -7,7 +7,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mlhood.compiler.compile import compile
@@ -84,8 +84,12 @@ def come_after(dag):
     return after
 
 
+WAIST = Tasks(dict.fromkeys("abcde", 1), {"a": (), "b": (), "c": ("a", "b"), "d": ("c",), "e": ("c",)})
+
+
 @settings(deadline=None)
 @given(random_tasks(most=9))
+@example(WAIST)
 def test_the_width_is_that_of_all_sets_tried(dag):
     after = come_after(dag)
 

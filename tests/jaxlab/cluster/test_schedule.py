@@ -77,6 +77,14 @@ def test_the_orders_are_those_of_the_papers():
     ]  # fmt: skip
 
 
+def test_an_interleaved_device_begins_with_as_many_forward_passes_as_megatron_lm():
+    schedule = interleaved(4, 8, 2)
+    kinds = [[slot.kind for slot in schedule.of_device(device)] for device in range(4)]
+    # 2 (p - s - 1) + (v - 1) p before the first pair of a forward and a backward pass
+    assert [own.index(BACKWARD) - 1 for own in kinds] == [10, 8, 6, 4]
+    assert [schedule.peak(device) for device in range(4)] == [11, 9, 7, 5]
+
+
 def test_the_slowest_stage_sets_the_pace():
     even, slow = (one_forward_one_backward(4, 100, [1, 1, middle, 1], [2, 2, 2 * middle, 2]) for middle in (1, 2))
     assert slow.seconds / even.seconds == pytest.approx(2, rel=0.05)
