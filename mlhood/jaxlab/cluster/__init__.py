@@ -1,1 +1,5 @@
-"""One program over many devices and processes: meshes, collectives, schedules, and what they will cost."""
+"""Many devices and many processes: meshes, collectives counted in HLO, a launcher, checkpoints to resume from."""
+
+from mlhood.jaxlab.cluster.processes import initialize
+
+__all__ = ["initialize"]
