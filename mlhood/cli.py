@@ -16,7 +16,7 @@ from mlhood.dataflow.slicing import commands as slicing_commands
 from mlhood.dataflow.systolic import commands as systolic_commands
 from mlhood.errors import MlhoodError
 from mlhood.grading import commands as grading_commands
-from mlhood.jaxlab import commands as jax_commands
+from mlhood.jaxlab.cluster import commands as cluster_commands
 from mlhood.kernels import commands as kernel_commands
 from mlhood.measure import commands as measure_commands
 
@@ -85,6 +85,7 @@ systolic_commands.register(app)
 slicing_commands.register(app)
 sliced_commands.register(bench)
 cache_commands.register(bench)
+cluster_commands.register(app, bench)
 grading_commands.register(app)
 
 
