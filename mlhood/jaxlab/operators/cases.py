@@ -44,12 +44,13 @@ class Case:
     flops: int
 
 
-def cases(size: int = SIZE, seed: int = 0) -> dict[str, Case]:
+def cases(size: int = SIZE, seed: int = 0, without: Any = no_jax) -> dict[str, Case]:
     """Return the rows of P5's table by name, in its order.
 
     Args:
         size: Height and width of the network's image, 224 as published; what is in the network follows it.
         seed: Of arguments and weights.
+        without: The operators without JAX: `no_jax`, or a namespace with functions of these names.
 
     Raises:
         XlaError: The image is smaller than 32 x 32.
@@ -65,38 +66,38 @@ def cases(size: int = SIZE, seed: int = 0) -> dict[str, Case]:
     head = _weight(rng, _CLASSES, _FEATURES), _drawn(rng, _CLASSES)
     product = geometry(image.shape, w.shape, 1, 1).flops
     return {
-        "conv": _operator("conv2d", (image, w), product, padding=1),
-        "batch norm": _operator("batch_norm", (image, *norm), 2 * image.size),
-        "relu": _operator("relu", (image,), image.size),
-        "max pool": _operator("max_pool", (large,), 9 * image.size),
-        "add": _operator("add", (image, image[:, ::-1].copy()), image.size),
-        "global average pool": _operator("global_average_pool", (small,), small.size),
-        "dense": _operator("dense", (features, *head), 2 * head[0].size),
-        "softmax": _operator("softmax", (scores,), 5 * scores.size),
-        FUSED: _fused((image, w, *norm), product + 3 * image.size, padding=1),
-        NETWORK: _network(_drawn(rng, 1, 3, size, size), seed),
+        "conv": _operator(without, "conv2d", (image, w), product, padding=1),
+        "batch norm": _operator(without, "batch_norm", (image, *norm), 2 * image.size),
+        "relu": _operator(without, "relu", (image,), image.size),
+        "max pool": _operator(without, "max_pool", (large,), 9 * image.size),
+        "add": _operator(without, "add", (image, image[:, ::-1].copy()), image.size),
+        "global average pool": _operator(without, "global_average_pool", (small,), small.size),
+        "dense": _operator(without, "dense", (features, *head), 2 * head[0].size),
+        "softmax": _operator(without, "softmax", (scores,), 5 * scores.size),
+        FUSED: _fused(without, (image, w, *norm), product + 3 * image.size, padding=1),
+        NETWORK: _network(without, _drawn(rng, 1, 3, size, size), seed),
     }
 
 
-def _operator(name: str, arguments: tuple[Any, ...], flops: int, **options: Any) -> Case:
+def _operator(without: Any, name: str, arguments: tuple[Any, ...], flops: int, **options: Any) -> Case:
     from mlhood.jaxlab.operators import with_jax
 
-    one, other = (partial(getattr(ops, name), **options) for ops in (no_jax, with_jax))
+    one, other = (partial(getattr(ops, name), **options) for ops in (without, with_jax))
     return Case(one, other, arguments, flops)
 
 
-def _fused(arguments: tuple[Any, ...], flops: int, **options: Any) -> Case:
+def _fused(without: Any, arguments: tuple[Any, ...], flops: int, **options: Any) -> Case:
     from mlhood.jaxlab.operators import with_jax
 
-    one, other = (partial(network.fused_block, ops, **options) for ops in (no_jax, with_jax))
+    one, other = (partial(network.fused_block, ops, **options) for ops in (without, with_jax))
     return Case(one, other, arguments, flops)
 
 
-def _network(image: np.ndarray, seed: int) -> Case:
+def _network(without: Any, image: np.ndarray, seed: int) -> Case:
     from mlhood.jaxlab.operators import with_jax
 
     params = network.tree(resnet18(seed))
-    one, other = (partial(network.forward, ops, params) for ops in (no_jax, with_jax))
+    one, other = (partial(network.forward, ops, params) for ops in (without, with_jax))
     return Case(one, other, (image,), multiplications(params, image.shape))
 
 

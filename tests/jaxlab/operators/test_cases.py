@@ -1,11 +1,14 @@
 """The rows of P5's table: both sides compute the same, eagerly and compiled, and count what they do."""
 
+from types import SimpleNamespace
+
 import jax
 import numpy as np
 import pytest
 
 from mlhood.jaxlab.errors import XlaError
 from mlhood.jaxlab.network import tree
+from mlhood.jaxlab.operators import no_jax
 from mlhood.jaxlab.operators.cases import cases, multiplications, resnet18
 from mlhood.jaxlab.tables import ROWS, operators_table
 from mlhood.measure import compare
@@ -51,3 +54,15 @@ def test_the_table_can_be_filled_and_what_is_claimed_is_judged():
 def test_an_image_that_vanishes_is_refused():
     with pytest.raises(XlaError, match="five times"):
         cases(31)
+
+
+def test_other_operators_can_take_the_side_without_jax():
+    called = []
+    operators = {name: getattr(no_jax, name) for name in dir(no_jax) if not name.startswith("_")}
+    mine = SimpleNamespace(**operators | {"relu": lambda x: called.append(x.shape) or np.maximum(x, 0)})
+    found = cases(32, without=mine)
+    for row in ("relu", "conv + bn + relu", "ResNet-18"):
+        called.clear()
+        case = found[row]
+        assert np.array_equal(case.no_jax(*case.arguments), SMALL[row].no_jax(*SMALL[row].arguments))
+        assert called
