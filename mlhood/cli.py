@@ -16,6 +16,7 @@ from mlhood.dataflow.slicing import commands as slicing_commands
 from mlhood.dataflow.systolic import commands as systolic_commands
 from mlhood.errors import MlhoodError
 from mlhood.grading import commands as grading_commands
+from mlhood.jaxlab import commands as jax_commands
 from mlhood.jaxlab.cluster import commands as cluster_commands
 from mlhood.kernels import commands as kernel_commands
 from mlhood.measure import commands as measure_commands
