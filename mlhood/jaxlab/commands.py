@@ -23,6 +23,9 @@ def bench_jax(
         bool, typer.Option(help="Let JAX hand each call to another thread, as it does by default.")
     ] = False,
     size: Annotated[int, typer.Option(min=32, help="Height and width of the image.")] = 224,
+    processes: Annotated[
+        int | None, typer.Option(min=2, help="Time training over so many processes instead: mlhood bench cluster.")
+    ] = None,
     as_json: Annotated[Path | None, typer.Option("--json", help="Write the rows into this file, too.")] = None,
 ) -> None:
     """Time ResNet-18 in JAX beside NumPy, torch and ONNX Runtime, and say what compiling and transfers take.
@@ -31,6 +34,11 @@ def bench_jax(
 
     Example: mlhood bench jax --threads 1 --operators --json jax.json
     """
+    if processes is not None:
+        from mlhood.jaxlab.cluster.commands import bench_cluster
+
+        bench_cluster([1, processes], rounds)
+        return
     _start(threads, asynchronous)
     from mlhood.exchange.output import check_output, write_whole
     from mlhood.jaxlab import bench
