@@ -172,6 +172,11 @@ def _is(module: str, name: str) -> Callable[[object], bool]:
     return test
 
 
+def _is_jax_array(value: Any) -> bool:
+    """Whether it is an array of JAX that NumPy can hold: keys of random numbers are of a type of their own."""
+    return _is("jax", "Array")(value) and isinstance(value.dtype, np.dtype)
+
+
 def _instance(*kinds: type) -> Callable[[object], bool]:
     return lambda value: isinstance(value, kinds)
 
@@ -210,6 +215,7 @@ ENCODERS: tuple[tuple[Callable[[object], bool], Callable[[_Encoder, Any, int], A
     (_instance(Remote), lambda e, v, d: {"$remote": v.number}),
     (_instance(np.ndarray), lambda e, v, d: {"$array": e.store(np.asarray(v))}),
     (_is("torch", "Tensor"), lambda e, v, d: {"$array": e.store(v.detach().cpu().numpy())}),
+    (_is_jax_array, lambda e, v, d: {"$array": e.store(np.asarray(v))}),
     (_is("torch", "Size"), lambda e, v, d: {"$tuple": [int(n) for n in v]}),
     (_is("torch", "dtype"), lambda e, v, d: str(v)),
     (_is("pandas", "DataFrame"), _encode_frame),

@@ -1,0 +1,247 @@
+"""What the checks of P5 compare with, by NumPy and in float64, so that no check needs JAX in its own process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+
+from mlhood.grading.projects.p3.reference import convolution
+from mlhood.jaxlab import cnn, network
+
+Tree = dict[str, Any]
+State = dict[str, np.ndarray]
+WIDTHS = (4, 6, 8, 10)
+CLASSES = 5
+DIGIT_SHAPES = {
+    "conv1.weight": (16, 1, 3, 3), "conv1.bias": (16,),
+    "conv2.weight": (32, 16, 3, 3), "conv2.bias": (32,),
+    "conv3.weight": (32, 32, 3, 3), "conv3.bias": (32,),
+    "fc.weight": (10, 512), "fc.bias": (10,),
+}  # fmt: skip
+EPSILON = 1e-5  # torch's, of BatchNorm2d
+
+
+# -- the operators, as `mlhood.jaxlab.operators` names them
+
+
+def conv2d(
+    x: np.ndarray, w: np.ndarray, bias: np.ndarray | None = None, stride: int = 1, padding: int = 0
+) -> np.ndarray:
+    """Convolve x [N, C, H, W] with w [F, C, KH, KW]: float64 [N, F, OH, OW]."""
+    return convolution(x, w, np.zeros(len(w)) if bias is None else bias, stride, padding)
+
+
+def batch_norm(
+    x: np.ndarray, mean: np.ndarray, var: np.ndarray, weight: np.ndarray, bias: np.ndarray, eps: float = EPSILON
+) -> np.ndarray:
+    """Normalise each channel of x [N, C, H, W] by running statistics [C]."""
+    mean, var, weight, bias = (one.astype(np.float64)[:, None, None] for one in (mean, var, weight, bias))
+    return (x - mean) / np.sqrt(var + eps) * weight + bias
+
+
+def max_pool(x: np.ndarray, kernel: int = 3, stride: int = 2, padding: int = 1) -> np.ndarray:
+    """Take the largest number of each window of x [N, C, H, W]; what is beyond the edge counts for nothing."""
+    around = ((0, 0), (0, 0), (padding, padding), (padding, padding))
+    windows = sliding_window_view(np.pad(x, around, constant_values=-np.inf), (kernel, kernel), axis=(2, 3))
+    return windows[:, :, ::stride, ::stride].max(axis=(4, 5))
+
+
+def softmax(x: np.ndarray) -> np.ndarray:
+    """Turn the last axis into probabilities."""
+    powers = np.exp(x.astype(np.float64) - x.max(axis=-1, keepdims=True))
+    return powers / powers.sum(axis=-1, keepdims=True)
+
+
+OPERATORS = SimpleNamespace(
+    conv2d=conv2d,
+    batch_norm=batch_norm,
+    relu=lambda x: np.maximum(x, 0),
+    max_pool=max_pool,
+    add=np.add,
+    global_average_pool=lambda x: x.mean(axis=(2, 3)),
+    dense=lambda x, w, bias: x @ w.T.astype(np.float64) + bias,
+)
+
+
+# -- ResNet
+
+
+def draw_state(rng: np.random.Generator) -> State:
+    """Draw a ResNet-18 of few channels: float32 arrays by torch's names, and the int64 counts of batches that it has.
+
+    Args:
+        rng: Where the numbers come from.
+    """
+    state: State = _norm(rng, "bn1", WIDTHS[0]) | {"conv1.weight": _weights(rng, WIDTHS[0], 3, 7)}
+    before = WIDTHS[0]
+    for stage, width in enumerate(WIDTHS, start=1):
+        for number in range(2):
+            state |= draw_block(rng, before, width, f"layer{stage}.{number}.")
+            before = width
+    fc = rng.standard_normal((CLASSES, before)), rng.standard_normal(CLASSES)
+    return state | {"fc.weight": fc[0].astype(np.float32), "fc.bias": fc[1].astype(np.float32)}
+
+
+def draw_block(rng: np.random.Generator, channels: int, filters: int, prefix: str = "", least: float = 0.5) -> State:
+    """Draw a basic block, with a projection where the channels change.
+
+    Args:
+        rng: Where the numbers come from.
+        channels: Of its input.
+        filters: Of its output.
+        prefix: Of the names.
+        least: The smallest running variance.
+    """
+    state: State = {}
+    for number, inputs in ((1, channels), (2, filters)):
+        state[f"{prefix}conv{number}.weight"] = _weights(rng, filters, inputs, 3)
+        state |= _norm(rng, f"{prefix}bn{number}", filters, least)
+    if channels != filters:
+        state[f"{prefix}downsample.0.weight"] = _weights(rng, filters, channels, 1)
+        state |= _norm(rng, f"{prefix}downsample.1", filters, least)
+    return state
+
+
+def _weights(rng: np.random.Generator, filters: int, channels: int, kernel: int) -> np.ndarray:
+    drawn = rng.standard_normal((filters, channels, kernel, kernel)) / np.sqrt(channels * kernel * kernel)
+    return drawn.astype(np.float32)
+
+
+def _norm(rng: np.random.Generator, name: str, channels: int, least: float = 0.5) -> State:
+    drawn = {
+        "weight": rng.uniform(0.5, 1.5, channels),
+        "bias": rng.standard_normal(channels) / 2,
+        "running_mean": rng.standard_normal(channels) / 2,
+        "running_var": least * 4 ** rng.random(channels),
+    }
+    state = {f"{name}.{field}": values.astype(np.float32) for field, values in drawn.items()}
+    return state | {f"{name}.num_batches_tracked": np.array(rng.integers(1, 1000))}
+
+
+def tree(state: Mapping[str, np.ndarray]) -> Tree:
+    """Return nested dictionaries by the parts of dotted names, without the counts of batches."""
+    return network.tree(state)
+
+
+def block(params: Tree, x: np.ndarray, stride: int) -> np.ndarray:
+    """Run a basic block (He et al., 2016, section 3): [N, C, H, W] -> float64 [N, F, OH, OW]."""
+    return network.block(OPERATORS, params, x, stride)
+
+
+def resnet(params: Tree, x: np.ndarray) -> np.ndarray:
+    """Run a ResNet of basic blocks: [N, 3, H, W] -> float64 [N, CLASSES]."""
+    return network.forward(OPERATORS, params, x)
+
+
+def digit_logits(params: Mapping[str, np.ndarray], x: np.ndarray) -> np.ndarray:
+    """Run `mlhood.jaxlab.cnn`: float32 [N, 1, 32, 32] -> float64 [N, 10]."""
+    return cnn.logits(params, x, OPERATORS)
+
+
+# -- derivatives
+
+
+def cross_entropy(logits: np.ndarray, labels: np.ndarray) -> float:
+    """Return the mean of -log softmax at the labels [N] of logits [N, K]."""
+    return float(-np.log(softmax(logits)[np.arange(len(labels)), labels]).mean())
+
+
+def cross_entropy_gradient(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Return its gradient by the logits [N, K]: (softmax - one-hot) / N."""
+    return (softmax(logits) - np.eye(logits.shape[1])[labels]) / len(labels)
+
+
+def reduced(gradient: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """Return a gradient with the shape of what was stretched to it: the sum over all places of each number."""
+    extra = gradient.ndim - len(shape)
+    stretched = [axis + extra for axis, size in enumerate(shape) if size == 1]
+    return gradient.sum(axis=(*range(extra), *stretched)).reshape(shape)
+
+
+def conv2d_gradients(
+    g: np.ndarray, x: np.ndarray, w: np.ndarray, stride: int, padding: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the gradients of sum(g * conv2d(x, w, bias, stride, padding)) by x, w and bias, place by place."""
+    around = ((0, 0), (0, 0), (padding, padding), (padding, padding))
+    padded, g = np.pad(x.astype(np.float64), around), g.astype(np.float64)
+    by_x, by_w = np.zeros_like(padded), np.zeros(w.shape)
+    for i, j in np.ndindex(w.shape[2:]):
+        down, right = (slice(at, at + stride * size, stride) for at, size in zip((i, j), g.shape[2:], strict=True))
+        by_w[:, :, i, j] = np.einsum("nfhw,nchw->fc", g, padded[:, :, down, right])
+        by_x[:, :, down, right] += np.einsum("nfhw,fc->nchw", g, w[:, :, i, j])
+    high, wide = x.shape[2:]
+    return by_x[:, :, padding : padding + high, padding : padding + wide], by_w, g.sum(axis=(0, 2, 3))
+
+
+def example_gradients(params: Tree, x: np.ndarray, y: np.ndarray) -> Tree:
+    """Return each example's own gradient of the loss of `probes.small_loss`, with a leading axis N.
+
+    Args:
+        params: "hidden" and "out", each "w" and "b".
+        x: [N, D].
+        y: Labels [N].
+    """
+    hidden = np.tanh(x.astype(np.float64) @ params["hidden"]["w"] + params["hidden"]["b"])
+    logits = hidden @ params["out"]["w"] + params["out"]["b"]
+    up = softmax(logits) - np.eye(logits.shape[1])[y]
+    down = up @ params["out"]["w"].T * (1 - hidden**2)
+    return {
+        "hidden": {"w": x[:, :, None] * down[:, None, :], "b": down},
+        "out": {"w": hidden[:, :, None] * up[:, None, :], "b": up},
+    }
+
+
+def norms(gradients: Tree) -> np.ndarray:
+    """Return the norm of each example's gradient over the whole tree: [N]."""
+    flat = [leaf.reshape(len(leaf), -1) for leaf in leaves(gradients)]
+    return np.sqrt(sum((part.astype(np.float64) ** 2).sum(axis=1) for part in flat))
+
+
+def leaves(values: Any) -> list[np.ndarray]:
+    """Return the arrays of a tree of dictionaries, lists and tuples, in the order of their names."""
+    if isinstance(values, Mapping):
+        return [leaf for name in sorted(values) for leaf in leaves(values[name])]
+    if isinstance(values, list | tuple):
+        return [leaf for one in values for leaf in leaves(one)]
+    return [values]
+
+
+def mapped(function: Any, values: Any) -> Any:
+    """Return a tree of dictionaries with a function's value in the place of each array."""
+    if isinstance(values, Mapping):
+        return {name: mapped(function, one) for name, one in values.items()}
+    return function(values)
+
+
+# -- steps of training
+
+
+def momentum_steps(
+    params: Mapping[str, np.ndarray], batches: list[tuple[np.ndarray, np.ndarray]], rate: float, momentum: float
+) -> tuple[list[dict[str, np.ndarray]], list[float]]:
+    """Return parameters after each step, and losses before it, of `probes.square_loss` by SGD with momentum.
+
+    As optax has it: velocity = gradient + momentum * velocity, and parameters -= rate * velocity
+    (Sutskever et al., "On the importance of initialization and momentum in deep learning", ICML 2013).
+
+    Args:
+        params: "w" [D, K] and "b" [K].
+        batches: x [N, D] and y [N, K] of each step.
+        rate: Of learning.
+        momentum: What is left of the velocity.
+    """
+    now = {name: value.astype(np.float64) for name, value in params.items()}
+    velocity = {name: np.zeros_like(value) for name, value in now.items()}
+    after, losses = [], []
+    for x, y in batches:
+        wrong = x @ now["w"] + now["b"] - y
+        losses.append(float((wrong**2).mean()))
+        gradient = {"w": x.T @ wrong * 2 / wrong.size, "b": wrong.sum(axis=0) * 2 / wrong.size}
+        velocity = {name: gradient[name] + momentum * velocity[name] for name in now}
+        now = {name: now[name] - rate * velocity[name] for name in now}
+        after.append(now)
+    return after, losses
