@@ -79,7 +79,7 @@ def _shown(found: list[str]) -> str:
 
 
 def _layers(submission: Submission) -> tuple[dict[str, Any], np.ndarray, str]:
-    shapes = ((5, 6), (6, 8), (8,), (8, 3), (3,))
+    shapes = ((4, 8), (8, 16), (16,), (16, 12), (12,))  # which fall into as many parts as there are devices
     x, w1, b1, w2, b2 = arrays = [draw(submission, *shape) for shape in shapes]
     want = np.maximum(x @ w1 + b1, 0) @ w2 + b2
     given = f"x {x.shape}, w1 {w1.shape}, w2 {w2.shape}, {DEVICES} devices"
@@ -168,9 +168,12 @@ def two_processes_give_the_gradient_of_one(submission: Submission) -> None:
     )
     with expect.case(given, hint):
         told = submission.call(PROBES + "clustered", SCRIPT, seed, str(submission.scratch / f"step-{seed}.npz"))
-        report = expect.mapping(told, ("code", "said", "arrays"), "what became of the script")
+        report = expect.mapping(told, ("code", "said", "processes", "arrays"), "what became of the script")
     ended = f"{report['said']}".strip()[-250:]
     expect.true(report["code"] == 0, "the script fails on two processes", got=ended, given=given, hint=hint)
+    alone = report["processes"] != [2, 2]
+    expect.true(not alone, "the two processes are not one cluster", expected="each knows of 2 processes",
+                got=str(report["processes"]), given=given, hint=hint)  # fmt: skip
     expect.true(isinstance(report["arrays"], dict), "the script has not written OUT", given=given, hint=hint)
     try:
         want = run_isolated(ORACLE, seed)

@@ -198,7 +198,7 @@ def dense_multiplies_by_rows(submission: Submission) -> None:
 @points(1)
 def dense_adds_its_bias(submission: Submission) -> None:
     """`dense` adds the bias of its output."""
-    x, w = np.zeros((3, 4), np.float32), draw(submission, 5, 4)
+    x, w = np.zeros((3, 5), np.float32), draw(submission, 5, 5)
     bias = (1 + np.arange(5) + submission.rng.random(5)).astype(np.float32)
     want = np.broadcast_to(bias, (3, 5))
     _compare(submission, "dense", want, f"x of zeros {x.shape}, w {w.shape}", "x @ w.T + bias", x, w, bias)

@@ -27,6 +27,15 @@ def _value(x: np.ndarray, scale: float) -> np.ndarray:
     return scale * np.clip(np.round(x / scale), LOW, HIGH)
 
 
+def _own(submission: Submission, x: np.ndarray, scale: float) -> np.ndarray:
+    """What the student's operation makes of x as it is, so that a wrong value is not counted again; else the right."""
+    try:
+        told = submission.call(PROBES + "quantized", submission.value("fake_quantize"), x, scale)
+        return expect.array(expect.mapping(told, ("value",), "")["value"], x.shape, "")
+    except expect.CheckFailed:
+        return _value(x, scale)
+
+
 def _inside(x: np.ndarray, scale: float) -> np.ndarray:
     return (x / scale >= LOW) & (x / scale <= HIGH)
 
@@ -56,7 +65,7 @@ def it_is_compiled(submission: Submission) -> None:
     keys = ("value", "shape", "dtype")
     told = expect.mapping(_asked(submission, "quantized_compiled", x, scale, hint, scale), keys, "the result")
     given = f"x {x.shape}, scale {scale:g}"
-    expect.close(told["value"], _value(x, scale), "the value", given=given, hint=hint)
+    expect.close(told["value"], _own(submission, x, scale), "the value", given=given, hint=hint)
     expect.equal(told["shape"], [*x.shape], "JAX expects another shape", given=given, hint=hint)
     expect.equal(told["dtype"], "float32", "JAX expects another type", given=given, hint=hint)
 
@@ -101,7 +110,7 @@ def batches_keep_their_axis(submission: Submission) -> None:
         hint = "the batching rule gets the axes, and says where the result has its own: where x had it"
         given = f"x {x.shape}, scale {scale:g}, in_axes={axis}, out_axes={axis}"
         got = _asked(submission, "quantized_batch", x, scale, hint, scale, axis)
-        expect.close(got, _value(x, scale), "the values", given=given, hint=hint)
+        expect.close(got, _own(submission, x, scale), "the values", given=given, hint=hint)
 
 
 @points(1)

@@ -21,7 +21,7 @@ from mlhood.jaxlab import network
 from mlhood.jaxlab.operators import with_jax
 
 MOST_STEPS = 10_000
-SLEEP = 0.1
+SLEEP = 0.25
 
 
 def on_device(values: Any) -> Any:
@@ -275,12 +275,25 @@ def _arrays(values: Any) -> list[jax.Array]:
 # -- P5.9
 
 
+@contextmanager
+def _refusals() -> Iterator[None]:
+    """Where JAX has no rule for an operation, it says so by the error that stands in cells that are not written yet."""
+    try:
+        yield
+    except NotImplementedError as error:
+        if str(error):
+            raise LookupError(str(error)) from error
+        raise
+
+
+@_refusals()
 def quantized(function: Callable, x: np.ndarray, scale: float) -> dict[str, Any]:
     """What `fake_quantize` makes of x: its `value`, and the name of its `dtype`."""
     found = function(jnp.asarray(x), scale=scale)
     return {"value": found, "dtype": str(getattr(found, "dtype", type(found).__name__))}
 
 
+@_refusals()
 def quantized_compiled(function: Callable, x: np.ndarray, scale: float) -> dict[str, Any]:
     """The same under `jax.jit`, with the shape and dtype that JAX works out without numbers."""
     fixed = partial(function, scale=scale)
@@ -289,6 +302,7 @@ def quantized_compiled(function: Callable, x: np.ndarray, scale: float) -> dict[
     return {"value": value, "shape": list(shape.shape), "dtype": str(shape.dtype)}
 
 
+@_refusals()
 def quantized_derivatives(function: Callable, x: np.ndarray, tangent: np.ndarray, scale: float) -> dict[str, Any]:
     """Derivatives of `fake_quantize`: forward along `tangent`, and backward of the sum of it times `tangent`."""
     fixed = partial(function, scale=scale)
@@ -298,11 +312,13 @@ def quantized_derivatives(function: Callable, x: np.ndarray, tangent: np.ndarray
     return {"forward": forward, "backward": backward}
 
 
+@_refusals()
 def quantized_batch(function: Callable, x: np.ndarray, scale: float, axis: int) -> Any:
     """`fake_quantize` under `jax.vmap` along an axis, which comes back in its place."""
     return jax.vmap(lambda values: function(values, scale=scale), in_axes=axis, out_axes=axis)(jnp.asarray(x))
 
 
+@_refusals()
 def quantized_primitives(function: Callable, x: np.ndarray, scale: float) -> list[str]:
     """The names of the operations in the jaxpr of `fake_quantize`, with those inside of others."""
     found = jax.make_jaxpr(lambda values: function(values, scale=scale))(jnp.asarray(x))

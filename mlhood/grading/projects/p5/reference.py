@@ -113,7 +113,7 @@ def _weights(rng: np.random.Generator, filters: int, channels: int, kernel: int)
 
 def _norm(rng: np.random.Generator, name: str, channels: int, least: float = 0.5) -> State:
     drawn = {
-        "weight": rng.uniform(0.5, 1.5, channels),
+        "weight": rng.uniform(0.5, 1.5, channels) * np.sqrt(least),  # small variances make numbers large
         "bias": rng.standard_normal(channels) / 2,
         "running_mean": rng.standard_normal(channels) / 2,
         "running_var": least * 4 ** rng.random(channels),

@@ -119,4 +119,4 @@ def _one_of(submission: Submission, told: object, want: np.ndarray) -> None:
             failures.append(failure)
         else:
             return
-    raise failures[0]
+    raise failures[min(1, len(failures) - 1)]  # on a right tree and with a right block: what is left is its own

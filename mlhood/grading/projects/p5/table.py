@@ -13,7 +13,7 @@ from mlhood.jaxlab.tables import operators_table
 from mlhood.measure.table import Table
 
 PROBES = "mlhood.grading.projects.p5.probes:"
-SLEEP = 0.1  # seconds that tracing takes, of what the probe has compiled
+SLEEP = 0.25  # seconds that tracing takes, of what the probe has compiled
 FILL = 'table.fill(row, compare({"No-JAX": ..., "JAX": ...})), for every row'
 
 

@@ -16,26 +16,29 @@ from mlhood.grading.task import points
 
 PROBES = "mlhood.grading.projects.p5.probes_numpy:"
 Plain = list[Any]
+Step = tuple[str, list[Any], list[int]]
 RECORD = "output = fresh(SHAPES[op](...)); equations.append(Equation(op, tuple(operands), output)); return output"
 
 
-def _steps(submission: Submission) -> tuple[list[list[int]], list[tuple[str, list[Any], list[int]]]]:
+def _steps(submission: Submission, numbers: bool) -> tuple[list[list[int]], list[Step]]:
     """Shapes of inputs, and operations: name, operands by their place (numbers as floats), shape of the result."""
     m, k, n = (int(size) for size in submission.rng.permutation([2, 3, 4, 5, 6])[:3])
     shapes = [[m, k], [k, n], [n]]
     return shapes, [
         ("matmul", [0, 1], [m, n]),
         ("add", [3, 2], [m, n]),
-        ("mul", [2.5, 4], [m, n]),
+        ("mul", [2.5 if numbers else 3, 4], [m, n]),
         ("sub", [5, 4], [m, n]),
         ("transpose", [6], [n, m]),
         ("sum", [7], []),
     ]
 
 
-def _recorded(submission: Submission) -> tuple[list[dict[str, Any]], list[tuple[str, list[Any], list[int]]]]:
+def _recorded(
+    submission: Submission, *, numbers: bool = False
+) -> tuple[list[dict[str, Any]], list[tuple[str, list[Any], list[int]]]]:
     """What `record` did in each step, and what the steps were."""
-    shapes, steps = _steps(submission)
+    shapes, steps = _steps(submission, numbers)
     asked = [[op, list(operands)] for op, operands, _ in steps]
     told = submission.call(PROBES + "recorded", submission.value("record"), shapes, asked)
     found = [dict(expect.mapping(one, ("returned", "appended", "operands"), "what `record` does"))
@@ -71,7 +74,7 @@ def _listed(value: Any) -> Any:
 @points(1)
 def results_have_their_shapes(submission: Submission) -> None:
     """`record` knows the shape of what an operation makes; a number has the shape ()."""
-    found, steps = _recorded(submission)
+    found, steps = _recorded(submission, numbers=True)
     for one, (op, _, shape) in zip(found, steps, strict=True):
         hint = "SHAPES[op] takes the shapes of all operands: one.shape of a variable, () of a number"
         expect.equal(_listed(one["returned"])[1:], shape, "the variable has another shape", given=op, hint=hint)
@@ -145,12 +148,12 @@ def programs_are_run(submission: Submission) -> None:
 def numbers_stand_for_themselves(submission: Submission) -> None:
     """`evaluate` takes numbers among the operands as they are, and returns all outputs in order."""
     w = Writer(submission)
-    a = w.input(3, 2)
-    b = w.equation("sub", [1.5, a], 3, 2)
-    c = w.equation("mul", [b, -2.0], 3, 2)
-    x = draw(submission, 3, 2)
+    a, b = w.input(3, 2), w.input(3, 2)
+    c = w.equation("sub", [1.5, a], 3, 2)
+    d = w.equation("mul", [b, -2.0], 3, 2)
+    x, y = draw(submission, 3, 2), draw(submission, 3, 2)
     hint = "operands that are no Variable are numbers: values[one] if isinstance(one, Variable) else one"
-    _evaluated(submission, w.program(c, b), [x], [(1.5 - x) * -2, 1.5 - x], "b = 1.5 - a, c = b * -2.0; c, b", hint)
+    _evaluated(submission, w.program(d, c), [x, y], [y * -2, 1.5 - x], "c = 1.5 - a, d = b * -2.0; d, c", hint)
 
 
 @points(1)
