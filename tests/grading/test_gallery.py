@@ -18,6 +18,9 @@ import p3_wrong
 import p4_right
 import p4_snippets
 import p4_wrong
+import p5_right
+import p5_snippets
+import p5_wrong
 import pytest
 from gallery import Wrong
 
@@ -30,15 +33,16 @@ from mlhood.grading.stubs import stubbed
 from mlhood.grading.task import Project
 
 ROOT = Path(__file__).parents[2]
-WRONG: tuple[Wrong, ...] = (*p1_wrong.WRONG, *p2_wrong.WRONG, *p3_wrong.WRONG, *p4_wrong.WRONG)
+WRONG: tuple[Wrong, ...] = (*p1_wrong.WRONG, *p2_wrong.WRONG, *p3_wrong.WRONG, *p4_wrong.WRONG, *p5_wrong.WRONG)
 RIGHT: dict[str, dict[str, dict[str, str]]] = {
     "P1": p1_right.RIGHT,
     "P2": p2_right.RIGHT,
     "P3": p3_right.RIGHT,
     "P4": p4_right.RIGHT,
+    "P5": p5_right.RIGHT,
 }
 # right cells for all notebooks of a project whose entries do not bring their own
-QUICKER = {"P3": p3_snippets.QUICK, "P4": p4_snippets.QUICK}
+QUICKER = {"P3": p3_snippets.QUICK, "P4": p4_snippets.QUICK, "P5": p5_snippets.QUICK}
 STYLES = [(project, style) for project, styles in RIGHT.items() for style in styles]
 SECRET_SEED = 20_260_117
 pytestmark = pytest.mark.slow
