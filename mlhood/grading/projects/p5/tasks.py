@@ -17,7 +17,7 @@ from mlhood.grading.task import Project, Question, Task
 
 P5 = Project(
     "P5",
-    "The network in JAX",
+    "JAX under the hood",
     tasks=(
         Task(
             "P5.1",
