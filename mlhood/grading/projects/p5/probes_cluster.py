@@ -20,7 +20,11 @@ from mlhood.grading.projects.p5.probes import on_device, square_loss
 COLLECTIVE = re.compile(r" (all-reduce|all-gather|all-to-all|reduce-scatter|collective-permute)(?:-start)?\(")
 KNOWN = re.compile(r"a cluster of (\d+) processes")
 COMMAND = "from mlhood.cli import main; main()"
-RUNNER = "mlhood.grading.projects.p5.script"
+# the script, as it is run by its name, and what its process knows of the others at the end
+RUNNER = (
+    "import runpy, sys; sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__'); import jax; "
+    "print(f'a cluster of {jax.process_count()} processes', flush=True)"
+)
 SECONDS = 90
 
 
@@ -95,7 +99,7 @@ def clustered(script: str, seed: int, out: str) -> dict[str, Any]:
         they have written; None if there is none.
     """
     command = [sys.executable, "-c", COMMAND, "cluster", "-n", "2", "--timeout", str(SECONDS), "--",
-               "python", "-m", RUNNER, script, str(seed), out]  # fmt: skip
+               "python", "-c", RUNNER, script, str(seed), out]  # fmt: skip
     ended = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS + 20, stdin=subprocess.DEVNULL)
     arrays = None
     if Path(out).is_file():
