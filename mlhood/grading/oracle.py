@@ -196,6 +196,7 @@ def _run(data: bytes, first_input: list[Any], feed: np.ndarray) -> list[np.ndarr
 
 def _read_pdf(data: bytes) -> tuple[int, tuple[float, float], str]:
     import io
+    import unicodedata
 
     import pypdf
 
@@ -204,5 +205,6 @@ def _read_pdf(data: bytes) -> tuple[int, tuple[float, float], str]:
     return (
         len(reader.pages),
         (float(box.width), float(box.height)),
-        "\n".join(page.extract_text() for page in reader.pages),
+        # fonts draw "fi" as one letter; what is searched for has two
+        unicodedata.normalize("NFKC", "\n".join(page.extract_text() for page in reader.pages)),
     )
