@@ -117,7 +117,8 @@ ad.defjvp(fake_quantize_p, lambda g, x, *, scale: {derivative})
 def _batched(arrays, axes, *, scale):
     return fake_quantize(arrays[0], scale=scale), {axis}
 batching.primitive_batchers[fake_quantize_p] = _batched
-"""
+""",
+        "P5-9-solution-2": "",  # all is above
     }
 
 
