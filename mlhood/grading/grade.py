@@ -5,8 +5,10 @@ A task that is not solved is followed by its stand-in, so that the tasks after i
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -43,6 +45,7 @@ def grade(
     run_check_cells: bool = False,
     on_step: Callable[[Step], None] = lambda step: None,
     on_result: Callable[[TaskResult], None] = lambda result: None,
+    alone: Callable[[], AbstractContextManager[object]] = contextlib.nullcontext,
 ) -> Marks:
     """Run a notebook and mark it.
 
@@ -54,19 +57,21 @@ def grade(
         run_check_cells: Whether to run the student's own checks, and the looks at results, too (for a copy to read).
         on_step: Told before every cell and every task.
         on_result: Told the result of a task as soon as there is one, so an interruption keeps those before it.
+        alone: Entered while a timed task is in work, so that the caller can keep other timed tasks away.
 
     Raises:
         GradingError: No kernel can be started.
     """
     began = time.monotonic()
     with Kernel(folder) as kernel:
-        grading = _Grading(notebook, project, kernel, seed, run_check_cells, on_step, on_result)
-        results = grading.run()
+        grading = _Grading(notebook, project, kernel, seed, run_check_cells, on_step, on_result, alone)
+        with grading.turn:
+            results = grading.run()
     return total(project, results, time.monotonic() - began, seed)
 
 
 class _Grading:
-    def __init__(self, notebook, project, kernel, seed, run_check_cells, on_step, on_result) -> None:
+    def __init__(self, notebook, project, kernel, seed, run_check_cells, on_step, on_result, alone) -> None:
         self.notebook: NotebookNode = notebook
         self.project: Project = project
         self.kernel: Kernel = kernel
@@ -74,6 +79,9 @@ class _Grading:
         self.run_check_cells: bool = run_check_cells
         self.on_step: Callable[[Step], None] = on_step
         self.on_result: Callable[[TaskResult], None] = on_result
+        self.alone: Callable[[], AbstractContextManager[object]] = alone
+        self.turn = contextlib.ExitStack()  # holds what `alone` gave while a timed task is in work
+        self.timed: Task | None = None
         self.submission = Submission(kernel, kernel.folder, kernel.scratch)
         self.missing = missing_cells(notebook, project)
         self.results: list[TaskResult] = []
@@ -95,6 +103,7 @@ class _Grading:
         if known and known.role in FOR_THE_STUDENT and not self.run_check_cells:
             return
         task = self.project.task(known.task) if known else None
+        self._keep_others_away(task)
         outcome = self.kernel.run(cell, task.seconds if task else CELL_SECONDS)
         if outcome.error:
             self.submission.cell_errors.append(f"the cell `{_first_words(cell)}` {_ended(outcome.error)}")
@@ -105,6 +114,7 @@ class _Grading:
             if task is None:
                 continue
             self._tell(f"marking {task.id}")
+            self._keep_others_away(task)
             result = judge(task, self.submission, self.seed, self._notes(task))
             if not result.full and task.stand_in:
                 result = replace(result, notes=(*result.notes, STAND_IN))
@@ -113,6 +123,15 @@ class _Grading:
             self.submission.cell_errors.clear()
             if not result.full and task.stand_in:
                 self.kernel.run(new_code_cell(task.stand_in), task.seconds)
+            if task is self.timed:
+                self.turn.close()
+                self.timed = None
+
+    def _keep_others_away(self, task: Task | None) -> None:
+        """Hold the turn from the first cell of a timed task until it is judged."""
+        if task and task.timed and not self.timed:
+            self.turn.enter_context(self.alone())
+            self.timed = task
 
     def _notes(self, task: Task) -> tuple[str, ...]:
         gone = [f"the {role} cell of {task.id} is missing" for role in self.missing.get(task.id, [])]

@@ -9,12 +9,13 @@ import contextlib
 import secrets
 import tempfile
 from collections.abc import Callable, Collection, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 
 from mlhood.errors import GradingError, OutputError
 from mlhood.grading.grade import Step, grade
-from mlhood.grading.marks import Marks
+from mlhood.grading.marks import Marks, TaskResult
 from mlhood.grading.notebook import project_of, read
 
 
@@ -24,6 +25,8 @@ def grade_file(
     seed: int | None = None,
     keep: str | Path | None = None,
     on_step: Callable[[Step], None] = lambda step: None,
+    on_result: Callable[[TaskResult], None] = lambda result: None,
+    alone: Callable[[], AbstractContextManager[object]] = contextlib.nullcontext,
 ) -> Marks:
     """Mark the notebook in a file. The file itself is left as it is.
 
@@ -33,6 +36,8 @@ def grade_file(
             marks tell it.
         keep: An empty or new folder for the files that the notebook writes; by default they go with the run.
         on_step: Told before every cell and every task.
+        on_result: Told the result of a task as soon as there is one.
+        alone: Entered while a timed task is in work (see `grade`).
 
     Raises:
         NotebookError: The file is no notebook of the course.
@@ -43,7 +48,7 @@ def grade_file(
     project = project_of(notebook, path)
     drawn = secrets.randbelow(2**31) if seed is None else seed
     with _working_folder(keep) as folder:
-        return grade(notebook, project, folder, seed=drawn, on_step=on_step)
+        return grade(notebook, project, folder, seed=drawn, on_step=on_step, on_result=on_result, alone=alone)
 
 
 @contextlib.contextmanager

@@ -48,6 +48,7 @@ class Task:
         stand_in: Code that gives later tasks something right to stand on if this task is not solved, so that one
             mistake costs only its own points. Empty if nothing later depends on this task.
         seconds: Time limit for each call into the student's code and each of the student's cells.
+        timed: Whether its cells measure time, so that no other timed task may run on the same cores meanwhile.
     """
 
     id: str
@@ -55,6 +56,7 @@ class Task:
     checks: tuple[Check, ...]
     stand_in: str = ""
     seconds: float = 120.0
+    timed: bool = False
 
     @property
     def points(self) -> float:

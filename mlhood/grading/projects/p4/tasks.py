@@ -66,6 +66,7 @@ P4 = Project(
                 table.orders_agree_and_analysed_is_faster,
             ),
             stand_in=stand_ins.TRIPLES,
+            timed=True,
         ),
         Task(
             "P4.6",
