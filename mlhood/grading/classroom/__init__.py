@@ -1,0 +1,1 @@
+"""A class of submissions: collected, graded side by side, kept in a gradebook, and exported."""
