@@ -1,0 +1,47 @@
+"""The tables of the gradebook."""
+
+from __future__ import annotations
+
+APPLICATION = 0x6D6C6862  # "mlhb": tells a gradebook from any other SQLite file
+VERSION = 1
+
+SCHEMA = """
+CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE plans (id TEXT PRIMARY KEY, plan TEXT NOT NULL);
+CREATE TABLE handed (
+    student TEXT NOT NULL, slot TEXT NOT NULL, name TEXT NOT NULL, assignment TEXT NOT NULL, source TEXT NOT NULL,
+    sha256 TEXT NOT NULL, submitted TEXT, late INTEGER NOT NULL, problem TEXT NOT NULL, collected TEXT NOT NULL,
+    project TEXT NOT NULL DEFAULT '', key TEXT,
+    PRIMARY KEY (student, slot)
+);
+CREATE TABLE notebooks (
+    sha256 TEXT NOT NULL, course TEXT NOT NULL, project TEXT NOT NULL, problem TEXT NOT NULL,
+    PRIMARY KEY (sha256, course)
+);
+CREATE TABLE gradings (
+    key TEXT PRIMARY KEY, sha256 TEXT NOT NULL, project TEXT NOT NULL,
+    state TEXT NOT NULL DEFAULT 'open' CHECK (state IN ('open', 'done', 'refused', 'failed')),
+    reason TEXT NOT NULL DEFAULT '', seconds REAL NOT NULL DEFAULT 0
+);
+CREATE TABLE task_results (
+    key TEXT NOT NULL REFERENCES gradings (key), task TEXT NOT NULL, position INTEGER NOT NULL, title TEXT NOT NULL,
+    notes TEXT NOT NULL,
+    PRIMARY KEY (key, task)
+);
+CREATE TABLE check_results (
+    key TEXT NOT NULL REFERENCES gradings (key), task TEXT NOT NULL, name TEXT NOT NULL, position INTEGER NOT NULL,
+    title TEXT NOT NULL, points REAL NOT NULL, status TEXT NOT NULL CHECK (status IN ('passed', 'failed', 'skipped')),
+    what TEXT NOT NULL, parts TEXT NOT NULL,
+    PRIMARY KEY (key, task, name)
+);
+CREATE TABLE attempts (
+    id INTEGER PRIMARY KEY, job TEXT NOT NULL, began TEXT NOT NULL, ended TEXT,
+    outcome TEXT NOT NULL DEFAULT 'running' CHECK (outcome IN ('running', 'done', 'died', 'stopped')),
+    reason TEXT NOT NULL DEFAULT ''
+);
+CREATE INDEX attempts_of_job ON attempts (job);
+CREATE TABLE hand_marks (
+    student TEXT NOT NULL, question TEXT NOT NULL, points REAL NOT NULL, comment TEXT NOT NULL,
+    PRIMARY KEY (student, question)
+);
+"""
