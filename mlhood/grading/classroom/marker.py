@@ -1,0 +1,55 @@
+"""What marks a submission in a worker: the course's own way, and what a test may put in its place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from mlhood.grading.classroom.handed import Handed
+from mlhood.grading.classroom.plan import Plan
+from mlhood.grading.marks import Marks, TaskResult
+
+Grader = Callable[[Handed, Callable[[TaskResult], None]], Marks]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a worker is told at its start.
+
+    Args:
+        seed: Inputs of the checks are drawn from it.
+        alone: Entered while a timed task is in work: waits until no other worker has one.
+    """
+
+    seed: int
+    alone: Callable[[], AbstractContextManager[object]]
+
+
+class Marker(Protocol):
+    """Marks notebooks. `grade` raises `NotebookError` if the notebook is at fault; any other error is ours."""
+
+    def plans(self) -> list[Plan]:
+        """What the projects of the course ask for."""
+        ...
+
+    def project(self, path: Path) -> str:
+        """The project that a notebook belongs to.
+
+        Raises:
+            NotebookError: It cannot be read, or belongs to none.
+        """
+        ...
+
+    def grade(self, handed: Handed, on_result: Callable[[TaskResult], None]) -> Marks:
+        """Mark a notebook (a `Grader`)."""
+        ...
+
+
+def course_marker(settings: Settings) -> Marker:
+    """The marker of the course: every notebook through `grade_file`."""
+    from mlhood.grading.classroom.course import CourseMarker
+
+    return CourseMarker(settings)

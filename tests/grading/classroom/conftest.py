@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import fake_marker
+
+from mlhood.grading.classroom.grade_class import Wishes, grade_class
+
+HERE = Path(__file__).parent
+FAKE = "fake_marker:make"
+
+
+class Told:
+    """A watch that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.begun: list[tuple[int, int]] = []
+        self.ended: list[tuple[str, str]] = []
+        self.losses: list[str] = []
+
+    def begin(self, count, known):
+        self.begun.append((count, known))
+
+    def graded(self, handed, state, reason):
+        self.ended.append((handed.source, state))
+
+    def lost(self, handed, reason):
+        self.losses.append(reason)
+
+
+class Class:
+    """A folder of submissions (flat), and calls that grade it with the fake marker."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / "class"
+        self.out = folder / "out"
+        self.log = folder / "log"
+        self.folder.mkdir()
+        self.told = Told()
+
+    def hand_in(self, **texts: str) -> Class:
+        for name, text in texts.items():
+            (self.folder / f"{name}.ipynb").write_text(f"{text} {name}")
+        return self
+
+    def grade(self, **wishes):
+        self.told = Told()
+        return grade_class([self.folder], self.out, Wishes(**{"marker": FAKE, **wishes}), self.told)
+
+    def events(self, *kinds: str) -> list[dict]:
+        lines = self.log.read_text().splitlines() if self.log.exists() else []
+        return [one for one in map(json.loads, lines) if one["event"] in kinds]
+
+
+@pytest.fixture
+def room(tmp_path, monkeypatch):
+    """An empty class; its workers find the fake marker and log what they do."""
+    found = Class(tmp_path)
+    paths = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
+    monkeypatch.setenv("PYTHONPATH", paths)
+    monkeypatch.setenv(fake_marker.LOG, str(found.log))
+    return found
