@@ -1,0 +1,109 @@
+"""The commands for a class: grade it, export its marks, and fill in those given by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+FORMATS = ("csv", "nbgrader", "gradescope", "canvas", "classroom")
+Book = Annotated[Path, typer.Argument(metavar="GRADEBOOK", help="A gradebook, or the folder that holds it.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the command line."""
+    for command in (grade, export, marks):
+        app.command()(command)
+
+
+def grade(
+    submissions: Annotated[
+        list[Path], typer.Argument(metavar="SUBMISSIONS", help="Folders, or zip archives of Moodle or Canvas.")
+    ],
+    out: Annotated[Path, typer.Option(help="Folder of the gradebook; what is graded there is not graded again.")],
+    jobs: Annotated[int, typer.Option(min=1, max=256, help="Submissions to grade side by side.")] = 1,
+    seed_file: Annotated[
+        Path | None, typer.Option(help="A secret: inputs of the checks are drawn from it. By default drawn once.")
+    ] = None,
+    late: Annotated[
+        Path | None, typer.Option(help="TOML: timezone, grace_minutes, penalty_per_day, most, and [P1] due = ...")
+    ] = None,
+    format_hint: Annotated[
+        str | None, typer.Option(help="The layout: nbgrader, classroom[:SLUG], moodle, canvas or flat; else guessed.")
+    ] = None,
+    minutes: Annotated[float, typer.Option(min=0.1, help="Time limit for one submission.")] = 60.0,
+    again: Annotated[bool, typer.Option("--again", help="Grade again what has failed (not what lost points).")] = False,
+) -> None:
+    """Grade a class. Stopped at any moment, it goes on at the next call.
+
+    The exit code is 0 if every submission was graded, 1 if some could not be, 2 if the work could not start, 130
+    after Ctrl-C.
+
+    Example: mlhood grade submitted --out graded --jobs 4 --seed-file seed.txt
+
+    Example: mlhood grade P1-download.zip --out graded --late late.toml
+    """
+    from rich.console import Console
+
+    from mlhood.grading.classroom.grade_class import Wishes, grade_class
+    from mlhood.grading.classroom.progress import BatchWatch
+
+    wishes = Wishes(jobs, seed_file, late, format_hint, again, 60 * minutes)
+    with BatchWatch(Console(stderr=True)) as watch:
+        graded = grade_class(submissions, out, wishes, watch)
+    typer.echo(graded.text())
+    raise typer.Exit(0 if graded.whole else 1)
+
+
+def export(
+    gradebook: Book,
+    to: Annotated[Path, typer.Option(help="The file to write; for gradescope and classroom a folder.")],
+    format: Annotated[str, typer.Option(help="csv, nbgrader, gradescope, canvas or classroom.")] = "csv",
+    fill: Annotated[Path | None, typer.Option(help="canvas: the gradebook that Canvas has exported.")] = None,
+    column: Annotated[
+        list[str] | None, typer.Option(help="canvas: the column of a project, as 'P1=Homework 1 (901234)'.")
+    ] = None,
+    project: Annotated[list[str] | None, typer.Option(help="Only this project; can be given several times.")] = None,
+    late: Annotated[Path | None, typer.Option(help="Other rules for late submissions than when it was graded.")] = None,
+) -> None:
+    """Write the marks of a class in the format of another program.
+
+    Canvas: export its gradebook, fill the scores in with --fill, and import the result; --to may be the same file.
+
+    Example: mlhood export graded --format csv --to marks.csv
+
+    Example: mlhood export graded --format canvas --fill export.csv --to export.csv
+    """
+    from mlhood.grading.classroom.export import Target, exported
+
+    target = Target(format, to, fill, tuple(column or ()), tuple(project or ()), late)
+    typer.echo(exported(_book(gradebook), target))
+
+
+def marks(
+    gradebook: Book,
+    write: Annotated[Path | None, typer.Option(help="Write the table of written questions into this file.")] = None,
+    read: Annotated[Path | None, typer.Option(help="Take the points of this filled table over.")] = None,
+) -> None:
+    """Give points for written questions: write a table, fill in its column `points`, and read it again.
+
+    Example: mlhood marks graded --write questions.csv
+
+    Example: mlhood marks graded --read questions.csv
+    """
+    from mlhood.grading.classroom.export import hand_table_to
+    from mlhood.grading.classroom.gradebook import Gradebook
+    from mlhood.grading.classroom.hand import read_hand_table
+
+    if (write is None) == (read is None):
+        raise typer.BadParameter("say either --write FILE or --read FILE")
+    if write is not None:
+        typer.echo(hand_table_to(_book(gradebook), write))
+    elif read is not None:
+        with Gradebook(_book(gradebook), must_exist=True) as book:
+            typer.echo(f"{read_hand_table(book, read)} marks taken over from {read}")
+
+
+def _book(path: Path) -> Path:
+    return path / "gradebook.sqlite" if path.is_dir() else path
