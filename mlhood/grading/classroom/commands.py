@@ -15,6 +15,7 @@ def register(app: typer.Typer) -> None:
     """Add the commands to the command line."""
     for command in (grade, export, marks):
         app.command()(command)
+    app.command("class-report")(class_report)
 
 
 def grade(
@@ -103,6 +104,22 @@ def marks(
     elif read is not None:
         with Gradebook(_book(gradebook), must_exist=True) as book:
             typer.echo(f"{read_hand_table(book, read)} marks taken over from {read}")
+
+
+def class_report(
+    gradebook: Book,
+    to: Annotated[Path, typer.Option(help="The HTML file to write.")],
+    given: Annotated[
+        list[Path] | None, typer.Option(help="A notebook as students got it: what it holds is no sign of copying.")
+    ] = None,
+) -> None:
+    """Write a page about a class: points of each task, the hardest checks, and pairs of submissions that are alike.
+
+    Example: mlhood class-report graded --given student/P1.ipynb --to class.html
+    """
+    from mlhood.grading.classroom.export import class_report_to
+
+    typer.echo(class_report_to(_book(gradebook), to, given or ()))
 
 
 def _book(path: Path) -> Path:

@@ -70,7 +70,8 @@ class Worker:
         self._temporary = tempfile.mkdtemp(prefix="mlhood-")
         self._errors = (Path(self._temporary) / "stderr").open("w+b")
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "mlhood.grading.classroom.worker"],
+            # -P: a file of the folder in which we were called may be a student's, and shall not pass for a module
+            [sys.executable, "-P", "-m", "mlhood.grading.classroom.worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +10,7 @@ from mlhood.errors import GradingError, OutputError
 from mlhood.exchange.output import write_whole
 from mlhood.grading.classroom import exports
 from mlhood.grading.classroom.canvas import fill
+from mlhood.grading.classroom.grade_class import STORE
 from mlhood.grading.classroom.gradebook import Gradebook
 from mlhood.grading.classroom.hand import hand_table
 from mlhood.grading.classroom.late import read_late
@@ -60,6 +61,18 @@ def hand_table_to(gradebook: Path, path: Path) -> str:
         text = hand_table(book)
     write_whole(path, text.encode())
     return f"{text.count(chr(10)) - 1} rows in {path}; fill in the column `points`"
+
+
+def class_report_to(gradebook: Path, path: Path, given: Iterable[Path]) -> str:
+    """Write the report about a class; what was written, in words."""
+    from mlhood.grading.classroom.class_report import class_report
+    from mlhood.grading.classroom.sources import alike_in
+
+    with Gradebook(gradebook, must_exist=True) as book:
+        found = records(book)
+    pairs = alike_in(found, gradebook.parent / STORE, given)
+    write_whole(path, class_report(found, pairs).encode("utf-8", "replace"))
+    return f"{len(found)} results, {sum(map(len, pairs.values()))} pairs that are alike: {path}"
 
 
 def _refuse(target: Target) -> None:
