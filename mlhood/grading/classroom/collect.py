@@ -68,7 +68,8 @@ def collect(place: Path, store: Path, hint: str | None = None) -> Collection:
         lost = [one for one in found if _is_lost(one, layout)]
         elsewhere = [Handed("", source=str(one.path), problem=one.problem or NOT_HERE) for one in lost]
     counting, extras = _counting(taken)
-    return Collection(layout.name, (*counting, *_without_notebook(owned)), (*extras, *elsewhere))
+    without = _without_notebook(owned) if layout.name != "flat" else []  # there a file says nothing of a student
+    return Collection(layout.name, (*counting, *without), (*extras, *elsewhere))
 
 
 def _nothing(place: Path, layout: Layout, found: list[Finding]) -> GradingError:

@@ -68,7 +68,7 @@ class Worker:
         self.limit: float | None = time.monotonic() + seconds
         self._left = 0.0
         self._temporary = tempfile.mkdtemp(prefix="mlhood-")
-        self._errors = (Path(self._temporary) / "stderr").open("w+b")
+        self._errors = (Path(self._temporary) / "stderr").open("a+b")
         self._process = subprocess.Popen(
             # -P: a file of the folder in which we were called may be a student's, and shall not pass for a module
             [sys.executable, "-P", "-m", "mlhood.grading.classroom.worker"],
@@ -84,11 +84,6 @@ class Worker:
         self._listener = threading.Thread(target=self._listen, args=(heard,), daemon=True)
         self._listener.start()
         self._tell({"marker": marker, "seed": seed, "turns": str(turns), "temporary": self._temporary})
-
-    @property
-    def process_id(self) -> int:
-        """The id of the process."""
-        return self._process.pid
 
     def give(self, job: Job, attempt: int, seconds: float) -> None:
         """Let it do a job, within a time limit."""
@@ -117,11 +112,13 @@ class Worker:
         """Kill it and all that it has started, and remove what they left in the folder of temporary files."""
         with contextlib.suppress(psutil.Error):
             psutil.Process(self._process.pid).suspend()  # so that it starts nothing between the next two lines
-        children = children_of(self._process.pid)
-        for process in [self._process, *children]:
+        for process in [self._process, *children_of(self._process.pid)]:
             with contextlib.suppress(psutil.Error, OSError):
                 process.kill()
         self._process.wait()
+        for process in orphans_of(self._temporary):
+            with contextlib.suppress(psutil.Error, OSError):
+                process.kill()
         self._listener.join(JOIN_SECONDS)
         for stream in (self._process.stdin, self._process.stdout, self._errors):
             with contextlib.suppress(OSError, ValueError):
@@ -162,3 +159,13 @@ def children_of(process_id: int) -> list[psutil.Process]:
     with contextlib.suppress(psutil.Error):
         return psutil.Process(process_id).children(recursive=True)
     return []
+
+
+def orphans_of(temporary: str) -> list[psutil.Process]:
+    """What a worker has started that has outlived it: known by the folder of temporary files, as nobody else has it."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            if process.environ().get("TMPDIR") == temporary:
+                found.append(process)
+    return found

@@ -27,7 +27,6 @@ from mlhood.grading.classroom.handed import Handed
 from mlhood.grading.classroom.keys import environment_digest
 from mlhood.grading.classroom.marker import Marker, Settings
 from mlhood.grading.classroom.turns import turn
-from mlhood.grading.marks import TaskResult
 
 
 def main() -> None:
@@ -88,17 +87,13 @@ def _work(order: dict[str, Any], marker: Marker, say: Callable[..., None]) -> No
         if order["do"] == "look":
             say("looked", project=marker.project(handed.path or Path()))
             return
-        marks = marker.grade(handed, lambda result: say("task", result=_plain(result)))
+        marks = marker.grade(handed, lambda result: say("task", result=asdict(result)))
     except NotebookError as error:
         say("refused", reason=_words(error))
     except Exception as error:  # ours, or the machine's: the batch tries again, then says so
         say("broken", reason=_words(error))
     else:
-        say("done", seconds=marks.seconds, tasks=[result.id for result in marks.tasks])
-
-
-def _plain(result: TaskResult) -> dict[str, Any]:
-    return asdict(result)
+        say("done", seconds=marks.seconds)
 
 
 def _words(error: Exception) -> str:

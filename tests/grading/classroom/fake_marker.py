@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -76,6 +78,10 @@ class FakeMarker:
             raise NotebookError("the notebook's structure is damaged", todo="open it in Jupyter")
         if "break" in found:
             raise RuntimeError("no memory")
+        if "orphan" in found:
+            child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], start_new_session=True)
+            log("child", child=child.pid)
+            os.kill(os.getpid(), signal.SIGKILL)
         if "hang" in found:
             time.sleep(60)
         once = handed.path.with_suffix(".once")

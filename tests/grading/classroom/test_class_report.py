@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from test_commands import call
+from test_class_commands import call
 from test_exports import BOMB, record, task
 from test_likeness import DISGUISED, ORIGINAL, OTHER
 

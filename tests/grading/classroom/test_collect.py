@@ -123,6 +123,13 @@ def test_a_student_without_a_notebook_is_a_result(tmp_path):
     assert problems == {"Ada Love": f"there is no notebook among {names[0]}", "Bob Ross": ""}
 
 
+def test_other_files_beside_notebooks_are_nobodys(tmp_path):
+    place = build(tmp_path / "class", ["ada_P1.ipynb", "README.md", "P1/bob.ipynb"])
+    found = collect(place, tmp_path / "store", "flat")
+    assert [one.student for one in found.handed] == ["ada"]
+    assert [(one.source, one.problem) for one in found.extras] == [("P1/bob.ipynb", collecting.NOT_HERE)]
+
+
 @POSIX
 def test_links_and_pipes_are_not_followed(tmp_path):
     (tmp_path / "secret.ipynb").write_text("the seed")
