@@ -80,8 +80,10 @@ def grade_class(places: Iterable[Path], out: Path, wishes: Wishes, watch: Watch)
 
     Raises:
         GradingError: There are no submissions, a file of the wishes has faults, or no worker starts.
-        OutputError: The folder cannot be written, or another call is writing it.
+        OutputError: The folder lies among the submissions, cannot be written, or another call is writing it.
     """
+    places = list(places)
+    _refuse_within(places, out)
     late = _text(wishes.late_file) if wishes.late_file else None
     if late is not None:
         read_late(late, wishes.late_file)  # before hours of work, not after
@@ -99,6 +101,16 @@ def grade_class(places: Iterable[Path], out: Path, wishes: Wishes, watch: Watch)
         layouts = tuple(collection.layout for collection in found)
         extras = tuple(one for collection in found for one in collection.extras)
         return Graded(gradebook.path, layouts, tuple(records(gradebook)), tuple(strays(gradebook)), extras)
+
+
+def _refuse_within(places: Iterable[Path], out: Path) -> None:
+    for place in places:
+        if out.resolve().is_relative_to(place.resolve()):
+            raise OutputError(
+                "the output folder lies among the submissions, and would be taken for one at the next call",
+                where=out,
+                todo=f"choose a folder outside of {place} with --out",
+            )
 
 
 @contextlib.contextmanager

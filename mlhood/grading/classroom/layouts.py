@@ -6,7 +6,7 @@ Paths are relative and made of plain names; who reads them has seen to that.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
@@ -49,15 +49,27 @@ def nbgrader(path: PurePosixPath) -> Owner | None:
     return Owner(parts[0], assignment=parts[1]) if len(parts) >= 3 else None
 
 
-def moodle(path: PurePosixPath) -> Owner | None:
+def moodle(namesakes: Collection[str]) -> Callable[[PurePosixPath], Owner | None]:
     """Moodle's download: a folder `Full Name_12345_assignsubmission_file_` a student.
 
-    The number is another one in every assignment, so the name is what tells students apart.
+    The number is another one in every assignment, so the name is what tells students apart, but for namesakes.
     """
-    for part in path.parts[:-1]:
-        if found := MOODLE.fullmatch(part):
-            return Owner(found["name"], found["name"], named_assignment(path))
-    return None
+
+    def owner(path: PurePosixPath) -> Owner | None:
+        for part in path.parts[:-1]:
+            if found := MOODLE.fullmatch(part):
+                name = found["name"]
+                student = f"{name} ({found['number']})" if name in namesakes else name
+                return Owner(student, name, named_assignment(path))
+        return None
+
+    return owner
+
+
+def _namesakes(paths: Iterable[PurePosixPath]) -> set[str]:
+    numbers: dict[str, str] = {}
+    found = [match for path in paths for part in path.parts[:-1] if (match := MOODLE.fullmatch(part))]
+    return {one["name"] for one in found if numbers.setdefault(one["name"], one["number"]) != one["number"]}
 
 
 def canvas(path: PurePosixPath) -> Owner | None:
@@ -100,7 +112,7 @@ def choose(paths: Collection[PurePosixPath], *, title: str, hint: str | None = N
         GradingError: There is no layout of that name.
     """
     known: dict[str, Callable[[PurePosixPath], Owner | None]] = {
-        "moodle": moodle,
+        "moodle": moodle(_namesakes(paths)),
         "canvas": canvas,
         "nbgrader": nbgrader,
         "flat": flat,
@@ -119,16 +131,21 @@ def choose(paths: Collection[PurePosixPath], *, title: str, hint: str | None = N
 
 
 def _guess(paths: Collection[PurePosixPath], title: str) -> str:
+    """What most files look like: what a single student calls a file shall not change how all others are read."""
     notebooks = [path for path in paths if path.suffix.lower() == ".ipynb"] or list(paths)
-    if any(moodle(path) for path in paths):
+    if _most(notebooks, lambda path: moodle(())(path) is not None):
         return "moodle"
-    if any(canvas(path) for path in notebooks):
+    if _most(notebooks, lambda path: canvas(path) is not None):
         return "canvas"
-    if title == SUBMITTED or any(path.parts[0] == SUBMITTED or path.name == TIMESTAMP for path in paths):
+    if title == SUBMITTED or _most(notebooks, lambda path: path.parts[0] == SUBMITTED):
         return "nbgrader"
-    if notebooks and all(len(path.parts) == 1 for path in notebooks):
+    if _most(notebooks, lambda path: len(path.parts) == 1):
         return "flat"
-    return "nbgrader" if all(len(path.parts) == 3 for path in notebooks) else "classroom"
+    return "nbgrader" if _most(notebooks, lambda path: len(path.parts) == 3) else "classroom"
+
+
+def _most(paths: Collection[PurePosixPath], holds: Callable[[PurePosixPath], bool]) -> bool:
+    return 2 * sum(map(holds, paths)) > len(paths)
 
 
 def _prefix(paths: Collection[PurePosixPath], title: str) -> str:

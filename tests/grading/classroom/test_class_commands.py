@@ -161,10 +161,12 @@ def test_a_table_with_a_fault_is_refused_as_a_whole(graded, tmp_path, change, fa
     "arguments",
     [
         ["grade", "absent", "--out", "out"],
-        ["grade", ".", "--out", "file"],
-        ["grade", ".", "--out", "out", "--seed-file", "absent"],
-        ["grade", ".", "--out", "out", "--seed-file", "file"],
-        ["grade", ".", "--out", "out", "--late", "rules"],
+        ["grade", ".", "--out", "out"],
+        ["grade", "class", "--out", "file"],
+        ["grade", "class", "--out", "out"],
+        ["grade", "class", "--out", "out", "--seed-file", "absent"],
+        ["grade", "class", "--out", "out", "--seed-file", "file"],
+        ["grade", "class", "--out", "out", "--late", "rules"],
         ["export", "absent", "--to", "x"],
         ["export", "file", "--to", "x"],
         ["export", "out", "--to", "x", "--format", "excel"],
@@ -176,6 +178,7 @@ def test_a_table_with_a_fault_is_refused_as_a_whole(graded, tmp_path, change, fa
 def test_bad_input_is_a_message_and_exit_code_2(arguments, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").touch()
+    (tmp_path / "class").mkdir()
     (tmp_path / "rules").write_text("x = 1")
     monkeypatch.setattr(sys, "argv", ["mlhood", *arguments])
     with pytest.raises(SystemExit) as caught:

@@ -71,6 +71,23 @@ def test_nbgraders_time_is_read(tmp_path):
     assert times == {"ada": None, "bob": datetime(2026, 10, 12, 20, 15, 30, 500_000, UTC)}
 
 
+def test_one_student_does_not_change_how_all_are_read(tmp_path):
+    odd = ["x_1_2_P1.ipynb", "x_1_assignsubmission_file_/P1.ipynb", "timestamp.txt", "a/b/P1.ipynb"]
+    names = [f"p1-{who}/P1.ipynb" for who in ("ada", "bob", "carl", "dora", "emil")] + [
+        f"p1-eve/{name}" for name in odd
+    ]
+    found = collect(build(tmp_path / "class", names), tmp_path / "store")
+    assert found.layout == "classroom"
+    assert {one.student for one in found.handed} == {"ada", "bob", "carl", "dora", "emil", "eve"}
+
+
+def test_namesakes_are_two_students(tmp_path):
+    names = [f"Ada Love_{number}_assignsubmission_file_/P1.ipynb" for number in (11, 12)]
+    names.append("Bob Ross_13_assignsubmission_file_/P1.ipynb")
+    found = collect(build(tmp_path / "class", names), tmp_path / "store")
+    assert [one.student for one in found.handed] == ["Ada Love (11)", "Ada Love (12)", "Bob Ross"]
+
+
 @pytest.mark.parametrize(
     ("text", "hours"),
     [
