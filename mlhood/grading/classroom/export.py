@@ -57,10 +57,14 @@ def exported(gradebook: Path, target: Target) -> str:
 
 def hand_table_to(gradebook: Path, path: Path) -> str:
     """Write the table of written questions; what was written, in words."""
+    from mlhood.grading.classroom.sources import answers
+
+    store = gradebook.parent / STORE
     with Gradebook(gradebook, must_exist=True) as book:
-        text = hand_table(book)
-    write_whole(path, text.encode())
-    return f"{text.count(chr(10)) - 1} rows in {path}; fill in the column `points`"
+        text = hand_table(book, lambda one: answers(store / f"{one.handed.sha256}.ipynb"))
+        rows = sum(len(one.plan.questions) for one in records(book))
+    write_whole(path, text.encode("utf-8", "replace"))
+    return f"{rows} rows in {path}; fill in the column `points`"
 
 
 def class_report_to(gradebook: Path, path: Path, given: Iterable[Path]) -> str:

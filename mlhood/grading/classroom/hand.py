@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from mlhood.errors import GradingError
@@ -10,21 +10,27 @@ from mlhood.grading.classroom.cells import csv_text, number, original, read_csv
 from mlhood.grading.classroom.gradebook import Gradebook, HandMark
 from mlhood.grading.classroom.records import Record, records
 
-FIELDS = ("student_id", "name", "question", "title", "most", "points", "comment")
+FIELDS = ("student_id", "name", "question", "title", "answer", "most", "points", "comment")
 MAX_FAULTS = 10
 
 
-def hand_table(gradebook: Gradebook) -> str:
-    """The CSV to fill in; what was given before stands in it."""
-    rows = [row for record in records(gradebook) for row in _rows(record)]
+def hand_table(gradebook: Gradebook, answers: Callable[[Record], Mapping[str, str]] = lambda record: {}) -> str:
+    """The CSV to fill in; what was given before stands in it.
+
+    Args:
+        gradebook: Where the results are.
+        answers: What a student has written, by the id of the question.
+    """
+    rows = [row for record in records(gradebook) for row in _rows(record, answers(record))]
     return csv_text([FIELDS, *rows])
 
 
-def _rows(record: Record) -> Iterable[tuple[object, ...]]:
+def _rows(record: Record, written: Mapping[str, str]) -> Iterable[tuple[object, ...]]:
     for question in record.plan.questions:
         mark = record.by_hand.get(question.id)
         given = (number(mark.points), mark.comment) if mark else ("", "")
-        yield (record.student, record.handed.name, question.id, question.title, number(question.bonus), *given)
+        answer = written.get(question.id, "")
+        yield (record.student, record.handed.name, question.id, question.title, answer, number(question.bonus), *given)
 
 
 def read_hand_table(gradebook: Gradebook, path: Path) -> int:

@@ -10,6 +10,7 @@ from mlhood.grading.classroom.likeness import Pair, alike, fingerprints_of
 from mlhood.grading.classroom.records import Record
 from mlhood.grading.notebook import label, read
 
+MAX_ANSWER = 10_000  # a cell of a spreadsheet holds 32,767 characters
 THE_COURSES_OWN = {"given", "check", "result", "question"}
 
 
@@ -21,6 +22,19 @@ def own_cells(path: Path) -> list[str]:
         return []
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     return [cell.source for cell in code if not (known := label(cell)) or known.role not in THE_COURSES_OWN]
+
+
+def answers(path: Path) -> dict[str, str]:
+    """What a student has written below each written question, by its id; nothing if the notebook cannot be read."""
+    try:
+        notebook = read(path)
+    except NotebookError:
+        return {}
+    written: dict[str, list[str]] = {}
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown" and (known := label(cell)) and known.role == "question":
+            written.setdefault(known.task, []).append(cell.source)
+    return {task: "\n\n".join(texts)[:MAX_ANSWER] for task, texts in written.items()}
 
 
 def alike_in(found: Iterable[Record], store: Path, given: Iterable[Path]) -> dict[str, list[Pair]]:

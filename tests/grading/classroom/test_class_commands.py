@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from typer.testing import CliRunner
 from mlhood import cli
 from mlhood.grading.classroom import grade_class
 from mlhood.grading.classroom.gradebook import Gradebook
+from mlhood.grading.classroom.hand import hand_table
 
 
 def call(*arguments: object):
@@ -123,6 +125,12 @@ def test_marks_by_hand_go_round(graded, tmp_path):
 def read(path) -> list[dict[str, str]]:
     with path.open(newline="") as file:
         return list(csv.DictReader(file))
+
+
+def test_answers_stand_beside_their_questions(graded):
+    with Gradebook(graded.out / "gradebook.sqlite") as book:
+        rows = list(csv.DictReader(io.StringIO(hand_table(book, lambda one: {"P1.4": f"=as {one.student}, "}))))
+    assert [row["answer"] for row in rows] == ["'=as ada, ", "'=as bob, "]
 
 
 def write(path, rows):

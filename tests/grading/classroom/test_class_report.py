@@ -9,7 +9,7 @@ from test_likeness import DISGUISED, ORIGINAL, OTHER
 
 from mlhood.grading.classroom.class_report import class_report
 from mlhood.grading.classroom.likeness import Pair
-from mlhood.grading.classroom.sources import own_cells
+from mlhood.grading.classroom.sources import answers, own_cells
 from mlhood.grading.notebook import write
 
 HOSTILE = "<script>alert(1)</script>"
@@ -71,3 +71,8 @@ def test_only_what_the_student_wrote_is_compared(alike_class, course):
     assert set(course.EMPTY.values()) <= set(cells)
     (alike_class.out / "broken.ipynb").write_text("{")
     assert own_cells(alike_class.out / "broken.ipynb") == []
+
+
+def test_the_answers_to_questions_are_found(alike_class):
+    assert answers(alike_class.out / "given.ipynb") == {"T9.4": "Because."}
+    assert answers(alike_class.out / "absent.ipynb") == {}
