@@ -1,1 +1,1 @@
-"""What JAX and XLA make of a function: its jaxpr, StableHLO and HLO before and after optimisation, read and drawn."""
+"""JAX under the hood: operators with and without it, what it traces and XLA compiles, gradients, and many devices."""
