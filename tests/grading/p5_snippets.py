@@ -39,8 +39,8 @@ from p5_snippets_programs import (
     to_tree,
 )
 
-# Right, but not measured on a real network: that would take half a minute a notebook.
-QUICK = filling()
+# Right, but not measured on a real network, which would take half a minute, and trained by a step of its own.
+QUICK = filling() | training()
 # all that a notebook of P5 has to say
 RIGHT = (
     to_tree() | block() | resnet()

@@ -16,12 +16,15 @@ import torch
 from nbformat.v4 import new_code_cell
 from torch.nn import functional
 
+from mlhood.grading.expect import CheckFailed
 from mlhood.grading.kernel import Kernel
 from mlhood.grading.marks import judge
-from mlhood.grading.projects.p5 import primitives, probes_numpy, reference
+from mlhood.grading.projects.p5 import primitives, probes_numpy, reference, table
 from mlhood.grading.projects.p5.tasks import P5
 from mlhood.grading.submission import LocalTransport, Submission, Transport
 from mlhood.grading.wire import Remote
+from mlhood.jaxlab.tables import operators_table
+from mlhood.measure import compare
 
 WITHOUT_JAX = ("P5.2", "P5.5", "P5.6")
 FIRST = """
@@ -247,3 +250,31 @@ def test_nonsense_in_jax_passes_no_check_and_breaks_none(task, answer, kernel, t
 def all_told(said: dict[str, str]) -> None:
     assert all(said.values()), said
     assert not any("cannot make sense" in reason for reason in said.values()), said
+
+
+class Measured:
+    """A submission whose JAX is the slower one, on a machine where the package's own is `ratio` times as fast."""
+
+    def __init__(self, ratio):
+        self.ratio = ratio
+        self.filled = operators_table()
+        for row in self.filled.rows:
+            sides = {"No-JAX": lambda: sum(range(50)), "JAX": lambda: sum(range(5000)) * 0 + 1225}
+            self.filled.fill(row, compare(sides, shortest=0, describe_machine=False))
+
+    def once(self, _, make):
+        return make()
+
+    def table(self, _):
+        return self.filled
+
+    def call(self, target, row):
+        assert target.endswith(":measured")
+        assert row in ("conv + bn + relu", "ResNet-18")
+        return self.ratio
+
+
+def test_what_the_machine_does_not_show_costs_nothing():
+    table.jax_is_faster_where_it_fuses(Measured(0.8))
+    with pytest.raises(CheckFailed, match="not faster"):
+        table.jax_is_faster_where_it_fuses(Measured(1.5))

@@ -19,6 +19,7 @@ from jax import lax
 
 from mlhood.jaxlab import network
 from mlhood.jaxlab.operators import with_jax
+from mlhood.measure import compare
 
 MOST_STEPS = 10_000
 SLEEP = 0.25
@@ -138,6 +139,16 @@ def compile_times(function: Callable) -> dict[str, Any]:
         report["traced"].append(len(traced))
         report["ran"].append(len(ran))
     return report
+
+
+def measured(row: str) -> float:
+    """How many times as long as compiled JAX the package's own NumPy takes for a row of the table, at least."""
+    from mlhood.jaxlab.operators.cases import cases
+
+    case = cases()[row]
+    compiled, arguments = jax.jit(case.with_jax), jax.device_put(case.arguments)
+    sides = {"jax": lambda: compiled(*arguments), "numpy": lambda: case.no_jax(*case.arguments)}
+    return compare(sides, threads=1).ratio("numpy", "jax").low
 
 
 # -- P5.4

@@ -9,7 +9,7 @@ from mlhood.grading import expect
 from mlhood.grading.projects.tables import check_agreed, check_claim, check_comparisons, whole_rows
 from mlhood.grading.submission import Submission
 from mlhood.grading.task import points
-from mlhood.jaxlab.tables import operators_table
+from mlhood.jaxlab.tables import FUSED, NETWORK, operators_table
 from mlhood.measure.table import Table
 
 PROBES = "mlhood.grading.projects.p5.probes:"
@@ -105,8 +105,19 @@ def columns_agree(submission: Submission) -> None:
 
 @points(2)
 def jax_is_faster_where_it_fuses(submission: Submission) -> None:
-    """JAX is faster in "conv + bn + relu" and in "ResNet-18"."""
+    """JAX is faster in "conv + bn + relu" and in "ResNet-18", where this machine shows it."""
     hint = "compile once, before `compare`: compiled = jax.jit(case.with_jax), on arguments that are on the device"
-    _, *faster = _table(submission).verdicts()
-    for verdict in faster:
-        check_claim(verdict, "JAX is not faster", hint)
+    table = _table(submission)
+    for row, verdict in zip((FUSED, NETWORK), table.verdicts()[1:], strict=True):
+        missing = verdict.state == "missing"
+        expect.true(
+            not missing, "a row of the table is empty", expected=f"{row}, both columns", got="nothing", hint=FILL
+        )
+        if verdict.state == "fails" and _shown_here(submission, row):
+            check_claim(verdict, "JAX is not faster", hint)
+
+
+def _shown_here(submission: Submission, row: str) -> bool:
+    """Whether the package's own pair shows what is claimed: on some machines NumPy's library is the faster one."""
+    found = submission.call(PROBES + "measured", row)
+    return expect.number(found, "how much faster JAX is here") > 1
