@@ -115,6 +115,8 @@ def class_report(
 ) -> None:
     """Write a page about a class: points of each task, the hardest checks, and pairs of submissions that are alike.
 
+    For each pair it shows the passages side by side, and it names copies of the package's own source.
+
     Example: mlhood class-report graded --given student/P1.ipynb --to class.html
     """
     from mlhood.grading.classroom.export import class_report_to

@@ -70,13 +70,14 @@ def hand_table_to(gradebook: Path, path: Path) -> str:
 def class_report_to(gradebook: Path, path: Path, given: Iterable[Path]) -> str:
     """Write the report about a class; what was written, in words."""
     from mlhood.grading.classroom.class_report import class_report
-    from mlhood.grading.classroom.sources import alike_in
+    from mlhood.grading.classroom.sources import likeness
 
     with Gradebook(gradebook, must_exist=True) as book:
         found = records(book)
-    pairs = alike_in(found, gradebook.parent / STORE, given)
-    write_whole(path, class_report(found, pairs).encode("utf-8", "replace"))
-    return f"{len(found)} results, {sum(map(len, pairs.values()))} pairs that are alike: {path}"
+    alike = likeness(found, gradebook.parent / STORE, given)
+    write_whole(path, class_report(found, alike).encode("utf-8", "replace"))
+    pairs, copies = (sum(len(getattr(one, kind)) for one in alike.values()) for kind in ("pairs", "copies"))
+    return f"{len(found)} results, {pairs} pairs that are alike, {copies} copies of the package's source: {path}"
 
 
 def _refuse(target: Target) -> None:
@@ -103,7 +104,7 @@ def _write(target: Target, found: Sequence[Record]) -> str:
     make, name = FILES[target.format]
     files = exports.per_student(found, make, name)
     for path, text in files.items():
-        _folder((target.to / path).parent)
+        make_folder((target.to / path).parent)
         write_whole(target.to / path, text.encode())
     return f"{len(files)} files below {target.to}"
 
@@ -115,7 +116,12 @@ def _pair(text: str) -> tuple[str, str]:
     return project.strip(), title
 
 
-def _folder(folder: Path) -> None:
+def make_folder(folder: Path) -> None:
+    """Make a folder and those above it.
+
+    Raises:
+        OutputError: It cannot be made.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -1,57 +1,102 @@
-"""What students have written: the cells of their notebooks in the store that are not the course's own."""
+"""What students have written, and who has written the same."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+from nbformat import NotebookNode
+
 from mlhood.errors import NotebookError
-from mlhood.grading.classroom.likeness import Pair, alike, fingerprints_of
 from mlhood.grading.classroom.records import Record
+from mlhood.grading.likeness.compare import Pair, Work, alike, copied, unread
+from mlhood.grading.likeness.own_source import own_source
 from mlhood.grading.notebook import label, read
 
 MAX_ANSWER = 10_000  # a cell of a spreadsheet holds 32,767 characters
 THE_COURSES_OWN = {"given", "check", "result", "question"}
 
 
-def own_cells(path: Path) -> list[str]:
-    """The code of the cells that a student has filled or added; nothing if the notebook cannot be read."""
-    try:
-        notebook = read(path)
-    except NotebookError:
-        return []
-    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
-    return [cell.source for cell in code if not (known := label(cell)) or known.role not in THE_COURSES_OWN]
+@dataclass(frozen=True)
+class Likeness:
+    """What a comparison of a project's submissions has found.
+
+    Args:
+        pairs: Students whose work is alike.
+        copies: Students who hold a function of the package.
+        unread: Students and places whose code could not be compared.
+    """
+
+    pairs: Sequence[Pair] = ()
+    copies: Sequence[Pair] = ()
+    unread: Sequence[tuple[str, str]] = ()
 
 
 def answers(path: Path) -> dict[str, str]:
     """What a student has written below each written question, by its id; nothing if the notebook cannot be read."""
-    try:
-        notebook = read(path)
-    except NotebookError:
-        return {}
+    notebook = handed_in(path)
     written: dict[str, list[str]] = {}
-    for cell in notebook.cells:
+    for cell in notebook.cells if notebook else []:
         if cell.cell_type == "markdown" and (known := label(cell)) and known.role == "question":
             written.setdefault(known.task, []).append(cell.source)
     return {task: "\n\n".join(texts)[:MAX_ANSWER] for task, texts in written.items()}
 
 
-def alike_in(found: Iterable[Record], store: Path, given: Iterable[Path]) -> dict[str, list[Pair]]:
-    """The pairs of students whose work is alike, by project.
+def likeness(found: Iterable[Record], store: Path, given: Iterable[Path]) -> dict[str, Likeness]:
+    """Who has written the same, by project.
 
     Args:
         found: The results.
         store: Folder of the submissions.
-        given: Notebooks as students got them; what stands in their cells tells nothing.
+        given: Notebooks as students got them; what stands in their cells tells nothing. All cells of
+            submissions with the same tasks are compared; of others, those that the course has given are left out.
 
     Raises:
         NotebookError: A given notebook cannot be read.
     """
-    known = fingerprints_of(cell.source for path in given for cell in read(path).cells if cell.cell_type == "code")
-    marks: dict[str, dict[str, frozenset[int]]] = {}
+    notebooks = [read(path) for path in given]
+    known = [cell.source for notebook in notebooks for cell in notebook.cells if cell.cell_type == "code"]
+    tasks = {task for notebook in notebooks for task in _tasks(notebook)}
+    works: dict[str, list[Work]] = {}
     for one in found:
-        if one.handed.sha256:
-            cells = own_cells(store / f"{one.handed.sha256}.ipynb")
-            marks.setdefault(one.plan.id, {})[one.student] = fingerprints_of(cells)
-    return {project: alike(by_student, known) for project, by_student in marks.items()}
+        notebook = handed_in(store / f"{one.handed.sha256}.ipynb") if one.handed.sha256 else None
+        if notebook is not None:
+            works.setdefault(one.plan.id, []).append(
+                work_of(notebook, one.student, whole=not tasks.isdisjoint(_tasks(notebook)))
+            )
+    package = list(own_source()) if works else []
+    return {
+        project: Likeness(alike(some, known), copied(some, package, known), unread(some))
+        for project, some in works.items()
+    }
+
+
+def _tasks(notebook: NotebookNode) -> set[str]:
+    return {known.task for cell in notebook.cells if (known := label(cell))}
+
+
+def handed_in(path: Path) -> NotebookNode | None:
+    """The notebook in the store, or None if it cannot be read."""
+    try:
+        return read(path)
+    except NotebookError:
+        return None
+
+
+def work_of(notebook: NotebookNode, student: str, *, whole: bool = False) -> Work:
+    """The code that a student has filled in, by task, and that of cells added, by their place.
+
+    Args:
+        notebook: A submission.
+        student: Whose.
+        whole: Whether to take the cells that are labelled as the course's own, too: a label can be forged.
+    """
+    sources: dict[str, list[str]] = {}
+    for at, cell in enumerate(notebook.cells, start=1):
+        known = label(cell)
+        if cell.cell_type != "code" or (known and known.role in THE_COURSES_OWN and not whole):
+            continue
+        place = known.task if known and known.role == "solution" else f"cell {at}"
+        sources.setdefault(place, []).append(cell.source)
+    return Work(student, {place: "\n\n".join(cells) for place, cells in sources.items()})

@@ -105,7 +105,7 @@ def _overview(feedback: Feedback) -> str:
     if marks.skipped:
         points = f"{number(marks.skipped)} points could not be asked for"
         skipped = f"<p>{points} on the machine that marked this: they count neither for nor against you.</p>"
-    titles = head("Task", "What", "Share", "Points", bars="Share", points="Points")
+    titles = head("Task", "What", "Share", "Points", bars="Share")
     return (
         f"<table><caption>Points by task</caption>{titles}"
         f"<tbody>{''.join(rows)}</tbody><tfoot>{''.join(extra)}{total}</tfoot></table>{skipped}"
@@ -137,7 +137,7 @@ def _task(task: TaskResult, cells: list[tuple[str, Any]], room: Room) -> str:
     checks = "".join(_check(check) for check in task.checks)
     return (
         f'<section aria-labelledby="{_anchor(task.id)}"><h2 id="{_anchor(task.id)}">{escaped(heading, 300)}</h2>'
-        f"{''.join(notes)}<table>{head('Result', 'Check', 'Points', points='Points')}<tbody>{checks}</tbody></table>"
+        f"{''.join(notes)}<table>{head('Result', 'Check', 'Points')}<tbody>{checks}</tbody></table>"
         f"{_work(cells, room)}</section>"
     )
 

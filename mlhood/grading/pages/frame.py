@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from html import escape
 
 from mlhood.grading.feedback import SIGNS, number
@@ -26,6 +27,15 @@ tr.passed td:first-child { border-left: 1px solid var(--good); }
 tr.skipped td:first-child { border-left: 4px dotted var(--soft); }
 .bar div { background: repeating-linear-gradient(135deg, transparent 0 4px, var(--line) 4px 5px); }
 .bar span { background: var(--soft); }
+.pair { display: grid; grid-template-columns: 1fr 1fr; gap: .75rem; } .pair > div { min-width: 0; }
+.pair .label { overflow-wrap: anywhere; }
+mark { background: none; color: inherit; display: block; border-left: 4px solid var(--soft);
+  margin-left: -.6rem; padding-left: calc(.6rem - 4px); font-weight: 600; }
+.bins { display: flex; gap: 2px; min-width: 9rem; }
+.bins span { flex: 1; height: 3.2rem; display: flex; flex-direction: column; justify-content: flex-end;
+  text-align: center; font-size: .75rem; line-height: 1.2; }
+.bins i { background: var(--soft); border-top: 1px solid var(--soft); print-color-adjust: exact; }
+@media (max-width: 40rem) { .pair { grid-template-columns: 1fr; } }
 @media print { @page { margin: 15mm; } h2, .label { break-after: avoid; }
   .code, .output { break-inside: auto; } .output img { break-inside: avoid;
   max-height: 16cm; }
@@ -83,8 +93,8 @@ def state(status: str) -> str:
     return f'<td class="state">{SIGNS[status]} {status}</td>'
 
 
-def head(*titles: str, bars: str = "", points: str = "") -> str:
-    """The head of a table: titles of columns, of which `bars` heads bars and `points` heads points."""
-    kinds = {bars: ' class="bar"', points: ' class="points"'}
+def head(*titles: str, bars: str = "", numbers: Collection[str] = ("Points",)) -> str:
+    """The head of a table: titles of columns, of which `bars` heads bars and `numbers` head numbers."""
+    kinds = {bars: ' class="bar"'} | dict.fromkeys(numbers, ' class="points"')
     cells = "".join(f'<th scope="col"{kinds.get(title, "")}>{escape(title)}</th>' for title in titles)
     return f"<thead><tr>{cells}</tr></thead>"
