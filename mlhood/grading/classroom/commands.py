@@ -16,6 +16,7 @@ def register(app: typer.Typer) -> None:
     for command in (grade, export, marks):
         app.command()(command)
     app.command("class-report")(class_report)
+    app.command()(feedback)
 
 
 def grade(
@@ -122,6 +123,22 @@ def class_report(
     from mlhood.grading.classroom.export import class_report_to
 
     typer.echo(class_report_to(_book(gradebook), to, given or ()))
+
+
+def feedback(
+    gradebook: Book,
+    to: Annotated[Path, typer.Option(help="Folder of the pages: STUDENT/PROJECT/PROJECT.html.")],
+    project: Annotated[list[str] | None, typer.Option(help="Only this project; can be given several times.")] = None,
+) -> None:
+    """Write a page of feedback for every student: points, every check with its hint, and the student's own cells.
+
+    Each page is one file that needs no network and runs no scripts. It shows the notebook as it was handed in.
+
+    Example: mlhood feedback graded --to feedback
+    """
+    from mlhood.grading.classroom.feedback_pages import feedback_to
+
+    typer.echo(feedback_to(_book(gradebook), to, tuple(project or ())))
 
 
 def _book(path: Path) -> Path:
