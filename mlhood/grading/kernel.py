@@ -100,7 +100,10 @@ class Kernel:
     def _execute(self, cell: NotebookNode, seconds: float, *, store_history: bool = True) -> Outcome:
         client = self._client
         if client is None:
-            return Outcome("the kernel could not be started", alive=False)
+            return Outcome("was not run: there is no kernel any more", alive=False)
+        # nbclient looks up by its own notebook which output an update is for
+        client.nb.cells[0] = cell
+        client._display_id_map.clear()
         client.timeout = math.ceil(seconds)  # nbclient takes whole seconds, and 0 for no limit
         try:
             self._wait(client.async_execute_cell(cell, 0, store_history=store_history))

@@ -42,6 +42,13 @@ def test_cell_runs_in_the_folder_and_keeps_its_outputs(kernel):
     assert [output.output_type for output in cell.outputs] == ["stream", "execute_result"]
 
 
+def test_display_that_is_updated_shows_its_last_state(kernel):
+    cell = new_code_cell("bar = display('0 of 2', display_id=True)\nbar.update('2 of 2')")
+    assert kernel.run(cell, TIME_LIMIT).error == ""
+    assert cell.outputs[0].data["text/plain"] == "'2 of 2'"
+    assert run(kernel, "bar.update('from a later cell')").error == ""
+
+
 def test_error_is_told_and_the_next_cell_runs(kernel):
     assert run(kernel, "1 / 0").error == "ZeroDivisionError: division by zero"
     assert run(kernel, "x = 1").error == ""
