@@ -44,6 +44,8 @@ class Kernel:
     later tasks find what earlier ones have made.
     """
 
+    client_class = NotebookClient
+
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._exchange = tempfile.TemporaryDirectory(prefix="mlhood-", ignore_cleanup_errors=True)
@@ -85,6 +87,7 @@ class Kernel:
         mailbox, number = Mailbox(self.scratch), self._requests
         try:
             mailbox.post("request", number, request)
+            self._hand_over()
         except OSError as error:
             raise NoAnswer(f"the folder for requests has been damaged: {error.strerror}") from None
         cell = new_code_cell(SERVE.format(folder=str(self.scratch), number=number))
@@ -93,9 +96,26 @@ class Kernel:
             self._revive(seconds)
             raise NoAnswer(outcome.error)
         try:
+            self._bring_back(mailbox.names("reply", number))
             return mailbox.collect("reply", number)
         except (OSError, WireError) as error:
             raise NoAnswer(outcome.error or str(error)) from None
+        finally:
+            self._forget([*mailbox.names("request", number), *mailbox.names("reply", number)])
+
+    # -- what a kernel that shares no folder with us does otherwise
+
+    def fetch(self, path: Path) -> None:
+        """See that a file of the notebook's lies at its path on our side, where it is read."""
+
+    def _hand_over(self) -> None:
+        """See that the kernel finds what lies in `scratch`."""
+
+    def _bring_back(self, names: list[str]) -> None:
+        """See that we find what the kernel has put into `scratch` under these names."""
+
+    def _forget(self, names: list[str]) -> None:
+        """Make room: an exchange is over."""
 
     def _execute(self, cell: NotebookNode, seconds: float, *, store_history: bool = True) -> Outcome:
         client = self._client
@@ -128,7 +148,7 @@ class Kernel:
 
     def _start(self) -> None:
         resources = {"metadata": {"path": str(self.folder)}}
-        client = NotebookClient(
+        client = self.client_class(
             new_notebook(cells=[new_code_cell("")]),
             kernel_name="python3",
             allow_errors=True,
@@ -156,20 +176,26 @@ class Kernel:
     async def _start_kernel(self, client: NotebookClient) -> None:
         for folder in (self.folder, self.scratch):  # a cell may have removed them before it ended its kernel
             folder.mkdir(parents=True, exist_ok=True)
+        self._configure(client)
+        await client.async_start_new_kernel(stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        await client.async_start_new_kernel_client()
+
+    def _configure(self, client: NotebookClient) -> None:
         manager = client.create_kernel_manager()
         if hasattr(os, "killpg"):  # where sockets can be files, there need be no port that others could reach
             manager.transport, manager.ip = "ipc", str(self.scratch / "k")
-        await client.async_start_new_kernel(stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        await client.async_start_new_kernel_client()
+
+    def _end_group(self, client: NotebookClient) -> None:
+        group = getattr(getattr(client.km, "provisioner", None), "pgid", None)
+        if group and hasattr(os, "killpg"):
+            with contextlib.suppress(OSError):
+                os.killpg(group, signal.SIGKILL)  # the kernel's children too, which a polite shutdown leaves behind
 
     def _stop(self) -> None:
         client, self._client = self._client, None
         if client is None or client.km is None:
             return
-        group = getattr(getattr(client.km, "provisioner", None), "pgid", None)
-        if group and hasattr(os, "killpg"):
-            with contextlib.suppress(OSError):
-                os.killpg(group, signal.SIGKILL)  # the kernel's children too, which a polite shutdown leaves behind
+        self._end_group(client)
         with contextlib.suppress(Exception):
             self._wait(_give_up())
             self._wait(client._async_cleanup_kernel())  # nbclient's only way to end kernel and channels

@@ -35,6 +35,18 @@ class Transport(Protocol):
         """
         ...
 
+    def fetch(self, path: Path) -> None:
+        """See that a file which the student's process has written lies at its path on this side, if there is one.
+
+        Raises:
+            BadFile: It is not one that can be read.
+        """
+        ...
+
+
+class BadFile(Exception):
+    """A link, a special file or one that is too large; says so in words."""
+
 
 class NoAnswer(Exception):
     """The student's process died, hung or answered nonsense."""
@@ -49,6 +61,9 @@ class LocalTransport:
     def ask(self, request: Message, seconds: float) -> Message:
         """Answer at once."""
         return bridge.answer(request, self.namespace)
+
+    def fetch(self, path: Path) -> None:
+        """It is there: the folder is ours."""
 
 
 class Submission:
@@ -133,10 +148,12 @@ class Submission:
         Raises:
             CheckFailed: There is none, it is no plain file of that folder, or it is larger than 64 MiB.
         """
+        self._fetch(self.folder / name, name)
         return self._plain_file(self.folder / name, self.folder, name)
 
     def written(self, path: Path) -> Path:
         """The path of a file that a call was asked to write into the scratch folder."""
+        self._fetch(path, path.name)
         if not path.exists() and not path.is_symlink():
             raise CheckFailed(
                 "your function has not written the file that it was asked for",
@@ -144,6 +161,12 @@ class Submission:
                 hint="write to the path that comes in as an argument, whatever it is",
             )
         return self._plain_file(path, self.scratch, path.name)
+
+    def _fetch(self, path: Path, name: str) -> None:
+        try:
+            self.transport.fetch(path)
+        except BadFile as error:
+            raise CheckFailed(f"`{name}` {error}", expected="a plain file of at most 64 MiB") from None
 
     def _plain_file(self, path: Path, folder: Path, name: str) -> Path:
         try:
