@@ -1,0 +1,85 @@
+"""The first program in the sandbox: hands the way in to the grader, takes on the limits, and becomes the kernel.
+
+    python -P -m mlhood.grading.sandbox.inside
+
+Its standard input is a socket to the grader, from which one line of JSON comes: `connection` (the kernel's connection
+information), `folders` (what is written here), `imports` (modules to load before they are asked for), `file` (bytes in
+one file) and `threads`. Back go descriptors, by which the grader reaches into the sandbox: of its /proc, of its first
+process, of this one and of the folders. All this is over before the first cell of a student runs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import itertools
+import json
+import os
+import resource
+import socket
+from pathlib import Path
+from typing import Any
+
+LONGEST_SETUP = 1 << 16
+# before, a limit on processes counted those of the same user outside as well; it never holds for root
+COUNTS_BY_NAMESPACE = (5, 14)
+EXPENDABLE = "1000"  # should the machine run out of memory in spite of all limits, the kernel begins here
+
+
+def main() -> None:
+    """Set up, and run the kernel until it ends."""
+    with socket.socket(fileno=os.dup(0)) as grader:
+        setup = json.loads(grader.makefile("rb").readline(LONGEST_SETUP))
+        connection = Path(setup["folders"][-1], "connection.json")
+        connection.write_text(json.dumps(setup["connection"]), encoding="utf-8")
+        limit(setup["file"], setup["threads"])
+        be_silent()
+        hand_over(grader, setup["folders"])
+    for name in setup["imports"]:
+        with contextlib.suppress(Exception):  # the notebook's own import will say what is wrong with it
+            importlib.import_module(name)
+    run_kernel(connection)
+
+
+def limit(file: int, threads: int) -> None:
+    """Take on what the system itself can hold a process to, with no way back."""
+    Path("/proc/self/oom_score_adj").write_text(EXPENDABLE, encoding="ascii")
+    resource.setrlimit(resource.RLIMIT_FSIZE, (file, file))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if kernel_version() >= COUNTS_BY_NAMESPACE:
+        resource.setrlimit(resource.RLIMIT_NPROC, (threads, threads))
+
+
+def kernel_version() -> tuple[int, int]:
+    """Linux's own, as two numbers."""
+    major, minor = os.uname().release.split(".")[:2]
+    return int(major), int("".join(itertools.takewhile(str.isdigit, minor)))
+
+
+def be_silent() -> None:
+    """Let go of the three standard streams: nobody reads them, and nothing may wait for that."""
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1, 2):
+        os.dup2(nothing, stream)
+    os.close(nothing)
+
+
+def hand_over(grader: socket.socket, folders: list[str]) -> None:
+    """Send descriptors: /proc, the first process, this one, and then the folders."""
+    opened = [os.open(place, os.O_RDONLY | os.O_DIRECTORY) for place in ("/proc", *folders)]
+    opened[1:1] = [os.pidfd_open(1), os.pidfd_open(os.getpid())]
+    socket.send_fds(grader, [b"ready"], opened)
+    for descriptor in opened:
+        os.close(descriptor)
+
+
+def run_kernel(connection: Path) -> None:
+    """Be the kernel that Jupyter knows as python3."""
+    from ipykernel import kernelapp
+
+    application: Any = kernelapp
+    application.launch_new_instance(argv=["-f", str(connection), "--HistoryManager.hist_file=:memory:"])
+
+
+if __name__ == "__main__":
+    main()

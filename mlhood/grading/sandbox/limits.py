@@ -1,0 +1,134 @@
+"""What a sandbox may use, and the thread that looks: what is over a limit is ended at once, and told in words."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+INTERVAL = 0.05  # seconds between two looks
+PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
+MIB = 1 << 20
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a submission may use.
+
+    Args:
+        memory: Bytes that all its processes hold together, and its files with them, for they lie in memory too.
+        processes: Processes at once; a browser that draws a graph takes about a dozen.
+        threads: Threads of all its processes together.
+        files: Files and folders at once.
+        disk: Bytes in its working folder.
+        file: Bytes in one file.
+        output: Bytes of outputs of one cell.
+        seconds: Wall time of all its cells and answers together.
+    """
+
+    memory: int = 6 << 30
+    processes: int = 128
+    threads: int = 2048
+    files: int = 20_000
+    disk: int = 1 << 30
+    file: int = 768 << 20
+    output: int = 16 << 20
+    seconds: float = 3600.0
+
+
+class Watch(threading.Thread):
+    """Looks at a sandbox every few hundredths of a second.
+
+    The kernel's own limits do not do: `RLIMIT_AS` counts addresses, of which torch and JAX reserve far more than they
+    use, and control groups are seldom ours to make.
+
+    Args:
+        processes: Descriptor of the sandbox's own /proc, which lists its processes and no others.
+        disks: Descriptors of the file systems that it can write.
+        limits: What it may use.
+        over: Called once, with the reason in words, if that is too much.
+    """
+
+    def __init__(self, processes: int, disks: list[int], limits: Limits, over: Callable[[str], None]) -> None:
+        super().__init__(name="mlhood sandbox watch", daemon=True)
+        self._processes = processes
+        self._disks = disks
+        self._limits = limits
+        self._over = over
+        self._ended = threading.Event()
+
+    def run(self) -> None:
+        """Look until `end` is called, the sandbox is gone or something is over its limit."""
+        while not self._ended.wait(INTERVAL):
+            try:
+                reason = self.look()
+            except OSError:  # its first process has ended, and /proc with it
+                return
+            if reason:
+                self._over(reason)
+                return
+
+    def end(self) -> None:
+        """Stop looking, and return when the last look is over: the descriptors may be closed then."""
+        self._ended.set()
+        if self.is_alive() and threading.current_thread() is not self:
+            self.join()
+
+    def look(self) -> str:
+        """Return what is over its limit, in words, or nothing."""
+        limits, pids = self._limits, self._pids()
+        if len(pids) > limits.processes:
+            return f"started more than {limits.processes} processes and was stopped"
+        if self._threads(pids) > limits.threads:
+            return f"started more than {limits.threads} threads and was stopped"
+        written, files = self._files()
+        if files > limits.files:
+            return f"made more than {limits.files} files and was stopped"
+        if self._over_memory(pids, written):
+            return f"used more than {limits.memory // MIB} MiB of memory and was stopped"
+        return ""
+
+    def _pids(self) -> list[str]:
+        """The processes, or as many as are one too many: a list that grows while it is read has no end."""
+        with os.scandir(self._processes) as entries:
+            found = (entry.name for entry in entries if entry.name.isdigit())
+            return list(itertools.islice(found, self._limits.processes + 1))
+
+    def _over_memory(self, pids: list[str], written: int) -> bool:
+        """The quick sum counts what processes share as often as there are sharers; the exact one takes its time."""
+        if written + sum(self._resident(pid) for pid in pids) <= self._limits.memory:
+            return False
+        return written + sum(self._own(pid) for pid in pids) > self._limits.memory
+
+    def _files(self) -> tuple[int, int]:
+        states = [os.fstatvfs(disk) for disk in self._disks]
+        written = sum((state.f_blocks - state.f_bfree) * state.f_frsize for state in states)
+        return written, sum(state.f_files - state.f_ffree for state in states)
+
+    def _threads(self, pids: list[str]) -> int:
+        fields = [self._read(f"{pid}/stat").rpartition(b")")[2].split() for pid in pids]
+        return sum(int(found[17]) for found in fields if len(found) > 17)  # field 20 of proc_pid_stat(5)
+
+    def _resident(self, pid: str) -> int:
+        fields = self._read(f"{pid}/statm").split()
+        return int(fields[1]) * PAGE if len(fields) > 1 else 0
+
+    def _own(self, pid: str) -> int:
+        """Memory of a process, its share of what it shares; without the files of the system that it has mapped."""
+        lines = self._read(f"{pid}/smaps_rollup").splitlines()
+        if not lines:  # a process can forbid this look at itself, but not the one at its size
+            return self._resident(pid)
+        found = {line.split(b":")[0]: line.split()[1] for line in lines[1:] if b":" in line}
+        return sum(int(found.get(key, 0)) for key in (b"Pss_Anon", b"Pss_Shmem", b"SwapPss")) << 10
+
+    def _read(self, name: str) -> bytes:
+        with contextlib.suppress(OSError):  # it may have ended since it was listed
+            file = os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._processes)
+            try:
+                return os.read(file, 1 << 16)
+            finally:
+                os.close(file)
+        return b""

@@ -1,0 +1,75 @@
+"""Any Jupyter program starts a kernel in a sandbox, by a kernelspec that names our provisioner."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tomllib
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import pytest
+from jupyter_client.manager import KernelManager
+from jupyter_client.provisioning.factory import KernelProvisionerFactory
+
+NAME = "mlhood-bubblewrap"
+GROUP = "jupyter_client.kernel_provisioners"
+ROOT = Path(__file__).parents[3]
+
+
+def entry_point() -> EntryPoint:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    return EntryPoint(NAME, project["entry-points"][GROUP][NAME], GROUP)
+
+
+@pytest.fixture
+def manager(bubblewrap, monkeypatch, tmp_path):
+    spec = {
+        "argv": [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"],
+        "display_name": "Python in a sandbox",
+        "language": "python",
+        "metadata": {"kernel_provisioner": {"provisioner_name": NAME, "config": {"memory": 900}}},
+    }
+    folder = tmp_path / "kernels" / "sandboxed"
+    folder.mkdir(parents=True)
+    (folder / "kernel.json").write_text(json.dumps(spec))
+    monkeypatch.setenv("JUPYTER_PATH", str(tmp_path))
+    monkeypatch.setitem(KernelProvisionerFactory.instance().provisioners, NAME, entry_point())
+    manager = KernelManager(kernel_name="sandboxed")
+    manager.start_kernel()
+    yield manager
+    manager.shutdown_kernel(now=True)
+    manager.context.destroy(linger=0)
+
+
+def said(client, source: str) -> str:
+    texts = []
+
+    def hear(message):
+        texts.append(message["content"].get("text") or message["content"].get("ename") or "")
+
+    client.execute_interactive(source, timeout=20, output_hook=hear)
+    return "".join(texts).strip()
+
+
+def test_a_kernelspec_starts_signals_and_ends_a_sandbox(manager):
+    client = manager.client()
+    client.start_channels()
+    client.wait_for_ready(timeout=30)
+    try:
+        assert manager.provisioner.sandbox.limits.memory == 900 << 20
+        assert said(client, "import os; print(os.getuid(), os.path.exists('/var'))") == "65534 False"
+        client.execute("import time\nwhile True: time.sleep(0.01)")
+        client.get_iopub_msg(timeout=10)
+        manager.interrupt_kernel()
+        assert client.get_shell_msg(timeout=20)["content"]["ename"] == "KeyboardInterrupt"
+        assert said(client, "print(6 * 7)") == "42"
+        outside = manager.provisioner.sandbox.folder.parent
+    finally:
+        client.stop_channels()
+    assert outside.exists()
+    manager.shutdown_kernel(now=True)
+    assert not manager.is_alive()
+    assert not outside.exists()
+    assert os.getpid() > 0
