@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell
@@ -20,6 +21,9 @@ from mlhood.grading.marks import Marks, TaskResult, judge, total
 from mlhood.grading.notebook import judging_points, label, missing_cells
 from mlhood.grading.submission import Submission
 from mlhood.grading.task import Project, Task
+
+if TYPE_CHECKING:
+    from mlhood.grading.sandbox.warm import Sandboxes
 
 CELL_SECONDS = 300.0
 # cells that only tell the student something: no check asks what they make
@@ -42,6 +46,7 @@ def grade(
     folder: Path,
     *,
     seed: int = 0,
+    sandbox: Sandboxes | None = None,
     run_check_cells: bool = False,
     on_step: Callable[[Step], None] = lambda step: None,
     on_result: Callable[[TaskResult], None] = lambda result: None,
@@ -54,6 +59,7 @@ def grade(
         project: What it should solve.
         folder: Working folder of the run; files that the notebook writes are left there.
         seed: Inputs of the checks are drawn from it.
+        sandbox: Where the sandbox for a foreign notebook comes from. Without one it runs with our rights.
         run_check_cells: Whether to run the student's own checks, and the looks at results, too (for a copy to read).
         on_step: Told before every cell and every task.
         on_result: Told the result of a task as soon as there is one, so an interruption keeps those before it.
@@ -63,11 +69,19 @@ def grade(
         GradingError: No kernel can be started.
     """
     began = time.monotonic()
-    with Kernel(folder) as kernel:
+    with _kernel(folder, sandbox) as kernel:
         grading = _Grading(notebook, project, kernel, seed, run_check_cells, on_step, on_result, alone)
         with grading.turn:
             results = grading.run()
     return total(project, results, time.monotonic() - began, seed)
+
+
+def _kernel(folder: Path, sandbox: Sandboxes | None) -> Kernel:
+    if sandbox is None:
+        return Kernel(folder)
+    from mlhood.grading.sandbox.kernel import SandboxedKernel  # where there is no Linux, there is no such module
+
+    return SandboxedKernel(folder, sandbox)
 
 
 class _Grading:
@@ -106,7 +120,8 @@ class _Grading:
         self._keep_others_away(task)
         outcome = self.kernel.run(cell, task.seconds if task else CELL_SECONDS)
         if outcome.error:
-            self.submission.cell_errors.append(f"the cell `{_first_words(cell)}` {_ended(outcome.error)}")
+            ended = f"stopped with {outcome.error}" if outcome.alive else outcome.error
+            self.submission.cell_errors.append(f"the cell `{_first_words(cell)}` {ended}")
 
     def _judge(self, task_ids: list[str]) -> None:
         for task_id in task_ids:
@@ -146,7 +161,3 @@ class _Grading:
 def _first_words(cell: NotebookNode) -> str:
     lines = [line for line in cell.source.splitlines() if line.strip() and not line.startswith(("#", "%"))]
     return lines[0][:60] if lines else "empty cell"
-
-
-def _ended(error: str) -> str:
-    return error if error.startswith(("took", "ended", "sent")) else f"stopped with {error}"

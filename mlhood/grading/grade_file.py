@@ -12,11 +12,15 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mlhood.errors import GradingError, OutputError
 from mlhood.grading.grade import Step, grade
 from mlhood.grading.marks import Marks, TaskResult
 from mlhood.grading.notebook import project_of, read
+
+if TYPE_CHECKING:
+    from mlhood.grading.sandbox.warm import Sandboxes
 
 
 def grade_file(
@@ -24,6 +28,7 @@ def grade_file(
     *,
     seed: int | None = None,
     keep: str | Path | None = None,
+    sandbox: Sandboxes | None = None,
     on_step: Callable[[Step], None] = lambda step: None,
     on_result: Callable[[TaskResult], None] = lambda result: None,
     alone: Callable[[], AbstractContextManager[object]] = contextlib.nullcontext,
@@ -35,6 +40,7 @@ def grade_file(
         seed: Inputs of the checks are drawn from it. By default it is drawn too, so that nobody knows it before; the
             marks tell it.
         keep: An empty or new folder for the files that the notebook writes; by default they go with the run.
+        sandbox: Where the sandbox for a foreign notebook comes from. Without one it runs with our rights.
         on_step: Told before every cell and every task.
         on_result: Told the result of a task as soon as there is one.
         alone: Entered while a timed task is in work (see `grade`).
@@ -48,7 +54,16 @@ def grade_file(
     project = project_of(notebook, path)
     drawn = secrets.randbelow(2**31) if seed is None else seed
     with _working_folder(keep) as folder:
-        return grade(notebook, project, folder, seed=drawn, on_step=on_step, on_result=on_result, alone=alone)
+        return grade(
+            notebook,
+            project,
+            folder,
+            seed=drawn,
+            sandbox=sandbox,
+            on_step=on_step,
+            on_result=on_result,
+            alone=alone,
+        )
 
 
 @contextlib.contextmanager

@@ -1,0 +1,55 @@
+"""A kernel under attack, and what tests ask of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nbformat.v4 import new_code_cell
+
+from mlhood.grading.kernel import Outcome
+from mlhood.grading.marks import TaskResult, judge
+from mlhood.grading.sandbox.kernel import SandboxedKernel
+from mlhood.grading.sandbox.limits import MIB, Limits
+from mlhood.grading.submission import Submission
+from mlhood.grading.task import Task, points
+
+LIMIT = 10
+SECRET = "the-seed-is-4711"
+SMALL = Limits(
+    memory=600 * MIB, processes=40, threads=200, files=400, disk=64 * MIB, file=128 * MIB, output=MIB, seconds=600
+)
+
+
+@points(1)
+def f_gives_one(submission):
+    """f() gives 1."""
+    if submission.call("f") != 1:
+        raise AssertionError
+
+
+TASK = Task("T9.1", "f", (f_gives_one,), seconds=LIMIT)
+
+
+@dataclass
+class Attacked:
+    """A kernel in a sandbox, and what a test asks of it."""
+
+    kernel: SandboxedKernel
+
+    def run(self, source: str, seconds: float = LIMIT) -> Outcome:
+        return self.kernel.run(new_code_cell(source), seconds)
+
+    def says(self, expression: str) -> str:
+        """What the student's process says that an expression is, or which error it gives."""
+        cell = new_code_cell(f"try: print({expression})\nexcept BaseException as e: print(type(e).__name__)")
+        self.kernel.run(cell, LIMIT)
+        return cell.outputs[0].text.strip()
+
+    @property
+    def submission(self) -> Submission:
+        submission = Submission(self.kernel, self.kernel.folder, self.kernel.scratch)
+        submission.seconds = LIMIT
+        return submission
+
+    def judged(self) -> TaskResult:
+        return judge(TASK, self.submission, 0)

@@ -1,0 +1,60 @@
+"""A sandbox for hostile work, and the synthetic course that it attacks. Skipped where there can be no sandbox."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "grading"))
+
+import synthetic_course
+from attacked import SECRET, SMALL, Attacked
+
+from mlhood.grading.projects import PROJECTS
+from mlhood.grading.sandbox.bubblewrap import problem
+from mlhood.grading.sandbox.kernel import SandboxedKernel
+from mlhood.grading.sandbox.warm import Sandboxes
+
+
+@pytest.fixture(scope="session", autouse=True)
+def bubblewrap():
+    if reason := problem():
+        pytest.skip(f"no sandbox on this machine: {reason}")
+
+
+@pytest.fixture(scope="session")
+def sandboxes(bubblewrap):
+    """One source for all tests: while one attacks, the next sandbox starts."""
+    with Sandboxes(SMALL, imports=("mlhood.grading.bridge",)) as sandboxes:
+        yield sandboxes
+
+
+@pytest.fixture
+def attacked(sandboxes, tmp_path):
+    with SandboxedKernel(tmp_path, sandboxes) as kernel:
+        attacked = Attacked(kernel)
+        attacked.run("def f(): return 1")
+        yield attacked
+
+
+@pytest.fixture(scope="module")
+def lasting(bubblewrap, tmp_path_factory):
+    """A sandbox for attacks that do not end it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GRADEBOOK_TOKEN", SECRET)
+        with (
+            Sandboxes(SMALL, imports=(), warm=False) as sandboxes,
+            SandboxedKernel(tmp_path_factory.mktemp("kept"), sandboxes) as kernel,
+        ):
+            attacked = Attacked(kernel)
+            attacked.run("import os, socket, subprocess, sys, ctypes\nfrom pathlib import Path\ndef f(): return 1")
+            yield attacked
+
+
+@pytest.fixture
+def course(monkeypatch):
+    """The course with the synthetic project T9 in it."""
+    monkeypatch.setitem(PROJECTS, "T9", synthetic_course.SYNTHETIC)
+    return synthetic_course

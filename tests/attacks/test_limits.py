@@ -1,0 +1,178 @@
+"""What a hostile notebook uses up: it is ended, the reason is told, and the next task finds a kernel."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+from attacked import SMALL, Attacked
+
+from mlhood.grading.sandbox.kernel import SandboxedKernel
+from mlhood.grading.sandbox.limits import Limits
+from mlhood.grading.sandbox.warm import Sandboxes
+
+ENDED = {
+    "memory": ("hoard = [bytearray(os.urandom(1)) * (64 << 20) for _ in range(64)]", "used more than 600 MiB"),
+    "shared memory": (
+        "import mmap\nm = [mmap.mmap(-1, 64 << 20) for _ in range(64)]\nfor x in m:\n    x.write(b'x' * len(x))",
+        "used more than 600 MiB",
+    ),
+    "memory of a process that hides": (
+        "import ctypes\nctypes.CDLL(None).prctl(4, 0)\nhoard = [b'x' * (64 << 20) for _ in range(64)]",
+        "used more than 600 MiB",
+    ),
+    "memory of children": (
+        "import subprocess, sys, time\n"
+        "c = [subprocess.Popen([sys.executable, '-c', 'import time; x = b\"x\" * (150 << 20); time.sleep(60)'])"
+        " for _ in range(6)]\ntime.sleep(60)",
+        "used more than 600 MiB",
+    ),
+    "processes": ("while True: os.fork()", "started more than 40 processes"),
+    "threads": (
+        "import threading, time\nfor _ in range(999): threading.Thread(target=time.sleep, args=(60,)).start()\n"
+        "time.sleep(60)",
+        "started more than 200 threads",
+    ),
+    "files": (
+        "import time\nfor n in range(9999): open(f'{n}', 'w').close()\ntime.sleep(60)",
+        "made more than 400 files",
+    ),
+    "text": ("while True: print('x' * 10000)", "MiB"),
+    "many outputs": ("while True: display('x')", "put out more than 1 MiB"),
+    "an output that is changed again and again": (
+        "h = display('x', display_id=True)\nwhile True: h.update('x' * 9999)",
+        "put out more than 1 MiB",
+    ),
+    "leaving": ("os._exit(0)", "ended the Python process"),
+    "a signal to itself": ("os.kill(os.getpid(), 9)", "ended the Python process"),
+    "a restart": ("get_ipython().kernel.do_shutdown(True)\nos._exit(0)", "ended the Python process"),
+}
+
+
+@pytest.mark.parametrize(("source", "reason"), ENDED.values(), ids=ENDED)
+def test_what_uses_up_the_machine_is_ended_and_costs_only_itself(attacked, source, reason):
+    outcome = attacked.run("import os\n" + source, 20)
+    assert reason in outcome.error
+    assert not outcome.alive
+    assert attacked.judged().earned == 1
+
+
+LOOPS = {
+    "plain": "while True: pass",
+    "deaf to signals": (
+        "import signal\nfor s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP): signal.signal(s, signal.SIG_IGN)\n"
+        "signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))\nwhile True: pass"
+    ),
+    "deaf to errors": "while True:\n    try:\n        while True: pass\n    except BaseException: pass",
+    "in C": "import re\nre.match(r'(a+)+$', 'a' * 64 + 'b')",
+    "waiting": "import time\ntime.sleep(1000)",
+    "stopped": "import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)",
+    "its channels closed": "k = get_ipython().kernel\nk.iopub_socket.close()\nk.shell_stream.close()",
+}
+
+
+@pytest.mark.parametrize("source", LOOPS.values(), ids=LOOPS)
+def test_what_does_not_end_is_ended(attacked, source):
+    outcome = attacked.run(source, 1)
+    assert not outcome.alive
+    assert "took more than 1 seconds" in outcome.error or "ended" in outcome.error
+    assert attacked.judged().earned == 1
+
+
+def test_one_output_of_twenty_megabytes_does_not_reach_us(attacked):
+    attacked.kernel._client.iopub_timeout = 1
+    source = "from IPython.display import publish_display_data as show\nshow({'text/plain': 'x' * (20 << 20)})"
+    assert attacked.run(source, 20).error.startswith("put out more than 16 MiB at once")
+    assert attacked.judged().earned == 1
+
+
+def test_a_filled_exchange_gets_room_again(attacked):
+    junk = str(attacked.kernel.scratch / "junk")
+    attacked.run(f"with open({junk!r}, 'wb') as junk:\n    while True: junk.write(bytes(1 << 20))")
+    assert attacked.judged().earned == 1
+
+
+def test_all_cells_together_have_an_end(tmp_path):
+    limits = Limits(memory=SMALL.memory, seconds=2)
+    with Sandboxes(limits, imports=(), warm=False) as sandboxes, SandboxedKernel(tmp_path, sandboxes) as kernel:
+        attacked = Attacked(kernel)
+        attacked.run("import time\ntime.sleep(60)", 30)
+        outcome = attacked.run("x = 1")
+        assert "2 seconds are over" in outcome.error
+        assert attacked.judged().earned == 0
+
+
+# -- nothing is left
+
+
+def wait_until(condition) -> bool:
+    for _ in range(200):
+        if condition():
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def lines_of(path: str) -> set[str]:
+    return set(Path(path).read_text().splitlines())
+
+
+def marked(sign: bytes) -> list[str]:
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if sign in (process / "cmdline").read_bytes():
+                found.append(process.name)
+        except OSError:
+            continue
+    return found
+
+
+def test_nothing_is_left_outside(sandboxes, tmp_path):
+    mounts = lines_of("/proc/self/mounts")
+    sign = f"77{os.getpid()}"
+    with SandboxedKernel(tmp_path / "kept", sandboxes) as kernel:
+        attacked = Attacked(kernel)
+        attacked.run(
+            "import os, subprocess\n"
+            f"subprocess.Popen(['setsid', 'sleep', '{sign}'])\n"  # a group and a session of its own
+            "if os.fork() == 0:\n    os.setsid()\n"
+            f"    os.fork() or os.execvp('sleep', ['sleep', '{sign}'])\n    os._exit(0)"
+        )
+        base = kernel.folder.parent
+        assert wait_until(lambda: len(marked(sign.encode())) == 2)
+    assert marked(sign.encode()) == []
+    assert marked(base.name.encode()) == []
+    assert not base.exists()
+    assert lines_of("/proc/self/mounts") == mounts
+    assert [link for link in descriptors() if base.name in link] == []
+
+
+def descriptors() -> list[str]:
+    found = []
+    for link in Path("/proc/self/fd").iterdir():
+        try:
+            found.append(str(link.readlink()))
+        except OSError:
+            continue
+    return found
+
+
+def test_a_sandbox_ends_with_the_grader(tmp_path):
+    """However the grader dies, nothing runs on."""
+    import subprocess
+    import sys
+
+    program = (
+        "import sys, time\nfrom mlhood.grading.sandbox.limits import Limits\n"
+        "from mlhood.grading.sandbox.sandbox import Sandbox\n"
+        "s = Sandbox(Limits())\ns.start()\ns.enter()\nprint(s.folder.parent.name, flush=True)\ntime.sleep(600)"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as grader:
+        assert grader.stdout is not None
+        name = grader.stdout.readline().strip().encode()
+        assert marked(name)
+        grader.kill()
+    assert wait_until(lambda: not marked(name))

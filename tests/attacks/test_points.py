@@ -1,0 +1,136 @@
+"""Tricks that give full marks elsewhere: none earns a point here, and none costs the other tasks theirs."""
+
+from __future__ import annotations
+
+import pytest
+import synthetic_course
+from nbformat.v4 import new_code_cell
+
+from mlhood.grading.grade import grade
+from mlhood.grading.grade_file import grade_file
+from mlhood.grading.marks import judge
+from mlhood.grading.notebook import write
+
+DOUBLE, FILE, _ = synthetic_course.SYNTHETIC.tasks
+WRONG = "def double(x): return x\n"
+
+TRICKS = {
+    "equal to everything": (
+        "class Equal:\n    def __eq__(self, other): return True\n    def __ne__(self, other): return False\n"
+        "    __hash__ = None\n    def __array__(self, *a, **k): return np.zeros(0)\ndef double(x): return Equal()"
+    ),
+    "a number equal to everything": (
+        "class Equal(int):\n    def __eq__(self, other): return True\n    __hash__ = None\n"
+        "def double(x): return Equal(0)"
+    ),
+    "an array equal to everything": (
+        "class Equal(np.ndarray):\n    def __eq__(self, other): return True\n"
+        "    def __array_ufunc__(self, *a, **k): return True\n"
+        "    def __array_function__(self, *a, **k): return True\n"
+        "def double(x): return np.zeros((3, 4)).view(Equal)"
+    ),
+    "an input transformer": (
+        f"{WRONG}get_ipython().input_transformers_cleanup.append(lambda lines: "
+        "[line.replace('assert', 'pass #') for line in lines])"
+    ),
+    "an AST transformer": (
+        f"{WRONG}import ast\nclass Drop(ast.NodeTransformer):\n    def visit_Assert(self, node): return ast.Pass()\n"
+        "    def visit_Raise(self, node): return ast.Pass()\nget_ipython().ast_transformers.append(Drop())"
+    ),
+    "a patched checker": (
+        f"{WRONG}import mlhood.grading.expect as e, mlhood.grading.marks as m\n"
+        "e.equal = e.close = lambda *a, **k: None\nm.judge = m._ask = lambda *a, **k: None"
+    ),
+    "patched numpy": (
+        f"{WRONG}np.testing.assert_allclose = np.testing.assert_array_equal = lambda *a, **k: None\n"
+        "np.allclose = np.array_equal = lambda *a, **k: True"
+    ),
+    "patched timers": f"{WRONG}import time\ntime.perf_counter = time.monotonic = time.time = lambda: 0.0",
+    "patched wire": (
+        f"{WRONG}import json, mlhood.grading.wire as w\nold = w.encode\n"
+        "w.encode = lambda value, keep=None: old({'value': True, 'passed': True, 'points': 100})"
+    ),
+    "forged replies": (
+        f"{WRONG}import mlhood.grading.bridge as b\nold = b.encode\n"
+        "b.encode = lambda value, keep=None: old({'value': {'status': 'passed', 'earned': 40}})"
+    ),
+    "a printed result": f"{WRONG}print('T9: 40 of 40 points')\nprint('{{\"earned\": 40}}')",
+    "a lazy result": (
+        "class Lazy:\n    def __init__(self, x): self.x = x\n    def __repr__(self): return repr(2 * self.x)\n"
+        "    def __float__(self): return 2.0 * self.x\n    def __int__(self): return 2 * self.x\n"
+        "    __index__ = __int__\ndef double(x): return Lazy(x)"
+    ),
+    "a result that is still computed": (
+        "import threading, time\ndef double(x):\n    y = np.zeros_like(x) if hasattr(x, 'shape') else [0]\n"
+        "    def later():\n        time.sleep(0.3)\n        y[...] = 2 * x\n"
+        "    threading.Thread(target=later).start()\n    return y"
+    ),
+    "a cached replay": ("seen = []\ndef double(x):\n    seen.append(x)\n    return 84 if len(seen) == 1 else seen[0]"),
+    "a search for the expected": (
+        "import inspect\ndef double(x):\n"
+        "    frames = [v for f in inspect.stack() for v in f.frame.f_locals.items()]\n"
+        "    return dict(frames).get('expected', dict(frames).get('wanted', x))"
+    ),
+    "a promise": "import asyncio\nasync def double(x): return 2 * x",
+    "an exit": "def double(x): raise SystemExit(0)",
+    "an interrupt": "def double(x): raise KeyboardInterrupt",
+    "the end of the process": "import os\ndef double(x): os._exit(0)",
+    "no traceback": (
+        "get_ipython().showtraceback = lambda *a, **k: None\nget_ipython().set_custom_exc((Exception,), "
+        "lambda *a, **k: None)\ndef double(x): raise ValueError(2 * x)"
+    ),
+}
+
+
+@pytest.mark.parametrize("source", TRICKS.values(), ids=TRICKS)
+def test_a_trick_earns_nothing_and_the_next_task_keeps_its_points(attacked, source):
+    attacked.run("import numpy as np\n" + source)
+    assert judge(DOUBLE, attacked.submission, 4711).earned == 0
+    if "forged" in source or "old = " in source:
+        return  # who answers nonsense answers it to the next task too
+    attacked.run("open('answer.txt', 'w').write('42')")
+    assert judge(FILE, attacked.submission, 4711).earned == 20
+
+
+def test_a_pickle_is_data_to_us(attacked, tmp_path):
+    trap = tmp_path / "sprung"
+    attacked.run(
+        "import numpy as np, os\nclass Trap:\n"
+        f"    def __reduce__(self): return (os.system, ('touch {trap}',))\n"
+        "def double(x): return np.array([Trap()], dtype=object)\n"
+        "def pickled():\n    import pickle\n    return pickle.dumps(Trap())"
+    )
+    assert judge(DOUBLE, attacked.submission, 4711).earned == 0
+    assert isinstance(attacked.submission.call("pickled"), bytes)
+    assert not trap.exists()
+
+
+def test_a_right_solution_earns_all_in_the_sandbox(course, sandboxes, tmp_path):
+    path = tmp_path / "T9.ipynb"
+    write(course.notebook(), path)
+    marks = grade_file(path, seed=4711, sandbox=sandboxes, keep=tmp_path / "kept")
+    assert [task.earned for task in marks.tasks] == [40, 20, 20]
+    assert (tmp_path / "kept" / "answer.txt").read_text() == "42"
+
+
+ENDS = {
+    "leaves": ("import os; os._exit(0)", "ended the Python process"),
+    "eats memory": ("hoard = [b'x' * (64 << 20) for _ in range(64)]", "used more than 600 MiB of memory"),
+    "makes files": ("import time\nfor n in range(9999): open(f'{n}', 'w').close()\ntime.sleep(60)", "400 files"),
+}
+
+
+@pytest.mark.parametrize(("source", "reason"), ENDS.values(), ids=ENDS)
+def test_a_task_that_is_ended_gets_zero_with_the_reason_and_later_ones_run(course, sandboxes, tmp_path, source, reason):
+    book = course.notebook(course.SOLUTIONS | {"T9.2": source})
+    marks = grade(book, course.SYNTHETIC, tmp_path, seed=4711, sandbox=sandboxes)
+    assert [task.earned for task in marks.tasks] == [40, 0, 20]
+    assert any(reason in note for note in marks.tasks[1].notes)
+
+
+def test_what_a_cell_shows_again_and_again_is_shown(course, sandboxes, tmp_path):
+    book = course.notebook()
+    book.cells.insert(2, new_code_cell("h = display('a', display_id=True)\nh.update('b')"))
+    marks = grade(book, course.SYNTHETIC, tmp_path, seed=4711, sandbox=sandboxes)
+    assert marks.earned == 80
+    assert book.cells[2].outputs[0].data["text/plain"] == "'b'"
