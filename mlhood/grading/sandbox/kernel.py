@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -29,6 +30,7 @@ from mlhood.grading.submission import BadFile, NoAnswer
 LARGEST_MESSAGE = 16 * MIB
 MESSAGES_WAITING = 32
 """What a message of a kernel may hold, and how many of them may wait: both are memory of ours."""
+ALIVE_SECONDS = 0.1
 UNHEARD = f"put out more than {LARGEST_MESSAGE // MIB} MiB at once, or closed its channels, and was stopped"
 UNHEARD_SECONDS = 5  # that outputs may come after their cell
 EMPTY_OUTPUT = 256  # bytes that an output takes beside its text
@@ -54,6 +56,13 @@ class _Notebook(NotebookClient):
     sandbox: Sandbox
     _cell: NotebookNode | None = None
     _said = 0
+
+    async def _async_poll_kernel_alive(self) -> None:
+        """As nbclient's, which looks once a second: a class has many kernels that end."""
+        while self.sandbox.poll() is None:
+            await asyncio.sleep(ALIVE_SECONDS)
+        if self.task_poll_for_reply is not None:
+            self.task_poll_for_reply.cancel()
 
     def process_message(self, msg: dict[str, Any], cell: NotebookNode, cell_index: int) -> NotebookNode | None:
         """Take in a message of the kernel."""

@@ -6,11 +6,12 @@ import contextlib
 import itertools
 import os
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 INTERVAL = 0.05  # seconds between two looks
-PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
+PATIENCE = 1.0  # seconds for an exact sum
 MIB = 1 << 20
 
 
@@ -39,6 +40,19 @@ class Limits:
     seconds: float = 3600.0
 
 
+class _Sum(threading.Thread):
+    """A sum that may take its time."""
+
+    def __init__(self, add: Callable[[], int]) -> None:
+        super().__init__(name="mlhood sandbox sum", daemon=True)
+        self.began, self.total = time.monotonic(), 0
+        self._add = add
+        self.start()
+
+    def run(self) -> None:
+        self.total = self._add()
+
+
 class Watch(threading.Thread):
     """Looks at a sandbox every few hundredths of a second.
 
@@ -59,6 +73,7 @@ class Watch(threading.Thread):
         self._limits = limits
         self._over = over
         self._ended = threading.Event()
+        self._exact: _Sum | None = None
 
     def run(self) -> None:
         """Look until `end` is called, the sandbox is gone or something is over its limit."""
@@ -74,8 +89,9 @@ class Watch(threading.Thread):
     def end(self) -> None:
         """Stop looking, and return when the last look is over: the descriptors may be closed then."""
         self._ended.set()
-        if self.is_alive() and threading.current_thread() is not self:
-            self.join()
+        for thread in (self, self._exact):
+            if thread is not None and thread.is_alive() and thread is not threading.current_thread():
+                thread.join()
 
     def look(self) -> str:
         """Return what is over its limit, in words, or nothing."""
@@ -98,10 +114,23 @@ class Watch(threading.Thread):
             return list(itertools.islice(found, self._limits.processes + 1))
 
     def _over_memory(self, pids: list[str], written: int) -> bool:
-        """The quick sum counts what processes share as often as there are sharers; the exact one takes its time."""
-        if written + sum(self._resident(pid) for pid in pids) <= self._limits.memory:
+        """The quick sum counts what processes share as often as there are sharers; where it is over, ask exactly.
+
+        The exact answer waits for every process that forks just then, and one can fork without end. So somebody else
+        waits for it, and not for long.
+        """
+        limit, held = self._limits.memory, [self._resident(pid) for pid in pids]
+        if written + sum(held) <= limit:
+            self._exact = None
             return False
-        return written + sum(self._own(pid) for pid in pids) > self._limits.memory
+        if written + max(held) > limit:
+            return True
+        if self._exact is None:
+            self._exact = _Sum(lambda: written + sum(self._own(pid) for pid in pids))
+        if self._exact.is_alive():
+            return time.monotonic() > self._exact.began + PATIENCE
+        over, self._exact = self._exact.total > limit, None
+        return over
 
     def _files(self) -> tuple[int, int]:
         states = [os.fstatvfs(disk) for disk in self._disks]
@@ -113,16 +142,17 @@ class Watch(threading.Thread):
         return sum(int(found[17]) for found in fields if len(found) > 17)  # field 20 of proc_pid_stat(5)
 
     def _resident(self, pid: str) -> int:
-        fields = self._read(f"{pid}/statm").split()
-        return int(fields[1]) * PAGE if len(fields) > 1 else 0
+        """Memory of a process, with all that it shares; without the files of the system that it has mapped."""
+        return self._sum(f"{pid}/status", (b"RssAnon", b"RssShmem", b"VmSwap"))
 
     def _own(self, pid: str) -> int:
-        """Memory of a process, its share of what it shares; without the files of the system that it has mapped."""
-        lines = self._read(f"{pid}/smaps_rollup").splitlines()
-        if not lines:  # a process can forbid this look at itself, but not the one at its size
-            return self._resident(pid)
-        found = {line.split(b":")[0]: line.split()[1] for line in lines[1:] if b":" in line}
-        return sum(int(found.get(key, 0)) for key in (b"Pss_Anon", b"Pss_Shmem", b"SwapPss")) << 10
+        """Memory of a process, with its share of what it shares."""
+        # a process can forbid this look at itself, but not the other one
+        return self._sum(f"{pid}/smaps_rollup", (b"Pss_Anon", b"Pss_Shmem", b"SwapPss")) or self._resident(pid)
+
+    def _sum(self, name: str, keys: tuple[bytes, ...]) -> int:
+        lines = [line.split() for line in self._read(name).splitlines()]
+        return sum(int(words[1]) << 10 for words in lines if words and words[0].rstrip(b":") in keys)
 
     def _read(self, name: str) -> bytes:
         with contextlib.suppress(OSError):  # it may have ended since it was listed

@@ -126,14 +126,14 @@ class Sandbox:
         begin.parent.mkdir(exist_ok=True)
         deadline = time.monotonic() + START_SECONDS
         for number in range(1, len(PORTS) + 1):
-            while (socket := self._inside(self.scratch).socket(f"{SOCKETS}-{number}")) is None:
+            while (held := self._inside(self.scratch).socket(f"{SOCKETS}-{number}")) is None:
                 if self.poll() is not None or time.monotonic() > deadline:
                     raise self._failure(self.reason or "the kernel in it did not start in time")
                 time.sleep(0.01)
-            self._sockets.append(socket)
+            self._sockets.append(held)
             link = begin.with_name(f"{SOCKETS}-{number}")
             link.unlink(missing_ok=True)
-            link.symlink_to(f"/proc/self/fd/{socket}")
+            link.symlink_to(f"/proc/self/fd/{held}")
         return begin
 
     def send_signal(self, number: int) -> None:
