@@ -7,6 +7,7 @@ import errno
 import json
 import os
 import secrets
+import select
 import signal
 import socket
 import subprocess
@@ -158,6 +159,8 @@ class Sandbox:
         self.end()
         if self._watch is not None:
             self._watch.end()
+        if self._descriptors:  # the first process ends when all others have
+            select.select([self._descriptors[1]], [], [], END_SECONDS)
         if self._process is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(END_SECONDS)
