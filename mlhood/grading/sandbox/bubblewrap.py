@@ -13,7 +13,7 @@ from pathlib import Path
 from mlhood.errors import GradingError
 from mlhood.grading.sandbox.limits import Limits
 
-HOME = Path("/home/student")
+HOME = Path("/student")
 NOBODY = "65534"
 HOW_TO_GET_IT = "install bubblewrap (Debian and Ubuntu: apt-get install bubblewrap; Fedora: dnf install bubblewrap)"
 HOW_TO_ALLOW_IT = (

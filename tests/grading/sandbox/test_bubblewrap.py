@@ -57,7 +57,7 @@ def test_the_environment_is_made_anew(monkeypatch):
 def test_every_writable_place_has_a_size_and_the_rest_is_closed():
     words = bubblewrap.command(FOLDERS, Limits(disk=12345))
     mounted = pairs(words, "--tmpfs")
-    assert mounted == ["/tmp", "/dev/shm", "/home/student", *map(str, FOLDERS)]
+    assert mounted == ["/tmp", "/dev/shm", "/student", *map(str, FOLDERS)]
     assert pairs(words, "--size") == ["12345"] * len(mounted)
     assert not {"--bind", "--bind-try", "--dev-bind", "--share-net"} & set(words)
     assert pairs(words, "--remount-ro") == ["/dev", "/"]
