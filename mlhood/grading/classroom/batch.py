@@ -22,6 +22,7 @@ from mlhood.grading.classroom.plan import Plan, read_plan
 from mlhood.grading.marks import CheckResult, TaskResult
 
 MARKER = "mlhood.grading.classroom.marker:course_marker"
+TRUSTING = "mlhood.grading.classroom.marker:trusting_marker"  # without a sandbox
 MAX_ATTEMPTS = 2
 MAX_BARREN = 3  # workers in a row that have not even come to their first job
 LOOK_SECONDS = 120.0

@@ -36,8 +36,11 @@ def grade(
     ] = None,
     minutes: Annotated[float, typer.Option(min=0.1, help="Time limit for one submission.")] = 60.0,
     again: Annotated[bool, typer.Option("--again", help="Grade again what has failed (not what lost points).")] = False,
+    no_sandbox: Annotated[
+        bool, typer.Option("--no-sandbox", help="Run submissions with your own rights: only for work that you trust.")
+    ] = False,
 ) -> None:
-    """Grade a class. Stopped at any moment, it goes on at the next call.
+    """Grade a class, each submission in a sandbox. Stopped at any moment, it goes on at the next call.
 
     The exit code is 0 if every submission was graded, 1 if some could not be, 2 if the work could not start, 130
     after Ctrl-C.
@@ -48,10 +51,12 @@ def grade(
     """
     from rich.console import Console
 
+    from mlhood.grading.classroom.batch import MARKER, TRUSTING
     from mlhood.grading.classroom.grade_class import Wishes, grade_class
     from mlhood.grading.classroom.progress import BatchWatch
 
-    wishes = Wishes(jobs, seed_file, late, format_hint, again, 60 * minutes)
+    marker = TRUSTING if no_sandbox else MARKER
+    wishes = Wishes(jobs, seed_file, late, format_hint, again, 60 * minutes, marker)
     with BatchWatch(Console(stderr=True)) as watch:
         graded = grade_class(submissions, out, wishes, watch)
     typer.echo(graded.text())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mlhood.errors import GradingError
 from mlhood.grading.classroom.handed import Handed
@@ -16,12 +17,16 @@ from mlhood.grading.notebook import project_of, read
 from mlhood.grading.projects import PROJECTS
 from mlhood.grading.task import Project
 
+if TYPE_CHECKING:
+    from mlhood.grading.sandbox.warm import Sandboxes
+
 
 class CourseMarker:
     """Marks notebooks of the course's projects (see `marker.Marker`)."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, sandboxes: Sandboxes | None) -> None:
         self.settings = settings
+        self.sandboxes = sandboxes
 
     def plans(self) -> list[Plan]:
         """What the projects ask for."""
@@ -35,7 +40,13 @@ class CourseMarker:
         """Mark a notebook."""
         if handed.path is None:
             raise GradingError("there is no notebook to mark", where=handed.source)
-        return grade_file(handed.path, seed=self.settings.seed, on_result=on_result, alone=self.settings.alone)
+        return grade_file(
+            handed.path,
+            seed=self.settings.seed,
+            sandbox=self.sandboxes,
+            on_result=on_result,
+            alone=self.settings.alone,
+        )
 
 
 def plan_of(project: Project) -> Plan:

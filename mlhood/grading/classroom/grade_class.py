@@ -18,6 +18,7 @@ from mlhood.grading.classroom.handed import Handed
 from mlhood.grading.classroom.late import read_late
 from mlhood.grading.classroom.records import LATE, Record, records, strays
 from mlhood.grading.classroom.turns import claim
+from mlhood.grading.sandbox.bubblewrap import require
 
 GRADEBOOK = "gradebook.sqlite"
 STORE = "submissions"
@@ -79,10 +80,13 @@ def grade_class(places: Iterable[Path], out: Path, wishes: Wishes, watch: Watch)
         watch: Is told how it goes.
 
     Raises:
-        GradingError: There are no submissions, a file of the wishes has faults, or no worker starts.
+        GradingError: There are no submissions, a file of the wishes has faults, no worker starts, or there can be no
+            sandbox on this machine and the wishes ask for one.
         OutputError: The folder lies among the submissions, cannot be written, or another call is writing it.
     """
     places = list(places)
+    if wishes.marker == MARKER:
+        require()
     _refuse_within(places, out)
     late = _text(wishes.late_file) if wishes.late_file else None
     if late is not None:
