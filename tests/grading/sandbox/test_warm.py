@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import time
+from pathlib import Path
+
 import pytest
 
 from mlhood.errors import GradingError
@@ -35,6 +38,23 @@ def test_one_that_died_while_it_waited_is_not_given_out():
             assert taken.enter()["transport"] == "ipc"
         finally:
             taken.close()
+
+
+def test_one_that_is_closed_while_it_starts_leaves_nothing():
+    for pause in (0, 0, 0.002, 0.005, 0.01):
+        sandbox = Sandbox(Limits())
+        sandbox.start()
+        time.sleep(pause)
+        name = sandbox.folder.parent.name.encode()
+        sandbox.close()
+        assert [process for process in Path("/proc").glob("[0-9]*") if name in command_line(process)] == []
+
+
+def command_line(process: Path) -> bytes:
+    try:
+        return (process / "cmdline").read_bytes()
+    except OSError:
+        return b""
 
 
 def test_without_warmth_none_waits():
