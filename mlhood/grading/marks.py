@@ -101,7 +101,7 @@ def judge(task: Task, submission: Submission, seed: int, notes: tuple[str, ...] 
     for check in task.checks:
         submission.rng = np.random.default_rng([seed, zlib.crc32(f"{task.id} {check.name}".encode())])
         results.append(_ask(check, submission))
-    return TaskResult(task.id, task.title, tuple(results), notes)
+    return TaskResult(task.id, task.title, tuple(results), (*notes, *submission.notes))
 
 
 def unsolved(task: Task, reason: str) -> TaskResult:

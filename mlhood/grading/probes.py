@@ -1,4 +1,4 @@
-"""Questions about torch modules, asked in the student's process; the answers are plain data.
+"""Questions asked in the student's process, most of them about torch modules; the answers are plain data.
 
 As everything that comes from there, the answers are claims, and checks compare them with what they compute themselves.
 """
@@ -6,6 +6,8 @@ As everything that comes from there, the answers are claims, and checks compare 
 from __future__ import annotations
 
 from typing import Any
+
+import numpy as np
 
 GEOMETRY = ("kernel_size", "stride", "padding", "dilation", "groups")
 
@@ -45,6 +47,11 @@ def forward(model: Any, images: Any) -> Any:
             return model(images)
     finally:
         model.train(training)
+
+
+def nothing(shape: list[int], *arguments: Any) -> Any:
+    """Zeros, float32, whatever the arguments: what there and back takes by itself."""
+    return np.zeros(shape, np.float32)
 
 
 def _plain(value: Any) -> Any:

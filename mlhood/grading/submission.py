@@ -82,6 +82,7 @@ class Submission:
         self.seconds = 120.0
         self.rng = np.random.default_rng(0)
         self.cell_errors: list[str] = []
+        self.notes: list[str] = []
         self._memory: dict[str, Any] = {}
 
     def call(self, target: str | Remote, *args: object, method: str | None = None, **kwargs: object) -> Any:
@@ -140,6 +141,7 @@ class Submission:
     def begin(self, seconds: float) -> None:
         """Start on another task: its time limit counts, and what was made for the one before is forgotten."""
         self.seconds = seconds
+        self.notes = []
         self._memory.clear()
 
     def file(self, name: str) -> Path:

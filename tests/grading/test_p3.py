@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import onnxruntime
 import pytest
@@ -9,9 +11,10 @@ import torch
 from onnx import TensorProto, helper
 from p3_judge import judged, names_in
 
-from mlhood.grading.projects.p3 import reference
+from mlhood.grading.projects.p3 import races, reference
 from mlhood.grading.projects.p3.probes import packed
 from mlhood.grading.projects.p3.tasks import P3
+from mlhood.kernels.layers import Layer
 from mlhood.kernels.tables import RESNET18, convolution_table
 from mlhood.measure import Measurement
 
@@ -89,7 +92,19 @@ def in_table(seconds: dict[str, list[float]], rows: tuple[str, ...] = tuple(RESN
         for column, times in seconds.items():
             parts = {"flops": 231_211_008.0, "run": row, "agreed": True} | changes.get(column.replace("-", "_"), {})
             table[row, column] = Measurement(tuple(times), **parts)
-    return {"table": table, "gflops": lambda macs, seconds: 2e-9 * macs / seconds}
+
+    def conv_direct(*arguments):
+        time.sleep(0.03)
+        return reference.convolution(*arguments)
+
+    functions = {"conv_direct": conv_direct, "conv_blas": reference.convolution}
+    return {"table": table, "gflops": lambda macs, seconds: 2e-9 * macs / seconds, **functions}
+
+
+@pytest.fixture(autouse=True)
+def small_layers(monkeypatch):
+    """What the clock outside calls takes no time."""
+    monkeypatch.setattr(races, "RESNET18", dict.fromkeys(RESNET18, Layer(2, 5, 3, 3)))
 
 
 def times(median: float, rounds: int = 21) -> list[float]:
@@ -111,6 +126,20 @@ def test_a_claim_that_stays_open_costs_nothing(tmp_path):
     names = in_table({"no-BLAS": CLOSE, "BLAS": FAST})
     assert names["table"].verdicts()[0].state == "open"
     assert losses(names, tmp_path) == {}
+
+
+def test_a_table_of_invented_times_fails_by_the_clock(tmp_path):
+    names = in_table({"no-BLAS": SLOW, "BLAS": FAST})
+    names["conv_blas"] = names["conv_direct"]
+    lost = losses(names, tmp_path)
+    assert set(lost) == {"blas_is_faster_and_agrees"}
+    assert "no-BLAS over BLAS: " in lost["blas_is_faster_and_agrees"]
+
+
+def test_functions_that_are_gone_when_they_are_timed_fail(tmp_path):
+    names = in_table({"no-BLAS": SLOW, "BLAS": FAST})
+    del names["conv_blas"]
+    assert "defines no `conv_blas`" in losses(names, tmp_path)["blas_is_faster_and_agrees"]
 
 
 def test_an_empty_table_gets_nothing_for_its_cells(tmp_path):

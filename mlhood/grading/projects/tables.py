@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 
-from mlhood.grading import expect
+from mlhood.grading import clock, expect
+from mlhood.grading.submission import Submission
 from mlhood.measure.claims import Verdict
 from mlhood.measure.comparison import FEWEST_ROUNDS
 from mlhood.measure.measurement import Measurement
@@ -115,6 +117,31 @@ def check_claim(verdict: Verdict, what: str, hint: str) -> None:
     """
     reasons = "; ".join(verdict.reasons)
     expect.true(verdict.state != "fails", what, expected=verdict.text, got=reasons, hint=hint)
+
+
+def check_by_the_clock(submission: Submission, races: Sequence[clock.Race], what: str, hint: str) -> None:
+    """Check that the parent's clock does not contradict what a table claims.
+
+    The claims are measured in an order that nobody knows before, until the time for a table is used up.
+
+    Args:
+        submission: Whose functions race. What the clock leaves open costs nothing, and is noted.
+        races: What the table claims of them; at least one.
+        what: Says what is wrong if it does.
+        hint: Where to look.
+
+    Raises:
+        CheckFailed: It does.
+    """
+    stop = time.monotonic() + clock.TABLE_SECONDS
+    for number in submission.rng.permutation(len(races)):
+        verdict = clock.race(submission, races[number], seconds=clock.TABLE_SECONDS / len(races))
+        if verdict.state == "inconclusive":
+            submission.notes.append(f"measured again, inconclusive, and it costs nothing: {verdict.reason}")
+        expect.true(verdict.state != "fails", what, expected="what the table claims, when your functions are timed "
+                    "from outside on new arguments", got=verdict.reason, hint=hint)  # fmt: skip
+        if time.monotonic() > stop:
+            break
 
 
 def _side_by_side(cells: list[Measurement]) -> bool:

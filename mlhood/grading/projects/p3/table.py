@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 from mlhood.grading import expect
+from mlhood.grading.projects.p3 import races
 from mlhood.grading.projects.p3.costs import right, same
-from mlhood.grading.projects.tables import check_agreed, check_claim, check_comparisons, check_operations, whole_rows
+from mlhood.grading.projects.tables import (
+    check_agreed,
+    check_by_the_clock,
+    check_claim,
+    check_comparisons,
+    check_operations,
+    whole_rows,
+)
 from mlhood.grading.submission import Submission
 from mlhood.grading.task import points
 from mlhood.kernels.tables import RESNET18, convolution_table
@@ -48,6 +56,10 @@ def operations_are_told(submission: Submission) -> None:
 def blas_is_faster_and_agrees(submission: Submission) -> None:
     """The library's product is faster in every row, and computes the same."""
     table = _table(submission)
-    check_agreed(whole_rows(table, FILL))
+    rows = whole_rows(table, FILL)
+    check_agreed(rows)
     hint = "BLAS is `conv_blas`, no-BLAS is `conv_direct`, both on the arguments of the row's layer"
     check_claim(table.verdicts()[0], "BLAS is not faster", hint)
+    told = {row: by_loops.ratio(by_blas) for row, (by_loops, by_blas) in rows.items()}
+    what = "`conv_blas` is not faster than `conv_direct` as the table has it"
+    check_by_the_clock(submission, races.convolutions(told), what, "fill the table with `compare`, as measured")

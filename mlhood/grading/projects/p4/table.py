@@ -4,20 +4,31 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
+from mlhood.dataflow.sliced.sliced import sliced_problem
 from mlhood.dataflow.slicing.analysis import largest
-from mlhood.dataflow.slicing.caches import Caches
+from mlhood.dataflow.slicing.caches import Caches, of_machine
 from mlhood.dataflow.slicing.errors import SlicingError
 from mlhood.dataflow.slicing.fit import check, needs
 from mlhood.dataflow.slicing.problem import ORDERS, Order, Problem, Slicing, counts
 from mlhood.dataflow.tables import TRIPLES, slicing_table
 from mlhood.grading import expect
+from mlhood.grading.clock import Race
+from mlhood.grading.projects.p4 import races
 from mlhood.grading.projects.p4.reference import LEVELS, Triple
 from mlhood.grading.projects.p4.slicing import triple
 from mlhood.grading.projects.p4.spaces import PROBES
-from mlhood.grading.projects.tables import check_agreed, check_claim, check_comparisons, check_operations, whole_rows
+from mlhood.grading.projects.tables import (
+    check_agreed,
+    check_by_the_clock,
+    check_claim,
+    check_comparisons,
+    check_operations,
+    whole_rows,
+)
 from mlhood.grading.submission import Submission
 from mlhood.grading.task import points
 from mlhood.kernels.tables import RESNET18
+from mlhood.measure.claims import ratio
 from mlhood.measure.table import Table
 
 FLOPS = RESNET18["C2"].geometry.flops  # as many as of C1, C3 and C4
@@ -146,3 +157,17 @@ def orders_agree_and_analysed_is_faster(submission: Submission) -> None:
     check_agreed(whole_rows(table, FILL))
     hint = "row by row, each with its own callables: made[row][order]"
     check_claim(table.verdicts()[1], "the analysed tiles are not faster", hint)
+    what = "the analysed tiles are not faster as the table has it"
+    check_by_the_clock(submission, _races(submission, table), what, "fill the table with `compare`, as measured")
+
+
+def _races(submission: Submission, table: Table) -> list[Race]:
+    """Too small against analysed in both orders, with the tiles that `triples` says for the notebook's layer."""
+    chosen = submission.value("CHOICE")
+    layer = RESNET18[chosen if isinstance(chosen, str) and chosen in RESNET18 else "C2"]
+    problem, caches = sliced_problem(layer.geometry), of_machine()
+    rows, analysed, given = _told(submission, problem, caches, "analysed")
+    small = _columns(expect.mapping(rows, ("too small",), "what `triples` returns")["too small"], "too small", given)
+    whole = [order for order in ORDERS if ("too small", order) in table and ("analysed", order) in table]
+    told = {order: ratio(table["too small", order], table["analysed", order]) for order in whole}
+    return races.slicings(layer, small, analysed, told)

@@ -1,0 +1,181 @@
+"""The parent's clock: which of two of a submission's functions is faster, whatever its process says.
+
+A table of measurements is the student's word, so what it claims is measured again from outside:
+
+1. The clock runs here, around the whole round trip. Timers that were patched over there do not matter, and what is
+   computed late, or by a thread that ends later, is inside: the clock stops when the arrays have come.
+2. Every call gets arguments that were never sent before, so there is nothing to replay, and what it returned is
+   compared once the clock has stopped.
+3. Each round calls both functions, a reference of ours and an empty call of as many bytes, in an order drawn anew.
+   Rounds in which the reference took more than twice its median were disturbed and do not count; the other side may
+   slow the reference down as it likes, half of the rounds remain.
+4. The way there and back adds the same to both sides. It makes their ratio smaller, and never turns it round, so the
+   ratio is judged as it comes. For how large it has to be, the empty call says what the way takes; it is believed up
+   to half of the faster call, since it, too, is measured over there.
+
+A claim holds or fails by the interval of the median ratio (`mlhood.measure.ratio`). What lies between is open and
+measured again, a failure has to be seen twice, and what stays open is inconclusive and costs nothing.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from mlhood.grading.submission import Submission
+from mlhood.grading.wire import Remote
+from mlhood.measure.ratio import Ratio, median_ratio
+
+FIRST_LOOK = 3  # rounds that are enough where all of them agree with the claim
+ROUNDS = 5
+TRIES = 4
+DISTURBED = 2.0  # times the reference's median
+MARGIN = 1.1  # by which a claim has to be missed
+CERTAIN = 2.0  # a ratio that is told to be at least as large has to show
+SLACK = 4.0  # part of it that has to: caches are colder here, and the machine is busier at times
+TABLE_SECONDS = 6.0  # after which no other claim of a table is begun
+NOTHING = "mlhood.grading.probes:nothing"
+State = Literal["holds", "fails", "inconclusive"]
+Clock = Callable[[], float]
+
+
+@dataclass(frozen=True)
+class Timed:
+    """A call to be timed.
+
+    Args:
+        target: As of `Submission.call`.
+        make: Draws arguments that were never used before.
+        check: Looks at arguments and result, and raises CheckFailed if it is wrong. What it looks at may be drawn.
+    """
+
+    target: str | Remote
+    make: Callable[[np.random.Generator], tuple[Any, ...]]
+    check: Callable[[tuple[Any, ...], Any, np.random.Generator], None]
+
+
+@dataclass(frozen=True)
+class Race:
+    """A claim that one call is faster than another.
+
+    Args:
+        name: What is claimed, for a report.
+        slow: The slower one.
+        fast: The faster one.
+        reference: One of ours, of about as much work.
+        told: Slow over fast as the table has it.
+    """
+
+    name: str
+    slow: Timed
+    fast: Timed
+    reference: Timed
+    told: Ratio
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the clock says of a claim: `holds`, `fails` or `inconclusive`, and why."""
+
+    state: State
+    reason: str
+
+
+def race(
+    submission: Submission, one: Race, *, seconds: float = TABLE_SECONDS, clock: Clock = time.perf_counter
+) -> Verdict:
+    """Measure a claim until it is decided.
+
+    Args:
+        submission: Whose functions are called; its `rng` draws arguments and orders.
+        one: The claim.
+        seconds: After which an open claim is not measured once more. One that seems to fail is, in any case: so nobody
+            gets away by being slow.
+        clock: Seconds; only differences matter.
+
+    Raises:
+        CheckFailed: A call stops with an error, or returns what is wrong.
+    """
+    began, failures, reason = clock(), 0, ""
+    calls = {"slow": one.slow, "fast": one.fast}
+    for attempt in range(TRIES):
+        found = remeasure(submission, calls, one.reference, rounds=ROUNDS if attempt else FIRST_LOOK, clock=clock)
+        state, reason = _judge(found, one)
+        failures += attempt > 0 and state == "fails"
+        if state == "holds" or failures == 2:
+            return Verdict(state, reason)
+        if state == "inconclusive" and clock() - began > seconds:
+            break
+    return Verdict("inconclusive", reason)
+
+
+def remeasure(
+    submission: Submission,
+    calls: Mapping[str, Timed],
+    reference: Timed,
+    *,
+    rounds: int = ROUNDS,
+    clock: Clock = time.perf_counter,
+) -> dict[str, list[float]]:
+    """Time calls, a reference and an empty call in rounds.
+
+    Returns:
+        Seconds by name, `reference` and `empty` among them, one for each round that was not disturbed.
+
+    Raises:
+        CheckFailed: A call stops with an error, or returns what is wrong.
+    """
+    timed = {**calls, "reference": reference, "empty": _empty(submission, reference)}
+    seconds: dict[str, list[float]] = {name: [] for name in timed}
+    for _ in range(rounds):
+        for name in submission.rng.permutation(list(timed)):
+            seconds[name].append(_once(submission, timed[name], clock))
+    most = DISTURBED * statistics.median(seconds["reference"])
+    quiet = [number for number, lasted in enumerate(seconds["reference"]) if lasted <= most]
+    return {name: [lasted[number] for number in quiet] for name, lasted in seconds.items()}
+
+
+def _once(submission: Submission, timed: Timed, clock: Clock) -> float:
+    arguments = timed.make(submission.rng)
+    start = clock()
+    result = submission.call(timed.target, *arguments)
+    lasted = clock() - start
+    timed.check(arguments, result, submission.rng)
+    return lasted
+
+
+def _empty(submission: Submission, reference: Timed) -> Timed:
+    """A call that takes what the reference takes and returns as much. The reference is called for that, to warm up."""
+    arguments = reference.make(submission.rng)
+    result = submission.call(reference.target, *arguments)
+    reference.check(arguments, result, submission.rng)
+    shape = list(np.shape(result))
+    return Timed(NOTHING, lambda rng: (shape, *reference.make(rng)), lambda *seen: None)
+
+
+def _judge(found: Mapping[str, list[float]], one: Race) -> tuple[State, str]:
+    ratio = median_ratio(found["slow"], found["fast"], paired=True)
+    needed = _needed(found, one.told)
+    pace = statistics.median(found["fast"]) / statistics.median(found["reference"])
+    reason = (
+        f"{one.name}: {ratio} times as long by the clock outside, way there and back included "
+        f"(at least {needed:.2f} is needed); the faster takes {pace:.1f} times as long as the course's"
+    )
+    if ratio.high * MARGIN < needed:
+        return "fails", reason
+    return ("holds" if ratio.low >= needed else "inconclusive"), reason
+
+
+def _needed(found: Mapping[str, list[float]], told: Ratio) -> float:
+    """The ratio that has to show: 1, or a part of what the table tells, if that is too much to get lost on the way."""
+    if told.low < CERTAIN:
+        return 1.0
+    slow, fast, empty = (statistics.median(found[name]) for name in ("slow", "fast", "empty"))
+    way = min(empty, fast / 2, slow / 2)
+    work = slow - way
+    return 1 + (slow / (work / told.low + way) - 1) / SLACK
