@@ -14,6 +14,7 @@ import traceback
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from mlhood.grading.guard import noting
 from mlhood.grading.mailbox import Mailbox
 from mlhood.grading.wire import Message, decode, encode
 
@@ -31,13 +32,18 @@ def answer(request: Message, namespace: Mapping[str, Any]) -> Message:
     """Carry out one request on the student's objects.
 
     A request is a dictionary: `target` (a name of the notebook, `module:name`, or a `Remote`), `method` (a name or
-    None), `call` (whether to call it or only to fetch it), `args`, `kwargs`; or `table` alone, the id of a table. The
-    reply has `value`, or `error` (type, message, line of the student's code) and what was printed meanwhile.
+    None), `call` (whether to call it or only to fetch it), `args`, `kwargs`; or `table`, the id of a table; with
+    either, `watch` may name functions whose calls from the student's code are noted. The reply has `value` and
+    `leaned` (of `watch`, what was called), or `error` (type, message, line of the student's code) and what was printed
+    meanwhile.
     """
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed), _no_logging():
         try:
-            reply = encode({"value": _carry_out(decode(request, _kept.__getitem__), namespace)}, keep)
+            wanted = decode(request, _kept.__getitem__)
+            with noting(wanted.get("watch", ()), namespace) as used:
+                value = _carry_out(wanted, namespace)
+            reply = encode({"value": value, "leaned": sorted(used)}, keep)
         except Exception as error:
             reply = encode({"error": _describe(error), "printed": printed.getvalue()[-MAX_PRINTED:]})
     return reply

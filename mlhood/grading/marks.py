@@ -96,7 +96,7 @@ class Marks:
 
 def judge(task: Task, submission: Submission, seed: int, notes: tuple[str, ...] = ()) -> TaskResult:
     """Ask all checks of a task. Each check draws from its own stream of the seed, so their order does not matter."""
-    submission.begin(task.seconds)
+    submission.begin(task.seconds, task.forbidden)
     results = []
     for check in task.checks:
         submission.rng = np.random.default_rng([seed, zlib.crc32(f"{task.id} {check.name}".encode())])
@@ -113,7 +113,9 @@ def unsolved(task: Task, reason: str) -> TaskResult:
 def _ask(check: Check, submission: Submission) -> CheckResult:
     status, what, parts = "passed", "", {}
     try:
+        submission.begin_check()
         check.function(submission)
+        submission.stand_alone()
     except CheckSkipped as reason:
         status, what = "skipped", str(reason)
     except CheckFailed as failure:

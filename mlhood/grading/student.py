@@ -94,6 +94,8 @@ def check(task_id: str, namespace: dict[str, Any] | None = None) -> Score:
         warnings.catch_warnings(),
     ):
         submission = Submission(LocalTransport(names), Path.cwd(), Path(scratch))
+        for source in names.get("In", []):
+            submission.leaning.read(str(source))
         result = judge(task, submission, PUBLIC_SEED)
     _seen[task.id] = result
     if not _has_rich_display():

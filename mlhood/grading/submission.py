@@ -16,6 +16,7 @@ import numpy as np
 from mlhood.errors import MeasureError
 from mlhood.grading import bridge
 from mlhood.grading.expect import CheckFailed
+from mlhood.grading.leaning import ALWAYS, Leaning
 from mlhood.grading.wire import Message, Remote, WireError, decode, encode
 
 if TYPE_CHECKING:
@@ -83,6 +84,10 @@ class Submission:
         self.rng = np.random.default_rng(0)
         self.cell_errors: list[str] = []
         self.notes: list[str] = []
+        self.leaning = Leaning()
+        self.forbidden: tuple[str, ...] = ()
+        self._asked: set[str] = set()
+        self._leaned: set[str] = set()
         self._memory: dict[str, Any] = {}
 
     def call(self, target: str | Remote, *args: object, method: str | None = None, **kwargs: object) -> Any:
@@ -135,14 +140,42 @@ class Submission:
     def once(self, name: str, make: Callable[[], Any]) -> Any:
         """What `make` returns, made only once a task: for work that several checks of it need."""
         if name not in self._memory:
-            self._memory[name] = make()
-        return self._memory[name]
+            before = self._asked, self._leaned
+            self.begin_check()
+            try:
+                self._memory[name] = make(), self._asked, self._leaned
+            finally:
+                self._asked, self._leaned = self._asked | before[0], self._leaned | before[1]
+        value, asked, leaned = self._memory[name]
+        self._asked, self._leaned = self._asked | asked, self._leaned | leaned
+        return value
 
-    def begin(self, seconds: float) -> None:
-        """Start on another task: its time limit counts, and what was made for the one before is forgotten."""
-        self.seconds = seconds
+    def begin(self, seconds: float, forbidden: tuple[str, ...] = ()) -> None:
+        """Start on another task: its limits count, and what was made for the one before is forgotten."""
+        self.seconds, self.forbidden = seconds, forbidden
         self.notes = []
         self._memory.clear()
+
+    def begin_check(self) -> None:
+        """Start on another check: what it asks for has not leaned on anything yet."""
+        self._asked, self._leaned = set(), set()
+
+    def stand_alone(self) -> None:
+        """Check that what was asked for since `begin_check` leans on nothing that its task names as out of bounds.
+
+        Raises:
+            CheckFailed: It does, by its source or by what it called.
+        """
+        use = self.leaning.find(self._asked, (*self.forbidden, *ALWAYS))
+        called = next((name for name in self.forbidden if name in self._leaned), None)
+        if use is None and called is None:
+            return
+        raise CheckFailed(
+            f"the solution leans on `{use.name if use else called}`",
+            expected="a solution of your own",
+            got=f"the line `{use.line}`" if use else "it was called while this was checked",
+            hint=f"this task is to be solved without {', '.join(f'`{name}`' for name in self.forbidden or ALWAYS)}",
+        )
 
     def file(self, name: str) -> Path:
         """The path of a file that the notebook has written into its folder.
@@ -186,16 +219,20 @@ class Submission:
         return path
 
     def _ask(self, target: str | Remote, **request: Any) -> Any:
+        if isinstance(target, str) and ":" not in target:
+            self._asked.add(target)
         return self._request({"target": target, **request}, _called(target))
 
     def _request(self, request: dict[str, Any], called: str) -> Any:
         """Send a request about what the student knows as `called`."""
-        message = encode(request)
+        message = encode({**request, "watch": list(self.forbidden)} if self.forbidden else request)
         try:
             reply = decode(self.transport.ask(message, self.seconds))
         except (NoAnswer, WireError) as error:
             raise CheckFailed(f"{called} gave no usable answer", got=str(error)) from None
         if isinstance(reply, dict) and "value" in reply:
+            leaned = reply.get("leaned")
+            self._leaned.update(filter(_is_text, leaned) if isinstance(leaned, list) else [])
             return reply["value"]
         raise self._student_error(called, reply.get("error") if isinstance(reply, dict) else None)
 
@@ -223,3 +260,7 @@ def _called(target: str | Remote) -> str:
     if isinstance(target, Remote):
         return f"the {target.type}"
     return "your code" if ":" in target else f"`{target}`"
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)

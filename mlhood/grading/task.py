@@ -49,6 +49,8 @@ class Task:
             mistake costs only its own points. Empty if nothing later depends on this task.
         seconds: Time limit for each call into the student's code and each of the student's cells.
         timed: Whether its cells measure time, so that no other timed task may run on the same cores meanwhile.
+        forbidden: Dotted names, of functions, classes or whole modules, that the solution may not lean on; the task's
+            text says so. A check whose functions do, directly or through a helper, gives no points.
     """
 
     id: str
@@ -57,6 +59,7 @@ class Task:
     stand_in: str = ""
     seconds: float = 120.0
     timed: bool = False
+    forbidden: tuple[str, ...] = ()
 
     @property
     def points(self) -> float:
