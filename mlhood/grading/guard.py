@@ -16,6 +16,8 @@ from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any
 
+from mlhood.grading.leaning import within
+
 Place = tuple[Any, str, Any]  # where a function stands, under which name, and the function
 
 
@@ -91,7 +93,7 @@ def _functions(name: str) -> Iterator[Place]:
 
 def _public_modules(name: str) -> list[ModuleType]:
     inside = [one for one in list(sys.modules) if one.startswith(name + ".") and "._" not in one]
-    return [sys.modules[one] for one in (name, *inside) if isinstance(sys.modules[one], ModuleType)]
+    return [sys.modules[one] for one in (name, *inside) if type(sys.modules[one]) is ModuleType]  # not a lazy one
 
 
 def _can_be_replaced(value: Any) -> bool:
@@ -100,6 +102,7 @@ def _can_be_replaced(value: Any) -> bool:
 
 
 def _is_of(value: Any, name: str) -> bool:
-    """Whether a function belongs to a package, and was not only imported by one of its modules."""
+    """Whether a function belongs to a module: is from there, or from where its package keeps what it shows there."""
     home = getattr(value, "__module__", None) or ""
-    return home.partition(".")[0] == name.partition(".")[0]
+    hidden = any(part.startswith("_") for part in home.split("."))
+    return within(home, name) or not home or (hidden and home.partition(".")[0] == name.partition(".")[0])

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 
 ALWAYS = ("mlhood.grading",)  # the checks and what they compare with
 LINE_CHARACTERS = 120
+MAGICS = ("time", "timeit", "capture", "prun")  # that run the rest of their cell
 SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
@@ -277,7 +278,7 @@ def _sources(statement: ast.stmt) -> Iterator[str]:
             continue
         if isinstance(node.func, ast.Name) and node.func.id in ("exec", "eval"):
             yield _text(node.args[0]) or ""
-        elif isinstance(node.func, ast.Attribute) and node.func.attr == "run_cell_magic":
+        elif isinstance(node.func, ast.Attribute) and _text(node.args[0]) in MAGICS:
             yield _text(node.args[-1]) or ""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import nbformat
@@ -46,6 +47,7 @@ RIGHT: dict[str, dict[str, dict[str, str]]] = {
 QUICKER = {"P3": p3_snippets.QUICK, "P4": p4_snippets.QUICK, "P5": p5_snippets.QUICK}
 STYLES = [(project, style) for project, styles in RIGHT.items() for style in styles]
 SECRET_SEED = 20_260_117
+WITH_THE_PACKAGE = "with the package"
 pytestmark = pytest.mark.slow
 
 
@@ -68,15 +70,23 @@ def master(project: str) -> nbformat.NotebookNode:
     return nbformat.read(ROOT / f"{project}.ipynb", as_version=4)
 
 
-def marks_of(project: str, cells: dict[str, str], folder: Path, files: dict[str, bytes]) -> Marks:
-    notebook = master(project)
+def asked(project: str, place: object) -> Project:
+    """A project; where the package solves its tasks, to see that it does, they do not mind that."""
+    if place != WITH_THE_PACKAGE:
+        return PROJECTS[project]
+    tasks = tuple(replace(task, forbidden=()) for task in PROJECTS[project].tasks)
+    return replace(PROJECTS[project], tasks=tasks)
+
+
+def marks_of(project: Project, cells: dict[str, str], folder: Path, files: dict[str, bytes]) -> Marks:
+    notebook = master(project.id)
     known = {cell.id: cell for cell in notebook.cells}
-    for name, source in {**QUICKER.get(project, {}), **cells}.items():
+    for name, source in {**QUICKER.get(project.id, {}), **cells}.items():
         known[name].source = source.strip("\n")
     folder.mkdir()
     for name, data in files.items():
         (folder / name).write_bytes(data)
-    return grade(notebook, PROJECTS[project], folder, seed=SECRET_SEED)
+    return grade(notebook, project, folder, seed=SECRET_SEED)
 
 
 class Marking:
@@ -101,7 +111,7 @@ class Marking:
                 sheets.setdefault(sheet_of(entry), {}).update(entry.cells)
         for place, cells in {**sheets, **RIGHT[project]}.items():
             folder = self.base / f"{project}-{len(self.marks)}"
-            self.marks[project, place] = self.pool.submit(marks_of, project, cells, folder, files)
+            self.marks[project, place] = self.pool.submit(marks_of, asked(project, place), cells, folder, files)
 
     def _files(self, project: str) -> dict[str, bytes]:
         """What P1 leaves for P2, so that not each of its notebooks has to train a network of its own."""

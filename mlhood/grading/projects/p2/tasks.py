@@ -3,6 +3,16 @@
 from mlhood.grading.projects.p2 import accuracy, importing, integers, loops, rewrites, schemas, shapes, stand_ins
 from mlhood.grading.task import Project, Question, Task
 
+# the package's own rewrites, each under all of its names, and what runs them
+PASSES = (
+    "mlhood.compiler.passes.PASSES",
+    "mlhood.compiler.passes.optimize",
+    "mlhood.compiler.passes.fold_batch_normalization",
+    "mlhood.compiler.passes.batch_normalization",
+    "mlhood.compiler.passes.fuse_activation",
+    "mlhood.compiler.passes.activation",
+)
+
 P2 = Project(
     "P2",
     "A compiler for networks: from ONNX to integers",
@@ -15,6 +25,7 @@ P2 = Project(
                 loops.nothing_is_stored_in_between,
                 loops.traffic_is_predicted,
             ),
+            forbidden=("torch.nn", "mlhood.kernels"),
         ),
         Task(
             "P2.2",
@@ -44,6 +55,7 @@ P2 = Project(
                 rewrites.rewrites_say_what_they_did,
             ),
             stand_in=stand_ins.REWRITES,
+            forbidden=PASSES,
         ),
         Task(
             "P2.5",
@@ -55,6 +67,7 @@ P2 = Project(
                 schemas.power_of_two_is_right,
             ),
             stand_in=stand_ins.PARAMETERS,
+            forbidden=("mlhood.compiler.quantize",),
         ),
         Task(
             "P2.6",
@@ -66,11 +79,20 @@ P2 = Project(
                 integers.rescale_rounds,
                 integers.rescale_saturates,
             ),
+            forbidden=(
+                "torch.nn",
+                "torch.nn.functional.conv2d",
+                "torch.conv2d",
+                "scipy.signal",
+                "mlhood.kernels",
+                "mlhood.compiler.backends",
+            ),
         ),
         Task(
             "P2.7",
             "What does it cost?",
             checks=(accuracy.sqnr_is_measured, accuracy.rows_are_measured, accuracy.answers_fit_the_table),
+            forbidden=("mlhood.compiler.quantize.sqnr", "mlhood.compiler.quantize.report"),
         ),
     ),
     questions=(

@@ -3,6 +3,17 @@
 from mlhood.grading.projects.p3 import amdahl, columns, convolutions, costs, ladder, roofline, stand_ins, table
 from mlhood.grading.task import Project, Question, Task
 
+# who has done already what the tasks ask for
+CONVOLUTIONS = (
+    "mlhood.kernels",
+    "mlhood.jaxlab",
+    "torch.nn",
+    "torch.nn.functional.conv2d",
+    "torch.conv2d",
+    "scipy.signal",
+    "jax.lax",
+)
+
 P3 = Project(
     "P3",
     "From a naive loop to past the libraries",
@@ -31,6 +42,7 @@ P3 = Project(
                 convolutions.inputs_are_left_alone,
             ),
             stand_in=stand_ins.DIRECT,
+            forbidden=CONVOLUTIONS,
         ),
         Task(
             "P3.3",
@@ -43,6 +55,7 @@ P3 = Project(
                 columns.padding_holds_zeros,
             ),
             stand_in=stand_ins.COLUMNS,
+            forbidden=CONVOLUTIONS,
         ),
         Task(
             "P3.4",
@@ -55,6 +68,7 @@ P3 = Project(
                 convolutions.product_stays_float32,
             ),
             stand_in=stand_ins.BLAS,
+            forbidden=CONVOLUTIONS,
         ),
         Task(
             "P3.5",
@@ -80,6 +94,7 @@ P3 = Project(
                 ladder.packed_is_right,
                 ladder.packed_reads_panels,
             ),
+            forbidden=("mlhood.kernels",),
         ),
         Task(
             "P3.7",

@@ -28,6 +28,7 @@ P4 = Project(
                 orders.slices_add_up,
             ),
             stand_in=stand_ins.STEPS,
+            forbidden=("mlhood.dataflow.sliced",),
         ),
         Task(
             "P4.3",
@@ -38,6 +39,7 @@ P4 = Project(
                 traffic.tiles_into_l3,
                 traffic.last_groups_count,
             ),
+            forbidden=("mlhood.dataflow.slicing.traffic",),
         ),
         Task(
             "P4.4",
@@ -52,6 +54,7 @@ P4 = Project(
                 slicing.what_never_fits_is_an_error,
             ),
             stand_in=stand_ins.ANALYSIS,
+            forbidden=("mlhood.dataflow.slicing.fit", "mlhood.dataflow.slicing.analysis"),
         ),
         Task(
             "P4.5",
@@ -78,6 +81,7 @@ P4 = Project(
                 arrays.last_folds_take_as_long,
                 arrays.utilisation_is_the_busy_part,
             ),
+            forbidden=("mlhood.dataflow.systolic",),
         ),
         Task(
             "P4.7",
@@ -90,6 +94,7 @@ P4 = Project(
                 xla.opcodes_are_listed,
                 xla.parameters_are_left_out,
             ),
+            forbidden=("mlhood.jaxlab.hlo", "mlhood.jaxlab.stablehlo"),
         ),
     ),
     questions=(

@@ -15,6 +15,18 @@ from mlhood.grading.projects.p5 import (
 )
 from mlhood.grading.task import Project, Question, Task
 
+# who differentiates already; `columns` and `scatter` may be used
+RULES = (
+    "jax",
+    "torch",
+    "mlhood.jaxlab.autodiff.rules",
+    "mlhood.jaxlab.autodiff.RULES",
+    "mlhood.jaxlab.autodiff.backward",
+    "mlhood.jaxlab.autodiff.tape.backward",
+    "mlhood.jaxlab.autodiff.grad",
+    "mlhood.jaxlab.autodiff.value_and_grad",
+)
+
 P5 = Project(
     "P5",
     "JAX under the hood",
@@ -30,6 +42,7 @@ P5 = Project(
                 resnets.resnet_gives_logits,
             ),
             stand_in=stand_ins.RESNET,
+            forbidden=("mlhood.jaxlab.network", "mlhood.jaxlab.resnet"),
         ),
         Task(
             "P5.2",
@@ -54,6 +67,7 @@ P5 = Project(
                 operators.softmax_stands_large_numbers,
             ),
             stand_in=stand_ins.OPERATORS,
+            forbidden=("jax", "torch", "mlhood.jaxlab"),
         ),
         Task(
             "P5.3",
@@ -99,6 +113,7 @@ P5 = Project(
                 tracers.what_nobody_needs_is_gone,
                 tracers.what_outputs_need_stays,
             ),
+            forbidden=("mlhood.jaxlab.tracer.record", "mlhood.jaxlab.tracer.evaluate", "mlhood.jaxlab.tracer.live"),
         ),
         Task(
             "P5.6",
@@ -117,6 +132,7 @@ P5 = Project(
                 tapes.the_tape_is_read_backwards,
                 tapes.what_is_used_twice_gets_both,
             ),
+            forbidden=RULES,
         ),
         Task(
             "P5.7",
@@ -128,6 +144,7 @@ P5 = Project(
                 gradients.long_gradients_are_shortened,
                 gradients.short_gradients_stay,
             ),
+            forbidden=("mlhood.jaxlab.per_example",),
         ),
         Task(
             "P5.8",
@@ -140,6 +157,7 @@ P5 = Project(
                 training.trained_reads_unseen_digits,
             ),
             seconds=300.0,
+            forbidden=("mlhood.jaxlab.training",),
         ),
         Task(
             "P5.9",
@@ -152,6 +170,7 @@ P5 = Project(
                 primitives.batches_keep_their_axis,
                 primitives.it_stands_in_the_jaxpr,
             ),
+            forbidden=("mlhood.jaxlab.primitive",),
         ),
         Task(
             "P5.10",
@@ -166,6 +185,11 @@ P5 = Project(
                 cluster.rings_carry_their_bytes,
                 cluster.two_processes_give_the_gradient_of_one,
                 cluster.steps_take_compute_and_ring,
+            ),
+            forbidden=(
+                "mlhood.jaxlab.cluster.parallel",
+                "mlhood.jaxlab.cluster.collectives",
+                "mlhood.jaxlab.cluster.scaling",
             ),
         ),
     ),
