@@ -182,7 +182,7 @@ from mlhood.measure import compare
 table = operators_table()
 def call(times):
     return lambda: sum(range(times)) * 0.0
-cases = dict.fromkeys(table.rows, SimpleNamespace(no_jax=call(20_000), with_jax=call(2000)))
+cases = dict.fromkeys(table.rows, SimpleNamespace(no_jax=call(20_000), with_jax=call(14_000)))
 for row, case in {rows}:
     timed = partial(compare, shortest=1e-4, describe_machine=False{options})
     alternatives = {alternatives}

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
+from mlhood.grading.grade import grade
 from mlhood.grading.guard import noting
 from mlhood.grading.leaning import Leaning
 from mlhood.grading.marks import judge
@@ -201,3 +203,16 @@ def test_what_the_source_hides_is_noted_when_it_is_called(tmp_path):
 def test_other_ways_lose_nothing(tmp_path):
     result = judged(CELL.format("torch.relu"), tmp_path, read=True)
     assert result.earned == 12
+
+
+LEANS = "import operator\ndef double(x):\n    return operator.add(x, x)"
+HIDES = "import operator\nplus = vars(operator)['d'.join('a d'.split())]\ndef double(x):\n    return plus(x, x)"
+
+
+@pytest.mark.parametrize(("cell", "sign"), [(LEANS, "the line `return operator.add(x, x)`"), (HIDES, "was called")])
+def test_a_notebook_that_leans_loses_its_points_in_a_process_of_its_own(cell, sign, course, tmp_path):
+    first, *others = course.SYNTHETIC.tasks
+    project = replace(course.SYNTHETIC, tasks=(replace(first, forbidden=("operator.add",)), *others))
+    marks = grade(course.notebook({**course.SOLUTIONS, "T9.1": cell}), project, tmp_path)
+    assert [task.earned for task in marks.tasks] == [0, 20, 20]
+    assert all(sign in check.parts["got"] for check in marks.tasks[0].checks)
