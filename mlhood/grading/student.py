@@ -94,7 +94,8 @@ def check(task_id: str, namespace: dict[str, Any] | None = None) -> Score:
         warnings.catch_warnings(),
     ):
         submission = Submission(LocalTransport(names), Path.cwd(), Path(scratch))
-        for source in names.get("In", []):
+        cells = names.get("In")  # what IPython has run
+        for source in cells if isinstance(cells, list) else []:
             submission.leaning.read(str(source))
         result = judge(task, submission, PUBLIC_SEED)
     _seen[task.id] = result
