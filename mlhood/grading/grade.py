@@ -97,6 +97,7 @@ class _Grading:
         self.turn = contextlib.ExitStack()  # holds what `alone` gave while a timed task is in work
         self.timed: Task | None = None
         self.submission = Submission(kernel, kernel.folder, kernel.scratch)
+        self.submission.clocked = not run_check_cells  # a copy to read is one's own
         self.missing = missing_cells(notebook, project)
         self.results: list[TaskResult] = []
         self.done = 0

@@ -256,7 +256,7 @@ class Measured:
     """A submission whose JAX is the slower one, on a machine where the package's own is `ratio` times as fast."""
 
     def __init__(self, ratio):
-        self.ratio = ratio
+        self.ratio, self.clocked = ratio, False
         self.filled = operators_table()
         for row in self.filled.rows:
             sides = {"No-JAX": lambda: sum(range(50)), "JAX": lambda: sum(range(5000)) * 0 + 1225}
