@@ -154,14 +154,21 @@ def release(
         bool,
         typer.Option("--force", help="Write into a folder that holds files; other files stay as they are."),
     ] = False,
+    gradescope: Annotated[
+        bool,
+        typer.Option("--gradescope", help="Write the autograder for Gradescope, too: DIR-gradescope.zip."),
+    ] = False,
 ) -> None:
     """Make the student edition: a repository of its own, with the solutions taken out.
 
-    Run it in the folder of the course. A notebook that would be replaced is kept beside the new one.
+    Run it in the folder of the course. A notebook that would be replaced is kept beside the new one. The edition has a
+    workflow by which GitHub Classroom shows points.
 
     Example: mlhood release --out ../student
+
+    Example: mlhood release --out ../student --gradescope
     """
     from mlhood.grading.release import release as released
 
-    done = released(Path.cwd(), out, force=force)
+    done = released(Path.cwd(), out, force=force, gradescope=gradescope)
     typer.echo(done.text())

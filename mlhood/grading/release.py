@@ -16,29 +16,39 @@ from pathlib import Path
 import nbformat
 
 from mlhood.errors import OutputError
+from mlhood.grading.autograder import write_autograder
 from mlhood.grading.notebook import read, write_text
 from mlhood.grading.run import course_notebooks
 from mlhood.grading.stubs import student_version
-from mlhood.grading.studentfiles import GITIGNORE, package_files, student_project, student_readme
+from mlhood.grading.studentfiles import (
+    GITIGNORE,
+    classroom_workflow,
+    package_files,
+    student_project,
+    student_readme,
+)
 
 
 @dataclass(frozen=True)
 class Released:
-    """What was written: notebooks, the number of files, and notebooks that were kept beside the new ones."""
+    """What was written: notebooks, the number of files, notebooks that were kept, and Gradescope's autograder."""
 
     folder: Path
     notebooks: tuple[str, ...]
     files: int
     kept: tuple[Path, ...]
+    autograder: Path | None = None
 
     def text(self) -> str:
         """What to tell the instructor."""
         lines = [f"student edition: {self.folder} ({', '.join(self.notebooks)}; {self.files} files)"]
         lines += [f"note: there was another notebook; it is kept as {path}" for path in self.kept]
+        if self.autograder:
+            lines.append(f"autograder for Gradescope: {self.autograder} (not for students)")
         return "\n".join(lines)
 
 
-def release(root: Path, out: Path, *, force: bool = False) -> Released:
+def release(root: Path, out: Path, *, force: bool = False, gradescope: bool = False) -> Released:
     """Write the student edition of the course in `root` into the folder `out`.
 
     Args:
@@ -46,6 +56,7 @@ def release(root: Path, out: Path, *, force: bool = False) -> Released:
         out: A new or empty folder outside the course's own parts.
         force: Write into a folder that holds files. Nothing of others is deleted, and a notebook that would
             be replaced is kept beside the new one.
+        gradescope: Write the autograder for Gradescope, too: beside the folder, which students get.
 
     Raises:
         NotebookError: There are no notebooks here, or a solution is marked wrongly.
@@ -54,6 +65,8 @@ def release(root: Path, out: Path, *, force: bool = False) -> Released:
     files = edition(root)
     _refuse(root.resolve(), out.resolve(), force)
     try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        autograder = write_autograder(root, autograder_path(out), force=force) if gradescope else None
         kept = _write(files, out)
     except OSError as error:
         raise OutputError(
@@ -64,7 +77,13 @@ def release(root: Path, out: Path, *, force: bool = False) -> Released:
         ) from None
     _make_repository(out)
     notebooks = tuple(sorted(name for name in files if name.endswith(".ipynb")))
-    return Released(out, notebooks, len(files), kept)
+    return Released(out, notebooks, len(files), kept, autograder)
+
+
+def autograder_path(out: Path) -> Path:
+    """Where the autograder lies that belongs to a student edition: beside it."""
+    whole = out.resolve()
+    return whole.with_name(f"{whole.name}-gradescope.zip")
 
 
 def edition(root: Path) -> dict[str, str]:
@@ -88,7 +107,9 @@ def edition(root: Path) -> dict[str, str]:
             todo="go to the folder of the course and call it there",
         )
     files["pyproject.toml"] = student_project(project.read_text(encoding="utf-8"))
-    files["README.md"] = student_readme(sorted(name for name in files if name.endswith(".ipynb")))
+    notebooks = sorted(name for name in files if name.endswith(".ipynb"))
+    files["README.md"] = student_readme(notebooks)
+    files[".github/workflows/classroom.yml"] = classroom_workflow(notebooks)
     files["LICENSE"] = (root / "LICENSE").read_text(encoding="utf-8")
     files[".gitignore"] = GITIGNORE
     return files | package_files(root)

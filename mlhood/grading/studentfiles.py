@@ -12,6 +12,8 @@ GITIGNORE = """__pycache__/
 /out/
 """
 
+CPU_INDEX = "https://download.pytorch.org/whl/cpu"
+
 LEFT_OUT = ("tool.pytest", "tool.ruff", "tool.pyright", "project.optional-dependencies", "dependency-groups")
 
 README = """# Machine Learning under the hood
@@ -82,6 +84,66 @@ has told you.
 
 To keep your own history, use git: `git add .`, then `git commit` (and `git init` before, if there is no `.git` here).
 """
+
+
+WORKFLOW = """\
+# GitHub Classroom runs this on every push and shows points; the marks that count come from your instructor.
+name: Autograding
+"on": [push, workflow_dispatch]
+
+permissions:
+  checks: write
+  actions: read
+  contents: read
+
+concurrency:
+  group: autograding-${{{{ github.ref }}}}
+  cancel-in-progress: true
+
+jobs:
+  autograding:
+    runs-on: ubuntu-latest
+    timeout-minutes: 120
+    if: github.actor != 'github-classroom[bot]'
+    steps:
+      - uses: actions/checkout@v5
+        with:
+          persist-credentials: false
+      - uses: actions/setup-python@v6
+        with:
+          python-version: "3.12"
+          cache: pip
+          cache-dependency-path: pyproject.toml
+      - name: Install
+        run: python -m pip install --quiet --extra-index-url {index} -e .
+{steps}
+      - name: Report
+        uses: classroom-resources/autograding-grading-reporter@v1
+        env:
+{results}
+        with:
+          runners: {runners}
+"""
+
+STEP = """      - name: Grade {name}
+        id: {id}
+        run: python -m mlhood.grading.classroom.github {name}
+        continue-on-error: true"""
+
+RESULT = "          {variable}: ${{{{ steps.{id}.outputs.result }}}}"
+
+
+def classroom_workflow(notebooks: list[str]) -> str:
+    """The workflow by which GitHub Classroom grades a student's repository: a step for every notebook."""
+    ids = {name: Path(name).stem.lower() for name in notebooks}
+    return WORKFLOW.format(
+        index=CPU_INDEX,
+        steps="\n".join(STEP.format(name=name, id=ids[name]) for name in notebooks),
+        results="\n".join(
+            f"          {ids[n].upper()}_RESULTS: ${{{{ steps.{ids[n]}.outputs.result }}}}" for n in notebooks
+        ),
+        runners=",".join(ids.values()),
+    )
 
 
 def student_readme(notebooks: list[str]) -> str:

@@ -105,4 +105,4 @@ def test_release_command(solved, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     result = call("release", "--out", "student")
     assert result.exit_code == 0
-    assert "student edition: student (T9.ipynb; 6 files)" in result.stdout
+    assert "student edition: student (T9.ipynb; 7 files)" in result.stdout

@@ -44,9 +44,11 @@ def root(course, tmp_path):
 def test_student_edition(root, tmp_path):
     done = release(root, tmp_path / "student")
     names = {path.relative_to(done.folder).as_posix() for path in done.folder.rglob("*") if ".git/" not in str(path)}
-    assert names - {".git", "mlhood", "mlhood/grading"} == {
+    assert names - {".git", ".github", ".github/workflows", "mlhood", "mlhood/grading"} == {
         "P1.ipynb", "pyproject.toml", "README.md", "LICENSE", ".gitignore", "mlhood/grading/task.py",
+        ".github/workflows/classroom.yml",
     }  # fmt: skip
+    assert done.autograder is None
     assert "P1.ipynb" in (done.folder / "README.md").read_text()
 
 
@@ -89,6 +91,22 @@ def test_released_notebook_runs_in_jupyter(root, tmp_path):
     )  # fmt: skip
     cells = {cell.id: cell for cell in read(tmp_path / "student" / "run.ipynb").cells}
     assert cells["T9-2-solution"].outputs[-1].ename == "NotImplementedError"
+
+
+def test_the_autograder_lies_beside_what_students_get(root, tmp_path):
+    done = release(root, tmp_path / "new" / "student", gradescope=True)
+    assert done.autograder == tmp_path / "new" / "student-gradescope.zip"
+    assert str(done.autograder) in done.text()
+    assert list(done.folder.rglob("*.zip")) == []
+    again = release(root, tmp_path / "new" / "student", gradescope=True, force=True)
+    assert again.autograder == done.autograder
+
+
+def test_another_autograder_stops_the_release_before_it_begins(root, tmp_path):
+    (tmp_path / "student-gradescope.zip").write_bytes(b"mine")
+    with pytest.raises(OutputError, match="another autograder"):
+        release(root, tmp_path / "student", gradescope=True)
+    assert not (tmp_path / "student").exists()
 
 
 def test_full_folder_is_refused(root, tmp_path):

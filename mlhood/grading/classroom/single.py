@@ -1,0 +1,72 @@
+"""Grade one notebook where there is no gradebook: in Gradescope's container, and in a workflow of GitHub.
+
+Importing this loads the course.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from mlhood.errors import MlhoodError, NotebookError
+from mlhood.grading.classroom.course import plan_of
+from mlhood.grading.classroom.handed import Handed
+from mlhood.grading.classroom.late import Lateness
+from mlhood.grading.classroom.records import Record
+from mlhood.grading.grade_file import grade_file
+from mlhood.grading.marks import TaskResult, unsolved
+from mlhood.grading.notebook import project_of, read
+from mlhood.grading.task import Project
+from mlhood.grading.validate import empty_tasks
+
+UNTOUCHED = "nothing has been written yet"
+
+
+def grade_one(handed: Handed, path: Path) -> Record:
+    """Grade a notebook on inputs that nobody knows before. One that is as it was given is not run.
+
+    Args:
+        handed: Whose it is. Lateness is the business of the program that has taken it.
+        path: The notebook.
+
+    Returns:
+        The result; a notebook that cannot be run is a result, too, of no points.
+
+    Raises:
+        NotebookError: It is no notebook of the course, so it is not known what it should solve.
+    """
+    notebook = read(path)
+    project = project_of(notebook, path)
+    handed = replace(handed, path=path, assignment=project.id)
+    if len(empty_tasks(notebook, project)) == len(project.tasks):
+        return lost(handed, project, UNTOUCHED)
+    began = time.monotonic()
+    try:
+        marks = grade_file(path)
+    except MlhoodError as error:
+        seconds = time.monotonic() - began
+        return lost(handed, project, words(error), "refused" if isinstance(error, NotebookError) else "failed", seconds)
+    return _record(handed, project, marks.tasks, seconds=marks.seconds)
+
+
+def lost(handed: Handed, project: Project, reason: str, status: str = "refused", seconds: float = 0.0) -> Record:
+    """A result of no points, for one reason."""
+    return _record(handed, project, tuple(unsolved(task, reason) for task in project.tasks), status, reason, seconds)
+
+
+def words(error: MlhoodError) -> str:
+    """An error in one line for a student: without paths of the machine that grades."""
+    told = {key: part for key, part in error.parts.items() if key in {"expected", "got", "what to do"}}
+    return "; ".join([error.what, *(f"{key}: {part}" for key, part in told.items())])
+
+
+def _record(
+    handed: Handed,
+    project: Project,
+    tasks: tuple[TaskResult, ...],
+    status: str = "done",
+    reason: str = "",
+    seconds: float = 0.0,
+) -> Record:
+    return Record(handed, plan_of(project), status, reason, tasks, Lateness(), seconds=seconds)
