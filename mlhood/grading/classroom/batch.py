@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from mlhood.errors import GradingError
 from mlhood.grading.classroom.crew import GONE, Heard, Job, Worker
@@ -133,13 +133,17 @@ class Batch:
             raise self._no_worker("it says nothing") from None
         if first.kind != "ready":
             raise self._no_worker(first.facts.get("reason") or first.worker.last_words())
-        plans = [read_plan(plain) for plain in first.facts["plans"]]
-        self.plans = {plan.id: plan for plan in plans}
-        self.course = digest_of(sorted(plan.digest for plan in plans))
-        self.environment = first.facts["environment"]
-        self.gradebook.set_plans(plans)
+        self._meet(first.facts)
         first.worker.rest()
         self._idle.append(first.worker)
+
+    def _meet(self, facts: dict[str, Any]) -> None:
+        """Take over what a worker that is ready says of the course and of itself."""
+        plans = [read_plan(plain) for plain in facts["plans"]]
+        self.plans = {plan.id: plan for plan in plans}
+        self.course = digest_of(sorted(plan.digest for plan in plans))
+        self.environment = facts["environment"]
+        self.gradebook.set_plans(plans)
 
     def _no_worker(self, reason: str) -> GradingError:
         return GradingError(
@@ -192,25 +196,25 @@ class Batch:
         elif heard.kind in {"waits", "measures"}:
             worker.wait_for_turn(heard.kind == "waits")
         elif job and heard.kind == "task":
-            self.gradebook.put_task(job.key, worker.position, _result(heard.facts["result"]))
+            self.gradebook.put_task(job.key, worker.position, read_result(heard.facts["result"]))
             worker.position += 1
         elif job:
-            self._finish(job, heard)
+            self._finish(job, heard.kind, heard.facts)
             self.gradebook.end_attempt(worker.attempt, "done")
             worker.rest()
             self._idle.append(worker)
 
-    def _finish(self, job: Job, heard: Heard) -> None:
-        reason = heard.facts.get("reason", "")
+    def _finish(self, job: Job, kind: str, facts: dict[str, Any]) -> None:
+        reason = facts.get("reason", "")
         if job.do == "look":
-            self.gradebook.set_project(job.handed.sha256, self.course, heard.facts.get("project", ""), reason)
+            self.gradebook.set_project(job.handed.sha256, self.course, facts.get("project", ""), reason)
             return
-        state = "refused" if heard.kind == "refused" else "done"
-        self.gradebook.close_grading(job.key, state, reason, heard.facts.get("seconds", 0.0))
+        state = "refused" if kind == "refused" else "done"
+        self.gradebook.close_grading(job.key, state, reason, facts.get("seconds", 0.0))
         self.watch.graded(job.handed, state, reason)
 
     def _lose(self, worker: Worker, reason: str) -> None:
-        """Replace a worker. What it was at costs one attempt, and comes again until there are too many."""
+        """Replace a worker."""
         worker.end()
         self._workers.discard(worker)
         self._idle = [one for one in self._idle if one is not worker]
@@ -220,7 +224,11 @@ class Batch:
             if self._barren > MAX_BARREN:
                 raise self._no_worker(reason)
             return
-        self.gradebook.end_attempt(worker.attempt, "died", reason)
+        self._lose_attempt(job, worker.attempt, reason)
+
+    def _lose_attempt(self, job: Job, attempt: int, reason: str) -> None:
+        """Count an attempt at a job. It comes again until there are too many."""
+        self.gradebook.end_attempt(attempt, "died", reason)
         self.watch.lost(job.handed, reason)
         if len(self.gradebook.deaths(job.name)) < MAX_ATTEMPTS:
             self._jobs.append(job)
@@ -231,6 +239,7 @@ class Batch:
             self.watch.graded(job.handed, "failed", reason)
 
 
-def _result(plain: dict) -> TaskResult:
+def read_result(plain: dict[str, Any]) -> TaskResult:
+    """The result that a worker has told, as plain data."""
     checks = tuple(CheckResult(**check) for check in plain["checks"])
     return TaskResult(plain["id"], plain["title"], checks, tuple(plain["notes"]))

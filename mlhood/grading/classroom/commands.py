@@ -39,6 +39,10 @@ def grade(
     no_sandbox: Annotated[
         bool, typer.Option("--no-sandbox", help="Run submissions with your own rights: only for work that you trust.")
     ] = False,
+    scheduler: Annotated[
+        str,
+        typer.Option(metavar="ADDRESS", help="Grade on the Dask cluster of this scheduler, such as tcp://host:8786."),
+    ] = "",
 ) -> None:
     """Grade a class, each submission in a sandbox. Stopped at any moment, it goes on at the next call.
 
@@ -48,6 +52,8 @@ def grade(
     Example: mlhood grade submitted --out graded --jobs 4 --seed-file seed.txt
 
     Example: mlhood grade P1-download.zip --out graded --late late.toml
+
+    Example: mlhood grade submitted --out graded --scheduler tcp://10.0.0.1:8786
     """
     from rich.console import Console
 
@@ -56,7 +62,7 @@ def grade(
     from mlhood.grading.classroom.progress import BatchWatch
 
     marker = TRUSTING if no_sandbox else MARKER
-    wishes = Wishes(jobs, seed_file, late, format_hint, again, 60 * minutes, marker)
+    wishes = Wishes(jobs, seed_file, late, format_hint, again, 60 * minutes, marker, scheduler)
     with BatchWatch(Console(stderr=True)) as watch:
         graded = grade_class(submissions, out, wishes, watch)
     typer.echo(graded.text())

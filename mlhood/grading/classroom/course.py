@@ -56,4 +56,5 @@ def plan_of(project: Project) -> Plan:
         for task in project.tasks
     ]
     questions = tuple(PlannedQuestion(one.id, one.title, one.bonus) for one in project.questions)
-    return Plan(project.id, project.title, tuple(tasks), questions, checks_digest(project))
+    timed = any(task.timed for task in project.tasks)
+    return Plan(project.id, project.title, tuple(tasks), questions, checks_digest(project), timed)

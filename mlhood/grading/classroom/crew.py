@@ -56,12 +56,12 @@ class Worker:
     Args:
         marker: `module:function` that makes its marker.
         seed: Inputs of the checks are drawn from it.
-        turns: File whose lock says whose turn it is to measure.
+        turns: File whose lock says whose turn it is to measure; without one it waits for nobody.
         heard: Where everything that it says is put.
         seconds: Time limit for its start.
     """
 
-    def __init__(self, marker: str, seed: int, turns: Path, heard: queue.Queue[Heard], seconds: float) -> None:
+    def __init__(self, marker: str, seed: int, turns: Path | None, heard: queue.Queue[Heard], seconds: float) -> None:
         self.job: Job | None = None
         self.attempt = 0
         self.position = 0
@@ -83,7 +83,13 @@ class Worker:
         )
         self._listener = threading.Thread(target=self._listen, args=(heard,), daemon=True)
         self._listener.start()
-        self._tell({"marker": marker, "seed": seed, "turns": str(turns), "temporary": self._temporary})
+        lock = turns or self.folder / "turns"
+        self._tell({"marker": marker, "seed": seed, "turns": str(lock), "temporary": self._temporary})
+
+    @property
+    def folder(self) -> Path:
+        """Its temporary files: gone when it has ended, however it ended."""
+        return Path(self._temporary)
 
     def give(self, job: Job, attempt: int, seconds: float) -> None:
         """Let it do a job, within a time limit."""

@@ -68,6 +68,7 @@ class Wishes:
     again: bool = False
     seconds: float = 3600.0
     marker: str = MARKER
+    scheduler: str = ""
 
 
 def grade_class(places: Iterable[Path], out: Path, wishes: Wishes, watch: Watch) -> Graded:
@@ -101,10 +102,26 @@ def grade_class(places: Iterable[Path], out: Path, wishes: Wishes, watch: Watch)
         handed = [one for collection in found for one in collection.handed]
         gradebook.hand_in(handed)
         options = Options(wishes.jobs, seed, out / TURNS, wishes.seconds, wishes.marker)
-        Batch(gradebook, options, watch).run(handed)
+        _batch(gradebook, options, watch, wishes.scheduler).run(handed)
         layouts = tuple(collection.layout for collection in found)
         extras = tuple(one for collection in found for one in collection.extras)
         return Graded(gradebook.path, layouts, tuple(records(gradebook)), tuple(strays(gradebook)), extras)
+
+
+def _batch(gradebook: Gradebook, options: Options, watch: Watch, scheduler: str) -> Batch:
+    """What grades: workers on this machine, or on those of a Dask cluster."""
+    if not scheduler:
+        return Batch(gradebook, options, watch)
+    try:
+        from mlhood.grading.classroom.cluster import ClusterBatch
+    except ModuleNotFoundError as error:
+        raise GradingError(
+            "the part of mlhood for clusters is not installed",
+            expected="dask.distributed",
+            got=str(error),
+            todo='install it: pip install -e ".[cluster]", here and where the workers run',
+        ) from None
+    return ClusterBatch(gradebook, options, watch, scheduler)
 
 
 def _refuse_within(places: Iterable[Path], out: Path) -> None:

@@ -30,13 +30,14 @@ class PlannedQuestion:
 
 @dataclass(frozen=True)
 class Plan:
-    """A project: its tasks and questions, and the hash of all that decides about its marks."""
+    """A project: its tasks and questions, the hash of all that decides about marks, and whether it measures time."""
 
     id: str
     title: str
     tasks: tuple[PlannedTask, ...]
     questions: tuple[PlannedQuestion, ...]
     digest: str
+    timed: bool = False
 
     @property
     def points(self) -> float:
@@ -59,4 +60,4 @@ def read_plan(plain: dict[str, Any]) -> Plan:
         for task in plain["tasks"]
     )
     questions = tuple(PlannedQuestion(**question) for question in plain["questions"])
-    return Plan(plain["id"], plain["title"], tasks, questions, plain["digest"])
+    return Plan(plain["id"], plain["title"], tasks, questions, plain["digest"], plain.get("timed", False))

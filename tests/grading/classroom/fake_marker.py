@@ -27,7 +27,9 @@ def plan(project: str, digest: str = "1") -> Plan:
         )
         for n in (1, 2, 3)
     )
-    return Plan(project, f"Project {project}", tasks, (PlannedQuestion(f"{project}.4", "Why?", 5.0),), digest)
+    return Plan(
+        project, f"Project {project}", tasks, (PlannedQuestion(f"{project}.4", "Why?", 5.0),), digest, project == "P2"
+    )
 
 
 PLANS = [plan("P1"), plan("P2")]
