@@ -48,7 +48,7 @@ ABILITIES = (
     Ability("Show a model in Netron", ("libraries", "local port")),
     Ability("Draw a model as SVG, PNG or PDF", ("libraries", "local port", "browser")),
     Ability("Run the repository's own tests", ("libraries", "test libraries", "disk", "local port")),
-    Ability("A sandbox for foreign work (bubblewrap; grading does not use it yet)", ("sandbox",)),
+    Ability("Grade a class, each submission in a sandbox (mlhood grade)", ("libraries", "sandbox")),
 )
 
 
