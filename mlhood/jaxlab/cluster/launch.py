@@ -102,7 +102,10 @@ class _Cluster:
         try:
             self.children[number] = _Child(number, command, env, self.events.put)
         except OSError as error:
-            raise ClusterError("the command cannot be started", where=command[0], got=error.strerror) from error
+            todo = f"mlhood cluster -n 2 -- python {command[0]}" if command[0].endswith(".py") else None
+            raise ClusterError(
+                "the command cannot be started", where=command[0], got=error.strerror, todo=todo
+            ) from error
         self.running.add(number)
 
     def wait(self) -> None:
@@ -170,10 +173,11 @@ class _Cluster:
 
     def _late(self) -> ClusterError:
         left = sorted(self.running)
+        lines = [line for number in left[:4] for line in self._last(number, 3)]
         return ClusterError(
             f"the cluster was stopped: {self._timeout:g} s were over",
             where=f"process{'es' if len(left) > 1 else ''} {', '.join(map(str, left))} of {len(self.children)}",
-            got="\n    ".join(["last lines", *(line for number in left[:4] for line in self._last(number, 3))]),
+            got="\n    ".join(["last lines", *lines]) if lines else "not a line of output",
             todo="give a larger --timeout; or see where a process waits for others that never come",
         )
 
@@ -252,7 +256,7 @@ def _check(command: Sequence[str], processes: int, devices: int, timeout: float 
             expected=f"1 to {_MOST} processes with 1 device or more each",
             got=f"{processes} processes with {devices} devices",
         )
-    if timeout is not None and timeout <= 0:
+    if timeout is not None and not timeout > 0:  # not a number is none, either
         raise ClusterError("this is no time limit", expected="more than 0 s", got=timeout)
 
 

@@ -199,6 +199,8 @@ except ProcessLookupError:
         (["python"], {"processes": 1000}, "no cluster"),
         (["python"], {"devices": 0}, "no cluster"),
         (["python"], {"timeout": 0}, "no time limit"),
+        (["python"], {"timeout": float("nan")}, "no time limit"),
+        (["no-such-script.py"], {}, "-- python no-such-script.py"),
         (["./there-is-no-such-program"], {}, "cannot be started"),
     ],
 )
