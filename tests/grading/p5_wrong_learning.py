@@ -88,6 +88,11 @@ LEARNING: tuple[Wrong, ...] = (
 SPELLED = "jnp.clip(x, -128 * scale, 127 * scale) + jax.lax.stop_gradient(_quantize(x, scale=scale) - jnp.clip(x, " \
     "-128 * scale, 127 * scale))"  # fmt: skip
 
+RENAMED = {
+    name: cell.replace('Primitive("fake_quantize")', 'Primitive("fake_quantize_p")')
+    for name, cell in quantizing().items()
+}
+
 PRIMITIVE: tuple[Wrong, ...] = (
     Wrong("nothing is cut", "P5.9", quantizing(implementation="scale * jnp.round(x / scale)"), (ROUNDED,), "clip"),
     Wrong("rounded down", "P5.9", quantizing(implementation="scale * jnp.clip(jnp.floor(x / scale), -128, 127)"),
@@ -97,11 +102,17 @@ PRIMITIVE: tuple[Wrong, ...] = (
           "0 nearly everywhere"),
     Wrong("straight through without end", "P5.9", quantizing(derivative="g"), (ENDS,), "cut off"),
     Wrong("the axis is lost", "P5.9", quantizing(axis="0"), (AXIS,), "batching rule"),
+    Wrong("under another name", "P5.9", RENAMED, (JAXPR,), "fake_quantize_p"),
     Wrong("spelled out", "P5.9", quantizing(call=SPELLED), (JAXPR,), "Primitive"),
 )  # fmt: skip
 
 SHARD_MAP = "jax.shard_map({}, mesh=mesh, in_specs=({}), out_specs=P())"
 SUMMED_UP = splitting(gradient=SHARD_MAP.format("lambda p, x, y: jax.grad(loss)(p, x, y)", "P(), P('data'), P('data')"))
+MEAN_OF_SUMS = splitting(
+    gradient=SHARD_MAP.format(
+        "lambda p, x, y: jax.lax.pmean(jax.grad(loss)(p, x, y), 'data')", "P(), P('data'), P('data')"
+    )
+)
 GATHERED = splitting(
     gradient="jax.jit(lambda p, x, y: jax.grad(loss)(p, *(jax.lax.with_sharding_constraint(one, all_of_it) "
     "for one in (x, y))), out_shardings=all_of_it)"
@@ -117,6 +128,7 @@ def two_layers(mesh):
 CLUSTER: tuple[Wrong, ...] = (
     Wrong("a copy everywhere", "P5.10", splitting("NamedSharding(mesh, P())"), (SPLIT,), "the devices hold other"),
     Wrong("summed over devices", "P5.10", SUMMED_UP, (WHOLE,), "pmean"),
+    Wrong("a mean of what is summed", "P5.10", MEAN_OF_SUMS, (WHOLE,), "added up over the devices already"),
     Wrong("the batch is gathered", "P5.10", GATHERED, (REDUCED,), "all-gather"),
     Wrong("all weights everywhere", "P5.10", layering(specs="P(), P(), P(), P(), P()"), (ONE_SUM,), "no collective"),
     Wrong("both by columns", "P5.10", layering(specs='P(), P(None, "model"), P("model"), P(None, "model"), P()'),
@@ -125,10 +137,13 @@ CLUSTER: tuple[Wrong, ...] = (
     Wrong("numbers for bytes", "P5.10", counting("sum(leaf.size for leaf in jax.tree.leaves(params))"), (BYTES,),
           "itemsize"),
     Wrong("as often as there are devices", "P5.10", counting(ring="2 * (devices - 1) * bytes"), (RING,), "bytes / n"),
+    Wrong("only handed round", "P5.10", counting(ring="(devices - 1) * bytes / devices"), (RING,), "to hand round"),
     Wrong("all bytes twice", "P5.10", counting(ring="2 * bytes"), (RING,), "n - 1 steps"),
     Wrong("one latency", "P5.10",
           predicting("compute / devices + latency + 2 * (devices - 1) * bytes / devices / bandwidth"), (STEP,),
           "\\* latency"),
+    Wrong("all bytes in each step", "P5.10",
+          predicting("compute / devices + 2 * (devices - 1) * (latency + bytes / bandwidth)"), (STEP,), "ring_bytes"),
     Wrong("work that is not shared", "P5.10",
           predicting("compute + 2 * (devices - 1) * (latency + bytes / devices / bandwidth)"), (STEP,),
           "compute / dev"),

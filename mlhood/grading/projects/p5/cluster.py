@@ -18,7 +18,10 @@ PROBES = "mlhood.grading.projects.p5.probes_cluster:"
 ORACLE = "mlhood.grading.projects.p5.oracle:step_gradient"
 DEVICES = 4
 SCRIPT = "cluster_step.py"
-AVERAGED = "the mean over the whole batch: XLA's own, or jax.lax.pmean over the parts of equal size"
+AVERAGED = (
+    'the mean over the whole batch. In jax.shard_map: the gradient of jax.lax.pmean(loss(...), "data"). By parameters '
+    "that lie everywhere jax.grad has added up over the devices already, and a pmean after it changes nothing"
+)
 
 
 @points(1)
