@@ -123,7 +123,7 @@ def live(program):
     return replace(program, equations=tuple(e for e in program.equations if e.output in all_of_it))
 """,
     "P5-6-solution-2": """
-def vjp_conv2d(g, y, x, w, bias, stride, padding):
+def vjp_conv2d(g, y, x, w, *bias, stride, padding):
     pads = ((0, 0), (0, 0), (padding, padding), (padding, padding))
     xp = np.pad(x, pads)
     dx, dw = np.zeros_like(xp), np.zeros_like(w)
@@ -132,7 +132,8 @@ def vjp_conv2d(g, y, x, w, bias, stride, padding):
         place = np.s_[n, :, h:h + w.shape[2], v:v + w.shape[3]]
         dx[place] += g[n, f, oh, ow] * w[f]
         dw[f] += g[n, f, oh, ow] * xp[place]
-    return [dx[:, :, padding:padding + x.shape[2], padding:padding + x.shape[3]], dw, np.einsum("nfhw->f", g)]
+    dx = dx[:, :, padding:padding + x.shape[2], padding:padding + x.shape[3]]
+    return [dx, dw, *(np.einsum("nfhw->f", g) for _ in bias)]
 """,
     "P5-7-solution": """
 def per_example(loss, params, x, y):

@@ -318,15 +318,15 @@ def vjp_dense(g, y, x, w, bias):
 def conv_rule(
     by_w: str = "np.einsum('nfp,nkp->fk', flat, columns(x, kernel, stride, padding)).reshape(w.shape)",
     by_x: str = "scatter(np.einsum('fk,nfp->nkp', w.reshape(len(w), -1), flat), x.shape, kernel, stride, padding)",
-    by_bias: str = "g.sum(axis=(0, 2, 3))",
+    by_bias: str = "() if bias is None else (g.sum(axis=(0, 2, 3)),)",
 ) -> dict[str, str]:
     body = f"""
 kernel = w.shape[2:]
 flat = g.reshape(*g.shape[:2], -1)
-return {by_x}, {by_w}, {by_bias}
+return {by_x}, {by_w}, *({by_bias})
 """
     head = "from mlhood.jaxlab.autodiff.windows import columns, scatter\n"
-    return {"P5-6-solution-2": function(f"{head}def vjp_conv2d(g, y, x, w, bias, stride, padding):", body)}
+    return {"P5-6-solution-2": function(f"{head}def vjp_conv2d(g, y, x, w, bias=None, stride=1, padding=0):", body)}
 
 
 def entropy_rule(result: str = "g * (p - hot) / len(labels), None") -> dict[str, str]:

@@ -133,6 +133,8 @@ NETWORKS: tuple[Wrong, ...] = (
     ),
     Wrong("no padding before the stem", "P5.1", resnet(stem="stride=2"), (LOGITS,), "padding 3"),
     Wrong("no stage has a stride", "P5.1", resnet(stride="1"), (LOGITS,), "stride 2 in layer2"),
+    Wrong("a stride in every stage", "P5.1", resnet(stride="2 if name == '0' else 1"), (LOGITS,), "layer2 to layer4"),
+    Wrong("no relu at the end", "P5.1", block(result="ops.add(y, x)"), (ADDED, PROJECTED), "relu of that"),
     Wrong("no pooling", "P5.1", resnet(pool="x"), (LOGITS,), "max pool"),
     Wrong(
         "weights not transposed",
@@ -174,6 +176,7 @@ IN_NUMPY: tuple[Wrong, ...] = (
     Wrong("weights not transposed", "P5.2", ending(dense="x @ w + bias"), (DENSE,), "matmul|x @ w.T"),
     Wrong("no bias", "P5.2", ending(dense="x @ w.T"), (DENSE_BIAS,), "x @ w.T \\+ bias"),
     Wrong("overflow", "P5.2", ending(shift="x"), (STABLE,), "e\\^1000"),
+    Wrong("the largest of all", "P5.2", ending(shift="x - x.max()"), (STABLE,), "the largest number of the axis"),
     Wrong("the first axis", "P5.2", ending(shift="x - x.max()", divide="powers / powers.sum(axis=0)"),
           (SOFTMAX, STABLE), "axis=-1"),
 )  # fmt: skip
@@ -184,6 +187,7 @@ EXCHANGED = '{"JAX": case.no_jax, "No-JAX": case.with_jax}'
 
 TABLE: tuple[Wrong, ...] = (
     Wrong("rounded up", "P5.3", breaking_even("math.ceil(compile_seconds / (no_jax - jax))"), (TIE,), "one call later"),
+    Wrong("not rounded", "P5.3", breaking_even("compile_seconds / (no_jax - jax)"), (EARNED, TIE), "a whole number"),
     Wrong("rounded down", "P5.3", breaking_even("math.floor(compile_seconds / (no_jax - jax))"), (EARNED, TIE),
           "a whole number"),
     Wrong("no gain, no calls", "P5.3", breaking_even(never="0"), (NEVER,), "float\\(.inf.\\)"),
@@ -191,6 +195,8 @@ TABLE: tuple[Wrong, ...] = (
     Wrong("nothing is compiled", "P5.3", timing(inside="jax.jit(function)"), (TIMED, NOT_RUN), "not traced"),
     Wrong("a first call", "P5.3", timing(inside="jax.block_until_ready(jax.jit(function)(*arguments))"), (NOT_RUN,),
           "does not call it"),
+    Wrong("compiled, and run", "P5.3", timing(inside="jax.jit(function).lower(*arguments).compile()(*arguments)"),
+          (NOT_RUN,), "does not call it"),
     Wrong("milliseconds", "P5.3", timing(unit="1000"), (TIMED,), "in seconds"),
     Wrong("tracing before the clock", "P5.3",
           timing("lowered = jax.jit(function).lower(*arguments)", "lowered.compile()"), (TIMED,), "before .lower"),
@@ -219,6 +225,8 @@ BROKEN: tuple[Wrong, ...] = (
     Wrong("a loop of Python", "P5.4", WHILE, (ROOTS, ZERO), "while_loop"),
     Wrong("a static number", "P5.4", STATIC, (ROOTS, ZERO), "while_loop"),
     Wrong("three steps", "P5.4", THREE_STEPS, (ROOTS,), "1e-6 of x"),
+    Wrong("the root of others", "P5.4", {"P5-4-solution-2": "def square_root(a):\n    return jnp.sqrt(a)\n"},
+          (ROOTS, ZERO), "not Newton's"),
     Wrong("zero is no case", "P5.4", rooting(safe="a", result="root"), (ZERO,), "0 / 0|half of the one before"),
     Wrong("no end for zero", "P5.4", rooting(goes_on="~(jnp.abs(x - before) <= 1e-6 * x)", safe="a"), (ZERO,),
           "does not stop"),
@@ -234,6 +242,8 @@ BROKEN: tuple[Wrong, ...] = (
     Wrong("not scaled", "P5.4", dropping(result="jnp.where(kept, x, 0)"), (SCALED,), "x / \\(1 - rate\\)"),
     Wrong("as many stay as should go", "P5.4", dropping("jax.random.bernoulli(key, rate, x.shape)"), (DROPPED,),
           "what stays"),
+    Wrong("row by row", "P5.4", dropping("jax.random.bernoulli(key, 1 - rate, (len(x), 1))"), (DROPPED,),
+          "together|another part"),
     Wrong("the same mask always", "P5.4", dropping("jax.random.bernoulli(jax.random.key(0), 1 - rate, x.shape)"),
           (MASKS,), "the same mask"),
 )  # fmt: skip
@@ -262,12 +272,15 @@ TRACER: tuple[Wrong, ...] = (
           (AGAIN,), "stays until the end"),
     Wrong("all is needed", "P5.5", ALL_LIVE, (GONE,), "backwards"),
     Wrong("in the order in which it was found", "P5.5", living(kept="tuple(kept)"), (STAYS,), "in order again"),
+    Wrong("inputs go as well", "P5.5", living(inputs="program.inputs[:1]"), (STAYS,), "signature"),
     Wrong("what another reads", "P5.5", READ_BY_ANOTHER, (GONE, STAYS), "needed to begin with"),
 )  # fmt: skip
 
 TAPE: tuple[Wrong, ...] = (
     Wrong("from the result", "P5.6", rules(relu="g * (y >= 0)"), (BY_RELU,), "where x > 0"),
     Wrong("stretched axes stay", "P5.6", rules(add="g, g"), (STRETCHED,), "its input's shape"),
+    Wrong("axes of size one are gone", "P5.6", rules(add="np.squeeze(reduced(g, a)), np.squeeze(reduced(g, b))"),
+          (STRETCHED,), "its input's shape"),
     Wrong("b is subtracted", "P5.6", rules(add="reduced(g, a), reduced(-g, b)"), (BY_SUM, STRETCHED), "by b"),
     Wrong("w is not transposed", "P5.6", rules(dense="g @ w, x.T @ g, g.sum(axis=0)"), (BY_DENSE,), "g.T @ x"),
     Wrong("the bias gets a mean", "P5.6", rules(dense="g @ w, g.T @ x, g.mean(axis=0)"), (BY_BIAS,), "same bias"),
@@ -277,6 +290,7 @@ TAPE: tuple[Wrong, ...] = (
     Wrong("one image's filters", "P5.6",
           conv_rule(by_w="(flat[0] @ columns(x, kernel, stride, padding)[0].T).reshape(w.shape)"), (FILTERS,),
           "sum of"),
+    Wrong("always with a bias", "P5.6", conv_rule(by_bias="(g.sum(axis=(0, 2, 3)),)"), (FILTERS,), "2 in a tuple"),
     Wrong("no stride back", "P5.6",
           conv_rule(by_w="np.einsum('nfp,nkp->fk', flat, columns(x, kernel, 1, 0)).reshape(w.shape)"), (MOVED,),
           "stride"),

@@ -155,6 +155,22 @@ def test_what_a_record_without_shapes_of_numbers_does_costs_one_point(tmp_path):
     assert failed(said) == ["results_have_their_shapes"]
 
 
+def test_softmax_takes_the_largest_of_each_row(tmp_path):
+    wrong = names_in(programs.convolving(), programs.pooling(), programs.norming(),
+                     programs.ending(shift="x - x.max()"))  # fmt: skip
+    said = judged(wrong, tmp_path, "P5.2")
+    assert failed(said) == ["softmax_stands_large_numbers"]
+    assert "1000 and -1000" in said["softmax_stands_large_numbers"]
+
+
+def test_a_convolution_without_bias_has_two_gradients(tmp_path):
+    wrong = names_in(programs.rules(), programs.conv_rule(by_bias="(g.sum(axis=(0, 2, 3)),)"), programs.entropy_rule(),
+                     programs.backward())  # fmt: skip
+    said = judged(wrong, tmp_path, "P5.6")
+    assert failed(said) == ["filters_get_what_their_windows_saw"]
+    assert "no bias" in said["filters_get_what_their_windows_saw"]
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_right_operators_are_right_whatever_is_drawn(seed, tmp_path):
     right = names_in(programs.convolving(), programs.pooling(), programs.norming(), programs.ending())
@@ -213,6 +229,30 @@ def test_loops_without_end_are_told_and_not_waited_for(kernel, tmp_path):
     assert "does not stop" in said["roots_are_found"]
     run(kernel, "import jax.lax as lax")
     assert Submission(kernel, kernel.folder, kernel.scratch).value("while_loop").text.startswith("<function while_loop")
+
+
+def test_a_root_that_jax_takes_is_no_iteration(kernel, tmp_path):
+    run(kernel, *programs.summing().values(), *programs.remembering().values(), *programs.dropping().values(),
+        "def square_root(a):\n    return jnp.sqrt(a)")  # fmt: skip
+    said = judged(kernel, tmp_path, "P5.4")
+    assert failed(said) == ["roots_are_found", "the_root_of_zero_stops"]
+    assert "not Newton's" in said["roots_are_found"]
+
+
+def test_a_state_may_be_one_array_and_a_mask_no_row_of_alike(kernel, tmp_path):
+    run(kernel, *programs.summing().values(), *programs.rooting().values(),
+        *programs.remembering("new = jnp.stack([state[0] + 1, state[1] + x])\nreturn new[1] / new[0], new").values(),
+        *programs.dropping("jax.random.bernoulli(key, 1 - rate, (len(x), 1))").values())  # fmt: skip
+    assert failed(judged(kernel, tmp_path, "P5.4")) == ["as_many_as_asked_are_dropped"]
+
+
+def test_means_of_gradients_that_are_summed_already_are_told(kernel, tmp_path):
+    gradient = """jax.jit(jax.shard_map(lambda p, x, y: jax.lax.pmean(jax.grad(loss)(p, x, y), "data"), mesh=mesh,
+        in_specs=(P(), P("data"), P("data")), out_specs=P()))"""
+    run(kernel, *learning.splitting(gradient=gradient).values())
+    said = judged(kernel, tmp_path, "P5.10")
+    assert "added up over the devices already" in said["gradients_are_of_the_whole_batch"]
+    assert not said["devices_add_up_their_gradients"]
 
 
 def test_what_jax_has_no_rule_for_is_not_told_as_a_cell_that_is_empty(kernel, tmp_path):

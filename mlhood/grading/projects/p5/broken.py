@@ -38,8 +38,13 @@ def rows_are_summed_apart(submission: Submission) -> None:
 def _root(submission: Submission, a: float, hint: str) -> np.ndarray:
     with expect.case(f"a = {a:g}", hint):
         told = submission.call(PROBES + "bounded", submission.value("square_root"), a)
-        report = expect.mapping(told, ("result", "endless"), "what `square_root` does")
+        report = expect.mapping(told, ("result", "endless", "operations"), "what `square_root` does")
     expect.true(report["endless"] is not True, "the loop does not stop", given=f"a = {a:g}", hint=hint)
+    operations = report["operations"] if isinstance(report["operations"], list | tuple) else []
+    iterates = any(one in operations for one in ("while", "scan", "div"))  # the last of a loop that is written out
+    shown = ", ".join(sorted({str(one) for one in operations})) or "nothing"
+    expect.true(iterates, "this is not Newton's iteration", expected="a loop in what is traced", got=shown,
+                given=f"a = {a:g}", hint=LOOP)  # fmt: skip
     return expect.array(report["result"], (), "what `square_root` returns", given=f"a = {a:g}", hint=hint)
 
 
@@ -114,10 +119,15 @@ def as_many_as_asked_are_dropped(submission: Submission) -> None:
     """`dropout` works under `jax.jit`, and makes zeros of about `rate` of the numbers."""
     x = _dropout_input(submission)
     for rate in (0.25, 0.7):
-        zeros = float((_dropped(submission, int(submission.rng.integers(1000)), x, rate) == 0).mean())
+        dropped = _dropped(submission, int(submission.rng.integers(1000)), x, rate) == 0
+        zeros = float(dropped.mean())
         within = 6 * np.sqrt(rate * (1 - rate) / x.size)
         expect.true(abs(zeros - rate) < within, "another part becomes zero", expected=f"{rate} ± {within:.2f}",
                     got=f"{zeros:.3f}", given=f"x {x.shape}, rate {rate}", hint=RATE)  # fmt: skip
+        for axis, name in enumerate(("columns", "rows")):
+            alike = float((dropped.all(axis) | ~dropped.any(axis)).mean())
+            expect.true(alike < 0.5, f"whole {name} are dropped together", expected="each number for itself",
+                        got=f"{alike:.0%} of the {name}", given=f"x {x.shape}, rate {rate}", hint=RATE)  # fmt: skip
 
 
 @points(1)

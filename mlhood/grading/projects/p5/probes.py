@@ -158,7 +158,7 @@ def bounded(function: Callable, argument: float) -> dict[str, Any]:
     """Call a function of one number under `jax.jit`, where no loop of `lax` runs for ever.
 
     Returns:
-        The `result`, and whether a loop was `endless`.
+        The `result`, whether a loop was `endless`, and the names of the `operations` that were traced.
     """
     original, reached = lax.while_loop, []
 
@@ -175,11 +175,12 @@ def bounded(function: Callable, argument: float) -> dict[str, Any]:
     lax.while_loop = while_loop
     try:
         with named(inner, **imported):
-            result = jax.jit(lambda value: inner(value))(jnp.float32(argument))
+            traced = jax.jit(lambda value: inner(value)).trace(jnp.float32(argument))
+            result = traced.lower().compile()(jnp.float32(argument))
             jax.effects_barrier()
     finally:
         lax.while_loop = original
-    return {"result": result, "endless": any(reached)}
+    return {"result": result, "endless": any(reached), "operations": _operations(traced.jaxpr.jaxpr)}
 
 
 def running(function: Callable, values: list[float]) -> list[list[Any]]:
@@ -200,7 +201,7 @@ def repeated(function: Callable, value: float, state: list[float]) -> list[Any]:
 
 
 def _flat(values: Any) -> list[Any]:
-    return [float(leaf) for leaf in jax.tree.leaves(values)]
+    return [float(one) for leaf in jax.tree.leaves(values) for one in np.ravel(leaf)]  # a state may be one array
 
 
 def dropped(function: Callable, seed: int, x: np.ndarray, rate: float) -> Any:

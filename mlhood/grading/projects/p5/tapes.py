@@ -102,6 +102,12 @@ def filters_get_what_their_windows_saw(submission: Submission) -> None:
     expect.close(by_w, want_w, "the gradient by w", rtol=1e-3, atol=1e-3, given=given, hint=hint)
     expect.close(by_bias, want_bias, "the gradient by bias", rtol=1e-3, atol=1e-3, given=given,
                  hint="the sum of g over images and places")  # fmt: skip
+    x, w, g = (draw(submission, *shape) for shape in ((1, 2, 4, 4), (3, 2, 3, 3), (1, 3, 2, 2)))
+    y = reference.conv2d(x, w).astype(np.float32)
+    given = f"x {x.shape}, w {w.shape}, no bias"
+    found = _pulled(submission, "vjp_conv2d", g, y, [x, w], given, stride=1, padding=0)
+    expect.close(found[1], reference.conv2d_gradients(g, x, w, 1, 0)[1], "the gradient by w", rtol=1e-3, atol=1e-3,
+                 given=given, hint=hint)  # fmt: skip
 
 
 @points(1)
