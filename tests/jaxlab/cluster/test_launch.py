@@ -171,6 +171,11 @@ def test_time_is_limited(monkeypatch):
     assert "[1] waiting" in str(late.value)
 
 
+def test_silence_is_said_when_time_is_over():
+    with pytest.raises(ClusterError, match="not a line of output"):
+        launch(["python", "-c", f"import time; {SLEEPS}"], 2, timeout=0.2, grace=0.3)
+
+
 def test_the_first_that_failed_is_named_though_another_is_heard_of_before(tmp_path):
     """What process 0 has started holds its output open for a while, so that its end is told late."""
     program = f"""
