@@ -256,8 +256,10 @@ def _check(command: Sequence[str], processes: int, devices: int, timeout: float 
             expected=f"1 to {_MOST} processes with 1 device or more each",
             got=f"{processes} processes with {devices} devices",
         )
-    if timeout is not None and not timeout > 0:  # not a number is none, either
-        raise ClusterError("this is no time limit", expected="more than 0 s", got=timeout)
+    if timeout is not None and not 0 < timeout <= threading.TIMEOUT_MAX:  # not a number is none, either
+        raise ClusterError(
+            "this is no time limit", expected="more than 0 s", got=timeout, todo="leave it out, and there is none"
+        )
 
 
 def _program(command: Sequence[str]) -> list[str]:

@@ -205,6 +205,7 @@ except ProcessLookupError:
         (["python"], {"devices": 0}, "no cluster"),
         (["python"], {"timeout": 0}, "no time limit"),
         (["python"], {"timeout": float("nan")}, "no time limit"),
+        (["python"], {"timeout": float("inf")}, "no time limit"),
         (["no-such-script.py"], {}, "-- python no-such-script.py"),
         (["./there-is-no-such-program"], {}, "cannot be started"),
     ],
