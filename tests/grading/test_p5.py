@@ -19,7 +19,7 @@ from torch.nn import functional
 from mlhood.grading.expect import CheckFailed
 from mlhood.grading.kernel import Kernel
 from mlhood.grading.marks import judge
-from mlhood.grading.projects.p5 import primitives, probes_numpy, reference, table
+from mlhood.grading.projects.p5 import cluster, primitives, probes_numpy, reference, table
 from mlhood.grading.projects.p5.tasks import P5
 from mlhood.grading.submission import LocalTransport, Submission, Transport
 from mlhood.grading.wire import Remote
@@ -181,6 +181,17 @@ def test_right_operators_are_right_whatever_is_drawn(seed, tmp_path):
 def test_right_rules_are_right_whatever_is_drawn(seed, tmp_path):
     right = names_in(programs.rules(), programs.conv_rule(), programs.entropy_rule(), programs.backward())
     assert failed(judged(right, tmp_path, "P5.6", seed)) == []
+
+
+def test_the_error_of_a_script_is_told_and_not_what_comes_after_it():
+    said = """[1]   File "cluster_step.py", line 12, in <module>
+[1] jax._src.core.ShardingTypeError: contracting dimensions are sharded
+[1] --------------------
+[1] For simplicity, JAX has removed its internal frames from the traceback of the following exception.
+cluster: process 1 of 2 failed; the others were ended
+  what to do: read its lines"""
+    assert cluster._ending(said) == "jax._src.core.ShardingTypeError: contracting dimensions are sharded"
+    assert cluster._ending("[0] nothing to say\n") == "[0] nothing to say"
 
 
 # -- in a process of its own
