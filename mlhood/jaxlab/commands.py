@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -34,11 +35,6 @@ def bench_jax(
 
     Example: mlhood bench jax --threads 1 --operators --json jax.json
     """
-    if processes is not None:
-        from mlhood.jaxlab.cluster.commands import bench_cluster
-
-        bench_cluster([1, processes], rounds)
-        return
     _start(threads, asynchronous)
     from mlhood.exchange.output import check_output, write_whole
     from mlhood.jaxlab import bench
@@ -46,6 +42,12 @@ def bench_jax(
 
     if as_json is not None:
         check_output(as_json)
+    if processes is not None:
+        steps = _over_processes(processes, rounds)
+        if as_json is not None:
+            data = {"bench": "jax", "processes": processes, "machine": machine().as_dict(), "steps": steps}
+            write_whole(as_json, json.dumps(data, indent=2).encode())
+        return
     done = []
     for row in bench.operator_rows(threads, rounds, size) if operators else [bench.network_row(threads, rounds, size)]:
         typer.echo(row)
@@ -58,6 +60,16 @@ def bench_jax(
                 "gpu": str(bench.accelerator()), "machine": machine().as_dict(),
                 "rows": [row.as_dict() for row in done]}  # fmt: skip
         write_whole(as_json, json.dumps(data, indent=2).encode())
+
+
+def _over_processes(processes: int, rounds: int) -> list[dict[str, Any]]:
+    """Time a step over one process and over several, print both, and return them as plain data."""
+    from mlhood.jaxlab.cluster.bench import measure, table
+
+    steps = measure((1, processes), rounds)
+    typer.echo(table(steps).T.to_string())
+    told = ("predicted_seconds", "predicted_bytes")
+    return [asdict(step) | {name: getattr(step, name) for name in told} for step in steps]
 
 
 def _start(threads: int, asynchronous: bool) -> None:

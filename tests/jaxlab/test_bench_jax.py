@@ -10,6 +10,8 @@ from typer.testing import CliRunner
 
 from mlhood.cli import app
 from mlhood.jaxlab import bench
+from mlhood.jaxlab.cluster import bench as cluster_bench
+from mlhood.jaxlab.cluster.bench import Step
 from mlhood.jaxlab.operators.cases import cases, resnet18
 from mlhood.jaxlab.tables import JAX, NETWORK, NO_JAX
 
@@ -83,3 +85,15 @@ def test_a_gpu_adds_its_sides(monkeypatch):
 
 def test_without_a_gpu_there_is_none():
     assert (bench.accelerator() is None) == (jax.default_backend() == "cpu")
+
+
+def test_steps_over_processes_are_written_too(tmp_path, monkeypatch, own_settings):
+    steps = [Step(1, 3e-4, 3e-4, 0.0, 1.0, 0.0, 1000, 4), Step(2, 4e-3, 5e-4, 1e-3, 1e9, 1010.0, 1000, 4)]
+    monkeypatch.setattr(cluster_bench, "measure", lambda processes, rounds: steps if processes == (1, 2) else None)
+    path = tmp_path / "steps.json"
+    result = CliRunner().invoke(app, ["bench", "jax", "--processes", "2", "--json", str(path)])
+    assert result.exit_code == 0, result.output
+    assert "+1.00%" in result.output
+    found = json.loads(path.read_text())
+    assert [step["predicted_bytes"] for step in found["steps"]] == [0, 1000]
+    assert found["steps"][1]["sent"] == 1010

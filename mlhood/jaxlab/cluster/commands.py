@@ -9,7 +9,8 @@ import typer
 
 def register(app: typer.Typer, bench: typer.Typer) -> None:
     """Add the commands to `app` and `bench`."""
-    app.command("cluster")(cluster)
+    # options that stand after the program's name are the program's, with -- before it or without
+    app.command("cluster", context_settings={"allow_interspersed_args": False})(cluster)
     bench.command("cluster")(bench_cluster)
 
 

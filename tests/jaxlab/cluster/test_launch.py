@@ -251,3 +251,12 @@ def test_a_cluster_can_be_started_beside_the_main_thread():
     one.start()
     one.join()
     assert found == ["[0] here"]
+
+
+def test_options_after_the_program_are_the_programs_without_dashes_between(tmp_path):
+    script = tmp_path / "told.py"
+    script.write_text("import sys\nprint(sys.argv[1:])\n")
+    for between in ([], ["--"]):
+        command = [sys.executable, "-m", "mlhood", "cluster", "-n", "1", *between, "python", str(script), "--steps", "3"]
+        ended = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+        assert ended.stdout.strip() == "[0] ['--steps', '3']"
