@@ -257,6 +257,7 @@ def test_options_after_the_program_are_the_programs_without_dashes_between(tmp_p
     script = tmp_path / "told.py"
     script.write_text("import sys\nprint(sys.argv[1:])\n")
     for between in ([], ["--"]):
-        command = [sys.executable, "-m", "mlhood", "cluster", "-n", "1", *between, "python", str(script), "--steps", "3"]
+        main = [sys.executable, "-c", "from mlhood.cli import main; main()", "cluster", "-n", "1"]
+        command = [*main, *between, "python", str(script), "--steps", "3"]
         ended = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
         assert ended.stdout.strip() == "[0] ['--steps', '3']"
