@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 import threading
 from pathlib import Path
 
@@ -37,7 +38,9 @@ def test_the_seed_file_is_not_there(lasting, secret):
 def test_of_the_course_only_the_package_is_there(lasting, name):
     root = Path(mlhood.__file__).parents[1]
     assert lasting.says(f"os.path.exists({str(ROOT / name)!r}), os.path.exists({str(root / name)!r})") == "False False"
-    assert lasting.says(f"os.listdir({str(root)!r})") == "['mlhood']"
+    environment = Path(sys.prefix)  # the README's lies in the course's folder
+    seen = {"mlhood"} | ({environment.name} if environment.parent == root else set())
+    assert lasting.says(f"set(os.listdir({str(root)!r})) == {seen!r}") == "True"
 
 
 def test_the_home_of_the_grader_is_not_there(lasting):

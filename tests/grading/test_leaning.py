@@ -216,3 +216,13 @@ def test_a_notebook_that_leans_loses_its_points_in_a_process_of_its_own(cell, si
     marks = grade(course.notebook({**course.SOLUTIONS, "T9.1": cell}), project, tmp_path)
     assert [task.earned for task in marks.tasks] == [0, 20, 20]
     assert all(sign in check.parts["got"] for check in marks.tasks[0].checks)
+
+
+def test_who_calls_a_stand_in_leans_on_nothing():
+    leaning = Leaning()
+    leaning.read("from mlhood.grading.projects.p3.reference import columns as im2col", trusted=True)
+    leaning.read("def conv_blas(x):\n    return im2col(x)")
+    assert leaning.find(["conv_blas"], ["mlhood.grading", "mlhood.kernels"]) is None
+    leaning.read("from mlhood.grading.projects.p3.reference import columns as im2col")
+    leaning.read("def conv_blas(x):\n    return im2col(x)")
+    assert leaning.find(["conv_blas"], ["mlhood.grading"]).name == "mlhood.grading"

@@ -57,12 +57,12 @@ def grade(
     """
     from rich.console import Console
 
-    from mlhood.grading.classroom.batch import MARKER, TRUSTING
+    from mlhood.grading.classroom.batch import TRUSTING
     from mlhood.grading.classroom.grade_class import Wishes, grade_class
     from mlhood.grading.classroom.progress import BatchWatch
 
-    marker = TRUSTING if no_sandbox else MARKER
-    wishes = Wishes(jobs, seed_file, late, format_hint, again, 60 * minutes, marker, scheduler)
+    marker = {"marker": TRUSTING} if no_sandbox else {}
+    wishes = Wishes(jobs, seed_file, late, format_hint, again, 60 * minutes, scheduler=scheduler, **marker)
     with BatchWatch(Console(stderr=True)) as watch:
         graded = grade_class(submissions, out, wishes, watch)
     typer.echo(graded.text())

@@ -63,7 +63,8 @@ class Class:
 def room(tmp_path, monkeypatch):
     """An empty class; its workers find the fake marker and log what they do."""
     found = Class(tmp_path)
-    paths = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
+    known = os.environ.get("PYTHONPATH")  # none and an empty one differ: that would be the working folder
+    paths = os.pathsep.join([str(HERE), *([known] if known else [])])
     monkeypatch.setenv("PYTHONPATH", paths)
     monkeypatch.setenv(fake_marker.LOG, str(found.log))
     return found

@@ -14,4 +14,4 @@ from mlhood.grading.classroom.course import CourseMarker
 
 def make(settings):
     synthetic_course.install()
-    return CourseMarker(settings)
+    return CourseMarker(settings, None)
