@@ -19,8 +19,9 @@ def alone(monkeypatch):
 
 
 def test_alone_there_is_nothing_to_do():
+    before = sys.excepthook
     initialize()
-    assert sys.excepthook is sys.__excepthook__
+    assert sys.excepthook is before
 
 
 @pytest.mark.parametrize(

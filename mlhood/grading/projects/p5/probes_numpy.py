@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -26,12 +27,15 @@ def numpy_only(function: Callable, args: list[Any], named: dict[str, Any]) -> di
             foreign.add(str(frame.f_globals.get("__name__", "")).partition(".")[0])
         return watch
 
-    before = sys.gettrace()
+    before, collecting = sys.gettrace(), gc.isenabled()
+    gc.disable()  # JAX is told of every collection: its frames would pass for the function's
     sys.settrace(watch)
     try:
         result = function(*args, **named)
     finally:
         sys.settrace(before)
+        if collecting:
+            gc.enable()
     foreign.add(type(result).__module__.partition(".")[0])
     return {"result": result, "lines": lines, "foreign": sorted(foreign.intersection(FOREIGN))}
 
