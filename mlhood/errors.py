@@ -44,6 +44,11 @@ class MlhoodError(Exception):
         lines += [f"  {label}: {part}" for label, part in self.parts.items()]
         return "\n".join(lines)
 
+    def in_a_line(self) -> str:
+        """In one line, for a student: without where, which names paths of the machine that grades."""
+        told = {label: part for label, part in self.parts.items() if label != "where"}
+        return "; ".join([self.what, *(f"{label}: {part}" for label, part in told.items())])
+
     def _render_traceback_(self) -> list[str]:
         """In a notebook, the message without the inside of the library (IPython's hook)."""
         return str(self).splitlines()

@@ -19,7 +19,7 @@ from typing import Any
 from mlhood.errors import NotebookError
 from mlhood.grading.classroom.exports import github_classroom
 from mlhood.grading.classroom.handed import Handed
-from mlhood.grading.classroom.single import grade_one, lost, words
+from mlhood.grading.classroom.single import grade_one, lost
 from mlhood.grading.projects import PROJECTS
 
 MAX_ENCODED = 100_000  # Linux takes no environment variable beyond 128 KiB
@@ -41,7 +41,7 @@ def result(path: Path) -> dict[str, Any]:
     try:
         return github_classroom(grade_one(handed, path))
     except NotebookError as error:
-        reason = words(error)
+        reason = error.in_a_line()
     project = PROJECTS.get(path.stem)
     if project is not None:
         return github_classroom(lost(handed, project, reason))

@@ -23,7 +23,7 @@ from mlhood.exchange.output import write_whole
 from mlhood.grading.classroom.exports import gradescope, json_text
 from mlhood.grading.classroom.findings import findings
 from mlhood.grading.classroom.handed import Handed
-from mlhood.grading.classroom.single import grade_one, words
+from mlhood.grading.classroom.single import grade_one
 from mlhood.grading.notebook import project_of, read
 
 ROOT = "/autograder"
@@ -45,7 +45,7 @@ def results(root: Path) -> dict[str, Any]:
         metadata = _metadata(root / "submission_metadata.json")
         return gradescope(grade_one(_handed(metadata), chosen(root / "submission", _wanted(metadata))))
     except MlhoodError as error:
-        return failure(words(error))
+        return failure(error.in_a_line())
     except Exception:  # a submission without any result would be the worst answer
         traceback.print_exc()  # into Gradescope's stdout, which instructors see
         return failure("the autograder itself has failed; your instructor can see why, and can run it again")
@@ -83,7 +83,7 @@ def chosen(folder: Path, wanted: str = "") -> Path:
             try:
                 notebooks[path] = _project(path, one.problem)
             except NotebookError as error:
-                problems.append(f"{one.path}: {words(error)}")
+                problems.append(f"{one.path}: {error.in_a_line()}")
     fitting = [path for path, project in notebooks.items() if not wanted or project == wanted]
     if len(fitting) == 1:
         return fitting[0]

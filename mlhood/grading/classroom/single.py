@@ -46,19 +46,14 @@ def grade_one(handed: Handed, path: Path) -> Record:
         marks = grade_file(path)
     except MlhoodError as error:
         seconds = time.monotonic() - began
-        return lost(handed, project, words(error), "refused" if isinstance(error, NotebookError) else "failed", seconds)
+        status = "refused" if isinstance(error, NotebookError) else "failed"
+        return lost(handed, project, error.in_a_line(), status, seconds)
     return _record(handed, project, marks.tasks, seconds=marks.seconds)
 
 
 def lost(handed: Handed, project: Project, reason: str, status: str = "refused", seconds: float = 0.0) -> Record:
     """A result of no points, for one reason."""
     return _record(handed, project, tuple(unsolved(task, reason) for task in project.tasks), status, reason, seconds)
-
-
-def words(error: MlhoodError) -> str:
-    """An error in one line for a student: without paths of the machine that grades."""
-    told = {key: part for key, part in error.parts.items() if key in {"expected", "got", "what to do"}}
-    return "; ".join([error.what, *(f"{key}: {part}" for key, part in told.items())])
 
 
 def _record(

@@ -97,10 +97,7 @@ def _work(order: dict[str, Any], marker: Marker, say: Callable[..., None]) -> No
 
 
 def _words(error: Exception) -> str:
-    if not isinstance(error, MlhoodError):
-        return f"{type(error).__name__}: {error}"[:500]
-    told = {key: part for key, part in error.parts.items() if key in {"expected", "got", "what to do"}}
-    return "; ".join([error.what, *(f"{key}: {part}" for key, part in told.items())])
+    return error.in_a_line() if isinstance(error, MlhoodError) else f"{type(error).__name__}: {error}"[:500]
 
 
 if __name__ == "__main__":

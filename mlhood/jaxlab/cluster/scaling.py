@@ -111,16 +111,22 @@ class Network(Protocol):
 
 
 @dataclass(frozen=True)
-class Ring:
-    """Devices in a ring; each sends its neighbour an n-th of the bytes 2 (n - 1) times."""
+class _OneLink:
+    """A network in which all devices that exchange are linked alike: neighbours of a ring, or any two."""
 
     link: Link
-    name: str = field(default="ring", init=False)
 
     @property
     def links(self) -> tuple[Link, ...]:
-        """The one between neighbours."""
+        """The one kind there is."""
         return (self.link,)
+
+
+@dataclass(frozen=True)
+class Ring(_OneLink):
+    """Devices in a ring; each sends its neighbour an n-th of the bytes 2 (n - 1) times."""
+
+    name: str = field(default="ring", init=False)
 
     def seconds(self, bytes: float, devices: int) -> float:
         """Return how long an all-reduce takes."""
@@ -128,19 +134,13 @@ class Ring:
 
 
 @dataclass(frozen=True)
-class Doubling:
+class Doubling(_OneLink):
     """Pairs at distance 1, 2, 4, ... exchange all bytes; any two devices are linked.
 
     Where n is no power of two, the devices beyond one first send all they have to others, and get the sum at the end.
     """
 
-    link: Link
     name: str = field(default="recursive doubling", init=False)
-
-    @property
-    def links(self) -> tuple[Link, ...]:
-        """The one between any two devices."""
-        return (self.link,)
 
     def seconds(self, bytes: float, devices: int) -> float:
         """Return how long an all-reduce takes."""
@@ -151,19 +151,13 @@ class Doubling:
 
 
 @dataclass(frozen=True)
-class HalvingDoubling:
+class HalvingDoubling(_OneLink):
     """Rabenseifner's: pairs exchange half of the bytes, a quarter, ... and then all parts of the sum the same way back.
 
     Where n is no power of two, as for `Doubling`.
     """
 
-    link: Link
     name: str = field(default="halving and doubling", init=False)
-
-    @property
-    def links(self) -> tuple[Link, ...]:
-        """The one between any two devices."""
-        return (self.link,)
 
     def seconds(self, bytes: float, devices: int) -> float:
         """Return how long an all-reduce takes."""
