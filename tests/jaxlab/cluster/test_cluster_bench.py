@@ -1,6 +1,5 @@
 """The benchmark of two processes: bytes as the kernel counts them beside the ring's, and what is told of a step."""
 
-import itertools
 import socket
 import sys
 
@@ -13,12 +12,11 @@ from mlhood.jaxlab.cluster.errors import ClusterError
 
 @pytest.mark.skipif(not hasattr(socket, "SO_REUSEPORT"), reason="clusters are for Linux and macOS")
 def test_two_processes_send_what_the_ring_predicts():
-    (step,) = measure([2], rounds=3, timeout=120)
+    # over more steps, what the processes say to stay in touch weighs less: a busy machine gives it more time
+    (step,) = measure([2], rounds=21, timeout=120)
     assert step.predicted_bytes == step.gradient > 500_000
     if sys.platform == "linux":
-        # what the processes say to stay in touch grows with time: a machine that is busy gets more tries
-        tries = itertools.chain([step], (measure([2], rounds=21, timeout=120)[0] for _ in range(2)))
-        assert any(abs(one.excess) < 0.2 for one in tries)
+        assert abs(step.excess) < 0.2
     assert step.seconds > 0
     assert step.alone > 0
 
