@@ -98,7 +98,7 @@ def test_a_worker_is_killed_and_the_marks_are_the_same(room, start, tmp_path, mo
     room.log.unlink()
     room.out = tmp_path / "out of the cluster"
     killed = []
-    monkeypatch.setattr("conftest.Told.graded", lambda self, *told: kill_when_first_graded(room, killed)(*told))
+    monkeypatch.setattr(type(room.told), "graded", lambda self, *told: kill_when_first_graded(room, killed)(*told))
     remote = room.grade(seed_file=tmp_path / "seed", scheduler=start(n_workers=2))
     assert marks(remote) == marks(local)
     assert [one.source for one in remote.strays] == ["eve.ipynb"]
