@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import shutil
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -54,7 +53,7 @@ def examine(folder: Path | None = None) -> Examination:
             ("disk", True, trials.submit(surroundings.disk, place)),
             ("local port", True, trials.submit(surroundings.local_port)),
             ("browser", False, trials.submit(_browser)),
-            ("sandbox", False, trials.submit(lambda: surroundings.sandbox(shutil.which("bwrap")))),
+            ("sandbox", False, trials.submit(surroundings.sandbox)),
             ("test libraries", False, trials.submit(libraries_for_tests)),
         ]
         findings = tuple(settle(name, required, future.result) for name, required, future in started)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 import socket
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
 from mlhood.doctor.finding import Finding
+from mlhood.isolation import bubblewrap
 from mlhood.measure.machine import binary_size
 
 # enough for the executed notebooks, models and reports of a whole run, with room to spare
@@ -18,12 +17,6 @@ ROOM = 2**30
 _BROWSER_TODO = (
     "install Chromium, Chrome or Edge (Debian and Ubuntu: apt-get install chromium; "
     "macOS: brew install --cask chromium; Windows has Edge)"
-)
-# what a grader's sandbox is made of; a container may forbid any part of it
-_ISOLATION = ["--unshare-all", "--die-with-parent", "--ro-bind", "/", "/", "--dev", "/dev", "--tmpfs", "/run"]
-_USER_NAMESPACES = (
-    "allow unprivileged user namespaces: in a container --security-opt seccomp=unconfined or --privileged, "
-    "on Ubuntu 24.04 sysctl kernel.apparmor_restrict_unprivileged_userns=0"
 )
 
 
@@ -44,29 +37,11 @@ def browser(path: Path | None) -> Finding:
     return Finding("browser", True, f"{path} starts without a window (version {version})")
 
 
-def sandbox(bwrap: str | None, platform: str = sys.platform) -> Finding:
-    """Return whether bubblewrap can start a process with a read-only system and no network."""
-    if not platform.startswith("linux"):
-        todo = "grade on Linux, in a virtual machine or in WSL 2"
-        return Finding("sandbox", False, "sandboxed grading needs Linux", todo)
-    if bwrap is None:
-        todo = "install bubblewrap (Debian and Ubuntu: apt-get install bubblewrap)"
-        return Finding("sandbox", False, "bubblewrap was not found", todo)
-    try:
-        attempt = subprocess.run(
-            [bwrap, *_ISOLATION, "true"],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=10,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return Finding("sandbox", False, f"{bwrap} does not run ({error})", _USER_NAMESPACES)
-    if attempt.returncode:
-        says = f"{bwrap} is refused ({_first_line(attempt.stderr)})"
-        return Finding("sandbox", False, says, _USER_NAMESPACES)
-    return Finding("sandbox", True, f"{bwrap} keeps a process from files and network")
+def sandbox() -> Finding:
+    """Return whether the sandbox in which `mlhood grade` runs a submission can be made here."""
+    if refused := bubblewrap.problem():
+        return Finding("sandbox", False, refused, bubblewrap.advice())
+    return Finding("sandbox", True, "bubblewrap keeps a process from files and network")
 
 
 def disk(folder: Path, needed: int = ROOM) -> Finding:

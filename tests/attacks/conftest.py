@@ -13,9 +13,9 @@ import synthetic_course
 from attacked import SECRET, SMALL, Attacked
 
 from mlhood.grading.projects import PROJECTS
-from mlhood.grading.sandbox.bubblewrap import problem
 from mlhood.grading.sandbox.kernel import SandboxedKernel
 from mlhood.grading.sandbox.warm import Sandboxes
+from mlhood.isolation.bubblewrap import problem
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -18,9 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from mlhood.errors import GradingError
-from mlhood.grading.sandbox.bubblewrap import HOME, command, require
+from mlhood.grading.sandbox.bubblewrap import require
 from mlhood.grading.sandbox.folder import Folder, NotPlain
 from mlhood.grading.sandbox.limits import Limits, Watch
+from mlhood.isolation.bubblewrap import HOME, command
 
 START_SECONDS = 60.0
 END_SECONDS = 20.0
@@ -86,7 +87,7 @@ class Sandbox:
         self._grader, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
-                [*command([self.folder, self.scratch], self.limits), *PROGRAM],
+                [*command([self.folder, self.scratch], self.limits.disk), *PROGRAM],
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,  # until a student's code runs; then it is nobody's

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from mlhood.grading.sandbox.bubblewrap import problem
+from mlhood.isolation.bubblewrap import problem
 
 
 @pytest.fixture
