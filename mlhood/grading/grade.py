@@ -11,19 +11,15 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell
 
-from mlhood.grading.kernel import Kernel
+from mlhood.grading.kernel import Kernel, Kernels
 from mlhood.grading.marks import Marks, TaskResult, judge, total
 from mlhood.grading.notebook import judging_points, label, missing_cells
 from mlhood.grading.submission import Submission
 from mlhood.grading.task import Project, Task
-
-if TYPE_CHECKING:
-    from mlhood.grading.sandbox.warm import Sandboxes
 
 CELL_SECONDS = 300.0
 # cells that only tell the student something: no check asks what they make
@@ -46,7 +42,7 @@ def grade(
     folder: Path,
     *,
     seed: int = 0,
-    sandbox: Sandboxes | None = None,
+    sandbox: Kernels | None = None,
     run_check_cells: bool = False,
     on_step: Callable[[Step], None] = lambda step: None,
     on_result: Callable[[TaskResult], None] = lambda result: None,
@@ -59,7 +55,7 @@ def grade(
         project: What it should solve.
         folder: Working folder of the run; files that the notebook writes are left there.
         seed: Inputs of the checks are drawn from it.
-        sandbox: Where the sandbox for a foreign notebook comes from. Without one it runs with our rights.
+        sandbox: Where the kernel for a foreign notebook comes from. Without one it runs with our rights.
         run_check_cells: Whether to run the student's own checks, and the looks at results, too (for a copy to read).
         on_step: Told before every cell and every task.
         on_result: Told the result of a task as soon as there is one, so an interruption keeps those before it.
@@ -69,19 +65,11 @@ def grade(
         GradingError: No kernel can be started.
     """
     began = time.monotonic()
-    with _kernel(folder, sandbox) as kernel:
+    with sandbox.kernel(folder) if sandbox else Kernel(folder) as kernel:
         grading = _Grading(notebook, project, kernel, seed, run_check_cells, on_step, on_result, alone)
         with grading.turn:
             results = grading.run()
     return total(project, results, time.monotonic() - began, seed)
-
-
-def _kernel(folder: Path, sandbox: Sandboxes | None) -> Kernel:
-    if sandbox is None:
-        return Kernel(folder)
-    from mlhood.grading.sandbox.kernel import SandboxedKernel  # where there is no Linux, there is no such module
-
-    return SandboxedKernel(folder, sandbox)
 
 
 class _Grading:

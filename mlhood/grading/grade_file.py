@@ -12,15 +12,12 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from mlhood.errors import GradingError, OutputError
 from mlhood.grading.grade import Step, grade
+from mlhood.grading.kernel import Kernels
 from mlhood.grading.marks import Marks, TaskResult
 from mlhood.grading.notebook import project_of, read
-
-if TYPE_CHECKING:
-    from mlhood.grading.sandbox.warm import Sandboxes
 
 
 def grade_file(
@@ -28,7 +25,7 @@ def grade_file(
     *,
     seed: int | None = None,
     keep: str | Path | None = None,
-    sandbox: Sandboxes | None = None,
+    sandbox: Kernels | None = None,
     on_step: Callable[[Step], None] = lambda step: None,
     on_result: Callable[[TaskResult], None] = lambda result: None,
     alone: Callable[[], AbstractContextManager[object]] = contextlib.nullcontext,
@@ -40,7 +37,7 @@ def grade_file(
         seed: Inputs of the checks are drawn from it. By default it is drawn too, so that nobody knows it before; the
             marks tell it.
         keep: An empty or new folder for the files that the notebook writes; by default they go with the run.
-        sandbox: Where the sandbox for a foreign notebook comes from. Without one it runs with our rights.
+        sandbox: Where the kernel for a foreign notebook comes from. Without one it runs with our rights.
         on_step: Told before every cell and every task.
         on_result: Told the result of a task as soon as there is one.
         alone: Entered while a timed task is in work (see `grade`).

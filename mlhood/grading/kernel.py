@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Coroutine
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from nbclient import NotebookClient
 from nbclient.exceptions import CellControlSignal, CellTimeoutError, DeadKernelError
@@ -199,6 +199,18 @@ class Kernel:
         with contextlib.suppress(Exception):
             self._wait(_give_up())
             self._wait(client._async_cleanup_kernel())  # nbclient's only way to end kernel and channels
+
+
+class Kernels(Protocol):
+    """Where the kernel for a foreign notebook comes from: something that keeps it apart from us."""
+
+    def kernel(self, folder: Path) -> Kernel:
+        """A kernel for one notebook, whose files come to `folder`.
+
+        Raises:
+            GradingError: There is none to be had.
+        """
+        ...
 
 
 async def _give_up() -> None:

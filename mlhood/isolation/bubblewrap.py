@@ -111,18 +111,23 @@ def _can_forbid_nesting(bwrap: str) -> bool:
     return "--disable-userns" in asked.stdout + asked.stderr
 
 
-def _environment() -> list[str]:
+def environment(home: Path, temporary: Path) -> dict[str, str]:
+    """All that foreign code is told of the grader's environment, with the folders that it gets as its own."""
     programs = [str(Path(sys.executable).parent), "/usr/local/bin", "/usr/bin", "/bin"]
     values = {
         "PATH": os.pathsep.join(dict.fromkeys(programs)),
-        "HOME": str(HOME),
-        "TMPDIR": "/tmp",  # noqa: S108 (the sandbox's own)
+        "HOME": str(home),
+        "TMPDIR": str(temporary),
         "LANG": "C.UTF-8",
         "USER": "student",
         "PYTHONPATH": str(_package().parent),
         "PYTHONDONTWRITEBYTECODE": "1",
     }
-    values |= {name: os.environ[name] for name in PASSED if name in os.environ}
+    return values | {name: os.environ[name] for name in PASSED if name in os.environ}
+
+
+def _environment() -> list[str]:
+    values = environment(HOME, Path("/tmp"))  # noqa: S108 (the sandbox's own)
     return [word for name, value in values.items() for word in ("--setenv", name, value)]
 
 

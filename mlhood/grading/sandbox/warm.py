@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import TracebackType
 
+from mlhood.grading.kernel import Kernel
 from mlhood.grading.sandbox.bubblewrap import require
 from mlhood.grading.sandbox.limits import Limits
 from mlhood.grading.sandbox.sandbox import Sandbox
@@ -56,6 +58,12 @@ class Sandboxes:
         if taken is None:
             raise RuntimeError("prepare leaves a sandbox")
         return taken
+
+    def kernel(self, folder: Path) -> Kernel:
+        """A kernel in a sandbox of its own, whose files are copied to `folder` in the end."""
+        from mlhood.grading.sandbox.kernel import SandboxedKernel  # which takes its sandboxes from here
+
+        return SandboxedKernel(folder, self)
 
     def close(self) -> None:
         """End the one that waits."""
