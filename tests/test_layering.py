@@ -49,7 +49,7 @@ PLAN: dict[str, set[str]] = {
     "grading": {"models", "exchange", "compiler", "kernels", "dataflow", "jaxlab", "doctor", "isolation"}
     | {"compiler.backends", "compiler.convolutions", "compiler.quantize", "dataflow.systolic", "dataflow.sliced"},
     # a batch knows the course through its workers only, and of the rest of the house how a file is written whole
-    "grading.classroom": {"exchange", "grading"},
+    "grading.classroom": {"exchange", "grading", "isolation"},
     "cli": {"models", "exchange", "compiler", "kernels", "dataflow", "jaxlab", "doctor", "grading"}
     | {"compiler.commands", "kernels.commands", "dataflow.systolic", "dataflow.sliced", "jaxlab.commands"}
     | {"grading.classroom"},

@@ -22,7 +22,10 @@ PROGRAM, PLAIN = 0o100755, 0o100644
 SETUP = f"""#!/usr/bin/env bash
 # Called once, as root, when Gradescope builds the container.
 set -euo pipefail
+umask 022
 root="${{MLHOOD_AUTOGRADER:-/autograder}}"
+# outside of $root, which is closed to the code of students; they read it
+venv="${{MLHOOD_VENV:-/opt/mlhood}}"
 
 usable() {{
     command -v "$1" > /dev/null && "$1" -c 'import ensurepip, sys; sys.exit(sys.version_info < (3, 11))' 2> /dev/null
@@ -48,11 +51,13 @@ if [ -z "$python" ]; then
     echo "this image has no Python 3.11 or newer: choose a newer one in the autograder's settings" >&2
     exit 1
 fi
-"$python" -m venv "$root/venv"
+# of use where the container may make user namespaces
+apt-get install -y bubblewrap || echo "no bubblewrap: another user of the container takes its place" >&2
+"$python" -m venv "$venv"
 # the build of torch for processors: gigabytes smaller
-"$root/venv/bin/python" -m pip install --no-cache-dir --extra-index-url {CPU_INDEX} \\
+"$venv/bin/python" -m pip install --no-cache-dir --extra-index-url {CPU_INDEX} \\
     -r "$root/source/requirements.txt"
-"$root/venv/bin/python" -m pip install --no-cache-dir --no-deps "$root/source"
+"$venv/bin/python" -m pip install --no-cache-dir --no-deps "$root/source"
 """
 
 RUN = """#!/usr/bin/env bash
@@ -64,7 +69,7 @@ cat > "$root/results/results.json" << 'END'
 {"score": 0, "output": "the autograder did not come to its end; your instructor can run it again", "tests": []}
 END
 # -P: a file of the submission shall not pass for a module
-exec "${MLHOOD_PYTHON:-$root/venv/bin/python}" -P -m mlhood.grading.classroom.gradescope
+exec "${MLHOOD_PYTHON:-${MLHOOD_VENV:-/opt/mlhood}/bin/python}" -P -m mlhood.grading.classroom.gradescope
 """
 
 README = """# Autograder

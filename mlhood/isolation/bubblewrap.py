@@ -120,7 +120,7 @@ def environment(home: Path, temporary: Path) -> dict[str, str]:
         "TMPDIR": str(temporary),
         "LANG": "C.UTF-8",
         "USER": "student",
-        "PYTHONPATH": str(_package().parent),
+        "PYTHONPATH": str(package().parent),
         "PYTHONDONTWRITEBYTECODE": "1",
     }
     return values | {name: os.environ[name] for name in PASSED if name in os.environ}
@@ -157,7 +157,7 @@ def _python() -> list[str]:
     places = [Path(sys.base_prefix), Path(sys.prefix), program.parent, program.resolve().parent]
     places += [Path(name) for name in (*sys.path, site.getusersitepackages()) if Path(name).name in _LIBRARIES]
     kept: list[Path] = []
-    for place in [*dict.fromkeys(places), _package()]:
+    for place in [*dict.fromkeys(places), package()]:
         if place.exists() and not any(place.is_relative_to(other) for other in (*kept, Path("/usr"))):
             kept.append(place)
     return _read_only(kept)
@@ -166,7 +166,8 @@ def _python() -> list[str]:
 _LIBRARIES = {"site-packages", "dist-packages"}
 
 
-def _package() -> Path:
+def package() -> Path:
+    """The folder of the package that we are."""
     return Path(__file__).resolve().parents[1]
 
 

@@ -16,15 +16,25 @@ from pathlib import Path
 
 import psutil
 
-from mlhood.isolation.bubblewrap import environment
+from mlhood.isolation.bubblewrap import environment, package
 
 # below what a container's own map of users may leave out, above the users of any distribution
 FIRST, LAST = 20_000, 60_000
 MAX_PROCESSES = 2048
 MAX_FILE = 768 << 20
 SECONDS = 60
-# it may not read or enter what it is told of, and can be a kernel
-TRIAL = "import os, sys, ipykernel, mlhood; sys.exit(any(os.access(p, os.R_OK) or os.access(p, os.X_OK) for p in {0}))"
+# what a kernel needs, and what it must not have
+TRIAL = """
+import os, subprocess, sys
+import ipykernel, mlhood
+
+package, *hidden = sys.argv[1:]
+if os.path.dirname(mlhood.__file__) != package:
+    sys.exit("it finds another mlhood")
+if any(os.access(path, mode) for path in hidden for mode in (os.R_OK, os.X_OK)):
+    sys.exit("it can read what is hidden")
+subprocess.run([sys.executable, "-P", "-c", ""], check=True)
+"""
 # Kills all of a user's at once: nothing can fork away from it, and nothing can stop it, as a process may only signal
 # those whose real user it is, and this one's is the keeper. Should it still have our rights, it must not.
 KILL_ALL = """
@@ -68,11 +78,10 @@ def command(user: int) -> list[str]:
     return ["prlimit", *limits, "setpriv", *rights, "--pdeathsig=KILL"]
 
 
-def problem(user: int, hidden: Sequence[Path] = ()) -> str:
-    """Why foreign code cannot run as this user, in words; empty if it can.
+def problem(hidden: Sequence[Path] = ()) -> str:
+    """Why foreign code cannot run as another user, in words; empty if it can.
 
     Args:
-        user: See `free_user`.
         hidden: Files and folders that it must be able neither to read nor to enter.
     """
     if not sys.platform.startswith("linux"):
@@ -84,7 +93,7 @@ def problem(user: int, hidden: Sequence[Path] = ()) -> str:
         return f"{' and '.join(missing)} (util-linux) not found"
     try:
         attempt = subprocess.run(
-            [*command(user), sys.executable, "-P", "-c", TRIAL.format([str(path) for path in hidden])],
+            [*command(free_user()), sys.executable, "-P", "-c", TRIAL, str(package()), *map(str, hidden)],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -96,7 +105,8 @@ def problem(user: int, hidden: Sequence[Path] = ()) -> str:
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"another user's process does not run ({error})"
     if attempt.returncode:
-        return f"another user cannot do it ({attempt.stderr.strip()[-500:] or 'it can read what is hidden'})"
+        said = attempt.stderr.strip().splitlines() or ["no reason given"]
+        return f"another user cannot do it ({said[-1][:500]})"
     return ""
 
 

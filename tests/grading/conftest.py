@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import subprocess
 import sys
+import sysconfig
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -11,6 +14,7 @@ import synthetic_course
 
 from mlhood.grading.notebook import write
 from mlhood.grading.projects import PROJECTS
+from mlhood.isolation import otheruser
 
 
 @pytest.fixture
@@ -32,3 +36,24 @@ def empty(course, tmp_path) -> Path:
     path = tmp_path / "T9.ipynb"
     write(course.notebook(course.EMPTY, "YOUR ANSWER HERE"), path)
     return path
+
+
+@pytest.fixture(scope="session")
+def open_python():
+    """A Python that every user of this machine may run: ours, or the system's with our libraries."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield sys.executable if not otheruser.problem() else _system_python(Path(folder))
+
+
+def _system_python(folder: Path) -> str:
+    base = Path("/usr/bin", f"python{sys.version_info.major}.{sys.version_info.minor}")
+    if base.exists():
+        folder.chmod(0o755)
+        subprocess.run([base, "-m", "venv", "--without-pip", folder], check=True)
+        libraries = Path(sysconfig.get_path("purelib", vars={"base": str(folder)}), "ours.pth")
+        libraries.write_text(sysconfig.get_path("purelib"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "executable", str(folder / "bin" / "python"))
+        if reason := otheruser.problem():
+            pytest.skip(f"no other user on this machine: {reason}")
+        return sys.executable

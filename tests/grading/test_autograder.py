@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
@@ -11,11 +12,14 @@ import tomllib
 import zipfile
 from pathlib import Path
 
+import psutil
 import pytest
 
 from mlhood.errors import OutputError
 from mlhood.grading.autograder import archive, autograder_files, write_autograder
+from mlhood.grading.classroom import apart
 from mlhood.grading.notebook import write
+from mlhood.isolation.bubblewrap import problem
 
 REPOSITORY = Path(__file__).parents[2]
 POSIX = pytest.mark.skipif(sys.platform == "win32", reason="bash scripts for Ubuntu")
@@ -42,14 +46,15 @@ def call(root: Path, script: str, **more: str) -> subprocess.CompletedProcess:
     return subprocess.run(["bash", str(root / script)], env=environment, cwd=root, capture_output=True, text=True)
 
 
-def run_autograder(root: Path) -> dict:
-    """Grade in a process that has the course of the zip, and the synthetic project in it."""
+def run_autograder(root: Path, package: Path | None = None, python: str = sys.executable, **more: str) -> dict:
+    """Grade in a process that has the course of the zip, or another copy, and the synthetic project in it."""
     (root / "sitecustomize.py").write_text("import synthetic_course\nsynthetic_course.install()\n")
-    paths = os.pathsep.join([str(root / "source"), str(root), str(Path(__file__).parent)])
-    done = call(root, "run_autograder", MLHOOD_PYTHON=sys.executable, PYTHONPATH=paths)
+    paths = os.pathsep.join(map(str, [package or root / "source", root, Path(__file__).parent]))
+    done = call(root, "run_autograder", MLHOOD_PYTHON=python, PYTHONPATH=paths, **more)
     assert done.returncode == 0, done.stderr
-    assert "the container" in done.stderr
-    return json.loads((root / "results" / "results.json").read_text())
+    found = json.loads((root / "results" / "results.json").read_text())
+    assert found["extra_data"]["isolation"] in done.stderr
+    return found
 
 
 def test_the_same_course_gives_the_same_bytes(packed):
@@ -90,6 +95,116 @@ def test_a_submission_is_graded_by_what_the_zip_holds(container, course):
     assert isinstance(found["execution_time"], int)
     assert {test["visibility"] for test in found["tests"]} == {"visible"}
     assert found["stdout_visibility"] == "hidden"
+    assert found["extra_data"]["isolation"].startswith(apart.TOGETHER if problem() else apart.SANDBOX)
+
+
+# what a notebook tries; the solution is right only where something of it has come about
+HOSTILE = """
+import os, subprocess, sys
+from pathlib import Path
+
+root, reached = Path({root!r}), []
+
+
+def attempt(what, act):
+    try:
+        act()
+    except OSError:
+        return
+    reached.append(what)
+
+
+def grader():
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and b"classroom.gradescope" in (entry / "cmdline").read_bytes():
+            return entry
+    raise OSError("not there")
+
+
+attempt("metadata", lambda: (root / "submission_metadata.json").read_bytes())
+attempt("results", lambda: (root / "results" / "results.json").write_text("taken over"))
+attempt("list", lambda: os.listdir(root / "results"))
+attempt("source", lambda: (root / "source" / "mlhood" / "errors.py").write_text(""))
+attempt("environment", lambda: (grader() / "environ").read_bytes())
+attempt("memory", lambda: (grader() / "mem").open("rb"))
+attempt("files", lambda: os.listdir(grader() / "fd"))
+attempt("kill", lambda: os.kill(int(grader().name), 0))
+subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)", {mark!r}], start_new_session=True)
+
+
+def double(x):
+    return 2 * x if reached else reached
+"""
+
+
+@pytest.fixture
+def forbidden(tmp_path):
+    """A path on which some programs are refused, as in Docker, and all else is found."""
+
+    def refuse(*names: str) -> str:
+        for name in names:
+            stub = tmp_path / "refused" / name
+            stub.parent.mkdir(exist_ok=True)
+            stub.write_text("#!/bin/sh\necho 'No permissions to create new namespace' >&2; exit 1\n")
+            stub.chmod(0o755)
+        return f"{tmp_path / 'refused'}{os.pathsep}{os.environ['PATH']}"
+
+    return refuse
+
+
+def hostile(container: Path, course) -> str:
+    """Hand in the hostile notebook; a word by which the process that it leaves behind is known."""
+    mark = f"left-by-{container.parent.name}-{os.getpid()}"
+    source = HOSTILE.format(root=str(container), mark=mark)
+    write(course.notebook(course.EMPTY | {"T9.1": source}), container / "submission" / "hostile.ipynb")
+    (container / "submission_metadata.json").write_text('{"users": [{"email": "ada@example.org"}]}')
+    return mark
+
+
+def left(mark: str) -> list[psutil.Process]:
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if mark in process.cmdline():
+                found.append(process)
+    return found
+
+
+def test_students_code_in_the_sandbox_reaches_nothing_of_the_autograder(container, course):
+    if reason := problem():
+        pytest.skip(f"no sandbox on this machine: {reason}")
+    mark = hostile(container, course)
+    assert_nothing_reached(run_autograder(container), apart.SANDBOX, mark)
+
+
+def test_students_code_as_another_user_reaches_nothing_of_the_autograder(container, course, forbidden, open_python):
+    mark = hostile(container, course)
+    # what it runs lies outside of what is closed to it
+    found = run_autograder(container, REPOSITORY, open_python, PATH=forbidden("bwrap"))
+    assert_nothing_reached(found, apart.OTHER_USER, mark)
+    assert "No permissions to create new namespace" in found["extra_data"]["isolation"]
+
+
+@POSIX
+def test_without_any_of_it_the_instructor_is_told(container, course, forbidden):
+    """And the attacks of the two tests above are attacks: here they come about."""
+    mark = hostile(container, course)
+    found = run_autograder(container, PATH=forbidden("bwrap", "setpriv"))
+    try:
+        assert found["extra_data"]["isolation"].startswith(apart.TOGETHER)
+        assert found["score"] == 40
+        assert left(mark)
+    finally:
+        for process in left(mark):
+            process.kill()
+
+
+def assert_nothing_reached(found: dict, words: str, mark: str) -> None:
+    assert found["extra_data"]["isolation"].startswith(words)
+    first = next(test for test in found["tests"] if test["number"] == "9.1.1")
+    assert first["status"] == "failed"
+    assert "[]" in first["output"]
+    assert not left(mark)
 
 
 @POSIX
@@ -120,10 +235,12 @@ def test_setup_finds_or_gets_a_python_and_installs(container, tmp_path, has):
         (stubs / name).write_text(f"#!/bin/bash\n{text}")
         (stubs / name).chmod(0o755)
     log = tmp_path / "log"
-    done = call(container, "source/setup.sh", PATH=f"{stubs}:{os.environ['PATH']}", LOG=str(log), HERE=str(stubs))
+    more = {"PATH": f"{stubs}:{os.environ['PATH']}", "MLHOOD_VENV": str(tmp_path / "venv")}
+    done = call(container, "source/setup.sh", LOG=str(log), HERE=str(stubs), **more)
     assert done.returncode == 0, done.stderr
     lines = log.read_text().splitlines()
     assert lines[0] == "apt-get update"
+    assert "apt-get install -y bubblewrap" in lines
     assert ("apt-get install -y python3.13 python3.13-venv" in lines) is not has
     installs = [line.split() for line in lines if line.startswith("python")]
     assert installs[0][-2:] == ["-r", f"{container}/source/requirements.txt"]

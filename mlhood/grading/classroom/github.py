@@ -4,7 +4,7 @@ The reporter (`classroom-resources/autograding-grading-reporter`) takes the resu
 variable: JSON in base64, `{version, status, max_score, tests: [{name, status, score, message}]}`, and adds up scores.
 
 It serves the student: who owns the repository can change the workflow, so an instructor counts what `mlhood grade`
-says of the clones.
+says of the clones. A sandbox is used where there is one, and nothing is installed for it.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from mlhood.errors import NotebookError
+from mlhood.grading.classroom.apart import apart
 from mlhood.grading.classroom.exports import github_classroom
 from mlhood.grading.classroom.handed import Handed
 from mlhood.grading.classroom.single import grade_one, lost
@@ -39,7 +40,8 @@ def result(path: Path) -> dict[str, Any]:
     """The result of a notebook; one that cannot be read has lost the points of the project that its name tells."""
     handed = Handed(os.environ.get("GITHUB_ACTOR", ""), source=path.name)
     try:
-        return github_classroom(grade_one(handed, path))
+        with apart() as found:
+            return github_classroom(grade_one(handed, path, found.kernels))
     except NotebookError as error:
         reason = error.in_a_line()
     project = PROJECTS.get(path.stem)

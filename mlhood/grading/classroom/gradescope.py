@@ -3,8 +3,8 @@
 Layout, metadata and results: Gradescope's "Autograder Specifications" and "Submission Metadata". Whatever goes
 wrong, there is a results.json that says it.
 
-Without bubblewrap a student's code runs with the rights of the autograder, as with `mlhood check`: the container,
-which is made for this one submission and has no other's in it, is the sandbox.
+A student's code is kept apart as well as the container allows (see `apart`). How, the instructor finds in the
+autograder's output, which students do not see, and in `extra_data`.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Any
 
 from mlhood.errors import MlhoodError, NotebookError
 from mlhood.exchange.output import write_whole
+from mlhood.grading.classroom.apart import apart
 from mlhood.grading.classroom.exports import gradescope, json_text
 from mlhood.grading.classroom.findings import findings
 from mlhood.grading.classroom.handed import Handed
@@ -28,7 +29,6 @@ from mlhood.grading.notebook import project_of, read
 
 ROOT = "/autograder"
 MAX_METADATA = 64 << 20  # it holds the results of all earlier submissions
-NO_SANDBOX = "graded without a sandbox of its own: the container, made for this one submission, is the sandbox"
 
 
 def main() -> None:
@@ -40,15 +40,20 @@ def main() -> None:
 
 def results(root: Path) -> dict[str, Any]:
     """The results of the submission in `root/submission`, as results.json has them."""
+    words = ""
     try:
-        print(NO_SANDBOX, file=sys.stderr)
-        metadata = _metadata(root / "submission_metadata.json")
-        return gradescope(grade_one(_handed(metadata), chosen(root / "submission", _wanted(metadata))))
+        with apart(root) as found:
+            words = found.words
+            print(words, file=sys.stderr)  # into Gradescope's stdout, which instructors see
+            metadata = _metadata(root / "submission_metadata.json")
+            path = chosen(root / "submission", _wanted(metadata))
+            made = gradescope(grade_one(_handed(metadata), path, found.kernels))
     except MlhoodError as error:
-        return failure(error.in_a_line())
+        made = failure(error.in_a_line())
     except Exception:  # a submission without any result would be the worst answer
-        traceback.print_exc()  # into Gradescope's stdout, which instructors see
-        return failure("the autograder itself has failed; your instructor can see why, and can run it again")
+        traceback.print_exc()
+        made = failure("the autograder itself has failed; your instructor can see why, and can run it again")
+    return made | {"extra_data": {"isolation": words}}
 
 
 def failure(output: str) -> dict[str, Any]:

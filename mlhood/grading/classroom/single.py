@@ -15,6 +15,7 @@ from mlhood.grading.classroom.handed import Handed
 from mlhood.grading.classroom.late import Lateness
 from mlhood.grading.classroom.records import Record
 from mlhood.grading.grade_file import grade_file
+from mlhood.grading.kernel import Kernels
 from mlhood.grading.marks import TaskResult, unsolved
 from mlhood.grading.notebook import project_of, read
 from mlhood.grading.task import Project
@@ -23,12 +24,13 @@ from mlhood.grading.validate import empty_tasks
 UNTOUCHED = "nothing has been written yet"
 
 
-def grade_one(handed: Handed, path: Path) -> Record:
+def grade_one(handed: Handed, path: Path, kernels: Kernels | None = None) -> Record:
     """Grade a notebook on inputs that nobody knows before. One that is as it was given is not run.
 
     Args:
         handed: Whose it is. Lateness is the business of the program that has taken it.
         path: The notebook.
+        kernels: What keeps it apart from us (see `apart`); without it, it runs with our rights.
 
     Returns:
         The result; a notebook that cannot be run is a result, too, of no points.
@@ -43,7 +45,7 @@ def grade_one(handed: Handed, path: Path) -> Record:
         return lost(handed, project, UNTOUCHED)
     began = time.monotonic()
     try:
-        marks = grade_file(path)
+        marks = grade_file(path, sandbox=kernels)
     except MlhoodError as error:
         seconds = time.monotonic() - began
         status = "refused" if isinstance(error, NotebookError) else "failed"

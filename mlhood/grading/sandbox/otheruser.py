@@ -46,7 +46,8 @@ class _Provisioner(LocalProvisioner):
     async def pre_launch(self, **kwargs: Any) -> dict[str, Any]:
         """Write the connection file, and give it to the user."""
         known = await super().pre_launch(**kwargs)
-        os.chown(self.parent.connection_file, self.user, self.user)
+        manager: Any = self.parent
+        os.chown(manager.connection_file, self.user, self.user)
         own = {"cmd": [*command(self.user), *known["cmd"]], "env": environment(self.home, self.home)}
         return {**known, **own}
 

@@ -75,7 +75,7 @@ def test_hostile_metadata_costs_nothing(submission, course, tmp_path):
 
 
 def test_a_failure_of_ours_is_told_without_its_traceback(submission, course, tmp_path, monkeypatch, capsys):
-    def fails(handed, path):
+    def fails(handed, path, kernels):
         raise RuntimeError("inner words")
 
     monkeypatch.setattr(gradescope, "grade_one", fails)
