@@ -10,7 +10,6 @@ import queue
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Protocol
 
 from mlhood.errors import GradingError
@@ -37,14 +36,12 @@ class Options:
     Args:
         jobs: How many workers to run side by side.
         seed: Inputs of the checks are drawn from it.
-        turns: File whose lock says which worker's turn it is to measure.
         seconds: Time limit for one submission; waiting for a turn to measure does not count.
         marker: `module:function` that makes a worker's marker (see `marker.Marker`).
     """
 
     jobs: int
     seed: int
-    turns: Path
     seconds: float = 3600.0
     marker: str = MARKER
 
@@ -121,7 +118,7 @@ class Batch:
     # -- workers
 
     def _start(self) -> None:
-        worker = Worker(self.options.marker, self.options.seed, self.options.turns, self._heard, START_SECONDS)
+        worker = Worker(self.options.marker, self.options.seed, self._heard, START_SECONDS)
         self._workers.add(worker)
 
     def _start_first(self) -> None:

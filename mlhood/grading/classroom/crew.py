@@ -19,6 +19,7 @@ from typing import Any
 import psutil
 
 from mlhood.grading.classroom.handed import Handed
+from mlhood.grading.classroom.turns import machine_file
 
 MAX_LINE = 16 << 20
 LAST_WORDS = 2000
@@ -56,12 +57,15 @@ class Worker:
     Args:
         marker: `module:function` that makes its marker.
         seed: Inputs of the checks are drawn from it.
-        turns: File whose lock says whose turn it is to measure; without one it waits for nobody.
         heard: Where everything that it says is put.
         seconds: Time limit for its start.
+
+    Raises:
+        OutputError: There can be no turns to measure on this machine (see `turns.machine_file`).
     """
 
-    def __init__(self, marker: str, seed: int, turns: Path | None, heard: queue.Queue[Heard], seconds: float) -> None:
+    def __init__(self, marker: str, seed: int, heard: queue.Queue[Heard], seconds: float) -> None:
+        turns = machine_file()  # out here, where the folder of temporary files is everybody's
         self.job: Job | None = None
         self.attempt = 0
         self.position = 0
@@ -83,8 +87,7 @@ class Worker:
         )
         self._listener = threading.Thread(target=self._listen, args=(heard,), daemon=True)
         self._listener.start()
-        lock = turns or self.folder / "turns"
-        self._tell({"marker": marker, "seed": seed, "turns": str(lock), "temporary": self._temporary})
+        self._tell({"marker": marker, "seed": seed, "turns": str(turns), "temporary": self._temporary})
 
     @property
     def folder(self) -> Path:

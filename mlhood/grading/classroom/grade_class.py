@@ -23,7 +23,6 @@ from mlhood.grading.sandbox.bubblewrap import require
 GRADEBOOK = "gradebook.sqlite"
 STORE = "submissions"
 SEED = "seed"
-TURNS = ".turns"
 MAX_TEXT = 1 << 20
 
 
@@ -101,7 +100,7 @@ def grade_class(places: Iterable[Path], out: Path, wishes: Wishes, watch: Watch)
         found = [collect(place, out / STORE, wishes.hint) for place in places]
         handed = [one for collection in found for one in collection.handed]
         gradebook.hand_in(handed)
-        options = Options(wishes.jobs, seed, out / TURNS, wishes.seconds, wishes.marker)
+        options = Options(wishes.jobs, seed, wishes.seconds, wishes.marker)
         _batch(gradebook, options, watch, wishes.scheduler).run(handed)
         layouts = tuple(collection.layout for collection in found)
         extras = tuple(one for collection in found for one in collection.extras)
@@ -140,7 +139,6 @@ def _own(out: Path) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         try:
             out.mkdir(parents=True, exist_ok=True)
-            (out / TURNS).touch()
             mine = stack.enter_context(claim(out / ".lock"))
         except OSError as error:
             raise OutputError(

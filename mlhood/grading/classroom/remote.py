@@ -128,8 +128,8 @@ class Crew(WorkerPlugin):
             if self._resting:
                 return self._resting.pop()
             heard: queue.Queue[Heard] = queue.Queue()
-            # it waits for nobody's turn to measure: the scheduler has counted the resource `timed`
-            member = _Member(Worker(self.marker, self.seed, None, heard, self.seconds), heard)
+            # the scheduler counts the resource `timed`; where it was declared twice for a machine, its turn still holds
+            member = _Member(Worker(self.marker, self.seed, heard, self.seconds), heard)
             self._members.append(member)
             return member
 
@@ -158,6 +158,7 @@ def _follow(member: _Member) -> dict[str, Any]:
         if heard.kind == "broken":
             return _lost(heard.facts["reason"], tasks)
         if heard.kind in {"waits", "measures"}:
+            member.worker.wait_for_turn(heard.kind == "waits")
             continue
         if heard.kind != "task":
             return {"say": heard.kind, "tasks": tasks, **heard.facts}

@@ -123,6 +123,15 @@ def test_timed_tasks_run_one_at_a_time(room):
     assert order == ["timed-begin", "timed-end"] * 6
 
 
+def test_two_calls_with_two_gradebooks_take_turns_too(room):
+    room.hand_in(**dict.fromkeys("abcdef", "P1 timed"))
+    calls = [start(room, room.out.with_name(name)) for name in ("one", "other")]
+    assert [call.wait(60) for call in calls] == [0, 0]
+    events = room.events("timed-begin", "timed-end")
+    assert [one["event"] for one in events] == ["timed-begin", "timed-end"] * 12
+    assert len({one["process"] for one in events}) > 1
+
+
 @pytest.mark.parametrize(
     ("marker", "reason"),
     [("fake_marker:broken", "the course cannot be loaded"), ("fake_marker:dies", "exit code 9"), ("no:module", "no")],
@@ -174,8 +183,8 @@ grade_class([Path(sys.argv[1])], Path(sys.argv[2]), Wishes(jobs=2, marker="fake_
 """
 
 
-def start(room) -> subprocess.Popen:
-    return subprocess.Popen([sys.executable, "-c", RUN, str(room.folder), str(room.out)])
+def start(room, out: Path | None = None) -> subprocess.Popen:
+    return subprocess.Popen([sys.executable, "-c", RUN, str(room.folder), str(out or room.out)])
 
 
 @POSIX

@@ -114,6 +114,14 @@ def test_as_many_timed_submissions_at_once_as_the_worker_has_declared(room, star
     assert order == ["begin", "task", "task", "task"] * 4
 
 
+def test_two_workers_of_one_machine_that_both_declare_timed_measure_one_after_the_other(room, start):
+    room.hand_in(**dict.fromkeys("abcdef", "P2 timed"))
+    room.grade(scheduler=start(n_workers=2, threads_per_worker=2, resources={"timed": 2}))
+    assert len({one["process"] for one in room.events("begin")}) > 1
+    order = [one["event"] for one in room.events("timed-begin", "timed-end")]
+    assert order == ["timed-begin", "timed-end"] * 6
+
+
 def test_a_second_call_grades_only_what_is_new_and_nothing_is_left(room, start):
     address = start(n_workers=1)
     room.hand_in(ada="P1")
