@@ -59,7 +59,8 @@ class ClusterBatch(Batch):
         # of the gradebook, so that a call after a `kill -9` replaces the processes that the last has left there
         self.crew = f"mlhood-{digest_of([str(gradebook.path.resolve())])[:16]}"
         self._client: Client | None = None
-        self._landed: queue.Queue[Future] = queue.Queue()
+        # a job that has ended, or the result of a task of one that is in work
+        self._landed: queue.Queue[Future | str] = queue.Queue()
         self._flights: dict[str, Flight] = {}
         self._seen = self._checked = time.monotonic()
         self._room = 1
@@ -78,6 +79,7 @@ class ClusterBatch(Batch):
             self.client.wait_for_workers(1, timeout=START_SECONDS)
         except (OSError, ValueError) as error:
             raise self._no_cluster(f"{type(error).__name__}: {error}") from None
+        self.client.subscribe_topic(self.crew, lambda event: self._landed.put(str(event[1])))
         self.client.register_plugin(Crew(self.options.marker, self.options.seed, START_SECONDS), name=self.crew)
         told = self._describe()
         environments = {facts["environment"] for facts in told.values()}
@@ -114,7 +116,8 @@ class ClusterBatch(Batch):
             while self._jobs and len(self._flights) < self._room:
                 self._submit(self._jobs.popleft())
             with contextlib.suppress(queue.Empty):
-                self._land(self._landed.get(timeout=TICK_SECONDS))
+                landed = self._landed.get(timeout=TICK_SECONDS)
+                self._store(landed) if isinstance(landed, str) else self._land(landed)
 
     def _submit(self, job: Job) -> None:
         limit = LOOK_SECONDS if job.do == "look" else self.options.seconds
@@ -133,6 +136,13 @@ class ClusterBatch(Batch):
             return False
         project = self.gradebook.project(job.handed.sha256, self.course)
         return bool(project and self.plans[project[0]].timed)
+
+    def _store(self, told: str) -> None:
+        """Store a task's result. It may come late, twice or never: what counts is what the job comes to."""
+        plain = json.loads(told)
+        flight = self._flights.get(plain["key"])
+        if flight is not None:
+            self.gradebook.put_task(flight.job.key, plain["position"], read_result(plain["result"]))
 
     def _land(self, future: Future) -> None:
         """Take over what a job has come to."""

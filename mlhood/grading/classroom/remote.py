@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import queue
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +17,8 @@ from distributed import WorkerPlugin, get_worker
 
 from mlhood.grading.classroom.crew import GONE, Heard, Job, Worker
 from mlhood.grading.classroom.handed import Handed
+
+Tell = Callable[[int, dict[str, Any]], None]
 
 LOST = "lost"
 TICK_SECONDS = 0.25
@@ -48,11 +50,17 @@ def carry_out(order: Order) -> str:
     """Do a job on the Dask worker that calls this; its answer as JSON.
 
     Plain text on purpose: what comes back to the batch is read, never unpickled into objects of a cluster's choice.
+    Each task's result is told at once, too, under the crew's name as topic; the answer holds them all again.
     """
-    crew = get_worker().plugins.get(order.crew)
+    worker = get_worker()
+    crew, key = worker.plugins.get(order.crew), worker.get_current_task()
     if not isinstance(crew, Crew):
         raise RuntimeError("the batch has ended")
-    return json.dumps(crew.carry_out(order))
+
+    def tell(position: int, result: dict[str, Any]) -> None:
+        worker.log_event(order.crew, json.dumps({"key": str(key), "position": position, "result": result}))
+
+    return json.dumps(crew.carry_out(order, tell))
 
 
 @dataclass
@@ -89,12 +97,12 @@ class Crew(WorkerPlugin):
         for member in members:
             member.worker.end()
 
-    def carry_out(self, order: Order) -> dict[str, Any]:
+    def carry_out(self, order: Order, tell: Tell) -> dict[str, Any]:
         """Do a job: what the process has said last, with the results of all tasks; or that it is lost, and why."""
         member = self._member()
         answer: dict[str, Any] = {}
         try:
-            answer = self._answer(member, order)
+            answer = self._answer(member, order, tell)
         finally:
             if answer.get("say", LOST) == LOST:
                 self._dismiss(member)
@@ -102,9 +110,9 @@ class Crew(WorkerPlugin):
                 self._rest(member)
         return answer
 
-    def _answer(self, member: _Member, order: Order) -> dict[str, Any]:
+    def _answer(self, member: _Member, order: Order, tell: Tell) -> dict[str, Any]:
         if not member.ready:
-            started = _follow(member)
+            started = _follow(member, tell)
             if started["say"] != "ready":
                 return started
             member.ready = started
@@ -116,7 +124,7 @@ class Crew(WorkerPlugin):
         path = member.worker.folder / f"{order.sha256}.ipynb"
         path.write_bytes(order.content)
         member.worker.give(Job(order.do, "", Handed("", path=path, sha256=order.sha256)), 0, order.seconds)
-        answer = _follow(member)
+        answer = _follow(member, tell)
         member.worker.rest()
         path.unlink(missing_ok=True)
         return answer
@@ -143,8 +151,8 @@ class Crew(WorkerPlugin):
         member.worker.end()
 
 
-def _follow(member: _Member) -> dict[str, Any]:
-    """Listen until a job has ended."""
+def _follow(member: _Member, tell: Tell) -> dict[str, Any]:
+    """Listen until a job has ended, and tell each task's result."""
     tasks: list[dict[str, Any]] = []
     while True:
         try:
@@ -162,6 +170,7 @@ def _follow(member: _Member) -> dict[str, Any]:
             continue
         if heard.kind != "task":
             return {"say": heard.kind, "tasks": tasks, **heard.facts}
+        tell(len(tasks), heard.facts["result"])
         tasks.append(heard.facts["result"])
 
 

@@ -70,6 +70,8 @@ class FakeMarker:
             results.append(result(task, found))
             on_result(results[-1])
             log("task", sha256=handed.sha256, task=task.id)
+            if f"hold-after-{task.id}" in found:
+                self.hold()
             if f"die-after-{task.id}" in found:
                 os.kill(os.getpid(), signal.SIGKILL)
         return Marks(found[0], "", tuple(results), 0.5)
@@ -90,6 +92,14 @@ class FakeMarker:
         if "die-once" in found and not once.exists():
             once.touch()
             os._exit(3)
+
+    def hold(self):
+        """Wait until the test lets it go."""
+        limit = time.monotonic() + 20
+        while not Path(f"{os.environ[LOG]}.go").exists():
+            if time.monotonic() > limit:
+                raise TimeoutError("it was not let go")
+            time.sleep(0.02)
 
     def work(self, found, task):
         if "timed" in found and task.id.endswith(".2"):

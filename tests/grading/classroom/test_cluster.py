@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import json
 import logging
 import re
 import sys
@@ -17,6 +18,8 @@ from typer.main import get_command
 from mlhood import cli
 from mlhood.errors import GradingError
 from mlhood.grading.classroom import batch, grade_class
+from mlhood.grading.classroom.batch import Options
+from mlhood.grading.classroom.gradebook import Gradebook
 
 distributed = pytest.importorskip("distributed")
 dask_worker = pytest.importorskip("distributed.cli.dask_worker")
@@ -140,6 +143,28 @@ def test_a_submission_that_hangs_or_dies_has_failed_and_the_others_have_not(room
     assert "killed by signal 9" in found["fred"].reason
     assert found["fred"].earned == 20
     assert len(room.told.losses) == 2 * batch.MAX_ATTEMPTS
+
+
+def test_a_tasks_result_is_stored_while_its_submission_is_still_in_work(room, start, monkeypatch):
+    room.hand_in(ada="P1 hold-after-P1.1")
+    put, stored = Gradebook.put_task, []
+
+    def put_and_let_go(self, key, position, result):
+        put(self, key, position, result)
+        stored.append((result.id, len(room.events("task"))))
+        Path(f"{room.log}.go").touch()
+
+    monkeypatch.setattr(Gradebook, "put_task", put_and_let_go)
+    (found,) = room.grade(scheduler=start(n_workers=1)).records
+    assert stored[0] == ("P1.1", 1)
+    assert (found.status, [task.id for task in found.tasks]) == ("done", ["P1.1", "P1.2", "P1.3"])
+    assert room.told.losses == []
+
+
+def test_a_result_of_a_job_that_nobody_waits_for_is_not_stored(room):
+    with Gradebook(room.folder.with_name("book.sqlite")) as book:
+        batch = cluster.ClusterBatch(book, Options(1, 1), room.told, "tcp://x:1")
+        batch._store(json.dumps({"key": "gone", "position": 0, "result": {}}))
 
 
 def test_workers_without_the_resource_are_told_of(room, start):
