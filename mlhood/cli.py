@@ -16,6 +16,7 @@ from mlhood.dataflow.slicing import commands as slicing_commands
 from mlhood.dataflow.systolic import commands as systolic_commands
 from mlhood.errors import MlhoodError
 from mlhood.grading import commands as grading_commands
+from mlhood.grading.bench import commands as bench_commands
 from mlhood.grading.classroom import commands as classroom_commands
 from mlhood.jaxlab import commands as jax_commands
 from mlhood.jaxlab.cluster import commands as cluster_commands
@@ -90,6 +91,7 @@ cache_commands.register(bench)
 cluster_commands.register(app, bench)
 grading_commands.register(app)
 classroom_commands.register(app)
+bench_commands.register(bench)
 
 
 def main() -> None:

@@ -50,9 +50,11 @@ PLAN: dict[str, set[str]] = {
     | {"compiler.backends", "compiler.convolutions", "compiler.quantize", "dataflow.systolic", "dataflow.sliced"},
     # a batch knows the course through its workers only, and of the rest of the house how a file is written whole
     "grading.classroom": {"exchange", "grading", "isolation"},
+    # it calls the command as an instructor does, and looks into the gradebook that is left
+    "grading.bench": {"exchange", "grading", "grading.classroom"},
     "cli": {"models", "exchange", "compiler", "kernels", "dataflow", "jaxlab", "doctor", "grading"}
     | {"compiler.commands", "kernels.commands", "dataflow.systolic", "dataflow.sliced", "jaxlab.commands"}
-    | {"grading.classroom"},
+    | {"grading.classroom", "grading.bench"},
     # the package itself: `mlhood.check` in a notebook, loaded when it is called
     "": {"exchange", "compiler", "compiler.compile", "grading"},
 }

@@ -1,0 +1,171 @@
+"""The same batch on this machine and over a Dask cluster, a worker of which is killed on the way."""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import signal
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from mlhood.errors import GradingError
+from mlhood.grading.bench.audit import TOLD, Audit, audit, differences
+from mlhood.grading.bench.calls import GRADE, Blow, Call, Say, call
+from mlhood.grading.bench.variants import Variant, hand_in
+from mlhood.grading.bench.whole_class import MIDDLE, SEED_TEXT
+from mlhood.grading.classroom.grade_class import GRADEBOOK
+
+if TYPE_CHECKING:
+    from distributed import LocalCluster
+
+LOCAL, CLUSTER = "this machine", "Dask cluster"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How to grade.
+
+    Args:
+        project: Id of the project.
+        workers: Of the cluster, and jobs on this machine.
+        seed: Of the moment at which a worker is killed, and of which.
+        command: How `mlhood grade` is called.
+    """
+
+    project: str = "P1"
+    workers: int = 2
+    seed: int = 0
+    command: Sequence[str] = GRADE
+
+
+@dataclass
+class BothWays:
+    """What came of both: the calls, what their gradebooks hold, and where these differ; None if not both are done."""
+
+    handed: Sequence[Variant]
+    setting: Setting
+    calls: dict[str, Call] = field(default_factory=dict)
+    audits: dict[str, Audit] = field(default_factory=dict)
+    killed: int | None = None
+    differing: list[str] | None = None
+
+    @property
+    def held(self) -> bool:
+        """Whether a worker was killed, all marks are the same, and nothing is lost, doubled or wrong."""
+        sound = len(self.audits) == 2 and all(one.sound for one in self.audits.values())
+        return sound and self.killed is not None and self.differing == []
+
+    def text(self) -> str:
+        """As people read it."""
+        if not self.calls:
+            return "nothing was measured"
+        rows = [_row(way, done, self.audits.get(way)) for way, done in self.calls.items()]
+        lines = [pd.DataFrame(rows).to_string(index=False)]
+        for way, found in self.audits.items():
+            lines += [f"{way}:", *(f"  {line}" for line in found.text().splitlines())]
+        when = "none" if self.killed is None else f"one, after {self.killed} submissions"
+        lines.append(f"workers of the cluster killed: {when}")
+        if self.differing is not None:
+            lines.append(f"checks whose marks differ: {len(self.differing) or 'none'}")
+            lines += [f"  {one}" for one in self.differing[:TOLD]]
+        lines.append(f"a worker killed, and the same marks to the point: {'held' if self.held else 'MISSED'}")
+        return "\n".join(lines)
+
+    def as_dict(self) -> dict[str, Any]:
+        """As plain data."""
+        return {
+            "setting": {name: value for name, value in asdict(self.setting).items() if name != "command"},
+            "submissions": len(self.handed),
+            "calls": {way: asdict(one) for way, one in self.calls.items()},
+            "audits": {way: asdict(one) for way, one in self.audits.items()},
+            "killed_after": self.killed,
+            "differing": self.differing,
+            "held": self.held,
+        }
+
+
+def _row(way: str, done: Call, found: Audit | None) -> dict[str, object]:
+    whole = found.whole if found else 0
+    return {
+        "where": way,
+        "seconds": f"{done.seconds:.1f}",
+        "graded": whole,
+        "a minute": f"{60 * whole / done.seconds:.2f}",
+        "exit code": done.code,
+    }
+
+
+def both_ways(ways: BothWays, place: Path, say: Say) -> None:
+    """Grade a batch on this machine, then over a cluster; what came of it is in `ways`, also after Ctrl-C.
+
+    Args:
+        ways: Takes up what happens.
+        place: An empty folder; the submissions and both gradebooks are left in it.
+        say: Told how it goes.
+
+    Raises:
+        GradingError: Dask is not installed, or a call could not do its work.
+    """
+    setting = ways.setting
+    folder = hand_in(ways.handed, place / "submissions", setting.project)
+    seed_file = place / "seed"
+    seed_file.write_text(SEED_TEXT, encoding="utf-8")
+    books = {way: place / name / GRADEBOOK for way, name in ((LOCAL, "local"), (CLUSTER, "cluster"))}
+    with _cluster(setting.workers) as cluster:
+        common = [folder, "--seed-file", seed_file]
+        try:
+            arguments = [*common, "--out", books[LOCAL].parent, "--jobs", setting.workers]
+            call(arguments, say, None, setting.command, ways.calls.setdefault(LOCAL, Call()))
+            arguments = [*common, "--out", books[CLUSTER].parent, "--scheduler", cluster.scheduler_address]
+            blow, done = _kill_a_worker(cluster, ways, say), ways.calls.setdefault(CLUSTER, Call())
+            call(arguments, say, blow, setting.command, done)
+        finally:
+            ways.audits = {way: audit(book, ways.handed) for way, book in books.items() if book.is_file()}
+    ways.differing = differences(books[LOCAL], books[CLUSTER])
+
+
+def _kill_a_worker(cluster: LocalCluster, ways: BothWays, say: Say) -> Blow:
+    """SIGKILL for one of the workers, drawn, after a drawn number of submissions: it is at work on the next then."""
+    draw = random.Random(ways.setting.seed)  # noqa: S311 - moments, not secrets
+    after = max(int(draw.uniform(*MIDDLE) * len(ways.handed)), 1)
+
+    def deal(process: object) -> None:
+        nanny: Any = draw.choice(list(cluster.workers.values()))
+        os.kill(nanny.pid, signal.SIGKILL)
+        ways.killed = after
+        say(f"killed a worker of the cluster after {after} submissions")
+
+    return Blow(after, deal)
+
+
+@contextmanager
+def _cluster(workers: int) -> Iterator[LocalCluster]:
+    """A cluster of processes of this machine; one that dies is replaced.
+
+    Raises:
+        GradingError: Dask is not installed.
+    """
+    try:
+        from distributed import LocalCluster
+    except ModuleNotFoundError as error:
+        raise GradingError(
+            "Dask is not installed, so there is no cluster to grade on",
+            expected="dask.distributed",
+            got=str(error),
+            todo='install it: pip install -e ".[cluster]"',
+        ) from None
+    options: dict[str, Any] = {
+        "processes": True,
+        "threads_per_worker": 1,
+        "resources": {"timed": 1},
+        "dashboard_address": None,
+        "silence_logs": logging.CRITICAL,
+    }
+    with closing(LocalCluster(n_workers=workers, **options)) as cluster:
+        yield cluster
