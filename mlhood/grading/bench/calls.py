@@ -40,26 +40,27 @@ class Call:
 
 @dataclass(frozen=True)
 class Blow:
-    """Something done to a call: after how many graded submissions, and what."""
+    """Something done to a call in the middle of its work.
+
+    Args:
+        after: How many submissions it has graded then.
+        pause: How long after, as a share of the seconds since it told of something before, so that not only the first
+            moments of a submission are met.
+        deal: What is done.
+    """
 
     after: int
+    pause: float
     deal: Callable[[subprocess.Popen[str]], None]
 
 
-def call(
-    arguments: Sequence[object],
-    say: Say,
-    blow: Blow | None = None,
-    command: Sequence[str] = GRADE,
-    done: Call | None = None,
-) -> Call:
+def call(arguments: Sequence[object], say: Say, blow: Blow | None = None, done: Call | None = None) -> Call:
     """Grade by the command line.
 
     Args:
         arguments: Of `mlhood grade`.
         say: Told each line that it prints about its work.
         blow: What is done to it in the middle.
-        command: How `mlhood grade` is called.
         done: Takes up what there is to tell of the call, after Ctrl-C, too.
 
     Raises:
@@ -68,7 +69,7 @@ def call(
     done, last = done or Call(), deque[str](maxlen=LAST_LINES)
     began = time.perf_counter()
     process = subprocess.Popen(
-        [*command, *map(str, arguments)],
+        [*GRADE, *map(str, arguments)],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
@@ -90,11 +91,14 @@ def call(
 
 
 def _follow(process: subprocess.Popen[str], done: Call, last: deque[str], say: Say, blow: Blow | None) -> None:
+    told = time.monotonic()
     for line in process.stderr or ():
+        before, told = told, time.monotonic()
         last.append(line.rstrip())
         say(last[-1])
         done.graded += GRADED.match(line) is not None
         if blow is not None and done.graded >= blow.after:
+            time.sleep(blow.pause * (told - before))
             blow.deal(process)
             blow = None
     process.wait()

@@ -16,7 +16,7 @@ import pandas as pd
 
 from mlhood.errors import GradingError
 from mlhood.grading.bench.audit import TOLD, Audit, audit, differences
-from mlhood.grading.bench.calls import GRADE, Blow, Call, Say, call
+from mlhood.grading.bench.calls import Blow, Call, Say, call
 from mlhood.grading.bench.variants import Variant, hand_in
 from mlhood.grading.bench.whole_class import MIDDLE, SEED_TEXT
 from mlhood.grading.classroom.grade_class import GRADEBOOK
@@ -35,13 +35,11 @@ class Setting:
         project: Id of the project.
         workers: Of the cluster, and jobs on this machine.
         seed: Of the moment at which a worker is killed, and of which.
-        command: How `mlhood grade` is called.
     """
 
     project: str = "P1"
     workers: int = 2
     seed: int = 0
-    command: Sequence[str] = GRADE
 
 
 @dataclass
@@ -80,7 +78,7 @@ class BothWays:
     def as_dict(self) -> dict[str, Any]:
         """As plain data."""
         return {
-            "setting": {name: value for name, value in asdict(self.setting).items() if name != "command"},
+            "setting": asdict(self.setting),
             "submissions": len(self.handed),
             "calls": {way: asdict(one) for way, one in self.calls.items()},
             "audits": {way: asdict(one) for way, one in self.audits.items()},
@@ -121,10 +119,10 @@ def both_ways(ways: BothWays, place: Path, say: Say) -> None:
         common = [folder, "--seed-file", seed_file]
         try:
             arguments = [*common, "--out", books[LOCAL].parent, "--jobs", setting.workers]
-            call(arguments, say, None, setting.command, ways.calls.setdefault(LOCAL, Call()))
+            call(arguments, say, None, ways.calls.setdefault(LOCAL, Call()))
             arguments = [*common, "--out", books[CLUSTER].parent, "--scheduler", cluster.scheduler_address]
             blow, done = _kill_a_worker(cluster, ways, say), ways.calls.setdefault(CLUSTER, Call())
-            call(arguments, say, blow, setting.command, done)
+            call(arguments, say, blow, done)
         finally:
             ways.audits = {way: audit(book, ways.handed) for way, book in books.items() if book.is_file()}
     ways.differing = differences(books[LOCAL], books[CLUSTER])
@@ -133,7 +131,8 @@ def both_ways(ways: BothWays, place: Path, say: Say) -> None:
 def _kill_a_worker(cluster: LocalCluster, ways: BothWays, say: Say) -> Blow:
     """SIGKILL for one of the workers, drawn, after a drawn number of submissions: it is at work on the next then."""
     draw = random.Random(ways.setting.seed)  # noqa: S311 - moments, not secrets
-    after = max(int(draw.uniform(*MIDDLE) * len(ways.handed)), 1)
+    moment = draw.uniform(*MIDDLE) * len(ways.handed)
+    after = max(int(moment), 1)
 
     def deal(process: object) -> None:
         nanny: Any = draw.choice(list(cluster.workers.values()))
@@ -141,7 +140,7 @@ def _kill_a_worker(cluster: LocalCluster, ways: BothWays, say: Say) -> Blow:
         ways.killed = after
         say(f"killed a worker of the cluster after {after} submissions")
 
-    return Blow(after, deal)
+    return Blow(after, moment % 1, deal)
 
 
 @contextmanager

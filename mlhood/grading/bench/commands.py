@@ -116,7 +116,7 @@ def nbgrader(
 
     Example: mlhood bench grading nbgrader -n 20 --jobs 1 --jobs 2 --json nbgrader.json
     """
-    from mlhood.grading.bench.peer import Sides, Versus, compare, require_nbgrader
+    from mlhood.grading.bench.peer import Sides, Versus, compare, require_nbgrader, warm_up
     from mlhood.grading.bench.variants import RIGHT
     from mlhood.grading.sandbox.bubblewrap import require
 
@@ -127,7 +127,12 @@ def nbgrader(
     versus = Versus(sides.names)
     with _place(out) as place:
         shares = [share for number in range(parts) if (share := handed[number::parts])]
-        _measured("nbgrader", versus, lambda: compare(versus, sides, shares, place, _say), as_json)
+
+        def work() -> None:
+            warm_up(sides, handed[0], place, _say)
+            compare(versus, sides, shares, place, _say)
+
+        _measured("nbgrader", versus, work, as_json)
 
 
 def dask(

@@ -23,7 +23,7 @@ from typing import Any
 import pandas as pd
 
 from mlhood.errors import GradingError
-from mlhood.grading.bench.calls import GRADE, Say, call
+from mlhood.grading.bench.calls import Say, call
 from mlhood.grading.bench.variants import Variant
 from mlhood.grading.classroom.grade_class import GRADEBOOK
 from mlhood.grading.classroom.gradebook import Gradebook
@@ -217,11 +217,10 @@ def our_scores(gradebook: Path) -> Scores:
 
 @dataclass(frozen=True)
 class Sides:
-    """What is compared: the master notebook, our numbers of jobs, and how `mlhood grade` is called."""
+    """What is compared: a master notebook, and our numbers of jobs."""
 
     master: Path
     jobs: tuple[int, ...] = (1, 2)
-    command: Sequence[str] = GRADE
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -231,8 +230,6 @@ class Sides:
 
 def compare(versus: Versus, sides: Sides, parts: Sequence[Sequence[Variant]], place: Path, say: Say) -> None:
     """Let all sides grade part after part, in an order that turns round; `versus` takes up what comes of it.
-
-    A first notebook is graded by both sides before, untimed, so that nobody pays for files that were never read.
 
     Args:
         versus: Keeps what there is after Ctrl-C, too.
@@ -244,14 +241,28 @@ def compare(versus: Versus, sides: Sides, parts: Sequence[Sequence[Variant]], pl
     Raises:
         GradingError: nbgrader is missing, or a side could not do its work.
     """
-    warm_up = course(place / "warm-up", sides.master, parts[0][:1])
-    say("warming up")
-    autograde(warm_up)
-    _ours(sides, sides.jobs[0], warm_up, place / "warm-up-graded", lambda line: None)
     for number, handed in enumerate(parts, start=1):
         made = course(place / f"part-{number}", sides.master, handed)
         versus.sizes.append(len(handed))
         _part(versus, sides, made, say, turned=number % 2 == 0)
+
+
+def warm_up(sides: Sides, first: Variant, place: Path, say: Say) -> None:
+    """Let both grade a notebook untimed, so that nobody pays for files that were never read.
+
+    Args:
+        sides: Who.
+        first: The notebook.
+        place: An empty folder.
+        say: Told how it goes.
+
+    Raises:
+        GradingError: nbgrader is missing, or a side could not do its work.
+    """
+    say("warming up, untimed")
+    made = course(place / "warm-up", sides.master, [first])
+    autograde(made)
+    _ours(sides.jobs[0], made, place / "warm-up-graded", say)
 
 
 def _part(versus: Versus, sides: Sides, made: Course, say: Say, *, turned: bool) -> None:
@@ -259,7 +270,7 @@ def _part(versus: Versus, sides: Sides, made: Course, say: Say, *, turned: bool)
     turns = list(zip(sides.names, (0, *sides.jobs), strict=True))
     for name, jobs in reversed(turns) if turned else turns:
         out = made.folder.with_name(f"{made.folder.name}-graded-{jobs}")
-        seconds = _ours(sides, jobs, made, out, say) if jobs else autograde(made)
+        seconds = _ours(jobs, made, out, say) if jobs else autograde(made)
         versus.seconds.setdefault(name, []).append(seconds)
         found[name] = our_scores(out / GRADEBOOK) if jobs else their_scores(made)
         say(f"{made.folder.name}: {name}: {seconds:.1f} s")
@@ -271,6 +282,6 @@ def _part(versus: Versus, sides: Sides, made: Course, say: Say, *, turned: bool)
     ]
 
 
-def _ours(sides: Sides, jobs: int, made: Course, out: Path, say: Say) -> float:
+def _ours(jobs: int, made: Course, out: Path, say: Say) -> float:
     arguments = [made.submitted, "--out", out, "--jobs", jobs, "--format-hint", "nbgrader"]
-    return call(arguments, say, command=sides.command).seconds
+    return call(arguments, say).seconds

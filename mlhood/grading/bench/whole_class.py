@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import subprocess
-import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any
 import pandas as pd
 
 from mlhood.grading.bench.audit import Audit, audit
-from mlhood.grading.bench.calls import GRADE, Blow, Call, Say, call
+from mlhood.grading.bench.calls import Blow, Call, Say, call
 from mlhood.grading.bench.memory import Peaks
 from mlhood.grading.bench.variants import Variant, hand_in
 from mlhood.grading.classroom.grade_class import GRADEBOOK
@@ -33,14 +32,12 @@ class Setting:
         jobs: Workers side by side.
         kills: How often the call is killed.
         seed: Of the moments at which that happens.
-        command: How `mlhood grade` is called.
     """
 
     project: str = "P1"
     jobs: int = 2
     kills: int = 2
     seed: int = 0
-    command: Sequence[str] = GRADE
 
 
 @dataclass
@@ -106,9 +103,8 @@ class ClassRun:
 
     def as_dict(self) -> dict[str, Any]:
         """As plain data."""
-        setting = {name: value for name, value in asdict(self.setting).items() if name != "command"}
         return {
-            "setting": setting,
+            "setting": asdict(self.setting),
             "submissions": len(self.handed),
             "calls": [asdict(one) | {"killed": one.killed} for one in self.calls],
             "seconds": self.seconds,
@@ -152,26 +148,19 @@ def grade_class(run: ClassRun, place: Path, say: Say) -> None:
 
 def _calls(run: ClassRun, arguments: Sequence[object], say: Say) -> None:
     """Call until a call is not killed."""
-    draw = random.Random(run.setting.seed)  # noqa: S311 - moments, not secrets
-    low, high = (share * len(run.handed) for share in MIDDLE)
-    moments = sorted(draw.uniform(low, high) for _ in range(run.setting.kills))
-    for moment in [*moments, None]:
-        blow = None if moment is None else _kill(moment, run)
+    for moment in [*_moments(run.setting, len(run.handed)), None]:
+        before = sum(one.graded for one in run.calls)
+        blow = None if moment is None else Blow(max(int(moment) - before, 1), moment % 1, subprocess.Popen.kill)
         run.calls.append(Call())
-        call(arguments, say, blow, run.setting.command, run.calls[-1])
+        call(arguments, say, blow, run.calls[-1])
         if not run.calls[-1].killed:
             return
         say(f"killed after {run.calls[-1].graded} submissions, called again")
 
 
-def _kill(moment: float, run: ClassRun) -> Blow:
-    """SIGKILL at a moment: so many submissions from the start, and a share of the time that one takes."""
-    before = sum(one.graded for one in run.calls)
-    after = max(int(moment) - before, 1)
-    began = time.perf_counter()
-
-    def deal(process: subprocess.Popen[str]) -> None:
-        time.sleep(moment % 1 * (time.perf_counter() - began) / after)
-        process.kill()
-
-    return Blow(after, deal)
+def _moments(setting: Setting, count: int) -> list[float]:
+    """When to kill, in submissions from the start: one moment drawn from each of as many equal parts of the middle."""
+    draw = random.Random(setting.seed)  # noqa: S311 - moments, not secrets
+    low, high = MIDDLE
+    share = (high - low) / max(setting.kills, 1)
+    return [count * (low + share * (number + draw.random())) for number in range(setting.kills)]

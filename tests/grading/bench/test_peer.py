@@ -1,0 +1,102 @@
+"""nbgrader and we grade the same notebooks in turns, and give the same points."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from mlhood import cli
+from mlhood.errors import GradingError
+from mlhood.grading.bench import peer
+from mlhood.grading.bench.peer import Sides, Versus, compare
+from mlhood.grading.bench.variants import RIGHT, solved, variants
+from mlhood.grading.notebook import write
+
+SIDES = ("nbgrader", "mlhood --jobs 1")
+
+
+def versus(ours: list[float], theirs: list[float]) -> Versus:
+    return Versus(SIDES, [10] * len(theirs), {SIDES[1]: ours, SIDES[0]: theirs})
+
+
+def test_the_ratio_is_of_all_parts_together():
+    ratio = versus([2.0, 6.0], [10.0, 10.0]).ratio(SIDES[1])
+    assert (ratio.value, ratio.low, ratio.high) == (0.4, 0.2, 0.6)
+
+
+@pytest.mark.parametrize(("ours", "held"), [([5.0, 7.0], True), ([5.0, 7.1], False)])
+def test_ours_takes_at_most_so_much_of_the_time(ours, held):
+    found = versus(ours, [10.0, 10.0])
+    assert found.held == held
+    assert ("held" if held else "MISSED") in found.text()
+
+
+def test_points_that_differ_are_not_held():
+    found = versus([1.0], [10.0])
+    found.differing.append("part-1, s0000: 100 by nbgrader, 90 by mlhood --jobs 1")
+    assert not found.held
+    assert "points that differ: 1" in found.text()
+
+
+def test_a_side_that_was_not_timed_is_not_held():
+    found = Versus(SIDES, [10], {SIDES[0]: [10.0]})
+    assert not found.held
+    assert "nbgrader" in found.text()
+
+
+def test_without_nbgrader_the_way_to_it_is_told(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(GradingError, match="nbgrader is not installed"):
+        peer.require_nbgrader()
+
+
+def test_what_nbgrader_says_when_it_fails_is_told(tmp_path):
+    pytest.importorskip("nbgrader")
+    with pytest.raises(GradingError, match=r"`nbgrader autograde` has failed") as caught:
+        peer.autograde(peer.Course(tmp_path, "P1"))
+    assert "exit code 0" in str(caught.value)
+
+
+def test_the_sides_take_turns_that_turn_round(monkeypatch, tmp_path):
+    points = {"s0000": 80.0, "s0001": 40.0}
+    monkeypatch.setattr(peer, "course", lambda folder, master, handed: peer.Course(folder, "T9"))
+    monkeypatch.setattr(peer, "autograde", lambda made: 10.0)
+    monkeypatch.setattr(peer, "_ours", lambda jobs, made, out, say: 8.0 / jobs)
+    monkeypatch.setattr(peer, "their_scores", lambda made: points)
+    monkeypatch.setattr(peer, "our_scores", lambda book: {**points, "s0001": 40.0 if "-1/" in str(book) else 30.0})
+    sides, told = Sides(tmp_path / "T9.ipynb", (1, 2)), []
+    found = Versus(sides.names)
+    compare(found, sides, [["one"], ["two", "three"]], tmp_path, told.append)
+    order = [*sides.names, *reversed(sides.names)]
+    assert [line.split(": ")[1] for line in told] == order
+    assert found.sizes == [1, 2]
+    assert found.seconds == {sides.names[0]: [10.0] * 2, sides.names[1]: [8.0] * 2, sides.names[2]: [4.0] * 2}
+    assert len(found.differing) == 2
+    assert found.differing[0] == "part-1, s0001: 40 by nbgrader, 30.0 by mlhood --jobs 2"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="the path of the tests' course")
+def test_both_give_the_same_points(course, marked_by, tmp_path):
+    pytest.importorskip("nbgrader")
+    marked_by("synthetic_marker:make")
+    master = tmp_path / "T9.ipynb"
+    write(course.notebook(), master)
+    handed = variants(solved(course.notebook(), master), [RIGHT], 1)
+    sides = Sides(master, (1,))
+    found = Versus(sides.names)
+    compare(found, sides, [handed], tmp_path / "place", print)
+    assert found.differing == []
+    assert {side: len(seconds) for side, seconds in found.seconds.items()} == dict.fromkeys(SIDES, 1)
+    (book,) = (tmp_path / "place").glob("part-1-graded-1/gradebook.sqlite")
+    assert peer.our_scores(book) == {"s0000": 80}
+
+
+def test_the_command_asks_for_nbgrader_before_it_begins(monkeypatch):
+    monkeypatch.setattr("mlhood.grading.sandbox.bubblewrap.require", lambda: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    result = CliRunner().invoke(cli.app, ["bench", "grading", "nbgrader", "nothing.ipynb"])
+    assert "nbgrader is not installed" in str(result.exception)

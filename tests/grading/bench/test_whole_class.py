@@ -1,0 +1,157 @@
+"""A class that is killed on the way has every mark once; and what is lost, doubled or wrong is seen."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from mlhood import cli
+from mlhood.errors import GradingError
+from mlhood.grading.bench import calls, commands
+from mlhood.grading.bench.audit import audit, differences
+from mlhood.grading.bench.whole_class import ClassRun, Setting, grade_class
+from mlhood.grading.sandbox.bubblewrap import problem
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="kills by signals")
+PROBLEM = problem()
+needs_bubblewrap = pytest.mark.skipif(bool(PROBLEM), reason=f"no sandbox: {PROBLEM}")
+
+
+def graded(handed, place: Path, **setting) -> ClassRun:
+    run = ClassRun(handed, Setting(**setting))
+    place.mkdir()
+    grade_class(run, place, lambda line: None)
+    return run
+
+
+def book_of(place: Path) -> Path:
+    return place / "graded" / "gradebook.sqlite"
+
+
+def test_a_class_killed_twice_has_every_mark_once(fake, submissions, tmp_path):
+    run = graded(submissions(14), tmp_path / "class", kills=2)
+    assert [one.killed for one in run.calls] == [True, True, False]
+    assert run.audit.whole == 14
+    assert run.audit.sound
+    assert run.audit.resumed >= 1
+    assert sum(one.graded for one in run.calls) <= 14
+    assert 0 < run.peaks.grader < run.peaks.together
+    assert run.peaks.worker > 0
+
+
+def test_nothing_is_killed_unless_asked(fake, submissions, tmp_path):
+    run = graded(submissions(3, ""), tmp_path / "class", kills=0)
+    assert [one.code for one in run.calls] == [0]
+    assert run.held
+
+
+def tampered(place: Path, statement: str) -> None:
+    with sqlite3.connect(book_of(place)) as base:
+        base.execute(statement)
+    base.close()
+
+
+@pytest.fixture
+def whole(fake, submissions, tmp_path):
+    handed = submissions(4, "")
+    graded(handed, tmp_path / "class", kills=0)
+    return handed, tmp_path / "class"
+
+
+@pytest.mark.parametrize(
+    ("statement", "kind", "says"),
+    [
+        ("DELETE FROM check_results WHERE rowid = 1", "lost", "not one result each"),
+        ("DELETE FROM task_results WHERE task = 'P1.3'", "lost", "P1.3"),
+        ("DELETE FROM handed WHERE student = 's0002'", "lost", "not in the gradebook"),
+        ("UPDATE gradings SET state = 'open'", "lost", "open"),
+        ("UPDATE handed SET slot = 'twice' WHERE student = 's0001'", "sound", ""),
+        ("INSERT INTO attempts (job, began, outcome) SELECT job, began, outcome FROM attempts", "doubled", "2 times"),
+        ("UPDATE check_results SET status = 'failed'", "wrong", "has failed"),
+        ("UPDATE check_results SET status = 'passed'", "wrong", "has passed"),
+    ],
+)
+def test_what_is_not_as_it_should_be_is_seen(whole, statement, kind, says):
+    handed, place = whole
+    assert audit(book_of(place), handed).sound
+    tampered(place, statement)
+    found = audit(book_of(place), handed)
+    assert found.sound == (kind == "sound")
+    if kind != "sound":
+        assert says in getattr(found, kind)[0]
+        assert f"{kind}: {len(getattr(found, kind))}" in found.text()
+
+
+def test_two_gradebooks_are_compared_check_by_check(whole, submissions, tmp_path):
+    handed, place = whole
+    other = [replace(one, content=one.content + b" lose-P1.1") if one.student == "s0002" else one for one in handed]
+    graded(other, tmp_path / "other", kills=0)
+    assert differences(book_of(place), book_of(place)) == []
+    assert differences(book_of(place), book_of(tmp_path / "other")) == ["s0002 P1.1 second: passed and failed"]
+
+
+def test_a_call_that_cannot_work_is_told(monkeypatch, submissions, tmp_path):
+    monkeypatch.setattr(calls, "GRADE", (sys.executable, "-c", "import sys; print('no', file=sys.stderr); sys.exit(2)"))
+    with pytest.raises(GradingError, match="could not do its work") as caught:
+        graded(submissions(2), tmp_path / "class")
+    assert "got: no" in str(caught.value)
+
+
+@pytest.fixture
+def bench(fake, submissions, monkeypatch, tmp_path):
+    monkeypatch.setattr(commands, "_class", lambda *asked: ("P1", submissions(6)))
+
+    def run(*arguments: object):
+        words = ["bench", "grading", "class", *arguments, "--json", tmp_path / "class.json"]
+        return CliRunner().invoke(cli.app, list(map(str, words)))
+
+    return run
+
+
+@needs_bubblewrap
+def test_the_command_tells_people_and_programs(bench, tmp_path):
+    result = bench("--kills", 1, "--out", tmp_path / "kept")
+    assert result.exit_code == 0, result.output
+    assert "6 of 6 have every task once" in result.stdout
+    assert "submissions a minute" in result.stdout
+    assert "lost: none" in result.stdout
+    assert "called again" in result.stderr
+    told = json.loads((tmp_path / "class.json").read_text())
+    assert (told["bench"], told["finished"], told["held"]) == ("grading class", True, True)
+    assert len(told["calls"]) == 2
+    assert book_of(tmp_path / "kept").is_file()
+
+
+@needs_bubblewrap
+def test_after_ctrl_c_there_is_what_was_measured(bench, tmp_path, monkeypatch):
+    def interrupt(line):
+        if line.startswith("[2/"):
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(commands, "_say", interrupt)
+    result = bench("--kills", 0)
+    assert result.exit_code == 130
+    assert "exit code 130" in result.stdout
+    told = json.loads((tmp_path / "class.json").read_text())
+    assert not told["finished"]
+    assert 2 <= told["audit"]["whole"] < 6
+
+
+@needs_bubblewrap
+def test_a_folder_that_holds_something_is_refused(bench, tmp_path):
+    (tmp_path / "file").touch()
+    result = bench("--out", tmp_path)
+    assert result.exit_code == 1
+    assert "not empty" in str(result.exception)
+
+
+def test_help_imports_nothing_heavy_and_has_an_example():
+    for part in ("overhead", "class", "nbgrader", "dask"):
+        result = CliRunner().invoke(cli.app, ["bench", "grading", part, "--help"])
+        assert f"Example: mlhood bench grading {part}" in result.stdout
