@@ -12,7 +12,6 @@ imports count for the cells that ask for them.
 
 from __future__ import annotations
 
-import copy
 import random
 import statistics
 import tempfile
@@ -37,7 +36,7 @@ from mlhood.grading.task import Project
 from mlhood.measure.ratio import interval
 
 MOST_SECONDS = 1.0
-WARM, COLD, BARE = "warm", "cold", "bare"
+WAYS = WARM, COLD, BARE = "warm", "cold", "bare"
 QUIET_SECONDS = 0.5  # without work of what has been started: its imports are done
 MOST_PATIENCE = 60.0
 IDLE = 0.05  # share of a core
@@ -91,19 +90,26 @@ class Overheads:
     found: dict[tuple[str, str], list[Timing]] = field(default_factory=dict)
 
     @property
+    def rows(self) -> list[tuple[str, str, list[Timing]]]:
+        """Subject, way and gradings, whatever their order was."""
+        subjects = dict.fromkeys(subject for subject, _ in self.found)
+        places = [(subject, way) for subject in subjects for way in WAYS]
+        return [(*place, self.found[place]) for place in places if place in self.found]
+
+    @property
     def held(self) -> bool:
         """Whether the median overhead with a warm sandbox is small enough, for every subject."""
-        warm = [timings for (_, way), timings in self.found.items() if way == WARM]
+        warm = [timings for _, way, timings in self.rows if way == WARM]
         return bool(warm) and all(_median(one, "overhead") <= MOST_SECONDS for one in warm)
 
     def text(self) -> str:
         """As people read it: medians in seconds, that of the overhead with its interval."""
         if not self.found:
             return "nothing was measured"
-        rows = [_row(subject, way, timings) for (subject, way), timings in self.found.items()]
+        rows = [_row(*row) for row in self.rows]
         notes = [
             f"note: {subject}, {way}: not every check passed, and stand-ins count as overhead"
-            for (subject, way), timings in self.found.items()
+            for subject, way, timings in self.rows
             if not all(one.solved for one in timings)
         ]
         verdict = f"median overhead of at most {MOST_SECONDS:g} s with a warm sandbox: "
@@ -119,7 +125,7 @@ class Overheads:
                 "interval": interval([one.overhead for one in timings]),
                 "timings": [asdict(one) | {"overhead": one.overhead} for one in timings],
             }
-            for (subject, way), timings in self.found.items()
+            for subject, way, timings in self.rows
         ]
         return {"rows": rows, "held": self.held}
 
@@ -170,16 +176,15 @@ def measure(overheads: Overheads, subjects: list[Subject], rounds: int, say: Say
     draw = random.Random(0)  # noqa: S311 - orders, not secrets
     cold = Sandboxes(warm=False)
     with Sandboxes() as warm:
-        sources = {WARM: warm, COLD: cold, BARE: None}
+        sources: dict[str, Sandboxes | None] = {WARM: warm, COLD: cold, BARE: None}
         for number in range(rounds):
             for subject in subjects:
-                for way in draw.sample(list(sources), len(sources)):
+                for way in draw.sample(WAYS, len(WAYS)):
                     warm.prepare()
                     quieten()
                     timing = once(subject, sources[way])
                     overheads.found.setdefault((subject.name, way), []).append(timing)
                     say(f"round {number + 1} of {rounds}: {subject.name}, {way}: {timing.overhead:.2f} s")
-    overheads.found = dict(sorted(overheads.found.items(), key=lambda item: (item[0][0], [*sources].index(item[0][1]))))
 
 
 def once(subject: Subject, sandboxes: Sandboxes | None, clock: Clock = time.perf_counter) -> Timing:
@@ -191,7 +196,7 @@ def once(subject: Subject, sandboxes: Sandboxes | None, clock: Clock = time.perf
     """
     ear = _Ear(clock)
     began = clock()
-    notebook = copy.deepcopy(subject.read())
+    notebook = subject.read()
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)  # of a run before
     with tempfile.TemporaryDirectory(prefix="mlhood-", ignore_cleanup_errors=True) as folder:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 import pytest
+from fakes import some
 
 from mlhood.errors import GradingError
 from mlhood.grading.bench.clustered import CLUSTER, LOCAL, BothWays, Setting, both_ways
@@ -16,10 +17,10 @@ pytestmark = [
 ]
 
 
-def test_both_ways_give_the_same_marks(fake, submissions, tmp_path):
+def test_both_ways_give_the_same_marks(fake, tmp_path):
     pytest.importorskip("distributed")
     told = []
-    ways = BothWays(submissions(10), Setting())
+    ways = BothWays(some(10), Setting())
     both_ways(ways, tmp_path, told.append)
     assert ways.held
     assert ways.differing == []
@@ -29,9 +30,9 @@ def test_both_ways_give_the_same_marks(fake, submissions, tmp_path):
     assert ways.as_dict()["calls"][CLUSTER]["graded"] == 10
 
 
-def test_without_dask_the_way_to_it_is_told(monkeypatch, submissions, tmp_path):
+def test_without_dask_the_way_to_it_is_told(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "distributed", None)
-    ways = BothWays(submissions(2), Setting())
+    ways = BothWays(some(2), Setting())
     with pytest.raises(GradingError, match="Dask is not installed"):
         both_ways(ways, tmp_path, print)
     assert ways.text() == "nothing was measured"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import subprocess
 import sys
 
 import pytest
@@ -53,11 +54,14 @@ def test_without_nbgrader_the_way_to_it_is_told(monkeypatch):
         peer.require_nbgrader()
 
 
-def test_what_nbgrader_says_when_it_fails_is_told(tmp_path):
-    pytest.importorskip("nbgrader")
+def test_what_nbgrader_says_when_it_fails_is_told(monkeypatch, tmp_path):
+    def run(command, **options):
+        return subprocess.CompletedProcess(command, 1, stderr=f"no course in {options['cwd'].name}")
+
+    monkeypatch.setattr(subprocess, "run", run)
     with pytest.raises(GradingError, match=r"`nbgrader autograde` has failed") as caught:
         peer.autograde(peer.Course(tmp_path, "P1"))
-    assert "exit code 0" in str(caught.value)
+    assert f"1: no course in {tmp_path.name}" in str(caught.value)
 
 
 def test_the_sides_take_turns_that_turn_round(monkeypatch, tmp_path):
