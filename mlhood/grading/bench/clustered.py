@@ -18,6 +18,7 @@ from mlhood.errors import GradingError
 from mlhood.grading.bench.audit import TOLD, Audit, audit, differences
 from mlhood.grading.bench.calls import Blow, Call, Say, call
 from mlhood.grading.bench.variants import Variant, hand_in
+from mlhood.grading.bench.verdict import verdict
 from mlhood.grading.bench.whole_class import MIDDLE, SEED_TEXT
 from mlhood.grading.classroom.grade_class import GRADEBOOK
 
@@ -72,7 +73,7 @@ class BothWays:
         if self.differing is not None:
             lines.append(f"checks whose marks differ: {len(self.differing) or 'none'}")
             lines += [f"  {one}" for one in self.differing[:TOLD]]
-        lines.append(f"a worker killed, and the same marks to the point: {'held' if self.held else 'MISSED'}")
+        lines.append(verdict("a worker killed, and the same marks to the point", self.held))
         return "\n".join(lines)
 
     def as_dict(self) -> dict[str, Any]:

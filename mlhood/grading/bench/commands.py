@@ -95,7 +95,7 @@ def whole_class(
     require()
     from mlhood.grading.bench.whole_class import ClassRun, Setting, grade_class
 
-    project, handed = _class(master, wrong, count)
+    project, handed = _class(master, count, wrong=wrong)
     run = ClassRun(handed, Setting(project, jobs, kills, seed))
     with _place(out) as place:
         _measured("class", run, lambda: grade_class(run, place, _say), as_json)
@@ -106,23 +106,22 @@ def nbgrader(
     count: Count = 20,
     jobs: Annotated[list[int] | None, typer.Option(min=1, help="Of ours; can be given several times; 1 and 2.")] = None,
     parts: Annotated[int, typer.Option(min=1, help="Parts of the class, over which the sides take turns.")] = 2,
-    wrong: Annotated[Path | None, typer.Option(help="JSON: wrong solutions; else all submissions are solved.")] = None,
     out: Out = None,
     as_json: AsJson = None,
 ) -> None:
-    """Grade the same notebooks by nbgrader's autograde and by `mlhood grade`, in turns.
+    """Grade the same solved notebooks by nbgrader's autograde and by `mlhood grade`, in turns.
 
-    The exit code is 0 if ours takes at most 0.6 of the time and gives the same points, 1 if not, 130 after Ctrl-C.
+    The exit code is 0 if the quickest of ours takes at most 0.6 of the time and all points agree, 1 if not, 130 after
+    Ctrl-C.
 
     Example: mlhood bench grading nbgrader -n 20 --jobs 1 --jobs 2 --json nbgrader.json
     """
     from mlhood.grading.bench.peer import Sides, Versus, compare, require_nbgrader, warm_up
-    from mlhood.grading.bench.variants import RIGHT
     from mlhood.grading.sandbox.bubblewrap import require
 
     require()
     require_nbgrader()
-    _, handed = _class(master, wrong, count, None if wrong else [RIGHT])
+    _, handed = _class(master, count, solved=True)
     sides = Sides(master, tuple(jobs or (1, 2)))
     versus = Versus(sides.names)
     with _place(out) as place:
@@ -154,23 +153,25 @@ def dask(
     from mlhood.grading.sandbox.bubblewrap import require
 
     require()
-    project, handed = _class(master, wrong, count)
+    project, handed = _class(master, count, wrong=wrong)
     ways = BothWays(handed, Setting(project, workers, seed))
     with _place(out) as place:
         _measured("dask", ways, lambda: both_ways(ways, place, _say), as_json)
 
 
-def _class(master: Path, wrong: Path | None, count: int, faults: list[Any] | None = None) -> tuple[str, list[Variant]]:
-    """The project of a master notebook, and its submissions."""
-    from mlhood.grading.bench.variants import RIGHT, empty_tasks, read_faults, solved, variants
+def _class(master: Path, count: int, *, solved: bool = False, wrong: Path | None = None) -> tuple[str, list[Variant]]:
+    """The id of a master notebook's project, and submissions: all of them solved, or one fault in each but some."""
+    from mlhood.grading.bench import variants
     from mlhood.grading.notebook import project_of, read
 
     notebook = read(master)
     project = project_of(notebook, master)
-    if faults is None:
-        known = read_faults(wrong, project) if wrong else empty_tasks(notebook, project, master)
-        faults = [RIGHT, *known]
-    return project.id, variants(solved(notebook, master), faults, count)
+    faults = [variants.RIGHT]
+    if wrong is not None:
+        faults += variants.read_faults(wrong, project)
+    elif not solved:
+        faults += variants.empty_tasks(notebook, project, master)
+    return project.id, variants.variants(variants.solved(notebook, master), faults, count)
 
 
 @contextlib.contextmanager

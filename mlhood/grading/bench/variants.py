@@ -11,13 +11,12 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import nbformat
 from nbformat import NotebookNode
 
 from mlhood.errors import GradingError
-from mlhood.grading.notebook import BEGIN_SOLUTION, END_SOLUTION, cell_name, label
+from mlhood.grading.notebook import BEGIN_SOLUTION, END_SOLUTION, Label, cell_name, label
 from mlhood.grading.stubs import student_version
 from mlhood.grading.task import Project
 
@@ -78,14 +77,10 @@ def empty_tasks(master: NotebookNode, project: Project, path: Path) -> list[Faul
     student_version(edition, path)
     faults = []
     for task in project.tasks:
-        own = [cell for cell in edition.cells if (known := label(cell)) and (known.task, known.role) == _solution(task)]
+        empty = {cell_name(cell): cell.source for cell in edition.cells if label(cell) == Label(task.id, "solution")}
         loses = frozenset((task.id, check.name) for check in task.checks)
-        faults.append(Fault(f"{task.id} left empty", {cell_name(cell): cell.source for cell in own}, loses))
+        faults.append(Fault(f"{task.id} left empty", empty, loses))
     return faults
-
-
-def _solution(task: Any) -> tuple[str, str]:
-    return task.id, "solution"
 
 
 def read_faults(file: Path, project: Project) -> list[Fault]:

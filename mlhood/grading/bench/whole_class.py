@@ -15,6 +15,7 @@ from mlhood.grading.bench.audit import Audit, audit
 from mlhood.grading.bench.calls import Blow, Call, Say, call
 from mlhood.grading.bench.memory import Peaks
 from mlhood.grading.bench.variants import Variant, hand_in
+from mlhood.grading.bench.verdict import verdict
 from mlhood.grading.classroom.grade_class import GRADEBOOK
 
 MIB = 1 << 20
@@ -87,9 +88,8 @@ class ClassRun:
         lines = [calls.to_string(index=False), "", memory.to_string(index=False), ""]
         lines.append(f"{self.per_minute:.2f} submissions a minute with --jobs {self.setting.jobs}")
         lines.append(self.audit.text() if self.audit else "there is no gradebook")
-        lines.append(
-            f"at most {MOST_MEMORY // MIB} MiB in the grader, and all marks once and right: {_said(self.held)}"
-        )
+        dealt = f"killed {self.setting.kills} times, all marks once and right"
+        lines.append(verdict(f"{dealt}, at most {MOST_MEMORY // MIB} MiB in the grader", self.held))
         return "\n".join(lines)
 
     def _memory(self) -> list[tuple[str, int]]:
@@ -117,10 +117,6 @@ class ClassRun:
 
 def _ending(one: Call) -> str:
     return "killed" if one.killed else f"exit code {one.code}"
-
-
-def _said(held: bool) -> str:
-    return "held" if held else "MISSED"
 
 
 def grade_class(run: ClassRun, place: Path, say: Say) -> None:

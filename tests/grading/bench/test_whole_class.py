@@ -120,7 +120,7 @@ def test_a_call_that_cannot_work_is_told(monkeypatch, tmp_path):
 
 @pytest.fixture
 def bench(fake, monkeypatch, tmp_path):
-    monkeypatch.setattr(commands, "_class", lambda *asked: ("P1", some(6)))
+    monkeypatch.setattr(commands, "_class", lambda *asked, **more: ("P1", some(6)))
 
     def run(*arguments: object):
         words = ["bench", "grading", "class", *arguments, "--json", tmp_path / "class.json"]
