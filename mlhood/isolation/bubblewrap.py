@@ -122,6 +122,9 @@ def environment(home: Path, temporary: Path) -> dict[str, str]:
         "USER": "student",
         "PYTHONPATH": str(package().parent),
         "PYTHONDONTWRITEBYTECODE": "1",
+        "MPLBACKEND": "module://matplotlib_inline.backend_inline",  # Jupyter's own; loaded ahead, pyplot asks for it
+        "PIP_RETRIES": "0",  # there is no network, and pip would wait for it
+        "PIP_DISABLE_PIP_VERSION_CHECK": "1",
     }
     return values | {name: os.environ[name] for name in PASSED if name in os.environ}
 
