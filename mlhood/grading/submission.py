@@ -6,6 +6,7 @@ one (grading). Either way values cross as arrays and plain data, so a check sees
 
 from __future__ import annotations
 
+import os
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -179,13 +180,26 @@ class Submission:
         )
 
     def file(self, name: str) -> Path:
-        """The path of a file that the notebook has written into its folder.
+        """The path of a file that the notebook has written into its folder, or into one below that it has gone to.
 
         Raises:
             CheckFailed: There is none, it is no plain file of that folder, or it is larger than 64 MiB.
         """
-        self._fetch(self.folder / name, name)
-        return self._plain_file(self.folder / name, self.folder, name)
+        path = self.folder / name
+        self._fetch(path, name)
+        if not os.path.lexists(path) and (below := self._gone_to()):
+            path = below / name
+            self._fetch(path, name)
+        return self._plain_file(path, self.folder, name)
+
+    def _gone_to(self) -> Path | None:
+        """The folder below its own that the notebook has changed to, by its own word; None if there is none."""
+        try:
+            told = self._ask("os:getcwd", call=True, method=None, args=(), kwargs={})
+            below = os.path.relpath(str(told), self.folder.resolve())
+        except (CheckFailed, ValueError):  # there is no way from one drive of Windows to another
+            return None
+        return None if below.startswith(os.pardir) else self.folder / below
 
     def written(self, path: Path) -> Path:
         """The path of a file that a call was asked to write into the scratch folder."""
