@@ -56,7 +56,7 @@ def _read_text(path: Path) -> str:
             todo="clear its outputs (Edit > Clear Outputs of All Cells) and save it",
         )
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")  # some editors of Windows put a mark at the beginning
     except (OSError, UnicodeDecodeError) as error:
         raise NotebookError("the notebook cannot be read", where=path, got=str(error), todo=advice) from None
 
