@@ -1,6 +1,7 @@
 """Mark a notebook: run it from the top in a process of its own, and judge each task right after its last cell.
 
-A task that is not solved is followed by its stand-in, so that the tasks after it are judged on their own.
+What is run is the notebook with the course's own cells as they were given (see `rebuild`). A task that is not solved
+is followed by its stand-in, so that the tasks after it are judged on their own.
 """
 
 from __future__ import annotations
@@ -17,13 +18,12 @@ from nbformat.v4 import new_code_cell
 
 from mlhood.grading.kernel import Kernel, Kernels
 from mlhood.grading.marks import Marks, TaskResult, judge, total
-from mlhood.grading.notebook import judging_points, label, missing_cells
+from mlhood.grading.rebuild import FOR_THE_STUDENT, Part, as_it_stands, judging_points, rebuild
 from mlhood.grading.submission import Submission
 from mlhood.grading.task import Project, Task
 
 CELL_SECONDS = 300.0
-# cells that only tell the student something: no check asks what they make
-FOR_THE_STUDENT = {"check", "result"}
+TOLD = {"given": ("missing", "turned", "changed", "moved"), "solution": ("missing", "turned"), "check": ("missing",)}
 STAND_IN = "the tasks after this one are judged with a right solution in place of yours, so they lose nothing by it"
 
 
@@ -51,12 +51,14 @@ def grade(
     """Run a notebook and mark it.
 
     Args:
-        notebook: Its code cells get the outputs of this run.
+        notebook: Its code cells get the outputs of this run. It stays as it is otherwise; cells of the course that
+            were changed or are gone are run from the course's own copy.
         project: What it should solve.
         folder: Working folder of the run; files that the notebook writes are left there.
         seed: Inputs of the checks are drawn from it.
         sandbox: Where the kernel for a foreign notebook comes from. Without one it runs with our rights.
-        run_check_cells: Whether to run the student's own checks, and the looks at results, too (for a copy to read).
+        run_check_cells: Whether to run the notebook as it stands, its checks and looks at results, too (for a copy to
+            read, and its author's own eyes).
         on_step: Told before every cell and every task.
         on_result: Told the result of a task as soon as there is one, so an interruption keeps those before it.
         alone: Entered while a timed task is in work, so that the caller can keep other timed tasks away.
@@ -74,7 +76,6 @@ def grade(
 
 class _Grading:
     def __init__(self, notebook, project, kernel, seed, run_check_cells, on_step, on_result, alone) -> None:
-        self.notebook: NotebookNode = notebook
         self.project: Project = project
         self.kernel: Kernel = kernel
         self.seed: int = seed
@@ -86,27 +87,27 @@ class _Grading:
         self.timed: Task | None = None
         self.submission = Submission(kernel, kernel.folder, kernel.scratch)
         self.submission.clocked = not run_check_cells  # a copy to read is one's own
-        self.missing = missing_cells(notebook, project)
+        found = (as_it_stands if run_check_cells else rebuild)(notebook, project)
+        self.parts, self.changes = found.parts, found.changes
         self.results: list[TaskResult] = []
         self.done = 0
 
     def run(self) -> tuple[TaskResult, ...]:
-        points = judging_points(self.notebook, self.project)
+        points = judging_points(self.parts, self.project)
         self._judge(points.get(-1, []))
-        for index, cell in enumerate(self.notebook.cells):
-            if cell.cell_type == "code":
-                self._run(cell)
+        for index, part in enumerate(self.parts):
+            if part.cell.cell_type == "code":
+                self._run(part)
             self._judge(points.get(index, []))
         return tuple(self.results)
 
-    def _run(self, cell: NotebookNode) -> None:
-        known = label(cell)
+    def _run(self, part: Part) -> None:
+        cell, task = part.cell, self.project.task(part.task)
         self._tell(_first_words(cell))
         cell.outputs, cell.execution_count = [], None
-        if known and known.role in FOR_THE_STUDENT and not self.run_check_cells:
+        if part.own and part.role in FOR_THE_STUDENT and not self.run_check_cells:
             return
-        self.submission.leaning.read(cell.source, trusted=known is not None and known.role == "given")
-        task = self.project.task(known.task) if known else None
+        self.submission.leaning.read(cell.source, trusted=part.own and part.role == "given")
         self._keep_others_away(task)
         outcome = self.kernel.run(cell, task.seconds if task else CELL_SECONDS)
         if outcome.error:
@@ -140,11 +141,11 @@ class _Grading:
             self.timed = task
 
     def _notes(self, task: Task) -> tuple[str, ...]:
-        gone = [f"the {role} cell of {task.id} is missing" for role in self.missing.get(task.id, [])]
-        return (*self.submission.cell_errors, *gone)
+        changes = [one for one in self.changes if one.cell.task == task.id and one.kind in TOLD.get(one.cell.role, ())]
+        return (*self.submission.cell_errors, *(one.text for one in changes))
 
     def _tell(self, text: str) -> None:
-        steps = sum(cell.cell_type == "code" for cell in self.notebook.cells) + len(self.project.tasks)
+        steps = sum(part.cell.cell_type == "code" for part in self.parts) + len(self.project.tasks)
         self.on_step(Step(self.done, steps, text))
         self.done += 1
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from mlhood.grading.task import Project
 BEGIN_SOLUTION = "### BEGIN SOLUTION"
 END_SOLUTION = "### END SOLUTION"
 MAX_NOTEBOOK_BYTES = 64 << 20
+CHECKED = re.compile(r"""mlhood\.check\(["']([A-Z]\d)\.\d+["']\)""")  # a check cell that has lost its label
 
 
 def read(path: str | Path) -> NotebookNode:
@@ -151,15 +153,13 @@ def cell_name(cell: NotebookNode) -> str:
     return str(name or cell.get("id", ""))
 
 
-def expected_cells(notebook: NotebookNode) -> list[str]:
-    """The names of the course's cells that the student edition has noted in the notebook; none in a master."""
-    noted = notebook.metadata.get("mlhood", {})
-    names = noted.get("cells", []) if isinstance(noted, dict) else []
-    return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
+def check_source(task: str) -> str:
+    """What the check cell of a task holds."""
+    return f'mlhood.check("{task}")'
 
 
 def project_of(notebook: NotebookNode, path: str | Path) -> Project:
-    """The project that a notebook belongs to: by its own metadata, else by its cells.
+    """The project that a notebook belongs to: by its own metadata, else by its cells' labels or its calls of checks.
 
     Raises:
         NotebookError: It holds no cell of any project.
@@ -167,6 +167,7 @@ def project_of(notebook: NotebookNode, path: str | Path) -> Project:
     named = notebook.metadata.get("mlhood", {})
     wanted = str(named.get("project", "")) if isinstance(named, dict) else ""
     labels = [found.task.partition(".")[0] for cell in notebook.cells if (found := label(cell))]
+    labels += [found[1] for cell in notebook.cells if (found := CHECKED.fullmatch(cell.source.strip()))]
     for project_id in [wanted, *labels]:
         if project_id in PROJECTS and labels:
             return PROJECTS[project_id]
@@ -177,27 +178,3 @@ def project_of(notebook: NotebookNode, path: str | Path) -> Project:
         got=f"{len(notebook.cells)} cells, none of which belongs to a task",
         todo="start again from the notebook of the course and paste your solutions into its cells",
     )
-
-
-def missing_cells(notebook: NotebookNode, project: Project) -> dict[str, list[str]]:
-    """For each task that lacks its solution or its check cell: the roles that are missing."""
-    found = {(known.task, known.role) for cell in notebook.cells if (known := label(cell))}
-    gaps = {task.id: [role for role in ("solution", "check") if (task.id, role) not in found] for task in project.tasks}
-    return {task: roles for task, roles in gaps.items() if roles}
-
-
-def judging_points(notebook: NotebookNode, project: Project) -> dict[int, list[str]]:
-    """After which cell (index, or -1 for at once) which tasks are judged: after the last cell of each, in order.
-
-    Of cells of one name only the first counts, so that a copy at the end does not put off the judging.
-    """
-    points: dict[int, list[str]] = {}
-    reached = -1
-    for task in project.tasks:
-        own: dict[str, int] = {}
-        for index, cell in enumerate(notebook.cells):
-            if (known := label(cell)) and known.task == task.id:
-                own.setdefault(cell_name(cell), index)
-        reached = max([reached, *own.values()])
-        points.setdefault(reached, []).append(task.id)
-    return points

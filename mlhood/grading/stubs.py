@@ -5,7 +5,6 @@
 3. Outputs of solution and check cells go, and of `result` cells, which would give an answer away; outputs of other
    cells stay. All execution counts go.
 4. Graded cells cannot be deleted, given and check cells not edited; their checksums are nbgrader's.
-5. The notebook notes the names of the course's cells, so that validation sees when one is gone.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from pathlib import Path
 from nbformat import NotebookNode
 
 from mlhood.errors import NotebookError
-from mlhood.grading.notebook import cell_name, label
+from mlhood.grading.notebook import label
 from mlhood.grading.tidy import tidy
 
 BEGIN, END = "BEGIN SOLUTION", "END SOLUTION"
@@ -38,7 +37,6 @@ def student_version(notebook: NotebookNode, path: Path) -> None:
         if cell.cell_type == "code":
             _clear(cell)
         _lock(cell)
-    notebook.metadata.setdefault("mlhood", {})["cells"] = [cell_name(cell) for cell in notebook.cells if label(cell)]
 
 
 def stubbed(cell: NotebookNode, where: str) -> str:

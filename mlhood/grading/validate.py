@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import copy
 import tempfile
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,13 +15,15 @@ from nbformat import NotebookNode
 
 from mlhood.grading.grade import CELL_SECONDS, Step
 from mlhood.grading.kernel import Kernel
-from mlhood.grading.notebook import cell_name, expected_cells, label, label_in, missing_cells, project_of, read
+from mlhood.grading.master import SOLUTION
+from mlhood.grading.notebook import label, project_of, read
+from mlhood.grading.rebuild import Change, rebuild
 from mlhood.grading.task import Project
 
 EMPTY_SIGNS = ("# YOUR CODE HERE", "raise NotImplementedError")
 EMPTY_ANSWER = "YOUR ANSWER HERE"
-CELL_TYPES = {"solution": "code", "check": "code", "given": None, "question": "markdown"}
 BACK = "copy it again from the notebook of the course"
+MENDED = {"missing": BACK, "turned": "turn it back into a code cell"}
 
 
 @dataclass(frozen=True)
@@ -40,12 +41,13 @@ class Finding:
 
 @dataclass(frozen=True)
 class Validation:
-    """What must be repaired before handing in, and what is only to be known."""
+    """What must be repaired before handing in, what is still open, and what is only to be known."""
 
     notebook: str
     title: str
     repairs: tuple[Finding, ...]
     notes: tuple[Finding, ...]
+    changes: tuple[Finding, ...] = ()
 
     @property
     def ready(self) -> bool:
@@ -63,6 +65,9 @@ class Validation:
         if self.notes:
             lines.append("still open; you may hand in all the same:")
             lines += [f"  - {finding.text()}" for finding in self.notes]
+        if self.changes:
+            lines.append("not as it was given, which costs nothing: the marks come from the course's own cells")
+            lines += [f"  - {finding.text()}" for finding in self.changes]
         count = len(self.repairs)
         things = "the thing" if count == 1 else f"the {count} things"
         ready = "ready to hand in" + (", though not everything is done" if self.notes else "")
@@ -89,26 +94,33 @@ def validate(path: str | Path, *, on_step: Callable[[Step], None] = lambda step:
     notes += [
         _as_note(failure, empty) for failure in failures if _excused(failure, empty) and failure.task not in empty
     ]
-    return Validation(Path(path).name, project.title, tuple(repairs), tuple(notes))
+    return Validation(Path(path).name, project.title, tuple(repairs), tuple(notes), tuple(changes(notebook, project)))
 
 
 def structure(notebook: NotebookNode, project: Project) -> Iterator[Finding]:
-    """Cells that are missing, doubled, of another kind, or edited though they are not the student's."""
-    missing = missing_cells(notebook, project)
-    for task, roles in missing.items():
-        for role in roles:
-            yield Finding(task, f"the {role} cell of {task} is missing", BACK)
-    there = {cell_name(cell) for cell in notebook.cells}
-    for name in expected_cells(notebook):
-        known = label_in(name)
-        if known and known.role != "question" and name not in there and known.role not in missing.get(known.task, []):
-            yield Finding(known.task, f"the {known.role} cell `{name}` of {known.task} is missing", BACK)
+    """The student's own cells that are missing or of another kind."""
+    for change in rebuild(notebook, project).changes:
+        if _costs(change):
+            yield Finding(change.cell.task, change.text, MENDED[change.kind])
     for question in project.questions:
-        if not _cells(notebook, question.id, "question"):
+        cells = _cells(notebook, question.id, "question")
+        if not cells:
             yield Finding(question.id, f"the answer cell of the question {question.id} is missing", BACK)
-    yield from _doubled(notebook)
-    for cell in notebook.cells:
-        yield from _changed(cell, project)
+        for _, cell in cells:
+            if cell.cell_type != "markdown":
+                what = f"the answer cell of the question {question.id} has become a {cell.cell_type} cell"
+                yield Finding(question.id, what, "turn it back into a markdown cell")
+
+
+def changes(notebook: NotebookNode, project: Project) -> Iterator[Finding]:
+    """What became of the course's own cells, and copies of cells."""
+    for change in rebuild(notebook, project).changes:
+        if not _costs(change):
+            yield Finding(change.cell.task, change.text)
+
+
+def _costs(change: Change) -> bool:
+    return change.cell.role == SOLUTION and change.kind in MENDED
 
 
 def empty_tasks(notebook: NotebookNode, project: Project) -> dict[str, int]:
@@ -124,42 +136,6 @@ def empty_tasks(notebook: NotebookNode, project: Project) -> dict[str, int]:
 def _cells(notebook: NotebookNode, task: str, role: str) -> list[tuple[int, NotebookNode]]:
     found = [(i, cell, label(cell)) for i, cell in enumerate(notebook.cells)]
     return [(i, cell) for i, cell, known in found if known and (known.task, known.role) == (task, role)]
-
-
-def _doubled(notebook: NotebookNode) -> Iterator[Finding]:
-    known = [(cell, found) for cell in notebook.cells if (found := label(cell)) and found.role in CELL_TYPES]
-    names = Counter(cell_name(cell) for cell, _ in known)
-    for cell, found in known:
-        if names.pop(cell_name(cell), 1) > 1:
-            yield Finding(
-                found.task,
-                f"the {found.role} cell of {found.task} stands there more than once",
-                "delete the copies and keep one",
-            )
-
-
-def _changed(cell: NotebookNode, project: Project) -> Iterator[Finding]:
-    known = label(cell)
-    if known is None:
-        return
-    kind = CELL_TYPES.get(known.role)
-    if kind and cell.cell_type != kind:
-        yield Finding(
-            known.task,
-            f"the {known.role} cell of {known.task} has become a {cell.cell_type} cell",
-            f"turn it back into a {kind} cell",
-        )
-    elif known.role == "check" and project.task(known.task) and cell.source.strip() != check_source(known.task):
-        yield Finding(
-            known.task,
-            f"the check cell of {known.task} has been edited",
-            f"let it be just this: {check_source(known.task)}",
-        )
-
-
-def check_source(task: str) -> str:
-    """What the check cell of a task holds."""
-    return f'mlhood.check("{task}")'
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from mlhood.grading.notebook import label, project_of, read
+from mlhood.grading.notebook import check_source, label, project_of, read
 from mlhood.grading.render import notebook_html
 from mlhood.grading.stubs import student_version
-from mlhood.grading.validate import check_source, empty_tasks, structure
+from mlhood.grading.validate import changes, empty_tasks, structure
 
 ROOT = Path(__file__).parents[2]
 COMPARED = 0.6
@@ -32,7 +32,7 @@ def test_renders_to_a_page(path):
 def test_every_task_is_whole(path):
     notebook = read(path)
     project = project_of(notebook, path)
-    assert [finding.what for finding in structure(notebook, project)] == []
+    assert [finding.what for finding in [*structure(notebook, project), *changes(notebook, project)]] == []
     assert empty_tasks(notebook, project) == {}
     assert project.points == 100
 

@@ -1,0 +1,89 @@
+"""What the course itself puts into a notebook: the given, check and result cells of each master notebook.
+
+The package carries them, `cells.json` beside a project's tasks, since it marks where no master notebook is: in a
+student's environment and in Gradescope's container. They are written from the notebooks, by
+
+    python -m mlhood.grading.carried
+
+in the folder of the course. Of a solution cell they hold only the name and the place.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from nbformat import NotebookNode
+
+from mlhood.grading.notebook import cell_name, check_source, label
+from mlhood.grading.task import Project
+
+FOLDER = Path(__file__).with_name("projects")
+NAME = "cells.json"
+SOLUTION = "solution"
+OWN_ROLES = ("given", "check", "result")
+
+
+@dataclass(frozen=True)
+class MasterCell:
+    """A code cell of a master notebook.
+
+    Args:
+        name: As `notebook.cell_name` gives it.
+        task: The task that it belongs to.
+        role: `given`, `check` or `result`, which are the course's own, or `solution`.
+        source: Of the course's own cells; empty for a solution.
+    """
+
+    name: str
+    task: str
+    role: str
+    source: str = ""
+
+    @property
+    def own(self) -> bool:
+        """Whether it is the course's own, so that it runs as it was given."""
+        return self.role in OWN_ROLES
+
+
+def master_cells(notebook: NotebookNode) -> tuple[MasterCell, ...]:
+    """The labelled code cells of a master notebook, in their order.
+
+    Cells without a label, such as the imports at the top, are not among them: they are the student's to change.
+    """
+    cells = [(cell, label(cell)) for cell in notebook.cells if cell.cell_type == "code"]
+    return tuple(
+        MasterCell(cell_name(cell), known.task, known.role, cell.source if known.role in OWN_ROLES else "")
+        for cell, known in cells
+        if known and known.role in (*OWN_ROLES, SOLUTION)
+    )
+
+
+def cells_of(project: Project) -> tuple[MasterCell, ...]:
+    """The cells of a project's master. Of one that the package carries no cells of: those that any master has."""
+    path = FOLDER / project.id.lower() / NAME
+    if path.is_file():
+        return as_cells(path.read_text(encoding="utf-8"))
+    bare = [
+        (
+            MasterCell(f"{task.slug}-solution", task.id, SOLUTION),
+            MasterCell(f"{task.slug}-check", task.id, "check", check_source(task.id)),
+        )
+        for task in project.tasks
+    ]
+    return tuple(cell for pair in bare for cell in pair)
+
+
+def as_text(cells: tuple[MasterCell, ...]) -> str:
+    """Cells as JSON, a line of source in a line of text."""
+    rows = [
+        {"name": cell.name, "task": cell.task, "role": cell.role, "source": cell.source.split("\n")} for cell in cells
+    ]
+    return json.dumps(rows, indent=1, ensure_ascii=False) + "\n"
+
+
+def as_cells(text: str) -> tuple[MasterCell, ...]:
+    """What `as_text` has written."""
+    rows = json.loads(text)
+    return tuple(MasterCell(row["name"], row["task"], row["role"], "\n".join(row["source"])) for row in rows)
