@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+from mlhood.grading.master import cells_of
 from mlhood.grading.task import Project
 
 PACKAGES = ("ipykernel", "jax", "llvmlite", "nbclient", "numba", "numpy", "onnx", "onnxruntime", "scipy", "torch")
@@ -48,13 +49,14 @@ def _version(name: str) -> str:
 
 
 def checks_digest(project: Project) -> str:
-    """Hash of the source files of a project's checks and of what they import from the grading room.
+    """Hash of the master's own cells, of the source files of the checks, and of what they import in the grading room.
 
     Other parts of the package are left out: the marks of a class shall not be made anew for every change of a kernel.
     """
     functions = [check.function for task in project.tasks for check in task.checks]
     modules = {function.__module__ for function in functions} | {"mlhood.grading.marks"}
     facts = [f"{task.id} {task.points} {task.seconds} {task.stand_in}" for task in project.tasks]
+    facts += [text for cell in cells_of(project) for text in (cell.name, cell.role, cell.source)]
     return digest_of([*facts, *(_text(module) for module in sorted(_closure(modules)))])
 
 

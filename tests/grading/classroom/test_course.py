@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from mlhood.grading import master
 from mlhood.grading.classroom.course import plan_of
 from mlhood.grading.classroom.keys import checks_digest, environment_digest
 from mlhood.grading.classroom.plan import read_plan
@@ -82,6 +83,20 @@ def test_the_digest_of_checks_is_that_of_their_project_alone(monkeypatch):
     changed = "mlhood.grading.projects.p4.table"
     monkeypatch.setattr(keys, "_text", lambda module: texts(module) + ("\n#" if module == changed else ""))
     assert {name for name, project in PROJECTS.items() if checks_digest(project) != before[name]} == {"P4"}
+
+
+def test_the_digest_of_checks_covers_the_given_cells(course, tmp_path, monkeypatch):
+    before = checks_digest(course.SYNTHETIC)
+    monkeypatch.setattr(master, "FOLDER", tmp_path)
+    (tmp_path / "t9").mkdir()
+    cells = master.cells_of(course.SYNTHETIC)
+    digests = {before}
+    for source in ("x = 1", "x = 2"):
+        given = master.MasterCell("T9-1-given-1", "T9.1", "given", source)
+        for order in ((given, *cells), (*cells, given)):
+            (tmp_path / "t9" / master.NAME).write_text(master.as_text(order))
+            digests.add(checks_digest(course.SYNTHETIC))
+    assert len(digests) == 5
 
 
 def test_the_digest_of_checks_covers_what_they_import(monkeypatch):
