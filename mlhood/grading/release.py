@@ -17,6 +17,7 @@ import nbformat
 
 from mlhood.errors import OutputError
 from mlhood.grading.autograder import write_autograder
+from mlhood.grading.carried import require_carried
 from mlhood.grading.notebook import read, write_text
 from mlhood.grading.run import course_notebooks
 from mlhood.grading.stubs import student_version
@@ -61,6 +62,7 @@ def release(root: Path, out: Path, *, force: bool = False, gradescope: bool = Fa
     Raises:
         NotebookError: There are no notebooks here, or a solution is marked wrongly.
         OutputError: The folder holds something, lies within the course's own parts, or cannot be written.
+        GradingError: The package does not know the notebooks' given cells as they are now.
     """
     files = edition(root)
     _refuse(root.resolve(), out.resolve(), force)
@@ -92,6 +94,7 @@ def edition(root: Path) -> dict[str, str]:
     Raises:
         NotebookError: There are no notebooks here, or a solution is marked wrongly.
         OutputError: The folder is not that of the course.
+        GradingError: The package does not know the notebooks' given cells as they are now.
     """
     files: dict[str, str] = {}
     for path in course_notebooks(root):
@@ -106,6 +109,7 @@ def edition(root: Path) -> dict[str, str]:
             expected="notebooks, pyproject.toml and the folder mlhood side by side",
             todo="go to the folder of the course and call it there",
         )
+    require_carried(root, course_notebooks(root))
     files["pyproject.toml"] = student_project(project.read_text(encoding="utf-8"))
     notebooks = sorted(name for name in files if name.endswith(".ipynb"))
     files["README.md"] = student_readme(notebooks)

@@ -9,6 +9,8 @@ from typer.testing import CliRunner
 
 from mlhood import cli
 from mlhood.grading import run as running
+from mlhood.grading.carried import carried
+from mlhood.grading.notebook import write_text
 
 COMMANDS = ("run", "check", "validate", "release")
 
@@ -99,7 +101,8 @@ def test_release_command(solved, tmp_path, monkeypatch):
     monkeypatch.setattr(releasing, "package_files", lambda root: {"mlhood/__init__.py": ""})
     monkeypatch.setattr(running, "course_notebooks", lambda root: [solved])
     monkeypatch.setattr(releasing, "course_notebooks", lambda root: [solved])
-    (tmp_path / "mlhood").mkdir()
+    for name, text in carried([solved]).items():
+        write_text(tmp_path / name, text)
     (tmp_path / "pyproject.toml").write_text("[project]\nname = 'x'\n")
     (tmp_path / "LICENSE").write_text("free")
     monkeypatch.chdir(tmp_path)

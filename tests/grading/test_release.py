@@ -9,14 +9,17 @@ import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell
 from nbgrader.utils import compute_checksum
 
-from mlhood.errors import NotebookError, OutputError
+from mlhood.errors import GradingError, NotebookError, OutputError
+from mlhood.grading.carried import carried
 from mlhood.grading.grade_file import grade_file
-from mlhood.grading.notebook import read, write
+from mlhood.grading.notebook import read, write, write_text
 from mlhood.grading.release import release
 from mlhood.grading.stubs import checksum, stubbed, student_version
 from mlhood.grading.studentfiles import student_project
 
 REPOSITORY = Path(__file__).parents[2]
+CARRIED = "mlhood/grading/projects/t9/cells.json"
+FOLDERS = ("mlhood/grading/projects", "mlhood/grading/projects/t9")
 
 
 @pytest.fixture
@@ -32,7 +35,8 @@ def root(course, tmp_path):
     write(book, root / "P1.ipynb")
     for name in ("pyproject.toml", "LICENSE"):
         (root / name).write_text((REPOSITORY / name).read_text())
-    (root / "mlhood" / "grading").mkdir(parents=True)
+    for name, text in carried([root / "P1.ipynb"]).items():
+        write_text(root / name, text)
     (root / "mlhood" / "grading" / "task.py").write_text("points = 100\n")
     (root / "mlhood" / "__pycache__").mkdir()
     (root / "mlhood" / "__pycache__" / "task.pyc").write_bytes(b"\xff")
@@ -44,8 +48,8 @@ def root(course, tmp_path):
 def test_student_edition(root, tmp_path):
     done = release(root, tmp_path / "student")
     names = {path.relative_to(done.folder).as_posix() for path in done.folder.rglob("*") if ".git/" not in str(path)}
-    assert names - {".git", ".github", ".github/workflows", "mlhood", "mlhood/grading"} == {
-        "P1.ipynb", "pyproject.toml", "README.md", "LICENSE", ".gitignore", "mlhood/grading/task.py",
+    assert names - {".git", ".github", ".github/workflows", "mlhood", "mlhood/grading", *FOLDERS} == {
+        "P1.ipynb", "pyproject.toml", "README.md", "LICENSE", ".gitignore", "mlhood/grading/task.py", CARRIED,
         ".github/workflows/classroom.yml",
     }  # fmt: skip
     assert done.autograder is None
@@ -106,6 +110,19 @@ def test_another_autograder_stops_the_release_before_it_begins(root, tmp_path):
     (tmp_path / "student-gradescope.zip").write_bytes(b"mine")
     with pytest.raises(OutputError, match="another autograder"):
         release(root, tmp_path / "student", gradescope=True)
+    assert not (tmp_path / "student").exists()
+
+
+def test_given_cells_that_the_package_does_not_know_yet_are_refused(root, tmp_path, course):
+    book = read(root / "P1.ipynb")
+    book.cells.append(course.labelled(new_code_cell("new = 1"), "T9.3", "given", locked=True))
+    write(book, root / "P1.ipynb")
+    with pytest.raises(GradingError, match="as they are now") as caught:
+        release(root, tmp_path / "student")
+    assert caught.value.parts["where"] == str(root / CARRIED)
+    (root / CARRIED).unlink()
+    with pytest.raises(GradingError, match="as they are now"):
+        release(root, tmp_path / "student")
     assert not (tmp_path / "student").exists()
 
 
