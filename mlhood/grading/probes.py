@@ -54,5 +54,14 @@ def nothing(shape: list[int], *arguments: Any) -> Any:
     return np.zeros(shape, np.float32)
 
 
+def one_thread() -> Any:
+    """One thread for all libraries that are loaded, until `restore` of what is returned is called."""
+    from mlhood.measure.threading import Threads
+
+    fixed = Threads(1)
+    fixed.apply()
+    return fixed
+
+
 def _plain(value: Any) -> Any:
     return [value, value] if isinstance(value, int) else value

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from nbformat.v4 import new_code_cell
@@ -42,8 +44,8 @@ def timed(name: str) -> Timed:
     return Timed(name, lambda rng: (rng.standard_normal(4),), check)
 
 
-def a_race(told: Ratio = MANY) -> Race:
-    return Race("slow over fast", timed("slow"), timed("fast"), timed("reference"), told)
+def a_race(told: Ratio = MANY, times: int = 1) -> Race:
+    return Race("slow over fast", timed("slow"), replace(timed("fast"), times=times), timed("reference"), told)
 
 
 @pytest.fixture
@@ -70,8 +72,35 @@ def submission(tmp_path, monkeypatch, hands):
 def test_what_is_as_told_holds_at_first_sight(submission, hands):
     found = clock.race(submission, a_race(), clock=hands)
     assert found.state == "holds"
-    assert "7.86 [7.86, 7.86]" in found.reason  # 110 over 14 ms, with the way
+    # 100 ms over 7: of the faster call's 14 ms, 10 of which are the way, no more than half are taken off
+    assert "14.29 [14.29, 14.29] times as long by the clock outside, and 25.00 [24.00, 26.00] in" in found.reason
     assert hands.now < 1
+
+
+def test_work_that_is_done_several_times_stands_out_of_the_way(submission, hands):
+    submission.names.update(fast=hands.doubling(8 * 0.004))
+    found = clock.race(submission, a_race(times=8), clock=hands)
+    assert found.state == "holds"
+    assert found.ratio.value == pytest.approx(25)
+
+
+@pytest.mark.parametrize(("factor", "state"), [(0.1, "holds"), (1, "holds"), (3, "holds"), (10, "fails")])
+def test_a_ratio_that_was_multiplied_fails_if_that_makes_it_larger(factor, state, submission, hands):
+    submission.names.update(fast=hands.doubling(8 * 0.004))
+    told = Ratio(25.0 * factor, 24.0 * factor, 26.0 * factor)
+    assert clock.race(submission, a_race(told, times=8), clock=hands).state == state
+
+
+def test_what_is_compiled_at_its_first_call_is_not_measured_with_it(submission, hands):
+    submission.names.update(fast=hands.doubling([30.0] + [0.004] * 99))
+    assert clock.race(submission, a_race(), clock=hands).state == "holds"
+    assert hands.now < 31
+
+
+@pytest.mark.parametrize(("fast", "state"), [(0.12, "inconclusive"), (0.13, "fails")])
+def test_a_ratio_near_one_has_to_be_missed_as_clearly(fast, state, submission, hands):
+    submission.names.update(fast=hands.doubling(fast))
+    assert clock.race(submission, a_race(Ratio(1.1, 1.05, 1.15)), clock=hands).state == state
 
 
 def test_what_is_the_other_way_round_fails(submission, hands):
@@ -96,11 +125,68 @@ def test_noise_is_inconclusive_after_a_few_tries_and_is_noted(submission, hands,
     monkeypatch.setattr(clock.race, "__kwdefaults__", {**clock.race.__kwdefaults__, "clock": hands})
     check_by_the_clock(submission, [a_race(FEW)], "not faster", "measure")
     assert len(submission.notes) == 1
-    assert "inconclusive, and it costs nothing: slow over fast" in submission.notes[0]
+    assert submission.notes[0].startswith("inconclusive: slow over fast: ")
+    assert submission.notes[0].endswith("measured again, and it costs no points")
+
+
+def test_an_open_claim_is_measured_again_even_if_the_time_is_used_up(submission, hands):
+    calls, fast = [], hands.doubling(0.103)
+    submission.names["fast"] = lambda x: calls.append(x) or fast(x)
+    clock.race(submission, a_race(FEW), seconds=0, clock=hands)
+    rounds = 1 + clock.FIRST_LOOK + clock.ROUNDS
+    assert len(calls) == rounds
+
+
+def test_a_table_that_tells_less_than_there_is_is_noted_and_loses_nothing(submission, hands, monkeypatch):
+    monkeypatch.setattr(clock.race, "__kwdefaults__", {**clock.race.__kwdefaults__, "clock": hands})
+    check_by_the_clock(submission, [a_race(Ratio(2.5, 2.4, 2.6))], "not faster", "measure")
+    assert "less than there is: slow over fast" in submission.notes[0]
+    assert submission.notes[0].endswith("it costs no points")
+
+
+def test_a_claim_holds_if_it_does_with_the_threads_of_the_process(submission, hands, monkeypatch):
+    """The table may have been measured with as many; with one thread it is contradicted first."""
+    threads = []
+    monkeypatch.setattr("mlhood.grading.probes.one_thread", lambda: threads.append(1) or Fixed(threads))
+    submission.names["fast"] = lambda x: (hands.doubling(0.1) if threads else hands.doubling(0.004))(x)
+    monkeypatch.setattr(clock.race, "__kwdefaults__", {**clock.race.__kwdefaults__, "clock": hands})
+    check_by_the_clock(submission, [a_race()], "not faster", "measure")
+    assert not submission.notes
+
+
+class Fixed:
+    def __init__(self, threads):
+        self.threads = threads
+
+    def restore(self):
+        self.threads.clear()
+
+
+def test_threads_are_given_back_whatever_a_race_does(submission, monkeypatch):
+    threads = []
+    monkeypatch.setattr("mlhood.grading.probes.one_thread", lambda: threads.append(1) or Fixed(threads))
+    submission.names["fast"] = lambda x: 3 * x
+    with pytest.raises(CheckFailed, match="wrong values"):
+        check_by_the_clock(submission, [a_race()], "not faster", "measure")
+    assert threads == []
+
+
+def test_claims_are_drawn_where_there_is_no_time_for_all(submission, monkeypatch):
+    """So nobody knows which row is looked at."""
+    monkeypatch.setattr(clock, "TABLE_SECONDS", 0.0)
+    seen = set()
+    monkeypatch.setattr(clock, "race", lambda _, one, **__: seen.add(one.name) or clock.Verdict("holds", "", MANY))
+    rows = [replace(a_race(), name=name) for name in "abcd"]
+    for seed in range(20):
+        submission.rng = np.random.default_rng(seed)
+        before = len(seen)
+        check_by_the_clock(submission, rows, "not faster", "measure")
+        assert len(seen) <= before + 1
+    assert seen == set("abcd")
 
 
 def test_one_failure_is_not_enough(submission, hands):
-    rounds = clock.FIRST_LOOK + clock.ROUNDS
+    rounds = 1 + clock.FIRST_LOOK + clock.ROUNDS
     submission.names.update(fast=hands.doubling([0.2] * rounds + [0.004] * 99))
     assert clock.race(submission, a_race(FEW), clock=hands).state == "holds"
 

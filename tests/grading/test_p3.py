@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import onnxruntime
 import pytest
@@ -11,9 +9,11 @@ import torch
 from onnx import TensorProto, helper
 from p3_judge import judged, names_in
 
+from mlhood.grading import clock
 from mlhood.grading.projects.p3 import races, reference
 from mlhood.grading.projects.p3.probes import packed
 from mlhood.grading.projects.p3.tasks import P3
+from mlhood.grading.submission import LocalTransport
 from mlhood.kernels.layers import Layer
 from mlhood.kernels.tables import RESNET18, convolution_table
 from mlhood.measure import Measurement
@@ -85,6 +85,32 @@ def test_panels_hold_every_column_once():
 # -- the table
 
 
+NOW = [0.0]
+
+
+def lasting(seconds: float):
+    """A convolution that takes so long on the clock outside."""
+
+    def convolution(*arguments):
+        NOW[0] += seconds
+        return reference.convolution(*arguments)
+
+    return convolution
+
+
+@pytest.fixture(autouse=True)
+def hands(monkeypatch):
+    """The clock outside stands still, but for what is `lasting` and for 4 ms on the way there and back."""
+    ask = LocalTransport.ask
+
+    def slowly(self, request, seconds):
+        NOW[0] += 0.004
+        return ask(self, request, seconds)
+
+    monkeypatch.setattr(LocalTransport, "ask", slowly)
+    monkeypatch.setitem(clock.race.__kwdefaults__, "clock", lambda: NOW[0])
+
+
 def in_table(seconds: dict[str, list[float]], rows: tuple[str, ...] = tuple(RESNET18), **changes) -> dict:
     """A notebook whose table has these times in rows; measured by one comparison a row unless said otherwise."""
     table = convolution_table()
@@ -93,17 +119,13 @@ def in_table(seconds: dict[str, list[float]], rows: tuple[str, ...] = tuple(RESN
             parts = {"flops": 231_211_008.0, "run": row, "agreed": True} | changes.get(column.replace("-", "_"), {})
             table[row, column] = Measurement(tuple(times), **parts)
 
-    def conv_direct(*arguments):
-        time.sleep(0.03)
-        return reference.convolution(*arguments)
-
-    functions = {"conv_direct": conv_direct, "conv_blas": reference.convolution}
+    functions = {"conv_direct": lasting(0.03), "conv_blas": lasting(0.00075)}
     return {"table": table, "gflops": lambda macs, seconds: 2e-9 * macs / seconds, **functions}
 
 
 @pytest.fixture(autouse=True)
 def small_layers(monkeypatch):
-    """What the clock outside calls takes no time."""
+    """What the clock outside calls is soon done."""
     monkeypatch.setattr(races, "RESNET18", dict.fromkeys(RESNET18, Layer(2, 5, 3, 3)))
 
 
@@ -134,6 +156,53 @@ def test_a_table_of_invented_times_fails_by_the_clock(tmp_path):
     lost = losses(names, tmp_path)
     assert set(lost) == {"blas_is_faster_and_agrees"}
     assert "no-BLAS over BLAS: " in lost["blas_is_faster_and_agrees"]
+
+
+def multiplied(seconds: list[float], factor: float = 10) -> list[float]:
+    return [factor * one for one in seconds]
+
+
+@pytest.mark.parametrize(
+    ("slow", "fast", "lost"),
+    [
+        pytest.param(multiplied(SLOW, 100), FAST, True, id="numbers invented"),
+        pytest.param(multiplied(SLOW), FAST, True, id="one column times ten"),
+        pytest.param(SLOW, multiplied(FAST, 0.1), True, id="a timer that was patched for one side"),
+        pytest.param(multiplied(SLOW, 3), FAST, False, id="another machine's"),
+        pytest.param(multiplied(SLOW), multiplied(FAST), False, id="both columns times ten"),
+        pytest.param(multiplied(SLOW, 0.05), FAST, False, id="less than there is"),
+    ],
+)
+def test_a_table_loses_points_if_it_tells_far_more_than_the_clock_finds(slow, fast, lost, tmp_path):
+    """The functions take 30 and 0.75 ms; what is told of both together, or too modestly, earns nothing."""
+    reasons = losses(in_table({"no-BLAS": slow, "BLAS": fast}), tmp_path)
+    assert set(reasons) == ({"blas_is_faster_and_agrees"} if lost else set())
+
+
+def test_columns_that_hide_which_function_is_faster_fail(tmp_path):
+    names = in_table({"no-BLAS": SLOW, "BLAS": FAST})
+    names["conv_direct"], names["conv_blas"] = names["conv_blas"], names["conv_direct"]
+    assert set(losses(names, tmp_path)) == {"blas_is_faster_and_agrees"}
+
+
+def test_one_forged_row_is_found_where_there_is_time_for_all(tmp_path):
+    names = in_table({"no-BLAS": SLOW, "BLAS": FAST})
+    forged = Measurement(tuple(multiplied(SLOW)), 231_211_008.0, "C3", True)
+    names["table"]["C3", "no-BLAS"] = forged
+    assert "C3, no-BLAS over BLAS" in losses(names, tmp_path)["blas_is_faster_and_agrees"]
+
+
+def test_what_comes_of_a_race_is_looked_at(tmp_path):
+    names = in_table({"no-BLAS": SLOW, "BLAS": FAST})
+    names["conv_blas"] = lambda x, w, *rest: reference.convolution(0 * x, w, *rest)
+    assert "wrong values" in losses(names, tmp_path)["blas_is_faster_and_agrees"]
+
+
+@pytest.mark.parametrize("value", [None, 3, "no"])
+def test_a_convolution_that_is_no_function_fails(value, tmp_path):
+    names = in_table({"no-BLAS": SLOW, "BLAS": FAST})
+    names["conv_blas"] = value
+    assert "is no function" in losses(names, tmp_path)["blas_is_faster_and_agrees"]
 
 
 def test_functions_that_are_gone_when_they_are_timed_fail(tmp_path):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from mlhood.grading import clock, expect
 from mlhood.grading.submission import Submission
@@ -12,6 +13,7 @@ from mlhood.measure.comparison import FEWEST_ROUNDS
 from mlhood.measure.measurement import Measurement
 from mlhood.measure.table import Table
 
+ONE_THREAD = "mlhood.grading.probes:one_thread"
 AS_IT_IS = "put the result of `compare` into the table as it is"
 
 Rows = Mapping[str, list[Measurement]]
@@ -122,10 +124,13 @@ def check_claim(verdict: Verdict, what: str, hint: str) -> None:
 def check_by_the_clock(submission: Submission, races: Sequence[clock.Race], what: str, hint: str) -> None:
     """Check that the parent's clock does not contradict what a table claims.
 
-    The claims are measured in an order that nobody knows before, until the time for a table is used up.
+    The claims are measured in an order that nobody knows before, until the time for a table is used up: which of them
+    are left out then, no row can know. As the task asks for one thread, so do we; what fails is measured again with as
+    many as the process has of itself, in case the table was, too.
 
     Args:
-        submission: Whose functions race, if it is `clocked`. What the clock leaves open costs nothing, and is noted.
+        submission: Whose functions race, if it is `clocked`. What the clock leaves open costs nothing, and is noted;
+            likewise a table that tells much less than there is, for what it claims is true.
         races: What the table claims of them; at least one.
         what: Says what is wrong if it does.
         hint: Where to look.
@@ -137,13 +142,32 @@ def check_by_the_clock(submission: Submission, races: Sequence[clock.Race], what
         return
     stop = time.monotonic() + clock.TABLE_SECONDS
     for number in submission.rng.permutation(len(races)):
-        verdict = clock.race(submission, races[number], seconds=clock.TABLE_SECONDS / len(races))
+        verdict = _verdict(submission, races[number], clock.TABLE_SECONDS / len(races))
         if verdict.state == "inconclusive":
-            submission.notes.append(f"measured again, inconclusive, and it costs nothing: {verdict.reason}")
+            submission.notes.append(f"inconclusive: {verdict.reason}; measured again, and it costs no points")
+        elif verdict.ratio.low > clock.SLACK * races[number].told.high:
+            submission.notes.append(f"the table tells less than there is: {verdict.reason}; it costs no points")
         expect.true(verdict.state != "fails", what, expected="what the table claims, when your functions are timed "
                     "from outside on new arguments", got=verdict.reason, hint=hint)  # fmt: skip
         if time.monotonic() > stop:
             break
+
+
+def _verdict(submission: Submission, one: clock.Race, seconds: float) -> clock.Verdict:
+    """What the clock says with one thread, or, if that contradicts the claim, with the process's own."""
+    with _one_thread(submission):
+        verdict = clock.race(submission, one, seconds=seconds)
+    return clock.race(submission, one, seconds=seconds) if verdict.state == "fails" else verdict
+
+
+@contextmanager
+def _one_thread(submission: Submission) -> Iterator[None]:
+    """Fix the threads of the submission's libraries, outside of what is timed: telling them takes milliseconds."""
+    fixed = submission.call(ONE_THREAD)
+    try:
+        yield
+    finally:
+        submission.call(fixed, method="restore")
 
 
 def _side_by_side(cells: list[Measurement]) -> bool:

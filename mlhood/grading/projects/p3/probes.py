@@ -34,6 +34,19 @@ def with_right_columns(function: Callable, arrays: list[np.ndarray], stride: int
     return {"result": result, "images": None if written(function) is None else len(images)}
 
 
+def repeated(
+    function: Callable, x: np.ndarray, w: np.ndarray, bias: np.ndarray, stride: int, padding: int, shares: np.ndarray
+) -> np.ndarray:
+    """The sum of convolutions of x, its channels turned by 0, 1, ..., each times its share.
+
+    So work that is short beside the way there and back is done several times, on an image that is new each time.
+    """
+    total = np.float32(0)
+    for number, share in enumerate(shares):
+        total = total + share * function(np.roll(x, number, axis=1), w, bias, stride, padding)
+    return np.asarray(total)
+
+
 def packs(function: Callable, a: np.ndarray, b: np.ndarray) -> bool:
     """Whether a matrix product calls `pack`."""
     calls = []

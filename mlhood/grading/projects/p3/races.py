@@ -9,21 +9,27 @@ import numpy as np
 from mlhood.grading import expect
 from mlhood.grading.clock import Race, Timed
 from mlhood.grading.projects.p3.reference import convolution
+from mlhood.grading.wire import Remote
 from mlhood.kernels.layers import Layer
 from mlhood.kernels.tables import RESNET18
 from mlhood.measure.ratio import Ratio
 
 CHANNELS = 16  # of a result that are looked at
+TIMES = 8  # in one call by BLAS, which takes less time than the way there and back
+REPEATED = "mlhood.grading.projects.p3.probes:repeated"
 REFERENCE = "mlhood.kernels.conv:im2col_blas"
 
 
-def convolutions(told: dict[str, Ratio]) -> list[Race]:
+def convolutions(direct: Remote, blas: Remote, reference: Remote, told: dict[str, Ratio]) -> list[Race]:
     """The races of some of C1 to C4.
 
     Args:
+        direct: The notebook's convolution by loops.
+        blas: The notebook's by im2col and BLAS.
+        reference: The package's, `REFERENCE`.
         told: No-BLAS over BLAS as the table has it, by row.
     """
-    return [_race(row, RESNET18[row], ratio) for row, ratio in told.items()]
+    return [_race(row, RESNET18[row], direct, blas, reference, ratio) for row, ratio in told.items()]
 
 
 def layer_call(target: str, layer: Layer) -> Timed:
@@ -66,6 +72,34 @@ def check_some(arguments: tuple[Any, ...], result: Any, rng: np.random.Generator
     expect.close(got[:, drawn], want, what, rtol=1e-3, atol=1e-3, given=given)
 
 
-def _race(row: str, layer: Layer, told: Ratio) -> Race:
-    slow, fast = (layer_call(name, layer) for name in ("conv_direct", "conv_blas"))
-    return Race(f"{row}, no-BLAS over BLAS", slow, fast, layer_call(REFERENCE, layer), told)
+def repeated_call(name: str, function: Remote, layer: Layer, times: int) -> Timed:
+    """A call of a convolution on a layer whose numbers are drawn anew, several times, each on another image.
+
+    Args:
+        name: Said of it where its result is wrong.
+        function: The convolution.
+        layer: The sizes.
+        times: How often.
+    """
+    plain = layer_call(name, layer)
+
+    def make(rng: np.random.Generator) -> tuple[Any, ...]:
+        return function, *plain.make(rng), rng.uniform(0.5, 2, times).astype(np.float32)
+
+    def check(arguments: tuple[Any, ...], result: Any, rng: np.random.Generator) -> None:
+        _, x, w, bias, stride, padding, shares = arguments
+        # a convolution of a sum is the sum of the convolutions
+        whole = sum(share * np.roll(x, number, axis=1) for number, share in enumerate(shares))
+        plain.check((whole, w, bias * shares.sum(), stride, padding), result, rng)
+
+    return Timed(REPEATED, make, check, times)
+
+
+def _race(row: str, layer: Layer, direct: Remote, blas: Remote, reference: Remote, told: Ratio) -> Race:
+    return Race(
+        f"{row}, no-BLAS over BLAS",
+        repeated_call("conv_direct", direct, layer, 1),
+        repeated_call("conv_blas", blas, layer, TIMES),
+        repeated_call("im2col_blas", reference, layer, TIMES),
+        told,
+    )
