@@ -1,7 +1,8 @@
-"""What the table of P5.3 claims of operators that can be fused, as calls that can be timed from outside."""
+"""What the table of P5.3 claims of what JAX can fuse, as calls that can be timed from outside."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,16 @@ from mlhood.grading import expect
 from mlhood.grading.clock import Race, Timed
 from mlhood.grading.projects.p5 import reference
 from mlhood.grading.wire import Remote
+from mlhood.jaxlab import network
+from mlhood.jaxlab.operators.cases import SIZE as IMAGE
+from mlhood.jaxlab.operators.cases import resnet18
 from mlhood.measure.ratio import Ratio
 
 PROBES = "mlhood.grading.projects.p5.probes_race:"
 CHANNELS, SIZE = 64, 56  # as in the table
 SOME = 16  # channels of a result that are looked at
+TIMES = 8  # as in the probes
+LOOKED_AT = 0.3  # share of the network's results that are looked at, for that takes longer than the network
 
 
 def fused(conv2d: Remote, batch_norm: Remote, relu: Remote, told: Ratio) -> Race:
@@ -28,6 +34,34 @@ def fused(conv2d: Remote, batch_norm: Remote, relu: Remote, told: Ratio) -> Race
     """
     slow = _call("own", conv2d, batch_norm, relu)
     return Race("conv + bn + relu, No-JAX over JAX", slow, _call("compiled"), _call("reference"), told)
+
+
+def whole(operators: Mapping[str, Remote], told: Ratio, seed: int) -> Race:
+    """ResNet-18 by the notebook's operators in NumPy against JAX.
+
+    Args:
+        operators: The notebook's, by name.
+        told: No-JAX over JAX as the table has it.
+        seed: Of the weights, which nobody knows before.
+    """
+    params = network.tree(resnet18(seed))
+    slow = _network_call("own_network", seed, params, dict(operators))
+    fast, ours = (_network_call(name, seed, params) for name in ("compiled_network", "reference_network"))
+    return Race("ResNet-18, No-JAX over JAX", slow, fast, ours, told)
+
+
+def _network_call(name: str, seed: int, params: network.Params, *operators: dict[str, Remote]) -> Timed:
+    def make(rng: np.random.Generator) -> tuple[Any, ...]:
+        return *operators, seed, rng.standard_normal((1, 3, IMAGE, IMAGE), np.float32)
+
+    def check(arguments: tuple[Any, ...], result: Any, rng: np.random.Generator) -> None:
+        what = f"what ResNet-18 computes while it is timed ({name})"
+        got = expect.array(result, (1, 1000), what)
+        if rng.random() < LOOKED_AT:
+            want = network.forward(reference.OPERATORS, params, arguments[-1])
+            expect.close(got, want, what, rtol=1e-2, atol=1e-2 * float(np.abs(want).max()))
+
+    return Timed(PROBES + name, make, check)
 
 
 def _call(name: str, *operators: Remote) -> Timed:
@@ -47,4 +81,4 @@ def _call(name: str, *operators: Remote) -> Timed:
         want = np.maximum(reference.batch_norm(plain, *(one[drawn] for one in norm)), 0)
         expect.close(got[:, drawn], want, what, rtol=1e-2, atol=1e-3)
 
-    return Timed(PROBES + name, make, check)
+    return Timed(PROBES + name, make, check, TIMES)
