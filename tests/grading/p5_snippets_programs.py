@@ -178,7 +178,7 @@ def filling(
 from functools import partial
 from types import SimpleNamespace
 from mlhood.jaxlab.tables import operators_table
-from mlhood.measure import compare
+from mlhood.measure import Measurement, compare
 table = operators_table()
 def call(times):
     return lambda: sum(range(times)) * 0.0

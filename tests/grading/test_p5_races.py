@@ -94,6 +94,16 @@ def test_networks_that_race_compute_the_same(name, tmp_path, monkeypatch, small)
         one.check(arguments, np.roll(result, 1), submission.rng)
 
 
+@pytest.mark.parametrize(("shown", "found"), [(True, 2), (False, 1)])
+def test_a_row_that_tells_noise_races_where_the_machine_shows_what_is_claimed(shown, found, tmp_path, monkeypatch):
+    monkeypatch.setattr(table, "_shown_here", lambda *_: shown)
+    submission = in_table({}, tmp_path)
+    filled = table._table(submission)
+    noise = tuple(0.04 * (1 + 0.3 * (-1) ** number) for number in range(21))
+    filled[FUSED, JAX] = Measurement(noise, None, FUSED, True)
+    assert len(table._races(submission, filled)) == found
+
+
 @pytest.mark.parametrize(
     ("jax", "found"), [({}, 2), ({FUSED: 0.05}, 1), ({NETWORK: 0.05}, 1), ({FUSED: 0.05, NETWORK: 0.05}, 0)]
 )

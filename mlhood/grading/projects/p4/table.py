@@ -153,6 +153,8 @@ def operations_are_told(submission: Submission) -> None:
 @points(2)
 def orders_agree_and_analysed_is_faster(submission: Submission) -> None:
     """Both orders compute the same in every row, and the analysed tiles are faster than those that are too small."""
+    # Only these two rows claim a ratio, and both orders race. The other two tell what was measured, and which order is
+    # the faster is asked nowhere. The slices are the package's: that they compute the same is no word of the table.
     table = _table(submission)
     check_agreed(whole_rows(table, FILL))
     hint = "row by row, each with its own callables: made[row][order]"
