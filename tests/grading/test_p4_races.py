@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from mlhood.dataflow.slicing.problem import ORDERS
+from mlhood.grading import clock
 from mlhood.grading.expect import CheckFailed
-from mlhood.grading.projects.p4 import races
+from mlhood.grading.projects.p4 import probes, races
 from mlhood.grading.submission import LocalTransport, Submission
 from mlhood.kernels.layers import Layer
 from mlhood.measure.ratio import Ratio
@@ -35,3 +36,28 @@ def test_slices_that_race_compute_the_layer(number, tmp_path):
 def test_only_what_the_table_has_measured_races():
     one = races.slicings(Layer(16, 14, 24, 3), {"WS": SMALL}, {"WS": LARGE}, {"WS": TOLD})
     assert [race.name for race in one] == ["too small over analysed, WS"]
+
+
+@pytest.mark.parametrize(
+    ("factor", "exchanged", "state"),
+    [(1, False, "holds"), (3, False, "holds"), (10, False, "fails"), (1, True, "fails")],
+)
+def test_forged_tables_fail_by_the_clock(factor, exchanged, state, tmp_path, monkeypatch):
+    """Too small takes 1.3 times as long; with `exchanged` rows it is what the table has as analysed."""
+    now, plain, ask = [0.0], probes.sliced, LocalTransport.ask
+
+    def sliced(x, w, bias, factors, order, tiles):
+        now[0] += 0.013 if tuple(tiles) == SMALL else 0.010
+        return plain(x, w, bias, factors, order, tiles)
+
+    def slowly(self, request, seconds):
+        now[0] += 0.004
+        return ask(self, request, seconds)
+
+    monkeypatch.setattr(probes, "sliced", sliced)
+    monkeypatch.setattr(LocalTransport, "ask", slowly)
+    told = Ratio(1.3 * factor, 1.2 * factor, 1.4 * factor)
+    small, analysed = (LARGE, SMALL) if exchanged else (SMALL, LARGE)
+    (one,) = races.slicings(Layer(16, 14, 24, 3), {"IS": small}, {"IS": analysed}, {"IS": told})
+    submission = Submission(LocalTransport({}), tmp_path, tmp_path)
+    assert clock.race(submission, one, clock=lambda: now[0]).state == state
