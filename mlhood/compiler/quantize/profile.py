@@ -20,7 +20,6 @@ from mlhood.compiler.hir.text import to_text
 from mlhood.compiler.hir.values import Value
 from mlhood.compiler.quantize.distribution import Distribution
 from mlhood.errors import CompilerError
-from mlhood.exchange.output import write_whole
 
 _FORMAT = "mlhood profile 1"
 # ResNet-50's profile has about 2 MB; a larger file than this is something else.
@@ -91,6 +90,8 @@ class Profile:
         Raises:
             OutputError: The file cannot be written.
         """
+        from mlhood.exchange.output import write_whole  # takes torch along, which a profile can do without
+
         values = {name: distribution.to_json() for name, distribution in self.distributions.items()}
         text = json.dumps({"format": _FORMAT, "graph": self.graph, "values": values}, separators=(",", ":"))
         return write_whole(path, text.encode())

@@ -16,7 +16,7 @@ from mlhood.grading.submission import Submission
 from mlhood.grading.task import points
 
 PROBES = "mlhood.grading.projects.p5.probes_cluster:"
-ORACLE = "mlhood.grading.projects.p5.oracle:step_gradient"
+ORACLE = "mlhood.grading.apart:step_gradient"
 DEVICES = 4
 SCRIPT = "cluster_step.py"
 ERROR = re.compile(r"^ *\[\d+\] ([\w.]+(?:Error|Exception)\b.*)$", re.MULTILINE)
