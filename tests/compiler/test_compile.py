@@ -97,7 +97,7 @@ def test_wrong_wishes_are_refused(path, options, said):
         mlhood.compile(path, **options)
 
 
-@pytest.mark.parametrize("model", [None, 3, Graph()], ids=str)
+@pytest.mark.parametrize("model", [None, 3, Graph()], ids=lambda model: type(model).__name__)
 def test_what_is_no_model_is_refused(model):
     with pytest.raises(ExchangeError, match="no model"):
         mlhood.compile(model)

@@ -56,7 +56,7 @@ def test_a_tensorflow_lenet_is_taken(tf_lenet, lenet, lenet_onnx):
         (b"\x89PNG\r\n\x1a\n" + b"\0" * 50, "a PNG picture"),
         (b"%PDF-1.4 ...", "a PDF document"),
         (archive(), "a ZIP archive"),
-        (gzip.compress(b"model"), "a gzip archive"),
+        (gzip.compress(b"model", mtime=0), "a gzip archive"),
         (json.dumps({"cells": []}).encode(), "JSON text"),
         (b"<!doctype html><p>404", "HTML"),
         (b"just some text\n", "15 bytes that start with"),
