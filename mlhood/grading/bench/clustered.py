@@ -164,7 +164,7 @@ def _cluster(workers: int) -> Iterator[LocalCluster]:
         "processes": True,
         "threads_per_worker": 1,
         "resources": {"timed": 1},
-        "dashboard_address": None,
+        "dashboard_address": "127.0.0.1:0",  # any free port: nobody looks at its page
         "silence_logs": logging.CRITICAL,
     }
     with closing(LocalCluster(n_workers=workers, **options)) as cluster:

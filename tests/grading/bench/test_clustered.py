@@ -10,11 +10,7 @@ from fakes import some
 from mlhood.errors import GradingError
 from mlhood.grading.bench.clustered import CLUSTER, LOCAL, BothWays, Setting, both_ways
 
-pytestmark = [
-    pytest.mark.skipif(sys.platform == "win32", reason="kills by signals"),
-    # of the scheduler, when the port of its page, which nobody looks at, is taken
-    pytest.mark.filterwarnings("ignore:Port .* is already in use:UserWarning"),
-]
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="kills by signals")
 
 
 def test_both_ways_give_the_same_marks(fake, tmp_path):
