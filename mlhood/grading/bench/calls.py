@@ -38,6 +38,11 @@ class Call:
         return self.code == -signal.SIGKILL
 
 
+def per_minute(graded: int, seconds: float) -> float:
+    """Submissions graded in a minute; 0 where nothing has begun."""
+    return 60 * graded / seconds if seconds else 0.0
+
+
 @dataclass(frozen=True)
 class Blow:
     """Something done to a call in the middle of its work.

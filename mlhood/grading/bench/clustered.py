@@ -16,7 +16,7 @@ import pandas as pd
 
 from mlhood.errors import GradingError
 from mlhood.grading.bench.audit import TOLD, Audit, audit, differences
-from mlhood.grading.bench.calls import Blow, Call, Say, call
+from mlhood.grading.bench.calls import Blow, Call, Say, call, per_minute
 from mlhood.grading.bench.variants import Variant, hand_in
 from mlhood.grading.bench.verdict import verdict
 from mlhood.grading.bench.whole_class import MIDDLE, SEED_TEXT
@@ -95,7 +95,7 @@ def _row(way: str, done: Call, found: Audit | None) -> dict[str, object]:
         "where": way,
         "seconds": f"{done.seconds:.1f}",
         "graded": whole,
-        "a minute": f"{60 * whole / done.seconds:.2f}",
+        "a minute": f"{per_minute(whole, done.seconds):.2f}",
         "exit code": done.code,
     }
 

@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 
 from mlhood.grading.bench.audit import Audit, audit
-from mlhood.grading.bench.calls import Blow, Call, Say, call
+from mlhood.grading.bench.calls import Blow, Call, Say, call, per_minute
 from mlhood.grading.bench.memory import Peaks
 from mlhood.grading.bench.variants import Variant, hand_in
 from mlhood.grading.bench.verdict import verdict
@@ -58,8 +58,7 @@ class ClassRun:
     @property
     def per_minute(self) -> float:
         """Submissions graded in a minute."""
-        graded = self.audit.whole if self.audit else 0
-        return 60 * graded / self.seconds if self.seconds else 0.0
+        return per_minute(self.audit.whole if self.audit else 0, self.seconds)
 
     @property
     def peaks(self) -> Peaks:
@@ -78,6 +77,8 @@ class ClassRun:
 
     def text(self) -> str:
         """As people read it."""
+        if not self.calls:
+            return "nothing was measured"
         calls = pd.DataFrame(
             [
                 {"call": number, "seconds": f"{one.seconds:.1f}", "graded": one.graded, "ended": _ending(one)}
