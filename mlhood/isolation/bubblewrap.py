@@ -18,8 +18,9 @@ HOW_TO_GET_IT = (
     "Arch: pacman -S bubblewrap)"
 )
 HOW_TO_ALLOW_IT = (
-    "allow unprivileged user namespaces: in a container --security-opt seccomp=unconfined or --privileged, on Ubuntu "
-    "24.04 sysctl kernel.apparmor_restrict_unprivileged_userns=0"
+    "allow unprivileged user namespaces: on Ubuntu 24.04 sysctl kernel.apparmor_restrict_unprivileged_userns=0, in "
+    "Docker --security-opt seccomp=unconfined --security-opt apparmor=unconfined --security-opt "
+    "systempaths=unconfined, in Podman --security-opt unmask=ALL"
 )
 ELSEWHERE = "grade on Linux, in a virtual machine or in WSL 2"
 ISOLATION = (

@@ -46,6 +46,10 @@ def grade(
 ) -> None:
     """Grade a class, each submission in a sandbox. Stopped at any moment, it goes on at the next call.
 
+    Without bubblewrap it refuses; `mlhood doctor` says how to get it. Rules for late submissions are a TOML file such
+    as `penalty_per_day = 10` and below it `[P1]` and `due = 2026-10-12T23:59:00`. Layouts, seed, late days, marks by
+    hand, exports and clusters are explained in mlhood/grading/classroom/README.md.
+
     The exit code is 0 if every submission was graded, 1 if some could not be, 2 if the work could not start, 130
     after Ctrl-C.
 

@@ -13,6 +13,7 @@ from pathlib import PurePosixPath
 from mlhood.errors import GradingError
 
 SUBMITTED = "submitted"
+CLONES = "-submissions"  # what `gh classroom clone` makes
 TIMESTAMP = "timestamp.txt"
 MOODLE = re.compile(r"(?P<name>.+)_(?P<number>\d+)_assignsubmission_[a-z]+_?")
 CANVAS = re.compile(r"(?P<name>[^_]+)(?P<late>_LATE)?_(?P<user>\d+)_(?P<submission>\d+)_(?P<file>.+)")
@@ -91,7 +92,7 @@ def clones(prefix: str) -> Callable[[PurePosixPath], Owner | None]:
     """GitHub Classroom's clones: a folder a student, after the assignment's prefix."""
 
     def owner(path: PurePosixPath) -> Owner | None:
-        parts = path.parts[1:] if path.parts[0].endswith("-submissions") else path.parts
+        parts = path.parts[1:] if path.parts[0].endswith(CLONES) else path.parts
         if len(parts) < 2:
             return None
         return Owner(parts[0].removeprefix(prefix) or parts[0], assignment=named_assignment(path))
@@ -137,6 +138,8 @@ def _guess(paths: Collection[PurePosixPath], title: str) -> str:
         return "moodle"
     if _most(notebooks, lambda path: canvas(path) is not None):
         return "canvas"
+    if title.endswith(CLONES) or _most(notebooks, lambda path: path.parts[0].endswith(CLONES)):
+        return "classroom"
     if title == SUBMITTED or _most(notebooks, lambda path: path.parts[0] == SUBMITTED):
         return "nbgrader"
     if _most(notebooks, lambda path: len(path.parts) == 1):
@@ -152,7 +155,7 @@ def _prefix(paths: Collection[PurePosixPath], title: str) -> str:
     """What `gh classroom clone` puts before the students' names: `p1-submissions` holds `p1-ada`, `p1-bob`."""
     tops = {path.parts[0] for path in paths if len(path.parts) > 1}
     folders = [title, *tops]
-    slugs = [folder.removesuffix("-submissions") for folder in folders if folder.endswith("-submissions")]
+    slugs = [folder.removesuffix(CLONES) for folder in folders if folder.endswith(CLONES)]
     if slugs:
         return f"{slugs[0]}-"
     if len(tops) < 2:

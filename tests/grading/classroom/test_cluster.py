@@ -204,11 +204,12 @@ def snippets(language):
 
 
 def test_the_commands_of_the_readme_are_ours_and_dasks():
-    grade, dask = snippets("sh")
+    lines = [line for block in snippets("sh") for line in block.splitlines()]
+    (grade,) = [line for line in lines if "--scheduler" in line]
+    (worker,) = [line.split() for line in lines if line.startswith("dask worker")]
     known = get_command(cli.app).commands["grade"]
     found = known.make_context("grade", grade.split()[2:], resilient_parsing=True)
     assert found.params["scheduler"] == "tcp://10.0.0.1:8786"
-    worker = dask.splitlines()[1].split()
     assert worker[-2:] == ["--resources", f"{cluster.TIMED}=1"]
     options = {name for one in dask_worker.main.params for name in one.opts}
     assert {word for word in worker if word.startswith("--")} <= options
