@@ -2,7 +2,7 @@
 
     python -m mlhood.grading.carried
 
-in the folder of the course, after a given, check or result cell has changed, or a cell has come or gone.
+in the folder of the course, after a code cell has changed in what students get of it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def carried(masters: Iterable[Path]) -> dict[str, str]:
     """What the package of a course has to carry of these notebooks: text by path from the course's folder.
 
     Raises:
-        NotebookError: One is no notebook of the course.
+        NotebookError: One is no notebook of the course, or a solution is marked wrongly.
     """
     notebooks = [(read(path), path) for path in masters]
     return {
@@ -41,7 +41,7 @@ def require_carried(root: Path, masters: Iterable[Path]) -> None:
         path = root / name
         if not path.is_file() or path.read_text(encoding="utf-8") != text:
             raise GradingError(
-                "the package does not know the given cells of a notebook as they are now",
+                "the package does not know the cells of a notebook as they are now",
                 where=path,
                 expected="what stands in the notebook, so that submissions are marked with it",
                 todo="run `python -m mlhood.grading.carried` in the folder of the course",

@@ -1,11 +1,11 @@
-"""What the course itself puts into a notebook: the given, check and result cells of each master notebook.
+"""What the course itself puts into a notebook: the code cells of each master notebook, with stubs for its solutions.
 
 The package carries them, `cells.json` beside a project's tasks, since it marks where no master notebook is: in a
 student's environment and in Gradescope's container. They are written from the notebooks, by
 
     python -m mlhood.grading.carried
 
-in the folder of the course. Of a solution cell they hold only the name and the place.
+in the folder of the course.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from pathlib import Path
 
 from nbformat import NotebookNode
 
-from mlhood.grading.notebook import cell_name, check_source, label
+from mlhood.grading.notebook import Label, cell_name, check_source, label
+from mlhood.grading.stubs import stubbed
 from mlhood.grading.task import Project
 
 FOLDER = Path(__file__).with_name("projects")
 NAME = "cells.json"
-SOLUTION = "solution"
+SOLUTION, OPEN = "solution", "open"
 OWN_ROLES = ("given", "check", "result")
 
 
@@ -31,9 +32,10 @@ class MasterCell:
 
     Args:
         name: As `notebook.cell_name` gives it.
-        task: The task that it belongs to.
-        role: `given`, `check` or `result`, which are the course's own, or `solution`.
-        source: Of the course's own cells; empty for a solution.
+        task: The task that it belongs to, or empty.
+        role: `given`, `check` or `result`, which are the course's own; `solution`; or `open` for one that belongs to no
+            task, such as the imports at the top, which is the student's to change.
+        source: As students get it.
     """
 
     name: str
@@ -48,15 +50,15 @@ class MasterCell:
 
 
 def master_cells(notebook: NotebookNode) -> tuple[MasterCell, ...]:
-    """The labelled code cells of a master notebook, in their order.
+    """The code cells of a master notebook, in their order.
 
-    Cells without a label, such as the imports at the top, are not among them: they are the student's to change.
+    Raises:
+        NotebookError: A solution is marked wrongly.
     """
-    cells = [(cell, label(cell)) for cell in notebook.cells if cell.cell_type == "code"]
+    cells = [(cell, label(cell) or Label("", OPEN)) for cell in notebook.cells if cell.cell_type == "code"]
     return tuple(
-        MasterCell(cell_name(cell), known.task, known.role, cell.source if known.role in OWN_ROLES else "")
+        MasterCell(cell_name(cell), known.task, known.role, stubbed(cell, f"cell {cell_name(cell)}"))
         for cell, known in cells
-        if known and known.role in (*OWN_ROLES, SOLUTION)
     )
 
 

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell
 
-from mlhood.grading.master import SOLUTION, MasterCell, cells_of
+from mlhood.grading.master import OPEN, SOLUTION, MasterCell, cells_of
 from mlhood.grading.notebook import label
 from mlhood.grading.task import Project
 
@@ -115,6 +115,13 @@ def judging_points(parts: tuple[Part, ...], project: Project) -> dict[int, list[
     return points
 
 
+def untouched(notebook: NotebookNode, project: Project) -> bool:
+    """Whether all code is as it was given."""
+    given = {fingerprint(one.source) for one in cells_of(project)}
+    written = [cell.source for cell in notebook.cells if cell.cell_type == "code" and cell.source.strip()]
+    return all(fingerprint(source) in given for source in written)
+
+
 def fingerprint(source: str) -> str:
     """A hash that cells share which differ in comments and layout only."""
     text = "\n".join(line.rstrip() for line in source.strip().split("\n"))
@@ -145,12 +152,12 @@ class _Found:
 
     def __init__(self, notebook: NotebookNode, master: tuple[MasterCell, ...]) -> None:
         self.cells: list[NotebookNode] = notebook.cells
-        self.master = master
+        self.master = tuple(one for one in master if one.role != OPEN)
         self.prints = {at: fingerprint(one.source) for at, one in enumerate(self.cells) if one.cell_type == "code"}
         self.named = self._names([*self.prints])
         self.turned = {*self._names([at for at in range(len(self.cells)) if at not in self.prints]).values()}
         self.alike: dict[str, list[int]] = {}
-        for which, one in enumerate(master):
+        for which, one in enumerate(self.master):
             if one.own:
                 self.alike.setdefault(fingerprint(one.source), []).append(which)
         self.held = self._held()
@@ -159,7 +166,7 @@ class _Found:
         self.solved: dict[int, int] = {}
         for at, which in sorted(self.named.items()):
             if at not in self.own_at and which not in self.held:
-                (self.edited if master[which].own else self.solved).setdefault(which, at)
+                (self.edited if self.master[which].own else self.solved).setdefault(which, at)
 
     @property
     def claimed(self) -> dict[int, int]:

@@ -62,7 +62,7 @@ def release(root: Path, out: Path, *, force: bool = False, gradescope: bool = Fa
     Raises:
         NotebookError: There are no notebooks here, or a solution is marked wrongly.
         OutputError: The folder holds something, lies within the course's own parts, or cannot be written.
-        GradingError: The package does not know the notebooks' given cells as they are now.
+        GradingError: The package does not know the notebooks' cells as they are now.
     """
     files = edition(root)
     _refuse(root.resolve(), out.resolve(), force)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import synthetic_course
 from nbformat import NotebookNode
-from nbformat.v4 import new_code_cell, new_notebook
+from nbformat.v4 import new_code_cell
 
 from mlhood.grading import master
 
@@ -36,9 +36,9 @@ def by_id(book: NotebookNode, name: str) -> NotebookNode:
     return next(cell for cell in book.cells if cell.id == name)
 
 
-def carry(folder: Path, monkeypatch) -> None:
-    """Let the package carry the master's cells."""
+def carry(folder: Path, monkeypatch, book: NotebookNode | None = None) -> None:
+    """Let the package carry the cells of a master, by default this one."""
     (folder / "t9").mkdir(parents=True)
-    text = master.as_text(master.master_cells(new_notebook(cells=notebook().cells)))
+    text = master.as_text(master.master_cells(book or notebook()))
     (folder / "t9" / master.NAME).write_text(text)
     monkeypatch.setattr(master, "FOLDER", folder)

@@ -17,9 +17,9 @@ from mlhood.grading import grade as grading
 from mlhood.grading.carried import carried
 from mlhood.grading.grade import grade
 from mlhood.grading.kernel import Outcome
-from mlhood.grading.master import as_cells, as_text, cells_of, master_cells
+from mlhood.grading.master import SOLUTION, as_cells, as_text, cells_of, master_cells
 from mlhood.grading.notebook import project_of, read
-from mlhood.grading.rebuild import FOR_THE_STUDENT, as_it_stands, fingerprint, judging_points, rebuild
+from mlhood.grading.rebuild import FOR_THE_STUDENT, as_it_stands, fingerprint, judging_points, rebuild, untouched
 from mlhood.grading.stubs import student_version
 
 ROOT = Path(__file__).parents[2]
@@ -70,9 +70,9 @@ def test_the_package_carries_the_notebooks_own_cells_as_they_are_now():
 
 def test_no_solution_is_carried():
     for name in carried(MASTERS):
-        cells = as_cells((ROOT / name).read_text(encoding="utf-8"))
-        assert all(cell.own or not cell.source for cell in cells)
-        assert any(not cell.own for cell in cells)
+        cells = [cell for cell in as_cells((ROOT / name).read_text(encoding="utf-8")) if cell.role == SOLUTION]
+        assert all("raise NotImplementedError()" in cell.source for cell in cells)
+        assert cells
     assert as_cells(as_text(cells_of(SYNTHETIC))) == cells_of(SYNTHETIC) == master_cells(given_course.notebook())
 
 
@@ -86,6 +86,23 @@ def test_a_notebook_without_labels_and_names_is_rebuilt_by_content(path, monkeyp
     assert found.changes == ()
     wanted = [(part.cell.source, part.own) for part in whole if part.cell.cell_type == "code"]
     assert [(part.cell.source, part.own) for part in found.parts] == wanted
+
+
+@pytest.mark.parametrize("path", MASTERS, ids=lambda path: path.name)
+def test_a_notebook_is_untouched_until_code_is_written(path, monkeypatch):
+    monkeypatch.undo()
+    book = read(path)
+    project = project_of(book, path)
+    assert not untouched(book, project)
+    student_version(book, path)
+    book.cells.append(new_code_cell("  "))
+    assert untouched(book, project)
+    book.cells.append(new_code_cell("def im2col(x): return x"))  # all stubs are there still
+    assert not untouched(book, project)
+    book.cells.pop()
+    cell = next(cell for cell in book.cells if cell.get("id") == f"{path.stem}-1-solution")
+    cell.source = cell.source.replace("raise NotImplementedError()", "return 1")  # below "YOUR CODE HERE"
+    assert not untouched(book, project)
 
 
 # -- one cell of the course

@@ -18,8 +18,8 @@ from mlhood.grading.grade_file import grade_file
 from mlhood.grading.kernel import Kernels
 from mlhood.grading.marks import TaskResult, unsolved
 from mlhood.grading.notebook import project_of, read
+from mlhood.grading.rebuild import untouched
 from mlhood.grading.task import Project
-from mlhood.grading.validate import empty_tasks
 
 UNTOUCHED = "nothing has been written yet"
 
@@ -41,7 +41,7 @@ def grade_one(handed: Handed, path: Path, kernels: Kernels | None = None) -> Rec
     notebook = read(path)
     project = project_of(notebook, path)
     handed = replace(handed, path=path, assignment=project.id)
-    if len(empty_tasks(notebook, project)) == len(project.tasks):
+    if untouched(notebook, project):
         return lost(handed, project, UNTOUCHED)
     began = time.monotonic()
     try:

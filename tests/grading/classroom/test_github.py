@@ -27,18 +27,22 @@ HERE = Path(__file__).parent
 @pytest.fixture(scope="module")
 def released(tmp_path_factory) -> Path:
     """A released repository of the course: the package, and the synthetic project as P1."""
+    from mlhood.grading.carried import carried
+    from mlhood.grading.projects import PROJECTS
     from mlhood.grading.release import release
     from mlhood.grading.studentfiles import package_files
 
     root = tmp_path_factory.mktemp("course")
     repository = Path(__file__).parents[3]
     write(synthetic_course.notebook(), root / "P1.ipynb")
-    for name, text in package_files(repository).items():
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text(text)
-    for name in ("pyproject.toml", "LICENSE"):
-        (root / name).write_text((repository / name).read_text())
-    return release(root, root.parent / f"{root.name}-student").folder
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(PROJECTS, "T9", synthetic_course.SYNTHETIC)
+        for name, text in {**package_files(repository), **carried([root / "P1.ipynb"])}.items():
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            (root / name).write_text(text)
+        for name in ("pyproject.toml", "LICENSE"):
+            (root / name).write_text((repository / name).read_text())
+        return release(root, root.parent / f"{root.name}-student").folder
 
 
 def steps(folder: Path) -> dict[str, dict]:

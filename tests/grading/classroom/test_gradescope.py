@@ -65,7 +65,10 @@ def test_nothing_handed_in_is_a_result(submission, tmp_path):
     assert str(tmp_path) not in found["output"]
 
 
-def test_hostile_metadata_costs_nothing(submission, course, tmp_path):
+def test_hostile_metadata_costs_nothing(submission, course, tmp_path, monkeypatch):
+    import given_course
+
+    given_course.carry(tmp_path / "carried", monkeypatch, course.notebook())
     write(course.notebook(course.EMPTY, "YOUR ANSWER HERE"), submission / "a.ipynb")
     for metadata in ("[]", "{", '{"users": [7], "assignment": 7, "created_at": {}}'):
         (tmp_path / "submission_metadata.json").write_text(metadata)
