@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -90,11 +91,14 @@ def marks_of(project: Project, cells: dict[str, str], folder: Path, files: dict[
 
 
 class Marking:
-    """The notebooks of the gallery, two at a time; those of a project are begun when the first of them is asked for."""
+    """The notebooks of the gallery; those of a project are begun when the first of them is asked for.
+
+    Two at a time, or one where another process of pytest works beside this one.
+    """
 
     def __init__(self, base: Path) -> None:
         self.base = base
-        self.pool = ThreadPoolExecutor(2)
+        self.pool = ThreadPoolExecutor(1 if "PYTEST_XDIST_WORKER" in os.environ else 2)
         self.marks: dict[tuple[str, object], Future[Marks]] = {}
 
     def of(self, project: str, place: object) -> Marks:
