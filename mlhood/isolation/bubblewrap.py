@@ -10,6 +10,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from mlhood.isolation import seccomp
+
 HOME = Path("/student")
 NOBODY = "65534"
 TRIAL_DISK = 1 << 20
@@ -64,20 +66,22 @@ def advice() -> str:
 def _refusal(program: str) -> str:
     folders = [Path("/tmp/work")]  # noqa: S108 (inside of the sandbox)
     try:
-        attempt = subprocess.run(
-            [*command(folders, TRIAL_DISK, program), "true"],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=20,
-            check=False,
-        )
+        with seccomp.opened() as filters:
+            attempt = subprocess.run(
+                [*command(folders, TRIAL_DISK, program, filters), "true"],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=20,
+                check=False,
+                pass_fds=filters,
+            )
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"{program} does not run ({error})"
     return f"{program} is refused ({attempt.stderr.strip()[:500]})" if attempt.returncode else ""
 
 
-def command(folders: list[Path], disk: int, program: str | None = None) -> list[str]:
+def command(folders: list[Path], disk: int, program: str | None = None, filters: tuple[int, ...] = ()) -> list[str]:
     """The command that a program and its arguments are put behind.
 
     Args:
@@ -85,12 +89,14 @@ def command(folders: list[Path], disk: int, program: str | None = None) -> list[
             need not exist outside, and what is written there is not seen outside.
         disk: Bytes that each may hold.
         program: Bubblewrap; by default the one on the path.
+        filters: Descriptors that it inherits, and from which it reads what system calls are refused.
     """
     bwrap = program or _program() or "bwrap"
     last = ["--disable-userns"] if _can_forbid_nesting(bwrap) else []
     own = [Path("/tmp"), Path("/dev/shm"), HOME]  # noqa: S108 (the sandbox's)
     return [
         *(bwrap, *ISOLATION, *last, *_environment()),
+        *(word for descriptor in filters for word in ("--seccomp", str(descriptor))),
         *("--proc", "/proc", "--dev", "/dev", *_in_memory(own, disk)),
         *(*_system(), *_python(), *_caches(), *_in_memory(folders, disk)),
         # what is fixed here is closed: else its memory had no limit

@@ -16,7 +16,15 @@ from mlhood.grading.task import Task, points
 LIMIT = 10
 SECRET = "the-seed-is-4711"
 SMALL = Limits(
-    memory=600 * MIB, processes=40, threads=200, files=400, disk=64 * MIB, file=128 * MIB, output=MIB, seconds=600
+    memory=600 * MIB,
+    processes=40,
+    threads=200,
+    descriptors=6000,
+    files=400,
+    disk=64 * MIB,
+    file=128 * MIB,
+    output=MIB,
+    seconds=600,
 )
 
 

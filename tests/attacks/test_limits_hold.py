@@ -29,6 +29,16 @@ ENDED = {
         " for _ in range(6)]\ntime.sleep(60)",
         "used more than 600 MiB",
     ),
+    "tables of pages": (
+        "import mmap\nm = mmap.mmap(-1, 1 << 39, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000)\n"
+        "m.madvise(mmap.MADV_NOHUGEPAGE)\nfor n in range(0, 1 << 39, 2 << 20): m[n]\nimport time; time.sleep(60)",
+        "used more than 600 MiB",
+    ),
+    "sockets": (
+        "import socket, time\nfor _ in range(4):\n    if os.fork() == 0:\n"
+        "        held = [socket.socketpair() for _ in range(700)]\n        time.sleep(60)\ntime.sleep(60)",
+        "opened more than 6000 files and sockets at once",
+    ),
     "processes": ("while True: os.fork()", "started more than 40 processes"),
     "threads": (
         "import threading, time\nfor _ in range(999): threading.Thread(target=time.sleep, args=(60,)).start()\n"

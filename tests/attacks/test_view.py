@@ -128,6 +128,24 @@ def test_it_cannot_raise_its_limits(lasting):
     assert lasting.says("open('/proc/self/oom_score_adj').read().strip()") == "1000"
 
 
+def test_it_makes_no_memory_that_belongs_to_nobody(lasting):
+    """What lies there no limit sees: it is no process's, and in no file system."""
+    assert lasting.says("os.memfd_create('x')") == "OSError"
+    assert lasting.says("ctypes.CDLL(None).shmget(0, 1 << 20, 0o1600)") == "-1"
+    assert lasting.says("ctypes.CDLL(None).msgget(0, 0o1600)") == "-1"
+
+
+def test_the_first_process_may_do_no_more_than_it(lasting):
+    """That one can be told what to do, for it is of the same user."""
+    lasting.run(
+        "def rights(pid):\n    lines = open(f'/proc/{pid}/status').read().split('\\n')\n"
+        "    return ' '.join(line for line in lines if line.startswith(('CapPrm', 'NoNewPrivs', 'Seccomp:')))"
+    )
+    own = lasting.says("rights('self')").split()
+    assert own == ["CapPrm:", "0" * 16, "NoNewPrivs:", "1", "Seccomp:", "2"]
+    assert lasting.says("rights(1)").split() == own
+
+
 def test_no_descriptor_of_the_grader_is_left_open(lasting):
     lasting.run("links = [os.readlink(f'/proc/self/fd/{n}') for n in os.listdir('/proc/self/fd') if int(n) > 2][:-1]")
     kinds = lasting.says("sorted({link.split(':')[0] for link in links})")

@@ -4,8 +4,9 @@
 
 Its standard input is a socket to the grader, from which one line of JSON comes: `connection` (the kernel's connection
 information), `folders` (what is written here), `imports` (modules to load before they are asked for), `file` (bytes in
-one file) and `threads`. Back go descriptors, by which the grader reaches into the sandbox: of its /proc, of its first
-process, of this one and of the folders. All this is over before the first cell of a student runs.
+one file), `threads` and `descriptors` (limits). Back go descriptors, by which the grader reaches into the sandbox: of
+its /proc, of its first process, of this one and of the folders. All this is over before the first cell of a student
+runs.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def main() -> None:
         setup = json.loads(grader.makefile("rb").readline(LONGEST_SETUP))
         connection = Path(setup["folders"][-1], "connection.json")
         connection.write_text(json.dumps(setup["connection"]), encoding="utf-8")
-        limit(setup["file"], setup["threads"])
+        limit(setup["file"], setup["threads"], setup["descriptors"])
         be_silent()
         hand_over(grader, setup["folders"])
     for name in setup["imports"]:
@@ -44,11 +45,13 @@ def main() -> None:
     run_kernel(connection)
 
 
-def limit(file: int, threads: int) -> None:
+def limit(file: int, threads: int, descriptors: int) -> None:
     """Take on what the system itself can hold a process to, with no way back."""
     Path("/proc/self/oom_score_adj").write_text(EXPENDABLE, encoding="ascii")
     resource.setrlimit(resource.RLIMIT_FSIZE, (file, file))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    most = min(descriptors // 4, resource.getrlimit(resource.RLIMIT_NOFILE)[1])  # of one process
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     if kernel_version() >= COUNTS_BY_NAMESPACE:
         resource.setrlimit(resource.RLIMIT_NPROC, (threads, threads))
 
@@ -80,9 +83,10 @@ def open_no_windows() -> None:
     """Draw below the cell what asks for a window or for widgets: there is no display, and nobody sits before it."""
     from IPython.core.interactiveshell import InteractiveShell
 
-    enable = InteractiveShell.enable_matplotlib
-    InteractiveShell.enable_matplotlib = lambda shell, gui=None: enable(shell, "inline")
-    pyplot = sys.modules.get("matplotlib.pyplot")
+    shells: Any = InteractiveShell
+    enable = shells.enable_matplotlib
+    shells.enable_matplotlib = lambda shell, gui=None: enable(shell, "inline")
+    pyplot: Any = sys.modules.get("matplotlib.pyplot")
     if pyplot is None:
         return
     switch = pyplot.switch_backend

@@ -23,6 +23,9 @@ class Limits:
         memory: Bytes that all its processes hold together, and its files with them, for they lie in memory too.
         processes: Processes at once; a browser that draws a graph takes about a dozen.
         threads: Threads of all its processes together.
+        descriptors: Open files and sockets of all its processes together, as the system makes room for them. What waits
+            in a socket is memory of the system's, up to 200 KiB, which no process is charged for. One process may have
+            a quarter of them.
         files: Files and folders at once.
         disk: Bytes in its working folder.
         file: Bytes in one file.
@@ -33,6 +36,7 @@ class Limits:
     memory: int = 6 << 30
     processes: int = 128
     threads: int = 2048
+    descriptors: int = 16_384
     files: int = 20_000
     disk: int = 1 << 30
     file: int = 768 << 20
@@ -98,12 +102,15 @@ class Watch(threading.Thread):
         limits, pids = self._limits, self._pids()
         if len(pids) > limits.processes:
             return f"started more than {limits.processes} processes and was stopped"
-        if self._threads(pids) > limits.threads:
+        states = [self._numbers(f"{pid}/status") for pid in pids]
+        if sum(state.get("Threads", 0) for state in states) > limits.threads:
             return f"started more than {limits.threads} threads and was stopped"
+        if sum(state.get("FDSize", 0) for state in states) > limits.descriptors:
+            return f"opened more than {limits.descriptors} files and sockets at once and was stopped"
         written, files = self._files()
         if files > limits.files:
             return f"made more than {limits.files} files and was stopped"
-        if self._over_memory(pids, written):
+        if self._over_memory(pids, list(map(_resident, states)), written):
             return f"used more than {limits.memory // MIB} MiB of memory and was stopped"
         return ""
 
@@ -113,13 +120,13 @@ class Watch(threading.Thread):
             found = (entry.name for entry in entries if entry.name.isdigit())
             return list(itertools.islice(found, self._limits.processes + 1))
 
-    def _over_memory(self, pids: list[str], written: int) -> bool:
+    def _over_memory(self, pids: list[str], held: list[int], written: int) -> bool:
         """The quick sum counts what processes share as often as there are sharers; where it is over, ask exactly.
 
         The exact answer waits for every process that forks just then, and one can fork without end. So somebody else
         waits for it, and not for long.
         """
-        limit, held = self._limits.memory, [self._resident(pid) for pid in pids]
+        limit = self._limits.memory
         if written + sum(held) <= limit:
             self._exact = None
             return False
@@ -137,22 +144,17 @@ class Watch(threading.Thread):
         written = sum((state.f_blocks - state.f_bfree) * state.f_frsize for state in states)
         return written, sum(state.f_files - state.f_ffree for state in states)
 
-    def _threads(self, pids: list[str]) -> int:
-        fields = [self._read(f"{pid}/stat").rpartition(b")")[2].split() for pid in pids]
-        return sum(int(found[17]) for found in fields if len(found) > 17)  # field 20 of proc_pid_stat(5)
-
-    def _resident(self, pid: str) -> int:
-        """Memory of a process, with all that it shares; without the files of the system that it has mapped."""
-        return self._sum(f"{pid}/status", (b"RssAnon", b"RssShmem", b"VmSwap"))
-
     def _own(self, pid: str) -> int:
         """Memory of a process, with its share of what it shares."""
+        shares = self._numbers(f"{pid}/smaps_rollup")
         # a process can forbid this look at itself, but not the other one
-        return self._sum(f"{pid}/smaps_rollup", (b"Pss_Anon", b"Pss_Shmem", b"SwapPss")) or self._resident(pid)
+        found = sum(shares.get(name, 0) for name in ("Pss_Anon", "Pss_Shmem", "SwapPss")) << 10
+        return found or _resident(self._numbers(f"{pid}/status"))
 
-    def _sum(self, name: str, keys: tuple[bytes, ...]) -> int:
-        lines = [line.split() for line in self._read(name).splitlines()]
-        return sum(int(words[1]) << 10 for words in lines if words and words[0].rstrip(b":") in keys)
+    def _numbers(self, name: str) -> dict[str, int]:
+        """The numbers of a file of /proc that has a line for each, by name; memory is in KiB (proc_pid_status(5))."""
+        lines = [line.split() for line in self._read(name).decode(errors="replace").splitlines()]
+        return {words[0].rstrip(":"): int(words[1]) for words in lines if len(words) > 1 and words[1].isdigit()}
 
     def _read(self, name: str) -> bytes:
         with contextlib.suppress(OSError):  # it may have ended since it was listed
@@ -162,3 +164,8 @@ class Watch(threading.Thread):
             finally:
                 os.close(file)
         return b""
+
+
+def _resident(state: dict[str, int]) -> int:
+    """Memory of a process in bytes, with all that it shares; without the files of the system that it has mapped."""
+    return sum(state.get(name, 0) for name in ("RssAnon", "RssShmem", "VmSwap", "VmPTE")) << 10

@@ -21,6 +21,7 @@ from mlhood.errors import GradingError
 from mlhood.grading.sandbox.bubblewrap import require
 from mlhood.grading.sandbox.folder import Folder, NotPlain
 from mlhood.grading.sandbox.limits import Limits, Watch
+from mlhood.isolation import seccomp
 from mlhood.isolation.bubblewrap import HOME, command
 
 START_SECONDS = 60.0
@@ -85,12 +86,13 @@ class Sandbox:
             "kernel_name": "python3",
         }
         self._grader, theirs = socket.socketpair()
-        with theirs:
+        with theirs, seccomp.opened() as filters:
             self._process = subprocess.Popen(
-                [*command([self.folder, self.scratch], self.limits.disk), *PROGRAM],
+                [*command([self.folder, self.scratch], self.limits.disk, filters=filters), *PROGRAM],
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,  # until a student's code runs; then it is nobody's
+                pass_fds=filters,
                 env={},  # the first process in there is bubblewrap itself, and shows what it was started with
             )
         setup = {
@@ -99,6 +101,7 @@ class Sandbox:
             "imports": self.imports,
             "file": self.limits.file,
             "threads": self.limits.threads,
+            "descriptors": self.limits.descriptors,
         }
         with contextlib.suppress(OSError):  # it has ended already: `enter` says why
             self._grader.sendall(json.dumps(setup).encode() + b"\n")
