@@ -14,6 +14,7 @@ from jupyter_client.asynchronous.client import AsyncKernelClient
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionComplete
 from nbformat import NotebookNode
+from nbformat.v4 import new_output
 from traitlets import default
 
 from mlhood.errors import GradingError
@@ -34,6 +35,8 @@ ALIVE_SECONDS = 0.1
 UNHEARD = f"put out more than {LARGEST_MESSAGE // MIB} MiB at once, or closed its channels, and was stopped"
 UNHEARD_SECONDS = 5  # that outputs may come after their cell
 EMPTY_OUTPUT = 256  # bytes that an output takes beside its text
+MAX_OUTPUTS = 64 * MIB  # of all cells: they stay in the notebook, which is memory of ours
+LEFT_OUT = f"What this cell put out is left out: the notebook has put out more than {MAX_OUTPUTS // MIB} MiB.\n"
 MAX_KEPT = 256 * MIB  # of what a notebook leaves in its folder
 
 
@@ -82,6 +85,9 @@ class _Notebook(NotebookClient):
             self.sandbox.end(f"sent what is no Jupyter message ({type(error).__name__}) and was stopped")
             return None
 
+    def handle_comm_msg(self, outs: list[NotebookNode], msg: dict[str, Any], cell_index: int) -> None:
+        """Widgets have nobody to talk to, and nothing of them is kept; what they show is text of the cell's."""
+
 
 def _size(content: Any) -> int:
     if isinstance(content, dict):
@@ -102,6 +108,7 @@ class SandboxedKernel(Kernel):
         self._sandboxes = sandboxes
         self._sandbox: Sandbox | None = None
         self._deadline = 0.0
+        self._shown = 0
 
     @property
     def sandbox(self) -> Sandbox:
@@ -130,6 +137,14 @@ class SandboxedKernel(Kernel):
         finally:
             if self._sandbox is not None:
                 self._sandbox.close()
+
+    def run(self, cell: NotebookNode, seconds: float) -> Outcome:
+        """Run a cell and collect its outputs in it, as long as there is room for them."""
+        outcome = super().run(cell, seconds)
+        self._shown += _size(cell.outputs) + EMPTY_OUTPUT * len(cell.outputs)
+        if self._shown > MAX_OUTPUTS:
+            cell.outputs = [new_output("stream", name="stderr", text=LEFT_OUT)] if cell.outputs else []
+        return outcome
 
     def fetch(self, path: Path) -> None:
         """Copy a file of the sandbox to the same path out here.
