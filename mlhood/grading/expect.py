@@ -13,7 +13,8 @@ from mlhood.grading.wire import Remote
 
 SHOWN_CHARACTERS = 300
 ABSENT = object()
-CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # what could steer a terminal
+# what could steer a terminal, turn the direction of the text around it, or end a line
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
 
 class CheckFailed(AssertionError):
@@ -60,6 +61,11 @@ def show(value: object) -> str:
         text = value if isinstance(value, str) else repr(value)
     text = CONTROL.sub("\N{REPLACEMENT CHARACTER}", text.encode("utf-8", "replace").decode())
     return text if len(text) <= SHOWN_CHARACTERS else text[: SHOWN_CHARACTERS - 1] + "…"
+
+
+def sentence(text: str) -> str:
+    """Words that may hold a student's, on one line: no control characters, and nothing that passes for another line."""
+    return " ".join(CONTROL.sub("\N{REPLACEMENT CHARACTER}", text.encode("utf-8", "replace").decode()).split())
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from pathlib import Path
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell
 
+from mlhood.grading.expect import sentence
 from mlhood.grading.kernel import Kernel, Kernels
 from mlhood.grading.marks import Marks, TaskResult, judge, total
 from mlhood.grading.rebuild import FOR_THE_STUDENT, Part, as_it_stands, judging_points, rebuild
@@ -23,6 +24,7 @@ from mlhood.grading.submission import Submission
 from mlhood.grading.task import Project, Task
 
 CELL_SECONDS = 300.0
+MAX_ERRORS = 12  # of cells that are told with a task
 TOLD = {"given": ("missing", "turned", "changed", "moved"), "solution": ("missing", "turned"), "check": ("missing",)}
 STAND_IN = "the tasks after this one are judged with a right solution in place of yours, so they lose nothing by it"
 
@@ -142,7 +144,9 @@ class _Grading:
 
     def _notes(self, task: Task) -> tuple[str, ...]:
         changes = [one for one in self.changes if one.cell.task == task.id and one.kind in TOLD.get(one.cell.role, ())]
-        return (*self.submission.cell_errors, *(one.text for one in changes))
+        errors = self.submission.cell_errors
+        more = [f"{len(errors) - MAX_ERRORS} more cells stopped with an error"] if len(errors) > MAX_ERRORS else []
+        return (*errors[:MAX_ERRORS], *more, *(one.text for one in changes))
 
     def _tell(self, text: str) -> None:
         steps = sum(part.cell.cell_type == "code" for part in self.parts) + len(self.project.tasks)
@@ -152,4 +156,4 @@ class _Grading:
 
 def _first_words(cell: NotebookNode) -> str:
     lines = [line for line in cell.source.splitlines() if line.strip() and not line.startswith(("#", "%"))]
-    return lines[0][:60] if lines else "empty cell"
+    return sentence(lines[0][:60]) if lines else "empty cell"

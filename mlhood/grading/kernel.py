@@ -20,12 +20,14 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_notebook
 
 from mlhood.errors import GradingError
+from mlhood.grading.expect import sentence
 from mlhood.grading.mailbox import Mailbox
 from mlhood.grading.submission import NoAnswer
 from mlhood.grading.wire import Message, WireError
 
 SERVE = "import mlhood.grading.bridge as _bridge; _bridge.serve({folder!r}, {number})"
 START_SECONDS = 60.0
+LONGEST_ERROR = 500  # characters: it is said beside every check of its task
 KEEP_RUNNING = "get_ipython().ask_exit = lambda: None"  # `exit()` and `quit()` would end the kernel some time later
 
 
@@ -223,4 +225,4 @@ async def _give_up() -> None:
 
 def _last_error(cell: NotebookNode) -> str:
     errors = [output for output in cell.outputs if output.output_type == "error"]
-    return " ".join(f"{errors[-1].ename}: {errors[-1].evalue}".split()).rstrip(": ") if errors else ""
+    return sentence(f"{errors[-1].ename}: {errors[-1].evalue}"[:LONGEST_ERROR]).rstrip(": ") if errors else ""

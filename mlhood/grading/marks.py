@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from mlhood.errors import MlhoodError
-from mlhood.grading.expect import CheckFailed, CheckSkipped, show
+from mlhood.grading.expect import CheckFailed, CheckSkipped, sentence, show
 from mlhood.grading.submission import Submission
 from mlhood.grading.task import Check, Project, Task
 
@@ -101,7 +101,7 @@ def judge(task: Task, submission: Submission, seed: int, notes: tuple[str, ...] 
     for check in task.checks:
         submission.rng = np.random.default_rng([seed, zlib.crc32(f"{task.id} {check.name}".encode())])
         results.append(_ask(check, submission))
-    return TaskResult(task.id, task.title, tuple(results), (*notes, *submission.notes))
+    return TaskResult(task.id, task.title, tuple(results), tuple(map(sentence, (*notes, *submission.notes))))
 
 
 def unsolved(task: Task, reason: str) -> TaskResult:
@@ -125,7 +125,7 @@ def _ask(check: Check, submission: Submission) -> CheckResult:
     except Exception as error:  # whatever a hostile answer provokes must not stop the marking
         status, what = "failed", "the check cannot make sense of what your code returned"
         parts = {"got": show(f"{type(error).__name__}: {error}")}
-    return CheckResult(check.name, check.title, check.points, status, what, parts)
+    return CheckResult(check.name, check.title, check.points, status, sentence(what), parts)
 
 
 def total(project: Project, tasks: tuple[TaskResult, ...], seconds: float, seed: int = 0) -> Marks:
