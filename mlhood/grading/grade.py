@@ -24,6 +24,7 @@ from mlhood.grading.submission import Submission
 from mlhood.grading.task import Project, Task
 
 CELL_SECONDS = 300.0
+MAX_SOURCE = 1 << 20  # characters of all cells together: to read a program takes hundreds of bytes for each
 MAX_ERRORS = 12  # of cells that are told with a task
 TOLD = {"given": ("missing", "turned", "changed", "moved"), "solution": ("missing", "turned"), "check": ("missing",)}
 STAND_IN = "the tasks after this one are judged with a right solution in place of yours, so they lose nothing by it"
@@ -92,7 +93,7 @@ class _Grading:
         found = (as_it_stands if run_check_cells else rebuild)(notebook, project)
         self.parts, self.changes = found.parts, found.changes
         self.results: list[TaskResult] = []
-        self.done = 0
+        self.done = self.source = 0
 
     def run(self) -> tuple[TaskResult, ...]:
         points = judging_points(self.parts, self.project)
@@ -108,6 +109,11 @@ class _Grading:
         self._tell(_first_words(cell))
         cell.outputs, cell.execution_count = [], None
         if part.own and part.role in FOR_THE_STUDENT and not self.run_check_cells:
+            return
+        self.source += 0 if part.own else len(cell.source)
+        if self.source > MAX_SOURCE and not part.own:
+            words = f"was not run: the notebook holds more than {MAX_SOURCE >> 20} MiB of code"
+            self.submission.cell_errors.append(f"the cell `{_first_words(cell)}` {words}")
             return
         self.submission.leaning.read(cell.source, trusted=part.own and part.role == "given")
         self._keep_others_away(task)

@@ -45,6 +45,10 @@ TRICKS = {
         f"{WRONG}np.testing.assert_allclose = np.testing.assert_array_equal = lambda *a, **k: None\n"
         "np.allclose = np.array_equal = lambda *a, **k: True"
     ),
+    "patched pandas and torch": (
+        f"{WRONG}import pandas.testing as p\np.assert_frame_equal = p.assert_series_equal = lambda *a, **k: None\n"
+        "import sys, types\nsys.modules['torch.testing'] = types.SimpleNamespace(assert_close=lambda *a, **k: None)"
+    ),
     "patched timers": f"{WRONG}import time\ntime.perf_counter = time.monotonic = time.time = lambda: 0.0",
     "patched wire": (
         f"{WRONG}import json, mlhood.grading.wire as w\nold = w.encode\n"
@@ -53,6 +57,10 @@ TRICKS = {
     "forged replies": (
         f"{WRONG}import mlhood.grading.bridge as b\nold = b.encode\n"
         "b.encode = lambda value, keep=None: old({'value': {'status': 'passed', 'earned': 40}})"
+    ),
+    "another run of cells": (
+        f"{WRONG}shell = get_ipython()\nshell.run_cell = shell.run_cell_async = lambda *a, **k: None\n"
+        "shell.kernel.do_execute = lambda *a, **k: {'status': 'ok', 'earned': 40}"
     ),
     "a printed result": f"{WRONG}print('T9: 40 of 40 points')\nprint('{{\"earned\": 40}}')",
     "a lazy result": (
@@ -86,7 +94,7 @@ TRICKS = {
 def test_a_trick_earns_nothing_and_the_next_task_keeps_its_points(attacked, source):
     attacked.run("import numpy as np\n" + source)
     assert judge(DOUBLE, attacked.submission, 4711).earned == 0
-    if "forged" in source or "old = " in source:
+    if any(mark in source for mark in ("forged", "old = ", "do_execute")):
         return  # who answers nonsense answers it to the next task too
     attacked.run("open('answer.txt', 'w').write('42')")
     assert judge(FILE, attacked.submission, 4711).earned == 20

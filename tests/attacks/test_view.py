@@ -9,9 +9,10 @@ import threading
 from pathlib import Path
 
 import pytest
-from attacked import SECRET
+from attacked import SECRET, Attacked
 
 import mlhood
+from mlhood.grading.sandbox.kernel import SandboxedKernel
 
 ROOT = Path(__file__).parents[2]
 
@@ -126,6 +127,30 @@ def test_it_cannot_raise_its_limits(lasting):
     raised = "resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 40, 1 << 40))"
     assert lasting.says(raised) == "ValueError"
     assert lasting.says("open('/proc/self/oom_score_adj').read().strip()") == "1000"
+
+
+LAID = (
+    *(".ipython/profile_default/startup/00.py", ".config/matplotlib/matplotlibrc", ".numba_config.yaml", "a.pth"),
+    *(".local/lib/sitecustomize.py", ".cache/ipython/numba_cache/a.nbi", "/tmp/mlhood-a", "/dev/shm/a"),
+)
+
+
+def test_what_it_lays_for_the_next_is_gone_with_it(lasting, sandboxes):
+    """Start-up files, settings and caches: in its home they are its own, and the package's cannot be written."""
+    source = (
+        f"import os\nfrom pathlib import Path\nplaces = [Path.home() / place for place in {LAID!r}]\n"
+        "there = lambda: sum(place.exists() for place in places)"
+    )
+    laid = "for place in places:\n    place.parent.mkdir(parents=True, exist_ok=True)\n    place.write_text('x = 1')"
+    lasting.run(f"{source}\n{laid}")
+    assert lasting.says("there()") == str(len(LAID))
+    package = Path(mlhood.__file__).parent
+    for place in (package / "__pycache__" / "x.pyc", package / "sitecustomize.py"):
+        assert lasting.says(f"open({str(place)!r}, 'w')") in {"OSError", "PermissionError", "FileNotFoundError"}
+    with SandboxedKernel(lasting.kernel._target, sandboxes) as kernel:
+        other = Attacked(kernel)
+        other.run(source)
+        assert other.says("there()") == "0"
 
 
 def test_it_makes_no_memory_that_belongs_to_nobody(lasting):
