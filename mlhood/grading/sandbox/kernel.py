@@ -181,12 +181,12 @@ class SandboxedKernel(Kernel):
             return Outcome(f"was not run: the notebook's {self.sandbox.limits.seconds:g} seconds are over", alive=False)
         began, limit = time.monotonic(), min(seconds, left)
         outcome = super()._execute(cell, limit, store_history=store_history)
-        if outcome.alive:
-            return outcome
         reason = self.sandbox.reason
+        if outcome.alive and not reason:  # its end may have been heard before that of the sandbox
+            return outcome
         if not reason and "more than" in outcome.error and time.monotonic() - began < limit:
             reason = UNHEARD  # it has answered in time, and what it had to say did not come
-        return replace(outcome, error=reason or outcome.error)
+        return replace(outcome, error=reason or outcome.error, alive=False)
 
     def _revive(self, seconds: float) -> None:
         if time.monotonic() < self._deadline:
