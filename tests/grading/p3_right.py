@@ -217,7 +217,7 @@ def conv_direct(x, w, bias, stride, padding):
 """,
     "P3-5-solution-2": """
 for row in table.rows:
-    calls = {"definition": lambda: float(sum(range(20_000)) > 0), "library": lambda: float(sum(range(2_000)) > 0)}
+    calls = {"definition": lambda: float(sum(range(20_000)) > 0), "library": lambda: float(sum(range(7_000)) > 0)}
     found = compare(calls, flops=2.0 * layers[row].macs, rounds=21, shortest=1e-4)
     table.fill(row, found, names={"no-BLAS": "definition", "BLAS": "library"})
 """,
@@ -293,7 +293,7 @@ conv_direct = partial(convolved, kind=np.float32)
     "P3-5-solution-2": """
 mine = convolution_table()
 for row, layer in layers.items():
-    calls = {"BLAS": lambda: np.sort(np.zeros(5_000))[:3], "no-BLAS": lambda: np.sort(np.zeros(50_000))[:3]}
+    calls = {"BLAS": lambda: np.sort(np.zeros(17_000))[:3], "no-BLAS": lambda: np.sort(np.zeros(50_000))[:3]}
     found = compare(calls, baseline="no-BLAS", flops={"BLAS": 2 * layer.macs, "no-BLAS": 2 * layer.macs}, rounds=25,
                     shortest=1e-4)
     for column in mine.columns:

@@ -90,7 +90,7 @@ import gc
 import time
 from mlhood.measure import Measurement
 gc.freeze()  # each comparison collects garbage first, among all that is loaded
-slow, fast = (lambda: sum(range(20_000)) * 0.0), (lambda: sum(range(2000)) * 0.0)
+slow, fast = (lambda: sum(range(20_000)) * 0.0), (lambda: sum(range(7000)) * 0.0)
 
 for row, layer in {rows}:
     def timed(alternatives):
@@ -177,7 +177,7 @@ def counted(times):
     return sum(range(times)) * 0.0
 
 for row, layer in layers.items():
-    table.fill(row, compare({"no-BLAS": lambda: counted(20_000), "BLAS": lambda: counted(2000)},
+    table.fill(row, compare({"no-BLAS": lambda: counted(20_000), "BLAS": lambda: counted(7000)},
                             flops=2 * layer.macs, shortest=1e-4, describe_machine=False))
 """
 # Right, but neither compiled nor measured on real layers: that would take half a minute a notebook.
