@@ -282,7 +282,7 @@ def test_copies_of_a_solution_all_run_and_the_first_says_where():
 class AtOnce:
     """A kernel without a process, since here it matters only what is run."""
 
-    def __init__(self, folder: Path, sandbox: object) -> None:
+    def __init__(self, folder: Path) -> None:
         self.folder = self.scratch = folder
         self.names: dict = {}
 
@@ -309,7 +309,7 @@ class AtOnce:
 @pytest.fixture
 def at_once(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(grading, "_kernel", AtOnce)
+    monkeypatch.setattr(grading, "Kernel", AtOnce)
 
 
 def deleted(book):
