@@ -188,6 +188,8 @@ def measure(overheads: Overheads, subjects: list[Subject], rounds: int, say: Say
 def once(subject: Subject, sandboxes: Sandboxes | None, clock: Clock = time.perf_counter) -> Timing:
     """Grade a subject, and tell where the time went.
 
+    Cells of the course that the notebook has changed or lost run as the course has them, and count as overhead.
+
     Raises:
         GradingError: There can be no sandbox, or no kernel.
         NotebookError: The notebook cannot be read.

@@ -6,6 +6,7 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from mlhood.grading import expect
+from mlhood.grading.notebook import check_source
 from mlhood.grading.submission import Submission
 from mlhood.grading.task import Project, Task, points
 
@@ -22,7 +23,8 @@ TINY = Project("T1", "A tiny project", (Task("T1.1", "Double", (doubles,)),))
 def notebook() -> NotebookNode:
     """Its solved notebook."""
     book = new_notebook(metadata={"mlhood": {"project": TINY.id}})
-    solution, check = new_code_cell("def double(x):\n    return 2 * x"), new_code_cell("double(1)")
+    solution = new_code_cell("def double(x):\n    return 2 * x", id="T1-1-solution")
+    check = new_code_cell(check_source("T1.1"), id="T1-1-check")
     for cell, role in ((solution, "solution"), (check, "check")):
         cell.metadata["mlhood"] = {"task": "T1.1", "role": role}
     book.cells = [new_markdown_cell("# Tiny"), new_code_cell("1 + 1"), solution, check]
