@@ -19,12 +19,11 @@ from nbformat.v4 import new_code_cell
 from mlhood.grading.expect import sentence
 from mlhood.grading.kernel import Kernel, Kernels
 from mlhood.grading.marks import Marks, TaskResult, judge, total
-from mlhood.grading.rebuild import FOR_THE_STUDENT, Part, as_it_stands, judging_points, rebuild
+from mlhood.grading.rebuild import FOR_THE_STUDENT, MAX_SOURCE, Part, as_it_stands, judging_points, rebuild
 from mlhood.grading.submission import Submission
 from mlhood.grading.task import Project, Task
 
 CELL_SECONDS = 300.0
-MAX_SOURCE = 1 << 20  # characters of all cells together: to read a program takes hundreds of bytes for each
 MAX_ERRORS = 12  # of cells that are told with a task
 TOLD = {"given": ("missing", "turned", "changed", "moved"), "solution": ("missing", "turned"), "check": ("missing",)}
 STAND_IN = "the tasks after this one are judged with a right solution in place of yours, so they lose nothing by it"

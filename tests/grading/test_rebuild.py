@@ -393,6 +393,17 @@ def test_fingerprint(left, right, same):
     assert (fingerprint(left) == fingerprint(right)) is same
 
 
+def test_only_so_much_code_is_read_and_the_courses_own_runs_all_the_same(monkeypatch):
+    book = given_course.notebook()
+    book.cells[:0] = [new_code_cell(f"x = {at}") for at in range(100)]
+    read_sources = []
+    monkeypatch.setattr("mlhood.grading.rebuild.MAX_SOURCE", 100)
+    monkeypatch.setattr("mlhood.grading.rebuild.fingerprint", lambda source: read_sources.append(source) or source)
+    assert own(book) == as_given()
+    assert "x = 1" in read_sources
+    assert "x = 99" not in read_sources
+
+
 def test_what_the_marking_leaves_out_is_for_the_student():
     book = given_course.notebook()
     roles = {part.role for part in rebuild(book, SYNTHETIC).parts if part.own}
