@@ -64,9 +64,9 @@ def master_cells(notebook: NotebookNode) -> tuple[MasterCell, ...]:
 
 def cells_of(project: Project) -> tuple[MasterCell, ...]:
     """The cells of a project's master. Of one that the package carries no cells of: those that any master has."""
-    path = FOLDER / project.id.lower() / NAME
-    if path.is_file():
-        return as_cells(path.read_text(encoding="utf-8"))
+    carried = carried_cells(project.id)
+    if carried:
+        return carried
     bare = [
         (
             MasterCell(f"{task.slug}-solution", task.id, SOLUTION),
@@ -75,6 +75,12 @@ def cells_of(project: Project) -> tuple[MasterCell, ...]:
         for task in project.tasks
     ]
     return tuple(cell for pair in bare for cell in pair)
+
+
+def carried_cells(project: str) -> tuple[MasterCell, ...]:
+    """The cells that the package carries of a project, by its id; none of one that it does not know."""
+    path = FOLDER / project.lower() / NAME
+    return as_cells(path.read_text(encoding="utf-8")) if path.is_file() else ()
 
 
 def as_text(cells: tuple[MasterCell, ...]) -> str:

@@ -126,14 +126,14 @@ def class_report(
     gradebook: Book,
     to: Annotated[Path, typer.Option(help="The HTML file to write.")],
     given: Annotated[
-        list[Path] | None, typer.Option(help="A notebook as students got it: what it holds is no sign of copying.")
+        list[Path] | None, typer.Option(help="Where students got another edition than this one: a notebook of it.")
     ] = None,
 ) -> None:
     """Write a page about a class: points of each task, the hardest checks, and pairs of submissions that are alike.
 
     For each pair it shows the passages side by side, and it names copies of the package's own source.
 
-    Example: mlhood class-report graded --given student/P1.ipynb --to class.html
+    Example: mlhood class-report graded --to class.html
     """
     from mlhood.grading.classroom.export import class_report_to
 

@@ -12,10 +12,10 @@ from mlhood.errors import NotebookError
 from mlhood.grading.classroom.records import Record
 from mlhood.grading.likeness.compare import Pair, Work, alike, copied, unread
 from mlhood.grading.likeness.own_source import own_source
+from mlhood.grading.master import carried_cells
 from mlhood.grading.notebook import label, read
 
 MAX_ANSWER = 10_000  # a cell of a spreadsheet holds 32,767 characters
-THE_COURSES_OWN = {"given", "check", "result", "question"}
 
 
 @dataclass(frozen=True)
@@ -44,36 +44,28 @@ def answers(path: Path) -> dict[str, str]:
 
 
 def likeness(found: Iterable[Record], store: Path, given: Iterable[Path]) -> dict[str, Likeness]:
-    """Who has written the same, by project.
+    """Who has written the same, by project. What the course has given is known by what it says: a label can be forged.
 
     Args:
         found: The results.
         store: Folder of the submissions.
-        given: Notebooks as students got them; what stands in their cells tells nothing. All cells of
-            submissions with the same tasks are compared; of others, those that the course has given are left out.
+        given: Notebooks as students got them, where that was another edition than this package knows.
 
     Raises:
         NotebookError: A given notebook cannot be read.
     """
-    notebooks = [read(path) for path in given]
-    known = [cell.source for notebook in notebooks for cell in notebook.cells if cell.cell_type == "code"]
-    tasks = {task for notebook in notebooks for task in _tasks(notebook)}
+    editions = [cell.source for path in given for cell in read(path).cells if cell.cell_type == "code"]
     works: dict[str, list[Work]] = {}
     for one in found:
         notebook = handed_in(store / f"{one.handed.sha256}.ipynb") if one.handed.sha256 else None
         if notebook is not None:
-            works.setdefault(one.plan.id, []).append(
-                work_of(notebook, one.student, whole=not tasks.isdisjoint(_tasks(notebook)))
-            )
+            works.setdefault(one.plan.id, []).append(work_of(notebook, one.student))
     package = list(own_source()) if works else []
-    return {
-        project: Likeness(alike(some, known), copied(some, package, known), unread(some))
-        for project, some in works.items()
-    }
-
-
-def _tasks(notebook: NotebookNode) -> set[str]:
-    return {known.task for cell in notebook.cells if (known := label(cell))}
+    compared: dict[str, Likeness] = {}
+    for project, some in works.items():
+        known = [*editions, *(cell.source for cell in carried_cells(project))]
+        compared[project] = Likeness(alike(some, known), copied(some, package, known), unread(some))
+    return compared
 
 
 def handed_in(path: Path) -> NotebookNode | None:
@@ -84,19 +76,12 @@ def handed_in(path: Path) -> NotebookNode | None:
         return None
 
 
-def work_of(notebook: NotebookNode, student: str, *, whole: bool = False) -> Work:
-    """The code that a student has filled in, by task, and that of cells added, by their place.
-
-    Args:
-        notebook: A submission.
-        student: Whose.
-        whole: Whether to take the cells that are labelled as the course's own, too: a label can be forged.
-    """
+def work_of(notebook: NotebookNode, student: str) -> Work:
+    """The code of a submission: that of solution cells by task, and that of all others by their place."""
     sources: dict[str, list[str]] = {}
     for at, cell in enumerate(notebook.cells, start=1):
         known = label(cell)
-        if cell.cell_type != "code" or (known and known.role in THE_COURSES_OWN and not whole):
-            continue
-        place = known.task if known and known.role == "solution" else f"cell {at}"
-        sources.setdefault(place, []).append(cell.source)
+        if cell.cell_type == "code":
+            place = known.task if known and known.role == "solution" else f"cell {at}"
+            sources.setdefault(place, []).append(cell.source)
     return Work(student, {place: "\n\n".join(cells) for place, cells in sources.items()})
