@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -168,20 +170,35 @@ def takes_a_batch_of_any_size(submission: Submission) -> None:
         )
 
 
-def _small_training_set(submission: Submission, count: int) -> tuple[np.ndarray, np.ndarray]:
+@dataclass(frozen=True)
+class _Training:
+    """A fresh model that the student's `train` was called with, some digits, and what it returned."""
+
+    weights: reference.Weights
+    model: Remote
+    images: np.ndarray
+    labels: np.ndarray
+    loss: float
+    told: Any
+
+
+def _trained(submission: Submission) -> _Training:
+    """One call for the checks that look at it: training takes seconds."""
+    weights = reference.fresh_weights(submission.rng)
+    model = lenet_with(submission, weights)
     data = digits()
-    chosen = submission.rng.permutation(len(data.train_images))[:count]
-    return data.train_images[chosen], data.train_labels[chosen]
+    chosen = submission.rng.permutation(len(data.train_images))[:640]
+    images, labels = data.train_images[chosen], data.train_labels[chosen]
+    loss = _loss(logits(submission, model, images), labels)
+    told = submission.call("train", model, Tensor(images), Tensor(labels))
+    return _Training(weights, model, images, labels, loss, told)
 
 
 @points(4)
 def training_moves_every_weight(submission: Submission) -> None:
     """Training changes every parameter of the model that it is given."""
-    before = reference.fresh_weights(submission.rng)
-    model = lenet_with(submission, before)
-    images, labels = _small_training_set(submission, 256)
-    submission.call("train", model, Tensor(images), Tensor(labels))
-    after = parameters(submission, model)
+    training = submission.once("training", lambda: _trained(submission))
+    before, after = training.weights, parameters(submission, training.model)
     still = [name for name in before if name not in after or np.array_equal(before[name], after[name])]
     expect.true(
         not still,
@@ -195,10 +212,8 @@ def training_moves_every_weight(submission: Submission) -> None:
 @points(3)
 def loss_is_told_and_falls(submission: Submission) -> None:
     """It returns the mean loss of every epoch, and the loss falls."""
-    model = lenet_with(submission, reference.fresh_weights(submission.rng))
-    images, labels = _small_training_set(submission, 640)
-    before = _loss(logits(submission, model, images), labels)
-    told = submission.call("train", model, Tensor(images), Tensor(labels))
+    training = submission.once("training", lambda: _trained(submission))
+    before, told = training.loss, training.told
     told = told.tolist() if isinstance(told, np.ndarray) else told
     expect.true(
         isinstance(told, (list, tuple)) and len(told) > 1,
@@ -207,7 +222,7 @@ def loss_is_told_and_falls(submission: Submission) -> None:
         got=told,
     )
     losses = [expect.number(loss, "a loss that `train` returns") for loss in told]
-    after = _loss(logits(submission, model, images), labels)
+    after = _loss(logits(submission, training.model, training.images), training.labels)
     expect.true(
         after < 0.8 * before,
         "the model is hardly better after training",
