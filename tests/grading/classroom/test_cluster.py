@@ -25,11 +25,6 @@ distributed = pytest.importorskip("distributed")
 dask_worker = pytest.importorskip("distributed.cli.dask_worker")
 cluster = pytest.importorskip("mlhood.grading.classroom.cluster")
 
-pytestmark = pytest.mark.filterwarnings(
-    # of the scheduler, when the port of its page, which nobody looks at, is taken
-    "ignore:Port .* is already in use:UserWarning"
-)
-
 
 @pytest.fixture
 def start(room):
@@ -40,7 +35,7 @@ def start(room):
         defaults = {
             "processes": True,
             "threads_per_worker": 1,
-            "dashboard_address": None,
+            "dashboard_address": "127.0.0.1:0",  # any free port: where its own is taken, a socket stays open
             "silence_logs": logging.CRITICAL,
         }
         clusters.append(distributed.LocalCluster(**{**defaults, "resources": {"timed": 1}, **options}))
