@@ -17,9 +17,9 @@ import pandas as pd
 from mlhood.errors import GradingError
 from mlhood.grading.bench.audit import TOLD, Audit, audit, differences
 from mlhood.grading.bench.calls import Blow, Call, Say, call, per_minute
-from mlhood.grading.bench.variants import Variant, hand_in
+from mlhood.grading.bench.variants import Variant
 from mlhood.grading.bench.verdict import verdict
-from mlhood.grading.bench.whole_class import MIDDLE, SEED_TEXT
+from mlhood.grading.bench.whole_class import MIDDLE, laid_out
 from mlhood.grading.classroom.grade_class import GRADEBOOK
 
 if TYPE_CHECKING:
@@ -112,12 +112,9 @@ def both_ways(ways: BothWays, place: Path, say: Say) -> None:
         GradingError: Dask is not installed, or a call could not do its work.
     """
     setting = ways.setting
-    folder = hand_in(ways.handed, place / "submissions", setting.project)
-    seed_file = place / "seed"
-    seed_file.write_text(SEED_TEXT, encoding="utf-8")
+    common = laid_out(ways.handed, place, setting.project)
     books = {way: place / name / GRADEBOOK for way, name in ((LOCAL, "local"), (CLUSTER, "cluster"))}
     with _cluster(setting.workers) as cluster:
-        common = [folder, "--seed-file", seed_file]
         try:
             arguments = [*common, "--out", books[LOCAL].parent, "--jobs", setting.workers]
             call(arguments, say, None, ways.calls.setdefault(LOCAL, Call()))

@@ -132,15 +132,21 @@ def grade_class(run: ClassRun, place: Path, say: Say) -> None:
         GradingError: A call could not do its work.
     """
     setting = run.setting
-    folder = hand_in(run.handed, place / "submissions", setting.project)
-    seed_file = place / "seed"
-    seed_file.write_text(SEED_TEXT, encoding="utf-8")
-    arguments = [folder, "--out", place / "graded", "--jobs", setting.jobs, "--seed-file", seed_file]
+    submissions = laid_out(run.handed, place, setting.project)
+    arguments = [*submissions, "--out", place / "graded", "--jobs", setting.jobs]
     try:
         _calls(run, arguments, say)
     finally:
         if (gradebook := place / "graded" / GRADEBOOK).is_file():
             run.audit = audit(gradebook, run.handed)
+
+
+def laid_out(handed: Sequence[Variant], place: Path, project: str) -> list[object]:
+    """Write submissions and a seed into a folder: what `mlhood grade` is called with to grade them."""
+    seed_file = place / "seed"
+    folder = hand_in(handed, place / "submissions", project)
+    seed_file.write_text(SEED_TEXT, encoding="utf-8")
+    return [folder, "--seed-file", seed_file]
 
 
 def _calls(run: ClassRun, arguments: Sequence[object], say: Say) -> None:
