@@ -7,11 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mlhood.compiler.compile import compile
-    from mlhood.grading.student import check, progress
+    from mlhood.grading.student.check import check, progress
 
 __all__ = ["check", "compile", "progress"]
 
-_HOMES = {"check": "mlhood.grading.student", "compile": "mlhood.compiler.compile", "progress": "mlhood.grading.student"}
+_HOMES = {
+    "check": "mlhood.grading.student.check",
+    "compile": "mlhood.compiler.compile",
+    "progress": "mlhood.grading.student.check",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -15,9 +15,9 @@ from mlhood.dataflow.sliced import commands as sliced_commands
 from mlhood.dataflow.slicing import commands as slicing_commands
 from mlhood.dataflow.systolic import commands as systolic_commands
 from mlhood.errors import MlhoodError
+from mlhood.grading import class_commands as classroom_commands
 from mlhood.grading import commands as grading_commands
 from mlhood.grading.bench import commands as bench_commands
-from mlhood.grading.classroom import commands as classroom_commands
 from mlhood.jaxlab import commands as jax_commands
 from mlhood.jaxlab.cluster import commands as cluster_commands
 from mlhood.kernels import commands as kernel_commands

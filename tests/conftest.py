@@ -11,9 +11,12 @@ import pytest
 ROOT = Path(__file__).parent
 WORKERS = 2
 # These last longest. Begun first, they leave no process alone with one of them at the end.
-LONGEST = ("tests/grading/test_gallery.py", "tests/grading/test_nbgrader.py", "P")
+LONGEST = ("tests/grading/projects/test_gallery.py", "tests/grading/notebooks/test_nbgrader.py", "P")
 # Their tests share nothing that takes long to make: those of a project do, or each stands on its own.
-PARTS = {"tests/grading/test_gallery.py": re.compile(r"\[(P\d)"), "tests/grading/test_nbgrader.py": re.compile(r"(.+)")}
+PARTS = {
+    "tests/grading/projects/test_gallery.py": re.compile(r"\[(P\d)"),
+    "tests/grading/notebooks/test_nbgrader.py": re.compile(r"(.+)"),
+}
 
 
 def unit(nodeid: str) -> str:

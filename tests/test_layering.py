@@ -13,48 +13,48 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = "mlhood"
 
 # room -> the rooms it may use, besides those in LEAVES; a room inside a room has a row of its own
-LEAVES = {"errors", "measure", "sketch"}
+LEAVES = {"errors", "files", "measure", "plotting"}
 PLAN: dict[str, set[str]] = {
     "errors": set(),
-    "measure": {"errors", "sketch"},
-    "sketch": set(),
+    "files": {"errors"},
+    "plotting": {"errors"},
+    "measure": {"errors", "files", "plotting"},
+    "graph_drawing": {"compiler"},
     "models": set(),
     "exchange": {"models"},
-    "compiler": {"exchange", "models"},
+    "compiler": {"exchange", "models", "graph_drawing"},
     "compiler.backends": {"exchange", "models", "compiler", "kernels"},
-    # profiles and reports run graphs, by the oracle
+    # profiles and reports run graphs on the interpreter
     "compiler.quantize": {"exchange", "models", "compiler", "compiler.backends"},
-    # the doors of the compiler: they choose what runs a graph, which no pass and no operator may
+    # the compiler's entry points choose what runs a graph, which no pass and no operator may
     "compiler.compile": {"exchange", "compiler", "compiler.quantize", "compiler.backends"},
     "compiler.convolutions": {"compiler", "compiler.backends"},
     "compiler.onnx_backend": {"exchange", "compiler", "compiler.backends"},
     "compiler.conformance": {"exchange", "compiler", "compiler.onnx_backend"},
     "compiler.bench": {"models", "exchange", "compiler"},
-    "compiler.commands": {"exchange", "compiler", "compiler.backends", "compiler.quantize"}
+    "compiler.commands": {"exchange", "graph_drawing", "compiler", "compiler.backends", "compiler.quantize"}
     | {"compiler.bench", "compiler.compile", "compiler.conformance"},
     "kernels": set(),
     "kernels.commands": {"exchange", "kernels"},
     "dataflow": {"kernels"},
-    # their commands write files whole, or not at all
     "dataflow.systolic": {"exchange"},
     "dataflow.sliced": {"exchange", "kernels", "dataflow"},
-    # the sizes of a convolution, and the drawings of graphs
-    "jaxlab": {"kernels", "compiler"},
-    # the peers are the course's torch model and what is exported of it
+    "jaxlab": {"kernels", "compiler", "graph_drawing"},
+    # the peers are the course's torch model and its exported ONNX file
     "jaxlab.bench": {"models", "exchange", "kernels", "jaxlab"},
     "jaxlab.commands": {"exchange", "jaxlab", "jaxlab.bench"},
-    # how foreign code is kept apart: what the doctor tries is what the grader uses
-    "isolation": set(),
-    "doctor": {"exchange", "isolation"},
-    "grading": {"models", "exchange", "compiler", "kernels", "dataflow", "jaxlab", "doctor", "isolation"}
+    # the doctor tries the sandbox in the way in which the grader uses it
+    "doctor": {"exchange", "grading.sandbox"},
+    "grading": {"models", "exchange", "compiler", "kernels", "dataflow", "jaxlab", "grading.sandbox", "grading.batch"}
     | {"compiler.backends", "compiler.convolutions", "compiler.quantize", "dataflow.systolic", "dataflow.sliced"},
-    # a batch knows the course through its workers only, and of the rest of the house how a file is written whole
-    "grading.classroom": {"exchange", "grading", "isolation"},
+    "grading.sandbox": {"grading"},
+    # a batch knows the course through its workers only
+    "grading.batch": {"exchange", "grading", "grading.sandbox"},
     # it calls the command as an instructor does, and looks into the gradebook that is left
-    "grading.bench": {"exchange", "grading", "grading.classroom"},
+    "grading.bench": {"exchange", "grading", "grading.batch", "grading.sandbox"},
     "cli": {"models", "exchange", "compiler", "kernels", "dataflow", "jaxlab", "doctor", "grading"}
     | {"compiler.commands", "kernels.commands", "dataflow.systolic", "dataflow.sliced", "jaxlab.commands"}
-    | {"grading.classroom", "grading.bench"},
+    | {"grading.batch", "grading.bench"},
     # the package itself: `mlhood.check` in a notebook, loaded when it is called
     "": {"exchange", "compiler", "compiler.compile", "grading"},
 }
@@ -218,7 +218,7 @@ def test_a_sound_tree_has_no_faults(tmp_path):
         ("models/bad.py", "def f():\n    import mlhood.exchange", "models may not use exchange"),
         ("models/bad.py", "from ..exchange import export", "models may not use exchange"),
         ("exchange/bad.py", "from mlhood import compiler", "exchange may not use compiler"),
-        ("exchange/bad.py", "import mlhood.grading.task", "exchange may not use grading"),
+        ("exchange/bad.py", "import mlhood.grading.checks.task", "exchange may not use grading"),
         ("kernels/bad.py", "from mlhood.compiler.lir import x", "kernels may not use compiler"),
         ("compiler/passes/bad.py", "from mlhood.kernels import gemm", "compiler may not use kernels"),
         ("compiler/hir/bad.py", "from mlhood.compiler.backends import cpu", "compiler may not use compiler.backends"),

@@ -99,13 +99,6 @@ def test_nothing_is_left_unfinished():
     assert {name: found for name, text in texts() if (found := UNFINISHED.findall(text))} == {}
 
 
-def test_test_modules_outside_of_packages_have_names_of_their_own():
-    """pytest knows those by their names alone, and reads none of two."""
-    modules = [path for path in repository_files() if path.name.startswith("test_") and path.suffix == ".py"]
-    loose = [path.name for path in modules if not path.with_name("__init__.py").exists()]
-    assert {name for name in loose if loose.count(name) > 1} == set()
-
-
 def test_no_module_is_too_long_to_read():
     modules = [path for path in repository_files() if path.suffix == ".py"]
     lengths = {path.name: len(path.read_text(encoding="utf-8").splitlines()) for path in modules}

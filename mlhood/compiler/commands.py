@@ -45,11 +45,11 @@ def compile_model(
     Example: mlhood compile lenet.onnx --quantize power_of_two --draw lenet.svg
     """
     from mlhood.compiler.compile import stages
-    from mlhood.compiler.hir.drawing.picture import check_drawing
     from mlhood.compiler.hir.text import to_text
     from mlhood.compiler.quantize import Recipe
     from mlhood.compiler.quantize.samples import read_samples, samples
-    from mlhood.exchange.output import check_output
+    from mlhood.files.atomic import check_output
+    from mlhood.graph_drawing.drawing import check_drawing
 
     if quantize is None:
         _check_unquantized(element, per_channel, calibration)
@@ -100,7 +100,7 @@ def _cost(graph: Graph, quantized: Graph, data: Mapping[str, np.ndarray]) -> str
 def _write(graph: Graph, draw: Path | None, export: Path | None) -> None:
     from mlhood.compiler.hir.draw import draw as draw_graph
     from mlhood.compiler.hir.exporter import to_onnx
-    from mlhood.exchange.output import write_whole
+    from mlhood.files.atomic import write_whole
 
     if draw is not None:
         draw_graph(graph, draw)
@@ -145,7 +145,7 @@ def bench_compiler(
     Example: mlhood bench compiler --json compiler.json
     """
     from mlhood.compiler import bench as measured
-    from mlhood.exchange.output import check_output, write_whole
+    from mlhood.files.atomic import check_output, write_whole
 
     if as_json is not None:
         check_output(as_json)

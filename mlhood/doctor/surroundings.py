@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 from mlhood.doctor.finding import Finding
-from mlhood.isolation import bubblewrap
+from mlhood.grading.sandbox import bubblewrap
 from mlhood.measure.machine import binary_size
 
 # enough for the executed notebooks, models and reports of a whole run, with room to spare

@@ -16,8 +16,8 @@ import torch
 from torch import nn
 
 from mlhood.errors import ExchangeError
-from mlhood.exchange.output import check_output, write_whole
 from mlhood.exchange.tidy import keep_batchnorm_graph, tidy
+from mlhood.files.atomic import check_output, write_whole
 from mlhood.models.training import mode
 
 OPSET = 20

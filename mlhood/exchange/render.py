@@ -18,7 +18,7 @@ import psutil
 from mlhood.errors import BrowserError, ExchangeError
 from mlhood.exchange.browser import HOW_TO_GET_ONE, find_browser
 from mlhood.exchange.load import load
-from mlhood.exchange.output import check_output, write_whole
+from mlhood.files.atomic import check_output, write_whole
 
 _KINDS = (".svg", ".png", ".pdf")
 

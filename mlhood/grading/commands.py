@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from mlhood.grading.run import Outcome, Run
+    from mlhood.grading.execution.run import Outcome, Run
 
 Notebook = Annotated[Path, typer.Argument(help="A notebook of the course, such as P1.ipynb.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print plain data for a program to read.")]
@@ -45,8 +45,8 @@ def run(
     """
     from rich.console import Console
 
-    from mlhood.grading import run as running
-    from mlhood.grading.watch import watch
+    from mlhood.grading.execution import run as running
+    from mlhood.grading.execution.progress import watch
 
     paths = notebooks or running.course_notebooks(Path.cwd())
     with watch(Console(stderr=True)) as shown:
@@ -62,7 +62,7 @@ def _run_text(outcome: Outcome) -> str:
 
 
 def _one_run_text(run: Run) -> str:
-    from mlhood.grading.feedback import summary_text, task_text
+    from mlhood.grading.reports.marks_text import summary_text, task_text
 
     lines = [f"{run.name}: {run.project.title}" if run.project else str(run.source)]
     if run.marks and run.marks.tasks:
@@ -105,8 +105,8 @@ def check(
 
     Example: mlhood check P1.ipynb --task P1.3 --json
     """
-    from mlhood.grading.feedback import full_text
-    from mlhood.grading.grade_file import grade_file, only
+    from mlhood.grading.execution.grade_file import grade_file, only
+    from mlhood.grading.reports.marks_text import full_text
 
     wanted = only(task or [], notebook)
     with _shown(notebook.stem, quiet=as_json) as on_step:
@@ -121,7 +121,7 @@ def _shown(name: str, *, quiet: bool):
     """A bar on the terminal while one notebook runs; nothing where the output is for a program or a log."""
     from rich.console import Console
 
-    from mlhood.grading.watch import BarWatch
+    from mlhood.grading.execution.progress import BarWatch
 
     console = Console(stderr=True)
     if quiet or not console.is_terminal:
@@ -140,7 +140,7 @@ def validate(notebook: Notebook, as_json: AsJson = False) -> None:
 
     Example: mlhood validate P1.ipynb
     """
-    from mlhood.grading.validate import validate as validated
+    from mlhood.grading.student.validate import validate as validated
 
     with _shown(notebook.stem, quiet=as_json) as on_step:
         result = validated(notebook, on_step=on_step)
@@ -168,7 +168,7 @@ def release(
 
     Example: mlhood release --out ../student --gradescope
     """
-    from mlhood.grading.release import release as released
+    from mlhood.grading.student.release import release as released
 
     done = released(Path.cwd(), out, force=force, gradescope=gradescope)
     typer.echo(done.text())

@@ -16,8 +16,8 @@ import pytest
 from mlhood.errors import MlhoodError
 
 if TYPE_CHECKING:
-    from mlhood.grading.marks import CheckResult, Marks
-    from mlhood.grading.task import Check, Project, Task
+    from mlhood.grading.checks.marks import CheckResult, Marks
+    from mlhood.grading.checks.task import Check, Project, Task
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -69,7 +69,7 @@ class SubmissionFile(pytest.File):
         return next(result for result in results.checks if result.name == check.name)
 
     def _mark(self) -> None:
-        from mlhood.grading.grade_file import grade_file
+        from mlhood.grading.execution.grade_file import grade_file
 
         try:
             with warnings.catch_warnings():
@@ -146,7 +146,7 @@ def pytest_collection(session: pytest.Session) -> bool | None:
 
 
 def _open(session: pytest.Session, name: str) -> SubmissionFile:
-    from mlhood.grading.notebook import project_of, read
+    from mlhood.grading.notebooks.notebook import project_of, read
 
     path = session.config.invocation_params.dir / name
     project = project_of(read(path), path)
@@ -163,7 +163,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
 
 def _write_marks(reporter: Any, file: SubmissionFile, marks: Marks) -> None:
-    from mlhood.grading.feedback import summary_text
+    from mlhood.grading.reports.marks_text import summary_text
 
     reporter.section(f"marks of {file.nodeid}")
     reporter.write_line(summary_text(marks))

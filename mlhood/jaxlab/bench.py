@@ -16,9 +16,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from mlhood.jaxlab import network, timing
+from mlhood.jaxlab import timing
 from mlhood.jaxlab.operators import cases as rows
-from mlhood.jaxlab.operators import with_jax
+from mlhood.jaxlab.operators import network, with_jax
 from mlhood.jaxlab.operators.cases import Case
 from mlhood.jaxlab.tables import JAX, NETWORK, NO_JAX
 from mlhood.jaxlab.timing import Stages

@@ -36,7 +36,7 @@ def bench_jax(
     Example: mlhood bench jax --threads 1 --operators --json jax.json
     """
     _start(threads, asynchronous)
-    from mlhood.exchange.output import check_output, write_whole
+    from mlhood.files.atomic import check_output, write_whole
     from mlhood.jaxlab import bench
     from mlhood.measure import machine
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import jax
 
-from mlhood.jaxlab.errors import XlaError
+from mlhood.jaxlab.xla.errors import XlaError
 
 RUNS = 7
 

@@ -110,7 +110,7 @@ def _report(
     what: dict[str, str], measure: Callable[[float], Iterable[Case]], threads: int, as_json: Path | None
 ) -> None:
     """Print each case as soon as it is measured, then the means; the machine's peak is measured first."""
-    from mlhood.exchange.output import check_output, write_whole
+    from mlhood.files.atomic import check_output, write_whole
     from mlhood.kernels import bench
     from mlhood.measure import machine, peak
 

@@ -94,6 +94,6 @@ class Roofline:
 
     def plot(self, *points: Point, title: str = "Roofline") -> Figure:
         """Draw the roof, with the kernels under it."""
-        from mlhood.measure.pictures import roofline
+        from mlhood.measure.roofline_figure import roofline
 
         return roofline(self, points, title)

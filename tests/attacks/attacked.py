@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from nbformat.v4 import new_code_cell
 
-from mlhood.grading.kernel import Outcome
-from mlhood.grading.marks import TaskResult, judge
+from mlhood.grading.checks.marks import TaskResult, judge
+from mlhood.grading.checks.submission import Submission
+from mlhood.grading.checks.task import Task, points
+from mlhood.grading.execution.kernel import Outcome
 from mlhood.grading.sandbox.kernel import SandboxedKernel
 from mlhood.grading.sandbox.limits import MIB, Limits
-from mlhood.grading.submission import Submission
-from mlhood.grading.task import Task, points
 
 LIMIT = 10
 SECRET = "the-seed-is-4711"

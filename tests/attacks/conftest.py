@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "grading"))
-
-import synthetic_course
-from attacked import SECRET, SMALL, Attacked
-
 from mlhood.grading.projects import PROJECTS
+from mlhood.grading.sandbox.bubblewrap import problem
 from mlhood.grading.sandbox.kernel import SandboxedKernel
-from mlhood.grading.sandbox.warm import Sandboxes
-from mlhood.isolation.bubblewrap import problem
+from mlhood.grading.sandbox.pool import Sandboxes
+from tests.attacks.attacked import SECRET, SMALL, Attacked
+from tests.grading import synthetic_course
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -27,7 +21,7 @@ def bubblewrap():
 @pytest.fixture(scope="session")
 def sandboxes(bubblewrap):
     """One source for all tests: while one attacks, the next sandbox starts."""
-    with Sandboxes(SMALL, imports=("mlhood.grading.bridge",)) as sandboxes:
+    with Sandboxes(SMALL, imports=("mlhood.grading.rpc.server",)) as sandboxes:
         yield sandboxes
 
 

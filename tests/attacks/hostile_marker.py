@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parent))
-sys.path.insert(0, str(Path(__file__).parents[1] / "grading"))
-
-import synthetic_course
-from attacked import SMALL
-
-from mlhood.grading.classroom.course import CourseMarker
-from mlhood.grading.sandbox.warm import Sandboxes
+from mlhood.grading.batch.course_grader import CourseMarker
+from mlhood.grading.sandbox.pool import Sandboxes
+from tests.attacks.attacked import SMALL
+from tests.grading import synthetic_course
 
 
 def make(settings):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from attacked import SECRET, SMALL
 
-from mlhood.grading.expect import CheckFailed
-from mlhood.grading.submission import NoAnswer
-from mlhood.grading.wire import encode
+from mlhood.grading.checks.expect import CheckFailed
+from mlhood.grading.checks.submission import NoAnswer
+from mlhood.grading.rpc.codec import encode
+from tests.attacks.attacked import SECRET, SMALL
 
 
 @pytest.fixture
@@ -111,7 +111,7 @@ REPLIES = {
 def test_a_forged_reply_is_no_answer(lasting, secret, forged):
     made = forged.format(secret=str(secret))
     lasting.run(
-        "import mlhood.grading.bridge as bridge\nhonest = bridge.serve\n"
+        "import mlhood.grading.rpc.server as bridge\nhonest = bridge.serve\n"
         f"def serve(folder, number, names=None):\n    for s in ('npz', 'json'):\n"
         f"        p = f'{{folder}}/reply-{{number}}.{{s}}'\n        {made}\n"
         "bridge.serve = serve"
@@ -147,9 +147,8 @@ def test_a_file_that_we_hand_over_arrives_and_one_that_comes_back_is_ours(lastin
 
 
 def test_what_is_kept_are_plain_files_and_no_others(sandboxes, tmp_path, secret):
-    from attacked import Attacked
-
     from mlhood.grading.sandbox.kernel import SandboxedKernel
+    from tests.attacks.attacked import Attacked
 
     target = tmp_path / "kept"
     target.mkdir()

@@ -5,12 +5,12 @@ from __future__ import annotations
 import copy
 from dataclasses import replace
 
-import given_course
 import pytest
-from given_course import by_id
 from nbformat.v4 import new_code_cell
 
-from mlhood.grading.grade import grade
+from mlhood.grading.execution.grade_notebook import grade
+from tests.grading import given_course
+from tests.grading.given_course import by_id
 
 LEANS = "import operator\ndef double(x):\n    return operator.add(x, x)"
 

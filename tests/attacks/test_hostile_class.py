@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
 
-from mlhood.grading.classroom.exports import plain_csv
-from mlhood.grading.classroom.feedback_pages import feedback_of
-from mlhood.grading.classroom.grade_class import STORE, Wishes, grade_class
-from mlhood.grading.pages.feedback_page import feedback_page
+from mlhood.grading.batch.grade_class import STORE, Wishes, grade_class
+from mlhood.grading.exporters.formats import plain_csv
+from mlhood.grading.reports.feedback_page import feedback_page
+from mlhood.grading.reports.feedback_pages import feedback_of
 
 SCRIPT = "<script>owned=1</script><img src=x onerror=owned=1><style>*{display:none}</style>"
 SIGN = f"88{os.getpid()}"
@@ -83,7 +83,7 @@ class Silent:
 
 @pytest.fixture(scope="module")
 def graded(bubblewrap, tmp_path_factory):
-    import synthetic_course
+    from tests.grading import synthetic_course
 
     folder = tmp_path_factory.mktemp("class")
     for name, made in CLASS.items():
@@ -92,9 +92,9 @@ def graded(bubblewrap, tmp_path_factory):
     (folder / "in" / "link").mkdir()
     (folder / "in" / "link" / "T9.ipynb").symlink_to(folder / "in" / "ada" / "T9.ipynb")
     with pytest.MonkeyPatch.context() as patch:
-        paths = [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+        paths = [str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
         patch.setenv("PYTHONPATH", os.pathsep.join(paths))
-        wishes = Wishes(marker="hostile_marker:make")
+        wishes = Wishes(marker="tests.attacks.hostile_marker:make")
         return grade_class([folder / "in"], folder / "out", wishes, Silent())
 
 

@@ -7,11 +7,11 @@ import time
 from pathlib import Path
 
 import pytest
-from attacked import SMALL, Attacked
 
 from mlhood.grading.sandbox.kernel import SandboxedKernel
 from mlhood.grading.sandbox.limits import Limits
-from mlhood.grading.sandbox.warm import Sandboxes
+from mlhood.grading.sandbox.pool import Sandboxes
+from tests.attacks.attacked import SMALL, Attacked
 
 ENDED = {
     "memory": ("hoard = [bytearray(os.urandom(1)) * (64 << 20) for _ in range(64)]", "used more than 600 MiB"),

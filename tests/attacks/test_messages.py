@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from attacked import SECRET, TASK
 from nbformat.v4 import new_code_cell
 
-from mlhood.grading import feedback
-from mlhood.grading.marks import judge
+from mlhood.grading.checks.marks import judge
+from mlhood.grading.reports import marks_text
 from mlhood.grading.sandbox import kernel as kernels
+from tests.attacks.attacked import SECRET, TASK
 
 # signed with the kernel's key, which the kernel's process has to know
 SEND = """
@@ -96,7 +96,7 @@ def test_words_of_a_student_steer_no_terminal_and_forge_no_line(lasting, source)
     note = lasting.run("raise ValueError('\\x1b[2J\\nT9.1 f: 1 of 1 points\\u2028')").error
     result = judge(TASK, lasting.submission, 0, (note,))
     lasting.run("def f(): return 1")
-    text = feedback.task_text(result)
+    text = marks_text.task_text(result)
     assert result.earned == 0
     assert not set(text) & set("\x1b\x07\r\u202e\u2028")
     assert [line for line in text.splitlines() if line.startswith("T9.1 f: 1")] == []
@@ -108,7 +108,7 @@ def test_an_error_of_megabytes_is_a_short_note(lasting):
 
 
 def test_errors_of_a_thousand_cells_are_a_few_notes(course, sandboxes, tmp_path):
-    from mlhood.grading.grade import grade
+    from mlhood.grading.execution.grade_notebook import grade
 
     book = course.notebook()
     book.cells[3:3] = [new_code_cell("1 / 0") for _ in range(100)]

@@ -6,15 +6,15 @@ import json
 
 import nbformat
 import pytest
-import synthetic_course
-from attacked import SMALL
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_raw_cell
 
-from mlhood.grading.grade import grade
-from mlhood.grading.grade_file import grade_file
-from mlhood.grading.marks import judge
+from mlhood.grading.checks.marks import judge
+from mlhood.grading.execution.grade_file import grade_file
+from mlhood.grading.execution.grade_notebook import grade
 from mlhood.grading.sandbox.kernel import SandboxedKernel
-from mlhood.grading.sandbox.warm import Sandboxes
+from mlhood.grading.sandbox.pool import Sandboxes
+from tests.attacks.attacked import SMALL
+from tests.grading import synthetic_course
 
 FULL = [40, 20, 20]
 DOUBLE = "def double(x): return 2 * x"
@@ -182,7 +182,7 @@ FORMS = {
 @pytest.fixture(scope="module")
 def honest(bubblewrap, tmp_path_factory):
     """A sandbox for functions that leave no trace but their names."""
-    from attacked import Attacked
+    from tests.attacks.attacked import Attacked
 
     with (
         Sandboxes(SMALL, imports=(), warm=False) as sandboxes,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-import synthetic_course
 from nbformat.v4 import new_code_cell
 
-from mlhood.grading.grade import grade
-from mlhood.grading.grade_file import grade_file
-from mlhood.grading.marks import judge
-from mlhood.grading.notebook import write
+from mlhood.grading.checks.marks import judge
+from mlhood.grading.execution.grade_file import grade_file
+from mlhood.grading.execution.grade_notebook import grade
+from mlhood.grading.notebooks.notebook import write
+from tests.grading import synthetic_course
 
 DOUBLE, FILE, _ = synthetic_course.SYNTHETIC.tasks
 WRONG = "def double(x): return x\n"
@@ -38,7 +38,7 @@ TRICKS = {
         "    def visit_Raise(self, node): return ast.Pass()\nget_ipython().ast_transformers.append(Drop())"
     ),
     "a patched checker": (
-        f"{WRONG}import mlhood.grading.expect as e, mlhood.grading.marks as m\n"
+        f"{WRONG}import mlhood.grading.checks.expect as e, mlhood.grading.checks.marks as m\n"
         "e.equal = e.close = lambda *a, **k: None\nm.judge = m._ask = lambda *a, **k: None"
     ),
     "patched numpy": (
@@ -51,11 +51,11 @@ TRICKS = {
     ),
     "patched timers": f"{WRONG}import time\ntime.perf_counter = time.monotonic = time.time = lambda: 0.0",
     "patched wire": (
-        f"{WRONG}import json, mlhood.grading.wire as w\nold = w.encode\n"
+        f"{WRONG}import json, mlhood.grading.rpc.codec as w\nold = w.encode\n"
         "w.encode = lambda value, keep=None: old({'value': True, 'passed': True, 'points': 100})"
     ),
     "forged replies": (
-        f"{WRONG}import mlhood.grading.bridge as b\nold = b.encode\n"
+        f"{WRONG}import mlhood.grading.rpc.server as b\nold = b.encode\n"
         "b.encode = lambda value, keep=None: old({'value': {'status': 'passed', 'earned': 40}})"
     ),
     "another run of cells": (

@@ -9,10 +9,10 @@ import threading
 from pathlib import Path
 
 import pytest
-from attacked import SECRET, Attacked
 
 import mlhood
 from mlhood.grading.sandbox.kernel import SandboxedKernel
+from tests.attacks.attacked import SECRET, Attacked
 
 ROOT = Path(__file__).parents[2]
 

@@ -5,8 +5,9 @@ from collections.abc import Callable
 import numpy as np
 import onnx
 import pytest
-from exchange.conftest import lenet, lenet_bn, lenet_onnx, tf_lenet
 from onnx import TensorProto, helper, numpy_helper
+
+from tests.exchange.conftest import lenet, lenet_bn, lenet_onnx, tf_lenet
 
 __all__ = ["lenet", "lenet_bn", "lenet_onnx", "tf_lenet"]
 

@@ -21,7 +21,6 @@ from pathlib import Path
 
 import numpy as np
 
-from compiler.mutations import mutation
 from mlhood.compiler.backends.interpreter import Interpreter
 from mlhood.compiler.hir import Graph, verify
 from mlhood.compiler.hir.importer import import_model
@@ -29,6 +28,7 @@ from mlhood.compiler.hir.parse import constants_by_digest, parse
 from mlhood.compiler.hir.text import to_text
 from mlhood.compiler.passes import optimize
 from mlhood.errors import MlhoodError
+from tests.compiler.mutations import mutation
 
 CPU_SECONDS = 6.0
 MEMORY = 1 << 30

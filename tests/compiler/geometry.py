@@ -6,9 +6,9 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from mlhood.compiler.hir.drawing.paint import MARGIN, PIXELS_AN_INCH, line_path
-from mlhood.compiler.hir.drawing.picture import UNHINTED
-from mlhood.compiler.hir.drawing.placement import PlacedBox, PlacedText, Placement
+from mlhood.graph_drawing.drawing import UNHINTED
+from mlhood.graph_drawing.placement import PlacedBox, PlacedText, Placement
+from mlhood.graph_drawing.render import MARGIN, PIXELS_AN_INCH, line_path
 
 SLACK = 0.05  # pixels by which sums of lengths may be rounded
 

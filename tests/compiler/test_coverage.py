@@ -10,7 +10,6 @@ import pytest
 import torch
 from onnx import TensorProto, helper, numpy_helper, version_converter
 
-from compiler.families import DenseNet, Inception, MobileNetV2, SqueezeExcite, SqueezeNet, UNet, Vgg
 from mlhood.compiler.backends.interpreter import Interpreter
 from mlhood.compiler.hir import verify
 from mlhood.compiler.hir.importer import import_model
@@ -18,6 +17,7 @@ from mlhood.compiler.passes import optimize
 from mlhood.exchange import export, silence
 from mlhood.exchange import run as run_onnxruntime
 from mlhood.models.resnet import Bottleneck, ResNet
+from tests.compiler.families import DenseNet, Inception, MobileNetV2, SqueezeExcite, SqueezeNet, UNet, Vgg
 
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
 node = helper.make_node

@@ -1,6 +1,6 @@
 """Thousands of damaged files: each compiles, or is refused with an error of the family; none crashes, hangs or swells.
 
-To see one again: PYTHONPATH=tests python tests/compiler/fuzz_worker.py CORPUS NUMBER NUMBER+1
+To see one again: PYTHONPATH=. python tests/compiler/fuzz_worker.py CORPUS NUMBER NUMBER+1
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from pathlib import Path
 import onnx
 import pytest
 
-from compiler.corpus import write_corpus
 from mlhood.exchange import export
+from tests.compiler.corpus import write_corpus
 
 MUTATIONS = int(os.environ.get("MLHOOD_FUZZ_MUTATIONS", "3000"))
 FIRST = int(os.environ.get("MLHOOD_FUZZ_FIRST", "0"))
@@ -42,7 +42,7 @@ def survey(corpus: Path, first: int, stop: int) -> list[dict]:
 
 def _work(corpus: Path, first: int, stop: int) -> tuple[list[dict], int]:
     command = [sys.executable, str(WORKER), str(corpus), str(first), str(stop)]
-    paths = [str(WORKER.parents[1]), str(WORKER.parents[2])]
+    paths = [str(WORKER.parents[2])]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=SECONDS)
     return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")], done.returncode

@@ -17,7 +17,7 @@ from mlhood.compiler.hir.types import TensorType
 from mlhood.compiler.operators.activation import Relu
 from mlhood.compiler.operators.arithmetic import Add
 from mlhood.compiler.parallelism import Tasks, bounds, list_schedule, tasks, traffic
-from mlhood.compiler.pictures_parallelism import critical_path, speed_up
+from mlhood.compiler.parallelism_figures import critical_path, speed_up
 from mlhood.errors import CompilerError
 from mlhood.exchange import export
 from mlhood.models import resnet18

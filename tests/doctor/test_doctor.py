@@ -20,7 +20,7 @@ from mlhood.doctor import libraries, surroundings
 from mlhood.doctor.examination import Examination, settle
 from mlhood.doctor.finding import ABILITIES, Ability, Finding, judge
 from mlhood.doctor.report import print_report
-from mlhood.isolation import bubblewrap
+from mlhood.grading.sandbox import bubblewrap
 from mlhood.measure import machine
 
 NEEDED = sorted({name for ability in ABILITIES for name in ability.needs})

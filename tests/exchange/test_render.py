@@ -257,7 +257,7 @@ def test_a_full_disk_leaves_nothing_half_written(lenet_onnx, tmp_path, monkeypat
     def full(_):
         raise OSError(28, os.strerror(28))
 
-    monkeypatch.setattr("mlhood.exchange.output.os.fsync", full)
+    monkeypatch.setattr("mlhood.files.atomic.os.fsync", full)
     with pytest.raises(OutputError, match="cannot be written"):
         render(lenet_onnx, tmp_path / "x.svg")
     assert not list(Path(tmp_path).iterdir())

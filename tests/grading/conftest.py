@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import sysconfig
@@ -8,13 +9,12 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-import synthetic_course
-
-from mlhood.grading.notebook import write
+from mlhood.grading.notebooks.notebook import write
 from mlhood.grading.projects import PROJECTS
-from mlhood.isolation import otheruser
+from mlhood.grading.sandbox import other_user
+from tests.grading import synthetic_course
+from tests.grading.batch import fake_grader
+from tests.grading.fake_class import ROOT, Class
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def empty(course, tmp_path) -> Path:
 def open_python():
     """A Python that every user of this machine may run: ours, or the system's with our libraries."""
     with tempfile.TemporaryDirectory() as folder:
-        yield sys.executable if not otheruser.problem() else _system_python(Path(folder))
+        yield sys.executable if not other_user.problem() else _system_python(Path(folder))
 
 
 def _system_python(folder: Path) -> str:
@@ -54,6 +54,17 @@ def _system_python(folder: Path) -> str:
         libraries.write_text(sysconfig.get_path("purelib"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "executable", str(folder / "bin" / "python"))
-        if reason := otheruser.problem():
+        if reason := other_user.problem():
             pytest.skip(f"no other user on this machine: {reason}")
         return sys.executable
+
+
+@pytest.fixture
+def room(tmp_path, monkeypatch):
+    """An empty class; its workers find the fake marker and log what they do."""
+    found = Class(tmp_path)
+    known = os.environ.get("PYTHONPATH")  # none and an empty one differ: that would be the working folder
+    paths = os.pathsep.join([str(ROOT), *([known] if known else [])])
+    monkeypatch.setenv("PYTHONPATH", paths)
+    monkeypatch.setenv(fake_grader.LOG, str(found.log))
+    return found

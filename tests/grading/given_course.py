@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import synthetic_course
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell
 
-from mlhood.grading import master
+from mlhood.grading.notebooks import master
+from tests.grading import synthetic_course
 
 SOLUTIONS = synthetic_course.SOLUTIONS | {
     "T9.2": "def text(number):\n    ### BEGIN SOLUTION\n    return str(number)\n    ### END SOLUTION",

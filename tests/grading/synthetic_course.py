@@ -11,10 +11,10 @@ import numpy as np
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
-from mlhood.grading import expect
-from mlhood.grading.expect import CheckSkipped
+from mlhood.grading.checks import expect
+from mlhood.grading.checks.expect import CheckSkipped
+from mlhood.grading.checks.task import Project, Question, Task, points
 from mlhood.grading.projects import PROJECTS
-from mlhood.grading.task import Project, Question, Task, points
 
 
 @points(20)
@@ -71,8 +71,10 @@ EMPTY = {
     "T9.2": "import os\n# YOUR CODE HERE\nraise NotImplementedError()",
     "T9.3": "def quadruple(x):\n    # YOUR CODE HERE\n    raise NotImplementedError()",
 }
-HERE = str(Path(__file__).parent)
-INSTALL = f"import sys\nsys.path.insert(0, {HERE!r})\nimport synthetic_course\nsynthetic_course.install()"
+ROOT = str(Path(__file__).parents[2])
+INSTALL = (
+    f"import sys\nsys.path.insert(0, {ROOT!r})\nfrom tests.grading import synthetic_course\nsynthetic_course.install()"
+)
 
 
 def install() -> None:

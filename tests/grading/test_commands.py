@@ -8,9 +8,9 @@ import pytest
 from typer.testing import CliRunner
 
 from mlhood import cli
-from mlhood.grading import run as running
-from mlhood.grading.carried import carried
-from mlhood.grading.notebook import write_text
+from mlhood.grading.execution import run as running
+from mlhood.grading.notebooks.notebook import write_text
+from mlhood.grading.notebooks.sync import carried
 
 COMMANDS = ("run", "check", "validate", "release")
 
@@ -96,7 +96,7 @@ def test_bad_input_is_a_message_and_exit_code_2(solved, arguments, monkeypatch, 
 
 
 def test_release_command(solved, tmp_path, monkeypatch):
-    from mlhood.grading import release as releasing
+    from mlhood.grading.student.check import release as releasing
 
     monkeypatch.setattr(releasing, "package_files", lambda root: {"mlhood/__init__.py": ""})
     monkeypatch.setattr(running, "course_notebooks", lambda root: [solved])

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from mlhood.grading.notebook import write
+from mlhood.grading.notebooks.notebook import write
 
 pytest_plugins = ["pytester"]
 

@@ -7,8 +7,8 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")  # read when JAX is first used
 import jax
 import pytest
 
-from mlhood.jaxlab.resnet import conv2d
-from mlhood.jaxlab.views import OWN_CONVOLUTION, UNFUSED, view
+from mlhood.jaxlab.operators.resnet import conv2d
+from mlhood.jaxlab.xla.views import OWN_CONVOLUTION, UNFUSED, view
 
 SHAPES = (1, 8, 10, 12), (16, 8, 3, 3), (16,)
 

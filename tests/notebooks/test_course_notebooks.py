@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from mlhood.grading.notebook import check_source, label, project_of, read
-from mlhood.grading.render import notebook_html
-from mlhood.grading.stubs import student_version
-from mlhood.grading.validate import changes, empty_tasks, structure
+from mlhood.grading.notebooks.notebook import check_source, label, project_of, read
+from mlhood.grading.notebooks.render import notebook_html
+from mlhood.grading.notebooks.stubs import student_version
+from mlhood.grading.student.validate import changes, empty_tasks, structure
 
 ROOT = Path(__file__).parents[2]
 COMPARED = 0.6

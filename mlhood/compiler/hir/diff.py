@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mlhood.compiler.hir.drawing.wording import (
+from mlhood.compiler.hir.drawing.labels import (
     activation_words,
     attribute_words,
     constant_words,

@@ -12,13 +12,13 @@ from pathlib import Path
 
 from mlhood.compiler.hir.diff import diff
 from mlhood.compiler.hir.drawing.describe import describe
-from mlhood.compiler.hir.drawing.paint import figure_of
-from mlhood.compiler.hir.drawing.picture import Drawing
-from mlhood.compiler.hir.drawing.place import place
-from mlhood.compiler.hir.drawing.scene import Scene
-from mlhood.compiler.hir.drawing.side_by_side import side_by_side
 from mlhood.compiler.hir.graph import Graph
 from mlhood.errors import CompilerError
+from mlhood.graph_drawing.drawing import Drawing
+from mlhood.graph_drawing.layout import place
+from mlhood.graph_drawing.render import figure_of
+from mlhood.graph_drawing.scene import Scene
+from mlhood.graph_drawing.side_by_side import side_by_side
 
 
 def draw(

@@ -90,7 +90,7 @@ class Profile:
         Raises:
             OutputError: The file cannot be written.
         """
-        from mlhood.exchange.output import write_whole  # takes torch along, which a profile can do without
+        from mlhood.files.atomic import write_whole  # takes torch along, which a profile can do without
 
         values = {name: distribution.to_json() for name, distribution in self.distributions.items()}
         text = json.dumps({"format": _FORMAT, "graph": self.graph, "values": values}, separators=(",", ":"))

@@ -35,7 +35,7 @@ def bench_sliced(
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
     from mlhood.dataflow.sliced import bench
-    from mlhood.exchange.output import check_output, write_whole
+    from mlhood.files.atomic import check_output, write_whole
     from mlhood.kernels.bench import line, summary
     from mlhood.measure import machine
 

@@ -151,7 +151,7 @@ def _check_folder(folder: Path) -> None:
 
 def _write(found: list[Report], folder: Path) -> None:
     from mlhood.dataflow.systolic.reports import FILES, as_csv
-    from mlhood.exchange.output import write_whole
+    from mlhood.files.atomic import write_whole
 
     for name in FILES:
         path = write_whole(folder / f"{name}_REPORT.csv", as_csv(found, name).encode())

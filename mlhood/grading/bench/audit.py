@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mlhood.grading.bench.variants import Variant
-from mlhood.grading.classroom.gradebook import Gradebook
-from mlhood.grading.classroom.records import Record, records
+from mlhood.grading.gradebook.gradebook import Gradebook
+from mlhood.grading.gradebook.records import Record, records
 
 TOLD = 5
 # (task, check) -> passed, failed or skipped

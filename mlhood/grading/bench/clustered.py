@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from mlhood.errors import GradingError
+from mlhood.grading.batch.grade_class import GRADEBOOK
 from mlhood.grading.bench.audit import TOLD, Audit, audit, differences
 from mlhood.grading.bench.calls import Blow, Call, Say, call, per_minute
 from mlhood.grading.bench.variants import Variant
 from mlhood.grading.bench.verdict import verdict
 from mlhood.grading.bench.whole_class import MIDDLE, laid_out
-from mlhood.grading.classroom.grade_class import GRADEBOOK
 
 if TYPE_CHECKING:
     from distributed import LocalCluster

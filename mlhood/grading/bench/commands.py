@@ -162,7 +162,7 @@ def dask(
 def _class(master: Path, count: int, *, solved: bool = False, wrong: Path | None = None) -> tuple[str, list[Variant]]:
     """The id of a master notebook's project, and submissions: all of them solved, or one fault in each but some."""
     from mlhood.grading.bench import variants
-    from mlhood.grading.notebook import project_of, read
+    from mlhood.grading.notebooks.notebook import project_of, read
 
     notebook = read(master)
     project = project_of(notebook, master)
@@ -183,14 +183,14 @@ def _place(out: Path | None) -> Iterator[Path]:
         with tempfile.TemporaryDirectory(prefix="mlhood-bench-", ignore_cleanup_errors=True) as name:
             yield Path(name)
         return
-    from mlhood.grading.grade_file import empty_folder
+    from mlhood.grading.execution.grade_file import empty_folder
 
     yield empty_folder(out, option="--out")
 
 
 def _measured(bench: str, result: Result, work: Callable[[], None], as_json: Path | None) -> None:
     """Do the work, and print what came of it: all, or what there is after Ctrl-C or an error."""
-    from mlhood.exchange.output import check_output
+    from mlhood.files.atomic import check_output
 
     if as_json is not None:
         check_output(as_json)
@@ -208,7 +208,7 @@ def _measured(bench: str, result: Result, work: Callable[[], None], as_json: Pat
 
 
 def _write(file: Path, facts: dict[str, Any], result: Result) -> None:
-    from mlhood.exchange.output import write_whole
+    from mlhood.files.atomic import write_whole
     from mlhood.measure import machine
 
     data = facts | {"machine": machine().as_dict()} | result.as_dict()

@@ -29,11 +29,11 @@ from nbformat import NotebookNode
 from mlhood.grading.bench import tiny
 from mlhood.grading.bench.calls import Say
 from mlhood.grading.bench.verdict import verdict
-from mlhood.grading.grade import Step, grade
-from mlhood.grading.marks import TaskResult
-from mlhood.grading.notebook import project_of, read
-from mlhood.grading.sandbox.warm import Sandboxes
-from mlhood.grading.task import Project
+from mlhood.grading.checks.marks import TaskResult
+from mlhood.grading.checks.task import Project
+from mlhood.grading.execution.grade_notebook import Step, grade
+from mlhood.grading.notebooks.notebook import project_of, read
+from mlhood.grading.sandbox.pool import Sandboxes
 from mlhood.measure.ratio import interval
 
 MOST_SECONDS = 1.0

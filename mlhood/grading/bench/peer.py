@@ -23,12 +23,12 @@ from typing import Any
 import pandas as pd
 
 from mlhood.errors import GradingError
+from mlhood.grading.batch.grade_class import GRADEBOOK
 from mlhood.grading.bench.calls import Say, call
 from mlhood.grading.bench.variants import Variant
 from mlhood.grading.bench.verdict import verdict
-from mlhood.grading.classroom.grade_class import GRADEBOOK
-from mlhood.grading.classroom.gradebook import Gradebook
-from mlhood.grading.classroom.records import records
+from mlhood.grading.gradebook.gradebook import Gradebook
+from mlhood.grading.gradebook.records import records
 from mlhood.measure.ratio import Ratio, median_ratio
 
 MOST_RATIO = 0.6

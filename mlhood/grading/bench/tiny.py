@@ -5,10 +5,10 @@ from __future__ import annotations
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
-from mlhood.grading import expect
-from mlhood.grading.notebook import check_source
-from mlhood.grading.submission import Submission
-from mlhood.grading.task import Project, Task, points
+from mlhood.grading.checks import expect
+from mlhood.grading.checks.submission import Submission
+from mlhood.grading.checks.task import Project, Task, points
+from mlhood.grading.notebooks.notebook import check_source
 
 
 @points(10)

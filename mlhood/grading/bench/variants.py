@@ -16,9 +16,9 @@ import nbformat
 from nbformat import NotebookNode
 
 from mlhood.errors import GradingError
-from mlhood.grading.notebook import BEGIN_SOLUTION, END_SOLUTION, Label, cell_name, label
-from mlhood.grading.stubs import student_version
-from mlhood.grading.task import Project
+from mlhood.grading.checks.task import Project
+from mlhood.grading.notebooks.notebook import BEGIN_SOLUTION, END_SOLUTION, Label, cell_name, label
+from mlhood.grading.notebooks.stubs import student_version
 
 MAX_TABLE_BYTES = 16 << 20
 Checks = frozenset[tuple[str, str]]

@@ -11,12 +11,12 @@ from typing import Any
 
 import pandas as pd
 
+from mlhood.grading.batch.grade_class import GRADEBOOK
 from mlhood.grading.bench.audit import Audit, audit
 from mlhood.grading.bench.calls import Blow, Call, Say, call, per_minute
 from mlhood.grading.bench.memory import Peaks
 from mlhood.grading.bench.variants import Variant, hand_in
 from mlhood.grading.bench.verdict import verdict
-from mlhood.grading.classroom.grade_class import GRADEBOOK
 
 MIB = 1 << 20
 MOST_MEMORY = 300 * MIB

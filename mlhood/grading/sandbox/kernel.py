@@ -18,15 +18,15 @@ from nbformat.v4 import new_output
 from traitlets import default
 
 from mlhood.errors import GradingError
-from mlhood.grading.kernel import Kernel, Outcome
-from mlhood.grading.mailbox import MAX_FILE_BYTES
-from mlhood.grading.sandbox.folder import NotPlain
+from mlhood.grading.checks.submission import MAX_FILE_BYTES as MAX_HANDED_IN
+from mlhood.grading.checks.submission import BadFile, NoAnswer
+from mlhood.grading.execution.kernel import Kernel, Outcome
+from mlhood.grading.rpc.file_channel import MAX_FILE_BYTES
 from mlhood.grading.sandbox.limits import MIB
+from mlhood.grading.sandbox.pool import Sandboxes
 from mlhood.grading.sandbox.provisioner import BubblewrapProvisioner
 from mlhood.grading.sandbox.sandbox import Sandbox
-from mlhood.grading.sandbox.warm import Sandboxes
-from mlhood.grading.submission import MAX_FILE_BYTES as MAX_HANDED_IN
-from mlhood.grading.submission import BadFile, NoAnswer
+from mlhood.grading.sandbox.untrusted_folder import NotPlain
 
 LARGEST_MESSAGE = 16 * MIB
 MESSAGES_WAITING = 32

@@ -18,17 +18,16 @@ from pathlib import Path
 from typing import Any
 
 from mlhood.errors import GradingError
-from mlhood.grading.sandbox.bubblewrap import require
-from mlhood.grading.sandbox.folder import Folder, NotPlain
+from mlhood.grading.sandbox import seccomp
+from mlhood.grading.sandbox.bubblewrap import HOME, command, require
 from mlhood.grading.sandbox.limits import Limits, Watch
-from mlhood.isolation import seccomp
-from mlhood.isolation.bubblewrap import HOME, command
+from mlhood.grading.sandbox.untrusted_folder import Folder, NotPlain
 
 START_SECONDS = 60.0
 END_SECONDS = 20.0
 SOCKETS = "kernel"
 PORTS = ("shell_port", "iopub_port", "stdin_port", "control_port", "hb_port")
-PROGRAM = (sys.executable, "-P", "-m", "mlhood.grading.sandbox.inside")
+PROGRAM = (sys.executable, "-P", "-m", "mlhood.grading.sandbox.launcher")
 
 
 class Sandbox:

@@ -1,4 +1,4 @@
-"""LeNet as a function of its operators; `mlhood.jaxlab.network` has the same of ResNet and of its blocks.
+"""LeNet as a function of its operators; `mlhood.jaxlab.operators.network` has the same of ResNet and of its blocks.
 
 The same lines run in NumPy, in JAX, on a tape and on dual numbers.
 """

@@ -1,7 +1,7 @@
 """Operators that work on arrays, on what a tape records and on dual numbers alike.
 
 A network is written once, with these names; what its arguments are decides what happens. The module is an `ops` for
-`mlhood.jaxlab.network`, as `no_jax` and `with_jax` are, and on arrays it does what `no_jax` does.
+`mlhood.jaxlab.operators.network`, as `no_jax` and `with_jax` are, and on arrays it does what `no_jax` does.
 """
 
 from __future__ import annotations

@@ -20,8 +20,8 @@ from typing import Literal, cast, get_args
 import numpy as np
 from jax.sharding import Mesh
 
-from mlhood.jaxlab.errors import XlaError
-from mlhood.jaxlab.hlo import Instruction, Module
+from mlhood.jaxlab.xla.errors import XlaError
+from mlhood.jaxlab.xla.hlo import Instruction, Module
 
 Kind = Literal["all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute"]
 Groups = tuple[tuple[int, ...], ...]

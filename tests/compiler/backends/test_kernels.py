@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
 import mlhood
-from compiler.families import MobileNetV2
 from mlhood.compiler.backends import kernels
 from mlhood.compiler.backends.interpreter import Interpreter
 from mlhood.compiler.backends.kernels import Kernels
@@ -22,6 +21,7 @@ from mlhood.exchange import export
 from mlhood.exchange import run as run_onnxruntime
 from mlhood.kernels import CONV2D
 from mlhood.models import resnet18
+from tests.compiler.families import MobileNetV2
 
 FEW = settings(max_examples=40, deadline=None, derandomize=True)
 SQUARE = Conv((1, 1), (1, 1, 1, 1), (1, 1), activation=("Relu",))

@@ -6,7 +6,6 @@ import torch
 from onnx import TensorProto, helper
 
 import mlhood
-from compiler.families import MobileNetV2
 from mlhood.compiler.backends import timing
 from mlhood.compiler.backends.interpreter import Interpreter
 from mlhood.compiler.backends.timing import profile
@@ -19,6 +18,7 @@ from mlhood.errors import CompilerError
 from mlhood.exchange import export
 from mlhood.exchange.inspect import node_table
 from mlhood.models import LeNet
+from tests.compiler.families import MobileNetV2
 
 FLOAT = TensorProto.FLOAT
 

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from compiler.passes.building import Exp, HardSwish, Sigmoid, Tanh, apply, before_and_after, built, kinds
 from mlhood.compiler.operators.arithmetic import Add, Mul
 from mlhood.compiler.operators.elementwise import Clip, Elu, LeakyRelu, Relu
 from mlhood.compiler.operators.matrix import FullyConnected
+from tests.compiler.passes.building import Exp, HardSwish, Sigmoid, Tanh, apply, before_and_after, built, kinds
 
 PASS = "fuse_activation"
 

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from compiler.passes.building import Tanh, apply, before_and_after, built, conv, kinds
 from mlhood.compiler.operators.arithmetic import Add, Div, Mul, Pow, Sub
 from mlhood.compiler.operators.matrix import FullyConnected
 from mlhood.compiler.operators.normalization import BatchNormalization
+from tests.compiler.passes.building import Tanh, apply, before_and_after, built, conv, kinds
 
 PASS = "fold_arithmetic"
 

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from compiler.passes.building import apply, before_and_after, built, kinds
 from mlhood.compiler.hir import Quantization
 from mlhood.compiler.operators.elementwise import Relu
 from mlhood.compiler.operators.movement import Transpose
 from mlhood.compiler.operators.quantized import Dequantize, Quantize
+from tests.compiler.passes.building import apply, before_and_after, built, kinds
 
 PASS = "clean_quantization"
 Q, OTHER = Quantization((0.1,), (3,)), Quantization((0.2,), (3,))

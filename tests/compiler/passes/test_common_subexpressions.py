@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from compiler.passes.building import Sigmoid, Tanh, apply, before_and_after, built, kinds
 from mlhood.compiler.hir import Quantization
 from mlhood.compiler.operators.arithmetic import Add, Mul, Sub
 from mlhood.compiler.operators.creation import Splat
@@ -11,6 +10,7 @@ from mlhood.compiler.operators.elementwise import Clip, LeakyRelu
 from mlhood.compiler.operators.pooling import MaxPool
 from mlhood.compiler.operators.quantized import Dequantize
 from mlhood.compiler.passes import PASSES
+from tests.compiler.passes.building import Sigmoid, Tanh, apply, before_and_after, built, kinds
 
 PASS = "merge_common_subexpressions"
 

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from compiler.passes.building import Tanh, apply, before_and_after, built, kinds
 from mlhood.compiler.hir import Quantization, verify
 from mlhood.compiler.operators.arithmetic import Add, Div, Mul
 from mlhood.compiler.operators.creation import Shape, Size, Splat
@@ -13,6 +12,7 @@ from mlhood.compiler.operators.quantized import Dequantize, Quantize
 from mlhood.compiler.operators.shape import Reshape
 from mlhood.compiler.passes import PASSES
 from mlhood.compiler.passes.constant_folding import BUDGET, LARGEST_GROWTH
+from tests.compiler.passes.building import Tanh, apply, before_and_after, built, kinds
 
 PASS = "fold_constants"
 Q = Quantization((0.5,), (1,))

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from compiler.passes.building import Tanh, apply, before_and_after, kinds
 from mlhood.compiler.operators.arithmetic import Add
 from mlhood.compiler.operators.elementwise import Relu
 from mlhood.compiler.operators.pooling import MaxPool
+from tests.compiler.passes.building import Tanh, apply, before_and_after, kinds
 
 PASS = "remove_dead_code"
 

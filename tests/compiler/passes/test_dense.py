@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from compiler.passes.building import Tanh, apply, before_and_after, built, kinds
 from mlhood.compiler.operators.arithmetic import Add, Sub
 from mlhood.compiler.operators.matrix import Gemm, MatMul
+from tests.compiler.passes.building import Tanh, apply, before_and_after, built, kinds
 
 PASS = "products_to_dense"
 

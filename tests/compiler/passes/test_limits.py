@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from compiler.passes.building import Tanh, apply, before_and_after, built, kinds
 from mlhood.compiler.operators.arithmetic import Max, Min
 from mlhood.compiler.operators.elementwise import Clip, Relu
+from tests.compiler.passes.building import Tanh, apply, before_and_after, built, kinds
 
 PASS = "limits_to_clip"
 f32 = np.float32

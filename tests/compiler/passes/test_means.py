@@ -2,7 +2,7 @@
 
 import pytest
 
-from compiler.passes.building import ReduceMean, ReduceSum, Tanh, apply, before_and_after, built, kinds
+from tests.compiler.passes.building import ReduceMean, ReduceSum, Tanh, apply, before_and_after, built, kinds
 
 PASS = "means_to_pools"
 

@@ -3,7 +3,15 @@
 import numpy as np
 import pytest
 
-from compiler.passes.building import (
+from mlhood.compiler.operators.activation import AddActivation
+from mlhood.compiler.operators.arithmetic import Add, Div, Max, Min, Mul, Pow, Sub
+from mlhood.compiler.operators.cast import Cast, Identity
+from mlhood.compiler.operators.elementwise import Clip, LeakyRelu, Relu
+from mlhood.compiler.operators.movement import Concat, Expand, Slice, Transpose
+from mlhood.compiler.operators.padding import Pad
+from mlhood.compiler.operators.pooling import AveragePool, GlobalAveragePool, GlobalMaxPool, MaxPool
+from mlhood.compiler.operators.shape import Flatten, Reshape, Squeeze, Unsqueeze
+from tests.compiler.passes.building import (
     Abs,
     ReduceL1,
     ReduceMax,
@@ -16,14 +24,6 @@ from compiler.passes.building import (
     built,
     kinds,
 )
-from mlhood.compiler.operators.activation import AddActivation
-from mlhood.compiler.operators.arithmetic import Add, Div, Max, Min, Mul, Pow, Sub
-from mlhood.compiler.operators.cast import Cast, Identity
-from mlhood.compiler.operators.elementwise import Clip, LeakyRelu, Relu
-from mlhood.compiler.operators.movement import Concat, Expand, Slice, Transpose
-from mlhood.compiler.operators.padding import Pad
-from mlhood.compiler.operators.pooling import AveragePool, GlobalAveragePool, GlobalMaxPool, MaxPool
-from mlhood.compiler.operators.shape import Flatten, Reshape, Squeeze, Unsqueeze
 
 PASS = "remove_no_ops"
 ONE = ((1, 1), (1, 1), (0, 0, 0, 0), (1, 1))

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from compiler.passes.building import Tanh, apply, before_and_after, built, kinds
 from mlhood.compiler.operators.elementwise import Relu
 from mlhood.compiler.operators.movement import Slice
 from mlhood.compiler.operators.padding import Pad
 from mlhood.compiler.operators.pooling import AveragePool, MaxPool
+from tests.compiler.passes.building import Tanh, apply, before_and_after, built, kinds
 
 PASS = "merge_padding"
 SPATIAL = (0, 0, 1, 0, 0, 0, 1, 2)  # above, left, below, right: 1, 0, 1, 2

@@ -9,7 +9,6 @@ import onnx
 import pytest
 import torch
 
-from compiler.passes.building import Build, Sigmoid, Tanh, built, check_same, conv, kinds
 from mlhood.compiler.backends.interpreter import Interpreter
 from mlhood.compiler.hir import Graph, TensorType
 from mlhood.compiler.hir.importer import import_model
@@ -26,6 +25,7 @@ from mlhood.errors import CompilerError
 from mlhood.exchange import export
 from mlhood.exchange import run as run_onnxruntime
 from mlhood.models import resnet18
+from tests.compiler.passes.building import Build, Sigmoid, Tanh, built, check_same, conv, kinds
 
 LONG = 5_000
 

@@ -4,12 +4,12 @@ import numpy as np
 import onnxruntime
 from hypothesis import HealthCheck, given, settings
 
-from compiler.passes.random_models import models
 from mlhood.compiler.backends.interpreter import Interpreter
 from mlhood.compiler.hir import verify
 from mlhood.compiler.hir.importer import import_model
 from mlhood.compiler.hir.text import to_text
 from mlhood.compiler.passes import optimize
+from tests.compiler.passes.random_models import models
 
 
 def run_original(model, x):

@@ -2,8 +2,8 @@
 
 import pytest
 
-from compiler.passes.building import Tanh, apply, before_and_after, kinds
 from mlhood.compiler.operators.shape import Flatten, Reshape, Squeeze, Unsqueeze
+from tests.compiler.passes.building import Tanh, apply, before_and_after, kinds
 
 PASS = "merge_reshapes"
 

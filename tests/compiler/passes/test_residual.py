@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from compiler.passes.building import Tanh, apply, before_and_after, built, kinds
 from mlhood.compiler.hir import verify
 from mlhood.compiler.operators.activation import AddActivation
 from mlhood.compiler.operators.arithmetic import Add
 from mlhood.compiler.operators.elementwise import Relu
+from tests.compiler.passes.building import Tanh, apply, before_and_after, built, kinds
 
 PASS = "fuse_residual"
 RELU = AddActivation(("Relu",))

@@ -3,18 +3,6 @@
 import numpy as np
 import pytest
 
-from compiler.passes.building import (
-    Abs,
-    ReduceMax,
-    ReduceMean,
-    Sigmoid,
-    Tanh,
-    apply,
-    before_and_after,
-    built,
-    check_same,
-    kinds,
-)
 from mlhood.compiler.hir import Quantization
 from mlhood.compiler.operators.activation import AddActivation
 from mlhood.compiler.operators.arithmetic import Add, Greater, Mul, Pow, PRelu, Sub, Where
@@ -27,6 +15,18 @@ from mlhood.compiler.operators.padding import Pad
 from mlhood.compiler.operators.quantized import Dequantize, Quantize
 from mlhood.compiler.operators.shape import Flatten, Reshape, Squeeze, Unsqueeze
 from mlhood.compiler.passes import optimize
+from tests.compiler.passes.building import (
+    Abs,
+    ReduceMax,
+    ReduceMean,
+    Sigmoid,
+    Tanh,
+    apply,
+    before_and_after,
+    built,
+    check_same,
+    kinds,
+)
 
 PASS = "sink_transposes"
 LAST, FIRST = Transpose((0, 2, 3, 1)), Transpose((0, 3, 1, 2))  # to channels last, and back

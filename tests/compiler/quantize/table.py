@@ -8,15 +8,15 @@ import numpy as np
 import onnx
 import pandas as pd
 
-from compiler.quantize.conftest import trained
-from compiler.quantize.ort import logits_of, quantized_by_onnxruntime
-from compiler.quantize.test_against_onnxruntime import SETTINGS
 from mlhood.compiler.backends.interpreter import Interpreter
 from mlhood.compiler.hir.importer import import_model
 from mlhood.compiler.passes import optimize
 from mlhood.compiler.quantize import Recipe, profile, quantize, sqnr
 from mlhood.exchange import export
 from mlhood.models import digits
+from tests.compiler.quantize.conftest import trained
+from tests.compiler.quantize.ort import logits_of, quantized_by_onnxruntime
+from tests.compiler.quantize.test_against_onnxruntime import SETTINGS
 
 
 def rows(seed, folder):

@@ -5,14 +5,14 @@ import onnx
 import pytest
 import torch
 
-from compiler.quantize.conftest import trained
-from compiler.quantize.ort import logits_of, quantized_by_onnxruntime
 from mlhood.compiler.backends.interpreter import Interpreter
 from mlhood.compiler.hir.importer import import_model
 from mlhood.compiler.passes import optimize
 from mlhood.compiler.quantize import Recipe, profile, quantize, sqnr
 from mlhood.exchange import export
 from mlhood.models import resnet18
+from tests.compiler.quantize.conftest import trained
+from tests.compiler.quantize.ort import logits_of, quantized_by_onnxruntime
 
 SLACK = 0.5  # dB
 SETTINGS = [

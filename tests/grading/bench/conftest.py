@@ -1,13 +1,8 @@
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-import fakes
+from tests.grading.bench import fakes
 
 
 @pytest.fixture
@@ -18,4 +13,4 @@ def marked_by(monkeypatch):
 
 @pytest.fixture
 def fake(marked_by):
-    marked_by("fake_marker:make")
+    marked_by("tests.grading.batch.fake_grader:make")

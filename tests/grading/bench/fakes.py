@@ -12,13 +12,13 @@ from mlhood.grading.bench import calls
 from mlhood.grading.bench.variants import Variant
 
 HERE = Path(__file__).parent
-CLASSROOM = HERE.parent / "classroom"
+ROOT = HERE.parents[2]
 
 
 def use_marker(patch: pytest.MonkeyPatch, marker: str) -> None:
     """Let what the bench calls mark by this marker."""
     known = os.environ.get("PYTHONPATH")
-    patch.setenv("PYTHONPATH", os.pathsep.join([str(CLASSROOM), *([known] if known else [])]))
+    patch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), *([known] if known else [])]))
     patch.setattr(calls, "GRADE", (sys.executable, str(HERE / "fake_grade.py"), marker, "grade"))
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 
 import pytest
-from fakes import some
 
 from mlhood.errors import GradingError
 from mlhood.grading.bench.clustered import CLUSTER, LOCAL, BothWays, Setting, both_ways
+from tests.grading.bench.fakes import some
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="kills by signals")
 

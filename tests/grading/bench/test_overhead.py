@@ -17,8 +17,8 @@ if sys.platform != "linux":
 
 from mlhood.grading.bench import overhead
 from mlhood.grading.bench.overhead import Overheads, Subject, Timing, once
-from mlhood.grading.grade import Step
-from mlhood.grading.marks import TaskResult
+from mlhood.grading.checks.marks import TaskResult
+from mlhood.grading.execution.grade_notebook import Step
 
 PROBLEM = problem()
 

@@ -14,7 +14,7 @@ from mlhood.errors import GradingError
 from mlhood.grading.bench import peer
 from mlhood.grading.bench.peer import Sides, Versus, compare
 from mlhood.grading.bench.variants import RIGHT, solved, variants
-from mlhood.grading.notebook import write
+from mlhood.grading.notebooks.notebook import write
 
 SIDES = ("nbgrader", "mlhood --jobs 1")
 
@@ -86,7 +86,7 @@ def test_the_sides_take_turns_that_turn_round(monkeypatch, tmp_path):
 @pytest.mark.skipif(sys.platform == "win32", reason="the path of the tests' course")
 def test_both_give_the_same_points(course, marked_by, tmp_path):
     pytest.importorskip("nbgrader")
-    marked_by("synthetic_marker:make")
+    marked_by("tests.grading.batch.synthetic_grader:make")
     master = tmp_path / "T9.ipynb"
     write(course.notebook(), master)
     handed = variants(solved(course.notebook(), master), [RIGHT], 1)

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import nbformat
 import pytest
-import wrong_table
 
 from mlhood.errors import GradingError
 from mlhood.grading.bench.variants import RIGHT, Fault, empty_tasks, hand_in, read_faults, solved, variants
-from mlhood.grading.grade_file import grade_file
-from mlhood.grading.notebook import read, write
+from mlhood.grading.execution.grade_file import grade_file
+from mlhood.grading.notebooks.notebook import read, write
 from mlhood.grading.projects import PROJECTS
+from tests.grading.projects import wrong_table
 
 MASTER = Path("T9.ipynb")
 

@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from fakes import some, use_marker
 from typer.testing import CliRunner
 
 from mlhood import cli
@@ -18,6 +17,7 @@ from mlhood.grading.bench import calls, commands
 from mlhood.grading.bench.audit import audit, differences
 from mlhood.grading.bench.whole_class import ClassRun, Setting, grade_class
 from mlhood.grading.sandbox.bubblewrap import problem
+from tests.grading.bench.fakes import some, use_marker
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="kills by signals")
 PROBLEM = problem()
@@ -69,7 +69,7 @@ def graded_once(tmp_path_factory):
     """A class of four without a fault in its gradebook: the file, to be copied."""
     place = tmp_path_factory.mktemp("once") / "class"
     with pytest.MonkeyPatch.context() as patch:
-        use_marker(patch, "fake_marker:make")
+        use_marker(patch, "tests.grading.batch.fake_grader:make")
         graded(some(4, ""), place, kills=0)
     return book_of(place)
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from mlhood.isolation.bubblewrap import problem
+from mlhood.grading.sandbox.bubblewrap import problem
 
 
 @pytest.fixture

@@ -2,17 +2,17 @@
 
 import numpy as np
 import pytest
-from compiler.geometry import check, check_no_overlap, check_wires, check_words
 from torch import nn
 
 from mlhood.errors import CompilerError
 from mlhood.jaxlab import autodiff as ad
-from mlhood.jaxlab import tracer
 from mlhood.jaxlab.autodiff import AutodiffError
-from mlhood.jaxlab.autodiff.pictures import Twins, beside, gradient_graph, program_graph
-from mlhood.jaxlab.network import block, tree
+from mlhood.jaxlab.autodiff.autodiff_figures import Twins, beside, gradient_graph, program_graph
+from mlhood.jaxlab.operators.network import block, tree
+from mlhood.jaxlab.tracing import tracer
 from mlhood.models import LeNet
 from mlhood.models.resnet import BasicBlock
+from tests.compiler.geometry import check, check_no_overlap, check_wires, check_words
 
 DRAW = np.random.default_rng(0)
 PAGE = 1040  # pixels that a notebook shows at most

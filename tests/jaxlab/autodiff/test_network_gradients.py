@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from mlhood.jaxlab import autodiff as ad
-from mlhood.jaxlab.network import block, forward, tree
 from mlhood.jaxlab.operators import with_jax
+from mlhood.jaxlab.operators.network import block, forward, tree
 from mlhood.models import LeNet, digits
 from mlhood.models.resnet import BasicBlock, Bottleneck, ResNet
 

@@ -7,9 +7,9 @@ from jax import lax
 from jax.sharding import PartitionSpec as P
 
 from mlhood.jaxlab.cluster.collectives import Collective, by_axis, collectives, ring_bytes
-from mlhood.jaxlab.errors import XlaError
-from mlhood.jaxlab.hlo import parse
-from mlhood.jaxlab.views import view
+from mlhood.jaxlab.xla.errors import XlaError
+from mlhood.jaxlab.xla.hlo import parse
+from mlhood.jaxlab.xla.views import view
 
 
 def line(text):

@@ -9,7 +9,7 @@ from mlhood.jaxlab.cluster import parallel
 from mlhood.jaxlab.cluster.collectives import by_axis, collectives
 from mlhood.jaxlab.cluster.errors import ClusterError
 from mlhood.jaxlab.cluster.mesh import mesh
-from mlhood.jaxlab.views import view
+from mlhood.jaxlab.xla.views import view
 
 SHAPES = {"data": (8, 1), "model": (1, 8), "both": (2, 4), "square": (2, 2)}
 

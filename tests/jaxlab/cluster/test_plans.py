@@ -7,10 +7,10 @@ import pytest
 from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 
-from mlhood.jaxlab.cluster.pictures_scaling import scaling
-from mlhood.jaxlab.cluster.pictures_schedule import gantt
 from mlhood.jaxlab.cluster.scaling import LINKS, HalvingDoubling, Hierarchical, Link, Ring, predict
+from mlhood.jaxlab.cluster.scaling_figures import scaling
 from mlhood.jaxlab.cluster.schedule import gpipe, interleaved, one_forward_one_backward
+from mlhood.jaxlab.cluster.schedule_figures import gantt
 
 TEN, NVLINK = LINKS["10 GbE"], LINKS["NVLink 4"]
 RING = predict(0.5, 46.8e6, Ring(TEN))

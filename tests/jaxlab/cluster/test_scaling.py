@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlhood.jaxlab.cluster.errors import ClusterError
-from mlhood.jaxlab.cluster.pictures_scaling import scaling
 from mlhood.jaxlab.cluster.scaling import (
     LINKS,
     POWERS,
@@ -22,6 +21,7 @@ from mlhood.jaxlab.cluster.scaling import (
     ring_seconds,
     step_seconds,
 )
+from mlhood.jaxlab.cluster.scaling_figures import scaling
 
 LINK = Link("link", 1e9, 1e-5)
 NETWORKS = [Ring(LINK), Doubling(LINK), HalvingDoubling(LINK), Hierarchical(LINK, LINK, 4)]

@@ -7,7 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlhood.jaxlab.cluster.errors import ClusterError
-from mlhood.jaxlab.cluster.pictures_schedule import gantt
 from mlhood.jaxlab.cluster.schedule import (
     BACKWARD,
     FORWARD,
@@ -17,6 +16,7 @@ from mlhood.jaxlab.cluster.schedule import (
     interleaved,
     one_forward_one_backward,
 )
+from mlhood.jaxlab.cluster.schedule_figures import gantt
 
 BOTH = gpipe, one_forward_one_backward
 sizes = st.integers(1, 6), st.integers(1, 10)

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from mlhood.compiler.hir.drawing.families import family_of
-from mlhood.compiler.hir.drawing.lettering import Line, said, typeset
-from mlhood.compiler.hir.drawing.scene import NUMBERS, QUANTIZED, REAL, Box, Port, Scene, Wire
-from mlhood.compiler.hir.drawing.wording import (
+from mlhood.compiler.hir.drawing.labels import (
     arrow_words,
     attribute_lines,
     constant_lines,
@@ -19,6 +17,8 @@ from mlhood.compiler.hir.graph import Graph
 from mlhood.compiler.hir.types import TensorType
 from mlhood.compiler.hir.values import Constant, Node, Value
 from mlhood.errors import CompilerError
+from mlhood.graph_drawing.scene import NUMBERS, QUANTIZED, REAL, Box, Port, Scene, Wire
+from mlhood.graph_drawing.text_metrics import Line, said, typeset
 
 Key = tuple[str, str]
 _LABEL = 10.0

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import numpy as np
 
-from mlhood.grading import expect
-from mlhood.grading.mailbox import write_fresh
-from mlhood.grading.oracle import OnnxFacts, onnx_facts
+from mlhood.grading.checks import expect
+from mlhood.grading.checks.oracle import OnnxFacts, onnx_facts
+from mlhood.grading.checks.submission import Submission
+from mlhood.grading.checks.task import points
 from mlhood.grading.projects.p1 import reference
 from mlhood.grading.projects.p1.network import lenet_with, logits, random_images
-from mlhood.grading.submission import Submission
-from mlhood.grading.task import points
+from mlhood.grading.rpc.file_channel import write_fresh
 from mlhood.models import digits
 
 

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from mlhood.grading import expect
+from mlhood.grading.checks import expect
+from mlhood.grading.checks.submission import Submission
+from mlhood.grading.checks.task import points
 from mlhood.grading.projects.p1 import reference
-from mlhood.grading.submission import Submission
-from mlhood.grading.task import points
-from mlhood.grading.wire import Remote, Tensor
+from mlhood.grading.rpc.codec import Remote, Tensor
 from mlhood.models import digits
 
-PROBES = "mlhood.grading.probes:"
+PROBES = "mlhood.grading.checks.probes:"
 GOOD_ACCURACY = 0.97
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from mlhood.grading.expect import CheckFailed
+from mlhood.grading.checks.expect import CheckFailed
 
 PARAMETER_COUNT = 61_706
 SHAPES: dict[str, tuple[int, ...]] = {

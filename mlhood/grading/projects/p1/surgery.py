@@ -8,14 +8,14 @@ from collections import Counter
 import numpy as np
 
 from mlhood.exchange import find_browser
-from mlhood.grading import expect
-from mlhood.grading.mailbox import write_fresh
-from mlhood.grading.oracle import PdfFacts, onnx_facts, pdf_facts
+from mlhood.grading.checks import expect
+from mlhood.grading.checks.oracle import PdfFacts, onnx_facts, pdf_facts
+from mlhood.grading.checks.submission import Submission
+from mlhood.grading.checks.task import points
 from mlhood.grading.projects.p1 import reference
 from mlhood.grading.projects.p1.network import random_images
-from mlhood.grading.submission import Submission
-from mlhood.grading.task import points
-from mlhood.grading.wire import Onnx
+from mlhood.grading.rpc.codec import Onnx
+from mlhood.grading.rpc.file_channel import write_fresh
 
 NO_BROWSER = (
     "there is no browser on this machine, and Netron draws in one: install Chrome, Chromium or Edge to print the graph"

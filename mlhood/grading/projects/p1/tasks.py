@@ -1,7 +1,7 @@
 """The tasks of P1 and what they are worth."""
 
+from mlhood.grading.checks.task import Project, Question, Task
 from mlhood.grading.projects.p1 import graph, network, stand_ins, surgery
-from mlhood.grading.task import Project, Question, Task
 
 P1 = Project(
     "P1",

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from mlhood.grading import expect
-from mlhood.grading.isolated import IsolatedFailure, run_isolated
-from mlhood.grading.submission import Submission
-from mlhood.grading.task import points
-from mlhood.grading.wire import Hir
+from mlhood.grading.checks import expect
+from mlhood.grading.checks.submission import Submission
+from mlhood.grading.checks.task import points
+from mlhood.grading.rpc.codec import Hir
+from mlhood.grading.rpc.subprocess_call import IsolatedFailure, run_isolated
 from mlhood.models import digits
 
-COSTS = "mlhood.grading.apart:recipe_costs"
+COSTS = "mlhood.grading.checks.reference_runs:recipe_costs"
 CALIBRATION = 300
 # The rows of the notebook's table, as arguments of `Recipe`.
 ROWS: dict[str, dict[str, Any]] = {

@@ -9,12 +9,12 @@ from onnx import TensorProto, helper, numpy_helper
 
 from mlhood.compiler.backends.interpreter import run
 from mlhood.compiler.hir.importer import import_model
-from mlhood.grading import expect
-from mlhood.grading.oracle import GraphFacts, graph_facts
+from mlhood.grading.checks import expect
+from mlhood.grading.checks.oracle import GraphFacts, graph_facts
+from mlhood.grading.checks.submission import Submission
+from mlhood.grading.checks.task import points
 from mlhood.grading.projects.p2.loops import PROBES, function
-from mlhood.grading.submission import Submission
-from mlhood.grading.task import points
-from mlhood.grading.wire import Hir
+from mlhood.grading.rpc.codec import Hir
 
 Weights = dict[str, np.ndarray]
 Case = tuple[Weights, dict[str, Any], str]  # weights, attributes of the node, and the hint where it goes wrong

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from mlhood.grading import expect
-from mlhood.grading.submission import Submission
-from mlhood.grading.task import points
+from mlhood.grading.checks import expect
+from mlhood.grading.checks.submission import Submission
+from mlhood.grading.checks.task import points
 
 
 def accumulators(x: np.ndarray, w: np.ndarray, bias: np.ndarray, x_offset: int, padding: int) -> np.ndarray:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from mlhood.grading import expect
-from mlhood.grading.submission import Submission
-from mlhood.grading.task import points
-from mlhood.grading.wire import Remote
+from mlhood.grading.checks import expect
+from mlhood.grading.checks.submission import Submission
+from mlhood.grading.checks.task import points
+from mlhood.grading.rpc.codec import Remote
 
 PROBES = "mlhood.grading.projects.p2.probes:"
 

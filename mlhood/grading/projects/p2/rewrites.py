@@ -11,12 +11,12 @@ from mlhood.compiler.hir import Graph, TensorType, Value
 from mlhood.compiler.operators.convolution import Conv
 from mlhood.compiler.operators.elementwise import Relu
 from mlhood.compiler.operators.normalization import BatchNormalization
-from mlhood.grading import expect
-from mlhood.grading.oracle import GraphFacts, graph_facts
+from mlhood.grading.checks import expect
+from mlhood.grading.checks.oracle import GraphFacts, graph_facts
+from mlhood.grading.checks.submission import Submission
+from mlhood.grading.checks.task import points
 from mlhood.grading.projects.p2.loops import PROBES, function
-from mlhood.grading.submission import Submission
-from mlhood.grading.task import points
-from mlhood.grading.wire import Hir
+from mlhood.grading.rpc.codec import Hir
 
 PLAIN = Conv((1, 1), (1, 0, 1, 1), (1, 1))
 SPARSE = Conv((2, 1), (2, 0, 1, 1), (1, 2), 3)  # every attribute of its own: a rewrite has to keep them all

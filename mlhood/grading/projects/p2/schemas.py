@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from mlhood.compiler.quantize.schema import choose_parameters
-from mlhood.grading import expect
-from mlhood.grading.submission import Submission
-from mlhood.grading.task import points
+from mlhood.grading.checks import expect
+from mlhood.grading.checks.submission import Submission
+from mlhood.grading.checks.task import points
 
 HINTS = {
     "asymmetric": "scale = (high - low) / 255; the offset puts 0 on an integer: round(-128 - low / scale)",

@@ -9,10 +9,10 @@ import numpy as np
 from mlhood.compiler.hir import TensorType
 from mlhood.compiler.operators.convolution import Conv
 from mlhood.compiler.operators.pooling import MaxPool
-from mlhood.grading import expect
+from mlhood.grading.checks import expect
+from mlhood.grading.checks.submission import Submission
+from mlhood.grading.checks.task import points
 from mlhood.grading.projects.p2.loops import PROBES, function
-from mlhood.grading.submission import Submission
-from mlhood.grading.task import points
 
 Case = tuple[TensorType, TensorType, dict[str, Any]]
 Pair = tuple[int, ...]

@@ -1,7 +1,7 @@
 """The tasks of P2 and what they are worth."""
 
+from mlhood.grading.checks.task import Project, Question, Task
 from mlhood.grading.projects.p2 import accuracy, importing, integers, loops, rewrites, schemas, shapes, stand_ins
-from mlhood.grading.task import Project, Question, Task
 
 # the package's own rewrites, each under all of its names, and what runs them
 PASSES = (

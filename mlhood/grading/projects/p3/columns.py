@@ -6,10 +6,10 @@ import math
 
 import numpy as np
 
-from mlhood.grading import expect
+from mlhood.grading.checks import expect
+from mlhood.grading.checks.submission import Submission
+from mlhood.grading.checks.task import points
 from mlhood.grading.projects.p3 import reference, refusals
-from mlhood.grading.submission import Submission
-from mlhood.grading.task import points
 
 Case = tuple[tuple[int, int, int], tuple[int, int], int, int]
 

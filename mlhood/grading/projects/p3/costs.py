@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-from mlhood.grading import expect
+from mlhood.grading.checks import expect
+from mlhood.grading.checks.submission import Submission
+from mlhood.grading.checks.task import points
 from mlhood.grading.projects.p3.reference import Sizes, draw_sizes, output_size
-from mlhood.grading.submission import Submission
-from mlhood.grading.task import points
 
 ROUNDING = 1e-6  # of float32, which may be calculated with, too
 

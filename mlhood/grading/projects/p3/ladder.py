@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from mlhood.grading import expect
+from mlhood.grading.checks import expect
+from mlhood.grading.checks.submission import Submission
+from mlhood.grading.checks.task import points
 from mlhood.grading.projects.p3 import refusals
 from mlhood.grading.projects.p3.probes import packed
-from mlhood.grading.submission import Submission
-from mlhood.grading.task import points
 from mlhood.measure.traffic import misses
 
 TOUCHED = "mlhood.measure.touches:touched"

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from mlhood.grading import expect
-from mlhood.grading.clock import Race, Timed
+from mlhood.grading.checks import expect
+from mlhood.grading.checks.timing import Race, Timed
 from mlhood.grading.projects.p3.reference import convolution
-from mlhood.grading.wire import Remote
+from mlhood.grading.rpc.codec import Remote
 from mlhood.kernels.layers import Layer
 from mlhood.kernels.tables import RESNET18
 from mlhood.measure.ratio import Ratio

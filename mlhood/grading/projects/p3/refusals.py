@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from mlhood.grading import expect
+from mlhood.grading.checks import expect
 
 ERRORS = ("TypingError", "UnsupportedError", "UnsupportedBytecodeError", "LoweringError", "CompilerError")
 HINT = (

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from mlhood.grading import expect
+from mlhood.grading.checks import expect
+from mlhood.grading.checks.submission import Submission
+from mlhood.grading.checks.task import points
 from mlhood.grading.projects.p3.costs import right
-from mlhood.grading.submission import Submission
-from mlhood.grading.task import points
 
 
 def _machine(submission: Submission) -> tuple[float, float]:

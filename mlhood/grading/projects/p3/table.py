@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from mlhood.grading import expect
-from mlhood.grading.clock import Race
-from mlhood.grading.projects.p3 import races
-from mlhood.grading.projects.p3.costs import right, same
-from mlhood.grading.projects.tables import (
+from mlhood.grading.checks import expect
+from mlhood.grading.checks.submission import Submission
+from mlhood.grading.checks.tables import (
     check_agreed,
     check_by_the_clock,
     check_claim,
@@ -14,9 +12,11 @@ from mlhood.grading.projects.tables import (
     check_operations,
     whole_rows,
 )
-from mlhood.grading.submission import Submission
-from mlhood.grading.task import points
-from mlhood.grading.wire import Remote
+from mlhood.grading.checks.task import points
+from mlhood.grading.checks.timing import Race
+from mlhood.grading.projects.p3 import races
+from mlhood.grading.projects.p3.costs import right, same
+from mlhood.grading.rpc.codec import Remote
 from mlhood.kernels.tables import RESNET18, convolution_table
 from mlhood.measure.ratio import Ratio
 from mlhood.measure.table import Table

@@ -1,7 +1,7 @@
 """The tasks of P3 and what they are worth."""
 
+from mlhood.grading.checks.task import Project, Question, Task
 from mlhood.grading.projects.p3 import amdahl, columns, convolutions, costs, ladder, roofline, stand_ins, table
-from mlhood.grading.task import Project, Question, Task
 
 # who has done already what the tasks ask for
 CONVOLUTIONS = (

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 
 from mlhood.dataflow.systolic import Array, count, gemm_layer
-from mlhood.grading import expect
-from mlhood.grading.submission import Submission
-from mlhood.grading.task import points
+from mlhood.grading.checks import expect
+from mlhood.grading.checks.submission import Submission
+from mlhood.grading.checks.task import points
 
 Case = tuple[int, int, int, int, int]
 STAYS = {"WS": ("K", "N", "M"), "IS": ("K", "M", "N"), "OS": ("M", "N", "K")}  # along rows, along columns, in time

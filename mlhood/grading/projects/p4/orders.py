@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from mlhood.grading import expect
+from mlhood.grading.checks import expect
+from mlhood.grading.checks.submission import Submission
+from mlhood.grading.checks.task import points
 from mlhood.grading.projects.p4 import reference
 from mlhood.grading.projects.p4.spaces import PROBES, first_difference, rows_of
-from mlhood.grading.submission import Submission
-from mlhood.grading.task import points
 
 OTHER = {"IS": "WS", "WS": "IS"}
 STAYS = {"IS": "input", "WS": "weight"}

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mlhood.dataflow.slicing.problem import ORDERS, Order
-from mlhood.grading.clock import Race, Timed
+from mlhood.grading.checks.timing import Race, Timed
 from mlhood.grading.projects.p3.races import REFERENCE, check_some, layer_call
 from mlhood.grading.projects.p4.reference import Triple
 from mlhood.kernels.layers import Layer

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from mlhood.grading import expect
+from mlhood.grading.checks import expect
+from mlhood.grading.checks.submission import Submission
+from mlhood.grading.checks.task import points
 from mlhood.grading.projects.p4 import reference
 from mlhood.grading.projects.p4.probes import REFUSED
 from mlhood.grading.projects.p4.reference import LEVELS, Triple
 from mlhood.grading.projects.p4.spaces import PROBES
-from mlhood.grading.submission import Submission
-from mlhood.grading.task import points
 
 # Ferrari et al., 2023, section 3: 256 filters of 3 x 3 x 32, an output of 75 x 75, tiles of 16 windows and 8 filters
 PAPER = ("IS", 32, 256 // 8, 75 * 75 // 16)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from mlhood.grading import expect
-from mlhood.grading.submission import Submission
-from mlhood.grading.task import points
+from mlhood.grading.checks import expect
+from mlhood.grading.checks.submission import Submission
+from mlhood.grading.checks.task import points
 
 PROBES = "mlhood.grading.projects.p4.probes:"
 TILE = 4

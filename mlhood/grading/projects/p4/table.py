@@ -11,13 +11,9 @@ from mlhood.dataflow.slicing.errors import SlicingError
 from mlhood.dataflow.slicing.fit import check, needs
 from mlhood.dataflow.slicing.problem import ORDERS, Order, Problem, Slicing, counts
 from mlhood.dataflow.tables import TRIPLES, slicing_table
-from mlhood.grading import expect
-from mlhood.grading.clock import Race
-from mlhood.grading.projects.p4 import races
-from mlhood.grading.projects.p4.reference import LEVELS, Triple
-from mlhood.grading.projects.p4.slicing import triple
-from mlhood.grading.projects.p4.spaces import PROBES
-from mlhood.grading.projects.tables import (
+from mlhood.grading.checks import expect
+from mlhood.grading.checks.submission import Submission
+from mlhood.grading.checks.tables import (
     check_agreed,
     check_by_the_clock,
     check_claim,
@@ -25,8 +21,12 @@ from mlhood.grading.projects.tables import (
     check_operations,
     whole_rows,
 )
-from mlhood.grading.submission import Submission
-from mlhood.grading.task import points
+from mlhood.grading.checks.task import points
+from mlhood.grading.checks.timing import Race
+from mlhood.grading.projects.p4 import races
+from mlhood.grading.projects.p4.reference import LEVELS, Triple
+from mlhood.grading.projects.p4.slicing import triple
+from mlhood.grading.projects.p4.spaces import PROBES
 from mlhood.kernels.tables import RESNET18
 from mlhood.measure.claims import ratio
 from mlhood.measure.table import Table

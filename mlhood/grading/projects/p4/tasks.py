@@ -1,7 +1,7 @@
 """The tasks of P4 and what they are worth."""
 
+from mlhood.grading.checks.task import Project, Question, Task
 from mlhood.grading.projects.p4 import arrays, orders, slicing, spaces, stand_ins, table, traffic, xla
-from mlhood.grading.task import Project, Question, Task
 
 P4 = Project(
     "P4",
@@ -94,7 +94,7 @@ P4 = Project(
                 xla.opcodes_are_listed,
                 xla.parameters_are_left_out,
             ),
-            forbidden=("mlhood.jaxlab.hlo", "mlhood.jaxlab.stablehlo"),
+            forbidden=("mlhood.jaxlab.xla.hlo", "mlhood.jaxlab.xla.stablehlo"),
         ),
     ),
     questions=(

@@ -6,10 +6,10 @@ about are such that memories which keep the tiles used last come to the same cou
 
 from __future__ import annotations
 
-from mlhood.grading import expect
+from mlhood.grading.checks import expect
+from mlhood.grading.checks.submission import Submission
+from mlhood.grading.checks.task import points
 from mlhood.grading.projects.p4.reference import LEVELS, loads
-from mlhood.grading.submission import Submission
-from mlhood.grading.task import points
 
 Sizes = tuple[int, int, int, int]
 

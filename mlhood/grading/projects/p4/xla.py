@@ -12,9 +12,9 @@ from importlib.resources import files
 
 import numpy as np
 
-from mlhood.grading import expect
-from mlhood.grading.submission import Submission
-from mlhood.grading.task import points
+from mlhood.grading.checks import expect
+from mlhood.grading.checks.submission import Submission
+from mlhood.grading.checks.task import points
 
 LAYERS = ("conv", "mlp", "softmax", "pool", "embedding")
 OPERATION = re.compile(r"(?<!#)\bstablehlo\.(\w+)")

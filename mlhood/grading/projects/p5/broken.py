@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from mlhood.grading import expect
+from mlhood.grading.checks import expect
+from mlhood.grading.checks.submission import Submission
+from mlhood.grading.checks.task import points
 from mlhood.grading.projects.p3.convolutions import draw
-from mlhood.grading.submission import Submission
-from mlhood.grading.task import points
 
 PROBES = "mlhood.grading.projects.p5.probes:"
 DATA = "a mask has as many numbers as x, whatever they are: jnp.where(x > 0, x, 0)"

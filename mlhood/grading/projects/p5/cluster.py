@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from mlhood.grading import expect
-from mlhood.grading.isolated import IsolatedFailure, run_isolated
+from mlhood.grading.checks import expect
+from mlhood.grading.checks.submission import Submission
+from mlhood.grading.checks.task import points
 from mlhood.grading.projects.p3.convolutions import draw
 from mlhood.grading.projects.p5.gradients import same_tree
-from mlhood.grading.submission import Submission
-from mlhood.grading.task import points
+from mlhood.grading.rpc.subprocess_call import IsolatedFailure, run_isolated
 
 PROBES = "mlhood.grading.projects.p5.probes_cluster:"
-ORACLE = "mlhood.grading.apart:step_gradient"
+ORACLE = "mlhood.grading.checks.reference_runs:step_gradient"
 DEVICES = 4
 SCRIPT = "cluster_step.py"
 ERROR = re.compile(r"^ *\[\d+\] ([\w.]+(?:Error|Exception)\b.*)$", re.MULTILINE)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from mlhood.grading import expect
+from mlhood.grading.checks import expect
+from mlhood.grading.checks.submission import Submission
+from mlhood.grading.checks.task import points
 from mlhood.grading.projects.p3.convolutions import draw
 from mlhood.grading.projects.p5 import reference
-from mlhood.grading.submission import Submission
-from mlhood.grading.task import points
 
 PROBES = "mlhood.grading.projects.p5.probes:"
 INPUTS, HIDDEN, CLASSES = 3, 4, 5

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from mlhood.grading import expect
+from mlhood.grading.checks import expect
+from mlhood.grading.checks.submission import Submission
+from mlhood.grading.checks.task import points
 from mlhood.grading.projects.p3.convolutions import draw, flat_weights
 from mlhood.grading.projects.p5 import reference
-from mlhood.grading.submission import Submission
-from mlhood.grading.task import points
 
 PROBES = "mlhood.grading.projects.p5.probes_numpy:"
 SPARE_LINES = 10  # what NumPy's own Python may take more of for other sizes

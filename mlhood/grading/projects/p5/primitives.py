@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from mlhood.grading import expect
-from mlhood.grading.submission import Submission
-from mlhood.grading.task import points
+from mlhood.grading.checks import expect
+from mlhood.grading.checks.submission import Submission
+from mlhood.grading.checks.task import points
 
 PROBES = "mlhood.grading.projects.p5.probes:"
 LOW, HIGH = -128, 127

@@ -17,8 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from mlhood.jaxlab import network
-from mlhood.jaxlab.operators import with_jax
+from mlhood.jaxlab.operators import network, with_jax
 from mlhood.measure import compare
 
 MOST_STEPS = 10_000

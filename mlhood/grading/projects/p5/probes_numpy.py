@@ -54,7 +54,7 @@ def recorded(function: Callable, shapes: list[list[int]], steps: list[list[Any]]
     Returns:
         Of each step the variable that was `returned`, the equations that were `appended`, and the `operands`.
     """
-    from mlhood.jaxlab.tracer import fresh
+    from mlhood.jaxlab.tracing.tracer import fresh
 
     values: list[Any] = [fresh(tuple(shape)) for shape in shapes]
     equations: list[Any] = []
@@ -76,7 +76,7 @@ def evaluated(function: Callable, program: list[Any], arguments: list[np.ndarray
 
 def kept(function: Callable, program: list[Any]) -> list[Any] | None:
     """What `live` leaves of a program; None if it is no program."""
-    from mlhood.jaxlab.tracer import Program
+    from mlhood.jaxlab.tracing.tracer import Program
 
     found = function(_program(program))
     if not isinstance(found, Program):
@@ -86,7 +86,7 @@ def kept(function: Callable, program: list[Any]) -> list[Any] | None:
 
 
 def _program(told: list[Any]) -> Any:
-    from mlhood.jaxlab.tracer import Equation, Program
+    from mlhood.jaxlab.tracing.tracer import Equation, Program
 
     inputs, equations, outputs = told
     made = [Equation(op, tuple(map(_operand, operands)), _operand(output)) for op, operands, output in equations]
@@ -94,13 +94,13 @@ def _program(told: list[Any]) -> Any:
 
 
 def _operand(told: Any) -> Any:
-    from mlhood.jaxlab.tracer import Variable
+    from mlhood.jaxlab.tracing.tracer import Variable
 
     return Variable(told[0], tuple(told[1:])) if isinstance(told, list) else told
 
 
 def _told(value: Any) -> Any:
-    from mlhood.jaxlab.tracer import Variable
+    from mlhood.jaxlab.tracing.tracer import Variable
 
     return [value.number, *value.shape] if isinstance(value, Variable) else value
 

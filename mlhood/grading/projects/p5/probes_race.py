@@ -10,8 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from mlhood.jaxlab import network
-from mlhood.jaxlab.operators import no_jax, with_jax
+from mlhood.jaxlab.operators import network, no_jax, with_jax
 from mlhood.jaxlab.operators.cases import resnet18
 
 TIMES = 8  # in one call, so that it takes longer than the way there and back

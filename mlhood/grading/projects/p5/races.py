@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from mlhood.grading import expect
-from mlhood.grading.clock import Race, Timed
+from mlhood.grading.checks import expect
+from mlhood.grading.checks.timing import Race, Timed
 from mlhood.grading.projects.p5 import reference
-from mlhood.grading.wire import Remote
-from mlhood.jaxlab import network
+from mlhood.grading.rpc.codec import Remote
+from mlhood.jaxlab.operators import network
 from mlhood.jaxlab.operators.cases import SIZE as IMAGE
 from mlhood.jaxlab.operators.cases import resnet18
 from mlhood.measure.ratio import Ratio

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from mlhood.grading.projects.p3.reference import convolution
-from mlhood.jaxlab import cnn, network
+from mlhood.jaxlab.operators import network
+from mlhood.jaxlab.training import cnn
 
 Tree = dict[str, Any]
 State = dict[str, np.ndarray]
@@ -138,7 +139,7 @@ def resnet(params: Tree, x: np.ndarray) -> np.ndarray:
 
 
 def digit_logits(params: Mapping[str, np.ndarray], x: np.ndarray) -> np.ndarray:
-    """Run `mlhood.jaxlab.cnn`: float32 [N, 1, 32, 32] -> float64 [N, 10]."""
+    """Run `mlhood.jaxlab.training.cnn`: float32 [N, 1, 32, 32] -> float64 [N, 10]."""
     return cnn.logits(params, x, OPERATORS)
 
 

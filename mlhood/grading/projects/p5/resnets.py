@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from mlhood.grading import expect
+from mlhood.grading.checks import expect
+from mlhood.grading.checks.submission import Submission
+from mlhood.grading.checks.task import points
 from mlhood.grading.projects.p3.convolutions import draw
 from mlhood.grading.projects.p5 import reference
-from mlhood.grading.submission import Submission
-from mlhood.grading.task import points
 
 PROBES = "mlhood.grading.projects.p5.probes:"
 BLOCK = "conv1, bn1, relu, conv2, bn2, then the sum with the shortcut, and relu of that"

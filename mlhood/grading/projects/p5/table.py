@@ -5,19 +5,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from mlhood.grading import expect
-from mlhood.grading.clock import Race
+from mlhood.grading.checks import expect
+from mlhood.grading.checks.submission import Submission
+from mlhood.grading.checks.tables import check_agreed, check_by_the_clock, check_claim, check_comparisons, whole_rows
+from mlhood.grading.checks.task import points
+from mlhood.grading.checks.timing import Race
 from mlhood.grading.projects.p5 import races
-from mlhood.grading.projects.tables import (
-    check_agreed,
-    check_by_the_clock,
-    check_claim,
-    check_comparisons,
-    whole_rows,
-)
-from mlhood.grading.submission import Submission
-from mlhood.grading.task import points
-from mlhood.grading.wire import Remote
+from mlhood.grading.rpc.codec import Remote
 from mlhood.jaxlab.tables import FUSED, JAX, NETWORK, NO_JAX, operators_table
 from mlhood.measure.claims import ratio
 from mlhood.measure.table import Table

@@ -1,5 +1,6 @@
 """The tasks of P5 and what they are worth."""
 
+from mlhood.grading.checks.task import Project, Question, Task
 from mlhood.grading.projects.p5 import (
     broken,
     cluster,
@@ -13,7 +14,6 @@ from mlhood.grading.projects.p5 import (
     tracers,
     training,
 )
-from mlhood.grading.task import Project, Question, Task
 
 # who differentiates already; `columns` and `scatter` may be used
 RULES = (
@@ -42,7 +42,7 @@ P5 = Project(
                 resnets.resnet_gives_logits,
             ),
             stand_in=stand_ins.RESNET,
-            forbidden=("mlhood.jaxlab.network", "mlhood.jaxlab.resnet"),
+            forbidden=("mlhood.jaxlab.operators.network", "mlhood.jaxlab.operators.resnet"),
         ),
         Task(
             "P5.2",
@@ -113,7 +113,11 @@ P5 = Project(
                 tracers.what_nobody_needs_is_gone,
                 tracers.what_outputs_need_stays,
             ),
-            forbidden=("mlhood.jaxlab.tracer.record", "mlhood.jaxlab.tracer.evaluate", "mlhood.jaxlab.tracer.live"),
+            forbidden=(
+                "mlhood.jaxlab.tracing.tracer.record",
+                "mlhood.jaxlab.tracing.tracer.evaluate",
+                "mlhood.jaxlab.tracing.tracer.live",
+            ),
         ),
         Task(
             "P5.6",
@@ -144,7 +148,7 @@ P5 = Project(
                 gradients.long_gradients_are_shortened,
                 gradients.short_gradients_stay,
             ),
-            forbidden=("mlhood.jaxlab.per_example",),
+            forbidden=("mlhood.jaxlab.training.per_example",),
         ),
         Task(
             "P5.8",
@@ -157,7 +161,7 @@ P5 = Project(
                 training.trained_reads_unseen_digits,
             ),
             seconds=300.0,
-            forbidden=("mlhood.jaxlab.training",),
+            forbidden=("mlhood.jaxlab.training.training",),
         ),
         Task(
             "P5.9",
@@ -170,7 +174,7 @@ P5 = Project(
                 primitives.batches_keep_their_axis,
                 primitives.it_stands_in_the_jaxpr,
             ),
-            forbidden=("mlhood.jaxlab.primitive",),
+            forbidden=("mlhood.jaxlab.tracing.primitive",),
         ),
         Task(
             "P5.10",

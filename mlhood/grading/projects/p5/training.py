@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from mlhood.grading import expect
+from mlhood.grading.checks import expect
+from mlhood.grading.checks.submission import Submission
+from mlhood.grading.checks.task import points
 from mlhood.grading.projects.p3.convolutions import draw
 from mlhood.grading.projects.p5 import reference
 from mlhood.grading.projects.p5.gradients import same_tree
-from mlhood.grading.submission import Submission
-from mlhood.grading.task import points
 from mlhood.models import digits
 
 PROBES = "mlhood.grading.projects.p5.probes:"
@@ -83,7 +83,7 @@ def buffers_are_donated(submission: Submission) -> None:
 def trained_reads_unseen_digits(submission: Submission) -> None:
     """`trained` reads at least 95 % of the digits that it was not trained on."""
     data = digits()
-    hint = "params of mlhood.jaxlab.cnn, after a few epochs over x_train; labels belong to their images"
+    hint = "params of mlhood.jaxlab.training.cnn, after a few epochs over x_train; labels belong to their images"
     params = _network(submission.value("trained"))
     right = float((reference.digit_logits(params, data.test_images).argmax(axis=1) == data.test_labels).mean())
     expect.true(right >= GOOD_ACCURACY, "`trained` reads too few digits", expected=f"at least {GOOD_ACCURACY:.0%}",

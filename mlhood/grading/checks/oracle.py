@@ -1,0 +1,212 @@
+"""What came from a submission really is: ONNX models by ONNX Runtime, PDF by pypdf, graphs of the compiler by its
+own verifier and interpreter; each read in a process apart."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mlhood.grading.checks.expect import CheckFailed
+from mlhood.grading.rpc.codec import Hir
+from mlhood.grading.rpc.subprocess_call import IsolatedFailure, run_isolated
+
+# where in ONNX Runtime's own source an error arose: no help for a student
+SOURCE_PLACE = re.compile(r"/\S+\.(cc|h):\d+ .*?\) ")
+HINTS = (
+    ("xternal data", "write everything into one file: external_data=False"),
+    ("IR version", "give the model an IR version that runtimes read: make_model(graph, ir_version=10, ...)"),
+    ("opset", "name an operator set that runtimes read: opset_imports=[helper.make_opsetid('', 18)]"),
+    ("Graph output", "graph.output must name a value that the nodes compute"),
+)
+
+
+@dataclass(frozen=True)
+class Value:
+    """An input or output of a graph: its name, and its dimensions as numbers, names, or None where unknown."""
+
+    name: str
+    dims: tuple[int | str | None, ...]
+
+    @property
+    def first(self) -> int | str | None:
+        """The first dimension; None where the shape is unknown."""
+        return self.dims[0] if self.dims else None
+
+
+@dataclass(frozen=True)
+class OnnxFacts:
+    """What is in an ONNX model, and what it computed."""
+
+    inputs: tuple[Value, ...]
+    outputs: tuple[Value, ...]
+    operators: tuple[str, ...]
+    results: tuple[np.ndarray, ...]
+
+
+@dataclass(frozen=True)
+class PdfFacts:
+    """What is in a PDF: number of pages, width and height of the first (points), and the text of all."""
+
+    pages: int
+    size: tuple[float, float]
+    text: str
+
+
+@dataclass(frozen=True)
+class NodeFacts:
+    """A node of a compiler graph: its name, its operator with the attributes, the names of what it reads and makes."""
+
+    name: str
+    operator: str
+    attributes: dict[str, Any]
+    inputs: tuple[str | None, ...]
+    outputs: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class GraphFacts:
+    """What is in a compiler graph: its nodes in order, and what it computed by the name of the output."""
+
+    nodes: tuple[NodeFacts, ...]
+    results: dict[str, np.ndarray]
+
+    def count(self, operator: str) -> int:
+        """How many nodes have this operator."""
+        return sum(node.operator == operator for node in self.nodes)
+
+
+def graph_facts(
+    graphs: list[tuple[Hir, dict[str, np.ndarray]]], *, what: str, seconds: float = 60.0
+) -> list[GraphFacts]:
+    """Read compiler graphs, verify them, and run each on its inputs.
+
+    Args:
+        graphs: What came from the student's process, each with an array for every placeholder; with none at all, a
+            graph is read and not run.
+        what: What they are, in the student's words.
+        seconds: Time limit for all of them.
+
+    Raises:
+        CheckFailed: One breaks a rule of graphs, or does not run on these inputs.
+    """
+    try:
+        found = run_isolated(
+            "mlhood.grading.checks.oracle:_read_graphs", [list(pair) for pair in graphs], seconds=seconds
+        )
+    except IsolatedFailure as failure:
+        raise CheckFailed(f"{what} is not a sound graph", got=str(failure)) from None
+    return [GraphFacts(tuple(NodeFacts(*node) for node in nodes), results) for nodes, results in found]
+
+
+def onnx_facts(data: bytes | Path, feed: np.ndarray | None = None, *, what: str, seconds: float = 60.0) -> OnnxFacts:
+    """Read an ONNX model and, if `feed` is given, run it on its first input.
+
+    A first dimension that the model has fixed is served in pieces of that size, so that a fixed batch fails only the
+    check that asks for a dynamic one.
+
+    Raises:
+        CheckFailed: It is no ONNX model, or ONNX Runtime refuses it.
+    """
+    content = data.read_bytes() if isinstance(data, Path) else data
+    try:
+        facts = run_isolated("mlhood.grading.checks.oracle:_read_onnx", content, feed, seconds=seconds)
+    except IsolatedFailure as failure:
+        reason = SOURCE_PLACE.sub("", str(failure))
+        hint = next((hint for sign, hint in HINTS if sign in reason), None)
+        raise CheckFailed(f"{what} is not a model that ONNX Runtime can run", got=reason, hint=hint) from None
+    inputs, outputs = (tuple(Value(name, tuple(dims)) for name, dims in facts[key]) for key in ("inputs", "outputs"))
+    return OnnxFacts(inputs, outputs, tuple(facts["operators"]), tuple(facts["results"]))
+
+
+def pdf_facts(path: Path, *, what: str) -> PdfFacts:
+    """Read a PDF.
+
+    Raises:
+        CheckFailed: It is no PDF.
+    """
+    try:
+        pages, size, text = run_isolated("mlhood.grading.checks.oracle:_read_pdf", path.read_bytes())
+    except IsolatedFailure as failure:
+        raise CheckFailed(f"{what} is not a PDF that can be read", got=str(failure)) from None
+    return PdfFacts(pages, tuple(size), text)
+
+
+def _read_onnx(data: bytes, feed: np.ndarray | None) -> dict[str, Any]:
+    import onnx
+
+    if not data:
+        raise ValueError("the file is empty")
+    model = onnx.load_model_from_string(data)
+    if not model.graph.node:
+        raise ValueError("it holds no graph")
+    stored = {tensor.name for tensor in model.graph.initializer}
+    inputs = [_describe(value) for value in model.graph.input if value.name not in stored]
+    return {
+        "inputs": inputs,
+        "outputs": [_describe(value) for value in model.graph.output],
+        "operators": [node.op_type for node in model.graph.node],
+        "results": [] if feed is None else _run(data, inputs[0], feed),
+    }
+
+
+def _read_graphs(graphs: list[list[Any]]) -> list[tuple[list[tuple[Any, ...]], dict[str, np.ndarray]]]:
+    from mlhood.compiler.backends.interpreter import Interpreter
+
+    found = []
+    for graph, feeds in graphs:
+        interpreter = Interpreter(graph)
+        nodes = [_node_facts(node) for node in graph.topological()]
+        found.append((nodes, interpreter.run(feeds) if feeds else {}))
+    return found
+
+
+def _node_facts(node: Any) -> tuple[Any, ...]:
+    inputs = tuple(None if value is None else value.name for value in node.inputs)
+    attributes = {name: _plain(value) for name, value in node.operator.attributes.items()}
+    return node.name, node.operator.name, attributes, inputs, tuple(value.name for value in node.outputs)
+
+
+def _plain(attribute: Any) -> Any:
+    from mlhood.compiler.hir.types import Quantization
+
+    return str(attribute) if isinstance(attribute, Quantization) else attribute
+
+
+def _describe(value: Any) -> list[Any]:
+    dims = [
+        dim.dim_value if dim.HasField("dim_value") else dim.dim_param or None
+        for dim in value.type.tensor_type.shape.dim
+    ]
+    return [value.name, dims]
+
+
+def _run(data: bytes, first_input: list[Any], feed: np.ndarray) -> list[np.ndarray]:
+    import onnxruntime
+
+    onnxruntime.set_default_logger_severity(4)
+    session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
+    name, dims = first_input
+    fixed = dims[0] if dims and isinstance(dims[0], int) and dims[0] > 0 else len(feed)
+    padded = np.concatenate([feed, np.repeat(feed[-1:], -len(feed) % fixed, axis=0)])
+    pieces = [session.run(None, {name: padded[i : i + fixed]}) for i in range(0, len(padded), fixed)]
+    return [np.concatenate([np.asarray(part) for part in parts])[: len(feed)] for parts in zip(*pieces, strict=True)]
+
+
+def _read_pdf(data: bytes) -> tuple[int, tuple[float, float], str]:
+    import io
+    import unicodedata
+
+    import pypdf
+
+    reader = pypdf.PdfReader(io.BytesIO(data))
+    box = reader.pages[0].mediabox
+    return (
+        len(reader.pages),
+        (float(box.width), float(box.height)),
+        # fonts draw "fi" as one letter; what is searched for has two
+        unicodedata.normalize("NFKC", "\n".join(page.extract_text() for page in reader.pages)),
+    )

@@ -1,1 +1,0 @@
-"""A class of submissions: collected, graded side by side, kept in a gradebook, and exported."""

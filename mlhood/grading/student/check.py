@@ -1,0 +1,149 @@
+"""What a student calls in a notebook: `mlhood.check("P1.3")` and `mlhood.progress()`.
+
+Both are for the student's own eyes; marks are given by another process.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import warnings
+from pathlib import Path
+from typing import Any
+
+from mlhood.errors import GradingError
+from mlhood.grading.checks.marks import TaskResult, judge
+from mlhood.grading.checks.submission import LocalTransport, Submission
+from mlhood.grading.checks.task import Task
+from mlhood.grading.projects import PROJECTS
+from mlhood.grading.reports import marks_text
+
+PUBLIC_SEED = 0
+_seen: dict[str, TaskResult] = {}
+
+
+class Score(float):
+    """Points as a number, shown in a notebook as the list of checks.
+
+    The plain text is the number alone: nbgrader reads partial credit from it.
+    """
+
+    result: TaskResult
+
+    def __new__(cls, result: TaskResult) -> Score:
+        """The points that a result earned."""
+        score = super().__new__(cls, result.earned)
+        score.result = result
+        return score
+
+    def __repr__(self) -> str:
+        return marks_text.number(self)
+
+    def _repr_html_(self) -> str:
+        return marks_text.task_html(self.result)
+
+
+class Progress:
+    """The checks run so far in this notebook."""
+
+    def __init__(self, results: dict[str, TaskResult], project_id: str) -> None:
+        self.results = results
+        self.project = PROJECTS[project_id]
+
+    def _rows(self) -> list[tuple[str, str, str, str]]:
+        rows = []
+        for task in self.project.tasks:
+            result = self.results.get(task.id)
+            earned = result.earned if result else 0.0
+            state = f"{marks_text.number(earned)} of {marks_text.number(task.points)}" if result else "not checked yet"
+            rows.append((task.id, task.title, marks_text.bar(earned, task.points), state))
+        earned = sum(result.earned for result in self.results.values())
+        total = f"{marks_text.number(earned)} of {marks_text.number(self.project.points)}"
+        return [*rows, ("", "all tasks", marks_text.bar(earned, self.project.points), total)]
+
+    def __repr__(self) -> str:
+        rows = self._rows()
+        width = max(len(title) for _, title, _, _ in rows)
+        return "\n".join(f"{task:5} {title:{width}} {bar} {state}" for task, title, bar, state in rows)
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f'<tr><td>{task}</td><td style="text-align:left">{title}</td><td>{bar}</td><td>{state}</td></tr>'
+            for task, title, bar, state in self._rows()
+        )
+        return f"<table>{rows}</table>"
+
+
+def check(task_id: str, namespace: dict[str, Any] | None = None) -> Score:
+    """Ask the checks of a task about the names in this notebook.
+
+    Args:
+        task_id: Such as `"P1.3"`.
+        namespace: Where to look for names; the notebook's own by default.
+
+    Returns:
+        The points, which a notebook shows as a table with a hint beside every check that failed. They count for
+        nothing: marks are given on other inputs.
+
+    Raises:
+        GradingError: There is no such task, or no notebook around.
+    """
+    task = _find(task_id)
+    names = namespace if namespace is not None else _notebook_names()
+    with (
+        tempfile.TemporaryDirectory(prefix="mlhood-", ignore_cleanup_errors=True) as scratch,
+        warnings.catch_warnings(),
+    ):
+        submission = Submission(LocalTransport(names), Path.cwd(), Path(scratch))
+        submission.clocked = False  # nobody forges a table for themselves
+        cells = names.get("In")  # what IPython has run
+        for source in cells if isinstance(cells, list) else []:
+            submission.leaning.read(str(source))
+        result = judge(task, submission, PUBLIC_SEED)
+    _seen[task.id] = result
+    if not _has_rich_display():
+        print(marks_text.task_text(result))
+    return Score(result)
+
+
+def progress(project_id: str | None = None) -> Progress:
+    """How far this notebook is: every task with the points of its latest check.
+
+    Raises:
+        GradingError: There is no such project.
+    """
+    latest = next(reversed(_seen), "P1.1")
+    wanted = project_id or latest.partition(".")[0]
+    if wanted not in PROJECTS:
+        raise GradingError("there is no such project", where=wanted, expected=f"one of {', '.join(PROJECTS)}")
+    return Progress({key: result for key, result in _seen.items() if key.startswith(f"{wanted}.")}, wanted)
+
+
+def _find(task_id: str) -> Task:
+    project = PROJECTS.get(str(task_id).partition(".")[0])
+    task = project.task(task_id) if project else None
+    if task is not None:
+        return task
+    ids = [task.id for project in PROJECTS.values() for task in project.tasks]
+    raise GradingError("there is no such task", where=repr(task_id), expected=f"one of {', '.join(ids)}")
+
+
+def _notebook_names() -> dict[str, Any]:
+    shell = _shell()
+    if shell is None:
+        raise GradingError(
+            "there is no notebook around to check",
+            expected="a call from a notebook's cell",
+            todo="in a terminal, say: mlhood check P1.ipynb",
+        )
+    return shell.user_ns
+
+
+def _has_rich_display() -> bool:
+    shell = _shell()
+    return shell is not None and hasattr(shell, "kernel")
+
+
+def _shell() -> Any:
+    from IPython.core.getipython import get_ipython
+
+    return get_ipython()

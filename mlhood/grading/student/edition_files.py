@@ -1,0 +1,166 @@
+"""The files of the student edition that are not notebooks."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+GITIGNORE = """__pycache__/
+*.egg-info/
+.venv/
+.ipynb_checkpoints/
+/out/
+"""
+
+CPU_INDEX = "https://download.pytorch.org/whl/cpu"
+
+LEFT_OUT = ("tool.pytest", "tool.ruff", "tool.pyright", "project.optional-dependencies", "dependency-groups")
+
+README = """# Machine Learning under the hood
+
+Your copy of the course: {notebooks}. It needs Python 3.11 or newer and no GPU.
+
+## Install
+
+Linux and macOS, in a terminal in this folder:
+
+```
+python3 -m venv .venv
+.venv/bin/python -m pip install -e .
+```
+
+Windows, in PowerShell in this folder:
+
+```
+py -m venv .venv
+.venv\\Scripts\\python -m pip install -e .
+```
+
+In what follows, Windows users write `.venv\\Scripts\\` where it says `.venv/bin/`.
+To see what your machine can do: `.venv/bin/mlhood doctor`.
+
+## Open
+
+```
+.venv/bin/jupyter lab {first}
+```
+
+## Work
+
+Read from the top and run each cell. Where it says
+
+```
+# YOUR CODE HERE
+raise NotImplementedError()
+```
+
+write your own code in place of these two lines; written questions say `YOUR ANSWER HERE`. Leave the other
+cells as they are; you may add cells of your own. Keep the names that a task gives: the checks call them.
+
+## Check
+
+Below each task stands a cell with `mlhood.check("...")`. Run it: it lists what was asked and what
+passed; where something did not pass, it says what was expected, what came, and where to look.
+`mlhood.progress()` shows how far you are. From a terminal,
+
+```
+.venv/bin/mlhood check {first}
+```
+
+runs the whole notebook from the top and gives the points of every task. Your instructor's marks come from
+the same checks with other inputs.
+
+## Hand in
+
+Save the notebook, then
+
+```
+.venv/bin/mlhood validate {first}
+```
+
+It says `ready to hand in`, or lists what to repair; tasks that are still empty are named, and you may hand in
+all the same. Then hand in the notebook file the way your instructor
+has told you.
+
+To keep your own history, use git: `git add .`, then `git commit` (and `git init` before, if there is no `.git` here).
+"""
+
+
+WORKFLOW = """\
+# GitHub Classroom runs this on every push and shows points; the marks that count come from your instructor.
+name: Autograding
+"on": [push, workflow_dispatch]
+
+permissions:
+  checks: write
+  actions: read
+  contents: read
+
+concurrency:
+  group: autograding-${{{{ github.ref }}}}
+  cancel-in-progress: true
+
+jobs:
+  autograding:
+    runs-on: ubuntu-latest
+    timeout-minutes: 120
+    if: github.actor != 'github-classroom[bot]'
+    steps:
+      - uses: actions/checkout@v5
+        with:
+          persist-credentials: false
+      - uses: actions/setup-python@v6
+        with:
+          python-version: "3.12"
+          cache: pip
+          cache-dependency-path: pyproject.toml
+      - name: Install
+        run: python -m pip install --quiet --extra-index-url {index} -e .
+{steps}
+      - name: Report
+        uses: classroom-resources/autograding-grading-reporter@v1
+        env:
+{results}
+        with:
+          runners: {runners}
+"""
+
+STEP = """      - name: Grade {name}
+        id: {id}
+        run: python -m mlhood.grading.autograders.github_classroom {name}
+        continue-on-error: true"""
+
+RESULT = "          {variable}: ${{{{ steps.{id}.outputs.result }}}}"
+
+
+def classroom_workflow(notebooks: list[str]) -> str:
+    """The workflow by which GitHub Classroom grades a student's repository: a step for every notebook."""
+    ids = {name: Path(name).stem.lower() for name in notebooks}
+    return WORKFLOW.format(
+        index=CPU_INDEX,
+        steps="\n".join(STEP.format(name=name, id=ids[name]) for name in notebooks),
+        results="\n".join(
+            f"          {ids[n].upper()}_RESULTS: ${{{{ steps.{ids[n]}.outputs.result }}}}" for n in notebooks
+        ),
+        runners=",".join(ids.values()),
+    )
+
+
+def student_readme(notebooks: list[str]) -> str:
+    """The README, for a course of these notebooks."""
+    names = ", ".join(f"`{name}`" for name in notebooks)
+    return README.format(notebooks=names, first=notebooks[0])
+
+
+def student_project(text: str) -> str:
+    """The course's `pyproject.toml` without what only its authors need: settings of tests and of linters."""
+    pieces = re.split(r"(?m)^(?=\[)", text)
+    kept = [piece for piece in pieces if not piece.lstrip("[").startswith(LEFT_OUT)]
+    return "".join(kept).rstrip() + "\n"
+
+
+def package_files(root: Path) -> dict[str, str]:
+    """The package's own text files, by their paths from the root."""
+    found = sorted(path for path in (root / "mlhood").rglob("*") if path.is_file() and not path.is_symlink())
+    wanted = [path for path in found if "__pycache__" not in path.parts and not path.name.startswith(".")]
+    return {path.relative_to(root).as_posix(): path.read_text(encoding="utf-8") for path in wanted}

@@ -1,0 +1,55 @@
+"""ResNet in JAX: pure functions over a tree of parameters that takes the weights of the course's torch models.
+
+>>> from mlhood.models import resnet18
+>>> from mlhood.jaxlab.operators.resnet import from_torch, logits
+>>> params = from_torch(resnet18().eval())
+>>> jax.jit(logits)(params, x)  # x: float32 [N, 3, 224, 224]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from mlhood.jaxlab.operators import network, with_jax
+from mlhood.jaxlab.operators.network import Params
+from mlhood.jaxlab.operators.with_jax import conv2d
+
+__all__ = ["conv2d", "from_torch", "logits"]
+
+
+def from_torch(model: Any) -> Params:
+    """Return a torch ResNet's weights as a tree of JAX arrays.
+
+    Args:
+        model: A `mlhood.models.ResNet`, or another module with torchvision's names, or its state dict.
+
+    Returns:
+        Dictionaries by the parts of the names, as `network.tree` makes them.
+
+    Raises:
+        XlaError: It is no ResNet.
+    """
+    state = model if isinstance(model, Mapping) else model.state_dict() if hasattr(model, "state_dict") else {}
+    params = network.tree(state)
+    network.check_resnet(params, type(model).__name__)
+    return jax.tree.map(lambda value: jnp.array(value.numpy(force=True)), params)
+
+
+def logits(params: Params, x: jax.Array) -> jax.Array:
+    """Run the network as trained: `network.forward` with JAX's operators.
+
+    Args:
+        params: What `from_torch` gives, of any ResNet.
+        x: float32 [N, 3, H, W], 224 x 224 as published.
+
+    Returns:
+        float32 [N, classes].
+
+    Raises:
+        KernelError: x does not fit the first convolution.
+    """
+    return network.forward(with_jax, params, x)

@@ -1,0 +1,94 @@
+"""One gradient an example, in one go: `vmap` of `grad`; and what they are wanted for, clipping each before the mean.
+
+The gradient of a mean loss tells nothing about which example it comes from. A bound on what any one example can do
+needs each one's own: M. Abadi et al., "Deep learning with differential privacy", CCS 2016, algorithm 1 (here without
+its noise).
+
+>>> gradients = per_example(loss, params, x, y)  # a tree like params, each leaf [N, ...]
+>>> norms(gradients)  # float32 [N]
+>>> clipped_mean(gradients, limit=1.0)  # a tree like params
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from mlhood.jaxlab.xla.errors import XlaError
+
+Tree = Any
+Loss = Callable[[Tree, jax.Array, jax.Array], jax.Array]
+
+
+def per_example(loss: Loss, params: Tree, x: jax.Array, y: jax.Array) -> Tree:
+    """Return the gradient of each example's loss.
+
+    Args:
+        loss: (params, x [N, ...], y [N, ...]) -> a number, for batches of any N: each example is a batch of one.
+        params: A tree of arrays.
+        x: [N, ...].
+        y: [N, ...].
+
+    Returns:
+        A tree like params; each leaf has a first axis of length N before the parameter's own.
+
+    Raises:
+        XlaError: x and y are not as long as each other.
+    """
+    _check_examples(x, y)
+
+    def alone(params: Tree, image: jax.Array, label: jax.Array) -> jax.Array:
+        return loss(params, image[None], label[None])
+
+    return jax.vmap(jax.grad(alone), (None, 0, 0))(params, jnp.asarray(x), jnp.asarray(y))
+
+
+def one_by_one(loss: Loss, params: Tree, x: jax.Array, y: jax.Array) -> Tree:
+    """Return what `per_example` returns by a Python loop over the examples; traced, it is N programs long."""
+    _check_examples(x, y)
+    gradient = jax.grad(loss)
+    found = [gradient(params, x[i : i + 1], y[i : i + 1]) for i in range(len(x))]
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *found)
+
+
+def norms(gradients: Tree) -> jax.Array:
+    """Return each example's Euclidean norm over the whole tree: leaves [N, ...] -> [N]."""
+    squares = [jnp.sum(jnp.square(leaf), tuple(range(1, leaf.ndim))) for leaf in jax.tree.leaves(gradients)]
+    return jnp.sqrt(sum(squares[1:], squares[0]))
+
+
+def clipped(gradients: Tree, limit: float) -> Tree:
+    """Scale each example's gradient down to a norm of at most `limit`: g / max(1, norm / limit).
+
+    Args:
+        gradients: A tree whose leaves are [N, ...].
+        limit: Positive.
+
+    Raises:
+        XlaError: The limit is not positive.
+    """
+    if not limit > 0:
+        raise XlaError("gradients cannot be clipped to this", where="limit", expected="a positive number", got=limit)
+    factors = 1 / jnp.maximum(1, norms(gradients) / limit)
+    return jax.tree.map(lambda leaf: leaf * factors.reshape(-1, *(1,) * (leaf.ndim - 1)), gradients)
+
+
+def clipped_mean(gradients: Tree, limit: float) -> Tree:
+    """Return the mean over the examples of what `clipped` returns: leaves [N, ...] -> [...].
+
+    Raises:
+        XlaError: The limit is not positive.
+    """
+    return jax.tree.map(lambda leaf: jnp.mean(leaf, 0), clipped(gradients, limit))
+
+
+def _check_examples(x: Any, y: Any) -> None:
+    if len(x) != len(y) or not len(x):
+        raise XlaError(
+            "examples and labels do not belong together",
+            expected="as many of the one as of the other, at least one",
+            got=f"{len(x)} and {len(y)}",
+        )

@@ -1,0 +1,176 @@
+"""Pictures of training in JAX: learning curves, seconds a step, gradients before and after clipping, the staircase."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from mlhood.jaxlab.tracing.primitive import HIGH, LOW, arithmetic, fake_quantize
+from mlhood.jaxlab.training.training import History
+from mlhood.jaxlab.xla.errors import XlaError
+from mlhood.measure import Comparison
+from mlhood.measure.units import duration
+from mlhood.plotting.diagram import BLUE, GREEN, ORANGE, PINK, SKY, VERMILION
+
+_COLOURS = (SKY, VERMILION, BLUE, GREEN, ORANGE, PINK)
+_DASHES = ("-", "--", ":", "-.", (0, (6, 1, 1, 1, 1, 1)), (0, (1, 1)))
+_MARKERS = ("s", "^", "o", "D", "v", "P")
+_HATCHES = ("", "//", "..", "xx", "\\\\", "oo")
+_THIN = 1.8  # points; lines that lie under others are wider, so that all can be seen
+_NEAR = 3.4  # steps on each side of 0 in the near view of the staircase
+_FAR = 1.35  # times int8's limits in the whole view
+_MANY = 100  # steps from which on a line is a mean of neighbours
+
+
+def learning_curve(runs: Mapping[str, History]) -> Figure:
+    """Draw loss and held-out accuracy over the steps, trainings side by side; where they coincide, they lie in lanes.
+
+    A training of 100 steps or more is drawn as the mean of neighbouring steps, over its single ones in light.
+
+    Args:
+        runs: Histories by name.
+
+    Raises:
+        XlaError: There is nothing to draw.
+    """
+    _check(runs, "trainings")
+    figure, (above, below) = plt.subplots(2, 1, figsize=(8.2, 5.2), dpi=90, sharex=True, layout="constrained")
+    for i, (name, history) in enumerate(runs.items()):
+        style: dict[str, Any] = {"color": _COLOURS[i % 6], "ls": _DASHES[i % 6] if i else "-"}
+        style["lw"] = _THIN + 2.6 * (len(runs) - 1 - i)
+        _losses(above, history.losses, name, style)
+        below.plot(*zip(*history.accuracies.items(), strict=True), marker=_MARKERS[i % 6], mec="black", mew=0.6,
+                   ms=5 + 3.5 * (len(runs) - 1 - i), **style)  # fmt: skip
+    above.set(yscale="log", ylabel="loss of a batch")
+    below.set(xlabel="step", ylabel="held-out digits right", ylim=(None, 1))
+    below.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{share:.0%}"))
+    below.xaxis.set_major_locator(MaxNLocator(integer=True))
+    ends = [f"{name} {history.accuracies[max(history.accuracies)]:.1%}" for name, history in runs.items()]
+    below.text(0.99, 0.06, "at the end: " + ", ".join(ends), transform=below.transAxes, ha="right", fontsize=9)
+    for axes in (above, below):
+        axes.grid(visible=True, color="#dddddd", lw=0.6)
+    if len(runs) > 1:
+        above.legend(fontsize=9, handlelength=3)
+    return figure
+
+
+def _losses(axes: Axes, losses: Sequence[float], name: str, style: dict[str, Any]) -> None:
+    steps = np.arange(1, len(losses) + 1)
+    if len(losses) < _MANY:
+        axes.plot(steps, losses, label=name, **style)
+        return
+    around = max(3, len(losses) // 20)
+    axes.plot(steps, losses, color=style["color"], lw=0.8, alpha=0.4)
+    mean = np.convolve(losses, np.full(around, 1 / around), "valid")
+    axes.plot(steps[around // 2 :][: len(mean)], mean, label=name, **style)
+
+
+def step_seconds(measured: Comparison) -> Figure:
+    """Draw the seconds of a step in each mode, with quartiles, and how many times as fast as the baseline it is.
+
+    Args:
+        measured: What `mlhood.jaxlab.training.training.compare_modes` returns, or another comparison.
+    """
+    rows = measured.measurements
+    figure, axes = plt.subplots(figsize=(8.2, 0.9 + 0.5 * len(rows)), dpi=90, layout="constrained")
+    for i, (name, one) in enumerate(rows.items()):
+        low, high = one.quartiles
+        axes.barh(i, one.median * 1e3, 0.62, color=_COLOURS[i % 6], hatch=_HATCHES[i % 6], ec="black", lw=0.8)
+        around = [[(one.median - low) * 1e3], [(high - one.median) * 1e3]]
+        axes.errorbar(one.median * 1e3, i, xerr=around, fmt="none", ecolor="white", capsize=5, capthick=3.5, lw=3.5)
+        axes.errorbar(one.median * 1e3, i, xerr=around, fmt="none", ecolor="#222222", capsize=4, lw=1.2)
+        faster = (
+            "" if name == measured.baseline else f",  {measured.speedup(name)} times as fast as {measured.baseline}"
+        )
+        axes.annotate(f"{duration(one.median)}{faster}", (max(high, one.median) * 1e3, i), (6, 0), va="center",
+                      textcoords="offset points", fontsize=9)  # fmt: skip
+    longest = max(one.quartiles[1] for one in rows.values()) * 1e3
+    axes.set(yticks=range(len(rows)), yticklabels=list(rows), xlabel="milliseconds a step", xlim=(0, 1.25 * longest))
+    axes.set_ylim(len(rows) - 0.5, -0.5)
+    return figure
+
+
+def gradient_norms(before: Any, after: Any, limit: float) -> Figure:
+    """Draw the norm of each example's gradient before and after clipping, from the least to the largest.
+
+    Args:
+        before: Norms [N].
+        after: Norms [N] of the same examples.
+        limit: What they were clipped to.
+
+    Raises:
+        XlaError: There are none, or more of the one than of the other.
+    """
+    before, after = np.asarray(before), np.asarray(after)
+    if before.shape != after.shape or before.ndim != 1 or not before.size:
+        raise XlaError(
+            "these are not the norms of the same examples",
+            expected="two arrays [N], N at least 1",
+            got=f"{list(before.shape)} and {list(after.shape)}",
+        )
+    order = np.argsort(before, kind="stable")
+    places = np.arange(1, len(order) + 1)
+    figure, axes = plt.subplots(figsize=(8.2, 3.4), dpi=90, layout="constrained")
+    axes.vlines(places, after[order], before[order], color="#aaaaaa", lw=1)
+    axes.plot(places, before[order], "o", color=ORANGE, mec="black", mew=0.6, ms=6.5, label="before")
+    axes.plot(places, after[order], "v", color=BLUE, mec="black", mew=0.6, ms=4.5, label="after")
+    axes.axhline(limit, color="#222222", lw=1.4, ls="--", label=f"limit {limit:.3g}")
+    axes.set(xlabel="example, by the norm of its gradient", ylabel="norm of the gradient")
+    if min(before.min(), after.min()) > 0:
+        axes.set_yscale("log")  # those that a network is sure of are thousands of times smaller than the others
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.grid(visible=True, axis="y", color="#dddddd", lw=0.6)
+    axes.set_title(f"{np.count_nonzero(before > limit)} of {len(order)} are clipped", fontsize=10)
+    axes.legend(fontsize=9)
+    return figure
+
+
+def staircase(scale: float = 0.05) -> Figure:
+    """Draw fake quantisation near 0 and over all of int8's range, and below its derivatives: true, straight through.
+
+    Args:
+        scale: Length of a step.
+
+    Raises:
+        XlaError: The scale is not positive.
+    """
+    if not scale > 0:
+        raise XlaError("steps have a length", where="staircase", expected="a positive scale", got=scale)
+    figure, axes = plt.subplots(
+        2, 2, figsize=(9.4, 5.2), dpi=90, layout="constrained", sharex="col", height_ratios=(2, 1)
+    )
+    for column, (low, high) in enumerate(((-_NEAR, _NEAR), (_FAR * LOW, _FAR * HIGH))):
+        x = np.linspace(low * scale, high * scale, 4001, dtype=np.float32)
+        above, below = axes[0, column], axes[1, column]
+        above.plot(x, x, color="#888888", lw=1.2, ls="--", label="x")
+        above.plot(x, fake_quantize(x, scale), color=BLUE, lw=1.8, label="fake_quantize(x, scale)")
+        below.plot(x, _slopes(arithmetic, x, scale), color=VERMILION, lw=1.8, ls="--", label="true: 0 but at jumps")
+        below.plot(x, _slopes(fake_quantize, x, scale), color=GREEN, lw=1.8, label="straight through")
+        below.set(xlabel="x", ylim=(-0.15, 1.25))
+        for one in (above, below):
+            one.grid(visible=True, color="#dddddd", lw=0.6)
+    axes[0, 0].set_title(f"near 0: steps of {scale:g}", fontsize=10)
+    axes[0, 1].set_title(f"the whole range: from {LOW * scale:g} to {HIGH * scale:g}", fontsize=10)
+    axes[0, 0].set_ylabel("value")
+    axes[1, 0].set_ylabel("derivative by x")
+    axes[0, 0].legend(fontsize=9)
+    axes[1, 1].legend(fontsize=8.5, loc="center")
+    return figure
+
+
+def _slopes(function: Any, x: np.ndarray, scale: float) -> jax.Array:
+    """Return a function's derivative at each x, as JAX has it."""
+    return jax.jit(jax.grad(lambda x: jnp.sum(function(x, scale))))(x)
+
+
+def _check(given: Mapping[str, Any], what: str) -> None:
+    if not given:
+        raise XlaError(f"there are no {what} to draw", expected="one or more, by name", got=dict(given))

@@ -1,0 +1,248 @@
+"""Pictures of a convolution: a window by the definition, and the matrix that im2col makes of all windows."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from mlhood.kernels.figure_grid import DARK, MUTED, SMALL, Grid, check_counts, check_room
+from mlhood.kernels.geometry import Geometry, geometry
+from mlhood.kernels.im2col import im2col
+from mlhood.plotting.diagram import LIGHT_BLUE, LIGHT_GREEN, LIGHT_GREY, LIGHT_YELLOW, arrow, canvas
+
+_CHANNELS = (LIGHT_BLUE, LIGHT_YELLOW, LIGHT_GREEN)
+_RING = "//"
+
+
+def window(size: int = 6, kernel: int = 3, stride: int = 1, padding: int = 1) -> Figure:
+    """Draw a convolution by its definition: one channel of made-up numbers, a window, its pixel, the sum.
+
+    Args:
+        size: Height and width of the image.
+        kernel: Height and width of the kernel.
+        stride: From window to window.
+        padding: Zeros on each side.
+
+    Raises:
+        KernelError: There is no such convolution, or it is too large for a picture.
+    """
+    g = _square(1, size, kernel, stride, padding)
+    (high, _), out = g.padded, g.out[0]
+    check_room("cells side by side (image, kernel and result)", high + kernel + out, 28)
+    rng = np.random.default_rng(3)
+    x, w = np.pad(rng.integers(1, 6, (size, size)), padding), rng.integers(-1, 2, (kernel, kernel))
+    pixel = (0, min(2, max(out - 2, 0)))
+    cell = min(0.42, 6.9 / (high + kernel + out))
+    tall = max(high, kernel) * cell
+    figure, axes = canvas(9.5, tall + 1.75)
+    middle = 0.95 + tall / 2
+    image = Grid(axes, 0.4, middle + high * cell / 2, high, high, cell, cell)
+    weights = Grid(axes, image.right + 1.05, middle + kernel * cell / 2, kernel, kernel, cell, cell)
+    result = Grid(axes, weights.right + 1.05, middle + out * cell / 2, out, out, cell, cell)
+    _image(image, x, g, pixel)
+    weights.fill(0, 0, kernel, kernel, LIGHT_BLUE)
+    _numbers(weights, w)
+    weights.outline(0, 0, kernel, kernel)
+    result.fill(*pixel, 1, 1, LIGHT_GREEN)
+    _numbers(result, _result(x, w, g), only=pixel if cell < 0.3 else None)
+    result.outline(*pixel, 1, 1)
+    ring = f", {padding} {'zero' if padding == 1 else 'zeros'} around" if padding else ""
+    for grid, title in (
+        (image, f"image x\n{size} × {size}{ring}"),
+        (weights, f"kernel w\n{kernel} × {kernel}"),
+        (result, f"result y\n{out} × {out}"),
+    ):
+        axes.text(grid.centre[0], grid.top + 0.3, title, ha="center", va="bottom", fontsize=9.5, weight="bold")
+    for left, right, sign in ((image, weights, "*"), (weights, result, "=")):
+        axes.text((left.right + right.left) / 2 - 0.1, middle, sign, ha="center", va="center", fontsize=16)
+    _sum(axes, x, w, g, pixel)
+    return figure
+
+
+def _square(channels: int, size: int, kernel: int, stride: int, padding: int) -> Geometry:
+    check_counts(channels=channels, size=size, kernel=kernel, stride=stride)
+    check_counts(0, padding=padding)
+    return geometry((1, channels, size, size), (1, channels, kernel, kernel), stride, padding)
+
+
+def _image(image: Grid, x: np.ndarray, g: Geometry, pixel: tuple[int, int]) -> None:
+    """Draw the image with its ring of zeros, the window in heavy lines and the next one dashed."""
+    padding, (kernel, _), (stride, _) = g.padding[0], g.kernel, g.stride
+    image.fill(0, 0, image.rows, image.columns, LIGHT_GREY, _RING)
+    image.fill(padding, padding, g.height, g.width, "white")
+    row, column = pixel[0] * stride, pixel[1] * stride
+    image.fill(row, column, kernel, kernel, LIGHT_YELLOW)
+    _numbers(image, x, first=-padding)
+    image.outline(padding, padding, g.height, g.width, lw=1.2, ec=MUTED)
+    image.outline(row, column, kernel, kernel)
+    if pixel[1] + 1 < g.out[1]:
+        image.outline(row, column + stride, kernel, kernel, ls=(0, (3, 2)), lw=1.4)
+
+
+def _numbers(grid: Grid, values: np.ndarray, first: int = 0, only: tuple[int, int] | None = None) -> None:
+    """Write a grid's numbers and its indices from `first` on."""
+    grid.lines()
+    grid.heads(range(first, first + grid.rows), range(first, first + grid.columns))
+    for place, value in np.ndenumerate(values):
+        if only is None or place == only:
+            grid.write(place[0], place[1], value)
+
+
+def _result(x: np.ndarray, w: np.ndarray, g: Geometry) -> np.ndarray:
+    stride = g.stride[0]
+    windows = np.lib.stride_tricks.sliding_window_view(x, w.shape)[::stride, ::stride]
+    return np.einsum("rqij,ij->rq", windows, w)
+
+
+def _sum(axes: Axes, x: np.ndarray, w: np.ndarray, g: Geometry, pixel: tuple[int, int]) -> None:
+    """Write the definition with its indices, then with this window's numbers."""
+    (row, column), (stride, _), padding = pixel, g.stride, g.padding[0]
+    indices = (f"{row}·{stride} + i − {padding}", f"{column}·{stride} + j − {padding}")
+    definition = f"y[{row}, {column}] = sum over i, j of x[{indices[0]}, {indices[1]}] · w[i, j]"
+    seen = x[row * stride :, column * stride :][: w.shape[0], : w.shape[1]]
+    terms = [f"{a}·{b}" if b >= 0 else f"{a}·({b})" for a, b in zip(seen.ravel(), w.ravel(), strict=True)]
+    told = terms if len(terms) <= 9 else [*terms[:4], "…", *terms[-2:]]
+    axes.text(0.4, 0.62, definition, fontsize=10, va="center", weight="bold")
+    axes.text(0.4, 0.36, f"           = {' + '.join(told)}  =  {int((seen * w).sum())}", fontsize=10, va="center")
+    notes = ["heavy lines: this window"]
+    if column + 1 < g.out[1]:
+        notes.append(f"dashed: the next one, {stride} further (stride)")
+    if padding:
+        notes.append("hatched: padding")
+    axes.text(0.4, 0.1, "; ".join(notes), fontsize=9, va="center", color=MUTED, style="italic")
+
+
+def im2col_layout(channels: int = 2, size: int = 4, kernel: int = 3, stride: int = 1, padding: int = 0) -> Figure:
+    """Draw what im2col lays out: each window a column, each place in a window a row, and the product after it.
+
+    Args:
+        channels: Of the image.
+        size: Its height and width.
+        kernel: Height and width of a window.
+        stride: From window to window.
+        padding: Zeros on each side.
+
+    Raises:
+        KernelError: There is no such convolution, or it is too large for a picture.
+    """
+    g = _square(channels, size, kernel, stride, padding)
+    (side, _), count = g.padded, g.out[0] * g.out[1]
+    check_room("columns (windows)", count, 16)
+    check_room("rows (channels times the kernel's places)", g.depth, 36)
+    check_room("rows of pixels (channels times height)", channels * side, 24)
+    wide, high, pixel = min(0.34, 3.6 / count), 0.25, 0.27
+    stack = channels * side * pixel + (channels - 1) * 0.45
+    tall = max(g.depth * high, stack, 3.0)
+    figure, axes = canvas(side * pixel + count * wide + 5.75, tall + 0.95)
+    middle = tall / 2 + 0.4
+    columns = Grid(axes, side * pixel + 1.7, middle + g.depth * high / 2, g.depth, count, wide, high)
+    window, place = min(1, count - 1), min(kernel + kernel - 1, g.depth - 1)
+    numbers = np.arange(1, channels * size**2 + 1).reshape(channels, size, size)
+    laid = im2col(g, numbers.astype(np.float32))[0].astype(int)
+    for channel in range(channels):
+        top = middle + stack / 2 - channel * (side * pixel + 0.45)
+        grid = Grid(axes, 0.3, top, side, side, pixel, pixel)
+        _channel(grid, np.pad(numbers[channel], padding), g, channel, window, place)
+        _bracket(columns, grid, channel, kernel * kernel)
+    _columns(columns, laid, g, window, place)
+    _words(axes, columns.right + 0.85, middle + 1.55, g, window, place)
+    _product(axes, columns.right + 0.85, middle - 1.3, g, window)
+    return figure
+
+
+def _channel(grid: Grid, x: np.ndarray, g: Geometry, channel: int, window: int, place: int) -> None:
+    """Draw one channel's pixels, the picked window in heavy lines, and rings where the picked row finds its numbers."""
+    (stride, _), (kernel, _), padding = g.stride, g.kernel, g.padding[0]
+    grid.fill(0, 0, grid.rows, grid.columns, LIGHT_GREY, _RING)
+    grid.fill(padding, padding, g.height, g.width, _CHANNELS[channel % len(_CHANNELS)])
+    _numbers_only(grid, x)
+    row, column = (stride * at for at in divmod(window, g.out[1]))
+    grid.outline(row, column, kernel, kernel)
+    grid.axes.text(grid.left, grid.top + 0.06, f"channel {channel}", fontsize=9, va="bottom")
+    if place // kernel**2 == channel:
+        i, j = divmod(place % kernel**2, kernel)
+        for r, q in np.ndindex(g.out):
+            _ring(grid, r * stride + i, q * stride + j)
+
+
+def _numbers_only(grid: Grid, values: np.ndarray) -> None:
+    grid.lines()
+    for (row, column), value in np.ndenumerate(values):
+        grid.write(row, column, value)
+
+
+def _ring(grid: Grid, row: int, column: int) -> None:
+    x, y = grid.middle(row, column)
+    grid.axes.plot(x, y, "o", ms=15, mfc="none", mec=DARK, mew=0.9, zorder=3)
+
+
+def _bracket(columns: Grid, grid: Grid, channel: int, places: int) -> None:
+    """Draw the way from a channel to its rows."""
+    top, bottom = columns.top - channel * places * columns.high, columns.top - (channel + 1) * places * columns.high
+    x, axes = columns.left - 0.12, columns.axes
+    axes.plot([x + 0.06, x, x, x + 0.06], [top - 0.05, top - 0.05, bottom + 0.05, bottom + 0.05], color=DARK, lw=1.2)
+    arrow(axes, (grid.right + 0.1, grid.centre[1]), (x - 0.02, (top + bottom) / 2))
+
+
+def _columns(columns: Grid, laid: np.ndarray, g: Geometry, window: int, place: int) -> None:
+    """Draw the matrix: a channel's rows in its colour, the picked column in heavy lines, the picked row in rings."""
+    kernel, places = g.kernel[0], g.kernel[0] ** 2
+    for channel in range(g.channels):
+        columns.fill(channel * places, 0, places, columns.columns, _CHANNELS[channel % len(_CHANNELS)])
+    for row, column in np.argwhere(laid == 0):
+        columns.fill(int(row), int(column), 1, 1, LIGHT_GREY, _RING)
+    _numbers_only(columns, laid)
+    columns.outline(0, window, columns.rows, 1)
+    axes, x = columns.axes, columns.left + (window + 1) * columns.wide
+    at = divmod(window, g.out[1])
+    axes.text(x, columns.top + 0.06, f"window ({at[0]}, {at[1]})", fontsize=9, ha="right", va="bottom", weight="bold")
+    for column in range(columns.columns):
+        _ring(columns, place, column)
+    for row in range(columns.rows):
+        channel, rest = divmod(row, places)
+        text, y = f"{channel}, {rest // kernel}, {rest % kernel}", columns.middle(row, 0)[1]
+        weight, colour = ("bold", DARK) if row == place else ("normal", MUTED)
+        axes.text(columns.right + 0.1, y, text, fontsize=SMALL, va="center", weight=weight, color=colour)
+    axes.text(columns.right + 0.1, columns.top + 0.06, "c, i, j", fontsize=9, va="bottom", style="italic")
+
+
+def _words(axes: Axes, left: float, top: float, g: Geometry, window: int, place: int) -> None:
+    """Say what the picked column and the picked row are."""
+    (kernel, _), at = g.kernel, divmod(window, g.out[1])
+    channel, rest = divmod(place, kernel**2)
+    says = (
+        ("heavy lines: one column", f"is one window, the one\nof pixel ({at[0]}, {at[1]}) of the result"),
+        (
+            "rings: one row",
+            f"is one place in all windows,\nchannel {channel}, i = {rest // kernel}, j = {rest % kernel}",
+        ),
+    )
+    for i, (what, text) in enumerate(says):
+        axes.text(left, top - 0.75 * i, what, fontsize=9, weight="bold", va="top")
+        axes.text(left, top - 0.75 * i - 0.19, text, fontsize=9, va="top", linespacing=1.3)
+
+
+def _product(axes: Axes, left: float, bottom: float, g: Geometry, window: int) -> None:
+    """Draw weights times columns as boxes: a filter is a row, a window is a column, and they meet in one number."""
+    long, count, few = 1.0, 0.45, 0.5
+    middle = bottom + long / 2
+    boxes = (
+        (0.0, long, few, "weights", f"[F, {g.depth}]", LIGHT_GREEN),
+        (1.25, count, long, "columns", f"[{g.depth}, {g.out[0] * g.out[1]}]", LIGHT_GREY),
+        (2.1, count, few, "y", f"[F, {g.out[0] * g.out[1]}]", "white"),
+    )
+    for x, wide, high, name, shape, colour in boxes:
+        grid = Grid(axes, left + x, middle + high / 2, 1, 1, wide, high)
+        grid.fill(0, 0, 1, 1, colour)
+        grid.outline(0, 0, 1, 1, lw=1)
+        axes.text(grid.centre[0], middle + long / 2 + 0.08, name, ha="center", va="bottom", fontsize=9, weight="bold")
+        axes.text(grid.centre[0], middle - long / 2 - 0.08, shape, ha="center", va="top", fontsize=9)
+    column = left + 1.25 + count * (window + 0.5) / (g.out[0] * g.out[1])
+    across = column - left - 1.25
+    row = middle + few / 4
+    axes.plot([left, left + long], [row, row], color=DARK, lw=2.5)
+    axes.plot([column, column], [middle - long / 2, middle + long / 2], color=DARK, lw=2.5)
+    axes.plot(left + 2.1 + across, row, "s", color=DARK, ms=5)
+    for x, sign in ((1.125, "×"), (1.9, "=")):
+        axes.text(left + x, middle, sign, ha="center", va="center", fontsize=13)

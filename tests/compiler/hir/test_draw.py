@@ -1,0 +1,384 @@
+"""Drawings: what stands in them, that all of it can be read, and that they are the same every time."""
+
+import hashlib
+import io
+import os
+import re
+import subprocess
+import sys
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from IPython.core.formatters import DisplayFormatter
+from PIL import Image
+
+from mlhood.compiler.hir import Graph, Quantization, TensorType
+from mlhood.compiler.hir.draw import draw
+from mlhood.compiler.hir.drawing.families import FAMILIES, family_of
+from mlhood.compiler.hir.importer import import_model
+from mlhood.compiler.operators import OPERATORS
+from mlhood.errors import CompilerError, OutputError
+from mlhood.exchange import export
+from mlhood.graph_drawing.layout import WIDEST, place
+from mlhood.graph_drawing.outlines import INSETS
+from mlhood.graph_drawing.scene import NUMBERS, QUANTIZED, REAL, Box, Port, Scene, Wire
+from mlhood.graph_drawing.text_metrics import Line, said
+from mlhood.models import resnet18
+from tests.compiler.geometry import check, check_words, rectangle
+
+FLOATS = TensorType("float32", ("batch", 3, 32, 32))
+ODD_NAMES = ["$x_1$", "<b>&amp;", "中文 ü λ", "a\nb\x00", "\u202e\ud800", "'\"", "%s {} \\alpha", " ", "n" * 300]
+
+
+def texts(drawing) -> list[str]:
+    """Return the words in a drawing, from its SVG."""
+    root = ElementTree.fromstring(drawing.svg)
+    return ["".join(one.itertext()) for one in root.iter("{http://www.w3.org/2000/svg}text")]
+
+
+def chain(length: int, name: str = "chain") -> Graph:
+    graph = Graph(name)
+    value = graph.placeholder("x", FLOATS)
+    for _ in range(length):
+        value = graph.add(OPERATORS["Relu"](), value).outputs[0]
+    graph.output(value)
+    return graph
+
+
+def quantized_graph() -> Graph:
+    """Return a graph with every kind of value, two branches, two outputs of one node, and a value read twice by one."""
+    graph = Graph("quantised")
+    image, indices = graph.placeholder("image", FLOATS), graph.placeholder("$i$", TensorType("int64", (4,)))
+    by_channel = Quantization((0.01,) * 16, (0,) * 16, 0)
+    weight = graph.constant("w", np.zeros((16, 3, 3, 3), np.int8), by_channel)
+    bias = graph.constant("b", np.zeros(16, np.int32))
+    window = (1, 1), (1, 1, 1, 1), (1, 1)
+    x = graph.add(OPERATORS["Quantize"]("int8", Quantization((2.0**-7,), (0,))), image, name="q").outputs[0]
+    convolution = OPERATORS["QuantizedConv"](*window, quantization=Quantization((0.0312,), (-3,)))
+    x = graph.add(convolution, x, weight, bias, name="conv1").outputs[0]
+    one, two = (graph.add(OPERATORS["Dequantize"](), x).outputs[0] for _ in range(2))
+    x = graph.add(OPERATORS["AddActivation"](("Clip", 0.0, 6.0)), one, two, name="block").outputs[0]
+    x = graph.add(OPERATORS["Sub"](), x, x, name="twice").outputs[0]
+    pool = graph.add(OPERATORS["MaxPool"]((2, 2), (2, 2), (0,) * 4, (1, 1), indices=True), x, name="pool")
+    graph.output(graph.add(OPERATORS["Gather"](1), pool.outputs[0], indices).outputs[0], "chosen")
+    graph.output(pool.outputs[1], "where")
+    graph.output(graph.constant("k", np.arange(3.0)), "constant")
+    graph.output(image, "untouched")
+    graph.placeholder("unused", FLOATS)
+    return graph
+
+
+@pytest.fixture(scope="module")
+def resnet(tmp_path_factory):
+    torch.manual_seed(0)
+    path = tmp_path_factory.mktemp("draw") / "resnet18.onnx"
+    return import_model(export(resnet18(classes=10).eval(), torch.zeros(1, 3, 64, 64), path, keep_batchnorm=True))
+
+
+# -- what stands in a drawing
+
+
+def test_lenet_line_by_line(lenet_onnx):
+    drawing = draw(import_model(lenet_onnx), columns=1, key=False)
+    labels, boxes = drawing.placement.texts, drawing.placement.boxes
+    assert [line.text for text in labels for line in text.lines][:2] == [
+        "float32[batch, 1, 32, 32]",
+        "float32[batch, 6, 28, 28]",
+    ]
+    said_in = [" | ".join(line.text for line in placed.box.lines) for placed in boxes]
+    assert said_in == [
+        "image | input",
+        "Conv | conv1 | 5×5, stride 1 | weight [6, 1, 5, 5] | bias [6]",
+        "Relu | relu",
+        "MaxPool | maxpool | 2×2, stride 2",
+        "Conv | conv2 | 5×5, stride 1 | weight [16, 6, 5, 5] | bias [16]",
+        "Relu | relu_1",
+        "MaxPool | maxpool_1 | 2×2, stride 2",
+        "Reshape | reshape | shape [-1, 400]",
+        "Gemm | fc1 | transpose_b | b [120, 400] | c [120]",
+        "Relu | relu_2",
+        "Gemm | fc2 | transpose_b | b [84, 120] | c [84]",
+        "Relu | relu_3",
+        "Gemm | fc3 | transpose_b | b [10, 84] | c [10]",
+        "logits | output",
+    ]
+    assert [placed.box.lines[0].bold for placed in boxes] == [True] * 14
+    tops = [placed.top for placed in boxes]
+    assert tops == sorted(tops)
+    middles = {round(placed.left + placed.width / 2, 1) for placed in boxes}
+    assert len(middles) == 1  # a chain is a straight line
+    check(drawing.placement)
+    check_words(drawing)
+
+
+def test_what_was_fused_and_what_is_not_the_usual_is_said():
+    graph = Graph()
+    x = graph.placeholder("x", TensorType("float32", (1, 8, 9, 9)))
+    weight = graph.constant("w", np.zeros((8, 2, 3, 3), np.float32))
+    operator = OPERATORS["Conv"]((2, 1), (1, 0, 1, 0), (1, 2), 4, ("Clip", 0.0, 6.0))
+    graph.output(graph.add(operator, x, weight, name="c").outputs[0])
+    words = texts(draw(graph, sizes=True))
+    assert "Conv + Clip(0, 6)" in words
+    assert {"3×3, stride 2×1, pad 1 0 1 0,", "dilation 1×2, group 4"} <= {*words}
+    assert "weight [8, 2, 3, 3] · 576 B" in words
+
+
+def test_the_residual_branch_is_named_at_its_arrow():
+    graph = Graph()
+    x = graph.placeholder("x", TensorType("float32", (1, 3, 4, 4)))
+    weight = graph.constant("w", np.zeros((3, 3, 1, 1), np.float32))
+    operator = OPERATORS["Conv"]((1, 1), (0,) * 4, (1, 1), activation=("Relu",))
+    graph.output(graph.add(operator, x, weight, None, graph.add(OPERATORS["Relu"](), x).outputs[0]).outputs[0])
+    assert {"x", "z", "Conv + Relu"} <= {*texts(draw(graph))}
+
+
+def test_quantised_values_are_told_apart_in_words_and_lines():
+    drawing = draw(quantized_graph())
+    words = texts(drawing)
+    assert {"scale 2⁻⁷", "scale 0.0312, offset -3", "16 scales along axis 0", "Add + Clip(0, 6)"} <= {*words}
+    assert {"a", "b", "x", "indices"} <= {*words}  # which of two arrows is which
+    assert {route.kind for route in drawing.placement.routes} == {REAL, QUANTIZED, NUMBERS}
+    assert {"quantised", "integers, bool", "quantisation"} <= {*words}  # the key
+    check(drawing.placement)
+    check_words(drawing)
+
+
+def test_a_value_read_twice_by_one_node_arrives_twice():
+    drawing = draw(quantized_graph())
+    arrivals = [
+        route.points[-1] for route in drawing.placement.routes if route.target and _named(route.target, "twice")
+    ]
+    assert len(set(arrivals)) == 2
+
+
+def _named(box: Box, name: str) -> bool:
+    return box.key == ("node", name)
+
+
+def test_every_family_has_a_form_or_a_colour_of_its_own():
+    looks = {(family.outline, family.colour) for family in FAMILIES.values()}
+    assert len(looks) == len(FAMILIES)
+    assert {family.outline for family in FAMILIES.values()} == INSETS.keys()
+    assert {family_of(operator) for operator in map(object.__new__, OPERATORS.values())} <= FAMILIES.keys()
+    forms = [family.outline for family in FAMILIES.values() if family.title != "other"]
+    assert len({*forms}) == len(forms)  # so that a grey copy can be read
+
+
+# -- large and odd
+
+
+def test_resnet_is_cut_into_columns_that_a_page_can_show(resnet):
+    drawing = draw(resnet)
+    check(drawing.placement, downwards=False)
+    check_words(drawing)
+    assert drawing.placement.width <= WIDEST
+    assert drawing.placement.height < 0.7 * draw(resnet, columns=1).placement.height
+    words = {*texts(drawing)}
+    assert all(said(name) in words for name in resnet.nodes)
+    assert len(drawing.svg) < 400_000
+    assert len(drawing.png) < 600_000
+
+
+def test_the_trunk_of_resnet_is_straight(resnet):
+    drawing = draw(resnet, columns=1)
+    check(drawing.placement)
+    adds = [placed for placed in drawing.placement.boxes if placed.box.lines[0].text in ("Add", "MaxPool", "Gemm")]
+    assert len({round(placed.left + placed.width / 2) for placed in adds}) == 1
+
+
+@pytest.mark.parametrize("columns", [2, 3, 5])
+def test_columns_can_be_chosen(columns):
+    placement = draw(chain(30), columns=columns).placement
+    check(placement, downwards=False)
+    assert len({round(placed.left + placed.width / 2) for placed in placement.boxes}) == columns
+
+
+def test_more_columns_than_layers():
+    check(draw(chain(2), columns=9).placement, downwards=False)
+
+
+@pytest.mark.parametrize("name", ODD_NAMES)
+def test_odd_names_are_printed_as_they_are_or_escaped(name):
+    graph = Graph(name)
+    x = graph.placeholder(name, FLOATS)
+    graph.output(graph.add(OPERATORS["Relu"](), x, name=name, outputs=[f"{name}!"]).outputs[0], name)
+    drawing = draw(graph)
+    assert texts(drawing).count(said(name)) == 3
+    check(drawing.placement)
+    check_words(drawing)
+    assert Image.open(io.BytesIO(drawing.png)).size[0] > 100
+
+
+def test_names_that_are_cut_show_in_full_under_the_mouse():
+    graph = Graph()
+    name = "layer." * 20 + "<end>"
+    graph.output(graph.add(OPERATORS["Relu"](), graph.placeholder("x", FLOATS), name=name).outputs[0])
+    root = ElementTree.fromstring(draw(graph).svg)
+    assert name in {one.text for one in root.iter("{http://www.w3.org/2000/svg}title")}
+
+
+def test_graphs_with_next_to_nothing():
+    assert draw(Graph("empty")).placement.boxes == []
+    graph = Graph()
+    graph.placeholder("x", TensorType("bool", ()))
+    assert {"x", "bool[]"} <= {*texts(draw(graph))}
+    check(draw(graph).placement)
+
+
+def test_a_graph_that_is_too_large_says_what_to_do():
+    with pytest.raises(CompilerError, match="too large") as caught:
+        draw(chain(501))
+    assert "501" in str(caught.value)
+    assert "part=" in str(caught.value)
+    assert len(draw(chain(501), part=["relu", "relu_1"]).placement.boxes) == 4
+
+
+def test_a_tangle_is_refused_quickly():
+    graph = Graph()
+    values = [graph.placeholder("x", FLOATS)]
+    for _ in range(200):
+        values.append(graph.add(OPERATORS["Relu"](), values[-1]).outputs[0])
+    total = values[-1]
+    for value in values:
+        total = graph.add(OPERATORS["Add"](), total, value).outputs[0]
+    graph.output(total)
+    with pytest.raises(CompilerError, match="pass by other nodes"):
+        draw(graph)
+
+
+def test_a_part_ends_where_others_begin():
+    graph = quantized_graph()
+    drawing = draw(graph, part=["block", "twice"])
+    keys = [placed.box.key for placed in drawing.placement.boxes]
+    assert keys == [
+        ("from outside", "dequantize"),
+        ("from outside", "dequantize_1"),
+        ("node", "block"),
+        ("node", "twice"),
+        ("to others", "twice"),
+    ]
+    check(drawing.placement)
+    with pytest.raises(CompilerError, match="no such part"):
+        draw(graph, part=["nonsense"])
+
+
+def test_no_column_at_all_is_refused():
+    with pytest.raises(CompilerError, match="at least one column"):
+        draw(chain(1), columns=0)
+
+
+# -- formats
+
+
+def test_png_is_a_picture(tmp_path):
+    path = draw(quantized_graph(), tmp_path / "graph.png").save(tmp_path / "again.PNG")
+    picture = Image.open(path).convert("RGB")
+    drawing = draw(quantized_graph())
+    assert picture.size == pytest.approx([2 * length for length in drawing.size], abs=2)
+    colours = {colour for _, colour in picture.getcolors(100_000)}
+    fills = {tuple(int(family.colour[i : i + 2], 16) for i in (1, 3, 5)) for family in _families(drawing)}
+    assert fills <= colours  # no colour is lost when the palette is made small
+
+
+def _families(drawing):
+    return [FAMILIES[placed.box.family] for placed in drawing.placement.boxes]
+
+
+def test_svg_is_text_without_scripts_or_links(tmp_path):
+    path = draw(quantized_graph(), tmp_path / "graph.svg").save(tmp_path / "again.svg")
+    svg = path.read_text(encoding="utf-8")
+    root = ElementTree.fromstring(svg)
+    assert root.tag.endswith("svg")
+    assert "<script" not in svg
+    assert not re.search(r'href="(?!#)', svg)
+
+
+def test_another_ending_is_refused(tmp_path):
+    with pytest.raises(CompilerError, match="SVG or PNG") as caught:
+        draw(chain(1), tmp_path / "graph.pdf")
+    assert ".svg" in str(caught.value)
+    with pytest.raises(OutputError):
+        draw(chain(1), tmp_path / "nowhere" / "graph.svg")
+
+
+def test_a_notebook_shows_the_png_at_its_size():
+    drawing = draw(chain(2))
+    data, metadata = DisplayFormatter().format(drawing)
+    assert {*data} == {"image/png", "text/plain"}  # not the SVG too: a notebook stays small
+    assert data["image/png"].startswith(b"\x89PNG")
+    assert metadata["image/png"]["width"] == drawing.size[0]
+
+
+PROGRAM = """
+import hashlib
+from compiler.test_draw import quantized_graph
+from mlhood.compiler.hir.draw import draw
+drawing = draw(quantized_graph())
+print(hashlib.sha256(drawing.svg.encode() + drawing.png).hexdigest())
+"""
+
+
+def test_two_processes_draw_the_same():
+    drawing = draw(quantized_graph())
+    here = hashlib.sha256(drawing.svg.encode() + drawing.png).hexdigest()
+    paths = os.pathsep.join(path for path in sys.path if path)
+    environment = {**os.environ, "PYTHONHASHSEED": "7", "PYTHONPATH": paths}
+    command = [sys.executable, "-c", PROGRAM]
+    there = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.strip()
+    assert there == here
+
+
+def test_the_settings_of_matplotlib_are_left_alone():
+    import matplotlib as mpl
+    import matplotlib.pyplot as plt
+
+    before = dict(mpl.rcParams)
+    drawing = draw(chain(2))
+    assert drawing.svg
+    assert drawing.png
+    assert dict(mpl.rcParams) == before
+    assert plt.get_fignums() == []
+
+
+# -- any scene
+
+
+@st.composite
+def scenes(draw_from) -> Scene:
+    count = draw_from(st.integers(1, 14))
+    boxes, wires = [], []
+    for i in range(count):
+        ports = draw_from(st.integers(0 if i else 1, 3))
+        label = (Line("m" * draw_from(st.integers(1, 20)), 10.0),)
+        family = draw_from(st.sampled_from([*FAMILIES]))
+        lines = tuple(Line("word " * draw_from(st.integers(1, 6))) for _ in range(draw_from(st.integers(1, 3))))
+        box = Box(
+            ("node", str(i)), family, lines, (Port(label, draw_from(st.sampled_from([REAL, QUANTIZED]))),) * ports
+        )
+        makers = [j for j in range(i) if boxes[j].ports]
+        for source in draw_from(st.lists(st.sampled_from(makers), max_size=5)) if makers else []:
+            port = draw_from(st.integers(0, len(boxes[source].ports) - 1))
+            wires.append(Wire(source, port, i, len(box.slots)))
+            box.slots.append(draw_from(st.sampled_from(["", "z", "indices"])))
+        boxes.append(box)
+    return Scene("any", boxes, wires)
+
+
+@settings(max_examples=60, deadline=None)
+@given(scenes())
+def test_nothing_overlaps_in_any_scene(scene):
+    check(place(scene, 1))
+
+
+@settings(max_examples=40, deadline=None)
+@given(scenes(), st.integers(2, 4))
+def test_nothing_overlaps_in_columns(scene, columns):
+    placement = place(scene, columns)
+    check(placement, downwards=False)
+    assert len(placement.boxes) == len(scene.boxes)
+    assert sum(route.target is not None for route in placement.routes) == len(scene.wires)
+    assert all(rectangle(one) for one in placement.boxes)

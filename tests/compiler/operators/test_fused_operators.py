@@ -1,0 +1,137 @@
+"""Operators that only passes make: layers with an activation, with a residual branch, sums with an activation."""
+
+import numpy as np
+import pytest
+
+from mlhood.compiler.hir import verify
+from mlhood.compiler.hir.parse import constants_by_digest, parse
+from mlhood.compiler.hir.text import to_text
+from mlhood.compiler.operators.activation import (
+    AddActivation,
+    activate,
+    activation_of,
+    check_activation,
+    operator_of,
+)
+from mlhood.compiler.operators.arithmetic import Add
+from mlhood.compiler.operators.elementwise import Clip, Elu, LeakyRelu, Relu
+from mlhood.compiler.operators.matrix import FullyConnected, MatMul
+from mlhood.compiler.operators.movement import Transpose
+from mlhood.errors import CompilerError
+from tests.compiler.passes.building import Build, HardSwish, Sigmoid, Tanh, built, check_same, conv
+
+OPERATORS = [Relu(), Clip(0.0, 6.0), Clip(None, 1.0), LeakyRelu(0.2), Sigmoid(), Tanh(), HardSwish()]
+SPELLED = [("Relu",), ("Clip", 0.0, 6.0), ("Clip", None, 1.0), ("LeakyRelu", 0.2), ("Sigmoid",), ("Tanh",)]
+
+
+@pytest.mark.parametrize("operator", OPERATORS, ids=repr)
+def test_an_operator_as_an_activation_and_back(operator):
+    activation = activation_of(operator)
+    assert operator_of(activation) == operator
+    check_activation(activation)
+    x = np.linspace(-8, 8, 33, dtype=np.float32)
+    np.testing.assert_array_equal(activate(x, activation), operator.evaluate(x))
+
+
+@pytest.mark.parametrize(("operator", "activation"), list(zip(OPERATORS, SPELLED, strict=False)), ids=repr)
+def test_the_spelling(operator, activation):
+    assert activation_of(operator) == activation
+
+
+def test_no_activation():
+    assert activation_of(Elu()) is None
+    assert activation_of(Add()) is None
+    check_activation(())
+    x = np.ones(2)
+    assert activate(x, ()) is x
+
+
+@pytest.mark.parametrize("activation", [("Nonsense",), ("Relu", 1.0), ("Clip", 0.0, 6.0, 1.0), ("Elu",)])
+def test_a_bad_activation_is_named(activation):
+    b = Build()
+    x = b.x("n", 2)
+    for operator, inputs in [(AddActivation(activation), (x, x)), (FullyConnected(activation), (x, b.numbers(3, 2)))]:
+        with pytest.raises(CompilerError, match="activation"):
+            b(operator, *inputs)
+
+
+def test_a_sum_without_an_activation_is_no_such_node():
+    b = Build()
+    with pytest.raises(CompilerError, match="this is Add"):
+        b(AddActivation(()), (x := b.x(2)), x)
+
+
+def apart_and_together():
+    """Pairs of graphs that mean the same, the second one fused."""
+
+    def wide(b):
+        return b.x("n", 2, 4, 4)
+
+    def rows(b):
+        return b.x("n", 4, 3)
+
+    clip, relu = Clip(0.0, 1.0), ("Clip", 0.0, 1.0)
+    yield (lambda b: b(clip, b.conv(wide(b)))), (lambda b: b.conv(wide(b), activation=relu))
+    yield (
+        (lambda b: b(clip, b(Add(), b.conv((x := wide(b))), x))),
+        (lambda b: b.conv((x := wide(b)), z=x, activation=relu)),
+    )
+    yield (
+        (lambda b: b(Add(), b.conv((x := wide(b)), bias=False), x)),
+        (lambda b: b.conv((x := wide(b)), z=x, bias=False)),
+    )
+    yield (
+        (lambda b: b(clip, b(Add(), b(MatMul(), rows(b), b(Transpose((1, 0)), b.numbers(2, 3))), b.numbers(2)))),
+        (lambda b: b(FullyConnected(relu), rows(b), b.numbers(2, 3), b.numbers(2))),
+    )
+    yield (lambda b: b(clip, b(Add(), (x := rows(b)), x))), (lambda b: b(AddActivation(relu), (x := rows(b)), x))
+
+
+@pytest.mark.parametrize(("apart", "together"), list(apart_and_together()))
+def test_a_fused_operator_is_what_it_was_fused_from(apart, together):
+    check_same(built(apart), built(together), names=False)
+
+
+@pytest.mark.parametrize("make", [together for _, together in apart_and_together()])
+def test_the_text_of_a_fused_operator_gives_it_back(make):
+    graph = built(make)
+    text = to_text(graph)
+    again = parse(text, constants_by_digest(graph))
+    verify(again)
+    assert to_text(again) == text
+
+
+@pytest.mark.parametrize(
+    ("z", "says"),
+    [
+        (lambda b: b.x("n", 2, 4, 3, name="z"), "another type"),
+        (lambda b: b.x(2, 1, 1, name="z"), "another type"),
+        (lambda b: b.x("n", 2, 4, 4, name="z", element="float64"), "element types differ"),
+    ],
+)
+def test_a_residual_branch_has_the_outputs_type(z, says):
+    b = Build()
+    with pytest.raises(CompilerError, match=says):
+        b.conv(b.x("n", 2, 4, 4), z=z(b))
+
+
+@pytest.mark.parametrize(
+    ("inputs", "says"),
+    [
+        (lambda b: (b.x(3), b.numbers(2, 3)), "rows and a matrix"),
+        (lambda b: (b.x("n", 3), b.numbers(3)), "rows and a matrix"),
+        (lambda b: (b.x("n", 3), b.numbers(2, 4)), "as long as the weight's"),
+        (lambda b: (b.x("n", 3), b.numbers(2, 3), b.numbers(3)), "one number for each output"),
+        (lambda b: (b.x("n", 3), b.numbers(2, 3), b.numbers(1, 2)), "one number for each output"),
+    ],
+)
+def test_a_dense_layer_says_what_does_not_fit(inputs, says):
+    b = Build()
+    with pytest.raises(CompilerError, match=says):
+        b(FullyConnected(), *inputs(b))
+
+
+def test_defaults_are_left_out_of_the_text():
+    text = to_text(built(lambda b: b(conv(), b.x("n", 1, 2, 2), b.numbers(1, 1, 1, 1))))
+    assert "activation" not in text
+    assert "group" not in text

@@ -1,0 +1,256 @@
+"""The pictures: they show the nest and the numbers they are given, and keep their words apart."""
+
+import math
+from itertools import combinations
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+from matplotlib.colors import to_rgba
+from matplotlib.patches import Rectangle
+from matplotlib.text import Text
+
+from mlhood.dataflow.slicing import tile_figures, traffic_figures
+from mlhood.dataflow.slicing.caches import declared
+from mlhood.dataflow.slicing.errors import SlicingError
+from mlhood.dataflow.slicing.fit import needs
+from mlhood.dataflow.slicing.problem import ORDERS, Problem, Slicing
+from mlhood.dataflow.slicing.traffic import Traffic, lines_into, predict
+from mlhood.errors import MeasureError
+from mlhood.measure.measurement import Count, Measurement
+from mlhood.measure.table import Table
+from mlhood.plotting.diagram import LIGHT_YELLOW
+
+LARGE = Problem(64, 64, (3, 3), (56, 56), 6, 16)
+ROWS = Problem(2048, 512, (3, 3), (7, 7), 6, 16, rows=7)
+SMALL = Problem(5, 3, (1, 1), (2, 2), 6, 16)
+HUGE = Problem(2048, 2048, (7, 7), (448, 448), 6, 4)
+CACHES = declared("32KiB,1MiB,4MiB")
+TILES = ((4, 4, 16), (16, 2, 4), (64, 1, 1))
+SLICINGS = [Slicing(order, *sizes) for order in ORDERS for sizes in TILES]
+NEEDS = {str(one): needs(LARGE, one.order, *one.tiles) for one in SLICINGS}
+TRAFFIC = {str(sizes): {order: predict(LARGE, Slicing(order, *sizes), CACHES) for order in ORDERS} for sizes in TILES}
+
+
+def table(*seconds, run="one"):
+    """A row for each pair of times, which all rounds take within some percent."""
+    made = Table("P4.slicing", tuple(f"row {number}" for number in range(len(seconds))), ("WS", "IS"))
+    for row, pair in zip(made.rows, seconds, strict=True):
+        for column, time in zip(made.columns, pair, strict=True):
+            made[row, column] = Measurement(tuple(time * (1 + part / 100) for part in range(-4, 5)), run=run)
+    return made
+
+
+PICTURES = {
+    "tiles": lambda: tile_figures.tiles(LARGE, Slicing("WS", 32, 65, 4)),
+    "tiles, by rows": lambda: tile_figures.tiles(ROWS, Slicing("IS", 40, 128, 14)),
+    "tiles, all slices shown": lambda: tile_figures.tiles(LARGE, Slicing("IS", 10, 3, 523)),
+    "tiles, large numbers": lambda: tile_figures.tiles(HUGE, Slicing("WS", 1024, 30_000, 500)),
+    "tiles, one": lambda: tile_figures.tiles(SMALL, Slicing("IS", 3, 1, 1)),
+    "orders": lambda: tile_figures.orders(8, 6, 3, 4),
+    "orders, many": lambda: tile_figures.orders(24, 14, 5, 8),
+    "orders, flat": lambda: tile_figures.orders(24, 1, 2, 5),
+    "orders, steep": lambda: tile_figures.orders(2, 24, 1, 1),
+    "orders, one": lambda: tile_figures.orders(1, 1, 9, 9),
+    "levels": lambda: traffic_figures.levels(NEEDS, CACHES.rooms),
+    "levels, no limits": lambda: traffic_figures.levels({"IS (1, 1, 1)": (800, 900, 1000)}, (math.inf, 900, math.inf)),
+    "traffic": lambda: traffic_figures.traffic(TRAFFIC),
+    "traffic, one": lambda: traffic_figures.traffic({"C1": {order: Traffic(1, 1, 1, 1, 1) for order in ORDERS}}),
+    "times": lambda: traffic_figures.times(table((0.012, 0.01), (0.01, 0.01), (0.015, 0.02))),
+    "times, far apart": lambda: traffic_figures.times(table((0.001, 0.001), (0.02, 0.03))),
+    "times, one": lambda: traffic_figures.times(table((0.001, 0.001))),
+}
+
+
+@pytest.fixture(autouse=True)
+def closed():
+    yield
+    plt.close("all")
+
+
+def words(figure):
+    """Texts that are seen; not the labels of ticks beyond an axis."""
+    figure.draw_without_rendering()
+    beyond = {id(label) for axes in figure.axes for axis in (axes.xaxis, axes.yaxis) for label in _beyond(axis)}
+    texts = [text for text in figure.findobj(Text) if text.get_visible() and text.get_text().strip()]
+    return [text for text in texts if id(text) not in beyond]
+
+
+def _beyond(axis):
+    low, high = sorted(axis.get_view_interval())
+    outside = [tick for tick in axis.get_major_ticks() if not low <= tick.get_loc() <= high]
+    return [label for tick in outside for label in (tick.label1, tick.label2)]
+
+
+def said(figure):
+    return "\n".join(text.get_text() for text in words(figure))
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_words_do_not_stand_on_each_other_nor_leave_the_picture(name):
+    figure = PICTURES[name]()
+    boxes = [(text.get_text(), Text.get_window_extent(text)) for text in words(figure)]
+    assert len(boxes) > 3
+    assert [(a, b) for (a, one), (b, other) in combinations(boxes, 2) if _shared(one, other) > 4] == []
+    wide, high = figure.canvas.get_width_height()
+    assert [text for text, box in boxes if box.x0 < -1 or box.y0 < -1 or box.x1 > wide + 1 or box.y1 > high + 1] == []
+    assert [text.get_text() for text in words(figure) if text.get_fontsize() < 8.5] == []
+    assert figure.dpi == 90
+    assert 8.5 <= figure.get_figwidth() <= 9.5
+
+
+def _shared(one, other):
+    """Pixels squared that two boxes share, less a margin for the empty rim of letters."""
+    width = min(one.x1, other.x1) - max(one.x0, other.x0) - 1
+    height = min(one.y1, other.y1) - max(one.y0, other.y0) - 3
+    return max(width, 0) * max(height, 0)
+
+
+def test_tiles_are_counted_and_their_bytes_told():
+    text = said(tile_figures.tiles(LARGE, Slicing("WS", 32, 65, 4)))
+    for part in ("64·3·3 = 576", "56·56 = 3,136", "one of 2 slices", "523 in a slice", "= 6,912 bytes",
+                 "4 in a slice", "= 18,432 bytes", "4 × 523 = 2,092", "= 384 bytes"):  # fmt: skip
+        assert part in text
+    assert "passes by;\nL2 holds k2 = 65" in text
+    assert "stays in L1; L3 holds k3 = 4" in text
+    text = said(tile_figures.tiles(LARGE, Slicing("IS", 64, 2, 30)))
+    assert "the only slice" in text
+    assert "stays in L1;\nL3 holds k3 = 30" in text
+    assert "passes by; L2 holds k2 = 2" in text
+
+
+def test_the_tiles_picked_out_meet():
+    heavy = [patch for patch in tile_figures.tiles(ROWS, Slicing("IS", 40, 128, 14)).axes[0].patches
+             if patch.get_linewidth() > 2]  # fmt: skip
+    weight, column, result = (patch for patch in heavy if isinstance(patch, Rectangle))
+    assert len({patch.get_hatch() for patch in heavy}) == 3
+    assert (weight.get_y(), weight.get_height()) == pytest.approx((result.get_y(), result.get_height()))
+    assert (column.get_x(), column.get_width()) == pytest.approx((result.get_x(), result.get_width()))
+    assert weight.get_width() == pytest.approx(column.get_height())  # both are k1 channels deep
+
+
+@pytest.mark.parametrize(("inputs", "weights", "k2", "k3"), [(5, 4, 3, 2), (2, 6, 1, 2), (3, 3, 9, 9)])
+def test_numbers_are_the_visits_of_the_nest(inputs, weights, k2, k3):
+    figure = tile_figures.orders(inputs, weights, k2, k3)
+    numbers = [text for text in words(figure) if text.get_text().isdigit() and text.get_zorder() == 4]
+    size = inputs * weights
+    for panel, order in ((numbers[:size], "IS"), (numbers[size:], "WS")):
+        columns, rows = (sorted({round(text.get_position()[axis], 6) for text in panel}) for axis in (0, 1))
+        drawn = np.zeros((weights, inputs), int)
+        for text in panel:
+            x, y = (round(place, 6) for place in text.get_position())
+            drawn[weights - 1 - rows.index(y), columns.index(x)] = int(text.get_text())
+        # the place of each pair by its tiles' groups, from the outermost loop in
+        w, i = np.indices((weights, inputs)).reshape(2, -1)
+        stay, passer = (i, w) if order == "IS" else (w, i)
+        ranks = np.lexsort((passer, stay, passer // k2, stay // k3))
+        expected = np.empty(size, int)
+        expected[ranks] = np.arange(1, size + 1)
+        np.testing.assert_array_equal(drawn, expected.reshape(weights, inputs))
+
+
+def test_groups_have_lines_and_the_first_pass_is_marked():
+    axes = tile_figures.orders(8, 6, 3, 4).axes[0]
+    lines = [line for line in axes.lines if line.get_linewidth() > 1.5]
+    heavy, dashed = ([line for line in lines if (line.get_linestyle() == "-") is solid] for solid in (True, False))
+    assert (len(heavy), len(dashed)) == (1 + 1, 1 + 2)
+    marked = [patch for patch in axes.patches if patch.get_facecolor() == to_rgba(LIGHT_YELLOW)]
+    assert len(marked) == 3 + 3
+
+
+def test_a_path_goes_through_all_pairs():
+    axes = tile_figures.orders(24, 10, 4, 7).axes[0]
+    solid = [line for line in axes.lines if line.get_linewidth() == 1.1]
+    assert sum(len(line.get_xdata()) for line in solid) == 2 * 24 * 10
+    assert len(solid) == 24 * 3 + 10 * 6
+
+
+def test_what_is_larger_than_its_room_is_said_to_be():
+    figure = traffic_figures.levels(NEEDS, CACHES.rooms)
+    bars = [bar for container in figure.axes[0].containers for bar in container]
+    widths = [sizes[level] for level in range(3) for sizes in NEEDS.values()]
+    assert [bar.get_width() for bar in bars] == widths
+    beyond = [size > CACHES.rooms[level] for level in range(3) for size in (sizes[level] for sizes in NEEDS.values())]
+    assert 0 < sum(beyond) < len(beyond)
+    assert [bar.get_hatch() == "xx" for bar in bars] == beyond
+    assert said(figure).count("too large") == sum(beyond)
+    assert "L1: the line is its room, 28.8 KiB" in said(figure)
+    assert [line.get_xdata()[0] for line in figure.axes[0].lines if line.get_linewidth() > 2] == list(CACHES.rooms)
+
+
+def test_a_level_without_a_limit_has_no_line():
+    figure = traffic_figures.levels({"a": (800, 900, 1000)}, (math.inf, 900, math.inf))
+    assert len(figure.axes[0].lines) == 1
+    assert said(figure).count("no limit") == 2
+    assert "too large" not in said(figure)
+
+
+def test_traffic_is_what_is_loaded_into_each_level():
+    figure = traffic_figures.traffic(TRAFFIC)
+    for axes, room in zip(figure.axes, CACHES.rooms, strict=True):
+        for container, order in zip(axes.containers, ORDERS, strict=True):
+            lines = [lines_into(LARGE, order, *sizes, room, 64) for sizes in TILES]
+            assert container.get_label() == order
+            assert [bar.get_width() for bar in container] == pytest.approx([count * 64 / 2**20 for count in lines])
+            assert len({bar.get_hatch() for bar in container}) == 1
+    wider = traffic_figures.traffic(TRAFFIC, line=128)
+    first, second = (one.axes[0].containers[0][0].get_width() for one in (figure, wider))
+    assert second == pytest.approx(2 * first)
+
+
+def test_times_are_the_medians_and_their_ratio_is_written():
+    given = table((0.012, 0.01), (0.01, 0.01), (0.015, 0.02))
+    figure = traffic_figures.times(given)
+    text = said(figure)
+    assert "1.20 [1.20, 1.20]\nIS is faster" in text
+    assert "1.00 [1.00, 1.00]\nno difference seen" in text
+    assert "0.75 [0.75, 0.75]\nWS is faster" in text
+    for container, order in zip(figure.axes[0].containers, ORDERS, strict=True):
+        line, _, (bars,) = container.lines
+        assert container.get_label() == order
+        assert list(line.get_xdata()) == pytest.approx([1e3 * given[row, order].median for row in given.rows])
+        ends = [(low, high) for (low, _), (high, _) in bars.get_segments()]
+        expected = [tuple(1e3 * end for end in given[row, order].interval) for row in given.rows]
+        np.testing.assert_allclose(ends, expected)
+
+
+def test_rounds_of_different_runs_are_not_paired():
+    given = table((0.0102, 0.01))
+    assert "IS is faster" in said(traffic_figures.times(given))
+    assert "no difference seen" in said(traffic_figures.times(table((0.0102, 0.01), run="")))
+
+
+def counted():
+    made = Table("P4.counts", ("a",), ("WS", "IS"), unit="lines", kind="count")
+    made["a", "WS"] = made["a", "IS"] = Count(1)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("draw", "what"),
+    [
+        (lambda: tile_figures.tiles(LARGE, Slicing("IS", 65, 1, 1)), "not there"),
+        (lambda: tile_figures.tiles(LARGE, Slicing("WS", 1, 1, 5)), "not there"),
+        (lambda: tile_figures.orders(25, 4, 1, 1), "told apart"),
+        (lambda: tile_figures.orders(4, 4, 0, 1), "begins at 1"),
+        (lambda: traffic_figures.levels({}, CACHES.rooms), "nothing to draw"),
+        (lambda: traffic_figures.levels({"a": (1, 2)}, CACHES.rooms), "bytes of three levels"),
+        (lambda: traffic_figures.levels({"a": (1, 2, math.inf)}, CACHES.rooms), "bytes of three levels"),
+        (lambda: traffic_figures.levels({"a": (1, 2, 3)}, (0, 1, 2)), "bytes of three levels"),
+        (lambda: traffic_figures.traffic({}), "nothing to draw"),
+        (lambda: traffic_figures.traffic({"a": {"IS": TRAFFIC[str(TILES[0])]["IS"]}}), "lacks an order"),
+        (lambda: traffic_figures.traffic({"a": dict.fromkeys(ORDERS, Traffic(1, 1, 1, 0, 1))}), "no place for nothing"),
+        (lambda: traffic_figures.times(Table("t", ("a",), ("IS", "other"))), "compare the orders"),
+        (lambda: traffic_figures.times(counted()), "compare the orders"),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused_kindly(draw, what):
+    with pytest.raises(SlicingError, match=what):
+        draw()
+    assert plt.get_fignums() == []
+
+
+def test_an_empty_cell_is_named():
+    with pytest.raises(MeasureError, match="empty"):
+        traffic_figures.times(Table("P4.slicing", ("a",), ("WS", "IS")))
+    assert plt.get_fignums() == []

@@ -1,0 +1,59 @@
+"""Writing: whole or not at all."""
+
+import errno
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from mlhood.errors import OutputError
+from mlhood.files.atomic import write_whole
+
+
+def test_writes_and_replaces(tmp_path):
+    path = tmp_path / "x"
+    assert write_whole(str(path), b"one") == path
+    assert write_whole(path, b"two").read_bytes() == b"two"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["x"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no file modes")
+def test_the_file_has_the_mode_of_any_new_file(tmp_path):
+    (tmp_path / "plain").write_bytes(b"")
+    assert write_whole(tmp_path / "x", b"").stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EACCES])
+@pytest.mark.parametrize("step", ["fsync", "mkstemp"])
+def test_a_full_or_read_only_folder_leaves_what_was_there(tmp_path, monkeypatch, number, step):
+    def fail(*_, **__):
+        raise OSError(number, os.strerror(number))
+
+    path = write_whole(tmp_path / "x", b"before")
+    with monkeypatch.context() as patch:
+        patch.setattr(f"mlhood.files.atomic.{'os' if step == 'fsync' else 'tempfile'}.{step}", fail)
+        with pytest.raises(OutputError, match="cannot be written") as caught:
+            write_whole(path, b"after")
+    assert caught.value.parts["got"] == os.strerror(number)
+    assert path.read_bytes() == b"before"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["x"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs Linux")
+def test_a_really_full_disk(tmp_path, monkeypatch):
+    def full(**_):
+        return os.open("/dev/full", os.O_WRONLY), str(tmp_path / "temporary")
+
+    monkeypatch.setattr("mlhood.files.atomic.tempfile.mkstemp", full)
+    with pytest.raises(OutputError, match="cannot be written") as caught:
+        write_whole(tmp_path / "x", b"data")
+    assert caught.value.parts["got"] == os.strerror(errno.ENOSPC)
+    assert not list(tmp_path.iterdir())
+
+
+def test_folders_are_told(tmp_path):
+    with pytest.raises(OutputError, match="is a folder"):
+        write_whole(tmp_path, b"")
+    with pytest.raises(OutputError, match="does not exist"):
+        write_whole(tmp_path / "nowhere" / "x", b"")

@@ -1,0 +1,109 @@
+"""The workflow of GitHub Classroom in a student repository, and the command that it runs there."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from mlhood.grading.autograders import github_classroom
+from mlhood.grading.notebooks.notebook import read, write
+from mlhood.grading.student.edition_files import classroom_workflow
+from tests.grading import synthetic_course
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture(scope="module")
+def released(tmp_path_factory) -> Path:
+    """A released repository of the course: the package, and the synthetic project as P1."""
+    from mlhood.grading.notebooks.sync import carried
+    from mlhood.grading.projects import PROJECTS
+    from mlhood.grading.student.edition_files import package_files
+    from mlhood.grading.student.release import release
+
+    root = tmp_path_factory.mktemp("course")
+    write(synthetic_course.notebook(), root / "P1.ipynb")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(PROJECTS, "T9", synthetic_course.SYNTHETIC)
+        for name, text in {**package_files(ROOT), **carried([root / "P1.ipynb"])}.items():
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            (root / name).write_text(text)
+        for name in ("pyproject.toml", "LICENSE"):
+            (root / name).write_text((ROOT / name).read_text())
+        return release(root, root.parent / f"{root.name}-student").folder
+
+
+def steps(folder: Path) -> dict[str, dict]:
+    flow = yaml.safe_load((folder / ".github/workflows/classroom.yml").read_text())
+    return {step.get("name", step.get("uses")): step for step in flow["jobs"]["autograding"]["steps"]}
+
+
+def run(folder: Path, tmp_path: Path) -> dict:
+    """Run the step of the workflow as a runner does, and read its output as the reporter does."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "from tests.grading import synthetic_course\nsynthetic_course.install()\n"
+    )
+    command = steps(folder)["Grade P1.ipynb"]["run"].split()
+    assert command[0] == "python"
+    paths = os.pathsep.join([str(folder), str(tmp_path), str(ROOT)])
+    environment = {**os.environ, "PYTHONPATH": paths, "GITHUB_OUTPUT": str(tmp_path / "output")}
+    done = subprocess.run([sys.executable, *command[1:]], env=environment, cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    name, _, text = (tmp_path / "output").read_text().strip().partition("=")
+    assert name == "result"
+    return json.loads(base64.b64decode(text))
+
+
+def test_the_reporter_gets_the_output_of_every_step():
+    flow = yaml.safe_load(classroom_workflow(["P1.ipynb", "P2.ipynb"]))
+    assert flow["on"] == ["push", "workflow_dispatch"]
+    assert flow["permissions"] == {"checks": "write", "actions": "read", "contents": "read"}
+    steps = flow["jobs"]["autograding"]["steps"]
+    assert [step["id"] for step in steps if "id" in step] == ["p1", "p2"]
+    report = steps[-1]
+    assert report["uses"] == "classroom-resources/autograding-grading-reporter@v1"
+    assert report["with"] == {"runners": "p1,p2"}
+    assert report["env"] == {f"P{n}_RESULTS": f"${{{{ steps.p{n}.outputs.result }}}}" for n in (1, 2)}
+
+
+def test_a_fresh_repository_has_no_points(released, tmp_path):
+    found = run(released, tmp_path)
+    assert (found["version"], found["status"], found["max_score"]) == (1, "fail", 100)
+    assert [test["score"] for test in found["tests"]] == [0, 0, 0]
+
+
+def test_solved_tasks_have_theirs(released, tmp_path):
+    folder = shutil.copytree(released, tmp_path / "mine")
+    book = read(folder / "P1.ipynb")
+    for cell in book.cells:
+        if cell.id == "T9-1-solution":
+            cell.source = synthetic_course.SOLUTIONS["T9.1"]
+    write(book, folder / "P1.ipynb")
+    found = run(folder, tmp_path)
+    assert [(test["status"], test["score"]) for test in found["tests"]] == [("pass", 40), ("fail", 0), ("fail", 0)]
+    assert "`answer.txt`" in found["tests"][1]["message"]
+    assert set(found["tests"][0]) == {"name", "status", "score", "message"}
+
+
+def test_a_notebook_that_cannot_be_read_has_lost_its_projects_points(tmp_path):
+    for name, most in (("P1.ipynb", 100), ("mine.ipynb", 0)):
+        (tmp_path / name).write_text("{")
+        found = github_classroom.result(tmp_path / name)
+        assert (found["status"], found["max_score"]) == ("fail", most)
+        assert {test["score"] for test in found["tests"]} == {0}
+        assert "JSON" in found["tests"][0]["message"]
+
+
+def test_messages_are_cut_to_what_an_environment_variable_holds():
+    tests = [{"name": "t", "status": "fail", "score": 0, "message": "☃" * 20_000} for _ in range(9)]
+    text = github_classroom.encoded({"version": 1, "status": "fail", "max_score": 1, "tests": tests})
+    assert len(text) <= github_classroom.MAX_ENCODED
+    assert all(len(test["message"]) > 500 for test in json.loads(base64.b64decode(text))["tests"])

@@ -1,0 +1,181 @@
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from mlhood.grading.checks import submission as module
+from mlhood.grading.checks.expect import CheckFailed
+from mlhood.grading.checks.submission import LocalTransport, Submission
+from mlhood.grading.rpc.codec import Message, encode
+from mlhood.measure import Measurement, Table, faster
+
+
+@pytest.fixture
+def submission(tmp_path):
+    for name in ("work", "scratch"):
+        (tmp_path / name).mkdir()
+    return Submission(LocalTransport({"x": 3}), tmp_path / "work", tmp_path / "scratch")
+
+
+def test_plain_file(submission):
+    (submission.folder / "a.onnx").write_bytes(b"x")
+    assert submission.file("a.onnx").read_bytes() == b"x"
+
+
+def test_missing_file_says_why(submission):
+    submission.cell_errors.append("the cell `export()` stopped with ValueError")
+    with pytest.raises(CheckFailed) as caught:
+        submission.file("a.onnx")
+    assert caught.value.what == "there is no file `a.onnx`"
+    assert "export()" in caught.value.parts["hint"]
+
+
+def test_folder_is_no_file(submission):
+    (submission.folder / "a.onnx").mkdir()
+    with pytest.raises(CheckFailed, match="not a plain file"):
+        submission.file("a.onnx")
+
+
+def test_link_to_elsewhere_is_refused(submission, tmp_path):
+    (tmp_path / "answer.onnx").write_bytes(b"solution")
+    try:
+        (submission.folder / "a.onnx").symlink_to(tmp_path / "answer.onnx")
+    except OSError:
+        pytest.skip("no links here")
+    with pytest.raises(CheckFailed, match="not a plain file"):
+        submission.file("a.onnx")
+
+
+def test_path_through_a_linked_folder_is_refused(submission, tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "a.onnx").write_bytes(b"solution")
+    try:
+        (submission.folder / "sub").symlink_to(tmp_path / "elsewhere")
+    except OSError:
+        pytest.skip("no links here")
+    with pytest.raises(CheckFailed, match="not a plain file"):
+        submission.file("sub/a.onnx")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no FIFOs here")
+def test_fifo_does_not_hang(submission):
+    os.mkfifo(submission.folder / "a.onnx")
+    with pytest.raises(CheckFailed, match="not a plain file"):
+        submission.file("a.onnx")
+
+
+def test_too_large(submission, monkeypatch):
+    monkeypatch.setattr(module, "MAX_FILE_BYTES", 10)
+    (submission.folder / "a.onnx").write_bytes(bytes(11))
+    with pytest.raises(CheckFailed, match="too large"):
+        submission.file("a.onnx")
+
+
+def test_written_file_lies_in_scratch(submission):
+    (submission.scratch / "a.onnx").write_bytes(b"x")
+    assert submission.written(submission.scratch / "a.onnx").exists()
+    with pytest.raises(CheckFailed, match="has not written the file"):
+        submission.written(submission.scratch / "b.onnx")
+
+
+def test_value_in_this_process(submission):
+    assert submission.value("x") == 3
+    with pytest.raises(CheckFailed, match="the notebook defines no `y`"):
+        submission.value("y")
+
+
+@pytest.mark.parametrize("reply", ["[]", "3", "null", "{}", '{"$dict": []}', '{"$dict": [["error", 3]]}', "nonsense"])
+def test_malformed_reply_is_a_failed_check(submission, reply):
+    class Forger:
+        def ask(self, request, seconds):
+            return Message(reply, {})
+
+    submission.transport = Forger()
+    with pytest.raises(CheckFailed, match="gave no usable answer"):
+        submission.value("x")
+
+
+# -- tables
+
+
+def declared():
+    return Table("T9.times", ("small", "large"), ("slow", "fast"), "ms", claims=(faster("fast", "slow"),))
+
+
+def filled(seconds=0.001):
+    table = declared()
+    for row in table.rows:
+        table[row, "slow"] = Measurement((0.004,) * 21, 1e7, row, True)
+        table[row, "fast"] = Measurement((seconds,) * 21, 1e7, row, True)
+    return table
+
+
+def holding(submission, **names):
+    submission.transport = LocalTransport(names)
+    return submission
+
+
+def test_a_table_is_found_by_its_id_under_any_name(submission):
+    found = holding(submission, x=3, mine=filled(), other=declared(), _=None).table(declared())
+    assert found.missing == []
+    assert found["small", "fast"].median == 0.001
+    assert found.verdicts()[0].state == "holds"
+
+
+def test_a_missing_table_says_why(submission):
+    submission.cell_errors.append("the cell `table = ...` stopped with NameError")
+    with pytest.raises(CheckFailed, match="the notebook has no table") as caught:
+        holding(submission, x=3).table(declared())
+    assert "NameError" in caught.value.parts["hint"]
+
+
+def test_a_table_declared_otherwise_is_refused_with_the_part_that_differs(submission):
+    other = Table("T9.times", ("small", "large"), ("slow", "fast"), "ms")
+    with pytest.raises(CheckFailed, match="declared otherwise") as caught:
+        holding(submission, table=other).table(declared())
+    assert caught.value.parts["for"] == "T9.times, claims"
+    assert "as it was given" in caught.value.parts["hint"]
+
+
+def forged(submission, change):
+    """A submission whose process answers with a table that it has changed."""
+    data = filled().to_dict()
+    change(data)
+
+    class Forger:
+        def ask(self, request, seconds):
+            return Message.from_bytes(*encode({"value": data}).to_bytes())
+
+    submission.transport = Forger()
+    return submission
+
+
+def test_verdicts_that_are_told_are_not_believed(submission):
+    def change(data):
+        data.update(filled(0.1).to_dict() | {"verdicts": [["fast is faster than slow in every row", "holds"]]})
+
+    assert forged(submission, change).table(declared()).verdicts()[0].state == "fails"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda data: data["cells"][0][2].update(median=1e-9),
+        lambda data: data["cells"][0][2].update(seconds=[float("nan")] * 21),
+        lambda data: data["cells"][0][2].update(seconds=[1e-3] * 100_000),
+        lambda data: data["cells"].append(data["cells"][0]),
+        lambda data: data.update(rows=[["small"], 3]),
+        lambda data: data.update(cells={"small": 1}),
+        lambda data: data.update(more="parts"),
+        lambda data: data.clear(),
+    ],
+)
+def test_a_forged_table_is_a_failed_check(submission, change):
+    with pytest.raises(CheckFailed, match="the table `T9"):
+        forged(submission, change).table(declared())
+
+
+def test_a_table_larger_than_may_cross_is_a_failed_check(submission):
+    with pytest.raises(CheckFailed, match="no usable answer"):
+        forged(submission, lambda data: data.update(title="x" * (9 << 20))).table(declared())

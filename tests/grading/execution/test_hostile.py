@@ -1,0 +1,132 @@
+"""What a hostile submission does to the marking: it costs itself, and the marking goes on."""
+
+from __future__ import annotations
+
+import os
+
+import nbformat
+import pytest
+from nbformat.v4 import new_code_cell
+
+from mlhood.grading.checks.expect import show
+from mlhood.grading.checks.marks import judge
+from mlhood.grading.checks.submission import Submission
+from mlhood.grading.checks.task import Task, points
+from mlhood.grading.execution.kernel import Kernel
+from mlhood.grading.notebooks.notebook import read, write_text
+from mlhood.grading.notebooks.restore import judging_points, rebuild
+from mlhood.grading.reports import marks_text
+from mlhood.grading.rpc.file_channel import write_fresh
+
+LIMIT = 10
+
+
+@points(1)
+def f_gives_one(submission):
+    """f() gives 1."""
+    if submission.call("f") != 1:
+        raise AssertionError
+
+
+TASK = Task("T9.1", "f", (f_gives_one,), seconds=LIMIT)
+
+
+@pytest.fixture
+def kernel(tmp_path):
+    folder = tmp_path / "work"
+    folder.mkdir()
+    with Kernel(folder) as kernel:
+        yield kernel
+
+
+def earned(kernel) -> float:
+    return judge(TASK, Submission(kernel, kernel.folder, kernel.scratch), 0).earned
+
+
+def run(kernel, source: str, tags: tuple[str, ...] = ()):
+    return kernel.run(new_code_cell(source, metadata={"tags": list(tags)}), LIMIT)
+
+
+FORGED = {
+    "no metadata": "{'data': {}}, 'display_data'",
+    "no name of the error": "{}, 'error'",
+    "a number for a stream": "{'name': 5, 'text': 5}, 'stream'",
+    "no state": "{}, 'status'",
+}
+
+
+@pytest.mark.parametrize("forged", FORGED.values(), ids=FORGED)
+def test_a_forged_message_ends_only_its_own_cell(kernel, forged):
+    run(kernel, "def f(): return 1")
+    content, kind = forged.rsplit(", ", 1)
+    outcome = run(
+        kernel,
+        "kernel = get_ipython().kernel\n"
+        f"kernel.session.send(kernel.iopub_socket, {kind}, {content}, parent=kernel.get_parent())",
+    )
+    assert outcome.error == "" or not outcome.alive
+    assert earned(kernel) == 1
+
+
+@pytest.mark.parametrize("word", ["exit()", "quit()", "exit", "get_ipython().ask_exit()"])
+def test_the_word_for_leaving_does_not_leave_later(kernel, word):
+    run(kernel, "def f(): return 1")
+    run(kernel, word)
+    assert run(kernel, "import time; time.sleep(1)").alive
+    assert earned(kernel) == 1
+
+
+def test_a_tag_does_not_skip_a_cell(kernel):
+    run(kernel, "def f(): return 1", tags=("skip-execution",))
+    assert earned(kernel) == 1
+
+
+def test_a_removed_folder_is_made_again(kernel):
+    run(kernel, "def f(): return 1")
+    outcome = run(kernel, f"import os, shutil\nshutil.rmtree({str(kernel.folder)!r})\nos._exit(0)")
+    assert not outcome.alive
+    assert earned(kernel) == 1
+
+
+def test_names_of_the_language_may_be_taken(kernel):
+    run(kernel, "globals = json = print = None\ndef f(): return 1")
+    assert earned(kernel) == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes are files on POSIX only")
+def test_a_pipe_in_the_way_is_replaced(tmp_path):
+    os.mkfifo(tmp_path / "request-1.json")
+    write_fresh(tmp_path / "request-1.json", b"text")
+    assert (tmp_path / "request-1.json").read_bytes() == b"text"
+
+
+def test_a_link_in_the_way_is_replaced_and_not_followed(tmp_path):
+    (tmp_path / "mine").write_text("mine")
+    (tmp_path / "link").symlink_to(tmp_path / "mine")
+    write_fresh(tmp_path / "link", b"new")
+    assert (tmp_path / "mine").read_text() == "mine"
+
+
+def test_half_characters_are_written_and_read(tmp_path):
+    write_text(tmp_path / "text", "a\ud800b")
+    assert (tmp_path / "text").read_text() == "a?b"
+    cell = {"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None, "id": "a", "source": "x='Q'"}
+    text = nbformat.writes(nbformat.from_dict({"cells": [cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}))
+    (tmp_path / "P1.ipynb").write_text(text.replace("'Q'", r"'\ud800'"))
+    assert read(tmp_path / "P1.ipynb").cells[0].source == "x='?'"
+
+
+def test_what_a_student_says_steers_no_terminal(kernel):
+    run(kernel, "def f(): raise ValueError('\\x1b[2J\\ud800\\nP1 100 of 100')")
+    text = marks_text.task_text(judge(TASK, Submission(kernel, kernel.folder, kernel.scratch), 0))
+    assert "\x1b" not in text
+    assert text.encode()
+    assert not any(line.startswith("P1 100") for line in text.splitlines())
+    assert show("\x1b") == "\N{REPLACEMENT CHARACTER}"
+
+
+def test_a_copy_of_a_cell_does_not_put_off_the_judging(course):
+    book = course.notebook()
+    before = judging_points(rebuild(book, course.SYNTHETIC).parts, course.SYNTHETIC)
+    book.cells.append(nbformat.from_dict(dict(book.cells[1])))
+    assert judging_points(rebuild(book, course.SYNTHETIC).parts, course.SYNTHETIC) == before

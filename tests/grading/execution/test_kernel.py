@@ -1,0 +1,185 @@
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from nbformat.v4 import new_code_cell
+
+from mlhood.errors import GradingError
+from mlhood.grading.checks.expect import CheckFailed
+from mlhood.grading.checks.submission import Submission
+from mlhood.grading.execution.kernel import Kernel
+from mlhood.grading.rpc.codec import Tensor
+
+TIME_LIMIT = 3
+
+
+@pytest.fixture
+def kernel(tmp_path):
+    with Kernel(tmp_path) as kernel:
+        yield kernel
+
+
+@pytest.fixture
+def submission(kernel):
+    submission = Submission(kernel, kernel.folder, kernel.scratch)
+    submission.seconds = TIME_LIMIT
+    return submission
+
+
+def run(kernel, source):
+    return kernel.run(new_code_cell(source), TIME_LIMIT)
+
+
+def test_cell_runs_in_the_folder_and_keeps_its_outputs(kernel):
+    cell = new_code_cell("import os\nopen('here.txt', 'w').close()\nprint('out')\n6 * 7")
+    outcome = kernel.run(cell, TIME_LIMIT)
+    assert (outcome.error, outcome.alive) == ("", True)
+    assert (kernel.folder / "here.txt").exists()
+    assert [output.output_type for output in cell.outputs] == ["stream", "execute_result"]
+
+
+def test_display_that_is_updated_shows_its_last_state(kernel):
+    cell = new_code_cell("bar = display('0 of 2', display_id=True)\nbar.update('2 of 2')")
+    assert kernel.run(cell, TIME_LIMIT).error == ""
+    assert cell.outputs[0].data["text/plain"] == "'2 of 2'"
+    assert run(kernel, "bar.update('from a later cell')").error == ""
+
+
+def test_error_is_told_and_the_next_cell_runs(kernel):
+    assert run(kernel, "1 / 0").error == "ZeroDivisionError: division by zero"
+    assert run(kernel, "x = 1").error == ""
+
+
+def test_syntax_error(kernel):
+    assert run(kernel, "def").error.startswith("SyntaxError")
+
+
+@pytest.mark.parametrize(
+    "source", ["import os; os._exit(0)", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"]
+)
+def test_death_costs_only_itself(kernel, submission, source):
+    run(kernel, "def f(): return 1")
+    outcome = run(kernel, source)
+    assert not outcome.alive
+    assert "ended the Python process" in outcome.error
+    assert submission.call("f") == 1
+
+
+def test_endless_loop_is_stopped(kernel, submission):
+    run(kernel, "def f(): return 1")
+    outcome = run(kernel, "while True: pass")
+    assert outcome.error == "took more than 3 seconds and was stopped"
+    assert submission.call("f") == 1
+
+
+def test_loop_that_cannot_be_interrupted_is_stopped(kernel, submission):
+    run(kernel, "def f(): return 1")
+    outcome = run(kernel, "while True:\n    try:\n        while True: pass\n    except BaseException: pass")
+    assert not outcome.alive
+    assert submission.call("f") == 1
+
+
+def test_fraction_of_a_second_is_a_limit_too(kernel):
+    began = time.monotonic()
+    assert not kernel.run(new_code_cell("while True: pass"), 0.5).alive
+    assert time.monotonic() - began < 30
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks into /proc")
+def test_children_die_with_their_kernel(tmp_path):
+    with Kernel(tmp_path) as kernel:
+        run(
+            kernel,
+            "import subprocess\nchild = subprocess.Popen(['sleep', '600'])\nopen('pid', 'w').write(str(child.pid))",
+        )
+        pid = int((tmp_path / "pid").read_text())
+    for _ in range(50):
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().split()[2]
+        except FileNotFoundError:
+            return
+        if state == "Z":
+            return
+        time.sleep(0.1)
+    pytest.fail("the child of a kernel is still running")
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ("import os; os._exit(0)", "ended the Python process"),
+        ("while True: pass", "took more than"),
+        ("raise SystemExit", "gave no usable answer"),
+    ],
+)
+def test_call_that_ends_the_process_fails_alone(kernel, submission, body, reason):
+    run(kernel, f"def bad():\n    {body}")
+    run(kernel, "def good(): return 2")
+    with pytest.raises(CheckFailed) as caught:
+        submission.call("bad")
+    assert reason in str(caught.value)
+    assert submission.call("good") == 2
+
+
+def test_death_in_replay_does_not_hang(kernel, submission):
+    run(kernel, "def f(): return 1")
+    run(kernel, "import os\nif os.path.exists('flag'): os._exit(1)\nopen('flag', 'w').close()")
+    assert not run(kernel, "os._exit(1)").alive
+    assert submission.call("f") == 1
+
+
+def test_call_with_arrays_and_tensors(kernel, submission):
+    run(kernel, "def kind(a, b): return [type(a).__module__, type(b).__module__, b * 2]")
+    kinds = submission.call("kind", np.ones(2), Tensor(np.ones(3, np.float32)))
+    assert kinds[:2] == ["numpy", "torch"]
+    assert np.array_equal(kinds[2], np.full(3, 2, np.float32))
+
+
+def test_object_stays_there_and_can_be_asked(kernel, submission):
+    run(kernel, "class Model:\n    def go(self, x): return x + 1\ndef make(): return Model()")
+    model = submission.call("make")
+    assert model.type == "Model"
+    assert submission.call(model, 1, method="go") == 2
+
+
+def test_error_of_the_student_names_their_line(kernel, submission):
+    run(kernel, "def f(x):\n    y = x + 1\n    return y.undefined")
+    with pytest.raises(CheckFailed) as caught:
+        submission.call("f", 1)
+    assert "AttributeError" in caught.value.parts["got"]
+    assert "return y.undefined" in caught.value.parts["got"]
+
+
+def test_missing_name_and_unwritten_function(kernel, submission):
+    run(kernel, "def f(): raise NotImplementedError()")
+    with pytest.raises(CheckFailed, match="`f` is not written yet"):
+        submission.call("f")
+    with pytest.raises(CheckFailed, match="the notebook defines no `g`"):
+        submission.value("g")
+
+
+def test_forged_reply_is_only_a_wrong_answer(kernel, submission):
+    run(kernel, "import mlhood.grading.rpc.server as b\nb.serve = lambda *a: None\ndef f(): return 1")
+    with pytest.raises(CheckFailed, match="gave no usable answer"):
+        submission.call("f")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no FIFOs here")
+def test_reply_that_is_a_fifo_does_not_hang(kernel, submission):
+    run(kernel, "import os, mlhood.grading.rpc.server as b")
+    run(
+        kernel,
+        "b.serve = lambda folder, n, names: [os.mkfifo(f'{folder}/reply-{n}.{s}') for s in ('json', 'npz')]",
+    )
+    with pytest.raises(CheckFailed, match="gave no usable answer"):
+        submission.call("f")
+
+
+def test_kernel_that_cannot_start_is_an_error_of_the_family(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(GradingError, match="no Jupyter kernel"), Kernel(tmp_path / "file" / "below"):
+        pass

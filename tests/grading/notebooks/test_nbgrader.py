@@ -1,0 +1,127 @@
+"""nbgrader takes our notebooks as they are: its validator, its release, and its marking agree with ours.
+
+nbgrader runs as a program of its own, so its warnings stay there.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from nbgrader.nbgraderformat.v3 import MetadataValidatorV3
+
+from mlhood.exchange import find_browser
+from mlhood.grading.notebooks.notebook import read, write
+from mlhood.grading.notebooks.stubs import student_version
+
+ROOT = Path(__file__).parents[3]
+NOTEBOOKS = sorted(ROOT.glob("P[1-9].ipynb"))
+CONFIG = """
+c = get_config()
+c.CourseDirectory.course_id = "course"
+c.Execute.timeout = 900
+c.NbGrader.logfile = ""
+"""
+SCORES = """
+select student.id, sum(coalesce(grade.manual_score, grade.auto_score, 0))
+from grade
+join submitted_notebook on grade.notebook_id = submitted_notebook.id
+join submitted_assignment on submitted_notebook.assignment_id = submitted_assignment.id
+join student on submitted_assignment.student_id = student.id
+group by student.id
+"""
+
+
+def nbgrader(course: Path, *arguments: str) -> None:
+    """Run nbgrader in a course's folder."""
+    command = [sys.executable, "-m", "nbgrader", *arguments]
+    tools = str(Path(sys.executable).parent)  # nbgrader calls alembic by its bare name
+    environment = os.environ | {"PATH": os.pathsep.join([tools, os.environ.get("PATH", "")])}
+    done = subprocess.run(command, cwd=course, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+def scores(course: Path) -> dict[str, float]:
+    """Points by student, as in nbgrader's gradebook."""
+    with sqlite3.connect(course / "gradebook.db") as database:
+        rows = database.execute(SCORES).fetchall()
+    database.close()
+    return dict(rows)
+
+
+def graded(master: Path, tmp_path: Path) -> tuple[dict[str, float], Path]:
+    """Release with nbgrader, hand in the solved and the empty notebook, and mark both."""
+    course = tmp_path / "nbgrader"
+    (course / "source" / "one").mkdir(parents=True)
+    (course / "nbgrader_config.py").write_text(CONFIG)
+    shutil.copy(master, course / "source" / "one" / master.name)
+    nbgrader(course, "generate_assignment", "one")
+    released = course / "release" / "one" / master.name
+    for student, notebook in (("solved", master), ("empty", released)):
+        folder = course / "submitted" / student / "one"
+        folder.mkdir(parents=True)
+        shutil.copy(notebook, folder / master.name)
+    nbgrader(course, "autograde", "one")
+    return scores(course), released
+
+
+def same_cells(ours, theirs) -> None:
+    """Our release and nbgrader's have the same text and the same checksums in every cell."""
+    assert [cell.source for cell in ours.cells] == [cell.source for cell in theirs.cells]
+    checksums = [[cell.metadata.get("nbgrader", {}).get("checksum") for cell in nb.cells] for nb in (ours, theirs)]
+    assert checksums[0] == checksums[1]
+    locks = [[(c.metadata.get("deletable"), c.metadata.get("editable")) for c in nb.cells] for nb in (ours, theirs)]
+    assert locks[0] == locks[1]
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
+def test_metadata_are_valid(path):
+    notebook = read(path)
+    MetadataValidatorV3().validate_nb(notebook)
+    allowed = {
+        "schema_version",
+        "grade",
+        "locked",
+        "solution",
+        "task",
+        "grade_id",
+        "points",
+        "checksum",
+        "cell_type",
+    }
+    for cell in notebook.cells:
+        assert set(cell.metadata.get("nbgrader", {})) <= allowed
+
+
+def test_released_metadata_are_valid(course, tmp_path):
+    book = course.notebook()
+    student_version(book, tmp_path / "T9.ipynb")
+    MetadataValidatorV3().validate_nb(book)
+
+
+@pytest.mark.slow
+def test_small_project_in_nbgrader(course, tmp_path):
+    master = tmp_path / "T9.ipynb"
+    write(course.notebook(), master)
+    found, released = graded(master, tmp_path)
+    assert found == {"solved": 80, "empty": 0}
+    ours = read(master)
+    student_version(ours, master)
+    same_cells(ours, read(released))
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+@pytest.mark.skipif(not find_browser(), reason="without a browser some checks are skipped, and nbgrader counts them")
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
+def test_course_in_nbgrader(path, tmp_path):
+    found, released = graded(path, tmp_path)
+    ours = read(path)
+    student_version(ours, path)
+    same_cells(ours, read(released))
+    assert found == {"solved": 100, "empty": 0}

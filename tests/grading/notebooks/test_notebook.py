@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+import copy
+import itertools
+import json
+
+import nbformat
+import pytest
+from nbformat.v4 import new_code_cell, new_notebook
+
+from mlhood.errors import NotebookError, OutputError
+from mlhood.grading.execution.grade_file import grade_file
+from mlhood.grading.notebooks import notebook as module
+from mlhood.grading.notebooks.notebook import Label, label, project_of, read, write
+from mlhood.grading.notebooks.restore import judging_points, rebuild
+
+
+def judged(book, course) -> list[str]:
+    points = judging_points(rebuild(book, course.SYNTHETIC).parts, course.SYNTHETIC)
+    return list(itertools.chain.from_iterable(points.values()))
+
+
+def broken(text: str, tmp_path):
+    path = tmp_path / "P1.ipynb"
+    path.write_text(text)
+    return path
+
+
+def test_written_notebook_is_read_back(solved, course):
+    assert [cell.source for cell in read(solved).cells] == [cell.source for cell in course.notebook().cells]
+    assert not list(solved.parent.glob(".*.part"))
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("", "not JSON"),
+        ("import numpy", "not JSON"),
+        ("[1, 2]", "no cells"),
+        ("null", "no cells"),
+        ('{"a": 1}', "no cells"),
+        ('{"cells": 3}', "no cells"),
+        ('{"cells": [], "metadata": {}, "nbformat": "four"}', "damaged"),
+        ('{"cells": [3], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}', "damaged"),
+        ('{"cells": [{"cell_type": "poem"}], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}', "damaged"),
+        ("[" * 100_000, "not JSON"),
+    ],
+)
+def test_what_is_no_notebook(text, what, tmp_path):
+    with pytest.raises(NotebookError, match=what) as caught:
+        read(broken(text, tmp_path))
+    assert "P1.ipynb" in str(caught.value)
+    assert "what to do" in str(caught.value)
+
+
+def test_truncated(solved, tmp_path):
+    text = solved.read_text()
+    with pytest.raises(NotebookError, match="not JSON"):
+        read(broken(text[: len(text) // 2], tmp_path))
+
+
+def test_not_text(tmp_path):
+    path = tmp_path / "P1.ipynb"
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(NotebookError, match="cannot be read"):
+        read(path)
+
+
+def test_missing_or_folder(tmp_path):
+    with pytest.raises(NotebookError, match="no notebook"):
+        read(tmp_path / "P1.ipynb")
+    with pytest.raises(NotebookError) as caught:
+        read(tmp_path)
+    assert caught.value.parts["got"] == "a folder"
+
+
+def test_too_large(solved, monkeypatch):
+    monkeypatch.setattr(module, "MAX_NOTEBOOK_BYTES", 100)
+    with pytest.raises(NotebookError, match="too large"):
+        read(solved)
+
+
+def test_missing_and_doubled_cell_ids_are_mended_in_silence(course, tmp_path):
+    book = json.loads(nbformat.writes(course.notebook()))
+    del book["cells"][0]["id"]
+    book["cells"][1]["id"] = book["cells"][2]["id"]
+    cells = read(broken(json.dumps(book), tmp_path)).cells
+    assert len({cell.id for cell in cells}) == len(cells)
+
+
+def test_old_format_is_read(tmp_path):
+    old = {
+        "nbformat": 3, "nbformat_minor": 0, "metadata": {},
+        "worksheets": [{"metadata": {}, "cells": [
+            {"cell_type": "code", "language": "python", "input": "x = 1", "outputs": [], "metadata": {}},
+        ]}],
+    }  # fmt: skip
+    assert read(broken(json.dumps(old), tmp_path)).cells[0].source == "x = 1"
+
+
+def test_write_into_a_file(tmp_path, course):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OutputError, match="cannot be written"):
+        write(course.notebook(), tmp_path / "file" / "P1.ipynb")
+
+
+def test_label_survives_the_loss_of_one_of_its_two_homes(course):
+    cell = course.notebook().cells[4]
+    assert label(cell) == Label("T9.1", "solution")
+    bare = copy.deepcopy(cell)
+    del bare.metadata["mlhood"]
+    assert label(bare) == Label("T9.1", "solution")
+    bare.metadata = {}
+    assert label(bare) == Label("T9.1", "solution")
+    bare.id = "another"
+    assert label(bare) is None
+
+
+@pytest.mark.parametrize("metadata", [{"mlhood": 3}, {"nbgrader": 3}, {"mlhood": {"task": 3}}, {"nbgrader": {}}])
+def test_odd_metadata_are_no_label(course, metadata):
+    assert label(new_code_cell("", id="x", metadata=metadata)) is None
+
+
+def test_project_by_metadata_or_by_cells(course):
+    book = course.notebook()
+    assert project_of(book, "x").id == "T9"
+    book.metadata.pop("mlhood")
+    assert project_of(book, "x").id == "T9"
+    for cell in book.cells:
+        cell.metadata, cell.id = {}, f"cell-{cell.id}"
+    assert project_of(book, "x").id == "T9"  # by its calls of checks
+    with pytest.raises(NotebookError, match="no task of the course"):
+        project_of(new_notebook(metadata={"mlhood": {"project": "T9"}}), "x")
+
+
+def test_judging_points_follow_the_last_cell_of_each_task(course):
+    book = course.notebook()
+    points = judging_points(rebuild(book, course.SYNTHETIC).parts, course.SYNTHETIC)
+    assert list(points.values()) == [["T9.1"], ["T9.2"], ["T9.3"]]
+    assert [book.cells[index].id for index in points] == ["T9-1-check", "T9-2-check", "T9-3-check"]
+
+
+def test_missing_reordered_and_doubled_cells_still_judge_every_task_once(course):
+    book = course.notebook()
+    none = new_notebook(cells=[cell for cell in book.cells if label(cell) is None])
+    assert judged(none, course) == ["T9.1", "T9.2", "T9.3"]
+    turned = new_notebook(cells=list(reversed(book.cells)))
+    assert judged(turned, course) == ["T9.1", "T9.2", "T9.3"]
+    twin = copy.deepcopy(book.cells[4])
+    twin.id = "twin"
+    doubled = new_notebook(cells=[*book.cells, twin])
+    assert judged(doubled, course) == ["T9.1", "T9.2", "T9.3"]
+
+
+def test_marks_without_check_cells_and_with_doubled_ones(course, tmp_path):
+    book = course.notebook()
+    book.cells = [cell for cell in book.cells if cell.id != "T9-1-check"]
+    twin = copy.deepcopy(next(cell for cell in book.cells if cell.id == "T9-2-solution"))
+    twin.id = "twin"
+    book.cells.insert(3, twin)
+    write(book, tmp_path / "T9.ipynb")
+    marks = grade_file(tmp_path / "T9.ipynb")
+    assert marks.earned == 80
+    assert marks.tasks[0].notes == ("the check cell of T9.1 is missing",)
+
+
+def test_marks_of_a_notebook_without_a_solution_cell(course, tmp_path):
+    book = course.notebook()
+    book.cells = [cell for cell in book.cells if cell.id != "T9-1-solution"]
+    write(book, tmp_path / "T9.ipynb")
+    marks = grade_file(tmp_path / "T9.ipynb")
+    assert [task.earned for task in marks.tasks] == [0, 20, 20]
+    assert "the solution cell of T9.1 is missing" in marks.tasks[0].notes

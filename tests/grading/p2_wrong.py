@@ -1,9 +1,0 @@
-"""Typical wrong solutions of P2, each with what it must cost and what must be said."""
-
-from __future__ import annotations
-
-import p2_wrong_graphs
-import p2_wrong_integers
-from gallery import Wrong
-
-WRONG: tuple[Wrong, ...] = (*p2_wrong_graphs.WRONG, *p2_wrong_integers.WRONG)

@@ -1,0 +1,189 @@
+"""Right solutions of P1 in styles that the master notebook does not use."""
+
+from __future__ import annotations
+
+from tests.grading.projects.p1_snippets import GOOD_LAYERS, layers
+
+SEQUENTIAL = {
+    "P1-1-solution": """
+class LeNetLayers(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.eye = nn.Sequential(
+            nn.Conv2d(1, 6, (5, 5), padding="valid"), nn.ReLU(), nn.MaxPool2d(2),
+            nn.Conv2d(6, 16, (5, 5)), nn.ReLU(inplace=True), nn.MaxPool2d((2, 2), stride=2), nn.Flatten(),
+        )
+        self.head = nn.Sequential(nn.Linear(400, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU(), nn.Linear(84, 10))
+""",
+    "P1-2-solution": """
+class LeNet(LeNetLayers):
+    def forward(self, x):
+        return self.head(self.eye(x))
+""",
+    "P1-3-solution": """
+from torch.utils.data import DataLoader, TensorDataset
+
+def train(model, images, labels):
+    loader = DataLoader(TensorDataset(images, labels), batch_size=16, shuffle=True)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.0015)
+    criterion = nn.CrossEntropyLoss()
+    model.train()
+    history = []
+    for epoch in range(25):
+        losses = []
+        for x, y in loader:
+            loss = criterion(model(x), y)
+            optimizer.zero_grad(set_to_none=True)
+            loss.backward()
+            optimizer.step()
+            losses.append(float(loss))
+        history.append(np.mean(losses))
+    return np.array(history)
+""",
+    "P1-3-solution-2": """
+def mistakes(model, images, labels):
+    return {i for i in range(len(images)) if int(model(images[i : i + 1]).argmax()) != int(labels[i])}
+""",
+}
+
+FUNCTIONAL = {
+    "P1-1-solution": """
+class LeNetLayers(nn.Module):
+    def __init__(self):
+        super().__init__()
+        def make(*shape):
+            return nn.Parameter(torch.randn(*shape) * (2 / max(1, math.prod(shape[1:]))) ** 0.5 * (len(shape) > 1))
+        self.k1, self.b1 = make(6, 1, 5, 5), make(6)
+        self.k2, self.b2 = make(16, 6, 5, 5), make(16)
+        self.w3, self.b3 = make(120, 400), make(120)
+        self.w5, self.b5 = make(10, 84), make(10)
+        self.w4, self.b4 = make(84, 120), make(84)
+""",
+    "P1-2-solution": """
+import torch.nn.functional as F
+
+class LeNet(LeNetLayers):
+    def forward(self, x):
+        x = F.relu(F.max_pool2d(F.conv2d(x, self.k1, self.b1), 2))
+        x = F.relu(F.max_pool2d(F.conv2d(x, self.k2, self.b2), 2))
+        x = x.reshape(x.shape[0], -1)
+        x = F.relu(F.linear(x, self.w3, self.b3))
+        return F.linear(F.relu(F.linear(x, self.w4, self.b4)), self.w5, self.b5)
+""",
+    "P1-9-solution": """
+def cut(path, shorter):
+    model = onnx.load(path)
+    features = model.graph.node.pop().input[0]
+    model.graph.output.pop()
+    model.graph.output.append(helper.make_tensor_value_info(features, TensorProto.FLOAT, None))
+    onnx.save(model, shorter)
+""",
+}
+
+LEGACY = {
+    **layers(
+        GOOD_LAYERS.replace("conv1", "strokes").replace("conv2", "shapes").replace("fc1", "a").replace("fc2", "b")
+    ),
+    "P1-2-solution": """
+class LeNet(LeNetLayers):
+    def forward(self, picture):
+        pool = nn.MaxPool2d(2)
+        hidden = pool(self.strokes(picture).clamp(min=0))
+        hidden = pool(self.shapes(hidden).clamp(min=0))
+        for layer in (self.a, self.b):
+            hidden = layer(torch.flatten(hidden, start_dim=1)).clamp(min=0)
+        return self.fc3(hidden)
+""",
+    "P1-4-solution": """
+def to_onnx(model, path):
+    model.eval()
+    torch.onnx.export(model, torch.randn(1, 1, 32, 32), path, dynamo=False, opset_version=17,
+                      input_names=["image"], output_names=["logits"],
+                      dynamic_axes={"image": {0: "batch"}, "logits": {0: "batch"}})
+""",
+    "P1-5-solution": """
+def agreement(model, path, images):
+    ours = np.concatenate([model(torch.tensor(images[i:i+1])).detach().numpy() for i in range(len(images))])
+    theirs = exchange.run(path, images)["logits"]
+    worst = abs(ours.astype("float64") - theirs)
+    return {"max_abs": float(np.max(worst)), "max_rel": float(np.max(worst / abs(ours))),
+            "same_predictions": list(ours.argmax(-1)) == list(theirs.argmax(-1)), "images": len(images)}
+""",
+    "P1-6-solution-2": """
+t = operator_table("lenet.onnx")
+totals = {op: (rows.parameters.sum(), rows.macs.sum()) for op, rows in t.groupby("op")}
+answers = dict(most_parameters=max(totals, key=lambda op: totals[op][0]),
+               most_macs=max(totals, key=lambda op: totals[op][1]))
+""",
+    "P1-8-solution-2": """
+def run_graph(model, x):
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    return session.run([o.name for o in session.get_outputs()], {session.get_inputs()[0].name: x})
+""",
+}
+
+PACKAGE = {
+    "P1-2-solution": """
+class LeNet(LeNetLayers):
+    def forward(self, x):
+        steps = [self.conv1, torch.relu, nn.MaxPool2d(2), self.conv2, torch.relu, nn.MaxPool2d(2), nn.Flatten(),
+                 self.fc1, torch.relu, self.fc2, torch.relu, self.fc3]
+        for step in steps:
+            x = step(x)
+        return x
+""",
+    "P1-4-solution": """
+def to_onnx(model, path):
+    model.eval()
+    batch = torch.export.Dim("n", min=1, max=4096)
+    program = torch.onnx.export(model, (torch.randn(3, 1, 32, 32),), dynamo=True,
+                                input_names=["image"], output_names=["logits"], dynamic_shapes={"x": {0: batch}})
+    program.save(path, external_data=False)
+""",
+    "P1-6-solution": """
+def operator_table(path):
+    model = onnx.load(path)
+    shapes = shapes_of(model)
+    table = {"op": [], "output": [], "parameters": [], "macs": []}
+    for node in model.graph.node:
+        size = {t.name: int(np.prod(t.dims)) for t in model.graph.initializer if t.data_type == 1}
+        table["op"].append(node.op_type)
+        table["output"].append(tuple(shapes[node.output[0]]))
+        table["parameters"].append(sum(size.get(name, 0) for name in node.input))
+        macs = 0
+        if node.op_type == "Conv":
+            n, f, h, w = shapes[node.output[0]]
+            macs = f * h * w * math.prod(shapes[node.input[1]][1:])
+        if node.op_type == "Gemm":
+            macs = math.prod(shapes[node.input[1]])
+        table["macs"].append(macs)
+    return pd.DataFrame(table, index=[f"node {i}" for i in range(len(table["op"]))])
+""",
+    "P1-7-solution": """
+from pathlib import Path
+
+def print_graph(path, pdf):
+    return exchange.render(Path(path), Path(pdf))
+""",
+    "P1-8-solution": """
+from onnx import parser
+
+def build_graph(weight, bias):
+    k, n = weight.shape
+    model = parser.parse_model(f'''<ir_version: 10, opset_import: ["" : 18]>
+    g (float[rows, {k}] x) => (float[rows, {n}] y) {{
+        h = Gemm(x, w, b)
+        y = Relu(h)
+    }}''')
+    model.graph.initializer.extend([numpy_helper.from_array(weight, "w"), numpy_helper.from_array(bias, "b")])
+    return model
+""",
+}
+
+RIGHT: dict[str, dict[str, str]] = {
+    "as it is": {},
+    "nn.Sequential and DataLoader": SEQUENTIAL,
+    "plain parameters and functions": FUNCTIONAL,
+    "other names and the older exporter": LEGACY,
+    "the newer exporter, parser and a dictionary of lists": PACKAGE,
+}

@@ -1,0 +1,223 @@
+"""How the checks of P3 judge the order in which a matrix product reads."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+
+from tests.grading.projects.p3_judge import judged, names_in
+
+HEAD = "def gemm_reordered(a, b):\n    (m, depth), n = a.shape, b.shape[1]\n    c = np.zeros((m, n), np.float32)\n"
+TAIL = "\n    return c\n"
+ALONG_ROWS = {
+    "i, k, j": "for i in range(m):\n for k in range(depth):\n  for j in range(n): c[i, j] += a[i, k] * b[k, j]",
+    "k, i, j": "for k in range(depth):\n for i in range(m):\n  for j in range(n): c[i, j] += a[i, k] * b[k, j]",
+    "rows in brackets": "for i in range(m):\n for k in range(depth):\n  for j in range(n):\n"
+    "   c[i][j] += a[i][k] * b[k][j]",
+    "rows by rows": "for i in range(m):\n for k, row in enumerate(b): c[i] += row * a[i, k]",
+    "outer products": "for k in range(depth): c += np.outer(a[:, k], b[k])",
+    "a row times a row": "for i in range(m):\n for x, row in zip(a[i], b): c[i] = c[i] + x * row",
+    "backwards": "for i in range(m):\n for k in range(depth):\n  for j in range(n - 1, -1, -1):\n"
+    "   c[i, j] += a[i, k] * b[k, j]",
+    "in float64": "a, b = a.astype(np.float64), np.asarray(b, dtype=float)\n"
+    "for i in range(m):\n for k in range(depth): c[i] += a[i, k] * b[k]",
+    "two rows at a time": "for k in range(depth):\n for i in range(0, m, 2):\n  for j in range(n):\n"
+    "   for r in range(i, min(i + 2, m)): c[r, j] += a[r, k] * b[k, j]",
+}
+OTHERWISE = {
+    "i, j, k": (
+        "for i in range(m):\n for j in range(n):\n  for k in range(depth): c[i, j] += a[i, k] * b[k, j]",
+        "jumps",
+    ),
+    "j, k, i": (
+        "for j in range(n):\n for k in range(depth):\n  for i in range(m): c[i, j] += a[i, k] * b[k, j]",
+        "jumps",
+    ),
+    "k, j, i": (
+        "for k in range(depth):\n for j in range(n):\n  for i in range(m): c[i, j] += a[i, k] * b[k, j]",
+        "jumps through c",
+    ),
+    "columns at once": ("for j in range(n): c[:, j] = sum(a[:, k] * x for k, x in enumerate(b[:, j]))", "jumps"),
+    "dots": ("for i in range(m):\n for j in range(n): c[i, j] = a[i] @ b[:, j]", "jumps"),
+    "the library": ("c = a @ b", "hands all of a matrix"),
+    "the library by rows": ("for i in range(m): c[i] = a[i] @ b", "hands all of a matrix"),
+}
+
+
+def reordered(body: str) -> dict:
+    return names_in(HEAD + "\n".join(f"    {line}" for line in body.splitlines()) + TAIL)
+
+
+@pytest.mark.parametrize("style", ALONG_ROWS)
+def test_whatever_walks_along_rows_is_reordered(style, tmp_path):
+    said = judged(reordered(ALONG_ROWS[style]), tmp_path)
+    assert said["reordered_is_right"] == said["reordered_walks_along_rows"] == ""
+
+
+@pytest.mark.parametrize("style", OTHERWISE)
+def test_whatever_walks_otherwise_is_told_so(style, tmp_path):
+    body, reason = OTHERWISE[style]
+    said = judged(reordered(body), tmp_path)
+    assert said["reordered_is_right"] == ""
+    assert reason in said["reordered_walks_along_rows"]
+
+
+INNER = "for {0} in range({0}0, min({0}0 + {1}, {2})):"
+SIZES = {"i": "m", "k": "depth", "j": "n"}
+
+
+def blocked(outer: str, inner: str, body: str = "c[i, j] += a[i, k] * b[k, j]") -> dict:
+    """Loops over blocks in an order, within them loops over the numbers in an order; what has no block is whole."""
+    lines = [f"for {name}0 in range(0, {SIZES[name]}, block):" for name in outer]
+    for name in inner:
+        size = SIZES[name]
+        lines.append(INNER.format(name, "block", size) if name in outer else f"for {name} in range({size}):")
+    nest = "\n".join("    " + " " * depth + line for depth, line in enumerate([*lines, body]))
+    return names_in(HEAD.replace("gemm_reordered(a, b)", "gemm_blocked(a, b, block)") + nest + TAIL)
+
+
+@pytest.mark.parametrize(
+    ("outer", "inner"),
+    [*product(["ikj", "ijk", "kji", "jki"], ["ikj", "ijk", "jki"]), ("kj", "ikj"), ("ij", "kij")],
+)
+def test_blocks_in_any_order_are_used_again(outer, inner, tmp_path):
+    said = judged(blocked(outer, inner), tmp_path)
+    assert said["blocked_is_right"] == said["blocked_uses_blocks_again"] == ""
+
+
+def test_blocks_in_brackets_are_used_again(tmp_path):
+    said = judged(blocked("ikj", "ikj", "c[i][j] += a[i][k] * b[k][j]"), tmp_path)
+    assert said["blocked_is_right"] == said["blocked_uses_blocks_again"] == ""
+
+
+@pytest.mark.parametrize(
+    ("outer", "inner"),
+    [("", "ikj"), ("", "ijk"), ("i", "ikj"), ("j", "ikj"), ("k", "ikj"), ("k", "kij"), ("kj", "kij")],
+)
+def test_loops_that_use_no_block_again_are_told_so(outer, inner, tmp_path):
+    said = judged(blocked(outer, inner), tmp_path)
+    assert said["blocked_is_right"] == ""
+    assert "again and again" in said["blocked_uses_blocks_again"]
+
+
+OTHER_SIZES = """
+def gemm_blocked(a, b, block):
+    c, size = np.zeros((len(a), b.shape[1]), np.float32), {size}
+    for i in range(0, len(a), size):
+        for k in range(0, len(b), size):
+            for j in range(0, b.shape[1], size):
+                c[i:i + size, j:j + size] += a[i:i + size, k:k + size] @ b[k:k + size, j:j + size]
+    return c
+"""
+
+
+@pytest.mark.parametrize(
+    ("size", "told"), [("8", "another size than `block`"), ("4", "again"), ("-(-len(b) // block)", "again")]
+)
+def test_blocks_of_another_size_are_told_so(size, told, tmp_path):
+    said = judged(names_in(OTHER_SIZES.format(size=size)), tmp_path)
+    assert said["blocked_is_right"] == ""
+    assert told in said["blocked_uses_blocks_again"]
+
+
+ALL_ROWS = """
+def gemm_blocked(a, b, block):
+    c = np.zeros((len(a), b.shape[1]), np.float32)
+    for k in range(0, len(b), block):
+        for j in range(0, b.shape[1], block):
+            c[:, j:j + block] += a[:, k:k + block] @ b[k:k + block, j:j + block]
+    return c
+"""
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_block_that_meets_all_rows_at_once_is_used_again(seed, tmp_path):
+    said = judged(names_in(ALL_ROWS), tmp_path, seed=seed)
+    assert said["blocked_is_right"] == said["blocked_uses_blocks_again"] == ""
+
+
+PANEL_BY_PANEL = """
+def gemm_packed(a, b):
+    c, panel = np.zeros((len(a), b.shape[1]), np.float32), np.zeros((len(b), 8), np.float32)
+    for j0 in range(0, b.shape[1], 8):
+        used = min(8, b.shape[1] - j0)
+        panel[:, :used] = b[:, j0:j0 + used]
+        for i in range(len(a)):
+            for k in range(len(b)):
+                c[i, j0:j0 + used] += a[i, k] * panel[k, :used]
+    return c
+"""
+
+
+def test_panels_may_be_packed_one_at_a_time(tmp_path):
+    said = judged(names_in(PANEL_BY_PANEL), tmp_path)
+    assert said["packed_is_right"] == said["packed_reads_panels"] == ""
+
+
+HELPERS = """
+@compiled
+def rows(c, a, b, i0, k0, j0, block):
+    for i in range(i0, min(i0 + block, len(a))):
+        for k in range(k0, min(k0 + block, len(b))):
+            add(c, a, b, i, k, j0, block)
+
+@compiled
+def add(c, a, b, i, k, j0, block):
+    for j in range(j0, min(j0 + block, b.shape[1])):
+        c[i, j] += a[i, k] * b[k, j]
+
+@compiled
+def gemm_blocked(a, b, block):
+    c = np.zeros((len(a), b.shape[1]), np.float32)
+    for i0 in range(0, len(a), block):
+        for k0 in range(0, len(b), block):
+            for j0 in range(0, b.shape[1], block):
+                rows(c, a, b, i0, k0, j0, block)
+    return c
+"""
+
+
+def test_compiled_helpers_are_run_as_they_are_written(tmp_path):
+    said = judged(names_in(HELPERS), tmp_path)
+    assert said["blocked_is_right"] == said["blocked_uses_blocks_again"] == ""
+
+
+WITH_A_BUFFER = """
+@compiled
+def gemm_blocked(a, b, block):
+    c = np.empty_like(a, shape=(len(a), b.shape[1]))
+    c[:] = np.float32(0)
+    for i0 in range(0, len(a), block):
+        for j0 in range(0, b.shape[1], block):
+            for k0 in range(0, len(b), block):
+                for i in range(i0, min(i0 + block, len(a))):
+                    row = np.zeros(block, np.float32)
+                    for k in range(k0, min(k0 + block, len(b))):
+                        for j in range(j0, min(j0 + block, b.shape[1])):
+                            row[j - j0] += a[i, k] * b[k, j]
+                    c[i, j0:j0 + block] += row[:b.shape[1] - j0]
+    return c
+"""
+
+
+def test_buffers_count_as_the_registers_that_they_are(tmp_path):
+    said = judged(names_in(WITH_A_BUFFER), tmp_path)
+    assert said["blocked_is_right"] == said["blocked_uses_blocks_again"] == ""
+
+
+SIDEWAYS = """
+def pack(b, width):
+    return np.pad(b, ((0, 0), (0, -b.shape[1] % width))).T.reshape(-1, width, len(b))
+
+@compiled
+def gemm_packed(a, b):
+    panels = pack(b, 4)
+    return np.concatenate([a @ panel for panel in panels], axis=1)[:, :b.shape[1]]
+"""
+
+
+def test_a_wrong_pack_costs_only_its_own_points(tmp_path):
+    said = judged(names_in(SIDEWAYS), tmp_path)
+    assert "wrong shape" in said["panels_are_packed"]
+    assert said["packed_is_right"] == ""

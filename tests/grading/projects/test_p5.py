@@ -1,0 +1,331 @@
+"""The checks of P5: what they compare with, here; and what they ask of JAX, in one kernel for all tests."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from nbformat.v4 import new_code_cell
+from torch.nn import functional
+
+from mlhood.grading.checks.expect import CheckFailed
+from mlhood.grading.checks.marks import judge
+from mlhood.grading.checks.submission import LocalTransport, Submission, Transport
+from mlhood.grading.execution.kernel import Kernel
+from mlhood.grading.projects.p5 import cluster, primitives, probes_numpy, reference, table
+from mlhood.grading.projects.p5.tasks import P5
+from mlhood.grading.rpc.codec import Remote
+from mlhood.jaxlab.tables import operators_table
+from mlhood.measure import compare
+from tests.grading.projects import p5_snippets_learning as learning
+from tests.grading.projects import p5_snippets_programs as programs
+
+WITHOUT_JAX = ("P5.2", "P5.5", "P5.6")
+FIRST = """
+import jax
+jax.config.update("jax_num_cpu_devices", 8)
+import jax.numpy as jnp
+import numpy as np
+"""
+
+
+def draw(*shape: int, seed: int = 1) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def judged(transport: Transport, folder: Path, task: str, seed: int = 5) -> dict[str, str]:
+    """What each check of a task says; empty where it passes."""
+    wanted = P5.task(task)
+    assert wanted is not None
+    result = judge(wanted, Submission(transport, folder, folder), seed)
+    return {check.name: " ".join([check.what, *check.parts.values()]) for check in result.checks}
+
+
+def failed(said: dict[str, str]) -> list[str]:
+    return [name for name, why in said.items() if why]
+
+
+def names_in(*cells: dict[str, str]) -> LocalTransport:
+    names = {"np": np}
+    for cell in cells:
+        for source in cell.values():
+            exec(source, names)
+    return LocalTransport(names)
+
+
+# -- what is compared with
+
+
+def test_the_operators_are_those_of_torch():
+    x, mean, var, weight, bias = draw(2, 3, 9, 8), draw(3), draw(3) ** 2, draw(3), draw(3)
+    tensors = [torch.from_numpy(one) for one in (x, mean, var, weight, bias)]
+    np.testing.assert_allclose(
+        reference.batch_norm(x, mean, var, weight, bias, 1e-3),
+        functional.batch_norm(*tensors, eps=1e-3), rtol=1e-3, atol=1e-5,
+    )  # fmt: skip
+    np.testing.assert_array_equal(reference.max_pool(x), functional.max_pool2d(tensors[0], 3, 2, 1))
+    np.testing.assert_allclose(reference.softmax(x), tensors[0].softmax(-1), rtol=1e-4)
+
+
+@pytest.mark.parametrize(("stride", "padding"), [(1, 0), (2, 1), (3, 2)])
+def test_gradients_of_the_convolution_are_those_of_torch(stride, padding):
+    arrays = draw(2, 3, 8, 7), draw(4, 3, 3, 2), draw(4)
+    x, w, bias = (torch.from_numpy(one).requires_grad_() for one in arrays)
+    y = functional.conv2d(x, w, bias, stride, padding)
+    g = draw(*y.shape, seed=2)
+    y.backward(torch.from_numpy(g))
+    found = reference.conv2d_gradients(g, arrays[0], arrays[1], stride, padding)
+    for got, tensor in zip(found, (x, w, bias), strict=True):
+        np.testing.assert_allclose(got, tensor.grad, rtol=1e-3, atol=1e-4)
+
+
+def test_examples_have_the_gradients_that_torch_gives_them_one_by_one():
+    params = {"hidden": {"w": draw(3, 4), "b": draw(4)}, "out": {"w": draw(4, 5), "b": draw(5)}}
+    x, y = draw(6, 3), np.array([0, 1, 2, 3, 4, 0])
+    found = reference.example_gradients(params, x, y)
+    for number in range(len(x)):
+        leaves = {name: {key: torch.from_numpy(one).requires_grad_() for key, one in part.items()}
+                  for name, part in params.items()}  # fmt: skip
+        hidden = torch.tanh(torch.from_numpy(x[number]) @ leaves["hidden"]["w"] + leaves["hidden"]["b"])
+        logits = hidden @ leaves["out"]["w"] + leaves["out"]["b"]
+        functional.cross_entropy(logits, torch.tensor(y[number])).backward()
+        for name, part in leaves.items():
+            for key, tensor in part.items():
+                np.testing.assert_allclose(found[name][key][number], tensor.grad, rtol=1e-3, atol=1e-5)
+
+
+def test_steps_with_momentum_are_those_of_torch():
+    params = {"w": draw(4, 3), "b": draw(3)}
+    batches = [(draw(8, 4, seed=n), draw(8, 3, seed=n + 9)) for n in range(3)]
+    after, losses = reference.momentum_steps(params, batches, 0.1, 0.9)
+    w, b = (torch.from_numpy(params[name].copy()).requires_grad_() for name in "wb")
+    optimizer = torch.optim.SGD([w, b], lr=0.1, momentum=0.9)
+    for number, (x, y) in enumerate(batches):
+        optimizer.zero_grad()
+        loss = functional.mse_loss(torch.from_numpy(x) @ w + b, torch.from_numpy(y))
+        loss.backward()
+        optimizer.step()
+        assert loss.item() == pytest.approx(losses[number], rel=1e-4)
+        np.testing.assert_allclose(after[number]["w"], w.detach(), rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_numbers_to_quantise_are_far_from_what_rounds_either_way(seed, tmp_path):
+    submission = Submission(LocalTransport({}), tmp_path, tmp_path)
+    submission.rng = np.random.default_rng(seed)
+    x, scale = primitives._draw(submission, 5, 8)
+    steps, inside = x.astype(np.float64) / scale, primitives._inside(x, scale)
+    assert 0 < inside.sum() < x.size
+    assert np.abs(steps - np.floor(steps) - 0.5)[inside].min() > 0.05
+    assert np.abs(np.abs(steps + 0.5) - 127.5).min() > 0.05
+
+
+# -- the process that judges
+
+
+def test_the_process_that_judges_loads_no_jax():
+    code = "import sys, mlhood.grading.projects.p5.tasks; print('jax' in sys.modules)"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ended.stdout.strip() == "False"
+
+
+def test_lines_are_counted_and_tracing_is_left_as_it_was():
+    before = sys.gettrace()
+    few, many = (
+        probes_numpy.numpy_only(lambda x: [one + 1 for one in x], [np.zeros(size)], {})["lines"] for size in (4, 400)
+    )
+    assert sys.gettrace() is before
+    assert few < many
+    report = probes_numpy.numpy_only(lambda x: torch.nn.functional.relu(torch.from_numpy(x)), [draw(3)], {})
+    assert report["foreign"] == ["torch"]
+
+
+# -- one mistake, one price
+
+
+def test_what_a_record_without_shapes_of_numbers_does_costs_one_point(tmp_path):
+    wrong = programs.recording(shape="SHAPES[op](*(one.shape for one in operands))")
+    said = judged(names_in(wrong, programs.evaluating(), programs.living()), tmp_path, "P5.5")
+    assert failed(said) == ["results_have_their_shapes"]
+
+
+def test_softmax_takes_the_largest_of_each_row(tmp_path):
+    wrong = names_in(programs.convolving(), programs.pooling(), programs.norming(),
+                     programs.ending(shift="x - x.max()"))  # fmt: skip
+    said = judged(wrong, tmp_path, "P5.2")
+    assert failed(said) == ["softmax_stands_large_numbers"]
+    assert "1000 and -1000" in said["softmax_stands_large_numbers"]
+
+
+def test_a_convolution_without_bias_has_two_gradients(tmp_path):
+    wrong = names_in(programs.rules(), programs.conv_rule(by_bias="(g.sum(axis=(0, 2, 3)),)"), programs.entropy_rule(),
+                     programs.backward())  # fmt: skip
+    said = judged(wrong, tmp_path, "P5.6")
+    assert failed(said) == ["filters_get_what_their_windows_saw"]
+    assert "no bias" in said["filters_get_what_their_windows_saw"]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_right_operators_are_right_whatever_is_drawn(seed, tmp_path):
+    right = names_in(programs.convolving(), programs.pooling(), programs.norming(), programs.ending())
+    assert failed(judged(right, tmp_path, "P5.2", seed)) == []
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_right_rules_are_right_whatever_is_drawn(seed, tmp_path):
+    right = names_in(programs.rules(), programs.conv_rule(), programs.entropy_rule(), programs.backward())
+    assert failed(judged(right, tmp_path, "P5.6", seed)) == []
+
+
+def test_the_error_of_a_script_is_told_and_not_what_comes_after_it():
+    said = """[1]   File "cluster_step.py", line 12, in <module>
+[1] jax._src.core.ShardingTypeError: contracting dimensions are sharded
+[1] --------------------
+[1] For simplicity, JAX has removed its internal frames from the traceback of the following exception.
+cluster: process 1 of 2 failed; the others were ended
+  what to do: read its lines"""
+    assert cluster._ending(said) == "jax._src.core.ShardingTypeError: contracting dimensions are sharded"
+    assert cluster._ending("[0] nothing to say\n") == "[0] nothing to say"
+
+
+# -- in a process of its own
+
+
+@pytest.fixture(scope="module")
+def kernel(tmp_path_factory) -> Iterator[Kernel]:
+    with Kernel(tmp_path_factory.mktemp("p5")) as kernel:
+        run(kernel, FIRST)
+        yield kernel
+
+
+def run(kernel: Kernel, *sources: str) -> None:
+    for source in sources:
+        assert kernel.run(new_code_cell(source), 120).error == ""
+
+
+def test_trees_of_arrays_cross_both_ways(kernel):
+    submission = Submission(kernel, kernel.folder, kernel.scratch)
+    run(kernel, "def doubled(tree):\n    return jax.tree.map(lambda one: 2 * jnp.asarray(one), tree)",
+        "key, half = jax.random.key(0), jnp.ones(3, jnp.float16)")  # fmt: skip
+    sent = {"a": {"w": draw(2, 3), "n": np.arange(3, dtype=np.int32)}, "b": [draw(4)]}
+    got = submission.call("doubled", sent)
+    np.testing.assert_array_equal(got["a"]["w"], 2 * sent["a"]["w"])
+    assert got["a"]["n"].dtype == np.int32
+    np.testing.assert_array_equal(got["b"][0], 2 * sent["b"][0])
+    assert submission.value("half").dtype == np.float16
+    assert isinstance(submission.value("key"), Remote)
+
+
+def test_a_right_resnet_on_a_tree_of_ones_own_is_right(kernel, tmp_path):
+    step = "int(part) if here is tree.get(path[0]) else part"  # the blocks of a stage
+    run(kernel, *programs.to_tree(step=step).values())
+    run(kernel, *programs.block().values())
+    run(kernel, programs.resnet(stride="2 if number > 1 and name == 0 else 1")["P5-1-solution-3"]
+        .replace('("0", "1")', "(0, 1)"))  # fmt: skip
+    assert failed(judged(kernel, tmp_path, "P5.1")) == ["names_become_a_tree"]
+
+
+def test_loops_without_end_are_told_and_not_waited_for(kernel, tmp_path):
+    run(kernel, "from jax.lax import while_loop", *programs.summing().values(), *programs.remembering().values(),
+        *programs.dropping().values(), "@jax.jit\ndef square_root(a):\n    return while_loop(lambda x: x == x, "
+        "lambda x: (x + a / jnp.maximum(x, 1e-30)) / 2, a + 1)")  # fmt: skip
+    said = judged(kernel, tmp_path, "P5.4")
+    assert failed(said) == ["roots_are_found", "the_root_of_zero_stops"]
+    assert "does not stop" in said["roots_are_found"]
+    run(kernel, "import jax.lax as lax")
+    assert Submission(kernel, kernel.folder, kernel.scratch).value("while_loop").text.startswith("<function while_loop")
+
+
+def test_a_root_that_jax_takes_is_no_iteration(kernel, tmp_path):
+    run(kernel, *programs.summing().values(), *programs.remembering().values(), *programs.dropping().values(),
+        "def square_root(a):\n    return jnp.sqrt(a)")  # fmt: skip
+    said = judged(kernel, tmp_path, "P5.4")
+    assert failed(said) == ["roots_are_found", "the_root_of_zero_stops"]
+    assert "not Newton's" in said["roots_are_found"]
+
+
+def test_a_state_may_be_one_array_and_a_mask_no_row_of_alike(kernel, tmp_path):
+    run(kernel, *programs.summing().values(), *programs.rooting().values(),
+        *programs.remembering("new = jnp.stack([state[0] + 1, state[1] + x])\nreturn new[1] / new[0], new").values(),
+        *programs.dropping("jax.random.bernoulli(key, 1 - rate, (len(x), 1))").values())  # fmt: skip
+    assert failed(judged(kernel, tmp_path, "P5.4")) == ["as_many_as_asked_are_dropped"]
+
+
+def test_means_of_gradients_that_are_summed_already_are_told(kernel, tmp_path):
+    gradient = """jax.jit(jax.shard_map(lambda p, x, y: jax.lax.pmean(jax.grad(loss)(p, x, y), "data"), mesh=mesh,
+        in_specs=(P(), P("data"), P("data")), out_specs=P()))"""
+    run(kernel, *learning.splitting(gradient=gradient).values())
+    said = judged(kernel, tmp_path, "P5.10")
+    assert "added up over the devices already" in said["gradients_are_of_the_whole_batch"]
+    assert not said["devices_add_up_their_gradients"]
+
+
+def test_what_jax_has_no_rule_for_is_not_told_as_a_cell_that_is_empty(kernel, tmp_path):
+    run(kernel, *learning.quantizing(lowering="").values())
+    said = judged(kernel, tmp_path, "P5.9")
+    assert failed(said) == ["it_is_compiled"]
+    assert "not written yet" not in said["it_is_compiled"]
+
+
+FUNCTIONS = (
+    "to_tree", "block", "resnet", "conv2d", "max_pool", "batch_norm", "relu", "add", "global_average_pool", "dense",
+    "softmax", "break_even", "compile_seconds", "positive_sum", "square_root", "running_mean", "dropout", "record",
+    "evaluate", "live", "vjp_relu", "vjp_add", "vjp_dense", "vjp_conv2d", "vjp_cross_entropy", "backward",
+    "per_example", "clipped_mean", "cross_entropy", "make_step", "fake_quantize", "split_batch", "parallel_gradient",
+    "two_layers", "all_reduce_bytes", "ring_bytes", "step_seconds",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "answer", [None, "no", [1, [2]], {"a": 1}, math.nan, (), np.zeros((0, 0)), np.array("x"), {"w": None, 3: []}]
+)
+@pytest.mark.parametrize("task", WITHOUT_JAX)
+def test_nonsense_passes_no_check_and_breaks_none(task, answer, tmp_path):
+    names = LocalTransport(dict.fromkeys(FUNCTIONS, lambda *arguments, **named: answer))
+    all_told(judged(names, tmp_path, task))
+
+
+@pytest.mark.parametrize("answer", ["None", "{'a': [1, 'x']}", "jnp.zeros((0, 2))", "lambda *more: jnp.float32(0)"])
+@pytest.mark.parametrize("task", [task.id for task in P5.tasks if task.id not in WITHOUT_JAX])
+def test_nonsense_in_jax_passes_no_check_and_breaks_none(task, answer, kernel, tmp_path):
+    run(kernel, f"{' = '.join(FUNCTIONS)} = lambda *arguments, **named: {answer}", f"trained = {answer}")
+    all_told(judged(kernel, tmp_path, task))
+
+
+def all_told(said: dict[str, str]) -> None:
+    assert all(said.values()), said
+    assert not any("cannot make sense" in reason for reason in said.values()), said
+
+
+class Measured:
+    """A submission whose JAX is the slower one, on a machine where the package's own is `ratio` times as fast."""
+
+    def __init__(self, ratio):
+        self.ratio, self.clocked = ratio, False
+        self.filled = operators_table()
+        for row in self.filled.rows:
+            sides = {"No-JAX": lambda: sum(range(50)), "JAX": lambda: sum(range(5000)) * 0 + 1225}
+            self.filled.fill(row, compare(sides, shortest=0, describe_machine=False))
+
+    def once(self, _, make):
+        return make()
+
+    def table(self, _):
+        return self.filled
+
+    def call(self, target, row):
+        assert target.endswith(":measured")
+        assert row in ("conv + bn + relu", "ResNet-18")
+        return self.ratio
+
+
+def test_what_the_machine_does_not_show_costs_nothing():
+    table.jax_is_faster_where_it_fuses.function(Measured(0.8))
+    with pytest.raises(CheckFailed, match="not faster"):
+        table.jax_is_faster_where_it_fuses.function(Measured(1.5))

@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+from nbformat.v4 import new_output
+
+from mlhood.grading.checks.marks import CheckResult, Marks, TaskResult
+from mlhood.grading.reports.code import code_html
+from mlhood.grading.reports.feedback_page import Answer, Feedback, feedback_page
+
+SEED = 918273645
+FAILED = CheckResult("b", "second", 5, "failed", "`double` is wrong", {"expected": "4", "got": "5", "hint": "twice"})
+MARKS = Marks(
+    "T9",
+    "A project for tests",
+    (
+        TaskResult("T9.1", "Double", (CheckResult("a", "first", 3, "passed"), FAILED), ("a stand-in was used",)),
+        TaskResult("T9.2", "A file", (CheckResult("c", "third", 2, "skipped", "no unicorn here"),)),
+    ),
+    seed=SEED,
+)
+ANSWERS = (Answer("T9.4", "Why two?", 5, 4.5, "Well said."), Answer("T9.5", "Why not?", 5))
+
+
+@pytest.fixture
+def page(course):
+    notebook = course.notebook(answer="Because <two> is even.")
+    solution = next(cell for cell in notebook.cells if cell.id == "T9-1-solution")
+    solution.outputs = [new_output("stream", name="stdout", text="printed by the student")]
+    check = next(cell for cell in notebook.cells if cell.id == "T9-1-check")
+    check.outputs = [new_output("stream", name="stdout", text="the student's own check")]
+    return feedback_page(Feedback(MARKS, "Ada", notebook, ANSWERS, 1.25, ("A day late.",)))
+
+
+def text_of(html: str) -> str:
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", html.partition("<body>")[2]))
+
+
+def test_points_are_those_of_the_marks_by_hand_and_late(page):
+    text = text_of(page)
+    assert "T9 A project for tests: 6.25 of 8 points" in text
+    assert "Written questions, by hand +4.5" in text
+    assert "Late −1.25" in text
+    assert "2 points could not be asked for" in text
+
+
+def test_every_check_is_told_by_sign_word_and_reason(page):
+    text = text_of(page)
+    assert "✓ passed first 3 of 3" in text
+    assert "✗ failed second double is wrong expected 4 got 5 hint twice 0 of 5" in text
+    assert "– skipped third no unicorn here not counted" in text
+    assert "Note: a stand-in was used" in text
+
+
+def test_the_students_own_work_stands_beside_the_checks(page):
+    text = text_of(page)
+    assert "def double ( x ):" in text
+    assert "printed by the student" in text
+    assert "the student's own check" not in text
+    assert "Because &lt;two&gt; is even." in text
+    assert "Why two?: 4.5 of 5 points" in text
+    assert "Why not?: not marked yet" in text
+
+
+def test_the_secret_seed_is_not_told(page):
+    assert str(SEED) not in page
+
+
+def test_it_is_one_file(page):
+    assert not re.search(r"(?:src|href)=[\"'](?!#|data:)", page)
+    assert "<script" not in page
+    assert "url(" not in page
+
+
+def test_there_is_a_page_without_a_notebook():
+    text = text_of(feedback_page(Feedback(MARKS, remarks=("The notebook could not be read.",))))
+    assert "3 of 8 points" in text
+    assert "The notebook could not be read." in text
+
+
+def test_a_huge_notebook_makes_a_small_page(course):
+    notebook = course.notebook()
+    cell = next(cell for cell in notebook.cells if cell.id == "T9-1-solution")
+    cell.source = "x = 1\n" * 100_000
+    cell.outputs = [new_output("stream", name="stdout", text="<&>" * 400_000)] * 50
+    notebook.cells += [cell] * 300
+    page = feedback_page(Feedback(MARKS, "Ada", notebook))
+    assert len(page) < 8_000_000
+    assert "more cells are not shown" in page
+    assert "more outputs are not shown" in page
+
+
+@pytest.mark.parametrize(
+    "source", ["f'{" * 5_000, "(" * 20_000, "'" * 20_000, "\\" * 20_000, "0_" * 10_000, None, ["a"]]
+)
+def test_code_that_is_no_code_is_shown(source):
+    assert code_html(source).startswith('<div class="code"><pre>')
+
+
+def test_code_keeps_its_lines_and_marks_some():
+    html = code_html("a = 1\n\nb = '<'\n", marked={3})
+    assert html.count("<mark>") == 1
+    assert re.sub(r"<[^>]+>", "", html.partition("<mark>")[0]) == "a = 1\n\n"
+    assert "&lt;" in html

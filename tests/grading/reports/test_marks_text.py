@@ -1,0 +1,152 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+
+import mlhood
+from mlhood.errors import GradingError, MlhoodError
+from mlhood.grading.checks.expect import CheckFailed, CheckSkipped
+from mlhood.grading.checks.marks import CheckResult, Marks, TaskResult, judge, total, unsolved
+from mlhood.grading.checks.submission import LocalTransport, Submission
+from mlhood.grading.checks.task import Task, points
+from mlhood.grading.reports import marks_text
+from mlhood.grading.student.check import check
+
+EVIL = "<img src=x onerror=alert(1)>`<b>`"
+RESULT = TaskResult(
+    "T9.1",
+    "Layers & <shapes>",
+    (
+        CheckResult("a", "first", 6, "passed"),
+        CheckResult("b", "second", 2.5, "failed", f"wrong: {EVIL}", {"got": EVIL, "hint": "look at `stride`"}),
+        CheckResult("c", "third", 1.5, "skipped", "no browser"),
+    ),
+    (f"the cell `{EVIL}` stopped",),
+)
+
+
+def test_text_says_it_without_colour():
+    text = marks_text.task_text(RESULT)
+    assert text.splitlines()[0] == "T9.1 Layers & <shapes>: 6 of 8.5 points"
+    assert "✓ first (passed, 6)" in text
+    assert "✗ second (failed, 2.5)" in text
+    assert "– third (skipped, 1.5)" in text
+    assert "hint: look at `stride`" in text
+    assert "\x1b" not in text
+
+
+def test_html_escapes_what_students_wrote():
+    html = marks_text.task_html(RESULT)
+    tags = set(re.findall(r"</?([a-z]+)", html))
+    assert tags <= {"p", "b", "i", "table", "tr", "td", "br", "code"}
+    assert "<img" not in html
+    assert "failed" in html
+    assert "✗" in html
+
+
+def test_bars_and_summary():
+    assert marks_text.bar(5, 10) == "█████░░░░░"
+    assert marks_text.bar(0, 0) == "░" * 10
+    marks = Marks("T9", "T9", (RESULT,))
+    assert (marks.earned, marks.points, marks.skipped) == (6, 8.5, 1.5)
+    assert "not asked for here (1.5 points): no browser" in marks_text.summary_text(marks)
+    assert marks_text.full_text(marks).endswith(marks_text.summary_text(marks))
+
+
+def test_marks_as_plain_data():
+    plain = Marks("T9", "T9", (RESULT,)).as_dict()
+    assert (plain["earned"], plain["points"], plain["tasks"][0]["earned"]) == (6, 8.5, 6)
+    assert plain["tasks"][0]["checks"][1]["parts"]["hint"] == "look at `stride`"
+
+
+def raising(error):
+    @points(5)
+    def check(submission):
+        """It holds."""
+        raise error
+
+    return check
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "what"),
+    [
+        (CheckFailed("wrong", expected=1, got=2), "failed", "wrong"),
+        (CheckSkipped("no browser"), "skipped", "no browser"),
+        (MlhoodError("no model", got="a poem"), "failed", "no model"),
+        (ZeroDivisionError("x"), "failed", "the check cannot make sense of what your code returned"),
+        (RecursionError("x"), "failed", "the check cannot make sense of what your code returned"),
+    ],
+)
+def test_whatever_a_check_raises_is_a_result(error, status, what, tmp_path):
+    task = Task("T9.1", "One", (raising(error),))
+    submission = Submission(LocalTransport({}), tmp_path, tmp_path)
+    (check,) = judge(task, submission, 0).checks
+    assert (check.status, check.what, check.earned) == (status, what, 0)
+
+
+def test_every_check_draws_from_its_own_stream(tmp_path):
+    drawn = []
+
+    @points(1)
+    def one(submission):
+        drawn.append(submission.rng.integers(1 << 40))
+
+    @points(1)
+    def two(submission):
+        drawn.append(submission.rng.integers(1 << 40))
+
+    submission = Submission(LocalTransport({}), tmp_path, tmp_path)
+    for checks in ((one, two), (two, one)):
+        judge(Task("T9.1", "", checks), submission, 7)
+    judge(Task("T9.1", "", (one,)), submission, 8)
+    assert drawn[0] == drawn[3]
+    assert drawn[1] == drawn[2]
+    assert len(set(drawn)) == 3
+
+
+def test_unsolved_task(course):
+    result = unsolved(course.SYNTHETIC.tasks[0], "no time")
+    assert (result.earned, result.points, result.full) == (0, 40, False)
+    assert total(course.SYNTHETIC, (result,), 1.0).earned == 0
+
+
+@pytest.fixture
+def notebook_of_student(course, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(check, "_seen", {})
+    return course
+
+
+def test_check_in_a_notebook(notebook_of_student, capsys):
+    score = mlhood.check("T9.1", {"double": lambda x: 2 * x})
+    assert (score, repr(score)) == (40.0, "40")
+    assert "doubles arrays (passed" in capsys.readouterr().out
+    assert "<table>" in score._repr_html_()
+
+
+def test_check_of_a_wrong_answer_gives_the_hint(notebook_of_student, capsys):
+    assert mlhood.check("T9.1", {"double": lambda x: x}) == 0
+    printed = capsys.readouterr().out
+    assert "`double` is wrong" in printed
+    assert "hint: two times the number" in printed
+
+
+def test_progress(notebook_of_student):
+    mlhood.check("T9.1", {"double": lambda x: 2 * x})
+    text = repr(mlhood.progress())
+    assert "40 of 40" in text
+    assert "not checked yet" in text
+    assert "40 of 100" in text.splitlines()[-1]
+    assert "<table>" in mlhood.progress("T9")._repr_html_()
+
+
+def test_wrong_names(notebook_of_student):
+    with pytest.raises(GradingError, match="no such task") as caught:
+        mlhood.check("T9.77", {})
+    assert "T9.1, T9.2, T9.3" in str(caught.value)
+    with pytest.raises(GradingError, match="no such project"):
+        mlhood.progress("Q1")
+    with pytest.raises(GradingError, match="no notebook around"):
+        mlhood.check("T9.1")

@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+import base64
+import io
+
+import pytest
+from nbformat.v4 import new_code_cell, new_output
+from PIL import Image
+
+from mlhood.grading.reports.images import MAX_PIXELS, WIDEST, data_uri
+from mlhood.grading.reports.outputs import CELL_OUTPUTS, Room, outputs_html
+from mlhood.measure.measurement import Count
+from mlhood.measure.table import MIME, Table
+from tests.grading.reports import attacks
+
+
+def shown(*outputs, room: Room | None = None) -> str:
+    return outputs_html(new_code_cell(outputs=list(outputs)), room or Room())
+
+
+def decoded(uri: str) -> Image.Image:
+    head, _, data = uri.partition(",")
+    assert head == "data:image/png;base64"
+    return Image.open(io.BytesIO(base64.b64decode(data)))
+
+
+# -- pictures
+
+
+def test_a_picture_is_drawn_anew_without_what_it_carried():
+    uri = data_uri("image/png", attacks.with_secret())
+    data = base64.b64decode(uri.partition(",")[2])
+    assert b"script" in base64.b64decode(attacks.with_secret())
+    assert b"script" not in data
+    assert decoded(uri).convert("RGB").getpixel((0, 0)) == (255, 165, 0)
+
+
+def test_a_large_picture_is_scaled_down():
+    assert decoded(data_uri("image/png", attacks.png(3000, 1000))).size == (WIDEST, 400)
+
+
+def test_a_transparent_picture_lies_on_white():
+    packed = io.BytesIO()
+    Image.new("RGBA", (2, 2), (0, 0, 0, 0)).save(packed, "PNG")
+    uri = data_uri("image/png", base64.b64encode(packed.getvalue()).decode())
+    assert decoded(uri).convert("RGB").getpixel((0, 0)) == (255, 255, 255)
+
+
+def test_a_jpeg_is_shown():
+    packed = io.BytesIO()
+    Image.new("RGB", (5, 7)).save(packed, "JPEG")
+    assert decoded(data_uri("image/jpeg", base64.b64encode(packed.getvalue()).decode())).size == (5, 7)
+
+
+def bomb() -> str:
+    packed = io.BytesIO()
+    Image.new("1", (5000, MAX_PIXELS // 5000 + 1)).save(packed, "PNG")
+    return base64.b64encode(packed.getvalue()).decode()
+
+
+@pytest.mark.parametrize(
+    ("kind", "data"),
+    [
+        ("image/png", "no base64!"),
+        ("image/png", base64.b64encode(b"GIF89a").decode()),
+        ("image/png", base64.b64encode(base64.b64decode(attacks.png())[:40]).decode()),
+        ("image/jpeg", attacks.png()),
+        ("image/gif", attacks.png()),
+        ("image/png", ["a", "list"]),
+        ("image/png", bomb()),
+    ],
+)
+def test_what_is_no_picture_is_refused(kind, data):
+    assert data_uri(kind, data) is None
+
+
+def test_a_damaged_picture_is_told():
+    assert "damaged or too large" in shown(attacks.display({"image/png": "x"}))
+
+
+# -- outputs
+
+
+def test_svg_is_told_but_not_shown():
+    html = shown(attacks.display({"image/svg+xml": "<svg><circle/></svg>", "text/plain": "a figure"}))
+    assert "a figure" in html
+    assert "look at it in your notebook" in html
+    assert "<svg" not in html
+
+
+def table() -> Table:
+    found = Table("T9.counts", ("a",), ("b",), "bytes", "Bytes & <more>", "count")
+    found["a", "b"] = Count(7)
+    return found
+
+
+def test_a_table_is_drawn_from_its_numbers_not_from_its_html():
+    data = table().to_dict()
+    html = shown(attacks.display({MIME: data, "text/html": "<table><tr><td>999</td></tr></table>"}))
+    assert "Bytes &amp; &lt;more&gt;" in html
+    assert "7" in html
+    assert "999" not in html
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"format": 2},
+        {"extra": 1},
+        {"rows": "a"},
+        {"cells": [["a", "b", {"html": "<b>"}]]},
+        {"id": ["a"]},
+        {"unit": {}},
+        {"columns": [["b"]]},
+    ],
+)
+def test_a_forged_table_is_not_shown(change):
+    html = shown(
+        attacks.display({MIME: table().to_dict() | change, "text/html": "<table><tr><td>999</td></tr></table>"})
+    )
+    assert "it is damaged or too large" in html
+    assert "999" not in html
+
+
+def test_html_is_shown_as_its_tables():
+    html = shown(attacks.display({"text/html": "<table><tr><td>12</td></tr></table><script>x</script>"}))
+    assert "<td>12</td>" in html
+    assert "script" not in html
+
+
+def test_too_large_html_falls_back_to_text():
+    html = shown(attacks.display({"text/html": "<p>" * 30_000, "text/plain": "so many"}))
+    assert html == '<div class="output"><pre>so many</pre></div>'
+
+
+def test_many_outputs_and_a_full_page_are_told():
+    stream = new_output("stream", name="stdout", text="line")
+    assert f"{3} more outputs are not shown" in shown(*[stream] * (CELL_OUTPUTS + 3))
+    html = shown(stream, new_output("stream", name="stdout", text="x" * 99), room=Room(60))
+    assert "line" in html
+    assert "x" * 99 not in html
+    assert "largest size" in html
+
+
+def test_silence_leaves_no_frame():
+    assert shown(new_output("stream", name="stdout", text="\n")) == ""

@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from mlhood.grading.sandbox import bubblewrap, seccomp
+
+DISK = 1 << 30
+FOLDERS = [Path("/tmp/a/work"), Path("/tmp/a/exchange")]
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="bubblewrap needs Linux")
+
+
+def pairs(words: list[str], option: str) -> list[str]:
+    return [words[at + 1] for at, word in enumerate(words) if word == option]
+
+
+def refusing(folder: Path) -> None:
+    """Put a bubblewrap into a folder that may do nothing, as in a container."""
+    program = folder / "bwrap"
+    program.write_text("#!/bin/sh\necho 'No permissions to create new namespace' >&2\nexit 1\n")
+    program.chmod(0o755)
+
+
+def test_a_machine_without_it_is_told_how_to_get_it(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert "was not found" in bubblewrap.problem()
+    for command in ("apt-get install bubblewrap", "dnf install bubblewrap", "pacman -S bubblewrap"):
+        assert command in bubblewrap.advice()
+
+
+def test_where_it_is_forbidden_its_own_words_are_told(monkeypatch, tmp_path):
+    refusing(tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert "No permissions to create new namespace" in bubblewrap.problem()
+    assert "user namespaces" in bubblewrap.advice()
+
+
+def test_elsewhere_there_is_none(monkeypatch):
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert bubblewrap.problem() == "bubblewrap needs Linux, and this is darwin"
+    assert "WSL 2" in bubblewrap.advice()
+
+
+def test_what_is_tried_is_what_is_used(monkeypatch, tmp_path):
+    """Were the trial kinder than the sandbox, the doctor would promise what the grader cannot keep."""
+    program = tmp_path / "bwrap"
+    program.write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/tried\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    assert bubblewrap.problem() == ""
+    with seccomp.opened() as filters:
+        used = bubblewrap.command(FOLDERS, DISK, filters=filters)[1:]
+    tried = (tmp_path / "tried").read_text().split()
+    assert {word for word in used if word.startswith("--")} == {word for word in tried if word.startswith("--")}
+
+
+def test_the_environment_is_made_anew(monkeypatch):
+    monkeypatch.setenv("SECRET_TOKEN", "x")
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    words = bubblewrap.command(FOLDERS, DISK)
+    assert "--clearenv" in words
+    assert "SECRET_TOKEN" not in words
+    assert words[words.index("OMP_NUM_THREADS") + 1] == "3"
+
+
+def test_every_writable_place_has_a_size_and_the_rest_is_closed():
+    words = bubblewrap.command(FOLDERS, 12345)
+    mounted = pairs(words, "--tmpfs")
+    assert mounted == ["/tmp", "/dev/shm", "/student", *map(str, FOLDERS)]
+    assert pairs(words, "--size") == ["12345"] * len(mounted)
+    assert not {"--bind", "--bind-try", "--dev-bind", "--share-net"} & set(words)
+    assert pairs(words, "--remount-ro") == ["/dev", "/"]
+
+
+def test_neither_the_home_nor_what_lies_beside_the_package_is_there():
+    words = bubblewrap.command(FOLDERS, DISK)
+    shown = {Path(place) for place in pairs(words, "--ro-bind-try") + pairs(words, "--ro-bind")}
+    root = Path(bubblewrap.__file__).resolve().parents[3]
+    assert root / "mlhood" in shown or any(root.is_relative_to(place) for place in shown)
+    for hidden in (Path("/"), Path.home(), root, Path("/etc"), Path("/root"), Path("/home"), Path("/var")):
+        assert hidden not in shown
+
+
+def test_a_browser_in_the_home_does_not_show_the_home(monkeypatch, tmp_path):
+    for folder in (tmp_path, tmp_path / "browser"):
+        folder.mkdir(exist_ok=True)
+        (folder / "chrome").write_text("#!/bin/sh\n")
+        (folder / "chrome").chmod(0o755)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("MLHOOD_BROWSER", str(tmp_path / "chrome"))
+    assert str(tmp_path) not in bubblewrap.command(FOLDERS, DISK)
+    monkeypatch.setenv("MLHOOD_BROWSER", str(tmp_path / "browser" / "chrome"))
+    assert str(tmp_path / "browser") in bubblewrap.command(FOLDERS, DISK)

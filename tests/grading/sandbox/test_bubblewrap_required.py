@@ -1,0 +1,26 @@
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from mlhood.errors import GradingError
+from mlhood.grading.sandbox.bubblewrap import require
+from mlhood.grading.sandbox.pool import Sandboxes
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="bubblewrap needs Linux")
+def test_without_bubblewrap_it_is_refused_and_said_what_can_be_done(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(GradingError) as caught:
+        Sandboxes()
+    assert "was not found" in caught.value.parts["got"]
+    assert "apt-get install bubblewrap" in caught.value.parts["what to do"]
+    assert "--no-sandbox, which runs every submission with your own rights" in caught.value.parts["what to do"]
+
+
+def test_elsewhere_it_is_refused(monkeypatch):
+    monkeypatch.setattr(sys, "platform", "darwin")
+    with pytest.raises(GradingError) as caught:
+        require()
+    assert "WSL 2" in caught.value.parts["what to do"]

@@ -1,0 +1,206 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from nbformat.v4 import new_code_cell, new_markdown_cell
+from nbgrader.utils import compute_checksum
+
+from mlhood.errors import GradingError, NotebookError, OutputError
+from mlhood.grading.execution.grade_file import grade_file
+from mlhood.grading.notebooks.notebook import read, write, write_text
+from mlhood.grading.notebooks.stubs import checksum, stubbed, student_version
+from mlhood.grading.notebooks.sync import carried
+from mlhood.grading.student.edition_files import student_project
+from mlhood.grading.student.release import release
+
+REPOSITORY = Path(__file__).parents[3]
+CARRIED = "mlhood/grading/projects/t9/cells.json"
+FOLDERS = ("mlhood/grading/projects", "mlhood/grading/projects/t9")
+
+
+@pytest.fixture
+def root(course, tmp_path):
+    """The folder of a small course."""
+    root = tmp_path / "course"
+    root.mkdir()
+    book = course.notebook()
+    for cell in book.cells:
+        if cell.cell_type == "code":
+            cell.execution_count = 3
+            cell.outputs = [course.NotebookNode(output_type="stream", name="stdout", text=f"from {cell.id}")]
+    write(book, root / "P1.ipynb")
+    for name in ("pyproject.toml", "LICENSE"):
+        (root / name).write_text((REPOSITORY / name).read_text())
+    for name, text in carried([root / "P1.ipynb"]).items():
+        write_text(root / name, text)
+    (root / "mlhood" / "grading" / "task.py").write_text("points = 100\n")
+    (root / "mlhood" / "__pycache__").mkdir()
+    (root / "mlhood" / "__pycache__" / "task.pyc").write_bytes(b"\xff")
+    (root / "tests" / "attacks").mkdir(parents=True)
+    (root / "tests" / "attacks" / "solved.ipynb").write_text("secret")
+    return root
+
+
+def test_student_edition(root, tmp_path):
+    done = release(root, tmp_path / "student")
+    names = {path.relative_to(done.folder).as_posix() for path in done.folder.rglob("*") if ".git/" not in str(path)}
+    assert names - {".git", ".github", ".github/workflows", "mlhood", "mlhood/grading", *FOLDERS} == {
+        "P1.ipynb", "pyproject.toml", "README.md", "LICENSE", ".gitignore", "mlhood/grading/checks/task.py", CARRIED,
+        ".github/workflows/classroom.yml",
+    }  # fmt: skip
+    assert done.autograder is None
+    assert "P1.ipynb" in (done.folder / "README.md").read_text()
+
+
+def test_notebook_has_stubs_and_keeps_given_outputs(root, tmp_path, course):
+    release(root, tmp_path / "student")
+    book = read(tmp_path / "student" / "P1.ipynb")
+    cells = {cell.id: cell for cell in book.cells}
+    for task, stub in course.EMPTY.items():
+        assert cells[f"{task.replace('.', '-')}-solution"].source == stub
+    assert cells["T9-4-question"].source == "YOUR ANSWER HERE"
+    assert cells["imports"].outputs[0].text == "from imports"
+    assert cells["T9-1-solution"].outputs == cells["T9-1-check"].outputs == []
+    assert cells["T9-1-check"].source == 'mlhood.check("T9.1")'
+    assert {cell.execution_count for cell in book.cells if cell.cell_type == "code"} == {None}
+    assert cells["T9-1-check"].metadata.editable is False
+    assert "editable" not in cells["T9-1-solution"].metadata
+
+
+def test_checksums_are_nbgraders(root, tmp_path):
+    release(root, tmp_path / "student")
+    graded = [c for c in read(tmp_path / "student" / "P1.ipynb").cells if "nbgrader" in c.metadata]
+    assert len(graded) == 7
+    for cell in graded:
+        assert cell.metadata.nbgrader.checksum == compute_checksum(cell) == checksum(cell)
+
+
+def test_released_notebook_gets_nothing_but_words(root, tmp_path):
+    release(root, tmp_path / "student")
+    marks = grade_file(tmp_path / "student" / "P1.ipynb")
+    assert (marks.earned, marks.points) == (0, 80)
+    reasons = [check.what for task in marks.tasks for check in task.checks if check.status == "failed"]
+    assert reasons[0] == "`double` is not written yet"
+
+
+def test_released_notebook_runs_in_jupyter(root, tmp_path):
+    release(root, tmp_path / "student")
+    subprocess.run(
+        [sys.executable, "-m", "nbconvert", "--to", "notebook", "--execute", "--allow-errors", "P1.ipynb",
+         "--output", "run.ipynb"], cwd=tmp_path / "student", check=True, capture_output=True,
+    )  # fmt: skip
+    cells = {cell.id: cell for cell in read(tmp_path / "student" / "run.ipynb").cells}
+    assert cells["T9-2-solution"].outputs[-1].ename == "NotImplementedError"
+
+
+def test_the_autograder_lies_beside_what_students_get(root, tmp_path):
+    done = release(root, tmp_path / "new" / "student", gradescope=True)
+    assert done.autograder == tmp_path / "new" / "student-gradescope.zip"
+    assert str(done.autograder) in done.text()
+    assert list(done.folder.rglob("*.zip")) == []
+    again = release(root, tmp_path / "new" / "student", gradescope=True, force=True)
+    assert again.autograder == done.autograder
+
+
+def test_another_autograder_stops_the_release_before_it_begins(root, tmp_path):
+    (tmp_path / "student-gradescope.zip").write_bytes(b"mine")
+    with pytest.raises(OutputError, match="another autograder"):
+        release(root, tmp_path / "student", gradescope=True)
+    assert not (tmp_path / "student").exists()
+
+
+def test_given_cells_that_the_package_does_not_know_yet_are_refused(root, tmp_path, course):
+    book = read(root / "P1.ipynb")
+    book.cells.append(course.labelled(new_code_cell("new = 1"), "T9.3", "given", locked=True))
+    write(book, root / "P1.ipynb")
+    with pytest.raises(GradingError, match="as they are now") as caught:
+        release(root, tmp_path / "student")
+    assert caught.value.parts["where"] == str(root / CARRIED)
+    (root / CARRIED).unlink()
+    with pytest.raises(GradingError, match="as they are now"):
+        release(root, tmp_path / "student")
+    assert not (tmp_path / "student").exists()
+
+
+def test_full_folder_is_refused(root, tmp_path):
+    (tmp_path / "student").mkdir()
+    (tmp_path / "student" / "mine.txt").write_text("mine")
+    with pytest.raises(OutputError, match="not empty"):
+        release(root, tmp_path / "student")
+
+
+def test_force_keeps_what_is_there(root, tmp_path):
+    out = tmp_path / "student"
+    release(root, out)
+    (out / "mine.txt").write_text("mine")
+    (out / "P1.ipynb").write_text("a student's work")
+    done = release(root, out, force=True)
+    assert (out / "mine.txt").read_text() == "mine"
+    assert [path.read_text() for path in done.kept] == ["a student's work"]
+    assert release(root, out, force=True).kept == ()
+
+
+@pytest.mark.parametrize("where", [".", "..", "mlhood", "tests/new"])
+def test_course_is_never_overwritten(root, where):
+    with pytest.raises(OutputError, match="overwrite the course"):
+        release(root, root / where, force=True)
+
+
+def test_elsewhere_there_is_nothing_to_release(tmp_path):
+    with pytest.raises(NotebookError, match="no notebook of the course"):
+        release(tmp_path, tmp_path / "student")
+
+
+def test_notebooks_alone_are_no_course(course, tmp_path):
+    write(course.notebook(), tmp_path / "P1.ipynb")
+    with pytest.raises(OutputError, match="only be made from"):
+        release(tmp_path, tmp_path / "student")
+
+
+def solution(course, source):
+    return course.labelled(new_code_cell(source), "T9.1", "solution", solution=True)
+
+
+def test_several_regions_keep_their_indentation(course):
+    source = "a\n### BEGIN SOLUTION\nb\n### END SOLUTION\nif c:\n    ### BEGIN SOLUTION\n    d\n    ### END SOLUTION\ne"
+    expected = (
+        "a\n# YOUR CODE HERE\nraise NotImplementedError()\nif c:\n"
+        "    # YOUR CODE HERE\n    raise NotImplementedError()\ne"
+    )
+    assert stubbed(solution(course, source), "here") == expected
+
+
+def test_solution_without_markers_goes_as_a_whole(course):
+    assert stubbed(solution(course, "x = 1"), "here") == "# YOUR CODE HERE\nraise NotImplementedError()"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "### BEGIN SOLUTION\nx = 1",
+        "x = 1\n### END SOLUTION",
+        "### BEGIN SOLUTION\n### BEGIN SOLUTION\nx\n### END SOLUTION",
+    ],
+)
+def test_markers_that_do_not_pair_up_name_the_cell(course, source, tmp_path):
+    book = course.notebook(course.SOLUTIONS | {"T9.1": source})
+    with pytest.raises(NotebookError) as caught:
+        student_version(book, tmp_path / "P1.ipynb")
+    assert "T9-1-solution" in str(caught.value)
+
+
+@pytest.mark.parametrize("make", [new_code_cell, new_markdown_cell])
+def test_solution_in_another_cell_is_refused(make):
+    with pytest.raises(NotebookError, match="not marked as a solution cell"):
+        stubbed(make("### BEGIN SOLUTION\nx\n### END SOLUTION"), "here")
+
+
+def test_student_project_installs_without_the_tests():
+    project = tomllib.loads(student_project((REPOSITORY / "pyproject.toml").read_text()))
+    assert set(project["tool"]) == {"hatch"}
+    assert "optional-dependencies" not in project["project"]
+    assert project["project"]["scripts"]["mlhood"] == "mlhood.cli:main"

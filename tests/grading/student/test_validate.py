@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+import copy
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from mlhood.cli import app
+from mlhood.errors import NotebookError
+from mlhood.grading.notebooks.notebook import write
+from mlhood.grading.student.validate import changes, structure, validate
+from tests.grading import given_course
+
+
+def repairs(book, course):
+    return [finding.what for finding in structure(book, course.SYNTHETIC)]
+
+
+def told(book, course):
+    return [finding.what for finding in changes(book, course.SYNTHETIC)]
+
+
+def by_id(book, name):
+    return next(cell for cell in book.cells if cell.id == name)
+
+
+def test_solved_notebook_is_ready(solved):
+    result = validate(solved)
+    assert result.ready
+    assert result.notes == ()
+    assert result.text().endswith("ready to hand in")
+
+
+def test_empty_notebook_may_be_handed_in_and_names_the_gaps(empty):
+    result = validate(empty)
+    assert result.ready
+    assert [finding.task for finding in result.notes] == ["T9.1", "T9.2", "T9.3", "T9.4"]
+    assert "still empty (40 points)" in result.notes[0].what
+
+
+def test_missing_cells(course):
+    book = course.notebook()
+    book.cells = [cell for cell in book.cells if cell.id not in ("T9-2-check", "T9-4-question")]
+    assert repairs(book, course) == ["the answer cell of the question T9.4 is missing"]
+    assert told(book, course) == ["the check cell of T9.2 is missing"]
+    book.cells = [cell for cell in book.cells if cell.id != "T9-1-solution"]
+    assert repairs(book, course)[0] == "the solution cell of T9.1 is missing"
+
+
+def test_what_became_of_given_cells_is_told_without_alarm(course, tmp_path, monkeypatch):
+    given_course.carry(tmp_path / "carried", monkeypatch)
+    book = given_course.notebook()
+    assert told(book, course) == repairs(book, course) == []
+    given = by_id(book, "T9-2-given")
+    given.source = "print('mine')"
+    assert told(book, course) == [
+        "the given cell of T9.2 was changed: your version runs first, then the cell as it was given"
+    ]
+    book.cells.remove(given)
+    write(book, tmp_path / "T9.ipynb")
+    result = validate(tmp_path / "T9.ipynb")
+    assert result.ready
+    assert "  - the given cell of T9.2 is missing: it runs as it was given" in result.text().splitlines()
+    assert result.text().endswith("ready to hand in")
+
+
+def test_doubled_cell(course):
+    book = course.notebook()
+    twin = copy.deepcopy(by_id(book, "T9-1-solution"))
+    twin.id = "another"
+    book.cells.append(twin)
+    assert repairs(book, course) == []
+    assert told(book, course) == [
+        "the solution cell of T9.1 stands there more than once: all of them run, in their order"
+    ]
+
+
+def test_changed_kind(course):
+    book = course.notebook()
+    by_id(book, "T9-1-solution").cell_type = "markdown"
+    assert repairs(book, course) == ["the solution cell of T9.1 has become a text cell"]
+    by_id(book, "T9-4-question").cell_type = "raw"
+    assert repairs(book, course)[1] == "the answer cell of the question T9.4 has become a raw cell"
+
+
+@pytest.mark.parametrize("source", ["", "100.0", 'mlhood.check("T9.2")'])
+def test_edited_check(course, source):
+    book = course.notebook()
+    by_id(book, "T9-1-check").source = source
+    assert repairs(book, course) == []
+    assert told(book, course) == ["the check cell of T9.1 was changed"]
+
+
+def test_cell_that_fails_is_named(course, tmp_path):
+    book = course.notebook(course.SOLUTIONS | {"T9.2": "import os\nundefined_name"})
+    write(book, tmp_path / "T9.ipynb")
+    result = validate(tmp_path / "T9.ipynb")
+    assert not result.ready
+    (finding,) = result.repairs
+    assert finding.task == "T9.2"
+    assert "cell 8 of T9.2 (`import os`) fails" in finding.what
+    assert "NameError" in finding.what
+
+
+def test_failure_after_an_empty_task_is_only_noted(course, tmp_path):
+    book = course.notebook(course.SOLUTIONS | {"T9.2": course.EMPTY["T9.2"], "T9.3": "open('answer.txt').read()"})
+    write(book, tmp_path / "T9.ipynb")
+    result = validate(tmp_path / "T9.ipynb")
+    assert result.ready
+    assert "perhaps because T9.2 is still empty" in result.notes[-1].what
+
+
+def test_not_of_the_course(course, tmp_path):
+    book = course.notebook()
+    book.cells = book.cells[:2]
+    write(book, tmp_path / "T9.ipynb")
+    with pytest.raises(NotebookError, match="no task of the course"):
+        validate(tmp_path / "T9.ipynb")
+
+
+def test_command(course, tmp_path):
+    book = course.notebook()
+    by_id(book, "T9-1-check").source = "40"
+    book.cells.remove(by_id(book, "T9-2-solution"))
+    write(book, tmp_path / "T9.ipynb")
+    text = CliRunner().invoke(app, ["validate", str(tmp_path / "T9.ipynb")])
+    assert text.exit_code == 1
+    assert "  1. the solution cell of T9.2 is missing" in text.stdout
+    assert "  - the check cell of T9.1 was changed" in text.stdout
+    plain = CliRunner().invoke(app, ["validate", str(tmp_path / "T9.ipynb"), "--json"])
+    assert json.loads(plain.stdout)["ready"] is False

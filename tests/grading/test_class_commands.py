@@ -1,0 +1,195 @@
+from __future__ import annotations
+
+import csv
+import io
+import json
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from mlhood import cli
+from mlhood.grading.batch import grade_class
+from mlhood.grading.exporters.manual_marks import hand_table
+from mlhood.grading.gradebook.gradebook import Gradebook
+
+
+def call(*arguments: object):
+    return CliRunner().invoke(cli.app, [str(argument) for argument in arguments])
+
+
+@pytest.fixture
+def fake(room, monkeypatch):
+    monkeypatch.setattr(grade_class.Wishes, "__init__", _with_fake(grade_class.Wishes.__init__))
+    return room.hand_in(ada="P1", bob="P1 lose-P1.2")
+
+
+def _with_fake(init):
+    def wrapped(self, *arguments, **more):
+        init(self, *arguments, **{**more, "marker": "tests.grading.batch.fake_grader:make"})
+
+    return wrapped
+
+
+@pytest.fixture
+def graded(room):
+    room.hand_in(ada="P1", bob="P1 lose-P1.2").grade()
+    return room
+
+
+@pytest.mark.parametrize("command", ["grade", "export", "marks"])
+def test_help_has_an_example(command):
+    result = call(command, "--help")
+    assert result.exit_code == 0
+    assert f"Example: mlhood {command}" in result.stdout
+
+
+def test_help_imports_nothing_heavy():
+    code = "import sys, mlhood.cli; print([m for m in ('sqlite3', 'psutil', 'numpy', 'torch') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_grade_says_what_was_done(fake):
+    result = call("grade", fake.folder, "--out", fake.out, "--jobs", 2)
+    assert result.exit_code == 0, result.output
+    assert "graded: 2 of 2" in result.stdout
+    assert "2 notebooks to grade" in result.stderr
+    assert "a minute" in result.stderr
+
+
+def test_grade_says_what_could_not_be_graded(fake):
+    fake.hand_in(eve="nonsense", carl="P1 refuse")
+    result = call("grade", fake.folder, "--out", fake.out)
+    assert result.exit_code == 1
+    assert "eve.ipynb: the file is not JSON" in result.stdout
+    assert "carl P1 (carl.ipynb): refused: the notebook's structure is damaged" in result.stdout
+
+
+def test_late_rules_are_kept_and_can_be_changed(fake, tmp_path):
+    rules = "penalty_per_day = 10\n[P1]\ndue = 2026-01-01T00:00:00\n[P1.submitted]\nada = 2026-01-02T00:00:00\n"
+    (tmp_path / "late.toml").write_text(rules)
+    (tmp_path / "none.toml").write_text("")
+    assert call("grade", fake.folder, "--out", fake.out, "--late", tmp_path / "late.toml").exit_code == 0
+    for more, score in (((), "27"), (("--late", tmp_path / "none.toml"), "30")):
+        assert call("export", fake.out, "--to", tmp_path / "marks.csv", *more).exit_code == 0
+        found = {row["student_id"]: row["score"] for row in read(tmp_path / "marks.csv")}
+        assert found == {"ada": score, "bob": "24"}
+
+
+@pytest.mark.parametrize("name", ["csv", "nbgrader"])
+def test_tables_are_written(graded, tmp_path, name):
+    result = call("export", graded.out, "--format", name, "--to", tmp_path / "marks.csv")
+    assert result.exit_code == 0
+    assert result.stdout == f"2 results in {tmp_path / 'marks.csv'}\n"
+    scores = {row["student_id"]: float(row["score"]) for row in read(tmp_path / "marks.csv")}
+    assert scores == {"ada": 30, "bob": 24}
+
+
+@pytest.mark.parametrize(("name", "file"), [("gradescope", "results.json"), ("classroom", "result.json")])
+def test_files_of_students_are_written(graded, tmp_path, name, file):
+    assert call("export", graded.out, "--format", name, "--to", tmp_path / "to").exit_code == 0
+    found = {path.parent.name: json.loads(path.read_text()) for path in (tmp_path / "to" / "P1").glob(f"*/{file}")}
+    assert set(found) == {"ada", "bob"}
+    assert "\\ud83d" in (tmp_path / "to" / "P1" / "bob" / file).read_text() or "?" in str(found["bob"])
+
+
+def test_canvas_is_filled(graded, tmp_path):
+    path = tmp_path / "export.csv"
+    path.write_text("Student,ID,P1 (9)\nA,ada,\nB,bob,\n")
+    result = call("export", graded.out, "--format", "canvas", "--fill", path, "--to", path)
+    assert result.exit_code == 0
+    assert path.read_text() == "Student,ID,P1 (9)\nA,ada,30\nB,bob,24\n"
+
+
+def test_marks_by_hand_go_round(graded, tmp_path):
+    path = tmp_path / "questions.csv"
+    assert call("marks", graded.out, "--write", path).stdout.startswith("2 rows")
+    rows = read(path)
+    assert [(row["student_id"], row["question"], row["most"], row["points"]) for row in rows] == [
+        ("ada", "P1.4", "5", ""),
+        ("bob", "P1.4", "5", ""),
+    ]
+    rows[1] |= {"points": "2,5", "comment": "=good"}
+    write(path, rows)
+    assert call("marks", graded.out, "--read", path).stdout.startswith("1 marks")
+    assert call("marks", graded.out, "--write", path).exit_code == 0
+    assert read(path)[1]["comment"] == "'=good"
+    assert call("marks", graded.out, "--read", path).exit_code == 0
+    with Gradebook(graded.out / "gradebook.sqlite") as book:
+        (mark,) = book.hand_marks().values()
+    assert (mark.student, mark.points, mark.comment) == ("bob", 2.5, "=good")
+
+
+def read(path) -> list[dict[str, str]]:
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_answers_stand_beside_their_questions(graded):
+    with Gradebook(graded.out / "gradebook.sqlite") as book:
+        rows = list(csv.DictReader(io.StringIO(hand_table(book, lambda one: {"P1.4": f"=as {one.student}, "}))))
+    assert [row["answer"] for row in rows] == ["'=as ada, ", "'=as bob, "]
+
+
+def write(path, rows):
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        ({"points": "6"}, "row 2: 6 points for P1.4 are not within 0 and 5"),
+        ({"points": "-1"}, "row 2: -1 points"),
+        ({"points": "nan"}, "row 2: nan points"),
+        ({"points": "many"}, "row 2: 'many' is no number"),
+        ({"points": "1", "student_id": "eve"}, "row 2: there is no student 'eve'"),
+        ({"points": "1", "question": "P9.9"}, "row 2: ada has no question 'P9.9'"),
+        ({"points": "1", "student_id": "bob"}, "row 3: bob has two rows for P1.4"),
+    ],
+)
+def test_a_table_with_a_fault_is_refused_as_a_whole(graded, tmp_path, change, fault):
+    path = tmp_path / "questions.csv"
+    call("marks", graded.out, "--write", path)
+    rows = read(path)
+    rows[1]["points"] = "3"
+    rows[0] |= change
+    write(path, rows)
+    result = call("marks", graded.out, "--read", path)
+    assert fault in result.exception.parts["got"]
+    with Gradebook(graded.out / "gradebook.sqlite") as book:
+        assert book.hand_marks() == {}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["grade", "absent", "--out", "out"],
+        ["grade", ".", "--out", "out"],
+        ["grade", "class", "--out", "file"],
+        ["grade", "class", "--out", "out"],
+        ["grade", "class", "--out", "out", "--seed-file", "absent"],
+        ["grade", "class", "--out", "out", "--seed-file", "file"],
+        ["grade", "class", "--out", "out", "--late", "rules"],
+        ["export", "absent", "--to", "x"],
+        ["export", "file", "--to", "x"],
+        ["export", "out", "--to", "x", "--format", "excel"],
+        ["export", "out", "--to", "x", "--format", "canvas", "--fill", "absent"],
+        ["marks", "absent", "--write", "x"],
+    ],
+    ids=" ".join,
+)
+def test_bad_input_is_a_message_and_exit_code_2(arguments, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    (tmp_path / "class").mkdir()
+    (tmp_path / "rules").write_text("x = 1")
+    monkeypatch.setattr(sys, "argv", ["mlhood", *arguments])
+    with pytest.raises(SystemExit) as caught:
+        cli.main()
+    assert caught.value.code == 2
+    assert "where: " in capsys.readouterr().err

@@ -1,0 +1,136 @@
+"""Pictures of P5's measurements: they say their numbers, keep their words apart, and refuse what is no time."""
+
+import math
+from itertools import combinations
+
+import matplotlib.pyplot as plt
+import pytest
+from matplotlib.text import Text
+
+from mlhood.jaxlab import timing_figures
+from mlhood.jaxlab.tables import ROWS, operators_table
+from mlhood.jaxlab.timing import Stages, break_even
+from mlhood.jaxlab.xla.errors import XlaError
+from mlhood.measure.measurement import Measurement
+
+CONV = Stages(0.8e-3, 3.9e-3, 77.5e-3, 3.15e-3, 1.3e-3, 143e-6, 15e-6)
+NETWORK = Stages(10.9e-3, 28.4e-3, 0.751, 97.6e-3, 35.1e-3, 91e-6, 18e-6)
+
+
+def filled(speed_ups):
+    table = operators_table()
+    for row, factor in speed_ups.items():
+        spread = [1 + 0.01 * (i % 5) for i in range(21)]
+        table[row, "JAX"] = Measurement((1e-3,) * 21, None, "run", True)
+        table[row, "No-JAX"] = Measurement(tuple(1e-3 * factor * one for one in spread), None, "run", True)
+    return table
+
+
+SPEED_UPS = {"conv": 2.0, "relu": 3.2, "add": 0.24, "dense": 0.16, "softmax": 0.9}
+PICTURES = {
+    "ratios": lambda: timing_figures.ratios(filled(SPEED_UPS)),
+    "ratios, all rows": lambda: timing_figures.ratios(filled(dict.fromkeys(ROWS, 1.5))),
+    "ratios, one row": lambda: timing_figures.ratios(filled({"conv": 0.1})),
+    "ratios, far apart": lambda: timing_figures.ratios(filled({"conv": 90.0, "add": 0.02})),
+    "stages": lambda: timing_figures.stages({"conv": CONV, "ResNet-18": NETWORK}),
+    "stages, one": lambda: timing_figures.stages({"conv": CONV}),
+    "break-even": lambda: timing_figures.break_even(0.79, 42.4e-3, 36.1e-3, "ResNet-18"),
+    "break-even, at once": lambda: timing_figures.break_even(1e-3, 1.0, 0.1),
+    "break-even, late": lambda: timing_figures.break_even(10.0, 1.00001e-3, 1e-3),
+    "break-even, never": lambda: timing_figures.break_even(72e-3, 4e-6, 6.6e-6, "softmax"),
+}
+
+
+@pytest.fixture
+def words():
+    def of(figure):
+        figure.draw_without_rendering()
+        texts = [text for text in figure.findobj(Text) if text.get_visible() and text.get_text().strip()]
+        hidden = {id(label) for axes in figure.axes for label in _beyond(axes)}
+        return [text for text in texts if id(text) not in hidden]
+
+    yield of
+    plt.close("all")
+
+
+def _beyond(axes):
+    """Labels of ticks outside of the limits, which are not drawn."""
+    for axis in (axes.xaxis, axes.yaxis):
+        low, high = sorted(axis.get_view_interval())
+        for tick in axis.get_major_ticks():
+            if not low <= tick.get_loc() <= high:
+                yield from (tick.label1, tick.label2)
+
+
+def said(words, figure):
+    return [text.get_text() for text in words(figure)]
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_words_do_not_stand_on_each_other_nor_leave_the_picture(name, words):
+    figure = PICTURES[name]()
+    boxes = [(text.get_text(), Text.get_window_extent(text)) for text in words(figure)]
+    assert len(boxes) > 3
+    assert [(a, b) for (a, one), (b, other) in combinations(boxes, 2) if _shared(one, other) > 4] == []
+    wide, high = figure.canvas.get_width_height()
+    assert [text for text, box in boxes if box.x0 < -1 or box.y0 < -1 or box.x1 > wide + 1 or box.y1 > high + 1] == []
+
+
+def _shared(one, other):
+    """Pixels squared that two boxes share, less a margin for the empty rim of letters."""
+    width = min(one.x1, other.x1) - max(one.x0, other.x0) - 1
+    height = min(one.y1, other.y1) - max(one.y0, other.y0) - 3
+    return max(width, 0) * max(height, 0)
+
+
+def test_ratios_are_said_and_only_of_rows_that_are_filled(words):
+    texts = said(words, timing_figures.ratios(filled(SPEED_UPS)))
+    assert {"2.04x", "3.26x", "0.245x", "0.163x", *SPEED_UPS} <= set(texts)
+    assert "max pool" not in texts
+
+
+def test_bars_end_where_the_ratio_is(words):
+    figure = timing_figures.ratios(filled({"conv": 2.0, "add": 0.25}))
+    ends = [sorted((bar.get_x(), bar.get_x() + bar.get_width())) for bar in figure.axes[0].patches]
+    assert ends == [pytest.approx([1, 2.04]), pytest.approx([0.255, 1])]
+
+
+def test_shares_of_the_stages_fill_the_bar_and_their_times_are_said(words):
+    figure = timing_figures.stages({"conv": CONV, "ResNet-18": NETWORK})
+    bars = figure.axes[0].patches
+    total = sum(CONV.as_dict()[part] for part in ("trace", "lower", "compile", "first", "run"))
+    shares = [bar.get_width() for bar in bars[::2]]
+    assert sum(shares) == pytest.approx(1)
+    assert shares[2] == pytest.approx(CONV.compile / total)
+    texts = " ".join(said(words, figure))
+    assert "trace 800 us,  lower 3.90 ms,  compile 77.5 ms,  first 3.15 ms,  run 1.30 ms" in texts
+
+
+@pytest.mark.parametrize(
+    ("times", "told"),
+    [((0.79, 42.4e-3, 36.1e-3), "from 126 calls on"), ((1e-3, 1.0, 0.1), "from the first call on"),
+     ((1.0, 1e-3, 1e-3), "it never does")],
+)  # fmt: skip
+def test_the_break_even_is_said_and_marked(times, told, words):
+    figure = timing_figures.break_even(*times)
+    assert any(told in text for text in said(words, figure))
+    marks = [line.get_xdata() for line in figure.axes[0].lines if line.get_marker() == "o"]
+    crossing = break_even(*times)
+    assert len(marks) == math.isfinite(crossing)
+    assert all(mark[0] == crossing for mark in marks)
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda: timing_figures.ratios(operators_table()),
+        lambda: timing_figures.stages({}),
+        lambda: timing_figures.stages({"nothing": Stages(*[0.0] * 7)}),
+        lambda: timing_figures.break_even(math.inf, 1, 1),
+        lambda: timing_figures.break_even(1, -1, 1),
+        lambda: timing_figures.break_even(1, 1, math.nan),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused(draw):
+    with pytest.raises(XlaError):
+        draw()

@@ -1,0 +1,80 @@
+"""Gradients of each example against the loop, the mean and torch's clipping; without a loop in what is traced."""
+
+import jax
+import numpy as np
+import pytest
+import torch
+
+from mlhood.jaxlab.training import cnn
+from mlhood.jaxlab.training.per_example import clipped, clipped_mean, norms, one_by_one, per_example
+from mlhood.jaxlab.training.training import loss
+from mlhood.jaxlab.xla.errors import XlaError
+
+
+def batch(count):
+    rng = np.random.default_rng(0)
+    return rng.standard_normal((count, 1, 8, 8), np.float32), rng.integers(0, 10, count).astype(np.int32)
+
+
+@pytest.fixture(scope="module")
+def params():
+    return cnn.init(0, size=8)
+
+
+@pytest.fixture(scope="module")
+def gradients(params):
+    return jax.jit(lambda params, x, y: per_example(loss, params, x, y))(params, *batch(4))
+
+
+def test_they_are_the_loops(params, gradients):
+    expected = jax.jit(lambda params, x, y: one_by_one(loss, params, x, y))(params, *batch(4))
+    assert jax.tree.structure(gradients) == jax.tree.structure(params)
+    for name, leaf in gradients.items():
+        assert leaf.shape == (4, *params[name].shape)
+        np.testing.assert_allclose(leaf, expected[name], rtol=1e-3, atol=1e-5)
+
+
+def test_their_mean_is_the_gradient_of_the_mean(params, gradients):
+    expected = jax.jit(jax.grad(loss))(params, *batch(4))
+    for name, leaf in gradients.items():
+        np.testing.assert_allclose(leaf.mean(0), expected[name], rtol=1e-3, atol=1e-5)
+
+
+def test_what_is_traced_does_not_grow_with_the_batch(params):
+    def equations(function, count):
+        return len(jax.make_jaxpr(lambda *arguments: function(loss, *arguments))(params, *batch(count)).eqns)
+
+    assert equations(per_example, 2) == equations(per_example, 6)
+    assert equations(one_by_one, 6) > 2.5 * equations(one_by_one, 2)
+
+
+def test_each_is_clipped_as_torch_clips_one(gradients):
+    limit = float(np.median(norms(gradients)))  # so that some are clipped and some are not
+    got = clipped(gradients, limit)
+    for i in range(4):
+        leaves = [torch.nn.Parameter(torch.zeros(leaf.shape[1:])) for leaf in gradients.values()]
+        for leaf, gradient in zip(leaves, gradients.values(), strict=True):
+            leaf.grad = torch.from_numpy(np.array(gradient[i]))
+        norm = torch.nn.utils.clip_grad_norm_(leaves, limit)
+        np.testing.assert_allclose(norms(gradients)[i], norm, rtol=1e-5)
+        for leaf, name in zip(leaves, gradients, strict=True):
+            np.testing.assert_allclose(got[name][i], leaf.grad, rtol=1e-4, atol=1e-7)
+    assert (np.asarray(norms(got)) <= limit * (1 + 1e-5)).all()
+    mean = clipped_mean(gradients, limit)
+    np.testing.assert_allclose(mean["fc.weight"], np.mean(got["fc.weight"], 0), rtol=1e-4, atol=1e-7)
+
+
+def test_gradients_of_zero_and_a_high_limit_stay_as_they_are(gradients):
+    zero = jax.tree.map(np.zeros_like, gradients)
+    assert not any(np.any(leaf) for leaf in jax.tree.leaves(clipped(zero, 1.0)))
+    for name, leaf in clipped(gradients, 1e6).items():
+        np.testing.assert_array_equal(leaf, gradients[name])
+
+
+def test_what_makes_no_sense_is_refused(params, gradients):
+    x, y = batch(3)
+    for function in (per_example, one_by_one):
+        with pytest.raises(XlaError, match="do not belong together"):
+            function(loss, params, x, y[:2])
+    with pytest.raises(XlaError, match="cannot be clipped"):
+        clipped_mean(gradients, 0.0)

@@ -1,0 +1,108 @@
+"""Pictures of training: what they draw is what they were given, and their words stand apart."""
+
+from itertools import combinations
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+from matplotlib.text import Text
+
+from mlhood.jaxlab.training import training_figures
+from mlhood.jaxlab.training.training import History
+from mlhood.jaxlab.xla.errors import XlaError
+from mlhood.measure import Comparison, Measurement
+
+
+def history(steps, seed=0):
+    losses = np.exp(-np.arange(steps) / 30) * np.random.default_rng(seed).uniform(0.5, 2, steps)
+    return History(tuple(losses.tolist()), {steps // 2: 0.9, steps: 0.953})
+
+
+def comparison():
+    times = {"eager": 20e-3, "jit": 1.4e-3, "donate": 1.3e-3}
+    wave = 1 + 0.1 * np.sin(np.arange(21))
+    rows = {name: Measurement(tuple((at * wave).tolist()), run="one", agreed=True) for name, at in times.items()}
+    return Comparison(rows, "eager")
+
+
+NORMS = np.array([3.0, 0.01, 0.4, 20.0])
+PICTURES = {
+    "modes": lambda: training_figures.learning_curve({name: history(40) for name in ("eager", "jit", "donate")}),
+    "one, long": lambda: training_figures.learning_curve({"donate": history(460)}),
+    "one step": lambda: training_figures.learning_curve({"jit": History((2.3,), {1: 0.1})}),
+    "seconds": lambda: training_figures.step_seconds(comparison()),
+    "norms": lambda: training_figures.gradient_norms(NORMS, np.minimum(NORMS, 1), 1.0),
+    "norms, zero": lambda: training_figures.gradient_norms([0.0], [0.0], 1.0),
+    "staircase": lambda: training_figures.staircase(),
+    "staircase, steps of 2": lambda: training_figures.staircase(2.0),
+}
+
+
+@pytest.fixture(autouse=True)
+def closed():
+    yield
+    plt.close("all")
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_words_do_not_stand_on_each_other_nor_leave_the_picture(name):
+    figure = PICTURES[name]()
+    figure.draw_without_rendering()
+    words = [text for axes in figure.axes for text in (*axes.texts, axes.title, axes.xaxis.label, axes.yaxis.label)]
+    words += [text for axes in figure.axes if (legend := axes.get_legend()) for text in legend.get_texts()]
+    boxes = [(text.get_text(), Text.get_window_extent(text)) for text in words if text.get_text()]
+    assert len(boxes) > 2
+    assert [(a, b) for (a, one), (b, other) in combinations(boxes, 2) if one.overlaps(other)] == []
+    wide, high = figure.canvas.get_width_height()
+    assert [text for text, box in boxes if box.x0 < 0 or box.y0 < 0 or box.x1 > wide or box.y1 > high] == []
+
+
+def test_a_curve_shows_each_loss_and_tells_the_last_accuracy():
+    runs = {"eager": history(40), "jit": history(40, seed=1)}
+    above, below = training_figures.learning_curve(runs).axes
+    for line, one in zip(above.lines, runs.values(), strict=True):
+        np.testing.assert_array_equal(line.get_ydata(), one.losses)
+    assert below.texts[0].get_text() == "at the end: eager 95.3%, jit 95.3%"
+
+
+def test_a_long_curve_is_smoothed_over_its_steps():
+    one = history(460)
+    single, smooth = training_figures.learning_curve({"jit": one}).axes[0].lines
+    np.testing.assert_array_equal(single.get_ydata(), one.losses)
+    at, mean = smooth.get_xdata()[100], smooth.get_ydata()[100]
+    np.testing.assert_allclose(mean, np.mean(one.losses[at - 12 : at + 11]))  # 23 steps, of which `at` is the middle
+
+
+def test_bars_are_medians_in_milliseconds():
+    (axes,) = training_figures.step_seconds(comparison()).axes
+    expected = [one.median * 1e3 for one in comparison().measurements.values()]
+    np.testing.assert_allclose([bar.get_width() for bar in axes.patches], expected)
+    assert "times as fast as eager" in axes.texts[1].get_text()
+    assert "times" not in axes.texts[0].get_text()
+
+
+def test_norms_are_in_order_and_the_clipped_are_counted():
+    (axes,) = training_figures.gradient_norms(NORMS, np.minimum(NORMS, 1), 1.0).axes
+    np.testing.assert_array_equal(axes.lines[0].get_ydata(), [0.01, 0.4, 3, 20])
+    np.testing.assert_array_equal(axes.lines[1].get_ydata(), [0.01, 0.4, 1, 1])
+    assert axes.get_title() == "2 of 4 are clipped"
+
+
+def test_the_staircase_has_steps_and_two_derivatives():
+    near, far, slopes_near, slopes_far = training_figures.staircase(0.5).axes
+    np.testing.assert_allclose(np.unique(near.lines[1].get_ydata()), np.arange(-3, 4) / 2, atol=1e-6)
+    assert (far.lines[1].get_ydata().min(), far.lines[1].get_ydata().max()) == (-64, 63.5)
+    for axes in (slopes_near, slopes_far):
+        assert not np.any(axes.lines[0].get_ydata())
+    assert np.all(slopes_near.lines[1].get_ydata() == 1)
+    x, slopes = slopes_far.lines[1].get_data()
+    np.testing.assert_array_equal(slopes, (x >= -64) & (x <= 63.5))
+
+
+def test_what_cannot_be_drawn_is_refused():
+    with pytest.raises(XlaError, match="no trainings"):
+        training_figures.learning_curve({})
+    with pytest.raises(XlaError, match="same examples"):
+        training_figures.gradient_norms(NORMS, NORMS[:2], 1.0)
+    with pytest.raises(XlaError, match="have a length"):
+        training_figures.staircase(0.0)

@@ -1,0 +1,249 @@
+"""Pictures of P3: they draw at any size that can be read, say their numbers, and keep their words apart."""
+
+from itertools import combinations, pairwise
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from matplotlib.text import Text
+
+from mlhood.errors import KernelError
+from mlhood.kernels import benchmark_figures, convolution_figures, gemm_figures
+from mlhood.kernels.benchmark_figures import spread
+from mlhood.measure.ratio import Ratio
+
+PEAK = 260e9
+LADDER = {
+    "naive": {64: 3e9, 128: 2e9},
+    "reordered": {64: 20e9, 128: 24e9, 256: 4e9},
+    "blas": {64: 90e9, 128: 160e9, 256: 239e9},
+    "vectorised": {64: 120e9, 128: 200e9, 256: 240e9},
+}
+PEERS = {
+    "C1": {"im2col + BLAS": (90e9, 85e9, 97e9), "torch": (160e9, 150e9, 165e9), "ours": (235e9, 230e9, 255e9)},
+    "C2": {"torch": (100e9, 90e9, 120e9), "ours": (208e9, 200e9, 209e9)},
+}
+MEMORY = {"C1": (802_816, 7_225_344), "7x7/2": (602_112, 7_375_872)}
+MODELS = {"definition": (2.4, 0.008, 2.5), "BLAS": (0.038, 0.008, 0.05), "direct": (0.017, 0.008, None)}
+LAYERS = [("conv", 118e6, 60.0, False), ("3x3 @56", 115.6e6, 131.0, True), ("3x3 @28", 115.6e6, 166.0, True)]
+RATIOS = {
+    "C1": {"torch": Ratio(1.3, 1.2, 1.4), "ONNX Runtime": Ratio(0.97, 0.9, 1.01)},
+    "C2": {"torch": Ratio(2.6, 2.5, 2.7)},
+}
+PICTURES = {
+    "window": lambda: convolution_figures.window(),
+    "window, stride 2": lambda: convolution_figures.window(7, 3, 2, 1),
+    "window, kernel 5": lambda: convolution_figures.window(8, 5, 2, 2),
+    "window, all around": lambda: convolution_figures.window(1, 3, 1, 1),
+    "window, one pixel": lambda: convolution_figures.window(1, 1, 1, 0),
+    "im2col": lambda: convolution_figures.im2col_layout(),
+    "im2col, padding": lambda: convolution_figures.im2col_layout(1, 4, 3, 1, 1),
+    "im2col, three channels": lambda: convolution_figures.im2col_layout(3, 5, 2, 2),
+    "im2col, one number": lambda: convolution_figures.im2col_layout(1, 1, 1),
+    "loop_orders": lambda: gemm_figures.loop_orders(),
+    "loop_orders, odd": lambda: gemm_figures.loop_orders(5, 2),
+    "loop_orders, large": lambda: gemm_figures.loop_orders(16),
+    "blocking": lambda: gemm_figures.blocking(),
+    "blocking, odd": lambda: gemm_figures.blocking(7, 3),
+    "blocking, one block": lambda: gemm_figures.blocking(2, 2),
+    "packing": lambda: gemm_figures.packing(),
+    "packing, zeros": lambda: gemm_figures.packing(4, 7, 3),
+    "packing, columns alone": lambda: gemm_figures.packing(5, 12, 1),
+    "packing, one number": lambda: gemm_figures.packing(1, 1, 1),
+    "register_tile": lambda: gemm_figures.register_tile(),
+    "register_tile, AVX-512": lambda: gemm_figures.register_tile(12, 2, 16),
+    "register_tile, one number": lambda: gemm_figures.register_tile(1, 1, 1),
+    "ladder": lambda: benchmark_figures.ladder(LADDER, PEAK),
+    "ladder, one size": lambda: benchmark_figures.ladder({"a": {7: 1e9}, "b": {7: 1.01e9}}, 1e9),
+    "peers": lambda: benchmark_figures.peers(PEERS, PEAK),
+    "peers, one": lambda: benchmark_figures.peers({"x": {"ours": (1e9, 1e9, 1e9)}}, PEAK),
+    "im2col_memory": lambda: benchmark_figures.im2col_memory(MEMORY),
+    "im2col_memory, small": lambda: benchmark_figures.im2col_memory({"tiny": (4096, 36_864)}),
+    "ratios": lambda: benchmark_figures.ratios(RATIOS),
+    "ratios, one": lambda: benchmark_figures.ratios({"a layer": {"torch": Ratio(1.0, 1.0, 1.0)}}, "ours"),
+    "amdahl": lambda: benchmark_figures.amdahl(MODELS),
+    "amdahl, nothing measured": lambda: benchmark_figures.amdahl({"a": (0.02, 0.01, None), "b": (0.01, 0.01, None)}),
+    "inventory": lambda: benchmark_figures.inventory(LAYERS),
+    "inventory, long": lambda: benchmark_figures.inventory(LAYERS * 15),
+}
+
+
+@pytest.fixture
+def words():
+    def of(figure):
+        figure.draw_without_rendering()
+        beyond = {id(label) for axes in figure.axes for label in _beyond(axes)}
+        texts = [text for text in figure.findobj(Text) if text.get_visible() and text.get_text().strip()]
+        return [text for text in texts if id(text) not in beyond]
+
+    yield of
+    plt.close("all")
+
+
+def _beyond(axes):
+    """Labels of ticks outside of the limits, which are not drawn."""
+    for axis in (axes.xaxis, axes.yaxis):
+        low, high = sorted(axis.get_view_interval())
+        for tick in axis.get_major_ticks():
+            if not low <= tick.get_loc() <= high:
+                yield from (tick.label1, tick.label2)
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_words_do_not_stand_on_each_other_nor_leave_the_picture(name, words):
+    figure = PICTURES[name]()
+    # without the arrow that an annotation has
+    shown = words(figure)
+    boxes = [(text.get_text(), Text.get_window_extent(text)) for text in shown]
+    assert len(boxes) > 3
+    assert [(a, b) for (a, one), (b, other) in combinations(boxes, 2) if _shared(one, other) > 4] == []
+    wide, high = figure.canvas.get_width_height()
+    assert [text for text, box in boxes if box.x0 < -1 or box.y0 < -1 or box.x1 > wide + 1 or box.y1 > high + 1] == []
+    assert [text.get_text() for text in shown if text.get_fontsize() < 8.5] == []
+
+
+def _shared(one, other):
+    """Pixels squared that two boxes share, less a margin for the empty rim of letters."""
+    width = min(one.x1, other.x1) - max(one.x0, other.x0) - 1
+    height = min(one.y1, other.y1) - max(one.y0, other.y0) - 3
+    return max(width, 0) * max(height, 0)
+
+
+def said(words, figure):
+    return [text.get_text() for text in words(figure)]
+
+
+@pytest.mark.parametrize(("size", "kernel", "stride", "padding"), [(6, 3, 1, 1), (7, 3, 2, 0)])
+def test_a_window_tells_its_sum_which_is_the_pixel_shown(size, kernel, stride, padding, words):
+    texts = said(words, convolution_figures.window(size, kernel, stride, padding))
+    (line,) = [text.strip() for text in texts if "·" in text and "sum" not in text]
+    terms, total = line.removeprefix("= ").split("  =  ")
+    products = [[int(number.strip("()")) for number in term.split("·")] for term in terms.split(" + ")]
+    assert len(products) == kernel**2
+    assert sum(a * b for a, b in products) == int(total)
+    assert total in texts
+    assert any(f"x[0·{stride} + i − {padding}, " in text for text in texts)
+
+
+def test_columns_are_the_windows_row_by_row(words):
+    figure = convolution_figures.im2col_layout(1, 3, 2)
+    numbers = [text for text in words(figure) if text.get_text().isdigit()]
+    right = max(text.get_window_extent().x1 for text in numbers)
+    column = [text for text in numbers if text.get_window_extent().x1 > right - 12]
+    shown = [int(text.get_text()) for text in sorted(column, key=lambda text: -text.get_window_extent().y0)]
+    assert shown == [5, 6, 8, 9]  # the last window of 1 2 3 / 4 5 6 / 7 8 9
+    assert {"[F, 4]", "[4, 4]", "window (0, 1)"} <= set(said(words, figure))
+
+
+def test_walking_down_a_column_costs_a_line_for_each_number(words):
+    texts = said(words, gemm_figures.loop_orders(8, 4))
+    assert texts.count("down a column: 8 numbers\nin 8 cache lines") == 1
+    assert texts.count("along a row: 8 numbers\nin 2 cache lines") == 3
+
+
+def test_blocks_keep_less_in_use(words):
+    texts = " ".join(said(words, gemm_figures.blocking(8, 4)))
+    assert "80 numbers, 320 bytes" in texts  # a row of a, all of b, a row of c
+    assert "48 numbers, 192 bytes" in texts
+    assert "serves 4 times" in texts
+
+
+def test_panels_fill_up_with_zeros(words):
+    assert said(words, gemm_figures.packing(4, 7, 3)).count("0") == 2 * 4 * 2  # in the panel, and in memory
+    assert said(words, gemm_figures.packing(6, 8, 4)).count("0") == 0
+
+
+def test_a_step_counts_its_loads_and_its_sums(words):
+    texts = said(words, gemm_figures.register_tile(6, 2, 8))
+    assert {"2", "6", "12", "192", "FLOP for 22 numbers loaded"} <= set(texts)
+
+
+def test_a_ladder_names_each_rung_at_its_end(words):
+    texts = said(words, benchmark_figures.ladder(LADDER, PEAK))
+    assert {"naive  0.8%", "reordered  1.5%", "blas  91.9%", "vectorised  92.3%", "peak: 260 GFLOP/s"} <= set(texts)
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
+def test_spread_labels_keep_their_order_and_their_distance(values):
+    moved = spread(values, 0.1, 0.0, 1.0)
+    order = np.argsort(values, kind="stable")
+    assert all(b - a >= 0.1 - 1e-9 for a, b in pairwise(np.array(moved)[order]))
+    assert min(moved) >= -1e-9
+    assert max(moved) <= 1 + 1e-9
+
+
+def test_peers_tell_rates_and_shares_of_the_peak(words):
+    texts = said(words, benchmark_figures.peers(PEERS, PEAK))
+    assert {"235  (90%)", "208  (80%)", "peak: 260 GFLOP/s", "im2col + BLAS"} <= set(texts)
+
+
+def test_columns_tell_how_much_larger_they_are(words):
+    texts = " ".join(said(words, benchmark_figures.im2col_memory(MEMORY)))
+    assert "6.89 MiB,  9.00x the input" in texts
+    assert "12.2x the input" in texts
+
+
+def test_whole_models_tell_predicted_and_measured_speed_ups(words):
+    texts = said(words, benchmark_figures.amdahl(MODELS))
+    assert "46.0 ms, 52.3x\nmeasured 50.0 ms, 50.0x" in texts
+    assert "25.0 ms, 96.3x" in texts
+    assert sum("cut" in text for text in texts) == 1
+
+
+def test_bars_of_one_size_are_not_cut(words):
+    texts = said(words, benchmark_figures.amdahl({"a": (0.02, 0.01, 0.03), "b": (0.01, 0.01, 0.02)}))
+    assert not any("cut" in text for text in texts)
+
+
+def test_chosen_layers_are_numbered_in_the_order_of_the_network(words):
+    places = [
+        (text.get_text(), text.xy[1])
+        for text in words(benchmark_figures.inventory(LAYERS))
+        if text.get_text()[0] == "C"
+    ]
+    assert sorted(set(places)) == [("C1", 1), ("C2", 2)]
+
+
+@pytest.mark.parametrize(
+    ("draw", "what"),
+    [
+        (lambda: convolution_figures.window(6, 9, 1, 0), "does not fit"),
+        (lambda: convolution_figures.window(0), "size"),
+        (lambda: convolution_figures.window(6, 3, 1, -1), "padding"),
+        (lambda: convolution_figures.window(40), "do not fit into a picture"),
+        (lambda: convolution_figures.im2col_layout(2.5), "channels"),
+        (lambda: convolution_figures.im2col_layout(1, 8), "windows"),
+        (lambda: convolution_figures.im2col_layout(5), "rows"),
+        (lambda: gemm_figures.loop_orders(100), "do not fit into a picture"),
+        (lambda: gemm_figures.loop_orders(8, 0), "line"),
+        (lambda: gemm_figures.blocking(4, 8), "rows in a block"),
+        (lambda: gemm_figures.packing(6, 0), "columns"),
+        (lambda: gemm_figures.packing(6, 30), "do not fit into a picture"),
+        (lambda: gemm_figures.register_tile(40), "rows"),
+        (lambda: benchmark_figures.ladder({}, PEAK), "nothing to draw"),
+        (lambda: benchmark_figures.ladder({"naive": {}}, PEAK), "nothing to draw"),
+        (lambda: benchmark_figures.ladder({"naive": {64: 0.0}}, PEAK), "rate of naive at 64"),
+        (lambda: benchmark_figures.ladder(LADDER, 0), "peak"),
+        (lambda: benchmark_figures.peers({"C1": {"ours": (1e9, 2e9, 3e9)}}, PEAK), "own range"),
+        (lambda: benchmark_figures.peers({}, PEAK), "nothing to draw"),
+        (lambda: benchmark_figures.peers({"C1": {}}, PEAK), "nothing to draw"),
+        (lambda: benchmark_figures.im2col_memory({"C1": (0, 8)}), "bytes of the input of C1"),
+        (lambda: benchmark_figures.amdahl({"a": (-1.0, 2.0, None)}), "time of the convolutions of a"),
+        (lambda: benchmark_figures.amdahl({"a": (1.0, 2.0, 0.0)}), "time of a"),
+        (lambda: benchmark_figures.inventory([]), "nothing to draw"),
+        (lambda: benchmark_figures.inventory([("a", 1.0, float("nan"), False)]), "intensity of a"),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused_kindly(draw, what):
+    with pytest.raises(KernelError, match=what):
+        draw()
+    assert plt.get_fignums() == []
+
+
+def test_ratios_tell_the_geometric_mean_of_each_peer():
+    figure = benchmark_figures.ratios(RATIOS)
+    said = [text.get_text() for text in figure.legends[0].get_texts()]
+    plt.close(figure)
+    assert said == ["torch (geometric mean 1.84)", "ONNX Runtime (geometric mean 0.97)"]
