@@ -1,25 +1,25 @@
-"""The one family of errors that users see.
+"""The exception hierarchy that users see.
 
-Each class is a stage of the course. A message says what went wrong, where, what was expected, what came, and what
-to do; parts that do not apply are left out.
+One class per stage of the course. A message states what went wrong, where, what was expected, what was found, and what
+to do about it; parts that do not apply are omitted.
 """
 
 from __future__ import annotations
 
 import re
 
-_LONGEST_PART = 2000
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_MAX_PART_CHARS = 2000
+_CONTROL_CHARS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 class MlhoodError(Exception):
-    """Base of all errors that bad input, a missing tool or a full disk can cause.
+    """Base class of all errors caused by invalid input, a missing tool or a full disk.
 
     Args:
         what: One sentence: what went wrong.
         where: The object concerned: a file, node, cell or task.
-        expected: What would have been right.
-        got: What came instead.
+        expected: What would have been valid.
+        got: The actual value.
         todo: What the user can do about it.
     """
 
@@ -36,7 +36,7 @@ class MlhoodError(Exception):
     ) -> None:
         self.what = what
         parts = {"where": where, "expected": expected, "got": got, "what to do": todo}
-        self.parts = {label: _shortened(str(part)) for label, part in parts.items() if part is not None}
+        self.parts = {label: _sanitize(str(part)) for label, part in parts.items() if part is not None}
         super().__init__(what)
 
     def __str__(self) -> str:
@@ -44,22 +44,21 @@ class MlhoodError(Exception):
         lines += [f"  {label}: {part}" for label, part in self.parts.items()]
         return "\n".join(lines)
 
-    def in_a_line(self) -> str:
-        """In one line, for a student: without where, which names paths of the machine that grades."""
-        told = {label: part for label, part in self.parts.items() if label != "where"}
-        return "; ".join([self.what, *(f"{label}: {part}" for label, part in told.items())])
+    def one_line(self) -> str:
+        """Return the message on one line for a student, without `where`: it may name paths on the grading machine."""
+        return "; ".join([self.what, *(f"{label}: {part}" for label, part in self.parts.items() if label != "where")])
 
     def _render_traceback_(self) -> list[str]:
-        """In a notebook, the message without the inside of the library (IPython's hook)."""
+        """Show the message without a traceback in notebooks (IPython's hook)."""
         return str(self).splitlines()
 
 
-def _shortened(text: str) -> str:
-    """Return a text that somebody can read: what came may be a list of millions, or move the terminal's cursor."""
-    text = _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
-    if len(text) <= _LONGEST_PART:
+def _sanitize(text: str) -> str:
+    """Escape control characters, which could move the terminal's cursor, and truncate long values."""
+    text = _CONTROL_CHARS.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
+    if len(text) <= _MAX_PART_CHARS:
         return text
-    return f"{text[:_LONGEST_PART]} ... ({len(text):,} characters)"
+    return f"{text[:_MAX_PART_CHARS]} ... ({len(text):,} characters)"
 
 
 class ModelError(MlhoodError):
@@ -75,48 +74,78 @@ class ExchangeError(MlhoodError):
 
 
 class BrowserError(ExchangeError):
-    """No browser to draw with, or the one found does not work."""
+    """No browser to render with, or the one installed does not work."""
 
     stage = "netron"
 
 
 class CompilerError(MlhoodError):
-    """A model cannot be imported, a graph is not valid, or an operator cannot do what is asked of it."""
+    """A model cannot be imported, a graph is invalid, or an operation is not supported."""
 
     stage = "compiler"
 
 
 class MeasureError(MlhoodError):
-    """Something cannot be measured, alternatives disagree, or a stored result is not one."""
+    """A measurement is not possible, alternatives disagree, or a stored result is invalid."""
 
     stage = "measure"
 
 
 class KernelError(MlhoodError):
-    """A matrix product or a convolution is asked for what has no meaning, or on a machine that cannot run it."""
+    """Invalid operands of a matrix product or a convolution, or a kernel that this machine cannot run."""
 
     stage = "kernels"
 
 
 class DataflowError(MlhoodError):
-    """A loop nest, a tiling or an array is asked for what has no meaning, or its description cannot be read."""
+    """An invalid loop nest, tiling or systolic array, or a description of one that cannot be parsed."""
 
     stage = "dataflow"
 
 
+class NestError(DataflowError):
+    """A loop nest cannot be parsed, a schedule step is not legal, or the arguments do not fit the nest."""
+
+    stage = "loop nest"
+
+
+class SlicingError(DataflowError):
+    """A convolution cannot be sliced as requested, or the sizes of the caches are unknown."""
+
+    stage = "slicing"
+
+
+class XlaError(MlhoodError):
+    """A function cannot be traced or compiled, or XLA's output about it cannot be parsed."""
+
+    stage = "jaxlab"
+
+
+class AutodiffError(MlhoodError):
+    """A function cannot be traced or differentiated."""
+
+    stage = "jaxlab"
+
+
+class ClusterError(MlhoodError):
+    """Processes cannot be launched or reached, one of them failed, or arrays cannot be sharded as requested."""
+
+    stage = "cluster"
+
+
 class NotebookError(MlhoodError):
-    """A notebook cannot be read, or is not one of the course's."""
+    """A notebook cannot be read, or does not belong to the course."""
 
     stage = "notebook"
 
 
 class GradingError(MlhoodError):
-    """A submission cannot be run or marked."""
+    """A submission cannot be run or graded."""
 
     stage = "grading"
 
 
 class OutputError(MlhoodError):
-    """A result cannot be written where it should go."""
+    """A result cannot be written to its destination."""
 
     stage = "output"

@@ -14,7 +14,7 @@ from typing import Any
 
 import jax
 
-from mlhood.jaxlab.xla.errors import XlaError
+from mlhood.errors import XlaError
 
 RUNS = 7
 

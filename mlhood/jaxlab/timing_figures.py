@@ -11,10 +11,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
+from mlhood.errors import XlaError
 from mlhood.jaxlab import timing
 from mlhood.jaxlab.tables import JAX, NO_JAX
 from mlhood.jaxlab.timing import Stages
-from mlhood.jaxlab.xla.errors import XlaError
 from mlhood.measure.claims import ratio
 from mlhood.measure.ratio import Ratio
 from mlhood.measure.table import Table

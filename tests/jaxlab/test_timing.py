@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mlhood.errors import XlaError
 from mlhood.jaxlab.timing import Stages, break_even, stages
-from mlhood.jaxlab.xla.errors import XlaError
 
 
 def test_each_part_is_timed():

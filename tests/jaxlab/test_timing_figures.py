@@ -7,10 +7,10 @@ import matplotlib.pyplot as plt
 import pytest
 from matplotlib.text import Text
 
+from mlhood.errors import XlaError
 from mlhood.jaxlab import timing_figures
 from mlhood.jaxlab.tables import ROWS, operators_table
 from mlhood.jaxlab.timing import Stages, break_even
-from mlhood.jaxlab.xla.errors import XlaError
 from mlhood.measure.measurement import Measurement
 
 CONV = Stages(0.8e-3, 3.9e-3, 77.5e-3, 3.15e-3, 1.3e-3, 143e-6, 15e-6)

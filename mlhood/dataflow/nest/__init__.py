@@ -11,9 +11,9 @@ for i_o in range(4):
           C[16*i_o + i_i, 16*j_o + j_i] += A[16*i_o + i_i, k] * B[k, 16*j_o + j_i]
 """
 
-from mlhood.dataflow.nest.errors import NestError
 from mlhood.dataflow.nest.layers import conv2d, gemm
 from mlhood.dataflow.nest.nest import Nest
 from mlhood.dataflow.nest.parse import nest
+from mlhood.errors import NestError
 
 __all__ = ["Nest", "NestError", "conv2d", "gemm", "nest"]

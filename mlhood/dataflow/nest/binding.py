@@ -11,9 +11,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mlhood.dataflow.nest.data import Access, Bound
-from mlhood.dataflow.nest.errors import NestError
 from mlhood.dataflow.nest.schedule import find
 from mlhood.dataflow.nest.trips import trips
+from mlhood.errors import NestError
 
 if TYPE_CHECKING:
     from mlhood.dataflow.nest.nest import Nest

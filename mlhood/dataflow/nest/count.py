@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mlhood.dataflow.nest.data import BYTES, Access, Pack
-from mlhood.dataflow.nest.errors import NestError
 from mlhood.dataflow.nest.space import distinct, points
+from mlhood.errors import NestError
 
 if TYPE_CHECKING:
     import pandas as pd

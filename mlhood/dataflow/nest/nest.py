@@ -20,7 +20,7 @@ import numpy as np
 from mlhood.dataflow.nest import binding, packing, polyhedral, program, schedule
 from mlhood.dataflow.nest.affine import Affine
 from mlhood.dataflow.nest.data import Access, Bound, Guard, Loop, Pack
-from mlhood.dataflow.nest.errors import NestError
+from mlhood.errors import NestError
 
 if TYPE_CHECKING:
     from mlhood.dataflow.nest.count import Counts

@@ -13,8 +13,8 @@ from matplotlib.patches import Patch
 
 from mlhood.dataflow.nest.count import Counts
 from mlhood.dataflow.nest.data import BYTES
-from mlhood.dataflow.nest.errors import NestError
 from mlhood.dataflow.nest.nest import Nest
+from mlhood.errors import NestError
 from mlhood.plotting.diagram import BLUE, GREEN, LIGHT_GREY, ORANGE, PINK, SKY, VERMILION
 
 MOST_POINTS = 256  # more cannot be told apart

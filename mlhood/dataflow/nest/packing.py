@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mlhood.dataflow.nest.data import Access, Pack
-from mlhood.dataflow.nest.errors import NestError
 from mlhood.dataflow.nest.schedule import find
+from mlhood.errors import NestError
 
 if TYPE_CHECKING:
     from mlhood.dataflow.nest.nest import Nest

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from mlhood.dataflow.nest.affine import Affine, variable
 from mlhood.dataflow.nest.data import Access, Loop, packed_name
-from mlhood.dataflow.nest.errors import NestError
 from mlhood.dataflow.nest.nest import Nest
 from mlhood.dataflow.nest.schedule import check_name
+from mlhood.errors import NestError
 
 _FORM = "C[i, j] += A[i, k] * B[k, j]"
 

@@ -13,9 +13,9 @@ import numpy as np
 
 from mlhood.dataflow.nest.binding import distances
 from mlhood.dataflow.nest.data import BYTES, Access, Bound
-from mlhood.dataflow.nest.errors import NestError
 from mlhood.dataflow.nest.program import Program, Values
 from mlhood.dataflow.nest.trips import trips
+from mlhood.errors import NestError
 
 if TYPE_CHECKING:
     from mlhood.dataflow.nest.nest import Nest

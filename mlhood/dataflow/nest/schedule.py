@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Literal
 
 from mlhood.dataflow.nest.affine import variable
 from mlhood.dataflow.nest.data import Guard, Kind, Loop, packed_name
-from mlhood.dataflow.nest.errors import NestError
 from mlhood.dataflow.nest.trips import trips
+from mlhood.errors import NestError
 
 if TYPE_CHECKING:
     from mlhood.dataflow.nest.nest import Nest

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mlhood.dataflow.nest.affine import Affine
-from mlhood.dataflow.nest.errors import NestError
+from mlhood.errors import NestError
 
 if TYPE_CHECKING:
     from mlhood.dataflow.nest.nest import Nest

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from mlhood.dataflow.nest.data import BYTES, Access, Bound, Pack
-from mlhood.dataflow.nest.errors import NestError
 from mlhood.dataflow.nest.program import Program, Values
+from mlhood.errors import NestError
 
 if TYPE_CHECKING:
     from mlhood.dataflow.nest.nest import Nest

@@ -10,9 +10,9 @@ import numpy as np
 from mlhood.dataflow.sliced.nest_code import FIELDS, Nest, build
 from mlhood.dataflow.slicing.analysis import analyse
 from mlhood.dataflow.slicing.caches import Caches, of_machine
-from mlhood.dataflow.slicing.errors import SlicingError
 from mlhood.dataflow.slicing.fit import check
 from mlhood.dataflow.slicing.problem import ORDERS, Order, Problem, Slicing, counts
+from mlhood.errors import SlicingError
 from mlhood.kernels import native, parallel
 from mlhood.kernels.conv import check_convolution
 from mlhood.kernels.direct import pack_weights

@@ -13,10 +13,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from mlhood.dataflow.slicing.caches import LEVELS, Caches
-from mlhood.dataflow.slicing.errors import SlicingError
 from mlhood.dataflow.slicing.fit import needs
 from mlhood.dataflow.slicing.problem import ORDERS, Order, Problem, Slicing
 from mlhood.dataflow.slicing.traffic import Traffic, predict
+from mlhood.errors import SlicingError
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from mlhood.dataflow.slicing.errors import SlicingError
+from mlhood.errors import SlicingError
 from mlhood.measure.machine import binary_size, machine
 
 LEVELS = ("L1", "L2", "L3")

@@ -58,7 +58,7 @@ def slice_convolution(
 
 def _pair(text: str, name: str) -> tuple[int, int]:
     """Return `3` or `3x5` as two numbers."""
-    from mlhood.dataflow.slicing.errors import SlicingError
+    from mlhood.errors import SlicingError
 
     parts = text.lower().split("x")
     if len(parts) > 2 or not all(part.strip().isdecimal() and len(part) <= _DIGITS for part in parts):

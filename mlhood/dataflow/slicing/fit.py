@@ -14,8 +14,8 @@ from __future__ import annotations
 from typing import Any
 
 from mlhood.dataflow.slicing.caches import LEVELS, Caches
-from mlhood.dataflow.slicing.errors import SlicingError
 from mlhood.dataflow.slicing.problem import Order, Problem, Slicing, channel_bytes, counts
+from mlhood.errors import SlicingError
 from mlhood.measure.machine import binary_size
 
 

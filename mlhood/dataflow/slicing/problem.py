@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 
-from mlhood.dataflow.slicing.errors import SlicingError
+from mlhood.errors import SlicingError
 
 Order = Literal["IS", "WS"]
 ORDERS: tuple[Order, ...] = get_args(Order)

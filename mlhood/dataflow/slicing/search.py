@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from mlhood.dataflow.slicing.caches import Caches
-from mlhood.dataflow.slicing.errors import SlicingError
 from mlhood.dataflow.slicing.fit import needs
 from mlhood.dataflow.slicing.problem import ORDERS, Order, Problem, Slicing, counts
 from mlhood.dataflow.slicing.traffic import Traffic, predict, predict_all
+from mlhood.errors import SlicingError
 
 _MOST = 2**25  # slicings side by side: some gigabytes of arrays
 

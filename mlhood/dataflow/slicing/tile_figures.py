@@ -10,9 +10,9 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from mlhood.dataflow.slicing.caches import Caches
-from mlhood.dataflow.slicing.errors import SlicingError
 from mlhood.dataflow.slicing.fit import check
 from mlhood.dataflow.slicing.problem import ORDERS, Order, Problem, Slicing
+from mlhood.errors import SlicingError
 from mlhood.kernels.figure_grid import DARK, MUTED, THIN, Grid
 from mlhood.plotting.diagram import LIGHT_BLUE, LIGHT_GREEN, LIGHT_GREY, LIGHT_YELLOW, Point, canvas
 

@@ -12,9 +12,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from mlhood.dataflow.slicing.caches import LEVELS
-from mlhood.dataflow.slicing.errors import SlicingError
 from mlhood.dataflow.slicing.problem import ORDERS, Order
 from mlhood.dataflow.slicing.traffic import Traffic
+from mlhood.errors import SlicingError
 from mlhood.kernels.figure_grid import DARK, SMALL
 from mlhood.measure.machine import binary_size
 from mlhood.measure.measurement import Measurement

@@ -43,7 +43,7 @@ def result(path: Path) -> dict[str, Any]:
         with apart() as found:
             return github_classroom(grade_one(handed, path, found.kernels))
     except NotebookError as error:
-        reason = error.in_a_line()
+        reason = error.one_line()
     project = PROJECTS.get(path.stem)
     if project is not None:
         return github_classroom(lost(handed, project, reason))

@@ -49,7 +49,7 @@ def results(root: Path) -> dict[str, Any]:
             path = chosen(root / "submission", _wanted(metadata))
             made = gradescope(grade_one(_handed(metadata), path, found.kernels))
     except MlhoodError as error:
-        made = failure(error.in_a_line())
+        made = failure(error.one_line())
     except Exception:  # a submission without any result would be the worst answer
         traceback.print_exc()
         made = failure("the autograder itself has failed; your instructor can see why, and can run it again")
@@ -88,7 +88,7 @@ def chosen(folder: Path, wanted: str = "") -> Path:
             try:
                 notebooks[path] = _project(path, one.problem)
             except NotebookError as error:
-                problems.append(f"{one.path}: {error.in_a_line()}")
+                problems.append(f"{one.path}: {error.one_line()}")
     fitting = [path for path, project in notebooks.items() if not wanted or project == wanted]
     if len(fitting) == 1:
         return fitting[0]

@@ -49,7 +49,7 @@ def grade_one(handed: Handed, path: Path, kernels: Kernels | None = None) -> Rec
     except MlhoodError as error:
         seconds = time.monotonic() - began
         status = "refused" if isinstance(error, NotebookError) else "failed"
-        return lost(handed, project, error.in_a_line(), status, seconds)
+        return lost(handed, project, error.one_line(), status, seconds)
     return _record(handed, project, marks.tasks, seconds=marks.seconds)
 
 

@@ -97,7 +97,7 @@ def _work(order: dict[str, Any], marker: Marker, say: Callable[..., None]) -> No
 
 
 def _words(error: Exception) -> str:
-    return error.in_a_line() if isinstance(error, MlhoodError) else f"{type(error).__name__}: {error}"[:500]
+    return error.one_line() if isinstance(error, MlhoodError) else f"{type(error).__name__}: {error}"[:500]
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@
 >>> ad.jvp(loss, (params, x, labels), directions)  # as jax.jvp: the loss, and how fast it changes that way
 """
 
-from mlhood.jaxlab.autodiff.errors import AutodiffError
+from mlhood.errors import AutodiffError
 from mlhood.jaxlab.autodiff.forward import JVPS, Dual, jvp
 from mlhood.jaxlab.autodiff.networks import lenet
 from mlhood.jaxlab.autodiff.operators import (

@@ -19,6 +19,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import PathPatch
 from matplotlib.path import Path
 
+from mlhood.errors import AutodiffError
 from mlhood.graph_drawing.arrangement import Arrangement
 from mlhood.graph_drawing.drawing import Drawing
 from mlhood.graph_drawing.layers import layered, ranks
@@ -28,7 +29,6 @@ from mlhood.graph_drawing.render import INKS, figure_of, line_path
 from mlhood.graph_drawing.routing import set_out
 from mlhood.graph_drawing.scene import REAL, Box, Port, Scene, Wire
 from mlhood.graph_drawing.text_metrics import Line, said
-from mlhood.jaxlab.autodiff.errors import AutodiffError
 from mlhood.jaxlab.autodiff.rules import RULES, Rule
 from mlhood.jaxlab.autodiff.tape import Entry, Tape, backward
 from mlhood.jaxlab.tracing.tracer import Equation, Operand, Program, Variable

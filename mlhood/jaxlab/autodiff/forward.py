@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from mlhood.jaxlab.autodiff.errors import AutodiffError
+from mlhood.errors import AutodiffError
 from mlhood.jaxlab.autodiff.operators import NUMPY, Value, constant, plain
 from mlhood.jaxlab.autodiff.rules import chosen
 from mlhood.jaxlab.autodiff.trees import mapped

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from mlhood.jaxlab.autodiff.errors import AutodiffError
+from mlhood.errors import AutodiffError
 from mlhood.jaxlab.operators import no_jax
 
 Axes = int | tuple[int, ...] | None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from mlhood.jaxlab.autodiff.errors import AutodiffError
+from mlhood.errors import AutodiffError
 
 
 def mapped(function: Callable[..., Any], *trees: Any, path: tuple[str, ...] = ()) -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from mlhood.jaxlab.autodiff.errors import AutodiffError
+from mlhood.errors import AutodiffError
 from mlhood.kernels.geometry import Geometry, Pair, geometry
 
 

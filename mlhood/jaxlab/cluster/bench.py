@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pandas as pd
 
+from mlhood.errors import ClusterError
 from mlhood.jaxlab.cluster.bench_program import PROBES
 from mlhood.jaxlab.cluster.collectives import ring_bytes
-from mlhood.jaxlab.cluster.errors import ClusterError
 from mlhood.jaxlab.cluster.launch import launch
 from mlhood.measure.units import duration, rate
 

@@ -20,7 +20,7 @@ from typing import Any
 import jax
 import orbax.checkpoint as ocp
 
-from mlhood.jaxlab.cluster.errors import ClusterError
+from mlhood.errors import ClusterError
 
 
 class Checkpoints:

@@ -20,7 +20,7 @@ from typing import Literal, cast, get_args
 import numpy as np
 from jax.sharding import Mesh
 
-from mlhood.jaxlab.xla.errors import XlaError
+from mlhood.errors import XlaError
 from mlhood.jaxlab.xla.hlo import Instruction, Module
 
 Kind = Literal["all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute"]

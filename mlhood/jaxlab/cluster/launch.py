@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import IO, Any, NamedTuple, cast
 
-from mlhood.jaxlab.cluster.errors import ClusterError
+from mlhood.errors import ClusterError
 from mlhood.jaxlab.cluster.processes import BIND, COORDINATOR, PROCESS, PROCESSES
 from mlhood.measure.threading import environment
 

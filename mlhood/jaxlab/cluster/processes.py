@@ -13,7 +13,7 @@ import sys
 from types import TracebackType
 from typing import Any
 
-from mlhood.jaxlab.cluster.errors import ClusterError
+from mlhood.errors import ClusterError
 
 PROCESSES, PROCESS = "MLHOOD_CLUSTER_PROCESSES", "MLHOOD_CLUSTER_PROCESS"
 COORDINATOR, BIND = "JAX_COORDINATOR_ADDRESS", "JAX_COORDINATOR_BIND_ADDRESS"

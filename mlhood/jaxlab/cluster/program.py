@@ -20,9 +20,9 @@ import numpy as np
 from jax.experimental.multihost_utils import process_allgather
 from jax.sharding import Mesh
 
+from mlhood.errors import ClusterError
 from mlhood.jaxlab.cluster import mesh as meshes
 from mlhood.jaxlab.cluster import parallel
-from mlhood.jaxlab.cluster.errors import ClusterError
 from mlhood.jaxlab.cluster.parallel import loss as loss
 from mlhood.jaxlab.cluster.processes import initialize
 

@@ -23,7 +23,7 @@ from typing import Protocol
 
 import pandas as pd
 
-from mlhood.jaxlab.cluster.errors import ClusterError
+from mlhood.errors import ClusterError
 from mlhood.measure.units import duration, rate
 
 POWERS = tuple(2**k for k in range(11))

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter, NullLocator
 
-from mlhood.jaxlab.cluster.errors import ClusterError
+from mlhood.errors import ClusterError
 from mlhood.jaxlab.cluster.scaling import Prediction
 from mlhood.measure.units import duration
 from mlhood.plotting.diagram import BLUE, PINK, VERMILION

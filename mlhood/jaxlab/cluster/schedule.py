@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 
-from mlhood.jaxlab.cluster.errors import ClusterError
+from mlhood.errors import ClusterError
 
 FORWARD, BACKWARD = "forward", "backward"
 MOST_SLOTS = 200_000

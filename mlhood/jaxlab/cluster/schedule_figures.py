@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import MaxNLocator
 
-from mlhood.jaxlab.cluster.errors import ClusterError
+from mlhood.errors import ClusterError
 from mlhood.jaxlab.cluster.schedule import BACKWARD, FORWARD, Schedule, Slot
 from mlhood.measure.units import digits
 from mlhood.plotting.diagram import BLUE, GREEN, LIGHT_BLUE, LIGHT_GREY, ORANGE, PINK, VERMILION

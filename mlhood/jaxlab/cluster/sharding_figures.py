@@ -14,8 +14,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle, FancyArrowPatch, Rectangle
 
+from mlhood.errors import ClusterError
 from mlhood.jaxlab.cluster.collectives import Collective, Groups
-from mlhood.jaxlab.cluster.errors import ClusterError
 from mlhood.plotting.diagram import LIGHT_BLUE, LIGHT_GREEN, LIGHT_GREY, LIGHT_YELLOW, Point, canvas
 
 Part = tuple[tuple[int, int], tuple[int, int]]  # rows from and to, columns from and to

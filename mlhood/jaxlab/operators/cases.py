@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from mlhood.errors import XlaError
 from mlhood.jaxlab.operators import network, no_jax
 from mlhood.jaxlab.tables import FUSED, NETWORK
-from mlhood.jaxlab.xla.errors import XlaError
 from mlhood.kernels.geometry import geometry
 
 SIZE = 224

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mlhood.jaxlab.xla.errors import XlaError
+from mlhood.errors import XlaError
 
 Params = dict[str, Any]
 STAGES = ("layer1", "layer2", "layer3", "layer4")

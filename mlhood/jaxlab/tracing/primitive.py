@@ -38,7 +38,7 @@ from jax.core import ShapedArray
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
-from mlhood.jaxlab.xla.errors import XlaError
+from mlhood.errors import XlaError
 
 LOW, HIGH = -128, 127  # of int8
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mlhood.jaxlab.xla.errors import XlaError
+from mlhood.errors import XlaError
 
 if TYPE_CHECKING:
     import jax

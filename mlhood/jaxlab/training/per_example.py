@@ -17,7 +17,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from mlhood.jaxlab.xla.errors import XlaError
+from mlhood.errors import XlaError
 
 Tree = Any
 Loss = Callable[[Tree, jax.Array, jax.Array], jax.Array]

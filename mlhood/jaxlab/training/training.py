@@ -24,8 +24,8 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from mlhood.errors import XlaError
 from mlhood.jaxlab.training import cnn
-from mlhood.jaxlab.xla.errors import XlaError
 from mlhood.measure import Comparison, compare
 
 Params = Any

@@ -13,9 +13,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
+from mlhood.errors import XlaError
 from mlhood.jaxlab.tracing.primitive import HIGH, LOW, arithmetic, fake_quantize
 from mlhood.jaxlab.training.training import History
-from mlhood.jaxlab.xla.errors import XlaError
 from mlhood.measure import Comparison
 from mlhood.measure.units import duration
 from mlhood.plotting.diagram import BLUE, GREEN, ORANGE, PINK, SKY, VERMILION

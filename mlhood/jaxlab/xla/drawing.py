@@ -11,12 +11,12 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+from mlhood.errors import XlaError
 from mlhood.graph_drawing.drawing import Drawing
 from mlhood.graph_drawing.layout import place
 from mlhood.graph_drawing.render import figure_of
 from mlhood.graph_drawing.scene import NUMBERS, REAL, Box, Port, Scene, Wire
 from mlhood.graph_drawing.text_metrics import Line, said
-from mlhood.jaxlab.xla.errors import XlaError
 from mlhood.jaxlab.xla.hlo import Instruction, Module
 from mlhood.jaxlab.xla.steps import POOLINGS, PRODUCTS, Step, callee, contents, outputs, steps
 from mlhood.jaxlab.xla.views import Stage, View

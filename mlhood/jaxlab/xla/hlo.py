@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from mlhood.jaxlab.xla.errors import XlaError
+from mlhood.errors import XlaError
 
 _HEADER = re.compile(r"(ENTRY )?%?([\w.\-]+) (?:\(.*\) -> .* )?\{$")
 _LINE = re.compile(r"\s+(ROOT )?%?([\w.\-]+) = (.*)$")

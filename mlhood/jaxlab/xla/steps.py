@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from mlhood.jaxlab.xla.errors import XlaError
+from mlhood.errors import XlaError
 from mlhood.jaxlab.xla.hlo import Instruction, Module
 
 PRODUCTS = ("convolution", "dot", "dot_general")

@@ -19,8 +19,8 @@ from typing import Any, Literal
 
 import jax
 
+from mlhood.errors import XlaError
 from mlhood.jaxlab.xla import layout, stablehlo
-from mlhood.jaxlab.xla.errors import XlaError
 from mlhood.jaxlab.xla.hlo import Module, parse, without_sources
 
 Stage = Literal["stablehlo", "hlo", "optimized"]

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from mlhood.dataflow.sliced.sliced import Sliced, as_slicing, sliced_conv2d, sliced_problem
 from mlhood.dataflow.slicing.analysis import analyse
 from mlhood.dataflow.slicing.caches import Caches, declared
-from mlhood.dataflow.slicing.errors import SlicingError
 from mlhood.dataflow.slicing.problem import ORDERS, Slicing, counts
-from mlhood.errors import KernelError
+from mlhood.errors import KernelError, SlicingError
 from mlhood.kernels.geometry import geometry
 from mlhood.kernels.target import available
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from mlhood.dataflow.slicing import fit, search, traffic
 from mlhood.dataflow.slicing.analysis import analyse
 from mlhood.dataflow.slicing.caches import Caches, declared
-from mlhood.dataflow.slicing.errors import SlicingError
 from mlhood.dataflow.slicing.problem import ORDERS, Problem, Slicing, counts
+from mlhood.errors import SlicingError
 
 PAPER = Problem(256, 32, (3, 3), (75, 75), window=16, filter_tile=8)
 PAPER_CACHES = declared("32KiB,1MiB,4MiB", fill=0.9)

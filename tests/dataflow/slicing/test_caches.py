@@ -6,7 +6,7 @@ import pytest
 
 from mlhood.dataflow.slicing import caches
 from mlhood.dataflow.slicing.caches import Caches, declared, of_machine
-from mlhood.dataflow.slicing.errors import SlicingError
+from mlhood.errors import SlicingError
 from mlhood.measure import facts
 
 

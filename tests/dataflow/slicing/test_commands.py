@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from mlhood.cli import app
-from mlhood.dataflow.slicing.errors import SlicingError
+from mlhood.errors import SlicingError
 
 PAPER = "slice --filters 256 --channels 32 --kernel 3 --output 75 --caches 32KiB,1MiB,4MiB --fill 0.9 --window 16"
 

@@ -12,11 +12,10 @@ from matplotlib.text import Text
 
 from mlhood.dataflow.slicing import tile_figures, traffic_figures
 from mlhood.dataflow.slicing.caches import declared
-from mlhood.dataflow.slicing.errors import SlicingError
 from mlhood.dataflow.slicing.fit import needs
 from mlhood.dataflow.slicing.problem import ORDERS, Problem, Slicing
 from mlhood.dataflow.slicing.traffic import Traffic, lines_into, predict
-from mlhood.errors import MeasureError
+from mlhood.errors import MeasureError, SlicingError
 from mlhood.measure.measurement import Count, Measurement
 from mlhood.measure.table import Table
 from mlhood.plotting.diagram import LIGHT_YELLOW

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from jax.sharding import PartitionSpec as P
 
+from mlhood.errors import ClusterError
 from mlhood.jaxlab.cluster.checkpoint import Checkpoints
-from mlhood.jaxlab.cluster.errors import ClusterError
 from mlhood.jaxlab.cluster.mesh import lay, mesh
 
 

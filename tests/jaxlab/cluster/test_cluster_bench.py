@@ -5,9 +5,9 @@ import sys
 
 import pytest
 
+from mlhood.errors import ClusterError
 from mlhood.jaxlab.cluster.bench import Step, _fit, measure, table
 from mlhood.jaxlab.cluster.bench_program import PROBES
-from mlhood.jaxlab.cluster.errors import ClusterError
 
 
 @pytest.mark.skipif(not hasattr(socket, "SO_REUSEPORT"), reason="clusters are for Linux and macOS")

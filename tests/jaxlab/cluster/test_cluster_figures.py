@@ -7,9 +7,9 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 from matplotlib.patches import Circle, FancyArrowPatch, Rectangle
 
+from mlhood.errors import ClusterError
 from mlhood.jaxlab.cluster import parallel
 from mlhood.jaxlab.cluster.collectives import Collective
-from mlhood.jaxlab.cluster.errors import ClusterError
 from mlhood.jaxlab.cluster.sharding_figures import layout, ring
 
 

@@ -6,8 +6,8 @@ import pytest
 from jax import lax
 from jax.sharding import PartitionSpec as P
 
+from mlhood.errors import XlaError
 from mlhood.jaxlab.cluster.collectives import Collective, by_axis, collectives, ring_bytes
-from mlhood.jaxlab.xla.errors import XlaError
 from mlhood.jaxlab.xla.hlo import parse
 from mlhood.jaxlab.xla.views import view
 

@@ -11,8 +11,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from mlhood.errors import ClusterError
 from mlhood.jaxlab.cluster import launch as module
-from mlhood.jaxlab.cluster.errors import ClusterError
 from mlhood.jaxlab.cluster.launch import launch, variables
 from mlhood.jaxlab.cluster.processes import COORDINATOR, PROCESS, PROCESSES
 

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 import torch
 
+from mlhood.errors import ClusterError
 from mlhood.jaxlab.cluster import parallel
 from mlhood.jaxlab.cluster.collectives import by_axis, collectives
-from mlhood.jaxlab.cluster.errors import ClusterError
 from mlhood.jaxlab.cluster.mesh import mesh
 from mlhood.jaxlab.xla.views import view
 

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
+from mlhood.errors import ClusterError
 from mlhood.jaxlab.cluster import initialize
-from mlhood.jaxlab.cluster.errors import ClusterError
 from mlhood.jaxlab.cluster.processes import COORDINATOR, KNOWN, PROCESS, PROCESSES, manager
 
 

@@ -7,8 +7,8 @@ import jax
 import numpy as np
 import pytest
 
+from mlhood.errors import ClusterError
 from mlhood.jaxlab.cluster import program
-from mlhood.jaxlab.cluster.errors import ClusterError
 from mlhood.jaxlab.cluster.launch import launch
 from mlhood.jaxlab.cluster.mesh import mesh
 

@@ -6,11 +6,11 @@ import jax
 import numpy as np
 import pytest
 
+from mlhood.errors import XlaError
 from mlhood.jaxlab.operators import no_jax
 from mlhood.jaxlab.operators.cases import cases, multiplications, resnet18
 from mlhood.jaxlab.operators.network import tree
 from mlhood.jaxlab.tables import ROWS, operators_table
-from mlhood.jaxlab.xla.errors import XlaError
 from mlhood.measure import compare
 
 SMALL = cases(32)

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 
+from mlhood.errors import XlaError
 from mlhood.jaxlab.operators import network, no_jax
 from mlhood.jaxlab.operators.resnet import from_torch, logits
-from mlhood.jaxlab.xla.errors import XlaError
 from mlhood.models import photographs, resnet18, resnet34, resnet50
 from mlhood.models.resnet import BasicBlock, Bottleneck, ResNet
 

@@ -3,8 +3,8 @@
 import jax
 import pytest
 
+from mlhood.errors import XlaError
 from mlhood.jaxlab.operators.resnet import from_torch
-from mlhood.jaxlab.xla.errors import XlaError
 from mlhood.models import LeNet, resnet18
 
 

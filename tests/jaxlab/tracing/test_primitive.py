@@ -8,8 +8,8 @@ from jax.sharding import AxisType, PartitionSpec
 
 from mlhood.compiler.hir.types import Quantization
 from mlhood.compiler.quantize.schema import dequantize_array, quantize_array
+from mlhood.errors import XlaError
 from mlhood.jaxlab.tracing.primitive import arithmetic, fake_quantize, fake_quantize_p
-from mlhood.jaxlab.xla.errors import XlaError
 
 # multiples of 1/4 that lie in int8's range and outside of it, halves among them, for a scale of 1
 QUARTERS = np.arange(-135, 135, 0.25, dtype=np.float32)

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 import torch
 
+from mlhood.errors import XlaError
 from mlhood.jaxlab.operators import no_jax
 from mlhood.jaxlab.training import cnn
-from mlhood.jaxlab.xla.errors import XlaError
 
 
 def images(count, size=32):

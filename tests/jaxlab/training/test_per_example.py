@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 import torch
 
+from mlhood.errors import XlaError
 from mlhood.jaxlab.training import cnn
 from mlhood.jaxlab.training.per_example import clipped, clipped_mean, norms, one_by_one, per_example
 from mlhood.jaxlab.training.training import loss
-from mlhood.jaxlab.xla.errors import XlaError
 
 
 def batch(count):

@@ -6,6 +6,7 @@ import numpy as np
 import optax
 import pytest
 
+from mlhood.errors import XlaError
 from mlhood.jaxlab.operators import no_jax
 from mlhood.jaxlab.training import cnn
 from mlhood.jaxlab.training.training import (
@@ -17,7 +18,6 @@ from mlhood.jaxlab.training.training import (
     make_step,
     train,
 )
-from mlhood.jaxlab.xla.errors import XlaError
 from mlhood.models.digits import Digits, digits
 
 

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from matplotlib.text import Text
 
+from mlhood.errors import XlaError
 from mlhood.jaxlab.training import training_figures
 from mlhood.jaxlab.training.training import History
-from mlhood.jaxlab.xla.errors import XlaError
 from mlhood.measure import Comparison, Measurement
 
 

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from mlhood.errors import CompilerError
+from mlhood.errors import CompilerError, XlaError
 from mlhood.jaxlab.operators.resnet import from_torch, logits
 from mlhood.jaxlab.xla.drawing import describe, draw
-from mlhood.jaxlab.xla.errors import XlaError
 from mlhood.jaxlab.xla.steps import steps
 from mlhood.jaxlab.xla.views import view
 from mlhood.models import resnet18

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from mlhood.jaxlab.xla.errors import XlaError
+from mlhood.errors import XlaError
 from mlhood.jaxlab.xla.hlo import Array, Instruction, parse, without_sources
 from mlhood.jaxlab.xla.views import view
 

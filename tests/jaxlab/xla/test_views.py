@@ -7,9 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from mlhood.errors import KernelError
+from mlhood.errors import KernelError, XlaError
 from mlhood.jaxlab.operators.resnet import conv2d
-from mlhood.jaxlab.xla.errors import XlaError
 from mlhood.jaxlab.xla.hlo import parse
 from mlhood.jaxlab.xla.layout import Layout, convolutions, moves
 from mlhood.jaxlab.xla.views import OWN_CONVOLUTION, view

@@ -7,10 +7,10 @@ from dataclasses import asdict
 from mlhood.dataflow.sliced.sliced import sliced_problem
 from mlhood.dataflow.slicing.analysis import largest
 from mlhood.dataflow.slicing.caches import Caches, of_machine
-from mlhood.dataflow.slicing.errors import SlicingError
 from mlhood.dataflow.slicing.fit import check, needs
 from mlhood.dataflow.slicing.problem import ORDERS, Order, Problem, Slicing, counts
 from mlhood.dataflow.tables import TRIPLES, slicing_table
+from mlhood.errors import SlicingError
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.tables import (
