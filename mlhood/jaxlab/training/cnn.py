@@ -3,7 +3,7 @@
 The operators come from a namespace, so that the same network runs with JAX and without: trained by the one, judged by
 the other. JAX is loaded only where it is used.
 
->>> from mlhood.jaxlab import cnn
+>>> from mlhood.jaxlab.training import cnn
 >>> from mlhood.jaxlab.operators import no_jax
 >>> params = cnn.init(seed=0)
 >>> jax.jit(cnn.logits)(params, x)  # x: float32 [N, 1, 32, 32], as `mlhood.models.digits` gives them

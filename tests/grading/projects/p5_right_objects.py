@@ -157,7 +157,7 @@ def parallel_gradient(mesh, loss):
 
 PACKAGE = {
     "P5-1-solution": """
-from mlhood.jaxlab import network
+from mlhood.jaxlab.operators import network
 def to_tree(state):
     return jax.tree.map(jnp.asarray, network.tree(state))
 """,

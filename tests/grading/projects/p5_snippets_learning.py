@@ -61,7 +61,7 @@ def training(epochs: str = "range(4)", result: str = "params") -> dict[str, str]
     return {
         "P5-8-solution-3": f"""
 import optax
-from mlhood.jaxlab import cnn
+from mlhood.jaxlab.training import cnn
 from mlhood.models import digits
 data = digits()
 optimizer = optax.adam(3e-3)

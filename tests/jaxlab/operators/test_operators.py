@@ -158,6 +158,5 @@ def test_both_have_the_same_functions_with_the_same_arguments():
 
 
 def test_without_jax_means_that_jax_is_not_even_loaded():
-    code = "import sys; from mlhood.jaxlab.operators import no_jax; from mlhood.jaxlab import network; " \
-           "sys.exit('jax' in sys.modules)"  # fmt: skip
+    code = "import sys; from mlhood.jaxlab.operators import network, no_jax; sys.exit('jax' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
