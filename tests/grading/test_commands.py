@@ -96,7 +96,7 @@ def test_bad_input_is_a_message_and_exit_code_2(solved, arguments, monkeypatch, 
 
 
 def test_release_command(solved, tmp_path, monkeypatch):
-    from mlhood.grading.student.check import release as releasing
+    from mlhood.grading.student import release as releasing
 
     monkeypatch.setattr(releasing, "package_files", lambda root: {"mlhood/__init__.py": ""})
     monkeypatch.setattr(running, "course_notebooks", lambda root: [solved])

@@ -70,7 +70,7 @@ def submission(tmp_path, monkeypatch, hands):
 
 
 def test_what_is_as_told_holds_at_first_sight(submission, hands):
-    found = timing.race(submission, a_race(), timing=hands)
+    found = timing.race(submission, a_race(), clock=hands)
     assert found.state == "holds"
     # 100 ms over 7: of the faster call's 14 ms, 10 of which are the way, no more than half are taken off
     assert "14.29 [14.29, 14.29] times as long by the clock outside, and 25.00 [24.00, 26.00] in" in found.reason
@@ -79,7 +79,7 @@ def test_what_is_as_told_holds_at_first_sight(submission, hands):
 
 def test_work_that_is_done_several_times_stands_out_of_the_way(submission, hands):
     submission.names.update(fast=hands.doubling(8 * 0.004))
-    found = timing.race(submission, a_race(times=8), timing=hands)
+    found = timing.race(submission, a_race(times=8), clock=hands)
     assert found.state == "holds"
     assert found.ratio.value == pytest.approx(25)
 
@@ -88,36 +88,36 @@ def test_work_that_is_done_several_times_stands_out_of_the_way(submission, hands
 def test_a_ratio_that_was_multiplied_fails_if_that_makes_it_larger(factor, state, submission, hands):
     submission.names.update(fast=hands.doubling(8 * 0.004))
     told = Ratio(25.0 * factor, 24.0 * factor, 26.0 * factor)
-    assert timing.race(submission, a_race(told, times=8), timing=hands).state == state
+    assert timing.race(submission, a_race(told, times=8), clock=hands).state == state
 
 
 def test_what_is_compiled_at_its_first_call_is_not_measured_with_it(submission, hands):
     submission.names.update(fast=hands.doubling([30.0] + [0.004] * 99))
-    assert timing.race(submission, a_race(), timing=hands).state == "holds"
+    assert timing.race(submission, a_race(), clock=hands).state == "holds"
     assert hands.now < 31
 
 
 @pytest.mark.parametrize(("fast", "state"), [(0.12, "inconclusive"), (0.13, "fails")])
 def test_a_ratio_near_one_has_to_be_missed_as_clearly(fast, state, submission, hands):
     submission.names.update(fast=hands.doubling(fast))
-    assert timing.race(submission, a_race(Ratio(1.1, 1.05, 1.15)), timing=hands).state == state
+    assert timing.race(submission, a_race(Ratio(1.1, 1.05, 1.15)), clock=hands).state == state
 
 
 def test_what_is_the_other_way_round_fails(submission, hands):
     submission.names.update(slow=hands.doubling(0.05), fast=hands.doubling(0.09))
-    assert timing.race(submission, a_race(FEW), timing=hands).state == "fails"
+    assert timing.race(submission, a_race(FEW), clock=hands).state == "fails"
 
 
 def test_a_ratio_far_below_the_told_one_fails(submission, hands):
     submission.names.update(fast=hands.doubling(0.1))
-    found = timing.race(submission, a_race(), timing=hands)
+    found = timing.race(submission, a_race(), clock=hands)
     assert found.state == "fails"
     assert "1.00 [1.00, 1.00]" in found.reason
 
 
 def test_a_small_ratio_that_is_lost_on_the_way_is_inconclusive(submission, hands):
     submission.names.update(slow=hands.doubling(0.1), fast=hands.doubling(0.103))
-    assert timing.race(submission, a_race(FEW), timing=hands).state == "inconclusive"
+    assert timing.race(submission, a_race(FEW), clock=hands).state == "inconclusive"
 
 
 def test_noise_is_inconclusive_after_a_few_tries_and_is_noted(submission, hands, monkeypatch):
@@ -132,7 +132,7 @@ def test_noise_is_inconclusive_after_a_few_tries_and_is_noted(submission, hands,
 def test_an_open_claim_is_measured_again_even_if_the_time_is_used_up(submission, hands):
     calls, fast = [], hands.doubling(0.103)
     submission.names["fast"] = lambda x: calls.append(x) or fast(x)
-    timing.race(submission, a_race(FEW), seconds=0, timing=hands)
+    timing.race(submission, a_race(FEW), seconds=0, clock=hands)
     rounds = 1 + timing.FIRST_LOOK + timing.ROUNDS
     assert len(calls) == rounds
 
@@ -188,12 +188,12 @@ def test_claims_are_drawn_where_there_is_no_time_for_all(submission, monkeypatch
 def test_one_failure_is_not_enough(submission, hands):
     rounds = 1 + timing.FIRST_LOOK + timing.ROUNDS
     submission.names.update(fast=hands.doubling([0.2] * rounds + [0.004] * 99))
-    assert timing.race(submission, a_race(FEW), timing=hands).state == "holds"
+    assert timing.race(submission, a_race(FEW), clock=hands).state == "holds"
 
 
 def test_being_slow_is_no_way_out(submission, hands):
     submission.names.update(slow=hands.doubling(50), fast=hands.doubling(90))
-    assert timing.race(submission, a_race(FEW), timing=hands).state == "fails"
+    assert timing.race(submission, a_race(FEW), clock=hands).state == "fails"
 
 
 def test_an_empty_call_that_was_made_slow_does_not_help(submission, hands, monkeypatch):
@@ -203,21 +203,21 @@ def test_an_empty_call_that_was_made_slow_does_not_help(submission, hands, monke
 
     monkeypatch.setattr("mlhood.grading.checks.probes.nothing", slow_nothing)
     submission.names.update(fast=hands.doubling(0.1))
-    assert timing.race(submission, a_race(), timing=hands).state == "fails"
+    assert timing.race(submission, a_race(), clock=hands).state == "fails"
 
 
 def test_a_reference_that_is_slow_now_and_then_does_not_help(submission, hands):
     submission.names.update(fast=hands.doubling(0.2), reference=hands.doubling([0.005, 9] * 50))
     found = timing.remeasure(
-        submission, {"slow": timed("slow"), "fast": timed("fast")}, timed("reference"), timing=hands
+        submission, {"slow": timed("slow"), "fast": timed("fast")}, timed("reference"), clock=hands
     )
     assert 1 <= len(found["slow"]) <= timing.ROUNDS
-    assert timing.race(submission, a_race(), timing=hands).state == "fails"
+    assert timing.race(submission, a_race(), clock=hands).state == "fails"
 
 
 def test_disturbed_rounds_do_not_count(submission, hands):
     submission.names.update(reference=hands.doubling([0.005] * 4 + [1.0] + [0.005] * 9))
-    found = timing.remeasure(submission, {"slow": timed("slow")}, timed("reference"), timing=hands)
+    found = timing.remeasure(submission, {"slow": timed("slow")}, timed("reference"), clock=hands)
     assert {name: len(seconds) for name, seconds in found.items()} == {"slow": 4, "reference": 4, "empty": 4}
 
 
@@ -225,7 +225,7 @@ def test_no_argument_is_sent_twice(submission, hands):
     seen = []
     submission.names["fast"] = lambda x: seen.append(x.tobytes()) or 2 * x
     submission.names["slow"] = submission.names["fast"]
-    timing.remeasure(submission, {"slow": timed("slow"), "fast": timed("fast")}, timed("reference"), timing=hands)
+    timing.remeasure(submission, {"slow": timed("slow"), "fast": timed("fast")}, timed("reference"), clock=hands)
     assert len(set(seen)) == len(seen) == 2 * timing.ROUNDS
 
 
@@ -233,7 +233,7 @@ def test_a_result_that_is_replayed_fails(submission, hands):
     kept = {}
     submission.names["fast"] = lambda x: kept.setdefault("result", 2 * x)
     with pytest.raises(CheckFailed, match="wrong values in what `fast` returns"):
-        timing.race(submission, a_race(), timing=hands)
+        timing.race(submission, a_race(), clock=hands)
 
 
 def test_a_contradiction_fails_the_check_with_its_reason(submission, hands, monkeypatch):

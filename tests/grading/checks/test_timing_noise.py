@@ -123,7 +123,7 @@ def verdict(kind: str, name: str, table, seed: int, folder) -> timing.Verdict:
         return ask(request, seconds)
 
     submission.transport.ask = slowly  # type: ignore[method-assign]
-    return timing.race(submission, Race(name, slow[0], fast[0], ours[0], told), seconds=3, timing=laptop)
+    return timing.race(submission, Race(name, slow[0], fast[0], ours[0], told), seconds=3, clock=laptop)
 
 
 def states(kind: str, name: str, table, folder, seeds: int = 6) -> list[str]:

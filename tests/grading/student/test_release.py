@@ -19,7 +19,7 @@ from mlhood.grading.student.release import release
 
 REPOSITORY = Path(__file__).parents[3]
 CARRIED = "mlhood/grading/projects/t9/cells.json"
-FOLDERS = ("mlhood/grading/projects", "mlhood/grading/projects/t9")
+FOLDERS = ("mlhood/grading/checks", "mlhood/grading/projects", "mlhood/grading/projects/t9")
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def root(course, tmp_path):
         (root / name).write_text((REPOSITORY / name).read_text())
     for name, text in carried([root / "P1.ipynb"]).items():
         write_text(root / name, text)
-    (root / "mlhood" / "grading" / "task.py").write_text("points = 100\n")
+    write_text(root / "mlhood" / "grading" / "checks" / "task.py", "points = 100\n")
     (root / "mlhood" / "__pycache__").mkdir()
     (root / "mlhood" / "__pycache__" / "task.pyc").write_bytes(b"\xff")
     (root / "tests" / "attacks").mkdir(parents=True)
