@@ -6,7 +6,7 @@ import numpy as np
 
 from mlhood.grading.checks.marks import judge
 from mlhood.grading.checks.submission import LocalTransport, Submission
-from mlhood.grading.projects.p3.tasks import P3
+from mlhood.grading.projects.p3 import P3
 
 
 class Compiled:

@@ -13,8 +13,7 @@ from mlhood.dataflow.slicing.caches import Caches
 from mlhood.dataflow.slicing.problem import ORDERS, Problem
 from mlhood.grading.checks.marks import judge
 from mlhood.grading.checks.submission import LocalTransport, Submission
-from mlhood.grading.projects.p4 import reference, table, traffic, xla
-from mlhood.grading.projects.p4.tasks import P4
+from mlhood.grading.projects.p4 import P4, reference, table, traffic, xla
 from tests.grading.projects import p4_snippets
 
 SIZES = [(7, 5, 2, 2, 3), (12, 18, 1, 3, 2), (1, 4, 3, 8, 8), (9, 1, 1, 1, 4)]

@@ -60,4 +60,4 @@ def test_forged_tables_fail_by_the_clock(factor, exchanged, state, tmp_path, mon
     small, analysed = (LARGE, SMALL) if exchanged else (SMALL, LARGE)
     (one,) = races.slicings(Layer(16, 14, 24, 3), {"IS": small}, {"IS": analysed}, {"IS": told})
     submission = Submission(LocalTransport({}), tmp_path, tmp_path)
-    assert timing.race(submission, one, timing=lambda: now[0]).state == state
+    assert timing.race(submission, one, clock=lambda: now[0]).state == state

@@ -1,5 +1,13 @@
 """P1: LeNet from PyTorch to ONNX to Netron."""
 
-from mlhood.grading.projects.p1.tasks import P1
+from mlhood.grading.checks.task import Question
+from mlhood.grading.projects.collect import collect_project
 
-__all__ = ["P1"]
+P1 = collect_project(
+    __name__,
+    "LeNet from PyTorch to ONNX to Netron",
+    questions=(
+        Question("P1.10", "Why an exchange format?"),
+        Question("P1.11", "What the numbers say"),
+    ),
+)

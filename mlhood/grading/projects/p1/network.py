@@ -10,7 +10,7 @@ import numpy as np
 
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
-from mlhood.grading.checks.task import points
+from mlhood.grading.checks.task import Task, points
 from mlhood.grading.projects.p1 import reference
 from mlhood.grading.rpc.codec import Remote, Tensor
 from mlhood.models import digits
@@ -305,3 +305,51 @@ def _positions(got: object) -> set[int]:
     if places.ndim != 1 or (places.size and places.dtype.kind not in "iuf"):
         expect.fail(what, expected="a row of whole numbers", got=f"values of shape {array.shape}", hint=hint)
     return {int(place) for place in places}
+
+
+LAYERS_STAND_IN = """
+from mlhood.grading.projects.p1 import stand_ins as _stand_ins
+LeNetLayers = _stand_ins.repaired(globals().get("LeNetLayers"))
+"""
+
+FORWARD_STAND_IN = """
+from mlhood.models import LeNet
+"""
+
+TRAINING_STAND_IN = """
+from mlhood.grading.projects.p1.stand_ins import mistakes
+from mlhood.models import LeNet as _LeNet, digits as _digits, train
+model, _data = _LeNet(), _digits()
+losses = train(model, _data.train_images, _data.train_labels, epochs=max(2, 30_000 // len(_data.train_images)))
+"""
+
+
+TASKS = (
+    Task(
+        "P1.1",
+        "The layers of LeNet",
+        checks=(parameters_have_lenets_shapes, convolutions_have_lenets_geometry),
+        stand_in=LAYERS_STAND_IN,
+    ),
+    Task(
+        "P1.2",
+        "The forward pass",
+        checks=(
+            gives_ten_logits_an_image,
+            computes_lenet,
+            takes_a_batch_of_any_size,
+        ),
+        stand_in=FORWARD_STAND_IN,
+    ),
+    Task(
+        "P1.3",
+        "Train it on real digits",
+        checks=(
+            training_moves_every_weight,
+            loss_is_told_and_falls,
+            model_reads_unseen_digits,
+            mistakes_are_found,
+        ),
+        stand_in=TRAINING_STAND_IN,
+    ),
+)

@@ -86,28 +86,3 @@ def mistakes(model: nn.Module, images: torch.Tensor, labels: torch.Tensor) -> to
     """Positions of the images that the model reads wrongly."""
     with torch.no_grad():
         return torch.nonzero(model(images).argmax(1) != labels).flatten()
-
-
-LAYERS = """
-from mlhood.grading.projects.p1 import stand_ins as _stand_ins
-LeNetLayers = _stand_ins.repaired(globals().get("LeNetLayers"))
-"""
-
-FORWARD = """
-from mlhood.models import LeNet
-"""
-
-TRAINING = """
-from mlhood.grading.projects.p1.stand_ins import mistakes
-from mlhood.models import LeNet as _LeNet, digits as _digits, train
-model, _data = _LeNet(), _digits()
-losses = train(model, _data.train_images, _data.train_labels, epochs=max(2, 30_000 // len(_data.train_images)))
-"""
-
-EXPORT = """
-import numpy as _np
-from mlhood.exchange import export as _export
-def to_onnx(model, path):
-    _export(model, _np.zeros((2, 1, 32, 32), _np.float32), path)
-to_onnx(model, "lenet.onnx")
-"""

@@ -11,7 +11,7 @@ from mlhood.exchange import find_browser
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.oracle import PdfFacts, onnx_facts, pdf_facts
 from mlhood.grading.checks.submission import Submission
-from mlhood.grading.checks.task import points
+from mlhood.grading.checks.task import Task, points
 from mlhood.grading.projects.p1 import reference
 from mlhood.grading.projects.p1.network import random_images
 from mlhood.grading.rpc.codec import Onnx
@@ -204,3 +204,22 @@ def any_network_can_be_cut(submission: Submission) -> None:
         given=f"an MLP with {hidden} hidden units",
         hint="find the last node and its input in the graph instead of writing down its name",
     )
+
+
+TASKS = (
+    Task(
+        "P1.7",
+        "Print the graph from Netron",
+        checks=(lenet_is_printed, any_graph_is_printed),
+    ),
+    Task(
+        "P1.8",
+        "Build a graph by hand",
+        checks=(graph_has_two_operators, graph_computes_the_layer, graph_is_run),
+    ),
+    Task(
+        "P1.9",
+        "Cut the graph and read features",
+        checks=(features_come_out_of_lenet, any_network_can_be_cut),
+    ),
+)

@@ -9,7 +9,7 @@ import numpy as np
 
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
-from mlhood.grading.checks.task import points
+from mlhood.grading.checks.task import Task, points
 from mlhood.grading.rpc.codec import Hir
 from mlhood.grading.rpc.subprocess_call import IsolatedFailure, run_isolated
 from mlhood.models import digits
@@ -163,3 +163,13 @@ def _names(answer: object, key: str, right: set[str]) -> None:
     }
     what = f"`answers['{key}']` does not fit the table"
     expect.true(str(answer) in right, what, expected=" or ".join(sorted(right)), got=answer, hint=hints[key])
+
+
+TASKS = (
+    Task(
+        "P2.7",
+        "What does it cost?",
+        checks=(sqnr_is_measured, rows_are_measured, answers_fit_the_table),
+        forbidden=("mlhood.compiler.quantize.sqnr", "mlhood.compiler.quantize.report"),
+    ),
+)

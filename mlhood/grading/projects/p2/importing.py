@@ -12,7 +12,7 @@ from mlhood.compiler.hir.importer import import_model
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.oracle import GraphFacts, graph_facts
 from mlhood.grading.checks.submission import Submission
-from mlhood.grading.checks.task import points
+from mlhood.grading.checks.task import Task, points
 from mlhood.grading.projects.p2.loops import PROBES, function
 from mlhood.grading.rpc.codec import Hir
 
@@ -106,3 +106,23 @@ def conv_is_imported(submission: Submission) -> None:
         ({"w": grouped, "b": b}, {"group": 2}, "group=source.attribute('group', 1)"),
     ]
     _check(submission, "Conv", "conv", cases)
+
+
+IMPORTING_STAND_IN = """
+from mlhood.compiler.operators import IMPORT_RULES as _RULES
+from mlhood.compiler.operators.convolution import Conv
+from mlhood.compiler.operators.elementwise import Relu
+from mlhood.compiler.operators.pooling import MaxPool
+relu, max_pool, conv = _RULES["Relu"], _RULES["MaxPool"], _RULES["Conv"]
+lenet = import_model("lenet.onnx")
+"""
+
+
+TASKS = (
+    Task(
+        "P2.2",
+        "Import rules",
+        checks=(relu_is_imported, max_pool_is_imported, conv_is_imported),
+        stand_in=IMPORTING_STAND_IN,
+    ),
+)

@@ -7,7 +7,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
-from mlhood.grading.checks.task import points
+from mlhood.grading.checks.task import Task, points
 
 
 def accumulators(x: np.ndarray, w: np.ndarray, bias: np.ndarray, x_offset: int, padding: int) -> np.ndarray:
@@ -120,3 +120,26 @@ def rescale_saturates(submission: Submission) -> None:
         got = submission.call("rescale", acc, multiplier, shift, offset)
         given = f"multiplier {multiplier}, shift {shift}, offset {offset}"
         _same(got, rescaled(acc, multiplier, shift, offset), "the rescaled numbers", given=given, hint=hint)
+
+
+TASKS = (
+    Task(
+        "P2.6",
+        "An integer convolution",
+        checks=(
+            sums_are_right,
+            padding_stands_for_zero,
+            sums_do_not_overflow,
+            rescale_rounds,
+            rescale_saturates,
+        ),
+        forbidden=(
+            "torch.nn",
+            "torch.nn.functional.conv2d",
+            "torch.conv2d",
+            "scipy.signal",
+            "mlhood.kernels",
+            "mlhood.compiler.backends",
+        ),
+    ),
+)

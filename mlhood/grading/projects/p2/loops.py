@@ -6,7 +6,7 @@ import numpy as np
 
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
-from mlhood.grading.checks.task import points
+from mlhood.grading.checks.task import Task, points
 from mlhood.grading.rpc.codec import Remote
 
 PROBES = "mlhood.grading.projects.p2.probes:"
@@ -78,3 +78,17 @@ def traffic_is_predicted(submission: Submission) -> None:
             got = expect.number(report[key], f"`{key}`")
             given = f"rows={rows}, depth={depth}, outputs={outputs}"
             expect.equal(got, float(want), f"`{key}` is wrong", given=given, hint=hint)
+
+
+TASKS = (
+    Task(
+        "P2.1",
+        "Two loop nests made one",
+        checks=(
+            one_nest_computes_the_layer,
+            nothing_is_stored_in_between,
+            traffic_is_predicted,
+        ),
+        forbidden=("torch.nn", "mlhood.kernels"),
+    ),
+)

@@ -14,7 +14,7 @@ from mlhood.compiler.operators.normalization import BatchNormalization
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.oracle import GraphFacts, graph_facts
 from mlhood.grading.checks.submission import Submission
-from mlhood.grading.checks.task import points
+from mlhood.grading.checks.task import Task, points
 from mlhood.grading.projects.p2.loops import PROBES, function
 from mlhood.grading.rpc.codec import Hir
 
@@ -227,3 +227,36 @@ def rewrites_say_what_they_did(submission: Submission) -> None:
             what = f"`{name}` does not say whether it changed something"
             expect.true(isinstance(said, (bool, int)), what, expected="True or False", got=said, hint=hint)
             expect.equal(bool(said), want, f"`{name}` says the wrong thing", given=builder.name, hint=hint)
+
+
+# the package's own rewrites, each under all of its names, and what runs them
+PASSES = (
+    "mlhood.compiler.passes.PASSES",
+    "mlhood.compiler.passes.optimize",
+    "mlhood.compiler.passes.fold_batch_normalization",
+    "mlhood.compiler.passes.batch_normalization",
+    "mlhood.compiler.passes.fuse_activation",
+    "mlhood.compiler.passes.activation",
+)
+
+REWRITES_STAND_IN = """
+from mlhood.compiler.passes import PASSES as _PASSES
+fold_batchnorm, fuse_relu = _PASSES["fold_batch_normalization"], _PASSES["fuse_activation"]
+"""
+
+
+TASKS = (
+    Task(
+        "P2.4",
+        "Two rewrites",
+        checks=(
+            batchnorm_is_folded,
+            folding_leaves_others_alone,
+            relu_is_fused,
+            fusing_leaves_others_alone,
+            rewrites_say_what_they_did,
+        ),
+        stand_in=REWRITES_STAND_IN,
+        forbidden=PASSES,
+    ),
+)

@@ -7,7 +7,7 @@ import numpy as np
 from mlhood.compiler.quantize.schema import choose_parameters
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
-from mlhood.grading.checks.task import points
+from mlhood.grading.checks.task import Task, points
 
 HINTS = {
     "asymmetric": "scale = (high - low) / 255; the offset puts 0 on an integer: round(-128 - low / scale)",
@@ -88,3 +88,26 @@ def symmetric_unsigned_is_right(submission: Submission) -> None:
 def power_of_two_is_right(submission: Submission) -> None:
     """Power of two: a scale that a shift can stand for."""
     _check(submission, "power_of_two")
+
+
+PARAMETERS_STAND_IN = """
+from mlhood.compiler.quantize.schema import choose_parameters as _choose
+def choose_parameters(low, high, schema):
+    return _choose(low, high, schema=schema)
+"""
+
+
+TASKS = (
+    Task(
+        "P2.5",
+        "Four ways to choose",
+        checks=(
+            asymmetric_is_right,
+            symmetric_is_right,
+            symmetric_unsigned_is_right,
+            power_of_two_is_right,
+        ),
+        stand_in=PARAMETERS_STAND_IN,
+        forbidden=("mlhood.compiler.quantize",),
+    ),
+)

@@ -11,7 +11,7 @@ from mlhood.compiler.operators.convolution import Conv
 from mlhood.compiler.operators.pooling import MaxPool
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
-from mlhood.grading.checks.task import points
+from mlhood.grading.checks.task import Task, points
 from mlhood.grading.projects.p2.loops import PROBES, function
 
 Case = tuple[TensorType, TensorType, dict[str, Any]]
@@ -149,3 +149,26 @@ def _pool(submission: Submission, x: TensorType, kernel: Pair, strides: Pair, pa
     with expect.case(given, hint):
         got = submission.call("infer_pool", x, kernel=kernel, strides=strides, pads=pads)
     _check_type(got, MaxPool(kernel, strides, pads, (1, 1)).infer(x), "infer_pool", given, hint)
+
+
+TYPES_STAND_IN = """
+def infer_conv(x, w, strides, pads, dilations, group):
+    return Conv(tuple(strides), tuple(pads), tuple(dilations), group).infer(x, w)
+def infer_pool(x, kernel, strides, pads):
+    return MaxPool(tuple(kernel), tuple(strides), tuple(pads), (1, 1)).infer(x)
+"""
+
+
+TASKS = (
+    Task(
+        "P2.3",
+        "Which type comes out?",
+        checks=(
+            convolution_has_its_shape,
+            batch_and_element_are_kept,
+            misfits_are_refused,
+            pooling_has_its_type,
+        ),
+        stand_in=TYPES_STAND_IN,
+    ),
+)

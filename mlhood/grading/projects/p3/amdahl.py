@@ -6,7 +6,7 @@ import numpy as np
 
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
-from mlhood.grading.checks.task import points
+from mlhood.grading.checks.task import Task, points
 from mlhood.grading.projects.p3.costs import right
 
 PROBES = "mlhood.grading.projects.p3.probes:"
@@ -77,3 +77,17 @@ def without_a_rest_there_is_no_limit(submission: Submission) -> None:
     with expect.case(given, hint):
         got = expect.number(submission.call("best_possible", total, parts), "what `best_possible` returns")
     expect.equal(got, float("inf"), "`best_possible` is not infinite", given=given, hint=hint)
+
+
+TASKS = (
+    Task(
+        "P3.9",
+        "What is a faster kernel worth?",
+        checks=(
+            parts_are_divided_by_their_factors,
+            parts_not_named_keep_their_time,
+            the_rest_limits_the_speedup,
+            without_a_rest_there_is_no_limit,
+        ),
+    ),
+)

@@ -8,8 +8,9 @@ import numpy as np
 
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
-from mlhood.grading.checks.task import points
+from mlhood.grading.checks.task import Task, points
 from mlhood.grading.projects.p3 import reference, refusals
+from mlhood.grading.projects.p3.convolutions import CONVOLUTIONS
 
 Case = tuple[tuple[int, int, int], tuple[int, int], int, int]
 
@@ -81,3 +82,25 @@ def padding_holds_zeros(submission: Submission) -> None:
         hint = "windows reach `padding` numbers beyond every edge; there they hold 0"
         found = _upright(got, want, given, hint)
         _same(found, want, None, "the windows at the edges hold other numbers", given, hint)
+
+
+COLUMNS_STAND_IN = """
+from mlhood.grading.projects.p3.reference import columns as im2col
+"""
+
+
+TASKS = (
+    Task(
+        "P3.3",
+        "Windows as columns",
+        checks=(
+            columns_have_their_shape,
+            columns_stay_float32,
+            rows_are_in_order,
+            columns_are_in_order,
+            padding_holds_zeros,
+        ),
+        stand_in=COLUMNS_STAND_IN,
+        forbidden=CONVOLUTIONS,
+    ),
+)

@@ -8,7 +8,7 @@ import numpy as np
 
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
-from mlhood.grading.checks.task import points
+from mlhood.grading.checks.task import Task, points
 from mlhood.grading.projects.p3 import refusals
 from mlhood.grading.projects.p3.reference import convolution
 
@@ -191,3 +191,58 @@ def product_stays_float32(submission: Submission) -> None:
     hint = "an array made by np.zeros or np.empty is float64 unless you say so; the product is then twice as slow"
     told = got.dtype.name if isinstance(got, np.ndarray) else got
     expect.equal(told, "float32", "the wrong type comes out", hint=hint)
+
+
+# who has done already what the tasks ask for
+CONVOLUTIONS = (
+    "mlhood.kernels",
+    "mlhood.jaxlab",
+    "torch.nn",
+    "torch.nn.functional.conv2d",
+    "torch.conv2d",
+    "scipy.signal",
+    "jax.lax",
+)
+
+DIRECT_STAND_IN = """
+from mlhood.kernels import CONV2D as _CONV2D
+def conv_direct(x, w, bias, stride, padding):
+    return _CONV2D["naive"](x, w, bias, stride, padding, threads=1)
+"""
+
+BLAS_STAND_IN = """
+from mlhood.kernels import CONV2D as _CONV2D
+def conv_blas(x, w, bias, stride, padding):
+    return _CONV2D["im2col_blas"](x, w, bias, stride, padding)
+"""
+
+
+TASKS = (
+    Task(
+        "P3.2",
+        "A convolution by the definition",
+        checks=(
+            values_are_right,
+            stride_is_taken,
+            padding_is_zero_all_around,
+            bias_is_added,
+            any_sizes_will_do,
+            inputs_are_left_alone,
+        ),
+        stand_in=DIRECT_STAND_IN,
+        forbidden=CONVOLUTIONS,
+    ),
+    Task(
+        "P3.4",
+        "Convolution as one product",
+        checks=(
+            product_is_right,
+            product_is_of_columns,
+            batches_are_kept_apart,
+            product_gets_its_bias,
+            product_stays_float32,
+        ),
+        stand_in=BLAS_STAND_IN,
+        forbidden=CONVOLUTIONS,
+    ),
+)

@@ -6,7 +6,7 @@ import math
 
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
-from mlhood.grading.checks.task import points
+from mlhood.grading.checks.task import Task, points
 from mlhood.grading.projects.p3.reference import Sizes, draw_sizes, output_size
 
 ROUNDING = 1e-6  # of float32, which may be calculated with, too
@@ -146,3 +146,37 @@ def _own_bytes(submission: Submission, one: Sizes) -> float:
     except expect.CheckFailed:
         return math.nan
     return own if own > 0 else math.nan
+
+
+COSTS_STAND_IN = """
+import math as _math
+import numba as _numba
+def conv_cost(x, w, y):
+    macs = _math.prod(y) * _math.prod(w[1:])
+    moved = 4 * (_math.prod(x) + _math.prod(w) + _math.prod(y))
+    return {"macs": macs, "bytes": moved, "intensity": 2 * macs / moved}
+@_numba.njit
+def output_size(size, kernel, stride, padding):
+    return (size + 2 * padding - kernel) // stride + 1
+"""
+
+
+TASKS = (
+    Task(
+        "P3.1",
+        "What a convolution costs",
+        checks=(
+            windows_are_counted,
+            the_last_step_must_fit,
+            macs_are_counted,
+            bytes_are_counted,
+            intensity_is_flop_per_byte,
+        ),
+        stand_in=COSTS_STAND_IN,
+    ),
+    Task(
+        "P3.8",
+        "What im2col costs",
+        checks=(columns_are_counted, growth_is_against_the_input),
+    ),
+)

@@ -15,7 +15,7 @@ import numpy as np
 
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
-from mlhood.grading.checks.task import points
+from mlhood.grading.checks.task import Task, points
 from mlhood.grading.projects.p3 import refusals
 from mlhood.grading.projects.p3.probes import packed
 from mlhood.measure.traffic import misses
@@ -233,3 +233,21 @@ def _right_with_right_panels(submission: Submission) -> bool:
         except expect.CheckFailed:
             return False
     return True
+
+
+TASKS = (
+    Task(
+        "P3.6",
+        "The ladder",
+        checks=(
+            reordered_is_right,
+            reordered_walks_along_rows,
+            blocked_is_right,
+            blocked_uses_blocks_again,
+            panels_are_packed,
+            packed_is_right,
+            packed_reads_panels,
+        ),
+        forbidden=("mlhood.kernels",),
+    ),
+)

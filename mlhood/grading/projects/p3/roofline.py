@@ -6,7 +6,7 @@ import numpy as np
 
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
-from mlhood.grading.checks.task import points
+from mlhood.grading.checks.task import Task, points
 from mlhood.grading.projects.p3.costs import right
 
 
@@ -57,3 +57,12 @@ def roofs_meet_at_the_ridge(submission: Submission) -> None:
         hint = "where intensity * bandwidth = peak: FLOP/s over bytes/s gives FLOP per byte"
         given = f"peak={peak:g}, bandwidth={bandwidth:g}"
         right(got, peak / bandwidth, "ridge", given=given, hint=hint)
+
+
+TASKS = (
+    Task(
+        "P3.7",
+        "Under the roof",
+        checks=(the_lower_roof_counts, roofs_of_many_at_once, roofs_meet_at_the_ridge),
+    ),
+)

@@ -12,7 +12,7 @@ from mlhood.grading.checks.tables import (
     check_operations,
     whole_rows,
 )
-from mlhood.grading.checks.task import points
+from mlhood.grading.checks.task import Task, points
 from mlhood.grading.checks.timing import Race
 from mlhood.grading.projects.p3 import races
 from mlhood.grading.projects.p3.costs import right, same
@@ -75,3 +75,19 @@ def _races(submission: Submission, told: dict[str, Ratio]) -> list[Race]:
     for function in (direct, blas):
         expect.true(isinstance(function, Remote), "a convolution of the table is no function", got=function)
     return races.convolutions(direct, blas, ours, told)
+
+
+TASKS = (
+    Task(
+        "P3.5",
+        "The table",
+        checks=(
+            rates_are_told,
+            rows_are_comparisons,
+            operations_are_told,
+            blas_is_faster_and_agrees,
+        ),
+        seconds=600.0,  # a hundred convolutions by the definition, on whatever laptop
+        timed=True,
+    ),
+)

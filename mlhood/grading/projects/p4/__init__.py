@@ -1,5 +1,13 @@
 """P4: loops as a space, tiles that stay and tiles that pass, and arrays that do the same in hardware."""
 
-from mlhood.grading.projects.p4.tasks import P4
+from mlhood.grading.checks.task import Question
+from mlhood.grading.projects.collect import collect_project
 
-__all__ = ["P4"]
+P4 = collect_project(
+    __name__,
+    "Tiles that stay, tiles that pass",
+    questions=(
+        Question("P4.8", "Why are WS and IS so close?"),
+        Question("P4.9", "What would you build?"),
+    ),
+)

@@ -7,7 +7,7 @@ import math
 from mlhood.dataflow.systolic import Array, count, gemm_layer
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
-from mlhood.grading.checks.task import points
+from mlhood.grading.checks.task import Task, points
 
 Case = tuple[int, int, int, int, int]
 STAYS = {"WS": ("K", "N", "M"), "IS": ("K", "M", "N"), "OS": ("M", "N", "K")}  # along rows, along columns, in time
@@ -109,3 +109,19 @@ def _own(submission: Submission, dataflow: str, case: Case) -> float:
     except expect.CheckFailed:
         return math.nan
     return m * n * k / (cycles * rows * columns) if cycles > 0 else math.nan
+
+
+TASKS = (
+    Task(
+        "P4.6",
+        "A systolic array",
+        checks=(
+            weights_stay,
+            inputs_stay,
+            outputs_stay,
+            last_folds_take_as_long,
+            utilisation_is_the_busy_part,
+        ),
+        forbidden=("mlhood.dataflow.systolic",),
+    ),
+)

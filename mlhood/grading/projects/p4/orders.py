@@ -6,7 +6,7 @@ import numpy as np
 
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
-from mlhood.grading.checks.task import points
+from mlhood.grading.checks.task import Task, points
 from mlhood.grading.projects.p4 import reference
 from mlhood.grading.projects.p4.spaces import PROBES, first_difference, rows_of
 
@@ -154,3 +154,25 @@ def slices_add_up(submission: Submission) -> None:
     hint = "every slice adds k1 channels to y, which starts at zero: y[...] += ..., and slices = ceil(C / k1)"
     for channels, k1 in ((6, 2), (7, 3)):
         _multiplies(submission, (channels, 4, 12, 8), (k1, 2, 2, 4, 4), hint)
+
+
+STEPS_STAND_IN = """
+from mlhood.grading.projects.p4.reference import sliced_product, steps
+"""
+
+
+TASKS = (
+    Task(
+        "P4.2",
+        "Two orders",
+        checks=(
+            every_step_is_there_once,
+            input_tiles_stay,
+            weight_tiles_stay,
+            product_is_right,
+            slices_add_up,
+        ),
+        stand_in=STEPS_STAND_IN,
+        forbidden=("mlhood.dataflow.sliced",),
+    ),
+)

@@ -9,7 +9,7 @@ import numpy as np
 
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
-from mlhood.grading.checks.task import points
+from mlhood.grading.checks.task import Task, points
 from mlhood.grading.projects.p4 import reference
 from mlhood.grading.projects.p4.probes import REFUSED
 from mlhood.grading.projects.p4.reference import LEVELS, Triple
@@ -177,3 +177,27 @@ def what_never_fits_is_an_error(submission: Submission) -> None:
             answers = _asked(submission, "IS", 8, 4, 6, sizes, tuple(rooms))
         expect.true(any(map(_refused, answers)), "`largest` finds tiles where none fit", expected="ValueError",
                     got=answers[0], given=given, hint=hint)  # fmt: skip
+
+
+ANALYSIS_STAND_IN = """
+from mlhood.grading.projects.p4.reference import largest, needs
+"""
+
+
+TASKS = (
+    Task(
+        "P4.4",
+        "The slicing analysis",
+        checks=(
+            l1_holds_one_of_each,
+            l2_holds_passing_tiles,
+            l3_holds_staying_tiles,
+            orders_change_places,
+            tiles_are_halved_until_they_fit,
+            the_papers_example_comes_out,
+            what_never_fits_is_an_error,
+        ),
+        stand_in=ANALYSIS_STAND_IN,
+        forbidden=("mlhood.dataflow.slicing.fit", "mlhood.dataflow.slicing.analysis"),
+    ),
+)

@@ -6,7 +6,7 @@ import numpy as np
 
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
-from mlhood.grading.checks.task import points
+from mlhood.grading.checks.task import Task, points
 
 PROBES = "mlhood.grading.projects.p4.probes:"
 TILE = 4
@@ -127,3 +127,17 @@ def blocks_are_taken_together(submission: Submission) -> None:
                 given=given,
                 hint=hint,
             )
+
+
+TASKS = (
+    Task(
+        "P4.1",
+        "Loops as a space",
+        checks=(
+            visits_go_tile_by_tile,
+            tiles_at_the_edge_are_smaller,
+            every_loop_is_split,
+            blocks_are_taken_together,
+        ),
+    ),
+)

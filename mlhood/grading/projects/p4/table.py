@@ -21,7 +21,7 @@ from mlhood.grading.checks.tables import (
     check_operations,
     whole_rows,
 )
-from mlhood.grading.checks.task import points
+from mlhood.grading.checks.task import Task, points
 from mlhood.grading.checks.timing import Race
 from mlhood.grading.projects.p4 import races
 from mlhood.grading.projects.p4.reference import LEVELS, Triple
@@ -173,3 +173,27 @@ def _races(submission: Submission, table: Table) -> list[Race]:
     whole = [order for order in ORDERS if ("too small", order) in table and ("analysed", order) in table]
     told = {order: ratio(table["too small", order], table["analysed", order]) for order in whole}
     return races.slicings(layer, small, analysed, told)
+
+
+TRIPLES_STAND_IN = """
+from mlhood.grading.projects.p4.reference import triples
+"""
+
+
+TASKS = (
+    Task(
+        "P4.5",
+        "The table",
+        checks=(
+            analysed_is_taken_over,
+            too_small_is_legal,
+            too_large_breaks_a_cache,
+            my_own_is_another,
+            rows_are_comparisons,
+            operations_are_told,
+            orders_agree_and_analysed_is_faster,
+        ),
+        stand_in=TRIPLES_STAND_IN,
+        timed=True,
+    ),
+)

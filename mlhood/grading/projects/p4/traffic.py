@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
-from mlhood.grading.checks.task import points
+from mlhood.grading.checks.task import Task, points
 from mlhood.grading.projects.p4.reference import LEVELS, loads
 
 Sizes = tuple[int, int, int, int]
@@ -102,3 +102,18 @@ def _right(submission: Submission, level: str) -> bool:
         if "not written" in failure.what:
             raise
         return False
+
+
+TASKS = (
+    Task(
+        "P4.3",
+        "Traffic by hand",
+        checks=(
+            tiles_into_l1,
+            tiles_into_l2,
+            tiles_into_l3,
+            last_groups_count,
+        ),
+        forbidden=("mlhood.dataflow.slicing.traffic",),
+    ),
+)

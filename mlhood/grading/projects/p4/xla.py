@@ -14,7 +14,7 @@ import numpy as np
 
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
-from mlhood.grading.checks.task import points
+from mlhood.grading.checks.task import Task, points
 
 LAYERS = ("conv", "mlp", "softmax", "pool", "embedding")
 OPERATION = re.compile(r"(?<!#)\bstablehlo\.(\w+)")
@@ -167,3 +167,20 @@ def parameters_are_left_out(submission: Submission) -> None:
             )
             found = found or bool(got[name])
     expect.true(found, "no fused computation has an operation")
+
+
+TASKS = (
+    Task(
+        "P4.7",
+        "What XLA made of it",
+        checks=(
+            operations_are_counted,
+            quoted_operations_count,
+            attributes_are_no_operations,
+            fused_computations_are_found,
+            opcodes_are_listed,
+            parameters_are_left_out,
+        ),
+        forbidden=("mlhood.jaxlab.xla.hlo", "mlhood.jaxlab.xla.stablehlo"),
+    ),
+)

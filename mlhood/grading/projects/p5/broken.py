@@ -8,7 +8,7 @@ import numpy as np
 
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
-from mlhood.grading.checks.task import points
+from mlhood.grading.checks.task import Task, points
 from mlhood.grading.projects.p3.convolutions import draw
 
 PROBES = "mlhood.grading.projects.p5.probes:"
@@ -154,3 +154,22 @@ def masks_come_from_the_key(submission: Submission) -> None:
     differs = float((first != other).mean())
     expect.true(differs > 0.1, "another key gives the same mask", expected="about half of the places changed",
                 got=f"{differs:.3f}", given=given, hint=hint)  # fmt: skip
+
+
+TASKS = (
+    Task(
+        "P5.4",
+        "Four broken programs",
+        checks=(
+            positive_numbers_are_summed,
+            rows_are_summed_apart,
+            roots_are_found,
+            the_root_of_zero_stops,
+            means_run_along,
+            the_same_gives_the_same,
+            as_many_as_asked_are_dropped,
+            what_stays_is_scaled,
+            masks_come_from_the_key,
+        ),
+    ),
+)

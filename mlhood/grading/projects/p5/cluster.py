@@ -10,7 +10,7 @@ import numpy as np
 
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
-from mlhood.grading.checks.task import points
+from mlhood.grading.checks.task import Task, points
 from mlhood.grading.projects.p3.convolutions import draw
 from mlhood.grading.projects.p5.gradients import same_tree
 from mlhood.grading.rpc.subprocess_call import IsolatedFailure, run_isolated
@@ -190,3 +190,27 @@ def two_processes_give_the_gradient_of_one(submission: Submission) -> None:
     except IsolatedFailure as failure:
         raise expect.CheckSkipped(f"this machine cannot work out the gradient: {failure}") from None
     same_tree(report["arrays"], want, "OUT", given=given, hint=hint)
+
+
+TASKS = (
+    Task(
+        "P5.10",
+        "A cluster",
+        checks=(
+            batches_are_split,
+            gradients_are_of_the_whole_batch,
+            devices_add_up_their_gradients,
+            layers_are_right_in_parts,
+            one_sum_joins_the_parts,
+            gradient_bytes_are_counted,
+            rings_carry_their_bytes,
+            two_processes_give_the_gradient_of_one,
+            steps_take_compute_and_ring,
+        ),
+        forbidden=(
+            "mlhood.jaxlab.cluster.parallel",
+            "mlhood.jaxlab.cluster.collectives",
+            "mlhood.jaxlab.cluster.scaling",
+        ),
+    ),
+)

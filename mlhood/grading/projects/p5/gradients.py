@@ -6,7 +6,7 @@ import numpy as np
 
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
-from mlhood.grading.checks.task import points
+from mlhood.grading.checks.task import Task, points
 from mlhood.grading.projects.p3.convolutions import draw
 from mlhood.grading.projects.p5 import reference
 
@@ -103,3 +103,19 @@ def short_gradients_stay(submission: Submission) -> None:
     """`clipped_mean` leaves gradients that are short enough as they are."""
     hint = "min(1, limit / norm) of each example: nothing is made longer"
     _clipped(submission, 0.2 + 0.7 * submission.rng.random(5), 1.0, hint)
+
+
+TASKS = (
+    Task(
+        "P5.7",
+        "One gradient an example",
+        checks=(
+            examples_lead_the_tree,
+            examples_have_their_own_gradient,
+            examples_are_not_looped_over,
+            long_gradients_are_shortened,
+            short_gradients_stay,
+        ),
+        forbidden=("mlhood.jaxlab.training.per_example",),
+    ),
+)

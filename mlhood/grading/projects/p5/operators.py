@@ -8,7 +8,7 @@ import numpy as np
 
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
-from mlhood.grading.checks.task import points
+from mlhood.grading.checks.task import Task, points
 from mlhood.grading.projects.p3.convolutions import draw, flat_weights
 from mlhood.grading.projects.p5 import reference
 
@@ -221,3 +221,39 @@ def softmax_stands_large_numbers(submission: Submission) -> None:
         x = draw(submission, 2, 6) + np.array(offsets, np.float32)[:, None]
         around = " and ".join(f"{offset:g}" for offset in dict.fromkeys(offsets))
         _compare(submission, "softmax", reference.softmax(x), f"x {x.shape} around {around}", hint, x)
+
+
+OPERATORS_STAND_IN = """
+from mlhood.jaxlab.operators.no_jax import (
+    add, batch_norm, conv2d, dense, global_average_pool, max_pool, relu, softmax,
+)
+"""
+
+
+TASKS = (
+    Task(
+        "P5.2",
+        "Without JAX",
+        checks=(
+            convolution_is_right,
+            convolution_takes_strides,
+            convolution_pads_with_zeros,
+            convolution_adds_its_bias,
+            pixels_are_not_looped_over,
+            pooling_takes_the_largest,
+            pooling_pads_with_less_than_all,
+            pooling_takes_strides,
+            norm_takes_running_statistics,
+            norm_adds_eps_to_the_variance,
+            negative_numbers_become_zero,
+            sums_are_taken_place_by_place,
+            means_are_of_each_channel,
+            dense_multiplies_by_rows,
+            dense_adds_its_bias,
+            softmax_is_along_the_last_axis,
+            softmax_stands_large_numbers,
+        ),
+        stand_in=OPERATORS_STAND_IN,
+        forbidden=("jax", "torch", "mlhood.jaxlab"),
+    ),
+)

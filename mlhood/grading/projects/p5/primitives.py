@@ -8,7 +8,7 @@ import numpy as np
 
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
-from mlhood.grading.checks.task import points
+from mlhood.grading.checks.task import Task, points
 
 PROBES = "mlhood.grading.projects.p5.probes:"
 LOW, HIGH = -128, 127
@@ -125,3 +125,20 @@ def it_stands_in_the_jaxpr(submission: Submission) -> None:
                 got=shown, hint=hint)  # fmt: skip
     spelled = [name for name in names if name in ("round", "round_nearest_even", "div", "clamp", "mul")]
     expect.true(not spelled, "other operations do the work", expected="fake_quantize alone", got=shown, hint=hint)
+
+
+TASKS = (
+    Task(
+        "P5.9",
+        "An operation of your own",
+        checks=(
+            values_are_rounded_and_cut,
+            it_is_compiled,
+            gradients_go_straight_through,
+            gradients_end_at_the_range,
+            batches_keep_their_axis,
+            it_stands_in_the_jaxpr,
+        ),
+        forbidden=("mlhood.jaxlab.tracing.primitive",),
+    ),
+)

@@ -8,7 +8,7 @@ import numpy as np
 
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
-from mlhood.grading.checks.task import points
+from mlhood.grading.checks.task import Task, points
 from mlhood.grading.projects.p3.convolutions import draw
 from mlhood.grading.projects.p5 import reference
 
@@ -120,3 +120,25 @@ def _one_of(submission: Submission, told: object, want: np.ndarray) -> None:
         else:
             return
     raise failures[min(1, len(failures) - 1)]  # on a right tree and with a right block: what is left is its own
+
+
+RESNET_STAND_IN = """
+from mlhood.grading.projects.p5.probes import right_block as block, right_resnet as resnet, right_tree as to_tree
+"""
+
+
+TASKS = (
+    Task(
+        "P5.1",
+        "ResNet without modules",
+        checks=(
+            names_become_a_tree,
+            leaves_are_jax_arrays_alone,
+            blocks_add_their_input,
+            blocks_project_their_input,
+            resnet_gives_logits,
+        ),
+        stand_in=RESNET_STAND_IN,
+        forbidden=("mlhood.jaxlab.operators.network", "mlhood.jaxlab.operators.resnet"),
+    ),
+)

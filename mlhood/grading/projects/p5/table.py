@@ -8,7 +8,7 @@ from typing import Any
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.tables import check_agreed, check_by_the_clock, check_claim, check_comparisons, whole_rows
-from mlhood.grading.checks.task import points
+from mlhood.grading.checks.task import Task, points
 from mlhood.grading.checks.timing import Race
 from mlhood.grading.projects.p5 import races
 from mlhood.grading.rpc.codec import Remote
@@ -151,3 +151,23 @@ def _races(submission: Submission, table: Table) -> list[Race]:
 
 def _filled(table: Table, row: str) -> bool:
     return (row, NO_JAX) in table and (row, JAX) in table
+
+
+TASKS = (
+    Task(
+        "P5.3",
+        "The table",
+        checks=(
+            compiling_is_earned_back,
+            as_long_is_not_less,
+            slower_calls_never_pay,
+            tracing_and_compiling_take_time,
+            nothing_is_run,
+            rows_are_comparisons,
+            columns_agree,
+            jax_is_faster_where_it_fuses,
+        ),
+        seconds=600.0,  # twenty-one rounds of a whole network in NumPy, on whatever laptop
+        timed=True,
+    ),
+)

@@ -8,7 +8,7 @@ import numpy as np
 
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
-from mlhood.grading.checks.task import points
+from mlhood.grading.checks.task import Task, points
 from mlhood.grading.projects.p3.convolutions import draw
 from mlhood.grading.projects.p5 import reference
 
@@ -206,3 +206,39 @@ def what_is_used_twice_gets_both(submission: Submission) -> None:
     found = _backed(submission, values, entries, given)
     by_x = weights * (bent + 1 + x * (1 - bent**2))
     _gradients_are(found, {4: weights, 3: weights, 2: weights * x, 1: by_x}, given, hint)
+
+
+# who differentiates already; `columns` and `scatter` may be used
+RULES = (
+    "jax",
+    "torch",
+    "mlhood.jaxlab.autodiff.rules",
+    "mlhood.jaxlab.autodiff.RULES",
+    "mlhood.jaxlab.autodiff.backward",
+    "mlhood.jaxlab.autodiff.tape.backward",
+    "mlhood.jaxlab.autodiff.grad",
+    "mlhood.jaxlab.autodiff.value_and_grad",
+)
+
+
+TASKS = (
+    Task(
+        "P5.6",
+        "The tape",
+        checks=(
+            relu_lets_positive_numbers_pass,
+            sums_pass_the_gradient_on,
+            stretched_axes_are_added_up,
+            dense_gradients_are_products,
+            dense_bias_gets_the_whole_batch,
+            filters_get_what_their_windows_saw,
+            images_get_what_windows_gave,
+            strides_and_padding_are_kept,
+            logits_are_pulled_to_the_label,
+            the_mean_shares_the_gradient,
+            the_tape_is_read_backwards,
+            what_is_used_twice_gets_both,
+        ),
+        forbidden=RULES,
+    ),
+)

@@ -11,7 +11,7 @@ import numpy as np
 
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
-from mlhood.grading.checks.task import points
+from mlhood.grading.checks.task import Task, points
 from mlhood.grading.projects.p3.convolutions import draw
 
 PROBES = "mlhood.grading.projects.p5.probes_numpy:"
@@ -219,3 +219,26 @@ def what_outputs_need_stays(submission: Submission) -> None:
                 got=", ".join(str(one[0]) for one in left), hint=hint)  # fmt: skip
     expect.equal(found[0], program[0], "the program has other inputs", hint="they are its signature")
     expect.equal(found[2], program[2], "the program has other outputs")
+
+
+TASKS = (
+    Task(
+        "P5.5",
+        "A tracer in a page",
+        checks=(
+            operations_are_written_down,
+            results_have_their_shapes,
+            every_result_is_new,
+            programs_are_run,
+            numbers_stand_for_themselves,
+            values_are_used_again,
+            what_nobody_needs_is_gone,
+            what_outputs_need_stays,
+        ),
+        forbidden=(
+            "mlhood.jaxlab.tracing.tracer.record",
+            "mlhood.jaxlab.tracing.tracer.evaluate",
+            "mlhood.jaxlab.tracing.tracer.live",
+        ),
+    ),
+)

@@ -8,7 +8,7 @@ import numpy as np
 
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
-from mlhood.grading.checks.task import points
+from mlhood.grading.checks.task import Task, points
 from mlhood.grading.projects.p3.convolutions import draw
 from mlhood.grading.projects.p5 import reference
 from mlhood.grading.projects.p5.gradients import same_tree
@@ -95,3 +95,20 @@ def _network(trained: object) -> dict[str, np.ndarray]:
     shapes = reference.DIGIT_SHAPES
     found = expect.mapping(trained, tuple(shapes), "`trained`", hint="it starts with cnn.init(seed)")
     return {name: expect.array(found[name], shape, f'trained["{name}"]') for name, shape in shapes.items()}
+
+
+TASKS = (
+    Task(
+        "P5.8",
+        "Training",
+        checks=(
+            cross_entropy_is_a_mean,
+            a_step_goes_down_the_gradient,
+            the_optimizer_remembers,
+            buffers_are_donated,
+            trained_reads_unseen_digits,
+        ),
+        seconds=300.0,
+        forbidden=("mlhood.jaxlab.training.training",),
+    ),
+)

@@ -1,0 +1,39 @@
+"""A project is collected from its check modules: the modules of its package that declare `TASKS`."""
+
+from __future__ import annotations
+
+import re
+from importlib import import_module
+from pathlib import Path
+
+from mlhood.errors import GradingError
+from mlhood.grading.checks.task import Project, Question, Task
+
+DECLARATION = re.compile(r"^TASKS\b", re.MULTILINE)
+
+
+def collect_project(package: str, title: str, questions: tuple[Question, ...] = ()) -> Project:
+    """Return the project of a package such as `mlhood.grading.projects.p1`, its tasks in the order of their numbers.
+
+    Modules that declare no tasks (probes, references) are not imported: some of them need JAX, which a judge never
+    loads.
+
+    Raises:
+        GradingError: Two tasks have the same id, or a task has the id of another project.
+    """
+    project = package.rpartition(".")[2].upper()
+    tasks: list[Task] = []
+    for path in sorted(Path(__file__).with_name(project.lower()).glob("*.py")):
+        if DECLARATION.search(path.read_text(encoding="utf-8")):
+            tasks += import_module(f"{package}.{path.stem}").TASKS
+    ids = [task.id for task in tasks]
+    for task_id in ids:
+        if not re.fullmatch(rf"{project}\.\d+", task_id) or ids.count(task_id) > 1:
+            raise GradingError(
+                "invalid task id",
+                where=package,
+                expected=f"{project}.1, {project}.2, ..., each for one task",
+                got=", ".join(ids),
+                todo="change the id in the module that declares the task",
+            )
+    return Project(project, title, tuple(sorted(tasks, key=lambda task: int(task.id.partition(".")[2]))), questions)

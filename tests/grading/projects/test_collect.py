@@ -1,0 +1,34 @@
+"""A project finds the tasks of its check modules by itself."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from mlhood.errors import GradingError
+from mlhood.grading.checks.task import Task
+from mlhood.grading.projects import PROJECTS
+from mlhood.grading.projects.collect import collect_project
+
+
+@pytest.mark.parametrize("project", PROJECTS.values(), ids=PROJECTS)
+def test_tasks_come_in_the_order_of_their_numbers(project):
+    assert [task.id for task in project.tasks] == [f"{project.id}.{i}" for i in range(1, len(project.tasks) + 1)]
+
+
+def test_a_project_loads_no_module_that_declares_no_tasks():
+    code = "import sys, mlhood.grading.projects as p; print([m for m in sys.modules if m.endswith(('.probes', 'jax'))])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "mlhood.grading.projects.p2.probes" not in done.stdout
+    assert "'jax'" not in done.stdout
+
+
+@pytest.mark.parametrize("task_id", ["P1.1", "P2.12", "P1.x"])
+def test_an_id_that_is_taken_or_of_another_project_is_refused(monkeypatch, task_id):
+    from mlhood.grading.projects.p1 import surgery
+
+    monkeypatch.setattr(surgery, "TASKS", (*surgery.TASKS, Task(task_id, "One more", ())))
+    with pytest.raises(GradingError, match="invalid task id"):
+        collect_project("mlhood.grading.projects.p1", "P1")
