@@ -1,4 +1,7 @@
-"""Loop nests as data: a convolution or a matrix product that is printed, tiled, reordered, packed, run and counted.
+"""Loop nests as values.
+
+In: a statement and the extents of its loops. Out: a nest that prints, is tiled, reordered, packed and vectorised, runs
+as compiled code, counts its accesses and yields its address trace.
 
 >>> from mlhood.dataflow.nest import gemm
 >>> print(gemm(64, 64, 64).tile(i=16, j=16).reorder("k", "i_i", "j_i"))
@@ -11,9 +14,8 @@ for i_o in range(4):
           C[16*i_o + i_i, 16*j_o + j_i] += A[16*i_o + i_i, k] * B[k, 16*j_o + j_i]
 """
 
-from mlhood.dataflow.nest.layers import conv2d, gemm
-from mlhood.dataflow.nest.nest import Nest
-from mlhood.dataflow.nest.parse import nest
+from mlhood.dataflow.nest.build import conv2d, gemm, nest
+from mlhood.dataflow.nest.facade import Nest
 from mlhood.errors import NestError
 
 __all__ = ["Nest", "NestError", "conv2d", "gemm", "nest"]

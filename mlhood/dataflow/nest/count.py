@@ -1,10 +1,10 @@
-"""What a nest reads and writes, and what a memory that holds its tiles must fetch.
+"""Memory traffic of a nest: what it reads and writes, and what a memory that holds its tiles must fetch.
 
-A *level* lies inside a loop: a memory that holds what one round of that loop touches of each array, the array's
-*tile*, and fetches it when it changes. That is after each round of a loop that indexes the array: further in, where
-loops do not index it, the tile stays (it is *stationary*). The first level, outside all loops, is a memory for
-everything; the last, inside all but a vector's and a microkernel's, is made of registers. Timeloop and MAESTRO count a
-mapping's traffic in the same way (Parashar et al., ISPASS 2019; Kwon et al., MICRO 2019).
+A *level* is a memory inside a loop. It holds what one iteration of that loop touches of each array, the array's *tile*,
+and fetches the tile when it changes: after each iteration of an outer loop that indexes the array. Inside of such
+loops, while only others advance, the tile is *stationary*. The first level, outside all loops, holds everything; the
+last, inside all loops but a vector's or a microkernel's, is the register file. Timeloop and MAESTRO count a mapping's
+traffic in the same way (Parashar et al., ISPASS 2019; Kwon et al., MICRO 2019).
 """
 
 from __future__ import annotations
@@ -12,27 +12,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from mlhood.dataflow.nest.data import BYTES, Access, Pack
-from mlhood.dataflow.nest.space import distinct, points
+from mlhood.dataflow.nest.loop_nest import ELEMENT_BYTES, Access, LoopNest, Pack
+from mlhood.dataflow.nest.space import count_distinct, count_points
 from mlhood.errors import NestError
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from mlhood.dataflow.nest.nest import Nest
 
 OUTSIDE = "(all)"
 
 
 @dataclass(frozen=True)
 class Level:
-    """What a memory inside a loop holds and moves, in elements.
+    """What a memory inside a loop holds and transfers, in elements.
 
     Args:
         inside: The loop; `(all)` for the memory outside all loops.
         tile: What it holds of each array, at most.
-        fetched: What is brought in, in all.
-        written: What is taken back, in all: output tiles.
+        fetched: Total fetched, by array.
+        written: Total written back, by array: output tiles.
     """
 
     inside: str
@@ -42,22 +40,22 @@ class Level:
 
     @property
     def bytes(self) -> int:
-        """What it must hold for all arrays; a cache needs up to twice that, as old tiles are still there."""
-        return BYTES * sum(self.tile.values())
+        """Bytes of all tiles; an LRU cache needs up to twice that, as it still holds the previous ones."""
+        return ELEMENT_BYTES * sum(self.tile.values())
 
     @property
     def traffic(self) -> int:
-        """Bytes that come and go, in all."""
-        return BYTES * (sum(self.fetched.values()) + sum(self.written.values()))
+        """Total bytes fetched and written back."""
+        return ELEMENT_BYTES * (sum(self.fetched.values()) + sum(self.written.values()))
 
 
 @dataclass(frozen=True)
 class Counts:
-    """A nest's accesses, in elements, as it is written: zeros that the output starts with are read like all else.
+    """A nest's accesses in elements; the output's initial zeros are read like any other element.
 
     Args:
         points: Points of the iteration space: multiply-adds.
-        reads: Of each array, packed copies included.
+        reads: By array, packed copies included.
         writes: Likewise.
         levels: From the outermost to the innermost.
     """
@@ -77,16 +75,16 @@ class Counts:
             if level.inside == inside:
                 return level
         names = ", ".join(level.inside for level in self.levels)
-        raise NestError("there is no such level", expected=f"one of {names}", got=inside)
+        raise NestError("unknown level", expected=f"one of {names}", got=inside)
 
     def reuse(self, array: str, inside: str) -> float:
-        """Return how often an element is read for each time that it is fetched; infinite if it never is.
+        """Return the number of reads per element that a level fetches; infinite if it fetches none.
 
         Raises:
             NestError: If there is no such array or level.
         """
         if array not in self.reads:
-            raise NestError("there is no such array", expected=f"one of {', '.join(self.reads)}", got=array)
+            raise NestError("unknown array", expected=f"one of {', '.join(self.reads)}", got=array)
         fetched = self.level(inside).fetched[array]
         return self.reads[array] / fetched if fetched else float("inf")
 
@@ -98,10 +96,17 @@ class Counts:
 
     def _rows(self) -> list[dict[str, Any]]:
         return [
-            {"level inside": level.inside, "array": array, "tile": level.tile[array], "fetched": level.fetched[array],
-             "written": level.written[array], "reuse": self.reuse(array, level.inside)}
-            for level in self.levels for array in level.tile
-        ]  # fmt: skip
+            {
+                "level inside": level.inside,
+                "array": array,
+                "tile": level.tile[array],
+                "fetched": level.fetched[array],
+                "written": level.written[array],
+                "reuse": self.reuse(array, level.inside),
+            }
+            for level in self.levels
+            for array in level.tile
+        ]
 
     def __str__(self) -> str:
         lines = [f"{self.points:,} multiply-adds"]
@@ -113,68 +118,67 @@ class Counts:
         return "\n".join(lines)
 
 
-def count(nest: Nest) -> Counts:
-    """Return a nest's counts."""
+def count(nest: LoopNest) -> Counts:
+    """Count reads and writes exactly, and what a memory at each level must fetch."""
     reads, writes = {}, {}
     for access in nest.accesses:
-        reads[access.array], writes[access.array] = _uses(nest, access), 0
+        reads[access.array], writes[access.array] = _statement_reads(nest, access), 0
     writes[nest.output.array] = reads[nest.output.array]
     for pack in nest.packs:
-        buffer, copies = pack.buffer.array, _copies(nest, pack)
-        reads[buffer], writes[buffer] = reads[pack.array], copies
-        reads[pack.array] = copies
+        buffer, copied = pack.buffer.array, _copied(nest, pack)
+        reads[buffer], writes[buffer] = reads[pack.array], copied
+        reads[pack.array] = copied
     levels = tuple(_level(nest, depth) for depth in range(nest.depth + 1))
-    return Counts(points(nest, nest.names), reads, writes, levels)
+    return Counts(count_points(nest, nest.names), reads, writes, levels)
 
 
-def _uses(nest: Nest, access: Access) -> int:
+def _statement_reads(nest: LoopNest, access: Access) -> int:
     """Return how often the statement reads an array; a vector and a microkernel read each of their elements once."""
-    held = frozenset(nest.names[nest.depth :]) - access.loops
-    return points(nest, frozenset(nest.names) - held)
+    reused = frozenset(nest.names[nest.depth :]) - access.loops
+    return count_points(nest, frozenset(nest.names) - reused)
 
 
-def _copies(nest: Nest, pack: Pack) -> int:
-    return points(nest, (*nest.names[: pack.depth], *pack.loops))
+def _copied(nest: LoopNest, pack: Pack) -> int:
+    return count_points(nest, (*nest.names[: pack.depth], *pack.loops))
 
 
-def _level(nest: Nest, depth: int) -> Level:
+def _level(nest: LoopNest, depth: int) -> Level:
     tile, fetched, written = {}, {}, {}
     for access in nest.accesses:
-        tile[access.array], fetched[access.array] = _held(nest, access, depth)
+        tile[access.array], fetched[access.array] = _array_traffic(nest, access, depth)
         written[access.array] = fetched[access.array] if access is nest.output else 0
     for pack in nest.packs:
         buffer = pack.buffer.array
-        tile[buffer], fetched[buffer] = _held_packed(nest, pack, depth)
+        tile[buffer], fetched[buffer] = _buffer_traffic(nest, pack, depth)
         written[buffer] = 0
     return Level(nest.names[depth - 1] if depth else OUTSIDE, tile, fetched, written)
 
 
-def _held(nest: Nest, access: Access, depth: int) -> tuple[int, int]:
-    """Return an array's tile at a depth, and what is fetched of it."""
+def _array_traffic(nest: LoopNest, access: Access, depth: int) -> tuple[int, int]:
+    """Return an array's tile at a depth, and how much of it is fetched."""
     pack = nest.packed(access.array)
     if pack and depth > pack.depth:
-        return 0, _copies(nest, pack)  # it passes by on its way into the buffer, which lies further out
+        return 0, _copied(nest, pack)  # it streams through to the buffer, which is further out
     outside = nest.names[:depth]
-    return _tile(nest, access, outside), distinct(nest, outside[: _changes(nest, access, depth)], access.index)
+    changing = outside[: _innermost_index(nest, access, depth)]
+    return _tile(nest, access, outside), count_distinct(nest, changing, access.index)
 
 
-def _held_packed(nest: Nest, pack: Pack, depth: int) -> tuple[int, int]:
-    """Return the same of a packed copy: it is made inside memories further out, and nothing is fetched there."""
+def _buffer_traffic(nest: LoopNest, pack: Pack, depth: int) -> tuple[int, int]:
+    """Return the same for a packed copy: memories outside of it produce it, and fetch nothing."""
     outside = nest.names[:depth]
     if depth <= pack.depth:
         return _tile(nest, pack.buffer, outside), 0
-    source = nest.input(pack.array)
-    anew = max(_changes(nest, source, depth), pack.depth)
-    return _tile(nest, pack.buffer, outside), distinct(nest, outside[:anew], pack.buffer.index)
+    changing = outside[: max(_innermost_index(nest, nest.input(pack.array), depth), pack.depth)]
+    return _tile(nest, pack.buffer, outside), count_distinct(nest, changing, pack.buffer.index)
 
 
-def _tile(nest: Nest, access: Access, outside: tuple[str, ...]) -> int:
-    """Return the size of the first tile, which no edge cuts off."""
-    first = dict.fromkeys(outside, 0)
-    return distinct(nest, (), access.fixed(first).index)
+def _tile(nest: LoopNest, access: Access, outside: tuple[str, ...]) -> int:
+    """Return the size of the first tile, which is always full."""
+    return count_distinct(nest, (), access.substitute(dict.fromkeys(outside, 0)).index)
 
 
-def _changes(nest: Nest, access: Access, depth: int) -> int:
-    """Return how many of the loops outside must be gone through for a new tile: to the last that indexes the array."""
-    moving = [at + 1 for at, name in enumerate(nest.names[:depth]) if name in access.loops and nest.extents[name] > 1]
-    return max(moving, default=0)
+def _innermost_index(nest: LoopNest, access: Access, depth: int) -> int:
+    """Return the position behind the innermost of the outer loops that indexes the array: it changes the tile."""
+    outside = enumerate(nest.names[:depth], start=1)
+    return max((i for i, name in outside if name in access.loops and nest.extents[name] > 1), default=0)

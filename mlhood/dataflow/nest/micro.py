@@ -13,24 +13,24 @@ from mlhood.kernels.emit import ADDRESS, FLOAT, INDEX, Code, Pointer
 from mlhood.kernels.microkernel import Shape, Tile, microkernel
 from mlhood.kernels.target import Target, host
 
-FIELDS = ("a", "b", "table", "rounds", "output", "row")  # addresses, and distances in elements
+FIELDS = ("a", "b", "table", "rounds", "output", "row")  # addresses, trip count of the reduction, stride in elements
 
 
-def build(target: Target, rows: int, vectors: int, spread: int) -> str:
+def build(target: Target, rows: int, vectors: int, a_stride: int) -> str:
     """Return a module whose function `kernel(plan, wait)` adds one tile's product to the output, as LLVM IR.
 
     Args:
         target: The processor.
         rows: Rows of the tile.
         vectors: Its columns, in vectors.
-        spread: Elements of a between neighbouring rows.
+        a_stride: Elements of a from one row to the next.
     """
     module = ir.Module()
-    multiply = microkernel(module, "multiply", Shape(Tile(rows, vectors, target.lanes), spread, a="table"), target)
+    multiply = microkernel(module, "multiply", Shape(Tile(rows, vectors, target.lanes), a_stride, a="table"), target)
     code = Code(module, "kernel", {"plan": ADDRESS, "wait": INDEX})
     words = code.pointer("plan", INDEX)
-    word = {name: words.at(place).integer() for place, name in enumerate(FIELDS)}
-    address = {name: _address(code, word[name].value) for name in ("a", "b", "table", "output")}
+    word = {name: words.at(i).integer() for i, name in enumerate(FIELDS)}
+    address = {name: _pointer(code, word[name].value) for name in ("a", "b", "table", "output")}
     null, limits = ir.Constant(ADDRESS, None), [ir.Constant(FLOAT, float(end)) for end in ("-inf", "inf")]
     tile = (address["output"], word["row"])
     arguments = (address["a"], address["b"], address["table"], word["rounds"], *tile, *tile)
@@ -39,14 +39,14 @@ def build(target: Target, rows: int, vectors: int, spread: int) -> str:
     return str(module)
 
 
-def _address(code: Code, word: Any) -> Pointer:
+def _pointer(code: Code, word: Any) -> Pointer:
     return Pointer(code.builder, code.builder.inttoptr(word, ADDRESS))
 
 
 @functools.cache
-def kernel(rows: int, columns: int, spread: int) -> Any:
+def kernel(rows: int, columns: int, a_stride: int) -> Any:
     """Return the microkernel for this machine as a C function of two integers: the plan's address, and 0."""
     target = host()
-    loaded = native.load(build, target, rows, columns // target.lanes, spread)
+    loaded = native.load(build, target, rows, columns // target.lanes, a_stride)
     address = ctypes.cast(loaded, ctypes.c_void_p).value  # type: ignore[arg-type]
     return ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64)(address or 0)

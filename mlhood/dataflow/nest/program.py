@@ -1,61 +1,57 @@
-"""From a nest to lines of code: the loops are written here, what stands in them by those who need it.
+"""From a nest to lines of code: the emitter of its loops, and the pseudo-code that a nest prints as.
 
-Pseudo code, the Python that runs and the Python that tells its accesses are three programs over the same loops.
+The pseudo-code, the compiled program and the generator of its accesses are three emitters of the same loops.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-from mlhood.dataflow.nest.data import Access, Bound, Loop, Pack
-from mlhood.dataflow.nest.trips import trips
+from mlhood.dataflow.nest.loop_nest import Access, Binding, Loop, LoopNest, Pack
+from mlhood.dataflow.nest.trips import trip_count
 
-if TYPE_CHECKING:
-    from mlhood.dataflow.nest.nest import Nest
-
-Values = dict[str, int]  # of the loops that are unrolled
+Values = dict[str, int]  # of the unrolled loops
 
 
-class Program:
-    """Writes a nest's loops; a subclass says what stands in them.
+class Emitter:
+    """Emits a nest's loops as Python; subclasses emit the bodies.
 
     Args:
         nest: The nest.
-        indent: Before each level.
-        expand: Whether to write out what is unrolled, vectorised and bound; else these are loops like others.
+        indent: One level of indentation.
+        expand: Whether to expand unrolled, vectorised and bound loops; otherwise they are emitted as plain loops.
     """
 
-    def __init__(self, nest: Nest, indent: str = "    ", *, expand: bool = True) -> None:
+    def __init__(self, nest: LoopNest, indent: str = "    ", *, expand: bool = True) -> None:
         self.nest, self.indent, self.expand = nest, indent, expand
 
     def copy(self, pack: Pack, source: Access, values: Values) -> list[str]:
         """Return the lines that copy one element into a buffer."""
-        return [f"{pack.buffer} = {source.fixed(values)}"]
+        return [f"{pack.buffer} = {source.substitute(values)}"]
 
     def statement(self, values: Values) -> list[str]:
         """Return the lines of the statement."""
-        product = " * ".join(str(self.nest.read(access).fixed(values)) for access in self.nest.inputs)
-        return [f"{self.nest.output.fixed(values)} += {product}"]
+        product = " * ".join(str(self.nest.operand(access).substitute(values)) for access in self.nest.inputs)
+        return [f"{self.nest.output.substitute(values)} += {product}"]
 
     def vector(self, values: Values) -> list[str]:
-        """Return the lines that stand for a vectorised loop, where loops are written out."""
+        """Return the lines of an expanded vectorised loop."""
         return []
 
-    def microkernel(self, bound: Bound, values: Values) -> list[str]:
-        """Return the lines that stand for bound loops, where loops are written out."""
+    def microkernel(self, binding: Binding, values: Values) -> list[str]:
+        """Return the lines of the expanded bound loops."""
         return []
 
-    def note(self, loop: Loop) -> str:
-        """Return what is said behind a loop."""
+    def comment(self, loop: Loop) -> str:
+        """Return the comment behind a loop's header."""
         return ""
 
     def lines(self) -> list[str]:
         """Return the whole program."""
-        return self._inside(0, {})
+        return self._body(0, {})
 
-    def _inside(self, depth: int, values: Values) -> list[str]:
-        """Return what runs where `depth` loops are open: first packing, then the next loop."""
+    def _body(self, depth: int, values: Values) -> list[str]:
+        """Return what is inside the first `depth` loops: packing, then the next loop."""
         packing = [line for pack in self.nest.packs if pack.depth == depth for line in self._pack(pack, values)]
         return packing + self._next(depth, values)
 
@@ -63,46 +59,45 @@ class Program:
         if depth == len(self.nest.loops):
             return self.statement(values)
         if self.expand and depth == self.nest.depth:
-            return self.microkernel(self.nest.bound, values) if self.nest.bound else self.vector(values)
+            return self.microkernel(self.nest.binding, values) if self.nest.binding else self.vector(values)
         loop, outside = self.nest.loops[depth], self.nest.names[:depth]
         if self.expand and loop.kind == "unrolled":
-            rounds = range(trips(self.nest, loop.name, outside).most)
-            return [line for value in rounds for line in self._inside(depth + 1, {**values, loop.name: value})]
-        head = self.head(loop.name, outside, values) + self.note(loop)
-        return [head, *self.indented(self._inside(depth + 1, values))]
+            iterations = range(trip_count(self.nest, loop.name, outside).constant)
+            return [line for value in iterations for line in self._body(depth + 1, {**values, loop.name: value})]
+        header = self._header(loop.name, outside, values) + self.comment(loop)
+        return [header, *self.indented(self._body(depth + 1, values))]
 
     def _pack(self, pack: Pack, values: Values) -> list[str]:
         source = self.nest.input(pack.array)
-        return self.around(pack.loops, self.nest.names[: pack.depth], values, self.copy(pack, source, values))
+        return self.wrap(pack.loops, self.nest.names[: pack.depth], values, self.copy(pack, source, values))
 
-    def around(self, loops: Sequence[str], outside: Sequence[str], values: Values, body: list[str]) -> list[str]:
-        """Return lines with loops of the nest around them, whatever the nest's own order."""
+    def wrap(self, loops: Sequence[str], outside: Sequence[str], values: Values, body: list[str]) -> list[str]:
+        """Return lines inside some of the nest's loops, in any order."""
         if not loops:
             return body
-        inner = self.around(loops[1:], [*outside, loops[0]], values, body)
-        return [self.head(loops[0], outside, values), *self.indented(inner)]
+        inner = self.wrap(loops[1:], [*outside, loops[0]], values, body)
+        return [self._header(loops[0], outside, values), *self.indented(inner)]
 
-    def head(self, name: str, outside: Sequence[str], values: Values) -> str:
-        """Return a loop's first line."""
-        return f"for {name} in range({trips(self.nest, name, outside).text(values)}):"
+    def _header(self, name: str, outside: Sequence[str], values: Values) -> str:
+        return f"for {name} in range({trip_count(self.nest, name, outside).code(values)}):"
 
     def indented(self, lines: list[str]) -> list[str]:
         """Return lines one level further in."""
         return [self.indent + line for line in lines]
 
 
-class _PseudoCode(Program):
-    def note(self, loop: Loop) -> str:
-        bound = self.nest.bound
-        if loop.kind != "bound" or not bound:
+class _PseudoCode(Emitter):
+    def comment(self, loop: Loop) -> str:
+        binding = self.nest.binding
+        if loop.kind != "bound" or not binding:
             return "" if loop.kind == "serial" else f"  # {loop.kind}"
-        part = {bound.rows: "rows", bound.columns: "columns"}.get(loop.name, "sum")
-        return f"  # microkernel: {part}"
+        role = {binding.rows: "rows", binding.columns: "columns"}.get(loop.name, "sum")
+        return f"  # microkernel: {role}"
 
 
-def pseudo_code(nest: Nest) -> str:
-    """Return the nest as indented pseudo code, which is also Python but for the arrays' names in the first line."""
+def pseudo_code(nest: LoopNest) -> str:
+    """Return the nest as pseudo-code: a comment that declares the arrays, then loops in Python."""
     arrays = ", ".join(f"{access.array}{list(access.shape)}" for access in nest.inputs)
     buffers = "".join(f", {pack.buffer.array}{list(pack.shape)}" for pack in nest.packs)
-    head = f"# {nest.output.array}{list(nest.output.shape)} from {arrays}{buffers}"
-    return "\n".join([head, *_PseudoCode(nest, "  ", expand=False).lines()])
+    declaration = f"# {nest.output.array}{list(nest.output.shape)} from {arrays}{buffers}"
+    return "\n".join([declaration, *_PseudoCode(nest, "  ", expand=False).lines()])

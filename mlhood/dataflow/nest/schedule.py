@@ -1,200 +1,268 @@
-"""The steps that change loops: split, tile, reorder, unroll, vectorise. `mlhood.dataflow.nest.Nest` describes them."""
+"""The steps of a schedule: split, tile, reorder, unroll, vectorise, pack. Each returns a new nest.
+
+(Ragan-Kelley et al., Halide, PLDI 2013; Chen et al., TVM, OSDI 2018; Ikarashi et al., Exo, PLDI 2022.)
+
+Every step preserves the result up to float32 rounding: each point adds its product to an element that no input shares,
+so the points may be visited in any order, each exactly once.
+"""
 
 from __future__ import annotations
 
 import keyword
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from mlhood.dataflow.nest.affine import variable
-from mlhood.dataflow.nest.data import Guard, Kind, Loop, packed_name
-from mlhood.dataflow.nest.trips import trips
+from mlhood.dataflow.nest.loop_nest import Access, AnyNest, Guard, Kind, Loop, LoopNest, Pack, packed_name
+from mlhood.dataflow.nest.trips import TripCount, trip_count
 from mlhood.errors import NestError
-
-if TYPE_CHECKING:
-    from mlhood.dataflow.nest.nest import Nest
 
 Tail = Literal["perfect", "guard"]
 
-MOST_LANES = 64  # four of the widest vectors there are
-MOST_COPIES = 256  # statements in unrolled code: more no longer fit the caches for instructions
-_TAKEN = {"min", "range"}  # generated code calls them
+MAX_LANES = 64  # four of the widest vectors there are
+MAX_COPIES = 256  # statements in unrolled code: more overflow the instruction cache
+MAX_BUFFER = 1 << 28  # elements of a packed copy: one gibibyte
+_RESERVED = {"min", "range"}  # called by generated code
 
 
-def split(nest: Nest, name: str, factor: int, tail: Tail = "perfect", names: Sequence[str] = ()) -> Nest:
-    """Return the nest with `name` as two loops: `factor * outer + inner`."""
-    loop = find(nest, name)
-    _still_open(nest, f"split {name}")
-    _check_factor(loop, factor, tail)
-    if loop.kind != "serial":
-        raise NestError(f"the loop is {loop.kind}", where=name, todo="split it first, then unroll or vectorise")
-    outer, inner = _two_names(nest, name, names)
+def split(nest: AnyNest, loop: str, factor: int, tail: Tail = "perfect", names: Sequence[str] = ()) -> AnyNest:
+    """Split a loop in two (strip-mining): `loop` becomes `factor * loop_o + loop_i`.
+
+    Args:
+        nest: The nest.
+        loop: The loop.
+        factor: The inner loop's extent.
+        tail: What happens where the factor does not divide the extent: `perfect`: an error; `guard`: the inner loop's
+            last run is shorter.
+        names: The names of the outer and the inner loop; `loop_o` and `loop_i` by default.
+
+    Raises:
+        NestError: If there is no such loop, or the split is invalid.
+    """
+    old = nest.loop(loop)
+    _check_open(nest, f"split {loop}")
+    _check_factor(old, factor, tail)
+    if old.kind != "serial":
+        raise NestError(f"the loop is {old.kind}", where=loop, todo="split it first, then unroll or vectorise")
+    outer, inner = _split_names(nest, loop, names)
     value = variable(outer) * factor + variable(inner)
-    pair = (Loop(outer, -(-loop.extent // factor)), Loop(inner, factor))
-    at = nest.names.index(name)
-    guards = tuple(Guard(guard.sum.put(name, value), guard.bound) for guard in nest.guards)
+    values = {loop: value}
+    position = nest.names.index(loop)
+    pair = (Loop(outer, -(-old.extent // factor)), Loop(inner, factor))
+    guards = tuple(Guard(guard.expression.substitute(values), guard.bound) for guard in nest.guards)
     return replace(
         nest,
-        loops=(*nest.loops[:at], *pair, *nest.loops[at + 1 :]),
-        output=nest.output.put(name, value),
-        inputs=tuple(access.put(name, value) for access in nest.inputs),
-        origin=tuple(one.put(name, value) for one in nest.origin),
-        guards=guards if loop.extent % factor == 0 else (*guards, Guard(value, loop.extent)),
+        loops=(*nest.loops[:position], *pair, *nest.loops[position + 1 :]),
+        output=nest.output.substitute(values),
+        inputs=tuple(access.substitute(values) for access in nest.inputs),
+        origin=tuple(expression.substitute(values) for expression in nest.origin),
+        guards=guards if old.extent % factor == 0 else (*guards, Guard(value, old.extent)),
     )
 
 
 def _check_factor(loop: Loop, factor: int, tail: Tail) -> None:
     if tail not in ("perfect", "guard"):
-        raise NestError("there is no such tail", expected="'perfect' or 'guard'", got=repr(tail))
+        raise NestError("unknown tail", expected="'perfect' or 'guard'", got=repr(tail))
     if not isinstance(factor, int) or isinstance(factor, bool) or not 1 <= factor <= loop.extent:
-        raise NestError(
-            "this factor has no meaning",
-            where=f"loop {loop.name}",
-            expected=f"an integer from 1 to its extent, {loop.extent}",
-            got=repr(factor),
-        )
+        expected = f"an integer from 1 to its extent, {loop.extent}"
+        raise NestError("invalid split factor", where=f"loop {loop.name}", expected=expected, got=repr(factor))
     if loop.extent % factor and tail == "perfect":
         small = [n for n in range(1, math.isqrt(loop.extent) + 1) if loop.extent % n == 0]
         divisors = sorted({*small, *(loop.extent // n for n in small)})
         raise NestError(
-            f"{factor} does not divide {loop.extent}: the last tile would reach beyond the loop's end",
+            f"{factor} does not divide {loop.extent}: the last tile would overrun the loop",
             where=f"loop {loop.name}",
             expected=f"a divisor: {', '.join(map(str, divisors))}",
             got=factor,
-            todo="take a divisor, or tail='guard', which ends the last tile early: its loop then changes in length",
+            todo="choose a divisor, or tail='guard', which cuts off the last tile: the inner trip count then varies",
         )
 
 
-def _two_names(nest: Nest, name: str, names: Sequence[str]) -> tuple[str, str]:
-    pair = tuple(names) or (f"{name}_o", f"{name}_i")
+def _split_names(nest: LoopNest, loop: str, names: Sequence[str]) -> tuple[str, str]:
+    pair = tuple(names) or (f"{loop}_o", f"{loop}_i")
     if len(pair) != 2 or len(set(pair)) != 2:
-        raise NestError("a split makes two loops", where=name, expected="two different names", got=pair)
-    for one in pair:
-        check_name(one)
-    taken = set(nest.names) - {name} | _reserved(nest)
-    if clash := taken & set(pair):
-        raise NestError("this name is taken", where=name, got=", ".join(sorted(clash)),
-                        todo=f"name the loops: split({name!r}, ..., names=('outer', 'inner'))")  # fmt: skip
+        raise NestError("a split makes two loops", where=loop, expected="two different names", got=pair)
+    for name in pair:
+        check_name(name)
+    arrays = {access.array for access in nest.accesses}
+    used = {*nest.names, *arrays, *map(packed_name, arrays)} - {loop}
+    if clashes := used & set(pair):
+        todo = f"name the loops: split({loop!r}, ..., names=('outer', 'inner'))"
+        raise NestError("this name is already in use", where=loop, got=", ".join(sorted(clashes)), todo=todo)
     return pair[0], pair[1]
 
 
-def _reserved(nest: Nest) -> set[str]:
-    """Return the names that no new loop may have: those of arrays and of their packed copies."""
-    arrays = {access.array for access in nest.accesses}
-    return arrays | {packed_name(array) for array in arrays}
-
-
 def check_name(name: object) -> None:
-    """Check that a loop or an array may be called so.
+    """Check the name of a loop or an array.
 
     Raises:
-        NestError: If it is not a name, or one that generated code needs.
+        NestError: If it is not an identifier, or reserved for generated code.
     """
     if not isinstance(name, str) or not re.fullmatch("[A-Za-z][A-Za-z0-9_]*", name) or keyword.iskeyword(name):
-        raise NestError("this is not a name", expected="letters, digits and _, a letter first", got=repr(name))
-    if name in _TAKEN:
-        raise NestError("this name is needed by the generated code", got=name, todo="choose another one")
+        raise NestError("invalid name", expected="letters, digits and _, a letter first", got=repr(name))
+    if name in _RESERVED:
+        raise NestError("this name is reserved for generated code", got=name, todo="choose another one")
 
 
-def tile(nest: Nest, factors: Mapping[str, int], tail: Tail = "perfect") -> Nest:
-    """Return the nest with loops split, and their inner halves together after the last of the outer ones."""
+def tile(nest: AnyNest, /, tail: Tail = "perfect", **factors: int) -> AnyNest:
+    """Split loops and move the inner ones together: `tile(i=16, j=16)` visits tiles of 16 x 16.
+
+    The outer loops stay at the positions of the original ones; the inner ones follow the last of them, in nest order.
+
+    Args:
+        nest: The nest.
+        tail: As for `split`.
+        factors: Loops, and the tile's extent along each.
+
+    Raises:
+        NestError: If there is no such loop, or the tile is invalid.
+    """
     if not factors:
-        raise NestError("a tile has an extent along some loops", expected="tile(i=16, j=16)", got="tile()")
-    chosen = [name for name in nest.names if name in factors]
+        raise NestError("a tile needs an extent along at least one loop", expected="tile(i=16, j=16)", got="tile()")
+    tiled = [name for name in nest.names if name in factors]
     for name, factor in factors.items():
-        find(nest, name)
         nest = split(nest, name, factor, tail)
-    inner = [f"{name}_i" for name in chosen]
-    rest = [name for name in nest.names if name not in inner]
-    last = rest.index(f"{chosen[-1]}_o") + 1
-    return reorder(nest, [*rest[:last], *inner, *rest[last:]])
+    inner = [f"{name}_i" for name in tiled]
+    others = [name for name in nest.names if name not in inner]
+    last = others.index(f"{tiled[-1]}_o") + 1
+    return reorder(nest, *others[:last], *inner, *others[last:])
 
 
-def reorder(nest: Nest, names: Sequence[str]) -> Nest:
-    """Return the nest with the named loops in this order, at the places that they hold among themselves."""
-    loops = [find(nest, name) for name in names]
+def reorder(nest: AnyNest, *names: str) -> AnyNest:
+    """Permute loops, listed from the outermost to the innermost; loops that are not listed keep their positions.
+
+    Raises:
+        NestError: If there is no such loop, or the order is fixed by packing, a vector or a microkernel.
+    """
+    loops = iter([nest.loop(name) for name in names])
     if len(set(names)) != len(names):
-        raise NestError("a loop is named twice", got=", ".join(names))
-    _still_open(nest, "reorder its loops")
-    waiting = iter(loops)
-    ordered = tuple(next(waiting) if loop.name in names else loop for loop in nest.loops)
+        raise NestError("a loop is listed twice", got=", ".join(names))
+    _check_open(nest, "reorder its loops")
+    ordered = tuple(next(loops) if loop.name in names else loop for loop in nest.loops)
     if any(loop.kind == "vectorised" for loop in ordered[:-1]):
-        raise NestError("a vectorised loop stays the innermost", got=", ".join(loop.name for loop in ordered),
-                        todo="reorder first, then vectorise")  # fmt: skip
-    _check_copies(ordered)
+        order = ", ".join(loop.name for loop in ordered)
+        raise NestError("a vectorised loop must stay innermost", got=order, todo="reorder first, then vectorise")
     return replace(nest, loops=ordered)
 
 
-def unroll(nest: Nest, name: str) -> Nest:
-    """Return the nest with a loop written out."""
-    return _with_kind(nest, name, "unrolled")
+def unroll(nest: AnyNest, loop: str) -> AnyNest:
+    """Unroll a loop completely.
+
+    Raises:
+        NestError: If there is no such loop, its trip count varies, or the code would be too long.
+    """
+    return _with_kind(nest, loop, "unrolled")
 
 
-def vectorise(nest: Nest, name: str) -> Nest:
-    """Return the nest with its innermost loop as vectors."""
-    loop = find(nest, name)
-    if nest.loops[-1] != loop:
-        raise NestError("only the innermost loop becomes vectors", where=name, expected=nest.names[-1],
-                        todo=f"reorder first, {name} last")  # fmt: skip
-    if loop.extent > MOST_LANES:
-        raise NestError("these are too many lanes", where=name, expected=f"at most {MOST_LANES}", got=loop.extent,
-                        todo="split the loop, and vectorise the inner half")  # fmt: skip
-    for access, step in zip((nest.output, *nest.inputs), nest.steps, strict=True):
-        if step not in (0, 1):
+def vectorise(nest: AnyNest, loop: str) -> AnyNest:
+    """Vectorise the innermost loop; the lanes of a reduction are added horizontally.
+
+    Where loops that index the output are unrolled inside the reduction loop, the output tile stays in registers.
+
+    Raises:
+        NestError: If the loop is not the innermost, its trip count is too large or varies, or its accesses are
+            strided.
+    """
+    inner = nest.loop(loop)
+    if nest.loops[-1] != inner:
+        todo = f"reorder first, {loop} last"
+        raise NestError("only the innermost loop can be vectorised", where=loop, expected=nest.names[-1], todo=todo)
+    if inner.extent > MAX_LANES:
+        todo = "split the loop, and vectorise the inner half"
+        raise NestError("too many lanes", where=loop, expected=f"at most {MAX_LANES}", got=inner.extent, todo=todo)
+    for access, stride in zip((nest.output, *nest.inputs), nest.strides, strict=True):
+        if stride not in (0, 1):
             raise NestError(
-                f"neighbouring lanes are not neighbours in {access.array}",
-                where=f"loop {name}, {nest.read(access)}",
-                expected="0 or 1 elements from one round to the next",
-                got=step,
-                todo=f"vectorise another loop, or pack {access.array} with {name} innermost",
+                f"adjacent lanes are not contiguous in {access.array}",
+                where=f"loop {loop}, {nest.operand(access)}",
+                expected="a stride of 0 or 1 elements",
+                got=stride,
+                todo=f"vectorise another loop, or pack {access.array} with {loop} innermost",
             )
-    return _with_kind(nest, name, "vectorised")
+    return _with_kind(nest, loop, "vectorised")
 
 
-def _with_kind(nest: Nest, name: str, kind: Kind) -> Nest:
-    loop = find(nest, name)
+def _with_kind(nest: AnyNest, name: str, kind: Kind) -> AnyNest:
+    loop = nest.loop(name)
     if loop.kind != "serial":
-        raise NestError(f"the loop is {loop.kind} already", where=name)
-    at = nest.names.index(name)
-    found = trips(nest, name, nest.names[:at])
-    if found.rests or found.most < loop.extent:
-        raise NestError(
-            f"a loop whose number of rounds changes cannot be {kind}",
-            where=name,
-            got=f"range({found.text({})})",
-            todo="split by a factor that divides, tail='perfect'",
-        )
-    loops = (*nest.loops[:at], replace(loop, kind=kind), *nest.loops[at + 1 :])
-    _check_copies(loops)
+        raise NestError(f"the loop is already {loop.kind}", where=name)
+    position = nest.names.index(name)
+    trips = trip_count(nest, name, nest.names[:position])
+    if trips != TripCount(loop.extent):
+        todo = "split by a factor that divides, tail='perfect'"
+        what = f"a loop with a varying trip count cannot be {kind}"
+        raise NestError(what, where=name, got=f"range({trips.code({})})", todo=todo)
+    loops = (*nest.loops[:position], replace(loop, kind=kind), *nest.loops[position + 1 :])
+    copies = math.prod(loop.extent for loop in loops if loop.kind == "unrolled")
+    if copies > MAX_COPIES:
+        todo = "split the loop, and unroll the inner half"
+        expected = f"at most {MAX_COPIES} copies of the statement"
+        raise NestError("unrolled code would be too long", where=name, expected=expected, got=copies, todo=todo)
     return replace(nest, loops=loops)
 
 
-def _check_copies(loops: Sequence[Loop]) -> None:
-    copies = math.prod(loop.extent for loop in loops if loop.kind == "unrolled")
-    if copies > MOST_COPIES:
-        raise NestError("that would be too much code", where="unrolled loops", expected=f"at most {MOST_COPIES} copies",
-                        got=copies, todo="split the loop, and unroll the inner half")  # fmt: skip
+def pack(nest: AnyNest, array: str, at: str | None = None, order: Sequence[str] = ()) -> AnyNest:
+    """Copy what the loops inside `at` read from an array into a buffer, contiguous in the order of reading.
 
+    For a convolution's input, which overlapping windows share, this is im2col, one tile at a time.
 
-def find(nest: Nest, name: str) -> Loop:
-    """Return a loop.
+    Args:
+        nest: The nest.
+        array: An input.
+        at: The loop in each iteration of which it is copied; None: once, before all loops.
+        order: The buffer's axes: the loops inside `at` that index the array; in nest order by default.
 
     Raises:
-        NestError: If there is none of that name.
+        NestError: If it is not an input, or no loop inside indexes it.
     """
-    for loop in nest.loops:
-        if loop.name == name:
-            return loop
-    raise NestError("there is no such loop", expected=f"one of {', '.join(nest.names)}", got=name)
+    access = _packable(nest, array)
+    depth = 0 if at is None else nest.names.index(nest.loop(at).name) + 1
+    loops = tuple(name for name in nest.names[depth:] if name in access.loops)
+    if not loops:
+        where = f"{access}, at {at}"
+        raise NestError(f"no inner loop indexes {array}: nothing to pack", where=where, todo="pack further out")
+    if order and sorted(order) != sorted(loops):
+        expected = f"a permutation of {', '.join(loops)}"
+        raise NestError("invalid axes of the buffer", where=array, expected=expected, got=", ".join(order))
+    axes = tuple(order) or loops
+    packed = Pack(array, depth, axes, tuple(nest.extents[name] for name in axes))
+    if packed.size > MAX_BUFFER:
+        expected = f"at most {MAX_BUFFER:,} elements"
+        raise NestError(
+            "the buffer would be too large",
+            where=array,
+            expected=expected,
+            got=f"{packed.size:,}",
+            todo="pack further in",
+        )
+    return replace(nest, packs=(*nest.packs, packed))
 
 
-def _still_open(nest: Nest, step: str) -> None:
-    if nest.bound:
+def _packable(nest: LoopNest, array: str) -> Access:
+    """Return the access to an input that can still be packed."""
+    if array == nest.output.array:
+        todo = "keep its tile in registers: bind"
+        what = "the output cannot be packed: sums added to a copy would be lost"
+        raise NestError(what, where=array, expected="an input", todo=todo)
+    if nest.packed(array):
+        raise NestError("the array is already packed", where=array)
+    access = nest.input(array)
+    if nest.binding:
+        raise NestError("a microkernel is already bound", where=array, todo="pack first, bind last")
+    if nest.loops[-1].kind == "vectorised":
+        what = "the innermost loop is already vectorised over the array as it is"
+        raise NestError(what, where=array, todo="pack first, then vectorise")
+    return access
+
+
+def _check_open(nest: LoopNest, step: str) -> None:
+    """Check that no microkernel and no packed copy depends on the loops."""
+    if nest.binding:
         raise NestError(f"cannot {step}: a microkernel is bound", todo="split and reorder first, bind last")
     if nest.packs:
         arrays = ", ".join(pack.array for pack in nest.packs)
-        raise NestError(f"cannot {step}: {arrays} is packed for the loops as they are",
-                        todo="split and reorder first, then pack")  # fmt: skip
+        what = f"cannot {step}: {arrays} is packed for the current loops"
+        raise NestError(what, todo="split and reorder first, then pack")

@@ -1,84 +1,111 @@
-"""The iteration space: its points in the order of the visits, and how many points and values there are.
+"""The iteration space: isl's notation for it, its points in schedule order, and how many points and indices there are.
 
-Loops that no guard and no index joins are independent, and the space is the product of such groups: one is a split
-dimension, or a convolution's row and its kernel's row. So a count takes as many steps as the groups have points in
-sum, not in product.
+Loops that no guard and no index connects are independent, so the space is the product of such groups: one is a split
+dimension, or a convolution's row and its kernel's row. A count therefore enumerates the groups one by one, and takes
+as many steps as they have points in sum, not in product.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from mlhood.dataflow.nest.affine import Affine
+from mlhood.dataflow.nest.loop_nest import LoopNest
 from mlhood.errors import NestError
 
-if TYPE_CHECKING:
-    from mlhood.dataflow.nest.nest import Nest
-
-MOST_VISITS = 1 << 20
-MOST_POINTS = 1 << 22  # of one group
+MAX_VISITS = 1 << 20
+MAX_POINTS = 1 << 22  # of one group
 
 
-def visits(nest: Nest) -> np.ndarray:
-    """Return the points in the order of the visits: int64 [points, first loops]."""
+def domain_set(nest: LoopNest) -> str:
+    """Return the iteration space in isl's notation: `{ S[i, j] : 0 <= i < 60 and 0 <= j < 8 }`.
+
+    (Verdoolaege, isl: An Integer Set Library for the Polyhedral Model, ICMS 2010.)
+    """
+    ranges = [f"0 <= {name} < {extent}" for name, extent in nest.domain]
+    return f"{{ {_statement(nest)} : {' and '.join(ranges)} }}"
+
+
+def schedule_map(nest: LoopNest) -> str:
+    """Return the schedule in isl's notation: `{ S[i] -> [i_o, i_i] : i = 16*i_o + i_i and ... }`.
+
+    Points are visited in the lexicographic order of their images.
+    """
+    origins = zip((name for name, _ in nest.domain), map(str, nest.origin), strict=True)
+    ranges = [f"0 <= {name} < {extent}" for name, extent in nest.extents.items()]
+    conditions = [*(f"{name} = {value}" for name, value in origins if name != value), *ranges, *map(str, nest.guards)]
+    return f"{{ {_statement(nest)} -> [{', '.join(nest.names)}] : {' and '.join(conditions)} }}"
+
+
+def _statement(nest: LoopNest) -> str:
+    return f"S[{', '.join(name for name, _ in nest.domain)}]"
+
+
+def visits(nest: LoopNest) -> np.ndarray:
+    """Return the points of the iteration space in schedule order: int64 [points, original loops].
+
+    Raises:
+        NestError: If there are too many to list: this is for drawing and checking.
+    """
     size = math.prod(nest.extents.values())
-    if size > MOST_VISITS:
-        raise NestError("these are too many points to be held", expected=f"at most {MOST_VISITS:,}", got=f"{size:,}",
-                        todo="take a smaller case")  # fmt: skip
+    if size > MAX_VISITS:
+        expected = f"at most {MAX_VISITS:,}"
+        raise NestError("too many points to list", expected=expected, got=f"{size:,}", todo="take a smaller case")
     values = _points(nest, nest.names)
-    return np.stack([one.at(values) for one in nest.origin], axis=1)
+    return np.stack([expression.evaluate(values) for expression in nest.origin], axis=1)
 
 
-def points(nest: Nest, names: Iterable[str]) -> int:
-    """Return how many values some loops take together."""
-    return distinct(nest, names, ())
+def count_points(nest: LoopNest, names: Iterable[str]) -> int:
+    """Return how many combinations of values some loops take."""
+    return count_distinct(nest, names, ())
 
 
-def distinct(nest: Nest, names: Iterable[str], index: Sequence[Affine]) -> int:
-    """Return how many different pairs there are of some loops' values and an index's values.
+def count_distinct(nest: LoopNest, names: Iterable[str], index: Sequence[Affine]) -> int:
+    """Return how many distinct combinations there are of some loops' values and an index's values.
 
-    Where the loops are those outside a tile, and the index is an array's, this is the tile's size, added up over all
-    rounds of the loops outside.
+    Where the loops are those outside a tile, and the index is an array's, this is the tile's size, summed over all
+    iterations of the loops outside.
     """
     keys = frozenset(names)
     total = 1
-    for group in _groups(nest, keys.union(*(one.loops for one in index)), index):
+    for group in _groups(nest, keys.union(*(axis.variables for axis in index)), index):
         values = _points(nest, group)
         columns = [values[name] for name in group if name in keys]
-        columns += [one.at(values) for one in (axis.only(frozenset(group)) for axis in index) if one.terms]
-        total *= _different(columns)
+        terms = [axis.restrict(frozenset(group)) for axis in index]
+        total *= _distinct_rows(columns + [axis.evaluate(values) for axis in terms if axis.terms])
     return total
 
 
-def _groups(nest: Nest, names: frozenset[str], index: Sequence[Affine]) -> list[list[str]]:
-    """Return loops in groups that guards and indices do not join."""
+def _groups(nest: LoopNest, names: frozenset[str], index: Sequence[Affine]) -> list[list[str]]:
+    """Return the connected components of some loops; a guard or an index connects its variables."""
     groups = [{name} for name in nest.names if name in names]
-    for joined in (*(guard.sum.loops & names for guard in nest.guards), *(axis.loops for axis in index)):
-        touched = [group for group in groups if group & joined]
+    guards = (guard.expression.variables & names for guard in nest.guards)
+    for connected in (*guards, *(axis.variables for axis in index)):
+        touched = [group for group in groups if group & connected]
         if len(touched) > 1:
             groups = [group for group in groups if group not in touched] + [set().union(*touched)]
     return [[name for name in nest.names if name in group] for group in groups]
 
 
-def _points(nest: Nest, names: Sequence[str]) -> dict[str, np.ndarray]:
-    """Return the values that some loops take together, in the order in which these loops run."""
+def _points(nest: LoopNest, names: Sequence[str]) -> dict[str, np.ndarray]:
+    """Return the combinations of values that some loops take, in the order in which these loops run."""
     extents = [nest.extents[name] for name in names]
-    if math.prod(extents) > MOST_POINTS:
-        raise NestError("these loops are too many to be counted together", where=", ".join(names),
-                        expected=f"at most {MOST_POINTS:,} points", got=f"{math.prod(extents):,}")  # fmt: skip
+    size = math.prod(extents)
+    if size > MAX_POINTS:
+        what, expected = "too many points to count these loops jointly", f"at most {MAX_POINTS:,} points"
+        raise NestError(what, where=", ".join(names), expected=expected, got=f"{size:,}")
     values = dict(zip(names, np.indices(extents).reshape(len(extents), -1), strict=True))
-    inside = np.ones(math.prod(extents), bool)
+    inside = np.ones(size, bool)
     for guard in nest.guards:
-        inside &= guard.sum.only(frozenset(names)).at(values) < guard.bound
+        inside &= guard.expression.restrict(frozenset(names)).evaluate(values) < guard.bound
     return {name: value[inside] for name, value in values.items()}
 
 
-def _different(columns: Sequence[np.ndarray]) -> int:
-    """Return how many rows differ."""
+def _distinct_rows(columns: Sequence[np.ndarray]) -> int:
+    """Return the number of distinct rows; numbering them column by column is faster than np.unique over an axis."""
     code = np.zeros(columns[0].shape, np.int64)
     for column in columns:
         low, high = int(column.min()), int(column.max())

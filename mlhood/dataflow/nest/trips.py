@@ -1,63 +1,60 @@
-"""How often a loop runs, given the loops around it.
+"""Trip counts: how often a loop runs, given the loops around it.
 
 A guard `16*i_o + i_i < 60` need not be tested in the body. All coefficients are positive and every variable starts at
-0, so that it ends each of its loops at a place which the loops around it tell: `i_i < min(16, 60 - 16*i_o)` here, or
-with the loops exchanged `i_o < (60 - i_i + 15) // 16`. No round is empty, and every point is visited.
+0, so the guard bounds each of its loops by an expression of the loops around it: `i_i < min(16, 60 - 16*i_o)` here, or
+with the loops interchanged `i_o < (60 - i_i + 15) // 16`. No iteration is empty, and every point is visited.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from mlhood.dataflow.nest.affine import Affine
-
-if TYPE_CHECKING:
-    from mlhood.dataflow.nest.nest import Nest
+from mlhood.dataflow.nest.loop_nest import LoopNest
 
 
 @dataclass(frozen=True)
-class Trips:
-    """A number of rounds: the least of a constant, and of expressions divided by a number.
+class TripCount:
+    """The minimum of a constant and of quotients of affine expressions.
 
     Args:
-        most: The constant.
-        rests: Expressions of the loops outside, and what each is divided by, rounded down.
+        constant: The constant.
+        quotients: Expressions of the outer loops, and the divisor of each; rounded down.
     """
 
-    most: int
-    rests: tuple[tuple[Affine, int], ...]
+    constant: int
+    quotients: tuple[tuple[Affine, int], ...] = ()
 
-    def text(self, values: Mapping[str, int]) -> str:
-        """Return it in Python, where some loops outside have been unrolled to these values."""
-        most, texts = self.most, []
-        for rest, factor in self.rests:
-            rest = rest.fixed(values)
-            if not rest.terms:
-                most = min(most, rest.constant // factor)
+    def code(self, values: Mapping[str, int]) -> str:
+        """Return it as Python, where unrolled outer loops have these values."""
+        constant, texts = self.constant, []
+        for dividend, divisor in self.quotients:
+            dividend = dividend.substitute(values)
+            if not dividend.terms:
+                constant = min(constant, dividend.constant // divisor)
             else:
-                texts.append(str(rest) if factor == 1 else f"({rest}) // {factor}")
-        return f"min({', '.join([str(most), *texts])})" if texts else str(most)
+                texts.append(str(dividend) if divisor == 1 else f"({dividend}) // {divisor}")
+        return f"min({', '.join([str(constant), *texts])})" if texts else str(constant)
 
 
-def trips(nest: Nest, name: str, outside: Collection[str]) -> Trips:
-    """Return how often a loop runs.
+def trip_count(nest: LoopNest, name: str, outside: Collection[str]) -> TripCount:
+    """Return a loop's trip count.
 
     Args:
         nest: The nest.
         name: The loop.
-        outside: The loops around it, which have a value already.
+        outside: The loops around it, whose values are known.
     """
-    most, rests, around = nest.extents[name], [], frozenset(outside)
+    constant, quotients, around = nest.extents[name], [], frozenset(outside)
     for guard in nest.guards:
-        factor, before = guard.sum.of(name), guard.sum.only(around)
-        highest = before.limits(nest.extents)[1] + factor * (nest.extents[name] - 1)
-        if not factor or highest < guard.bound:
+        factor, outer = guard.expression.coefficient(name), guard.expression.restrict(around)
+        largest = outer.bounds(nest.extents)[1] + factor * (nest.extents[name] - 1)
+        if not factor or largest < guard.bound:
             continue
-        rest = Affine(constant=guard.bound + factor - 1) + before * -1
-        if before.terms:
-            rests.append((rest, factor))
+        dividend = Affine(constant=guard.bound + factor - 1) + outer * -1
+        if outer.terms:
+            quotients.append((dividend, factor))
         else:
-            most = min(most, rest.constant // factor)
-    return Trips(most, tuple(rests))
+            constant = min(constant, dividend.constant // factor)
+    return TripCount(constant, tuple(quotients))

@@ -1,4 +1,4 @@
-"""Small nests under random schedules, and what they mean, told without the nest's own machinery."""
+"""Small nests under random schedules, and their semantics, computed independently of the package."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ EXTENT = st.integers(1, 5)
 
 @st.composite
 def nests(draw) -> Nest:
-    """Products, sums of sums, overlapping windows, an index that runs backwards, a loop in two axes."""
+    """Products, multiple reductions, overlapping windows, a reversed index, a loop in two axes."""
     a, b, c = draw(EXTENT), draw(EXTENT), draw(EXTENT)
     kernel, stride = draw(st.integers(1, 2)), draw(st.integers(1, 3))
-    makers = [
+    products = [
         lambda: gemm(a, b, c),
         lambda: nest("y[i] += x[2*i + k] * w[k]", i=a, k=c),
         lambda: nest("y[i, j] += x[j] * w[i]", j=a, i=b),
@@ -27,50 +27,50 @@ def nests(draw) -> Nest:
         lambda: nest("y[i + j] += x[i] * w[j]", i=a, j=b),
         lambda: conv2d((1, 2, 4, 5), (2, 2, kernel, kernel), stride),
     ]
-    return draw(st.sampled_from(makers))()
+    return draw(st.sampled_from(products))()
 
 
 @st.composite
 def scheduled(draw, *, packing: bool = True, vectors: bool = False) -> tuple[Nest, Nest]:
-    """A nest as it was, and after a few steps; a step that is refused is left out."""
-    original = made = draw(nests())
+    """A nest before and after a few steps; a step that raises is skipped."""
+    original = result = draw(nests())
     for _ in range(draw(st.integers(0, 3))):
-        name = draw(st.sampled_from(made.names))
-        made = made.split(name, draw(st.integers(1, made.extents[name])), "guard")
-    made = made.reorder(*draw(st.permutations(made.names)))
-    for access in made.inputs if packing else ():
-        made = _perhaps(draw, made, "pack", access.array, draw(st.sampled_from([None, *made.names])))
-    made = _perhaps(draw, made, "unroll", draw(st.sampled_from(made.names)))
-    return original, _perhaps(draw, made, "vectorise", made.names[-1]) if vectors else made
+        name = draw(st.sampled_from(result.names))
+        result = result.split(name, draw(st.integers(1, result.extents[name])), "guard")
+    result = result.reorder(*draw(st.permutations(result.names)))
+    for access in result.inputs if packing else ():
+        result = _maybe(draw, result, "pack", access.array, draw(st.sampled_from([None, *result.names])))
+    result = _maybe(draw, result, "unroll", draw(st.sampled_from(result.names)))
+    return original, _maybe(draw, result, "vectorise", result.names[-1]) if vectors else result
 
 
-def _perhaps(draw, made: Nest, step: str, *arguments) -> Nest:
+def _maybe(draw, nest: Nest, step: str, *arguments) -> Nest:
     if not draw(st.booleans()):
-        return made
+        return nest
     try:
-        return getattr(made, step)(*arguments)
+        return getattr(nest, step)(*arguments)
     except NestError:
-        return made
+        return nest
 
 
-def rounds(made: Nest) -> Iterator[dict[str, int]]:
-    """All values of the loops in order: every combination that no guard forbids."""
-    for values in itertools.product(*(range(loop.extent) for loop in made.loops)):
-        point = dict(zip(made.names, values, strict=True))
-        if all(guard.sum.at(point) < guard.bound for guard in made.guards):
+def iterations(nest: Nest) -> Iterator[dict[str, int]]:
+    """Yield the loops' values in order: every combination within the guards."""
+    for values in itertools.product(*(range(loop.extent) for loop in nest.loops)):
+        point = dict(zip(nest.names, values, strict=True))
+        if all(guard.expression.evaluate(point) < guard.bound for guard in nest.guards):
             yield point
 
 
-def integers(made: Nest, seed: int = 0) -> dict[str, np.ndarray]:
-    """Inputs whose sums float32 holds exactly, in whatever order."""
+def integers(nest: Nest, seed: int = 0) -> dict[str, np.ndarray]:
+    """Inputs whose sums are exact in float32, in any order."""
     rng = np.random.default_rng(seed)
-    return {one.array: rng.integers(-8, 9, one.shape).astype(np.float32) for one in made.inputs}
+    return {access.array: rng.integers(-8, 9, access.shape).astype(np.float32) for access in nest.inputs}
 
 
-def meaning(original: Nest, arrays: dict[str, np.ndarray]) -> np.ndarray:
-    """The output by the definition: each point of the domain once."""
+def reference(original: Nest, arrays: dict[str, np.ndarray]) -> np.ndarray:
+    """The output by definition: each point of the domain once."""
     output = np.zeros(original.output.shape, np.float32)
-    for point in rounds(original):
-        factors = [arrays[one.array][tuple(axis.at(point) for axis in one.index)] for one in original.inputs]
-        output[tuple(axis.at(point) for axis in original.output.index)] += np.prod(factors)
+    for point in iterations(original):
+        factors = [arrays[x.array][tuple(axis.evaluate(point) for axis in x.index)] for x in original.inputs]
+        output[tuple(axis.evaluate(point) for axis in original.output.index)] += np.prod(factors)
     return output

@@ -1,4 +1,4 @@
-"""The pictures: what is drawn is what the nest does and counts."""
+"""The figures show what the nest does and counts."""
 
 from __future__ import annotations
 
@@ -13,46 +13,50 @@ PLANE = nest("y[i] += a[i, j] * x[j]", i=5, j=6)
 
 
 @pytest.fixture(autouse=True)
-def closed():
+def close_figures():
     yield
     plt.close("all")
 
 
-def test_the_path_goes_through_the_points_as_they_are_visited():
+def test_the_path_follows_the_schedule():
     tiled = PLANE.tile("guard", i=2, j=4)
     figure = iteration_space({"rows": PLANE, "tiles": tiled})
-    for axes, one in zip(figure.axes, (PLANE, tiled), strict=True):
+    for axes, drawn in zip(figure.axes, (PLANE, tiled), strict=True):
         path = max(axes.lines, key=lambda line: len(line.get_xdata()))
-        np.testing.assert_array_equal(np.stack([path.get_ydata(), path.get_xdata()], 1), one.visits())
+        np.testing.assert_array_equal(np.stack([path.get_ydata(), path.get_xdata()], 1), drawn.visits())
         assert [text.get_text() for text in axes.texts if text.get_text()] == [str(number) for number in range(30)]
-    borders = [line for line in figure.axes[1].lines if line.get_linestyle() == "--"]
-    assert sorted((min(line.get_xdata()), min(line.get_ydata())) for line in borders) == [(0, 1.5), (0, 3.5), (3.5, 0)]
+    boundaries = [line for line in figure.axes[1].lines if line.get_linestyle() == "--"]
+    assert sorted((min(line.get_xdata()), min(line.get_ydata())) for line in boundaries) == [
+        (0, 1.5),
+        (0, 3.5),
+        (3.5, 0),
+    ]
     assert "i_o, j_o, i_i, j_i" in figure.axes[1].get_title()
 
 
-def test_a_cube_shows_how_the_path_begins():
+def test_a_3d_space_shows_the_start_of_the_path():
     figure = iteration_space({"tiles": gemm(4, 4, 4).tile(i=2, j=2, k=2)})
     figure.canvas.draw()
     assert [text.get_text().strip() for text in figure.axes[0].texts] == [str(number) for number in range(16)]
     assert figure.axes[0].get_zlabel() == "i"
 
 
-@pytest.mark.parametrize("large", [gemm(8, 8, 8), conv2d((1, 1, 3, 3), (1, 1, 2, 2)), nest("y[i] += x[i]", i=4)])
-def test_what_cannot_be_drawn_is_refused(large):
+@pytest.mark.parametrize("space", [gemm(8, 8, 8), conv2d((1, 1, 3, 3), (1, 1, 2, 2)), nest("y[i] += x[i]", i=4)])
+def test_other_iteration_spaces_are_rejected(space):
     with pytest.raises(NestError, match="small iteration space"):
-        iteration_space({"large": large})
+        iteration_space({"space": space})
 
 
-def test_bars_are_the_counts():
-    made = gemm(8, 8, 8).split("i", 4).reorder("i_o", "k", "j", "i_i")
-    plain, packed = made.count(), made.pack("A", at="i_o").count()
+def test_bars_show_the_counts():
+    tiled = gemm(8, 8, 8).split("i", 4).reorder("i_o", "k", "j", "i_i")
+    plain, packed = tiled.count(), tiled.pack("A", at="i_o").count()
     figure = reuse({"plain": plain, "packed": packed})
     expected = [plain.reuse(name, level.inside) for name in "ABC" for level in plain.levels]
     widths = [bar.get_width() for container in figure.axes[0].containers for bar in container]
     assert widths == expected
     assert [text.get_text() for text in figure.legends[0].texts] == ["A", "B", "C", "A_packed"]
-    made_here = [text for text in figure.axes[1].texts if text.get_text().strip() == "made here"]
-    assert len(made_here) == 2
+    produced = [text for text in figure.axes[1].texts if text.get_text().strip() == "produced here"]
+    assert len(produced) == 2
     figure = traffic({"plain": plain})
     widths = [bar.get_width() for container in figure.axes[0].containers for bar in container]
     assert sum(widths) == sum(level.traffic for level in plain.levels)

@@ -1,0 +1,38 @@
+"""The fluent interface of loop nests: steps and analyses as methods, `gemm(64, 64, 64).tile(i=16, j=16).count()`.
+
+A facade: it imports the modules that do the work, which know `LoopNest` alone and never import it back.
+"""
+
+from __future__ import annotations
+
+from mlhood.dataflow.nest import binding, count, program, running, schedule, space, stream
+from mlhood.dataflow.nest.loop_nest import LoopNest
+
+
+class Nest(LoopNest):
+    """An immutable loop nest that prints, runs and counts; a step of its schedule returns a new one.
+
+    Each method is documented by the function behind it.
+    """
+
+    split = schedule.split
+    tile = schedule.tile
+    reorder = schedule.reorder
+    unroll = schedule.unroll
+    vectorise = schedule.vectorise
+    pack = schedule.pack
+    bind = binding.bind
+
+    domain_set = space.domain_set
+    schedule_map = space.schedule_map
+    visits = space.visits
+
+    source = running.source
+    run = running.run
+
+    count = count.count
+    addresses = stream.addresses
+    layout = stream.layout
+
+    def __str__(self) -> str:
+        return program.pseudo_code(self)

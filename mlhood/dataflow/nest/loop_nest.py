@@ -1,0 +1,230 @@
+"""The data of a loop nest: loops, accesses, guards, packed buffers and the microkernel's part. It imports no analysis.
+
+Vocabulary: the *iteration space* is the set of all values of the loop variables; the *statement* adds one product to
+one element of the output at each of its points; a *schedule* is the order in which the points are visited.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Literal, TypeVar
+
+from mlhood.dataflow.nest.affine import Affine, variable
+from mlhood.errors import NestError
+
+ELEMENT_BYTES = 4
+Kind = Literal["serial", "unrolled", "vectorised", "bound"]
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A loop from 0 to below `extent`; a guard may end it earlier.
+
+    Args:
+        name: Its variable.
+        extent: The largest trip count.
+        kind: `serial`; `unrolled`; `vectorised`: its iterations are lanes of a vector; `bound`: run by a microkernel.
+    """
+
+    name: str
+    extent: int
+    kind: Kind = "serial"
+
+
+@dataclass(frozen=True)
+class Access:
+    """An element of an array: `x[n, c, 2*oh + kh, 2*ow + kw]`.
+
+    Args:
+        array: The array's name.
+        shape: The array's shape, in elements of float32; row-major.
+        index: One expression per axis.
+    """
+
+    array: str
+    shape: tuple[int, ...]
+    index: tuple[Affine, ...]
+
+    @property
+    def loops(self) -> frozenset[str]:
+        """The loops that index the array."""
+        return frozenset().union(*(axis.variables for axis in self.index))
+
+    @property
+    def offset(self) -> Affine:
+        """The element's row-major offset in the array."""
+        offset = Affine()
+        for axis, size in zip(self.index, self.shape, strict=True):
+            offset = offset * size + axis
+        return offset
+
+    def substitute(self, values: Mapping[str, Affine | int]) -> Access:
+        """Return the access with loop variables replaced by expressions or integers."""
+        return replace(self, index=tuple(axis.substitute(values) for axis in self.index))
+
+    def __str__(self) -> str:
+        return f"{self.array}[{', '.join(map(str, self.index))}]"
+
+
+@dataclass(frozen=True)
+class Guard:
+    """The condition that cuts off the last tile: `16*i_o + i_i < 60`. Coefficients are positive, variables start at 0.
+
+    Args:
+        expression: The left side.
+        bound: The right side.
+    """
+
+    expression: Affine
+    bound: int
+
+    def __str__(self) -> str:
+        return f"{self.expression} < {self.bound}"
+
+
+@dataclass(frozen=True)
+class Pack:
+    """A copy of what the loops inside some depth read from an array, in the order in which they read it.
+
+    Args:
+        array: The array.
+        depth: Number of loops outside the copy.
+        loops: The axes of the buffer: inner loops that index the array.
+        shape: Their extents.
+    """
+
+    array: str
+    depth: int
+    loops: tuple[str, ...]
+    shape: tuple[int, ...]
+
+    @property
+    def buffer(self) -> Access:
+        """The access to the buffer."""
+        return Access(packed_name(self.array), self.shape, tuple(variable(name) for name in self.loops))
+
+    @property
+    def size(self) -> int:
+        """Elements of the buffer."""
+        return math.prod(self.shape)
+
+
+def packed_name(array: str) -> str:
+    """Return the name of an array's packed copy."""
+    return f"{array}_packed"
+
+
+@dataclass(frozen=True)
+class Binding:
+    """The innermost loops, run by a microkernel.
+
+    Args:
+        depth: Number of loops outside it.
+        reductions: The loops that it sums over.
+        rows: The loop over the rows of its tile.
+        columns: The loop over the columns of its tile, contiguous in memory.
+        a: The input of which it broadcasts one element per row.
+        b: The input of which it loads vectors.
+    """
+
+    depth: int
+    reductions: tuple[str, ...]
+    rows: str
+    columns: str
+    a: str
+    b: str
+
+
+@dataclass(frozen=True)
+class LoopNest:
+    """Loops around one statement, `output += input * input ...`, in float32.
+
+    Args:
+        loops: From the outermost to the innermost.
+        output: What the statement accumulates into; it starts with zeros.
+        inputs: The factors, each array once.
+        domain: The loops as first written: name and extent.
+        origin: The value of each of these as an expression of the current loops.
+        guards: The conditions of all partial tiles.
+        packs: The packed copies.
+        binding: The microkernel's part; None without one.
+    """
+
+    loops: tuple[Loop, ...]
+    output: Access
+    inputs: tuple[Access, ...]
+    domain: tuple[tuple[str, int], ...]
+    origin: tuple[Affine, ...]
+    guards: tuple[Guard, ...] = ()
+    packs: tuple[Pack, ...] = ()
+    binding: Binding | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The loops' names, from the outermost to the innermost."""
+        return tuple(loop.name for loop in self.loops)
+
+    @property
+    def extents(self) -> dict[str, int]:
+        """The largest trip count of each loop."""
+        return {loop.name: loop.extent for loop in self.loops}
+
+    @property
+    def accesses(self) -> tuple[Access, ...]:
+        """The inputs and the output, in this order."""
+        return (*self.inputs, self.output)
+
+    @property
+    def depth(self) -> int:
+        """Number of loops around the innermost unit: a statement, a vector or a microkernel."""
+        vectorised = self.loops[-1].kind == "vectorised"
+        return self.binding.depth if self.binding else len(self.loops) - vectorised
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """The innermost loop's stride in elements, in the output and in each operand."""
+        accesses = (self.output, *(self.operand(access) for access in self.inputs))
+        return tuple(access.offset.coefficient(self.names[-1]) for access in accesses)
+
+    @property
+    def arrays(self) -> dict[str, int]:
+        """The arrays and their sizes in elements: inputs, output, packed copies."""
+        plain = {access.array: math.prod(access.shape) for access in self.accesses}
+        return plain | {pack.buffer.array: pack.size for pack in self.packs}
+
+    def loop(self, name: str) -> Loop:
+        """Return a loop.
+
+        Raises:
+            NestError: If there is none of that name.
+        """
+        for loop in self.loops:
+            if loop.name == name:
+                return loop
+        raise NestError("unknown loop", expected=f"one of {', '.join(self.names)}", got=name)
+
+    def input(self, array: str) -> Access:
+        """Return the access to an input.
+
+        Raises:
+            NestError: If there is none of that name.
+        """
+        for access in self.inputs:
+            if access.array == array:
+                return access
+        names = ", ".join(access.array for access in self.inputs)
+        raise NestError("unknown input", expected=f"one of {names}", got=array)
+
+    def operand(self, access: Access) -> Access:
+        """Return what the statement reads for an input: its packed copy if there is one."""
+        pack = self.packed(access.array)
+        return pack.buffer if pack else access
+
+    def packed(self, array: str) -> Pack | None:
+        """Return the packed copy of an array; None if it is read directly."""
+        return next((pack for pack in self.packs if pack.array == array), None)
+
+
+AnyNest = TypeVar("AnyNest", bound=LoopNest)  # a step returns the type of nest that it was given
