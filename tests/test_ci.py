@@ -38,7 +38,7 @@ def program(folder: Path, name: str, text: str) -> None:
     (folder / name).chmod(0o755)
 
 
-def run_ci(tmp_path: Path, fails: str = "", **programs: str) -> tuple[int, str, list[str]]:
+def run_ci(tmp_path: Path, fails: str = "", part: str = "", **programs: str) -> tuple[int, str, list[str]]:
     """Run the script in an empty repository with nothing on the path but stand-ins and a few basics."""
     program(tmp_path / "repository/.ci", "run", (ROOT / ".ci/run").read_text(encoding="utf-8"))
     path = tmp_path / "path"
@@ -56,7 +56,7 @@ def run_ci(tmp_path: Path, fails: str = "", **programs: str) -> tuple[int, str, 
         "STAND_IN": str(path / "stand-in"),
     }
     done = subprocess.run(
-        [str(path / "bash"), str(tmp_path / "repository/.ci/run")],
+        [str(path / "bash"), str(tmp_path / "repository/.ci/run"), *filter(None, [part])],
         env={**surroundings, "HOME": os.environ.get("HOME", str(tmp_path))},
         capture_output=True,
         text=True,
@@ -65,17 +65,26 @@ def run_ci(tmp_path: Path, fails: str = "", **programs: str) -> tuple[int, str, 
     return done.returncode, done.stdout, calls.read_text(encoding="utf-8").splitlines()
 
 
+INSTALL, TESTS = "pip install -q -e .[test]", "pytest "
+LINT = ["ruff check", "ruff format --check", "pyright --pythonpath .venv/bin/python"]
+
+
 def test_all_steps_pass(tmp_path):
     code, said, calls = run_ci(tmp_path)
     assert code == 0, said
     assert "all steps passed" in said
-    assert calls == [
-        "pip install -q -e .[test]",
-        "pytest ",
-        "ruff check",
-        "ruff format --check",
-        "pyright --pythonpath .venv/bin/python",
-    ]
+    assert calls == [INSTALL, TESTS, *LINT]
+
+
+@pytest.mark.parametrize(("part", "commands"), [("tests", [INSTALL, TESTS]), ("lint", [INSTALL, *LINT])])
+def test_a_part_runs_its_own_steps_only(tmp_path, part, commands):
+    code, said, calls = run_ci(tmp_path, part=part)
+    assert (code, calls) == (0, commands), said
+
+
+def test_an_unknown_part_is_refused(tmp_path):
+    code, _, calls = run_ci(tmp_path, part="everything")
+    assert (code, calls) == (2, [])
 
 
 @pytest.mark.parametrize("fails", ["pip", "pytest", "ruff", "pyright"])

@@ -143,13 +143,17 @@ def test_the_workflow_covers_three_systems_and_the_ends_of_the_python_range():
 
 def test_the_workflow_calls_the_same_commands():
     flow = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text(encoding="utf-8"))
-    commands = [step["run"].strip() for step in flow["jobs"]["test"]["steps"] if "run" in step]
-    assert commands == ["bash .ci/run", shell_commands("powershell")[1]]
+    commands = {
+        name: [step["run"].strip() for step in job["steps"] if "run" in step] for name, job in flow["jobs"].items()
+    }
+    assert commands == {"test": ["bash .ci/run tests", shell_commands("powershell")[1]], "lint": ["bash .ci/run lint"]}
 
 
 def test_the_readme_names_folders_and_files_that_exist():
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    named = re.findall(r"`(mlhood/\w+|tests(?:/[\w.]+)?)`", readme) + re.findall(r"\]\((?!http)([^)#]+)\)", readme)
+    named = re.findall(r"`(mlhood/\w+|tests(?:/[\w.]+)?)`", readme) + re.findall(
+        r"\]\((?!http|\.\./)([^)#]+)\)", readme
+    )
     assert [name for name in named if not (ROOT / name).exists()] == []
 
 
