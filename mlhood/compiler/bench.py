@@ -22,9 +22,9 @@ import pandas as pd
 from onnx import TensorProto, helper, numpy_helper
 
 from mlhood.compiler.hir.graph import Graph
-from mlhood.compiler.hir.importer import import_model
 from mlhood.compiler.hir.text import to_text
 from mlhood.compiler.hir.verify import verify
+from mlhood.compiler.onnx.importer import import_model
 from mlhood.compiler.passes import optimize
 from mlhood.errors import CompilerError
 from mlhood.exchange import export

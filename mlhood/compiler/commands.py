@@ -99,7 +99,7 @@ def _cost(graph: Graph, quantized: Graph, data: Mapping[str, np.ndarray]) -> str
 
 def _write(graph: Graph, draw: Path | None, export: Path | None) -> None:
     from mlhood.compiler.hir.draw import draw as draw_graph
-    from mlhood.compiler.hir.exporter import to_onnx
+    from mlhood.compiler.onnx.exporter import to_onnx
     from mlhood.files.atomic import write_whole
 
     if draw is not None:

@@ -18,8 +18,8 @@ import pandas as pd
 from mlhood.compiler.backends import timing
 from mlhood.compiler.backends.targets import DEFAULT, Target, check_target, ready
 from mlhood.compiler.hir.graph import Graph
-from mlhood.compiler.hir.importer import import_model
 from mlhood.compiler.hir.verify import verify
+from mlhood.compiler.onnx.importer import import_model
 from mlhood.compiler.passes import optimize
 from mlhood.compiler.quantize import Profile, Recipe, profile, quantize
 from mlhood.compiler.quantize.report import constant_bytes

@@ -11,8 +11,8 @@ from onnx import helper, numpy_helper
 from onnx.backend.base import Backend, BackendRep, namedtupledict
 
 from mlhood.compiler.backends.targets import DEFAULT, TARGETS, Runner, check_target
-from mlhood.compiler.hir.importer import import_model
-from mlhood.compiler.hir.source import ConstantNeeded
+from mlhood.compiler.onnx.importer import import_model
+from mlhood.compiler.operators.onnx_node import ConstantNeeded
 from mlhood.errors import CompilerError
 from mlhood.exchange.load import load
 

@@ -10,7 +10,7 @@ from mlhood.cli import app
 from mlhood.compiler import bench
 from mlhood.compiler.backends.interpreter import run
 from mlhood.compiler.hir import verify
-from mlhood.compiler.hir.importer import import_model
+from mlhood.compiler.onnx.importer import import_model
 from mlhood.compiler.passes import optimize
 from mlhood.errors import CompilerError
 from mlhood.models.resnet import BasicBlock, ResNet

@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper, version_converter
 
 from mlhood.compiler.backends.interpreter import Interpreter
 from mlhood.compiler.hir import verify
-from mlhood.compiler.hir.importer import import_model
+from mlhood.compiler.onnx.importer import import_model
 from mlhood.compiler.passes import optimize
 from mlhood.exchange import export, silence
 from mlhood.exchange import run as run_onnxruntime

@@ -13,8 +13,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from mlhood.compiler.backends.interpreter import Interpreter
 from mlhood.compiler.hir import verify
-from mlhood.compiler.hir.importer import import_model
 from mlhood.compiler.hir.text import to_text
+from mlhood.compiler.onnx.importer import import_model
 from mlhood.compiler.passes import optimize
 from mlhood.errors import MlhoodError
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from mlhood.compiler.compile import compile
 from mlhood.compiler.hir.graph import Graph
-from mlhood.compiler.hir.importer import import_model
 from mlhood.compiler.hir.types import TensorType
+from mlhood.compiler.onnx.importer import import_model
 from mlhood.compiler.operators.activation import Relu
 from mlhood.compiler.operators.arithmetic import Add
 from mlhood.compiler.parallelism import Tasks, bounds, list_schedule, tasks, traffic

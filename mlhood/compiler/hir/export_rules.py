@@ -14,7 +14,6 @@ from onnx import helper
 
 from mlhood.compiler.hir.operator import Operator
 from mlhood.compiler.hir.values import Node
-from mlhood.compiler.hir.writer import Writer
 from mlhood.compiler.operators import arithmetic, elementwise, reduction
 from mlhood.compiler.operators.activation import Activation, AddActivation, operator_of
 from mlhood.compiler.operators.cast import Cast, Identity
@@ -33,6 +32,7 @@ from mlhood.compiler.operators.normalization import (
     LogSoftmax,
     Softmax,
 )
+from mlhood.compiler.operators.onnx_writer import OnnxWriter
 from mlhood.compiler.operators.padding import Pad
 from mlhood.compiler.operators.pooling import AveragePool, GlobalAveragePool, GlobalMaxPool, MaxPool
 from mlhood.compiler.operators.rescale import Rescale, parameters_of
@@ -40,14 +40,14 @@ from mlhood.compiler.operators.shape import Flatten, Reshape, Squeeze, Unsqueeze
 from mlhood.errors import CompilerError
 
 Names = list[str]
-ExportRule = Callable[[Writer, Node, Names, str], str]
+ExportRule = Callable[[OnnxWriter, Node, Names, str], str]
 Attributes = Callable[[Any], dict[str, Any]]
 
 
 def _plainly(op_type: str, attributes: Attributes = lambda operator: {}) -> ExportRule:
     """Return the rule of an operator that ONNX has as it is."""
 
-    def rule(w: Writer, node: Node, inputs: Names, name: str) -> str:
+    def rule(w: OnnxWriter, node: Node, inputs: Names, name: str) -> str:
         return w.emit(op_type, *inputs, name=name, **attributes(node.operator))
 
     return rule
@@ -56,18 +56,18 @@ def _plainly(op_type: str, attributes: Attributes = lambda operator: {}) -> Expo
 def _with_lists(op_type: str, attributes: Attributes, *lists: Callable[[Any], tuple[int, ...]]) -> ExportRule:
     """Return the rule of an operator whose lists of integers are further inputs in ONNX."""
 
-    def rule(w: Writer, node: Node, inputs: Names, name: str) -> str:
+    def rule(w: OnnxWriter, node: Node, inputs: Names, name: str) -> str:
         more = [w.integers(of(node.operator)) for of in lists]
         return w.emit(op_type, *inputs, *more, name=name, **attributes(node.operator))
 
     return rule
 
 
-def _activated(w: Writer, node: Node, activation: Activation, x: str, name: str) -> str:
+def _activated(w: OnnxWriter, node: Node, activation: Activation, x: str, name: str) -> str:
     return _function(w, node, operator_of(activation), x, name) if activation else x
 
 
-def _function(w: Writer, node: Node, operator: Operator, x: str, name: str) -> str:
+def _function(w: OnnxWriter, node: Node, operator: Operator, x: str, name: str) -> str:
     """Add a function of one tensor that is an attribute of a node."""
     return EXPORT_RULES[type(operator)](w, Node(node.name, operator, node.inputs), [x], name)
 
@@ -81,7 +81,7 @@ def _window(operator: Any) -> dict[str, Any]:
     return {"strides": operator.strides, "pads": operator.pads, "dilations": operator.dilations}
 
 
-def _conv(w: Writer, node: Node, inputs: Names, name: str) -> str:
+def _conv(w: OnnxWriter, node: Node, inputs: Names, name: str) -> str:
     operator: Any = node.operator
     *read, z = inputs if len(inputs) == 4 else [*inputs, ""]
     if read[-1] == "":
@@ -93,7 +93,7 @@ def _conv(w: Writer, node: Node, inputs: Names, name: str) -> str:
     return _activated(w, node, operator.activation, y, name)
 
 
-def _fully_connected(w: Writer, node: Node, inputs: Names, name: str) -> str:
+def _fully_connected(w: OnnxWriter, node: Node, inputs: Names, name: str) -> str:
     operator: Any = node.operator
     x, weight, *bias = inputs
     last = _last(operator.activation, name)
@@ -107,7 +107,7 @@ def _fully_connected(w: Writer, node: Node, inputs: Names, name: str) -> str:
 
 
 def _pair(op_type: str) -> ExportRule:
-    def rule(w: Writer, node: Node, inputs: Names, name: str) -> str:
+    def rule(w: OnnxWriter, node: Node, inputs: Names, name: str) -> str:
         activation: Activation = getattr(node.operator, "activation", ())
         y = w.emit(op_type, *inputs, name=_last(activation, name))
         return _activated(w, node, activation, y, name)
@@ -125,7 +125,7 @@ def _pool(op_type: str) -> ExportRule:
     return _plainly(op_type, attributes)
 
 
-def _max_pool(w: Writer, node: Node, inputs: Names, name: str) -> str:
+def _max_pool(w: OnnxWriter, node: Node, inputs: Names, name: str) -> str:
     operator: Any = node.operator
     if not operator.indices:
         return _pool("MaxPool")(w, node, inputs, name)
@@ -134,14 +134,14 @@ def _max_pool(w: Writer, node: Node, inputs: Names, name: str) -> str:
     return w.emit_all("MaxPool", *inputs, names=names, storage_order=operator.column_major, **shape)[0]
 
 
-def _clip(w: Writer, node: Node, inputs: Names, name: str) -> str:
+def _clip(w: OnnxWriter, node: Node, inputs: Names, name: str) -> str:
     operator: Any = node.operator
     element = "float32" if node.inputs[0] is None or node.inputs[0].type.quantization else node.inputs[0].type.element
     limits = ["" if one is None else w.constant(np.array(one, element)) for one in (operator.low, operator.high)]
     return w.emit("Clip", *inputs, *limits, name=name)
 
 
-def _pad(w: Writer, node: Node, inputs: Names, name: str) -> str:
+def _pad(w: OnnxWriter, node: Node, inputs: Names, name: str) -> str:
     operator: Any = node.operator
     type = node.outputs[0].type
     fill = np.array(operator.value, type.dtype)
@@ -152,32 +152,32 @@ def _pad(w: Writer, node: Node, inputs: Names, name: str) -> str:
     return w.emit("Pad", *inputs, *more, name=name, mode=operator.mode)
 
 
-def _softmax(w: Writer, node: Node, inputs: Names, name: str) -> str:
+def _softmax(w: OnnxWriter, node: Node, inputs: Names, name: str) -> str:
     operator: Any = node.operator
     if len(operator.axes) != 1:
         raise CompilerError("ONNX has no such operator over several axes", where=node.where, got=operator.axes)
     return w.emit(type(operator).__name__, *inputs, name=name, axis=operator.axes[0])
 
 
-def _splat(w: Writer, node: Node, inputs: Names, name: str) -> str:
+def _splat(w: OnnxWriter, node: Node, inputs: Names, name: str) -> str:
     operator: Any = node.operator
     fill = helper.make_tensor("value", _code(operator.element), [1], [operator.value])
     return w.emit("ConstantOfShape", w.emit("Shape", *inputs), name=name, value=fill)
 
 
-def _elu(w: Writer, node: Node, inputs: Names, name: str) -> str:
+def _elu(w: OnnxWriter, node: Node, inputs: Names, name: str) -> str:
     operator: Any = node.operator
     if operator.gamma == 1:
         return w.emit("Elu", *inputs, name=name, alpha=operator.alpha)
     return w.emit("Selu", *inputs, name=name, alpha=operator.alpha, gamma=operator.gamma)
 
 
-def _rescale(w: Writer, node: Node, inputs: Names, name: str) -> str:
+def _rescale(w: OnnxWriter, node: Node, inputs: Names, name: str) -> str:
     operator: Any = node.operator
     return _activated(w, node, operator.activation, inputs[0], name)
 
 
-def _lookup(w: Writer, node: Node, inputs: Names, name: str) -> str:
+def _lookup(w: OnnxWriter, node: Node, inputs: Names, name: str) -> str:
     operator: Any = node.operator
     return _function(w, node, function_of(operator.function), inputs[0], name)
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from mlhood.compiler.collector import collector_paused
+from mlhood.compiler.hir.garbage_collection import gc_paused
 from mlhood.compiler.hir.operator import Operator
 from mlhood.compiler.hir.types import Quantization, TensorType
 from mlhood.compiler.hir.values import Constant, Node, Placeholder, Value, inferred, topological
@@ -215,7 +215,7 @@ class Graph:
         value.name = name
         self._values[name] = value
 
-    @collector_paused()
+    @gc_paused()
     def copy(self) -> Graph:
         """Return a graph of its own with the same names; the constants' arrays, which nobody can write to, are shared.
 

@@ -9,14 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import Field, dataclass, fields
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from mlhood.compiler.hir.types import TensorType
 from mlhood.errors import CompilerError
-
-if TYPE_CHECKING:
-    from mlhood.compiler.hir.source import Source
-    from mlhood.compiler.hir.values import Value
 
 
 @dataclass(frozen=True)
@@ -76,8 +72,12 @@ class Operator:
         return 0
 
     @classmethod
-    def from_onnx(cls, source: Source) -> Value | Sequence[Value | None]:
-        """Import rule: build the nodes for one ONNX node, return its outputs."""
+    def from_onnx(cls, source: Any) -> Any:
+        """Import rule: add the nodes for one ONNX node, return its outputs: a `Value`, or a sequence of them.
+
+        Args:
+            source: The `OnnxNode`.
+        """
         return source.add(cls(), *source.inputs)
 
 

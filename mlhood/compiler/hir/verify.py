@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mlhood.compiler.collector import collector_paused
+from mlhood.compiler.hir.garbage_collection import gc_paused
 from mlhood.compiler.hir.graph import Graph
 from mlhood.compiler.hir.types import TensorType
 from mlhood.compiler.hir.values import Constant, Node, Placeholder, Value, inferred
 from mlhood.errors import CompilerError
 
 
-@collector_paused()
+@gc_paused()
 def verify(graph: Graph) -> None:
     """Check a graph, in time linear in its size.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from mlhood.compiler.hir.operator import Operator
-from mlhood.compiler.hir.source import Source
 from mlhood.compiler.hir.values import Value
 from mlhood.compiler.operators import (
     activation,
@@ -30,8 +29,9 @@ from mlhood.compiler.operators import (
     shape,
     transposed_convolution,
 )
+from mlhood.compiler.operators.onnx_node import OnnxNode
 
-ImportRule = Callable[[Source], Value | Sequence[Value | None]]
+ImportRule = Callable[[OnnxNode], Value | Sequence[Value | None]]
 
 _FAMILIES = (
     convolution,

@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from mlhood.compiler.hir.operator import Operator, need, plain, same_element
-from mlhood.compiler.hir.source import Source
 from mlhood.compiler.hir.types import TensorType, broadcast, normalized
 from mlhood.compiler.hir.values import Value
 from mlhood.compiler.operators.cast import Identity
+from mlhood.compiler.operators.onnx_node import OnnxNode
 from mlhood.compiler.operators.shape import Unsqueeze
 
 
@@ -31,7 +31,7 @@ class Binary(Operator):
         return np.asarray(type(self).function(a, b))
 
     @classmethod
-    def from_onnx(cls, source: Source) -> Value:
+    def from_onnx(cls, source: OnnxNode) -> Value:
         """Take one, two or more inputs: Max, Min and Sum of many become a chain."""
         value = source.input(0)
         if len(source.inputs) == 1:
@@ -42,7 +42,7 @@ class Binary(Operator):
         return value
 
 
-def aligned(source: Source, a: Value, b: Value, axis: int | None) -> Value:
+def aligned(source: OnnxNode, a: Value, b: Value, axis: int | None) -> Value:
     """Return b so that its first axis stretches along the given one of a, as opset 6 and older could say."""
     missing = 0 if axis is None else a.type.rank - normalized(axis, a.type.rank) - b.type.rank
     return source.add(Unsqueeze(tuple(range(-missing, 0))), b) if missing > 0 else b
@@ -91,7 +91,7 @@ class PRelu(Binary):
         return np.where(a > 0, a, a * b)
 
     @classmethod
-    def from_onnx(cls, source: Source) -> Value:
+    def from_onnx(cls, source: OnnxNode) -> Value:
         a, b = source.input(0), source.input(1)
         along_channels = source.opset < 7 and b.type.shape not in ((), (1,))
         return source.add(cls(), a, aligned(source, a, b, 1 if along_channels else None))

@@ -8,9 +8,9 @@ import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
 from mlhood.compiler.hir.operator import Operator, plain
-from mlhood.compiler.hir.source import Source
 from mlhood.compiler.hir.types import ELEMENTS, LARGEST_RANK, TensorType
 from mlhood.compiler.hir.values import Value
+from mlhood.compiler.operators.onnx_node import OnnxNode
 from mlhood.errors import CompilerError
 
 _BY_NUMBER = {int(helper.np_dtype_to_tensor_dtype(np.dtype(name))): name for name in ELEMENTS}
@@ -32,7 +32,7 @@ class Cast(Operator):
         return x.astype(self.element)
 
     @classmethod
-    def from_onnx(cls, source: Source) -> Value:
+    def from_onnx(cls, source: OnnxNode) -> Value:
         if source.op_type == "CastLike":
             return source.add(cls(source.input(1).type.element), source.input(0))
         return source.add(cls(element_of(source.attribute("to", 0))), source.input(0))

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from mlhood.compiler.hir.operator import Operator, need, plain, same_element
-from mlhood.compiler.hir.source import Source
 from mlhood.compiler.hir.types import Shape, TensorType
 from mlhood.compiler.hir.values import Value
 from mlhood.compiler.operators.activation import Activation, activate, check_activation
+from mlhood.compiler.operators.onnx_node import OnnxNode
 from mlhood.compiler.operators.windows import Window, window_of
 
 
@@ -70,7 +70,7 @@ class Convolution(Operator):
         return self.window(w.shape).workspace(x.shape) if x is not None and w is not None else 0
 
     @classmethod
-    def attributes_of(cls, source: Source, x: TensorType, w: TensorType) -> dict[str, object]:
+    def attributes_of(cls, source: OnnxNode, x: TensorType, w: TensorType) -> dict[str, object]:
         """Return a convolution's attributes as an ONNX node gives them.
 
         Raises:
@@ -122,7 +122,7 @@ class Conv(Convolution):
         return activate(y if z is None else y + z, self.activation)
 
     @classmethod
-    def from_onnx(cls, source: Source) -> Value:
+    def from_onnx(cls, source: OnnxNode) -> Value:
         x, w = source.input(0), source.input(1)
         return source.add(cls(**cls.attributes_of(source, x.type, w.type)), x, w, source.optional(2))  # type: ignore[arg-type]
 

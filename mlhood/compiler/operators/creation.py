@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from mlhood.compiler.hir.operator import Operator, need, plain
-from mlhood.compiler.hir.source import Source
 from mlhood.compiler.hir.types import TensorType, normalized
 from mlhood.compiler.hir.values import Value
 from mlhood.compiler.operators.arithmetic import Add, Div
 from mlhood.compiler.operators.cast import Identity, array_of
 from mlhood.compiler.operators.movement import Slice
+from mlhood.compiler.operators.onnx_node import OnnxNode
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Shape(Operator):
         return np.array(x.shape[self.start : self.stop], np.int64)
 
     @classmethod
-    def from_onnx(cls, source: Source) -> Value:
+    def from_onnx(cls, source: OnnxNode) -> Value:
         return source.add(cls(source.attribute("start", 0), source.attribute("end", None)), source.input(0))
 
 
@@ -62,7 +62,7 @@ class Size(Operator):
         return np.array(x.size, np.int64)
 
 
-def import_constant(source: Source) -> Value:
+def import_constant(source: OnnxNode) -> Value:
     """Constant: a tensor, or numbers, that stand in the node itself."""
     attribute = source.attribute
     tensor = attribute("value", None)
@@ -75,7 +75,7 @@ def import_constant(source: Source) -> Value:
     raise source.refuse("only dense tensors of numbers are supported as constants")
 
 
-def import_constant_of_shape(source: Source) -> Value:
+def import_constant_of_shape(source: OnnxNode) -> Value:
     """ConstantOfShape: one number in a shape that must be known when compiling."""
     tensor = source.attribute("value", None)
     fill = np.zeros(1, np.float32) if tensor is None else array_of(tensor)
@@ -83,7 +83,7 @@ def import_constant_of_shape(source: Source) -> Value:
     return source.constant(source.filled(source.integers(0), fill.reshape(())))
 
 
-def import_dropout(source: Source) -> tuple[Value, ...]:
+def import_dropout(source: OnnxNode) -> tuple[Value, ...]:
     """Dropout does nothing outside training; its mask, where the model reads it, is all true."""
     if source.has(2) and not (source.is_constant(2) and not source.static(2).any()):
         raise source.refuse("dropping elements at random is training", "export in evaluation mode")
@@ -95,7 +95,7 @@ def import_dropout(source: Source) -> tuple[Value, ...]:
     return y, source.add(mask, x)
 
 
-def import_split(source: Source) -> list[Value]:
+def import_split(source: OnnxNode) -> list[Value]:
     """Split becomes one Slice for each part."""
     x = source.input(0)
     axis = normalized(source.attribute("axis", 0), x.type.rank)
@@ -109,7 +109,7 @@ def import_split(source: Source) -> list[Value]:
     return [source.add(Slice((start,), (end,), (axis,), (1,)), x) for start, end in zip(starts, ends, strict=True)]
 
 
-def _even_parts(source: Source, x: Value, axis: int) -> list[int]:
+def _even_parts(source: OnnxNode, x: Value, axis: int) -> list[int]:
     length, parts = x.type.shape[axis], source.attribute("num_outputs", len(source.outputs))
     need(
         parts == len(source.outputs),
@@ -123,7 +123,7 @@ def _even_parts(source: Source, x: Value, axis: int) -> list[int]:
     return [min(size, max(length - i * size, 0)) for i in range(parts)]
 
 
-def import_mean(source: Source) -> Value:
+def import_mean(source: OnnxNode) -> Value:
     """Mean: the sum of all inputs, divided by their number."""
     total = Add.from_onnx(source)
     count = source.constant(np.array(len(source.inputs), total.type.dtype))

@@ -10,10 +10,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from mlhood.compiler.hir.operator import Operator, need, plain
-from mlhood.compiler.hir.source import Source
 from mlhood.compiler.hir.types import TensorType
 from mlhood.compiler.hir.values import Value
 from mlhood.compiler.operators.arithmetic import Max, Min
+from mlhood.compiler.operators.onnx_node import OnnxNode
 
 
 class Function(Operator):
@@ -108,7 +108,7 @@ class LeakyRelu(Slope):
         return np.where(x > 0, x, x * x.dtype.type(self.alpha))
 
     @classmethod
-    def from_onnx(cls, source: Source) -> Value:
+    def from_onnx(cls, source: OnnxNode) -> Value:
         return source.add(cls(source.attribute("alpha", 0.01)), source.input(0))
 
 
@@ -126,7 +126,7 @@ class Elu(Slope):
         return number(self.gamma) * np.where(x > 0, x, number(self.alpha) * np.expm1(np.minimum(x, number(0))))
 
     @classmethod
-    def from_onnx(cls, source: Source) -> Value:
+    def from_onnx(cls, source: OnnxNode) -> Value:
         alpha, gamma = (1.0, 1.0) if source.op_type == "Elu" else (1.6732632423543772, 1.0507009873554805)
         operator = cls(source.attribute("alpha", alpha), source.attribute("gamma", gamma))
         return source.add(operator, source.input(0))
@@ -146,7 +146,7 @@ class HardSigmoid(Slope):
         return np.clip(x * number(self.alpha) + number(self.beta), number(0), number(1))
 
     @classmethod
-    def from_onnx(cls, source: Source) -> Value:
+    def from_onnx(cls, source: OnnxNode) -> Value:
         return source.add(cls(source.attribute("alpha", 0.2), source.attribute("beta", 0.5)), source.input(0))
 
 
@@ -166,7 +166,7 @@ class Gelu(Slope):
         return np.asarray(0.5 * x * (1 + inner), x.dtype)
 
     @classmethod
-    def from_onnx(cls, source: Source) -> Value:
+    def from_onnx(cls, source: OnnxNode) -> Value:
         return source.add(cls(source.attribute("approximate", "none")), source.input(0))
 
 
@@ -188,7 +188,7 @@ class Clip(Operator):
         return y if self.high is None else np.minimum(y, x.dtype.type(self.high))
 
     @classmethod
-    def from_onnx(cls, source: Source) -> Value:
+    def from_onnx(cls, source: OnnxNode) -> Value:
         """Take limits as attributes (opset 6) or as constants; limits computed when running become Max and Min."""
         if source.opset < 11:
             limits = source.attribute("min", None), source.attribute("max", None)

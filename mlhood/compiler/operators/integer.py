@@ -11,12 +11,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from mlhood.compiler.hir.operator import Operator, need
-from mlhood.compiler.hir.source import Source
 from mlhood.compiler.hir.types import Quantization, TensorType
 from mlhood.compiler.hir.values import Value
 from mlhood.compiler.operators.activation import Activation
 from mlhood.compiler.operators.convolution import Convolution, convolve
 from mlhood.compiler.operators.matrix import dense_shape, matmul_shape
+from mlhood.compiler.operators.onnx_node import OnnxNode
 from mlhood.compiler.operators.quantized import along, parameters, reinterpret, saturated, sound
 from mlhood.compiler.operators.rescale import (
     NUMBERS,
@@ -137,7 +137,7 @@ class QuantizedConv(Convolution):
         return requantized(terms, y, self.activation)
 
     @classmethod
-    def from_onnx(cls, source: Source) -> Value:
+    def from_onnx(cls, source: OnnxNode) -> Value:
         x = reinterpret(source, source.input(0), parameters(source, 1, 2, None))
         w = reinterpret(source, source.input(3), parameters(source, 4, 5, 0))
         need(source.input(7).type.element == x.type.element, "input and output differ in element type")
@@ -195,7 +195,7 @@ class QuantizedMatMul(Operator):
         return saturated(np.rint(scaled) + self.quantization.offset[0], types[0].element)
 
     @classmethod
-    def from_onnx(cls, source: Source) -> Value:
+    def from_onnx(cls, source: OnnxNode) -> Value:
         a, b = source.input(0), source.input(3)
         a = reinterpret(source, a, parameters(source, 1, 2, a.type.rank - 2))
         b = reinterpret(source, b, parameters(source, 4, 5, b.type.rank - 1))
@@ -224,7 +224,7 @@ class ConvInteger(Convolution):
         return _wrapped(y)
 
     @classmethod
-    def from_onnx(cls, source: Source) -> Value:
+    def from_onnx(cls, source: OnnxNode) -> Value:
         x, w = source.input(0), source.input(1)
         x_offset = source.integers(2)[0] if source.has(2) else 0
         w_offset = source.integers(3) if source.has(3) else (0,)
@@ -250,7 +250,7 @@ class MatMulInteger(Operator):
         return _wrapped(np.asarray(np.matmul(a - of_a, b - of_b)))
 
     @classmethod
-    def from_onnx(cls, source: Source) -> Value:
+    def from_onnx(cls, source: OnnxNode) -> Value:
         offsets = [source.integers(i) if source.has(i) else (0,) for i in (2, 3)]
         return source.add(cls(*offsets), source.input(0), source.input(1))
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from mlhood.compiler.hir.operator import Operator, need, plain, same_element
-from mlhood.compiler.hir.source import Source
 from mlhood.compiler.hir.types import Dim, Shape, TensorType, broadcast
 from mlhood.compiler.hir.values import Value
 from mlhood.compiler.operators.activation import Activation, activate, check_activation
+from mlhood.compiler.operators.onnx_node import OnnxNode
 
 
 class MatMul(Operator):
@@ -73,7 +73,7 @@ class Gemm(Operator):
         return y + (c if self.beta == 1 else number(self.beta) * c)
 
     @classmethod
-    def from_onnx(cls, source: Source) -> Value:
+    def from_onnx(cls, source: OnnxNode) -> Value:
         attribute = source.attribute
         numbers = attribute("alpha", 1.0), attribute("beta", 1.0)
         operator = cls(*numbers, bool(attribute("transA", 0)), bool(attribute("transB", 0)))

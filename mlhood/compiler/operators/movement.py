@@ -8,7 +8,6 @@ from functools import reduce
 import numpy as np
 
 from mlhood.compiler.hir.operator import Operator, need, same_element
-from mlhood.compiler.hir.source import Source
 from mlhood.compiler.hir.types import (
     Dim,
     Quantization,
@@ -21,6 +20,7 @@ from mlhood.compiler.hir.types import (
     product,
 )
 from mlhood.compiler.hir.values import Value
+from mlhood.compiler.operators.onnx_node import OnnxNode
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Transpose(Operator):
         return x.transpose(self.permutation)
 
     @classmethod
-    def from_onnx(cls, source: Source) -> Value:
+    def from_onnx(cls, source: OnnxNode) -> Value:
         x = source.input(0)
         return source.add(cls(source.attribute("perm", tuple(reversed(range(x.type.rank))))), x)
 
@@ -79,7 +79,7 @@ class Concat(Operator):
         return np.concatenate(inputs, axis=self.axis)
 
     @classmethod
-    def from_onnx(cls, source: Source) -> Value:
+    def from_onnx(cls, source: OnnxNode) -> Value:
         return source.add(cls(source.attribute("axis", 1)), *source.inputs)
 
 
@@ -117,7 +117,7 @@ class Slice(Operator):
         return {normalized(axis, rank): slice(start, stop, step) for axis, start, stop, step in cuts}
 
     @classmethod
-    def from_onnx(cls, source: Source) -> Value:
+    def from_onnx(cls, source: OnnxNode) -> Value:
         x = source.input(0)
         starts, stops = source.attribute_or_input("starts", 1) or (), source.attribute_or_input("ends", 2) or ()
         axes = source.attribute_or_input("axes", 3) or tuple(range(len(starts)))
@@ -168,7 +168,7 @@ class Gather(Operator):
         return np.asarray(np.take(x, indices.astype(np.int64), axis=self.axis))
 
     @classmethod
-    def from_onnx(cls, source: Source) -> Value:
+    def from_onnx(cls, source: OnnxNode) -> Value:
         return source.add(cls(source.attribute("axis", 0)), *source.inputs)
 
 
@@ -204,7 +204,7 @@ class GatherND(Operator):
         return np.asarray(x[(*before, *np.moveaxis(indices, -1, 0))])
 
     @classmethod
-    def from_onnx(cls, source: Source) -> Value:
+    def from_onnx(cls, source: OnnxNode) -> Value:
         return source.add(cls(source.attribute("batch_dims", 0)), *source.inputs)
 
 
@@ -223,7 +223,7 @@ class Expand(Operator):
         return np.broadcast_to(x, np.broadcast_shapes(x.shape, self.shape))
 
     @classmethod
-    def from_onnx(cls, source: Source) -> Value:
+    def from_onnx(cls, source: OnnxNode) -> Value:
         return source.add(cls(source.integers(1)), source.input(0))
 
 
@@ -243,7 +243,7 @@ class Tile(Operator):
         return np.tile(x, self.repeats)
 
     @classmethod
-    def from_onnx(cls, source: Source) -> Value:
+    def from_onnx(cls, source: OnnxNode) -> Value:
         return source.add(cls(source.integers(1)), source.input(0))
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from mlhood.compiler.hir.operator import Operator, need, need_channels, plain, same_element
-from mlhood.compiler.hir.source import Source
 from mlhood.compiler.hir.types import TensorType, broadcast, normalized
 from mlhood.compiler.hir.values import Value
+from mlhood.compiler.operators.onnx_node import OnnxNode
 from mlhood.compiler.operators.reduction import mean as mean_of
 
 
@@ -50,7 +50,7 @@ class BatchNormalization(Operator):
         return y.astype(x.dtype, copy=False)
 
     @classmethod
-    def from_onnx(cls, source: Source) -> Value:
+    def from_onnx(cls, source: OnnxNode) -> Value:
         training = source.attribute("training_mode", 0) or (source.opset < 7 and not source.attribute("is_test", 0))
         if training or any(map(source.wants, range(1, 5))):
             raise source.refuse("normalising by the batch's own statistics is training", "export in evaluation mode")
@@ -79,7 +79,7 @@ class InstanceNormalization(Operator):
         return centred / spread * _channels(x, scale) + _channels(x, bias)
 
     @classmethod
-    def from_onnx(cls, source: Source) -> Value:
+    def from_onnx(cls, source: OnnxNode) -> Value:
         return source.add(cls(source.attribute("epsilon", 1e-5)), *source.inputs)
 
 
@@ -115,7 +115,7 @@ class LayerNormalization(Operator):
         return (y, centre, inverse) if self.statistics else y
 
     @classmethod
-    def from_onnx(cls, source: Source) -> tuple[Value, ...]:
+    def from_onnx(cls, source: OnnxNode) -> tuple[Value, ...]:
         statistics = source.wants(1) or source.wants(2)
         operator = cls(source.attribute("axis", -1), source.attribute("epsilon", 1e-5), statistics)
         return source.add_all(operator, *source.inputs)
@@ -150,7 +150,7 @@ class LocalResponseNormalization(Operator):
         return x / (number(self.bias) + number(self.alpha / self.size) * total) ** number(self.beta)
 
     @classmethod
-    def from_onnx(cls, source: Source) -> Value:
+    def from_onnx(cls, source: OnnxNode) -> Value:
         numbers = source.attribute("alpha", 0.0001), source.attribute("beta", 0.75), source.attribute("bias", 1.0)
         return source.add(cls(source.attribute("size", 0), *numbers), source.input(0))
 
@@ -179,7 +179,7 @@ class Softmax(Operator):
         return x - x.max(axis=self.axes, keepdims=True)
 
     @classmethod
-    def from_onnx(cls, source: Source) -> Value:
+    def from_onnx(cls, source: OnnxNode) -> Value:
         x = source.input(0)
         axis = normalized(source.attribute("axis", -1 if source.opset >= 13 else 1), x.type.rank)
         axes = (axis,) if source.opset >= 13 else tuple(range(axis, x.type.rank))

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from mlhood.compiler.hir.operator import Operator, need
-from mlhood.compiler.hir.source import Source
 from mlhood.compiler.hir.types import TensorType, normalized, plus
 from mlhood.compiler.hir.values import Value
+from mlhood.compiler.operators.onnx_node import OnnxNode
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Pad(Operator):
         return np.pad(x, widths, mode=self.mode)  # type: ignore[call-overload]
 
     @classmethod
-    def from_onnx(cls, source: Source) -> Value:
+    def from_onnx(cls, source: OnnxNode) -> Value:
         x = source.input(0)
         given = source.attribute_or_input("pads", 1) or ()
         rank = x.type.rank

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from mlhood.compiler.hir.operator import Operator, need, need_channels, plain
-from mlhood.compiler.hir.source import Source
 from mlhood.compiler.hir.types import TensorType
 from mlhood.compiler.hir.values import Value
+from mlhood.compiler.operators.onnx_node import OnnxNode
 from mlhood.compiler.operators.reduction import mean
 from mlhood.compiler.operators.windows import Window, window_of
 
@@ -44,7 +44,7 @@ class Pool(Operator):
         return self.window.workspace(types[0].shape) if types[0] is not None else 0
 
 
-def _pool_attributes(source: Source) -> dict[str, Any]:
+def _pool_attributes(source: OnnxNode) -> dict[str, Any]:
     x = source.input(0).type
     window = window_of(source, x, source.attribute("kernel_shape", ()))
     return {
@@ -100,7 +100,7 @@ class MaxPool(Pool):
         return turned.transpose(0, 1, *range(len(shape) - 1, 1, -1))
 
     @classmethod
-    def from_onnx(cls, source: Source) -> tuple[Value, ...]:
+    def from_onnx(cls, source: OnnxNode) -> tuple[Value, ...]:
         indices = source.wants(1)
         column_major = bool(source.attribute("storage_order", 0)) and indices
         operator = cls(**_pool_attributes(source), indices=indices, column_major=column_major)
@@ -132,7 +132,7 @@ class AveragePool(Pool):
         return total / count
 
     @classmethod
-    def from_onnx(cls, source: Source) -> Value:
+    def from_onnx(cls, source: OnnxNode) -> Value:
         operator = cls(**_pool_attributes(source), count_pads=bool(source.attribute("count_include_pad", 0)))
         return source.add(operator, source.input(0))
 

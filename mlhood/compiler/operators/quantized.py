@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from mlhood.compiler.hir.operator import Operator, need, plain
-from mlhood.compiler.hir.source import Source
 from mlhood.compiler.hir.types import Quantization, TensorType, normalized
 from mlhood.compiler.hir.values import Constant, Value
 from mlhood.compiler.operators.arithmetic import Add, Div, Mul, Sub
 from mlhood.compiler.operators.cast import Cast, element_of
 from mlhood.compiler.operators.elementwise import Clip, Round
+from mlhood.compiler.operators.onnx_node import OnnxNode
 
 
 def along(numbers: tuple[float, ...], axis: int | None, rank: int, dtype: Any) -> np.ndarray:
@@ -31,7 +31,7 @@ def saturated(x: np.ndarray, element: str) -> np.ndarray:
     return np.clip(np.rint(x), limits.min, limits.max).astype(element)
 
 
-def parameters(source: Source, scale: int, offset: int, axis: int | None, element: str = "uint8") -> Quantization:
+def parameters(source: OnnxNode, scale: int, offset: int, axis: int | None, element: str = "uint8") -> Quantization:
     """Return the parameters that two inputs of an ONNX node give.
 
     Raises:
@@ -80,7 +80,7 @@ class Quantize(Operator):
         return saturated(np.rint(x / scale) + offset, self.element)
 
     @classmethod
-    def from_onnx(cls, source: Source) -> Value:
+    def from_onnx(cls, source: OnnxNode) -> Value:
         x = source.input(0)
         element = source.input(2).type.element if source.has(2) else "uint8"
         if source.attribute("output_dtype", 0) and not source.has(2):
@@ -109,7 +109,7 @@ class Dequantize(Operator):
         return ((x.astype(np.int64) - offset).astype(np.float32) * scale).astype(np.float32)
 
     @classmethod
-    def from_onnx(cls, source: Source) -> Value:
+    def from_onnx(cls, source: OnnxNode) -> Value:
         x = source.input(0)
         if source.attribute("block_size", 0):
             return _blockwise_dequantize(source, x)
@@ -121,7 +121,7 @@ class Dequantize(Operator):
         return source.add(cls(), reinterpret(source, x, parameters(source, 1, 2, axis, x.type.element)))
 
 
-def _repeated(source: Source, position: int, length: int, axis: int) -> np.ndarray:
+def _repeated(source: OnnxNode, position: int, length: int, axis: int) -> np.ndarray:
     blocks = source.static(position)
     size = source.attribute("block_size", 0)
     fits = blocks.ndim > axis and size > 0 and blocks.shape[axis] == -(-length // size)
@@ -130,7 +130,7 @@ def _repeated(source: Source, position: int, length: int, axis: int) -> np.ndarr
     return np.repeat(blocks, size, axis=axis).take(range(length), axis=axis)
 
 
-def _blockwise_quantize(source: Source, x: Value, element: str) -> Value:
+def _blockwise_quantize(source: OnnxNode, x: Value, element: str) -> Value:
     axis = normalized(source.attribute("axis", 1), x.type.rank)
     length = x.type.shape[axis]
     need(isinstance(length, int), "quantising by blocks needs the length of the axis", got=length)
@@ -143,7 +143,7 @@ def _blockwise_quantize(source: Source, x: Value, element: str) -> Value:
     return source.add(Cast(element), source.add(Clip(float(limits.min), float(limits.max)), y))
 
 
-def _blockwise_dequantize(source: Source, x: Value) -> Value:
+def _blockwise_dequantize(source: OnnxNode, x: Value) -> Value:
     axis = normalized(source.attribute("axis", 1), x.type.rank)
     length = x.type.shape[axis]
     need(isinstance(length, int), "dequantising by blocks needs the length of the axis", got=length)
@@ -169,7 +169,7 @@ class Reinterpret(Operator):
         return x
 
 
-def reinterpret(source: Source, x: Value, quantization: Quantization) -> Value:
+def reinterpret(source: OnnxNode, x: Value, quantization: Quantization) -> Value:
     """Return x with these parameters in its type: itself, another constant, or behind a Reinterpret."""
     if x.type.quantization == quantization:
         return x
@@ -199,7 +199,7 @@ class DynamicQuantize(Operator):
         return saturated(np.rint(x / scale) + offset, "uint8"), np.asarray(scale, np.float32), np.asarray(offset)
 
     @classmethod
-    def from_onnx(cls, source: Source) -> tuple[Value, ...]:
+    def from_onnx(cls, source: OnnxNode) -> tuple[Value, ...]:
         return source.add_all(cls(), source.input(0))
 
 

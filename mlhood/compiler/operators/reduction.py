@@ -9,10 +9,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from mlhood.compiler.hir.operator import Operator, need, plain
-from mlhood.compiler.hir.source import Source
 from mlhood.compiler.hir.types import Shape, TensorType, normalized
 from mlhood.compiler.hir.values import Value
 from mlhood.compiler.operators.cast import Identity
+from mlhood.compiler.operators.onnx_node import OnnxNode
 
 
 def reduced(shape: Shape, axes: tuple[int, ...], keep: bool) -> Shape:
@@ -46,7 +46,7 @@ class Reduction(Operator):
         return np.asarray(type(self).function(x, axis=self.axes, keepdims=self.keep), x.dtype)
 
     @classmethod
-    def from_onnx(cls, source: Source) -> Value:
+    def from_onnx(cls, source: OnnxNode) -> Value:
         """Take the axes as an attribute or as an input; without any, all, or by `noop_with_empty_axes` none."""
         x = source.input(0)
         axes = source.attribute_or_input("axes", 1)
@@ -126,7 +126,7 @@ class Arg(Operator):
         return np.asarray(y, np.int64)
 
     @classmethod
-    def from_onnx(cls, source: Source) -> Value:
+    def from_onnx(cls, source: OnnxNode) -> Value:
         keep, last = bool(source.attribute("keepdims", 1)), bool(source.attribute("select_last_index", 0))
         return source.add(cls(source.attribute("axis", 0), keep, last), source.input(0))
 

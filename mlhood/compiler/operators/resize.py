@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from mlhood.compiler.hir.operator import Operator, need, plain
-from mlhood.compiler.hir.source import Source
 from mlhood.compiler.hir.types import Dim, TensorType, normalized, scaled
 from mlhood.compiler.hir.values import Value
+from mlhood.compiler.operators.onnx_node import OnnxNode
 
 MODES = ("nearest", "linear", "cubic")
 COORDINATES = (
@@ -136,7 +136,7 @@ class Resize(Operator):
         return np.where(far <= 1, near, ((a * far - 5 * a) * far + 8 * a) * far - 4 * a)
 
     @classmethod
-    def import_upsample(cls, source: Source) -> Value:
+    def import_upsample(cls, source: OnnxNode) -> Value:
         """Upsample, and Resize of opset 10: scales only, from the corner, rounded down."""
         x = source.input(0)
         scales = source.static(1) if source.has(1) else np.asarray(source.attribute("scales", ()))
@@ -145,7 +145,7 @@ class Resize(Operator):
         return source.add(operator, x)
 
     @classmethod
-    def import_resize(cls, source: Source) -> Value:
+    def import_resize(cls, source: OnnxNode) -> Value:
         """Resize: by scales or by sizes, of all axes or of some."""
         if source.opset < 11:
             return cls.import_upsample(source)
@@ -182,13 +182,13 @@ def _numbers(scales: np.ndarray) -> tuple[float, ...]:
     return tuple(float(one) for one in scales)
 
 
-def _check_policy(source: Source) -> None:
+def _check_policy(source: OnnxNode) -> None:
     policy = source.attribute("keep_aspect_ratio_policy", "stretch")
     if policy != "stretch":
         raise source.refuse(f"keep_aspect_ratio_policy = {policy!r} is not supported", "give the sizes that result")
 
 
-def _size(source: Source, old: Dim, new: Dim) -> int:
+def _size(source: OnnxNode, old: Dim, new: Dim) -> int:
     """Return a size, 0 for an open axis that stays as it is."""
     if isinstance(new, int):
         need(new > 0, "sizes must be positive", got=new)

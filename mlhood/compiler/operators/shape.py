@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from mlhood.compiler.hir.operator import Operator, need
-from mlhood.compiler.hir.source import Source
 from mlhood.compiler.hir.types import Dim, TensorType, normalized, product, quotient
 from mlhood.compiler.hir.values import Value
+from mlhood.compiler.operators.onnx_node import OnnxNode
 from mlhood.compiler.operators.reduction import reduced
 
 
@@ -56,7 +56,7 @@ class Reshape(Operator):
         return x.reshape(shape)
 
     @classmethod
-    def from_onnx(cls, source: Source) -> Value:
+    def from_onnx(cls, source: OnnxNode) -> Value:
         """Take the shape as a constant, or as computed from the input's; a named axis is copied, or left open."""
         x = source.input(0)
         wanted = source.dims(1) if source.opset >= 5 else source.attribute("shape", ())
@@ -92,7 +92,7 @@ class Flatten(Operator):
         return rank if self.axis == rank else normalized(self.axis, rank)
 
     @classmethod
-    def from_onnx(cls, source: Source) -> Value:
+    def from_onnx(cls, source: OnnxNode) -> Value:
         return source.add(cls(source.attribute("axis", 1)), source.input(0))
 
 
@@ -114,7 +114,7 @@ class Squeeze(Operator):
         return np.squeeze(x, self.axes)
 
     @classmethod
-    def from_onnx(cls, source: Source) -> Value:
+    def from_onnx(cls, source: OnnxNode) -> Value:
         x = source.input(0)
         axes = source.attribute_or_input("axes", 1)
         if axes is None:
@@ -142,7 +142,7 @@ class Unsqueeze(Operator):
         return np.expand_dims(x, self.axes)
 
     @classmethod
-    def from_onnx(cls, source: Source) -> Value:
+    def from_onnx(cls, source: OnnxNode) -> Value:
         return source.add(cls(source.attribute_or_input("axes", 1) or ()), source.input(0))
 
 

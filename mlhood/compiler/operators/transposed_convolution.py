@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from mlhood.compiler.hir.operator import Operator, need, plain, same_element
-from mlhood.compiler.hir.source import Source
 from mlhood.compiler.hir.types import Dim, Shape, TensorType, plus, product
 from mlhood.compiler.hir.values import Value
+from mlhood.compiler.operators.onnx_node import OnnxNode
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class ConvTranspose(Operator):
             y[(slice(None), slice(None), *places)] += np.moveaxis(np.tensordot(x, w[(..., *k)], (1, 0)), -1, 1)
 
     @classmethod
-    def from_onnx(cls, source: Source) -> Value:
+    def from_onnx(cls, source: OnnxNode) -> Value:
         x, w = source.input(0), source.input(1)
         need(w.type.rank >= 3, "a weight needs a spatial axis", got=list(w.type.shape))
         axes = w.type.rank - 2
@@ -122,7 +122,7 @@ class ConvTranspose(Operator):
         return source.add(_with_pads(operator, source, x.type, w.type), *source.inputs)
 
 
-def _with_pads(operator: ConvTranspose, source: Source, x: TensorType, w: TensorType) -> ConvTranspose:
+def _with_pads(operator: ConvTranspose, source: OnnxNode, x: TensorType, w: TensorType) -> ConvTranspose:
     """Return the operator with the pads that `auto_pad` or `output_shape` give."""
     auto, wanted = source.attribute("auto_pad", "NOTSET"), source.attribute("output_shape", ())
     if not wanted and auto not in ("SAME_UPPER", "SAME_LOWER"):

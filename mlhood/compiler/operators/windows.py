@@ -13,8 +13,8 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from mlhood.compiler.hir.operator import need
-from mlhood.compiler.hir.source import Source
 from mlhood.compiler.hir.types import Dim, Shape, TensorType, divide, plus
+from mlhood.compiler.operators.onnx_node import OnnxNode
 
 _AUTO_PADS = ("", "NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER")
 
@@ -150,7 +150,7 @@ def _put_around(x: np.ndarray, ends: Iterable[tuple[int, int]], fill: float) -> 
     return np.pad(x, widths, constant_values=fill) if any(map(any, widths)) else x
 
 
-def window_of(source: Source, x: TensorType, kernel: tuple[int, ...]) -> Window:
+def window_of(source: OnnxNode, x: TensorType, kernel: tuple[int, ...]) -> Window:
     """Return the window that an ONNX node describes, `auto_pad` worked out.
 
     Raises:
@@ -180,7 +180,7 @@ def window_of(source: Source, x: TensorType, kernel: tuple[int, ...]) -> Window:
     return Window(kernel, strides, pads, dilations, ceil)
 
 
-def _same_padding(source: Source, size: Dim, span: int, stride: int) -> int:
+def _same_padding(source: OnnxNode, size: Dim, span: int, stride: int) -> int:
     if stride == 1:
         return span - 1
     if isinstance(size, str):

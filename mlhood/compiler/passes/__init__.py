@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from mlhood.compiler.collector import collector_paused
+from mlhood.compiler.hir.garbage_collection import gc_paused
 from mlhood.compiler.hir.graph import Graph
 from mlhood.compiler.hir.verify import verify
 from mlhood.compiler.passes.activation import fuse_activation
@@ -62,7 +62,7 @@ PASSES: dict[str, Pass] = {
 IDLE_ROUNDS = 50
 
 
-@collector_paused()
+@gc_paused()
 def optimize(
     graph: Graph, passes: Iterable[str] | None = None, observe: Observer | None = None, *, check: bool = False
 ) -> Graph:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mlhood.compiler.collector import collector_paused
+from mlhood.compiler.hir.garbage_collection import gc_paused
 from mlhood.compiler.hir.graph import Graph
 from mlhood.compiler.hir.values import Node
 from mlhood.compiler.quantize.builder import Builder
@@ -11,7 +11,7 @@ from mlhood.compiler.quantize.recipe import Recipe
 from mlhood.compiler.quantize.rules import RULES
 
 
-@collector_paused()
+@gc_paused()
 def quantize(graph: Graph, profile: Profile, recipe: Recipe | None = None) -> Graph:
     """Return a graph that computes with integers where the operators can.
 

@@ -10,7 +10,7 @@ from mlhood.compiler.backends import timing
 from mlhood.compiler.backends.interpreter import Interpreter
 from mlhood.compiler.backends.timing import profile
 from mlhood.compiler.hir import Graph, TensorType
-from mlhood.compiler.hir.importer import import_model
+from mlhood.compiler.onnx.importer import import_model
 from mlhood.compiler.operators.arithmetic import Add
 from mlhood.compiler.operators.elementwise import Relu
 from mlhood.compiler.operators.pooling import MaxPool

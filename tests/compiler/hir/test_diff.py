@@ -8,9 +8,9 @@ import pytest
 from mlhood.compiler.hir import Graph, Quantization, TensorType
 from mlhood.compiler.hir.diff import diff
 from mlhood.compiler.hir.draw import draw_diff
-from mlhood.compiler.hir.importer import import_model
-from mlhood.compiler.hir.parse import parse
+from mlhood.compiler.onnx.importer import import_model
 from mlhood.compiler.operators import OPERATORS
+from mlhood.compiler.parse import parse
 from mlhood.errors import CompilerError
 from tests.compiler.geometry import check, check_words
 

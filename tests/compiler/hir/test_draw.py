@@ -19,7 +19,7 @@ from PIL import Image
 from mlhood.compiler.hir import Graph, Quantization, TensorType
 from mlhood.compiler.hir.draw import draw
 from mlhood.compiler.hir.drawing.families import FAMILIES, family_of
-from mlhood.compiler.hir.importer import import_model
+from mlhood.compiler.onnx.importer import import_model
 from mlhood.compiler.operators import OPERATORS
 from mlhood.errors import CompilerError, OutputError
 from mlhood.exchange import export
@@ -315,7 +315,7 @@ def test_a_notebook_shows_the_png_at_its_size():
 
 PROGRAM = """
 import hashlib
-from compiler.test_draw import quantized_graph
+from tests.compiler.hir.test_draw import quantized_graph
 from mlhood.compiler.hir.draw import draw
 drawing = draw(quantized_graph())
 print(hashlib.sha256(drawing.svg.encode() + drawing.png).hexdigest())

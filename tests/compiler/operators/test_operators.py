@@ -9,7 +9,7 @@ from onnx import TensorProto, helper
 
 from mlhood.compiler.backends.interpreter import Interpreter
 from mlhood.compiler.hir import verify
-from mlhood.compiler.hir.importer import import_model
+from mlhood.compiler.onnx.importer import import_model
 
 FLOAT = TensorProto.FLOAT
 few = settings(

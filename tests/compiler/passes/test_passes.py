@@ -11,8 +11,8 @@ import torch
 
 from mlhood.compiler.backends.interpreter import Interpreter
 from mlhood.compiler.hir import Graph, TensorType
-from mlhood.compiler.hir.importer import import_model
 from mlhood.compiler.hir.text import to_text
+from mlhood.compiler.onnx.importer import import_model
 from mlhood.compiler.operators.arithmetic import Add, Mul
 from mlhood.compiler.operators.cast import Identity
 from mlhood.compiler.operators.elementwise import Clip, LeakyRelu, Relu

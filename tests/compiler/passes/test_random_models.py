@@ -6,8 +6,8 @@ from hypothesis import HealthCheck, given, settings
 
 from mlhood.compiler.backends.interpreter import Interpreter
 from mlhood.compiler.hir import verify
-from mlhood.compiler.hir.importer import import_model
 from mlhood.compiler.hir.text import to_text
+from mlhood.compiler.onnx.importer import import_model
 from mlhood.compiler.passes import optimize
 from tests.compiler.passes.random_models import models
 

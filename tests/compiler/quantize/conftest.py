@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from mlhood.compiler.hir.importer import import_model
+from mlhood.compiler.onnx.importer import import_model
 from mlhood.compiler.passes import optimize
 from mlhood.compiler.quantize import profile
 from mlhood.exchange import export

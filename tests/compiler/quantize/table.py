@@ -9,7 +9,7 @@ import onnx
 import pandas as pd
 
 from mlhood.compiler.backends.interpreter import Interpreter
-from mlhood.compiler.hir.importer import import_model
+from mlhood.compiler.onnx.importer import import_model
 from mlhood.compiler.passes import optimize
 from mlhood.compiler.quantize import Recipe, profile, quantize, sqnr
 from mlhood.exchange import export

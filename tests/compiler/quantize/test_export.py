@@ -7,8 +7,8 @@ from onnx import TensorProto
 
 from mlhood.compiler.backends.interpreter import Interpreter
 from mlhood.compiler.hir import Graph, TensorType, verify
-from mlhood.compiler.hir.exporter import to_onnx
-from mlhood.compiler.hir.importer import import_model
+from mlhood.compiler.onnx.exporter import to_onnx
+from mlhood.compiler.onnx.importer import import_model
 from mlhood.compiler.operators.elementwise import Relu
 from mlhood.compiler.operators.padding import Pad
 from mlhood.compiler.passes import optimize

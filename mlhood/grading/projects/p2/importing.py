@@ -8,7 +8,7 @@ import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
 from mlhood.compiler.backends.interpreter import run
-from mlhood.compiler.hir.importer import import_model
+from mlhood.compiler.onnx.importer import import_model
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.oracle import GraphFacts, graph_facts
 from mlhood.grading.checks.submission import Submission

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mlhood.compiler.hir import Graph
-from mlhood.compiler.hir.importer import import_model
+from mlhood.compiler.onnx.importer import import_model
 from mlhood.measure.traffic import Counted
 
 

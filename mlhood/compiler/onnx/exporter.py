@@ -10,7 +10,7 @@ from mlhood.compiler.hir.graph import Graph
 from mlhood.compiler.hir.types import TensorType
 from mlhood.compiler.hir.values import Node, Value
 from mlhood.compiler.hir.verify import verify
-from mlhood.compiler.hir.writer import Writer
+from mlhood.compiler.operators.onnx_writer import OnnxWriter
 from mlhood.compiler.operators.quantized import Dequantize, Quantize, Reinterpret
 from mlhood.errors import CompilerError
 
@@ -39,7 +39,7 @@ def to_onnx(graph: Graph, *, opset: int = OPSET) -> onnx.ModelProto:
     """
     verify(graph)
     _check(graph, opset)
-    w = Writer(graph)
+    w = OnnxWriter(graph)
     for constant in graph.constants.values():
         w.constant(constant.data, w.name(constant))
     for node in graph.topological():
@@ -51,7 +51,7 @@ def to_onnx(graph: Graph, *, opset: int = OPSET) -> onnx.ModelProto:
     return _model(graph, w, opset)
 
 
-def _write(w: Writer, node: Node) -> None:
+def _write(w: OnnxWriter, node: Node) -> None:
     (y, *_), operator = node.outputs, node.operator
     if isinstance(operator, Quantize):
         w.quantize(w.real(_read(node)[0]), y, node.name)
@@ -75,7 +75,7 @@ def _read(node: Node) -> list[Value]:
     return [value for value in node.inputs if value is not None]
 
 
-def _model(graph: Graph, w: Writer, opset: int) -> onnx.ModelProto:
+def _model(graph: Graph, w: OnnxWriter, opset: int) -> onnx.ModelProto:
     inputs = [_info(name, value.type) for name, value in graph.placeholders.items()]
     outputs = [_info(name, value.type) for name, value in graph.outputs.items()]
     proto = helper.make_graph(w.nodes, graph.name, inputs, outputs, w.initializers)

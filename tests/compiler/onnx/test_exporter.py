@@ -8,8 +8,8 @@ from onnx import TensorProto, helper
 
 from mlhood.compiler.backends.interpreter import Interpreter
 from mlhood.compiler.hir import Graph, TensorType, verify
-from mlhood.compiler.hir.exporter import NEWEST_OPSET, OLDEST_OPSET, to_onnx
-from mlhood.compiler.hir.importer import import_model
+from mlhood.compiler.onnx.exporter import NEWEST_OPSET, OLDEST_OPSET, to_onnx
+from mlhood.compiler.onnx.importer import import_model
 from mlhood.compiler.operators.elementwise import FUNCTIONS, Clip, Elu, Gelu, HardSigmoid, LeakyRelu, Relu, Round
 from mlhood.compiler.operators.matrix import FullyConnected
 from mlhood.compiler.operators.normalization import LayerNormalization, Softmax

@@ -13,7 +13,7 @@ from mlhood.compiler.hir.types import Quantization, TensorType
 from mlhood.compiler.hir.values import Constant, Node, Value
 
 
-class Writer:
+class OnnxWriter:
     """Nodes and initialisers of an ONNX graph, and which name each value of the HIR has in it.
 
     A quantised value stands as its integers under its name; rules read it as reals, through a DequantizeLinear, and the

@@ -63,7 +63,7 @@ class ConstantNeeded(CompilerError):
         )
 
 
-class Source:
+class OnnxNode:
     """One ONNX node, with its inputs as values of the graph that is being built.
 
     Args:

@@ -9,9 +9,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 from mlhood.compiler.backends.interpreter import run
 from mlhood.compiler.hir import verify
-from mlhood.compiler.hir.importer import import_model
-from mlhood.compiler.hir.source import ConstantNeeded
+from mlhood.compiler.onnx.importer import import_model
 from mlhood.compiler.operators.elementwise import Clip
+from mlhood.compiler.operators.onnx_node import ConstantNeeded
 from mlhood.errors import CompilerError, ExchangeError
 
 node = helper.make_node
