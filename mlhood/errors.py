@@ -133,6 +133,12 @@ class ClusterError(MlhoodError):
     stage = "cluster"
 
 
+class TraceError(MlhoodError):
+    """A function cannot be traced, or a traced program cannot be run or drawn."""
+
+    stage = "jaxlab"
+
+
 class NotebookError(MlhoodError):
     """A notebook cannot be read, or does not belong to the course."""
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+from mlhood.jaxlab.operators.cases import FUSED, NETWORK, ROWS
 from mlhood.measure.claims import Claim, agree
 from mlhood.measure.table import Table
 
-FUSED, NETWORK = "conv + bn + relu", "ResNet-18"
-OPERATORS = ("conv", "batch norm", "relu", "max pool", "add", "global average pool", "dense", "softmax")
-ROWS = (*OPERATORS, FUSED, NETWORK)
 NO_JAX, JAX = "No-JAX", "JAX"
 
 
 def operators_table() -> Table:
-    """Return the empty table of P5: what is claimed of JAX is claimed of what it can fuse, not of each operator."""
+    """Return P5's empty table; it claims that JAX is faster where XLA can fuse, not for every single operator."""
     return Table(
         "P5.operators",
         rows=ROWS,

@@ -1,14 +1,15 @@
 """Automatic differentiation from scratch, in NumPy: a tape for reverse mode, dual numbers for forward mode.
 
+In: functions of arrays that are written with the operators of this package; out: gradients, tangents, and drawings.
+
 >>> from mlhood.jaxlab import autodiff as ad
 >>> loss = lambda params, x, labels: ad.cross_entropy(ad.lenet(ad, params, x), labels)
->>> ad.grad(loss)(params, x, labels)               # as jax.grad: a gradient for each parameter
->>> ad.jvp(loss, (params, x, labels), directions)  # as jax.jvp: the loss, and how fast it changes that way
+>>> ad.grad(loss)(params, x, labels)               # like jax.grad: a gradient for each parameter
+>>> ad.jvp(loss, (params, x, labels), directions)  # like jax.jvp: the loss, and its derivative in this direction
 """
 
 from mlhood.errors import AutodiffError
 from mlhood.jaxlab.autodiff.forward import JVPS, Dual, jvp
-from mlhood.jaxlab.autodiff.networks import lenet
 from mlhood.jaxlab.autodiff.operators import (
     NUMPY,
     Value,
@@ -30,8 +31,9 @@ from mlhood.jaxlab.autodiff.operators import (
     tanh,
 )
 from mlhood.jaxlab.autodiff.rules import RULES
-from mlhood.jaxlab.autodiff.tape import Entry, Recorded, Tape, backward, grad, value_and_grad
+from mlhood.jaxlab.autodiff.tape import Entry, Tape, TapeValue, backward, grad, value_and_grad
 from mlhood.jaxlab.autodiff.windows import columns, scatter
+from mlhood.jaxlab.operators.network import lenet
 
 __all__ = [
     "JVPS",
@@ -40,8 +42,8 @@ __all__ = [
     "AutodiffError",
     "Dual",
     "Entry",
-    "Recorded",
     "Tape",
+    "TapeValue",
     "Value",
     "add",
     "backward",

@@ -1,7 +1,7 @@
-"""Forward mode: dual numbers, which carry a value and how fast it changes, through the function in its own order.
+"""Forward mode: dual numbers carry a value and its tangent through the function, in the order of execution.
 
-One run gives the derivative in one direction, J u, whatever the number of results; reverse mode gives v J, whatever the
-number of inputs. For a network, with one loss and many weights, that is a run for each weight against a single one.
+One run computes the derivative in one direction, J u, for any number of outputs; reverse mode computes v J, for any
+number of inputs. The gradient of a loss takes one run per weight in forward mode, a single one in reverse mode.
 
 Source: A. Griewank, A. Walther, "Evaluating Derivatives", SIAM 2008, chapter 3.1.
 
@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from mlhood.errors import AutodiffError
-from mlhood.jaxlab.autodiff.operators import NUMPY, Value, constant, plain
-from mlhood.jaxlab.autodiff.rules import chosen
-from mlhood.jaxlab.autodiff.trees import mapped
+from mlhood.jaxlab.autodiff.operators import NUMPY, Value, constant, reject_value
+from mlhood.jaxlab.autodiff.rules import max_pool_argmax
+from mlhood.jaxlab.autodiff.trees import map_with_path
 from mlhood.jaxlab.autodiff.windows import columns
 from mlhood.jaxlab.operators import no_jax
 from mlhood.kernels.geometry import Pair
@@ -27,7 +27,7 @@ Arrays = list[np.ndarray]
 
 
 class Dual(Value):
-    """A value and its tangent, of one shape."""
+    """A value and its tangent, of the same shape."""
 
     def __init__(self, array: np.ndarray, tangent: np.ndarray) -> None:
         self._array = array
@@ -35,54 +35,59 @@ class Dual(Value):
 
     @property
     def array(self) -> np.ndarray:
-        """The numbers."""
+        """The data."""
         return self._array
 
     def apply(self, op: str, inputs: tuple[Any, ...], attributes: dict[str, Any]) -> Dual:
-        """Do an operation on values and tangents."""
-        duals = [self._dual(one) for one in inputs]
-        values = [one.array for one in duals]
+        """Execute an operation on values and tangents."""
+        duals = [self._dual(operand) for operand in inputs]
+        values = [dual.array for dual in duals]
         y = np.asarray(NUMPY[op](*values, **attributes))
-        return Dual(y, np.asarray(JVPS[op](y, values, [one.tangent for one in duals], **attributes)))
+        return Dual(y, np.asarray(JVPS[op](y, values, [dual.tangent for dual in duals], **attributes)))
 
-    def _dual(self, one: Any) -> Dual:
-        if isinstance(one, Dual):
-            return one
-        array = constant(one, self.dtype)
+    def _dual(self, operand: Any) -> Dual:
+        if isinstance(operand, Dual):
+            return operand
+        array = constant(operand, self.dtype)
         return Dual(array, np.zeros_like(array))
 
 
 def jvp(function: Callable[..., Any], primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, Any]:
-    """Return a function's value, and its derivative in a direction, as `jax.jvp`.
+    """Return a function's value and its derivative in a direction, like `jax.jvp`.
 
     Args:
-        function: Computes with the operators of this package.
+        function: Written with the operators of this package.
         primals: Its arguments: arrays, or nested dictionaries, lists and tuples of arrays.
         tangents: The direction, of the same shapes.
 
     Raises:
-        AutodiffError: The tangents are not like the primals, or the result does not depend on them.
+        AutodiffError: The tangents do not match the primals, or the result does not depend on them.
     """
-    results = function(*mapped(_paired, tuple(primals), tuple(tangents)))
-    return mapped(lambda _, one: _known(one).array, results), mapped(lambda _, one: one.tangent, results)
+    results = function(*map_with_path(_pair, tuple(primals), tuple(tangents)))
+    values = map_with_path(lambda _, result: _require_dual(result).array, results)
+    return values, map_with_path(lambda _, result: result.tangent, results)
 
 
-def _paired(name: str, primal: Any, tangent: Any) -> Dual:
-    primal, tangent = np.asarray(plain(primal)), np.asarray(plain(tangent))
+def _pair(path: str, primal: Any, tangent: Any) -> Dual:
+    primal, tangent = np.asarray(reject_value(primal)), np.asarray(reject_value(tangent))
     if primal.shape != tangent.shape:
-        raise AutodiffError("a tangent has its value's shape", where=name, expected=list(primal.shape),
-                            got=list(tangent.shape))  # fmt: skip
+        raise AutodiffError(
+            "a tangent has the shape of its primal", where=path, expected=list(primal.shape), got=list(tangent.shape)
+        )
     return Dual(primal, tangent)
 
 
-def _known(one: Any) -> Dual:
-    if isinstance(one, Dual):
-        return one
-    raise AutodiffError("the function's result does not depend on its arguments", got=type(one).__name__,
-                        todo="compute with the functions of mlhood.jaxlab.autodiff")  # fmt: skip
+def _require_dual(result: Any) -> Dual:
+    if isinstance(result, Dual):
+        return result
+    raise AutodiffError(
+        "the function's result does not depend on its arguments",
+        got=type(result).__name__,
+        todo="use the operators of mlhood.jaxlab.autodiff",
+    )
 
 
-# -- the rules: jvp(y, inputs, tangents, **attributes) -> the tangent of y
+# -- the JVP rules: jvp(y, inputs, tangents, **attributes) -> the tangent of y
 
 
 def _div(y: np.ndarray, inputs: Arrays, tangents: Arrays) -> np.ndarray:
@@ -101,17 +106,17 @@ def _dense(y: np.ndarray, inputs: Arrays, tangents: Arrays) -> np.ndarray:
 
 
 def _batch_norm(y: np.ndarray, inputs: Arrays, tangents: Arrays, eps: float) -> np.ndarray:
-    x, mean, var, weight, _ = (one if i == 0 else one[:, None, None] for i, one in enumerate(inputs))
-    dx, dmean, dvar, dweight, dbias = (one if i == 0 else one[:, None, None] for i, one in enumerate(tangents))
-    wide = var + np.float32(eps)
-    normal = (x - mean) / np.sqrt(wide)
-    return (dx - dmean) * weight / np.sqrt(wide) - normal * weight * dvar / (2 * wide) + normal * dweight + dbias
+    x, (mean, var, weight, _) = inputs[0], (a[:, None, None] for a in inputs[1:])
+    dx, (dmean, dvar, dweight, dbias) = tangents[0], (a[:, None, None] for a in tangents[1:])
+    var = var + np.float32(eps)
+    normal = (x - mean) / np.sqrt(var)
+    return (dx - dmean) * weight / np.sqrt(var) - normal * weight * dvar / (2 * var) + normal * dweight + dbias
 
 
 def _max_pool(y: np.ndarray, inputs: Arrays, tangents: Arrays, kernel: int, stride: int, padding: int) -> np.ndarray:
-    place = chosen(inputs[0], kernel, stride, padding)
+    argmax = max_pool_argmax(inputs[0], kernel, stride, padding)
     windows = columns(tangents[0], kernel, stride, padding)
-    return np.take_along_axis(windows.reshape(*y.shape[:2], kernel**2, -1), place, 2).reshape(y.shape)
+    return np.take_along_axis(windows.reshape(*y.shape[:2], kernel**2, -1), argmax, 2).reshape(y.shape)
 
 
 def _softmax(y: np.ndarray, inputs: Arrays, tangents: Arrays) -> np.ndarray:

@@ -1,7 +1,7 @@
-"""Operators that work on arrays, on what a tape records and on dual numbers alike.
+"""Operators that accept arrays, values on a tape and dual numbers.
 
-A network is written once, with these names; what its arguments are decides what happens. The module is an `ops` for
-`mlhood.jaxlab.operators.network`, as `no_jax` and `with_jax` are, and on arrays it does what `no_jax` does.
+A network is written once, with these operators; the types of its arguments decide how it is run. The package can be the
+`ops` of `mlhood.jaxlab.operators.network`, like `no_jax` and `with_jax`; on arrays it behaves like `no_jax`.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ Axes = int | tuple[int, ...] | None
 
 
 def _binary(op: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """Return what Python calls for `self op other` and for `other op self`."""
+    """Return the methods for `self op other` and for `other op self`."""
     return lambda self, other: apply(op, self, other), lambda self, other: apply(op, other, self)
 
 
 class Value:
-    """What stands for an array while something else is done besides: `Recorded` by a tape, `Dual` with a tangent."""
+    """Stands in for an array while a function is differentiated: a `TapeValue`, or a `Dual` number."""
 
-    __array_ufunc__ = None  # NumPy's arrays leave `array + value` to us
+    __array_ufunc__ = None  # makes NumPy defer `array + value` to us
 
     @property
     def array(self) -> np.ndarray:
-        """The numbers."""
+        """The data."""
         raise NotImplementedError
 
     def apply(self, op: str, inputs: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
-        """Do an operation of which this is one of the inputs."""
+        """Execute an operation that has this value among its inputs."""
         raise NotImplementedError
 
     @property
@@ -61,50 +61,54 @@ class Value:
         return apply("neg", self)
 
     def reshape(self, *shape: Any) -> Any:
-        """As NumPy's: reshape(2, 3) or reshape((2, 3)), -1 for what is left."""
+        """Like NumPy's: reshape(2, 3) or reshape((2, 3)), -1 for the remaining size."""
         return reshape(self, shape[0] if len(shape) == 1 and isinstance(shape[0], tuple) else shape)
 
     def sum(self, axis: Axes = None) -> Any:
-        """Return the sum along some axes, or of everything."""
+        """Return the sum over some axes, or over all."""
         return sum(self, axis)
 
     def mean(self, axis: Axes = None) -> Any:
-        """Return the mean along some axes, or of everything."""
+        """Return the mean over some axes, or over all."""
         return mean(self, axis)
 
 
-def plain(one: Any) -> Any:
-    """Return what is no value of a derivative, as it is.
+def reject_value(operand: Any) -> Any:
+    """Return the operand unless it is a `Value`.
 
     Raises:
-        AutodiffError: It is one: rules work on arrays, so there is no derivative of a derivative.
+        AutodiffError: It belongs to another derivative: rules work on arrays, so derivatives cannot be nested.
     """
-    if isinstance(one, Value):
+    if isinstance(operand, Value):
         raise AutodiffError(
-            "values of two derivatives meet", where=repr(one), expected="values of one derivative, and arrays",
-            todo="differentiate once; jax.grad(jax.grad(f)) gives the second derivative",
-        )  # fmt: skip
-    return one
+            "values of different derivatives cannot be combined",
+            where=repr(operand),
+            expected="values of one derivative, and arrays",
+            todo="differentiate once; jax.grad(jax.grad(f)) computes second derivatives",
+        )
+    return operand
 
 
-def constant(one: Any, dtype: np.dtype) -> np.ndarray:
-    """Return what meets a value of this dtype as an array; a number takes the dtype, so that float32 stays.
+def constant(operand: Any, dtype: np.dtype) -> np.ndarray:
+    """Return a constant operand as an array; a Python number is converted to `dtype`, so that float32 is preserved.
 
     Raises:
         AutodiffError: It belongs to another derivative.
     """
-    return np.asarray(plain(one), dtype if isinstance(one, int | float) else None)
+    return np.asarray(reject_value(operand), dtype if isinstance(operand, int | float) else None)
 
 
 def _cross_entropy(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
     if logits.ndim != 2 or labels.shape != logits.shape[:1] or labels.dtype.kind not in "iu":
         raise AutodiffError(
-            "these are not logits and labels", where="cross_entropy", expected="[N, classes], and N integers",
+            "invalid logits or labels",
+            where="cross_entropy",
+            expected="[N, classes], and N integers",
             got=f"{list(logits.shape)}, and {labels.dtype}{list(labels.shape)}",
-        )  # fmt: skip
+        )
     shifted = logits - logits.max(1, keepdims=True)  # so that exp does not overflow
-    chosen = np.take_along_axis(shifted, labels[:, None], 1)[:, 0]
-    return (np.log(np.exp(shifted).sum(1)) - chosen).mean()
+    label_logits = np.take_along_axis(shifted, labels[:, None], 1)[:, 0]
+    return (np.log(np.exp(shifted).sum(1)) - label_logits).mean()
 
 
 def _sigmoid(x: np.ndarray) -> np.ndarray:
@@ -136,21 +140,21 @@ NUMPY: dict[str, Callable[..., Any]] = {
 
 
 def apply(op: str, *inputs: Any, **attributes: Any) -> Any:
-    """Do an operation: on arrays by NumPy, else as the first input that is no array wants it.
+    """Execute an operation: with NumPy if all inputs are arrays, else as the first `Value` among them does it.
 
     Args:
-        op: A name of `NUMPY`.
-        inputs: Arrays, values of a tape, dual numbers; what is an array beside those is a constant.
-        attributes: What is no array: strides, shapes.
+        op: A key of `NUMPY`.
+        inputs: Arrays, tape values, dual numbers; arrays beside values are constants.
+        attributes: Static arguments: strides, shapes.
 
     Raises:
-        KernelError: The inputs of a convolution or a pooling do not fit together.
-        AutodiffError: Values of different kinds or tapes meet.
+        KernelError: The shapes of a convolution or a pooling do not match.
+        AutodiffError: The inputs belong to different derivatives.
     """
-    home = next((one for one in inputs if isinstance(one, Value)), None)
-    if home is None:
+    value = next((operand for operand in inputs if isinstance(operand, Value)), None)
+    if value is None:
         return NUMPY[op](*inputs, **attributes)
-    return home.apply(op, inputs, attributes)
+    return value.apply(op, inputs, attributes)
 
 
 def conv2d(x: Any, w: Any, bias: Any = None, stride: int = 1, padding: int = 0) -> Any:
@@ -170,12 +174,12 @@ def relu(x: Any) -> Any:
 
 
 def max_pool(x: Any, kernel: int = 3, stride: int = 2, padding: int = 1) -> Any:
-    """Take the largest of each window, as `no_jax.max_pool`: [N, C, H, W] -> [N, C, OH, OW]."""
+    """Return the maximum of each window, as `no_jax.max_pool`: [N, C, H, W] -> [N, C, OH, OW]."""
     return apply("max_pool", x, kernel=kernel, stride=stride, padding=padding)
 
 
 def add(x: Any, y: Any) -> Any:
-    """Return x + y; shapes are stretched as NumPy does."""
+    """Return x + y, broadcast like NumPy's."""
     return apply("add", x, y)
 
 
@@ -198,7 +202,7 @@ def cross_entropy(logits: Any, labels: Any) -> Any:
     """Return the mean over the batch of -log softmax(logits)[label]: [N, classes], integers [N] -> [].
 
     Raises:
-        AutodiffError: The shapes do not fit, or labels are no integers.
+        AutodiffError: The shapes do not match, or the labels are not integers.
     """
     return apply("cross_entropy", logits, labels)
 
@@ -224,15 +228,15 @@ def sigmoid(x: Any) -> Any:
 
 
 def sum(x: Any, axis: Axes = None) -> Any:
-    """Return the sum along some axes, or of everything."""
+    """Return the sum over some axes, or over all."""
     return apply("sum", x, axis=axis)
 
 
 def mean(x: Any, axis: Axes = None) -> Any:
-    """Return the mean along some axes, or of everything."""
+    """Return the mean over some axes, or over all."""
     return apply("mean", x, axis=axis)
 
 
 def reshape(x: Any, shape: tuple[int, ...]) -> Any:
-    """Return the same numbers in another shape, -1 for what is left."""
+    """Return the same data in another shape, -1 for the remaining size."""
     return apply("reshape", x, shape=tuple(shape))

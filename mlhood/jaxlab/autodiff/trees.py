@@ -1,4 +1,4 @@
-"""Arguments that hold several arrays: dictionaries, lists and tuples, nested, as JAX takes them."""
+"""Pytrees: arguments that are nested dictionaries, lists and tuples of arrays, as in JAX."""
 
 from __future__ import annotations
 
@@ -8,32 +8,35 @@ from typing import Any
 from mlhood.errors import AutodiffError
 
 
-def mapped(function: Callable[..., Any], *trees: Any, path: tuple[str, ...] = ()) -> Any:
-    """Return a tree like the first one, with what the function makes of each leaf and its name.
+def map_with_path(function: Callable[..., Any], *trees: Any, path: tuple[str, ...] = ()) -> Any:
+    """Return a tree like the first one, with each leaf replaced by what the function returns.
 
     Args:
-        function: Takes a name such as "layer1.0.conv1.weight", and the leaves of all trees at this place.
-        trees: Alike in structure.
-        path: Of names that lead to these trees.
+        function: Takes a path such as "layer1.0.conv1.weight", and the leaves of all trees at this path.
+        trees: Trees of the same structure.
+        path: The path of these trees, when they are subtrees.
 
     Raises:
-        AutodiffError: The trees differ.
+        AutodiffError: The structures differ.
     """
     first = trees[0]
     if isinstance(first, dict):
-        _check(path, [sorted(one) if isinstance(one, dict) else one for one in trees])
-        return {key: mapped(function, *(one[key] for one in trees), path=(*path, str(key))) for key in first}
+        _check(path, [sorted(tree) if isinstance(tree, dict) else tree for tree in trees])
+        return {key: map_with_path(function, *(tree[key] for tree in trees), path=(*path, str(key))) for key in first}
     if isinstance(first, list | tuple):
-        _check(path, [len(one) if isinstance(one, list | tuple) else one for one in trees])
+        _check(path, [len(tree) if isinstance(tree, list | tuple) else tree for tree in trees])
         parts = enumerate(zip(*trees, strict=True))
-        return type(first)(mapped(function, *leaves, path=(*path, str(i))) for i, leaves in parts)
+        return type(first)(map_with_path(function, *subtrees, path=(*path, str(i))) for i, subtrees in parts)
     return function(".".join(path), *trees)
 
 
-def _check(path: tuple[str, ...], kinds: list[Any]) -> None:
-    for kind in kinds[1:]:
-        if type(kind) is not type(kinds[0]) or kind != kinds[0]:
+def _check(path: tuple[str, ...], structures: list[Any]) -> None:
+    expected = structures[0]
+    for got in structures[1:]:
+        if type(got) is not type(expected) or got != expected:
             raise AutodiffError(
-                "two trees that belong together differ", where=".".join(path) or "the whole tree",
-                expected=kinds[0], got=kind if isinstance(kind, list | int) else type(kind).__name__,
-            )  # fmt: skip
+                "the trees have different structures",
+                where=".".join(path) or "the root",
+                expected=expected,
+                got=got if isinstance(got, list | int) else type(got).__name__,
+            )

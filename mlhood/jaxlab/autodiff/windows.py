@@ -1,7 +1,7 @@
-"""The windows of an image as columns of a matrix, and the way back: what a convolution's gradient is made of.
+"""im2col and its transpose, col2im: what the gradient of a convolution is made of.
 
-`columns` copies each pixel into every window that covers it; its transpose, `scatter`, adds up what comes back from
-them. In symbols: sum(columns(x) * c) = sum(x * scatter(c)) for all x and c.
+`columns` copies each pixel into every window that covers it; its transpose, `scatter`, adds the windows' contributions
+up again. In symbols: sum(columns(x) * c) = sum(x * scatter(c)) for all x and c.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from mlhood.kernels.geometry import Geometry, Pair, geometry
 
 
 def columns(x: np.ndarray, kernel: Pair, stride: Pair = 1, padding: Pair = 0, fill: float = 0.0) -> np.ndarray:
-    """Return all windows, one a column: im2col.
+    """Return all windows as columns of a matrix: im2col.
 
     Args:
         x: [N, C, H, W].
         kernel: KH and KW, or one number for both.
-        stride: One number, or down and right.
+        stride: One number, or (down, right).
         padding: One number, (down, right) for both sides, or (top, left, bottom, right).
-        fill: What stands in the padding.
+        fill: The value of the padding.
 
     Returns:
-        [N, C * KH * KW, OH * OW]: rows in the order channel, row, column of a window, columns in that of the result.
+        [N, C * KH * KW, OH * OW]: rows in the order channel, kernel row, kernel column; columns in that of the output.
 
     Raises:
-        KernelError: There is no such window.
+        KernelError: The window does not fit the image.
     """
     g = _geometry(x.shape, kernel, stride, padding)
     top, left, bottom, right = g.padding
@@ -42,29 +42,35 @@ def scatter(
     """Return an image in which each pixel is the sum over all windows that cover it: col2im, `columns` transposed.
 
     Args:
-        columns: [N, C * KH * KW, OH * OW], as `columns` gives them.
+        columns: [N, C * KH * KW, OH * OW], as `columns` returns them.
         shape: N, C, H, W of the image.
-        kernel: As of `columns`.
-        stride: As of `columns`.
-        padding: As of `columns`; what lies in it is dropped.
+        kernel: As for `columns`.
+        stride: As for `columns`.
+        padding: As for `columns`; what falls into it is dropped.
 
     Returns:
         [N, C, H, W].
 
     Raises:
-        KernelError: There is no such window.
-        AutodiffError: The columns are not those of such an image.
+        KernelError: The window does not fit the image.
+        AutodiffError: The shape of the columns does not match that of the image.
     """
     g = _geometry(shape, kernel, stride, padding)
-    (high, wide), (down, right), (top, left, _, _) = g.out, g.stride, g.padding
-    if columns.shape != (g.images, g.depth, high * wide):
-        raise AutodiffError("these are not the columns of such an image", where=f"image {list(shape)}",
-                            expected=[g.images, g.depth, high * wide], got=list(columns.shape))  # fmt: skip
-    parts = columns.reshape(g.images, g.channels, *g.kernel, high, wide)
+    (height, width), (down, right), (top, left, _, _) = g.out, g.stride, g.padding
+    expected = (g.images, g.depth, height * width)
+    if columns.shape != expected:
+        raise AutodiffError(
+            "the columns do not match the image",
+            where=f"image {list(shape)}",
+            expected=list(expected),
+            got=list(columns.shape),
+        )
+    parts = columns.reshape(g.images, g.channels, *g.kernel, height, width)
     padded = np.zeros((g.images, g.channels, *g.padded), columns.dtype)
-    # a loop over the window's places, not over the image's: at one place, windows do not overlap
+    # a loop over kernel positions, not over pixels: for one kernel position, the pixels of all windows are distinct
     for i, j in np.ndindex(*g.kernel):
-        padded[:, :, i : i + down * (high - 1) + 1 : down, j : j + right * (wide - 1) + 1 : right] += parts[:, :, i, j]
+        rows, cols = slice(i, i + down * (height - 1) + 1, down), slice(j, j + right * (width - 1) + 1, right)
+        padded[:, :, rows, cols] += parts[:, :, i, j]
     return padded[:, :, top : top + g.height, left : left + g.width]
 
 

@@ -1,1 +1,4 @@
-"""Every operator of ResNet without JAX (`no_jax`) and with it (`with_jax`), with one signature; this loads neither."""
+"""ResNet's operators without JAX (`no_jax`) and with it (`with_jax`), with the same signatures, and networks over them.
+
+In: arrays and trees of parameters; out: arrays, and `cases`, the rows of P5's table. Importing this imports neither.
+"""

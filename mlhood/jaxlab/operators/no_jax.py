@@ -1,6 +1,6 @@
-"""ResNet's operators in NumPy: whole arrays at a time, products by BLAS, and no loop over pixels.
+"""ResNet's operators in NumPy: vectorised over whole arrays, matrix products by BLAS, no loop over pixels.
 
-These are the fair opponents of `with_jax`, which has the same functions. Arrays are float32, images NCHW.
+They are the fair baseline for `with_jax`, which has the same functions. Arrays are float32, images NCHW.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Corners = tuple[int, int, int, int]
 def conv2d(
     x: np.ndarray, w: np.ndarray, bias: np.ndarray | None = None, stride: Pair = 1, padding: Pair = 0
 ) -> np.ndarray:
-    """Convolve by im2col: all windows as columns of a matrix, and one product of matrices for each image.
+    """Convolve by im2col: all windows become columns of a matrix, then one matrix product per image.
 
     (Chellapilla, Puri and Simard, High Performance Convolutional Neural Networks for Document Processing, 2006.)
 
@@ -31,12 +31,12 @@ def conv2d(
         float32 [N, F, OH, OW].
 
     Raises:
-        KernelError: The arguments do not fit together.
+        KernelError: The shapes do not match.
     """
     g = geometry(x.shape, w.shape, stride, padding)
     down, right = g.stride
-    windows = sliding_window_view(_bordered(x, g.padding, 0), g.kernel, (2, 3))[:, :, ::down, ::right]
-    # in this order a row of the result's pixels stays together when the windows are copied
+    windows = sliding_window_view(_pad(x, g.padding, 0), g.kernel, (2, 3))[:, :, ::down, ::right]
+    # in this order the pixels of an output row stay contiguous when the windows are copied
     columns = windows.transpose(0, 1, 4, 5, 2, 3).reshape(g.images, g.depth, -1)
     y = w.reshape(g.filters, g.depth) @ columns
     if bias is not None:
@@ -49,16 +49,16 @@ def batch_norm(
 ) -> np.ndarray:
     """Normalise each channel by running statistics: (x - mean) / sqrt(var + eps) * weight + bias.
 
-    (Ioffe and Szegedy, Batch Normalization, 2015, algorithm 2.) As a factor and a summand a channel, it passes over the
-    image twice, not four times.
+    (Ioffe and Szegedy, Batch Normalization, 2015, algorithm 2.) Folded into one scale and one offset per channel, it
+    takes two passes over the image instead of four.
 
     Args:
         x: float32 [N, C, H, W].
         mean: float32 [C], as are var, weight and bias.
         var: Variance.
-        weight: Factor after the normalisation.
-        bias: Summand after it.
-        eps: Keeps the root from zero.
+        weight: Scale after the normalisation.
+        bias: Offset after the normalisation.
+        eps: Keeps the square root above zero.
 
     Returns:
         float32 [N, C, H, W].
@@ -75,15 +75,15 @@ def relu(x: np.ndarray) -> np.ndarray:
 
 
 def max_pool(x: np.ndarray, kernel: int = 3, stride: int = 2, padding: int = 1) -> np.ndarray:
-    """Take the largest number of each window; what is padded is minus infinity, so it is never taken.
+    """Return the maximum of each window; padding is minus infinity, so it is never the maximum.
 
-    The largest of each row of a window comes first, then the largest of those: 2 kernel comparisons, not kernel ** 2.
+    The maximum is separable, first along the rows, then along the columns: 2 kernel comparisons instead of kernel ** 2.
 
     Args:
         x: float32 [N, C, H, W].
         kernel: Height and width of a window.
-        stride: From one window to the next.
-        padding: On each side.
+        stride: Distance between windows.
+        padding: Padding on each side.
 
     Returns:
         float32 [N, C, OH, OW].
@@ -92,13 +92,12 @@ def max_pool(x: np.ndarray, kernel: int = 3, stride: int = 2, padding: int = 1) 
         KernelError: The window does not fit into the image.
     """
     g = geometry(x.shape, (x.shape[1], x.shape[1], kernel, kernel), stride, padding)
-    padded = _bordered(x, g.padding, -np.inf)
-    rows = _largest(padded, 3, kernel, stride, g.out[1])
-    return _largest(rows, 2, kernel, stride, g.out[0])
+    rows = _sliding_max(_pad(x, g.padding, -np.inf), 3, kernel, stride, g.out[1])
+    return _sliding_max(rows, 2, kernel, stride, g.out[0])
 
 
 def add(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Return x + y, for arrays of any one shape."""
+    """Return x + y, for two arrays of the same shape."""
     return x + y
 
 
@@ -108,7 +107,7 @@ def global_average_pool(x: np.ndarray) -> np.ndarray:
 
 
 def dense(x: np.ndarray, w: np.ndarray, bias: np.ndarray) -> np.ndarray:
-    """Return x times the transpose of w, plus bias.
+    """Return x @ w.T + bias.
 
     Args:
         x: float32 [N, inputs].
@@ -122,16 +121,16 @@ def dense(x: np.ndarray, w: np.ndarray, bias: np.ndarray) -> np.ndarray:
 
 
 def softmax(x: np.ndarray) -> np.ndarray:
-    """Return exp(x) / sum(exp(x)) along the last axis, for any number of axes; the largest is taken off first.
+    """Return exp(x) / sum(exp(x)) along the last axis, for any number of axes.
 
-    Without that exp overflows in float32 from 89 on.
+    The maximum is subtracted first: exp overflows float32 from 89 on.
     """
     powers = np.exp(x - x.max(-1, keepdims=True))
     return powers / powers.sum(-1, keepdims=True)
 
 
-def _bordered(x: np.ndarray, padding: Corners, value: float) -> np.ndarray:
-    """Return the image with a border; `np.pad` does the same with more ado."""
+def _pad(x: np.ndarray, padding: Corners, value: float) -> np.ndarray:
+    """Pad an image with a constant; `np.pad` does the same with more overhead."""
     if not any(padding):
         return x
     top, left, bottom, right = padding
@@ -141,11 +140,11 @@ def _bordered(x: np.ndarray, padding: Corners, value: float) -> np.ndarray:
     return padded
 
 
-def _largest(x: np.ndarray, axis: int, kernel: int, stride: int, count: int) -> np.ndarray:
-    """Return the largest of each `kernel` neighbours along an axis, one slice of all windows at a time."""
-    before = (slice(None),) * axis
-    slices = [x[*before, slice(i, i + stride * (count - 1) + 1, stride)] for i in range(kernel)]
-    found = slices[0].copy()
+def _sliding_max(x: np.ndarray, axis: int, kernel: int, stride: int, count: int) -> np.ndarray:
+    """Return the maximum of `kernel` neighbours along an axis, computed slice by slice over all windows at once."""
+    leading = (slice(None),) * axis
+    slices = [x[*leading, slice(i, i + stride * (count - 1) + 1, stride)] for i in range(kernel)]
+    result = slices[0].copy()
     for other in slices[1:]:
-        np.maximum(found, other, out=found)
-    return found
+        np.maximum(result, other, out=result)
+    return result

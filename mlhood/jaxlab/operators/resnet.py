@@ -1,4 +1,4 @@
-"""ResNet in JAX: pure functions over a tree of parameters that takes the weights of the course's torch models.
+"""ResNet in JAX: pure functions of a tree of parameters, which takes the weights of the course's torch models.
 
 >>> from mlhood.models import resnet18
 >>> from mlhood.jaxlab.operators.resnet import from_torch, logits
@@ -25,13 +25,13 @@ def from_torch(model: Any) -> Params:
     """Return a torch ResNet's weights as a tree of JAX arrays.
 
     Args:
-        model: A `mlhood.models.ResNet`, or another module with torchvision's names, or its state dict.
+        model: A `mlhood.models.ResNet`, another module with torchvision's parameter names, or its state dict.
 
     Returns:
-        Dictionaries by the parts of the names, as `network.tree` makes them.
+        Nested dictionaries, as `network.tree` builds them.
 
     Raises:
-        XlaError: It is no ResNet.
+        XlaError: The model is not a ResNet.
     """
     state = model if isinstance(model, Mapping) else model.state_dict() if hasattr(model, "state_dict") else {}
     params = network.tree(state)
@@ -40,10 +40,10 @@ def from_torch(model: Any) -> Params:
 
 
 def logits(params: Params, x: jax.Array) -> jax.Array:
-    """Run the network as trained: `network.forward` with JAX's operators.
+    """Run the network in inference mode: `network.forward` with JAX's operators.
 
     Args:
-        params: What `from_torch` gives, of any ResNet.
+        params: What `from_torch` returns for any ResNet.
         x: float32 [N, 3, H, W], 224 x 224 as published.
 
     Returns:

@@ -1,6 +1,6 @@
 """ResNet's operators in JAX, with the names and arguments of `no_jax`. Arrays are float32, images NCHW.
 
-Called as they are, each is an XLA program of its own or several; within `jax.jit` they become parts of one.
+Called eagerly, each dispatches one or more XLA programs; under `jax.jit` they become parts of one program.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from mlhood.kernels.geometry import Pair, geometry
 
 
 def conv2d(x: jax.Array, w: jax.Array, bias: jax.Array | None = None, stride: Pair = 1, padding: Pair = 0) -> jax.Array:
-    """Convolve, as one operation of XLA.
+    """Convolve by XLA's convolution instruction.
 
     Args:
         x: float32 [N, C, H, W].
@@ -26,7 +26,7 @@ def conv2d(x: jax.Array, w: jax.Array, bias: jax.Array | None = None, stride: Pa
         float32 [N, F, OH, OW].
 
     Raises:
-        KernelError: The arguments do not fit together.
+        KernelError: The shapes do not match.
     """
     g = geometry(x.shape, w.shape, stride, padding)
     top, left, bottom, right = g.padding
@@ -41,15 +41,15 @@ def batch_norm(
 ) -> jax.Array:
     """Normalise each channel by running statistics: (x - mean) / sqrt(var + eps) * weight + bias.
 
-    (Ioffe and Szegedy, Batch Normalization, 2015, algorithm 2.) Written as it reads: XLA makes one pass of it.
+    (Ioffe and Szegedy, Batch Normalization, 2015, algorithm 2.) Written like the formula: XLA fuses it into one pass.
 
     Args:
         x: float32 [N, C, H, W].
         mean: float32 [C], as are var, weight and bias.
         var: Variance.
-        weight: Factor after the normalisation.
-        bias: Summand after it.
-        eps: Keeps the root from zero.
+        weight: Scale after the normalisation.
+        bias: Offset after the normalisation.
+        eps: Keeps the square root above zero.
 
     Returns:
         float32 [N, C, H, W].
@@ -64,13 +64,13 @@ def relu(x: jax.Array) -> jax.Array:
 
 
 def max_pool(x: jax.Array, kernel: int = 3, stride: int = 2, padding: int = 1) -> jax.Array:
-    """Take the largest number of each window; what is padded is minus infinity, so it is never taken.
+    """Return the maximum of each window; padding is minus infinity, so it is never the maximum.
 
     Args:
         x: float32 [N, C, H, W].
         kernel: Height and width of a window.
-        stride: From one window to the next.
-        padding: On each side.
+        stride: Distance between windows.
+        padding: Padding on each side.
 
     Returns:
         float32 [N, C, OH, OW].
@@ -79,13 +79,13 @@ def max_pool(x: jax.Array, kernel: int = 3, stride: int = 2, padding: int = 1) -
         KernelError: The window does not fit into the image.
     """
     geometry(x.shape, (x.shape[1], x.shape[1], kernel, kernel), stride, padding)
-    around = (padding, padding)
-    windows, strides = (1, 1, kernel, kernel), (1, 1, stride, stride)
-    return lax.reduce_window(x, -jnp.inf, lax.max, windows, strides, ((0, 0), (0, 0), around, around))
+    window, strides = (1, 1, kernel, kernel), (1, 1, stride, stride)
+    sides = ((0, 0), (0, 0), (padding, padding), (padding, padding))
+    return lax.reduce_window(x, -jnp.inf, lax.max, window, strides, sides)
 
 
 def add(x: jax.Array, y: jax.Array) -> jax.Array:
-    """Return x + y, for arrays of any one shape."""
+    """Return x + y, for two arrays of the same shape."""
     return x + y
 
 
@@ -95,7 +95,7 @@ def global_average_pool(x: jax.Array) -> jax.Array:
 
 
 def dense(x: jax.Array, w: jax.Array, bias: jax.Array) -> jax.Array:
-    """Return x times the transpose of w, plus bias.
+    """Return x @ w.T + bias.
 
     Args:
         x: float32 [N, inputs].
@@ -109,6 +109,6 @@ def dense(x: jax.Array, w: jax.Array, bias: jax.Array) -> jax.Array:
 
 
 def softmax(x: jax.Array) -> jax.Array:
-    """Return exp(x) / sum(exp(x)) along the last axis, for any number of axes; the largest is taken off first."""
+    """Return exp(x) / sum(exp(x)) along the last axis, for any number of axes; the maximum is subtracted first."""
     powers = jnp.exp(x - jnp.max(x, -1, keepdims=True))
     return powers / jnp.sum(powers, -1, keepdims=True)

@@ -1,8 +1,9 @@
-"""A tracer in a page: run a function once on values that have a shape but no numbers, and write down what it does.
+"""A tracer in a page: run a function once on values with a shape but no data, and record what it does.
 
-This is the idea of a jaxpr. The function runs as ordinary Python; loops and branches are gone when it returns, and what
-is left is a straight list of equations, which can be printed, drawn, cleaned up and run on arrays. What takes numbers
-to decide cannot be traced. Unlike JAX, a value has no dtype, and an equation no attributes: `sum` is of everything.
+This is the idea of a jaxpr. The function runs as ordinary Python; its loops and branches are gone when it returns. What
+remains is a straight list of equations, which can be printed, drawn, simplified and evaluated on arrays. A function
+whose control flow depends on data cannot be traced. Unlike in JAX, a value has no dtype and an equation no parameters:
+`sum` is over all axes.
 
 Source: "Autodidax: JAX core from scratch", JAX's documentation, parts 1 and 2.
 
@@ -25,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mlhood.errors import MlhoodError
+from mlhood.errors import TraceError
 
 if TYPE_CHECKING:
     from mlhood.graph_drawing.drawing import Drawing
@@ -33,19 +34,13 @@ if TYPE_CHECKING:
 Shape = tuple[int, ...]
 
 
-class TraceError(MlhoodError):
-    """A function cannot be traced, or a program cannot be run."""
-
-    stage = "jaxlab"
-
-
 @dataclass(frozen=True)
 class Variable:
-    """A value that is not known yet.
+    """An abstract value: its shape is known, its data are not.
 
     Args:
-        number: Tells it from all others; `fresh` counts.
-        shape: Its shape, () for one number.
+        number: Identifies the variable; `fresh` counts up.
+        shape: The shape, () for a scalar.
     """
 
     number: int
@@ -60,9 +55,9 @@ class Equation:
     """One operation.
 
     Args:
-        op: A name of `SHAPES` and `NUMPY`.
-        inputs: What it reads: variables, and Python's numbers as they are.
-        output: What it makes.
+        op: A key of `SHAPES` and `NUMPY`.
+        inputs: The operands: variables, and Python numbers as literals.
+        output: The variable that it defines.
     """
 
     op: str
@@ -72,38 +67,38 @@ class Equation:
 
 @dataclass(frozen=True, repr=False)
 class Program:
-    """What a function does, in order: each equation reads inputs and what equations before it have made."""
+    """A traced function: each equation reads the inputs and the outputs of earlier equations."""
 
     inputs: tuple[Variable, ...]
     equations: tuple[Equation, ...]
     outputs: tuple[Operand, ...]
 
     def names(self) -> dict[Variable, str]:
-        """Return a letter for each variable, in the order in which they come: a to z, then aa, ab and so on.
+        """Return a name for each variable in the order of definition: a to z, then aa, ab and so on.
 
-        One that is read but never made, which is a mistake, has a question mark and its number.
+        A variable that is used but never defined, which is an error, is named by a question mark and its number.
         """
-        made = dict.fromkeys([*self.inputs, *(one.output for one in self.equations)])
-        read = [*(one for equation in self.equations for one in equation.inputs), *self.outputs]
-        lost = {one: f"?{one.number}" for one in read if isinstance(one, Variable) and one not in made}
-        return dict(zip(made, _letters(), strict=False)) | lost
+        defined = dict.fromkeys([*self.inputs, *(equation.output for equation in self.equations)])
+        used = [*(operand for equation in self.equations for operand in equation.inputs), *self.outputs]
+        undefined = {v: f"?{v.number}" for v in used if isinstance(v, Variable) and v not in defined}
+        return dict(zip(defined, _letters(), strict=False)) | undefined
 
     def __repr__(self) -> str:
         names = self.names()
 
-        def said(one: Operand) -> str:
-            return names[one] if isinstance(one, Variable) else repr(one)
+        def use(operand: Operand) -> str:
+            return names[operand] if isinstance(operand, Variable) else repr(operand)
 
-        def bound(one: Variable) -> str:
-            return f"{said(one)}:[{','.join(map(str, one.shape))}]"
+        def binder(variable: Variable) -> str:
+            return f"{names[variable]}:[{','.join(map(str, variable.shape))}]"
 
-        lines = [f"{bound(one.output)} = {one.op} {' '.join(map(said, one.inputs))}" for one in self.equations]
+        lines = [f"{binder(eqn.output)} = {eqn.op} {' '.join(map(use, eqn.inputs))}" for eqn in self.equations]
         body = "\n  let " + "\n      ".join(lines) if lines else ""
-        head = " ".join(["{ lambda", *map(bound, self.inputs), "."])
-        return f"{head}{body}\n  in ({', '.join(map(said, self.outputs))}) }}"
+        head = " ".join(["{ lambda", *map(binder, self.inputs), "."])
+        return f"{head}{body}\n  in ({', '.join(map(use, self.outputs))}) }}"
 
     def draw(self) -> Drawing:
-        """Draw it from top to bottom; the drawing shows itself in a notebook, and has `save(path)`."""
+        """Draw the program from top to bottom; a notebook displays the drawing, and `save(path)` writes it."""
         from mlhood.jaxlab.autodiff.autodiff_figures import program_graph
 
         return program_graph(self)
@@ -114,7 +109,7 @@ def _letters() -> Iterator[str]:
         yield from map("".join, itertools.product("abcdefghijklmnopqrstuvwxyz", repeat=length))
 
 
-# -- what each operation makes of shapes, and of arrays
+# -- the rules: shapes, and values in NumPy
 
 
 def _broadcast(*shapes: Shape) -> Shape:
@@ -122,19 +117,16 @@ def _broadcast(*shapes: Shape) -> Shape:
         return np.broadcast_shapes(*shapes)
     except ValueError as error:
         raise TraceError(
-            "these shapes cannot be stretched to one", expected="equal sizes, or 1, from the last axis on",
+            "shapes cannot be broadcast together",
+            expected="equal sizes, or 1, aligned at the last axis",
             got=" and ".join(map(str, map(list, shapes))),
-        ) from error  # fmt: skip
+        ) from error
 
 
 def _matmul(a: Shape, b: Shape) -> Shape:
     if not a or not b or a[-1] != b[-2 if len(b) > 1 else 0]:
-        raise TraceError("these shapes have no matrix product", expected="[M, K] and [K, N]", got=f"{a} and {b}")
+        raise TraceError("invalid shapes for a matrix product", expected="[M, K] and [K, N]", got=f"{a} and {b}")
     return (*_broadcast(a[:-2], b[:-2]), *a[-2:-1], *(b[-1:] if len(b) > 1 else ()))
-
-
-def _relu(x: Any) -> Any:
-    return np.maximum(x, 0)
 
 
 SHAPES: dict[str, Callable[..., Shape]] = {
@@ -153,7 +145,7 @@ NUMPY: dict[str, Callable[..., Any]] = {
     "pow": np.power,
     "maximum": np.maximum,
     "neg": np.negative,
-    "relu": _relu,
+    "relu": lambda x: np.maximum(x, 0),
     "exp": np.exp,
     "log": np.log,
     "matmul": np.matmul,
@@ -165,12 +157,12 @@ _numbers = itertools.count()
 
 
 def fresh(shape: Shape) -> Variable:
-    """Return a variable that nothing else has."""
+    """Return a new variable."""
     return Variable(next(_numbers), tuple(shape))
 
 
 def shape_of(operand: Operand) -> Shape:
-    """Return a variable's shape; that of a number is ()."""
+    """Return a variable's shape; a number has shape ()."""
     return operand.shape if isinstance(operand, Variable) else ()
 
 
@@ -178,15 +170,15 @@ def shape_of(operand: Operand) -> Shape:
 
 
 def record(equations: list[Equation], op: str, operands: Sequence[Operand]) -> Variable:
-    """Write one operation down, and return the variable that stands for its result.
+    """Append an operation to the equations, and return the variable that it defines.
 
     Args:
-        equations: What was written before; the operation comes to its end.
-        op: A name of `SHAPES`.
-        operands: What it reads.
+        equations: The equations so far; modified in place.
+        op: A key of `SHAPES`.
+        operands: The operands.
 
     Raises:
-        TraceError: The operands' shapes do not fit together.
+        TraceError: The operands' shapes do not match.
     """
     output = fresh(SHAPES[op](*map(shape_of, operands)))
     equations.append(Equation(op, tuple(operands), output))
@@ -198,20 +190,20 @@ def _method(op: str) -> Callable[..., Any]:
 
 
 def _operator(op: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """Return what Python calls for `self op other` and for `other op self`."""
+    """Return the methods for `self op other` and for `other op self`."""
     return _method(op), lambda self, other: _apply(op, other, self)
 
 
-class Traced:
-    """What a function is called with while it is traced: it looks like an array, and writes down what is done to it.
+class Tracer:
+    """Stands in for an array while a function is traced: records the operations that are applied to it.
 
     Args:
-        variable: The value that it stands for.
-        equations: Where operations are written down.
-        record: How; as the function of this name.
+        variable: The abstract value.
+        equations: The equations recorded so far.
+        record: Appends an operation; has the signature of the function `record`.
     """
 
-    __array_ufunc__ = None  # NumPy's arrays leave `array + traced` to us
+    __array_ufunc__ = None  # makes NumPy defer `array + tracer` to us
 
     def __init__(self, variable: Variable, equations: list[Equation], record: Callable[..., Variable]) -> None:
         self.variable = variable
@@ -219,16 +211,16 @@ class Traced:
         self.record = record
 
     def __repr__(self) -> str:
-        return f"Traced({list(self.shape)})"
+        return f"Tracer({list(self.shape)})"
 
     @property
     def shape(self) -> Shape:
-        """The shape: known while tracing, so a program may depend on it."""
+        """The shape: known while tracing, so control flow may depend on it."""
         return self.variable.shape
 
     @property
     def T(self) -> Any:  # noqa: N802 (NumPy's name)
-        """All axes in the opposite order."""
+        """The transpose: all axes reversed."""
         return transpose(self)
 
     __add__, __radd__ = _operator("add")
@@ -242,99 +234,104 @@ class Traced:
     relu, exp, log = _method("relu"), _method("exp"), _method("log")
     sum, maximum, transpose = _method("sum"), _method("maximum"), _method("transpose")
 
-    def _unknown(self, *_: Any) -> Any:
+    def _concretization_error(self, *_: Any) -> Any:
         raise TraceError(
-            "a traced value has no number yet", where=repr(self), expected="operations that are written down",
+            "a tracer has no concrete value",
+            where=repr(self),
+            expected="operations that can be recorded",
             got="a comparison, `if`, `while`, or a conversion to a number or an array",
-            todo="decide by its shape, or by arithmetic: maximum(x, 0) instead of x if x > 0 else 0",
-        )  # fmt: skip
+            todo="branch on the shape, or use arithmetic: maximum(x, 0) instead of x if x > 0 else 0",
+        )
 
-    __bool__ = __float__ = __int__ = __index__ = __array__ = _unknown
-    __lt__ = __le__ = __gt__ = __ge__ = __eq__ = __ne__ = _unknown
+    __bool__ = __float__ = __int__ = __index__ = __array__ = _concretization_error
+    __lt__ = __le__ = __gt__ = __ge__ = __eq__ = __ne__ = _concretization_error
     __hash__ = object.__hash__
 
 
 def relu(x: Any) -> Any:
-    """Return max(x, 0), of arrays or of what is traced."""
+    """Return max(x, 0) of an array or a tracer."""
     return _apply("relu", x)
 
 
 def exp(x: Any) -> Any:
-    """Return e to the power of x, of arrays or of what is traced."""
+    """Return e to the power of x, for an array or a tracer."""
     return _apply("exp", x)
 
 
 def log(x: Any) -> Any:
-    """Return the natural logarithm, of arrays or of what is traced."""
+    """Return the natural logarithm of an array or a tracer."""
     return _apply("log", x)
 
 
 def sum(x: Any) -> Any:
-    """Return the sum of all numbers, of shape (), of arrays or of what is traced."""
+    """Return the sum over all axes, of shape (), of an array or a tracer."""
     return _apply("sum", x)
 
 
 def maximum(x: Any, y: Any) -> Any:
-    """Return the larger of two numbers, place by place, of arrays or of what is traced."""
+    """Return the elementwise maximum of two arrays or tracers."""
     return _apply("maximum", x, y)
 
 
 def transpose(x: Any) -> Any:
-    """Return x with its axes in the opposite order, of arrays or of what is traced."""
+    """Return an array or a tracer with its axes reversed."""
     return _apply("transpose", x)
 
 
 def _apply(op: str, *values: Any) -> Any:
-    home = next((one for one in values if isinstance(one, Traced)), None)
-    if home is None:
+    tracer = next((value for value in values if isinstance(value, Tracer)), None)
+    if tracer is None:
         return NUMPY[op](*values)
-    output = home.record(home.equations, op, tuple(_operand(one, home.equations) for one in values))
+    output = tracer.record(tracer.equations, op, tuple(_operand(value, tracer.equations) for value in values))
     if not isinstance(output, Variable):
         raise TraceError("record did not return a variable", where=op, expected="Variable", got=repr(output))
-    return Traced(output, home.equations, home.record)
+    return Tracer(output, tracer.equations, tracer.record)
 
 
 def _operand(value: Any, equations: list[Equation]) -> Operand:
-    if isinstance(value, Traced) and value.equations is equations:
+    if isinstance(value, Tracer) and value.equations is equations:
         return value.variable
-    if isinstance(value, Traced):
+    if isinstance(value, Tracer):
         raise TraceError(
-            "a traced value has left the function in which it was traced", where=repr(value),
-            todo="return it, or pass it as an argument: a variable outside the function does not live longer than it",
-        )  # fmt: skip
+            "a tracer has leaked out of the function that was traced",
+            where=repr(value),
+            todo="return it, or pass it as an argument: it is valid only while its function is traced",
+        )
     if isinstance(value, np.generic | np.ndarray) and not value.shape:
         value = value.item()
     if isinstance(value, int | float):
         return value
     raise TraceError(
-        "this cannot be part of a program", expected="a traced value or a number", got=type(value).__name__,
+        "invalid operand",
+        expected="a tracer or a number",
+        got=type(value).__name__,
         todo="pass an array as an argument of the traced function",
-    )  # fmt: skip
+    )
 
 
 def trace(function: Callable[..., Any], *shapes: Sequence[int], record: Callable[..., Variable] = record) -> Program:
-    """Call a function once with a traced value for each shape, and return what it did.
+    """Call a function once with a tracer for each shape, and return the program that it recorded.
 
     Args:
         function: Takes an array for each shape; returns one result, or a tuple or list of them.
         shapes: The shapes of its arguments.
-        record: Writes an operation down; as the function of this name.
+        record: Appends an operation; has the signature of the function `record`.
 
     Raises:
-        TraceError: Shapes do not fit together, or the function asks for numbers or brings arrays of its own.
+        TraceError: Shapes do not match, the function needs concrete values, or it uses arrays that are not arguments.
     """
     if not all(isinstance(shape, tuple | list) for shape in shapes):
-        raise TraceError("a function is traced for shapes", expected="trace(function, (4, 3), ())", got=shapes)
+        raise TraceError("arguments after the function are shapes", expected="trace(function, (4, 3), ())", got=shapes)
     equations: list[Equation] = []
     inputs = tuple(fresh(tuple(shape)) for shape in shapes)
-    results = function(*(Traced(one, equations, record) for one in inputs))
+    results = function(*(Tracer(variable, equations, record) for variable in inputs))
     if not isinstance(results, tuple | list):
         results = [results]
-    outputs = tuple(_operand(one, equations) for one in results)
+    outputs = tuple(_operand(result, equations) for result in results)
     return Program(inputs, tuple(equations), outputs)
 
 
-# -- what can be done with a program
+# -- evaluation and dead code elimination
 
 
 def evaluate(program: Program, *arguments: Any) -> tuple[np.ndarray, ...]:
@@ -345,35 +342,36 @@ def evaluate(program: Program, *arguments: Any) -> tuple[np.ndarray, ...]:
         arguments: An array, or a number, for each of its inputs, of the input's shape.
 
     Raises:
-        TraceError: The arguments do not have the shapes for which the function was traced, or an equation reads what
-            none has made.
+        TraceError: The arguments' shapes differ from those of the inputs, or a variable is used before its definition.
     """
-    shapes = [one.shape for one in program.inputs]
-    if [np.shape(one) for one in arguments] != shapes:
+    expected, got = [variable.shape for variable in program.inputs], [np.shape(array) for array in arguments]
+    if got != expected:
         raise TraceError(
-            "these arguments are not those that the function was traced for", expected=shapes,
-            got=[np.shape(one) for one in arguments], todo="trace the function for these shapes, too",
-        )  # fmt: skip
+            "the arguments' shapes differ from those that the function was traced for",
+            expected=expected,
+            got=got,
+            todo="trace the function again, for these shapes",
+        )
     values: dict[Variable, Any] = dict(zip(program.inputs, arguments, strict=True))
 
-    def read(one: Operand) -> Any:
-        if not isinstance(one, Variable):
-            return one
-        if one not in values:
-            raise TraceError("a variable is read before it is made", where=program, got=program.names()[one])
-        return values[one]
+    def read(operand: Operand) -> Any:
+        if not isinstance(operand, Variable):
+            return operand
+        if operand not in values:
+            raise TraceError("a variable is used before its definition", where=program, got=program.names()[operand])
+        return values[operand]
 
     for equation in program.equations:
         values[equation.output] = NUMPY[equation.op](*map(read, equation.inputs))
-    return tuple(np.asarray(read(one)) for one in program.outputs)
+    return tuple(np.asarray(read(output)) for output in program.outputs)
 
 
 def live(program: Program) -> Program:
-    """Return the program without equations that no output needs; its inputs stay, as they are its signature."""
+    """Return the program without dead code: equations that no output depends on; the inputs, its signature, stay."""
     needed = set(program.outputs)
-    kept: list[Equation] = []
+    equations: list[Equation] = []
     for equation in reversed(program.equations):
         if equation.output in needed:
             needed.update(equation.inputs)
-            kept.append(equation)
-    return Program(program.inputs, tuple(reversed(kept)), program.outputs)
+            equations.append(equation)
+    return Program(program.inputs, tuple(reversed(equations)), program.outputs)

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from mlhood.errors import XlaError
-from mlhood.jaxlab.tracing.primitive import HIGH, LOW, arithmetic, fake_quantize
+from mlhood.jaxlab.tracing.primitive import HIGH, LOW, decomposed, fake_quantize
 from mlhood.jaxlab.training.training import History
 from mlhood.measure import Comparison
 from mlhood.measure.units import duration
@@ -152,7 +152,7 @@ def staircase(scale: float = 0.05) -> Figure:
         above, below = axes[0, column], axes[1, column]
         above.plot(x, x, color="#888888", lw=1.2, ls="--", label="x")
         above.plot(x, fake_quantize(x, scale), color=BLUE, lw=1.8, label="fake_quantize(x, scale)")
-        below.plot(x, _slopes(arithmetic, x, scale), color=VERMILION, lw=1.8, ls="--", label="true: 0 but at jumps")
+        below.plot(x, _slopes(decomposed, x, scale), color=VERMILION, lw=1.8, ls="--", label="true: 0 but at jumps")
         below.plot(x, _slopes(fake_quantize, x, scale), color=GREEN, lw=1.8, label="straight through")
         below.set(xlabel="x", ylim=(-0.15, 1.25))
         for one in (above, below):

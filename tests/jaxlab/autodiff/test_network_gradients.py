@@ -1,4 +1,4 @@
-"""Whole networks: gradients by all parameters against `jax.grad` and torch, and forward mode against reverse mode."""
+"""Networks: gradients with respect to all parameters against `jax.grad` and torch, and forward against reverse mode."""
 
 import jax
 import jax.numpy as jnp
@@ -12,15 +12,15 @@ from mlhood.jaxlab.operators.network import block, forward, tree
 from mlhood.models import LeNet, digits
 from mlhood.models.resnet import BasicBlock, Bottleneck, ResNet
 
-DRAW = np.random.default_rng(0)
+RNG = np.random.default_rng(0)
 
 
 def state_of(model):
     return tree({name: value.numpy(force=True) for name, value in model.state_dict().items()})
 
 
-def trained_statistics(model):
-    """Give normalisations statistics and factors that are not 0 and 1."""
+def with_statistics(model):
+    """Randomise statistics and weights of the batch normalisations, which are the identity when untrained."""
     generator = torch.Generator().manual_seed(1)
     for name, value in [*model.named_parameters(), *model.named_buffers()]:
         if "bn" in name or "downsample.1" in name:
@@ -31,16 +31,24 @@ def trained_statistics(model):
     return model.eval()
 
 
-def assert_close(mine, theirs, name=""):
-    scale = np.abs(theirs).max()
+def assert_close(got, expected, name=""):
+    scale = np.abs(expected).max()
     assert scale > 0, name
-    np.testing.assert_allclose(mine, theirs, rtol=1e-3, atol=2e-5 * scale, err_msg=name)
+    np.testing.assert_allclose(got, expected, rtol=1e-3, atol=2e-5 * scale, err_msg=name)
 
 
-def assert_trees(mine, theirs):
-    assert jax.tree.structure(mine) == jax.tree.structure(theirs)
-    for (path, one), other in zip(jax.tree.leaves_with_path(mine), jax.tree.leaves(theirs), strict=True):
-        assert_close(one, np.asarray(other), jax.tree_util.keystr(path))
+def assert_trees_close(got, expected):
+    assert jax.tree.structure(got) == jax.tree.structure(expected)
+    for (path, leaf), wanted in zip(jax.tree.leaves_with_path(got), jax.tree.leaves(expected), strict=True):
+        assert_close(leaf, np.asarray(wanted), jax.tree_util.keystr(path))
+
+
+def random_like(tree):
+    return jax.tree.map(lambda leaf: RNG.standard_normal(leaf.shape).astype(np.float32), tree)
+
+
+def inner_product(first, second):
+    return sum(jax.tree.leaves(jax.tree.map(lambda a, b: float((a * b).sum()), first, second)))
 
 
 def cross_entropy(logits, labels):
@@ -60,43 +68,40 @@ def lenet_loss(params, x, labels):
     return ad.cross_entropy(ad.lenet(ad, params, x), labels)
 
 
-def test_the_written_lenet_is_torchs(lenet):
+def test_lenet_matches_torch(lenet):
     model, params, x, _ = lenet
     assert_close(ad.lenet(ad, params, x), model(torch.tensor(x)).numpy(force=True))
 
 
-def test_lenets_gradients_are_those_of_jax_and_of_torch(lenet):
+def test_lenets_gradients_match_jax_and_torch(lenet):
     model, params, x, labels = lenet
-    value, mine = ad.value_and_grad(lenet_loss)(params, x, labels)
+    value, gradient = ad.value_and_grad(lenet_loss)(params, x, labels)
     in_jax = jax.value_and_grad(lambda params, x, labels: cross_entropy(ad.lenet(with_jax, params, x), labels))
-    expected, theirs = jax.jit(in_jax)(params, x, labels)
-    assert value == pytest.approx(float(expected), rel=1e-5)
-    assert len(jax.tree.leaves(mine)) == 10
-    assert_trees(mine, theirs)
+    expected_value, expected = jax.jit(in_jax)(params, x, labels)
+    assert value == pytest.approx(float(expected_value), rel=1e-5)
+    assert len(jax.tree.leaves(gradient)) == 10
+    assert_trees_close(gradient, expected)
 
     model.zero_grad()
     torch.nn.functional.cross_entropy(model(torch.tensor(x)), torch.tensor(labels)).backward()
-    assert_trees(mine, tree({name: one.grad.numpy() for name, one in model.named_parameters()}))
+    assert_trees_close(gradient, tree({name: param.grad.numpy() for name, param in model.named_parameters()}))
 
 
-def test_lenets_tape_has_a_line_for_each_operation(lenet):
+def test_lenets_tape_has_an_entry_for_each_operation(lenet):
     _, params, x, labels = lenet
     tape = ad.Tape()
     ad.cross_entropy(ad.lenet(ad, params, tape.value(x)), labels)
-    convolution, hidden = ["conv2d", "relu", "max_pool"], ["dense", "relu"]
-    assert [one.op for one in tape.entries] == [
-        *convolution, *convolution, "reshape", *hidden, *hidden, "dense", "cross_entropy",
-    ]  # fmt: skip
+    convolutions, hidden = 2 * ["conv2d", "relu", "max_pool"], 2 * ["dense", "relu"]
+    assert [entry.op for entry in tape.entries] == [*convolutions, "reshape", *hidden, "dense", "cross_entropy"]
 
 
 def test_lenet_runs_on_dual_numbers(lenet):
     _, params, x, labels = lenet
-    direction = jax.tree.map(lambda one: DRAW.standard_normal(one.shape).astype(np.float32), params)
+    direction = random_like(params)
     value, tangent = ad.jvp(lambda params: lenet_loss(params, x, labels), (params,), (direction,))
     expected, gradient = ad.value_and_grad(lenet_loss)(params, x, labels)
     assert value == pytest.approx(expected)
-    parts = jax.tree.map(lambda g, u: float((g * u).sum()), gradient, direction)
-    assert tangent == pytest.approx(sum(jax.tree.leaves(parts)), rel=1e-3)
+    assert tangent == pytest.approx(inner_product(gradient, direction), rel=1e-3)
 
 
 def projection(channels, filters, stride):
@@ -112,46 +117,45 @@ def projection(channels, filters, stride):
     ],
     ids=["plain", "projection", "bottleneck"],
 )
-def test_a_residual_blocks_gradients_are_those_of_jax_and_of_torch(make, channels, stride):
+def test_a_residual_blocks_gradients_match_jax_and_torch(make, channels, stride):
     torch.manual_seed(0)
-    model = trained_statistics(make())
+    model = with_statistics(make())
     params = state_of(model)
-    x = DRAW.standard_normal((2, channels, 9, 10)).astype(np.float32)
-    weights = DRAW.standard_normal(block(ad, params, x, stride).shape).astype(np.float32)
+    x = RNG.standard_normal((2, channels, 9, 10)).astype(np.float32)
+    weights = RNG.standard_normal(block(ad, params, x, stride).shape).astype(np.float32)
 
     def loss(ops, params, x):
         return (block(ops, params, x, stride) * weights).sum()
 
-    mine = ad.grad(lambda *given: loss(ad, *given), argnums=(0, 1))(params, x)
-    assert_trees(mine, jax.jit(jax.grad(lambda *given: loss(with_jax, *given), argnums=(0, 1)))(params, x))
+    gradients = ad.grad(lambda *arguments: loss(ad, *arguments), argnums=(0, 1))(params, x)
+    in_jax = jax.jit(jax.grad(lambda *arguments: loss(with_jax, *arguments), argnums=(0, 1)))
+    assert_trees_close(gradients, in_jax(params, x))
 
-    known = torch.tensor(x, requires_grad=True)
-    (model(known) * torch.tensor(weights)).sum().backward()
-    assert_close(mine[1], known.grad.numpy(), "x")
-    theirs = {name: one.grad.numpy() for name, one in model.named_parameters()}
-    for name, one in theirs.items():
-        assert_close(_at(mine[0], name), one, name)
+    tensor = torch.tensor(x, requires_grad=True)
+    (model(tensor) * torch.tensor(weights)).sum().backward()
+    assert_close(gradients[1], tensor.grad.numpy(), "x")
+    for name, param in model.named_parameters():
+        assert_close(leaf_at(gradients[0], name), param.grad.numpy(), name)
 
-    direction = jax.tree.map(lambda one: DRAW.standard_normal(one.shape).astype(np.float32), (params, x))
-    _, tangent = ad.jvp(lambda *given: loss(ad, *given), (params, x), direction)
-    parts = jax.tree.map(lambda g, u: float((g * u).sum()), mine, direction)
-    assert tangent == pytest.approx(sum(jax.tree.leaves(parts)), rel=1e-3)
-
-
-def _at(params, name):
-    for part in name.split("."):
-        params = params[part]
-    return params
+    direction = random_like((params, x))
+    _, tangent = ad.jvp(lambda *arguments: loss(ad, *arguments), (params, x), direction)
+    assert tangent == pytest.approx(inner_product(gradients, direction), rel=1e-3)
 
 
-def test_a_small_resnet_goes_through_as_it_is():
+def leaf_at(tree, path):
+    for key in path.split("."):
+        tree = tree[key]
+    return tree
+
+
+def test_a_small_resnet_can_be_differentiated():
     torch.manual_seed(0)
-    model = trained_statistics(ResNet(BasicBlock, (1, 1, 1, 1), classes=5))
+    model = with_statistics(ResNet(BasicBlock, (1, 1, 1, 1), classes=5))
     params = state_of(model)
-    x, labels = DRAW.standard_normal((2, 3, 33, 33)).astype(np.float32), np.array([1, 3])
-    value, mine = ad.value_and_grad(lambda params: ad.cross_entropy(forward(ad, params, x), labels))(params)
+    x, labels = RNG.standard_normal((2, 3, 33, 33)).astype(np.float32), np.array([1, 3])
+    value, gradient = ad.value_and_grad(lambda params: ad.cross_entropy(forward(ad, params, x), labels))(params)
     loss = torch.nn.functional.cross_entropy(model(torch.tensor(x)), torch.tensor(labels))
     loss.backward()
     assert value == pytest.approx(float(loss.detach()), rel=1e-4)
-    for name, one in model.named_parameters():
-        assert_close(_at(mine, name), one.grad.numpy(), name)
+    for name, param in model.named_parameters():
+        assert_close(leaf_at(gradient, name), param.grad.numpy(), name)

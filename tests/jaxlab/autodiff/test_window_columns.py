@@ -1,4 +1,4 @@
-"""Windows as columns, and the sums that go back: against torch, and against each other."""
+"""im2col and col2im: against torch, and against each other."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from torch.nn import functional
 from mlhood.errors import KernelError
 from mlhood.jaxlab.autodiff import AutodiffError, columns, scatter
 
-DRAW = np.random.default_rng(0)
+RNG = np.random.default_rng(0)
 # shape, kernel, stride, padding
 WINDOWS = [
     ((1, 1, 4, 5), 1, 1, 0),
@@ -20,37 +20,37 @@ WINDOWS = [
 
 
 @pytest.mark.parametrize(("shape", "kernel", "stride", "padding"), WINDOWS)
-def test_both_are_torchs_unfold_and_fold(shape, kernel, stride, padding):
-    x = DRAW.standard_normal(shape)
-    found = columns(x, kernel, stride, padding)
+def test_both_match_torchs_unfold_and_fold(shape, kernel, stride, padding):
+    x = RNG.standard_normal(shape)
+    got = columns(x, kernel, stride, padding)
     expected = functional.unfold(torch.tensor(x), kernel, stride=stride, padding=padding)
-    np.testing.assert_array_equal(found, expected.numpy())
+    np.testing.assert_array_equal(got, expected.numpy())
 
-    c = DRAW.standard_normal(found.shape)
+    c = RNG.standard_normal(got.shape)
     folded = functional.fold(torch.tensor(c), shape[2:], kernel, stride=stride, padding=padding)
     np.testing.assert_allclose(scatter(c, shape, kernel, stride, padding), folded.numpy(), atol=1e-12)
 
 
 @pytest.mark.parametrize(("shape", "kernel", "stride", "padding"), WINDOWS)
-def test_one_is_the_others_transpose(shape, kernel, stride, padding):
-    x = DRAW.standard_normal(shape)
-    c = DRAW.standard_normal(columns(x, kernel, stride, padding).shape)
-    one = (columns(x, kernel, stride, padding) * c).sum()
-    assert one == pytest.approx((x * scatter(c, shape, kernel, stride, padding)).sum())
+def test_scatter_is_the_transpose_of_columns(shape, kernel, stride, padding):
+    x = RNG.standard_normal(shape)
+    windows = columns(x, kernel, stride, padding)
+    c = RNG.standard_normal(windows.shape)
+    assert (windows * c).sum() == pytest.approx((x * scatter(c, shape, kernel, stride, padding)).sum())
 
 
-def test_paddings_may_differ_and_hold_any_number():
+def test_asymmetric_padding_with_any_fill_value():
     x = np.ones((1, 1, 2, 2), np.float32)
-    found = columns(x, 2, 1, (1, 0, 0, 0), fill=-np.inf)
-    np.testing.assert_array_equal(found, [[[-np.inf, 1], [-np.inf, 1], [1, 1], [1, 1]]])
-    assert found.dtype == np.float32
-    assert scatter(np.ones((1, 4, 2)), x.shape, 2, 1, (1, 0, 0, 0)).sum() == 6  # of 8, two lie in the padding
+    got = columns(x, 2, 1, (1, 0, 0, 0), fill=-np.inf)
+    np.testing.assert_array_equal(got, [[[-np.inf, 1], [-np.inf, 1], [1, 1], [1, 1]]])
+    assert got.dtype == np.float32
+    assert scatter(np.ones((1, 4, 2)), x.shape, 2, 1, (1, 0, 0, 0)).sum() == 6  # two of 8 fall into the padding
 
 
-def test_what_does_not_fit_is_told():
+def test_mismatched_shapes_are_rejected():
     with pytest.raises(KernelError):
         columns(np.ones((1, 1, 2, 2)), 3)
     with pytest.raises(KernelError):
         columns(np.ones((2, 2)), 1)
-    with pytest.raises(AutodiffError, match="not the columns"):
+    with pytest.raises(AutodiffError, match="columns do not match"):
         scatter(np.ones((1, 4, 3)), (1, 1, 2, 2), 2)

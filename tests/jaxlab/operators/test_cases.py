@@ -1,4 +1,4 @@
-"""The rows of P5's table: both sides compute the same, eagerly and compiled, and count what they do."""
+"""The rows of P5's table: both columns compute the same, eagerly and compiled, and the operation counts."""
 
 from types import SimpleNamespace
 
@@ -8,15 +8,15 @@ import pytest
 
 from mlhood.errors import XlaError
 from mlhood.jaxlab.operators import no_jax
-from mlhood.jaxlab.operators.cases import cases, multiplications, resnet18
+from mlhood.jaxlab.operators.cases import ROWS, cases, resnet18, resnet_flops
 from mlhood.jaxlab.operators.network import tree
-from mlhood.jaxlab.tables import ROWS, operators_table
+from mlhood.jaxlab.tables import operators_table
 from mlhood.measure import compare
 
 SMALL = cases(32)
 
 
-def test_there_is_one_for_each_row():
+def test_each_row_has_a_case():
     assert tuple(SMALL) == ROWS == operators_table().rows
 
 
@@ -33,14 +33,14 @@ def test_numpy_jax_and_compiled_jax_agree(row):
         assert np.abs(np.asarray(got) - expected).max() <= 1e-4 * np.abs(expected).max()
 
 
-def test_the_network_is_resnet18_with_its_published_operations():
+def test_the_network_is_resnet18_with_its_published_operation_count():
     params = tree(resnet18())
-    learned = [leaf.size for path, leaf in jax.tree.leaves_with_path(params) if "running" not in str(path[-1])]
-    assert sum(learned) == 11_689_512
-    assert multiplications(params, (1, 3, 224, 224)) == 2 * 1_814_073_344  # as counted for torchvision's
+    trainable = [leaf.size for path, leaf in jax.tree.leaves_with_path(params) if "running" not in str(path[-1])]
+    assert sum(trainable) == 11_689_512
+    assert resnet_flops(params, (1, 3, 224, 224)) == 2 * 1_814_073_344  # torchvision's count
 
 
-def test_the_table_can_be_filled_and_what_is_claimed_is_judged():
+def test_the_table_can_be_filled_and_its_claims_are_judged():
     table = operators_table()
     for row in ("conv + bn + relu", "softmax"):
         case = SMALL[row]
@@ -51,18 +51,18 @@ def test_the_table_can_be_filled_and_what_is_claimed_is_judged():
     assert table.verdicts()[1].state != "missing"
 
 
-def test_an_image_that_vanishes_is_refused():
+def test_a_too_small_image_is_rejected():
     with pytest.raises(XlaError, match="five times"):
         cases(31)
 
 
-def test_other_operators_can_take_the_side_without_jax():
-    called = []
+def test_the_operators_without_jax_can_be_replaced():
+    calls = []
     operators = {name: getattr(no_jax, name) for name in dir(no_jax) if not name.startswith("_")}
-    mine = SimpleNamespace(**operators | {"relu": lambda x: called.append(x.shape) or np.maximum(x, 0)})
-    found = cases(32, without=mine)
+    custom = SimpleNamespace(**operators | {"relu": lambda x: calls.append(x.shape) or np.maximum(x, 0)})
+    custom_cases = cases(32, without=custom)
     for row in ("relu", "conv + bn + relu", "ResNet-18"):
-        called.clear()
-        case = found[row]
+        calls.clear()
+        case = custom_cases[row]
         assert np.array_equal(case.no_jax(*case.arguments), SMALL[row].no_jax(*SMALL[row].arguments))
-        assert called
+        assert calls

@@ -1,4 +1,4 @@
-"""ResNet over a namespace of operators: the same for NumPy and JAX, and torch's for every kind of block."""
+"""ResNet over a namespace of operators: NumPy, JAX and torch agree for every kind of block."""
 
 from types import SimpleNamespace
 
@@ -14,16 +14,14 @@ from mlhood.models import photographs, resnet18, resnet34, resnet50
 from mlhood.models.resnet import BasicBlock, Bottleneck, ResNet
 
 
-def used(model):
-    """Give the normalisations statistics and weights of their own, as training does; unused ones do nothing."""
+def with_statistics(model):
+    """Randomise statistics and weights of the batch normalisations, which are the identity when untrained."""
     torch.manual_seed(0)
+    limits = {"weight": (0.5, 1.0), "bias": (-0.2, 0.2), "running_mean": (-0.2, 0.2), "running_var": (0.5, 2.0)}
     for module in model.modules():
         if isinstance(module, torch.nn.BatchNorm2d):
-            for value, low, high in (
-                (module.weight, 0.5, 1.0), (module.bias, -0.2, 0.2),
-                (module.running_mean, -0.2, 0.2), (module.running_var, 0.5, 2.0),
-            ):  # fmt: skip
-                torch.nn.init.uniform_(value, low, high)
+            for name, (low, high) in limits.items():
+                torch.nn.init.uniform_(getattr(module, name), low, high)
     return model.eval()
 
 
@@ -31,63 +29,63 @@ def params_of(model):
     return network.tree({name: value.numpy() for name, value in model.state_dict().items()})
 
 
-def torchs(model, x):
+def in_torch(model, x):
     with torch.no_grad():
         return model(torch.from_numpy(x)).numpy()
 
 
-def is_close(got, expected):
+def assert_close(got, expected):
     assert got.shape == expected.shape
     assert np.abs(np.asarray(got) - expected).max() <= 1e-4 * np.abs(expected).max()
 
 
 @pytest.mark.parametrize("make", [resnet18, resnet50])
-def test_logits_of_a_photograph_are_torchs(make):
-    model, x = used(make()), photographs()[:1]
-    expected = torchs(model, x)
-    is_close(network.forward(no_jax, params_of(model), x), expected)
-    is_close(jax.jit(logits)(from_torch(model), x), expected)
+def test_logits_of_a_photograph_match_torch(make):
+    model, x = with_statistics(make()), photographs()[:1]
+    expected = in_torch(model, x)
+    assert_close(network.forward(no_jax, params_of(model), x), expected)
+    assert_close(jax.jit(logits)(from_torch(model), x), expected)
 
 
-def test_any_size_and_number_of_images_will_do():
-    model, x = used(resnet18(classes=7)), np.random.default_rng(0).standard_normal((2, 3, 45, 64), np.float32)
-    is_close(network.forward(no_jax, params_of(model), x), torchs(model, x))
+def test_any_image_size_and_batch_size():
+    model = with_statistics(resnet18(classes=7))
+    x = np.random.default_rng(0).standard_normal((2, 3, 45, 64), np.float32)
+    assert_close(network.forward(no_jax, params_of(model), x), in_torch(model, x))
 
 
-def test_more_than_ten_blocks_come_in_order():
-    model, x = used(ResNet(BasicBlock, (1, 1, 12, 1), 3)), np.ones((1, 3, 32, 32), np.float32)
+def test_more_than_ten_blocks_run_in_order():
+    model, x = with_statistics(ResNet(BasicBlock, (1, 1, 12, 1), 3)), np.ones((1, 3, 32, 32), np.float32)
     params = params_of(model)
     params["layer3"] = dict(sorted(params["layer3"].items()))  # "10" before "2", as JAX sorts a tree
-    is_close(network.forward(no_jax, params, x), torchs(model, x))
+    assert_close(network.forward(no_jax, params, x), in_torch(model, x))
 
 
 @pytest.mark.parametrize("kind", [BasicBlock, Bottleneck])
-@pytest.mark.parametrize(("number", "stride"), [(0, 2), (1, 1)], ids=["projection", "identity"])
-def test_a_block_is_torchs(kind, number, stride):
-    model = used(ResNet(kind, (1, 2, 1, 1))).layer2[number]
+@pytest.mark.parametrize(("index", "stride"), [(0, 2), (1, 1)], ids=["projection", "identity"])
+def test_a_block_matches_torch(kind, index, stride):
+    model = with_statistics(ResNet(kind, (1, 2, 1, 1))).layer2[index]
     x = np.random.default_rng(0).standard_normal((2, model.conv1.in_channels, 9, 11), np.float32)
-    is_close(network.block(no_jax, params_of(model), x, stride), torchs(model, x))
+    assert_close(network.block(no_jax, params_of(model), x, stride), in_torch(model, x))
 
 
 def test_the_operators_are_those_of_the_namespace():
-    called = []
+    calls = []
 
-    def watched(name):
-        return lambda *arguments, **options: called.append(name) or getattr(no_jax, name)(*arguments, **options)
+    def recorded(name):
+        return lambda *arguments, **options: calls.append(name) or getattr(no_jax, name)(*arguments, **options)
 
-    names = ("conv2d", "batch_norm", "relu", "max_pool", "add", "global_average_pool", "dense")
-    ops = SimpleNamespace(**{name: watched(name) for name in names})
+    expected = {"conv2d": 36, "batch_norm": 36, "relu": 33, "max_pool": 1, "add": 16}
+    expected |= {"global_average_pool": 1, "dense": 1}
+    ops = SimpleNamespace(**{name: recorded(name) for name in expected})
     network.forward(ops, params_of(resnet34(classes=2).eval()), np.zeros((1, 3, 32, 32), np.float32))
-    assert {name: called.count(name) for name in names} == {
-        "conv2d": 36, "batch_norm": 36, "relu": 33, "max_pool": 1, "add": 16, "global_average_pool": 1, "dense": 1
-    }  # fmt: skip
+    assert {name: calls.count(name) for name in expected} == expected
 
 
-def test_a_tree_has_no_counters():
+def test_a_tree_has_no_batch_counters():
     tree = network.tree({"a.0.weight": 1, "a.0.num_batches_tracked": 2, "b": 3})
     assert tree == {"a": {"0": {"weight": 1}}, "b": 3}
 
 
-def test_names_that_contradict_each_other_are_refused():
-    with pytest.raises(XlaError, match="an array and for a tree"):
+def test_conflicting_names_are_rejected():
+    with pytest.raises(XlaError, match="both an array and a subtree"):
         network.tree({"a": 1, "a.b": 2})

@@ -1,4 +1,4 @@
-"""What of torch becomes a ResNet in JAX."""
+"""Loading torch's weights into the ResNet in JAX."""
 
 import jax
 import pytest
@@ -8,16 +8,16 @@ from mlhood.jaxlab.operators.resnet import from_torch
 from mlhood.models import LeNet, resnet18
 
 
-def test_a_state_dict_does_as_well_and_holds_all_parameters():
+def test_a_state_dict_is_accepted_and_has_all_parameters():
     model = resnet18(classes=10)
     params = from_torch(model.state_dict())
-    counted = sum(leaf.size for leaf in jax.tree.leaves(params))
+    total = sum(leaf.size for leaf in jax.tree.leaves(params))
     buffers = sum(value.numel() for name, value in model.named_buffers() if "running" in name)
-    assert counted == sum(value.numel() for value in model.parameters()) + buffers
+    assert total == sum(value.numel() for value in model.parameters()) + buffers
     assert [len(params[f"layer{i}"]) for i in range(1, 5)] == [2, 2, 2, 2]
 
 
 @pytest.mark.parametrize("model", [LeNet(), {}, "resnet18"])
-def test_what_is_no_resnet_is_refused(model):
+def test_other_models_are_rejected(model):
     with pytest.raises(XlaError, match="not a ResNet"):
         from_torch(model)

@@ -1,4 +1,4 @@
-"""The primitive against the compiler's quantisation, and each of its rules against what it stands for."""
+"""The primitive against the compiler's quantisation, and each of its rules against its definition."""
 
 import jax
 import jax.numpy as jnp
@@ -9,9 +9,9 @@ from jax.sharding import AxisType, PartitionSpec
 from mlhood.compiler.hir.types import Quantization
 from mlhood.compiler.quantize.schema import dequantize_array, quantize_array
 from mlhood.errors import XlaError
-from mlhood.jaxlab.tracing.primitive import arithmetic, fake_quantize, fake_quantize_p
+from mlhood.jaxlab.tracing.primitive import decomposed, fake_quantize, fake_quantize_p
 
-# multiples of 1/4 that lie in int8's range and outside of it, halves among them, for a scale of 1
+# multiples of 1/4, so ties too, inside int8's range and outside of it for a scale of 1
 QUARTERS = np.arange(-135, 135, 0.25, dtype=np.float32)
 
 
@@ -19,32 +19,32 @@ def normal(*shape, seed=0):
     return 5 * np.random.default_rng(seed).standard_normal(shape, np.float32)
 
 
-def arithmetic_of_numpy(x, scale):
+def in_numpy(x, scale):
     return scale * np.clip(np.rint(x / scale), -128, 127)
 
 
 @pytest.mark.parametrize("scale", [1.0, 0.5, 2.0**-7])
-def test_values_are_those_of_the_compilers_int8(scale):
+def test_values_match_the_compilers_int8(scale):
     x = QUARTERS * np.float32(scale)
-    stored = Quantization((scale,), (0,))
-    expected = dequantize_array(quantize_array(x, stored, "int8"), stored)
-    for one in (fake_quantize, jax.jit(fake_quantize)):
-        np.testing.assert_array_equal(one(x, scale), expected)
+    quantization = Quantization((scale,), (0,))
+    expected = dequantize_array(quantize_array(x, quantization, "int8"), quantization)
+    for function in (fake_quantize, jax.jit(fake_quantize)):
+        np.testing.assert_array_equal(function(x, scale), expected)
 
 
-def test_values_are_the_compilers_for_a_scale_a_channel():
+def test_values_match_the_compilers_with_a_scale_per_channel():
     x, scales = normal(2, 3, 4, 4), np.array([0.013, 0.05, 0.11], np.float32)
     scale = scales[:, None, None]
-    stored = Quantization(tuple(scales.tolist()), (0, 0, 0), 1)
-    expected = dequantize_array(quantize_array(x, stored, "int8"), stored)
+    quantization = Quantization(tuple(scales.tolist()), (0, 0, 0), 1)
+    expected = dequantize_array(quantize_array(x, quantization, "int8"), quantization)
     steps = x.astype(np.float64) / scale
-    clear = np.abs(steps - np.floor(steps) - 0.5) > 1e-4  # the compiler divides in float64: near a half it may differ
-    assert clear.mean() > 0.99
-    np.testing.assert_allclose(np.asarray(fake_quantize(x, scale))[clear], expected[clear], rtol=1e-6)
+    no_tie = np.abs(steps - np.floor(steps) - 0.5) > 1e-4  # the compiler divides in float64: near ties it may differ
+    assert no_tie.mean() > 0.99
+    np.testing.assert_allclose(np.asarray(fake_quantize(x, scale))[no_tie], expected[no_tie], rtol=1e-6)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
-def test_shape_and_type_are_those_of_x_and_its_name_is_in_the_jaxpr(dtype):
+def test_shape_and_dtype_are_those_of_x_and_the_jaxpr_has_its_name(dtype):
     x = jnp.asarray(normal(4, 3), dtype)
     (equation,) = jax.make_jaxpr(fake_quantize_p.bind)(x, x[0]).eqns
     assert str(equation.primitive) == "fake_quantize"
@@ -53,50 +53,48 @@ def test_shape_and_type_are_those_of_x_and_its_name_is_in_the_jaxpr(dtype):
         assert got.dtype == x.dtype
 
 
-def test_what_is_lowered_rounds_and_divides():
+def test_the_lowering_rounds_and_divides():
     text = jax.jit(fake_quantize).lower(normal(4, 3), 0.1).as_text()
     assert "stablehlo.round_nearest_even" in text
     assert "stablehlo.divide" in text
 
 
 @pytest.mark.parametrize("transform", [lambda f: f, jax.jit])
-def test_gradients_go_straight_through(transform):
+def test_gradients_are_those_of_the_straight_through_estimator(transform):
     inside = (QUARTERS >= -128) & (QUARTERS <= 127)
-    by_x, by_scale = transform(jax.grad(lambda x, scale: fake_quantize(x, scale).sum(), (0, 1)))(QUARTERS, 1.0)
-    np.testing.assert_array_equal(by_x, inside)
+    dx, dscale = transform(jax.grad(lambda x, scale: fake_quantize(x, scale).sum(), (0, 1)))(QUARTERS, 1.0)
+    np.testing.assert_array_equal(dx, inside)
     rounded = np.clip(np.rint(QUARTERS), -128, 127)
-    np.testing.assert_allclose(by_scale, np.where(inside, rounded - QUARTERS, rounded).sum(), rtol=1e-6)
-    assert not jax.grad(lambda x: arithmetic(x, 1.0).sum())(QUARTERS).any()  # which is why it has a rule of its own
+    np.testing.assert_allclose(dscale, np.where(inside, rounded - QUARTERS, rounded).sum(), rtol=1e-6)
+    assert not jax.grad(lambda x: decomposed(x, 1.0).sum())(QUARTERS).any()  # hence the rule of its own
 
 
-def test_the_derivative_by_a_scale_a_channel_is_each_channels_own():
+def test_each_channels_scale_has_a_derivative_of_its_own():
     x, scale, weights = normal(2, 3, 4), np.array([0.01, 0.05, 0.1], np.float32)[:, None], normal(2, 3, 4, seed=1)
     got = jax.jit(jax.grad(lambda scale: (weights * fake_quantize(x, scale)).sum()))(scale)
     steps = x / scale
-    kept = np.clip(np.rint(steps), -128, 127)
-    expected = (weights * np.where((steps >= -128) & (steps <= 127), kept - steps, kept)).sum((0, 2))
+    quantized = np.clip(np.rint(steps), -128, 127)
+    expected = (weights * np.where((steps >= -128) & (steps <= 127), quantized - steps, quantized)).sum((0, 2))
     np.testing.assert_allclose(got[:, 0], expected, rtol=1e-4)
 
 
-def test_forward_and_backward_are_each_others_transpose():
+def test_the_vjp_is_the_transpose_of_the_jvp():
     x, scale = normal(3, 4), np.float32(0.03)
     tangents, cotangent = (normal(3, 4, seed=1), np.float32(0.7)), normal(3, 4, seed=2)
     _, forward = jax.jit(lambda *tangents: jax.jvp(fake_quantize, (x, scale), tangents))(*tangents)
     backward = jax.jit(lambda cotangent: jax.vjp(fake_quantize, x, scale)[1](cotangent))(cotangent)
-    products = [np.vdot(one, other) for one, other in zip(tangents, backward, strict=True)]
+    products = [np.vdot(u, g) for u, g in zip(tangents, backward, strict=True)]
     np.testing.assert_allclose(np.vdot(cotangent, forward), sum(products), rtol=1e-5)
 
 
 @pytest.mark.parametrize("axes", [(0, None), (None, 0), (0, 0), (2, None), (1, -1)])
 @pytest.mark.parametrize("scale_shape", [(), (3, 1), (4,)])
-def test_a_batch_is_each_of_it_alone(axes, scale_shape):
+def test_batching_matches_a_loop(axes, scale_shape):
     xs, scales = normal(5, 3, 4), np.abs(normal(5, *scale_shape, seed=1)) / 100 + np.float32(0.01)
-    alone = [
-        arithmetic_of_numpy(xs[0 if axes[0] is None else i], scales[0 if axes[1] is None else i]) for i in range(5)
-    ]
-    operands = [one[0] if at is None else np.moveaxis(one, 0, at) for one, at in zip((xs, scales), axes, strict=True)]
+    expected = [in_numpy(xs[0 if axes[0] is None else i], scales[0 if axes[1] is None else i]) for i in range(5)]
+    operands = [a[0] if axis is None else np.moveaxis(a, 0, axis) for a, axis in zip((xs, scales), axes, strict=True)]
     batched = jax.vmap(fake_quantize, axes)
-    np.testing.assert_allclose(jax.jit(batched)(*operands), np.stack(alone), rtol=1e-6)
+    np.testing.assert_allclose(jax.jit(batched)(*operands), np.stack(expected), rtol=1e-6)
     assert str(jax.make_jaxpr(batched)(*operands)).count("= fake_quantize ") == 1
 
 
@@ -106,36 +104,36 @@ def test_transformations_can_be_composed():
     def loss(x, scale):
         return (fake_quantize(x, scale) ** 2).sum()
 
-    each = jax.jit(jax.grad(loss, (0, 1)))
+    gradient = jax.jit(jax.grad(loss, (0, 1)))
     got = jax.jit(jax.vmap(jax.grad(loss, (0, 1)), (0, None)))(x, scales)
     for i in range(len(x)):
-        for one, alone in zip(got, each(x[i], scales), strict=True):
-            np.testing.assert_allclose(one[i], alone, rtol=1e-4, atol=1e-3)
-    twice = jax.jit(jax.vmap(jax.vmap(fake_quantize, (None, 0)), (0, None)))(x, scales[:, 0])
-    np.testing.assert_allclose(twice, arithmetic_of_numpy(x[:, None], scales[:, None]), rtol=1e-6)
+        for batched, expected in zip(got, gradient(x[i], scales), strict=True):
+            np.testing.assert_allclose(batched[i], expected, rtol=1e-4, atol=1e-3)
+    nested = jax.jit(jax.vmap(jax.vmap(fake_quantize, (None, 0)), (0, None)))(x, scales[:, 0])
+    np.testing.assert_allclose(nested, in_numpy(x[:, None], scales[:, None]), rtol=1e-6)
 
 
 def test_it_works_on_a_mesh():
     mesh = jax.make_mesh((1,), ("data",), axis_types=(AxisType.Auto,))
-    split, whole = PartitionSpec("data"), PartitionSpec()
+    sharded, replicated = PartitionSpec("data"), PartitionSpec()
 
     def loss(x, scale):
         return jax.lax.psum((fake_quantize(x, scale) ** 2).sum(), "data")
 
     x, scale = normal(4, 3), np.float32(0.05)
-    mapped = jax.shard_map(loss, mesh=mesh, in_specs=(split, whole), out_specs=whole)
+    mapped = jax.shard_map(loss, mesh=mesh, in_specs=(sharded, replicated), out_specs=replicated)
     got = jax.jit(jax.grad(mapped, (0, 1)))(x, scale)
     expected = jax.jit(jax.grad(lambda x, scale: (fake_quantize(x, scale) ** 2).sum(), (0, 1)))(x, scale)
-    for one, other in zip(got, expected, strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-4)
+    for gradient, wanted in zip(got, expected, strict=True):
+        np.testing.assert_allclose(gradient, wanted, rtol=1e-4)
 
 
 @pytest.mark.parametrize("call", [fake_quantize, fake_quantize_p.bind, jax.jit(fake_quantize_p.bind)])
-def test_what_does_not_fit_is_refused(call):
+def test_invalid_shapes_and_dtypes_are_rejected(call):
     x = jnp.asarray(normal(2, 3))
     for scale in (jnp.ones(2), jnp.ones((2, 2, 3)), jnp.ones((2, 1, 1))):
-        with pytest.raises(XlaError, match="does not broadcast") as refused:
+        with pytest.raises(XlaError, match="does not broadcast") as caught:
             call(x, scale)
-        assert "[2, 3]" in str(refused.value)
+        assert "[2, 3]" in str(caught.value)
     with pytest.raises(XlaError, match="for floats"):
         call(jnp.arange(3), jnp.array(1))
