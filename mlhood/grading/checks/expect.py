@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ import numpy as np
 from mlhood.grading.rpc.codec import Remote
 
 SHOWN_CHARACTERS = 300
+ROUNDING = 1e-6  # relative; results may be computed in float32
 ABSENT = object()
 # what could steer a terminal, turn the direction of the text around it, or end a line
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
@@ -104,6 +106,21 @@ def number(value: object, what: str, **parts) -> float:
     if isinstance(value, (bool, int, float)):
         return float(value)
     raise CheckFailed(f"no number in {what}", expected="one number", got=value, **parts)
+
+
+def same_number(got: float, expected: float) -> bool:
+    """Whether two numbers are equal up to rounding, which may be float32's."""
+    return got == expected or math.isclose(got, expected, rel_tol=ROUNDING, abs_tol=1e-12)
+
+
+def close_number(got: float, expected: float, what: str, **parts) -> None:
+    """Fail unless two numbers are equal up to rounding."""
+    if not same_number(got, expected):
+        raise CheckFailed(what, expected=_show_number(expected), got=_show_number(got), **parts)
+
+
+def _show_number(value: float) -> str:
+    return f"{value:,.0f}" if float(value).is_integer() and abs(value) < 1e18 else f"{value:.6g}"
 
 
 def array(value: object, shape: tuple[int, ...], what: str, **parts) -> np.ndarray:

@@ -109,6 +109,10 @@ class Submission:
         """
         return self._ask(target, call=True, method=method, args=args, kwargs=kwargs)
 
+    def normal(self, *shape: int) -> np.ndarray:
+        """Draw an array from the standard normal distribution, float32."""
+        return self.rng.standard_normal(shape).astype(np.float32)
+
     def value(self, name: str) -> Any:
         """The value of a name of the notebook, as `call` returns it."""
         return self._ask(name, call=False, method=None, args=(), kwargs={})

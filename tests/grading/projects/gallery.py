@@ -1,22 +1,32 @@
-"""What an entry of a gallery of wrong solutions is."""
+"""Entries of a gallery of wrong solutions."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+Row = tuple[str, dict[str, str], str | tuple[str, ...], str]
+
 
 @dataclass(frozen=True)
-class Wrong:
+class Mistake:
     """A wrong solution of one task.
 
     Attributes:
         cells: New source by cell id.
         loses: Names of the checks that must fail; all others of the notebook must pass.
-        says: A regular expression that must be found in what the failed checks say.
+        message: A regular expression that must match somewhere in the messages of the failed checks.
     """
 
     name: str
     task: str
     cells: dict[str, str]
     loses: tuple[str, ...]
-    says: str
+    message: str
+
+
+def mistakes(task: str, *rows: Row) -> tuple[Mistake, ...]:
+    """Wrong solutions of one task, each as (name, cells, the check or checks that it loses, message)."""
+    return tuple(
+        Mistake(name, task, cells, (loses,) if isinstance(loses, str) else loses, message)
+        for name, cells, loses, message in rows
+    )

@@ -1,4 +1,4 @@
-"""Right solutions of P1 in styles that the master notebook does not use."""
+"""Right solutions of P1 in styles other than the master notebook's."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def build_graph(weight, bias):
 }
 
 RIGHT: dict[str, dict[str, str]] = {
-    "as it is": {},
+    "the master": {},
     "nn.Sequential and DataLoader": SEQUENTIAL,
     "plain parameters and functions": FUNCTIONAL,
     "other names and the older exporter": LEGACY,

@@ -1,4 +1,4 @@
-"""Cells from which P1's gallery of solutions is put together: each function gives new source by cell id."""
+"""Building blocks of P1's gallery of solutions: each function returns new source by cell id."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Right solutions of P2 in styles that the master notebook does not use."""
+"""Right solutions of P2 in styles other than the master notebook's."""
 
 from __future__ import annotations
 
-WHOLE_ARRAYS = {
+ARRAY_OPERATIONS = {
     "P2-1-solution": """
 def linear_relu(x, w, b, y):
     y[:] = np.maximum(x[:] @ w.T + b[:], 0)
@@ -14,15 +14,15 @@ def traffic(rows, depth, outputs):
 """,
     "P2-3-solution": """
 def windows(size, kernel, stride, before, after, dilation=1):
-    places = range(-before, size + after - dilation * (kernel - 1), stride)
-    if not places:
+    starts = range(-before, size + after - dilation * (kernel - 1), stride)
+    if not starts:
         raise ArithmeticError("no window fits")
-    return len(places)
+    return len(starts)
 """,
     "P2-6-solution": """
 def integer_conv(x, w, bias, x_offset, padding):
-    around = ((0, 0), (0, 0), (padding, padding), (padding, padding))
-    x = np.pad(x, around, constant_values=x_offset).astype(np.int64) - x_offset
+    widths = ((0, 0), (0, 0), (padding, padding), (padding, padding))
+    x = np.pad(x, widths, constant_values=x_offset).astype(np.int64) - x_offset
     views = np.lib.stride_tricks.sliding_window_view(x, w.shape[2:], axis=(2, 3))
     sums = np.tensordot(views, w.astype(np.int64), axes=((1, 4, 5), (1, 2, 3)))
     return sums.transpose(0, 3, 1, 2) + bias.reshape(1, -1, 1, 1)
@@ -133,14 +133,14 @@ from mlhood.errors import CompilerError
 def infer_conv(x, w, strides, pads, dilations, group):
     fits = x.element == w.element and x.shape[1] == w.shape[1] * group and w.shape[0] % group == 0
     if not fits:
-        raise CompilerError("x and w do not fit", got=f"{x.shape} and {w.shape}")
+        raise CompilerError("x and w do not match", got=f"{x.shape} and {w.shape}")
     shape = [x.shape[0], w.shape[0]]
     for axis in (0, 1):
         span = dilations[axis] * (w.shape[2 + axis] - 1) + 1
-        room = x.shape[2 + axis] + pads[axis] + pads[axis + 2] - span
-        if room < 0:
+        margin = x.shape[2 + axis] + pads[axis] + pads[axis + 2] - span
+        if margin < 0:
             raise CompilerError("the kernel is too large")
-        shape.append(int(np.floor(room / strides[axis])) + 1)
+        shape.append(int(np.floor(margin / strides[axis])) + 1)
     return TensorType(x.element, tuple(shape))
 """,
     "P2-4-solution-2": """
@@ -185,8 +185,8 @@ answers = dict(best=best, worst=worst, gain=round(by_name["power_of_two, int16"]
 }
 
 RIGHT: dict[str, dict[str, str]] = {
-    "as it is": {},
-    "whole arrays": WHOLE_ARRAYS,
+    "the master": {},
+    "array operations": ARRAY_OPERATIONS,
     "plain loops": LOOPS,
-    "lambdas, new nodes and own exceptions": ONE_LINERS,
+    "lambdas, new nodes and other exceptions": ONE_LINERS,
 }

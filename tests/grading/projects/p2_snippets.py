@@ -1,4 +1,4 @@
-"""Cells from which P2's gallery of solutions is put together: each function gives new source by cell id."""
+"""Building blocks of P2's gallery of solutions: each function returns new source by cell id."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ CONV = """
 n, c, h, width = x.shape
 f, d, kh, kw = w.shape
 if x.element != w.element or c != d * group or f % group:
-    raise ValueError("these do not fit")
+    raise ValueError("x and w do not match")
 rows = windows(h, kh, strides[0], pads[0], pads[2], dilations[0])
 columns = windows(width, kw, strides[1], pads[1], pads[3], dilations[1])
 return TensorType(x.element, (n, f, rows, columns))
@@ -110,8 +110,8 @@ def infer_pool(body: str) -> dict[str, str]:
     return {"P2-3-solution-3": "def infer_pool(x, kernel, strides, pads):\n" + indent(body.strip(), "    ")}
 
 
-def before(condition: str, *, plain: bool = True) -> dict[str, str]:
-    unless = " or conv.operator.activation" if plain else ""
+def conv_before(condition: str, *, without_activation: bool = True) -> dict[str, str]:
+    guard = " or conv.operator.activation" if without_activation else ""
     return {
         "P2-4-solution": f"""
 from mlhood.compiler.operators.normalization import BatchNormalization
@@ -119,7 +119,7 @@ from mlhood.compiler.operators.normalization import BatchNormalization
 def conv_before(node, graph):
     value = node.inputs[0]
     conv = value.producer
-    if conv is None or not isinstance(conv.operator, Conv){unless}:
+    if conv is None or not isinstance(conv.operator, Conv){guard}:
         return None
     return conv if {condition} else None
 """
@@ -130,8 +130,8 @@ def fold(
     factor: str = "gamma / np.sqrt(var + np.float32(node.operator.epsilon))",
     weight: str = "w.data * factor[:, None, None, None]",
     shift: str = "((rest[0].data if rest else 0) - mean) * factor + beta",
-    last: str = "graph.remove(conv)",
-    answer: str = "changed",
+    cleanup: str = "graph.remove(conv)",
+    returned: str = "changed",
 ) -> dict[str, str]:
     return {
         "P2-4-solution-2": f"""
@@ -148,14 +148,14 @@ def fold_batchnorm(graph):
         factor = {factor}
         weight = graph.constant("folded", {weight})
         graph.replace(node, conv.operator, x, weight, graph.constant("folded.bias", {shift}))
-        {last}
+        {cleanup}
         changed = True
-    return {answer}
+    return {returned}
 """
     }
 
 
-def fuse(operator: str = "replace(conv.operator, activation=('Relu',))", answer: str = "changed") -> dict[str, str]:
+def fuse(operator: str = "replace(conv.operator, activation=('Relu',))", returned: str = "changed") -> dict[str, str]:
     return {
         "P2-4-solution-3": f"""
 def fuse_relu(graph):
@@ -169,7 +169,7 @@ def fuse_relu(graph):
         graph.replace(node, {operator}, *conv.inputs)
         graph.remove(conv)
         changed = True
-    return {answer}
+    return {returned}
 """
     }
 
@@ -191,14 +191,14 @@ return scale, int(np.rint(-128 - low / scale)) if unsigned else 0
 
 
 def sums(
-    x: str = "np.pad(x.astype(np.int64) - x_offset, around)",
+    x: str = "np.pad(x.astype(np.int64) - x_offset, widths)",
     w: str = "w.astype(np.int64)",
     bias: str = "bias.astype(np.int64)[:, None, None]",
 ) -> dict[str, str]:
     return {
         "P2-6-solution": f"""
 def integer_conv(x, w, bias, x_offset, padding):
-    around = ((0, 0), (0, 0), (padding, padding), (padding, padding))
+    widths = ((0, 0), (0, 0), (padding, padding), (padding, padding))
     x, w = {x}, {w}
     views = np.lib.stride_tricks.sliding_window_view(x, w.shape[2:], axis=(2, 3))
     return np.einsum("nchwij,fcij->nfhw", views, w) + {bias}

@@ -1,8 +1,8 @@
-"""Typical wrong solutions of P2, each with what it must cost and what must be said."""
+"""Typical wrong solutions of P2, with the checks that each must fail and the message it must get."""
 
 from __future__ import annotations
 
 from tests.grading.projects import p2_wrong_graphs, p2_wrong_integers
-from tests.grading.projects.gallery import Wrong
+from tests.grading.projects.gallery import Mistake
 
-WRONG: tuple[Wrong, ...] = (*p2_wrong_graphs.WRONG, *p2_wrong_integers.WRONG)
+WRONG: tuple[Mistake, ...] = (*p2_wrong_graphs.WRONG, *p2_wrong_integers.WRONG)

@@ -1,14 +1,14 @@
-"""Typical wrong solutions of P2.1 to P2.4, each with what it must cost and what must be said."""
+"""Typical wrong solutions of P2.1 to P2.4, with the checks that each must fail and the message it must get."""
 
 from __future__ import annotations
 
-from tests.grading.projects.gallery import Wrong
+from tests.grading.projects.gallery import Mistake, mistakes
 from tests.grading.projects.p2_snippets import (
     CONV,
     COUNT,
     POOL,
     WINDOWS,
-    before,
+    conv_before,
     conv_rule,
     fold,
     fuse,
@@ -29,7 +29,7 @@ SHAPE, KEPT, REFUSED, POOLED = (
     "misfits_are_refused",
     "pooling_has_its_type",
 )
-FOLDED, FOLD_GUARD, FUSED, FUSE_GUARD, SAID = (
+FOLDED, FOLD_GUARD, FUSED, FUSE_GUARD, CHANGED = (
     "batchnorm_is_folded",
     "folding_leaves_others_alone",
     "relu_is_fused",
@@ -39,226 +39,193 @@ FOLDED, FOLD_GUARD, FUSED, FUSE_GUARD, SAID = (
 
 STEP = "total += x[i, k] * w[j, k]"
 
-WRONG: tuple[Wrong, ...] = (
-    # P2.1
-    Wrong("no bias", "P2.1", nest("total = 0.0", STEP, "y[i, j] = max(total, 0)"), (COMPUTES,), "the bias belongs"),
-    Wrong(
-        "bias after the relu",
+WRONG: tuple[Mistake, ...] = (
+    *mistakes(
         "P2.1",
-        nest("total = 0.0", STEP, "y[i, j] = max(total, 0) + b[j]"),
-        (COMPUTES,),
-        "the bias belongs inside the max",
-    ),
-    Wrong(
-        "sums kept in y",
-        "P2.1",
-        nest("y[i, j] = b[j]", "y[i, j] += x[i, k] * w[j, k]", "y[i, j] = max(y[i, j], 0)"),
-        (ONCE,),
-        "keep the sum in a variable",
-    ),
-    Wrong(
-        "transposed weights",
-        "P2.1",
-        nest("total = b[j]", "total += x[i, k] * w[k, j]", "y[i, j] = max(total, 0)"),
-        (COMPUTES, ONCE),
-        "IndexError",
-    ),
-    Wrong(
-        "bias not read", "P2.1", traffic("n * (2 * depth + 3)", "n * (2 * depth + 1)"), (PREDICTED,), r"reads b\[j\]"
-    ),
-    Wrong(
-        "z is not read back",
-        "P2.1",
-        traffic("n * (2 * depth + 3)", "n * (2 * depth + 2)"),
-        (PREDICTED,),
-        "z is written, read again",
-    ),
-    Wrong(
-        "a second nest for the relu",
-        "P2.1",
-        nest("total = b[j]", STEP, "y[i, j] = total", then="y[:] = np.maximum(y, 0)"),
-        (ONCE,),
-        "keep the sum in a variable",
-    ),
-    Wrong(
-        "every input read once",
-        "P2.1",
-        traffic("(rows + outputs) * depth + outputs + 3 * n", "(rows + outputs) * depth + outputs + n"),
-        (PREDICTED,),
-        r"reads b\[j\]",
-    ),
-    # P2.2
-    Wrong("relu left out", "P2.2", relu_rule("return source.input(0)"), (RELU,), "adds other nodes"),
-    Wrong(
-        "strides of a pooling default to its kernel, as in torch",
-        "P2.2",
-        pool_rule(strides="source.attribute('strides', kernel)"),
-        (POOLING,),
-        "where ONNX gives no strides, they are 1",
-    ),
-    Wrong(
-        "pads in torch's order",
-        "P2.2",
-        conv_rule(pads="tuple(source.attribute('pads', (0, 0, 0, 0))[i] for i in (0, 2, 1, 3))"),
-        (CONVOLUTION,),
-        "another shape|wrong values",
-    ),
-    Wrong("bias dropped", "P2.2", conv_rule(bias="None"), (CONVOLUTION,), "wrong values"),
-    Wrong("bias demanded", "P2.2", conv_rule(bias="source.input(2)"), (CONVOLUTION,), "an input is missing"),
-    Wrong("groups forgotten", "P2.2", conv_rule(group="1"), (CONVOLUTION,), "group=2|channels do not fit"),
-    Wrong(
-        "a rule that returns nothing",
-        "P2.2",
-        relu_rule("source.add(Relu(), source.input(0))"),
-        (RELU,),
-        "does not return",
-    ),
-    Wrong(
-        "dilations forgotten",
-        "P2.2",
-        pool_rule(dilations="(1, 1)"),
-        (POOLING,),
-        r"source.attribute\('dilations', \(1, 1\)\)",
-    ),
-    Wrong("LeNet's strides", "P2.2", pool_rule(strides="(2, 2)"), (POOLING,), "another shape"),
-    # P2.3
-    Wrong(
-        "a span of k d",
-        "P2.3",
-        windows(WINDOWS.replace("(kernel - 1) * dilation + 1", "kernel * dilation")),
-        (SHAPE,),
-        r"\(k - 1\) \* d \+ 1",
-    ),
-    Wrong(
-        "one pad for both ends",
-        "P2.3",
-        infer_conv(CONV.replace("pads[2]", "pads[0]").replace("pads[3]", "pads[1]")),
-        (SHAPE,),
-        "wrong shape",
-    ),
-    Wrong(
-        "rounded up",
-        "P2.3",
-        windows(
-            WINDOWS.replace(
-                "return (size + before + after - span) // stride", "return -((span - size - before - after) // stride)"
-            )
+        ("no bias", nest("total = 0.0", STEP, "y[i, j] = max(total, 0)"), COMPUTES, "the bias belongs"),
+        (
+            "bias after the relu",
+            nest("total = 0.0", STEP, "y[i, j] = max(total, 0) + b[j]"),
+            COMPUTES,
+            "the bias belongs inside the max",
         ),
-        (SHAPE, POOLED),
-        "floor",
-    ),
-    Wrong(
-        "nothing is refused",
-        "P2.3",
-        infer_conv(CONV.replace("if x.element != w.element or c != d * group or f % group:", "if False:")),
-        (REFUSED,),
-        "accepts what does not fit",
-    ),
-    Wrong(
-        "float32 and no names",
-        "P2.3",
-        infer_conv(CONV.replace("TensorType(x.element, (n,", "TensorType('float32', (1 if isinstance(n, str) else n,")),
-        (KEPT,),
-        "may be a name",
-    ),
-    Wrong(
-        "pooling into w's channels",
-        "P2.3",
-        infer_pool(POOL.replace("x.shape[1]", "kernel[0]")),
-        (POOLED,),
-        "the channels stay",
-    ),
-    Wrong(
-        "an exact fit is refused",
-        "P2.3",
-        windows(WINDOWS.replace("after < span", "after <= span")),
-        (SHAPE,),
-        "larger a kernel may be",
-    ),
-    Wrong(
-        "the padding does not count for what fits",
-        "P2.3",
-        windows(WINDOWS.replace("if size + before + after < span", "if size < span")),
-        (SHAPE,),
-        "larger a kernel may be",
-    ),
-    Wrong(
-        "what fits is asked without dilation",
-        "P2.3",
-        windows(WINDOWS.replace("after < span", "after < kernel")),
-        (REFUSED,),
-        "a kernel of 5 that spans 13",
-    ),
-    Wrong(
-        "pooling refuses nothing",
-        "P2.3",
-        infer_pool(COUNT + POOL.replace("windows(", "count(")),
-        (POOLED,),
-        "accepts a window larger",
-    ),
-    Wrong(
-        "pads of a pooling in pairs of an axis",
-        "P2.3",
-        infer_pool(
-            POOL.replace("pads[0], pads[2]", "pads[0], pads[1]").replace("pads[1], pads[3]", "pads[2], pads[3]")
+        (
+            "sums accumulated in y",
+            nest("y[i, j] = b[j]", "y[i, j] += x[i, k] * w[j, k]", "y[i, j] = max(y[i, j], 0)"),
+            ONCE,
+            "keep the sum in a variable",
         ),
-        (POOLED,),
-        "top, left, bottom, right|as in a convolution",
+        (
+            "transposed weights",
+            nest("total = b[j]", "total += x[i, k] * w[k, j]", "y[i, j] = max(total, 0)"),
+            (COMPUTES, ONCE),
+            "IndexError",
+        ),
+        ("bias not read", traffic("n * (2 * depth + 3)", "n * (2 * depth + 1)"), PREDICTED, r"reads b\[j\]"),
+        (
+            "z is not read back",
+            traffic("n * (2 * depth + 3)", "n * (2 * depth + 2)"),
+            PREDICTED,
+            "z is written and read again",
+        ),
+        (
+            "a second nest for the relu",
+            nest("total = b[j]", STEP, "y[i, j] = total", then="y[:] = np.maximum(y, 0)"),
+            ONCE,
+            "keep the sum in a variable",
+        ),
+        (
+            "every input counted once",
+            traffic("(rows + outputs) * depth + outputs + 3 * n", "(rows + outputs) * depth + outputs + n"),
+            PREDICTED,
+            r"reads b\[j\]",
+        ),
     ),
-    # P2.4
-    Wrong("no epsilon", "P2.4", fold(factor="gamma / np.sqrt(var)"), (FOLDED,), "epsilon"),
-    Wrong(
-        "no square root",
-        "P2.4",
-        fold(factor="gamma / (var + np.float32(node.operator.epsilon))"),
-        (FOLDED, SAID),
-        "sqrt",
+    *mistakes(
+        "P2.2",
+        ("relu left out", relu_rule("return source.input(0)"), RELU, "adds other nodes"),
+        (
+            "strides of a pooling default to its kernel, as in torch",
+            pool_rule(strides="source.attribute('strides', kernel)"),
+            POOLING,
+            "ONNX's defaults: strides 1",
+        ),
+        (
+            "pads in torch's order",
+            conv_rule(pads="tuple(source.attribute('pads', (0, 0, 0, 0))[i] for i in (0, 2, 1, 3))"),
+            CONVOLUTION,
+            "wrong shape|wrong values",
+        ),
+        ("bias dropped", conv_rule(bias="None"), CONVOLUTION, "wrong values"),
+        ("bias required", conv_rule(bias="source.input(2)"), CONVOLUTION, "an input is missing"),
+        ("groups forgotten", conv_rule(group="1"), CONVOLUTION, "group=2|channels do not fit"),
+        ("a rule that returns nothing", relu_rule("source.add(Relu(), source.input(0))"), RELU, "does not return"),
+        ("dilations forgotten", pool_rule(dilations="(1, 1)"), POOLING, r"source.attribute\('dilations', \(1, 1\)\)"),
+        ("LeNet's strides", pool_rule(strides="(2, 2)"), POOLING, "wrong shape"),
     ),
-    Wrong(
-        "factor along the input channels",
-        "P2.4",
-        fold(weight="w.data * factor[: w.data.shape[1]].reshape(1, -1, 1, 1)"),
-        (FOLDED, SAID),
-        "one factor for each output channel|stops with an error",
+    *mistakes(
+        "P2.3",
+        (
+            "a span of k d",
+            windows(WINDOWS.replace("(kernel - 1) * dilation + 1", "kernel * dilation")),
+            SHAPE,
+            r"\(k - 1\) \* d \+ 1",
+        ),
+        (
+            "the same padding at both ends",
+            infer_conv(CONV.replace("pads[2]", "pads[0]").replace("pads[3]", "pads[1]")),
+            SHAPE,
+            "wrong shape",
+        ),
+        (
+            "rounded up",
+            windows(
+                WINDOWS.replace(
+                    "return (size + before + after - span) // stride",
+                    "return -((span - size - before - after) // stride)",
+                )
+            ),
+            (SHAPE, POOLED),
+            "floor",
+        ),
+        (
+            "nothing is rejected",
+            infer_conv(CONV.replace("if x.element != w.element or c != d * group or f % group:", "if False:")),
+            REFUSED,
+            "accepts invalid arguments",
+        ),
+        (
+            "always float32, and a batch of 1 for a name",
+            infer_conv(
+                CONV.replace("TensorType(x.element, (n,", "TensorType('float32', (1 if isinstance(n, str) else n,")
+            ),
+            KEPT,
+            "may be a name",
+        ),
+        (
+            "pooling into w's channels",
+            infer_pool(POOL.replace("x.shape[1]", "kernel[0]")),
+            POOLED,
+            "channels and element type stay",
+        ),
+        (
+            "an exact fit is rejected",
+            windows(WINDOWS.replace("after < span", "after <= span")),
+            SHAPE,
+            "padding allows larger kernels",
+        ),
+        (
+            "the size test ignores the padding",
+            windows(WINDOWS.replace("if size + before + after < span", "if size < span")),
+            SHAPE,
+            "padding allows larger kernels",
+        ),
+        (
+            "the size test ignores the dilation",
+            windows(WINDOWS.replace("after < span", "after < kernel")),
+            REFUSED,
+            "a kernel of 5 that spans 13",
+        ),
+        (
+            "pooling rejects nothing",
+            infer_pool(COUNT + POOL.replace("windows(", "count(")),
+            POOLED,
+            "larger than the padded image",
+        ),
+        (
+            "pads of a pooling grouped by axis",
+            infer_pool(
+                POOL.replace("pads[0], pads[2]", "pads[0], pads[1]").replace("pads[1], pads[3]", "pads[2], pads[3]")
+            ),
+            POOLED,
+            "top, left, bottom, right|as for a convolution",
+        ),
     ),
-    Wrong("the old bias is lost", "P2.4", fold(shift="beta - mean * factor"), (FOLDED, SAID), "b' ="),
-    Wrong(
-        "other readers are not asked for",
+    *mistakes(
         "P2.4",
-        before("True")
-        | fold(last="conv.outputs[0].users or conv.outputs[0] in graph.outputs.values() or graph.remove(conv)")
-        | {
-            "P2-4-solution-3": fuse()["P2-4-solution-3"].replace(
-                "graph.remove(conv)",
-                "conv.outputs[0].users or conv.outputs[0] in graph.outputs.values() or graph.remove(conv)",
-            )
-        },
-        (FOLD_GUARD, FUSE_GUARD),
-        "had to stay",
-    ),
-    Wrong(
-        "the graph's outputs are forgotten",
-        "P2.4",
-        before("list(value.users) == [node]"),
-        (FOLD_GUARD, FUSE_GUARD),
-        "cannot be removed|had to stay",
-    ),
-    Wrong("the old convolution stays", "P2.4", fold(last="pass"), (FOLDED,), "the old convolution must be gone"),
-    Wrong("nothing is said", "P2.4", fuse(answer="None"), (SAID,), "does not say"),
-    Wrong("the relu is only dropped", "P2.4", fuse("conv.operator"), (FUSED, SAID), "activation=\\('Relu',\\)"),
-    Wrong("always changed", "P2.4", fold(answer="True"), (SAID,), "says the wrong thing"),
-    Wrong(
-        "a fused activation is not asked for",
-        "P2.4",
-        before("list(value.users) == [node] and not graph.is_output(value)", plain=False),
-        (FOLD_GUARD,),
-        "operator.activation",
-    ),
-    Wrong(
-        "strides and groups are lost",
-        "P2.4",
-        fuse("Conv((1, 1), conv.operator.pads, (1, 1), activation=('Relu',))"),
-        (FUSED,),
-        "the new node gives another type|do not fit",
+        ("no epsilon", fold(factor="gamma / np.sqrt(var)"), FOLDED, "epsilon"),
+        ("no square root", fold(factor="gamma / (var + np.float32(node.operator.epsilon))"), (FOLDED, CHANGED), "sqrt"),
+        (
+            "factor along the input channels",
+            fold(weight="w.data * factor[: w.data.shape[1]].reshape(1, -1, 1, 1)"),
+            (FOLDED, CHANGED),
+            "one per output channel|stops with an error",
+        ),
+        ("the old bias is lost", fold(shift="beta - mean * factor"), (FOLDED, CHANGED), "b' ="),
+        (
+            "other readers are ignored",
+            conv_before("True")
+            | fold(cleanup="conv.outputs[0].users or conv.outputs[0] in graph.outputs.values() or graph.remove(conv)")
+            | {
+                "P2-4-solution-3": fuse()["P2-4-solution-3"].replace(
+                    "graph.remove(conv)",
+                    "conv.outputs[0].users or conv.outputs[0] in graph.outputs.values() or graph.remove(conv)",
+                )
+            },
+            (FOLD_GUARD, FUSE_GUARD),
+            "must stay",
+        ),
+        (
+            "the graph's outputs are ignored",
+            conv_before("list(value.users) == [node]"),
+            (FOLD_GUARD, FUSE_GUARD),
+            "cannot be removed|must stay",
+        ),
+        ("the old convolution stays", fold(cleanup="pass"), FOLDED, "remove the old convolution"),
+        ("nothing is returned", fuse(returned="None"), CHANGED, "does not return whether"),
+        ("the relu is dropped", fuse("conv.operator"), (FUSED, CHANGED), "activation=\\('Relu',\\)"),
+        ("always changed", fold(returned="True"), CHANGED, "returns the wrong value"),
+        (
+            "a fused activation is ignored",
+            conv_before("list(value.users) == [node] and not graph.is_output(value)", without_activation=False),
+            FOLD_GUARD,
+            "operator.activation",
+        ),
+        (
+            "strides and groups are lost",
+            fuse("Conv((1, 1), conv.operator.pads, (1, 1), activation=('Relu',))"),
+            FUSED,
+            "the new node gives another type|do not fit",
+        ),
     ),
 )

@@ -1,4 +1,4 @@
-"""The checks of P3 on names that a test makes, in its own process."""
+"""Grading of P3's checks on a namespace that a test defines, in the test's own process."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from mlhood.grading.projects.p3 import P3
 
 
 class Compiled:
-    """As a function that Numba has compiled: it refuses arrays that remember, and has the Python function inside."""
+    """Mimics a Numba function: it rejects arrays that record accesses, and holds the Python function."""
 
     def __init__(self, function) -> None:
         self.py_func = function
 
     def __call__(self, *arguments):
-        if not all(isinstance(one, np.ndarray | int) for one in arguments):
+        if not all(isinstance(argument, np.ndarray | int) for argument in arguments):
             raise TypeError("cannot determine the type of an argument")
         return self.py_func(*arguments)
 
@@ -28,8 +28,8 @@ def names_in(source: str) -> dict:
 
 
 def judged(names: dict, tmp_path, task: str = "P3.6", seed: int = 5) -> dict[str, str]:
-    """What each check of a task says of the names of a notebook; empty where it passes."""
-    wanted = P3.task(task)
-    assert wanted is not None
-    result = judge(wanted, Submission(LocalTransport(names), tmp_path, tmp_path), seed)
+    """Grade a task on the names of a notebook; return the message of each check, empty if it passed."""
+    graded_task = P3.task(task)
+    assert graded_task is not None
+    result = judge(graded_task, Submission(LocalTransport(names), tmp_path, tmp_path), seed)
     return {check.name: " ".join([check.what, *check.parts.values()]) for check in result.checks}

@@ -1,8 +1,8 @@
-"""Right solutions of P3 in styles that the master notebook does not use."""
+"""Right solutions of P3 in styles other than the master notebook's."""
 
 from __future__ import annotations
 
-WHOLE_ARRAYS = {
+ARRAY_OPERATIONS = {
     "P3-1-solution": """
 def conv_cost(x, w, y):
     x, w, y = (np.array(shape) for shape in (x, w, y))
@@ -32,7 +32,7 @@ def im2col(x, kernel, stride, padding):
 """,
     "P3-4-solution": """
 def conv_blas(x, w, bias, stride, padding):
-    columns = np.stack([im2col(one, w.shape[2:], stride, padding) for one in x])
+    columns = np.stack([im2col(image, w.shape[2:], stride, padding) for image in x])
     y = np.matmul(w.reshape(w.shape[0], -1), columns) + bias[:, np.newaxis]
     return y.reshape(len(x), len(w), output_size(x.shape[2], w.shape[2], stride, padding), -1)
 """,
@@ -112,12 +112,12 @@ def im2col(x, kernel, stride, padding):
     kh, kw = kernel
     oh, ow = output_size(h, kh, stride, padding), output_size(w, kw, stride, padding)
     out = np.zeros((c * kh * kw, oh * ow), dtype=x.dtype)
-    for place in range(oh * ow):
-        top, left = place // ow * stride - padding, place % ow * stride - padding
+    for position in range(oh * ow):
+        top, left = position // ow * stride - padding, position % ow * stride - padding
         for row in range(c * kh * kw):
             i, j = top + row // kw % kh, left + row % kw
             if 0 <= i < h and 0 <= j < w:
-                out[row, place] = x[row // (kh * kw), i, j]
+                out[row, position] = x[row // (kh * kw), i, j]
     return out
 """,
     "P3-4-solution": """
@@ -160,7 +160,7 @@ def gemm_blocked(a, b, block):
     "P3-7-solution": """
 def attainable(intensity, peak, bandwidth):
     if np.ndim(intensity):
-        return [attainable(one, peak, bandwidth) for one in intensity]
+        return [attainable(value, peak, bandwidth) for value in intensity]
     return min(peak, intensity * bandwidth)
 
 def ridge(peak, bandwidth):
@@ -218,20 +218,20 @@ def conv_direct(x, w, bias, stride, padding):
     "P3-5-solution-2": """
 for row in table.rows:
     calls = {"definition": lambda: float(sum(range(20_000)) > 0), "library": lambda: float(sum(range(7_000)) > 0)}
-    found = compare(calls, flops=2.0 * layers[row].macs, rounds=21, shortest=1e-4)
-    table.fill(row, found, names={"no-BLAS": "definition", "BLAS": "library"})
+    comparison = compare(calls, flops=2.0 * layers[row].macs, rounds=21, shortest=1e-4)
+    table.fill(row, comparison, names={"no-BLAS": "definition", "BLAS": "library"})
 """,
     "P3-6-solution": """
 @numba.njit(fastmath=True)
 def gemm_reordered(a, b):
     c = np.zeros((a.shape[0], b.shape[1]), np.float32)
-    whole = len(b) // 4 * 4
+    unrolled = len(b) // 4 * 4
     for i in range(a.shape[0]):
-        for k in range(0, whole, 4):
+        for k in range(0, unrolled, 4):
             for j in range(b.shape[1]):
                 c[i, j] += (a[i, k] * b[k, j] + a[i, k + 1] * b[k + 1, j]
                             + a[i, k + 2] * b[k + 2, j] + a[i, k + 3] * b[k + 3, j])
-        for k in range(whole, len(b)):
+        for k in range(unrolled, len(b)):
             for j in range(b.shape[1]):
                 c[i, j] += a[i, k] * b[k, j]
     return c
@@ -272,7 +272,7 @@ def gemm_packed(a, b):
 """,
 }
 
-CELL_BY_CELL = {
+OTHER_CALLS = {
     "P3-2-solution": """
 from functools import partial
 
@@ -294,10 +294,10 @@ conv_direct = partial(convolved, kind=np.float32)
 mine = convolution_table()
 for row, layer in layers.items():
     calls = {"BLAS": lambda: np.sort(np.zeros(17_000))[:3], "no-BLAS": lambda: np.sort(np.zeros(50_000))[:3]}
-    found = compare(calls, baseline="no-BLAS", flops={"BLAS": 2 * layer.macs, "no-BLAS": 2 * layer.macs}, rounds=25,
-                    shortest=1e-4)
+    comparison = compare(calls, baseline="no-BLAS", flops={"BLAS": 2 * layer.macs, "no-BLAS": 2 * layer.macs},
+                         rounds=25, shortest=1e-4)
     for column in mine.columns:
-        mine[row, column] = found[column]
+        mine[row, column] = comparison[column]
 """,
     "P3-6-solution": """
 def gemm_reordered(a, b):
@@ -313,16 +313,16 @@ def gemm_blocked(a, b, block):
     c = np.zeros((a.shape[0], b.shape[1]), np.float32)
     for columns in edges(b.shape[1]):
         for depth in edges(b.shape[0]):
-            piece = b[depth, columns].copy()
+            block_of_b = b[depth, columns].copy()
             for rows in edges(a.shape[0]):
-                c[rows, columns] += np.einsum("ik,kj->ij", a[rows, depth], piece)
+                c[rows, columns] += np.einsum("ik,kj->ij", a[rows, depth], block_of_b)
     return c
 """,
 }
 
 RIGHT = {
-    "whole arrays": WHOLE_ARRAYS,
+    "array operations": ARRAY_OPERATIONS,
     "plain loops": LOOPS,
     "compiled": COMPILED,
-    "cell by cell": CELL_BY_CELL,
+    "partial, outer products and single cells": OTHER_CALLS,
 }

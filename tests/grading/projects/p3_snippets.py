@@ -1,4 +1,4 @@
-"""Solutions of P3 with one part left to be filled in, so that a wrong one shows its fault and nothing else."""
+"""Building blocks of P3's gallery of solutions: each function returns new source by cell id, right by default."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def size(result: str) -> dict[str, str]:
 
 def direct(
     before: str = "",
-    around: str = "(padding, padding)",
+    widths: str = "(padding, padding)",
     window: str = "w.shape[2:]",
     steps: str = "::stride, ::stride",
     w: str = "w",
@@ -33,7 +33,7 @@ def direct(
 ) -> dict[str, str]:
     body = f"""
 {before}
-x = np.pad(x, ((0, 0), (0, 0), {around}, {around}))
+x = np.pad(x, ((0, 0), (0, 0), {widths}, {widths}))
 views = np.lib.stride_tricks.sliding_window_view(x, {window}, axis=(2, 3))[:, :, {steps}]
 return np.einsum("{spec}", views, {w}) + {bias}
 """
@@ -44,12 +44,12 @@ def columns(
     padded: str = "np.pad(x, ((0, 0), (padding, padding), (padding, padding)))",
     steps: str = "::stride, ::stride",
     order: str = "0, 3, 4, 1, 2",
-    result: str = "laid.reshape(len(x) * kernel[0] * kernel[1], -1)",
+    result: str = "ordered.reshape(len(x) * kernel[0] * kernel[1], -1)",
 ) -> dict[str, str]:
     body = f"""
 x = {padded}
 views = np.lib.stride_tricks.sliding_window_view(x, kernel, axis=(1, 2))[:, {steps}]
-laid = views.transpose({order})
+ordered = views.transpose({order})
 return {result}
 """
     return {"P3-3-solution": _function("def im2col(x, kernel, stride, padding):", body)}
@@ -59,13 +59,13 @@ def blas(
     flat: str = "w.reshape(len(w), -1)",
     images: str = "x",
     bias: str = "bias[:, None, None]",
-    kind: str = "np.float32",
+    dtype: str = "np.float32",
     after: str = "",
 ) -> dict[str, str]:
     body = f"""
 high = (x.shape[2] + 2 * padding - w.shape[2]) // stride + 1
 wide = (x.shape[3] + 2 * padding - w.shape[3]) // stride + 1
-y = np.zeros((len(x), len(w), high, wide), {kind})
+y = np.zeros((len(x), len(w), high, wide), {dtype})
 for n, image in enumerate({images}):
     y[n] = ({flat} @ im2col(image, w.shape[2:], stride, padding)).reshape(y[n].shape)
     {after}
@@ -180,5 +180,5 @@ for row, layer in layers.items():
     table.fill(row, compare({"no-BLAS": lambda: counted(20_000), "BLAS": lambda: counted(7000)},
                             flops=2 * layer.macs, shortest=1e-4, describe_machine=False))
 """
-# Right, but neither compiled nor measured on real layers: that would take half a minute a notebook.
+# Right, but neither compiled nor measured on real layers, which would take half a minute per notebook.
 QUICK = {**direct(), "P3-5-solution-2": FILLED, **reordered("ikj"), **blocked(), **packing()}

@@ -1,36 +1,47 @@
-"""Typical wrong solutions of P5, each with what it must cost and what must be said.
+"""Typical wrong solutions of P5, with the checks that each must fail and the message it must get.
 
-Faults of one task that lie in cells of their own share an entry, so that a notebook holds as many as it can: one that
-costs the points of another shows all the same.
+Mistakes of one task in different cells share an entry, so that few notebooks suffice. A mistake that costs points of
+another is noticed all the same, since an entry loses exactly what its mistakes lose.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tests.grading.projects import p5_wrong_learning, p5_wrong_programs
-from tests.grading.projects.gallery import Wrong
+from tests.grading.projects.gallery import Mistake
 
 
-def packed(faults: tuple[Wrong, ...]) -> tuple[Wrong, ...]:
-    """Put each fault to the first entry of its task that has none in its cells."""
-    entries: list[Wrong] = []
-    for fault in faults:
-        free = (n for n, one in enumerate(entries) if one.task == fault.task and not one.cells.keys() & fault.cells)
-        place = next(free, None)
-        if place is None:
-            entries.append(Wrong(fault.name, fault.task, fault.cells, fault.loses, _anywhere(fault.says)))
+def packed(mistakes: tuple[Mistake, ...]) -> tuple[Mistake, ...]:
+    """Merge each mistake into the first entry of its task that leaves its cells untouched."""
+    entries: list[Mistake] = []
+    for mistake in mistakes:
+        free = (
+            index
+            for index, entry in enumerate(entries)
+            if entry.task == mistake.task and not entry.cells.keys() & mistake.cells
+        )
+        index = next(free, None)
+        if index is None:
+            entries.append(replace(mistake, message=_anywhere(mistake.message)))
         else:
-            entries[place] = _together(entries[place], fault)
+            entries[index] = _merged(entries[index], mistake)
     return tuple(entries)
 
 
-def _together(one: Wrong, other: Wrong) -> Wrong:
-    names, loses = f"{one.name}; {other.name}", (*one.loses, *other.loses)
-    return Wrong(names, one.task, one.cells | other.cells, loses, one.says + _anywhere(other.says))
+def _merged(entry: Mistake, mistake: Mistake) -> Mistake:
+    return Mistake(
+        f"{entry.name}; {mistake.name}",
+        entry.task,
+        entry.cells | mistake.cells,
+        (*entry.loses, *mistake.loses),
+        entry.message + _anywhere(mistake.message),
+    )
 
 
-def _anywhere(says: str) -> str:
-    """An expression that moves nowhere, so that several can be asked for, in whatever order they are said."""
-    return f"(?=(?s:.*)(?:{says}))"
+def _anywhere(message: str) -> str:
+    """A lookahead, so that several messages can be required in any order."""
+    return f"(?=(?s:.*)(?:{message}))"
 
 
 WRONG = packed((*p5_wrong_programs.WRONG, *p5_wrong_learning.WRONG))

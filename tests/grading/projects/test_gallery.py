@@ -1,4 +1,4 @@
-"""Every typical wrong solution costs exactly its points and says why; every right one gets all of them."""
+"""Every typical wrong solution loses exactly its points and gets a message that says why; every right one gets all."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ from tests.grading.projects import (
     p5_snippets,
     p5_wrong,
 )
-from tests.grading.projects.gallery import Wrong
+from tests.grading.projects.gallery import Mistake
 
 ROOT = Path(__file__).parents[3]
-WRONG: tuple[Wrong, ...] = (*p1_wrong.WRONG, *p2_wrong.WRONG, *p3_wrong.WRONG, *p4_wrong.WRONG, *p5_wrong.WRONG)
+WRONG: tuple[Mistake, ...] = (*p1_wrong.WRONG, *p2_wrong.WRONG, *p3_wrong.WRONG, *p4_wrong.WRONG, *p5_wrong.WRONG)
 RIGHT: dict[str, dict[str, dict[str, str]]] = {
     "P1": p1_right.RIGHT,
     "P2": p2_right.RIGHT,
@@ -46,56 +46,56 @@ RIGHT: dict[str, dict[str, dict[str, str]]] = {
     "P4": p4_right.RIGHT,
     "P5": p5_right.RIGHT,
 }
-# right cells for all notebooks of a project whose entries do not bring their own
-QUICKER = {"P3": p3_snippets.QUICK, "P4": p4_snippets.QUICK, "P5": p5_snippets.QUICK}
+# right cells that measure less, for all notebooks whose entries do not replace them
+QUICK = {"P3": p3_snippets.QUICK, "P4": p4_snippets.QUICK, "P5": p5_snippets.QUICK}
 STYLES = [(project, style) for project, styles in RIGHT.items() for style in styles]
 SECRET_SEED = 20_260_117
 WITH_THE_PACKAGE = "with the package"
 pytestmark = pytest.mark.slow
 
 
-def project_of(entry: Wrong) -> str:
+def project_of(entry: Mistake) -> str:
     return entry.task.split(".")[0]
 
 
-def sheet_of(entry: Wrong) -> int:
-    """Wrong solutions share a notebook with those of other tasks: the k-th of each task are in sheet k.
+def notebook_index(entry: Mistake) -> int:
+    """Wrong solutions of different tasks share a notebook: the k-th of each task are in notebook k.
 
-    So a check that fails for another task's fault shows, and the gallery runs in a few notebooks.
+    This way a check that fails because of another task's fault is noticed, and the gallery needs few notebooks.
     """
     return [other.name for other in WRONG if other.task == entry.task].index(entry.name)
 
 
-SHEETS = list(dict.fromkeys((project_of(entry), sheet_of(entry)) for entry in WRONG))
+WRONG_NOTEBOOKS = list(dict.fromkeys((project_of(entry), notebook_index(entry)) for entry in WRONG))
 
 
 def master(project: str) -> nbformat.NotebookNode:
     return nbformat.read(ROOT / f"{project}.ipynb", as_version=4)
 
 
-def asked(project: str, place: object) -> Project:
-    """A project; where the package solves its tasks, to see that it does, they do not mind that."""
-    if place != WITH_THE_PACKAGE:
-        return PROJECTS[project]
-    tasks = tuple(replace(task, forbidden=()) for task in PROJECTS[project].tasks)
-    return replace(PROJECTS[project], tasks=tasks)
+def project_for(name: str, notebook: object) -> Project:
+    """A project; where the package itself solves the tasks, to show that it can, it is not forbidden."""
+    if notebook != WITH_THE_PACKAGE:
+        return PROJECTS[name]
+    tasks = tuple(replace(task, forbidden=()) for task in PROJECTS[name].tasks)
+    return replace(PROJECTS[name], tasks=tasks)
 
 
 def marks_of(project: Project, cells: dict[str, str], folder: Path, files: dict[str, bytes]) -> Marks:
     notebook = master(project.id)
-    known = {cell.id: cell for cell in notebook.cells}
-    for name, source in {**QUICKER.get(project.id, {}), **cells}.items():
-        known[name].source = source.strip("\n")
+    cells_by_id = {cell.id: cell for cell in notebook.cells}
+    for cell_id, source in {**QUICK.get(project.id, {}), **cells}.items():
+        cells_by_id[cell_id].source = source.strip("\n")
     folder.mkdir()
     for name, data in files.items():
         (folder / name).write_bytes(data)
     return grade(notebook, project, folder, seed=SECRET_SEED)
 
 
-class Marking:
-    """The notebooks of the gallery; those of a project are begun when the first of them is asked for.
+class GalleryGrader:
+    """Grades the notebooks of the gallery, all those of a project as soon as the first of them is requested.
 
-    Two at a time, or one where another process of pytest works beside this one.
+    Two at a time, or one at a time if another pytest worker runs beside this one.
     """
 
     def __init__(self, base: Path) -> None:
@@ -103,24 +103,25 @@ class Marking:
         self.pool = ThreadPoolExecutor(1 if "PYTEST_XDIST_WORKER" in os.environ else 2)
         self.marks: dict[tuple[str, object], Future[Marks]] = {}
 
-    def of(self, project: str, place: object) -> Marks:
-        """The marks of a sheet of wrong solutions, by its number, or of a style of right ones, by its name."""
-        if (project, place) not in self.marks:
-            self._begin(project)
-        return self.marks[project, place].result()
+    def marks_of(self, project: str, notebook: object) -> Marks:
+        """Marks of a notebook of wrong solutions, by its index, or of right ones, by the name of its style."""
+        if (project, notebook) not in self.marks:
+            self._start(project)
+        return self.marks[project, notebook].result()
 
-    def _begin(self, project: str) -> None:
+    def _start(self, project: str) -> None:
         files = self._files(project)
-        sheets: dict[object, dict[str, str]] = {}
+        wrong: dict[object, dict[str, str]] = {}
         for entry in WRONG:
             if project_of(entry) == project:
-                sheets.setdefault(sheet_of(entry), {}).update(entry.cells)
-        for place, cells in {**sheets, **RIGHT[project]}.items():
+                wrong.setdefault(notebook_index(entry), {}).update(entry.cells)
+        for notebook, cells in {**wrong, **RIGHT[project]}.items():
             folder = self.base / f"{project}-{len(self.marks)}"
-            self.marks[project, place] = self.pool.submit(marks_of, asked(project, place), cells, folder, files)
+            future = self.pool.submit(marks_of, project_for(project, notebook), cells, folder, files)
+            self.marks[project, notebook] = future
 
     def _files(self, project: str) -> dict[str, bytes]:
-        """What P1 leaves for P2, so that not each of its notebooks has to train a network of its own."""
+        """Files of P1 that P2 needs, so that its notebooks do not each train a network."""
         if project != "P2":
             return {}
         lenet_onnx(self.base / "lenet.onnx")
@@ -128,47 +129,47 @@ class Marking:
 
 
 @pytest.fixture(scope="module")
-def marked(tmp_path_factory) -> Iterator[Marking]:
+def gallery(tmp_path_factory) -> Iterator[GalleryGrader]:
     with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setenv("OMP_NUM_THREADS", "1")  # two kernels side by side, each on a core of its own
-        monkeypatch.setattr(timing, "TABLE_SECONDS", 0.0)  # one claim of a table is enough for each of so many
-        marking = Marking(tmp_path_factory.mktemp("gallery"))
-        with marking.pool:
-            yield marking
+        monkeypatch.setenv("OMP_NUM_THREADS", "1")  # two kernels side by side, one core each
+        monkeypatch.setattr(timing, "TABLE_SECONDS", 0.0)  # one claim per table suffices for so many notebooks
+        grader = GalleryGrader(tmp_path_factory.mktemp("gallery"))
+        with grader.pool:
+            yield grader
 
 
 @pytest.mark.parametrize("entry", WRONG, ids=lambda entry: f"{entry.task} {entry.name}")
-def test_a_wrong_solution_loses_exactly_its_points(entry, marked):
+def test_a_wrong_solution_loses_exactly_its_points(entry, gallery):
     if entry.task == "P1.7" and find_browser() is None:
         pytest.skip("no browser to print the graph with")
-    marks = marked.of(project_of(entry), sheet_of(entry))
+    marks = gallery.marks_of(project_of(entry), notebook_index(entry))
     result = next(task for task in marks.tasks if task.id == entry.task)
     failed = [check for check in result.checks if check.status == "failed"]
     assert {check.name for check in failed} == set(entry.loses), failed
-    said = "\n".join(" ".join([check.what, *check.parts.values()]) for check in failed)
-    assert re.search(entry.says, said), said
+    messages = "\n".join(" ".join([check.what, *check.parts.values()]) for check in failed)
+    assert re.search(entry.message, messages), messages
 
 
-@pytest.mark.parametrize(("project", "sheet"), SHEETS)
-def test_tasks_beside_a_wrong_one_keep_their_points(project, sheet, marked):
-    wrong = {entry.task for entry in WRONG if (project_of(entry), sheet_of(entry)) == (project, sheet)}
-    others = [task for task in marked.of(project, sheet).tasks if task.id not in wrong]
+@pytest.mark.parametrize(("project", "index"), WRONG_NOTEBOOKS)
+def test_other_tasks_of_the_notebook_keep_their_points(project, index, gallery):
+    wrong = {entry.task for entry in WRONG if (project_of(entry), notebook_index(entry)) == (project, index)}
+    others = [task for task in gallery.marks_of(project, index).tasks if task.id not in wrong]
     assert [(task.id, task.earned) for task in others] == [(task.id, task.points) for task in others], others
 
 
 @pytest.mark.parametrize(("project", "style"), STYLES)
-def test_a_right_solution_in_any_style_gets_all_points(project, style, marked):
-    marks = marked.of(project, style)
+def test_a_right_solution_in_any_style_gets_all_points(project, style, gallery):
+    marks = gallery.marks_of(project, style)
     failed = [check for task in marks.tasks for check in task.checks if check.status == "failed"]
     assert not failed, failed
     assert marks.earned == marks.points == 100 - marks.skipped
 
 
 @pytest.mark.parametrize("project", RIGHT)
-def test_the_empty_notebook_gets_nothing_and_is_told_where_to_begin(project, tmp_path):
+def test_an_empty_notebook_gets_no_points_and_a_message_where_to_begin(project, tmp_path):
     notebook = master(project)
     for cell in notebook.cells:
-        if (known := label(cell)) and known.role == "solution":
+        if (metadata := label(cell)) and metadata.role == "solution":
             cell.source = stubbed(cell, cell.id)
     marks = grade(notebook, PROJECTS[project], tmp_path, seed=SECRET_SEED)
     assert marks.earned == 0

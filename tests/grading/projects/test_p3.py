@@ -1,4 +1,4 @@
-"""The checks of P3 in this process: what they compare with, and what they say of tables, refusals and nonsense."""
+"""The checks of P3 in the test's own process: their references, tables, compilation errors and nonsense results."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def draw(shape: tuple[int, ...]) -> np.ndarray:
 def by_onnx_runtime(x: np.ndarray, w: np.ndarray, bias: np.ndarray, stride: int, padding: int) -> np.ndarray:
     node = helper.make_node("Conv", ["x", "w", "b"], ["y"], strides=[stride] * 2, pads=[padding] * 4)
     arrays = {"x": x, "w": w, "b": bias}
-    inputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, one.shape) for name, one in arrays.items()]
+    inputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, array.shape) for name, array in arrays.items()]
     outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)]
     graph = helper.make_graph([node], "conv", inputs, outputs)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
@@ -48,7 +48,7 @@ def test_the_reference_is_what_onnx_runtime_computes(x_shape, w_shape, stride, p
     np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
     for axis in (2, 3):
         assert reference.output_size(x_shape[axis], w_shape[axis], stride, padding) == want.shape[axis]
-    sizes = reference.Sizes(x_shape, w_shape, want.shape)
+    sizes = reference.ConvolutionShapes(x_shape, w_shape, want.shape)
     assert sizes.macs == want.size * w[0].size
     assert sizes.bytes == x.nbytes + w.nbytes + want.nbytes
 
@@ -60,20 +60,20 @@ def test_the_reference_columns_are_those_of_torch(x_shape, w_shape, stride, padd
     got = [reference.columns(image, w_shape[2:], stride, padding) for image in x]
     np.testing.assert_array_equal(np.stack(got), want)
     high, wide = (reference.output_size(x_shape[axis], w_shape[axis], stride, padding) for axis in (2, 3))
-    sizes = reference.Sizes(x_shape, w_shape, (x_shape[0], w_shape[0], high, wide))
+    sizes = reference.ConvolutionShapes(x_shape, w_shape, (x_shape[0], w_shape[0], high, wide))
     assert sizes.column_bytes == want.nbytes
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_drawn_layers_are_layers(seed):
-    one = reference.draw_sizes(np.random.default_rng(seed))
-    assert min(*one.x, *one.w, *one.y) > 0
-    assert one.x[1] == one.w[1]
-    assert one.x[1] != one.w[0]
-    assert one.x[2] != one.x[3]
+def test_drawn_shapes_are_consistent(seed):
+    layer = reference.draw_shapes(np.random.default_rng(seed))
+    assert min(*layer.x, *layer.w, *layer.y) > 0
+    assert layer.x[1] == layer.w[1]
+    assert layer.x[1] != layer.w[0]
+    assert layer.x[2] != layer.x[3]
 
 
-def test_panels_hold_every_column_once():
+def test_panels_contain_each_column_once():
     b = draw((3, 10))
     panels = packed(b, 4)
     assert panels.shape == (3, 3, 4)
@@ -87,8 +87,8 @@ def test_panels_hold_every_column_once():
 NOW = [0.0]
 
 
-def lasting(seconds: float):
-    """A convolution that takes so long on the clock outside."""
+def taking(seconds: float):
+    """A convolution that takes this long by the external clock."""
 
     def convolution(*arguments):
         NOW[0] += seconds
@@ -98,33 +98,33 @@ def lasting(seconds: float):
 
 
 @pytest.fixture(autouse=True)
-def hands(monkeypatch):
-    """The clock outside stands still, but for what is `lasting` and for 4 ms on the way there and back."""
+def external_clock(monkeypatch):
+    """A simulated clock: only functions made by `taking` take time, and each round trip 4 ms."""
     ask = LocalTransport.ask
 
-    def slowly(self, request, seconds):
+    def timed_ask(self, request, seconds):
         NOW[0] += 0.004
         return ask(self, request, seconds)
 
-    monkeypatch.setattr(LocalTransport, "ask", slowly)
+    monkeypatch.setattr(LocalTransport, "ask", timed_ask)
     monkeypatch.setitem(timing.race.__kwdefaults__, "clock", lambda: NOW[0])
 
 
-def in_table(seconds: dict[str, list[float]], rows: tuple[str, ...] = tuple(RESNET18), **changes) -> dict:
-    """A notebook whose table has these times in rows; measured by one comparison a row unless said otherwise."""
+def with_table(seconds: dict[str, list[float]], rows: tuple[str, ...] = tuple(RESNET18), **changes) -> dict:
+    """A notebook whose table holds these times, measured by one comparison per row unless `changes` overrides it."""
     table = convolution_table()
     for row in rows:
         for column, times in seconds.items():
             parts = {"flops": 231_211_008.0, "run": row, "agreed": True} | changes.get(column.replace("-", "_"), {})
             table[row, column] = Measurement(tuple(times), **parts)
 
-    functions = {"conv_direct": lasting(0.03), "conv_blas": lasting(0.00075)}
+    functions = {"conv_direct": taking(0.03), "conv_blas": taking(0.00075)}
     return {"table": table, "gflops": lambda macs, seconds: 2e-9 * macs / seconds, **functions}
 
 
 @pytest.fixture(autouse=True)
 def small_layers(monkeypatch):
-    """What the clock outside calls is soon done."""
+    """Layers so small that the externally timed calls are fast."""
     monkeypatch.setattr(races, "RESNET18", dict.fromkeys(RESNET18, Layer(2, 5, 3, 3)))
 
 
@@ -139,18 +139,18 @@ def losses(names: dict, tmp_path) -> dict[str, str]:
     return {name: reason for name, reason in judged(names, tmp_path, "P3.5").items() if reason}
 
 
-def test_a_table_that_was_measured_gets_all_points(tmp_path):
-    assert losses(in_table({"no-BLAS": SLOW, "BLAS": FAST}), tmp_path) == {}
+def test_a_measured_table_gets_all_points(tmp_path):
+    assert losses(with_table({"no-BLAS": SLOW, "BLAS": FAST}), tmp_path) == {}
 
 
-def test_a_claim_that_stays_open_costs_nothing(tmp_path):
-    names = in_table({"no-BLAS": CLOSE, "BLAS": FAST})
+def test_an_undecided_claim_costs_nothing(tmp_path):
+    names = with_table({"no-BLAS": CLOSE, "BLAS": FAST})
     assert names["table"].verdicts()[0].state == "open"
     assert losses(names, tmp_path) == {}
 
 
-def test_a_table_of_invented_times_fails_by_the_clock(tmp_path):
-    names = in_table({"no-BLAS": SLOW, "BLAS": FAST})
+def test_a_table_of_invented_times_is_refuted_by_the_external_clock(tmp_path):
+    names = with_table({"no-BLAS": SLOW, "BLAS": FAST})
     names["conv_blas"] = names["conv_direct"]
     lost = losses(names, tmp_path)
     assert set(lost) == {"blas_is_faster_and_agrees"}
@@ -158,70 +158,70 @@ def test_a_table_of_invented_times_fails_by_the_clock(tmp_path):
 
 
 def multiplied(seconds: list[float], factor: float = 10) -> list[float]:
-    return [factor * one for one in seconds]
+    return [factor * second for second in seconds]
 
 
 @pytest.mark.parametrize(
     ("slow", "fast", "lost"),
     [
-        pytest.param(multiplied(SLOW, 100), FAST, True, id="numbers invented"),
-        pytest.param(multiplied(SLOW), FAST, True, id="one column times ten"),
-        pytest.param(SLOW, multiplied(FAST, 0.1), True, id="a timer that was patched for one side"),
-        pytest.param(multiplied(SLOW, 3), FAST, False, id="another machine's"),
-        pytest.param(multiplied(SLOW), multiplied(FAST), False, id="both columns times ten"),
-        pytest.param(multiplied(SLOW, 0.05), FAST, False, id="less than there is"),
+        pytest.param(multiplied(SLOW, 100), FAST, True, id="invented numbers"),
+        pytest.param(multiplied(SLOW), FAST, True, id="one column multiplied by ten"),
+        pytest.param(SLOW, multiplied(FAST, 0.1), True, id="a timer patched for one side"),
+        pytest.param(multiplied(SLOW, 3), FAST, False, id="another machine"),
+        pytest.param(multiplied(SLOW), multiplied(FAST), False, id="both columns multiplied by ten"),
+        pytest.param(multiplied(SLOW, 0.05), FAST, False, id="an understated ratio"),
     ],
 )
-def test_a_table_loses_points_if_it_tells_far_more_than_the_clock_finds(slow, fast, lost, tmp_path):
-    """The functions take 30 and 0.75 ms; what is told of both together, or too modestly, earns nothing."""
-    reasons = losses(in_table({"no-BLAS": slow, "BLAS": fast}), tmp_path)
-    assert set(reasons) == ({"blas_is_faster_and_agrees"} if lost else set())
+def test_a_table_that_claims_far_more_than_the_clock_measures_loses_points(slow, fast, lost, tmp_path):
+    """The functions take 30 and 0.75 ms; scaling both columns, or understating the ratio, gains nothing."""
+    messages = losses(with_table({"no-BLAS": slow, "BLAS": fast}), tmp_path)
+    assert set(messages) == ({"blas_is_faster_and_agrees"} if lost else set())
 
 
-def test_columns_that_hide_which_function_is_faster_fail(tmp_path):
-    names = in_table({"no-BLAS": SLOW, "BLAS": FAST})
+def test_swapped_functions_fail(tmp_path):
+    names = with_table({"no-BLAS": SLOW, "BLAS": FAST})
     names["conv_direct"], names["conv_blas"] = names["conv_blas"], names["conv_direct"]
     assert set(losses(names, tmp_path)) == {"blas_is_faster_and_agrees"}
 
 
-def test_one_forged_row_is_found_where_there_is_time_for_all(tmp_path):
-    names = in_table({"no-BLAS": SLOW, "BLAS": FAST})
+def test_a_single_forged_row_is_found_if_there_is_time_for_all(tmp_path):
+    names = with_table({"no-BLAS": SLOW, "BLAS": FAST})
     forged = Measurement(tuple(multiplied(SLOW)), 231_211_008.0, "C3", True)
     names["table"]["C3", "no-BLAS"] = forged
     assert "C3, no-BLAS over BLAS" in losses(names, tmp_path)["blas_is_faster_and_agrees"]
 
 
-def test_what_comes_of_a_race_is_looked_at(tmp_path):
-    names = in_table({"no-BLAS": SLOW, "BLAS": FAST})
+def test_results_of_timed_calls_are_checked(tmp_path):
+    names = with_table({"no-BLAS": SLOW, "BLAS": FAST})
     names["conv_blas"] = lambda x, w, *rest: reference.convolution(0 * x, w, *rest)
     assert "wrong values" in losses(names, tmp_path)["blas_is_faster_and_agrees"]
 
 
 @pytest.mark.parametrize("value", [None, 3, "no"])
-def test_a_convolution_that_is_no_function_fails(value, tmp_path):
-    names = in_table({"no-BLAS": SLOW, "BLAS": FAST})
+def test_a_convolution_that_is_not_a_function_fails(value, tmp_path):
+    names = with_table({"no-BLAS": SLOW, "BLAS": FAST})
     names["conv_blas"] = value
-    assert "is no function" in losses(names, tmp_path)["blas_is_faster_and_agrees"]
+    assert "is not a function" in losses(names, tmp_path)["blas_is_faster_and_agrees"]
 
 
-def test_functions_that_are_gone_when_they_are_timed_fail(tmp_path):
-    names = in_table({"no-BLAS": SLOW, "BLAS": FAST})
+def test_functions_deleted_before_they_are_timed_fail(tmp_path):
+    names = with_table({"no-BLAS": SLOW, "BLAS": FAST})
     del names["conv_blas"]
     assert "defines no `conv_blas`" in losses(names, tmp_path)["blas_is_faster_and_agrees"]
 
 
-def test_an_empty_table_gets_nothing_for_its_cells(tmp_path):
-    lost = losses(in_table({}), tmp_path)
+def test_an_empty_table_gets_no_points(tmp_path):
+    lost = losses(with_table({}), tmp_path)
     assert set(lost) == {"rows_are_comparisons", "operations_are_told", "blas_is_faster_and_agrees"}
     assert "C1/no-BLAS" in lost["rows_are_comparisons"]
 
 
-def test_rows_that_are_missing_are_counted_once(tmp_path):
-    assert set(losses(in_table({"no-BLAS": SLOW, "BLAS": FAST}, ("C2",)), tmp_path)) == {"rows_are_comparisons"}
+def test_missing_rows_cost_points_only_once(tmp_path):
+    assert set(losses(with_table({"no-BLAS": SLOW, "BLAS": FAST}, ("C2",)), tmp_path)) == {"rows_are_comparisons"}
 
 
-def test_a_column_that_is_missing_gets_nothing(tmp_path):
-    assert len(losses(in_table({"no-BLAS": SLOW}), tmp_path)) == 3
+def test_a_missing_column_gets_no_points(tmp_path):
+    assert len(losses(with_table({"no-BLAS": SLOW}), tmp_path)) == 3
 
 
 @pytest.mark.parametrize(
@@ -233,8 +233,8 @@ def test_a_column_that_is_missing_gets_nothing(tmp_path):
         ({"no-BLAS": SLOW, "BLAS": FAST}, {"BLAS": {"run": ""}, "no_BLAS": {"run": ""}}, "not from one comparison"),
     ],
 )
-def test_cells_that_no_comparison_has_filled_are_told(seconds, changes, reason, tmp_path):
-    lost = losses(in_table(seconds, **changes), tmp_path)
+def test_cells_that_no_comparison_filled_are_reported(seconds, changes, reason, tmp_path):
+    lost = losses(with_table(seconds, **changes), tmp_path)
     assert set(lost) == {"rows_are_comparisons"}
     assert reason in lost["rows_are_comparisons"]
 
@@ -248,15 +248,15 @@ def test_cells_that_no_comparison_has_filled_are_told(seconds, changes, reason, 
         ({"no-BLAS": SLOW, "BLAS": FAST}, {"no_BLAS": {"flops": None}}, "operations_are_told", "none"),
     ],
 )
-def test_cells_that_say_something_wrong_cost_one_check(seconds, changes, check, reason, tmp_path):
-    lost = losses(in_table(seconds, **changes), tmp_path)
+def test_a_wrong_cell_costs_one_check(seconds, changes, check, reason, tmp_path):
+    lost = losses(with_table(seconds, **changes), tmp_path)
     assert set(lost) == {check}
     assert reason in lost[check]
 
 
-# -- refusals, rounding and nonsense
+# -- compilation errors, rounding and nonsense
 
-REFUSED = """
+NOT_COMPILABLE = """
 import numba
 @numba.njit
 def conv_direct(x, w, bias, stride, padding):
@@ -264,34 +264,36 @@ def conv_direct(x, w, bias, stride, padding):
 """
 
 
-def test_what_numba_refuses_is_told_as_such(tmp_path):
-    said = judged(names_in(REFUSED), tmp_path, "P3.2")
-    assert all("Numba cannot compile this" in reason for reason in said.values()), said
+def test_numba_errors_get_a_hint_of_their_own(tmp_path):
+    messages = judged(names_in(NOT_COMPILABLE), tmp_path, "P3.2")
+    assert all("Numba cannot compile this" in message for message in messages.values()), messages
 
 
-def test_costs_of_float32_are_right(tmp_path):
+def test_costs_computed_in_float32_are_right(tmp_path):
     source = """
 def conv_cost(x, w, y):
     macs, moved = np.prod(y) * np.prod(w[1:]), 4 * (np.prod(x) + np.prod(w) + np.prod(y))
     return {"macs": macs, "bytes": moved, "intensity": np.float32(2 * macs / moved)}
 """
-    said = judged(names_in(source), tmp_path, "P3.1")
-    assert not any(said[name] for name in ("macs_are_counted", "bytes_are_counted", "intensity_is_flop_per_byte"))
+    messages = judged(names_in(source), tmp_path, "P3.1")
+    assert not any(messages[name] for name in ("macs_are_counted", "bytes_are_counted", "intensity_is_flop_per_byte"))
 
 
-NONSENSE = [None, 0, -1.5, "no", [1, [2]], {"macs": 0, "bytes": 0, "intensity": 0}, float("nan"), (),
-            np.zeros((0, 0)), np.zeros((1, 3, 4, 4)), np.array("x")]  # fmt: skip
+COSTS = ["conv_cost", "output_size", "im2col_bytes", "growth"]
+CONVOLUTIONS = ["conv_direct", "im2col", "conv_blas"]
+PRODUCTS = ["gemm_reordered", "gemm_blocked", "pack", "gemm_packed"]
+MODELS = ["gflops", "attainable", "ridge", "predict", "best_possible"]
+ZERO_COSTS = {"macs": 0, "bytes": 0, "intensity": 0}
+NO_ELEMENTS, ONE_IMAGE, TEXT = np.zeros((0, 0)), np.zeros((1, 3, 4, 4)), np.array("x")
+NONSENSE = [None, 0, -1.5, "no", [1, [2]], ZERO_COSTS, float("nan"), (), NO_ELEMENTS, ONE_IMAGE, TEXT]
 
 
 @pytest.mark.parametrize("answer", NONSENSE)
 @pytest.mark.parametrize("task", [task.id for task in P3.tasks])
 def test_nonsense_passes_no_check_and_breaks_none(task, answer, tmp_path):
-    names = dict.fromkeys(
-        ["conv_cost", "output_size", "conv_direct", "im2col", "conv_blas", "gflops", "gemm_reordered", "gemm_blocked",
-         "pack", "gemm_packed", "attainable", "ridge", "im2col_bytes", "growth", "predict", "best_possible"],
-        lambda *arguments: answer,
-    )  # fmt: skip
-    said = judged(names, tmp_path, task)
-    said.pop("inputs_are_left_alone", None)  # which is true
-    assert all(said.values()), said
-    assert not any("cannot make sense" in reason for reason in said.values())
+    messages = judged(
+        dict.fromkeys([*COSTS, *CONVOLUTIONS, *PRODUCTS, *MODELS], lambda *arguments: answer), tmp_path, task
+    )
+    messages.pop("inputs_are_left_alone", None)  # which is true
+    assert all(messages.values()), messages
+    assert not any("cannot make sense" in message for message in messages.values())

@@ -1,4 +1,4 @@
-"""How the checks of P3 judge the order in which a matrix product reads."""
+"""How the checks of P3 grade the order of a matrix product's memory accesses."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ ALONG_ROWS = {
     "k, i, j": "for k in range(depth):\n for i in range(m):\n  for j in range(n): c[i, j] += a[i, k] * b[k, j]",
     "rows in brackets": "for i in range(m):\n for k in range(depth):\n  for j in range(n):\n"
     "   c[i][j] += a[i][k] * b[k][j]",
-    "rows by rows": "for i in range(m):\n for k, row in enumerate(b): c[i] += row * a[i, k]",
+    "row by row": "for i in range(m):\n for k, row in enumerate(b): c[i] += row * a[i, k]",
     "outer products": "for k in range(depth): c += np.outer(a[:, k], b[k])",
-    "a row times a row": "for i in range(m):\n for x, row in zip(a[i], b): c[i] = c[i] + x * row",
+    "zip of rows": "for i in range(m):\n for x, row in zip(a[i], b): c[i] = c[i] + x * row",
     "backwards": "for i in range(m):\n for k in range(depth):\n  for j in range(n - 1, -1, -1):\n"
     "   c[i, j] += a[i, k] * b[k, j]",
     "in float64": "a, b = a.astype(np.float64), np.asarray(b, dtype=float)\n"
@@ -25,7 +25,7 @@ ALONG_ROWS = {
     "two rows at a time": "for k in range(depth):\n for i in range(0, m, 2):\n  for j in range(n):\n"
     "   for r in range(i, min(i + 2, m)): c[r, j] += a[r, k] * b[k, j]",
 }
-OTHERWISE = {
+JUMPING = {
     "i, j, k": (
         "for i in range(m):\n for j in range(n):\n  for k in range(depth): c[i, j] += a[i, k] * b[k, j]",
         "jumps",
@@ -39,9 +39,9 @@ OTHERWISE = {
         "jumps through c",
     ),
     "columns at once": ("for j in range(n): c[:, j] = sum(a[:, k] * x for k, x in enumerate(b[:, j]))", "jumps"),
-    "dots": ("for i in range(m):\n for j in range(n): c[i, j] = a[i] @ b[:, j]", "jumps"),
-    "the library": ("c = a @ b", "hands all of a matrix"),
-    "the library by rows": ("for i in range(m): c[i] = a[i] @ b", "hands all of a matrix"),
+    "dot products": ("for i in range(m):\n for j in range(n): c[i, j] = a[i] @ b[:, j]", "jumps"),
+    "the library": ("c = a @ b", "passes a whole matrix"),
+    "the library, row by row": ("for i in range(m): c[i] = a[i] @ b", "passes a whole matrix"),
 }
 
 
@@ -50,17 +50,17 @@ def reordered(body: str) -> dict:
 
 
 @pytest.mark.parametrize("style", ALONG_ROWS)
-def test_whatever_walks_along_rows_is_reordered(style, tmp_path):
-    said = judged(reordered(ALONG_ROWS[style]), tmp_path)
-    assert said["reordered_is_right"] == said["reordered_walks_along_rows"] == ""
+def test_any_order_along_rows_passes(style, tmp_path):
+    messages = judged(reordered(ALONG_ROWS[style]), tmp_path)
+    assert messages["reordered_is_right"] == messages["reordered_walks_along_rows"] == ""
 
 
-@pytest.mark.parametrize("style", OTHERWISE)
-def test_whatever_walks_otherwise_is_told_so(style, tmp_path):
-    body, reason = OTHERWISE[style]
-    said = judged(reordered(body), tmp_path)
-    assert said["reordered_is_right"] == ""
-    assert reason in said["reordered_walks_along_rows"]
+@pytest.mark.parametrize("style", JUMPING)
+def test_other_orders_fail(style, tmp_path):
+    body, reason = JUMPING[style]
+    messages = judged(reordered(body), tmp_path)
+    assert messages["reordered_is_right"] == ""
+    assert reason in messages["reordered_walks_along_rows"]
 
 
 INNER = "for {0} in range({0}0, min({0}0 + {1}, {2})):"
@@ -68,7 +68,7 @@ SIZES = {"i": "m", "k": "depth", "j": "n"}
 
 
 def blocked(outer: str, inner: str, body: str = "c[i, j] += a[i, k] * b[k, j]") -> dict:
-    """Loops over blocks in an order, within them loops over the numbers in an order; what has no block is whole."""
+    """Loops over blocks in one order, and within them loops over elements in another; other axes are not blocked."""
     lines = [f"for {name}0 in range(0, {SIZES[name]}, block):" for name in outer]
     for name in inner:
         size = SIZES[name]
@@ -81,24 +81,24 @@ def blocked(outer: str, inner: str, body: str = "c[i, j] += a[i, k] * b[k, j]") 
     ("outer", "inner"),
     [*product(["ikj", "ijk", "kji", "jki"], ["ikj", "ijk", "jki"]), ("kj", "ikj"), ("ij", "kij")],
 )
-def test_blocks_in_any_order_are_used_again(outer, inner, tmp_path):
-    said = judged(blocked(outer, inner), tmp_path)
-    assert said["blocked_is_right"] == said["blocked_uses_blocks_again"] == ""
+def test_blocks_are_reused_in_any_order(outer, inner, tmp_path):
+    messages = judged(blocked(outer, inner), tmp_path)
+    assert messages["blocked_is_right"] == messages["blocked_uses_blocks_again"] == ""
 
 
-def test_blocks_in_brackets_are_used_again(tmp_path):
-    said = judged(blocked("ikj", "ikj", "c[i][j] += a[i][k] * b[k][j]"), tmp_path)
-    assert said["blocked_is_right"] == said["blocked_uses_blocks_again"] == ""
+def test_blocks_indexed_in_two_steps_are_reused(tmp_path):
+    messages = judged(blocked("ikj", "ikj", "c[i][j] += a[i][k] * b[k][j]"), tmp_path)
+    assert messages["blocked_is_right"] == messages["blocked_uses_blocks_again"] == ""
 
 
 @pytest.mark.parametrize(
     ("outer", "inner"),
     [("", "ikj"), ("", "ijk"), ("i", "ikj"), ("j", "ikj"), ("k", "ikj"), ("k", "kij"), ("kj", "kij")],
 )
-def test_loops_that_use_no_block_again_are_told_so(outer, inner, tmp_path):
-    said = judged(blocked(outer, inner), tmp_path)
-    assert said["blocked_is_right"] == ""
-    assert "again and again" in said["blocked_uses_blocks_again"]
+def test_loops_without_reuse_fail(outer, inner, tmp_path):
+    messages = judged(blocked(outer, inner), tmp_path)
+    assert messages["blocked_is_right"] == ""
+    assert "again and again" in messages["blocked_uses_blocks_again"]
 
 
 OTHER_SIZES = """
@@ -113,12 +113,12 @@ def gemm_blocked(a, b, block):
 
 
 @pytest.mark.parametrize(
-    ("size", "told"), [("8", "another size than `block`"), ("4", "again"), ("-(-len(b) // block)", "again")]
+    ("size", "message"), [("8", "a different size than `block`"), ("4", "again"), ("-(-len(b) // block)", "again")]
 )
-def test_blocks_of_another_size_are_told_so(size, told, tmp_path):
-    said = judged(names_in(OTHER_SIZES.format(size=size)), tmp_path)
-    assert said["blocked_is_right"] == ""
-    assert told in said["blocked_uses_blocks_again"]
+def test_blocks_of_another_size_fail(size, message, tmp_path):
+    messages = judged(names_in(OTHER_SIZES.format(size=size)), tmp_path)
+    assert messages["blocked_is_right"] == ""
+    assert message in messages["blocked_uses_blocks_again"]
 
 
 ALL_ROWS = """
@@ -132,9 +132,9 @@ def gemm_blocked(a, b, block):
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_a_block_that_meets_all_rows_at_once_is_used_again(seed, tmp_path):
-    said = judged(names_in(ALL_ROWS), tmp_path, seed=seed)
-    assert said["blocked_is_right"] == said["blocked_uses_blocks_again"] == ""
+def test_a_block_used_with_all_rows_at_once_is_reused(seed, tmp_path):
+    messages = judged(names_in(ALL_ROWS), tmp_path, seed=seed)
+    assert messages["blocked_is_right"] == messages["blocked_uses_blocks_again"] == ""
 
 
 PANEL_BY_PANEL = """
@@ -151,8 +151,8 @@ def gemm_packed(a, b):
 
 
 def test_panels_may_be_packed_one_at_a_time(tmp_path):
-    said = judged(names_in(PANEL_BY_PANEL), tmp_path)
-    assert said["packed_is_right"] == said["packed_reads_panels"] == ""
+    messages = judged(names_in(PANEL_BY_PANEL), tmp_path)
+    assert messages["packed_is_right"] == messages["packed_reads_panels"] == ""
 
 
 HELPERS = """
@@ -178,9 +178,9 @@ def gemm_blocked(a, b, block):
 """
 
 
-def test_compiled_helpers_are_run_as_they_are_written(tmp_path):
-    said = judged(names_in(HELPERS), tmp_path)
-    assert said["blocked_is_right"] == said["blocked_uses_blocks_again"] == ""
+def test_compiled_helpers_run_as_plain_python(tmp_path):
+    messages = judged(names_in(HELPERS), tmp_path)
+    assert messages["blocked_is_right"] == messages["blocked_uses_blocks_again"] == ""
 
 
 WITH_A_BUFFER = """
@@ -201,9 +201,9 @@ def gemm_blocked(a, b, block):
 """
 
 
-def test_buffers_count_as_the_registers_that_they_are(tmp_path):
-    said = judged(names_in(WITH_A_BUFFER), tmp_path)
-    assert said["blocked_is_right"] == said["blocked_uses_blocks_again"] == ""
+def test_small_buffers_count_as_registers(tmp_path):
+    messages = judged(names_in(WITH_A_BUFFER), tmp_path)
+    assert messages["blocked_is_right"] == messages["blocked_uses_blocks_again"] == ""
 
 
 SIDEWAYS = """
@@ -218,6 +218,6 @@ def gemm_packed(a, b):
 
 
 def test_a_wrong_pack_costs_only_its_own_points(tmp_path):
-    said = judged(names_in(SIDEWAYS), tmp_path)
-    assert "wrong shape" in said["panels_are_packed"]
-    assert said["packed_is_right"] == ""
+    messages = judged(names_in(SIDEWAYS), tmp_path)
+    assert "wrong shape" in messages["panels_are_packed"]
+    assert messages["packed_is_right"] == ""

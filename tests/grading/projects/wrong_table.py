@@ -1,4 +1,4 @@
-"""The gallery of wrong solutions as a table for `mlhood bench grading ... --wrong FILE`.
+"""Print a gallery of wrong solutions as the table that `mlhood bench grading ... --wrong FILE` reads.
 
 python tests/grading/projects/wrong_table.py P1 > wrong.json
 """
@@ -21,7 +21,7 @@ GALLERIES = {
 
 
 def rows(project: str) -> list[dict]:
-    """The entries of a project's gallery as plain data."""
+    """Return the entries of a project's gallery as plain data."""
     return [asdict(entry) for entry in GALLERIES[project]]
 
 

@@ -1,4 +1,4 @@
-"""Checks of P1.4 to P1.6: the ONNX file, its agreement with torch, and the table of its operators."""
+"""Checks of P1.4 to P1.6: the exported ONNX file, its agreement with torch, and the operator table."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mlhood.models import digits
 
 
 def _exported(submission: Submission) -> tuple[OnnxFacts, reference.Weights, np.ndarray]:
-    """A model that nobody has trained, exported by the student's function; its weights; images that ran through it."""
+    """An untrained model exported by the student's function, its weights, and the images that ran through the file."""
     return submission.once("exported", lambda: _export(submission))
 
 
@@ -34,53 +34,53 @@ def _export(submission: Submission) -> tuple[OnnxFacts, reference.Weights, np.nd
 
 @points(3)
 def file_has_the_asked_names(submission: Submission) -> None:
-    """`to_onnx` writes one complete ONNX file with input `image` and output `logits`."""
+    """`to_onnx` writes a single, complete ONNX file with input `image` and output `logits`."""
     facts, _, _ = _exported(submission)
     expect.equal(
         [value.name for value in facts.inputs],
         ["image"],
-        "the graph's input has another name",
+        "the graph's input has the wrong name",
         hint="input_names=['image']",
     )
     expect.equal(
         [value.name for value in facts.outputs],
         ["logits"],
-        "the graph's output has another name",
+        "the graph's output has the wrong name",
         hint="output_names=['logits']",
     )
 
 
 @points(4)
 def file_computes_the_model(submission: Submission) -> None:
-    """ONNX Runtime computes from the file what torch computes from the model."""
+    """ONNX Runtime computes the same logits from the file as torch does from the model."""
     facts, weights, images = _exported(submission)
     expect.close(
         facts.results[0],
         reference.lenet(weights, images),
         "the exported model",
         atol=1e-4,
-        hint="export the model that comes in, as it is, with its weights",
+        hint="export the model passed in, unchanged and with its weights",
     )
 
 
 @points(4)
 def batch_is_dynamic(submission: Submission) -> None:
-    """The file takes any number of images at once."""
+    """The exported graph accepts a batch of any size."""
     facts, _, _ = _exported(submission)
     dim = facts.inputs[0].first
     expect.true(
         not isinstance(dim, int),
-        "the number of images is fixed in the file",
-        expected="a name, such as 'batch'",
+        "the batch size is fixed in the file",
+        expected="a symbolic dimension, such as 'batch'",
         got=dim,
         hint="dynamic_shapes=({0: 'batch'},) or, with dynamo=False, dynamic_axes={'image': {0: 'batch'}, …}",
     )
-    expect.equal(facts.results[0].shape, (7, 10), "seven images do not give seven rows", given="a batch of 7")
+    expect.equal(facts.results[0].shape, (7, 10), "the output does not have one row per image", given="a batch of 7")
 
 
 @points(3)
 def lenet_onnx_holds_the_trained_model(submission: Submission) -> None:
-    """`lenet.onnx` holds the model as it is after training."""
+    """`lenet.onnx` contains the trained model."""
     images = digits().test_images[:32]
     facts = onnx_facts(submission.file("lenet.onnx"), images, what="`lenet.onnx`")
     want = logits(submission, "model", images)
@@ -90,7 +90,7 @@ def lenet_onnx_holds_the_trained_model(submission: Submission) -> None:
         "`lenet.onnx` does not compute what `model` computes",
         expected=f"logits up to {np.abs(want).max():.1f}",
         got=f"they differ by up to {np.abs(got - want).max():.3g}",
-        hint="was it exported before the training, or from another model? Export again after it",
+        hint="was it exported before training, or from a different model? Export `model` again after training",
     )
 
 
@@ -101,38 +101,40 @@ def _agreement(submission: Submission, file_weights: reference.Weights, model: o
     return dict(expect.mapping(report, ("max_abs", "max_rel", "same_predictions"), "what `agreement` returns"))
 
 
-def _telling_images(submission: Submission, weights: reference.Weights, count: int, scale: float) -> np.ndarray:
-    """Images whose logits are all far from zero, so that every sensible relative error says the same."""
+def _large_logit_images(submission: Submission, weights: reference.Weights, count: int, scale: float) -> np.ndarray:
+    """Images whose logits are all far from zero, so that all sensible definitions of a relative error agree."""
     images = np.float32(scale) * random_images(submission, 60 * count)
     smallest = np.abs(reference.lenet(weights, images)).min(axis=1)
     return images[np.argsort(-smallest)[:count]]
 
 
-def _nudged(weights: reference.Weights, rng: np.random.Generator, by: float) -> reference.Weights:
+def _perturbed(weights: reference.Weights, rng: np.random.Generator, relative: float) -> reference.Weights:
     return {
-        name: (value * (1 + by * rng.standard_normal(value.shape))).astype(np.float32)
+        name: (value * (1 + relative * rng.standard_normal(value.shape))).astype(np.float32)
         for name, value in weights.items()
     }
 
 
 @points(6)
 def differences_are_measured(submission: Submission) -> None:
-    """`agreement` measures the largest absolute and relative difference over all images."""
+    """`agreement` returns the largest absolute and relative differences over all images."""
     weights = reference.random_weights(submission.rng)
-    # The largest difference is in the last image, so all must be looked at.
-    images = np.concatenate([_telling_images(submission, weights, count, scale) for count, scale in ((8, 3), (1, 30))])
-    other = _nudged(weights, submission.rng, 1e-3)
-    # Exchanged, the differences change their sign; mirrored, the logits do: a forgotten absolute value shows in one.
-    for ours, theirs in ((weights, other), (other, weights), (_mirrored(weights), _mirrored(other))):
-        want, found = reference.lenet(ours, images), reference.lenet(theirs, images)
-        difference = np.abs(want - found)
-        report = _agreement(submission, theirs, lenet_with(submission, ours), images)
+    # The largest difference occurs in the last image, so none may be left out.
+    images = np.concatenate(
+        [_large_logit_images(submission, weights, count, scale) for count, scale in ((8, 3), (1, 30))]
+    )
+    other = _perturbed(weights, submission.rng, 1e-3)
+    # Swapping changes the sign of the differences, negating that of the logits: one of them exposes a missing abs().
+    for torch_weights, file_weights in ((weights, other), (other, weights), (_negated(weights), _negated(other))):
+        want = reference.lenet(torch_weights, images)
+        difference = np.abs(want - reference.lenet(file_weights, images))
+        report = _agreement(submission, file_weights, lenet_with(submission, torch_weights), images)
         _near(report["max_abs"], difference.max(), "max_abs", "the largest |torch - onnx| over all images and logits")
         _near(report["max_rel"], (difference / np.abs(want)).max(), "max_rel", "the largest |torch - onnx| / |torch|")
 
 
-def _mirrored(weights: reference.Weights) -> reference.Weights:
-    """Weights that give the logits with the other sign."""
+def _negated(weights: reference.Weights) -> reference.Weights:
+    """Weights for which all logits change their sign."""
     return {name: -value if name.startswith("fc3") else value for name, value in weights.items()}
 
 
@@ -143,67 +145,69 @@ def _near(value: object, want: float, name: str, meaning: str) -> None:
         f"`{name}` is wrong",
         expected=f"about {want:.3g}",
         got=f"{got:.3g}",
-        given="a file whose weights differ a little from the model's",
+        given="a file whose weights differ slightly from the model's",
         hint=meaning,
     )
 
 
 @points(4)
 def changed_predictions_are_noticed(submission: Submission) -> None:
-    """`agreement` says whether all predictions are the same."""
+    """`agreement` reports whether all predictions are the same."""
     weights = reference.random_weights(submission.rng)
     model = lenet_with(submission, weights)
     images = random_images(submission, 12)
-    louder = {name: 1.5 * value if name.startswith("fc3") else value for name, value in weights.items()}
-    changed, changed_images = _one_changed_prediction(submission, weights)
+    scaled = {name: 1.5 * value if name.startswith("fc3") else value for name, value in weights.items()}
+    changed, changed_images = _with_one_changed_prediction(submission, weights)
     cases = (
         (weights, images, True, "the same weights"),
-        (louder, images, True, "logits half as large again, which change no prediction"),
-        (changed, changed_images, False, "a file that reads one image of twelve otherwise"),
+        (scaled, images, True, "logits scaled by 1.5, which changes no prediction"),
+        (changed, changed_images, False, "a file that classifies one image of twelve differently"),
         (weights, changed_images, True, "the same weights"),
-        (changed, changed_images[::-1].copy(), False, "a file that reads one image of twelve otherwise"),
+        (changed, changed_images[::-1].copy(), False, "a file that classifies one image of twelve differently"),
     )
     for index in submission.rng.permutation(len(cases)):
-        file_weights, asked, want, given = cases[index]
-        report = _agreement(submission, file_weights, model, asked)
-        hint = "one answer for all images: do all predictions agree? (.all())"
+        file_weights, case_images, want, given = cases[index]
+        report = _agreement(submission, file_weights, model, case_images)
+        hint = "a single Boolean for all images: do all predictions agree? (.all())"
         got = bool(expect.number(report["same_predictions"], "`same_predictions`", hint=hint))
         expect.equal(
             got,
             want,
             "`same_predictions` is wrong",
             given=given,
-            hint="compare the argmax of every row, and ask whether all agree",
+            hint="take the argmax of every row, and test whether all of them agree",
         )
 
 
-def _one_changed_prediction(submission: Submission, weights: reference.Weights) -> tuple[reference.Weights, np.ndarray]:
-    """Other weights, and twelve images of which they read one otherwise, although each column's argmax is the same.
+def _with_one_changed_prediction(
+    submission: Submission, weights: reference.Weights
+) -> tuple[reference.Weights, np.ndarray]:
+    """Return weights that change the prediction of one of twelve images but no column's argmax, and those images.
 
-    Only the last bias of one class is raised: that moves its whole column by a constant, by just as much as the image
-    that is nearest to the class needs, and less than the next one does.
+    Only one class's bias in the last layer is raised. That shifts a column of logits by a constant: enough for the
+    image closest to this class, too little for the next closest.
     """
     images = random_images(submission, 12)
     logits = reference.lenet(weights, images)
-    lacking = logits.max(1, keepdims=True) - logits
-    nearest, next_one = np.sort(np.where(lacking > 0, lacking, 2 * lacking.max()), axis=0)[:2]
-    best = int(np.argmax(next_one - nearest))
+    margins = logits.max(1, keepdims=True) - logits
+    closest, second = np.sort(np.where(margins > 0, margins, 2 * margins.max()), axis=0)[:2]
+    best = int(np.argmax(second - closest))
     bias = weights["fc3.bias"].copy()
-    bias[best] += (nearest[best] + next_one[best]) / 2
+    bias[best] += (closest[best] + second[best]) / 2
     return weights | {"fc3.bias": bias}, images
 
 
 def _columns(submission: Submission, path: Path, *names: str) -> dict[str, list]:
-    """Columns of the student's table for the graph in `path`."""
+    """Return columns of the student's table for the graph in `path`."""
     table = submission.call("operator_table", str(path))
     columns = {str(name): list(table[name]) for name in getattr(table, "columns", ())}
-    hint = "return a pandas DataFrame with these columns (reset_index() turns an index into one)"
+    hint = "return a pandas DataFrame with these columns (reset_index() turns an index into a column)"
     expect.mapping(columns, names, "what `operator_table` returns", hint=hint)
     return columns
 
 
 def _totals(submission: Submission, path: Path, column: str) -> dict[str, float]:
-    """A column of the student's table, added up by operator."""
+    """Sum a column of the student's table by operator."""
     columns = _columns(submission, path, "op", column)
     totals: dict[str, float] = {}
     for op, value in zip(columns["op"], columns[column], strict=True):
@@ -211,18 +215,18 @@ def _totals(submission: Submission, path: Path, column: str) -> dict[str, float]
     return totals
 
 
-def _unseen(submission: Submission) -> tuple[Path, reference.CnnFacts]:
+def _unseen_network(submission: Submission) -> tuple[Path, reference.CnnFacts]:
     data, facts = reference.small_cnn_onnx(submission.rng)
     return write_fresh(submission.scratch / "unseen.onnx", data), facts
 
 
 def _check_totals(submission: Submission, column: str, hint: str) -> None:
-    path, facts = _unseen(submission)
+    path, facts = _unseen_network(submission)
     got = _totals(submission, path, column)
-    for op, number in getattr(facts, column).items():
+    for op, want in getattr(facts, column).items():
         expect.equal(
             got.get(op, 0.0),
-            float(number),
+            float(want),
             f"the {column} of {op} are wrong",
             given="a small network that you have not seen",
             hint=hint,
@@ -231,10 +235,10 @@ def _check_totals(submission: Submission, column: str, hint: str) -> None:
 
 @points(2)
 def rows_follow_the_graph(submission: Submission) -> None:
-    """`operator_table` has one row a node, in the order of the graph, with the shape of its output."""
-    path, facts = _unseen(submission)
+    """`operator_table` has one row per node, in graph order, with the node's output shape."""
+    path, facts = _unseen_network(submission)
     columns = _columns(submission, path, "op", "output")
-    expect.equal([str(op) for op in columns["op"]], list(facts.operators), "the rows are not the nodes in their order")
+    expect.equal([str(op) for op in columns["op"]], list(facts.operators), "the rows are not the nodes in graph order")
     for op, got, want in zip(facts.operators, columns["output"], facts.outputs, strict=True):
         numbers = [int(text) for text in re.findall(r"\d+", str(got))]
         expect.true(
@@ -248,27 +252,27 @@ def rows_follow_the_graph(submission: Submission) -> None:
 
 @points(3)
 def parameters_are_counted(submission: Submission) -> None:
-    """`operator_table` counts the parameters of every operator, for any graph."""
-    hint = "the sizes of a node's inputs that are float initializers, bias included"
+    """`operator_table` counts the parameters of each operator, for any graph."""
+    hint = "add up the sizes of the node's inputs that are float initializers, bias included"
     _check_totals(submission, "parameters", hint)
 
 
 @points(4)
 def multiply_accumulates_are_counted(submission: Submission) -> None:
-    """`operator_table` counts the multiply-accumulates of every operator, for any graph."""
-    hint = "for one image. Conv: output pixels x size of the weight; Gemm: size of the weight; others: 0"
+    """`operator_table` counts the multiply-accumulates of each operator, for any graph."""
+    hint = "for one image. Conv: output pixels x size of the weight; Gemm: size of the weight; all others: 0"
     _check_totals(submission, "macs", hint)
 
 
 @points(5)
 def questions_are_answered(submission: Submission) -> None:
-    """`answers` names the operators with most parameters and most multiply-accumulates."""
+    """`answers` names the operators with the most parameters and the most multiply-accumulates."""
     answers = expect.mapping(submission.value("answers"), ("most_parameters", "most_macs"), "`answers`")
     for key, column, truth, hint in (
-        ("most_parameters", "parameters", "Gemm", "sum by operator type: one dense layer alone has 48,120"),
-        ("most_macs", "macs", "Conv", "sum by operator type: a kernel is used again at every pixel"),
+        ("most_parameters", "parameters", "Gemm", "add up by operator type: one dense layer alone has 48,120"),
+        ("most_macs", "macs", "Conv", "add up by operator type: a convolution reuses its kernel at every output pixel"),
     ):
-        allowed = {truth.lower(), _by_own_table(submission, column)}
+        allowed = {truth.lower(), _from_own_table(submission, column)}
         got = str(answers[key]).strip()
         expect.true(
             got.lower() in allowed,
@@ -279,8 +283,8 @@ def questions_are_answered(submission: Submission) -> None:
         )
 
 
-def _by_own_table(submission: Submission, column: str) -> str:
-    """What the student's own table says: who reads a wrong table rightly has lost the table's points only."""
+def _from_own_table(submission: Submission, column: str) -> str:
+    """The answer by the student's own table: a wrong table read correctly costs only the table's points."""
     try:
         totals = _totals(submission, submission.file("lenet.onnx").resolve(), column)
     except expect.CheckFailed:

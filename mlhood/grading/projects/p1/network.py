@@ -19,34 +19,34 @@ PROBES = "mlhood.grading.checks.probes:"
 GOOD_ACCURACY = 0.97
 
 
-def make(submission: Submission, name: str) -> Remote:
-    """Build a module of the notebook, or of `module:name`; it stays in the student's process."""
+def construct(submission: Submission, name: str) -> Remote:
+    """Construct a module by the name of its class; `module:name` for one of the package. It stays over there."""
     model = submission.call(name)
     if not isinstance(model, Remote):
-        expect.fail(f"`{name}()` does not give a module", expected="a torch.nn.Module", got=model)
+        expect.fail(f"`{name}()` does not return a module", expected="a torch.nn.Module", got=model)
     return model
 
 
 def lenet_with(submission: Submission, weights: reference.Weights) -> Remote:
-    """The package's LeNet with these weights, in the student's process."""
-    model = make(submission, "mlhood.models:LeNet")
+    """The package's LeNet with the given weights, in the student's process."""
+    model = construct(submission, "mlhood.models:LeNet")
     submission.call(PROBES + "load", model, weights)
     return model
 
 
 def parameters(submission: Submission, model: Remote) -> dict[str, np.ndarray]:
-    """A module's parameters by name."""
-    found = submission.call(PROBES + "parameters", model)
-    if not isinstance(found, dict) or not all(isinstance(value, np.ndarray) for value in found.values()):
-        expect.fail("the module's parameters cannot be read", expected="arrays by name", got=found)
-    return found
+    """Return a module's parameters by name."""
+    values = submission.call(PROBES + "parameters", model)
+    if not isinstance(values, dict) or not all(isinstance(value, np.ndarray) for value in values.values()):
+        expect.fail("the module's parameters cannot be read", expected="arrays by name", got=values)
+    return values
 
 
 def logits(submission: Submission, model: Remote | str, images: np.ndarray) -> np.ndarray:
-    """What a module computes for images, in evaluation mode."""
+    """Return the logits [N,10] that a module computes for images [N,1,32,32] in evaluation mode."""
     if isinstance(model, str):
         model = submission.value(model)
-    hint = "one row of ten logits an image: flatten all but the batch, x.flatten(1), before the dense layers"
+    hint = "one row of ten logits per image: flatten all axes but the batch, x.flatten(1), before the dense layers"
     try:
         result = submission.call(PROBES + "forward", model, Tensor(images))
     except expect.CheckFailed as failure:
@@ -57,24 +57,25 @@ def logits(submission: Submission, model: Remote | str, images: np.ndarray) -> n
 
 
 def random_images(submission: Submission, count: int) -> np.ndarray:
-    """Images that nobody has seen, float32 [count,1,32,32]."""
-    return submission.rng.standard_normal((count, 1, 32, 32)).astype(np.float32)
+    """Draw images, float32 [count,1,32,32]."""
+    return submission.normal(count, 1, 32, 32)
 
 
 @points(6)
 def parameters_have_lenets_shapes(submission: Submission) -> None:
-    """The parameters have LeNet's shapes, 61,706 numbers in all."""
-    found = parameters(submission, make(submission, "LeNetLayers"))
-    got = Counter(tuple(value.shape) for value in found.values())
+    """The parameters have LeNet's shapes: 61,706 values in total."""
+    values = parameters(submission, construct(submission, "LeNetLayers"))
+    got = Counter(tuple(value.shape) for value in values.values())
     want = Counter(reference.SHAPES.values())
     if got == want:
         return
-    count = sum(value.size for value in found.values())
+    count = sum(value.size for value in values.values())
+    missing, extra = want - got, got - want
     expect.fail(
-        f"the parameters are not LeNet's ({count:,} numbers instead of {reference.PARAMETER_COUNT:,})",
-        expected=f"{_shapes(want - got)} as well" if want - got else "no others",
-        got=_surplus(want - got, got - want),
-        hint=_shape_hint(want - got, got - want),
+        f"the parameters are not LeNet's ({count:,} values instead of {reference.PARAMETER_COUNT:,})",
+        expected=f"also {_shapes(missing)}" if missing else "no other parameters",
+        got=_surplus(missing, extra),
+        hint=_shape_hint(missing, extra),
     )
 
 
@@ -84,36 +85,37 @@ def _shapes(shapes: Counter) -> str:
 
 def _surplus(missing: Counter, extra: Counter) -> str:
     if not extra:
-        return "nothing in their place"
-    return f"{_shapes(extra)} instead" if missing else f"{_shapes(extra)} too many"
+        return "they are missing"
+    return f"{_shapes(extra)} instead" if missing else f"also {_shapes(extra)}"
 
 
 def _shape_hint(missing: Counter, extra: Counter) -> str:
     if missing.total() == len(reference.SHAPES) and not extra:
-        return "torch finds layers that are attributes of their own (self.conv1 = ...) or in an nn.ModuleList"
+        return (
+            "torch registers a layer that is an attribute (self.conv1 = ...) or is in an nn.ModuleList, not in a list"
+        )
     if missing and not extra and all(len(shape) == 1 for shape in missing):
-        return "a layer has no bias: leave out `bias=False`"
+        return "a layer has no bias: remove `bias=False`"
     if any(shape[::-1] in extra for shape in missing if len(shape) == 2):
         return "nn.Linear takes the number of inputs first, then the number of outputs"
     if any(len(shape) == 2 and shape[0] == 120 for shape in extra):
-        return "32 -5+1-> 28 -/2-> 14 -5+1-> 10 -/2-> 5: the first dense layer takes 16*5*5 numbers"
-    return "compare your layers with the table, line by line: channels, kernel, inputs, outputs"
+        return "image size 32 -conv-> 28 -pool-> 14 -conv-> 10 -pool-> 5: the first dense layer has 16*5*5 inputs"
+    return "compare your layers with the table, row by row: channels, kernel, inputs, outputs"
 
 
 @points(4)
 def convolutions_have_lenets_geometry(submission: Submission) -> None:
-    """The convolutions move by one pixel and add no padding."""
-    layers = make(submission, "LeNetLayers")
+    """The convolutions have stride 1 and no padding."""
+    layers = construct(submission, "LeNetLayers")
     weights = [value for value in parameters(submission, layers).values() if value.ndim == 4]
     expect.equal(len(weights), 2, "LeNet has two convolutions")
     for leaf in submission.call(PROBES + "leaves", layers):
         if leaf["type"] == "Conv2d":
-            _plain_geometry(leaf)
+            _check_default_geometry(leaf)
 
 
-def _plain_geometry(leaf: dict) -> None:
-    plain = {"stride": [1, 1], "padding": [0, 0], "dilation": [1, 1]}
-    for key, want in plain.items():
+def _check_default_geometry(leaf: dict) -> None:
+    for key, want in {"stride": [1, 1], "padding": [0, 0], "dilation": [1, 1]}.items():
         got = list(leaf[key]) if isinstance(leaf[key], (list, tuple)) else leaf[key]
         allowed = (want, "valid") if key == "padding" else (want,)
         expect.true(
@@ -127,116 +129,116 @@ def _plain_geometry(leaf: dict) -> None:
 
 @points(2)
 def gives_ten_logits_an_image(submission: Submission) -> None:
-    """An image of 32x32 gives ten logits."""
-    logits(submission, make(submission, "LeNet"), random_images(submission, 3))
+    """The model returns ten logits for each 32x32 image."""
+    logits(submission, construct(submission, "LeNet"), random_images(submission, 3))
 
 
-def _drawn(submission: Submission, like: np.ndarray) -> np.ndarray:
+def _random_like(submission: Submission, like: np.ndarray) -> np.ndarray:
     return (submission.rng.standard_normal(like.shape) / np.sqrt(max(1, like[:1].size))).astype(np.float32)
 
 
 @points(7)
 def computes_lenet(submission: Submission) -> None:
-    """The logits are LeNet's for these weights."""
-    model = make(submission, "LeNet")
+    """The logits are those of LeNet with the same weights."""
+    model = construct(submission, "LeNet")
     images = random_images(submission, 4)
-    values = {name: _drawn(submission, value) for name, value in parameters(submission, model).items()}
+    values = {name: _random_like(submission, value) for name, value in parameters(submission, model).items()}
     weights = reference.by_shape(values)
-    submission.call(PROBES + "load", model, values)  # ours, so that nothing rests on what the model says it holds
+    submission.call(PROBES + "load", model, values)  # our own, so that the model's report of its weights is not trusted
     got = logits(submission, model, images)
     want = reference.lenet(weights, images)
     if not np.allclose(got, want, rtol=1e-4, atol=1e-5):
         hint = (
             reference.diagnose(weights, images, got)
-            or "follow the picture: conv, relu, pool, twice; then the dense layers"
+            or "follow the figure: conv, ReLU, pool, twice; then the three dense layers"
         )
         expect.close(got, want, "the forward pass", hint=hint, given="random images")
 
 
 @points(3)
 def takes_a_batch_of_any_size(submission: Submission) -> None:
-    """A batch of any size gives the same logits as its images one by one."""
-    model = make(submission, "LeNet")
+    """A batch of any size gives the same logits as its images one at a time."""
+    model = construct(submission, "LeNet")
     images = random_images(submission, 5)
     together = logits(submission, model, images)
     for index in (0, 4):
-        alone = logits(submission, model, images[index : index + 1])
+        single = logits(submission, model, images[index : index + 1])
         expect.close(
-            alone[0],
+            single[0],
             together[index],
-            "an image's logits, which depend on its batch",
+            "an image's logits, which depend on the rest of its batch",
             given="batches of 1 and 5",
-            hint="no number of images may stand in the code: flatten(1), not view(64, 400)",
+            hint="do not write the batch size into the code: x.flatten(1), not x.view(64, 400)",
         )
 
 
 @dataclass(frozen=True)
-class _Training:
-    """A fresh model that the student's `train` was called with, some digits, and what it returned."""
+class _TrainingRun:
+    """One call of the student's `train`: the model and the digits it was given, and what it returned."""
 
     weights: reference.Weights
     model: Remote
     images: np.ndarray
     labels: np.ndarray
-    loss: float
-    told: Any
+    initial_loss: float
+    returned: Any
 
 
-def _trained(submission: Submission) -> _Training:
-    """One call for the checks that look at it: training takes seconds."""
+def _run_training(submission: Submission) -> _TrainingRun:
+    """Train once for all checks that look at it: training takes seconds."""
     weights = reference.fresh_weights(submission.rng)
     model = lenet_with(submission, weights)
     data = digits()
     chosen = submission.rng.permutation(len(data.train_images))[:640]
     images, labels = data.train_images[chosen], data.train_labels[chosen]
-    loss = _loss(logits(submission, model, images), labels)
-    told = submission.call("train", model, Tensor(images), Tensor(labels))
-    return _Training(weights, model, images, labels, loss, told)
+    initial_loss = _loss(logits(submission, model, images), labels)
+    returned = submission.call("train", model, Tensor(images), Tensor(labels))
+    return _TrainingRun(weights, model, images, labels, initial_loss, returned)
 
 
 @points(4)
 def training_moves_every_weight(submission: Submission) -> None:
-    """Training changes every parameter of the model that it is given."""
-    training = submission.once("training", lambda: _trained(submission))
+    """`train` updates every parameter of the model passed to it."""
+    training = submission.once("training", lambda: _run_training(submission))
     before, after = training.weights, parameters(submission, training.model)
-    still = [name for name in before if name not in after or np.array_equal(before[name], after[name])]
+    unchanged = [name for name in before if name not in after or np.array_equal(before[name], after[name])]
     expect.true(
-        not still,
-        "these parameters are the same after training",
-        got=", ".join(still),
-        hint="each batch: optimizer.zero_grad(), loss.backward(), optimizer.step(), "
-        "for an optimizer of model.parameters() of the model that comes in",
+        not unchanged,
+        "training leaves these parameters unchanged",
+        got=", ".join(unchanged),
+        hint="for each batch: optimizer.zero_grad(), loss.backward(), optimizer.step(), "
+        "where the optimizer holds model.parameters() of the model passed in",
     )
 
 
 @points(3)
 def loss_is_told_and_falls(submission: Submission) -> None:
-    """It returns the mean loss of every epoch, and the loss falls."""
-    training = submission.once("training", lambda: _trained(submission))
-    before, told = training.loss, training.told
-    told = told.tolist() if isinstance(told, np.ndarray) else told
+    """`train` returns the mean loss of each epoch, and the loss decreases."""
+    training = submission.once("training", lambda: _run_training(submission))
+    before, returned = training.initial_loss, training.returned
+    returned = returned.tolist() if isinstance(returned, np.ndarray) else returned
     expect.true(
-        isinstance(told, (list, tuple)) and len(told) > 1,
+        isinstance(returned, (list, tuple)) and len(returned) > 1,
         "`train` does not return a list of losses",
-        expected="one number an epoch, at least two epochs",
-        got=told,
+        expected="one number per epoch, at least two epochs",
+        got=returned,
     )
-    losses = [expect.number(loss, "a loss that `train` returns") for loss in told]
+    losses = [expect.number(loss, "a loss that `train` returns") for loss in returned]
     after = _loss(logits(submission, training.model, training.images), training.labels)
     expect.true(
         after < 0.8 * before,
-        "the model is hardly better after training",
+        "the model has hardly improved after training",
         expected=f"a loss well below {before:.3f}",
         got=f"{after:.3f}",
         given="640 training images",
-        hint="does each batch begin with optimizer.zero_grad()? Then: more epochs, or Adam with lr=0.002",
+        hint="does each batch begin with optimizer.zero_grad()? If so: more epochs, or Adam with lr=0.002",
     )
     expect.true(
         losses[-1] < losses[0] and abs(losses[0]) < 10 * before,
-        "the losses returned do not fall with the training",
-        expected=f"from about {before:.2f} downwards",
+        "the returned losses do not decrease during training",
+        expected=f"values that start near {before:.2f} and decrease",
         got=[round(loss, 3) for loss in losses],
-        hint="return the mean over the epoch's batches (loss.item()), not their sum or the loss of a single batch",
+        hint="return the mean of loss.item() over the epoch's batches, not their sum or the loss of a single batch",
     )
 
 
@@ -248,10 +250,10 @@ def _loss(scores: np.ndarray, labels: np.ndarray) -> float:
 
 @points(6)
 def model_reads_unseen_digits(submission: Submission) -> None:
-    """The trained `model` reads at least 97 % of the held-out digits."""
+    """The trained `model` classifies at least 97% of the held-out digits correctly."""
     data = digits()
-    hint = submission.why() or "has it been trained? Then: more epochs, or a better learning rate"
-    noise = 0.05 * submission.rng.standard_normal(data.test_images.shape).astype(np.float32)
+    hint = submission.why() or "has it been trained? If so, try more epochs or another learning rate"
+    noise = 0.05 * submission.normal(*data.test_images.shape)
     for images, needed, given in (
         (data.test_images, GOOD_ACCURACY, "the held-out digits"),
         (data.test_images + noise, GOOD_ACCURACY - 0.05, "the held-out digits with a little noise"),
@@ -259,7 +261,7 @@ def model_reads_unseen_digits(submission: Submission) -> None:
         right = logits(submission, "model", images).argmax(1) == data.test_labels
         expect.true(
             right.mean() >= needed,
-            "`model` reads too few of the held-out digits",
+            "`model` classifies too few of the held-out digits correctly",
             expected=f"at least {needed:.0%}",
             got=f"{right.mean():.1%}",
             given=given,
@@ -269,7 +271,7 @@ def model_reads_unseen_digits(submission: Submission) -> None:
 
 @points(3)
 def mistakes_are_found(submission: Submission) -> None:
-    """`mistakes` gives the positions of the images that a model reads wrongly."""
+    """`mistakes` returns the indices of the images that a model misclassifies."""
     weights = reference.random_weights(submission.rng)
     images = random_images(submission, 40)
     predicted = reference.lenet(weights, images).argmax(1)
@@ -277,16 +279,16 @@ def mistakes_are_found(submission: Submission) -> None:
     want = set(np.flatnonzero(predicted != labels).tolist())
     got = submission.call("mistakes", lenet_with(submission, weights), Tensor(images), Tensor(labels))
     expect.equal(
-        _positions(got),
+        _indices(got),
         want,
-        "`mistakes` does not give the images that are read wrongly",
+        "`mistakes` does not return the misclassified images",
         given="40 random images",
-        hint="where the largest logit of a row (argmax over dimension 1) is not the label",
+        hint="an image is misclassified if the argmax of its logits (over dimension 1) differs from its label",
     )
 
 
-def _positions(got: object) -> set[int]:
-    """Positions in whatever form they come: array, tensor, list, set, Series, or the tuple of np.where."""
+def _indices(got: object) -> set[int]:
+    """Indices in any form: array, tensor, list, set, Series, or the tuple of np.where."""
     if isinstance(got, dict):
         got = list(got.values())
     if isinstance(got, frozenset):
@@ -297,14 +299,14 @@ def _positions(got: object) -> set[int]:
         array = np.asarray(got)
     except ValueError:
         array = np.empty((2, 2))
-    hint = "as many whole numbers as there are mistakes, each the place of an image, counted from 0"
-    what = "`mistakes` does not give positions"
+    hint = "one integer for each misclassified image: its index, counted from 0"
+    what = "`mistakes` does not return indices"
     if array.dtype == bool:
-        expect.fail(what, expected="positions", got="a mask of True and False", hint="torch.nonzero or np.flatnonzero")
-    places = array.squeeze(1) if array.ndim == 2 and array.shape[1] == 1 else array
-    if places.ndim != 1 or (places.size and places.dtype.kind not in "iuf"):
-        expect.fail(what, expected="a row of whole numbers", got=f"values of shape {array.shape}", hint=hint)
-    return {int(place) for place in places}
+        expect.fail(what, expected="indices", got="a Boolean mask", hint="torch.nonzero or np.flatnonzero")
+    indices = array.squeeze(1) if array.ndim == 2 and array.shape[1] == 1 else array
+    if indices.ndim != 1 or (indices.size and indices.dtype.kind not in "iuf"):
+        expect.fail(what, expected="a one-dimensional list of integers", got=f"shape {array.shape}", hint=hint)
+    return {int(index) for index in indices}
 
 
 LAYERS_STAND_IN = """

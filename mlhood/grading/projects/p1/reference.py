@@ -1,4 +1,4 @@
-"""What P1's checks compare with: LeNet in plain torch functions, and small ONNX graphs that no student has seen."""
+"""References for P1's checks: LeNet in plain torch functions, and small ONNX graphs that students have not seen."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ Weights = dict[str, np.ndarray]
 
 
 def random_weights(rng: np.random.Generator) -> Weights:
-    """LeNet's weights, drawn so that activations keep their size through the layers and logits differ widely."""
+    """Draw LeNet's weights so that activations keep their magnitude through the layers and logits differ widely."""
     return {name: _draw(rng, shape, 1.5) for name, shape in SHAPES.items()}
 
 
 def fresh_weights(rng: np.random.Generator) -> Weights:
-    """LeNet's weights as torch draws them for a new module: uniform within 1 / sqrt(inputs) of each layer."""
+    """Draw LeNet's weights as torch initialises them: uniform within 1 / sqrt(inputs) of each layer."""
     bounds = {name.partition(".")[0]: _fan_in(shape) ** -0.5 for name, shape in SHAPES.items() if len(shape) > 1}
     return {
         name: rng.uniform(-1, 1, shape).astype(np.float32) * np.float32(bounds[name.partition(".")[0]])
@@ -52,35 +52,33 @@ def _draw(rng: np.random.Generator, shape: tuple[int, ...], gain: float) -> np.n
 
 
 def by_shape(parameters: dict[str, np.ndarray]) -> Weights:
-    """A student's parameters under LeNet's names: their ten shapes all differ, so names and order may be any.
+    """Map a student's parameters to LeNet's names, whatever their own names and order: all ten shapes differ.
 
     Raises:
-        CheckFailed: They are not LeNet's.
+        CheckFailed: The shapes are not LeNet's.
     """
-    found = {tuple(value.shape): value for value in parameters.values()}
-    if len(parameters) != len(SHAPES) or set(found) != set(SHAPES.values()):
-        raise CheckFailed(
-            "the layers are not LeNet's yet, so nothing can be computed with them", hint="solve P1.1 first"
-        )
-    return {name: np.asarray(found[shape], np.float32) for name, shape in SHAPES.items()}
+    values = {tuple(value.shape): value for value in parameters.values()}
+    if len(parameters) != len(SHAPES) or set(values) != set(SHAPES.values()):
+        raise CheckFailed("the forward pass cannot be checked: the layers are not LeNet's yet", hint="solve P1.1 first")
+    return {name: np.asarray(values[shape], np.float32) for name, shape in SHAPES.items()}
 
 
 @dataclass(frozen=True)
 class Variant:
-    """LeNet with what goes wrong most often: activations by layer, the pooling, and what is done to the logits."""
+    """LeNet with a common mistake in it: its activations by layer, the pooling, and the function of the logits."""
 
-    activations: tuple[str, str, str, str] = ("relu", "relu", "relu", "relu")
+    activations: tuple[str, ...] = ("relu",) * 4
     pool: str = "max_pool2d"
-    end: str = "identity"
+    output: str = "identity"
 
 
 def lenet(weights: Weights, images: np.ndarray, variant: Variant = Variant()) -> np.ndarray:
-    """The logits [N,10] of LeNet for images [N,1,32,32], float32."""
+    """Return LeNet's logits [N,10] for images [N,1,32,32], float32."""
     return _lenet(weights, images, variant)[0]
 
 
 def features(weights: Weights, images: np.ndarray) -> np.ndarray:
-    """What enters LeNet's last layer: [N,84], float32."""
+    """Return the features that LeNet's last layer reads: [N,84], float32."""
     return _lenet(weights, images, Variant())[1]
 
 
@@ -97,21 +95,21 @@ def _lenet(weights: Weights, images: np.ndarray, variant: Variant) -> tuple[np.n
     x = act[2](functional.linear(x, w["fc1.weight"], w["fc1.bias"]))
     x = act[3](functional.linear(x, w["fc2.weight"], w["fc2.bias"]))
     logits = functional.linear(x, w["fc3.weight"], w["fc3.bias"])
-    return _activation(variant.end)(logits).numpy(), x.numpy()
+    return _activation(variant.output)(logits).numpy(), x.numpy()
 
 
 def _activation(name: str) -> Callable[[Any], Any]:
     import torch
 
-    ends = {
+    functions = {
         "identity": lambda x: x,
         "softmax": lambda x: torch.softmax(x, 1),
         "log_softmax": lambda x: torch.log_softmax(x, 1),
     }
-    return ends.get(name) or getattr(torch, name)
+    return functions.get(name) or getattr(torch, name)
 
 
-_NAMES = (
+_LAYERS = (
     "the first convolution",
     "the second convolution",
     "the first dense layer",
@@ -119,40 +117,34 @@ _NAMES = (
 )
 
 
-def _all(name: str) -> tuple[str, str, str, str]:
-    return name, name, name, name
-
-
-def _without(index: int) -> tuple[str, str, str, str]:
-    a, b, c, d = ("identity" if i == index else "relu" for i in range(4))
-    return a, b, c, d
+def _without_relu(index: int) -> Variant:
+    return Variant(tuple("identity" if i == index else "relu" for i in range(4)))
 
 
 COMMON_MISTAKES: tuple[tuple[Variant, str], ...] = (
-    (
-        Variant(end="softmax"),
-        "a softmax stands inside the model: return the raw logits, the loss applies it itself",
-    ),
-    (Variant(end="log_softmax"), "a log_softmax stands inside the model: return the raw logits"),
-    (Variant(end="relu"), "a ReLU stands behind the last layer: logits may be negative"),
-    (Variant(pool="avg_pool2d"), "it pools by the mean: LeNet here takes the maximum of each 2x2 window"),
-    (Variant(activations=_all("tanh")), "it uses tanh, as in 1998: here the activation is ReLU"),
-    (Variant(activations=_all("sigmoid")), "it uses the sigmoid: here the activation is ReLU"),
-    (Variant(activations=_all("identity")), "there is no ReLU at all"),
-    *((Variant(activations=_without(i)), f"there is no ReLU behind {name}") for i, name in enumerate(_NAMES)),
+    (Variant(output="softmax"), "the model ends in a softmax: return the raw logits, since the loss applies it"),
+    (Variant(output="log_softmax"), "the model ends in a log_softmax: return the raw logits"),
+    (Variant(output="relu"), "the last layer is followed by a ReLU: logits may be negative"),
+    (Variant(pool="avg_pool2d"), "it uses average pooling: this LeNet takes the maximum of each 2x2 window"),
+    (Variant(("tanh",) * 4), "it uses tanh, as in 1998: the activation here is ReLU"),
+    (Variant(("sigmoid",) * 4), "it uses the sigmoid: the activation here is ReLU"),
+    (Variant(("identity",) * 4), "there is no ReLU at all"),
+    *((_without_relu(i), f"the ReLU after {layer} is missing") for i, layer in enumerate(_LAYERS)),
 )
 
 
 def diagnose(weights: Weights, images: np.ndarray, got: np.ndarray) -> str | None:
-    """The common mistake that explains these logits, or None."""
-    for variant, name in COMMON_MISTAKES:
-        if np.allclose(got, lenet(weights, images, variant), rtol=1e-4, atol=1e-5):
-            return name
-    return None
+    """Return the common mistake that produces these logits, or None."""
+    matches = (
+        mistake
+        for variant, mistake in COMMON_MISTAKES
+        if np.allclose(got, lenet(weights, images, variant), rtol=1e-4, atol=1e-5)
+    )
+    return next(matches, None)
 
 
 def lenet_onnx(weights: Weights, *, image: str = "image", logits: str = "logits") -> bytes:
-    """LeNet as an ONNX file with a dynamic batch, made by hand, so that it owes nothing to an exporter."""
+    """Build LeNet as an ONNX file with a dynamic batch by hand, independently of any exporter."""
     steps = [
         _step("Conv", "conv1", weights),
         ("Relu", [], {}),
@@ -171,7 +163,7 @@ def lenet_onnx(weights: Weights, *, image: str = "image", logits: str = "logits"
 
 
 def mlp_onnx(rng: np.random.Generator, hidden: int) -> tuple[bytes, Weights]:
-    """A network of two dense layers 784 -> hidden -> relu -> 10, and its weights."""
+    """Build an MLP 784 -> hidden -> ReLU -> 10; return it with its weights."""
     shapes = {"a.weight": (hidden, 784), "a.bias": (hidden,), "b.weight": (10, hidden), "b.bias": (10,)}
     weights = {name: _draw(rng, shape, 1.0) for name, shape in shapes.items()}
     steps = [_step("Gemm", "a", weights, transB=1), ("Relu", [], {}), _step("Gemm", "b", weights, transB=1)]
@@ -180,7 +172,7 @@ def mlp_onnx(rng: np.random.Generator, hidden: int) -> tuple[bytes, Weights]:
 
 @dataclass(frozen=True)
 class CnnFacts:
-    """What is true of a graph: operators and output shapes (without the batch) in order, and sums by operator."""
+    """Facts of a graph: operators and output shapes (without the batch) in order, and totals by operator."""
 
     operators: tuple[str, ...]
     outputs: tuple[tuple[int, ...], ...]
@@ -189,7 +181,7 @@ class CnnFacts:
 
 
 def small_cnn_onnx(rng: np.random.Generator) -> tuple[bytes, CnnFacts]:
-    """A convolutional network of random widths, and the facts of its graph."""
+    """Build a convolutional network of random widths; return it with the facts of its graph."""
     first, second, dense = (int(n) for n in rng.integers(3, 12, size=3))
     kernel = int(rng.choice([3, 5]))
     out = 16 - kernel + 1
@@ -202,7 +194,7 @@ def small_cnn_onnx(rng: np.random.Generator) -> tuple[bytes, CnnFacts]:
         "c.bias": (dense,),
     }
     weights = {name: _draw(rng, shape, 1.0) for name, shape in shapes.items()}
-    weights["d.shape"] = np.array([0, -1], np.int64)  # no parameter of the network
+    weights["d.shape"] = np.array([0, -1], np.int64)  # an initializer, but not a parameter of the network
     steps = [
         _step("Conv", "a", weights),
         ("Relu", [], {}),
@@ -230,11 +222,11 @@ def _step(op: str, layer: str, weights: Weights, **attributes: Any) -> Step:
 
 
 def chain(steps: Sequence[Step], weights: Weights, source: Port, sink: Port) -> bytes:
-    """An ONNX model whose nodes follow one another; each takes the value before it and its own weights."""
+    """Build an ONNX model as a chain of nodes; each reads the previous value and its own weights."""
     nodes, value = [], source[0]
-    for index, (op, own, attributes) in enumerate(steps):
+    for index, (op, weight_names, attributes) in enumerate(steps):
         result = sink[0] if index == len(steps) - 1 else f"value_{index}"
-        nodes.append(helper.make_node(op, [value, *own], [result], name=f"{op.lower()}_{index}", **attributes))
+        nodes.append(helper.make_node(op, [value, *weight_names], [result], name=f"{op.lower()}_{index}", **attributes))
         value = result
     graph = helper.make_graph(
         nodes,

@@ -1,4 +1,4 @@
-"""What stands in for an unsolved task of P1, so that the tasks after it are judged on their own."""
+"""Code that replaces an unsolved task of P1, so that later tasks are graded independently of it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mlhood.grading.projects.p1.reference import SHAPES
 
 
 class ReferenceLayers(nn.Module):
-    """LeNet's layers under the names that the task's table gives."""
+    """LeNet's layers under the names of the task's table."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -20,61 +20,56 @@ class ReferenceLayers(nn.Module):
 
 
 def repaired(layers: Any) -> type[nn.Module]:
-    """A class like the student's own, under the student's own names, but with LeNet's layers.
+    """Return a subclass of the student's class with LeNet's layers under the student's own names.
 
-    A forward pass written for these names still fits. Where the student's class cannot be mended (it does not run, or
-    has fewer than two convolutions and three dense layers), `ReferenceLayers` stand in.
+    A forward pass written for these names still works. If the student's class cannot be repaired (it does not run, or
+    has fewer than two convolutions and three dense layers), return `ReferenceLayers`.
     """
-    if not isinstance(layers, type) or not issubclass(layers, nn.Module) or not _can_mend(layers):
+    if not isinstance(layers, type) or not issubclass(layers, nn.Module) or not _can_repair(layers):
         return ReferenceLayers
 
     class Repaired(layers):
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             super().__init__(*args, **kwargs)
-            _mend(self)
+            _repair(self)
 
     return Repaired
 
 
-def _can_mend(layers: type[nn.Module]) -> bool:
+def _can_repair(layers: type[nn.Module]) -> bool:
     try:
         module = layers()
-        _mend(module)
-    except Exception:  # the student's code may do anything
+        _repair(module)
+    except Exception:  # the student's code may raise anything
         return False
     return sorted(tuple(value.shape) for value in module.parameters()) == sorted(SHAPES.values())
 
 
-def _mend(module: nn.Module) -> None:
-    """Put LeNet's layers where the module has layers of their kind; what has too many parameters does nothing."""
+def _repair(module: nn.Module) -> None:
+    """Replace the module's layers by LeNet's of the same kind, and surplus layers by the identity."""
     for name, value in list(vars(module).items()):
         if isinstance(value, list) and any(isinstance(item, nn.Module) for item in value):
             setattr(module, name, nn.ModuleList(value))  # a plain list hides its layers from torch
-    places = _places(module)
-    shapes = {getattr(*place).weight.shape for place in places}
-    for new in sorted(_new_layers(), key=lambda layer: layer.weight.shape not in shapes):  # what fits goes first
-        owner, name = _place_for(new, places)
-        places.remove((owner, name))
-        setattr(owner, name, new)
-    for owner, name in places:
-        setattr(owner, name, nn.Identity())
-
-
-def _place_for(new: nn.Module, places: list[tuple[nn.Module, str]]) -> tuple[nn.Module, str]:
-    """The first layer of the same kind: one of the same shape if there is one."""
-    kind = [place for place in places if type(getattr(*place)) is type(new)]
-    shaped = [place for place in kind if getattr(*place).weight.shape == new.weight.shape]
-    return (shaped or kind)[0]
-
-
-def _places(module: nn.Module) -> list[tuple[nn.Module, str]]:
-    """The layers that hold parameters of their own, by the module they belong to and their name in it."""
-    return [
+    layers = [
         (owner, name)
         for owner in module.modules()
         for name, child in owner.named_children()
         if list(child.parameters(recurse=False))
     ]
+    shapes = {getattr(*layer).weight.shape for layer in layers}
+    for new in sorted(_new_layers(), key=lambda layer: layer.weight.shape not in shapes):  # exact matches first
+        owner, name = _layer_like(new, layers)
+        layers.remove((owner, name))
+        setattr(owner, name, new)
+    for owner, name in layers:
+        setattr(owner, name, nn.Identity())
+
+
+def _layer_like(new: nn.Module, layers: list[tuple[nn.Module, str]]) -> tuple[nn.Module, str]:
+    """Return the first layer (owner, name) of the same kind, preferably one of the same shape."""
+    same_kind = [layer for layer in layers if type(getattr(*layer)) is type(new)]
+    same_shape = [layer for layer in same_kind if getattr(*layer).weight.shape == new.weight.shape]
+    return (same_shape or same_kind)[0]
 
 
 def _new_layers() -> list[nn.Module]:
@@ -83,6 +78,6 @@ def _new_layers() -> list[nn.Module]:
 
 
 def mistakes(model: nn.Module, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """Positions of the images that the model reads wrongly."""
+    """Return the indices of the images that the model misclassifies."""
     with torch.no_grad():
         return torch.nonzero(model(images).argmax(1) != labels).flatten()

@@ -1,4 +1,4 @@
-"""Checks of P1.7 to P1.9: the graph on paper, a graph made by hand, and a graph cut before its last layer."""
+"""Checks of P1.7 to P1.9: the graph as a PDF, a graph built by hand, and a graph cut before its last layer."""
 
 from __future__ import annotations
 
@@ -17,30 +17,28 @@ from mlhood.grading.projects.p1.network import random_images
 from mlhood.grading.rpc.codec import Onnx
 from mlhood.grading.rpc.file_channel import write_fresh
 
-NO_BROWSER = (
-    "there is no browser on this machine, and Netron draws in one: install Chrome, Chromium or Edge to print the graph"
-)
+NO_BROWSER = "Netron needs a browser, and none was found: install Chrome, Chromium or Edge to print the graph"
 
 
 def _random_name(rng: np.random.Generator) -> str:
     return "".join(rng.choice(list(string.ascii_lowercase), size=9))
 
 
-def _shows(facts: PdfFacts, words: dict[str, int], what: str, hint: str) -> None:
+def _check_text(facts: PdfFacts, words: dict[str, int], what: str, hint: str) -> None:
     for word, times in words.items():
-        found = facts.text.count(word)
+        count = facts.text.count(word)
         expect.true(
-            found >= times,
-            f"{what} does not show the graph: the text `{word}` is missing in it",
+            count >= times,
+            f"{what} does not show the graph: it lacks the text `{word}`",
             expected=f"at least {times} times" if times > 1 else "at least once",
-            got=found,
+            got=count,
             hint=hint,
         )
 
 
 @points(5)
 def any_graph_is_printed(submission: Submission) -> None:
-    """`print_graph` prints the graph of any ONNX file to a PDF whose text can be searched."""
+    """`print_graph` prints the graph of any ONNX file to a PDF with searchable text."""
     if find_browser() is None:
         raise expect.CheckSkipped(NO_BROWSER)
     image, scores = _random_name(submission.rng), _random_name(submission.rng)
@@ -50,11 +48,11 @@ def any_graph_is_printed(submission: Submission) -> None:
     pdf.unlink(missing_ok=True)
     submission.call("print_graph", str(path), str(pdf))
     facts = pdf_facts(submission.written(pdf), what="the PDF")
-    _shows(
+    _check_text(
         facts,
         {image: 1, scores: 1, "Conv": 2, "Gemm": 3},
         "the PDF",
-        "print the file that comes in: exchange.render(path, pdf)",
+        "print the file at `path`: exchange.render(path, pdf)",
     )
 
 
@@ -65,17 +63,16 @@ def lenet_is_printed(submission: Submission) -> None:
         raise expect.CheckSkipped(NO_BROWSER)
     facts = pdf_facts(submission.file("lenet.pdf"), what="`lenet.pdf`")
     drawn = Counter(onnx_facts(submission.file("lenet.onnx"), what="`lenet.onnx`").operators)
-    del drawn["Constant"]  # Netron draws constants inside the nodes that read them
-    _shows(facts, drawn, "`lenet.pdf`", "print your own lenet.onnx, by your own print_graph")
+    del drawn["Constant"]  # Netron draws constants inside the nodes that use them
+    _check_text(facts, drawn, "`lenet.pdf`", "print your lenet.onnx with your print_graph")
 
 
-def _layer(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    inputs, outputs = (int(n) for n in rng.integers(3, 9, size=2))
-    weight = rng.standard_normal((inputs, outputs)).astype(np.float32)
-    return weight, rng.standard_normal(outputs).astype(np.float32)
+def _draw_layer(submission: Submission) -> tuple[np.ndarray, np.ndarray]:
+    inputs, outputs = (int(n) for n in submission.rng.integers(3, 9, size=2))
+    return submission.normal(inputs, outputs), submission.normal(outputs)
 
 
-def _hand_made(submission: Submission, weight: np.ndarray, bias: np.ndarray) -> bytes:
+def _build_graph(submission: Submission, weight: np.ndarray, bias: np.ndarray) -> bytes:
     data = submission.call("build_graph", weight, bias)
     if not isinstance(data, bytes):
         expect.fail(
@@ -89,13 +86,13 @@ def _hand_made(submission: Submission, weight: np.ndarray, bias: np.ndarray) -> 
 
 @points(2)
 def graph_has_two_operators(submission: Submission) -> None:
-    """`build_graph` makes a graph of two operators, Gemm and Relu, from `x` to `y`."""
-    facts = onnx_facts(_hand_made(submission, *_layer(submission.rng)), what="what `build_graph` returns")
-    expect.equal(facts.operators, ("Gemm", "Relu"), "the graph has other operators")
+    """`build_graph` returns a graph of two operators, Gemm and Relu, from `x` to `y`."""
+    facts = onnx_facts(_build_graph(submission, *_draw_layer(submission)), what="what `build_graph` returns")
+    expect.equal(facts.operators, ("Gemm", "Relu"), "the graph has the wrong operators")
     expect.equal(
         [value.name for value in (*facts.inputs, *facts.outputs)],
         ["x", "y"],
-        "input and output have other names",
+        "the input or the output has the wrong name",
         hint="weight and bias are initializers, not inputs",
     )
 
@@ -103,20 +100,20 @@ def graph_has_two_operators(submission: Submission) -> None:
 @points(4)
 def graph_computes_the_layer(submission: Submission) -> None:
     """The graph computes relu(x @ weight + bias) for a batch of any size."""
-    weight, bias = _layer(submission.rng)
-    x = submission.rng.standard_normal((6, len(weight))).astype(np.float32)
-    facts = onnx_facts(_hand_made(submission, weight, bias), x, what="what `build_graph` returns")
+    weight, bias = _draw_layer(submission)
+    x = submission.normal(6, len(weight))
+    facts = onnx_facts(_build_graph(submission, weight, bias), x, what="what `build_graph` returns")
     expect.close(
         facts.results[0],
         np.maximum(x @ weight + bias, 0),
         "relu(x @ weight + bias)",
         given=f"weight {weight.shape}",
-        hint="here weight is [inputs, outputs], so Gemm needs no transB",
+        hint="weight is [inputs, outputs] here, so Gemm needs no transB",
     )
     expect.true(
         not isinstance(facts.inputs[0].first, int),
-        "the number of rows is fixed",
-        expected="a name such as 'batch'",
+        "the batch size is fixed",
+        expected="a symbolic dimension, such as 'batch'",
         got=facts.inputs[0].first,
         hint="make_tensor_value_info('x', TensorProto.FLOAT, ['batch', inputs])",
     )
@@ -124,25 +121,25 @@ def graph_computes_the_layer(submission: Submission) -> None:
 
 @points(2)
 def graph_is_run(submission: Submission) -> None:
-    """`run_graph` runs a model on an array by ONNX Runtime."""
-    weight, bias = _layer(submission.rng)
+    """`run_graph` runs a model on an array with ONNX Runtime."""
+    weight, bias = _draw_layer(submission)
     weights = {"w.weight": weight, "w.bias": bias}
     steps = [("Gemm", list(weights), {}), ("Tanh", [], {})]
     model = reference.chain(steps, weights, ("x", ["batch", len(weight)]), ("y", ["batch", len(bias)]))
-    x = submission.rng.standard_normal((3, len(weight))).astype(np.float32)
+    x = submission.normal(3, len(weight))
     got = submission.call("run_graph", Onnx(model), x)
     got = got[0] if isinstance(got, (list, tuple)) and len(got) == 1 else got
     expect.close(
         got,
         np.tanh(x @ weight + bias),
         "what `run_graph` returns",
-        given="a model with another activation",
+        given="a model with a different activation",
         hint="InferenceSession(model.SerializeToString()).run(None, {'x': x})",
     )
 
 
 def _cut(submission: Submission, data: bytes, nodes: int, feed: np.ndarray) -> np.ndarray:
-    """What the cut network gives, once it is a network with one output and one node fewer."""
+    """Cut a network of that many nodes; check that one node is gone and one output remains; return its result."""
     path, shorter = submission.scratch / "whole.onnx", submission.scratch / "shorter.onnx"
     write_fresh(path, data)
     shorter.unlink(missing_ok=True)
@@ -152,49 +149,49 @@ def _cut(submission: Submission, data: bytes, nodes: int, feed: np.ndarray) -> n
         len(facts.outputs),
         1,
         "the cut network has more than one output",
-        hint="the value before the last node takes the place of the old output",
+        hint="the input of the last node replaces the old output",
     )
     if len(facts.operators) >= nodes:
         expect.fail(
             "the last node is still in the graph",
             expected=f"{nodes - 1} nodes",
             got=len(facts.operators),
-            hint="the graph's output must become the value that enters the last node",
+            hint="the graph's output must become the value that the last node reads",
         )
     declared, result = facts.outputs[0].dims, facts.results[0]
-    fits = not declared or (
+    declared_fits = not declared or (
         len(declared) == result.ndim
         and all(
             not isinstance(dim, int) or dim == size for dim, size in zip(declared[1:], result.shape[1:], strict=True)
         )
     )
     expect.true(
-        fits,
-        "the output's declared shape is not that of the features",
+        declared_fits,
+        "the declared output shape is not that of the features",
         expected=result.shape,
         got=declared,
-        hint="the new output needs its own shape, not that of the logits",
+        hint="declare the shape of the features for the new output, not that of the logits",
     )
     return result
 
 
 @points(5)
 def features_come_out_of_lenet(submission: Submission) -> None:
-    """LeNet cut before its last layer gives the 84 features that enter it."""
+    """LeNet cut before its last layer outputs the 84 features that this layer reads."""
     weights = reference.random_weights(submission.rng)
     images = random_images(submission, 5)
     got = _cut(submission, reference.lenet_onnx(weights), 12, images)
     want = reference.features(weights, images)
-    hint = "features are what the last Gemm reads: after the ReLU, not before it"
-    expect.close(got, want, "the features", hint=hint, atol=1e-4, given="a LeNet with other weights")
+    hint = "the features are what the last Gemm reads: after the ReLU, not before it"
+    expect.close(got, want, "the features", hint=hint, atol=1e-4, given="a LeNet with different weights")
 
 
 @points(3)
 def any_network_can_be_cut(submission: Submission) -> None:
-    """Another network, with other names and sizes, is cut before its last layer too."""
+    """A network with other names and sizes is cut before its last layer, too."""
     hidden = int(submission.rng.integers(20, 60))
     data, weights = reference.mlp_onnx(submission.rng, hidden)
-    x = submission.rng.standard_normal((4, 784)).astype(np.float32)
+    x = submission.normal(4, 784)
     want = np.maximum(x @ weights["a.weight"].T + weights["a.bias"], 0)
     expect.close(
         _cut(submission, data, 3, x),
@@ -202,7 +199,7 @@ def any_network_can_be_cut(submission: Submission) -> None:
         "the features",
         atol=1e-4,
         given=f"an MLP with {hidden} hidden units",
-        hint="find the last node and its input in the graph instead of writing down its name",
+        hint="look up the last node and its input in the graph; do not write their names into the code",
     )
 
 

@@ -1,4 +1,4 @@
-"""Checks of P2.7: the signal to noise ratio, the table of schemas, and what is read from it."""
+"""Checks of P2.7: the signal-to-noise ratio, the table of schemas, and the answers read from it."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ ROWS: dict[str, dict[str, Any]] = {
     "asymmetric, per channel": {"schema": "asymmetric", "per_channel": True},
     "power_of_two, int16": {"schema": "power_of_two", "element": "int16"},
 }
-# So coarse that digits are misread: only then do accuracy and agreement differ from those of the real numbers.
+# So coarse that digits are misclassified: only then do accuracy and agreement differ from those of the float graph.
 UNSEEN = {"another": {"schema": "symmetric_unsigned", "per_channel": True, "headroom": 40.0}}
-ONE_IMAGE = 0.004  # where two logits are nearly equal, the last bit of a profile may decide
-NEAR = 0.15  # dB: rows that are this near to each other may be named in either order
+ONE_IMAGE = 0.004  # share of the test images: the last bit of a profile may decide between two nearly equal logits
+TIE = 0.15  # dB: rows this close to each other count as equal
 
 
 @points(4)
 def sqnr_is_measured(submission: Submission) -> None:
-    """`sqnr` is ten times the logarithm of signal energy over noise energy."""
+    """`sqnr` is ten times the base-10 logarithm of signal energy over noise energy."""
     rng = submission.rng
     for scale, shape in ((1.0, (40, 10)), (1e3, (7,)), (1e-3, (3, 4, 5))):
         reference = (scale * (rng.standard_normal(shape) + 0.5)).astype(np.float32)
@@ -58,17 +58,19 @@ def _sqnr_hint(got: float, want: float, reference: np.ndarray, approximation: np
     if any(abs(got - factor * want) < 0.01 for factor in (0.1, np.log(10), np.log(10) / 10)):
         return "decibels: ten times the logarithm to base 10"
     if abs(got + want) < 0.01:
-        return "the signal stands above the noise in the fraction"
+        return "the signal belongs in the numerator, the noise in the denominator"
     if abs(got - 2 * want) < 0.01 or abs(got - want / 2) < 0.01:
-        return "the energies are sums of squares, taken once: 10 log10 of squares (or 20 log10 of their roots)"
+        return (
+            "energies are sums of squares: 10 * log10 of their ratio, or 20 * log10 of the ratio of their square roots"
+        )
     noise = reference - approximation
     if abs(got - 10 * np.log10(np.var(reference) / np.var(noise))) < 0.01:
-        return "sums of squares, not variances: a constant error is noise too"
+        return "use sums of squares, not variances: a constant error is noise, too"
     return "10 * log10(sum(reference ** 2) / sum((reference - approximation) ** 2)), over all elements"
 
 
 def _measured(submission: Submission) -> dict[str, dict[str, Any]]:
-    """What the package makes of the notebook's own `optimized`, recipe by recipe."""
+    """The package's results for the notebook's own `optimized`, by recipe."""
     return submission.once("measured", lambda: _measure(submission))
 
 
@@ -86,16 +88,14 @@ def _measure(submission: Submission) -> dict[str, dict[str, Any]]:
 
 @points(5)
 def rows_are_measured(submission: Submission) -> None:
-    """`measured` gives accuracy, agreement, SQNR, bytes and nodes of any recipe."""
+    """`measured` returns accuracy, agreement, SQNR, bytes and nodes for any recipe."""
     wanted = _measured(submission)
     for name in ("symmetric", "power_of_two, int16", *UNSEEN):
         arguments = (ROWS | UNSEEN)[name]
         recipe = submission.call("mlhood.compiler.quantize:Recipe", **arguments)
-        found = expect.mapping(
-            submission.call("measured", recipe), tuple(wanted[name]["row"]), "what `measured` returns"
-        )
+        row = expect.mapping(submission.call("measured", recipe), tuple(wanted[name]["row"]), "what `measured` returns")
         for key, want in wanted[name]["row"].items():
-            got = expect.number(found[key], f"`{key}`")
+            got = expect.number(row[key], f"`{key}`")
             slack = {"sqnr": 0.1, "bytes": 0, "nodes": 0}.get(key, ONE_IMAGE)
             given = f"Recipe({', '.join(f'{k}={v!r}' for k, v in arguments.items())})"
             expect.true(
@@ -103,11 +103,11 @@ def rows_are_measured(submission: Submission) -> None:
             )
 
 
-# The columns of a row, and what stands in them.
+# The columns of the table and how each is computed.
 COLUMNS = {
     "accuracy": "the share of data.test_images whose argmax is the label, from 0 to 1",
     "agreement": "the share of data.test_images whose argmax is that of `optimized`, whatever the label",
-    "sqnr": "sqnr(logits of optimized, logits of the quantised graph), over data.test_images",
+    "sqnr": "sqnr(logits of `optimized`, logits of the quantised graph), over data.test_images",
     "bytes": "sum of value.data.nbytes over graph.constants.values() of the quantised graph",
     "nodes": "len(graph.nodes) of the quantised graph",
 }
@@ -115,24 +115,24 @@ COLUMNS = {
 
 @points(5)
 def answers_fit_the_table(submission: Submission) -> None:
-    """`answers` names the best and the worst row, the gain of sixteen bits, and the layer that costs most."""
+    """`answers` names the best and the worst row, the gain of sixteen bits, and the most costly layer."""
     keys = ("best", "worst", "gain", "layer")
     answers = expect.mapping(submission.value("answers"), keys, "`answers`")
-    found = _measured(submission)
-    ratios = {name: found[name]["row"]["sqnr"] for name in ROWS}
+    measured = _measured(submission)
+    ratios = {name: measured[name]["row"]["sqnr"] for name in ROWS}
     try:
-        _fits(answers, ratios)
+        _check_answers(answers, ratios)
     except expect.CheckFailed:
         own = _own_ratios(submission)
         if own.keys() != ratios.keys():
             raise
-        _fits(answers, own)  # who reads a wrong table rightly has lost the table's points only
-    alone = found["power_of_two"]["alone"]
-    _names(answers["layer"], "layer", {name for name in alone if alone[name] <= min(alone.values()) + NEAR})
+        _check_answers(answers, own)  # a wrong table read correctly costs only the table's points
+    alone = measured["power_of_two"]["alone"]
+    _check_name(answers["layer"], "layer", {name for name in alone if alone[name] <= min(alone.values()) + TIE})
 
 
 def _own_ratios(submission: Submission) -> dict[str, float]:
-    """The student's own table, as far as it is one."""
+    """SQNR by row of the student's own table; empty if it is not such a table."""
     try:
         table = submission.value("results")
         pairs = zip(table["recipe"].tolist(), table["sqnr"].tolist(), strict=True)
@@ -141,27 +141,25 @@ def _own_ratios(submission: Submission) -> dict[str, float]:
         return {}
 
 
-def _fits(answers: Mapping[str, object], ratios: dict[str, float]) -> None:
+def _check_answers(answers: Mapping[str, object], ratios: dict[str, float]) -> None:
     eight = {name: ratio for name, ratio in ratios.items() if "int16" not in name}
-    _names(answers["best"], "best", {name for name in eight if eight[name] >= max(eight.values()) - NEAR})
-    _names(answers["worst"], "worst", {name for name in eight if eight[name] <= min(eight.values()) + NEAR})
+    _check_name(answers["best"], "best", {name for name in eight if eight[name] >= max(eight.values()) - TIE})
+    _check_name(answers["worst"], "worst", {name for name in eight if eight[name] <= min(eight.values()) + TIE})
     gain = expect.number(answers["gain"], "`answers['gain']`")
     want = ratios["power_of_two, int16"] - ratios["power_of_two"]
-    hint = (
-        "sqnr = results.set_index('recipe')['sqnr']; sqnr['power_of_two, int16'] - sqnr['power_of_two']; not typed in"
-    )
+    hint = "sqnr = results.set_index('recipe')['sqnr']; gain = sqnr['power_of_two, int16'] - sqnr['power_of_two']"
     expect.true(
         abs(gain - want) < 0.6, "`answers['gain']` is wrong", expected=f"{want:.1f} dB", got=f"{gain:.1f}", hint=hint
     )
 
 
-def _names(answer: object, key: str, right: set[str]) -> None:
+def _check_name(answer: object, key: str, right: set[str]) -> None:
     hints = {
         "best": "the highest SQNR among the rows of eight bits",
         "worst": "the lowest SQNR among the rows of eight bits",
-        "layer": "the lowest diamond of the waterfall: the value whose own quantisation costs most",
+        "layer": "the lowest diamond in the waterfall chart: the value whose own quantisation costs most",
     }
-    what = f"`answers['{key}']` does not fit the table"
+    what = f"`answers['{key}']` does not agree with the table"
     expect.true(str(answer) in right, what, expected=" or ".join(sorted(right)), got=answer, hint=hints[key])
 
 

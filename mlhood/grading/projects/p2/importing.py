@@ -1,4 +1,4 @@
-"""Checks of P2.2: the student's import rules, on models with every attribute and with none."""
+"""Checks of P2.2: the student's import rules, on models with all attributes and with none."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from mlhood.grading.projects.p2.loops import PROBES, function
 from mlhood.grading.rpc.codec import Hir
 
 Weights = dict[str, np.ndarray]
-Case = tuple[Weights, dict[str, Any], str]  # weights, attributes of the node, and the hint where it goes wrong
+Case = tuple[Weights, dict[str, Any], str]  # weights, attributes of the node, and the hint on failure
 
 
 def _model(op: str, shape: tuple[int, ...], weights: Weights, attributes: dict[str, Any]) -> bytes:
-    """A model of one node from x to y."""
+    """Build a model of one node from x to y."""
     node = helper.make_node(op, ["x", *weights], ["y"], name=f"the_{op.lower()}", **attributes)
     x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", *shape[1:]])
     y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [None] * len(shape))
@@ -31,20 +31,21 @@ def _model(op: str, shape: tuple[int, ...], weights: Weights, attributes: dict[s
 
 
 def _check(submission: Submission, op: str, rule: str, cases: list[Case]) -> None:
-    """Import one-node models by the student's rule, and run what comes out beside what should."""
+    """Import one-node models by the student's rule and compare their results with those of the package's rule."""
     rules = {op: function(submission, rule)}
-    pairs, wanted = [], []
+    pairs, references = [], []
     for case in cases:
-        x = submission.rng.standard_normal((2, 4, 9, 11)).astype(np.float32)
+        x = submission.normal(2, 4, 9, 11)
         data = _model(op, x.shape, *case[:2])
         with expect.case(_given(op, case), case[2]):
             hir = submission.call(PROBES + "imported", rules, data)
         if not isinstance(hir, Hir):
-            expect.fail(f"`{rule}` does not give a graph", got=hir)
+            expect.fail(f"`{rule}` does not produce a graph", got=hir)
         pairs.append((hir, {"x": x}))
-        wanted.append((run(import_model(data), x=x)["y"], op))
-    for facts, (want, _), case in zip(graph_facts(pairs, what=f"what `{rule}` makes"), wanted, cases, strict=True):
-        _same(facts, want, op, rule, case)
+        references.append(run(import_model(data), x=x)["y"])
+    graphs = graph_facts(pairs, what=f"the graph that `{rule}` produces")
+    for facts, want, case in zip(graphs, references, cases, strict=True):
+        _check_graph(facts, want, op, rule, case)
 
 
 def _given(op: str, case: Case) -> str:
@@ -53,27 +54,31 @@ def _given(op: str, case: Case) -> str:
     return given + (f" and inputs x, {', '.join(weights)}" if weights else "")
 
 
-def _same(facts: GraphFacts, want: np.ndarray, op: str, rule: str, case: Case) -> None:
+def _check_graph(facts: GraphFacts, want: np.ndarray, op: str, rule: str, case: Case) -> None:
     given, hint = _given(op, case), case[2]
     operators = [node.operator for node in facts.nodes]
     expect.equal(operators, [op], f"`{rule}` adds other nodes", given=given, hint="one source.add(operator, ...)")
     got = facts.results.get("y")
     if isinstance(got, np.ndarray) and got.shape != want.shape:
         expect.fail(
-            f"what `{rule}` makes has another shape", expected=want.shape, got=got.shape, given=given, hint=hint
+            f"the value that `{rule}` adds has the wrong shape",
+            expected=want.shape,
+            got=got.shape,
+            given=given,
+            hint=hint,
         )
-    expect.close(got, want, f"what the graph of `{rule}` computes", atol=1e-4, given=given, hint=hint)
+    expect.close(got, want, f"the result of the node that `{rule}` adds", atol=1e-4, given=given, hint=hint)
 
 
 @points(2)
 def relu_is_imported(submission: Submission) -> None:
-    """The rule for Relu adds one Relu."""
+    """The rule for Relu adds one Relu node."""
     _check(submission, "Relu", "relu", [({}, {}, "source.add(Relu(), source.input(0))")])
 
 
 @points(5)
 def max_pool_is_imported(submission: Submission) -> None:
-    """The rule for MaxPool reads its attributes, and knows what holds where one is left out."""
+    """The rule for MaxPool reads its attributes and uses ONNX's defaults for those left out."""
     rng = submission.rng
     strides = [int(n) for n in rng.permutation([2, 3])]
     pads = [int(n) for n in rng.permutation([0, 1, 2])[:2]] + [1, 0]
@@ -85,7 +90,7 @@ def max_pool_is_imported(submission: Submission) -> None:
             {"kernel_shape": kernel, "strides": strides, "pads": pads},
             "pads are (top, left, bottom, right), as in ONNX",
         ),
-        ({}, {"kernel_shape": kernel}, "where ONNX gives no strides, they are 1; pads 0, dilations 1"),
+        ({}, {"kernel_shape": kernel}, "ONNX's defaults: strides 1, pads 0, dilations 1"),
         ({}, {"kernel_shape": [2, 3], "dilations": [2, 1]}, "dilations=source.attribute('dilations', (1, 1))"),
     ]
     _check(submission, "MaxPool", "max_pool", cases)
@@ -93,15 +98,13 @@ def max_pool_is_imported(submission: Submission) -> None:
 
 @points(7)
 def conv_is_imported(submission: Submission) -> None:
-    """The rule for Conv reads strides, pads, dilations and group, and takes a bias or none."""
-    draw = submission.rng.standard_normal
-    w, b = draw((6, 4, 3, 2)).astype(np.float32), draw(6).astype(np.float32)
-    grouped = draw((6, 2, 3, 2)).astype(np.float32)
+    """The rule for Conv reads strides, pads, dilations and group; the bias is optional."""
+    w, b, grouped = submission.normal(6, 4, 3, 2), submission.normal(6), submission.normal(6, 2, 3, 2)
     strides, pads = [int(n) for n in submission.rng.permutation([1, 2])], [0, 1, 2, 1]
     cases = [
         ({"w": w, "b": b}, {"strides": strides, "pads": pads}, "Conv(strides=..., pads=..., dilations=..., group=...)"),
-        ({"w": w, "b": b}, {}, "where ONNX gives no strides, they are 1; pads 0, dilations 1, group 1"),
-        ({"w": w}, {"pads": pads}, "the bias is optional: source.optional(2) is None where it is left out"),
+        ({"w": w, "b": b}, {}, "ONNX's defaults: strides 1, pads 0, dilations 1, group 1"),
+        ({"w": w}, {"pads": pads}, "the bias is optional: source.optional(2) is None if it is left out"),
         ({"w": w, "b": b}, {"dilations": [2, 3]}, "dilations=source.attribute('dilations', (1, 1))"),
         ({"w": grouped, "b": b}, {"group": 2}, "group=source.attribute('group', 1)"),
     ]

@@ -1,4 +1,4 @@
-"""Checks of P2.4: the student's two rewrites, on graphs that must change and on graphs that must not."""
+"""Checks of P2.4: the student's two rewrites, on graphs that they must change and graphs that they must not."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from mlhood.grading.projects.p2.loops import PROBES, function
 from mlhood.grading.rpc.codec import Hir
 
 PLAIN = Conv((1, 1), (1, 0, 1, 1), (1, 1))
-SPARSE = Conv((2, 1), (2, 0, 1, 1), (1, 2), 3)  # every attribute of its own: a rewrite has to keep them all
-FUSED_BEFORE = "a convolution that has a relu fused into it -> bn"
-RECTIFIED = Conv((1, 1), (1, 0, 1, 1), (1, 1), activation=("Relu",))
+GROUPED = Conv((2, 1), (2, 0, 1, 1), (1, 2), 3)  # no attribute has its default: a rewrite must preserve them all
+WITH_RELU = Conv((1, 1), (1, 0, 1, 1), (1, 1), activation=("Relu",))
+RELU_BEFORE_BN = "conv with a fused relu -> bn"
 
 
 class Builder:
-    """A graph of convolutions, normalisations and activations with random weights; x is [batch, 3, 9, 8].
+    """Builds a graph of convolutions, normalisations and activations with random weights; x is [batch, 3, 9, 8].
 
     Args:
-        rng: Where the weights come from.
-        name: What students are told that the graph is.
+        rng: Generator of the weights.
+        name: Description of the graph in messages.
     """
 
     def __init__(self, rng: np.random.Generator, name: str) -> None:
@@ -39,21 +39,21 @@ class Builder:
         self.x = self.graph.placeholder("x", TensorType("float32", ("batch", 3, 9, 8)))
 
     def weight(self, name: str, *shape: int, positive: bool = False) -> Value:
-        """A constant."""
+        """Add a constant."""
         data = self.rng.standard_normal(shape)
         return self.graph.constant(name, (np.abs(data) + 0.2 if positive else data).astype(np.float32))
 
     def conv(
         self, x: Value, features: int, *, bias: bool = True, name: str = "conv", operator: Conv | None = None
     ) -> Value:
-        """A convolution of 3 x 2, padded, so that an output channel is neither an input channel nor a pixel."""
+        """Add a convolution 3 x 2, by default a padded one whose extents all differ."""
         group = 1 if operator is None else operator.group
         w = self.weight(f"{name}.weight", features, int(x.type.shape[1]) // group, 3, 2)
         b = self.weight(f"{name}.bias", features) if bias else None
         return self.graph.add(PLAIN if operator is None else operator, x, w, b, name=name).outputs[0]
 
     def batchnorm(self, x: Value, *, name: str = "bn", epsilon: float = 1e-5) -> Value:
-        """A normalisation with statistics and an epsilon of its own."""
+        """Add a BatchNormalization with random statistics."""
         channels = int(x.type.shape[1])
         parameters = [
             self.weight(f"{name}.{part}", channels, positive=part == "var") for part in ("gamma", "beta", "mean", "var")
@@ -61,53 +61,53 @@ class Builder:
         return self.graph.add(BatchNormalization(epsilon), x, *parameters, name=name).outputs[0]
 
     def relu(self, x: Value, name: str = "relu") -> Value:
-        """max(x, 0)."""
+        """Add a Relu."""
         return self.graph.add(Relu(), x, name=name).outputs[0]
 
 
 def _rewritten(submission: Submission, name: str, builders: list[Builder]) -> list[tuple[Builder, GraphFacts, object]]:
-    """The graphs after the student's rewrite; each must still be sound, and compute what it did."""
+    """Apply the student's rewrite; check that each graph is still valid and computes the same; add what it reports."""
     rewrite = function(submission, name)
-    pairs, said, wanted = [], [], []
+    pairs, reports, references = [], [], []
     for builder in builders:
-        x = submission.rng.standard_normal((2, 3, 9, 8)).astype(np.float32)
-        wanted.append(run(builder.graph, x=x))
+        x = submission.normal(2, 3, 9, 8)
+        references.append(run(builder.graph, x=x))
         with expect.case(builder.name):
-            found = submission.call(PROBES + "rewritten", rewrite, builder.graph)
-        found = expect.mapping(found, ("graph", "said"), f"what came of `{name}`")
-        if not isinstance(found["graph"], Hir):
-            expect.fail(f"`{name}` leaves no graph behind", got=found["graph"], given=builder.name)
-        pairs.append((found["graph"], {"x": x}))
-        said.append(found["said"])
-    facts = graph_facts(pairs, what=f"the graph after `{name}`")
-    for builder, one, want in zip(builders, facts, wanted, strict=True):
-        _same_meaning(name, builder, one, want)
-    return list(zip(builders, facts, said, strict=True))
+            result = submission.call(PROBES + "rewritten", rewrite, builder.graph)
+        result = expect.mapping(result, ("graph", "changed"), f"the result of `{name}`")
+        if not isinstance(result["graph"], Hir):
+            expect.fail(f"`{name}` does not produce a graph", got=result["graph"], given=builder.name)
+        pairs.append((result["graph"], {"x": x}))
+        reports.append(result["changed"])
+    graphs = graph_facts(pairs, what=f"the graph after `{name}`")
+    for builder, facts, want in zip(builders, graphs, references, strict=True):
+        _check_results(name, builder, facts, want)
+    return list(zip(builders, graphs, reports, strict=True))
 
 
-def _same_meaning(name: str, builder: Builder, facts: GraphFacts, want: dict[str, np.ndarray]) -> None:
+def _check_results(name: str, builder: Builder, facts: GraphFacts, want: dict[str, np.ndarray]) -> None:
     expect.equal(sorted(facts.results), sorted(want), f"`{name}` changes the graph's outputs", given=builder.name)
     for output, value in want.items():
-        hint = "W' = W gamma / sqrt(var + epsilon), one factor for each output channel; b' = (b - mean) factor + beta"
-        if builder.name == FUSED_BEFORE:
-            hint = "leave a convolution alone whose operator.activation is not (): the bn comes after its relu"
+        hint = "f = gamma / sqrt(var + epsilon), one per output channel; W' = W * f; b' = (b - mean) * f + beta"
+        if builder.name == RELU_BEFORE_BN:
+            hint = "skip a convolution whose operator.activation is not (): there the bn comes after a relu"
         elif name != "fold_batchnorm":
-            hint = "the convolution's own operator, with activation=('Relu',)"
-        what = f"what the graph computes after `{name}`"
+            hint = "use the convolution's own operator, with activation=('Relu',)"
+        what = f"the results of the graph after `{name}`"
         scale = float(np.abs(value).max())
         expect.close(facts.results[output], value, what, rtol=1e-3, atol=1e-4 * scale, given=builder.name, hint=hint)
 
 
 def _build(submission: Submission, name: str, make: Callable[[Builder], Value | list[Value]]) -> Builder:
     builder = Builder(submission.rng, name)
-    made = make(builder)
-    for value in made if isinstance(made, list) else [made]:
+    outputs = make(builder)
+    for value in outputs if isinstance(outputs, list) else [outputs]:
         builder.graph.output(value)
     return builder
 
 
 def _read_by(*readers: Callable[[Builder, Value], Value]) -> Callable[[Builder], list[Value]]:
-    """One convolution, and what each of several readers makes of it; all are outputs of the graph."""
+    """Make a convolution with several readers; each reader's value is an output of the graph."""
 
     def make(b: Builder) -> list[Value]:
         conv = b.conv(b.x, 5)
@@ -120,7 +120,7 @@ def _itself(_: Builder, conv: Value) -> Value:
     return conv
 
 
-def _counts(
+def _check_counts(
     results: list[tuple[Builder, GraphFacts, object]], operator: str, wanted: list[int], what: str, hint: str
 ) -> None:
     for (builder, facts, _), want in zip(results, wanted, strict=True):
@@ -129,7 +129,7 @@ def _counts(
 
 @points(6)
 def batchnorm_is_folded(submission: Submission) -> None:
-    """`fold_batchnorm` folds every BatchNormalization that follows a convolution into its weights and bias."""
+    """`fold_batchnorm` folds each BatchNormalization after a convolution into its weights and bias."""
 
     def two(b: Builder) -> Value:
         x = b.relu(b.batchnorm(b.conv(b.x, 5)))
@@ -139,45 +139,34 @@ def batchnorm_is_folded(submission: Submission) -> None:
         _build(submission, "conv -> bn", lambda b: b.batchnorm(b.conv(b.x, 5), epsilon=0.5)),
         _build(submission, "conv without bias -> bn", lambda b: b.batchnorm(b.conv(b.x, 4, bias=False))),
         _build(submission, "conv -> bn -> relu -> conv without bias -> bn", two),
-        _build(
-            submission, "conv in groups, with strides -> bn", lambda b: b.batchnorm(b.conv(b.x, 6, operator=SPARSE))
-        ),
+        _build(submission, "grouped, strided conv -> bn", lambda b: b.batchnorm(b.conv(b.x, 6, operator=GROUPED))),
     ]
     results = _rewritten(submission, "fold_batchnorm", cases)
-    hint = "the normalisation must be gone: fuse(graph, conv, bn, ...) puts one convolution in the place of both"
-    _counts(results, "BatchNormalization", [0] * 4, "there is still a BatchNormalization in the graph", hint)
-    hint = (
-        "the old convolution must be gone too: fuse(graph, conv, bn, ...), or graph.remove(conv) once nothing reads it"
-    )
-    _counts(results, "Conv", [1, 1, 2, 1], "the wrong number of convolutions is left", hint)
+    hint = "remove the normalisation: fuse(graph, conv, bn, ...) replaces both nodes by one convolution"
+    _check_counts(results, "BatchNormalization", [0] * 4, "there is still a BatchNormalization in the graph", hint)
+    hint = "remove the old convolution, too: fuse(graph, conv, bn, ...), or graph.remove(conv) once nothing reads it"
+    _check_counts(results, "Conv", [1, 1, 2, 1], "the graph has the wrong number of convolutions", hint)
 
 
 @points(4)
 def folding_leaves_others_alone(submission: Submission) -> None:
-    """`fold_batchnorm` leaves a normalisation where the convolution is read by others too, or is none."""
-
+    """`fold_batchnorm` keeps a normalisation that has no convolution before it, or one with other readers."""
     cases = [
-        _build(
-            submission, "a convolution that a relu reads as well as the bn", _read_by(Builder.batchnorm, Builder.relu)
-        ),
-        _build(
-            submission,
-            "a convolution that is an output of the graph, and read by a bn",
-            _read_by(Builder.batchnorm, _itself),
-        ),
+        _build(submission, "a conv that both a bn and a relu read", _read_by(Builder.batchnorm, Builder.relu)),
+        _build(submission, "a conv that a bn reads and the graph outputs", _read_by(Builder.batchnorm, _itself)),
         _build(submission, "relu -> bn", lambda b: b.batchnorm(b.relu(b.x))),
         _build(submission, "bn as the first node", lambda b: b.batchnorm(b.x)),
         _build(submission, "relu between conv and bn", lambda b: b.batchnorm(b.relu(b.conv(b.x, 3)))),
-        _build(submission, FUSED_BEFORE, lambda b: b.batchnorm(b.conv(b.x, 3, operator=RECTIFIED))),
+        _build(submission, RELU_BEFORE_BN, lambda b: b.batchnorm(b.conv(b.x, 3, operator=WITH_RELU))),
     ]
     results = _rewritten(submission, "fold_batchnorm", cases)
-    hint = "here the bn must stay: others would read changed numbers, or there is no convolution right before it"
-    _counts(results, "BatchNormalization", [1] * 6, "a BatchNormalization is gone that had to stay", hint)
+    hint = "keep the bn here: another reader would get changed values, or there is no convolution right before it"
+    _check_counts(results, "BatchNormalization", [1] * 6, "a BatchNormalization was removed that must stay", hint)
 
 
 @points(5)
 def relu_is_fused(submission: Submission) -> None:
-    """`fuse_relu` turns conv -> relu into one convolution with an activation."""
+    """`fuse_relu` replaces conv -> relu by one convolution with an activation."""
     cases = [
         _build(submission, "conv -> relu", lambda b: b.relu(b.conv(b.x, 5))),
         _build(
@@ -185,51 +174,44 @@ def relu_is_fused(submission: Submission) -> None:
             "conv -> relu -> conv -> relu",
             lambda b: b.relu(b.conv(b.relu(b.conv(b.x, 4, bias=False)), 2, name="conv2"), "relu2"),
         ),
-        _build(submission, "conv in groups, with strides -> relu", lambda b: b.relu(b.conv(b.x, 6, operator=SPARSE))),
+        _build(submission, "grouped, strided conv -> relu", lambda b: b.relu(b.conv(b.x, 6, operator=GROUPED))),
     ]
     results = _rewritten(submission, "fuse_relu", cases)
     hint = "fuse(graph, conv, relu, replace(conv.operator, activation=('Relu',)), *conv.inputs)"
-    _counts(results, "Relu", [0] * 3, "there is still a Relu in the graph", hint)
-    _counts(results, "Conv", [1, 2, 1], "the wrong number of convolutions is left", hint)
+    _check_counts(results, "Relu", [0] * 3, "there is still a Relu in the graph", hint)
+    _check_counts(results, "Conv", [1, 2, 1], "the graph has the wrong number of convolutions", hint)
 
 
 @points(3)
 def fusing_leaves_others_alone(submission: Submission) -> None:
-    """`fuse_relu` leaves a relu where the convolution is read by others too, or is none."""
-
+    """`fuse_relu` keeps a relu that has no convolution before it, or one with other readers."""
     cases = [
-        _build(
-            submission, "a convolution that a bn reads as well as the relu", _read_by(Builder.relu, Builder.batchnorm)
-        ),
-        _build(
-            submission,
-            "a convolution that is an output of the graph, and read by a relu",
-            _read_by(_itself, Builder.relu),
-        ),
+        _build(submission, "a conv that both a relu and a bn read", _read_by(Builder.relu, Builder.batchnorm)),
+        _build(submission, "a conv that a relu reads and the graph outputs", _read_by(_itself, Builder.relu)),
         _build(submission, "bn -> relu", lambda b: b.relu(b.batchnorm(b.conv(b.x, 3)))),
         _build(submission, "relu as the first node", lambda b: b.relu(b.x)),
     ]
     results = _rewritten(submission, "fuse_relu", cases)
-    hint = "here the relu must stay: others would read numbers without their negative part, or there is no convolution"
-    _counts(results, "Relu", [1] * 4, "a Relu is gone that had to stay", hint)
+    hint = "keep the relu here: another reader would lose its negative values, or there is no convolution before it"
+    _check_counts(results, "Relu", [1] * 4, "a Relu was removed that must stay", hint)
 
 
 @points(2)
 def rewrites_say_what_they_did(submission: Submission) -> None:
-    """Both say whether they changed the graph, so that a driver knows when to stop."""
-    for name, good, none in (
+    """Both rewrites return whether they changed the graph, so that a driver knows when to stop."""
+    for name, matching, other in (
         ("fold_batchnorm", lambda b: b.batchnorm(b.conv(b.x, 5)), lambda b: b.relu(b.conv(b.x, 5))),
         ("fuse_relu", lambda b: b.relu(b.conv(b.x, 5)), lambda b: b.batchnorm(b.conv(b.x, 5))),
     ):
-        cases = [_build(submission, "a graph to change", good), _build(submission, "a graph with nothing to do", none)]
-        for (builder, _, said), want in zip(_rewritten(submission, name, cases), (True, False), strict=True):
-            hint = "changed = False at the beginning, True after a rewrite, returned at the end"
-            what = f"`{name}` does not say whether it changed something"
-            expect.true(isinstance(said, (bool, int)), what, expected="True or False", got=said, hint=hint)
-            expect.equal(bool(said), want, f"`{name}` says the wrong thing", given=builder.name, hint=hint)
+        cases = [_build(submission, "a graph to change", matching), _build(submission, "a graph with no match", other)]
+        for (builder, _, changed), want in zip(_rewritten(submission, name, cases), (True, False), strict=True):
+            hint = "changed = False at the beginning, True after a rewrite; return it at the end"
+            what = f"`{name}` does not return whether it changed the graph"
+            expect.true(isinstance(changed, (bool, int)), what, expected="True or False", got=changed, hint=hint)
+            expect.equal(bool(changed), want, f"`{name}` returns the wrong value", given=builder.name, hint=hint)
 
 
-# the package's own rewrites, each under all of its names, and what runs them
+# the package's own rewrites, under all of their names, and the functions that run them
 PASSES = (
     "mlhood.compiler.passes.PASSES",
     "mlhood.compiler.passes.optimize",

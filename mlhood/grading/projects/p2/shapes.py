@@ -1,4 +1,4 @@
-"""Checks of P2.3: the types that convolution and pooling give, and what they must refuse."""
+"""Checks of P2.3: the types that convolution and pooling infer, and the arguments that they must reject."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _tensor(*shape: int | str, element: str = "float32") -> TensorType:
 
 
 def _conv_case(rng: np.random.Generator, group: int = 1) -> Case:
-    """A convolution with every other attribute at random, different along the two axes."""
+    """Draw a convolution whose other attributes are random and differ between the two axes."""
     depth, features = int(rng.integers(1, 5)), group * int(rng.integers(1, 5))
     kernel = [int(n) for n in rng.permutation([2, 3, 5])[:2]]
     attributes = {
@@ -38,18 +38,17 @@ def _conv_case(rng: np.random.Generator, group: int = 1) -> Case:
 
 def _check_type(got: object, want: TensorType, name: str, given: str, hint: str) -> None:
     if not isinstance(got, TensorType):
-        hint = "return TensorType(element, shape)"
         expect.fail(f"`{name}` does not return a TensorType", expected=_spelled(want), got=got, given=given)
     shape = tuple(int(n) if isinstance(n, float) and n == int(n) else n for n in got.shape)
-    expect.equal(shape, want.shape, f"`{name}` gives the wrong shape", given=given, hint=hint)
-    expect.equal(got.element, want.element, f"`{name}` gives the wrong element type", given=given, hint="x.element")
+    expect.equal(shape, want.shape, f"`{name}` infers the wrong shape", given=given, hint=hint)
+    expect.equal(got.element, want.element, f"`{name}` infers the wrong element type", given=given, hint="x.element")
 
 
 def _spelled(tensor: TensorType) -> str:
     return f"{tensor.element}{list(tensor.shape)}"
 
 
-def _conv(submission: Submission, case: Case, hint: str) -> None:
+def _check_conv(submission: Submission, case: Case, hint: str) -> None:
     x, w, attributes = case
     given = f"x {_spelled(x)}, w {_spelled(w)}, " + ", ".join(f"{key} {value}" for key, value in attributes.items())
     with expect.case(given, hint):
@@ -59,92 +58,96 @@ def _conv(submission: Submission, case: Case, hint: str) -> None:
 
 @points(4)
 def convolution_has_its_shape(submission: Submission) -> None:
-    """`infer_conv` gives the output's shape for any stride, padding, dilation and group."""
+    """`infer_conv` infers the output shape for any strides, padding, dilations and groups."""
     plain = {"strides": (1, 1), "pads": (0, 0, 0, 0), "dilations": (1, 1), "group": 1}
     x, w = _tensor(3, 2, 32, 28), _tensor(8, 2, 5, 3)
-    _conv(
-        submission, (x, w, plain), "out = size - kernel + 1 where nothing else is said; the channels are w's first axis"
-    )
-    _conv(submission, (x, w, plain | {"pads": (0, 1, 2, 3)}), "pads are (top, left, bottom, right)")
-    _conv(submission, (x, w, plain | {"strides": (2, 3)}), "out = floor((size + pads - span) / stride) + 1")
-    _conv(submission, (x, w, plain | {"dilations": (2, 3)}), "a kernel of k with dilation d spans (k - 1) * d + 1")
-    hint = "the larger the padding, the larger a kernel may be: what must fit is the span, into the padded image"
-    _conv(submission, (_tensor(3, 2, 4, 5), w, plain | {"pads": (0, 1, 1, 0), "dilations": (1, 2)}), hint)
-    hint = "a group sees C / group of the channels: w's second axis x group = C"
-    _conv(submission, (_tensor(3, 6, 32, 28), _tensor(9, 2, 5, 3), plain | {"group": 3}), hint)
+    small, x_grouped, w_grouped = _tensor(3, 2, 4, 5), _tensor(3, 6, 32, 28), _tensor(9, 2, 5, 3)
+    cases: list[tuple[Case, str]] = [
+        ((x, w, plain), "without strides or padding, out = size - kernel + 1; the output channels are w's first axis"),
+        ((x, w, plain | {"pads": (0, 1, 2, 3)}), "pads are (top, left, bottom, right)"),
+        ((x, w, plain | {"strides": (2, 3)}), "out = floor((size + pads - span) / stride) + 1"),
+        ((x, w, plain | {"dilations": (2, 3)}), "a kernel of size k with dilation d spans (k - 1) * d + 1"),
+        (
+            (small, w, plain | {"pads": (0, 1, 1, 0), "dilations": (1, 2)}),
+            "padding allows larger kernels: it is the padded image that the span must fit into",
+        ),
+        (
+            (x_grouped, w_grouped, plain | {"group": 3}),
+            "each group reads C / group channels: w's second axis x group = C",
+        ),
+    ]
+    for case, hint in cases:
+        _check_conv(submission, case, hint)
+    hint = "span = (k - 1) * d + 1; out = (size + pads - span) // stride + 1"
     for group in (1, 2, 3):
-        _conv(
-            submission,
-            _conv_case(submission.rng, group),
-            "span = (k - 1) d + 1; out = (size + pads - span) // stride + 1",
-        )
+        _check_conv(submission, _conv_case(submission.rng, group), hint)
 
 
 @points(2)
 def batch_and_element_are_kept(submission: Submission) -> None:
-    """`infer_conv` keeps the name of an open batch, and the element type."""
+    """`infer_conv` keeps a symbolic batch dimension and the element type."""
     x, w, attributes = _conv_case(submission.rng)
     for batch, element in (("batch", "float32"), ("N", "float16"), (1, "float64")):
-        one, other = _tensor(batch, *x.shape[1:], element=element), _tensor(*w.shape, element=element)
-        given = f"x {_spelled(one)}, w {_spelled(other)}"
+        x_type, w_type = _tensor(batch, *x.shape[1:], element=element), _tensor(*w.shape, element=element)
+        given = f"x {_spelled(x_type)}, w {_spelled(w_type)}"
         with expect.case(given):
-            got = submission.call("infer_conv", one, other, **attributes)
+            got = submission.call("infer_conv", x_type, w_type, **attributes)
         if not isinstance(got, TensorType) or not got.shape:
             hint = "return TensorType(element, shape)"
             expect.fail("`infer_conv` does not return a TensorType with axes", got=got, given=given, hint=hint)
-        hint = "the first axis may be a name: pass x.shape[0] on as it is"
-        expect.equal(got.shape[0], batch, "`infer_conv` loses the batch", given=given, hint=hint)
-        expect.equal(got.element, element, "`infer_conv` gives the wrong element type", given=given, hint="x.element")
+        hint = "the first dimension may be a name: use x.shape[0] unchanged"
+        expect.equal(got.shape[0], batch, "`infer_conv` loses the batch dimension", given=given, hint=hint)
+        expect.equal(got.element, element, "`infer_conv` infers the wrong element type", given=given, hint="x.element")
 
 
 @points(3)
 def misfits_are_refused(submission: Submission) -> None:
-    """`infer_conv` raises an error where channels, element types or sizes do not fit."""
+    """`infer_conv` raises an error if channels, element types or sizes do not match."""
     x, w, attributes = _conv_case(submission.rng)
     infer = function(submission, "infer_conv")
     depth, kernel = int(w.shape[1]), w.shape[2:]
-    in_pairs, spread = attributes | {"group": 2}, attributes | {"pads": (0, 0, 0, 0), "dilations": (3, 3)}
+    two_groups, dilated = attributes | {"group": 2}, attributes | {"pads": (0, 0, 0, 0), "dilations": (3, 3)}
     cases = (
-        (x, _tensor(w.shape[0], depth + 1, *kernel), attributes, "x has other channels than w's second axis x group"),
+        (x, _tensor(w.shape[0], depth + 1, *kernel), attributes, "x's channels are not w's second axis x group"),
         (x, _tensor(*w.shape, element="float64"), attributes, "x and w differ in their element type"),
         (_tensor(*x.shape[:2], 2, 2), _tensor(*w.shape[:2], 9, 9), attributes, "a kernel larger than the padded image"),
-        (_tensor(*x.shape[:2], 9, 9), _tensor(*w.shape[:2], 5, 5), spread, "a kernel of 5 that spans 13, on 9 pixels"),
-        (_tensor(1, 6, *x.shape[2:]), _tensor(7, 3, *kernel), in_pairs, "7 output channels in 2 groups"),
+        (_tensor(*x.shape[:2], 9, 9), _tensor(*w.shape[:2], 5, 5), dilated, "a kernel of 5 that spans 13, on 9 pixels"),
+        (_tensor(1, 6, *x.shape[2:]), _tensor(7, 3, *kernel), two_groups, "7 output channels in 2 groups"),
     )
-    for one, other, given, why in cases:
-        found = submission.call(PROBES + "attempt", infer, (one, other), given)
-        found = expect.mapping(found, (), "what came of `infer_conv`")
-        hint = "check what must fit, and raise ValueError(...) where it does not"
-        expect.true(
-            "raised" in found, f"`infer_conv` accepts what does not fit: {why}", got=found.get("returned"), hint=hint
-        )
+    for x_type, w_type, arguments, reason in cases:
+        result = submission.call(PROBES + "attempt", infer, (x_type, w_type), arguments)
+        _check_raised(result, "infer_conv", reason, "test the condition, and raise ValueError(...) if it does not hold")
 
 
 @points(3)
 def pooling_has_its_type(submission: Submission) -> None:
-    """`infer_pool` gives the type of what max pooling makes, and refuses a window that does not fit."""
+    """`infer_pool` infers the type of a max pooling, and rejects a window that does not fit."""
     rng = submission.rng
-    hint = "as in a convolution, but the channels stay; and so does the element type"
+    hint = "as for a convolution, but channels and element type stay the same"
     for batch, element in (("batch", "float32"), (4, "float16"), ("n", "int8")):
         kernel = tuple(int(n) for n in rng.permutation([2, 3, 4])[:2])
         strides = tuple(int(n) for n in rng.permutation([1, 2, 3])[:2])
         pads = tuple(int(n) for n in rng.permutation([0, 0, 1, 1]))
         size = [int(n) for n in rng.permutation(np.arange(12, 30))[:2]]
         x = _tensor(batch, int(rng.integers(2, 9)), *size, element=element)
-        _pool(submission, x, kernel, strides, pads, hint)
+        _check_pool(submission, x, kernel, strides, pads, hint)
     x = _tensor("batch", 3, 13, 16)
-    _pool(submission, x, (3, 3), (1, 1), (0, 1, 2, 0), "pads are (top, left, bottom, right)")
-    _pool(submission, x, (2, 2), (3, 3), (0, 0, 0, 0), "out = floor((size + pads - kernel) / stride) + 1")
+    _check_pool(submission, x, (3, 3), (1, 1), (0, 1, 2, 0), "pads are (top, left, bottom, right)")
+    _check_pool(submission, x, (2, 2), (3, 3), (0, 0, 0, 0), "out = floor((size + pads - kernel) / stride) + 1")
     infer = function(submission, "infer_pool")
     large = {"kernel": (9, 2), "strides": (2, 2), "pads": (1, 1, 1, 1)}
-    found = submission.call(PROBES + "attempt", infer, (_tensor(1, 3, 6, 6),), large)
-    found = expect.mapping(found, (), "what came of `infer_pool`")
-    what = "`infer_pool` accepts a window larger than the padded image"
-    hint = "raise ValueError(...), as in `infer_conv`"
-    expect.true("raised" in found, what, given=f"x float32[1, 3, 6, 6], {large}", got=found.get("returned"), hint=hint)
+    result = submission.call(PROBES + "attempt", infer, (_tensor(1, 3, 6, 6),), large)
+    reason = "a window of 9 x 2, larger than the padded image of 8 x 8"
+    _check_raised(result, "infer_pool", reason, "raise ValueError(...), as in `infer_conv`")
 
 
-def _pool(submission: Submission, x: TensorType, kernel: Pair, strides: Pair, pads: Pair, hint: str) -> None:
+def _check_raised(result: object, name: str, reason: str, hint: str) -> None:
+    attempt = expect.mapping(result, (), f"the result of `{name}`")
+    what = f"`{name}` accepts invalid arguments: {reason}"
+    expect.true("raised" in attempt, what, expected="an error", got=attempt.get("returned"), hint=hint)
+
+
+def _check_pool(submission: Submission, x: TensorType, kernel: Pair, strides: Pair, pads: Pair, hint: str) -> None:
     given = f"x {_spelled(x)}, kernel {kernel}, strides {strides}, pads {pads}"
     with expect.case(given, hint):
         got = submission.call("infer_pool", x, kernel=kernel, strides=strides, pads=pads)

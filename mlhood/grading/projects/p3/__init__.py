@@ -1,4 +1,4 @@
-"""P3: what a convolution costs, and who makes it fast."""
+"""P3: what a convolution costs, and what makes it fast."""
 
 from mlhood.grading.checks.task import Question
 from mlhood.grading.projects.collect import collect_project

@@ -1,57 +1,45 @@
-"""Checks of P3.2 and P3.4: a convolution by the definition, and one that is a product of matrices."""
+"""Checks of P3.2 and P3.4: a convolution by its definition, and one as a matrix product."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Task, points
-from mlhood.grading.projects.p3 import refusals
+from mlhood.grading.projects.p3 import numba_errors
 from mlhood.grading.projects.p3.reference import convolution
 
 PROBES = "mlhood.grading.projects.p3.probes:"
 
 
-def draw(submission: Submission, *shape: int) -> np.ndarray:
-    """float32 numbers around 0."""
-    return submission.rng.standard_normal(shape).astype(np.float32)
-
-
 def flat_weights(submission: Submission, filters: int, channels: int, high: int, wide: int) -> np.ndarray:
-    """Weights that are the same all over a window.
-
-    A kernel that is laid on the wrong way round is told of by one check; the others do not notice.
-    """
-    return np.ascontiguousarray(
-        np.broadcast_to(draw(submission, filters, channels, 1, 1), (filters, channels, high, wide))
-    )
+    """Draw weights that are constant over each window, so that only one check notices a flipped kernel."""
+    values = submission.normal(filters, channels, 1, 1)
+    return np.ascontiguousarray(np.broadcast_to(values, (filters, channels, high, wide)))
 
 
-def _compare(
+def _check_convolution(
     submission: Submission, name: str, x: np.ndarray, w: np.ndarray, stride: int, padding: int, hint: str
 ) -> None:
-    """Compare with the reference, without a bias."""
+    """Compare with the reference, with a bias of zeros."""
     bias = np.zeros(len(w), np.float32)
-    given = f"x {x.shape}, w {w.shape}, stride {stride}, padding {padding}"
-    want = convolution(x, w, bias, stride, padding)
-    with refusals.case(given, hint):
+    with numba_errors.case(f"x {x.shape}, w {w.shape}, stride {stride}, padding {padding}", hint):
         got = submission.call(name, x.copy(), w.copy(), bias, stride, padding)
-    expect.close(got, want, f"what `{name}` returns", given=given, hint=hint)
+        expect.close(got, convolution(x, w, bias, stride, padding), f"what `{name}` returns")
 
 
-def _adds_bias(submission: Submission, name: str) -> None:
-    """A bias moves every channel by its number: judged by the difference, whatever the rest is worth.
+def _check_bias(submission: Submission, name: str) -> None:
+    """Check what a bias adds: the difference of two results, whether these are right or not.
 
-    The first of two images is looked at: a bias that is added once for each image adds up there.
+    Only the first of two images is compared: a bias that is added once per image accumulates there.
     """
-    x, w = draw(submission, 2, 2, 6, 6), flat_weights(submission, 3, 2, 3, 3)
+    x, w = submission.normal(2, 2, 6, 6), flat_weights(submission, 3, 2, 3, 3)
     bias = (1 + np.arange(3) + submission.rng.random(3)).astype(np.float32)
-    call = submission.call
-    with refusals.case(f"x {x.shape}, w {w.shape}, stride 1, padding 0"):
-        without, moved = (call(name, x.copy(), w.copy(), b.copy(), 1, 0) for b in (np.zeros_like(bias), bias))
+    with numba_errors.case(f"x {x.shape}, w {w.shape}, stride 1, padding 0"):
+        without, with_bias = (
+            submission.call(name, x.copy(), w.copy(), b.copy(), 1, 0) for b in (np.zeros_like(bias), bias)
+        )
     shape = without.shape if isinstance(without, np.ndarray) else ()
     expect.true(
         len(shape) == 4 and shape[0] > 0 and shape[1] == len(bias),
@@ -59,24 +47,19 @@ def _adds_bias(submission: Submission, name: str) -> None:
         expected=(2, 3, 4, 4),
         got=shape or without,
     )
-    difference = expect.array(moved, shape, f"what `{name}` returns") - without
+    difference = expect.array(with_bias, shape, f"what `{name}` returns") - without
     want = np.broadcast_to(bias[:, None, None], shape[1:])
+    given = f"a bias of {[round(float(value), 2) for value in bias]}"
     hint = "bias[f] is added once to every output of channel f"
-    expect.close(
-        difference[0],
-        want,
-        "what the bias adds",
-        atol=1e-4,
-        given=f"a bias of {[round(float(one), 2) for one in bias]}",
-        hint=hint,
-    )
+    expect.close(difference[0], want, "what the bias adds", atol=1e-4, given=given, hint=hint)
 
 
 @points(5)
 def values_are_right(submission: Submission) -> None:
-    """`conv_direct` adds up x times w over every window."""
+    """`conv_direct` sums x times w over every window."""
     hint = "y[n, f, oh, ow] = sum over c, i, j of x[n, c, oh + i, ow + j] * w[f, c, i, j]: the kernel is not flipped"
-    _compare(submission, "conv_direct", draw(submission, 1, 3, 7, 7), draw(submission, 4, 3, 3, 3), 1, 0, hint)
+    x, w = submission.normal(1, 3, 7, 7), submission.normal(4, 3, 3, 3)
+    _check_convolution(submission, "conv_direct", x, w, 1, 0, hint)
 
 
 @points(3)
@@ -84,116 +67,116 @@ def stride_is_taken(submission: Submission) -> None:
     """`conv_direct` moves the window by `stride` in both directions."""
     hint = "the window of y[.., oh, ow] starts at row oh * stride and column ow * stride"
     for size, stride in ((9, 2), (11, 3)):
-        x, w = draw(submission, 1, 2, size, size), flat_weights(submission, 3, 2, 3, 3)
-        _compare(submission, "conv_direct", x, w, stride, 0, hint)
+        x, w = submission.normal(1, 2, size, size), flat_weights(submission, 3, 2, 3, 3)
+        _check_convolution(submission, "conv_direct", x, w, stride, 0, hint)
 
 
 @points(3)
 def padding_is_zero_all_around(submission: Submission) -> None:
-    """`conv_direct` puts `padding` zeros on all four sides."""
-    hint = "rows -padding to -1 and H to H + padding - 1 hold zeros, and so do the columns left and right"
+    """`conv_direct` adds `padding` zeros on all four sides."""
+    hint = "rows -padding to -1 and H to H + padding - 1 are zero, and so are the columns left and right"
     for padding in (1, 2):
-        x, w = draw(submission, 1, 2, 6, 6), flat_weights(submission, 3, 2, 3, 3)
-        _compare(submission, "conv_direct", x, w, 1, padding, hint)
+        x, w = submission.normal(1, 2, 6, 6), flat_weights(submission, 3, 2, 3, 3)
+        _check_convolution(submission, "conv_direct", x, w, 1, padding, hint)
 
 
 @points(2)
 def bias_is_added(submission: Submission) -> None:
-    """`conv_direct` adds the bias of its channel to every output."""
-    _adds_bias(submission, "conv_direct")
+    """`conv_direct` adds each channel's bias to its outputs."""
+    _check_bias(submission, "conv_direct")
 
 
 @points(2)
 def any_sizes_will_do(submission: Submission) -> None:
     """`conv_direct` takes batches, and images and kernels that are not square."""
-    hint = "height and width each have their own size, kernel and output; images follow each other along axis 0"
+    hint = "height and width each have their own size, kernel and output; axis 0 is the batch"
     for x_shape, kernel in (((3, 2, 5, 8), (2, 4)), ((2, 1, 9, 4), (5, 1))):
-        x, w = draw(submission, *x_shape), flat_weights(submission, 4, x_shape[1], *kernel)
-        _compare(submission, "conv_direct", x, w, 1, 0, hint)
+        x, w = submission.normal(*x_shape), flat_weights(submission, 4, x_shape[1], *kernel)
+        _check_convolution(submission, "conv_direct", x, w, 1, 0, hint)
 
 
 @points(1)
 def inputs_are_left_alone(submission: Submission) -> None:
-    """`conv_direct` changes none of its inputs."""
-    given = draw(submission, 2, 2, 6, 6), draw(submission, 3, 2, 3, 3), draw(submission, 3)
-    found = _after_call(submission, "conv_direct", [array.copy() for array in given], 1, 1)
-    for name, before, after in zip(("x", "w", "bias"), given, found, strict=True):
-        same = isinstance(after, np.ndarray) and np.array_equal(before, after)
-        hint = "write only into arrays that you have made yourself"
-        expect.true(same, f"`conv_direct` changes {name}", expected="as it was", got="other values", hint=hint)
+    """`conv_direct` does not modify its inputs."""
+    inputs = submission.normal(2, 2, 6, 6), submission.normal(3, 2, 3, 3), submission.normal(3)
+    copies = [array.copy() for array in inputs]
+    with numba_errors.case():
+        after = submission.call(PROBES + "after_call", submission.value("conv_direct"), copies, [1, 1])
+    if not isinstance(after, list) or len(after) != len(inputs):
+        after = [None] * len(inputs)
+    for name, before, now in zip(("x", "w", "bias"), inputs, after, strict=True):
+        unchanged = isinstance(now, np.ndarray) and np.array_equal(before, now)
+        what, hint = f"`conv_direct` modifies {name}", "write only into arrays that you have allocated yourself"
+        expect.true(unchanged, what, expected="the original values", got="other values", hint=hint)
 
 
-def _after_call(submission: Submission, name: str, arrays: list[np.ndarray], *rest: int) -> Any:
-    """What the arrays hold after a call."""
-    with refusals.case():
-        found = submission.call(PROBES + "after_call", submission.value(name), arrays, list(rest))
-    return found if isinstance(found, list) and len(found) == len(arrays) else [None] * len(arrays)
-
-
-def _product(submission: Submission, x: np.ndarray, w: np.ndarray) -> object:
-    with refusals.case(f"x {x.shape}, w {w.shape}, stride 1, padding 1"):
+def _conv_blas(submission: Submission, x: np.ndarray, w: np.ndarray) -> object:
+    with numba_errors.case(f"x {x.shape}, w {w.shape}, stride 1, padding 1"):
         return submission.call("conv_blas", x.copy(), w.copy(), np.zeros(len(w), np.float32), 1, 1)
+
+
+def _conv_blas_with_reference_columns(submission: Submission, x: np.ndarray, w: np.ndarray, key: str) -> object:
+    """What `conv_blas` does with the reference's `im2col`: the `result`, or the number of `images` passed to it."""
+    arrays = [x, w, np.zeros(len(w), np.float32)]
+    report = submission.call(PROBES + "with_reference_columns", submission.value("conv_blas"), arrays, 1, 1)
+    return expect.mapping(report, (key,), "the calls of `im2col`")[key]
 
 
 @points(3)
 def product_is_right(submission: Submission) -> None:
-    """`conv_blas` makes the same of an image as the definition."""
+    """`conv_blas` computes the same as the definition for one image."""
     hint = "w.reshape(F, C * KH * KW) @ im2col(x[n], (KH, KW), stride, padding), reshaped to [F, OH, OW]"
     for shape, kernel, stride, padding in (((1, 3, 7, 7), (3, 3), 1, 0), ((1, 2, 9, 6), (3, 2), 2, 1)):
-        w = draw(submission, 4, shape[1], *kernel)
-        _compare(submission, "conv_blas", draw(submission, *shape), w, stride, padding, hint)
+        w = submission.normal(4, shape[1], *kernel)
+        _check_convolution(submission, "conv_blas", submission.normal(*shape), w, stride, padding, hint)
 
 
 @points(2)
 def product_is_of_columns(submission: Submission) -> None:
-    """`conv_blas` takes the columns of an image from `im2col`."""
-    x, w = draw(submission, 1, 2, 6, 5), draw(submission, 4, 2, 3, 3)
-    arrays = [x, w, np.zeros(len(w), np.float32)]
-    report = submission.call(PROBES + "with_right_columns", submission.value("conv_blas"), arrays, 1, 1)
-    laid = expect.mapping(report, ("images",), "what was called")["images"]
+    """`conv_blas` gets the columns of an image from `im2col`."""
+    x, w = submission.normal(1, 2, 6, 5), submission.normal(4, 2, 3, 3)
+    images = _conv_blas_with_reference_columns(submission, x, w, "images")
     expect.true(
-        laid in (1, None),
-        "`conv_blas` does not take its columns from `im2col`",
+        images in (1, None),
+        "`conv_blas` does not get its columns from `im2col`",
         expected="one call of `im2col` for a batch of one image",
-        got=laid,
-        hint="for each image im2col(x[n], (KH, KW), stride, padding), and the product of the weights with that",
+        got=images,
+        hint="for each image, call im2col(x[n], (KH, KW), stride, padding), and multiply the weights with the result",
     )
 
 
 @points(1)
 def batches_are_kept_apart(submission: Submission) -> None:
-    """`conv_blas` makes of a batch what it makes of each image."""
-    x, w = draw(submission, 3, 2, 6, 5), draw(submission, 4, 2, 3, 3)
+    """`conv_blas` computes the same for a batch as for each of its images."""
+    x, w = submission.normal(3, 2, 6, 5), submission.normal(4, 2, 3, 3)
     want = convolution(x, w, np.zeros(4), 1, 1)
-    singles = [_product(submission, x[n : n + 1], w) for n in range(len(x))]
-    if all(isinstance(one, np.ndarray) and one.shape == want[:1].shape and one.any() for one in singles):
+    singles = [_conv_blas(submission, x[n : n + 1], w) for n in range(len(x))]
+    if all(isinstance(image, np.ndarray) and image.shape == want[:1].shape and image.any() for image in singles):
         want = np.concatenate(singles).astype(np.float64)  # type: ignore[arg-type]
-    hint = "im2col takes one image: a product for each n, each into its own y[n]"
+    hint = "im2col takes one image: compute one product for each n, into y[n]"
     given = f"x {x.shape}, w {w.shape}, stride 1, padding 1"
-    expect.close(_product(submission, x, w), want, "what `conv_blas` returns", given=given, hint=hint)
+    expect.close(_conv_blas(submission, x, w), want, "what `conv_blas` returns", given=given, hint=hint)
 
 
 @points(1)
 def product_gets_its_bias(submission: Submission) -> None:
-    """`conv_blas` adds the bias of its channel to every output."""
-    _adds_bias(submission, "conv_blas")
+    """`conv_blas` adds each channel's bias to its outputs."""
+    _check_bias(submission, "conv_blas")
 
 
 @points(1)
 def product_stays_float32(submission: Submission) -> None:
-    """`conv_blas` returns float32, as it was given."""
-    x, w = draw(submission, 1, 2, 5, 5), draw(submission, 3, 2, 3, 3)
-    got = _product(submission, x, w)
+    """`conv_blas` returns float32, the type of its inputs."""
+    x, w = submission.normal(1, 2, 5, 5), submission.normal(3, 2, 3, 3)
+    got = _conv_blas(submission, x, w)
     if isinstance(got, np.ndarray) and got.dtype != np.float32:  # which may be the fault of `im2col`
-        arrays = [x, w, np.zeros(len(w), np.float32)]
-        report = submission.call(PROBES + "with_right_columns", submission.value("conv_blas"), arrays, 1, 1)
-        got = expect.mapping(report, ("result",), "what was called")["result"]
-    hint = "an array made by np.zeros or np.empty is float64 unless you say so; the product is then twice as slow"
-    told = got.dtype.name if isinstance(got, np.ndarray) else got
-    expect.equal(told, "float32", "the wrong type comes out", hint=hint)
+        got = _conv_blas_with_reference_columns(submission, x, w, "result")
+    hint = "np.zeros and np.empty make float64 arrays unless you pass a dtype; the product is then twice as slow"
+    dtype = got.dtype.name if isinstance(got, np.ndarray) else got
+    expect.equal(dtype, "float32", "`conv_blas` returns the wrong dtype", hint=hint)
 
 
-# who has done already what the tasks ask for
+# libraries that already do what the tasks ask for
 CONVOLUTIONS = (
     "mlhood.kernels",
     "mlhood.jaxlab",

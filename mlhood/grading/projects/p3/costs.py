@@ -7,101 +7,87 @@ import math
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Task, points
-from mlhood.grading.projects.p3.reference import Sizes, draw_sizes, output_size
-
-ROUNDING = 1e-6  # of float32, which may be calculated with, too
+from mlhood.grading.projects.p3.reference import ConvolutionShapes, draw_shapes, output_size
 
 
-def same(got: float, want: float) -> bool:
-    """Whether two numbers are equal but for rounding."""
-    return got == want or math.isclose(got, want, rel_tol=ROUNDING)
-
-
-def told(number: float) -> str:
-    """A number for people: a whole one to its last digit, another one to six."""
-    return f"{number:,.0f}" if float(number).is_integer() and abs(number) < 1e18 else f"{number:.6g}"
-
-
-def right(got: float, want: float, name: str, *, given: str, hint: str) -> None:
-    """Fail unless what `name` says is the number that it should be."""
-    expect.true(same(got, want), f"`{name}` is wrong", expected=told(want), got=told(got), given=given, hint=hint)
-
-
-def _size(submission: Submission, size: int, kernel: int, stride: int, padding: int, hint: str) -> None:
-    given = f"size {size}, kernel {kernel}, stride {stride}, padding {padding}"
-    with expect.case(given):
+def _check_size(submission: Submission, size: int, kernel: int, stride: int, padding: int, hint: str) -> None:
+    with expect.case(f"size {size}, kernel {kernel}, stride {stride}, padding {padding}"):
         got = expect.number(submission.call("output_size", size, kernel, stride, padding), "what `output_size` returns")
-    right(got, output_size(size, kernel, stride, padding), "output_size", given=given, hint=hint)
+        want = output_size(size, kernel, stride, padding)
+        expect.close_number(got, want, "`output_size` is wrong", hint=hint)
 
 
 @points(2)
 def windows_are_counted(submission: Submission) -> None:
-    """`output_size` counts the places of a window, with padding on both sides."""
+    """`output_size` counts the positions of a window, with padding on both sides."""
     rng = submission.rng
     hint = "the first window starts at 0, the last at size + 2 * padding - kernel: count both ends"
     for padding in (0, 1, 2):
-        _size(submission, int(rng.integers(12, 60)), int(rng.integers(2, 8)), 1, padding, hint)
+        _check_size(submission, int(rng.integers(12, 60)), int(rng.integers(2, 8)), 1, padding, hint)
 
 
 @points(2)
 def the_last_step_must_fit(submission: Submission) -> None:
-    """`output_size` takes steps of `stride`, and leaves out the one that does not fit."""
+    """`output_size` takes steps of `stride` and omits a last window that does not fit."""
     rng = submission.rng
+    hint = "the steps that fit into size + 2 * padding - kernel, rounded down (//), and one more for the first window"
     for stride in (2, 3, 4):
         kernel, steps = int(rng.integers(3, 6)), int(rng.integers(5, 12))
-        fits = steps * stride + kernel
-        hint = "steps that fit into size + 2 * padding - kernel: whole ones, rounded down (//); then one place more"
-        for left_over in (0, stride - 1):
-            _size(submission, fits + left_over, kernel, stride, 0, hint)
+        exact = steps * stride + kernel
+        for remainder in (0, stride - 1):
+            _check_size(submission, exact + remainder, kernel, stride, 0, hint)
 
 
-def _costs(submission: Submission, key: str) -> list[tuple[Sizes, dict]]:
-    """What `conv_cost` says of a few layers; dictionaries that have `key`."""
+def _costs(submission: Submission, key: str) -> list[tuple[ConvolutionShapes, dict]]:
+    """Return the student's `conv_cost` of a few layers, as dictionaries that have `key`."""
 
-    def ask() -> list[tuple[Sizes, object]]:
-        layers = [draw_sizes(submission.rng) for _ in range(3)]
-        return [(one, submission.call("conv_cost", one.x, one.w, one.y)) for one in layers]
+    def ask() -> list[tuple[ConvolutionShapes, object]]:
+        layers = [draw_shapes(submission.rng) for _ in range(3)]
+        return [(layer, submission.call("conv_cost", layer.x, layer.w, layer.y)) for layer in layers]
 
-    found = submission.once("costs", ask)
     hint = 'return {"macs": ..., "bytes": ..., "intensity": ...}'
-    return [(one, dict(expect.mapping(cost, (key,), "what `conv_cost` returns", hint=hint))) for one, cost in found]
+    return [
+        (layer, dict(expect.mapping(cost, (key,), "what `conv_cost` returns", hint=hint)))
+        for layer, cost in submission.once("costs", ask)
+    ]
 
 
 @points(2)
 def macs_are_counted(submission: Submission) -> None:
     """`conv_cost` counts the multiply-accumulates."""
-    for one, cost in _costs(submission, "macs"):
+    for layer, cost in _costs(submission, "macs"):
         got = expect.number(cost["macs"], "`macs`")
-        hint = "one multiply-accumulate for each of the C * KH * KW numbers of a window, for each of N * F * OH * OW"
-        if same(got, 2 * one.macs):
+        hint = "each of the N * F * OH * OW outputs takes C * KH * KW multiply-accumulates"
+        if expect.same_number(got, 2 * layer.macs):
             hint = "a multiply-accumulate counts once here; it is two FLOP only in `intensity`"
-        right(got, one.macs, "macs", given=str(one), hint=hint)
+        expect.close_number(got, layer.macs, "`macs` is wrong", given=str(layer), hint=hint)
 
 
 @points(2)
 def bytes_are_counted(submission: Submission) -> None:
     """`conv_cost` counts the bytes of input, weights and output."""
-    for one, cost in _costs(submission, "bytes"):
+    for layer, cost in _costs(submission, "bytes"):
         got = expect.number(cost["bytes"], "`bytes`")
-        hint = "all elements of x, w and y, each once, and 4 bytes for each"
-        if same(4 * got, one.bytes):
-            hint = "these are elements; a float32 takes 4 bytes"
-        right(got, one.bytes, "bytes", given=str(one), hint=hint)
+        hint = "all elements of x, w and y, each once and with 4 bytes"
+        if expect.same_number(4 * got, layer.bytes):
+            hint = "this is the number of elements; a float32 takes 4 bytes"
+        expect.close_number(got, layer.bytes, "`bytes` is wrong", given=str(layer), hint=hint)
 
 
 @points(2)
 def intensity_is_flop_per_byte(submission: Submission) -> None:
-    """`conv_cost` tells the arithmetic intensity: FLOP per byte."""
-    for one, cost in _costs(submission, "intensity"):
+    """`conv_cost` returns the arithmetic intensity in FLOP per byte."""
+    for layer, cost in _costs(submission, "intensity"):
         got = expect.number(cost["intensity"], "`intensity`")
-        if same(got, _own_intensity(cost)):
+        if expect.same_number(got, _own_intensity(cost)):
             continue
         hint = "2 * macs / bytes: a multiply-accumulate is two operations"
-        right(got, 2 * one.macs / one.bytes, "intensity", given=str(one), hint=hint)
+        want = 2 * layer.macs / layer.bytes
+        expect.close_number(got, want, "`intensity` is wrong", given=str(layer), hint=hint)
 
 
 def _own_intensity(cost: dict) -> float:
-    """What follows from the student's own numbers, so that a fault in them is not counted again."""
+    """The intensity by the student's own `macs` and `bytes`, so that an error in them does not count twice."""
     macs, moved = cost.get("macs"), cost.get("bytes")
     if not isinstance(macs, int | float) or not isinstance(moved, int | float) or min(macs, moved) <= 0:
         return math.nan
@@ -110,39 +96,39 @@ def _own_intensity(cost: dict) -> float:
 
 @points(3)
 def columns_are_counted(submission: Submission) -> None:
-    """`im2col_bytes` says how large the columns of a batch are."""
+    """`im2col_bytes` returns the size of a batch's columns in bytes."""
     for _ in range(3):
-        one = draw_sizes(submission.rng)
-        got = expect.number(submission.call("im2col_bytes", one.x, one.w, one.y), "what `im2col_bytes` returns")
-        want = one.column_bytes
-        hint = "C * KH * KW rows, OH * OW columns for each of the N images, 4 bytes a number"
-        if same(got * one.x[0], want):
+        layer = draw_shapes(submission.rng)
+        got = expect.number(submission.call("im2col_bytes", layer.x, layer.w, layer.y), "what `im2col_bytes` returns")
+        want = layer.column_bytes
+        hint = "C * KH * KW rows, OH * OW columns for each of the N images, 4 bytes per element"
+        if expect.same_number(got * layer.x[0], want):
             hint = "these are the columns of one image; the batch has N of them"
-        if same(4 * got, want):
-            hint = "these are elements; a float32 takes 4 bytes"
-        right(got, want, "im2col_bytes", given=str(one), hint=hint)
+        if expect.same_number(4 * got, want):
+            hint = "this is the number of elements; a float32 takes 4 bytes"
+        expect.close_number(got, want, "`im2col_bytes` is wrong", given=str(layer), hint=hint)
 
 
 @points(3)
 def growth_is_against_the_input(submission: Submission) -> None:
-    """`growth` says how many times as large as the input the columns are."""
+    """`growth` returns how many times larger than the input the columns are."""
     for _ in range(3):
-        one = draw_sizes(submission.rng)
-        image = 4 * math.prod(one.x)
-        got = expect.number(submission.call("growth", one.x, one.w, one.y), "what `growth` returns")
-        if same(got, _own_bytes(submission, one) / image):
+        layer = draw_shapes(submission.rng)
+        image = 4 * math.prod(layer.x)
+        got = expect.number(submission.call("growth", layer.x, layer.w, layer.y), "what `growth` returns")
+        if expect.same_number(got, _own_column_bytes(submission, layer) / image):
             continue
-        want = one.column_bytes / image
-        hint = "bytes of the columns divided by bytes of x"
-        if same(got, 1 / want):
-            hint = "the other way round: the columns stand above, the input below"
-        right(got, want, "growth", given=str(one), hint=hint)
+        want = layer.column_bytes / image
+        hint = "the bytes of the columns divided by the bytes of x"
+        if expect.same_number(got, 1 / want):
+            hint = "the fraction is inverted: divide the columns by the input"
+        expect.close_number(got, want, "`growth` is wrong", given=str(layer), hint=hint)
 
 
-def _own_bytes(submission: Submission, one: Sizes) -> float:
-    """What the student's own `im2col_bytes` says, so that its fault is not counted again; NaN where it says nothing."""
+def _own_column_bytes(submission: Submission, layer: ConvolutionShapes) -> float:
+    """The student's own `im2col_bytes`, so that an error in it does not count twice; NaN if it fails."""
     try:
-        own = expect.number(submission.call("im2col_bytes", one.x, one.w, one.y), "`im2col_bytes`")
+        own = expect.number(submission.call("im2col_bytes", layer.x, layer.w, layer.y), "`im2col_bytes`")
     except expect.CheckFailed:
         return math.nan
     return own if own > 0 else math.nan

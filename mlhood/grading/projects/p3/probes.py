@@ -1,4 +1,4 @@
-"""Questions that need the student's functions, asked in their process; the answers are claims, which checks compare."""
+"""Probes that run in the student's process, on the student's functions; their answers are claims to be checked."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from mlhood.measure.touches import as_written, written
 
 
 def after_call(function: Callable, arrays: list[np.ndarray], rest: list[int]) -> list[np.ndarray]:
-    """What arrays hold after a function was called with them."""
+    """Return the contents of arrays after a function was called with them."""
     function(*arrays, *rest)
     return arrays
 
 
-def with_right_columns(function: Callable, arrays: list[np.ndarray], stride: int, padding: int) -> dict[str, Any]:
-    """Call a convolution that finds a right `im2col` where the notebook has its own.
+def with_reference_columns(function: Callable, arrays: list[np.ndarray], stride: int, padding: int) -> dict[str, Any]:
+    """Call a convolution with the notebook's `im2col` replaced by the reference's.
 
     Returns:
-        Its `result`, and the number of `images` that `im2col` was given; None for a function that takes its names from
-        elsewhere, such as a part of another one.
+        Its `result`, and the number of `images` passed to `im2col`; None for a callable whose global names cannot be
+        replaced, such as a `functools.partial`.
     """
     images = []
 
@@ -37,18 +37,18 @@ def with_right_columns(function: Callable, arrays: list[np.ndarray], stride: int
 def repeated(
     function: Callable, x: np.ndarray, w: np.ndarray, bias: np.ndarray, stride: int, padding: int, shares: np.ndarray
 ) -> np.ndarray:
-    """The sum of convolutions of x, its channels turned by 0, 1, ..., each times its share.
+    """Return the weighted sum of convolutions of x with its channels rotated by 0, 1, ...
 
-    So work that is short beside the way there and back is done several times, on an image that is new each time.
+    Work that is short compared to a round trip is thus done several times, each time on a new image.
     """
     total = np.float32(0)
-    for number, share in enumerate(shares):
-        total = total + share * function(np.roll(x, number, axis=1), w, bias, stride, padding)
+    for shift, share in enumerate(shares):
+        total = total + share * function(np.roll(x, shift, axis=1), w, bias, stride, padding)
     return np.asarray(total)
 
 
-def packs(function: Callable, a: np.ndarray, b: np.ndarray) -> bool:
-    """Whether a matrix product calls `pack`."""
+def calls_pack(function: Callable, a: np.ndarray, b: np.ndarray) -> bool:
+    """Return whether a matrix product calls `pack`."""
     calls = []
 
     def pack(b: np.ndarray, width: int) -> np.ndarray:
@@ -59,14 +59,14 @@ def packs(function: Callable, a: np.ndarray, b: np.ndarray) -> bool:
     return bool(calls)
 
 
-def with_right_pack(function: Callable, a: np.ndarray, b: np.ndarray) -> Any:
-    """What a function makes of a and b that finds a right `pack` where the notebook has its own."""
+def with_reference_pack(function: Callable, a: np.ndarray, b: np.ndarray) -> Any:
+    """Call a matrix product with the notebook's `pack` replaced by the reference's."""
     return as_written(function, np, pack=packed)(a, b)
 
 
 def packed(b: np.ndarray, width: int) -> np.ndarray:
-    """Columns of b in panels [ceil(N / width), K, width], the last one filled up with zeros."""
+    """Return the columns of b in panels [ceil(N / width), K, width], the last one padded with zeros."""
     depth, columns = b.shape
-    wide = np.zeros((depth, -(-columns // width) * width), b.dtype)
-    wide[:, :columns] = b
-    return np.ascontiguousarray(wide.reshape(depth, -1, width).transpose(1, 0, 2))
+    padded = np.zeros((depth, -(-columns // width) * width), b.dtype)
+    padded[:, :columns] = b
+    return np.ascontiguousarray(padded.reshape(depth, -1, width).transpose(1, 0, 2))

@@ -1,4 +1,4 @@
-"""What the table of P3.5 claims, as calls that can be timed from outside: a layer by loops against im2col and BLAS."""
+"""The claims of P3.5's table as calls that can be timed from outside: a layer by loops against im2col and BLAS."""
 
 from __future__ import annotations
 
@@ -14,29 +14,36 @@ from mlhood.kernels.layers import Layer
 from mlhood.kernels.tables import RESNET18
 from mlhood.measure.ratio import Ratio
 
-CHANNELS = 16  # of a result that are looked at
-TIMES = 8  # in one call by BLAS, which takes less time than the way there and back
+CHECKED_CHANNELS = 16  # of a result
+REPEATS = 8  # of a convolution by BLAS in one call, since one takes less time than the round trip
 REPEATED = "mlhood.grading.projects.p3.probes:repeated"
 REFERENCE = "mlhood.kernels.conv:im2col_blas"
 
 
-def convolutions(direct: Remote, blas: Remote, reference: Remote, told: dict[str, Ratio]) -> list[Race]:
-    """The races of some of C1 to C4.
+def convolutions(direct: Remote, blas: Remote, reference: Remote, claimed: dict[str, Ratio]) -> list[Race]:
+    """Return one timed comparison for each of these rows.
 
     Args:
         direct: The notebook's convolution by loops.
-        blas: The notebook's by im2col and BLAS.
+        blas: The notebook's convolution by im2col and BLAS.
         reference: The package's, `REFERENCE`.
-        told: No-BLAS over BLAS as the table has it, by row.
+        claimed: Ratio no-BLAS / BLAS in the table, by row.
     """
-    return [_race(row, RESNET18[row], direct, blas, reference, ratio) for row, ratio in told.items()]
+    races = []
+    for row, ratio in claimed.items():
+        layer = RESNET18[row]
+        slow = repeated_call("conv_direct", direct, layer, 1)
+        fast = repeated_call("conv_blas", blas, layer, REPEATS)
+        ours = repeated_call("im2col_blas", reference, layer, REPEATS)
+        races.append(Race(f"{row}, no-BLAS over BLAS", slow, fast, ours, ratio))
+    return races
 
 
 def layer_call(target: str, layer: Layer) -> Timed:
-    """A call of a convolution (x, w, bias, stride, padding) on a layer whose numbers are drawn anew.
+    """Return a timed call of a convolution (x, w, bias, stride, padding) on newly drawn data of a layer.
 
     Args:
-        target: The function; said of it where its result is wrong.
+        target: The function, also named in the message if its result is wrong.
         layer: The sizes.
     """
     shape = (1, layer.channels, layer.size, layer.size)
@@ -53,53 +60,43 @@ def layer_call(target: str, layer: Layer) -> Timed:
 
 
 def check_some(arguments: tuple[Any, ...], result: Any, rng: np.random.Generator, what: str) -> None:
-    """Check some channels of a convolution's result, which nobody can know before.
+    """Check randomly chosen channels of a convolution's result.
 
     Args:
         arguments: x, w, bias, stride and padding.
-        result: What came.
-        rng: Draws the channels.
-        what: What came, in words.
+        result: The result to check.
+        rng: Chooses the channels.
+        what: The result in words.
 
     Raises:
-        CheckFailed: They are wrong, or the result has another shape.
+        CheckFailed: The channels or the shape are wrong.
     """
     x, w, bias, *steps = arguments
-    drawn = rng.choice(len(w), min(len(w), CHANNELS), replace=False)
-    want = convolution(x, w[drawn], bias[drawn], *steps)
+    chosen = rng.choice(len(w), min(len(w), CHECKED_CHANNELS), replace=False)
+    want = convolution(x, w[chosen], bias[chosen], *steps)
     given = f"x={x.shape}, w={w.shape}"
     got = expect.array(result, (len(x), len(w), *want.shape[2:]), what, given=given)
-    expect.close(got[:, drawn], want, what, rtol=1e-3, atol=1e-3, given=given)
+    expect.close(got[:, chosen], want, what, rtol=1e-3, atol=1e-3, given=given)
 
 
 def repeated_call(name: str, function: Remote, layer: Layer, times: int) -> Timed:
-    """A call of a convolution on a layer whose numbers are drawn anew, several times, each on another image.
+    """Return a timed call of a convolution on newly drawn data, repeated on a different image each time.
 
     Args:
-        name: Said of it where its result is wrong.
+        name: Names the function in the message if its result is wrong.
         function: The convolution.
         layer: The sizes.
-        times: How often.
+        times: Number of repetitions.
     """
-    plain = layer_call(name, layer)
+    single = layer_call(name, layer)
 
     def make(rng: np.random.Generator) -> tuple[Any, ...]:
-        return function, *plain.make(rng), rng.uniform(0.5, 2, times).astype(np.float32)
+        return function, *single.make(rng), rng.uniform(0.5, 2, times).astype(np.float32)
 
     def check(arguments: tuple[Any, ...], result: Any, rng: np.random.Generator) -> None:
         _, x, w, bias, stride, padding, shares = arguments
-        # a convolution of a sum is the sum of the convolutions
-        whole = sum(share * np.roll(x, number, axis=1) for number, share in enumerate(shares))
-        plain.check((whole, w, bias * shares.sum(), stride, padding), result, rng)
+        # convolution is linear: the sum of the results is the result of the sum
+        total = sum(share * np.roll(x, shift, axis=1) for shift, share in enumerate(shares))
+        single.check((total, w, bias * shares.sum(), stride, padding), result, rng)
 
     return Timed(REPEATED, make, check, times)
-
-
-def _race(row: str, layer: Layer, direct: Remote, blas: Remote, reference: Remote, told: Ratio) -> Race:
-    return Race(
-        f"{row}, no-BLAS over BLAS",
-        repeated_call("conv_direct", direct, layer, 1),
-        repeated_call("conv_blas", blas, layer, TIMES),
-        repeated_call("im2col_blas", reference, layer, TIMES),
-        told,
-    )

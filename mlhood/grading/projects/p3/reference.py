@@ -1,4 +1,4 @@
-"""Convolutions as the checks of P3 compute them: by NumPy, in float64."""
+"""The reference convolutions of P3's checks, in NumPy and float64."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Shape = tuple[int, int, int, int]
 
 
 @dataclass(frozen=True)
-class Sizes:
+class ConvolutionShapes:
     """The shapes of one convolution: x [N, C, H, W], w [F, C, KH, KW], y [N, F, OH, OW]."""
 
     x: Shape
@@ -21,7 +21,7 @@ class Sizes:
 
     @property
     def macs(self) -> int:
-        """Multiply-accumulates: one for each number of a window, for each output."""
+        """Multiply-accumulates: one for each element of a window, for each output."""
         return math.prod(self.y) * math.prod(self.w[1:])
 
     @property
@@ -38,32 +38,32 @@ class Sizes:
         return f"x={self.x}, w={self.w}, y={self.y}"
 
 
-def draw_sizes(rng: np.random.Generator) -> Sizes:
-    """Draw the shapes of a layer; no two sizes that are easily taken for each other are equal."""
+def draw_shapes(rng: np.random.Generator) -> ConvolutionShapes:
+    """Draw the shapes of a layer; sizes that are easily confused differ."""
     images, high, wide = int(rng.integers(2, 4)), *(int(n) for n in rng.permutation(np.arange(20, 60))[:2])
     channels, filters = (int(n) for n in rng.permutation(np.arange(5, 40))[:2])
     kernel = [int(n) for n in rng.permutation([1, 2, 3, 4])[:2]]
     stride, padding = int(rng.integers(1, 3)), int(rng.integers(0, 2))
     out = [output_size(size, k, stride, padding) for size, k in zip((high, wide), kernel, strict=True)]
-    return Sizes((images, channels, high, wide), (filters, channels, *kernel), (images, filters, *out))  # type: ignore[arg-type]
+    return ConvolutionShapes((images, channels, high, wide), (filters, channels, *kernel), (images, filters, *out))  # type: ignore[arg-type]
 
 
 def output_size(size: int, kernel: int, stride: int, padding: int) -> int:
-    """Places that a window has along one axis."""
+    """Number of positions of a window along one axis."""
     return (size + 2 * padding - kernel) // stride + 1
 
 
 def columns(x: np.ndarray, kernel: tuple[int, int], stride: int, padding: int) -> np.ndarray:
-    """Every window of an image as a column.
+    """Return every window of an image as a column.
 
     Args:
         x: [C, H, W].
         kernel: KH and KW.
-        stride: In both directions.
+        stride: Step in both directions.
         padding: Zeros on all four sides.
 
     Returns:
-        [C * KH * KW, OH * OW] of x's type.
+        [C * KH * KW, OH * OW] of x's dtype.
     """
     padded = np.pad(x, ((0, 0), (padding, padding), (padding, padding)))
     windows = sliding_window_view(padded, kernel, axis=(1, 2))[:, ::stride, ::stride]  # C, OH, OW, KH, KW
@@ -71,13 +71,13 @@ def columns(x: np.ndarray, kernel: tuple[int, int], stride: int, padding: int) -
 
 
 def convolution(x: np.ndarray, w: np.ndarray, bias: np.ndarray, stride: int, padding: int) -> np.ndarray:
-    """The convolution of a batch.
+    """Return the convolution of a batch.
 
     Args:
         x: [N, C, H, W].
         w: [F, C, KH, KW].
         bias: [F].
-        stride: In both directions.
+        stride: Step in both directions.
         padding: Zeros on all four sides.
 
     Returns:

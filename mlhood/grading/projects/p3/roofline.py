@@ -1,4 +1,4 @@
-"""Checks of P3.7: what the roofline allows."""
+"""Checks of P3.7: the performance that the roofline model allows."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ import numpy as np
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Task, points
-from mlhood.grading.projects.p3.costs import right
 
 
-def _machine(submission: Submission) -> tuple[float, float]:
-    """FLOP/s and bytes a second of a machine."""
+def _draw_machine(submission: Submission) -> tuple[float, float]:
+    """Draw a machine's peak (FLOP/s) and bandwidth (bytes/s)."""
     return float(submission.rng.integers(50, 400)) * 1e9, float(submission.rng.integers(5, 40)) * 1e9
 
 
@@ -26,37 +25,37 @@ def _given(intensity: object, peak: float, bandwidth: float) -> str:
 
 @points(2)
 def the_lower_roof_counts(submission: Submission) -> None:
-    """`attainable` is the lower of the two roofs: memory's and arithmetic's."""
-    peak, bandwidth = _machine(submission)
+    """`attainable` is the lower of the two roofs: memory bandwidth and peak arithmetic."""
+    peak, bandwidth = _draw_machine(submission)
     for share in (0.1, 0.7, 1.5, 30.0):
         intensity = round(share * peak / bandwidth, 3)
         got, want = _attainable(submission, intensity, peak, bandwidth), min(peak, intensity * bandwidth)
-        hint = "intensity * bandwidth FLOP/s come from memory, and never more than peak"
-        right(got, want, "attainable", given=_given(intensity, peak, bandwidth), hint=hint)
+        hint = "memory allows intensity * bandwidth FLOP/s, and arithmetic never more than peak"
+        given = _given(intensity, peak, bandwidth)
+        expect.close_number(got, want, "`attainable` is wrong", given=given, hint=hint)
 
 
 @points(2)
 def roofs_of_many_at_once(submission: Submission) -> None:
-    """`attainable` takes arrays of intensities, too."""
-    peak, bandwidth = _machine(submission)
+    """`attainable` also takes an array of intensities."""
+    peak, bandwidth = _draw_machine(submission)
     intensity = submission.rng.uniform(0.1, 2.5, 9) * peak / bandwidth
-    # against the student's own numbers, so that a wrong roof is not counted twice
-    want = np.array([_attainable(submission, float(one), peak, bandwidth) for one in intensity])
-    hint = "np.minimum takes arrays; min and `if` want a single number"
-    with expect.case("nine intensities", hint):
+    # compared with the student's own scalar results, so that a wrong roof does not count twice
+    want = np.array([_attainable(submission, float(value), peak, bandwidth) for value in intensity])
+    with expect.case("nine intensities", "np.minimum takes arrays; min and `if` need a single number"):
         got = submission.call("attainable", intensity, peak, bandwidth)
-    expect.close(got, want, "what `attainable` returns", given="nine intensities", hint=hint)
+        expect.close(got, want, "what `attainable` returns")
 
 
 @points(2)
 def roofs_meet_at_the_ridge(submission: Submission) -> None:
     """`ridge` is the intensity at which the two roofs meet."""
     for _ in range(2):
-        peak, bandwidth = _machine(submission)
+        peak, bandwidth = _draw_machine(submission)
         got = expect.number(submission.call("ridge", peak, bandwidth), "what `ridge` returns")
-        hint = "where intensity * bandwidth = peak: FLOP/s over bytes/s gives FLOP per byte"
+        hint = "where intensity * bandwidth = peak: FLOP/s divided by bytes/s is FLOP per byte"
         given = f"peak={peak:g}, bandwidth={bandwidth:g}"
-        right(got, peak / bandwidth, "ridge", given=given, hint=hint)
+        expect.close_number(got, peak / bandwidth, "`ridge` is wrong", given=given, hint=hint)
 
 
 TASKS = (

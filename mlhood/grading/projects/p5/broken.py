@@ -9,7 +9,6 @@ import numpy as np
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Task, points
-from mlhood.grading.projects.p3.convolutions import draw
 
 PROBES = "mlhood.grading.projects.p5.probes:"
 DATA = "a mask has as many numbers as x, whatever they are: jnp.where(x > 0, x, 0)"
@@ -20,7 +19,7 @@ RATE = "jax.random.bernoulli(key, 1 - rate, x.shape) says what stays, and jnp.wh
 @points(2)
 def positive_numbers_are_summed(submission: Submission) -> None:
     """`positive_sum` works under `jax.jit`."""
-    for x in (draw(submission, 9), -1 - np.abs(draw(submission, 5)), draw(submission, 3, 4)):
+    for x in (submission.normal(9), -1 - np.abs(submission.normal(5)), submission.normal(3, 4)):
         with expect.case(f"x {x.shape}", DATA):
             got = submission.call(PROBES + "jitted", submission.value("positive_sum"), [x])
         expect.close(got, np.asarray(np.maximum(x, 0).sum()), "the sum", given=f"x {x.shape}", hint=DATA)
@@ -29,7 +28,7 @@ def positive_numbers_are_summed(submission: Submission) -> None:
 @points(1)
 def rows_are_summed_apart(submission: Submission) -> None:
     """`positive_sum` works under `jax.vmap`, where every row has its own positive numbers."""
-    x = draw(submission, 5, 7)
+    x = submission.normal(5, 7)
     with expect.case(f"x {x.shape}, a row each", DATA):
         got = submission.call(PROBES + "vmapped", submission.value("positive_sum"), [x])
     expect.close(got, np.maximum(x, 0).sum(axis=1), "the sums", given=f"x {x.shape}, a row each", hint=DATA)

@@ -11,7 +11,6 @@ import numpy as np
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Task, points
-from mlhood.grading.projects.p3.convolutions import draw
 from mlhood.grading.projects.p5.gradients import same_tree
 from mlhood.grading.rpc.subprocess_call import IsolatedFailure, run_isolated
 
@@ -31,7 +30,7 @@ def batches_are_split(submission: Submission) -> None:
     """`split_batch` lays the first axis of a batch along "data"."""
     hint = 'jax.device_put(x, NamedSharding(mesh, PartitionSpec("data")))'
     for shape in ((8, 3), (12, 1, 4)):
-        x, given = draw(submission, *shape), f"x {shape}, {DEVICES} devices"
+        x, given = submission.normal(*shape), f"x {shape}, {DEVICES} devices"
         with expect.case(given, hint):
             told = submission.call(PROBES + "split", submission.value("split_batch"), x, DEVICES)
             report = expect.mapping(told, ("value", "parts"), "what `split_batch` returns")
@@ -45,8 +44,8 @@ def batches_are_split(submission: Submission) -> None:
 
 def _gradient(submission: Submission) -> tuple[dict[str, Any], dict[str, np.ndarray], str]:
     """What `parallel_gradient` makes, what it should, and of what."""
-    params = {"w": draw(submission, 4, 3), "b": draw(submission, 3)}
-    x, y = draw(submission, 8, 4), draw(submission, 8, 3)
+    params = {"w": submission.normal(4, 3), "b": submission.normal(3)}
+    x, y = submission.normal(8, 4), submission.normal(8, 3)
     wrong = (x @ params["w"] + params["b"] - y).astype(np.float64)
     want = {"w": x.T @ wrong * 2 / wrong.size, "b": wrong.sum(axis=0) * 2 / wrong.size}
     given = f"a batch of {len(x)} over {DEVICES} devices"
@@ -85,7 +84,7 @@ def _shown(found: list[str]) -> str:
 
 def _layers(submission: Submission) -> tuple[dict[str, Any], np.ndarray, str]:
     shapes = ((4, 8), (8, 16), (16,), (16, 12), (12,))  # which fall into as many parts as there are devices
-    x, w1, b1, w2, b2 = arrays = [draw(submission, *shape) for shape in shapes]
+    x, w1, b1, w2, b2 = arrays = [submission.normal(*shape) for shape in shapes]
     want = np.maximum(x @ w1 + b1, 0) @ w2 + b2
     given = f"x {x.shape}, w1 {w1.shape}, w2 {w2.shape}, {DEVICES} devices"
     with expect.case(given):
@@ -120,8 +119,8 @@ def gradient_bytes_are_counted(submission: Submission) -> None:
     rng = submission.rng
     for _ in range(2):
         sizes = [tuple(int(size) for size in rng.integers(2, 9, axes)) for axes in (2, 1, 4)]
-        params = {"conv": {"weight": draw(submission, *sizes[2])},
-                  "fc": {"weight": draw(submission, *sizes[0]), "bias": draw(submission, *sizes[1])}}  # fmt: skip
+        params = {"conv": {"weight": submission.normal(*sizes[2])},
+                  "fc": {"weight": submission.normal(*sizes[0]), "bias": submission.normal(*sizes[1])}}  # fmt: skip
         given = f"float32 arrays {', '.join(map(str, sizes))}"
         with expect.case(given):
             told = submission.call(PROBES + "counted", submission.value("all_reduce_bytes"), params)

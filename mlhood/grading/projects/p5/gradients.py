@@ -7,7 +7,6 @@ import numpy as np
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Task, points
-from mlhood.grading.projects.p3.convolutions import draw
 from mlhood.grading.projects.p5 import reference
 
 PROBES = "mlhood.grading.projects.p5.probes:"
@@ -17,9 +16,9 @@ MAP = "jax.vmap(jax.grad(loss), in_axes=(None, 0, 0))(params, x[:, None], y[:, N
 
 def _draw(submission: Submission, examples: int) -> tuple[reference.Tree, np.ndarray, np.ndarray]:
     sizes = {"hidden": (INPUTS, HIDDEN), "out": (HIDDEN, CLASSES)}
-    params = {name: {"w": draw(submission, *size), "b": draw(submission, size[1])} for name, size in sizes.items()}
+    params = {name: {"w": submission.normal(*size), "b": submission.normal(size[1])} for name, size in sizes.items()}
     labels = submission.rng.integers(0, CLASSES, examples).astype(np.int32)
-    return params, draw(submission, examples, INPUTS), labels
+    return params, submission.normal(examples, INPUTS), labels
 
 
 def same_tree(got: object, want: reference.Tree, what: str, **parts: object) -> None:
@@ -75,7 +74,7 @@ def examples_are_not_looped_over(submission: Submission) -> None:
 def _gradients(submission: Submission, lengths: np.ndarray) -> reference.Tree:
     """A tree of gradients of these norms, one for each example."""
     shapes = {"hidden": {"w": (3, 4), "b": (4,)}, "out": {"w": (4, 2)}}
-    drawn = reference.mapped(lambda shape: draw(submission, len(lengths), *shape), shapes)
+    drawn = reference.mapped(lambda shape: submission.normal(len(lengths), *shape), shapes)
     factors = (lengths / reference.norms(drawn)).astype(np.float32)
     return reference.mapped(lambda leaf: leaf * factors.reshape(-1, *[1] * (leaf.ndim - 1)), drawn)
 

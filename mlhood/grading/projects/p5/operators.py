@@ -9,7 +9,7 @@ import numpy as np
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Task, points
-from mlhood.grading.projects.p3.convolutions import draw, flat_weights
+from mlhood.grading.projects.p3.convolutions import flat_weights
 from mlhood.grading.projects.p5 import reference
 
 PROBES = "mlhood.grading.projects.p5.probes_numpy:"
@@ -49,7 +49,7 @@ def convolution_is_right(submission: Submission) -> None:
     """`conv2d` adds up x times w over every window of every image."""
     hint = "y[n, f, oh, ow] = sum over c, i, j of x[n, c, oh + i, ow + j] * w[f, c, i, j]: the kernel is not flipped"
     for x_shape, w_shape in (((1, 3, 7, 7), (4, 3, 3, 3)), ((2, 2, 5, 8), (3, 2, 2, 3))):
-        _convolves(submission, draw(submission, *x_shape), draw(submission, *w_shape), hint)
+        _convolves(submission, submission.normal(*x_shape), submission.normal(*w_shape), hint)
 
 
 @points(1)
@@ -57,7 +57,7 @@ def convolution_takes_strides(submission: Submission) -> None:
     """`conv2d` moves the window by `stride` in both directions."""
     hint = "the window of y[.., oh, ow] starts at row oh * stride and column ow * stride"
     for size, stride in ((9, 2), (11, 3)):
-        _convolves(submission, draw(submission, 1, 2, size, size + 1), flat_weights(submission, 3, 2, 3, 3), hint,
+        _convolves(submission, submission.normal(1, 2, size, size + 1), flat_weights(submission, 3, 2, 3, 3), hint,
                    stride=stride)  # fmt: skip
 
 
@@ -66,14 +66,14 @@ def convolution_pads_with_zeros(submission: Submission) -> None:
     """`conv2d` puts `padding` zeros on all four sides."""
     hint = "np.pad(x, ((0, 0), (0, 0), (padding, padding), (padding, padding)))"
     for padding in (1, 2):
-        _convolves(submission, draw(submission, 1, 2, 6, 5), flat_weights(submission, 3, 2, 3, 3), hint,
+        _convolves(submission, submission.normal(1, 2, 6, 5), flat_weights(submission, 3, 2, 3, 3), hint,
                    padding=padding)  # fmt: skip
 
 
 @points(1)
 def convolution_adds_its_bias(submission: Submission) -> None:
     """`conv2d` adds the bias of its channel to every output."""
-    x, w = draw(submission, 2, 2, 6, 5), draw(submission, 3, 2, 3, 3)
+    x, w = submission.normal(2, 2, 6, 5), submission.normal(3, 2, 3, 3)
     bias = (1 + np.arange(3) + submission.rng.random(3)).astype(np.float32)
     given = f"a bias of {[round(float(one), 2) for one in bias]}"
     without, moved = (_called(submission, "conv2d", given, x, w, b)[0] for b in (None, bias))
@@ -89,9 +89,9 @@ def convolution_adds_its_bias(submission: Submission) -> None:
 @points(1)
 def pixels_are_not_looped_over(submission: Submission) -> None:
     """`conv2d` runs as many lines of Python for a large image as for a small one."""
-    w, counts = draw(submission, 3, 2, 3, 3), []
+    w, counts = submission.normal(3, 2, 3, 3), []
     for size in (20, 24, 48):  # the first call may prepare something
-        x = draw(submission, 1, 2, size, size)
+        x = submission.normal(1, 2, size, size)
         got, lines = _called(submission, "conv2d", f"x {x.shape}", x, w)
         expect.true(isinstance(got, np.ndarray) and got.ndim == 4, "`conv2d` returns no array [N, F, OH, OW]",
                     got=got)  # fmt: skip
@@ -116,7 +116,7 @@ def pooling_takes_the_largest(submission: Submission) -> None:
     """`max_pool` takes the largest number of every window."""
     hint = "the largest over i and j of x[n, c, oh + i, ow + j]"
     for shape, kernel in (((2, 3, 6, 7), 2), ((1, 2, 7, 6), 3)):
-        _pools(submission, draw(submission, *shape), hint, kernel=kernel, stride=1, padding=0)
+        _pools(submission, submission.normal(*shape), hint, kernel=kernel, stride=1, padding=0)
 
 
 @points(1)
@@ -132,7 +132,7 @@ def pooling_takes_strides(submission: Submission) -> None:
     """`max_pool` moves the window by `stride` in both directions."""
     hint = "the window of y[.., oh, ow] starts at row oh * stride and column ow * stride"
     for shape, stride in (((1, 2, 9, 8), 2), ((2, 1, 10, 11), 3)):
-        _pools(submission, draw(submission, *shape), hint, kernel=3, stride=stride, padding=0)
+        _pools(submission, submission.normal(*shape), hint, kernel=3, stride=stride, padding=0)
 
 
 # -- number by number
@@ -140,8 +140,8 @@ def pooling_takes_strides(submission: Submission) -> None:
 
 def _norms(submission: Submission, var: np.ndarray, eps: float, hint: str) -> None:
     channels = len(var)
-    x = draw(submission, 2, channels, 4, 5)
-    mean, weight, bias = (draw(submission, channels) for _ in range(3))
+    x = submission.normal(2, channels, 4, 5)
+    mean, weight, bias = (submission.normal(channels) for _ in range(3))
     given = f"x {x.shape}, var {np.round(var, 6).tolist()}, eps {eps}"
     want = reference.batch_norm(x, mean, var, weight, bias, eps)
     _compare(submission, "batch_norm", want, given, hint, x, mean, var, weight, bias, eps=eps)
@@ -165,14 +165,14 @@ def norm_adds_eps_to_the_variance(submission: Submission) -> None:
 def negative_numbers_become_zero(submission: Submission) -> None:
     """`relu` keeps positive numbers and makes zeros of the others."""
     for shape in ((2, 3, 4, 5), (6, 7)):
-        x = draw(submission, *shape)
+        x = submission.normal(*shape)
         _compare(submission, "relu", np.maximum(x, 0), f"x {shape}", "np.maximum(x, 0)", x)
 
 
 @points(1)
 def sums_are_taken_place_by_place(submission: Submission) -> None:
     """`add` adds two arrays."""
-    x, y = draw(submission, 2, 3, 4, 5), draw(submission, 2, 3, 4, 5)
+    x, y = submission.normal(2, 3, 4, 5), submission.normal(2, 3, 4, 5)
     before = x.copy()
     _compare(submission, "add", x + y, f"x and y {x.shape}", "x + y", before, y)
 
@@ -180,7 +180,7 @@ def sums_are_taken_place_by_place(submission: Submission) -> None:
 @points(1)
 def means_are_of_each_channel(submission: Submission) -> None:
     """`global_average_pool` takes the mean of every channel of every image."""
-    x = draw(submission, 3, 4, 5, 6)
+    x = submission.normal(3, 4, 5, 6)
     hint = "the mean over the axes 2 and 3: [N, C]"
     _compare(submission, "global_average_pool", x.mean(axis=(2, 3)), f"x {x.shape}", hint, x)
 
@@ -190,7 +190,7 @@ def dense_multiplies_by_rows(submission: Submission) -> None:
     """`dense` multiplies by weights [out, in], as torch keeps them."""
     for sizes in ((3, 5, 4), (2, 4, 4)):
         n, inputs, outputs = sizes
-        x, w = draw(submission, n, inputs), draw(submission, outputs, inputs)
+        x, w = submission.normal(n, inputs), submission.normal(outputs, inputs)
         given = f"x {x.shape}, w {w.shape}"
         _compare(submission, "dense", x @ w.T, given, "x @ w.T", x, w, np.zeros(outputs, np.float32))
 
@@ -198,7 +198,7 @@ def dense_multiplies_by_rows(submission: Submission) -> None:
 @points(1)
 def dense_adds_its_bias(submission: Submission) -> None:
     """`dense` adds the bias of its output."""
-    x, w = np.zeros((3, 5), np.float32), draw(submission, 5, 5)
+    x, w = np.zeros((3, 5), np.float32), submission.normal(5, 5)
     bias = (1 + np.arange(5) + submission.rng.random(5)).astype(np.float32)
     want = np.broadcast_to(bias, (3, 5))
     _compare(submission, "dense", want, f"x of zeros {x.shape}, w {w.shape}", "x @ w.T + bias", x, w, bias)
@@ -209,7 +209,7 @@ def softmax_is_along_the_last_axis(submission: Submission) -> None:
     """`softmax` turns the last axis into probabilities, of any number of axes."""
     hint = "axis=-1 with keepdims=True, both for the largest and for the sum"
     for shape in ((3, 5), (7,), (2, 3, 4)):
-        x = draw(submission, *shape)
+        x = submission.normal(*shape)
         _compare(submission, "softmax", reference.softmax(x), f"x {shape}", hint, x)
 
 
@@ -218,7 +218,7 @@ def softmax_stands_large_numbers(submission: Submission) -> None:
     """`softmax` has no overflow for large numbers."""
     hint = "e^1000 is no number: subtract the largest number of the axis first, which changes no ratio"
     for offsets in ((1000.0, 1000.0), (-1000.0, -1000.0), (1000.0, -1000.0)):  # of each row
-        x = draw(submission, 2, 6) + np.array(offsets, np.float32)[:, None]
+        x = submission.normal(2, 6) + np.array(offsets, np.float32)[:, None]
         around = " and ".join(f"{offset:g}" for offset in dict.fromkeys(offsets))
         _compare(submission, "softmax", reference.softmax(x), f"x {x.shape} around {around}", hint, x)
 

@@ -9,7 +9,6 @@ import numpy as np
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Task, points
-from mlhood.grading.projects.p3.convolutions import draw
 from mlhood.grading.projects.p5 import reference
 
 PROBES = "mlhood.grading.projects.p5.probes:"
@@ -65,7 +64,7 @@ def _names(tree: object, prefix: str = "") -> list[str]:
 
 def _block(submission: Submission, channels: int, filters: int, stride: int, hint: str) -> None:
     state = reference.draw_block(submission.rng, channels, filters, least=1e-4)  # so small that the epsilon shows
-    params, x = reference.tree(state), draw(submission, 2, channels, 9, 7)
+    params, x = reference.tree(state), submission.normal(2, channels, 9, 7)
     given = f"x {x.shape}, {filters} filters, stride {stride}"
     with expect.case(given, hint):
         got = submission.call(PROBES + "ran", submission.value("block"), [params, x], [stride])
@@ -91,7 +90,7 @@ def blocks_project_their_input(submission: Submission) -> None:
 def resnet_gives_logits(submission: Submission) -> None:
     """`resnet` gives the logits of ResNet-18."""
     state = reference.draw_state(submission.rng)
-    x = draw(submission, 2, 3, 64, 64)
+    x = submission.normal(2, 3, 64, 64)
     hint = (
         "conv1 of stride 2 and padding 3, bn1, relu, max pool; layer1 to layer4 of two blocks each, the first of which "
         "has stride 2 in layer2 to layer4; the mean over each channel; fc"

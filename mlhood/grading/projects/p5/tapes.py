@@ -9,7 +9,6 @@ import numpy as np
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Task, points
-from mlhood.grading.projects.p3.convolutions import draw
 from mlhood.grading.projects.p5 import reference
 
 PROBES = "mlhood.grading.projects.p5.probes_numpy:"
@@ -32,15 +31,15 @@ def _pulled(
 @points(1)
 def relu_lets_positive_numbers_pass(submission: Submission) -> None:
     """`vjp_relu` passes the gradient on where x was positive."""
-    x, g = draw(submission, 4, 5), draw(submission, 4, 5)
+    x, g = submission.normal(4, 5), submission.normal(4, 5)
     (got,) = _pulled(submission, "vjp_relu", g, np.maximum(x, 0), [x], f"x {x.shape}")
     expect.close(got, g * (x > 0), "the gradient by x", given=f"x {x.shape}", hint="g where x > 0, and 0 elsewhere")
 
 
 def _sum_rule(submission: Submission, a: tuple[int, ...], b: tuple[int, ...], hint: str) -> None:
-    left, right = draw(submission, *a), draw(submission, *b)
+    left, right = submission.normal(*a), submission.normal(*b)
     y = left + right
-    g, given = draw(submission, *y.shape), f"a {a}, b {b}"
+    g, given = submission.normal(*y.shape), f"a {a}, b {b}"
     found = _pulled(submission, "vjp_add", g, y, [left, right], given)
     for name, got, one in zip("ab", found, (left, right), strict=True):
         expect.close(got, reference.reduced(g, one.shape), f"the gradient by {name}", given=given, hint=hint)
@@ -63,7 +62,7 @@ def stretched_axes_are_added_up(submission: Submission) -> None:
 
 def _dense(submission: Submission) -> tuple[list[Any], np.ndarray, list[np.ndarray], str]:
     """What `vjp_dense` returns, g, what the rule was about, and that in words."""
-    x, w, bias, g = (draw(submission, *shape) for shape in ((4, 3), (5, 3), (5,), (4, 5)))
+    x, w, bias, g = (submission.normal(*shape) for shape in ((4, 3), (5, 3), (5,), (4, 5)))
     given = f"x {x.shape}, w {w.shape}"
     return _pulled(submission, "vjp_dense", g, x @ w.T + bias, [x, w, bias], given), g, [x, w], given
 
@@ -86,9 +85,9 @@ def dense_bias_gets_the_whole_batch(submission: Submission) -> None:
 
 def _conv(submission: Submission, stride: int, padding: int) -> tuple[list[Any], tuple[np.ndarray, ...], str]:
     """What `vjp_conv2d` returns, what it should, and for which sizes."""
-    x, w, bias = draw(submission, 2, 3, 7, 6), draw(submission, 4, 3, 3, 2), draw(submission, 4)
+    x, w, bias = submission.normal(2, 3, 7, 6), submission.normal(4, 3, 3, 2), submission.normal(4)
     y = reference.conv2d(x, w, bias, stride, padding).astype(np.float32)
-    g = draw(submission, *y.shape)
+    g = submission.normal(*y.shape)
     given = f"x {x.shape}, w {w.shape}, stride {stride}, padding {padding}"
     found = _pulled(submission, "vjp_conv2d", g, y, [x, w, bias], given, stride=stride, padding=padding)
     return found, reference.conv2d_gradients(g, x, w, stride, padding), given
@@ -102,7 +101,7 @@ def filters_get_what_their_windows_saw(submission: Submission) -> None:
     expect.close(by_w, want_w, "the gradient by w", rtol=1e-3, atol=1e-3, given=given, hint=hint)
     expect.close(by_bias, want_bias, "the gradient by bias", rtol=1e-3, atol=1e-3, given=given,
                  hint="the sum of g over images and places")  # fmt: skip
-    x, w, g = (draw(submission, *shape) for shape in ((1, 2, 4, 4), (3, 2, 3, 3), (1, 3, 2, 2)))
+    x, w, g = (submission.normal(*shape) for shape in ((1, 2, 4, 4), (3, 2, 3, 3), (1, 3, 2, 2)))
     y = reference.conv2d(x, w).astype(np.float32)
     given = f"x {x.shape}, w {w.shape}, no bias"
     found = _pulled(submission, "vjp_conv2d", g, y, [x, w], given, stride=1, padding=0)
@@ -141,7 +140,7 @@ def _is(got: object, want: np.ndarray) -> bool:
 
 
 def _entropy(submission: Submission, examples: int, g: float, hint: str) -> None:
-    logits = 2 * draw(submission, examples, 6)
+    logits = 2 * submission.normal(examples, 6)
     labels = submission.rng.integers(0, 6, examples)
     y = np.asarray(reference.cross_entropy(logits, labels), np.float32)
     given = f"logits {logits.shape}, g = {g:g}"
@@ -181,7 +180,7 @@ def _gradients_are(found: dict[Any, Any], want: dict[int, np.ndarray], given: st
 @points(1)
 def the_tape_is_read_backwards(submission: Submission) -> None:
     """`backward` carries the gradient from the last value back to the first, through the rules."""
-    weights, x = draw(submission, 6), draw(submission, 6)
+    weights, x = submission.normal(6), submission.normal(6)
     scaled = np.float32(1.5) * x
     bent = np.tanh(scaled)
     values = [weights, x, scaled, bent, np.asarray((bent * weights).sum())]
@@ -196,7 +195,7 @@ def the_tape_is_read_backwards(submission: Submission) -> None:
 @points(1)
 def what_is_used_twice_gets_both(submission: Submission) -> None:
     """`backward` adds up the gradients of a value that is used more than once."""
-    weights, x = draw(submission, 5), draw(submission, 5)
+    weights, x = submission.normal(5), submission.normal(5)
     bent = np.tanh(x)
     product, total = x * bent, x * bent + x
     values = [weights, x, bent, product, total, np.asarray((total * weights).sum())]

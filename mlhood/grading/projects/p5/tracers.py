@@ -12,7 +12,6 @@ import numpy as np
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Task, points
-from mlhood.grading.projects.p3.convolutions import draw
 
 PROBES = "mlhood.grading.projects.p5.probes_numpy:"
 Plain = list[Any]
@@ -138,7 +137,7 @@ def programs_are_run(submission: Submission) -> None:
     d = w.equation("matmul", [a, b], 4, 5)
     e = w.equation("sub", [d, c], 4, 5)
     f = w.equation("relu", [e], 4, 5)
-    x, y, z = draw(submission, 4, 3), draw(submission, 3, 5), draw(submission, 5)
+    x, y, z = submission.normal(4, 3), submission.normal(3, 5), submission.normal(5)
     want = np.maximum(x @ y - z, 0)
     hint = "a dictionary from variables to arrays: inputs first, then NUMPY[op] of each equation's operands"
     _evaluated(submission, w.program(f), [x, y, z], [want], "relu(a @ b - c)", hint)
@@ -151,7 +150,7 @@ def numbers_stand_for_themselves(submission: Submission) -> None:
     a, b = w.input(3, 2), w.input(3, 2)
     c = w.equation("sub", [1.5, a], 3, 2)
     d = w.equation("mul", [b, -2.0], 3, 2)
-    x, y = draw(submission, 3, 2), draw(submission, 3, 2)
+    x, y = submission.normal(3, 2), submission.normal(3, 2)
     hint = "operands that are no Variable are numbers: values[one] if isinstance(one, Variable) else one"
     _evaluated(submission, w.program(d, c), [x, y], [y * -2, 1.5 - x], "c = 1.5 - a, d = b * -2.0; d, c", hint)
 
@@ -165,7 +164,7 @@ def values_are_used_again(submission: Submission) -> None:
     d = w.equation("mul", [c, c], 4)
     e = w.equation("add", [d, a], 4)
     f = w.equation("sub", [e, c], 4)
-    x, y = draw(submission, 4), draw(submission, 4)
+    x, y = submission.normal(4), submission.normal(4)
     hint = "a value stays until the end: any equation after it may read it, and so may the outputs"
     _evaluated(submission, w.program(f, a), [x, y], [(y - x) ** 2 + x - (y - x), x],
                "c = b - a, d = c * c, e = d + a, f = e - c; f, a", hint)  # fmt: skip

@@ -9,7 +9,6 @@ import numpy as np
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Task, points
-from mlhood.grading.projects.p3.convolutions import draw
 from mlhood.grading.projects.p5 import reference
 from mlhood.grading.projects.p5.gradients import same_tree
 from mlhood.models import digits
@@ -25,7 +24,7 @@ def cross_entropy_is_a_mean(submission: Submission) -> None:
     """`cross_entropy` is the mean of -log softmax at the labels."""
     hint = "-jax.nn.log_softmax(logits) at the label of each row, and the mean over the rows"
     for examples in (1, 7):
-        logits, labels = 2 * draw(submission, examples, 10), submission.rng.integers(0, 10, examples)
+        logits, labels = 2 * submission.normal(examples, 10), submission.rng.integers(0, 10, examples)
         given = f"logits {logits.shape}"
         with expect.case(given, hint):
             got = submission.call(PROBES + "ran", submission.value("cross_entropy"), [logits, labels])
@@ -35,8 +34,8 @@ def cross_entropy_is_a_mean(submission: Submission) -> None:
 
 def _taken(submission: Submission) -> tuple[dict[str, Any], list[dict[str, np.ndarray]], list[float]]:
     """What three steps did, and what they should have done: parameters after each, losses before each."""
-    params = {"w": draw(submission, 4, 3), "b": draw(submission, 3)}
-    batches = [(draw(submission, 8, 4), draw(submission, 8, 3)) for _ in range(3)]
+    params = {"w": submission.normal(4, 3), "b": submission.normal(3)}
+    batches = [(submission.normal(8, 4), submission.normal(8, 3)) for _ in range(3)]
     with expect.case("optax.sgd with momentum, three batches", STEP):
         told = submission.call(PROBES + "trained_steps", submission.value("make_step"), params,
                                [list(pair) for pair in batches], RATE, MOMENTUM)  # fmt: skip

@@ -1,4 +1,4 @@
-"""What Numba refuses to compile, told as such: the same error in every check says nothing of the convolution."""
+"""A hint about Numba's compilation errors: the same error in every check says nothing about the convolution."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from mlhood.grading.checks import expect
 
 ERRORS = ("TypingError", "UnsupportedError", "UnsupportedBytecodeError", "LoweringError", "CompilerError")
 HINT = (
-    "Numba cannot compile this; the formula may be right. It takes numbers, arrays, range, min, max, and functions "
-    "that are @compiled, too; sizes and indices are whole (// and not /). Without @compiled the function runs in plain "
-    "Python, which tells whether it is right."
+    "Numba cannot compile this function; its formula may still be right. Numba supports numbers, arrays, range, min, "
+    "max, and calls of other @compiled functions; sizes and indices must be integers (//, not /). Remove @compiled to "
+    "run the function as plain Python and see whether it is right."
 )
 
 
 @contextmanager
 def case(given: object = None, hint: str | None = None) -> Iterator[None]:
-    """As `expect.case`, but where Numba refuses, the hint is about that.
+    """Like `expect.case`, but a compilation error gets the hint about Numba.
 
     Args:
-        given: For which input.
-        hint: Where to look if anything else is wrong.
+        given: The input.
+        hint: For every other failure.
     """
     try:
         with expect.case(given, hint):
