@@ -73,7 +73,7 @@ def view(
     from mlhood import exchange
 
     if output is None:
-        exchange.show(file, port, browse=browser, say=typer.echo)
+        exchange.show(file, port, browse=browser, echo=typer.echo)
     else:
         typer.echo(exchange.render(file, output))
 

@@ -1,4 +1,9 @@
-"""From torch to ONNX, into tables and onto paper."""
+"""Export, inspect and draw ONNX models.
+
+In: a torch module, or an ONNX model as a path, bytes or proto. Out: a self-contained ONNX file (`export`), a checked
+proto (`load`), tables of operators, shapes and costs (`node_table`, `operator_counts`), the outputs of ONNX Runtime
+(`run`), and Netron's drawing in a browser or as a file (`view`, `show`, `render`).
+"""
 
 from mlhood.exchange.browser import find_browser
 from mlhood.exchange.export import export, silence

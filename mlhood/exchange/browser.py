@@ -1,4 +1,4 @@
-"""Finding the browser that draws: the system's Chromium, Chrome or Edge, or Playwright's own."""
+"""Find the browser to render with: the system's Chromium, Chrome or Edge, or Playwright's own."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pathlib import Path
 from mlhood.errors import BrowserError
 
 BROWSER_VARIABLE = "MLHOOD_BROWSER"
-HOW_TO_GET_ONE = (
+INSTALL_HINT = (
     "install Chromium, Chrome or Edge, or run `python -m playwright install chromium`; "
-    f"if it lies in an unusual place, set {BROWSER_VARIABLE} to its program"
+    f"if it is installed in an unusual location, set {BROWSER_VARIABLE} to its executable"
 )
 
 _COMMANDS = (
@@ -32,7 +32,7 @@ _WINDOWS = (
     "Microsoft/Edge/Application/msedge.exe",
     "Chromium/Application/chrome.exe",
 )
-# Where Playwright puts its own, relative to one revision's folder.
+# Playwright's own executables, relative to the folder of one revision.
 _PLAYWRIGHT = (
     "chrome-linux*/chrome",
     "chrome-linux*/headless_shell",
@@ -47,38 +47,33 @@ _PLAYWRIGHT = (
 
 
 def find_browser() -> Path | None:
-    """Return the browser that `render` uses, or None where there is none.
+    """Return the browser that `render` uses, or None if there is none.
 
-    The first of: the environment variable `MLHOOD_BROWSER`, Chromium, Chrome and Edge on the path and in
-        their
-    usual places, and Playwright's own Chromium.
+    The first of: the environment variable `MLHOOD_BROWSER`; Chromium, Chrome and Edge on the PATH and in their
+    usual locations; Playwright's own Chromium.
 
     Raises:
-        BrowserError: `MLHOOD_BROWSER` is set, but to no program.
+        BrowserError: `MLHOOD_BROWSER` is set, but not to an executable.
     """
-    wanted = os.environ.get(BROWSER_VARIABLE)
-    if wanted:
-        return _wanted(wanted)
-    return next((place for place in _places() if _is_program(place)), None)
-
-
-def _wanted(name: str) -> Path:
-    found = shutil.which(name)
-    if found is None:
+    name = os.environ.get(BROWSER_VARIABLE)
+    if not name:
+        return next((path for path in _candidates() if _is_executable(path)), None)
+    executable = shutil.which(name)
+    if executable is None:
         raise BrowserError(
-            f"{BROWSER_VARIABLE} does not name a program",
-            expected="the program of Chromium, Chrome or Edge",
+            f"{BROWSER_VARIABLE} does not name an executable",
+            expected="the executable of Chromium, Chrome or Edge",
             got=name,
-            todo=f"correct {BROWSER_VARIABLE}, or unset it to have the browser looked for",
+            todo=f"correct {BROWSER_VARIABLE}, or unset it to search for a browser",
         )
-    return Path(found)
+    return Path(executable)
 
 
-def _places() -> Iterator[Path]:
+def _candidates() -> Iterator[Path]:
     for command in _COMMANDS:
-        found = shutil.which(command)
-        if found:
-            yield Path(found)
+        executable = shutil.which(command)
+        if executable:
+            yield Path(executable)
     if sys.platform == "darwin":
         for folder in (Path("/Applications"), Path.home() / "Applications"):
             yield from (folder / f"{name}.app" / "Contents" / "MacOS" / name for name in _MAC)
@@ -87,23 +82,23 @@ def _places() -> Iterator[Path]:
             folder = os.environ.get(variable)
             if folder:
                 yield from (Path(folder) / name for name in _WINDOWS)
-    for folder in _playwright_folders():
-        for pattern in _PLAYWRIGHT:
-            yield from sorted(folder.glob(f"chromium*/{pattern}"), reverse=True)
+    folder = _playwright_folder()
+    for pattern in _PLAYWRIGHT:
+        yield from sorted(folder.glob(f"chromium*/{pattern}"), reverse=True)
 
 
-def _playwright_folders() -> list[Path]:
-    chosen = os.environ.get("PLAYWRIGHT_BROWSERS_PATH")
-    if chosen and chosen != "0":
-        return [Path(chosen)]
+def _playwright_folder() -> Path:
+    configured = os.environ.get("PLAYWRIGHT_BROWSERS_PATH")
+    if configured and configured != "0":
+        return Path(configured)
     if sys.platform == "darwin":
-        return [Path.home() / "Library" / "Caches" / "ms-playwright"]
+        return Path.home() / "Library" / "Caches" / "ms-playwright"
     if sys.platform == "win32":
-        return [Path(os.environ.get("LOCALAPPDATA", str(Path.home()))) / "ms-playwright"]
-    return [Path(os.environ.get("XDG_CACHE_HOME", str(Path.home() / ".cache"))) / "ms-playwright"]
+        return Path(os.environ.get("LOCALAPPDATA", str(Path.home()))) / "ms-playwright"
+    return Path(os.environ.get("XDG_CACHE_HOME", str(Path.home() / ".cache"))) / "ms-playwright"
 
 
-def _is_program(path: Path) -> bool:
+def _is_executable(path: Path) -> bool:
     try:
         return path.is_file() and os.access(path, os.X_OK)
     except OSError:

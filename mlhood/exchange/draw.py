@@ -1,10 +1,9 @@
-"""Draw one graph with Netron in a browser: a program of its own, which `render` starts and ends.
+"""Draw one graph with Netron in a browser: a script that `render` runs in a subprocess.
 
     python -P draw.py MODEL OUTPUT BROWSER SECONDS REPORT
 
-It imports nothing of mlhood, so it starts fast. It lives as long as its standard input is open: should the
-process that started it die in whatever way, it ends too, and with it the browser. What goes wrong is written
-to REPORT as JSON.
+It imports nothing of mlhood, so it starts fast. It exits when its standard input is closed: if the parent process
+dies for any reason, the script and its browser terminate, too. Errors are written to REPORT as JSON.
 """
 
 from __future__ import annotations
@@ -24,15 +23,15 @@ from playwright.sync_api import Browser, Error, Page, Route, sync_playwright
 
 _SVG = "http://www.w3.org/2000/svg"
 _XLINK = "http://www.w3.org/1999/xlink"
-# Acrobat shows no page longer than 200 inches, at 96 pixels each.
-_LONGEST_PAGE = 200 * 96 - 1
+# Acrobat limits a page to 200 inches, of 96 pixels each.
+_MAX_PAGE_PIXELS = 200 * 96 - 1
 
-# Netron puts a trap into window.eval, which Playwright needs.
-_KEEP_EVAL = "const kept = eval; Object.defineProperty(window, 'eval', {get: () => kept, set: () => {}});"
+# Netron replaces window.eval, which Playwright needs, with a function that throws.
+_KEEP_EVAL = "const original = eval; Object.defineProperty(window, 'eval', {get: () => original, set: () => {}});"
 
 
 def draw(model: Path, output: Path, browser: Path, seconds: float) -> None:
-    """Write the graph of `model` to `output`: SVG, PNG or PDF by its suffix."""
+    """Write the graph of `model` to `output` as SVG, PNG or PDF, depending on its suffix."""
     address = netron.serve("model.onnx", bytearray(model.read_bytes()), ("127.0.0.1", 0))
     try:
         with _browser(browser, seconds) as chromium:
@@ -54,7 +53,7 @@ def draw(model: Path, output: Path, browser: Path, seconds: float) -> None:
 @contextlib.contextmanager
 def _browser(program: Path, seconds: float) -> Iterator[Browser]:
     with sync_playwright() as playwright:
-        # No request of the browser's own leaves the machine; a container's small /dev/shm is not relied upon.
+        # Block the browser's own requests to the network; do not rely on a container's small /dev/shm.
         arguments = ["--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1", "--disable-dev-shm-usage"]
         chromium = playwright.chromium.launch(
             executable_path=program, headless=True, args=arguments, timeout=seconds * 1000
@@ -68,9 +67,9 @@ def _browser(program: Path, seconds: float) -> Iterator[Browser]:
 def _netron_page(browser: Browser, url: str, seconds: float) -> Page:
     context = browser.new_context(viewport={"width": 1200, "height": 900}, accept_downloads=True)
     context.set_default_timeout(seconds * 1000)
-    # The notice about cookies would wait for a click for ever; this is the cookie that the click sets.
+    # Accept the cookie notice, which would otherwise wait for a click.
     context.add_cookies([{"name": "consent", "value": "1", "url": url}])
-    context.route("**/*", lambda route: _answer(route, url))
+    context.route("**/*", lambda route: _handle_request(route, url))
     context.add_init_script(_KEEP_EVAL)
     page = context.new_page()
     page.goto(url)
@@ -80,18 +79,17 @@ def _netron_page(browser: Browser, url: str, seconds: float) -> Page:
     return page
 
 
-def _answer(route: Route, url: str) -> None:
-    """Let only the local server answer, and mend two things of its page."""
-    asked = route.request.url
-    if not asked.startswith(url):
+def _handle_request(route: Route, url: str) -> None:
+    """Allow requests to the local server only, and patch two of its responses."""
+    requested = route.request.url
+    if not requested.startswith(url):
         route.abort()
-    elif asked == url:
-        # The page refuses to work once it is half a year old, which it reads from this line.
+    elif requested == url:
+        # The page refuses to work half a year after its release, whose date it reads from this tag.
         text = route.fetch().text().replace('<meta name="date"', '<meta name="released"')
         route.fulfill(body=text, content_type="text/html")
-    elif asked == url + "view.js":
-        # Brackets that only fonts for Chinese and Japanese have become their twins among the mathematical
-        # signs.
+    elif requested == url + "view.js":
+        # Replace angle brackets that only CJK fonts contain with the mathematical ones.
         text = route.fetch().text().replace("\\u3008", "\\u27e8").replace("\\u3009", "\\u27e9")
         route.fulfill(body=text, content_type="text/javascript")
     else:
@@ -106,7 +104,7 @@ def _export(page: Page, output: Path) -> None:
 
 def _standalone(svg: ElementTree.Element) -> bytes:
     width, height = svg.get("width", "0"), svg.get("height", "0")
-    svg.set("viewBox", f"0 0 {width} {height}")  # so that it scales wherever it is put
+    svg.set("viewBox", f"0 0 {width} {height}")  # makes the drawing scalable
     ElementTree.register_namespace("", _SVG)
     ElementTree.register_namespace("xlink", _XLINK)
     return ElementTree.tostring(svg, encoding="utf-8", xml_declaration=True)
@@ -115,7 +113,7 @@ def _standalone(svg: ElementTree.Element) -> bytes:
 def _print(browser: Browser, svg: ElementTree.Element, output: Path) -> None:
     width, height = float(svg.get("width", "0")), float(svg.get("height", "0"))
     _name_nodes(svg)
-    scale = min(1.0, _LONGEST_PAGE / max(width, height))
+    scale = min(1.0, _MAX_PAGE_PIXELS / max(width, height))
     page = browser.new_page()
     style = "html, body { margin: 0; background: #fff } svg { display: block; width: 100vw; height: auto }"
     body = _standalone(svg).decode("utf-8").split("?>", 1)[1]
@@ -123,7 +121,7 @@ def _print(browser: Browser, svg: ElementTree.Element, output: Path) -> None:
     page.pdf(
         path=output,
         width=f"{width * scale}px",
-        # One pixel more, lest rounding start a second page.
+        # One extra pixel, so that rounding does not cause a second page.
         height=f"{height * scale + 1}px",
         print_background=True,
         page_ranges="1",
@@ -131,7 +129,7 @@ def _print(browser: Browser, svg: ElementTree.Element, output: Path) -> None:
 
 
 def _name_nodes(svg: ElementTree.Element) -> None:
-    """Lay each node's name under its header, where a search in the PDF finds it and the eye does not."""
+    """Place each node's name behind its header: invisible, but found by a text search in the PDF."""
     for node in svg.iter(f"{{{_SVG}}}g"):
         name = node.get("id", "").removeprefix("node-name-")
         if "graph-node" not in node.get("class", "").split() or name == node.get("id"):
@@ -141,15 +139,15 @@ def _name_nodes(svg: ElementTree.Element) -> None:
         node.insert(0, text)
 
 
-def _end_with_parent() -> None:
-    os.read(0, 1)  # not sys.stdin: its lock would be held when the interpreter shuts down
+def _exit_with_parent() -> None:
+    os.read(0, 1)  # not sys.stdin: its lock would still be held at interpreter shutdown
     os._exit(3)
 
 
 def main(arguments: list[str]) -> int:
-    """Draw as the command line says; 0 if the drawing is there."""
+    """Draw according to the command line; return 0 on success."""
     model, output, browser, seconds, report = arguments
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
     problem: dict[str, Any] = {}
     try:
         draw(Path(model), Path(output), Path(browser), float(seconds))

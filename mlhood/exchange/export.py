@@ -1,4 +1,4 @@
-"""From torch to ONNX: one file, the same bytes each time, and not a word."""
+"""Export from torch to ONNX: self-contained, deterministic, silent."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from mlhood.errors import ExchangeError
-from mlhood.exchange.tidy import keep_batchnorm_graph, tidy
+from mlhood.exchange.tidy import simplify, tidy
 from mlhood.files.atomic import check_output, write_whole
 from mlhood.models.training import mode
 
@@ -38,25 +38,25 @@ def export(
     """Write `model` in evaluation mode to one self-contained ONNX file.
 
     Silent and deterministic: the same model gives the same bytes. Nodes and their outputs are named after the
-    modules (`conv1`, `layer1.0.relu`), and no path of this machine goes into the file.
+    modules (`conv1`, `layer1.0.relu`), and the file contains no path of this machine.
 
     Args:
-        model: The network; its modes (train or eval) are as before when this returns.
-        example: One input, or a tuple of them: tensors or arrays, the first axis is the batch.
-        path: The file to write, in a folder that exists.
+        model: The network; the mode (train or eval) of each module is restored.
+        example: One input, or a tuple of them: tensors or arrays whose first axis is the batch.
+        path: The file to write, in an existing folder.
         input_names: A name for each input of `forward`.
         output_names: A name for each output.
-        dynamic_batch: Call the first axis of every input "batch" and leave it open; otherwise it is the
-            example's.
-        keep_batchnorm: Leave BatchNormalization nodes instead of folding them into the convolutions.
+        dynamic_batch: Make the first axis of every input dynamic and name it "batch"; otherwise it has the
+            example's size.
+        keep_batchnorm: Keep BatchNormalization nodes instead of folding them into the convolutions.
         opset: Version of ONNX's operator set, 18 or newer.
 
     Returns:
         `path`, as a `Path`.
 
     Raises:
-        ExchangeError: The model cannot be traced, or the names do not fit it.
-        OutputError: The file cannot be written; nothing half-written is left.
+        ExchangeError: The model cannot be traced, or the names do not match its inputs and outputs.
+        OutputError: The file cannot be written; no partial file is left.
     """
     path = Path(path)
     check_output(path)
@@ -64,7 +64,7 @@ def export(
     _check_names(inputs, input_names, output_names, opset)
     with mode(model, training=False), silence():
         program = _trace(model, inputs, tuple(input_names), tuple(output_names), dynamic_batch, keep_batchnorm, opset)
-        graph = keep_batchnorm_graph(program.model) if keep_batchnorm else program.model
+        graph = simplify(program.model) if keep_batchnorm else program.model
         proto = tidy(graph)
     _check_result(proto, input_names, output_names, opset)
     return write_whole(path, proto.SerializeToString(deterministic=True))
@@ -72,11 +72,11 @@ def export(
 
 @contextlib.contextmanager
 def silence() -> Iterator[None]:
-    """Keep prints, warnings and log lines of a library in; all is as before afterwards."""
-    before = logging.root.manager.disable
-    trace = logging.getLogger("torch.__trace")  # writes past logging.disable
-    traced = trace.disabled
-    trace.disabled = True
+    """Suppress prints, warnings and log records inside the block; restore all settings afterwards."""
+    disabled_level = logging.root.manager.disable
+    trace_logger = logging.getLogger("torch.__trace")  # ignores logging.disable
+    trace_disabled = trace_logger.disabled
+    trace_logger.disabled = True
     logging.disable(logging.CRITICAL)
     try:
         with (
@@ -87,8 +87,8 @@ def silence() -> Iterator[None]:
             warnings.simplefilter("ignore")
             yield
     finally:
-        logging.disable(before)
-        trace.disabled = traced
+        logging.disable(disabled_level)
+        trace_logger.disabled = trace_disabled
 
 
 def _trace(
@@ -113,12 +113,12 @@ def _trace(
             optimize=not keep_batchnorm,
             verbose=False,
         )
-    except Exception as error:  # the exporter raises whatever the model, torch.export or its rules do
+    except Exception as error:  # the model, torch.export and the conversion rules raise arbitrary exceptions
         raise ExchangeError(
             "torch cannot export this model",
             where=type(model).__name__,
             got=_cause(error),
-            todo="check that the model runs on the example; in `forward` write no fixed batch size "
+            todo="check that the model runs on the example; in `forward`, do not hard-code the batch size "
             "(torch.flatten(x, 1) instead of x.view(1, -1)) and do not branch on values",
         ) from error
     if program is None:
@@ -133,11 +133,11 @@ def _inputs(example: Any, dynamic_batch: bool) -> tuple[torch.Tensor, ...]:
         raise ExchangeError(
             "the example must be at least one input with a batch axis",
             got=[list(tensor.shape) for tensor in tensors],
-            todo="give for example torch.zeros(1, 1, 32, 32)",
+            todo="pass, for example, torch.zeros(1, 1, 32, 32)",
         )
     if not dynamic_batch:
         return tensors
-    # A batch of one would be taken for a constant: models that only work for one image would go through.
+    # torch.export specializes axes of size 1, so a model that only works for one image would be accepted.
     return tuple(torch.cat([tensor, tensor]) if len(tensor) == 1 else tensor for tensor in tensors)
 
 
@@ -146,7 +146,7 @@ def _tensor(values: Any) -> torch.Tensor:
         return torch.tensor(np.asarray(values))
     except (TypeError, ValueError) as error:
         raise ExchangeError(
-            "the example is no tensor",
+            "the example cannot be converted to a tensor",
             expected="a torch tensor, an array, or a tuple of them",
             got=type(values).__name__,
         ) from error
@@ -157,11 +157,11 @@ def _check_names(
 ) -> None:
     names = [*input_names, *output_names]
     if isinstance(input_names, str) or isinstance(output_names, str):
-        raise ExchangeError("names must be a tuple of strings", got=f"{input_names!r}, {output_names!r}")
+        raise ExchangeError("names must be given as a tuple of strings", got=f"{input_names!r}, {output_names!r}")
     if len(input_names) != len(inputs):
-        raise ExchangeError("each input needs a name", expected=f"{len(inputs)} names", got=list(input_names))
+        raise ExchangeError("each input must have a name", expected=f"{len(inputs)} names", got=list(input_names))
     if len(set(names)) != len(names) or not all(names):
-        raise ExchangeError("names of inputs and outputs must differ and not be empty", got=names)
+        raise ExchangeError("names of inputs and outputs must be unique and non-empty", got=names)
     newest = onnx.defs.onnx_opset_version()
     if not OLDEST_OPSET <= opset <= newest:
         raise ExchangeError(
@@ -173,13 +173,13 @@ def _check_names(
 
 
 def _check_result(proto: onnx.ModelProto, input_names: Sequence[str], output_names: Sequence[str], opset: int) -> None:
-    got = [value.name for value in proto.graph.input], [value.name for value in proto.graph.output]
-    if got != (list(input_names), list(output_names)):
+    inputs, outputs = [value.name for value in proto.graph.input], [value.name for value in proto.graph.output]
+    if (inputs, outputs) != (list(input_names), list(output_names)):
         raise ExchangeError(
-            "the exported graph has other inputs or outputs than named",
+            "the inputs or outputs of the exported graph do not match the given names",
             expected=f"{list(input_names)} -> {list(output_names)}",
-            got=f"{got[0]} -> {got[1]}",
-            todo="name as many outputs as the model returns; an input that the model ignores is dropped",
+            got=f"{inputs} -> {outputs}",
+            todo="give one name per output that the model returns; unused inputs are dropped",
         )
     version = next((entry.version for entry in proto.opset_import if entry.domain == ""), None)
     if version != opset:
@@ -187,11 +187,11 @@ def _check_result(proto: onnx.ModelProto, input_names: Sequence[str], output_nam
     try:
         onnx.checker.check_model(proto)
     except (onnx.checker.ValidationError, ValueError) as error:
-        raise ExchangeError("the exported graph is not valid", got=_cause(error)) from error
+        raise ExchangeError("the exported graph is invalid", got=_cause(error)) from error
 
 
 def _cause(error: BaseException) -> str:
-    """Return the first sentence of the innermost error: the one that the author of the model can act on."""
+    """Return the first line of the innermost exception, the one the author of the model can act on."""
     while error.__cause__ is not None:
         error = error.__cause__
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]

@@ -1,4 +1,4 @@
-"""Weights that a model keeps in files beside it: found, held against their shapes, and read."""
+"""External data: weights that a model stores in separate files, located, checked against their shapes, and read."""
 
 from __future__ import annotations
 
@@ -13,49 +13,48 @@ from onnx.external_data_helper import load_external_data_for_tensor, uses_extern
 
 from mlhood.errors import ExchangeError
 
-# What a message of protobuf can hold, and so a model with its weights.
-LARGEST_MODEL = 2**31 - 1
-_COPY_TOO = "copy that file too, or export to one file (mlhood.exchange.export does)"
-_NUMBERS = ("offset", "length")
+# Protobuf's limit on the size of a message.
+MAX_MODEL_BYTES = 2**31 - 1
+_TODO = "copy that file too, or export to one file (mlhood.exchange.export does)"
 
 
 def fetch_external(proto: onnx.ModelProto, where: str, folder: Path | None) -> None:
     """Read the external data of all tensors into the model.
 
-    Files are only read from the model's folder and those in it, and only as many bytes as the tensor's shape needs.
+    Only files in the model's folder and its subfolders are read, and only as many bytes as the tensor's shape needs.
 
     Args:
-        proto: The model; its external tensors hold their data afterwards.
-        where: How errors name the model.
-        folder: The model's folder; None where it has none.
+        proto: The model, modified in place.
+        where: The model's name in error messages.
+        folder: The model's folder, or None if it has none.
 
     Raises:
-        ExchangeError: A file is missing, outside of the folder or too short, or all are larger than a model can be.
+        ExchangeError: A file is missing, outside of the folder or too short, or the total exceeds `MAX_MODEL_BYTES`.
     """
     total = 0
     for tensor in tensors(proto):
         if not uses_external_data(tensor):
             continue
-        named = f"{where}, tensor {tensor.name!r}"
-        total += _check_file(tensor, named, folder)
-        if total > LARGEST_MODEL:
+        location = f"{where}, tensor {tensor.name!r}"
+        total += _check_file(tensor, location, folder)
+        if total > MAX_MODEL_BYTES:
             raise too_large(where, total)
-        _load(tensor, named, str(folder))
+        _load(tensor, location, str(folder))
 
 
 def too_large(where: str, size: int) -> ExchangeError:
-    """Return the error for a model that no tool reads whole."""
+    """Return the error for a model that exceeds `MAX_MODEL_BYTES`."""
     return ExchangeError(
         "the model is too large",
         where=where,
-        expected=f"{LARGEST_MODEL:,} bytes at most, weights included",
+        expected=f"{MAX_MODEL_BYTES:,} bytes at most, weights included",
         got=f"at least {size:,} bytes",
         todo="use a smaller model, or one with weights of fewer bits",
     )
 
 
 def tensors(proto: onnx.ModelProto) -> Iterator[TensorProto]:
-    """Give all tensors of a model: initialisers and attributes, those of subgraphs and functions among them."""
+    """Yield all tensors of a model: initializers and attributes, including those in subgraphs and functions."""
     graphs: list[onnx.GraphProto] = [proto.graph]
     nodes = [node for function in proto.functions for node in function.node]
     while graphs or nodes:
@@ -74,67 +73,66 @@ def tensors(proto: onnx.ModelProto) -> Iterator[TensorProto]:
 
 
 def _check_file(tensor: TensorProto, where: str, folder: Path | None) -> int:
-    """Return how many bytes the tensor takes, after checking that its file has them."""
+    """Check that the tensor's file has the bytes that its shape needs, and return their number."""
     entries = {entry.key: entry.value for entry in tensor.external_data}
     location = entries.get("location", "")
-    path = _inside(folder, location)
+    path = _resolve(folder, location)
     if path is None:
         raise ExchangeError(
-            "the model keeps weights in another file, which is missing",
+            "the model stores weights in another file, which is missing",
             where=where,
-            expected=f"{location!r} beside the model" if folder else "a path, so that the file can be found",
-            got="a place outside of the model's folder" if folder and _leaves(folder, location) else None,
-            todo=_COPY_TOO,
+            expected=f"{location!r} next to the model" if folder else "a path, from which the file can be located",
+            got="a path outside of the model's folder" if folder and _escapes(location) else None,
+            todo=_TODO,
         )
-    offset, length = (_number(entries, key, where) for key in _NUMBERS)
-    size, needed = path.stat().st_size, _bytes_of(tensor, where)
-    start = offset or 0
-    given = size - start if length is None else length
-    if start + given > size or given < 0 or (needed is not None and given != needed):
+    start, length = _parse_size(entries, "offset", where) or 0, _parse_size(entries, "length", where)
+    size, needed = path.stat().st_size, _bytes_needed(tensor, where)
+    available = size - start if length is None else length
+    if start + available > size or available < 0 or (needed is not None and available != needed):
         raise ExchangeError(
-            "the model's external data do not fit the tensor",
+            "the model's external data do not match the tensor's shape",
             where=where,
             expected="as many bytes as its shape needs" if needed is None else f"{needed:,} bytes from byte {start:,}",
-            got=f"{given:,} bytes of {location!r}, which is {size:,} bytes long",
-            todo=_COPY_TOO,
+            got=f"{available:,} bytes of {location!r}, which is {size:,} bytes long",
+            todo=_TODO,
         )
-    return given
+    return available
 
 
-def _leaves(folder: Path, location: str) -> bool:
+def _escapes(location: str) -> bool:
     return Path(location).is_absolute() or ".." in Path(location).parts
 
 
-def _inside(folder: Path | None, location: str) -> Path | None:
-    """Return the file where it is a regular one in the folder, reached by no link that leads out of it."""
-    if folder is None or not location or "\0" in location or _leaves(folder, location):
+def _resolve(folder: Path | None, location: str) -> Path | None:
+    """Return the path of a regular file inside the folder after following symbolic links, else None."""
+    if folder is None or not location or "\0" in location or _escapes(location):
         return None
     try:
-        path, home = (folder / location).resolve(), folder.resolve()
-        return path if path.is_file() and path.is_relative_to(home) else None
-    except (OSError, RuntimeError, ValueError):  # a name too long, or links in a circle
+        path, root = (folder / location).resolve(), folder.resolve()
+        return path if path.is_file() and path.is_relative_to(root) else None
+    except (OSError, RuntimeError, ValueError):  # the name is too long, or a loop of symbolic links
         return None
 
 
-def _number(entries: dict[str, str], key: str, where: str) -> int | None:
+def _parse_size(entries: dict[str, str], key: str, where: str) -> int | None:
     text = entries.get(key)
     if text is None:
         return None
     if text.isascii() and text.isdecimal() and len(text) < 20:
         return int(text)
     raise ExchangeError(
-        "the model's external data are described wrongly",
+        "the model's external data have an invalid description",
         where=where,
-        expected=f"{key}: a number of bytes",
+        expected=f"{key}: a decimal number of bytes",
         got=repr(text[:40]),
-        todo=_COPY_TOO,
+        todo=_TODO,
     )
 
 
-def _bytes_of(tensor: TensorProto, where: str) -> int | None:
-    """Return how many bytes the shape needs; None for elements of less than a byte."""
+def _bytes_needed(tensor: TensorProto, where: str) -> int | None:
+    """Return the number of bytes that the shape needs; None for elements smaller than a byte."""
     if any(size < 0 for size in tensor.dims):
-        raise ExchangeError("a tensor has a negative axis", where=where, got=list(tensor.dims[:64]))
+        raise ExchangeError("a tensor has a negative dimension", where=where, got=list(tensor.dims[:64]))
     try:
         dtype = helper.tensor_dtype_to_np_dtype(tensor.data_type)
     except KeyError:
@@ -146,12 +144,12 @@ def _bytes_of(tensor: TensorProto, where: str) -> int | None:
 def _load(tensor: TensorProto, where: str, folder: str) -> None:
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # entries of the file that onnx does not know
+            warnings.simplefilter("ignore")  # unknown keys in the description
             load_external_data_for_tensor(tensor, folder)
-    except Exception as error:  # what onnx raises, whose reader trusts fewer files than ours
+    except Exception as error:  # onnx raises various types, and rejects some files that pass our checks
         raise ExchangeError(
             "the model's external data cannot be read",
             where=where,
             got=" ".join(str(error).split())[:300],
-            todo=_COPY_TOO,
+            todo=_TODO,
         ) from error

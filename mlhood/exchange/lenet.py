@@ -1,4 +1,4 @@
-"""The file that P1 leaves and P2 begins with."""
+"""`lenet.onnx`, the file that P1 writes and P2 reads."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ INPUT, OUTPUT = "image", "logits"
 
 
 def lenet_onnx(path: str | Path = "lenet.onnx") -> str:
-    """Make sure that there is a trained LeNet with input `image` and output `logits`, and say where it comes from.
+    """Ensure that `path` holds a trained LeNet with input `image` and output `logits`; return a message on its origin.
 
-    A file that is there is taken as it is. Otherwise the package's LeNet is trained on the digits (some seconds), from
-    the same random weights each time, and written there.
+    An existing file is used unchanged. Otherwise the package's LeNet is trained on the digits (a few seconds) from
+    fixed initial weights and exported to `path`.
 
     Raises:
-        ExchangeError: The file that is there is no ONNX model, or has other inputs or outputs.
+        ExchangeError: The existing file is not an ONNX model, or has other inputs or outputs.
     """
     target = Path(path)
     if target.exists():
         _check(load(target), target)
-        return f"{target.name} is there, and is taken as it is"
+        return f"using the existing {target.name}"
     data = digits()
-    with torch.random.fork_rng(devices=[]):  # the same network each time: what is read from it can be compared
+    with torch.random.fork_rng(devices=[]):  # fixed weights make the results reproducible
         torch.manual_seed(0)
         model = LeNet()
     train(model, data.train_images, data.train_labels)
     export(model.eval(), data.test_images[:2], target)
-    return f"there was no {target.name}: a LeNet was trained and written to it"
+    return f"{target.name} not found: trained a LeNet and exported it"
 
 
 def _check(model: onnx.ModelProto, path: Path) -> None:
-    stored = {tensor.name for tensor in model.graph.initializer}
-    inputs = [value.name for value in model.graph.input if value.name not in stored]
+    initializers = {tensor.name for tensor in model.graph.initializer}
+    inputs = [value.name for value in model.graph.input if value.name not in initializers]
     outputs = [value.name for value in model.graph.output]
     if (inputs, outputs) != ([INPUT], [OUTPUT]):
         raise ExchangeError(
@@ -47,5 +47,5 @@ def _check(model: onnx.ModelProto, path: Path) -> None:
             where=str(path),
             expected=f"input {INPUT!r}, output {OUTPUT!r}",
             got=f"input {', '.join(map(repr, inputs))}, output {', '.join(map(repr, outputs))}",
-            todo="export it with these names (P1.4), or move the file away and a LeNet is trained instead",
+            todo="export it with these names (P1.4), or delete the file to have a LeNet trained instead",
         )

@@ -1,4 +1,4 @@
-"""Reading an ONNX model, and saying what is wrong with one that is none."""
+"""Read and validate ONNX models."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import onnx
 from google.protobuf.message import DecodeError
 
 from mlhood.errors import ExchangeError
-from mlhood.exchange.external import LARGEST_MODEL, fetch_external, too_large
+from mlhood.exchange.external import MAX_MODEL_BYTES, fetch_external, too_large
 from mlhood.exchange.structure import check_functions, check_text
 
-# Domains whose operators the course's tools know without a definition in the file.
+# Domains whose operators need no definition in the file.
 KNOWN_DOMAINS = {"", "ai.onnx", "ai.onnx.ml", "ai.onnx.training", "ai.onnx.preview", "com.microsoft"}
 
-# How files begin that people hand over in place of a model.
+# Magic numbers of files that are often passed by mistake.
 _SIGNATURES = {
-    b"\x89PNG": "a PNG picture",
-    b"\xff\xd8\xff": "a JPEG picture",
+    b"\x89PNG": "a PNG image",
+    b"\xff\xd8\xff": "a JPEG image",
     b"%PDF": "a PDF document",
     b"PK\x03\x04": "a ZIP archive, such as torch.save writes",
     b"\x1f\x8b": "a gzip archive",
@@ -33,26 +33,26 @@ _EXPORT_AGAIN = "export the model again with mlhood.exchange.export, or copy the
 
 
 def load(model: str | Path | bytes | onnx.ModelProto, *, types: bool = True) -> onnx.ModelProto:
-    """Read an ONNX model, with its external data, and check that it is whole and valid.
+    """Read an ONNX model with its external data, and check that it is complete and valid.
 
     Args:
-        model: A file, the bytes of one, or a model (which is checked and returned as it is).
-        types: Whether ONNX infers all types for the check, too. Who has type rules of their own can do without:
-            ONNX's, in C++, end the process on some files that were made to do so.
+        model: A file, its contents as bytes, or a proto (checked and returned unchanged).
+        types: Also run ONNX's type inference as part of the check. Callers with their own type rules should pass
+            False: the C++ inference can be made to crash the process by a malicious file.
 
     Raises:
         ExchangeError: The file is missing, not ONNX, truncated, lacks its external data, needs newer
-            operators than the installed onnx knows, or its graph is not valid.
+            operators than the installed onnx supports, or its graph is invalid.
     """
     if isinstance(model, onnx.ModelProto):
         proto, where, folder = model, "the given model", None
     elif isinstance(model, bytes):
-        proto, where, folder = _parsed(model, "the given bytes"), "the given bytes", None
+        proto, where, folder = _parse(model, "the given bytes"), "the given bytes", None
     elif not isinstance(model, (str, PathLike)):
-        raise ExchangeError("this is no model", expected="a path, bytes or a ModelProto", got=type(model).__name__)
+        raise ExchangeError("invalid type of model", expected="a path, bytes or a ModelProto", got=type(model).__name__)
     else:
         path = Path(model)
-        proto, where, folder = _parsed(_read(path), str(path)), str(path), path.parent
+        proto, where, folder = _parse(_read(path), str(path)), str(path), path.parent
     check_text(proto, where)
     _check_complete(proto, where)
     _check_versions(proto, where)
@@ -64,20 +64,20 @@ def load(model: str | Path | bytes | onnx.ModelProto, *, types: bool = True) -> 
 
 def _read(path: Path) -> bytes:
     if not path.exists():
-        raise ExchangeError("there is no such file", where=path, todo="check the path, or export the model first")
+        raise ExchangeError("no such file", where=path, todo="check the path, or export the model first")
     if path.is_dir():
-        raise ExchangeError("this is a folder, not an ONNX file", where=path, todo="name the file in it")
+        raise ExchangeError("the path is a folder, not an ONNX file", where=path, todo="give the path of a file")
     if not path.is_file():
-        raise ExchangeError("this is no regular file", where=path, todo="name an ONNX file")
+        raise ExchangeError("not a regular file", where=path, todo="give the path of an ONNX file")
     try:
-        if (size := path.stat().st_size) > LARGEST_MODEL:
+        if (size := path.stat().st_size) > MAX_MODEL_BYTES:
             raise too_large(str(path), size)
         return path.read_bytes()
     except OSError as error:
         raise ExchangeError("the file cannot be read", where=path, got=error.strerror or error) from error
 
 
-def _parsed(data: bytes, where: str) -> onnx.ModelProto:
+def _parse(data: bytes, where: str) -> onnx.ModelProto:
     if not data:
         raise ExchangeError("not an ONNX file: it is empty", where=where, todo=_EXPORT_AGAIN)
     kind = next((kind for start, kind in _SIGNATURES.items() if data.startswith(start)), None)
@@ -89,56 +89,50 @@ def _parsed(data: bytes, where: str) -> onnx.ModelProto:
             raise ExchangeError(
                 "the ONNX file is truncated or damaged",
                 where=where,
-                expected="a whole model",
-                got=f"{len(data):,} bytes that break off",
+                expected="a complete model",
+                got=f"{len(data):,} bytes, incomplete",
                 todo=_EXPORT_AGAIN,
             ) from error
-        raise _not_onnx(data, where, kind) from error
-
-
-def _not_onnx(data: bytes, where: str, kind: str | None) -> ExchangeError:
-    got = kind or f"{len(data):,} bytes that start with {data[:8]!r}"
-    return ExchangeError(
-        "not an ONNX file", where=where, expected="a serialised onnx.ModelProto", got=got, todo=_EXPORT_AGAIN
-    )
+        raise ExchangeError(
+            "not an ONNX file",
+            where=where,
+            expected="a serialised onnx.ModelProto",
+            got=kind or f"{len(data):,} bytes that start with {data[:8]!r}",
+            todo=_EXPORT_AGAIN,
+        ) from error
 
 
 def _check_complete(proto: onnx.ModelProto, where: str) -> None:
-    # Protobuf takes many files that are no model, and files cut between two fields, without a word.
-    missing = [
-        name
-        for name, there in {
-            "the IR version": proto.ir_version > 0,
-            "the operator set": len(proto.opset_import) > 0,
-            "the graph": proto.HasField("graph"),
-            "the graph's outputs": len(proto.graph.output) > 0,
-        }.items()
-        if not there
-    ]
-    if not missing:
-        return
-    what = "not an ONNX file" if len(missing) > 2 else "the ONNX file is truncated or incomplete"
-    raise ExchangeError(
-        what,
-        where=where,
-        expected="IR version, operator set and a graph with outputs",
-        got="without " + ", ".join(missing),
-        todo=_EXPORT_AGAIN,
-    )
+    # Protobuf parses many unrelated files, and files truncated between two fields, without an error.
+    present = {
+        "the IR version": proto.ir_version > 0,
+        "the operator set": len(proto.opset_import) > 0,
+        "the graph": proto.HasField("graph"),
+        "the graph's outputs": len(proto.graph.output) > 0,
+    }
+    missing = [name for name, is_present in present.items() if not is_present]
+    if missing:
+        raise ExchangeError(
+            "not an ONNX file" if len(missing) > 2 else "the ONNX file is truncated or incomplete",
+            where=where,
+            expected="IR version, operator set and a graph with outputs",
+            got="without " + ", ".join(missing),
+            todo=_EXPORT_AGAIN,
+        )
 
 
 def _check_versions(proto: onnx.ModelProto, where: str) -> None:
     if proto.ir_version > onnx.IR_VERSION:
-        raise _too_new(where, f"IR version {onnx.IR_VERSION} at most", f"IR version {proto.ir_version}")
+        raise _unsupported(where, f"IR version {onnx.IR_VERSION} at most", f"IR version {proto.ir_version}")
     newest = onnx.defs.onnx_opset_version()
     for entry in proto.opset_import:
         if entry.domain in ("", "ai.onnx") and not 1 <= entry.version <= newest:
-            raise _too_new(where, f"opset 1 to {newest}", f"opset {entry.version}")
+            raise _unsupported(where, f"opset 1 to {newest}", f"opset {entry.version}")
     known = KNOWN_DOMAINS | {function.domain for function in proto.functions}
     for node in proto.graph.node:
         if node.domain not in known:
             raise ExchangeError(
-                "the model uses operators that no tool of the course knows",
+                "the model uses operators of an unknown domain",
                 where=f"{where}, node {node.name or node.op_type!r}",
                 expected="operators of ai.onnx, or functions defined in the file",
                 got=f"{node.domain}::{node.op_type}",
@@ -146,9 +140,9 @@ def _check_versions(proto: onnx.ModelProto, where: str) -> None:
             )
 
 
-def _too_new(where: str, expected: str, got: str) -> ExchangeError:
+def _unsupported(where: str, expected: str, got: str) -> ExchangeError:
     return ExchangeError(
-        "unsupported version of ONNX",
+        "unsupported ONNX version",
         where=where,
         expected=f"{expected} (onnx {onnx.__version__})",
         got=got,
@@ -159,17 +153,17 @@ def _too_new(where: str, expected: str, got: str) -> ExchangeError:
 def _check_graph(proto: onnx.ModelProto, where: str, types: bool) -> None:
     try:
         onnx.checker.check_model(proto, full_check=types)
-    except Exception as error:  # the checker is C++, and raises whatever its parts do
+    except Exception as error:  # the C++ checker raises several unrelated exception types
         raise ExchangeError(
-            "the model's graph is not valid",
+            "the model's graph is invalid",
             where=where,
-            got=_condensed(error),
-            todo="repair the node that is named, or export the model again",
+            got=_summary(error),
+            todo="fix the named node, or export the model again",
         ) from error
 
 
-def _condensed(error: BaseException) -> str:
-    """Return what the checker says in one line, without its dump of the node."""
+def _summary(error: BaseException) -> str:
+    """Return the checker's message on one line, without its dump of the node."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    told = [line for line in lines if not line.startswith(("==>", "{", "}"))] or lines
-    return " ".join(told)[:400] or type(error).__name__
+    message = [line for line in lines if not line.startswith(("==>", "{", "}"))] or lines
+    return " ".join(message)[:400] or type(error).__name__

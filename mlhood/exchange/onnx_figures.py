@@ -1,4 +1,4 @@
-"""Pictures for P1: where ONNX stands, and what is inside an ONNX file."""
+"""Figures for P1: the ONNX ecosystem, and the contents of an ONNX file."""
 
 from __future__ import annotations
 
@@ -9,43 +9,31 @@ from matplotlib.figure import Figure
 
 from mlhood.plotting.diagram import LIGHT_BLUE, LIGHT_GREEN, LIGHT_YELLOW, arrow, box, canvas
 
-MAKERS, FILE, READERS = LIGHT_BLUE, LIGHT_YELLOW, LIGHT_GREEN
+PRODUCERS, FILE, CONSUMERS = LIGHT_BLUE, LIGHT_YELLOW, LIGHT_GREEN
+FRAMEWORKS = ("PyTorch", "TensorFlow, Keras", "JAX", "scikit-learn, XGBoost")
+TOOLS = (
+    "ONNX Runtime: run it",
+    "TensorRT, OpenVINO: run it on their chips",
+    "TVM, onnx-mlir, Glow: compile it",
+    "Netron: look at it",
+)
 
 
 def landscape() -> Figure:
-    """Who writes ONNX, what the file is, and who reads it."""
+    """Draw the frameworks that write ONNX, the file, and the tools that read it."""
     figure, axes = canvas(9.0, 4.2)
-    _column(
-        axes,
-        0.0,
-        "frameworks write",
-        ["PyTorch", "TensorFlow, Keras", "JAX", "scikit-learn, XGBoost"],
-        MAKERS,
-    )
-    _column(axes, 6.6, "everyone else reads", READING, READERS)
+    _column(axes, 0.0, "frameworks write", FRAMEWORKS, PRODUCERS)
+    _column(axes, 6.6, "everyone else reads", TOOLS, CONSUMERS)
     box(axes, 3.3, 0.55, 2.4, 3.0, "one file\nmodel.onnx", FILE, fontsize=13, weight="bold")
-    axes.text(
-        4.5,
-        0.9,
-        "operators by name and version\nweights as tensors\nno code, no framework",
-        ha="center",
-        fontsize=8.5,
-    )
+    contents = "operators by name and version\nweights as tensors\nno code, no framework"
+    axes.text(4.5, 0.9, contents, ha="center", fontsize=8.5)
     arrow(axes, (2.45, 2.0), (3.25, 2.0), "export")
     arrow(axes, (5.75, 2.0), (6.55, 2.0), "import")
     return figure
 
 
-READING = [
-    "ONNX Runtime: run it",
-    "TensorRT, OpenVINO: run it on their chips",
-    "TVM, onnx-mlir, Glow: compile it",
-    "Netron: look at it",
-]
-
-
 def anatomy() -> Figure:
-    """What is inside an ONNX file: the model, its graph, and what the versions are for."""
+    """Draw the contents of an ONNX file: the model, its graph, and the purpose of the version fields."""
     figure, axes = canvas(9.0, 3.9)
     box(axes, 0.05, 0.1, 8.9, 3.7, "", "white")
     axes.text(0.25, 3.5, "ModelProto", fontsize=12, weight="bold", va="center")
@@ -55,7 +43,7 @@ def anatomy() -> Figure:
         ("functions", "operators defined by other operators"),
     ]
     for row, (name, meaning) in enumerate(facts):
-        box(axes, 0.25, 2.4 - 0.95 * row, 3.3, 0.75, f"{name}\n{meaning}", MAKERS, fontsize=8.5)
+        box(axes, 0.25, 2.4 - 0.95 * row, 3.3, 0.75, f"{name}\n{meaning}", PRODUCERS, fontsize=8.5)
     box(axes, 3.8, 0.35, 4.95, 2.95, "", FILE)
     axes.text(4.0, 3.0, "graph", fontsize=11, weight="bold", va="center")
     parts = [

@@ -1,4 +1,4 @@
-"""Netron's picture of a graph as a file."""
+"""Render a graph to a file with Netron."""
 
 from __future__ import annotations
 
@@ -16,49 +16,48 @@ import onnx
 import psutil
 
 from mlhood.errors import BrowserError, ExchangeError
-from mlhood.exchange.browser import HOW_TO_GET_ONE, find_browser
+from mlhood.exchange.browser import INSTALL_HINT, find_browser
 from mlhood.exchange.load import load
 from mlhood.files.atomic import check_output, write_whole
 
-_KINDS = (".svg", ".png", ".pdf")
+_SUFFIXES = (".svg", ".png", ".pdf")
 
 
 def render(model: str | Path | bytes | onnx.ModelProto, output: str | Path, *, timeout: float = 60.0) -> Path:
-    """Draw `model` as Netron shows it, through Netron's own page in a browser without a window.
+    """Draw `model` as Netron shows it, with Netron's own page in a headless browser.
 
-    The drawing is cut to the graph. An SVG stands for itself (its styles are in it), a PNG has twice the
-    resolution, a PDF is one page of vectors and text; in the PDF each node's name lies under its header, so
-    that a search for it finds the node. No network is used. The server and the browser end in any case: when
-    this returns, fails, takes too long or is interrupted.
+    The drawing is cropped to the graph. An SVG is self-contained (styles included), a PNG has twice the resolution,
+    a PDF is one page of vectors and text in which a text search for a node's name finds the node. No network is
+    used. The server and the browser are always terminated: on return, error, timeout and interrupt.
 
     Args:
         model: What `load` takes.
-        output: A file that ends in .svg, .png or .pdf, in a folder that exists.
-        timeout: Seconds until it gives up.
+        output: A file that ends in .svg, .png or .pdf, in an existing folder.
+        timeout: Limit in seconds.
 
     Returns:
         `output`, as a `Path`.
 
     Raises:
-        ExchangeError: The model cannot be read, or `output` has another ending.
+        ExchangeError: The model cannot be read, or `output` has another suffix.
         BrowserError: There is no browser, or it did not draw the graph.
         OutputError: The file cannot be written.
     """
     output = Path(output)
-    kind = output.suffix.lower()
-    if kind not in _KINDS:
+    suffix = output.suffix.lower()
+    if suffix not in _SUFFIXES:
         raise ExchangeError(
-            "a picture must be SVG, PNG or PDF",
+            "the output format must be SVG, PNG or PDF",
             where=output,
-            expected="a name that ends in " + ", ".join(_KINDS),
+            expected="a name that ends in " + ", ".join(_SUFFIXES),
         )
     check_output(output)
     proto = load(model)
     browser = find_browser()
     if browser is None:
-        raise BrowserError("no browser to draw with", todo=HOW_TO_GET_ONE)
+        raise BrowserError("no browser found", todo=INSTALL_HINT)
     with tempfile.TemporaryDirectory(prefix="mlhood-", ignore_cleanup_errors=True) as folder:
-        drawing = Path(folder) / f"drawing{kind}"
+        drawing = Path(folder) / f"drawing{suffix}"
         _draw(_source(model, proto, Path(folder)), drawing, browser, timeout)
         return write_whole(output, drawing.read_bytes())
 
@@ -73,19 +72,10 @@ def _source(model: str | Path | bytes | onnx.ModelProto, proto: onnx.ModelProto,
 
 def _draw(model: Path, drawing: Path, browser: Path, timeout: float) -> None:
     report = drawing.with_name("report.json")
-    program = Path(__file__).with_name("draw.py")
-    # A process of its own: a notebook's event loop does not get in the way, Ctrl-C does not reach the browser
-    # before us, and whatever happens there is one thing to end. -P keeps this folder out of its import path.
-    command = [
-        sys.executable,
-        "-P",
-        str(program),
-        str(model),
-        str(drawing),
-        str(browser),
-        str(2 * timeout),  # its own limit is only for when nobody ends it
-        str(report),
-    ]
+    # A subprocess: a notebook's event loop does not interfere, Ctrl-C does not reach the browser before us, and
+    # there is one process to kill. -P keeps this folder out of its import path. Its own limit is only a backup.
+    script = Path(__file__).with_name("draw.py")
+    command = [sys.executable, "-P", *map(str, (script, model, drawing, browser, 2 * timeout, report))]
     with _process(command, drawing.parent) as process:
         try:
             code = process.wait(timeout)
@@ -99,7 +89,7 @@ def _draw(model: Path, drawing: Path, browser: Path, timeout: float) -> None:
     if code == 0 and drawing.is_file():
         return
     reason = json.loads(report.read_text(encoding="utf-8"))["got"] if report.is_file() else f"exit code {code}"
-    raise BrowserError("the browser did not draw the graph", where=browser, got=reason, todo=HOW_TO_GET_ONE)
+    raise BrowserError("the browser did not draw the graph", where=browser, got=reason, todo=INSTALL_HINT)
 
 
 @contextlib.contextmanager
@@ -117,43 +107,42 @@ def _process(command: list[str], folder: Path) -> Iterator[subprocess.Popen[byte
     try:
         yield process
     finally:
-        _end(process)
+        _terminate(process)
 
 
 def _environment(folder: Path) -> dict[str, str]:
-    # The browser's files go into our folder, which is removed in any case; but it has a socket there, and a socket's
-    # path may have about a hundred characters.
+    # Let the browser write to our temporary folder, which is always removed; unless the path of the browser's socket
+    # in it would exceed the limit of about a hundred characters.
     if len(str(folder)) > 50:
         return dict(os.environ)
     return os.environ | dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(folder))
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """End the process with all that it started, and wait until they are gone."""
-    family: list[psutil.Process] = []
+def _terminate(process: subprocess.Popen[bytes]) -> None:
+    """Terminate the process and all its descendants, and wait until they have exited."""
+    tree: list[psutil.Process] = []
     with contextlib.suppress(psutil.Error):
-        started = psutil.Process(process.pid)
-        family = [started, *started.children(recursive=True)]
-    # Its input closed, the program ends, and Playwright's driver after it closes the browser and removes its
-    # files.
+        root = psutil.Process(process.pid)
+        tree = [root, *root.children(recursive=True)]
+    # Closing its input makes the script exit, after which Playwright's driver closes the browser and removes its files.
     if process.stdin is not None:
         process.stdin.close()
-    _wait(process, family, 5.0)
-    for member in family:
+    _wait(process, tree, 5.0)
+    for descendant in tree:
         with contextlib.suppress(psutil.Error):
-            member.kill()
-    _wait(process, family, 5.0)
+            descendant.kill()
+    _wait(process, tree, 5.0)
 
 
-def _wait(process: subprocess.Popen[bytes], family: list[psutil.Process], seconds: float) -> None:
+def _wait(process: subprocess.Popen[bytes], tree: list[psutil.Process], seconds: float) -> None:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
-        if process.poll() is not None and not any(_lives(member) for member in family):
+        if process.poll() is not None and not any(_is_alive(descendant) for descendant in tree):
             return
         time.sleep(0.02)
 
 
-def _lives(process: psutil.Process) -> bool:
+def _is_alive(process: psutil.Process) -> bool:
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.Error:

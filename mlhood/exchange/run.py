@@ -1,4 +1,4 @@
-"""Running a model with ONNX Runtime, the reference that the course did not write."""
+"""Run a model with ONNX Runtime, the independent reference implementation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import onnxruntime
 from mlhood.errors import ExchangeError
 from mlhood.exchange.load import load
 
-_SILENT = 4  # ONNX Runtime's log level "fatal": what goes wrong comes as an error, not on stderr
+_FATAL = 4  # ONNX Runtime's log level: failures are reported as exceptions, not on stderr
 
 _DTYPES = {
     "tensor(float)": np.float32,
@@ -38,15 +38,15 @@ def run(
 
     Args:
         model: What `load` takes.
-        arrays: Inputs in the model's order, arrays or tensors of the shape and dtype that it declares.
-        threads: How many to use; None leaves it to ONNX Runtime, 1 is the most repeatable.
-        inputs: Inputs by name, instead of by order.
+        arrays: Inputs in the model's order, arrays or tensors of the declared shape and dtype.
+        threads: Number of threads; None leaves it to ONNX Runtime, 1 gives the most reproducible results.
+        inputs: Inputs by name, instead of by position.
 
     Returns:
-        Each output under its name.
+        The outputs by name.
 
     Raises:
-        ExchangeError: The model cannot be read or run, or an input's name, shape or dtype is not the model's.
+        ExchangeError: The model cannot be read or run, or an input's name, shape or dtype does not match it.
     """
     session = _session(load(model), threads)
     declared = {entry.name: entry for entry in session.get_inputs()}
@@ -54,38 +54,37 @@ def run(
     names = [entry.name for entry in session.get_outputs()]
     try:
         values = session.run(names, feed)
-    except Exception as error:  # ONNX Runtime has no class of errors that is public
+    except Exception as error:  # ONNX Runtime has no public exception class
         raise _failed("ONNX Runtime could not run the model", error) from error
     return {name: np.asarray(value) for name, value in zip(names, values, strict=True)}
 
 
 def _session(proto: onnx.ModelProto, threads: int | None) -> onnxruntime.InferenceSession:
     options = onnxruntime.SessionOptions()
-    options.log_severity_level = _SILENT
+    options.log_severity_level = _FATAL
     if threads is not None:
         options.intra_op_num_threads = options.inter_op_num_threads = threads
     try:
         return onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # as above
-        raise _failed("ONNX Runtime does not take this model", error) from error
+    except Exception as error:  # see above
+        raise _failed("ONNX Runtime rejected the model", error) from error
 
 
 def _feed(declared: Mapping[str, Any], arrays: tuple[Any, ...], inputs: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    by_order = dict(zip(declared, arrays, strict=False))
-    given = {**by_order, **inputs}
-    clashes = sorted(by_order.keys() & inputs.keys())
-    if len(arrays) > len(declared) or clashes or given.keys() != declared.keys():
-        got = [f"{len(arrays)} by order"] * bool(arrays) + sorted(inputs)
+    by_position = dict(zip(declared, arrays, strict=False))
+    values = {**by_position, **inputs}
+    if len(arrays) > len(declared) or by_position.keys() & inputs.keys() or values.keys() != declared.keys():
+        got = [f"{len(arrays)} by position"] * bool(arrays) + sorted(inputs)
         raise ExchangeError(
-            "these are not the model's inputs",
+            "the given inputs do not match the model's",
             expected=", ".join(declared),
             got=", ".join(got) or "none",
             todo=f"call run(model, {', '.join(f'{name}=...' for name in declared)})",
         )
-    return {name: _checked(entry, given[name]) for name, entry in declared.items()}
+    return {name: _check_input(entry, values[name]) for name, entry in declared.items()}
 
 
-def _checked(entry: Any, value: Any) -> np.ndarray:
+def _check_input(entry: Any, value: Any) -> np.ndarray:
     array = np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
     dtype = _DTYPES.get(entry.type)
     if dtype is not None and array.dtype != dtype:
@@ -96,14 +95,14 @@ def _checked(entry: Any, value: Any) -> np.ndarray:
             got=array.dtype.name,
             todo=f"convert it with .astype('{np.dtype(dtype).name}')",
         )
-    fits = array.ndim == len(entry.shape) and all(
-        not isinstance(wanted, int) or wanted == size for wanted, size in zip(entry.shape, array.shape, strict=True)
+    matches = array.ndim == len(entry.shape) and all(
+        not isinstance(axis, int) or axis == size for axis, size in zip(entry.shape, array.shape, strict=True)
     )
-    if not fits:
+    if not matches:
         raise ExchangeError(
             "an input has the wrong shape",
             where=f"input {entry.name!r}",
-            expected=[wanted if wanted is not None else "?" for wanted in entry.shape],
+            expected=[axis if axis is not None else "?" for axis in entry.shape],
             got=list(array.shape),
             todo="reshape the input, or export the model with dynamic_batch=True if only the batch differs",
         )
@@ -112,7 +111,7 @@ def _checked(entry: Any, value: Any) -> np.ndarray:
 
 def _failed(what: str, error: Exception) -> ExchangeError:
     text = " ".join(str(error).split())
-    # Its messages start with its own codes: "[ONNXRuntimeError] : 2 : INVALID_ARGUMENT : ...".
+    # Drop the status code: "[ONNXRuntimeError] : 2 : INVALID_ARGUMENT : ...".
     reason = text.split(" : ", 3)[-1] if text.startswith("[ONNXRuntimeError]") else text
     return ExchangeError(
         what,

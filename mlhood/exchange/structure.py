@@ -1,4 +1,4 @@
-"""What ONNX's own checker takes for granted: that names are text, and that functions end."""
+"""Checks that ONNX's own checker lacks: names are valid UTF-8, and functions are not recursive."""
 
 from __future__ import annotations
 
@@ -8,25 +8,24 @@ import onnx
 
 from mlhood.errors import ExchangeError
 
-# Nodes that a model may have once its functions are written out; one that doubles thirty times has a billion.
-MOST_NODES = 10**6
-# Functions that call functions that call functions.
-DEEPEST = 50
+# Limit on the nodes after inlining: thirty functions that each call the next one twice expand to a billion.
+MAX_NODES = 10**6
+MAX_CALL_DEPTH = 50
 
 Key = tuple[str, str, str]
 
 
 def check_text(proto: onnx.ModelProto, where: str) -> None:
-    """Check that all names are text, which protobuf does not.
+    """Check that all names are valid UTF-8, which protobuf does not.
 
     Raises:
-        ExchangeError: One is not UTF-8.
+        ExchangeError: A name is not UTF-8.
     """
     for name in _names(proto):
-        # As protobuf is built, what is no text comes as bytes, or fails when it is read.
+        # Depending on its implementation, protobuf returns invalid UTF-8 as bytes or raises on access.
         if not isinstance(name, str):
             raise ExchangeError(
-                "a name in the model is no text",
+                "a name in the model is not valid text",
                 where=where,
                 expected="UTF-8",
                 got=repr(name[:40]),
@@ -38,7 +37,7 @@ def _names(proto: onnx.ModelProto) -> Iterator[str | bytes]:
     graph = proto.graph
     try:
         yield graph.name
-        yield from (text for entry in proto.opset_import for text in [entry.domain])
+        yield from (entry.domain for entry in proto.opset_import)
         for node in (*graph.node, *(node for function in proto.functions for node in function.node)):
             yield from (node.name, node.op_type, node.domain, *node.input, *node.output)
             yield from (attribute.name for attribute in node.attribute)
@@ -53,58 +52,58 @@ def _names(proto: onnx.ModelProto) -> Iterator[str | bytes]:
 
 
 def check_functions(proto: onnx.ModelProto, where: str) -> None:
-    """Check that no function of the model calls itself, and that written out they are not too many nodes.
+    """Check that no function of the model is recursive, and that inlining them does not give too many nodes.
 
     Raises:
-        ExchangeError: One does, or they are.
+        ExchangeError: A function calls itself, calls are nested too deeply, or the inlined model is too large.
     """
-    bodies = {_key(one.domain, one.name, one.overload): _callees(one.node) for one in proto.functions}
+    bodies = {_key(f.domain, f.name, f.overload): _callees(f.node) for f in proto.functions}
     sizes: dict[Key, int] = {}
     for key in bodies:
-        _measure(key, bodies, sizes, where)
+        _compute_sizes(key, bodies, sizes, where)
     total = sum(sizes.get(callee, 1) for callee in _callees(proto.graph.node)) if bodies else 0
-    if total > MOST_NODES:
-        raise _refused("the model's functions are too large once they are written out", where, f"{total:,} nodes")
+    if total > MAX_NODES:
+        raise _invalid_functions("the model is too large once its functions are inlined", where, f"{total:,} nodes")
 
 
-def _measure(root: Key, bodies: dict[Key, list[Key]], sizes: dict[Key, int], where: str) -> None:
-    """Find the size of a function, and of all that it calls, without recursion of our own."""
-    path: dict[Key, Iterator[Key]] = {} if root in sizes else {root: iter(bodies[root])}
-    while path:
-        key, rest = next(reversed(path.items()))
-        callee = next((one for one in rest if one in bodies and one not in sizes), None)
+def _compute_sizes(root: Key, bodies: dict[Key, list[Key]], sizes: dict[Key, int], where: str) -> None:
+    """Compute the inlined size of a function and of all its callees, by depth-first search on an explicit stack."""
+    stack: dict[Key, Iterator[Key]] = {} if root in sizes else {root: iter(bodies[root])}
+    while stack:
+        key, callees = next(reversed(stack.items()))
+        callee = next((c for c in callees if c in bodies and c not in sizes), None)
         if callee is None:
-            sizes[key] = min(sum(sizes.get(one, 1) for one in bodies[key]), 2**63)
-            del path[key]
-        elif callee in path or len(path) == DEEPEST:
-            what = "a function calls itself" if callee in path else f"functions call each other {DEEPEST} deep"
-            raise _refused(what, where, "::".join(callee[:2]))
+            sizes[key] = min(sum(sizes.get(c, 1) for c in bodies[key]), 2**63)
+            del stack[key]
+        elif callee in stack or len(stack) == MAX_CALL_DEPTH:
+            what = "a function calls itself" if callee in stack else f"function calls nest deeper than {MAX_CALL_DEPTH}"
+            raise _invalid_functions(what, where, "::".join(callee[:2]))
         else:
-            path[callee] = iter(bodies[callee])
+            stack[callee] = iter(bodies[callee])
 
 
 def _callees(nodes: Iterable[onnx.NodeProto]) -> list[Key]:
-    """Return what the nodes call, those in subgraphs too; operators are called by the same name."""
-    found: list[Key] = []
-    waiting = list(nodes)
-    while waiting:
-        node = waiting.pop()
-        found.append(_key(node.domain, node.op_type, node.overload))
+    """Return the keys of all functions and operators that the nodes call, including those in subgraphs."""
+    callees: list[Key] = []
+    worklist = list(nodes)
+    while worklist:
+        node = worklist.pop()
+        callees.append(_key(node.domain, node.op_type, node.overload))
         for attribute in node.attribute:
             for graph in ([attribute.g] if attribute.HasField("g") else []) + list(attribute.graphs):
-                waiting += graph.node
-    return found
+                worklist += graph.node
+    return callees
 
 
 def _key(domain: str, name: str, overload: str) -> Key:
     return "" if domain == "ai.onnx" else domain, name, overload
 
 
-def _refused(what: str, where: str, got: str) -> ExchangeError:
+def _invalid_functions(what: str, where: str, got: str) -> ExchangeError:
     return ExchangeError(
         what,
         where=where,
-        expected=f"functions that end, of {MOST_NODES:,} nodes at most",
+        expected=f"non-recursive functions, {MAX_NODES:,} nodes at most",
         got=got,
         todo="export the model without functions",
     )

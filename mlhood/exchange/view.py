@@ -1,4 +1,4 @@
-"""Netron's page for a model, in a notebook or in the user's browser."""
+"""Show a model with Netron in a notebook or in the user's browser."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ _HOST = "127.0.0.1"
 
 
 def view(model: str | Path | bytes | onnx.ModelProto, port: int | None = None, *, height: int = 600) -> IFrame:
-    """Show `model` with Netron in a notebook: serve its page and return a frame with it.
+    """Show `model` with Netron in a notebook: serve its page and return a frame that displays it.
 
-    The server lives as long as the kernel; calling this again with the same port replaces it. The frame shows
-    something only while the kernel runs and on its own machine: for a picture that stays, use `render`.
+    The server runs until the kernel exits; another call with the same port replaces it. The frame works only while
+    the kernel runs, and on the kernel's machine; for a permanent picture, use `render`.
 
     Args:
         model: What `load` takes.
-        port: Where to serve; None takes a free one.
-        height: Of the frame, in pixels.
+        port: Port to serve on; None picks a free one.
+        height: Height of the frame in pixels.
 
     Raises:
         ExchangeError: The model cannot be read, or the port is in use.
@@ -48,15 +48,15 @@ def show(
     port: int | None = None,
     *,
     browse: bool = True,
-    say: Callable[[str], object] = print,
+    echo: Callable[[str], object] = print,
 ) -> None:
-    """Serve `model` with Netron and wait until Ctrl-C; the command line's form of `view`.
+    """Serve `model` with Netron until Ctrl-C; the command line's counterpart of `view`.
 
     Args:
         model: What `load` takes.
-        port: Where to serve; None takes a free one.
+        port: Port to serve on; None picks a free one.
         browse: Open the user's browser.
-        say: Told where the page is.
+        echo: Called with a message that contains the page's URL.
 
     Raises:
         ExchangeError: The model cannot be read, or the port is in use.
@@ -65,7 +65,7 @@ def show(
     try:
         url = f"http://{address[0]}:{address[1]}"
         opened = browse and webbrowser.open(url)
-        say(f"Netron shows the model at {url}{'' if opened else ' (open it in a browser)'}; Ctrl-C ends it.")
+        echo(f"Netron serves the model at {url}{'' if opened else ' (open it in a browser)'}; press Ctrl-C to stop.")
         while netron.status(address):
             time.sleep(0.2)
     except KeyboardInterrupt:
@@ -75,7 +75,7 @@ def show(
 
 
 def _stop(address: tuple[str, int]) -> None:
-    """End the server and wait until it has let go of its port: its thread looks up four times a second."""
+    """Stop the server and wait until it has released its port; its thread polls four times a second."""
     netron.stop(address)
     deadline = time.monotonic() + 2
     while netron.status(address) and time.monotonic() < deadline:
@@ -89,43 +89,43 @@ def _serve(model: str | Path | bytes | onnx.ModelProto, port: int | None) -> tup
         _stop((_HOST, port))
         _check_port(port)
     try:
-        with _without_log():
-            # Always the same name: Netron puts it into a link, where a space or a quote would break it.
-            host, given = netron.serve("model.onnx", bytearray(data), (_HOST, port))
+        with _silent_netron():
+            # A fixed name: Netron puts it into a URL, which a space or a quote would break.
+            host, actual_port = netron.serve("model.onnx", bytearray(data), (_HOST, port))
     except OSError as error:
         raise _in_use(port, error) from error
-    return str(host), int(given or 0)
+    return str(host), int(actual_port or 0)
 
 
 def _check_port(port: int) -> None:
     if not 1 <= port <= 65535:
-        raise ExchangeError("not a port", expected="1 to 65535", got=port)
-    # Asked before serving, because Windows lets two servers share a port.
+        raise ExchangeError("invalid port", expected="1 to 65535", got=port)
+    # Checked before serving, because Windows lets two servers share a port.
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.settimeout(0.5)
         if probe.connect_ex((_HOST, port)) == 0:
-            raise _in_use(port, "another program answers there")
+            raise _in_use(port, "another program is listening on it")
 
 
 def _in_use(port: int | None, got: object) -> ExchangeError:
     return ExchangeError(
-        f"port {port} is in use" if port else "no free port to serve from",
+        f"port {port} is in use" if port else "no free port",
         where=f"{_HOST}:{port}" if port else _HOST,
         got=got,
-        todo="end the program that uses it, give another port, or give none to have a free one taken",
+        todo="stop the program that uses it, choose another port, or omit the port to use a free one",
     )
 
 
 @contextlib.contextmanager
-def _without_log() -> Iterator[None]:
-    """Keep Netron from setting up the root logger and from saying where it serves."""
-    root, quiet = logging.getLogger(), logging.NullHandler()
+def _silent_netron() -> Iterator[None]:
+    """Prevent Netron from configuring the root logger and from logging its URL."""
+    root, handler = logging.getLogger(), logging.NullHandler()
     logger = logging.getLogger("netron.server")
     level = logger.level
-    root.addHandler(quiet)
+    root.addHandler(handler)
     logger.setLevel(logging.CRITICAL)
     try:
         yield
     finally:
         logger.setLevel(level)
-        root.removeHandler(quiet)
+        root.removeHandler(handler)

@@ -1,4 +1,8 @@
-"""What is compiled: MLP, LeNet, ResNet, and real data to run them on."""
+"""The networks that the course compiles, and real data for them.
+
+In: nothing, or a folder with MNIST or a file of weights. Out: torch modules (`MLP`, `LeNet`, `LeNetBN`, `ResNet`),
+trained with `train`, and NumPy arrays of images and labels (`digits`, `photographs`).
+"""
 
 from mlhood.models.digits import Digits, digits
 from mlhood.models.lenet import LeNet, LeNetBN

@@ -1,4 +1,4 @@
-"""Real handwritten digits: scikit-learn's, which come with it, or MNIST where the student has it."""
+"""Real handwritten digits: those that ship with scikit-learn, or MNIST if available."""
 
 from __future__ import annotations
 
@@ -14,55 +14,55 @@ from mlhood.models.mnist import read_mnist
 MNIST_VARIABLE = "MLHOOD_MNIST"
 
 # Every sixth image of a class, in the data set's order, is held out: 1,797 images give about 1,500 + 297.
-_HELD_OUT = 6
+_HOLD_OUT_EVERY = 6
 
 
 class Digits(NamedTuple):
-    """Images of the digits 0 to 9 with their labels, in a part to train on and a part held out."""
+    """Images of the digits 0 to 9 with their labels, split into a training set and a held-out test set."""
 
     train_images: np.ndarray
-    """float32 [N, 1, 32, 32], mean 0 and standard deviation 1 over the training part."""
+    """float32 [N, 1, 32, 32], mean 0 and standard deviation 1 over the training set."""
     train_labels: np.ndarray
     """int64 [N]."""
     test_images: np.ndarray
-    """float32 [M, 1, 32, 32], normalised with the constants of the training part."""
+    """float32 [M, 1, 32, 32], normalised with the mean and standard deviation of the training set."""
     test_labels: np.ndarray
     """int64 [M]."""
     source: str
-    """Where they come from, in words."""
+    """Description of the data's origin."""
 
 
 def digits(mnist: str | Path | None = None) -> Digits:
-    """Load the digits, the same bytes on every machine.
+    """Load the digits, bit-identical on every machine.
 
-    Without `mnist` and without the environment variable `MLHOOD_MNIST`: the 1,797 digits of 8 x 8 that
-    scikit-learn ships (E. Alpaydin, C. Kaynak, "Optical recognition of handwritten digits", UCI, 1998),
-    enlarged to 24 x 24 by bilinear interpolation in a border of 4, with a fixed split of each class. No
+    Without `mnist` and without the environment variable `MLHOOD_MNIST`: the 1,797 digits of 8 x 8 pixels that
+    ship with scikit-learn (E. Alpaydin, C. Kaynak, "Optical recognition of handwritten digits", UCI, 1998),
+    enlarged to 24 x 24 by bilinear interpolation and padded by 4, with a fixed split of each class. No
     network is needed.
 
     Args:
-        mnist: Folder with MNIST's four IDX files, plain or `.gz`; its 28 x 28 images get a border of 2. An
-            empty string means none, whatever the environment says.
+        mnist: Folder with MNIST's four IDX files, plain or `.gz`; its 28 x 28 images are padded by 2. An
+            empty string disables MNIST regardless of the environment variable.
 
     Raises:
-        ModelError: The folder or a file of it is missing, truncated or not IDX.
+        ModelError: The folder or a file in it is missing, truncated or not IDX.
     """
     folder = os.environ.get(MNIST_VARIABLE, "") if mnist is None else mnist
     if folder and str(folder):
         train_images, train_labels, test_images, test_labels = read_mnist(Path(folder))
-        return _normalised(
-            _bordered(train_images, 2),
+        return _normalise(
+            _pad(train_images, 2),
             train_labels,
-            _bordered(test_images, 2),
+            _pad(test_images, 2),
             test_labels,
             f"MNIST in {folder}",
         )
     from sklearn.datasets import load_digits
 
     pixels, labels = (np.asarray(part) for part in load_digits(return_X_y=True))
-    images = _enlarged(pixels.reshape(-1, 8, 8))
+    images = _enlarge(pixels.reshape(-1, 8, 8))
     held_out = _held_out(labels)
-    return _normalised(
+    return _normalise(
         images[~held_out],
         labels[~held_out],
         images[held_out],
@@ -71,22 +71,22 @@ def digits(mnist: str | Path | None = None) -> Digits:
     )
 
 
-def _enlarged(images: np.ndarray) -> np.ndarray:
-    """Interpolate [N, 8, 8] of 0..16 to int64 [N, 32, 32] of 0..576: 24 x 24 with a border of 4.
+def _enlarge(images: np.ndarray) -> np.ndarray:
+    """Interpolate [N, 8, 8] of 0..16 to int64 [N, 32, 32] of 0..576: 24 x 24 with a padding of 4.
 
-    The border is LeCun's (section II.B): strokes at the edge of a digit then reach the centre of a 5 x 5
-    kernel. Pixel centres lie at halves, so all weights are multiples of 1/6. In units of 1/36 the result is
-    whole, hence the same on every machine.
+    The padding follows LeCun (section II.B): strokes at the edge of a digit then reach the centre of a 5 x 5
+    kernel. With pixel centres at half-integers, all weights are multiples of 1/6, so the result is an integer in
+    units of 1/36 and exact on every machine.
     """
     centre = np.clip((np.arange(24) * 2 + 1) - 3, 0, 7 * 6)  # in sixths of a small pixel
     low = np.minimum(centre // 6, 6)
     weights = np.zeros((24, 8), np.int64)
     weights[np.arange(24), low] = 6 - (centre - 6 * low)
     weights[np.arange(24), low + 1] = centre - 6 * low
-    return _bordered(weights @ images.astype(np.int64) @ weights.T, 4)
+    return _pad(weights @ images.astype(np.int64) @ weights.T, 4)
 
 
-def _bordered(images: np.ndarray, width: int) -> np.ndarray:
+def _pad(images: np.ndarray, width: int) -> np.ndarray:
     return np.pad(images, ((0, 0), (width, width), (width, width)))
 
 
@@ -94,19 +94,19 @@ def _held_out(labels: np.ndarray) -> np.ndarray:
     """Mark every sixth image of each class."""
     held_out = np.zeros(len(labels), bool)
     for label in range(10):
-        (places,) = np.nonzero(labels == label)
-        held_out[places[_HELD_OUT - 1 :: _HELD_OUT]] = True
+        (indices,) = np.nonzero(labels == label)
+        held_out[indices[_HOLD_OUT_EVERY - 1 :: _HOLD_OUT_EVERY]] = True
     return held_out
 
 
-def _normalised(
+def _normalise(
     train_images: np.ndarray,
     train_labels: np.ndarray,
     test_images: np.ndarray,
     test_labels: np.ndarray,
     source: str,
 ) -> Digits:
-    # Sums of whole numbers are exact in any order, so the constants do not depend on how NumPy adds.
+    # Integer sums are exact, so the constants do not depend on NumPy's summation order.
     count = train_images.size
     total = int(train_images.sum(dtype=np.int64))
     squares = int(np.square(train_images, dtype=np.int64).sum(dtype=np.int64))

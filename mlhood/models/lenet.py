@@ -1,8 +1,8 @@
 """LeNet-5, and the same network with batch normalisation.
 
 Source: Y. LeCun, L. Bottou, Y. Bengio, P. Haffner, "Gradient-based learning applied to document recognition",
-Proc. IEEE 86(11), 1998, section II.B. As is usual today: relu for tanh, maximum for average pooling, and a
-plain linear output.
+Proc. IEEE 86(11), 1998, section II.B. As is usual today: relu instead of tanh, max pooling instead of average
+pooling, and a linear output layer.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Pictures for P1: the network, the digits, the training, the features."""
+"""Figures for P1: the network, the digits, the training loss, the features."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
 
-# (what the layer gives, drawn as so many planes of that size), as in LeCun et al. 1998, figure 2
+# (label of the layer's output, number of planes, size), as in LeCun et al. 1998, figure 2
 STAGES = (
     ("image\n1 x 32 x 32", 1, 32),
     ("conv 5x5\n6 x 28 x 28", 6, 28),
@@ -24,7 +24,7 @@ DENSE = (("flatten\n400", 400), ("dense\n120", 120), ("dense\n84", 84), ("dense\
 
 
 def lenet() -> Figure:
-    """LeNet's data on its way from the image to the ten logits (the ReLUs, which change no shape, are left out)."""
+    """Draw the shapes of LeNet's data from the image to the ten logits; ReLUs are omitted."""
     figure, axes = plt.subplots(figsize=(10, 2.7), dpi=90)
     x = 0.0
     for text, planes, size in STAGES:
@@ -56,7 +56,7 @@ def _bar(axes: Axes, x: float, length: int, text: str) -> float:
 
 
 def digits(images: Any, titles: Sequence[str], columns: int = 10) -> Figure:
-    """Images [N,1,32,32] in rows, each under its title."""
+    """Show images [N, 1, 32, 32] in rows, each with its title."""
     count = len(titles)
     rows = max(1, -(-count // columns))
     figure, grid = plt.subplots(
@@ -72,7 +72,7 @@ def digits(images: Any, titles: Sequence[str], columns: int = 10) -> Figure:
 
 
 def losses(values: Sequence[float]) -> Figure:
-    """The mean loss of each epoch, on a logarithmic axis."""
+    """Plot the mean loss of each epoch on a logarithmic axis."""
     figure, axes = plt.subplots(figsize=(6, 2.8), dpi=90)
     axes.semilogy(range(1, len(values) + 1), [float(value) for value in values], marker="o", color="#0072b2")
     axes.set(xlabel="epoch", ylabel="mean loss (cross entropy)", title="Training LeNet")
@@ -83,23 +83,15 @@ def losses(values: Sequence[float]) -> Figure:
 
 
 def shares(table: Any) -> Figure:
-    """Where parameters and multiply-accumulates are: per operator type, as shares of the whole."""
+    """Plot each operator type's share of all parameters and of all multiply-accumulates."""
     sums = table.groupby("op")[["parameters", "macs"]].sum().astype(float)
     sums = (sums / sums.sum())[(sums > 0).any(axis=1)]
     figure, axes = plt.subplots(figsize=(6.5, 2.3), dpi=90)
     left = np.zeros(2)
-    for (op, row), colour, hatch in zip(
-        sums.iterrows(), ("#56b4e9", "#e69f00", "#009e73"), ("", "//", ".."), strict=False
-    ):
-        axes.barh(
-            ["parameters", "multiply-\naccumulates"],
-            row,
-            left=left,
-            color=colour,
-            hatch=hatch,
-            ec="black",
-            label=op,
-        )
+    names = ["parameters", "multiply-\naccumulates"]
+    styles = (("#56b4e9", ""), ("#e69f00", "//"), ("#009e73", ".."))
+    for (op, row), (colour, hatch) in zip(sums.iterrows(), styles, strict=False):
+        axes.barh(names, row, left=left, color=colour, hatch=hatch, ec="black", label=op)
         left += row.to_numpy()
     axes.set(xlim=(0, 1), xlabel="share of the whole network")
     axes.invert_yaxis()
@@ -109,23 +101,16 @@ def shares(table: Any) -> Figure:
 
 
 def feature_map(features: Any, labels: Any) -> Figure:
-    """Features [N,D] projected on their two principal axes; each image is drawn as its digit."""
+    """Plot features [N, D] projected onto their first two principal axes; each image is drawn as its digit."""
     centred = np.asarray(features) - np.mean(features, axis=0)
     _, _, axes_of_variance = np.linalg.svd(centred, full_matrices=False)
-    # The sign of a principal axis is arbitrary: fix it, so that the picture is the same everywhere.
+    # The sign of a principal axis is arbitrary: fix it, so that the figure is the same on every machine.
     signs = np.sign(axes_of_variance[np.arange(2), np.abs(axes_of_variance[:2]).argmax(axis=1)])
     points = centred @ (axes_of_variance[:2] * signs[:, None]).T
     figure, axes = plt.subplots(figsize=(6, 4.6), dpi=90)
     for (x, y), label in zip(points, labels, strict=True):
-        axes.text(
-            x,
-            y,
-            str(int(label)),
-            color=plt.get_cmap("tab10")(int(label)),
-            fontsize=9,
-            ha="center",
-            va="center",
-        )
+        colour = plt.get_cmap("tab10")(int(label))
+        axes.text(x, y, str(int(label)), color=colour, fontsize=9, ha="center", va="center")
     low, high = points.min(axis=0), points.max(axis=0)
     margin = 0.06 * (high - low)
     axes.set(xlim=(low[0] - margin[0], high[0] + margin[0]), ylim=(low[1] - margin[1], high[1] + margin[1]))

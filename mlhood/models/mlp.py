@@ -21,6 +21,6 @@ class MLP(nn.Module):
         self.fc2 = nn.Linear(hidden, classes)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Map float32 [N, 784], or any [N, ...] of as many values, to float32 logits [N, 10]."""
+        """Map float32 [N, 784], or any [N, ...] with as many elements, to float32 logits [N, 10]."""
         x = torch.relu(self.fc1(torch.flatten(x, 1)))
         return self.fc2(x)

@@ -1,7 +1,7 @@
-"""MNIST from a folder: the IDX format.
+"""Read MNIST's files in IDX format.
 
 Source: Y. LeCun, C. Cortes, C. Burges, "The MNIST database of handwritten digits", section "File formats":
-two zero bytes, the type (8 is an unsigned byte), the number of axes, each axis as a big-endian 32-bit number,
+two zero bytes, the type (8 is unsigned byte), the number of axes, each axis as a big-endian 32-bit integer,
 then the data.
 """
 
@@ -18,7 +18,6 @@ import numpy as np
 from mlhood.errors import ModelError
 
 _UNSIGNED_BYTE = 8
-_AXES = {"images-idx3": 3, "labels-idx1": 1}
 _TODO = "download MNIST's four files again, or unset MLHOOD_MNIST to use scikit-learn's digits"
 
 
@@ -26,27 +25,25 @@ def read_mnist(folder: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.nda
     """Read the four files of MNIST.
 
     Args:
-        folder: Where they lie, plain or `.gz`; torchvision's `MNIST/raw` below it is found too.
+        folder: Contains the files, plain or `.gz`, directly or in torchvision's `MNIST/raw`.
 
     Returns:
-        Training images uint8 [N, 28, 28], training labels uint8 [N], and the same for the test.
+        Training images uint8 [N, 28, 28], training labels uint8 [N], test images and test labels.
 
     Raises:
-        ModelError: The folder or a file is missing, truncated, not IDX, or does not fit the others.
+        ModelError: The folder or a file is missing, truncated, not IDX, or inconsistent with the others.
     """
     if not folder.is_dir():
-        raise ModelError("there is no such MNIST folder", where=folder, expected="a folder", todo=_TODO)
-    train = _part(folder, "train")
-    test = _part(folder, "t10k")
-    return *train, *test
+        raise ModelError("no such MNIST folder", where=folder, expected="a folder", todo=_TODO)
+    return *_read_split(folder, "train"), *_read_split(folder, "t10k")
 
 
-def _part(folder: Path, part: str) -> tuple[np.ndarray, np.ndarray]:
-    image_file, label_file = (_find(folder, part, kind) for kind in _AXES)
+def _read_split(folder: Path, split: str) -> tuple[np.ndarray, np.ndarray]:
+    image_file, label_file = _find(folder, f"{split}-images-idx3-ubyte"), _find(folder, f"{split}-labels-idx1-ubyte")
     images, labels = read_idx(image_file), read_idx(label_file)
     if images.ndim != 3 or images.shape[1:] != (28, 28) or not len(images):
         raise ModelError(
-            "these are not MNIST's images",
+            "the images do not have MNIST's shape",
             where=image_file,
             expected="[N, 28, 28]",
             got=list(images.shape),
@@ -56,7 +53,7 @@ def _part(folder: Path, part: str) -> tuple[np.ndarray, np.ndarray]:
         raise ModelError(
             "images and labels differ in number",
             where=label_file,
-            expected=f"{len(images)} labels, as {image_file.name} has images",
+            expected=f"{len(images)} labels, one per image of {image_file.name}",
             got=list(labels.shape),
             todo=_TODO,
         )
@@ -67,30 +64,29 @@ def _part(folder: Path, part: str) -> tuple[np.ndarray, np.ndarray]:
     return images, labels
 
 
-def _find(folder: Path, part: str, kind: str) -> Path:
-    # The files are also found in the wild with a dot for the hyphen: train-images.idx3-ubyte.
-    stems = (f"{part}-{kind}-ubyte", f"{part}-{kind.replace('-idx', '.idx')}-ubyte")
-    for place in (folder, folder / "raw", folder / "MNIST" / "raw"):
-        for stem in stems:
-            for name in (stem, stem + ".gz"):
-                if (place / name).is_file():
-                    return place / name
+def _find(folder: Path, stem: str) -> Path:
+    # Some distributions have a dot instead of the hyphen: train-images.idx3-ubyte.
+    stems = (stem, stem.replace("-idx", ".idx"))
+    for parent in (folder, folder / "raw", folder / "MNIST" / "raw"):
+        for name in (name for s in stems for name in (s, s + ".gz")):
+            if (parent / name).is_file():
+                return parent / name
     raise ModelError(
         "a file of MNIST is missing",
         where=folder,
-        expected=f"{stems[0]} or {stems[0]}.gz",
+        expected=f"{stem} or {stem}.gz",
         got=", ".join(sorted(entry.name for entry in folder.iterdir())[:8]) or "an empty folder",
         todo=_TODO,
     )
 
 
 def read_idx(path: Path) -> np.ndarray:
-    """Read one IDX file of unsigned bytes, plain or `.gz`, to uint8 of the shape that it names.
+    """Read one IDX file of unsigned bytes, plain or `.gz`, as uint8 of the shape in its header.
 
     Raises:
         ModelError: The file is missing, truncated, too long, or not IDX of unsigned bytes.
     """
-    data = _bytes(path)
+    data = _read_bytes(path)
     if len(data) < 4 or data[:2] != b"\0\0" or data[2] != _UNSIGNED_BYTE or not 1 <= data[3] <= 4:
         raise ModelError(
             "not an IDX file of unsigned bytes",
@@ -120,11 +116,11 @@ def read_idx(path: Path) -> np.ndarray:
     return np.frombuffer(data, np.uint8, offset=start).reshape(shape)
 
 
-def _bytes(path: Path) -> bytes:
+def _read_bytes(path: Path) -> bytes:
     try:
         data = path.read_bytes()
         return gzip.decompress(data) if path.suffix == ".gz" else data
-    except (OSError, EOFError, zlib.error) as error:  # gzip reports a broken file as any of these
+    except (OSError, EOFError, zlib.error) as error:  # gzip raises any of these for a corrupt file
         raise ModelError(
             "the file cannot be read", where=path, got=str(error) or type(error).__name__, todo=_TODO
         ) from error

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-# Mean and standard deviation of ImageNet's red, green and blue, with which torchvision's weights were
-# trained.
+# Mean and standard deviation of ImageNet's red, green and blue, as used to train torchvision's weights.
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
 
@@ -13,17 +12,16 @@ IMAGENET_STD = (0.229, 0.224, 0.225)
 def photographs() -> np.ndarray:
     """Return scikit-learn's two photographs (a Chinese temple, a flower) as float32 [2, 3, 224, 224].
 
-    As torchvision prepares images for ResNet: the shorter side resized to 256 (bilinear, antialiased), the
-        middle
-    224 x 224 cut out, scaled to 0..1, less ImageNet's mean, over its standard deviation. No network is
+    Preprocessed as by torchvision for ResNet: the shorter side resized to 256 (bilinear, antialiased), the centre
+    224 x 224 cropped, scaled to 0..1, and normalised with ImageNet's mean and standard deviation. No network is
     needed.
     """
     from sklearn.datasets import load_sample_image
 
-    return np.stack([_prepared(load_sample_image(name)) for name in ("china.jpg", "flower.jpg")])
+    return np.stack([_preprocess(load_sample_image(name)) for name in ("china.jpg", "flower.jpg")])
 
 
-def _prepared(pixels: np.ndarray) -> np.ndarray:
+def _preprocess(pixels: np.ndarray) -> np.ndarray:
     from PIL import Image
 
     image = Image.fromarray(pixels)

@@ -1,7 +1,7 @@
-"""ResNet-18, -34 and -50 with torchvision's module, parameter and buffer names, so that its weights load.
+"""ResNet-18, -34 and -50 with torchvision's module, parameter and buffer names, to load its weights.
 
 Source: K. He, X. Zhang, S. Ren, J. Sun, "Deep residual learning for image recognition", CVPR 2016, table 1.
-As in torchvision, the bottleneck takes its stride in the 3x3 convolution ("ResNet V1.5").
+As in torchvision, the stride of a bottleneck is in its 3x3 convolution ("ResNet V1.5").
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from mlhood.models.weights import load_weights
 
 
 def _conv(channels: int, filters: int, size: int, stride: int = 1) -> nn.Conv2d:
-    # No bias: the normalisation that follows has one.
+    # No bias: the batch normalization that follows has one.
     return nn.Conv2d(channels, filters, size, stride=stride, padding=size // 2, bias=False)
 
 
@@ -118,12 +118,12 @@ def resnet18(weights: str | Path | None = None, *, classes: int = 1000) -> ResNe
     """Build ResNet-18: 11,689,512 parameters with 1000 classes.
 
     Args:
-        weights: None for fresh ones, "imagenet" for torchvision's published ones (needs a network the first
+        weights: None for random ones, "imagenet" for torchvision's published ones (needs a network the first
             time), or a file with a state dict (`.pth`).
         classes: Number of logits.
 
     Raises:
-        ModelError: The weights cannot be fetched, read, or do not fit.
+        ModelError: The weights cannot be downloaded or read, or do not match the model.
     """
     return load_weights(ResNet(BasicBlock, (2, 2, 2, 2), classes), "resnet18", weights)
 

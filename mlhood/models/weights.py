@@ -1,4 +1,4 @@
-"""Weights that others trained: torchvision's published state dicts, or a file of your own."""
+"""Load pretrained weights: torchvision's published state dicts, or a file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mlhood.errors import ModelError
 
 _Module = TypeVar("_Module", bound=nn.Module)
 
-# torchvision's IMAGENET1K_V1 weights; the file name carries the first digits of its SHA-256.
+# torchvision's IMAGENET1K_V1 weights; the file name contains the first digits of the SHA-256.
 PUBLISHED = {
     "resnet18": "https://download.pytorch.org/models/resnet18-f37072fd.pth",
     "resnet34": "https://download.pytorch.org/models/resnet34-b627a593.pth",
@@ -21,16 +21,16 @@ PUBLISHED = {
 
 
 def load_weights(model: _Module, name: str, weights: str | Path | None) -> _Module:
-    """Fill `model` in place and return it.
+    """Load weights into `model` in place and return it.
 
     Args:
         model: The network.
         name: Its published name, a key of `PUBLISHED`.
-        weights: None leaves the model as it is, "imagenet" fetches the published weights (kept in torch's own
-            cache, so the network is needed once), anything else is a file with a state dict.
+        weights: None keeps the model's weights, "imagenet" downloads the published ones (kept in torch's cache, so
+            the network is needed once), anything else is a file with a state dict.
 
     Raises:
-        ModelError: The weights cannot be fetched, read, or do not fit the model.
+        ModelError: The weights cannot be downloaded or read, or do not match the model.
     """
     if weights is None:
         return model
@@ -39,11 +39,11 @@ def load_weights(model: _Module, name: str, weights: str | Path | None) -> _Modu
         model.load_state_dict(state)
     except (RuntimeError, TypeError, AttributeError) as error:
         raise ModelError(
-            "these weights do not fit the model",
+            "the weights do not match the model",
             where=f"{name}, {weights}",
             expected="the model's own parameter names and shapes",
             got=_first_lines(error),
-            todo="build the model with the number of classes that the weights were trained for",
+            todo="build the model with the number of classes that the weights were trained with",
         ) from error
     return model
 
@@ -54,28 +54,28 @@ def _published(name: str) -> dict[str, Any]:
         return torch.hub.load_state_dict_from_url(url, map_location="cpu", progress=False, check_hash=True)
     except (OSError, RuntimeError) as error:
         raise ModelError(
-            "the published weights cannot be fetched",
+            "the published weights cannot be downloaded",
             where=url,
             got=_first_lines(error),
             todo=f"connect to a network once, or give a file: {name}(weights='{Path(url).name}'); "
-            "without weights the model has random ones",
+            "without this argument the weights are random",
         ) from error
 
 
 def _from_file(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise ModelError(
-            "there is no such file of weights",
+            "no such weights file",
             where=path,
             expected='"imagenet" or a file with a state dict (.pth)',
             todo="check the path",
         )
     try:
-        # weights_only: a state dict is data, and unpickling anything else would run a stranger's code.
+        # weights_only: unpickling arbitrary objects would execute untrusted code.
         return torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # torch.load raises whatever the pickle, zip and storage layers do
+    except Exception as error:  # the pickle, zip and storage layers raise various exception types
         raise ModelError(
-            "this file of weights cannot be read",
+            "the weights file cannot be read",
             where=path,
             expected="a state dict saved with torch.save",
             got=_first_lines(error),

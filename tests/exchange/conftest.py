@@ -1,4 +1,4 @@
-"""Models that several tests read: exported once, and one that somebody else's tool would have written."""
+"""Shared models, exported once, and a LeNet as another exporter would write it."""
 
 import numpy as np
 import pytest
@@ -25,16 +25,16 @@ def lenet_bn():
     torch.manual_seed(0)
     model = LeNetBN()
     with torch.no_grad():
-        for _ in range(3):  # so that the running statistics are not the neutral ones
+        for _ in range(3):  # makes the running statistics differ from their initial values
             model(torch.randn(16, 1, 32, 32) * 2 + 1)
     return model.eval()
 
 
 @pytest.fixture(scope="session")
 def tf_lenet(lenet):
-    """LeNet as tf2onnx writes it: opset 9, channels last, MatMul + Add, an open batch called unk__1."""
+    """LeNet as tf2onnx writes it: opset 9, channels last, MatMul + Add, a dynamic batch named unk__1."""
     state = {name: value.numpy() for name, value in lenet.state_dict().items()}
-    # Channels last, the flattened features come in the order of height, width, channel.
+    # With channels last, the flattened features are in the order height, width, channel.
     fc1 = state["fc1.weight"].reshape(120, 16, 5, 5).transpose(2, 3, 1, 0).reshape(400, 120)
     weights = {
         "conv1/W": state["conv1.weight"],

@@ -1,4 +1,4 @@
-"""Finding a browser, on machines that have one in various places."""
+"""Finding a browser in the various locations where one is installed."""
 
 import sys
 from pathlib import Path
@@ -9,7 +9,7 @@ from mlhood.errors import BrowserError
 from mlhood.exchange import find_browser
 
 
-def program(path):
+def make_executable(path):
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("#!/bin/sh\n")
     path.chmod(0o755)
@@ -17,7 +17,7 @@ def program(path):
 
 
 @pytest.fixture
-def bare(tmp_path, monkeypatch):
+def no_browser(tmp_path, monkeypatch):
     """A machine without any browser."""
     monkeypatch.delenv("MLHOOD_BROWSER", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
@@ -30,44 +30,45 @@ def bare(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_none(bare):
+def test_none(no_browser):
     assert find_browser() is None
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="a script is no program on Windows")
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows does not execute scripts")
 @pytest.mark.parametrize("name", ["chromium", "google-chrome", "microsoft-edge"])
-def test_on_the_path(bare, name):
-    path = program(bare / "bin" / name)
+def test_on_the_path(no_browser, name):
+    path = make_executable(no_browser / "bin" / name)
     assert find_browser() == path
 
 
-def test_playwrights_own(bare):
-    path = program(bare / "playwright" / "chromium-1200" / "chrome-linux" / "chrome")
+def test_playwrights_own_browser(no_browser):
+    path = make_executable(no_browser / "playwright" / "chromium-1200" / "chrome-linux" / "chrome")
     assert find_browser() == path
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="a script is no program on Windows")
-def test_the_environment_wins(bare, monkeypatch):
-    program(bare / "bin" / "chromium")
-    path = program(bare / "elsewhere" / "mine")
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows does not execute scripts")
+def test_the_environment_variable_takes_precedence(no_browser, monkeypatch):
+    make_executable(no_browser / "bin" / "chromium")
+    path = make_executable(no_browser / "elsewhere" / "mine")
     monkeypatch.setenv("MLHOOD_BROWSER", str(path))
     assert find_browser() == path
 
 
-def test_in_the_usual_places_of_windows(bare, monkeypatch):
+def test_usual_locations_on_windows(no_browser, monkeypatch):
     monkeypatch.setattr(sys, "platform", "win32")
-    path = program(bare / "PROGRAMFILES" / "Google/Chrome/Application/chrome.exe")
+    path = make_executable(no_browser / "PROGRAMFILES" / "Google/Chrome/Application/chrome.exe")
     assert find_browser() == path
 
 
-def test_in_the_usual_places_of_macos(bare, monkeypatch):
+def test_usual_locations_on_macos(no_browser, monkeypatch):
     monkeypatch.setattr(sys, "platform", "darwin")
     monkeypatch.setattr("mlhood.exchange.browser._MAC", ("Google Chrome",))
-    path = program(bare / "home" / "Applications" / "Google Chrome.app" / "Contents" / "MacOS" / "Google Chrome")
-    assert find_browser() in (path, Path("/Applications/Google Chrome.app/Contents/MacOS/Google Chrome"))
+    bundle = "Applications/Google Chrome.app/Contents/MacOS/Google Chrome"
+    path = make_executable(no_browser / "home" / bundle)
+    assert find_browser() in (path, Path("/", bundle))
 
 
-def test_a_wrong_setting_is_told(bare, monkeypatch):
+def test_an_invalid_environment_variable_raises(no_browser, monkeypatch):
     monkeypatch.setenv("MLHOOD_BROWSER", "/no/such/browser")
     with pytest.raises(BrowserError, match="MLHOOD_BROWSER") as caught:
         find_browser()

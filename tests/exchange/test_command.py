@@ -1,4 +1,4 @@
-"""`mlhood view`: what it says and its exit codes."""
+"""`mlhood view`: its output and exit codes."""
 
 import signal
 import socket
@@ -20,12 +20,12 @@ def mlhood(*arguments):
 
 def test_a_bad_file_has_a_clear_error_and_no_traceback(tmp_path):
     (tmp_path / "bad.onnx").write_bytes(b"\x89PNG....")
-    done = mlhood("view", tmp_path / "bad.onnx", "--no-browser")
-    assert done.returncode != 0
-    assert "not an ONNX file" in done.stderr
-    assert "a PNG picture" in done.stderr
-    assert "Traceback" not in done.stderr
-    assert done.stdout == ""
+    result = mlhood("view", tmp_path / "bad.onnx", "--no-browser")
+    assert result.returncode != 0
+    assert "not an ONNX file" in result.stderr
+    assert "a PNG image" in result.stderr
+    assert "Traceback" not in result.stderr
+    assert result.stdout == ""
 
 
 def test_a_port_in_use_has_a_clear_error(lenet_onnx):
@@ -33,27 +33,27 @@ def test_a_port_in_use_has_a_clear_error(lenet_onnx):
         other.bind(("127.0.0.1", 0))
         other.listen()
         port = other.getsockname()[1]
-        done = mlhood("view", lenet_onnx, "--no-browser", "--port", port)
-    assert done.returncode != 0
-    assert f"port {port} is in use" in done.stderr
+        result = mlhood("view", lenet_onnx, "--no-browser", "--port", port)
+    assert result.returncode != 0
+    assert f"port {port} is in use" in result.stderr
 
 
 @pytest.mark.browser
 @pytest.mark.skipif(find_browser() is None, reason="no Chromium, Chrome or Edge here: set MLHOOD_BROWSER to one")
 def test_output_draws(lenet_onnx, tmp_path):
-    done = mlhood("view", lenet_onnx, "--output", tmp_path / "lenet.svg")
-    assert (done.returncode, done.stdout.strip(), done.stderr) == (0, str(tmp_path / "lenet.svg"), "")
+    result = mlhood("view", lenet_onnx, "--output", tmp_path / "lenet.svg")
+    assert (result.returncode, result.stdout.strip(), result.stderr) == (0, str(tmp_path / "lenet.svg"), "")
     assert b"conv1" in (tmp_path / "lenet.svg").read_bytes()
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGINT to send")
-def test_ctrl_c_is_the_good_end(lenet_onnx):
+def test_ctrl_c_exits_cleanly(lenet_onnx):
     command = [*MLHOOD, "view", str(lenet_onnx), "--no-browser"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        said = process.stdout.readline()
-        url = next(word.rstrip(";") for word in said.split() if word.startswith("http"))
+        message = process.stdout.readline()
+        url = next(word.rstrip(";") for word in message.split() if word.startswith("http"))
         with urllib.request.urlopen(url, timeout=10) as page:
             assert b"Netron" in page.read()
         process.send_signal(signal.SIGINT)
-        rest = process.communicate(timeout=20)
-    assert (process.returncode, *rest) == (0, "", "")
+        remaining_output = process.communicate(timeout=20)
+    assert (process.returncode, *remaining_output) == (0, "", "")

@@ -1,4 +1,4 @@
-"""Exporting: silent, the same bytes each time, one file, right numbers, and nothing of this machine in it."""
+"""Exporting: silent, deterministic, self-contained, numerically correct, and without paths of this machine."""
 
 import logging
 import os
@@ -19,7 +19,7 @@ IMAGE = torch.zeros(1, 1, 32, 32)
 LENET_NODES = ["conv1", "relu", "maxpool", "conv2", "relu_1", "maxpool_1", "reshape"]
 LENET_NODES += ["fc1", "relu_2", "fc2", "relu_3", "fc3"]
 
-EXPORT_ANEW = """
+EXPORT_SCRIPT = """
 import sys, torch
 from mlhood.exchange import export
 from mlhood.models import LeNetBN
@@ -72,7 +72,7 @@ def test_resnet_keeps_its_twenty_batchnorms_and_nothing_else(tmp_path):
     table = node_table(path)
     assert {"layer1.0.conv1", "layer2.0.downsample.1", "layer4.1.add", "avgpool", "fc"} <= set(table["name"])
     assert table["name"].is_unique
-    assert table.set_index("name").loc["layer1.0.conv1", "parameters"] == 64 * 64 * 9  # no bias made up
+    assert table.set_index("name").loc["layer1.0.conv1", "parameters"] == 64 * 64 * 9  # no bias added
     x = torch.randn(2, 3, 64, 64)
     np.testing.assert_allclose(run(path, x)["logits"], model(x).detach().numpy(), rtol=1e-3, atol=1e-4)
 
@@ -84,43 +84,36 @@ def test_same_model_same_bytes(lenet, lenet_onnx, tmp_path):
 
 def test_same_bytes_from_two_processes(tmp_path):
     for name, seed in (("a", "1"), ("b", "2")):
-        # Another order of sets and dicts must not show.
+        # The iteration order of sets must not affect the file.
         environment = {"PYTHONHASHSEED": seed}
-        command = [sys.executable, "-W", "error", "-c", EXPORT_ANEW, str(tmp_path / name)]
-        done = subprocess.run(command, capture_output=True, text=True, env=os.environ | environment, check=False)
-        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+        command = [sys.executable, "-W", "error", "-c", EXPORT_SCRIPT, str(tmp_path / name)]
+        result = subprocess.run(command, capture_output=True, text=True, env=os.environ | environment, check=False)
+        assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
     assert (tmp_path / "a2").read_bytes() == (tmp_path / "b2").read_bytes()
 
 
-def test_silent_and_logging_is_as_before(lenet, tmp_path, capfd, caplog):
+def test_export_is_silent_and_restores_logging(lenet, tmp_path, capfd, caplog):
     caplog.set_level(logging.DEBUG)
     caplog.clear()
     handlers, disabled = list(logging.root.handlers), logging.root.manager.disable
-    with warnings.catch_warnings(record=True) as warned:
+    with warnings.catch_warnings(record=True) as caught_warnings:
         warnings.simplefilter("always")
         export(lenet, IMAGE, tmp_path / "x.onnx")
     assert capfd.readouterr() == ("", "")
-    assert not warned
+    assert not caught_warnings
     assert not caplog.records
     assert (logging.root.handlers, logging.root.manager.disable) == (handlers, disabled)
 
 
-def test_one_file_with_nothing_of_this_machine(lenet_onnx):
+def test_one_file_without_paths_of_this_machine(lenet_onnx):
     assert [file.name for file in lenet_onnx.parent.iterdir()] == ["lenet.onnx"]
     data = lenet_onnx.read_bytes()
-    for trace in (
-        b"site-packages",
-        b".py",
-        b"File ",
-        b"metadata",
-        b"pkg.torch",
-        str(lenet_onnx.parent).encode(),
-    ):
-        assert trace not in data
+    for text in (b"site-packages", b".py", b"File ", b"metadata", b"pkg.torch", str(lenet_onnx.parent).encode()):
+        assert text not in data
 
 
-def test_modes_are_as_before(tmp_path):
+def test_modes_are_restored(tmp_path):
     model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Dropout(), torch.nn.Linear(4, 2))
     model[1].eval()
     path = export(model, torch.zeros(1, 4), tmp_path / "x.onnx")
@@ -128,7 +121,7 @@ def test_modes_are_as_before(tmp_path):
     assert set(operator_counts(path).index) == {"Gemm"}  # no dropout: exported in evaluation mode
 
 
-def test_batch_open_or_fixed(lenet, tmp_path):
+def test_a_fixed_batch(lenet, tmp_path):
     path = export(lenet, torch.zeros(3, 1, 32, 32), tmp_path / "x.onnx", dynamic_batch=False)
     assert run(path, np.zeros((3, 1, 32, 32), np.float32))["logits"].shape == (3, 10)
     with pytest.raises(ExchangeError, match="wrong shape"):
@@ -177,7 +170,7 @@ class Branching(LeNet):
         (LeNet(), {"opset": 1000}),
     ],
 )
-def test_what_cannot_be_exported_is_told_and_leaves_nothing(tmp_path, capfd, model, options):
+def test_a_failed_export_raises_and_leaves_no_file(tmp_path, capfd, model, options):
     with pytest.raises(ExchangeError) as caught:
         export(model, IMAGE, tmp_path / "x.onnx", **options)
     assert caught.value.parts
@@ -186,11 +179,11 @@ def test_what_cannot_be_exported_is_told_and_leaves_nothing(tmp_path, capfd, mod
 
 
 @pytest.mark.parametrize("example", [(), 3.0, "text", torch.zeros(0, 1, 32, 32)])
-def test_a_senseless_example_is_told(tmp_path, example):
+def test_an_invalid_example_raises(tmp_path, example):
     with pytest.raises(ExchangeError):
         export(LeNet(), example, tmp_path / "x.onnx")
 
 
-def test_a_missing_folder_is_told(tmp_path):
+def test_a_missing_folder_raises(tmp_path):
     with pytest.raises(OutputError, match="does not exist"):
         export(LeNet(), IMAGE, tmp_path / "nowhere" / "x.onnx")

@@ -1,4 +1,4 @@
-"""The tables, against torch's own counts."""
+"""Tables of a graph, against torch's own counts."""
 
 import math
 
@@ -42,7 +42,7 @@ def test_lenet_by_hand(lenet_onnx):
 
 
 @pytest.mark.parametrize("batch", [1, 7])
-def test_lenet_by_torchs_counter(lenet, lenet_onnx, batch):
+def test_lenet_matches_torchs_counter(lenet, lenet_onnx, batch):
     table = node_table(lenet_onnx, batch=batch)
     assert 2 * table["macs"].sum() == flops(lenet, torch.zeros(batch, 1, 32, 32))
     assert table["inputs"][0] == [(batch, 1, 32, 32)]
@@ -58,7 +58,7 @@ def test_a_tensorflow_lenet_has_the_same_work(tf_lenet, lenet_onnx):
     assert node_table(tf_lenet)["inputs"][0] == [("unk__1", 32, 32, 1)]
 
 
-def test_resnet50_is_the_published_four_billion(tmp_path):
+def test_resnet50_has_the_published_four_billion_macs(tmp_path):
     model = resnet50().eval()
     path = export(model, torch.zeros(1, 3, 224, 224), tmp_path / "resnet50.onnx", keep_batchnorm=True)
     table = node_table(path)
@@ -81,7 +81,7 @@ def test_resnet50_is_the_published_four_billion(tmp_path):
     padding=st.integers(0, 2),
     size=st.integers(3, 9),
 )
-def test_any_convolution_by_torchs_counter(batch, groups, channels, filters, kernel, stride, padding, size):
+def test_any_convolution_matches_torchs_counter(batch, groups, channels, filters, kernel, stride, padding, size):
     layer = torch.nn.Conv2d(groups * channels, groups * filters, kernel, stride, padding, groups=groups)
     x = torch.zeros(batch, groups * channels, size, size)
     values = [helper.make_tensor_value_info("x", TensorProto.FLOAT, list(x.shape))]
@@ -100,7 +100,7 @@ def test_any_convolution_by_torchs_counter(batch, groups, channels, filters, ker
     assert 2 * row["macs"] == flops(layer, x)
     assert row["parameters"] == sum(parameter.numel() for parameter in layer.parameters())
     assert row["output_bytes"] == layer(x).nbytes
-    assert row["name"] == "y"  # a node without a name goes by its output's
+    assert row["name"] == "y"  # an unnamed node is listed under its output's name
 
 
 def model(graph):
@@ -161,14 +161,14 @@ def test_unknown_shapes_show_as_unknown():
         ],
         "g",
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 4])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, "found"])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, "m"])],
     )
     table = node_table(model(graph), n=3)
-    assert table["outputs"].tolist() == [[(2, "?")], [(2, "found")]]
+    assert table["outputs"].tolist() == [[(2, "?")], [(2, "m")]]
 
 
 @pytest.mark.parametrize("dims", [{"bach": 2}, {"batch": 0}, {"batch": -1}, {"batch": "two"}])
-def test_wrong_axes_are_told(lenet_onnx, dims):
+def test_invalid_dims_raise(lenet_onnx, dims):
     with pytest.raises(ExchangeError) as caught:
         node_table(lenet_onnx, **dims)
     assert "batch" in str(caught.value)

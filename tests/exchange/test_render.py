@@ -1,4 +1,4 @@
-"""Rendering: what a reader sees and a search finds, and nothing left running whatever happens."""
+"""Rendering: the contents of the drawings, and that no process or file is left behind."""
 
 import importlib
 import io
@@ -24,25 +24,12 @@ from mlhood.exchange import find_browser, render
 needs_browser = pytest.mark.skipif(
     find_browser() is None, reason="no Chromium, Chrome or Edge here: set MLHOOD_BROWSER to one"
 )
-# The package has a function of the same name.
+# The attribute `mlhood.exchange.render` is the function of this name.
 MODULE = importlib.import_module("mlhood.exchange.render")
 SVG = "{http://www.w3.org/2000/svg}"
-NAMES = {
-    "conv1",
-    "relu",
-    "maxpool",
-    "conv2",
-    "relu_1",
-    "maxpool_1",
-    "reshape",
-    "fc1",
-    "relu_2",
-    "fc2",
-    "relu_3",
-    "fc3",
-}
+NAMES = {"conv1", "conv2", "relu", "relu_1", "relu_2", "relu_3", "maxpool", "maxpool_1", "reshape", "fc1", "fc2", "fc3"}
 
-INTERRUPTED = """
+RENDER_UNTIL_INTERRUPTED = """
 import sys
 from mlhood.exchange import render
 try:
@@ -52,7 +39,7 @@ except KeyboardInterrupt:
     sys.exit(130)
 """
 
-IN_A_KERNEL = """
+RENDER_IN_EVENT_LOOP = """
 import asyncio, sys
 from mlhood.exchange import render
 async def cell():
@@ -61,28 +48,28 @@ asyncio.run(cell())
 """
 
 
-def descendants(of=None):
-    """Programs that live below a process, by name."""
-    found = {}
-    for child in psutil.Process(of).children(recursive=True):
+def descendants():
+    """Names of the running descendants of this process, by process id."""
+    names = {}
+    for child in psutil.Process().children(recursive=True):
         try:
             if child.status() != psutil.STATUS_ZOMBIE:
-                found[child.pid] = child.name()
+                names[child.pid] = child.name()
         except psutil.NoSuchProcess:
             continue
-    return found
+    return names
 
 
-def using(folder):
-    """Processes anywhere on the machine that mention a folder, such as a browser by its profile."""
-    found = []
+def using(text):
+    """Running processes on this machine with the text in their command line, such as a browser with its profile."""
+    processes = []
     for process in psutil.process_iter():
         try:
-            if process.status() != psutil.STATUS_ZOMBIE and any(str(folder) in word for word in process.cmdline()):
-                found.append(process)
+            if process.status() != psutil.STATUS_ZOMBIE and any(str(text) in word for word in process.cmdline()):
+                processes.append(process)
         except psutil.Error:
             continue
-    return found
+    return processes
 
 
 def wait_until(condition, seconds=20.0):
@@ -94,7 +81,7 @@ def wait_until(condition, seconds=20.0):
 
 @pytest.fixture
 def scratch(monkeypatch):
-    """Where temporary files go, to see what is left; a short path, as a browser keeps sockets there."""
+    """A folder for temporary files; its path is short because the browser creates sockets in it."""
     folder = Path(tempfile.mkdtemp(prefix="m"))
     monkeypatch.setenv("TMPDIR", str(folder))
     monkeypatch.setattr(tempfile, "tempdir", None)
@@ -108,7 +95,7 @@ def nothing_left(scratch):
     yield
     assert wait_until(lambda: descendants().keys() <= before.keys()), descendants()
     assert wait_until(lambda: not using(scratch)), using(scratch)
-    # ONNX Runtime keeps a file of its own there, which is not ours to remove.
+    # ONNX Runtime creates .ses there, which we must not remove.
     assert wait_until(lambda: {file.name for file in scratch.iterdir()} <= {".ses"}), list(scratch.iterdir())
 
 
@@ -116,7 +103,7 @@ def nothing_left(scratch):
 @needs_browser
 @pytest.mark.usefixtures("nothing_left")
 class TestDrawing:
-    def test_svg_stands_for_itself(self, lenet_onnx, tmp_path, capfd):
+    def test_svg_is_self_contained(self, lenet_onnx, tmp_path, capfd):
         path = render(lenet_onnx, tmp_path / "lenet.svg")
         assert capfd.readouterr() == ("", "")
         root = ElementTree.parse(path).getroot()
@@ -125,7 +112,7 @@ class TestDrawing:
         words = {"".join(text.itertext()) for text in root.iter(SVG + "text")}
         assert {"Conv", "Relu", "MaxPool", "Reshape", "Gemm", "image", "logits"} <= words
         assert {f"node-name-{name}" for name in NAMES} <= {group.get("id") for group in root.iter(SVG + "g")}
-        # Styles are in the drawing: no class needs a style sheet, and there is nothing to fetch.
+        # Styles are inline: no style sheet is needed, and nothing is fetched.
         filled = [path.get("style", "") for path in root.iter(SVG + "path")]
         assert sum("fill: rgb(" in style for style in filled) >= len(NAMES)
         text = path.read_text(encoding="utf-8")
@@ -147,13 +134,8 @@ class TestDrawing:
         (page,) = document.pages
         words = page.extract_text().split()
         assert set(words) >= NAMES
-        assert {op: words.count(op) for op in ("Conv", "Relu", "MaxPool", "Reshape", "Gemm")} == {
-            "Conv": 2,
-            "Relu": 4,
-            "MaxPool": 2,
-            "Reshape": 1,
-            "Gemm": 3,
-        }
+        counts = {"Conv": 2, "Relu": 4, "MaxPool": 2, "Reshape": 1, "Gemm": 3}
+        assert {op: words.count(op) for op in counts} == counts
         assert not page.images
         fonts = [font.get_object() for font in page["/Resources"]["/Font"].values()]
         assert fonts
@@ -163,18 +145,16 @@ class TestDrawing:
         assert float(page.mediabox.height) == pytest.approx(int(svg.get("height")) * 0.75, abs=2.5)
 
     def test_proto_bytes_and_an_awkward_name(self, lenet_onnx, tf_lenet, tmp_path):
-        odd = tmp_path / 'a "quoted" näme & 100%.onnx'
-        if sys.platform == "win32":
-            odd = tmp_path / "a näme & 100%.onnx"
-        odd.write_bytes(lenet_onnx.read_bytes())
-        for model in (odd, lenet_onnx.read_bytes()):
+        path = tmp_path / ("a näme & 100%.onnx" if sys.platform == "win32" else 'a "quoted" näme & 100%.onnx')
+        path.write_bytes(lenet_onnx.read_bytes())
+        for model in (path, lenet_onnx.read_bytes()):
             assert "node-name-conv1" in render(model, tmp_path / "x.svg").read_text(encoding="utf-8")
         assert "MatMul" in render(tf_lenet, tmp_path / "y.SVG").read_text(encoding="utf-8")
 
     def test_within_a_running_event_loop(self, lenet_onnx, tmp_path):
-        command = [sys.executable, "-c", IN_A_KERNEL, str(lenet_onnx), str(tmp_path / "x.pdf")]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+        command = [sys.executable, "-c", RENDER_IN_EVENT_LOOP, str(lenet_onnx), str(tmp_path / "x.pdf")]
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
         assert (tmp_path / "x.pdf").read_bytes().startswith(b"%PDF")
 
 
@@ -188,10 +168,10 @@ def _embedded(font):
 @pytest.mark.browser
 @needs_browser
 @pytest.mark.usefixtures("nothing_left")
-class TestEnding:
-    @pytest.mark.skipif(sys.platform == "win32", reason="a script is no program on Windows")
+class TestTermination:
+    @pytest.mark.skipif(sys.platform == "win32", reason="Windows does not execute scripts")
     def test_after_a_timeout(self, lenet_onnx, tmp_path, monkeypatch):
-        """A browser that never answers ends too."""
+        """A browser that hangs is killed."""
         script = tmp_path / "browser"
         script.write_text("#!/bin/sh\nexec sleep 600\n")
         script.chmod(0o755)
@@ -202,25 +182,24 @@ class TestEnding:
         assert not (tmp_path / "x.svg").exists()
 
     @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGINT to send")
-    @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
-    def test_after_ctrl_c_and_after_a_violent_death(self, lenet_onnx, tmp_path, scratch, how):
-        command = [sys.executable, "-c", INTERRUPTED, str(lenet_onnx), str(tmp_path / "x.svg")]
+    @pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGKILL])
+    def test_after_a_signal(self, lenet_onnx, tmp_path, scratch, signal_number):
+        command = [sys.executable, "-c", RENDER_UNTIL_INTERRUPTED, str(lenet_onnx), str(tmp_path / "x.svg")]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
             assert process.stdout.readline() == "ready\n"
-            # In the middle: the browser has started.
-            assert wait_until(lambda: using("--headless") and using(scratch))
-            process.send_signal(how)
-            _, said = process.communicate(timeout=30)
-        assert process.returncode == (130 if how == signal.SIGINT else -signal.SIGKILL)
-        assert said == ""
+            assert wait_until(lambda: using("--headless") and using(scratch)), "the browser did not start"
+            process.send_signal(signal_number)
+            _, errors = process.communicate(timeout=30)
+        assert process.returncode == (130 if signal_number == signal.SIGINT else -signal.SIGKILL)
+        assert errors == ""
         assert not (tmp_path / "x.svg").exists()
         assert wait_until(lambda: not using(scratch)), using(scratch)
-        if how == signal.SIGKILL:  # nobody was left to remove them
+        if signal_number == signal.SIGKILL:  # a killed process cannot remove its folders
             for folder in scratch.iterdir():
                 shutil.rmtree(folder, ignore_errors=True)
 
-    @pytest.mark.skipif(sys.platform == "win32", reason="a script is no program on Windows")
-    def test_after_a_browser_that_does_not_work(self, lenet_onnx, tmp_path, monkeypatch):
+    @pytest.mark.skipif(sys.platform == "win32", reason="Windows does not execute scripts")
+    def test_after_a_browser_failure(self, lenet_onnx, tmp_path, monkeypatch):
         script = tmp_path / "browser"
         script.write_text("#!/bin/sh\necho broken >&2; exit 7\n")
         script.chmod(0o755)
@@ -231,7 +210,7 @@ class TestEnding:
         assert caught.value.parts["got"]
 
 
-def test_no_browser_is_one_plain_sentence(lenet_onnx, tmp_path, monkeypatch):
+def test_a_missing_browser_raises(lenet_onnx, tmp_path, monkeypatch):
     monkeypatch.setattr(MODULE, "find_browser", lambda: None)
     with pytest.raises(BrowserError, match="no browser") as caught:
         render(lenet_onnx, tmp_path / "x.pdf")
@@ -239,7 +218,7 @@ def test_no_browser_is_one_plain_sentence(lenet_onnx, tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
-def test_bad_input_is_told_before_a_browser_starts(lenet_onnx, tmp_path, monkeypatch):
+def test_invalid_input_raises_before_a_browser_starts(lenet_onnx, tmp_path, monkeypatch):
     monkeypatch.setattr(MODULE, "find_browser", lambda: pytest.fail("too late"))
     (tmp_path / "bad.onnx").write_bytes(b"not a model")
     with pytest.raises(ExchangeError, match="not an ONNX file"):
@@ -253,7 +232,7 @@ def test_bad_input_is_told_before_a_browser_starts(lenet_onnx, tmp_path, monkeyp
 
 @pytest.mark.browser
 @needs_browser
-def test_a_full_disk_leaves_nothing_half_written(lenet_onnx, tmp_path, monkeypatch):
+def test_a_full_disk_leaves_no_partial_file(lenet_onnx, tmp_path, monkeypatch):
     def full(_):
         raise OSError(28, os.strerror(28))
 

@@ -1,4 +1,4 @@
-"""Running: inputs by order or by name, and a clear word where they do not fit."""
+"""Running: inputs by position or by name, and clear errors for invalid ones."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from mlhood.exchange import run
 X = np.zeros((2, 1, 32, 32), np.float32)
 
 
-def test_by_order_by_name_and_from_torch(lenet_onnx):
+def test_inputs_by_position_by_name_and_from_torch(lenet_onnx):
     expected = run(lenet_onnx, X)["logits"]
     assert expected.shape == (2, 10)
     for again in (run(lenet_onnx, image=X), run(lenet_onnx, torch.tensor(X), threads=1)):
@@ -18,12 +18,12 @@ def test_by_order_by_name_and_from_torch(lenet_onnx):
 
 
 @pytest.mark.parametrize(
-    ("arrays", "inputs", "part", "said"),
+    ("arrays", "inputs", "part", "message"),
     [
         ((), {}, "expected", "image"),
         ((), {"picture": X}, "got", "picture"),
-        ((X, X), {}, "got", "2 by order"),
-        ((X,), {"image": X}, "got", "1 by order, image"),
+        ((X, X), {}, "got", "2 by position"),
+        ((X,), {"image": X}, "got", "1 by position, image"),
         ((X.astype(np.float64),), {}, "what to do", ".astype('float32')"),
         ((X.astype(np.uint8),), {}, "got", "uint8"),
         ((X[0],), {}, "got", "[1, 32, 32]"),
@@ -32,19 +32,19 @@ def test_by_order_by_name_and_from_torch(lenet_onnx):
         (("text",), {}, "expected", "float32"),
     ],
 )
-def test_inputs_that_do_not_fit(lenet_onnx, arrays, inputs, part, said):
+def test_invalid_inputs_raise(lenet_onnx, arrays, inputs, part, message):
     with pytest.raises(ExchangeError) as caught:
         run(lenet_onnx, *arrays, **inputs)
-    assert said in caught.value.parts[part]
+    assert message in caught.value.parts[part]
 
 
-def test_what_only_shows_when_running_is_told(tf_lenet, capfd):
+def test_a_failure_at_run_time_raises(tf_lenet, capfd):
     broken = type(tf_lenet)()
     broken.CopyFrom(tf_lenet)
     shape = next(tensor for tensor in broken.graph.initializer if tensor.name == "shape")
     shape.raw_data = np.array([7, -1], np.int64).tobytes()
     del broken.graph.output[0].type.tensor_type.shape.dim[:]
     broken.graph.output[0].type.tensor_type.ClearField("shape")
-    with pytest.raises(ExchangeError, match=r"ONNX Runtime|not valid"):
+    with pytest.raises(ExchangeError, match=r"ONNX Runtime|graph is invalid"):
         run(broken, np.zeros((2, 32, 32, 1), np.float32))
     assert capfd.readouterr().err == ""

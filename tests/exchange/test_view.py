@@ -1,4 +1,4 @@
-"""Serving Netron's page, in a notebook and from the command line."""
+"""Serving Netron's page in a notebook and from the command line."""
 
 import logging
 import re
@@ -15,15 +15,15 @@ import pytest
 from mlhood.errors import ExchangeError
 from mlhood.exchange import show, view
 
-WAITING = """
+SERVE_SCRIPT = """
 import sys
 from mlhood.exchange import show
-show(sys.argv[1], browse=False, say=lambda text: print(text, flush=True))
+show(sys.argv[1], browse=False, echo=lambda text: print(text, flush=True))
 """
 
 
 @pytest.fixture(autouse=True)
-def no_server_left():
+def stop_servers():
     yield
     netron.stop()
 
@@ -35,11 +35,11 @@ def free_port():
 
 
 def fetch(url):
-    with urllib.request.urlopen(url, timeout=10) as answer:
-        return answer.read()
+    with urllib.request.urlopen(url, timeout=10) as response:
+        return response.read()
 
 
-def test_a_frame_with_the_real_page(lenet_onnx, capfd):
+def test_the_frame_shows_netrons_page(lenet_onnx, capfd):
     handlers = list(logging.root.handlers)
     frame = view(lenet_onnx, height=321)
     assert b"<title>Netron</title>" in fetch(frame.src)
@@ -49,14 +49,14 @@ def test_a_frame_with_the_real_page(lenet_onnx, capfd):
     assert logging.root.handlers == handlers
 
 
-def test_the_same_port_again_replaces(lenet_onnx, tf_lenet):
+def test_reusing_a_port_replaces_the_server(lenet_onnx, tf_lenet):
     port = free_port()
     first, second = view(lenet_onnx, port), view(tf_lenet, port)
     assert first.src == second.src == f"http://127.0.0.1:{port}"
     assert fetch(second.src + "/data/model.onnx") == tf_lenet.SerializeToString()
 
 
-def test_a_port_in_use_is_told(lenet_onnx):
+def test_a_port_in_use_raises(lenet_onnx):
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
@@ -67,38 +67,37 @@ def test_a_port_in_use_is_told(lenet_onnx):
 
 
 @pytest.mark.parametrize("port", [0, -1, 70_000])
-def test_what_is_no_port_is_told(lenet_onnx, port):
-    with pytest.raises(ExchangeError, match="not a port"):
+def test_an_invalid_port_raises(lenet_onnx, port):
+    with pytest.raises(ExchangeError, match="invalid port"):
         view(lenet_onnx, port)
 
 
-def test_a_bad_file_is_told(tmp_path):
+def test_a_missing_file_raises(tmp_path):
     with pytest.raises(ExchangeError, match="no such file"):
         view(tmp_path / "no.onnx")
 
 
 def test_ctrl_c_ends_the_server(lenet_onnx, monkeypatch):
-    said, opened = [], []
+    messages, opened = [], []
 
     def interrupt(text):
-        said.append(text)
+        messages.append(text)
         raise KeyboardInterrupt
 
     monkeypatch.setattr("webbrowser.open", lambda url: opened.append(url) or True)
-    show(lenet_onnx, say=interrupt)
+    show(lenet_onnx, echo=interrupt)
     (url,) = opened
-    assert url in said[0]
+    assert url in messages[0]
     with pytest.raises(urllib.error.URLError):
         fetch(url)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGINT to send")
-def test_ctrl_c_from_outside(lenet_onnx):
-    command = [sys.executable, "-c", WAITING, str(lenet_onnx)]
+def test_sigint_stops_the_command(lenet_onnx):
+    command = [sys.executable, "-c", SERVE_SCRIPT, str(lenet_onnx)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        said = process.stdout.readline()
-        (url,) = re.findall(r"http://\S+", said)
+        (url,) = re.findall(r"http://\S+", process.stdout.readline())
         assert b"Netron" in fetch(url)
         process.send_signal(signal.SIGINT)
-        rest = process.communicate(timeout=20)
-    assert (process.returncode, *rest) == (0, "", "")
+        remaining_output = process.communicate(timeout=20)
+    assert (process.returncode, *remaining_output) == (0, "", "")

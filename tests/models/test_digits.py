@@ -1,4 +1,4 @@
-"""The digits: real, split fairly, normalised, and the same bytes everywhere."""
+"""The digits: a stratified split, normalised, and bit-identical on every machine."""
 
 import hashlib
 
@@ -10,7 +10,7 @@ from sklearn.datasets import load_digits
 from mlhood.errors import ModelError
 from mlhood.models import digits
 
-# Whole-number arithmetic up to one subtraction and one division in float32: no machine may differ.
+# Integer arithmetic, except for one subtraction and one division in float32: identical on every machine.
 GOLDEN = "18558dd59bf21cfd86e3f731502a8d814208203b5202f96f66d340ba68b08667"
 
 
@@ -28,7 +28,7 @@ def test_shapes_and_dtypes():
     assert "scikit-learn" in data.source
 
 
-def test_same_bytes_everywhere():
+def test_bit_identical_on_every_machine():
     data = digits()
     digest = hashlib.sha256(b"".join(part.astype(part.dtype.newbyteorder("<")).tobytes() for part in data[:4]))
     assert digest.hexdigest() == GOLDEN
@@ -41,13 +41,13 @@ def test_split_is_stratified():
         assert test / (train + test) == pytest.approx(1 / 6, abs=0.01)
 
 
-def test_normalised_over_the_training_part():
+def test_normalised_over_the_training_set():
     data = digits()
     assert data.train_images.mean() == pytest.approx(0, abs=1e-5)
     assert data.train_images.std() == pytest.approx(1, abs=1e-5)
 
 
-def test_enlarged_as_torch_does_it():
+def test_enlarged_as_by_torch():
     """The multiset of images equals torch's bilinear interpolation of the originals, up to normalisation."""
     data = digits()
     small = torch.tensor(load_digits().images[:, None], dtype=torch.float32)
@@ -56,12 +56,12 @@ def test_enlarged_as_torch_does_it():
     ours = np.concatenate([data.train_images, data.test_images]).reshape(-1, 1024)
     low, high = ours.min(), ours.max()
     expected = large.reshape(-1, 1024) / 16
-    order = np.lexsort(np.round((ours - low) / (high - low), 3).T)
-    wanted = np.lexsort(np.round(expected, 3).T)
-    np.testing.assert_allclose(((ours - low) / (high - low))[order], expected[wanted], atol=2e-3)
+    scaled = (ours - low) / (high - low)
+    order, expected_order = (np.lexsort(np.round(images, 3).T) for images in (scaled, expected))
+    np.testing.assert_allclose(scaled[order], expected[expected_order], atol=2e-3)
 
 
-def test_a_missing_mnist_folder_is_said(monkeypatch, tmp_path):
+def test_a_missing_mnist_folder_raises(monkeypatch, tmp_path):
     monkeypatch.setenv("MLHOOD_MNIST", str(tmp_path / "nowhere"))
     with pytest.raises(ModelError, match="no such MNIST folder") as caught:
         digits()

@@ -1,4 +1,4 @@
-"""MNIST's files, whole and broken."""
+"""Reading MNIST's files, valid and corrupt."""
 
 import gzip
 import struct
@@ -43,7 +43,7 @@ def write(folder, *, zipped=False, dotted=False):
 
 @pytest.mark.parametrize("where", [".", "raw", "MNIST/raw"])
 @pytest.mark.parametrize("form", [{}, {"zipped": True}, {"dotted": True}])
-def test_a_folder_is_read_in_all_its_forms(tmp_path, where, form):
+def test_all_layouts_of_a_folder_are_read(tmp_path, where, form):
     arrays = write(tmp_path / where, **form)
     data = digits(tmp_path)
     assert data.train_images.shape == (12, 1, 32, 32)
@@ -57,7 +57,7 @@ def test_a_folder_is_read_in_all_its_forms(tmp_path, where, form):
     assert "MNIST" in data.source
 
 
-def test_the_environment_names_the_folder(tmp_path, monkeypatch):
+def test_the_environment_variable_sets_the_folder(tmp_path, monkeypatch):
     write(tmp_path)
     monkeypatch.setenv("MLHOOD_MNIST", str(tmp_path))
     assert len(digits().train_images) == 12
@@ -72,7 +72,7 @@ def test_each_missing_file_is_named(tmp_path, name):
     assert name in caught.value.parts["expected"]
 
 
-def broken(change):
+def corrupt(change):
     data = idx(np.zeros((12, 28, 28), np.uint8))
     return change(data)
 
@@ -80,16 +80,16 @@ def broken(change):
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (broken(lambda data: data[:-1]), "truncated"),
-        (broken(lambda data: data + b"\0"), "too long"),
-        (broken(lambda data: data[:9]), "within its header"),
-        (broken(lambda data: b"\x89PNG" + data), "not an IDX file"),
+        (corrupt(lambda data: data[:-1]), "truncated"),
+        (corrupt(lambda data: data + b"\0"), "too long"),
+        (corrupt(lambda data: data[:9]), "within its header"),
+        (corrupt(lambda data: b"\x89PNG" + data), "not an IDX file"),
         (b"", "not an IDX file"),
-        (idx(np.zeros((12, 28, 27), np.uint8)), "not MNIST's images"),
+        (idx(np.zeros((12, 28, 27), np.uint8)), "MNIST's shape"),
         (idx(np.zeros((11, 28, 28), np.uint8)), "differ in number"),
     ],
 )
-def test_each_broken_image_file_is_told(tmp_path, data, message):
+def test_an_invalid_image_file_raises(tmp_path, data, message):
     write(tmp_path)
     (tmp_path / FILES[0]).write_bytes(data)
     with pytest.raises(ModelError, match=message) as caught:
@@ -97,7 +97,7 @@ def test_each_broken_image_file_is_told(tmp_path, data, message):
     assert {"where", "got"} <= caught.value.parts.keys()
 
 
-def test_a_label_beyond_nine_is_told(tmp_path):
+def test_a_label_above_nine_raises(tmp_path):
     write(tmp_path)
     (tmp_path / FILES[1]).write_bytes(idx(np.full(12, 10, np.uint8)))
     with pytest.raises(ModelError, match="not a digit"):
@@ -105,7 +105,7 @@ def test_a_label_beyond_nine_is_told(tmp_path):
 
 
 @pytest.mark.parametrize("data", [b"not gzip", gzip.compress(b"x" * 5000, mtime=0)[:40], b""])
-def test_a_broken_archive_is_told(tmp_path, data):
+def test_a_corrupt_archive_raises(tmp_path, data):
     write(tmp_path)
     (tmp_path / FILES[0]).unlink()
     (tmp_path / (FILES[0] + ".gz")).write_bytes(data)

@@ -1,4 +1,4 @@
-"""The small networks: sizes from the literature, numbers from NumPy."""
+"""The small networks: parameter counts from the literature, values from NumPy."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ def test_parameter_count(network, count):
     assert sum(parameter.numel() for parameter in network().parameters()) == count
 
 
-def test_lenet_has_the_layers_that_the_notebooks_name():
+def test_lenet_has_the_layers_named_in_the_notebooks():
     shapes = {name: tuple(value.shape) for name, value in LeNet().state_dict().items()}
     assert shapes == {
         "conv1.weight": (6, 1, 5, 5),
@@ -45,7 +45,7 @@ def test_mlp_is_two_matrix_products():
     assert model(torch.zeros(2, 1, 28, 28)).shape == (2, 10)
 
 
-def test_lenet_bn_is_lenet_where_the_normalisation_does_nothing():
+def test_lenet_bn_equals_lenet_if_the_normalisation_is_the_identity():
     plain, normalised = LeNet().eval(), LeNetBN().eval()
     normalised.load_state_dict(plain.state_dict(), strict=False)
     for bn in (normalised.bn1, normalised.bn2):

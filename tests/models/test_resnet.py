@@ -1,4 +1,4 @@
-"""ResNet against the published architecture: names, shapes and counts as torchvision has them."""
+"""ResNet against the published architecture: names, shapes and counts as in torchvision."""
 
 import pytest
 import torch
@@ -11,8 +11,8 @@ PUBLISHED = {
     "resnet50": (resnet50, [3, 4, 6, 3], 4, 25_557_032, 320),
 }
 
-# Entries of the published files, read off by hand.
-WELL_KNOWN = {
+# Some entries of the published files.
+PUBLISHED_SHAPES = {
     "resnet18": {
         "conv1.weight": (64, 3, 7, 7),
         "bn1.num_batches_tracked": (),
@@ -35,15 +35,15 @@ WELL_KNOWN = {
 }
 
 
-def norm(name, width):
+def batch_norm(name, width):
     fields = ("weight", "bias", "running_mean", "running_var")
     return [(f"{name}.{field}", (width,)) for field in fields] + [(f"{name}.num_batches_tracked", ())]
 
 
 def state(depths, expansion):
-    """Table 1 of the paper, spelled out as names and shapes in the order of the published files."""
+    """Table 1 of the paper as names and shapes in the order of the published files."""
     yield "conv1.weight", (64, 3, 7, 7)
-    yield from norm("bn1", 64)
+    yield from batch_norm("bn1", 64)
     channels = 64
     for stage, depth in enumerate(depths, start=1):
         width = 32 * 2**stage
@@ -55,10 +55,10 @@ def state(depths, expansion):
                 convolutions = [(width, channels, 1), (width, width, 3), (4 * width, width, 1)]
             for number, (filters, depth_in, size) in enumerate(convolutions, start=1):
                 yield f"{block}.conv{number}.weight", (filters, depth_in, size, size)
-                yield from norm(f"{block}.bn{number}", filters)
+                yield from batch_norm(f"{block}.bn{number}", filters)
             if index == 0 and channels != width * expansion:
                 yield f"{block}.downsample.0.weight", (width * expansion, channels, 1, 1)
-                yield from norm(f"{block}.downsample.1", width * expansion)
+                yield from batch_norm(f"{block}.downsample.1", width * expansion)
             channels = width * expansion
     yield "fc.weight", (1000, channels)
     yield "fc.bias", (1000,)
@@ -72,7 +72,7 @@ def test_state_dict_is_torchvisions(name):
     ours = [(key, tuple(value.shape)) for key, value in model.state_dict().items()]
     assert ours == list(state(depths, expansion))
     assert len(ours) == entries
-    assert dict(ours).items() >= WELL_KNOWN[name].items()
+    assert dict(ours).items() >= PUBLISHED_SHAPES[name].items()
     assert sum(parameter.numel() for parameter in model.parameters()) == count
 
 

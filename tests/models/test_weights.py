@@ -1,4 +1,4 @@
-"""Weights from elsewhere: a file round trip, and a clear word for each way it fails."""
+"""Pretrained weights: a round trip through a file, and an error for each kind of failure."""
 
 from urllib.error import URLError
 
@@ -16,56 +16,56 @@ def test_a_file_of_weights_loads(tmp_path):
     assert all(torch.equal(a, b) for a, b in zip(source.parameters(), loaded.parameters(), strict=True))
 
 
-def test_published_weights_come_from_torchs_hub(monkeypatch):
+def test_published_weights_are_downloaded_with_torch_hub(monkeypatch):
     source = resnet18()
-    asked = []
+    urls = []
 
     def fetch(url, **_):
-        asked.append(url)
+        urls.append(url)
         return source.state_dict()
 
     monkeypatch.setattr(torch.hub, "load_state_dict_from_url", fetch)
     loaded = resnet18("imagenet")
     assert torch.equal(loaded.fc.weight, source.fc.weight)
-    assert asked[0].endswith("/resnet18-f37072fd.pth")
+    assert urls[0].endswith("/resnet18-f37072fd.pth")
 
 
 @pytest.mark.parametrize("error", [URLError("no network"), RuntimeError("invalid hash value"), TimeoutError()])
-def test_without_a_network_the_error_says_what_to_do(monkeypatch, error):
+def test_a_failed_download_raises(monkeypatch, error):
     def fail(*_, **__):
         raise error
 
     monkeypatch.setattr(torch.hub, "load_state_dict_from_url", fail)
-    with pytest.raises(ModelError, match="cannot be fetched") as caught:
+    with pytest.raises(ModelError, match="cannot be downloaded") as caught:
         resnet18("imagenet")
     assert "resnet18-f37072fd.pth" in caught.value.parts["where"]
     assert "network" in caught.value.parts["what to do"]
 
 
-def test_weights_of_another_size_do_not_fit(tmp_path):
+def test_weights_of_another_shape_raise(tmp_path):
     torch.save(resnet18(classes=3).state_dict(), tmp_path / "weights.pth")
-    with pytest.raises(ModelError, match="do not fit") as caught:
+    with pytest.raises(ModelError, match="do not match") as caught:
         resnet18(tmp_path / "weights.pth")
     assert "fc.weight" in caught.value.parts["got"]
 
 
-def test_what_is_no_state_dict_does_not_load(tmp_path):
+def test_a_file_without_a_state_dict_raises(tmp_path):
     (tmp_path / "text.pth").write_text("not weights")
     torch.save([1, 2], tmp_path / "list.pth")
     with pytest.raises(ModelError, match="cannot be read"):
         resnet18(tmp_path / "text.pth")
-    with pytest.raises(ModelError, match="do not fit"):
+    with pytest.raises(ModelError, match="do not match"):
         resnet18(tmp_path / "list.pth")
-    with pytest.raises(ModelError, match="no such file"):
+    with pytest.raises(ModelError, match="no such weights file"):
         resnet18("nowhere.pth")
 
 
-class Hostile:
+class Malicious:
     def __reduce__(self):
         return (exec, ("raise SystemExit('ran')",))
 
 
-def test_a_hostile_pickle_is_not_run(tmp_path):
-    torch.save({"fc.weight": Hostile()}, tmp_path / "weights.pth")
+def test_a_malicious_pickle_is_not_executed(tmp_path):
+    torch.save({"fc.weight": Malicious()}, tmp_path / "weights.pth")
     with pytest.raises(ModelError, match="cannot be read"):
         resnet18(tmp_path / "weights.pth")
