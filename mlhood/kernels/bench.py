@@ -16,11 +16,11 @@ import numpy as np
 
 from mlhood.errors import KernelError
 from mlhood.kernels import conv, gemm, peers
+from mlhood.kernels.codegen.target import host
 from mlhood.kernels.direct import Direct
 from mlhood.kernels.int8 import int8_product
 from mlhood.kernels.layers import Layer
 from mlhood.kernels.layout import Layout, to_blocked, to_plain
-from mlhood.kernels.target import host
 from mlhood.measure import Comparison, Ratio, compare
 
 SIZES = (256, 512, 1024, 2048)

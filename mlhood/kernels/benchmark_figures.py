@@ -11,11 +11,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
-from mlhood.errors import KernelError
-from mlhood.kernels.figure_grid import DARK, MUTED, SMALL
+from mlhood.kernels.figure_checks import check_not_empty, check_ordered, check_positive
 from mlhood.measure.ratio import Ratio
 from mlhood.measure.units import digits, duration, rate, times
-from mlhood.plotting.diagram import BLUE, GREEN, LIGHT_GREY, ORANGE, PINK, SKY, VERMILION
+from mlhood.plotting.diagram import BLUE, DARK, GREEN, LIGHT_GREY, MUTED, ORANGE, PINK, SKY, SMALL, VERMILION
 
 _COLOURS = (BLUE, ORANGE, GREEN, VERMILION, PINK, SKY)
 _BARS = (SKY, ORANGE, GREEN, PINK, VERMILION, BLUE)
@@ -37,8 +36,8 @@ def ladder(rates: Mapping[str, Mapping[int, float]], peak: float) -> Figure:
     Raises:
         KernelError: Nothing to draw, or what is no rate.
     """
-    _check(rates, "rungs")
-    _positive("peak", peak)
+    check_not_empty(rates, "rungs")
+    check_positive("peak", peak)
     shares = {name: _shares(name, line, peak) for name, line in rates.items()}
     sizes = sorted({n for line in shares.values() for n in line})
     figure, axes = plt.subplots(figsize=(8.6, 4.8), dpi=90, layout="constrained")
@@ -63,9 +62,9 @@ def ladder(rates: Mapping[str, Mapping[int, float]], peak: float) -> Figure:
 
 
 def _shares(name: str, line: Mapping[int, float], peak: float) -> dict[int, float]:
-    _check(line, f"sizes for {name}")
+    check_not_empty(line, f"sizes for {name}")
     for n, value in line.items():
-        _positive(f"rate of {name} at {n}", value)
+        check_positive(f"rate of {name} at {n}", value)
     return {n: line[n] / peak for n in sorted(line)}
 
 
@@ -106,13 +105,13 @@ def peers(rates: Mapping[str, Mapping[str, tuple[float, float, float]]], peak: f
     Raises:
         KernelError: Nothing to draw, or what is no rate.
     """
-    _check(rates, "layers")
-    _positive("peak", peak)
+    check_not_empty(rates, "layers")
+    check_positive("peak", peak)
     for layer, row in rates.items():
-        _check(row, f"implementations for {layer}")
+        check_not_empty(row, f"implementations for {layer}")
         for name, (value, low, high) in row.items():
-            _positive(f"rate of {name} for {layer}", low)
-            _ordered(f"rate of {name} for {layer}", low, value, high)
+            check_positive(f"rate of {name} for {layer}", low)
+            check_ordered(f"rate of {name} for {layer}", low, value, high)
     names = list(dict.fromkeys(name for row in rates.values() for name in row))
     figure, axes = plt.subplots(figsize=(8.8, 1.3 + len(rates) * (0.25 * len(names) + 0.2)), dpi=90)
     high = 0.86 / len(names)
@@ -157,7 +156,7 @@ def ratios(layers: Mapping[str, Mapping[str, Ratio]], ours: str = "direct") -> F
     Raises:
         KernelError: Nothing to draw.
     """
-    _check(layers, "layers")
+    check_not_empty(layers, "layers")
     names = list(dict.fromkeys(name for row in layers.values() for name in row))
     figure, axes = plt.subplots(figsize=(9.2, 0.9 + 0.3 * len(layers)), dpi=90, layout="constrained")
     axes.set(xscale="log", yticks=range(len(layers)), yticklabels=list(layers), ylim=(len(layers) - 0.4, -0.6))
@@ -196,10 +195,10 @@ def im2col_memory(layers: Mapping[str, tuple[int, int]]) -> Figure:
     Raises:
         KernelError: Nothing to draw, or what is no size.
     """
-    _check(layers, "layers")
+    check_not_empty(layers, "layers")
     for name, sizes in layers.items():
         for what, size in zip(("input", "columns"), sizes, strict=True):
-            _positive(f"bytes of the {what} of {name}", size)
+            check_positive(f"bytes of the {what} of {name}", size)
     unit, divisor = ("MiB", 2**20) if max(max(sizes) for sizes in layers.values()) >= 2**20 else ("KiB", 2**10)
     figure, axes = plt.subplots(figsize=(8.6, 1.1 + 0.55 * len(layers)), dpi=90)
     for part, (what, colour, hatch) in enumerate((("input", SKY, ""), ("columns of im2col", ORANGE, "//"))):
@@ -227,11 +226,11 @@ def amdahl(rows: Mapping[str, tuple[float, float, float | None]]) -> Figure:
     Raises:
         KernelError: Nothing to draw, or what is no time.
     """
-    _check(rows, "implementations")
+    check_not_empty(rows, "implementations")
     for name, (inside, rest, measured) in rows.items():
-        _positive(f"time of the convolutions of {name}", inside, least=0)
-        _positive(f"time of the rest of {name}", rest, least=0)
-        _positive(f"time of {name}", inside + rest if measured is None else measured)
+        check_positive(f"time of the convolutions of {name}", inside, least=0)
+        check_positive(f"time of the rest of {name}", rest, least=0)
+        check_positive(f"time of {name}", inside + rest if measured is None else measured)
     inside = [row[0] for row in rows.values()]
     rest = [row[1] for row in rows.values()]
     cut = [_cut(i, inside) for i in range(len(rows))]
@@ -286,10 +285,10 @@ def inventory(layers: Sequence[tuple[str, float, float, bool]]) -> Figure:
     Raises:
         KernelError: Nothing to draw, or what is no count.
     """
-    _check(layers, "layers")
+    check_not_empty(layers, "layers")
     for name, macs, intensity, _ in layers:
-        _positive(f"count of {name}", macs)
-        _positive(f"intensity of {name}", intensity)
+        check_positive(f"count of {name}", macs)
+        check_positive(f"intensity of {name}", intensity)
     figure, (left, right) = plt.subplots(
         1, 2, figsize=(9.2, 1.0 + 0.22 * len(layers)), dpi=90, sharey=True, width_ratios=(1.5, 1)
     )
@@ -312,22 +311,3 @@ def inventory(layers: Sequence[tuple[str, float, float, bool]]) -> Figure:
     left.set_ylim(len(layers) - 0.4, -0.6)
     figure.tight_layout()
     return figure
-
-
-def _check(given: Mapping | Sequence, what: str) -> None:
-    if not given:
-        raise KernelError("there is nothing to draw", expected=f"one or more {what}", got="none")
-
-
-def _positive(what: str, value: float, least: float | None = None) -> None:
-    """Refuse what is not a finite number above zero, or from `least` on."""
-    enough = value > 0 if least is None else value >= least
-    if not (enough and math.isfinite(value)):
-        bound = "above 0" if least is None else f"from {least:g} on"
-        raise KernelError(f"this {what} cannot be drawn", expected=f"a finite number {bound}", got=repr(value))
-
-
-def _ordered(what: str, low: float, value: float, high: float) -> None:
-    if not low <= value <= high < math.inf:
-        raise KernelError(f"this {what} does not lie in its own range", expected="low <= rate <= high",
-                          got=f"{low:g}, {value:g}, {high:g}")  # fmt: skip

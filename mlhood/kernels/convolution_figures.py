@@ -6,10 +6,21 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from mlhood.kernels.figure_grid import DARK, MUTED, SMALL, Grid, check_counts, check_room
+from mlhood.kernels.figure_checks import check_at_most, check_counts
 from mlhood.kernels.geometry import Geometry, geometry
 from mlhood.kernels.im2col import im2col
-from mlhood.plotting.diagram import LIGHT_BLUE, LIGHT_GREEN, LIGHT_GREY, LIGHT_YELLOW, arrow, canvas
+from mlhood.plotting.diagram import (
+    DARK,
+    LIGHT_BLUE,
+    LIGHT_GREEN,
+    LIGHT_GREY,
+    LIGHT_YELLOW,
+    MUTED,
+    SMALL,
+    Grid,
+    arrow,
+    canvas,
+)
 
 _CHANNELS = (LIGHT_BLUE, LIGHT_YELLOW, LIGHT_GREEN)
 _RING = "//"
@@ -29,7 +40,7 @@ def window(size: int = 6, kernel: int = 3, stride: int = 1, padding: int = 1) ->
     """
     g = _square(1, size, kernel, stride, padding)
     (high, _), out = g.padded, g.out[0]
-    check_room("cells side by side (image, kernel and result)", high + kernel + out, 28)
+    check_at_most("cells side by side (image, kernel and result)", high + kernel + out, 28)
     rng = np.random.default_rng(3)
     x, w = np.pad(rng.integers(1, 6, (size, size)), padding), rng.integers(-1, 2, (kernel, kernel))
     pixel = (0, min(2, max(out - 2, 0)))
@@ -128,9 +139,9 @@ def im2col_layout(channels: int = 2, size: int = 4, kernel: int = 3, stride: int
     """
     g = _square(channels, size, kernel, stride, padding)
     (side, _), count = g.padded, g.out[0] * g.out[1]
-    check_room("columns (windows)", count, 16)
-    check_room("rows (channels times the kernel's places)", g.depth, 36)
-    check_room("rows of pixels (channels times height)", channels * side, 24)
+    check_at_most("columns (windows)", count, 16)
+    check_at_most("rows (channels times the kernel's places)", g.depth, 36)
+    check_at_most("rows of pixels (channels times height)", channels * side, 24)
     wide, high, pixel = min(0.34, 3.6 / count), 0.25, 0.27
     stack = channels * side * pixel + (channels - 1) * 0.45
     tall = max(g.depth * high, stack, 3.0)

@@ -8,14 +8,15 @@ import math
 import numpy as np
 
 from mlhood.errors import KernelError
-from mlhood.kernels import native, packing, parallel
-from mlhood.kernels.direct_code import FIELDS, Variant, build
+from mlhood.kernels import parallel
+from mlhood.kernels.codegen import jit, packing
+from mlhood.kernels.codegen.arguments import fill, place_of
+from mlhood.kernels.codegen.direct_kernel import FIELDS, Variant, build
+from mlhood.kernels.codegen.microkernel import Tile, candidates
+from mlhood.kernels.codegen.target import Target, host
 from mlhood.kernels.geometry import Geometry, Pair, geometry
 from mlhood.kernels.layout import Layout, stored_shape
 from mlhood.kernels.memory import aligned, scratch
-from mlhood.kernels.microkernel import Tile, candidates
-from mlhood.kernels.plan import fill, place_of
-from mlhood.kernels.target import Target, host
 
 Clip = tuple[float, float]
 
@@ -135,7 +136,7 @@ class Direct:
         tile = Tile(self.variant.rows, self.variant.vectors, self.target.lanes)
         by_channel = self.variant.lanes == "channels"
         self.width, self.pixels = (tile.columns, tile.rows) if by_channel else (tile.rows, tile.columns)
-        self.kernel = native.load(build, self.target, self.variant)
+        self.kernel = jit.load(build, self.target, self.variant)
         self.rows = g.rows if by_channel else g.out
         self.copies = any(g.padding) or not by_channel
         # pixels in the lanes: a vector reads beyond the last pixel, and does not use what it finds there
@@ -297,7 +298,7 @@ def pack_weights(g: Geometry, w: np.ndarray, width: int, target: Target, threads
         "tasks": g.groups * blocks, "blocks": blocks, "source": w.ctypes.data, "group": filters * g.depth,
         "ld": g.depth, "count": filters, "depth": g.depth, "out": out.ctypes.data,
     })  # fmt: skip
-    parallel.run(native.load(packing.build, target, width, True), plan, (w, out), threads)
+    parallel.run(jit.load(packing.build, target, width, True), plan, (w, out), threads)
     return out
 
 

@@ -8,8 +8,20 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from mlhood.kernels.figure_grid import DARK, MUTED, SMALL, THIN, Grid, check_counts, check_room
-from mlhood.plotting.diagram import LIGHT_BLUE, LIGHT_GREEN, LIGHT_YELLOW, SKY, arrow, canvas
+from mlhood.kernels.figure_checks import check_at_most, check_counts
+from mlhood.plotting.diagram import (
+    DARK,
+    LIGHT_BLUE,
+    LIGHT_GREEN,
+    LIGHT_YELLOW,
+    MUTED,
+    SKY,
+    SMALL,
+    THIN,
+    Grid,
+    arrow,
+    canvas,
+)
 
 _BYTES = 4  # of a float32
 _PANELS = ((LIGHT_BLUE, ""), (LIGHT_YELLOW, "//"), (LIGHT_GREEN, ".."))
@@ -27,7 +39,7 @@ def loop_orders(n: int = 8, line: int = 4) -> Figure:
     """
     check_counts(4, n=n)
     check_counts(line=line)
-    check_room("rows", n, 16)
+    check_at_most("rows", n, 16)
     cell = min(0.26, 2.2 / n)
     tall = max(n * cell + 1.05, 1.9)
     figure, axes = canvas(9.6, 2 * tall + 0.3)
@@ -94,8 +106,8 @@ def blocking(n: int = 8, block: int = 4) -> Figure:
         KernelError: This cannot be drawn.
     """
     check_counts(n=n, block=block)
-    check_room("rows", n, 16)
-    check_room("rows in a block", block, n)
+    check_at_most("rows", n, 16)
+    check_at_most("rows in a block", block, n)
     cell = min(0.26, 2.2 / n)
     tall = max(n * cell + 0.7, 1.7)
     figure, axes = canvas(9.6, 2 * tall)
@@ -155,10 +167,10 @@ def packing(rows: int = 6, columns: int = 8, width: int = 4) -> Figure:
         KernelError: This cannot be drawn.
     """
     check_counts(rows=rows, columns=columns, width=width)
-    check_room("rows", rows, 12)
-    check_room("numbers", rows * columns, 99)
+    check_at_most("rows", rows, 12)
+    check_at_most("numbers", rows * columns, 99)
     panels = -(-columns // width)
-    check_room("columns, with the zeros and b itself", columns + panels * width, 24)
+    check_at_most("columns, with the zeros and b itself", columns + panels * width, 24)
     cell = min(0.34, (9.5 - 1.6 - 0.3 * panels) / (columns + panels * width))
     figure, axes = canvas(9.6, rows * cell + 1.95)
     top = rows * cell + 1.6
@@ -241,8 +253,8 @@ def register_tile(rows: int = 4, vectors: int = 2, lanes: int = 4) -> Figure:
         KernelError: This cannot be drawn.
     """
     check_counts(rows=rows, vectors=vectors, lanes=lanes)
-    check_room("rows", rows, 32)
-    check_room("columns (vectors times lanes)", vectors * lanes, 48)
+    check_at_most("rows", rows, 32)
+    check_at_most("columns (vectors times lanes)", vectors * lanes, 48)
     depth, now = 5, 2
     wide, high = min(0.34, 4.0 / (vectors * lanes)), 0.3
     tall = max((rows + depth) * high + 1.35, 3.9)

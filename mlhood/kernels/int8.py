@@ -6,7 +6,7 @@ import numpy as np
 
 from mlhood.errors import KernelError
 from mlhood.kernels import parallel, vectorised
-from mlhood.kernels.target import Target
+from mlhood.kernels.codegen.target import Target
 
 
 def int8_product(

@@ -37,7 +37,7 @@ def to_blocked(x: np.ndarray, lanes: int) -> np.ndarray:
 
     Args:
         x: Of any type.
-        lanes: 1 or more; `mlhood.kernels.target.host().lanes` are this machine's.
+        lanes: 1 or more; `mlhood.kernels.codegen.target.host().lanes` are this machine's.
 
     Raises:
         KernelError: If x is not four-dimensional, or lanes is not such a number.

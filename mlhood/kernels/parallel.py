@@ -23,8 +23,6 @@ import numpy as np
 
 from mlhood.errors import KernelError
 
-COUNTERS = ("taken", "finished", "threads")  # the first words of each plan
-
 _QUEUE: SimpleQueue[Callable[[], None]] = SimpleQueue()
 _HELPERS: list[threading.Thread] = []
 _LOCK = threading.Lock()

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mlhood.kernels import native, parallel
-from mlhood.kernels.gemm_code import FIELDS, build
+from mlhood.kernels import parallel
+from mlhood.kernels.codegen import jit
+from mlhood.kernels.codegen.arguments import fill, place_of
+from mlhood.kernels.codegen.gemm_kernel import FIELDS, build
+from mlhood.kernels.codegen.microkernel import Tile, cheapest
+from mlhood.kernels.codegen.target import Target, host
 from mlhood.kernels.memory import scratch
-from mlhood.kernels.microkernel import Tile, cheapest
-from mlhood.kernels.plan import fill, place_of
-from mlhood.kernels.target import Target, host
 
 KC, NC, ROWS = 512, 2016, 112  # a panel of b: half of a second-level cache of 256 KiB; see `mlhood bench gemm`
 _TASKS_OF_A_THREAD = 8
@@ -32,7 +33,7 @@ class _Template:
         packed: float32 of scratch for panels of a and of b.
     """
 
-    kernel: native.Kernel
+    kernel: jit.Kernel
     words: np.ndarray
     packed: tuple[int, int]
 
@@ -95,7 +96,7 @@ def _template(
         "ldc": n,
     }  # fmt: skip
     values |= dict.fromkeys(_ADDRESSES, 0) | dict(zip(_LAYOUT, layout, strict=True))
-    function = native.load(build, target, tile.rows, tile.vectors, *variant)
+    function = jit.load(build, target, tile.rows, tile.vectors, *variant)
     return _Template(function, fill(FIELDS, values), (threads * mc * kc, nc * kc))
 
 

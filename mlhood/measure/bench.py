@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mlhood.measure import native
+from mlhood.measure import microbenchmarks
 from mlhood.measure.comparison import compare
 from mlhood.measure.limits import PORTABLE_LANES
 from mlhood.measure.machine import machine
@@ -99,7 +99,7 @@ def coverage(
 def pairs() -> dict[str, tuple[float, Pair]]:
     """Return name -> (true ratio, calls): registers for long and for short, BLAS, memory."""
     lanes = machine().vector.float32_lanes or PORTABLE_LANES
-    multiply_add = native.multiply_add(lanes, _ACCUMULATORS)
+    multiply_add = microbenchmarks.multiply_add(lanes, _ACCUMULATORS)
     place = np.linspace(0.4, 0.6, lanes * (_ACCUMULATORS + 1), dtype=np.float32)
     start = place.ctypes.data
     draw = np.random.default_rng(0)

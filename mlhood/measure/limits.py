@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 
 from mlhood.errors import MeasureError
-from mlhood.measure import native
-from mlhood.measure.facts import Caches
+from mlhood.measure import microbenchmarks
 from mlhood.measure.machine import Machine, binary_size
 from mlhood.measure.machine import machine as this_machine
+from mlhood.measure.machine.facts import Caches
 from mlhood.measure.roofline import Roofline
 from mlhood.measure.units import rate
 
@@ -145,7 +145,7 @@ def peak(threads: int = 1, lanes: int | None = None, rounds: int = ROUNDS) -> Ce
 
 
 def _peak(threads: int, lanes: int, accumulators: int, rounds: int) -> Ceiling:
-    run = native.multiply_add(lanes, accumulators)
+    run = microbenchmarks.multiply_add(lanes, accumulators)
 
     def worker() -> Callable[[int], None]:
         place = np.linspace(0.4, 0.6, lanes * (accumulators + 1), dtype=np.float32)
@@ -170,11 +170,11 @@ def bandwidth(threads: int = 1, machine: Machine | None = None, rounds: int = RO
     """
     machine = machine or this_machine()
     lanes = machine.vector.float32_lanes or PORTABLE_LANES
-    run = native.triad(lanes)
+    run = microbenchmarks.triad(lanes)
     room = (machine.memory.limit or machine.memory.total or _LARGEST) // 8
     found = []
     for size in sizes(machine.caches, threads, room):
-        count = max(size // (_ARRAYS * 4 * lanes * native.UNROLLED), 1) * native.UNROLLED
+        count = max(size // (_ARRAYS * 4 * lanes * microbenchmarks.UNROLLED), 1) * microbenchmarks.UNROLLED
         whole = _ARRAYS * 4 * lanes * count
 
         def worker(count: int = count) -> Callable[[int], None]:

@@ -1,4 +1,4 @@
-"""The roofline: what a kernel can reach at most, from how many operations it does for each byte it moves.
+"""The roofline model: the performance that a kernel can attain, given the operations it does per byte it moves.
 
 Source: Williams, Waterman, Patterson, "Roofline: an insightful visual performance model for multicore architectures",
 Communications of the ACM 52(4), 2009.
@@ -7,24 +7,30 @@ Communications of the ACM 52(4), 2009.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mlhood.errors import MeasureError
+from mlhood.measure.units import rate
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+# readable without colour: the dashes tell the levels apart, the markers the series
+_DASHES = ("-", "--", "-.", ":", (0, (6, 1, 1, 1, 1, 1)))
+_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 
 
 @dataclass(frozen=True)
 class Point:
-    """A kernel in the picture.
+    """A kernel in the figure.
 
     Args:
-        name: What its label says.
+        name: Its label.
         intensity: Operations per byte moved.
-        rate: Operations per second that were measured.
+        rate: Measured operations per second.
         series: Points of one series share a marker.
     """
 
@@ -36,7 +42,7 @@ class Point:
     def __post_init__(self) -> None:
         if not all(math.isfinite(value) and value > 0 for value in (self.intensity, self.rate)):
             raise MeasureError(
-                "this point has no place on a roofline",
+                "invalid point on a roofline",
                 where=self.name,
                 expected="positive, finite intensity and rate",
                 got=f"{self.intensity}, {self.rate}",
@@ -49,39 +55,39 @@ class Roofline:
 
     Args:
         peak: Operations per second.
-        bandwidths: Bytes per second by the level that data come from, such as `L2` or `memory`.
+        bandwidths: Bytes per second by memory level, such as `L2` or `memory`.
     """
 
     peak: float
     bandwidths: Mapping[str, float]
 
     def __post_init__(self) -> None:
-        given = {"peak": self.peak, **self.bandwidths}
-        wrong = {name: value for name, value in given.items() if not (math.isfinite(value) and value > 0)}
-        if wrong or not self.bandwidths:
+        ceilings = {"peak": self.peak, **self.bandwidths}
+        invalid = {name: value for name, value in ceilings.items() if not (math.isfinite(value) and value > 0)}
+        if invalid or not self.bandwidths:
             raise MeasureError(
                 "a roofline has a peak and at least one bandwidth",
                 expected="positive, finite numbers per second",
-                got=wrong or "no bandwidth",
+                got=invalid or "no bandwidth",
             )
 
     def attainable(self, intensity: float, level: str | None = None) -> float:
-        """Return operations per second: what the bandwidth feeds, or the peak if that is less.
+        """Return the attainable operations per second: min(peak, intensity * bandwidth).
 
         Args:
-            intensity: Operations per byte that comes from the level.
-            level: A key of `bandwidths`; the slowest if left out.
+            intensity: Operations per byte moved from the level.
+            level: A key of `bandwidths`; the slowest by default.
 
         Raises:
-            MeasureError: There is no such level.
+            MeasureError: Unknown level.
         """
         return min(self.peak, intensity * self._bandwidth(level))
 
     def ridge(self, level: str | None = None) -> float:
-        """Return the intensity from which on the peak is the limit, and not the bandwidth.
+        """Return the ridge point: the intensity above which a kernel is compute bound.
 
         Raises:
-            MeasureError: There is no such level.
+            MeasureError: Unknown level.
         """
         return self.peak / self._bandwidth(level)
 
@@ -93,7 +99,54 @@ class Roofline:
         return self.bandwidths[level]
 
     def plot(self, *points: Point, title: str = "Roofline") -> Figure:
-        """Draw the roof, with the kernels under it."""
-        from mlhood.measure.roofline_figure import roofline
+        """Draw one roof per level and the kernels under it, on two logarithmic axes.
 
-        return roofline(self, points, title)
+        Args:
+            points: Kernels, each labelled with its name and its share of what the slowest level lets it attain.
+            title: Title of the figure.
+        """
+        import matplotlib.pyplot as plt
+
+        from mlhood.plotting.labels import label
+
+        figure, axes = plt.subplots(figsize=(8.6, 5.2), dpi=90, layout="constrained")
+        axes.set(xscale="log", yscale="log", title=title)
+        axes.set(xlabel="arithmetic intensity [FLOP/byte]", ylabel="performance [GFLOP/s]")
+        intensities = [*map(self.ridge, self.bandwidths), *(point.intensity for point in points)]
+        left, right = min(intensities) / 4, max(intensities) * 4
+        lowest = min([self.attainable(left), *(point.rate for point in points)])
+        axes.set(xlim=(left, right), ylim=(lowest / 2e9, 2.2 * self.peak / 1e9))
+        axes.grid(visible=True, which="major", color="#dddddd", lw=0.6)
+        _plot_roofs(axes, self, left, right)
+        _plot_points(axes, points)
+        figure.legend(loc="outside lower center", ncols=4, fontsize=8.5, handlelength=3.5)
+        names = [f"{point.name} ({point.rate / self.attainable(point.intensity):.0%})" for point in points]
+        label(axes, [(point.intensity, point.rate / 1e9) for point in points], names, fontsize=8.5)
+        return figure
+
+
+def _plot_roofs(axes: Axes, roof: Roofline, left: float, right: float) -> None:
+    """Draw the slope of each level up to the peak, and the peak itself."""
+    import numpy as np
+
+    from mlhood.plotting.diagram import DARK
+
+    fastest_first = sorted(roof.bandwidths.items(), key=lambda item: -item[1])
+    for i, (name, bandwidth) in enumerate(fastest_first):
+        x = np.array([left, roof.ridge(name)])
+        text = f"{name}: {rate(bandwidth, 'B/s')}"
+        axes.plot(x, np.minimum(bandwidth * x, roof.peak) / 1e9, ls=_DASHES[i % 5], color=DARK, lw=1.5, label=text)
+    axes.plot([roof.ridge(fastest_first[0][0]), right], [roof.peak / 1e9] * 2, color=DARK, lw=2.2)
+    text = f"peak {rate(roof.peak)}"
+    axes.annotate(text, (right, roof.peak / 1e9), (-4, 4), textcoords="offset points", ha="right", fontsize=9)
+
+
+def _plot_points(axes: Axes, points: Sequence[Point]) -> None:
+    from mlhood.plotting.diagram import BLUE, GREEN, ORANGE, PINK, SKY, VERMILION
+
+    colours = (BLUE, ORANGE, GREEN, VERMILION, PINK, SKY)
+    for i, series in enumerate(dict.fromkeys(point.series for point in points)):
+        members = [point for point in points if point.series == series]
+        x, y = [point.intensity for point in members], [point.rate / 1e9 for point in members]
+        line = axes.plot(x, y, ls="", ms=7, mec="black", mew=0.8, zorder=3, label=series or "_nolegend_")[0]
+        line.set(marker=_MARKERS[i % 8], color=colours[i % 6], markeredgecolor="black")

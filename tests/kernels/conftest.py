@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from mlhood.kernels.target import available
+from mlhood.kernels.codegen.target import available
 
 
 @pytest.fixture(autouse=True, scope="session")

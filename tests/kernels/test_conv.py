@@ -10,10 +10,10 @@ from onnx import TensorProto, helper
 
 from mlhood.errors import KernelError
 from mlhood.kernels import CONV2D, RELU
+from mlhood.kernels.codegen.target import available
 from mlhood.kernels.direct import Direct, prepare
 from mlhood.kernels.geometry import geometry
 from mlhood.kernels.im2col import im2col
-from mlhood.kernels.target import available
 
 PAIRS = st.tuples(st.integers(1, 3), st.integers(1, 3))
 

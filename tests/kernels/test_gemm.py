@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from mlhood import kernels
 from mlhood.errors import KernelError
 from mlhood.kernels import GEMM, vectorised
-from mlhood.kernels.microkernel import cheapest
-from mlhood.kernels.target import Target, available
+from mlhood.kernels.codegen.microkernel import cheapest
+from mlhood.kernels.codegen.target import Target, available
 
 SIZES = st.one_of(st.integers(0, 40), st.sampled_from([63, 64, 65, 100, 513, 530]))
 LAYOUTS = ("plain", "transposed", "every other", "backwards", "one for all")

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from mlhood.errors import KernelError
 from mlhood.kernels import int8_product
-from mlhood.kernels.target import available
+from mlhood.kernels.codegen.target import available
 
 
 @pytest.fixture(scope="module", params=available(), ids=lambda target: target.name)

@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 from mlhood.errors import KernelError
 from mlhood.kernels import CONV2D, to_blocked, to_plain
+from mlhood.kernels.codegen.direct_kernel import Variant
+from mlhood.kernels.codegen.target import PORTABLE, available
 from mlhood.kernels.direct import Direct
-from mlhood.kernels.direct_code import Variant
 from mlhood.kernels.geometry import geometry
-from mlhood.kernels.target import PORTABLE, available
 
 PAIRS = st.tuples(st.integers(1, 3), st.integers(1, 2))
 COUNTS = st.sampled_from([1, 3, 4, 16, 17, 33, 48])

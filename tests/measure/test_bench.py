@@ -5,7 +5,7 @@ from typer.testing import CliRunner
 
 from mlhood.cli import app
 from mlhood.measure import bench, limits, load
-from mlhood.measure.facts import Caches
+from mlhood.measure.machine.facts import Caches
 from mlhood.measure.ratio import Ratio
 
 

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from mlhood.errors import MeasureError
-from mlhood.measure import limits, native
-from mlhood.measure.facts import Caches, Cores, Memory
+from mlhood.measure import limits, microbenchmarks
 from mlhood.measure.limits import Bandwidth, Ceiling, Ceilings, bandwidth, describe, level, measure_rate, peak, sizes
 from mlhood.measure.machine import machine
+from mlhood.measure.machine.facts import Caches, Cores, Memory
 
 SMALL = Caches(l1d=32 * 1024, l2=2**18, l3=None, line=64)
 
@@ -20,7 +20,7 @@ SMALL = Caches(l1d=32 * 1024, l2=2**18, l3=None, line=64)
 def test_the_loop_of_multiply_adds_computes_what_it_says(lanes, accumulators):
     place = np.linspace(0.1, 0.9, lanes * (accumulators + 1), dtype=np.float32)
     factor, x = place[:lanes].astype(np.float64), place[lanes:].reshape(accumulators, lanes).astype(np.float64)
-    native.multiply_add(lanes, accumulators)(place.ctypes.data, 5)
+    microbenchmarks.multiply_add(lanes, accumulators)(place.ctypes.data, 5)
     for _ in range(5):
         x = x * factor + factor
     np.testing.assert_allclose(place[lanes:].reshape(accumulators, lanes), x, rtol=1e-5)
@@ -30,20 +30,20 @@ def test_the_loop_of_multiply_adds_computes_what_it_says(lanes, accumulators):
 def test_the_triad_computes_what_it_says(lanes):
     a, b, c = np.random.default_rng(0).random((3, 8 * lanes + 1), np.float32)
     expected, last = b + np.tile(c[:lanes], 9)[: len(b)] * c, a[-1]
-    native.triad(lanes)(a.ctypes.data, b.ctypes.data, c.ctypes.data, 8, 2)
+    microbenchmarks.triad(lanes)(a.ctypes.data, b.ctypes.data, c.ctypes.data, 8, 2)
     np.testing.assert_allclose(a[:-1], expected[:-1], rtol=1e-6)
     assert a[-1] == last
 
 
 def test_every_accumulator_is_one_instruction_of_its_own():
-    source = native.multiply_add_source(8, 12)
+    source = microbenchmarks.multiply_add_source(8, 12)
     assert source.count("call <8 x float> @llvm.fmuladd.v8f32") == 12
     assert source.count("phi <8 x float>") == 12
 
 
 def test_llvm_that_fails_is_told():
     with pytest.raises(MeasureError, match="LLVM cannot compile"):
-        native.Native("this is no program", "f", ctypes.c_int64)
+        microbenchmarks.Native("this is no program", "f", ctypes.c_int64)
 
 
 class Ticks:

@@ -38,7 +38,7 @@ def test_what_is_no_roof_is_refused(peak, bandwidths):
 
 @pytest.mark.parametrize(("intensity", "rate"), [(0, 1), (1, 0), (-1, 1), (1, float("inf"))])
 def test_what_is_no_point_is_refused(intensity, rate):
-    with pytest.raises(MeasureError, match="no place"):
+    with pytest.raises(MeasureError, match="invalid point"):
         Point("x", intensity, rate)
 
 

@@ -1,6 +1,6 @@
 """Binding: replaces the innermost loops by a call of the generated microkernel (TVM calls this step tensorisation).
 
-For each step of the reduction the microkernel (`mlhood.kernels.microkernel`) broadcasts one element per row of `a`, at
+For each step of the reduction the microkernel (`mlhood.kernels.codegen.microkernel`) broadcasts one element per row of `a`, at
 offsets from a table, and loads consecutive vectors of columns of `b`: tile[m, n] += a[k, m] * b[k, n].
 """
 
@@ -96,7 +96,7 @@ def _check_full_tiles(nest: LoopNest, binding: Binding) -> None:
 
 
 def _check_tile_size(nest: LoopNest, binding: Binding) -> None:
-    from mlhood.kernels.target import host
+    from mlhood.kernels.codegen.target import host
 
     rows, columns, lanes = nest.extents[binding.rows], nest.extents[binding.columns], host().lanes
     if columns % lanes:

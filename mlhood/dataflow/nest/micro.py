@@ -8,10 +8,10 @@ from typing import Any
 
 from llvmlite import ir
 
-from mlhood.kernels import native
-from mlhood.kernels.emit import ADDRESS, FLOAT, INDEX, Code, Pointer
-from mlhood.kernels.microkernel import Shape, Tile, microkernel
-from mlhood.kernels.target import Target, host
+from mlhood.kernels.codegen import jit
+from mlhood.kernels.codegen.ir_builder import ADDRESS, FLOAT, INDEX, Code, Pointer
+from mlhood.kernels.codegen.microkernel import Shape, Tile, microkernel
+from mlhood.kernels.codegen.target import Target, host
 
 FIELDS = ("a", "b", "table", "rounds", "output", "row")  # addresses, trip count of the reduction, stride in elements
 
@@ -47,6 +47,6 @@ def _pointer(code: Code, word: Any) -> Pointer:
 def kernel(rows: int, columns: int, a_stride: int) -> Any:
     """Return the microkernel for this machine as a C function of two integers: the plan's address, and 0."""
     target = host()
-    loaded = native.load(build, target, rows, columns // target.lanes, a_stride)
+    loaded = jit.load(build, target, rows, columns // target.lanes, a_stride)
     address = ctypes.cast(loaded, ctypes.c_void_p).value  # type: ignore[arg-type]
     return ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64)(address or 0)

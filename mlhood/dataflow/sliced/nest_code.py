@@ -14,10 +14,10 @@ from typing import Any
 from llvmlite import ir
 
 from mlhood.dataflow.slicing.problem import Order
-from mlhood.kernels.emit import FLOAT, INDEX, Code, Int, Pointer
-from mlhood.kernels.microkernel import Shape, Tile, microkernel
-from mlhood.kernels.plan import Plan, kernel
-from mlhood.kernels.target import Target
+from mlhood.kernels.codegen.arguments import Plan, kernel
+from mlhood.kernels.codegen.ir_builder import FLOAT, INDEX, Code, Int, Pointer
+from mlhood.kernels.codegen.microkernel import Shape, Tile, microkernel
+from mlhood.kernels.codegen.target import Target
 
 # `stay` and `pass` count tiles of the kinds that stay and pass by; a task is some of both
 FIELDS = (

@@ -13,14 +13,15 @@ from mlhood.dataflow.slicing.caches import Caches, of_machine
 from mlhood.dataflow.slicing.fit import check
 from mlhood.dataflow.slicing.problem import ORDERS, Order, Problem, Slicing, counts
 from mlhood.errors import SlicingError
-from mlhood.kernels import native, parallel
+from mlhood.kernels import parallel
+from mlhood.kernels.codegen import jit
+from mlhood.kernels.codegen.arguments import fill
+from mlhood.kernels.codegen.microkernel import Tile, candidates
+from mlhood.kernels.codegen.target import Target, host
 from mlhood.kernels.conv import check_convolution
 from mlhood.kernels.direct import pack_weights
 from mlhood.kernels.geometry import Geometry, Pair
 from mlhood.kernels.memory import scratch
-from mlhood.kernels.microkernel import Tile, candidates
-from mlhood.kernels.plan import fill
-from mlhood.kernels.target import Target, host
 
 _WRITING = 3  # cycles, roughly, in which one column of a tile is transposed and written
 
@@ -147,7 +148,7 @@ class Sliced:
     def _slice(self, slicing: Slicing) -> None:
         check(self.problem, slicing, self.caches)
         nest = Nest(self.tile.rows, self.tile.vectors, self.geometry.stride[1], slicing.order)
-        self.slicing, self.kernel = slicing, native.load(build, self.target, nest)
+        self.slicing, self.kernel = slicing, jit.load(build, self.target, nest)
 
     def sliced_as(self, slicing: Slicing) -> Sliced:
         """Return the same convolution in other slices; the packed weights are shared.

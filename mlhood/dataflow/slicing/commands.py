@@ -71,8 +71,8 @@ def _register_tile(
 ) -> tuple[int, int]:
     if window is not None and filter_tile is not None:
         return window, filter_tile
-    from mlhood.kernels.microkernel import cheapest
-    from mlhood.kernels.target import host
+    from mlhood.kernels.codegen.microkernel import cheapest
+    from mlhood.kernels.codegen.target import host
 
     tile = cheapest(host(), max(1, output[0] * output[1]), filters)
     return window or tile.rows, filter_tile or tile.columns

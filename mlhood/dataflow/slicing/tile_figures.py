@@ -13,8 +13,18 @@ from mlhood.dataflow.slicing.caches import Caches
 from mlhood.dataflow.slicing.fit import check
 from mlhood.dataflow.slicing.problem import ORDERS, Order, Problem, Slicing
 from mlhood.errors import SlicingError
-from mlhood.kernels.figure_grid import DARK, MUTED, THIN, Grid
-from mlhood.plotting.diagram import LIGHT_BLUE, LIGHT_GREEN, LIGHT_GREY, LIGHT_YELLOW, Point, canvas
+from mlhood.plotting.diagram import (
+    DARK,
+    LIGHT_BLUE,
+    LIGHT_GREEN,
+    LIGHT_GREY,
+    LIGHT_YELLOW,
+    MUTED,
+    THIN,
+    Grid,
+    Point,
+    canvas,
+)
 
 _MOST_STRIPS = 7
 _GAP = 0.3

@@ -15,13 +15,12 @@ from mlhood.dataflow.slicing.caches import LEVELS
 from mlhood.dataflow.slicing.problem import ORDERS, Order
 from mlhood.dataflow.slicing.traffic import Traffic
 from mlhood.errors import SlicingError
-from mlhood.kernels.figure_grid import DARK, SMALL
 from mlhood.measure.machine import binary_size
 from mlhood.measure.measurement import Measurement
 from mlhood.measure.ratio import Ratio
 from mlhood.measure.table import Table
 from mlhood.measure.units import digits
-from mlhood.plotting.diagram import ORANGE, SKY, VERMILION
+from mlhood.plotting.diagram import DARK, ORANGE, SKY, SMALL, VERMILION
 
 _LOOKS: dict[Order, tuple[str, str, str]] = {"IS": (SKY, "//", "o"), "WS": (ORANGE, "..", "s")}
 _WIDE = 8  # from the shortest to the longest time; beyond, the axis is logarithmic

@@ -11,9 +11,9 @@ import torch
 
 from mlhood.dataflow.nest import NestError, conv2d, gemm, nest
 from mlhood.dataflow.nest.running import compiled
+from mlhood.kernels.codegen.target import host
 from mlhood.kernels.conv import pad
 from mlhood.kernels.geometry import geometry
-from mlhood.kernels.target import host
 
 from .cases import integers
 

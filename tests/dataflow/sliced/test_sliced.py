@@ -14,8 +14,8 @@ from mlhood.dataflow.slicing.analysis import analyse
 from mlhood.dataflow.slicing.caches import Caches, declared
 from mlhood.dataflow.slicing.problem import ORDERS, Slicing, counts
 from mlhood.errors import KernelError, SlicingError
+from mlhood.kernels.codegen.target import available
 from mlhood.kernels.geometry import geometry
-from mlhood.kernels.target import available
 
 NO_LIMITS = Caches((None, None, None))
 

@@ -7,7 +7,7 @@ import pytest
 from mlhood.dataflow.slicing import caches
 from mlhood.dataflow.slicing.caches import Caches, declared, of_machine
 from mlhood.errors import SlicingError
-from mlhood.measure import facts
+from mlhood.measure.machine import facts
 
 
 def test_sizes_are_read_in_any_unit():

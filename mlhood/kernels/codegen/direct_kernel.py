@@ -13,11 +13,11 @@ from typing import Any, Literal
 
 from llvmlite import ir
 
-from mlhood.kernels.border import padder
-from mlhood.kernels.emit import ADDRESS, FLOAT, INDEX, Code, Int, Pointer
-from mlhood.kernels.microkernel import Shape, Tile, microkernel
-from mlhood.kernels.plan import Plan, kernel
-from mlhood.kernels.target import Target
+from mlhood.kernels.codegen.arguments import Plan, kernel
+from mlhood.kernels.codegen.ir_builder import ADDRESS, FLOAT, INDEX, Code, Int, Pointer
+from mlhood.kernels.codegen.microkernel import Shape, Tile, microkernel
+from mlhood.kernels.codegen.padding import padder
+from mlhood.kernels.codegen.target import Target
 
 FIELDS = (
     "tasks", "pads", "planes", "source", "high", "wide", "padded_high", "padded_wide", "top", "left",

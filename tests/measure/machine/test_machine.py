@@ -10,11 +10,10 @@ from pathlib import Path
 import pytest
 
 import mlhood.measure
-from mlhood.measure import linux, macos, windows
-from mlhood.measure.facts import Blas, Caches, Cores, Hardware, Memory, Vector
-from mlhood.measure.machine import binary_size, describe_cores, describe_vector
-from mlhood.measure.software import LIBRARIES, choose_blas, versions
-from mlhood.measure.vector import vector
+from mlhood.measure.machine import binary_size, describe_cores, describe_vector, linux, macos, windows
+from mlhood.measure.machine.facts import Blas, Caches, Cores, Hardware, Memory, Vector
+from mlhood.measure.machine.software import LIBRARIES, choose_blas, versions
+from mlhood.measure.machine.vector import vector
 
 APPLE = """\
 hw.ncpu: 8

@@ -17,11 +17,11 @@ from typing import Any
 
 from llvmlite import ir
 
-from mlhood.kernels.emit import BYTE, FLOAT, Code, Int, Pointer
-from mlhood.kernels.microkernel import Shape, Tile, microkernel
-from mlhood.kernels.packing import byte_packer, packer
-from mlhood.kernels.plan import Plan, kernel
-from mlhood.kernels.target import Target
+from mlhood.kernels.codegen.arguments import Plan, kernel
+from mlhood.kernels.codegen.ir_builder import BYTE, FLOAT, Code, Int, Pointer
+from mlhood.kernels.codegen.microkernel import Shape, Tile, microkernel
+from mlhood.kernels.codegen.packing import byte_packer, packer
+from mlhood.kernels.codegen.target import Target
 
 FIELDS = (
     "tasks", "rounds_k", "pack_tasks", "row_tasks",

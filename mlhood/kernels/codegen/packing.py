@@ -11,11 +11,11 @@ from typing import Any
 
 from llvmlite import ir
 
-from mlhood.kernels.emit import ADDRESS, BYTE, FLOAT, INDEX, Code, Int
-from mlhood.kernels.microkernel import read_lanes, write_lanes
-from mlhood.kernels.plan import Plan, kernel
-from mlhood.kernels.target import Target
-from mlhood.kernels.transpose import transpose
+from mlhood.kernels.codegen.arguments import Plan, kernel
+from mlhood.kernels.codegen.ir_builder import ADDRESS, BYTE, FLOAT, INDEX, Code, Int
+from mlhood.kernels.codegen.microkernel import read_lanes, write_lanes
+from mlhood.kernels.codegen.target import Target
+from mlhood.kernels.codegen.transpose import transpose
 
 # `count` rows are there, the next one `ld` elements on (across), or the next k (not across)
 PARAMETERS = {"source": ADDRESS, "ld": INDEX, "count": INDEX, "depth": INDEX, "out": ADDRESS}
@@ -85,7 +85,7 @@ def _one_by_one(code: Code, start: Int, width: int, across: bool) -> None:
 def byte_packer(module: ir.Module, name: str, width: int, target: Target) -> Code:
     """Write a function that packs a panel of s8 [4 * depth, count] as [depth, width, 4], with zeros beyond `count`.
 
-    Its parameters are those of `mlhood.kernels.packing.packer`, all but depth counting bytes.
+    Its parameters are those of `mlhood.kernels.codegen.packing.packer`, all but depth counting bytes.
     """
     code = Code(module, name, PARAMETERS, public=False)
     source, ld, count = code.pointer("source", BYTE), code.integer("ld"), code.integer("count")

@@ -11,7 +11,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from mlhood.kernels.emit import FLOAT, Code
+from mlhood.kernels.codegen.ir_builder import FLOAT, Code
 
 GROUP = 4
 

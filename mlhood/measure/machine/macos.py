@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import subprocess
 
-from mlhood.measure.facts import Caches, Cores, Hardware, Memory
+from mlhood.measure.machine.facts import Caches, Cores, Hardware, Memory
 
 
 def read() -> Hardware:

@@ -10,8 +10,8 @@ from typing import Any
 
 from llvmlite import ir
 
-from mlhood.kernels.emit import BYTE, INT32, Code
-from mlhood.kernels.target import Target
+from mlhood.kernels.codegen.ir_builder import BYTE, INT32, Code
+from mlhood.kernels.codegen.target import Target
 
 _SHORT = ir.IntType(16)
 _VNNI = "llvm.x86.avx512.vpdpbusd.512"

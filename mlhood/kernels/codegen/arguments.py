@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 
-from mlhood.kernels.emit import ADDRESS, FLOAT, INDEX, Code, Int, Pointer
-from mlhood.kernels.parallel import COUNTERS
+from mlhood.kernels.codegen.ir_builder import ADDRESS, FLOAT, INDEX, Code, Int, Pointer
+
+COUNTERS = ("taken", "finished", "threads")  # the first words of every argument block
 
 
 def place_of(fields: Sequence[str], name: str) -> int:

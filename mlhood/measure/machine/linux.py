@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from mlhood.measure.facts import Caches, Cores, Hardware, Memory
+from mlhood.measure.machine.facts import Caches, Cores, Hardware, Memory
 
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
 

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from llvmlite import ir
 
-from mlhood.kernels import direct_code, gemm_code, native
+from mlhood.kernels.codegen import direct_kernel, gemm_kernel, jit
+from mlhood.kernels.codegen.arguments import kernel
+from mlhood.kernels.codegen.direct_kernel import Variant
+from mlhood.kernels.codegen.ir_builder import INDEX
+from mlhood.kernels.codegen.microkernel import candidates, cheapest
+from mlhood.kernels.codegen.target import AARCH64, PORTABLE, Target
 from mlhood.kernels.direct import Direct
-from mlhood.kernels.direct_code import Variant
-from mlhood.kernels.emit import INDEX
 from mlhood.kernels.geometry import geometry
-from mlhood.kernels.microkernel import candidates, cheapest
-from mlhood.kernels.plan import kernel
-from mlhood.kernels.target import AARCH64, PORTABLE, Target
 
 
 def build_seven(_: Target, where: int) -> str:
@@ -29,9 +29,9 @@ def build_seven(_: Target, where: int) -> str:
 
 
 def call(where: int) -> list[int]:
-    native._load.cache_clear()
+    jit._load.cache_clear()
     plan = np.zeros(4, np.int64)
-    native.load(build_seven, PORTABLE, where)(plan.ctypes.data, 0)
+    jit.load(build_seven, PORTABLE, where)(plan.ctypes.data, 0)
     return plan.tolist()
 
 
@@ -39,13 +39,13 @@ def call(where: int) -> list[int]:
 def folder(tmp_path, monkeypatch):
     monkeypatch.setenv("MLHOOD_CACHE", str(tmp_path / "kernels"))
     yield tmp_path / "kernels"
-    native._load.cache_clear()
+    jit._load.cache_clear()
 
 
 def test_code_is_kept_and_used_again(folder, monkeypatch):
     assert call(2) == [0, 0, 7, 0]
     (kept,) = folder.iterdir()
-    monkeypatch.setattr(native, "compile_ir", None)
+    monkeypatch.setattr(jit, "compile_ir", None)
     assert call(2) == [0, 0, 7, 0]
     assert list(folder.iterdir()) == [kept]
 
@@ -62,9 +62,9 @@ def test_a_generator_that_was_changed_makes_new_code(folder, tmp_path):
         generator.write_text(inspect.getsource(build_seven).replace("INDEX(7)", f"INDEX({value})"))
         names = {"Target": Target, "ir": ir, "kernel": kernel, "INDEX": INDEX}
         exec(compile(generator.read_text(), generator, "exec"), names)
-        native._sources.cache_clear()  # as in another process
+        jit._sources.cache_clear()  # as in another process
         plan = np.zeros(1, np.int64)
-        native.load(names["build_seven"], PORTABLE, 0)(plan.ctypes.data, 0)
+        jit.load(names["build_seven"], PORTABLE, 0)(plan.ctypes.data, 0)
         assert plan.tolist() == [value]
 
 
@@ -95,17 +95,18 @@ def test_where_code_is_kept(platform, variable, parts, tmp_path, monkeypatch):
     monkeypatch.delenv("MLHOOD_CACHE", raising=False)
     monkeypatch.setattr(sys, "platform", platform)
     monkeypatch.setenv(variable, str(tmp_path))
-    assert native.cache_folder() == tmp_path.joinpath(*parts)
+    assert jit.cache_folder() == tmp_path.joinpath(*parts)
 
 
 def test_a_second_process_compiles_nothing(folder):
     program = """
 import sys
 import numpy as np
-from mlhood.kernels import CONV2D, native
+from mlhood.kernels import CONV2D
+from mlhood.kernels.codegen import jit
 compiled = []
-compile_ir = native.compile_ir
-native.compile_ir = lambda *asked: compiled.append(asked) or compile_ir(*asked)
+compile_ir = jit.compile_ir
+jit.compile_ir = lambda *asked: compiled.append(asked) or compile_ir(*asked)
 y = CONV2D["direct"](np.ones((1, 3, 9, 20), np.float32), np.ones((5, 3, 3, 3), np.float32), padding=1, threads=1)
 print(len(compiled), float(y.sum()), "numba" in sys.modules)
 """
@@ -128,22 +129,22 @@ print(len(compiled), float(y.sum()), "numba" in sys.modules)
 def test_a_convolution_for_arm_is_assembled():
     tile = cheapest(AARCH64, 1000, 1000)
     variant = Variant(tile.rows, tile.vectors, 1)
-    text = native.compile_ir(direct_code.build(AARCH64, variant), AARCH64, assembly=True)
+    text = jit.compile_ir(direct_kernel.build(AARCH64, variant), AARCH64, assembly=True)
     assert text.count("fmla") >= tile.rows * tile.vectors
     assert tile.registers <= 32
-    code = native.compile_ir(direct_code.build(AARCH64, variant), AARCH64)
+    code = jit.compile_ir(direct_kernel.build(AARCH64, variant), AARCH64)
     assert code[:4] == b"\x7fELF"
     assert int.from_bytes(code[18:20], "little") == 183  # EM_AARCH64
 
 
 def test_a_product_for_arm_is_assembled():
-    text = native.compile_ir(gemm_code.build(AARCH64, 6, 4, True, False), AARCH64, assembly=True)
+    text = jit.compile_ir(gemm_kernel.build(AARCH64, 6, 4, True, False), AARCH64, assembly=True)
     assert text.count("fmla") >= 24
 
 
 def test_the_microkernel_uses_the_registers_that_it_was_made_for(target):
     tile = max(candidates(target), key=lambda tile: tile.rows * tile.vectors)
-    text = native.compile_ir(direct_code.build(target, Variant(tile.rows, tile.vectors, 1)), target, assembly=True)
+    text = jit.compile_ir(direct_kernel.build(target, Variant(tile.rows, tile.vectors, 1)), target, assembly=True)
     register = {"avx512": "zmm", "avx2": "ymm", "neon": ".4s", "portable": "xmm"}[target.name]
     multiply = "mulps" if target.name == "portable" else "fmla" if target.name == "neon" else "vfmadd"
     lines = [line for line in text.splitlines() if multiply in line and register in line]

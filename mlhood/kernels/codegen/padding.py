@@ -10,9 +10,9 @@ from typing import Any
 
 from llvmlite import ir
 
-from mlhood.kernels.emit import ADDRESS, FLOAT, INDEX, INT32, Code, Int, Pointer
-from mlhood.kernels.microkernel import masked
-from mlhood.kernels.target import Target
+from mlhood.kernels.codegen.ir_builder import ADDRESS, FLOAT, INDEX, INT32, Code, Int, Pointer
+from mlhood.kernels.codegen.microkernel import masked
+from mlhood.kernels.codegen.target import Target
 
 # a plane of `high` x `wide` float32, of which the padded one has `top` rows above and `left` numbers before each row
 PARAMETERS = {

@@ -20,7 +20,7 @@ from typing import Any
 
 import llvmlite.binding as llvm
 
-from mlhood.kernels.target import Target
+from mlhood.kernels.codegen.target import Target
 
 _DIGEST = 32
 _LOADED: list[Any] = []  # machine code lives as long as the process: its addresses are handed out

@@ -18,10 +18,10 @@ from typing import Any, Literal
 
 from llvmlite import ir
 
-from mlhood.kernels.dot import dot
-from mlhood.kernels.emit import ADDRESS, FLOAT, INDEX, INT32, Code, Int, Pointer, Variable
-from mlhood.kernels.target import Target
-from mlhood.kernels.transpose import transpose
+from mlhood.kernels.codegen.dot import dot
+from mlhood.kernels.codegen.ir_builder import ADDRESS, FLOAT, INDEX, INT32, Code, Int, Pointer, Variable
+from mlhood.kernels.codegen.target import Target
+from mlhood.kernels.codegen.transpose import transpose
 
 Where = Literal["packed", "table"]
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from importlib import metadata
 from typing import Any
 
-from mlhood.measure.facts import Blas
+from mlhood.measure.machine.facts import Blas
 
 # the libraries whose version can change a number or a result
 LIBRARIES = (

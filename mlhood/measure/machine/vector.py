@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from mlhood.measure.facts import Vector
+from mlhood.measure.machine.facts import Vector
 
 # LLVM's feature -> the name people use and the float32 lanes of its registers, widest first.
 # Scalable vectors (SVE) have no fixed width; the generated code uses the NEON part of such a processor.

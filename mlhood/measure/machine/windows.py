@@ -11,7 +11,7 @@ import struct
 import sys
 from collections.abc import Iterator
 
-from mlhood.measure.facts import Caches, Cores, Hardware, Memory
+from mlhood.measure.machine.facts import Caches, Cores, Hardware, Memory
 
 _CORE, _CACHE = 0, 2
 _INSTRUCTION = 1

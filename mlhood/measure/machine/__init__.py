@@ -1,0 +1,41 @@
+"""The machine that a measurement was made on: operating system and libraries in, one `Machine` record out."""
+
+from __future__ import annotations
+
+import platform
+import sys
+
+from mlhood.measure.machine import linux, macos, software, windows
+from mlhood.measure.machine.facts import Hardware, Machine, binary_size, describe_cores, describe_vector
+from mlhood.measure.machine.vector import host_name, host_vector
+
+__all__ = ["Machine", "binary_size", "describe_cores", "describe_vector", "machine"]
+
+
+def machine() -> Machine:
+    """Read the facts of the machine that this process runs on (about a tenth of a second, most of it NumPy).
+
+    Nothing is cached: threads and limits can change while a program runs.
+    """
+    architecture = platform.machine() or "unknown"
+    hardware = _read_hardware()
+    return Machine(
+        cpu=hardware.cpu or host_name() or f"unknown {architecture} processor",
+        architecture=architecture,
+        cores=hardware.cores,
+        vector=host_vector(architecture),
+        caches=hardware.caches,
+        memory=hardware.memory,
+        system=software.system_name(),
+        python=f"{platform.python_implementation()} {platform.python_version()}",
+        blas=software.numpy_blas(),
+        versions=software.versions(),
+    )
+
+
+def _read_hardware() -> Hardware:
+    if sys.platform == "win32":
+        return windows.read()
+    if sys.platform == "darwin":
+        return macos.read()
+    return linux.read()
