@@ -92,7 +92,11 @@ def onnx_runtime(
 
 
 def onnx_integer_product(a: np.ndarray, b: np.ndarray, threads: int = 1) -> Callable[[], Any]:
-    """Return a call of ONNX Runtime's MatMulInteger of uint8 [M, K] and int8 [K, N], neither known before."""
+    """Return a call of ONNX Runtime's MatMulInteger of uint8 [M, K] and int8 [K, N], neither of them constant.
+
+    On x86 processors without VNNI it adds products in pairs with saturation to 16 bits (`vpmaddubsw`): the result is
+    exact on every processor only if the elements of a are below 128.
+    """
     from onnx import TensorProto, helper
 
     node = helper.make_node("MatMulInteger", ["a", "b"], ["y"])
