@@ -1,7 +1,7 @@
 """Binding: replaces the innermost loops by a call of the generated microkernel (TVM calls this step tensorisation).
 
-For each step of the reduction the microkernel (`mlhood.kernels.codegen.microkernel`) broadcasts one element per row of `a`, at
-offsets from a table, and loads consecutive vectors of columns of `b`: tile[m, n] += a[k, m] * b[k, n].
+For each step of the reduction the microkernel (`mlhood.kernels.codegen.microkernel`) broadcasts one element per row of
+`a`, at offsets from a table, and loads consecutive vectors of columns of `b`: tile[m, n] += a[k, m] * b[k, n].
 """
 
 from __future__ import annotations
