@@ -1,4 +1,4 @@
-"""The table that the project of dataflows fills with measurements of a sliced convolution."""
+"""P4's table of measurements of a sliced convolution."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ TRIPLES = ("analysed", "too small", "too large", "my own")
 
 
 def slicing_table() -> Table:
-    """Return the empty table of P4: four (k1, k2, k3), weights and inputs stationary."""
-    quicker = Claim("analysed is faster than too small in both orders", ("analysed", EVERY), "<", ("too small", EVERY))
+    """Return the empty table of P4: four (k1, k2, k3), weight and input stationary."""
+    faster = Claim("analysed is faster than too small in both orders", ("analysed", EVERY), "<", ("too small", EVERY))
     return Table(
         "P4.slicing",
         rows=TRIPLES,
@@ -18,5 +18,5 @@ def slicing_table() -> Table:
         unit="ms",
         title="A sliced convolution of ResNet-18 by its tiles, weights and inputs stationary",
         baseline="WS",
-        claims=(agree("WS", "IS"), quicker),
+        claims=(agree("WS", "IS"), faster),
     )

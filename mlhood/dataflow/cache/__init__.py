@@ -1,1 +1,5 @@
-"""A simulator of three levels of cache, and the nests of sliced convolutions that run through it."""
+"""A cache simulator.
+
+In: levels of cache, and addresses or the nest of a sliced convolution. Out: the hits of each level and the cache lines
+loaded into it.
+"""

@@ -1,4 +1,4 @@
-"""The bench of the cache simulator."""
+"""The benchmark command of the cache simulator."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ def bench_cache(
     caches: Annotated[
         str, typer.Option(help="L1, L2 and L3, such as 32KiB,1MiB,4MiB; or `machine`.")
     ] = "32KiB,1MiB,4MiB",
-    fill: Annotated[float, typer.Option(help="Which part of each cache the tiles may take.")] = 0.9,
-    as_json: Annotated[bool, typer.Option("--json", help="Print plain data for a program to read.")] = False,
+    fill: Annotated[float, typer.Option(help="Fraction of each cache that tiles may occupy.")] = 0.9,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Simulate a sliced convolution (256 filters of 3x3x32, output 75x75), and say how fast that is.
+    """Simulate a sliced convolution (256 filters of 3x3x32, output 75x75), and print the simulator's speed.
 
     Example: mlhood bench cache --caches machine
     """
@@ -28,14 +28,14 @@ def bench_cache(
     from mlhood.dataflow.slicing.caches import LEVELS, declared, of_machine
 
     sizes = of_machine(fill) if caches == "machine" else declared(caches, fill)
-    found = bench.runs(sizes)
+    runs = bench.runs(sizes)
     if as_json:
-        typer.echo(json.dumps({"caches": sizes.as_dict(), "runs": [run.as_dict() for run in found]}, indent=2))
+        typer.echo(json.dumps({"caches": sizes.as_dict(), "runs": [run.as_dict() for run in runs]}, indent=2))
         return
     typer.echo(f"caches: {sizes}")
-    for run in found:
+    for run in runs:
         lines = ", ".join(
             f"{name} {simulated:,} ({simulated / predicted - 1:+.1%})"
-            for name, simulated, predicted in zip(LEVELS, run.served.into, run.predicted, strict=True)
+            for name, simulated, predicted in zip(LEVELS, run.hits.into, run.predicted, strict=True)
         )
-        typer.echo(f"{run.slicing}: {run.rate / 1e6:.0f} million accesses/s; lines into {lines} of those predicted")
+        typer.echo(f"{run.slicing}: {run.rate / 1e6:.0f} million accesses/s; lines into {lines} against the prediction")

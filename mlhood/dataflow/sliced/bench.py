@@ -1,7 +1,7 @@
-"""How fast the sliced convolution is beside im2col, torch and the direct one, and the analysis beside all slicings.
+"""Benchmarks of the sliced convolution against im2col, torch and the direct one, and of the analysis against a search.
 
 Weights are packed once, as for the direct convolution and as ONNX Runtime does when a session starts; torch's
-function and im2col take them as they are.
+function and im2col take them unpacked.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ _FINALISTS = 3
 
 
 @dataclass(frozen=True)
-class Searched:
-    """The analysis' choice beside the fastest slicing.
+class SearchTimes:
+    """The analysis' choice against the fastest slicing.
 
     Args:
         chosen: By the analysis.
-        best: The fastest of those that were timed, other than the choice.
-        timed: How many were.
+        best: The fastest of the timed slicings other than the choice.
+        timed: Number of timed slicings.
         result: The choice and the fastest ones, in the same rounds.
     """
 
@@ -45,25 +45,25 @@ class Searched:
     result: Comparison
 
     @property
-    def behind(self) -> float:
-        """How much longer the choice takes than the fastest, as a part of the latter's time; negative if less."""
+    def excess(self) -> float:
+        """The choice's relative excess of time over the best; negative if it is faster."""
         return self.result.ratio(str(self.chosen), str(self.best)).value - 1
 
     def row(self) -> dict[str, Any]:
         """Return plain data."""
         ratio = self.result.ratio(str(self.chosen), str(self.best))
-        return {"chosen": str(self.chosen), "best": str(self.best), "timed": self.timed,
-                "ratio": {"value": ratio.value, "low": ratio.low, "high": ratio.high}}  # fmt: skip
+        interval = {"value": ratio.value, "low": ratio.low, "high": ratio.high}
+        return {"chosen": str(self.chosen), "best": str(self.best), "timed": self.timed, "ratio": interval}
 
 
 def sliced_cases(threads: int, rounds: int, cache: Any, layers: Iterable[Layer]) -> Iterator[tuple[Case, Slicing]]:
     """Measure layers with the slicing that the analysis chooses."""
     for layer in layers:
-        made, x, w = prepare(layer)
-        sides = _sides(layer, made, x, w, threads)
+        sliced, x, w = prepare(layer)
+        alternatives = _alternatives(layer, sliced, x, w, threads)
         flops = layer.geometry.flops
-        result = compare(sides, baseline="torch", flops=flops, rounds=rounds, threads=threads, cache=cache)
-        yield Case(layer.name, "sliced", flops, result), made.slicing
+        result = compare(alternatives, baseline="torch", flops=flops, rounds=rounds, threads=threads, cache=cache)
+        yield Case(layer.name, "sliced", flops, result), sliced.slicing
 
 
 def prepare(layer: Layer) -> tuple[Sliced, np.ndarray, np.ndarray]:
@@ -74,51 +74,51 @@ def prepare(layer: Layer) -> tuple[Sliced, np.ndarray, np.ndarray]:
     return Sliced(layer.geometry, w), x, w
 
 
-def _sides(layer: Layer, made: Sliced, x: np.ndarray, w: np.ndarray, threads: int) -> dict[str, Callable[[], Any]]:
+def _alternatives(
+    layer: Layer, sliced: Sliced, x: np.ndarray, w: np.ndarray, threads: int
+) -> dict[str, Callable[[], Any]]:
     stride, padding = layer.stride, layer.padding
     direct = Direct(layer.geometry, w)
     return {
         "torch": peers.torch(x, w, None, stride, padding),
-        "sliced": lambda: made(x, threads=threads),
+        "sliced": lambda: sliced(x, threads=threads),
         "onnxruntime": peers.onnx_runtime(x, w, None, stride, padding, threads=threads),
         "im2col_blas": lambda: conv.im2col_blas(x, w, None, stride, padding, threads=threads),
         "direct": lambda: direct(x, threads=threads),
     }
 
 
-def search(layer: Layer, threads: int, rounds: int) -> Searched:
-    """Time every slicing of a grid, and then the analysis' choice beside the fastest ones.
+def search(layer: Layer, threads: int, rounds: int) -> SearchTimes:
+    """Time every slicing of a grid, and then the analysis' choice against the fastest ones.
 
-    The grid: each of k1, k2 and k3 halved from all, as far as it is legal, in both orders. The fastest of the first
-    look may have been lucky, so only the second one counts.
+    The grid has each of k1, k2 and k3 halved from its maximum, where that is legal, in both orders. Being the fastest
+    in the first pass may be noise, so only the second comparison counts.
     """
-    made, x, _ = prepare(layer)
-    others = [made.sliced_as(slicing) for slicing in grid(made) if slicing != made.slicing]
-    seconds: dict[Slicing, list[float]] = {one.slicing: [] for one in others}
-    for _, one in itertools.product(range(_SWEEPS), others):
+    chosen, x, _ = prepare(layer)
+    others = [chosen.sliced_as(slicing) for slicing in grid(chosen) if slicing != chosen.slicing]
+    seconds: dict[Slicing, list[float]] = {sliced.slicing: [] for sliced in others}
+    for _, sliced in itertools.product(range(_SWEEPS), others):
         start = time.perf_counter()
-        one(x, threads=threads)
-        seconds[one.slicing].append(time.perf_counter() - start)
-    others.sort(key=lambda one: statistics.median(seconds[one.slicing]))
-    compared = {str(one.slicing): lambda one=one: one(x, threads=threads) for one in [made, *others[:_FINALISTS]]}
-    result = compare(compared, baseline=str(made.slicing), rounds=rounds, threads=threads, check=False)
-    best = min(others[:_FINALISTS] or [made], key=lambda one: result.measurements[str(one.slicing)].median)
-    return Searched(made.slicing, best.slicing, len(others) + 1, result)
+        sliced(x, threads=threads)
+        seconds[sliced.slicing].append(time.perf_counter() - start)
+    others.sort(key=lambda sliced: statistics.median(seconds[sliced.slicing]))
+    finalists = others[:_FINALISTS]
+    compared = {str(s.slicing): lambda s=s: s(x, threads=threads) for s in [chosen, *finalists]}
+    result = compare(compared, baseline=str(chosen.slicing), rounds=rounds, threads=threads, check=False)
+    best = min(finalists or [chosen], key=lambda sliced: result.measurements[str(sliced.slicing)].median)
+    return SearchTimes(chosen.slicing, best.slicing, len(others) + 1, result)
 
 
-def grid(made: Sliced) -> Iterator[Slicing]:
+def grid(sliced: Sliced) -> Iterator[Slicing]:
     """Yield the legal slicings of the grid."""
-    problem, rooms = made.problem, made.caches.rooms
+    problem, rooms = sliced.problem, sliced.caches.rooms
     for order in ORDERS:
-        passing, staying = counts(problem, order)
-        for tiles in itertools.product(halves(problem.channels), halves(passing), halves(staying)):
+        streamed, stationary = counts(problem, order)
+        for tiles in itertools.product(halves(problem.channels), halves(streamed), halves(stationary)):
             if all(need <= room for need, room in zip(needs(problem, order, *tiles), rooms, strict=True)):
                 yield Slicing(order, *tiles)
 
 
 def halves(count: int) -> list[int]:
     """Return a number, half of it, and so on down to 1."""
-    found = [count]
-    while found[-1] > 1:
-        found.append(found[-1] // 2)
-    return found
+    return [count >> shift for shift in range(count.bit_length())]

@@ -1,7 +1,7 @@
-"""The nest of the sliced convolution as native code, around the microkernel of the direct one.
+"""Native code for the loop nest of the sliced convolution, around the microkernel of the direct one.
 
-Input tiles are read where they lie, through a table of distances; weights are packed so that a slice of channels of
-one weight tile is one piece. Sums of a pair of tiles wait in memory, one tile after the other, until the last slice.
+Input tiles are read in place, through a table of offsets; weights are packed so that a slice of channels of one weight
+tile is contiguous. The partial sums of a pair of tiles stay in memory, tile after tile, until the last slice.
 """
 
 from __future__ import annotations
@@ -19,43 +19,43 @@ from mlhood.kernels.codegen.ir_builder import FLOAT, INDEX, Code, Int, Pointer
 from mlhood.kernels.codegen.microkernel import Shape, Tile, microkernel
 from mlhood.kernels.codegen.target import Target
 
-# `stay` and `pass` count tiles of the kinds that stay and pass by; a task is some of both
-FIELDS = (
-    "tasks", "stay_parts", "stay_part", "pass_part", "stay_count", "pass_count", "k2", "k3", "count", "slice",
-    "x", "x_row", "x_tile", "x_last", "row_tiles", "last", "table", "w", "w_block",
-    "out", "out_block", "out_row", "ld", "filters", "bias", "sums",
-)  # fmt: skip
+# counts and parts are in tiles; a task is a part of the stationary and a part of the streamed tiles
+_TASKS = ("tasks", "stationary_parts", "stationary_part", "streamed_part", "stationary_count", "streamed_count")
+_LOOPS = ("k2", "k3", "depth", "slice_depth")
+_INPUT = ("x", "x_row", "x_tile", "x_last", "row_tiles", "last", "table")
+_OUTPUT = ("out", "out_block", "out_row", "ld", "filters", "bias", "sums")
+FIELDS = (*_TASKS, *_LOOPS, *_INPUT, "w", "w_block", *_OUTPUT)
 
 
 @dataclass(frozen=True)
-class Nest:
-    """One of the nests.
+class NestShape:
+    """What the code is specialised for.
 
     Args:
         rows: Windows of the register tile.
-        vectors: Registers of filters.
-        spread: Elements between neighbouring windows.
-        order: Which kind of tile stays.
+        vectors: Vectors of filters of the register tile.
+        window_stride: Elements from window to window.
+        order: Which kind of tile is stationary.
     """
 
     rows: int
     vectors: int
-    spread: int
+    window_stride: int
     order: Order
 
 
 @dataclass(frozen=True)
 class _Pair:
-    """What one call of the microkernel works on: the numbers of an input tile and of a weight tile."""
+    """The operands of one microkernel call: indices of an input tile and of a weight tile."""
 
     input: Int
     weight: Int
 
 
-def build(target: Target, nest: Nest) -> str:
+def build(target: Target, nest: NestShape) -> str:
     """Return the module as LLVM IR."""
     module = ir.Module()
-    shape = Shape(Tile(nest.rows, nest.vectors, target.lanes), nest.spread, a="table")
+    shape = Shape(Tile(nest.rows, nest.vectors, target.lanes), nest.window_stride, a="table")
     partial = microkernel(module, "partial", shape, target)
     final = microkernel(module, "final", replace(shape, per="columns", store="columns"), target)
     code = kernel(module)
@@ -64,7 +64,7 @@ def build(target: Target, nest: Nest) -> str:
 
 
 class _Writer:
-    """Writes the loops around the microkernel: `partial` leaves sums behind, `final` finishes a tile."""
+    """Writes the loops around the microkernel: `partial` stores sums, `final` completes a tile."""
 
     def __init__(self, code: Code, plan: Plan, tile: Tile, partial: Code, final: Code, order: Order) -> None:
         self.code, self.plan, self.tile, self.order = code, plan, tile, order
@@ -76,33 +76,33 @@ class _Writer:
             self.edge = Pointer(code.builder, code.builder.alloca(FLOAT, size=tile.rows * tile.columns))
 
     def write(self) -> None:
-        """Write the function: each task takes its part of the tiles through all slices."""
+        """Write the function: each task processes its part of the tiles in all slices."""
         f = self.field
         with self.plan.tasks(f["tasks"]) as task:
-            first = task % f["stay_parts"] * f["stay_part"]
-            second = task // f["stay_parts"] * f["pass_part"]
-            stay = first, (first + f["stay_part"]).least(f["stay_count"])
-            passing = second, (second + f["pass_part"]).least(f["pass_count"])
-            with self._groups(self.code.constant(0), f["count"], f["slice"]) as (k, end):
-                self._slice(k, end, stay, passing)
+            first = task % f["stationary_parts"] * f["stationary_part"]
+            second = task // f["stationary_parts"] * f["streamed_part"]
+            stationary = first, (first + f["stationary_part"]).least(f["stationary_count"])
+            streamed = second, (second + f["streamed_part"]).least(f["streamed_count"])
+            with self._groups(self.code.constant(0), f["depth"], f["slice_depth"]) as (k, end):
+                self._slice(k, end, stationary, streamed)
         self.code.done()
 
-    def _slice(self, k: Int, end: Int, stay: tuple[Int, Int], passing: tuple[Int, Int]) -> None:
-        """Take one slice of channels through groups of k3 and of k2 tiles."""
+    def _slice(self, k: Int, end: Int, stationary: tuple[Int, Int], streamed: tuple[Int, Int]) -> None:
+        """Process one slice of channels in groups of k3 stationary and of k2 streamed tiles."""
         f = self.field
         with (
-            self._groups(*stay, f["k3"]) as stay_group,
-            self._groups(*passing, f["k2"]) as pass_group,
-            self.code.loop(*stay_group) as staying,
-            self.code.loop(*pass_group) as passed,
+            self._groups(*stationary, f["k3"]) as stationary_group,
+            self._groups(*streamed, f["k2"]) as streamed_group,
+            self.code.loop(*stationary_group) as s,
+            self.code.loop(*streamed_group) as p,
         ):
-            pair = _Pair(staying, passed) if self.order == "IS" else _Pair(passed, staying)
-            place = (staying * f["pass_count"] + passed) * (self.tile.rows * self.tile.columns)
-            self._pair(pair, k, end, self.base["sums"].at(place))
+            pair = _Pair(s, p) if self.order == "IS" else _Pair(p, s)
+            offset = (s * f["streamed_count"] + p) * (self.tile.rows * self.tile.columns)
+            self._pair(pair, k, end, self.base["sums"].at(offset))
 
     @contextmanager
     def _groups(self, start: Int, stop: Int, size: Int) -> Iterator[tuple[Int, Int]]:
-        """Run the block for the first and the end of each group of `size` numbers."""
+        """Run the block for the start and the end of each group of `size` indices."""
         b = self.code.builder
         counter = self.code.variable(INDEX, start.value)
         with self.code.whilst(lambda: Int(b, counter.get()) < stop):
@@ -113,34 +113,34 @@ class _Writer:
     def _pair(self, pair: _Pair, k: Int, end: Int, sums: Pointer) -> None:
         f, b = self.field, self.code.builder
         row, step = pair.input // f["row_tiles"], pair.input % f["row_tiles"]
-        # a row's last tile begins where it is full, and computes some pixels twice
+        # the last tile of a row is moved back until it is full, and computes some pixels twice
         at_end = step.equals(f["row_tiles"] - 1)
         window = self.base["x"].at(row * f["x_row"] + f["x_last"].where(at_end, step * f["x_tile"]))
         column = f["last"].where(at_end, step * self.tile.rows)
         weights = self.base["w"].at(pair.weight * f["w_block"] + k * self.tile.columns)
         begun = Pointer(b, b.select(k.equals(0), self.null.value, sums.value))
         inputs = window, weights, self.plan.pointer("table", INDEX).at(k), end - k, begun
-        with b.if_else(end < f["count"]) as (more, last):
+        with b.if_else(end < f["depth"]) as (more, last):
             with more:
                 self._call(self.partial, inputs, sums, self.code.constant(self.tile.columns), self.null)
             with last:
                 self._finish(inputs, pair.weight, row * f["out_row"] + column)
 
-    def _finish(self, inputs: Any, weight: Int, place: Int) -> None:
+    def _finish(self, inputs: Any, weight: Int, offset: Int) -> None:
         """Write a tile of the result; the last weight tile may have fewer filters."""
         f, b, columns = self.field, self.code.builder, self.tile.columns
-        out = self.base["out"].at(weight * f["out_block"] + place)
+        out = self.base["out"].at(weight * f["out_block"] + offset)
         bias = self.base["bias"].at(weight * columns)
-        left, rows = f["filters"] - weight * columns, self.code.constant(self.tile.rows)
-        with b.if_else(left < columns) as (some, whole):
-            with whole:
+        remaining, rows = f["filters"] - weight * columns, self.code.constant(self.tile.rows)
+        with b.if_else(remaining < columns) as (partial, full):
+            with full:
                 self._call(self.final, inputs, out, f["ld"], bias)
-            with some:
+            with partial:
                 self._call(self.final, inputs, self.edge, rows, bias)
-                with self.code.loop(0, left) as channel:
+                with self.code.loop(0, remaining) as channel:
                     for pixel in range(self.tile.rows):
-                        number = self.edge.at(channel * rows + pixel).load()
-                        out.at(channel * f["ld"] + pixel).store(number)
+                        value = self.edge.at(channel * rows + pixel).load()
+                        out.at(channel * f["ld"] + pixel).store(value)
 
     def _call(self, callee: Code, inputs: Any, out: Pointer, ld: Int, bias: Pointer) -> None:
         window, weights, table, count, begun = inputs

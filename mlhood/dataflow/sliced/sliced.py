@@ -1,4 +1,4 @@
-"""The sliced convolution: any legal (k1, k2, k3), input or weights stationary."""
+"""The sliced convolution: any legal (k1, k2, k3), input or weight stationary."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mlhood.dataflow.sliced.nest_code import FIELDS, Nest, build
+from mlhood.dataflow.sliced.nest_code import FIELDS, NestShape, build
 from mlhood.dataflow.slicing.analysis import analyse
 from mlhood.dataflow.slicing.caches import Caches, of_machine
 from mlhood.dataflow.slicing.fit import check
@@ -23,7 +23,7 @@ from mlhood.kernels.direct import pack_weights
 from mlhood.kernels.geometry import Geometry, Pair
 from mlhood.kernels.memory import scratch
 
-_WRITING = 3  # cycles, roughly, in which one column of a tile is transposed and written
+_STORE_CYCLES = 3  # to transpose and store one column of a tile, roughly
 
 
 def sliced_conv2d(
@@ -44,19 +44,19 @@ def sliced_conv2d(
         x: float32 [N, C, H, W].
         w: float32 [F, C, KH, KW].
         bias: float32 [F], or None.
-        stride: One number, or down and right.
-        padding: One number, (down, right) for both sides, or (top, left, bottom, right).
-        tiles: (k1, k2, k3) as in `mlhood.dataflow.slicing.problem.Slicing`; None: what the analysis chooses.
+        stride: One number, or (vertical, horizontal).
+        padding: One number, (vertical, horizontal) for both sides, or (top, left, bottom, right).
+        tiles: (k1, k2, k3) as in `mlhood.dataflow.slicing.problem.Slicing`; None: chosen by the analysis.
         order: `IS` or `WS`, together with `tiles`.
-        threads: How many; None: what `mlhood.kernels.threads` says.
+        threads: Number of threads; None: that of `mlhood.kernels.threads`.
         caches: What the tiles must fit; this machine's caches if None.
 
     Returns:
         float32 [N, F, OH, OW].
 
     Raises:
-        KernelError: If the arguments do not fit together.
-        SlicingError: If the tiles are not legal; it names the cache that they break, and by how much.
+        KernelError: If the arguments do not match.
+        SlicingError: If the tiles are not legal; it names the cache that they exceed, and by how much.
     """
     g = check_convolution(x, w, bias, stride, padding)
     count = parallel.checked(threads)
@@ -67,25 +67,27 @@ def sliced_conv2d(
 
 
 def as_slicing(tiles: Sequence[int] | None, order: str | None) -> Slicing:
-    """Return what `tiles` and `order` say.
+    """Return the slicing of these tiles in this order.
 
     Raises:
-        SlicingError: If that is not three integers and one of `ORDERS`.
+        SlicingError: If they are not three integers and one of `ORDERS`.
     """
-    whole = tiles is not None and len(tiles) == 3 and all(isinstance(size, int | np.integer) for size in tiles)
-    known: Order | None = next((one for one in ORDERS if one == order), None)
-    if tiles is None or not whole or known is None:
+    integers = tiles is not None and len(tiles) == 3 and all(isinstance(size, int | np.integer) for size in tiles)
+    known: Order | None = next((name for name in ORDERS if name == order), None)
+    if tiles is None or not integers or known is None:
         raise SlicingError(
-            "this is no slicing", expected=f"tiles=(k1, k2, k3) and order {' or '.join(ORDERS)}",
-            got=f"tiles={tiles!r}, order={order!r}", todo="give both, or neither: then the analysis chooses",
-        )  # fmt: skip
+            "invalid slicing",
+            expected=f"tiles=(k1, k2, k3) and order {' or '.join(ORDERS)}",
+            got=f"tiles={tiles!r}, order={order!r}",
+            todo="give both, or neither: then the analysis chooses",
+        )
     return Slicing(known, *(int(size) for size in tiles))
 
 
 def sliced_problem(g: Geometry, target: Target | None = None) -> Problem:
-    """Return what is sliced: a convolution with this processor's register tile.
+    """Return the slicing problem of a convolution with this processor's register tile.
 
-    A tile's windows lie in one row of the output, unless the convolution is pointwise.
+    A tile's windows are in one row of the output, unless the convolution is pointwise.
     """
     tile = register_tile(g, target or host())
     return Problem(g.filters, g.channels, g.kernel, g.out, tile.rows, tile.columns, rows=g.rows[0])
@@ -93,11 +95,13 @@ def sliced_problem(g: Geometry, target: Target | None = None) -> Problem:
 
 def register_tile(g: Geometry, target: Target) -> Tile:
     """Return the tile that takes the fewest cycles; of almost equal ones, that with the most registers."""
-    wide = g.rows[1]
+    width = g.rows[1]
     costs = {
-        tile: -(-wide // tile.rows) * -(-g.filters // tile.columns) * (g.depth * tile.cycles + _WRITING * tile.columns)
+        tile: -(-width // tile.rows)
+        * -(-g.filters // tile.columns)
+        * (g.depth * tile.cycles + _STORE_CYCLES * tile.columns)
         for tile in candidates(target)
-        if tile.rows <= wide
+        if tile.rows <= width
     }
     least = min(costs.values())
     good = [tile for tile, cost in costs.items() if cost <= 1.015 * least]
@@ -105,19 +109,19 @@ def register_tile(g: Geometry, target: Target) -> Tile:
 
 
 class Sliced:
-    """A sliced convolution ready to run: its weights are packed, its nest is compiled.
+    """A sliced convolution of fixed shape, with packed weights and a compiled nest.
 
     Args:
-        g: The sizes, of one group.
+        g: The shapes, of one group.
         w: float32 [F, C, KH, KW].
         bias: float32 [F] or None.
-        slicing: The tiles and their order; None: what the analysis chooses.
+        slicing: The tiles and their order; None: chosen by the analysis.
         caches: What they must fit; this machine's if None.
         target: The processor, the host if None.
 
     Raises:
-        SlicingError: If the slicing is not legal, the convolution has more than one group, or an array is not of its
-            sizes.
+        SlicingError: If the slicing is not legal, the convolution has more than one group, or an array does not match
+            the shapes.
     """
 
     def __init__(
@@ -130,8 +134,8 @@ class Sliced:
         target: Target | None = None,
     ) -> None:
         if g.groups != 1:
-            raise SlicingError("only whole convolutions are sliced", expected="1 group", got=f"{g.groups} groups",
-                               todo="slice each group on its own")  # fmt: skip
+            what, todo = "grouped convolutions cannot be sliced", "slice each group on its own"
+            raise SlicingError(what, expected="1 group", got=f"{g.groups} groups", todo=todo)
         _check("w", w, (g.filters, g.channels, *g.kernel))
         if bias is not None:
             _check("bias", bias, (g.filters,))
@@ -147,7 +151,7 @@ class Sliced:
 
     def _slice(self, slicing: Slicing) -> None:
         check(self.problem, slicing, self.caches)
-        nest = Nest(self.tile.rows, self.tile.vectors, self.geometry.stride[1], slicing.order)
+        nest = NestShape(self.tile.rows, self.tile.vectors, self.geometry.stride[1], slicing.order)
         self.slicing, self.kernel = slicing, jit.load(build, self.target, nest)
 
     def sliced_as(self, slicing: Slicing) -> Sliced:
@@ -164,7 +168,7 @@ class Sliced:
         """Return the convolution of x, float32 [N, C, H, W], as [N, F, OH, OW].
 
         Raises:
-            SlicingError: If x is not what this was made for.
+            SlicingError: If x does not match the shapes.
         """
         count, g = parallel.checked(threads), self.geometry
         _check("x", x, (g.images, g.channels, g.height, g.width))
@@ -176,40 +180,66 @@ class Sliced:
         return y
 
     def _plan(self, x: np.ndarray, y: np.ndarray, sums: np.ndarray, threads: int) -> np.ndarray:
-        g, (_, wide) = self.geometry, self.geometry.rows
-        pass_count, stay_count = counts(self.problem, self.slicing.order)
-        # the kind with more tiles is shared out; every thread slices its part as if it were alone
-        stay_parts, pass_parts = (threads, 1) if stay_count >= pass_count else (1, threads)
-        stay_part, pass_part = -(-stay_count // stay_parts), -(-pass_count // pass_parts)
-        stay_parts, pass_parts = -(-stay_count // stay_part), -(-pass_count // pass_part)
-        image, last = g.out[0] * g.out[1], wide - self.tile.rows
-        return fill(FIELDS, {
-            "tasks": stay_parts * pass_parts, "stay_parts": stay_parts, "stay_part": stay_part, "pass_part": pass_part,
-            "stay_count": stay_count, "pass_count": pass_count, "k2": self.slicing.k2, "k3": self.slicing.k3,
-            "count": g.depth, "slice": self.slicing.k1 * g.kernel[0] * g.kernel[1],
-            "x": x.ctypes.data, "x_row": g.stride[0] * g.padded[1], "x_tile": self.tile.rows * g.stride[1],
-            "x_last": last * g.stride[1], "row_tiles": -(-wide // self.tile.rows), "last": last,
-            "table": self.table.ctypes.data, "w": self.weights.ctypes.data, "w_block": g.depth * self.tile.columns,
-            "out": y.ctypes.data, "out_block": self.tile.columns * image, "out_row": wide, "ld": image,
-            "filters": g.filters, "bias": self.bias.ctypes.data, "sums": sums.ctypes.data,
-        })  # fmt: skip
+        g, width = self.geometry, self.geometry.rows[1]
+        image, last = g.out[0] * g.out[1], width - self.tile.rows
+        return fill(
+            FIELDS,
+            {
+                **self._parts(threads),
+                "k2": self.slicing.k2,
+                "k3": self.slicing.k3,
+                "depth": g.depth,
+                "slice_depth": self.slicing.k1 * g.kernel[0] * g.kernel[1],
+                "x": x.ctypes.data,
+                "x_row": g.stride[0] * g.padded[1],
+                "x_tile": self.tile.rows * g.stride[1],
+                "x_last": last * g.stride[1],
+                "row_tiles": -(-width // self.tile.rows),
+                "last": last,
+                "table": self.table.ctypes.data,
+                "w": self.weights.ctypes.data,
+                "w_block": g.depth * self.tile.columns,
+                "out": y.ctypes.data,
+                "out_block": self.tile.columns * image,
+                "out_row": width,
+                "ld": image,
+                "filters": g.filters,
+                "bias": self.bias.ctypes.data,
+                "sums": sums.ctypes.data,
+            },
+        )
+
+    def _parts(self, threads: int) -> dict[str, int]:
+        """Divide the kind with more tiles among threads; each slices its part independently."""
+        n_streamed, n_stationary = counts(self.problem, self.slicing.order)
+        stationary_parts, streamed_parts = (threads, 1) if n_stationary >= n_streamed else (1, threads)
+        stationary_part, streamed_part = -(-n_stationary // stationary_parts), -(-n_streamed // streamed_parts)
+        stationary_parts, streamed_parts = -(-n_stationary // stationary_part), -(-n_streamed // streamed_part)
+        return {
+            "tasks": stationary_parts * streamed_parts,
+            "stationary_parts": stationary_parts,
+            "stationary_part": stationary_part,
+            "streamed_part": streamed_part,
+            "stationary_count": n_stationary,
+            "streamed_count": n_streamed,
+        }
 
 
 def _check(name: str, array: np.ndarray, shape: tuple[int, ...]) -> None:
-    """Refuse what native code would read beyond its end."""
+    """Check an array before native code reads beyond its end."""
     if array.dtype != np.float32 or array.shape != shape:
-        raise SlicingError(f"{name} does not fit the convolution", expected=f"float32 {list(shape)}",
-                           got=f"{array.dtype} {list(array.shape)}")  # fmt: skip
+        got = f"{array.dtype} {list(array.shape)}"
+        raise SlicingError(f"{name} does not match the convolution", expected=f"float32 {list(shape)}", got=got)
 
 
 def _padded(g: Geometry, x: np.ndarray) -> np.ndarray:
-    """Return x in one piece, with the zeros of the padding around it."""
+    """Return x contiguous, with the zeros of the padding around it."""
     if not any(g.padding):
         return np.ascontiguousarray(x)
     top, left, _, _ = g.padding
-    high, wide = g.padded
-    kept = scratch("sliced input", g.images * g.channels * high * wide)
-    padded = kept[: g.images * g.channels * high * wide].reshape(g.images, g.channels, high, wide)
+    height, width = g.padded
+    buffer = scratch("sliced input", g.images * g.channels * height * width)
+    padded = buffer[: g.images * g.channels * height * width].reshape(g.images, g.channels, height, width)
     padded[:, :, :top] = padded[:, :, top + g.height :] = 0
     padded[:, :, :, :left] = padded[:, :, :, left + g.width :] = 0
     padded[:, :, top : top + g.height, left : left + g.width] = x

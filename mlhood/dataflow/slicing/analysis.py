@@ -2,7 +2,7 @@
 
 1. k1 starts with all channels, k2 and k3 with all full tiles.
 2. Each is halved until its level holds what it must: L1 for k1, then L2 for k2, then L3 for k3.
-3. Of the two orders, the one whose loads are predicted to take fewer cycles wins; if both take as many, IS.
+3. The order whose loads are predicted to take fewer cycles is chosen; IS if both take as many.
 
 (Ferrari et al., 2023, section 3.)
 """
@@ -21,13 +21,13 @@ from mlhood.errors import SlicingError
 
 @dataclass(frozen=True)
 class Analysis:
-    """What the analysis found.
+    """The result of the analysis.
 
     Args:
         problem: What is sliced.
         caches: For which caches.
         slicing: The choice.
-        candidates: What it chose from: the slicing and the predicted traffic of each order.
+        candidates: The slicing and the predicted traffic of each order.
     """
 
     problem: Problem
@@ -37,12 +37,12 @@ class Analysis:
 
     @property
     def traffic(self) -> Traffic:
-        """Of the choice."""
+        """The predicted traffic of the choice."""
         return self.candidates[self.slicing.order][1]
 
     @property
     def gap(self) -> float:
-        """How many more cycles the order that lost is predicted to take, as a part of the winner's."""
+        """Relative excess of the other order's predicted cycles over the choice's."""
         cycles = sorted(float(traffic.cycles) for _, traffic in self.candidates.values())
         return cycles[1] / cycles[0] - 1
 
@@ -62,26 +62,26 @@ def analyse(problem: Problem, caches: Caches) -> Analysis:
 
 
 def largest(problem: Problem, order: Order, caches: Caches) -> Slicing:
-    """Return the slicing of an order that halving comes to.
+    """Return the largest slicing of an order that halving reaches.
 
     Raises:
         SlicingError: If the smallest tiles do not fit.
     """
     first, second, third = caches.rooms
-    passing, staying = _full_tiles(problem, order)
+    streamed, stationary = _full_tiles(problem, order)
     k1 = _halve(problem.channels, lambda k: needs(problem, order, k, 1, 1)[0] <= first, LEVELS[0], problem, caches)
-    k2 = _halve(passing, lambda k: needs(problem, order, k1, k, 1)[1] <= second, LEVELS[1], problem, caches)
-    k3 = _halve(staying, lambda k: needs(problem, order, k1, k2, k)[2] <= third, LEVELS[2], problem, caches)
+    k2 = _halve(streamed, lambda k: needs(problem, order, k1, k, 1)[1] <= second, LEVELS[1], problem, caches)
+    k3 = _halve(stationary, lambda k: needs(problem, order, k1, k2, k)[2] <= third, LEVELS[2], problem, caches)
     return Slicing(order, k1, k2, k3)
 
 
 def _full_tiles(problem: Problem, order: Order) -> tuple[int, int]:
-    """Return the tiles to start from: those that are full, or one if none is."""
+    """Return the number of full streamed and stationary tiles, at least one of each."""
     inputs, weights = problem.windows // problem.window, problem.filters // problem.filter_tile
     if problem.rows is not None:
         inputs = problem.input_tiles
-    passing, staying = (weights, inputs) if order == "IS" else (inputs, weights)
-    return max(1, passing), max(1, staying)
+    streamed, stationary = (weights, inputs) if order == "IS" else (inputs, weights)
+    return max(1, streamed), max(1, stationary)
 
 
 def _halve(start: int, fits: Callable[[int], bool], level: str, problem: Problem, caches: Caches) -> int:
@@ -89,8 +89,6 @@ def _halve(start: int, fits: Callable[[int], bool], level: str, problem: Problem
     while size and not fits(size):
         size //= 2
     if not size:
-        raise SlicingError(
-            f"not even the smallest tiles fit into {level}", where=problem, got=caches,
-            todo="take a smaller register tile (window, filter_tile), or declare larger caches",
-        )  # fmt: skip
+        todo = "take a smaller register tile (window, filter_tile), or declare larger caches"
+        raise SlicingError(f"not even the smallest tiles fit into {level}", where=problem, got=caches, todo=todo)
     return size

@@ -20,10 +20,10 @@ class Caches:
     """Three levels of cache.
 
     Args:
-        sizes: Bytes of L1, L2 and L3; None where a level is not there or not known, which then limits nothing.
-        fill: Which part of each level slices may take; the rest is for the stack, tables and conflicts.
+        sizes: Bytes of L1, L2 and L3; None for a level that is absent or unknown, which then limits nothing.
+        fill: Fraction of each level that slices may occupy; the rest is for the stack, tables and conflict misses.
         line: Bytes of a cache line.
-        latencies: Cycles until L1, L2, L3 and memory answer; those that SConv's authors declare.
+        latencies: Cycles of a load from L1, L2, L3 and memory; the defaults are SConv's.
     """
 
     sizes: tuple[int | None, int | None, int | None]
@@ -34,24 +34,24 @@ class Caches:
     def __post_init__(self) -> None:
         known = [size for size in self.sizes if size is not None]
         if len(self.sizes) != len(LEVELS) or any(size <= 0 for size in known) or sorted(known) != known:
-            raise SlicingError(
-                "these are no caches", expected="the sizes of L1, L2 and L3, none larger than the next", got=self.sizes
-            )
+            expected = "the sizes of L1, L2 and L3, none larger than the next"
+            raise SlicingError("invalid sizes of caches", expected=expected, got=self.sizes)
         if not 0 < self.fill <= 1:
-            raise SlicingError("caches cannot be filled that far", expected="more than 0, at most 1", got=self.fill)
+            raise SlicingError("invalid fill of the caches", expected="more than 0, at most 1", got=self.fill)
         if self.line < 4 or self.line & (self.line - 1):
-            raise SlicingError("this is no cache line", expected="a power of two, from 4 bytes on", got=self.line)
+            expected = "a power of two, at least 4 bytes"
+            raise SlicingError("invalid size of a cache line", expected=expected, got=self.line)
 
     @property
     def rooms(self) -> tuple[float, float, float]:
-        """Bytes that slices may take of each level; infinite where it limits nothing."""
+        """Bytes that slices may occupy in each level; infinite where it limits nothing."""
         first, second, third = (math.inf if size is None else math.floor(size * self.fill) for size in self.sizes)
         return first, second, third
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain data."""
-        return {"sizes": dict(zip(LEVELS, self.sizes, strict=True)), "fill": self.fill, "line": self.line,
-                "latencies": list(self.latencies)}  # fmt: skip
+        sizes = dict(zip(LEVELS, self.sizes, strict=True))
+        return {"sizes": sizes, "fill": self.fill, "line": self.line, "latencies": list(self.latencies)}
 
     def __str__(self) -> str:
         sizes = zip(LEVELS, self.sizes, strict=True)
@@ -60,15 +60,15 @@ class Caches:
 
 def of_machine(fill: float = _FILL) -> Caches:
     """Return the caches that one core of this machine sees."""
-    found = machine().caches
-    return Caches((found.l1d, found.l2, found.l3), fill, found.line or 64)
+    caches = machine().caches
+    return Caches((caches.l1d, caches.l2, caches.l3), fill, caches.line or 64)
 
 
 def declared(text: str, fill: float = _FILL, line: int = 64) -> Caches:
-    """Return the caches that a text like `32KiB,1MiB,4MiB` names; `-` stands for a level that is not there.
+    """Return the caches that a text such as `32KiB,1MiB,4MiB` declares; `-` is an absent level.
 
     Raises:
-        SlicingError: If it does not name three sizes that grow.
+        SlicingError: If these are not three increasing sizes.
     """
     parts = [part.strip() for part in text.split(",")]
     if len(parts) != len(LEVELS):
@@ -78,7 +78,7 @@ def declared(text: str, fill: float = _FILL, line: int = 64) -> Caches:
 
 
 def _bytes(text: str) -> int:
-    found = re.fullmatch(r"(\d{1,18}(?:\.\d+)?)\s*([A-Za-z]*)", text)
-    if found is None or found.group(2).upper() not in _UNITS:
-        raise SlicingError("this is no size of a cache", expected="bytes, or a number of KiB or MiB", got=text)
-    return round(float(found.group(1)) * _UNITS[found.group(2).upper()])
+    match = re.fullmatch(r"(\d{1,18}(?:\.\d+)?)\s*([A-Za-z]*)", text)
+    if match is None or match.group(2).upper() not in _UNITS:
+        raise SlicingError("invalid size of a cache", expected="bytes, or a number of KiB or MiB", got=text)
+    return round(float(match.group(1)) * _UNITS[match.group(2).upper()])

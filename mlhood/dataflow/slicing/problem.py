@@ -1,4 +1,4 @@
-"""What is sliced: a convolution and the register tile that computes it, and how many tiles there are."""
+"""The slicing problem: a convolution and the register tile that computes it; and its solutions."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from mlhood.errors import SlicingError
 
 Order = Literal["IS", "WS"]
 ORDERS: tuple[Order, ...] = get_args(Order)
-NUMBER = 4  # bytes of a float32
-_MOST = 2**50  # multiply-adds of whole tiles: bytes and cycles of more would not fit into 64 bits
+FLOAT_BYTES = 4
+_MAX_MACS = 2**50  # multiply-adds of full tiles: bytes and cycles of more would overflow 64 bits
 
 
 @dataclass(frozen=True)
 class Problem:
     """A convolution in float32, for one image.
 
-    An input tile holds the numbers under `window` windows, a weight tile `filter_tile` filters, an output tile
+    An input tile holds the elements under `window` windows, a weight tile `filter_tile` filters, an output tile
     `window` x `filter_tile` sums: what one call of the microkernel reads and writes.
 
     Args:
@@ -28,8 +28,8 @@ class Problem:
         output: OH and OW.
         window: Output windows of a register tile (Nwin).
         filter_tile: Filters of a register tile (Nf).
-        rows: How many rows the windows fall into, for kernels whose tiles do not reach from one row of the output
-            into the next; None if tiles do.
+        rows: Number of rows that the windows are split into, for kernels whose tiles do not extend from one row of the
+            output into the next; None if they do.
     """
 
     filters: int
@@ -43,13 +43,11 @@ class Problem:
     def __post_init__(self) -> None:
         sizes = (self.filters, self.channels, *self.kernel, *self.output, self.window, self.filter_tile)
         if min(sizes) < 1:
-            raise SlicingError("a convolution's sizes begin at 1", expected="positive sizes", got=asdict(self))
-        tiles = self.input_tiles * self.window * self.weight_tiles * self.filter_tile
-        if tiles * self.channels * self.kernel[0] * self.kernel[1] > _MOST:
-            raise SlicingError(
-                "this convolution is too large to be counted", expected=f"at most {_MOST:,} multiply-adds",
-                got=asdict(self),
-            )  # fmt: skip
+            raise SlicingError("invalid size of a convolution", expected="positive sizes", got=asdict(self))
+        pixels = self.input_tiles * self.window * self.weight_tiles * self.filter_tile
+        if pixels * self.channels * self.kernel[0] * self.kernel[1] > _MAX_MACS:
+            expected = f"at most {_MAX_MACS:,} multiply-adds"
+            raise SlicingError("the convolution is too large to analyse", expected=expected, got=asdict(self))
 
     @property
     def windows(self) -> int:
@@ -58,13 +56,13 @@ class Problem:
 
     @property
     def input_tiles(self) -> int:
-        """How many input tiles there are for one slice of channels, those that are not full among them."""
+        """Number of input tiles in a slice of channels, partial ones included."""
         rows = self.rows or 1
         return rows * -(-(self.windows // rows) // self.window)
 
     @property
     def weight_tiles(self) -> int:
-        """How many weight tiles there are for one slice of channels, likewise."""
+        """Number of weight tiles in a slice of channels, partial ones included."""
         return -(-self.filters // self.filter_tile)
 
     @property
@@ -74,23 +72,23 @@ class Problem:
 
     @property
     def input_bytes(self) -> int:
-        """Bytes of one channel of an input tile, a number for each window that covers it: Nwin * KH * KW * 4."""
-        return self.window * self.kernel[0] * self.kernel[1] * NUMBER
+        """Bytes of one channel of an input tile, each element once per window that covers it: Nwin * KH * KW * 4."""
+        return self.window * self.kernel[0] * self.kernel[1] * FLOAT_BYTES
 
     @property
     def weight_bytes(self) -> int:
         """Bytes of one channel of a weight tile: Nf * KH * KW * 4."""
-        return self.filter_tile * self.kernel[0] * self.kernel[1] * NUMBER
+        return self.filter_tile * self.kernel[0] * self.kernel[1] * FLOAT_BYTES
 
     @property
     def output_bytes(self) -> int:
         """Bytes of an output tile."""
-        return self.window * self.filter_tile * NUMBER
+        return self.window * self.filter_tile * FLOAT_BYTES
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain data."""
-        return {**asdict(self), "kernel": list(self.kernel), "output": list(self.output),
-                "input_tiles": self.input_tiles, "weight_tiles": self.weight_tiles}  # fmt: skip
+        tiles = {"input_tiles": self.input_tiles, "weight_tiles": self.weight_tiles}
+        return {**asdict(self), "kernel": list(self.kernel), "output": list(self.output), **tiles}
 
 
 @dataclass(frozen=True)
@@ -98,10 +96,10 @@ class Slicing:
     """How a convolution is sliced.
 
     Args:
-        order: `IS`: an input tile stays in L1 while weight tiles pass by; `WS`: a weight tile stays.
+        order: `IS`: an input tile is stationary in L1 while weight tiles are streamed; `WS`: the reverse.
         k1: Channels of a tile (SConv's Nc).
-        k2: Tiles of the passing kind that stay in L2 meanwhile.
-        k3: Tiles of the staying kind that L3 holds for the next group of k2.
+        k2: Streamed tiles of a group, which L2 holds.
+        k3: Stationary tiles of a group, which L3 holds for the next group of k2.
     """
 
     order: Order
@@ -119,21 +117,21 @@ class Slicing:
 
 
 def counts(problem: Problem, order: Order) -> tuple[int, int]:
-    """Return how many tiles there are of the kind that passes by (k2's) and of the kind that stays (k3's)."""
+    """Return the number of streamed tiles (k2's kind) and of stationary tiles (k3's kind)."""
     if order == "IS":
         return problem.weight_tiles, problem.input_tiles
     return problem.input_tiles, problem.weight_tiles
 
 
 def channel_bytes(problem: Problem, order: Order) -> tuple[int, int]:
-    """Return the bytes that one channel of a tile takes, of the passing and of the staying kind."""
+    """Return the bytes of one channel of a streamed and of a stationary tile."""
     if order == "IS":
         return problem.weight_bytes, problem.input_bytes
     return problem.input_bytes, problem.weight_bytes
 
 
 def possible(problem: Problem, order: Order, tiles: Sequence[int]) -> Slicing:
-    """Return the slicing with these tiles, where they are more than there are with all there are; it need not fit."""
-    most = (problem.channels, *counts(problem, order))
-    k1, k2, k3 = (min(max(1, int(size)), limit) for size, limit in zip(tiles, most, strict=True))
+    """Return the slicing with these sizes clamped to the number of channels and tiles; it need not fit the caches."""
+    limits = (problem.channels, *counts(problem, order))
+    k1, k2, k3 = (min(max(1, int(size)), limit) for size, limit in zip(tiles, limits, strict=True))
     return Slicing(order, k1, k2, k3)

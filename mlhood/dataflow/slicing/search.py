@@ -1,7 +1,7 @@
-"""The exhaustive search beside the analysis: every legal slicing, by predicted cycles.
+"""Exhaustive search: the legal slicing with the fewest predicted cycles, to compare the analysis with.
 
-With as many groups, smaller groups fit wherever larger ones do and keep more from one use to the next. So of all k2
-(and k3) that cut the tiles into as many groups only the smallest is looked at, and nothing better is missed.
+Of group sizes that give the same number of groups, the smaller fits wherever a larger one does, and its reuse distances
+are shorter. So for each number of groups only the smallest k2 (and k3) is a candidate, and the optimum is not missed.
 """
 
 from __future__ import annotations
@@ -16,50 +16,50 @@ from mlhood.dataflow.slicing.problem import ORDERS, Order, Problem, Slicing, cou
 from mlhood.dataflow.slicing.traffic import Traffic, predict, predict_all
 from mlhood.errors import SlicingError
 
-_MOST = 2**25  # slicings side by side: some gigabytes of arrays
+_MAX_CANDIDATES = 2**25  # in one array: some gigabytes
 
 
 @dataclass(frozen=True)
-class Found:
-    """The best that there is.
+class Optimum:
+    """The best legal slicing.
 
     Args:
-        slicing: Of all legal ones that with the fewest predicted cycles.
-        traffic: What it loads.
-        looked_at: How many legal ones were compared.
+        slicing: The one with the fewest predicted cycles.
+        traffic: Its predicted traffic.
+        compared: Number of legal candidates.
     """
 
     slicing: Slicing
     traffic: Traffic
-    looked_at: int
+    compared: int
 
-    def behind(self, traffic: Traffic) -> float:
-        """Return how many more cycles another slicing takes, as a part of the best one's."""
+    def excess(self, traffic: Traffic) -> float:
+        """Return the relative excess of another slicing's predicted cycles."""
         return float(traffic.cycles) / float(self.traffic.cycles) - 1
 
 
-def search(problem: Problem, caches: Caches) -> Found:
+def search(problem: Problem, caches: Caches) -> Optimum:
     """Return the best legal slicing of both orders.
 
     Raises:
         SlicingError: If none is legal, or there are too many.
     """
-    found = [best for order in ORDERS if (best := _best(problem, order, caches)) is not None]
-    if not found:
+    optima = [best for order in ORDERS if (best := _best(problem, order, caches)) is not None]
+    if not optima:
         raise SlicingError("no slicing fits into these caches", where=problem, got=caches)
-    slicing = min(found, key=lambda one: one[1])[0]
-    return Found(slicing, predict(problem, slicing, caches), sum(count for _, _, count in found))
+    slicing = min(optima, key=lambda best: best[1])[0]
+    return Optimum(slicing, predict(problem, slicing, caches), sum(count for _, _, count in optima))
 
 
 def _best(problem: Problem, order: Order, caches: Caches) -> tuple[Slicing, float, int] | None:
-    """Return an order's best slicing, its predicted cycles, and of how many."""
-    passing, staying = counts(problem, order)
-    _refuse_too_many(problem, max(problem.channels, passing, staying))
+    """Return an order's best slicing, its predicted cycles, and the number of legal candidates."""
+    streamed, stationary = counts(problem, order)
+    _check_count(problem, max(problem.channels, streamed, stationary))
     channels = np.arange(1, problem.channels + 1)
     first, second, third = caches.rooms
     k1 = channels[needs(problem, order, channels, 1, 1)[0] <= first][:, None, None]
-    k2, k3 = group_sizes(passing)[:, None], group_sizes(staying)
-    _refuse_too_many(problem, len(k1) * len(k2) * len(k3))
+    k2, k3 = group_sizes(streamed)[:, None], group_sizes(stationary)
+    _check_count(problem, len(k1) * len(k2) * len(k3))
     _, needs2, needs3 = needs(problem, order, k1, k2, k3)
     legal = (needs2 <= second) & (needs3 <= third)
     if not legal.any():
@@ -70,16 +70,15 @@ def _best(problem: Problem, order: Order, caches: Caches) -> tuple[Slicing, floa
     return slicing, float(cycles[a, b, c]), int(legal.sum())
 
 
-def _refuse_too_many(problem: Problem, count: int) -> None:
-    if count > _MOST:
-        raise SlicingError(
-            "there are too many slicings to look at each", where=problem, expected=f"at most {_MOST:,}",
-            got=f"{count:,}", todo="take a smaller convolution, or declare an L1, which bounds k1",
-        )  # fmt: skip
+def _check_count(problem: Problem, count: int) -> None:
+    if count > _MAX_CANDIDATES:
+        todo = "take a smaller convolution, or declare an L1, which bounds k1"
+        expected = f"at most {_MAX_CANDIDATES:,}"
+        raise SlicingError("too many slicings to search", where=problem, expected=expected, got=f"{count:,}", todo=todo)
 
 
 def group_sizes(count: int) -> np.ndarray:
-    """Return, for each number of groups that `count` tiles can be cut into, the smallest size of a group."""
+    """Return the smallest group size for each number of groups that `count` tiles can be divided into."""
     sizes = np.arange(1, count + 1)
     groups = -(-count // sizes)
     return sizes[np.flatnonzero(np.diff(groups, prepend=count + 1))]

@@ -1,4 +1,4 @@
-"""Pictures of a sliced convolution: its tiles, and the order in which the nest visits their pairs."""
+"""Figures of a sliced convolution: its tiles, and the order in which the nest visits their pairs."""
 
 from __future__ import annotations
 
@@ -26,147 +26,147 @@ from mlhood.plotting.diagram import (
     canvas,
 )
 
-_MOST_STRIPS = 7
+_MAX_STRIPS = 7
 _GAP = 0.3
-_MOST_TILES = 24  # more pairs cannot be told apart
-_NUMBERED = 0.27  # inches of a cell that three digits fit into
+_MAX_TILES = 24  # more pairs are illegible
+_NUMBERED = 0.27  # inches of a cell that fits three digits
 
-Strips = dict[int, tuple[float, float]]  # number of a tile -> where it begins and ends, in inches
+Strips = dict[int, tuple[float, float]]  # index of a tile -> its start and end in inches
 
 
 def tiles(problem: Problem, slicing: Slicing) -> Figure:
     """Draw a convolution as the product weights [F, C·KH·KW] x columns [C·KH·KW, P], and its tiles.
 
-    Of each kind of tile one is picked out, all of them in one slice of channels. Where there are more tiles than can
-    be drawn, the first ones and the last are. Lengths are not to scale from side to side.
+    One tile of each kind is highlighted, all of them in the same slice of channels. If there are too many tiles, only
+    the first ones and the last are drawn. Each side has a scale of its own.
 
     Args:
         problem: The convolution and its register tile.
         slicing: How it is sliced.
 
     Raises:
-        SlicingError: If the convolution has no such tiles.
+        SlicingError: If the tile sizes are out of range.
     """
     check(problem, slicing, Caches((None, None, None)))
     rows = problem.rows or 1
     deep = _strips(_parts(problem.channels, slicing.k1), 2.2)
     down = _strips(_parts(problem.filters, problem.filter_tile), 1.9)
     right = _strips(_parts(problem.windows // rows, problem.window) * rows, 3.2)
-    one, of_weights, of_inputs = (min(1, len(strips) - 1) for strips in (deep, down, right))
+    k, weight, window = (min(1, len(strips) - 1) for strips in (deep, down, right))
     figure, axes = canvas(9.4, 6.1)
     weights, columns, result = (0.6, 2.95), (3.45, 5.65), (3.45, 2.95)
-    _band(axes, (weights[0] + deep[one][0], weights[1] - 1.9), deep[one][1] - deep[one][0], 1.9)
-    _band(axes, (columns[0], columns[1] - deep[one][1]), 3.2, deep[one][1] - deep[one][0])
-    _matrix(axes, weights, down, deep, (of_weights, one), LIGHT_BLUE, "//")
-    _matrix(axes, columns, deep, right, (one, of_inputs), LIGHT_GREEN, "\\\\")
-    _matrix(axes, result, down, right, (of_weights, of_inputs), LIGHT_GREY, "xx")
-    _sides(axes, problem, columns, weights)
-    _slice(axes, problem, slicing, [columns[1] - end for end in deep[one]], [weights[0] + end for end in deep[one]])
-    _kinds(axes, problem, slicing)
+    begin, end = deep[k]
+    _band(axes, (weights[0] + begin, weights[1] - 1.9), end - begin, 1.9)
+    _band(axes, (columns[0], columns[1] - end), 3.2, end - begin)
+    _matrix(axes, weights, down, deep, (weight, k), LIGHT_BLUE, "//")
+    _matrix(axes, columns, deep, right, (k, window), LIGHT_GREEN, "\\\\")
+    _matrix(axes, result, down, right, (weight, window), LIGHT_GREY, "xx")
+    _dimensions(axes, problem, columns, weights)
+    ys, xs = (columns[1] - begin, columns[1] - end), (weights[0] + begin, weights[0] + end)
+    _slice_brackets(axes, problem, slicing, ys, xs)
+    _legend(axes, problem, slicing)
     return figure
 
 
-def _parts(whole: int, size: int) -> list[int]:
-    """Return the sizes of the tiles that a length is cut into; the last may be smaller."""
-    return [min(size, whole - start) for start in range(0, whole, size)]
+def _parts(length: int, size: int) -> list[int]:
+    """Return the sizes of the tiles that a length is divided into; the last may be smaller."""
+    return [min(size, length - start) for start in range(0, length, size)]
 
 
 def _strips(sizes: Sequence[int], length: float) -> Strips:
-    """Lay tiles out along a side, with a gap for those that are left out."""
+    """Place tiles along a side, with a gap for omitted ones."""
     shown = list(range(len(sizes)))
-    if len(sizes) > _MOST_STRIPS:
-        shown = [*shown[: _MOST_STRIPS - 2], shown[-1]]
+    if len(sizes) > _MAX_STRIPS:
+        shown = [*shown[: _MAX_STRIPS - 2], shown[-1]]
     gap = _GAP if len(shown) < len(sizes) else 0.0
     scale = (length - gap) / sum(sizes[tile] for tile in shown)
     strips: Strips = {}
-    at = 0.0
+    start = 0.0
     for tile in shown:
-        at += gap if tile - 1 not in strips and tile > 0 else 0.0
-        strips[tile] = at, at + scale * sizes[tile]
-        at = strips[tile][1]
+        start += gap if tile - 1 not in strips and tile > 0 else 0.0
+        strips[tile] = start, start + scale * sizes[tile]
+        start = strips[tile][1]
     return strips
 
 
-def _band(axes: Axes, corner: Point, wide: float, high: float) -> None:
-    axes.add_patch(Rectangle(corner, wide, high, fc=LIGHT_YELLOW, lw=0, zorder=0.5))
+def _band(axes: Axes, corner: Point, width: float, height: float) -> None:
+    axes.add_patch(Rectangle(corner, width, height, fc=LIGHT_YELLOW, lw=0, zorder=0.5))
 
 
-def _matrix(axes: Axes, corner: Point, down: Strips, right: Strips, picked: Point, colour: str, hatch: str) -> None:
-    """Draw a matrix's tiles from its upper left corner, the picked one hatched in heavy lines."""
+def _matrix(axes: Axes, corner: Point, down: Strips, right: Strips, marked: Point, colour: str, hatch: str) -> None:
+    """Draw a matrix's tiles from its upper left corner, the highlighted one hatched with a heavy outline."""
     left, top = corner
     for row, (begin, end) in down.items():
         for column, (start, stop) in right.items():
             style = {"fc": "none", "ec": THIN, "lw": 0.8, "zorder": 1}
-            if (row, column) == picked:
+            if (row, column) == marked:
                 style = {"fc": colour, "ec": DARK, "lw": 2.4, "zorder": 3, "hatch": hatch}
             axes.add_patch(Rectangle((left + start, top - end), stop - start, end - begin, **style))
     across, along = sum(right[0]) / 2, sum(down[0]) / 2  # beside the middle of the first tile
-    for place in _gaps(right):
-        axes.text(left + place, top - along, "…", ha="center", va="center", fontsize=14)
-    for place in _gaps(down):
-        axes.text(left + across, top - place, "…", ha="center", va="center", fontsize=14, rotation=90)
+    for gap in _gaps(right):
+        axes.text(left + gap, top - along, "…", ha="center", va="center", fontsize=14)
+    for gap in _gaps(down):
+        axes.text(left + across, top - gap, "…", ha="center", va="center", fontsize=14, rotation=90)
 
 
 def _gaps(strips: Strips) -> list[float]:
-    """Return the middles of the gaps."""
+    """Return the centres of the gaps."""
     return [start - _GAP / 2 for tile, (start, _) in strips.items() if tile > 0 and tile - 1 not in strips]
 
 
-def _sides(axes: Axes, problem: Problem, columns: Point, weights: Point) -> None:
-    """Write how long the sides are, and what is multiplied."""
-    (high, wide), (tall, broad) = problem.kernel, problem.output
-    said = (
+def _dimensions(axes: Axes, problem: Problem, columns: Point, weights: Point) -> None:
+    """Write the product and the sizes of its dimensions."""
+    (kh, kw), (oh, ow) = problem.kernel, problem.output
+    lines = (
         f"F = {problem.filters:,} filters",
-        f"C·KH·KW = {problem.channels:,}·{high}·{wide} = {problem.channels * high * wide:,} deep",
-        f"P = OH·OW = {tall}·{broad} = {problem.windows:,} windows",
+        f"C·KH·KW = {problem.channels:,}·{kh}·{kw} = {problem.channels * kh * kw:,} deep",
+        f"P = OH·OW = {oh}·{ow} = {problem.windows:,} windows",
     )
     axes.text(0.1, 5.8, "weights × columns = result", fontsize=11, weight="bold", va="center")
-    for line, text in enumerate(said):
-        axes.text(0.1, 5.48 - 0.24 * line, text, fontsize=9.5, va="center")
+    for i, line in enumerate(lines):
+        axes.text(0.1, 5.48 - 0.24 * i, line, fontsize=9.5, va="center")
     axes.text(columns[0] + 1.6, columns[1] + 0.1, "columns: P wide", ha="center", va="bottom", fontsize=9)
     axes.text(weights[0] - 0.12, weights[1] - 0.95, "weights: F high", ha="right", va="center", fontsize=9, rotation=90)
     axes.text(columns[0] + 1.6, weights[1] - 2.0, "result: F × P", ha="center", va="top", fontsize=9)
 
 
-def _slice(axes: Axes, problem: Problem, slicing: Slicing, heights: Sequence[float], places: Sequence[float]) -> None:
-    """Mark the slice at both matrices, and say how deep it is."""
+def _slice_brackets(axes: Axes, problem: Problem, slicing: Slicing, ys: Point, xs: Point) -> None:
+    """Draw the slice's brackets at both matrices, and write its depth."""
     line = {"color": DARK, "lw": 1.5}
-    (top, bottom), (left, right) = heights, places
+    (top, bottom), (left, right) = ys, xs
     axes.plot([3.36, 3.28, 3.28, 3.36], [top, top, bottom, bottom], **line)
     axes.plot([left, left, right, right], [3.04, 3.12, 3.12, 3.04], **line)
-    (high, wide), count = problem.kernel, -(-problem.channels // slicing.k1)
-    whole = "the only slice" if count == 1 else f"one of {count} slices"
+    (kh, kw), count = problem.kernel, -(-problem.channels // slicing.k1)
     text = (
-        f"bracket, yellow: {whole}\nk1 = {slicing.k1} of {problem.channels} channels,\n"
-        f"{slicing.k1}·{high}·{wide} = {slicing.k1 * high * wide:,} deep"
+        f"bracket, yellow: {'the only slice' if count == 1 else f'one of {count} slices'}\n"
+        f"k1 = {slicing.k1} of {problem.channels} channels,\n"
+        f"{slicing.k1}·{kh}·{kw} = {slicing.k1 * kh * kw:,} deep"
     )
     axes.text(0.1, 3.3, text, fontsize=9.5, va="bottom", linespacing=1.4)
 
 
-def _kinds(axes: Axes, problem: Problem, slicing: Slicing) -> None:
-    """Say of each kind of tile how many there are, what one holds, and where the nest keeps it."""
+def _legend(axes: Axes, problem: Problem, slicing: Slicing) -> None:
+    """Write for each kind of tile how many there are, what one holds, and which cache holds them."""
     k1, inputs, weights = slicing.k1, problem.input_tiles, problem.weight_tiles
     depth = f"{k1}·{problem.kernel[0]}·{problem.kernel[1]}"
-    stays, passes = ["stays in L1;", f"L3 holds k3 = {slicing.k3:,}"], ["passes by;", f"L2 holds k2 = {slicing.k2:,}"]
-    of_input, of_weight = (stays, passes) if slicing.order == "IS" else (passes, stays)
-    full = "a full one holds"
-    told = [
-        f"{inputs:,} in a slice;",
-        full,
-        f"{depth} × {problem.window} windows",
-        f"= {k1 * problem.input_bytes:,} bytes",
-    ]
-    _kind(axes, (6.85, 5.65), "input tile", (LIGHT_GREEN, "\\\\"), [*told, *of_input])
-    one = f"{problem.filter_tile} filters × {problem.window} windows"
-    told = [f"{weights:,} × {inputs:,} = {weights * inputs:,};", full, one, f"= {problem.output_bytes:,} bytes"]
-    _kind(axes, (6.85, 2.95), "output tile", (LIGHT_GREY, "xx"), [*told, "one for each pair"])
-    told = [f"{weights:,} in a slice; {full}",
-            f"{problem.filter_tile} filters × {depth} = {k1 * problem.weight_bytes:,} bytes"]  # fmt: skip
-    _kind(axes, (0.6, 0.95), "weight tile", (LIGHT_BLUE, "//"), [*told, " ".join(of_weight)])
+    stationary, streamed = (
+        ["stationary in L1;", f"L3 holds k3 = {slicing.k3:,}"],
+        ["streamed;", f"L2 holds k2 = {slicing.k2:,}"],
+    )
+    input_role, weight_role = (stationary, streamed) if slicing.order == "IS" else (streamed, stationary)
+    input_size = [f"{depth} × {problem.window} windows", f"= {k1 * problem.input_bytes:,} bytes"]
+    lines = [f"{inputs:,} in a slice;", "a full one holds", *input_size, *input_role]
+    _legend_entry(axes, (6.85, 5.65), "input tile", (LIGHT_GREEN, "\\\\"), lines)
+    output_size = [f"{problem.filter_tile} filters × {problem.window} windows", f"= {problem.output_bytes:,} bytes"]
+    lines = [f"{weights:,} × {inputs:,} = {weights * inputs:,};", "a full one holds", *output_size, "one per pair"]
+    _legend_entry(axes, (6.85, 2.95), "output tile", (LIGHT_GREY, "xx"), lines)
+    weight_size = f"{problem.filter_tile} filters × {depth} = {k1 * problem.weight_bytes:,} bytes"
+    lines = [f"{weights:,} in a slice; a full one holds", weight_size, " ".join(weight_role)]
+    _legend_entry(axes, (0.6, 0.95), "weight tile", (LIGHT_BLUE, "//"), lines)
 
 
-def _kind(axes: Axes, corner: Point, name: str, look: tuple[str, str], lines: Sequence[str]) -> None:
-    (x, y), (colour, hatch) = corner, look
+def _legend_entry(axes: Axes, corner: Point, name: str, style: tuple[str, str], lines: Sequence[str]) -> None:
+    (x, y), (colour, hatch) = corner, style
     axes.add_patch(Rectangle((x, y - 0.17), 0.3, 0.17, fc=colour, ec=DARK, hatch=hatch, lw=1.6))
     axes.text(x + 0.4, y - 0.085, name, fontsize=9.5, weight="bold", va="center")
     axes.text(x, y - 0.26, "\n".join(lines), fontsize=9, va="top", linespacing=1.35)
@@ -176,43 +176,43 @@ def orders(inputs: int, weights: int, k2: int, k3: int) -> Figure:
     """Draw in which order the nest visits the pairs of input tile and weight tile of one slice, for IS and for WS.
 
     Args:
-        inputs: Input tiles.
-        weights: Weight tiles.
-        k2: Passing tiles in a group.
-        k3: Staying tiles in a group.
+        inputs: Number of input tiles.
+        weights: Number of weight tiles.
+        k2: Streamed tiles in a group.
+        k3: Stationary tiles in a group.
 
     Raises:
-        SlicingError: If a count is not one, or there are too many tiles for a picture.
+        SlicingError: If a number is not positive, or there are too many tiles for a figure.
     """
     for name, count in {"inputs": inputs, "weights": weights, "k2": k2, "k3": k3}.items():
         if count < 1:
-            raise SlicingError("a count begins at 1", where=name, got=count)
-    if max(inputs, weights) > _MOST_TILES:
-        raise SlicingError("so many pairs of tiles cannot be told apart in a picture", got=f"{inputs} x {weights}",
-                           expected=f"at most {_MOST_TILES} tiles of a kind", todo="draw a smaller case")  # fmt: skip
+            raise SlicingError("invalid number of tiles", where=name, expected="1 or more", got=count)
+    if max(inputs, weights) > _MAX_TILES:
+        expected, got = f"at most {_MAX_TILES} tiles of a kind", f"{inputs} x {weights}"
+        raise SlicingError("too many tiles for a figure", expected=expected, got=got, todo="draw a smaller case")
     cell = min(0.4, 3.8 / inputs, 3.6 / weights)
-    tall = max(weights * cell, 0.85)  # as the words beside it
-    figure, axes = canvas(9.5, tall + 2.05)
-    for place, order in enumerate(ORDERS):
-        grid = Grid(axes, 0.65 + 4.8 * place, (tall + weights * cell) / 2 + 1.05, weights, inputs, cell, cell)
+    height = max(weights * cell, 0.85)  # of the text beside it
+    figure, axes = canvas(9.5, height + 2.05)
+    for i, order in enumerate(ORDERS):
+        grid = Grid(axes, 0.65 + 4.8 * i, (height + weights * cell) / 2 + 1.05, weights, inputs, cell, cell)
         _order(grid, order, k2, k3)
-        _tell(grid, order, k2, k3, (tall + 1.93, 0.93))
+        _captions(grid, order, k2, k3, (height + 1.93, 0.93))
     return figure
 
 
 def _order(grid: Grid, order: Order, k2: int, k3: int) -> None:
     """Draw one order: input tiles from left to right, weight tiles downwards."""
-    passing, staying = (grid.rows, grid.columns) if order == "IS" else (grid.columns, grid.rows)
-    visits = [(p, s) if order == "IS" else (s, p) for s, p in _visits(staying, passing, k2, k3)]
-    for place in visits[: min(k2, passing)]:
-        grid.fill(*place, 1, 1, LIGHT_YELLOW)
+    streamed, stationary = (grid.rows, grid.columns) if order == "IS" else (grid.columns, grid.rows)
+    visits = [(p, s) if order == "IS" else (s, p) for s, p in _visits(stationary, streamed, k2, k3)]
+    for cell in visits[: min(k2, streamed)]:
+        grid.fill(*cell, 1, 1, LIGHT_YELLOW)
     grid.lines()
     step = max(1, math.ceil(0.2 / grid.wide))
     grid.heads(*([str(i) if i % step == 0 else "" for i in range(count)] for count in (grid.rows, grid.columns)))
     _groups(grid, order, k2, k3)
     if grid.wide >= _NUMBERED:
-        for number, place in enumerate(visits, 1):
-            grid.write(*place, number)
+        for visit, cell in enumerate(visits, 1):
+            grid.write(*cell, visit)
     else:
         _path(grid, visits)
     axes = grid.axes
@@ -220,56 +220,56 @@ def _order(grid: Grid, order: Order, k2: int, k3: int) -> None:
     axes.text(grid.left - 0.3, grid.centre[1], "weight tiles", fontsize=9, ha="right", va="center", rotation=90)
 
 
-def _tell(grid: Grid, order: Order, k2: int, k3: int, heights: Point) -> None:
-    """Write above and below which tiles stay, which pass, and what the lines are."""
-    stays, passes = ("input", "weight") if order == "IS" else ("weight", "input")
+def _captions(grid: Grid, order: Order, k2: int, k3: int, heights: Point) -> None:
+    """Write above and below which tiles are stationary, which are streamed, and what the lines mean."""
+    stationary, streamed = ("input", "weight") if order == "IS" else ("weight", "input")
     numbered, first = grid.wide >= _NUMBERED, min(k2, grid.rows if order == "IS" else grid.columns)
-    told = (
-        f"heavy lines: groups of k3 = {k3} {stays} tiles, which L3 holds",
-        f"dashed lines: groups of k2 = {k2} {passes} tiles, which L2 holds",
-        f"yellow, {f'1 to {first}' if numbered else 'at the ring'}: they pass while {stays} tile 0 stays",
-        "numbers: order of the visits" if numbered else "solid: from neighbour to neighbour; dotted: jumps",
+    lines = (
+        f"heavy lines: groups of k3 = {k3} {stationary} tiles, which L3 holds",
+        f"dashed lines: groups of k2 = {k2} {streamed} tiles, which L2 holds",
+        f"yellow, {f'1 to {first}' if numbered else 'at the ring'}: streamed past {stationary} tile 0",
+        "numbers: order of the visits" if numbered else "solid: between neighbours; dotted: jumps",
     )
     left, axes = grid.left - 0.5, grid.axes
-    title = f"{order}: {stays} tiles stay in L1, one by one;\n{passes} tiles pass by"
+    title = f"{order}: {stationary} tiles are stationary in L1, one by one;\n{streamed} tiles are streamed"
     axes.text(left, heights[0], title, fontsize=10, weight="bold", va="top")
-    axes.text(left, heights[1], "\n".join(told), fontsize=9, va="top", linespacing=1.4)
+    axes.text(left, heights[1], "\n".join(lines), fontsize=9, va="top", linespacing=1.4)
 
 
-def _visits(staying: int, passing: int, k2: int, k3: int) -> Iterator[tuple[int, int]]:
-    """Yield the pairs (staying tile, passing tile) as the nest visits them."""
-    for first in range(0, staying, k3):
-        for start in range(0, passing, k2):
-            for stay in range(first, min(first + k3, staying)):
-                for passer in range(start, min(start + k2, passing)):
-                    yield stay, passer
+def _visits(stationary: int, streamed: int, k2: int, k3: int) -> Iterator[tuple[int, int]]:
+    """Yield the pairs (stationary tile, streamed tile) in the order of the nest."""
+    for group3 in range(0, stationary, k3):
+        for group2 in range(0, streamed, k2):
+            for s in range(group3, min(group3 + k3, stationary)):
+                for p in range(group2, min(group2 + k2, streamed)):
+                    yield s, p
 
 
 def _groups(grid: Grid, order: Order, k2: int, k3: int) -> None:
-    """Draw where groups end: those of staying tiles in heavy lines, those of passing ones dashed."""
+    """Draw the boundaries of groups: stationary ones in heavy lines, streamed ones dashed."""
     heavy, dashed = {"lw": 2.8, "zorder": 3}, {"lw": 1.6, "ls": (0, (4, 2)), "zorder": 2.5}
     across, down = (k3, k2) if order == "IS" else (k2, k3)
-    of_columns, of_rows = (heavy, dashed) if order == "IS" else (dashed, heavy)
+    column_style, row_style = (heavy, dashed) if order == "IS" else (dashed, heavy)
     for column in range(across, grid.columns, across):
         x = grid.left + column * grid.wide
-        grid.axes.plot([x, x], [grid.bottom, grid.top], color=DARK, **of_columns)
+        grid.axes.plot([x, x], [grid.bottom, grid.top], color=DARK, **column_style)
     for row in range(down, grid.rows, down):
         y = grid.top - row * grid.high
-        grid.axes.plot([grid.left, grid.right], [y, y], color=DARK, **of_rows)
+        grid.axes.plot([grid.left, grid.right], [y, y], color=DARK, **row_style)
     grid.outline(0, 0, grid.rows, grid.columns)
 
 
 def _path(grid: Grid, visits: Sequence[tuple[int, int]]) -> None:
-    """Draw the way from pair to pair: solid stretches with a head, jumps dotted, a ring where it begins."""
-    stretch = [visits[0]]
+    """Draw the path from pair to pair: runs of neighbours solid with a head, jumps dotted, a ring at the start."""
+    run = [visits[0]]
     grid.axes.plot(*grid.middle(*visits[0]), "o", ms=8, mfc="white", mec=DARK, mew=1.6, zorder=5)
-    for before, place in zip(visits, [*visits[1:], None], strict=True):
-        if place is not None and abs(place[0] - before[0]) + abs(place[1] - before[1]) == 1:
-            stretch.append(place)
+    for previous, cell in zip(visits, [*visits[1:], None], strict=True):
+        if cell is not None and abs(cell[0] - previous[0]) + abs(cell[1] - previous[1]) == 1:
+            run.append(cell)
             continue
-        if len(stretch) > 1:
-            grid.path(stretch, lw=1.1)
-        if place is not None:
-            (x, y), (to_x, to_y) = grid.middle(*before), grid.middle(*place)
+        if len(run) > 1:
+            grid.path(run, lw=1.1)
+        if cell is not None:
+            (x, y), (to_x, to_y) = grid.middle(*previous), grid.middle(*cell)
             grid.axes.plot([x, to_x], [y, to_y], color=MUTED, lw=0.8, ls=":", zorder=2)
-            stretch = [place]
+            run = [cell]

@@ -1,6 +1,6 @@
-"""The sliced convolution: right for every legal slicing, and clear about the others.
+"""The sliced convolution: correct for every legal slicing, with an error for the others.
 
-Numbers are small integers, so float32 sums are exact in any order and results must be equal.
+Elements are small integers, so float32 sums are exact in any order and results must be equal.
 """
 
 import numpy as np
@@ -20,7 +20,7 @@ from mlhood.kernels.geometry import geometry
 NO_LIMITS = Caches((None, None, None))
 
 
-def numbers(shape, seed=0):
+def integers(shape, seed=0):
     return np.random.default_rng(seed).integers(-4, 5, shape).astype(np.float32)
 
 
@@ -35,10 +35,10 @@ def oracle(x, w, bias=None, stride=1, padding=0):
 def cases(draw):
     """A convolution, a processor, and any slicing of it."""
     kernel = draw(st.tuples(st.integers(1, 3), st.integers(1, 3)))
-    # few widths and numbers of filters: each register tile is compiled once
+    # few widths and filter counts: each register tile is compiled once
     high, wide = draw(st.integers(kernel[0], 12)), draw(st.sampled_from([3, 8, 19, 40]))
-    x = numbers((draw(st.integers(1, 2)), draw(st.integers(1, 7)), high, wide), 1)
-    w = numbers((draw(st.sampled_from([1, 5, 16, 70])), x.shape[1], *kernel), 2)
+    x = integers((draw(st.integers(1, 2)), draw(st.integers(1, 7)), high, wide), 1)
+    w = integers((draw(st.sampled_from([1, 5, 16, 70])), x.shape[1], *kernel), 2)
     stride = draw(st.tuples(st.integers(1, 3), st.integers(1, 2)))
     padding = draw(st.sampled_from([0, 1, (0, 2, 1, 0)]))
     target = draw(st.sampled_from(available()))
@@ -53,7 +53,7 @@ def cases(draw):
 @settings(deadline=None, max_examples=100)
 def test_every_slicing_gives_the_convolution(case, biased, threads):
     x, w, stride, padding, target, slicing = case
-    bias = numbers(w.shape[:1], 3) if biased else None
+    bias = integers(w.shape[:1], 3) if biased else None
     g = geometry(x.shape, w.shape, stride, padding)
     y = Sliced(g, w, bias, slicing, NO_LIMITS, target)(x, threads=threads)
     np.testing.assert_array_equal(y, oracle(x, w, bias, stride, padding))
@@ -61,30 +61,30 @@ def test_every_slicing_gives_the_convolution(case, biased, threads):
 
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("caches", ["4KiB,16KiB,64KiB", "16KiB,64KiB,128KiB", "32KiB,1MiB,4MiB"])
-def test_what_the_analysis_chooses_for_small_caches_is_right(order, caches):
-    x, w, bias = numbers((1, 24, 30, 30)), numbers((70, 24, 3, 3), 2), numbers(70, 3)
+def test_the_choice_of_the_analysis_for_small_caches_is_correct(order, caches):
+    x, w, bias = integers((1, 24, 30, 30)), integers((70, 24, 3, 3), 2), integers(70, 3)
     problem = sliced_problem(geometry(x.shape, w.shape, 1, 1))
     slicing, _ = analyse(problem, declared(caches, fill=1.0)).candidates[order]
     y = sliced_conv2d(x, w, bias, padding=1, tiles=slicing.tiles, order=order, caches=declared(caches, fill=1.0))
     np.testing.assert_array_equal(y, oracle(x, w, bias, padding=1))
 
 
-def test_the_analysis_chooses_where_nothing_is_said():
-    x, w = numbers((2, 9, 17, 23)), numbers((33, 9, 3, 2), 2)
+def test_the_analysis_chooses_by_default():
+    x, w = integers((2, 9, 17, 23)), integers((33, 9, 3, 2), 2)
     y = sliced_conv2d(x, w, stride=2, padding=(1, 0), caches=declared("8KiB,64KiB,1MiB"))
     np.testing.assert_array_equal(y, oracle(x, w, None, 2, (1, 0, 1, 0)))
 
 
-def test_inputs_with_gaps_are_read_right():
-    x, w = numbers((1, 6, 20, 20))[:, ::2, ::2, 1::3], numbers((5, 6, 2, 2), 2)[:, ::2]
+def test_strided_inputs():
+    x, w = integers((1, 6, 20, 20))[:, ::2, ::2, 1::3], integers((5, 6, 2, 2), 2)[:, ::2]
     y = sliced_conv2d(x, w, caches=NO_LIMITS)
     np.testing.assert_array_equal(y, oracle(x, np.ascontiguousarray(w)))
 
 
 @pytest.mark.parametrize("shape", [(0, 3, 5, 5), (2, 0, 5, 5)])
-def test_a_convolution_of_nothing_is_its_bias(shape):
-    w, bias = numbers((4, shape[1], 3, 3), 2), numbers(4, 3)
-    y = sliced_conv2d(numbers(shape), w, bias)
+def test_an_empty_convolution_is_its_bias(shape):
+    w, bias = integers((4, shape[1], 3, 3), 2), integers(4, 3)
+    y = sliced_conv2d(integers(shape), w, bias)
     np.testing.assert_array_equal(y, np.zeros((shape[0], 4, 3, 3), np.float32) + bias[:, None, None])
 
 
@@ -97,11 +97,11 @@ def test_rounding_stays_close_to_torch():
 
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize(("level", "tiles"), [("L1", (24, 1, 1)), ("L2", (1, 3, 1)), ("L3", (1, 1, 3))])
-def test_an_illegal_slicing_says_which_cache_it_breaks(level, tiles, order):
-    x, w = numbers((1, 24, 60, 60)), numbers((512, 24, 3, 3), 2)
+def test_the_error_of_an_illegal_slicing_names_the_cache(level, tiles, order):
+    x, w = integers((1, 24, 60, 60)), integers((512, 24, 3, 3), 2)
     problem = sliced_problem(geometry(x.shape, w.shape))
-    one = 36 * (problem.window + problem.filter_tile) + problem.output_bytes  # one channel of each tile
-    sizes = {"L1": (one, 10**6, 10**9), "L2": (one, one, 10**9), "L3": (one, one, one)}[level]
+    least = 36 * (problem.window + problem.filter_tile) + problem.output_bytes  # one channel of each tile
+    sizes = {"L1": (least, 10**6, 10**9), "L2": (least, least, 10**9), "L3": (least, least, least)}[level]
     with pytest.raises(SlicingError, match=f"do not fit into {level}") as caught:
         sliced_conv2d(x, w, tiles=tiles, order=order, caches=Caches(sizes, 1.0))
     assert f"{level} needs" in str(caught.value)
@@ -110,25 +110,25 @@ def test_an_illegal_slicing_says_which_cache_it_breaks(level, tiles, order):
 @pytest.mark.parametrize(
     ("tiles", "order"), [((1, 1, 1), None), (None, "IS"), ((1, 1), "IS"), ((1, 1.5, 1), "WS"), ((1, 1, 1), "OS")]
 )
-def test_half_a_slicing_is_refused(tiles, order):
-    with pytest.raises(SlicingError, match="no slicing"):
-        sliced_conv2d(numbers((1, 1, 5, 5)), numbers((1, 1, 3, 3)), tiles=tiles, order=order)
+def test_an_invalid_slicing_is_rejected(tiles, order):
+    with pytest.raises(SlicingError, match="invalid slicing"):
+        sliced_conv2d(integers((1, 1, 5, 5)), integers((1, 1, 3, 3)), tiles=tiles, order=order)
 
 
-def test_numpys_integers_are_integers():
+def test_numpy_integers_are_accepted():
     assert as_slicing(np.array([1, 2, 3]), "IS") == Slicing("IS", 1, 2, 3)
 
 
-def test_what_is_no_convolution_is_refused():
+def test_an_invalid_convolution_is_rejected():
     with pytest.raises(KernelError):
-        sliced_conv2d(numbers((1, 2, 5, 5)), numbers((1, 3, 3, 3)))
-    with pytest.raises(SlicingError, match="whole convolutions"):
-        Sliced(geometry((1, 4, 5, 5), (4, 1, 3, 3), groups=4), numbers((4, 1, 3, 3)))
-    g, w = geometry((1, 2, 5, 5), (4, 2, 3, 3)), numbers((4, 2, 3, 3))
-    for arrays in ((w[:3], None), (w.astype(int), None), (w, numbers(5))):
-        with pytest.raises(SlicingError, match="does not fit the convolution"):
+        sliced_conv2d(integers((1, 2, 5, 5)), integers((1, 3, 3, 3)))
+    with pytest.raises(SlicingError, match="grouped convolutions"):
+        Sliced(geometry((1, 4, 5, 5), (4, 1, 3, 3), groups=4), integers((4, 1, 3, 3)))
+    g, w = geometry((1, 2, 5, 5), (4, 2, 3, 3)), integers((4, 2, 3, 3))
+    for arrays in ((w[:3], None), (w.astype(int), None), (w, integers(5))):
+        with pytest.raises(SlicingError, match="does not match the convolution"):
             Sliced(g, *arrays, caches=NO_LIMITS)
-    made = Sliced(g, w, caches=NO_LIMITS)
-    for other in (numbers((1, 2, 5, 6)), numbers((1, 2, 5, 5)).astype(np.float64)):
-        with pytest.raises(SlicingError, match="x does not fit"):
-            made(other)
+    sliced = Sliced(g, w, caches=NO_LIMITS)
+    for other in (integers((1, 2, 5, 6)), integers((1, 2, 5, 5)).astype(np.float64)):
+        with pytest.raises(SlicingError, match="x does not match"):
+            sliced(other)

@@ -1,4 +1,4 @@
-"""The analysis: the paper's example to the digit, choices that fit, and a search that misses nothing."""
+"""The analysis: the paper's example exactly, choices that fit, and a search that finds the optimum."""
 
 import itertools
 
@@ -18,14 +18,15 @@ PAPER_CACHES = declared("32KiB,1MiB,4MiB", fill=0.9)
 
 def small_problems():
     size = st.integers(1, 9)
-    return st.builds(Problem, st.integers(1, 20), st.integers(1, 12), st.tuples(st.integers(1, 3), st.integers(1, 3)),
-                     st.tuples(size, size), st.integers(1, 6), st.integers(1, 6))  # fmt: skip
+    kernel = st.tuples(st.integers(1, 3), st.integers(1, 3))
+    tile = (st.integers(1, 6), st.integers(1, 6))
+    return st.builds(Problem, st.integers(1, 20), st.integers(1, 12), kernel, st.tuples(size, size), *tile)
 
 
 def small_caches():
     size = st.integers(300, 20_000)
-    return st.builds(lambda sizes, fill: Caches(tuple(sorted(sizes)), fill, 16), st.tuples(size, size, size),
-                     st.sampled_from([0.5, 0.9, 1.0]))  # fmt: skip
+    fill = st.sampled_from([0.5, 0.9, 1.0])
+    return st.builds(lambda sizes, fill: Caches(tuple(sorted(sizes)), fill, 16), st.tuples(size, size, size), fill)
 
 
 def analysed(problem, caches):
@@ -36,8 +37,7 @@ def analysed(problem, caches):
 
 
 def test_the_papers_example():
-    found = analyse(PAPER, PAPER_CACHES)
-    assert found.slicing == Slicing("IS", 32, 32, 87)
+    assert analyse(PAPER, PAPER_CACHES).slicing == Slicing("IS", 32, 32, 87)
     tile_in, tile_w, tile_out = 16 * 9 * 4 * 32, 8 * 9 * 4 * 32, 16 * 8 * 4
     assert fit.needs(PAPER, "IS", 32, 32, 87) == (
         tile_in + tile_w + tile_out,
@@ -58,50 +58,52 @@ def test_the_papers_example_weight_stationary():
 
 
 @pytest.mark.parametrize(("fill", "tiles"), [(1.0, (32, 32, 87)), (0.5, (16, 32, 43)), (0.25, (8, 32, 43))])
-def test_smaller_caches_take_smaller_tiles(fill, tiles):
+def test_smaller_caches_get_smaller_tiles(fill, tiles):
     assert analyse(PAPER, declared("32KiB,1MiB,4MiB", fill)).candidates["IS"][0].tiles == tiles
 
 
 @given(small_problems(), small_caches())
 @settings(deadline=None, max_examples=200)
-def test_what_is_chosen_fits_and_is_the_cheaper_order(problem, caches):
-    found = analysed(problem, caches)
-    if found is None:
+def test_the_choice_fits_and_is_the_cheaper_order(problem, caches):
+    analysis = analysed(problem, caches)
+    if analysis is None:
         least = [fit.needs(problem, order, 1, 1, 1) for order in ORDERS]
         assert all(any(need > room for need, room in zip(needed, caches.rooms, strict=True)) for needed in least)
         return
-    for slicing, predicted in found.candidates.values():
+    for slicing, predicted in analysis.candidates.values():
         fit.check(problem, slicing, caches)
-        assert predicted.cycles >= found.traffic.cycles
+        assert predicted.cycles >= analysis.traffic.cycles
         levels = (predicted.l1, predicted.l2, predicted.l3, predicted.memory)
         assert min(levels) >= 0
         assert predicted.cycles == sum(n * cycles for n, cycles in zip(levels, caches.latencies, strict=True))
-    assert found.gap >= 0
+    assert analysis.gap >= 0
 
 
-def test_a_convolution_of_one_number_loads_what_it_needs():
+def test_a_convolution_of_one_element_loads_it_once():
     predicted = analyse(Problem(1, 1, (1, 1), (1, 1), 16, 16), PAPER_CACHES).traffic
     assert (predicted.l1, predicted.l2, predicted.l3, predicted.memory) == (0, 0, 0, 1 + 1 + 16)
 
 
 @given(small_problems(), small_caches())
 @settings(deadline=None, max_examples=60)
-def test_the_search_misses_nothing(problem, caches):
+def test_the_search_finds_the_optimum(problem, caches):
     if analysed(problem, caches) is None:
         return
-    found = search.search(problem, caches)
+    optimum = search.search(problem, caches)
     cycles = []
     for order in ORDERS:
-        passing, staying = counts(problem, order)
-        for tiles in itertools.product(range(1, problem.channels + 1), range(1, passing + 1), range(1, staying + 1)):
+        streamed, stationary = counts(problem, order)
+        for tiles in itertools.product(
+            range(1, problem.channels + 1), range(1, streamed + 1), range(1, stationary + 1)
+        ):
             slicing = Slicing(order, *tiles)
             if all(n <= room for n, room in zip(fit.needs(problem, order, *tiles), caches.rooms, strict=True)):
                 cycles.append(traffic.predict(problem, slicing, caches).cycles)
-    assert found.traffic.cycles == min(cycles)
-    assert found.behind(analyse(problem, caches).traffic) >= 0
+    assert optimum.traffic.cycles == min(cycles)
+    assert optimum.excess(analyse(problem, caches).traffic) >= 0
 
 
-def test_group_sizes_are_the_smallest_of_their_number_of_groups():
+def test_group_sizes_are_the_smallest_for_each_number_of_groups():
     for count in (1, 2, 10, 97):
         by_groups = {}
         for size in range(count, 0, -1):
@@ -109,7 +111,7 @@ def test_group_sizes_are_the_smallest_of_their_number_of_groups():
         assert search.group_sizes(count).tolist() == sorted(by_groups.values())
 
 
-def test_an_illegal_slicing_is_told_which_cache_it_breaks_and_by_how_much():
+def test_the_error_of_an_illegal_slicing_names_the_caches_and_the_excess():
     with pytest.raises(SlicingError, match="do not fit into L2 and L3") as caught:
         fit.check(PAPER, Slicing("WS", 32, 300, 32), PAPER_CACHES)
     over = 300 * (16 * 9 * 4 * 32 + 512) + 8 * 9 * 4 * 32 - 943_718
@@ -117,18 +119,18 @@ def test_an_illegal_slicing_is_told_which_cache_it_breaks_and_by_how_much():
 
 
 @pytest.mark.parametrize("tiles", [(0, 1, 1), (33, 1, 1), (1, 33, 1), (1, 1, 353), (1, 0, 1), (1, 1, 0)])
-def test_tiles_that_are_not_there_are_refused(tiles):
-    with pytest.raises(SlicingError, match="not there"):
+def test_tile_sizes_out_of_range_are_rejected(tiles):
+    with pytest.raises(SlicingError, match="out of range"):
         fit.check(PAPER, Slicing("IS", *tiles), PAPER_CACHES)
 
 
-def test_caches_too_small_for_one_channel_are_named():
+def test_a_cache_too_small_for_one_channel_is_named():
     with pytest.raises(SlicingError, match="not even the smallest tiles fit into L1"):
         analyse(PAPER, declared("512,1MiB,4MiB"))
 
 
 def test_the_order_matters_little_where_most_loads_are_served_by_l1():
-    """As over ConvBench: the predicted difference of the orders stays below 9 %."""
+    """As in the paper's ConvBench: the predicted difference of the orders is below 9 %."""
     layers = [(64, 64, 3, 56), (256, 64, 1, 56), (512, 512, 3, 7), (64, 3, 7, 112), (2048, 512, 1, 7)]
     for filters, channels, kernel, out in layers:
         problem = Problem(filters, channels, (kernel, kernel), (out, out), 16, 8)

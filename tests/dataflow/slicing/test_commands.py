@@ -26,11 +26,11 @@ def test_the_papers_example_as_data():
 
 
 def test_the_papers_example_as_text():
-    said = run(f"{PAPER} --filter-tile 8").stdout
-    assert said.startswith("IS: k1 = 32 channels, k2 = 32, k3 = 87 tiles\n")
+    text = run(f"{PAPER} --filter-tile 8").stdout
+    assert text.startswith("IS: k1 = 32 channels, k2 = 32, k3 = 87 tiles\n")
 
 
-def test_the_register_tile_is_the_machines_unless_it_is_declared():
+def test_the_register_tile_is_by_default_the_machines():
     data = json.loads(run(f"{PAPER} --json").stdout)
     assert data["problem"]["window"] == 16
     assert data["problem"]["filter_tile"] > 1
@@ -51,10 +51,10 @@ def test_the_register_tile_is_the_machines_unless_it_is_declared():
         f"--filters 1 --channels {10**12} --kernel 1 --output 1",
     ],
 )
-def test_what_has_no_meaning_is_refused(option):
+def test_an_invalid_option_is_rejected(option):
     result = run(f"{PAPER} --filter-tile 8 {option}")
     assert isinstance(result.exception, SlicingError)
 
 
-def test_the_machine_may_be_written_large():
+def test_machine_is_case_insensitive():
     assert json.loads(run(f"{PAPER} --filter-tile 8 --caches Machine --json").stdout)["problem"]["window"] == 16

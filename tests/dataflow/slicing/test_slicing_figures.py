@@ -1,4 +1,4 @@
-"""The pictures: they show the nest and the numbers they are given, and keep their words apart."""
+"""The figures show the nest and their data; their labels do not overlap."""
 
 import math
 from itertools import combinations
@@ -27,20 +27,20 @@ HUGE = Problem(2048, 2048, (7, 7), (448, 448), 6, 4)
 CACHES = declared("32KiB,1MiB,4MiB")
 TILES = ((4, 4, 16), (16, 2, 4), (64, 1, 1))
 SLICINGS = [Slicing(order, *sizes) for order in ORDERS for sizes in TILES]
-NEEDS = {str(one): needs(LARGE, one.order, *one.tiles) for one in SLICINGS}
+NEEDS = {str(slicing): needs(LARGE, slicing.order, *slicing.tiles) for slicing in SLICINGS}
 TRAFFIC = {str(sizes): {order: predict(LARGE, Slicing(order, *sizes), CACHES) for order in ORDERS} for sizes in TILES}
 
 
 def table(*seconds, run="one"):
-    """A row for each pair of times, which all rounds take within some percent."""
-    made = Table("P4.slicing", tuple(f"row {number}" for number in range(len(seconds))), ("WS", "IS"))
-    for row, pair in zip(made.rows, seconds, strict=True):
-        for column, time in zip(made.columns, pair, strict=True):
-            made[row, column] = Measurement(tuple(time * (1 + part / 100) for part in range(-4, 5)), run=run)
-    return made
+    """A row for each pair of times, with a spread of some percent over the rounds."""
+    filled = Table("P4.slicing", tuple(f"row {i}" for i in range(len(seconds))), ("WS", "IS"))
+    for row, pair in zip(filled.rows, seconds, strict=True):
+        for column, time in zip(filled.columns, pair, strict=True):
+            filled[row, column] = Measurement(tuple(time * (1 + part / 100) for part in range(-4, 5)), run=run)
+    return filled
 
 
-PICTURES = {
+FIGURES = {
     "tiles": lambda: tile_figures.tiles(LARGE, Slicing("WS", 32, 65, 4)),
     "tiles, by rows": lambda: tile_figures.tiles(ROWS, Slicing("IS", 40, 128, 14)),
     "tiles, all slices shown": lambda: tile_figures.tiles(LARGE, Slicing("IS", 10, 3, 523)),
@@ -62,65 +62,67 @@ PICTURES = {
 
 
 @pytest.fixture(autouse=True)
-def closed():
+def close_figures():
     yield
     plt.close("all")
 
 
-def words(figure):
-    """Texts that are seen; not the labels of ticks beyond an axis."""
+def visible_texts(figure):
+    """Visible texts, without the labels of ticks outside an axis."""
     figure.draw_without_rendering()
-    beyond = {id(label) for axes in figure.axes for axis in (axes.xaxis, axes.yaxis) for label in _beyond(axis)}
+    hidden = {id(label) for axes in figure.axes for axis in (axes.xaxis, axes.yaxis) for label in _hidden_labels(axis)}
     texts = [text for text in figure.findobj(Text) if text.get_visible() and text.get_text().strip()]
-    return [text for text in texts if id(text) not in beyond]
+    return [text for text in texts if id(text) not in hidden]
 
 
-def _beyond(axis):
+def _hidden_labels(axis):
     low, high = sorted(axis.get_view_interval())
     outside = [tick for tick in axis.get_major_ticks() if not low <= tick.get_loc() <= high]
     return [label for tick in outside for label in (tick.label1, tick.label2)]
 
 
-def said(figure):
-    return "\n".join(text.get_text() for text in words(figure))
+def all_text(figure):
+    return "\n".join(text.get_text() for text in visible_texts(figure))
 
 
-@pytest.mark.parametrize("name", PICTURES)
-def test_words_do_not_stand_on_each_other_nor_leave_the_picture(name):
-    figure = PICTURES[name]()
-    boxes = [(text.get_text(), Text.get_window_extent(text)) for text in words(figure)]
+@pytest.mark.parametrize("name", FIGURES)
+def test_texts_do_not_overlap_and_are_inside_the_figure(name):
+    figure = FIGURES[name]()
+    boxes = [(text.get_text(), Text.get_window_extent(text)) for text in visible_texts(figure)]
     assert len(boxes) > 3
-    assert [(a, b) for (a, one), (b, other) in combinations(boxes, 2) if _shared(one, other) > 4] == []
-    wide, high = figure.canvas.get_width_height()
-    assert [text for text, box in boxes if box.x0 < -1 or box.y0 < -1 or box.x1 > wide + 1 or box.y1 > high + 1] == []
-    assert [text.get_text() for text in words(figure) if text.get_fontsize() < 8.5] == []
+    assert [(a, b) for (a, first), (b, second) in combinations(boxes, 2) if _overlap(first, second) > 4] == []
+    width, height = figure.canvas.get_width_height()
+    assert [
+        text for text, box in boxes if box.x0 < -1 or box.y0 < -1 or box.x1 > width + 1 or box.y1 > height + 1
+    ] == []
+    assert [text.get_text() for text in visible_texts(figure) if text.get_fontsize() < 8.5] == []
     assert figure.dpi == 90
     assert 8.5 <= figure.get_figwidth() <= 9.5
 
 
-def _shared(one, other):
-    """Pixels squared that two boxes share, less a margin for the empty rim of letters."""
-    width = min(one.x1, other.x1) - max(one.x0, other.x0) - 1
-    height = min(one.y1, other.y1) - max(one.y0, other.y0) - 3
+def _overlap(first, second):
+    """Overlap of two boxes in square pixels, less a margin for the empty rim of letters."""
+    width = min(first.x1, second.x1) - max(first.x0, second.x0) - 1
+    height = min(first.y1, second.y1) - max(first.y0, second.y0) - 3
     return max(width, 0) * max(height, 0)
 
 
-def test_tiles_are_counted_and_their_bytes_told():
-    text = said(tile_figures.tiles(LARGE, Slicing("WS", 32, 65, 4)))
-    for part in ("64·3·3 = 576", "56·56 = 3,136", "one of 2 slices", "523 in a slice", "= 6,912 bytes",
-                 "4 in a slice", "= 18,432 bytes", "4 × 523 = 2,092", "= 384 bytes"):  # fmt: skip
+def test_tiles_shows_counts_and_bytes():
+    text = all_text(tile_figures.tiles(LARGE, Slicing("WS", 32, 65, 4)))
+    sizes = ("64·3·3 = 576", "56·56 = 3,136", "= 6,912 bytes", "= 18,432 bytes", "= 384 bytes")
+    for part in (*sizes, "one of 2 slices", "523 in a slice", "4 in a slice", "4 × 523 = 2,092"):
         assert part in text
-    assert "passes by;\nL2 holds k2 = 65" in text
-    assert "stays in L1; L3 holds k3 = 4" in text
-    text = said(tile_figures.tiles(LARGE, Slicing("IS", 64, 2, 30)))
+    assert "streamed;\nL2 holds k2 = 65" in text
+    assert "stationary in L1; L3 holds k3 = 4" in text
+    text = all_text(tile_figures.tiles(LARGE, Slicing("IS", 64, 2, 30)))
     assert "the only slice" in text
-    assert "stays in L1;\nL3 holds k3 = 30" in text
-    assert "passes by; L2 holds k2 = 2" in text
+    assert "stationary in L1;\nL3 holds k3 = 30" in text
+    assert "streamed; L2 holds k2 = 2" in text
 
 
-def test_the_tiles_picked_out_meet():
-    heavy = [patch for patch in tile_figures.tiles(ROWS, Slicing("IS", 40, 128, 14)).axes[0].patches
-             if patch.get_linewidth() > 2]  # fmt: skip
+def test_the_highlighted_tiles_are_aligned():
+    patches = tile_figures.tiles(ROWS, Slicing("IS", 40, 128, 14)).axes[0].patches
+    heavy = [patch for patch in patches if patch.get_linewidth() > 2]
     weight, column, result = (patch for patch in heavy if isinstance(patch, Rectangle))
     assert len({patch.get_hatch() for patch in heavy}) == 3
     assert (weight.get_y(), weight.get_height()) == pytest.approx((result.get_y(), result.get_height()))
@@ -131,24 +133,24 @@ def test_the_tiles_picked_out_meet():
 @pytest.mark.parametrize(("inputs", "weights", "k2", "k3"), [(5, 4, 3, 2), (2, 6, 1, 2), (3, 3, 9, 9)])
 def test_numbers_are_the_visits_of_the_nest(inputs, weights, k2, k3):
     figure = tile_figures.orders(inputs, weights, k2, k3)
-    numbers = [text for text in words(figure) if text.get_text().isdigit() and text.get_zorder() == 4]
+    numbers = [text for text in visible_texts(figure) if text.get_text().isdigit() and text.get_zorder() == 4]
     size = inputs * weights
     for panel, order in ((numbers[:size], "IS"), (numbers[size:], "WS")):
         columns, rows = (sorted({round(text.get_position()[axis], 6) for text in panel}) for axis in (0, 1))
         drawn = np.zeros((weights, inputs), int)
         for text in panel:
-            x, y = (round(place, 6) for place in text.get_position())
+            x, y = (round(coordinate, 6) for coordinate in text.get_position())
             drawn[weights - 1 - rows.index(y), columns.index(x)] = int(text.get_text())
-        # the place of each pair by its tiles' groups, from the outermost loop in
+        # each pair's position by the loops, from the outermost in: groups, then tiles
         w, i = np.indices((weights, inputs)).reshape(2, -1)
-        stay, passer = (i, w) if order == "IS" else (w, i)
-        ranks = np.lexsort((passer, stay, passer // k2, stay // k3))
+        s, p = (i, w) if order == "IS" else (w, i)
+        ranks = np.lexsort((p, s, p // k2, s // k3))
         expected = np.empty(size, int)
         expected[ranks] = np.arange(1, size + 1)
         np.testing.assert_array_equal(drawn, expected.reshape(weights, inputs))
 
 
-def test_groups_have_lines_and_the_first_pass_is_marked():
+def test_groups_have_boundaries_and_the_first_streamed_group_is_marked():
     axes = tile_figures.orders(8, 6, 3, 4).axes[0]
     lines = [line for line in axes.lines if line.get_linewidth() > 1.5]
     heavy, dashed = ([line for line in lines if (line.get_linestyle() == "-") is solid] for solid in (True, False))
@@ -164,87 +166,86 @@ def test_a_path_goes_through_all_pairs():
     assert len(solid) == 24 * 3 + 10 * 6
 
 
-def test_what_is_larger_than_its_room_is_said_to_be():
+def test_needs_above_the_capacity_are_marked():
     figure = traffic_figures.levels(NEEDS, CACHES.rooms)
     bars = [bar for container in figure.axes[0].containers for bar in container]
     widths = [sizes[level] for level in range(3) for sizes in NEEDS.values()]
     assert [bar.get_width() for bar in bars] == widths
-    beyond = [size > CACHES.rooms[level] for level in range(3) for size in (sizes[level] for sizes in NEEDS.values())]
-    assert 0 < sum(beyond) < len(beyond)
-    assert [bar.get_hatch() == "xx" for bar in bars] == beyond
-    assert said(figure).count("too large") == sum(beyond)
-    assert "L1: the line is its room, 28.8 KiB" in said(figure)
+    too_large = [sizes[level] > CACHES.rooms[level] for level in range(3) for sizes in NEEDS.values()]
+    assert 0 < sum(too_large) < len(too_large)
+    assert [bar.get_hatch() == "xx" for bar in bars] == too_large
+    assert all_text(figure).count("too large") == sum(too_large)
+    assert "L1: the line is its capacity, 28.8 KiB" in all_text(figure)
     assert [line.get_xdata()[0] for line in figure.axes[0].lines if line.get_linewidth() > 2] == list(CACHES.rooms)
 
 
 def test_a_level_without_a_limit_has_no_line():
     figure = traffic_figures.levels({"a": (800, 900, 1000)}, (math.inf, 900, math.inf))
     assert len(figure.axes[0].lines) == 1
-    assert said(figure).count("no limit") == 2
-    assert "too large" not in said(figure)
+    assert all_text(figure).count("no limit") == 2
+    assert "too large" not in all_text(figure)
 
 
-def test_traffic_is_what_is_loaded_into_each_level():
+def test_traffic_shows_the_lines_loaded_into_each_level():
     figure = traffic_figures.traffic(TRAFFIC)
-    for axes, room in zip(figure.axes, CACHES.rooms, strict=True):
+    for axes, capacity in zip(figure.axes, CACHES.rooms, strict=True):
         for container, order in zip(axes.containers, ORDERS, strict=True):
-            lines = [lines_into(LARGE, order, *sizes, room, 64) for sizes in TILES]
+            lines = [lines_into(LARGE, order, *sizes, capacity, 64) for sizes in TILES]
             assert container.get_label() == order
             assert [bar.get_width() for bar in container] == pytest.approx([count * 64 / 2**20 for count in lines])
             assert len({bar.get_hatch() for bar in container}) == 1
     wider = traffic_figures.traffic(TRAFFIC, line=128)
-    first, second = (one.axes[0].containers[0][0].get_width() for one in (figure, wider))
+    first, second = (drawn.axes[0].containers[0][0].get_width() for drawn in (figure, wider))
     assert second == pytest.approx(2 * first)
 
 
-def test_times_are_the_medians_and_their_ratio_is_written():
-    given = table((0.012, 0.01), (0.01, 0.01), (0.015, 0.02))
-    figure = traffic_figures.times(given)
-    text = said(figure)
+def test_times_shows_medians_and_their_ratio():
+    measured = table((0.012, 0.01), (0.01, 0.01), (0.015, 0.02))
+    figure = traffic_figures.times(measured)
+    text = all_text(figure)
     assert "1.20 [1.20, 1.20]\nIS is faster" in text
     assert "1.00 [1.00, 1.00]\nno difference seen" in text
     assert "0.75 [0.75, 0.75]\nWS is faster" in text
     for container, order in zip(figure.axes[0].containers, ORDERS, strict=True):
         line, _, (bars,) = container.lines
         assert container.get_label() == order
-        assert list(line.get_xdata()) == pytest.approx([1e3 * given[row, order].median for row in given.rows])
+        assert list(line.get_xdata()) == pytest.approx([1e3 * measured[row, order].median for row in measured.rows])
         ends = [(low, high) for (low, _), (high, _) in bars.get_segments()]
-        expected = [tuple(1e3 * end for end in given[row, order].interval) for row in given.rows]
+        expected = [tuple(1e3 * end for end in measured[row, order].interval) for row in measured.rows]
         np.testing.assert_allclose(ends, expected)
 
 
 def test_rounds_of_different_runs_are_not_paired():
-    given = table((0.0102, 0.01))
-    assert "IS is faster" in said(traffic_figures.times(given))
-    assert "no difference seen" in said(traffic_figures.times(table((0.0102, 0.01), run="")))
+    assert "IS is faster" in all_text(traffic_figures.times(table((0.0102, 0.01))))
+    assert "no difference seen" in all_text(traffic_figures.times(table((0.0102, 0.01), run="")))
 
 
-def counted():
-    made = Table("P4.counts", ("a",), ("WS", "IS"), unit="lines", kind="count")
-    made["a", "WS"] = made["a", "IS"] = Count(1)
-    return made
+def count_table():
+    counts = Table("P4.counts", ("a",), ("WS", "IS"), unit="lines", kind="count")
+    counts["a", "WS"] = counts["a", "IS"] = Count(1)
+    return counts
 
 
 @pytest.mark.parametrize(
-    ("draw", "what"),
+    ("draw", "message"),
     [
-        (lambda: tile_figures.tiles(LARGE, Slicing("IS", 65, 1, 1)), "not there"),
-        (lambda: tile_figures.tiles(LARGE, Slicing("WS", 1, 1, 5)), "not there"),
-        (lambda: tile_figures.orders(25, 4, 1, 1), "told apart"),
-        (lambda: tile_figures.orders(4, 4, 0, 1), "begins at 1"),
+        (lambda: tile_figures.tiles(LARGE, Slicing("IS", 65, 1, 1)), "out of range"),
+        (lambda: tile_figures.tiles(LARGE, Slicing("WS", 1, 1, 5)), "out of range"),
+        (lambda: tile_figures.orders(25, 4, 1, 1), "too many tiles"),
+        (lambda: tile_figures.orders(4, 4, 0, 1), "invalid number of tiles"),
         (lambda: traffic_figures.levels({}, CACHES.rooms), "nothing to draw"),
-        (lambda: traffic_figures.levels({"a": (1, 2)}, CACHES.rooms), "bytes of three levels"),
-        (lambda: traffic_figures.levels({"a": (1, 2, math.inf)}, CACHES.rooms), "bytes of three levels"),
-        (lambda: traffic_figures.levels({"a": (1, 2, 3)}, (0, 1, 2)), "bytes of three levels"),
+        (lambda: traffic_figures.levels({"a": (1, 2)}, CACHES.rooms), "invalid number of bytes"),
+        (lambda: traffic_figures.levels({"a": (1, 2, math.inf)}, CACHES.rooms), "invalid number of bytes"),
+        (lambda: traffic_figures.levels({"a": (1, 2, 3)}, (0, 1, 2)), "invalid number of bytes"),
         (lambda: traffic_figures.traffic({}), "nothing to draw"),
         (lambda: traffic_figures.traffic({"a": {"IS": TRAFFIC[str(TILES[0])]["IS"]}}), "lacks an order"),
-        (lambda: traffic_figures.traffic({"a": dict.fromkeys(ORDERS, Traffic(1, 1, 1, 0, 1))}), "no place for nothing"),
+        (lambda: traffic_figures.traffic({"a": dict.fromkeys(ORDERS, Traffic(1, 1, 1, 0, 1))}), "has no zero"),
         (lambda: traffic_figures.times(Table("t", ("a",), ("IS", "other"))), "compare the orders"),
-        (lambda: traffic_figures.times(counted()), "compare the orders"),
+        (lambda: traffic_figures.times(count_table()), "compare the orders"),
     ],
 )
-def test_what_cannot_be_drawn_is_refused_kindly(draw, what):
-    with pytest.raises(SlicingError, match=what):
+def test_invalid_data_is_rejected(draw, message):
+    with pytest.raises(SlicingError, match=message):
         draw()
     assert plt.get_fignums() == []
 
