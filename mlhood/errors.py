@@ -115,6 +115,12 @@ class SlicingError(DataflowError):
     stage = "slicing"
 
 
+class CacheError(DataflowError):
+    """An invalid cache or an invalid access to one."""
+
+    stage = "cache"
+
+
 class XlaError(MlhoodError):
     """A function cannot be traced or compiled, or XLA's output about it cannot be parsed."""
 

@@ -6,12 +6,13 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from mlhood.dataflow.cache.hierarchy import CacheError, Hierarchy, HitCounts, Level
+from mlhood.dataflow.cache.hierarchy import Hierarchy, HitCounts, Level
 from mlhood.dataflow.cache.nest import simulate
 from mlhood.dataflow.slicing.analysis import analyse
 from mlhood.dataflow.slicing.caches import LEVELS, Caches
 from mlhood.dataflow.slicing.problem import ORDERS, Problem, Slicing
 from mlhood.dataflow.slicing.traffic import lines_into
+from mlhood.errors import CacheError
 
 PAPER = Problem(256, 32, (3, 3), (75, 75), window=16, filter_tile=8)
 _MIN_WAYS = 8

@@ -12,14 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from mlhood.dataflow.cache import lru
-from mlhood.errors import DataflowError
+from mlhood.errors import CacheError
 from mlhood.measure.machine import binary_size
-
-
-class CacheError(DataflowError):
-    """An invalid cache or an invalid access."""
-
-    stage = "cache"
 
 
 @dataclass(frozen=True)

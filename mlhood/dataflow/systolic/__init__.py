@@ -1,7 +1,8 @@
-"""Systolic arrays: layers on R x C processing elements in weight, input and output stationary order.
+"""Systolic arrays of R x C processing elements, weight, input or output stationary.
 
-`count` gives cycles and accesses in closed form, `simulate` moves the operands cycle by cycle, `report` follows each
-word through the memories and says what SCALE-Sim would, whose files `read_config` and `read_topology` read.
+In: an array and layers, from Python or from SCALE-Sim's files (`read_config`, `read_topology`). Out: cycles and
+accesses in closed form (`count`), the array simulated cycle by cycle (`simulate`), its memories simulated word by word
+(`simulate_memories`), SCALE-Sim's reports (`report`), and energy (`energy`).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from mlhood.dataflow.systolic.energies import EYERISS, EnergyTable, energy
     from mlhood.dataflow.systolic.layer import Layer, gemm_layer, resnet_layers
     from mlhood.dataflow.systolic.mapping import Counts, Mapping, count, folds, map_layer
-    from mlhood.dataflow.systolic.memory import Memories, follow
+    from mlhood.dataflow.systolic.memory import Memories, simulate_memories
     from mlhood.dataflow.systolic.reports import Report, as_csv, report
     from mlhood.dataflow.systolic.simulator import Run, simulate
     from mlhood.dataflow.systolic.topology import read_topology
@@ -35,7 +36,6 @@ __all__ = [
     "count",
     "energy",
     "folds",
-    "follow",
     "gemm_layer",
     "map_layer",
     "read_config",
@@ -43,36 +43,25 @@ __all__ = [
     "report",
     "resnet_layers",
     "simulate",
+    "simulate_memories",
 ]
 
-_HOMES = {
-    "DATAFLOWS": "array",
-    "EYERISS": "energies",
-    "Array": "array",
-    "Counts": "mapping",
-    "EnergyTable": "energies",
-    "Layer": "layer",
-    "Mapping": "mapping",
-    "Memories": "memory",
-    "Report": "reports",
-    "Run": "simulator",
-    "as_csv": "reports",
-    "count": "mapping",
-    "energy": "energies",
-    "folds": "mapping",
-    "follow": "memory",
-    "gemm_layer": "layer",
-    "map_layer": "mapping",
-    "read_config": "config",
-    "read_topology": "topology",
-    "report": "reports",
-    "resnet_layers": "layer",
-    "simulate": "simulator",
+_EXPORTS = {
+    "array": ("DATAFLOWS", "Array"),
+    "config": ("read_config",),
+    "energies": ("EYERISS", "EnergyTable", "energy"),
+    "layer": ("Layer", "gemm_layer", "resnet_layers"),
+    "mapping": ("Counts", "Mapping", "count", "folds", "map_layer"),
+    "memory": ("Memories", "simulate_memories"),
+    "reports": ("Report", "as_csv", "report"),
+    "simulator": ("Run", "simulate"),
+    "topology": ("read_topology",),
 }
 
 
 def __getattr__(name: str) -> Any:
-    """Load what is asked for: the command line must not wait for NumPy and Numba."""
-    if name not in _HOMES:
-        raise AttributeError(f"module 'mlhood.dataflow.systolic' has no attribute {name!r}")
-    return getattr(import_module(f"mlhood.dataflow.systolic.{_HOMES[name]}"), name)
+    """Import lazily: the command line must not wait for NumPy and Numba."""
+    for module, names in _EXPORTS.items():
+        if name in names:
+            return getattr(import_module(f"mlhood.dataflow.systolic.{module}"), name)
+    raise AttributeError(f"module 'mlhood.dataflow.systolic' has no attribute {name!r}")

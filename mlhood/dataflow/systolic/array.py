@@ -1,4 +1,4 @@
-"""The array: its rows and columns, what stays in its elements, and the memories at its edges."""
+"""The array: its size, its dataflow, and the memories at its edges."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from mlhood.errors import DataflowError
 
-# what stays in a processing element while the other operands pass through
+# the operand that stays in a processing element while the others stream through
 DATAFLOWS = {"ws": "weight stationary", "is": "input stationary", "os": "output stationary"}
 
 
@@ -24,7 +24,7 @@ class Array:
         name: For reports.
 
     Raises:
-        DataflowError: A size is not a positive integer, or the dataflow is not known.
+        DataflowError: A size is not a positive integer, or the dataflow is unknown.
     """
 
     rows: int
@@ -39,21 +39,13 @@ class Array:
         for field in ("rows", "columns", "ifmap_kib", "filter_kib", "ofmap_kib"):
             value = getattr(self, field)
             if not isinstance(value, int) or value < 1:
-                raise DataflowError(
-                    f"an array's {field} cannot be this",
-                    where=self.name,
-                    expected="a positive integer",
-                    got=repr(value),
-                )
+                what = f"invalid {field} of an array"
+                raise DataflowError(what, where=self.name, expected="a positive integer", got=repr(value))
         if self.dataflow not in DATAFLOWS:
-            raise DataflowError(
-                "this dataflow is not known",
-                where=self.name,
-                expected=", ".join(f"{short} ({long})" for short, long in DATAFLOWS.items()),
-                got=repr(self.dataflow),
-            )
+            expected = ", ".join(f"{short} ({long})" for short, long in DATAFLOWS.items())
+            raise DataflowError("unknown dataflow", where=self.name, expected=expected, got=repr(self.dataflow))
 
     @property
     def elements(self) -> int:
-        """R C."""
+        """Number of processing elements, R C."""
         return self.rows * self.columns

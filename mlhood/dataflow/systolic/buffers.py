@@ -1,8 +1,8 @@
-"""The double-buffered memories at the array's edges, word for word, compiled by Numba.
+"""Simulation of the double-buffered memories at the array's edges, word by word, compiled by Numba.
 
-The model is SCALE-Sim's with a bandwidth that never lets the array wait (`InterfaceBandwidth: CALC`): a memory for
-operands fetches each address once while it fills its half, then forgets all of it and fills again; the memory for
-outputs hands its half over once that is full. Both run over the array's requests in the order of the cycles.
+The model is SCALE-Sim's with a bandwidth that never stalls the array (`InterfaceBandwidth: CALC`): a memory for
+operands fetches each address once until its half is full, then discards all of it and starts again; the memory for
+outputs drains its half once that is full. Both process the array's requests in the order of the cycles.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from numba import njit
 
 
 @njit(cache=True, nogil=True)
-def streamed(lane, step, limits, words, capacity, lanes, by_inner, prefix, fold_cycles, folds) -> np.ndarray:
-    """Follow an operand that enters lane by lane, each one cycle after the one before, over all folds.
+def stream(lane, step, limits, words, capacity, lanes, by_inner, prefix, fold_cycles, folds) -> np.ndarray:
+    """Simulate an operand that enters each lane one cycle later than the one before, over all folds.
 
     Args:
-        lane: [3, S], int64: part of the address, image row and image column of each index along the lanes.
-        step: [3, T], int64: the same of each step; the two add up. An address outside `limits` is not asked for.
+        lane: [3, S], int64: contribution of each index along the lanes to the address, image row and image column.
+        step: [3, T], int64: the contribution of each step, which is added. An address outside `limits` is skipped.
         limits: Height and width of the image.
-        words: How many addresses there are.
+        words: Number of addresses.
         capacity: Words in half of the memory.
         lanes: Of the array: its rows or its columns.
         by_inner: Whether the inner loop over folds moves along the lanes, or the outer one.
@@ -28,13 +28,13 @@ def streamed(lane, step, limits, words, capacity, lanes, by_inner, prefix, fold_
         folds: Folds of the outer and of the inner loop.
 
     Returns:
-        [5], int64: words fetched, how often the half was full, the cycle of the last time, the first and the last
+        [5], int64: words fetched, how often the half was filled, the cycle of the last time, the first and the last
         cycle with a request.
     """
     fetched = np.full(words, -1, np.int32)
-    whole = _whole(lane, step, limits)
-    # scalars, not an array: the compiler keeps them in registers, which makes this twenty times as fast
-    reads, inside, refills, last_refill, first, last = 0, 0, 0, -1, -1, -1
+    all_inside = _all_inside(lane, step, limits)
+    # scalars instead of an array: the compiler keeps them in registers, which is twenty times faster
+    reads, fill, refills, last_refill, first, last = 0, 0, 0, -1, -1, -1
     steps = step.shape[1]
     for outer in range(folds[0]):
         for inner in range(folds[1]):
@@ -44,82 +44,82 @@ def streamed(lane, step, limits, words, capacity, lanes, by_inner, prefix, fold_
             for cycle in range(begin, begin + steps + used - 1):
                 since = cycle - begin
                 for index in range(max(0, since - steps + 1), min(since + 1, used)):
-                    at, now = low + index, since - index
-                    if whole or _within(lane, at, step, now, limits):
+                    i, j = low + index, since - index
+                    if all_inside or _inside(lane, i, step, j, limits):
                         last = cycle
                         first = cycle if first < 0 else first
-                        address = lane[0, at] + step[0, now]
+                        address = lane[0, i] + step[0, j]
                         if fetched[address] != refills:
                             fetched[address] = refills
-                            reads, inside = reads + 1, inside + 1
-                            if inside == capacity:
-                                inside, refills, last_refill = 0, refills + 1, cycle
+                            reads, fill = reads + 1, fill + 1
+                            if fill == capacity:
+                                fill, refills, last_refill = 0, refills + 1, cycle
     return np.array([reads, refills, last_refill, first, last], np.int64)
 
 
 @njit(cache=True, nogil=True)
-def preloaded(row, column, limits, words, capacity, rows, columns, fold_cycles, folds) -> np.ndarray:
-    """Follow an operand that is shifted in at the beginning of each fold, the last row's part first; as `streamed`."""
+def preload(row, column, limits, words, capacity, rows, columns, fold_cycles, folds) -> np.ndarray:
+    """Simulate an operand that is shifted in at the start of each fold, its last row first; returns as `stream`."""
     fetched = np.full(words, -1, np.int32)
-    whole = _whole(row, column, limits)
-    reads, inside, refills, last_refill, first, last = 0, 0, 0, -1, -1, -1
+    all_inside = _all_inside(row, column, limits)
+    reads, fill, refills, last_refill, first, last = 0, 0, 0, -1, -1, -1
     for outer in range(folds[0]):
         for inner in range(folds[1]):
             begin = (outer * folds[1] + inner) * fold_cycles
             left, right = outer * columns, min((outer + 1) * columns, column.shape[1])
             for cycle in range(begin, begin + rows):
-                at = inner * rows + rows - 1 - (cycle - begin)
-                if at >= row.shape[1]:
+                i = inner * rows + rows - 1 - (cycle - begin)
+                if i >= row.shape[1]:
                     continue
-                for now in range(left, right):
-                    if whole or _within(row, at, column, now, limits):
+                for j in range(left, right):
+                    if all_inside or _inside(row, i, column, j, limits):
                         last = cycle
                         first = cycle if first < 0 else first
-                        address = row[0, at] + column[0, now]
+                        address = row[0, i] + column[0, j]
                         if fetched[address] != refills:
                             fetched[address] = refills
-                            reads, inside = reads + 1, inside + 1
-                            if inside == capacity:
-                                inside, refills, last_refill = 0, refills + 1, cycle
+                            reads, fill = reads + 1, fill + 1
+                            if fill == capacity:
+                                fill, refills, last_refill = 0, refills + 1, cycle
     return np.array([reads, refills, last_refill, first, last], np.int64)
 
 
 @njit(cache=True, nogil=True)
-def _whole(one, other, limits) -> bool:
-    """Return whether no address lies outside the image."""
-    return one[1].max() + other[1].max() < limits[0] and one[2].max() + other[2].max() < limits[1]
+def _all_inside(a, b, limits) -> bool:
+    """Return whether all addresses are inside the image."""
+    return a[1].max() + b[1].max() < limits[0] and a[2].max() + b[2].max() < limits[1]
 
 
 @njit(cache=True, nogil=True)
-def _within(one, i, other, j, limits) -> bool:
-    return one[1, i] + other[1, j] < limits[0] and one[2, i] + other[2, j] < limits[1]
+def _inside(a, i, b, j, limits) -> bool:
+    return a[1, i] + b[1, j] < limits[0] and a[2, i] + b[2, j] < limits[1]
 
 
 @njit(cache=True, nogil=True)
-def drained(begins, lengths, columns, total, width, last_cycle) -> np.ndarray:
-    """Follow the outputs into their memory and on to DRAM, in lines of `width` words.
+def drain(begins, lengths, columns, total, width, last_cycle) -> np.ndarray:
+    """Simulate the outputs on their way through their memory to DRAM, in lines of `width` words.
 
-    The array never waits: in a cycle at most `width` words come, and as many leave while a half is handed over.
+    The array never stalls: in a cycle at most `width` words arrive, and as many leave while a half is drained.
 
     Args:
         begins: [folds], int64: the cycle of a fold's first output.
-        lengths: [folds], int64: how many outputs leave each column, one a cycle, each column one cycle later.
-        columns: [folds], int64: how many columns a fold uses.
+        lengths: [folds], int64: outputs of each column, one a cycle, each column one cycle later than the one before.
+        columns: [folds], int64: columns that a fold uses.
         total: Words of the memory, both halves.
         width: Words that go to DRAM in a cycle.
-        last_cycle: Of the layer; then what is left is handed over.
+        last_cycle: Of the layer; then the remaining words are drained.
 
     Returns:
-        [4], int64: words as SCALE-Sim counts them, and the cycles in which the first line leaves, in which the last one
-        of all leaves, and in which the line made last does. A line that is handed over before it is full counts as
-        full, unless it is the last one of its handing over.
+        [4], int64: words as SCALE-Sim counts them, and the cycles in which the first line leaves, in which the last of
+        all leaves, and in which the line produced last does. A line that is drained before it is full counts as full,
+        unless it is the last one of its drain.
     """
     half = total // 2
     most = (half + width - 1) // width
-    # lines that were closed before they were full: where, and with how many words
+    # lines that were closed before they were full: their index and their number of words
     short = np.zeros((2, (lengths * columns).sum() // half + 2), np.int64)
     shorts, seen = 0, 0
-    line, inside, sent = 0, 0, 0
+    line, fill, sent = 0, 0, 0
     free, until, words = total, 0, 0
     state = np.array([0, -1, 0, 0], np.int64)
     for fold in range(len(begins)):
@@ -128,18 +128,18 @@ def drained(begins, lengths, columns, total, width, last_cycle) -> np.ndarray:
             cycle = begins[fold] + offset
             left = min(offset, used - 1) - max(0, offset - length + 1) + 1
             while left > 0:
-                # a word more than the half, and the memory hands over, unless it still does
+                # one word more than the half starts a drain, unless the previous one is not finished
                 more = left if cycle < until else min(left, max(1, free - (total - half) + 1))
-                line, inside = line + (inside + more) // width, (inside + more) % width
+                line, fill = line + (fill + more) // width, (fill + more) % width
                 free -= more
                 left -= more
                 if cycle >= until and free < total - half:
-                    line, inside, shorts = _close(short, line, inside, shorts)
+                    line, fill, shorts = _close(short, line, fill, shorts)
                     end = min(sent + most, line)
                     words, seen = _words(short, shorts, seen, sent, end, width)
                     until = _send(state, cycle, words, end - sent)
                     free, sent = free + words, end
-    line, inside, shorts = _close(short, line, inside, shorts)
+    line, fill, shorts = _close(short, line, fill, shorts)
     cycle = last_cycle
     while sent < line:
         end = min(sent + most, line)
@@ -150,17 +150,17 @@ def drained(begins, lengths, columns, total, width, last_cycle) -> np.ndarray:
 
 
 @njit(cache=True, nogil=True)
-def _close(short, line, inside, shorts) -> tuple[int, int, int]:
-    """Close a line begun, and return the number of lines, the words in the next one, and of short lines."""
-    if inside == 0:
+def _close(short, line, fill, shorts) -> tuple[int, int, int]:
+    """Close a partial line; return the numbers of lines, of words in the next one, and of short lines."""
+    if fill == 0:
         return line, 0, shorts
-    short[0, shorts], short[1, shorts] = line, inside
+    short[0, shorts], short[1, shorts] = line, fill
     return line + 1, 0, shorts + 1
 
 
 @njit(cache=True, nogil=True)
 def _words(short, shorts, seen, sent, end, width) -> tuple[int, int]:
-    """Return the words of lines `sent` to `end`, of which only the last may be short, and how many short ones came."""
+    """Return the words of lines `sent` to `end`, of which only the last may be short, and the short ones so far."""
     while seen < shorts and short[0, seen] < end - 1:
         seen += 1
     last = short[1, seen] if seen < shorts and short[0, seen] == end - 1 else width
@@ -169,7 +169,7 @@ def _words(short, shorts, seen, sent, end, width) -> tuple[int, int]:
 
 @njit(cache=True, nogil=True)
 def _send(state, cycle, words, lines) -> int:
-    """Hand lines over, one a cycle, and return the cycle of the last."""
+    """Send lines to DRAM, one a cycle, and return the cycle of the last."""
     state[0] += words
     if state[1] < 0:
         state[1] = cycle

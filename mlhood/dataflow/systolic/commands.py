@@ -16,20 +16,8 @@ if TYPE_CHECKING:
     from mlhood.dataflow.systolic.layer import Layer
     from mlhood.dataflow.systolic.reports import Report
 
-_COLUMNS = (
-    "layer",
-    "M",
-    "N",
-    "K",
-    "folds",
-    "cycles",
-    "use",
-    "inputs read",
-    "weights read",
-    "written",
-    "DRAM",
-    "energy",
-)
+_COUNTS = ("inputs read", "weights read", "written", "DRAM", "energy")
+_COLUMNS = ("layer", "M", "N", "K", "folds", "cycles", "use", *_COUNTS)
 
 
 def register(app: typer.Typer) -> None:
@@ -39,40 +27,42 @@ def register(app: typer.Typer) -> None:
 
 def systolic(
     config: Annotated[Path, typer.Option(help="SCALE-Sim's configuration: the array, its memories, its dataflow.")],
-    topology: Annotated[Path, typer.Option(help="SCALE-Sim's topology: a convolution or a matrix product a row.")],
-    dataflow: Annotated[str | None, typer.Option(help="ws, is or os, in place of the configuration's.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print plain data for a program to read.")] = False,
+    topology: Annotated[Path, typer.Option(help="SCALE-Sim's topology: a convolution or a matrix product per row.")],
+    dataflow: Annotated[str | None, typer.Option(help="ws, is or os, instead of the configuration's.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     reports: Annotated[
-        Path | None, typer.Option(help="Write SCALE-Sim's COMPUTE, BANDWIDTH and DETAILED_ACCESS reports here.")
+        Path | None, typer.Option(help="Folder for SCALE-Sim's COMPUTE, BANDWIDTH and DETAILED_ACCESS reports.")
     ] = None,
-    version: Annotated[int, typer.Option(min=2, max=3, help="Which SCALE-Sim's columns the reports have.")] = 3,
+    version: Annotated[
+        int, typer.Option(min=2, max=3, help="SCALE-Sim's version, which determines the reports' columns.")
+    ] = 3,
 ) -> None:
     """Run layers on a systolic array: cycles, utilisation, accesses and energy, as SCALE-Sim counts them.
 
     Example: mlhood systolic --config scale.cfg --topology alexnet.csv --dataflow ws
     """
     from mlhood.dataflow.systolic import read_config, read_topology
-    from mlhood.dataflow.systolic.config import waits
+    from mlhood.dataflow.systolic.config import has_user_bandwidth
 
     array, layers = read_config(config), read_topology(topology)
     if dataflow is not None:
         array = replace(array, dataflow=dataflow.lower())
     if reports is not None:
         _check_folder(reports)
-    if waits(config):
-        typer.echo("note: InterfaceBandwidth is taken as CALC; cycles of waiting for DRAM have no model", err=True)
-    found = list(_follow(layers, array, version))
+    if has_user_bandwidth(config):
+        typer.echo("note: InterfaceBandwidth is taken as CALC; DRAM stall cycles are not modelled", err=True)
+    results = list(_simulate(layers, array, version))
     if reports is not None:
-        _write(found, reports)
+        _write(results, reports)
     if as_json:
-        typer.echo(json.dumps(_as_dict(array, found), indent=2))
+        typer.echo(json.dumps(_as_dict(array, results), indent=2))
         return
     typer.echo(f"{array.name}: {array.rows} x {array.columns} elements, {array.dataflow}")
-    typer.echo("\n".join(_lines(found)))
+    typer.echo("\n".join(_lines(results)))
 
 
-def _follow(layers: list[Layer], array: Array, version: int) -> Iterator[Report]:
-    """Yield each layer's report, with a bar on a terminal."""
+def _simulate(layers: list[Layer], array: Array, version: int) -> Iterator[Report]:
+    """Yield each layer's report, with a progress bar on a terminal."""
     from mlhood.dataflow.systolic import report
 
     if not sys.stderr.isatty():
@@ -82,77 +72,77 @@ def _follow(layers: list[Layer], array: Array, version: int) -> Iterator[Report]
         yield from (report(layer, array, version) for layer in bar)
 
 
-def _lines(found: list[Report]) -> list[str]:
+def _lines(results: list[Report]) -> list[str]:
     from mlhood.dataflow.systolic import EYERISS
 
-    rows = [_cells(one.layer.name, [one]) for one in found]
-    rows += [_cells("all", found)] if len(found) > 1 else []
+    rows = [_cells(result.layer.name, [result]) for result in results]
+    rows += [_cells("all", results)] if len(results) > 1 else []
     table = [_COLUMNS, *rows]
     widths = [max(len(row[column]) for row in table) for column in range(len(_COLUMNS))]
     lines = ["  ".join(_justified(row, widths)) for row in table]
     notes = [
-        "cycles: all of them; SCALE-Sim prints the last one's number, which is one less (--reports, --json)",
+        "cycles: the total; SCALE-Sim reports the index of the last cycle, which is one less (--reports, --json)",
         f"reads, writes, DRAM: words; energy: in multiply-accumulates ({EYERISS.source})",
     ]
     return [*lines, "", *notes]
 
 
 def _justified(row: tuple[str, ...], widths: list[int]) -> Iterator[str]:
-    for number, (cell, width) in enumerate(zip(row, widths, strict=True)):
-        yield cell.ljust(width) if number == 0 else cell.rjust(width)
+    for column, (cell, width) in enumerate(zip(row, widths, strict=True)):
+        yield cell.ljust(width) if column == 0 else cell.rjust(width)
 
 
-def _cells(name: str, found: list[Report]) -> tuple[str, ...]:
+def _cells(name: str, results: list[Report]) -> tuple[str, ...]:
     """Return the cells of a layer, or of the sum of several."""
-    total = _total(found)
-    alone = found[0].layer if len(found) == 1 else None
-    sizes = [f"{size:,}" for size in (alone.m, alone.n, alone.k)] if alone else ["", "", ""]
+    total = _total(results)
+    layer = results[0].layer if len(results) == 1 else None
+    sizes = [f"{size:,}" for size in (layer.m, layer.n, layer.k)] if layer else ["", "", ""]
     counted = [total[key] for key in ("ifmap_reads", "filter_reads", "ofmap_writes", "dram", "energy")]
     use = f"{total['utilisation']:.1%}"
     return (name, *sizes, f"{total['folds']:,}", f"{total['cycles']:,}", use, *(f"{value:,}" for value in counted))
 
 
-def _total(found: list[Report]) -> dict[str, Any]:
+def _total(results: list[Report]) -> dict[str, Any]:
     from mlhood.dataflow.systolic import energy
 
     keys = ("cycles", "folds", "macs", "ifmap_reads", "filter_reads", "ofmap_writes", "hops")
-    total: dict[str, Any] = {key: sum(getattr(one.counts, key) for one in found) for key in keys}
-    # macs over cycles and elements of each layer: the mean use, weighted by cycles
-    total["utilisation"] = sum(one.counts.utilisation * one.counts.cycles for one in found) / total["cycles"]
-    total["dram"] = sum(one.memories.dram for one in found)
-    total["energy"] = sum(sum(energy(one.counts, one.memories).values()) for one in found)
+    total: dict[str, Any] = {key: sum(getattr(result.counts, key) for result in results) for key in keys}
+    # the mean, weighted by cycles
+    busy_cycles = sum(result.counts.utilisation * result.counts.cycles for result in results)
+    total["utilisation"] = busy_cycles / total["cycles"]
+    total["dram"] = sum(result.memories.dram for result in results)
+    total["energy"] = sum(sum(energy(result.counts, result.memories).values()) for result in results)
     return total
 
 
-def _as_dict(array: Array, found: list[Report]) -> dict[str, Any]:
+def _as_dict(array: Array, results: list[Report]) -> dict[str, Any]:
     from mlhood.dataflow.systolic import EYERISS, energy
 
     layers = [
         {
-            "layer": asdict(one.layer) | {"m": one.layer.m, "n": one.layer.n, "k": one.layer.k},
-            "counts": asdict(one.counts),
-            "memories": asdict(one.memories),
-            "reports": {"COMPUTE": one.compute, "BANDWIDTH": one.bandwidth, "DETAILED_ACCESS": one.access},
-            "energy": energy(one.counts, one.memories),
+            "layer": asdict(result.layer) | {"m": result.layer.m, "n": result.layer.n, "k": result.layer.k},
+            "counts": asdict(result.counts),
+            "memories": asdict(result.memories),
+            "reports": {"COMPUTE": result.compute, "BANDWIDTH": result.bandwidth, "DETAILED_ACCESS": result.access},
+            "energy": energy(result.counts, result.memories),
         }
-        for one in found
+        for result in results
     ]
-    return {"array": asdict(array), "layers": layers, "total": _total(found), "energy_table": asdict(EYERISS)}
+    return {"array": asdict(array), "layers": layers, "total": _total(results), "energy_table": asdict(EYERISS)}
 
 
 def _check_folder(folder: Path) -> None:
     from mlhood.errors import OutputError
 
     if not folder.is_dir():
-        raise OutputError(
-            "there is no folder to write the reports into", where=folder, todo="create it, or choose another path"
-        )
+        todo = "create it, or choose another path"
+        raise OutputError("the folder for the reports does not exist", where=folder, todo=todo)
 
 
-def _write(found: list[Report], folder: Path) -> None:
+def _write(results: list[Report], folder: Path) -> None:
     from mlhood.dataflow.systolic.reports import FILES, as_csv
     from mlhood.files.atomic import write_whole
 
     for name in FILES:
-        path = write_whole(folder / f"{name}_REPORT.csv", as_csv(found, name).encode())
+        path = write_whole(folder / f"{name}_REPORT.csv", as_csv(results, name).encode())
         typer.echo(f"written: {path}", err=True)

@@ -1,8 +1,8 @@
-"""SCALE-Sim's configuration files: an INI file that names the array, its memories and its dataflow.
+"""SCALE-Sim's configuration files: an INI file with the array, its memories and its dataflow.
 
-Read are `[general] run_name` and, of `[architecture_presets]`, the keys below; upper and lower case are the same.
-What else such a file holds is left alone: offsets, banks and layouts change no count here, and memories are always as
-fast as `InterfaceBandwidth: CALC` makes them (`waits` says whether the file asks for another bandwidth).
+Read are `[general] run_name` and, of `[architecture_presets]`, the keys below, case-insensitively. The rest is ignored:
+offsets, banks and layouts change no count here, and memories always have the bandwidth of `InterfaceBandwidth: CALC`
+(`has_user_bandwidth` tells whether the file sets another one).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from mlhood.dataflow.systolic.array import Array
 from mlhood.errors import DataflowError
 
-# field of the array -> the keys that may hold it, the first as in SCALE-Sim 2 and 3, the second as in 1
+# field of the array -> its keys, the first as in SCALE-Sim 2 and 3, the second as in 1
 KEYS = {
     "rows": ("ArrayHeight",),
     "columns": ("ArrayWidth",),
@@ -26,11 +26,11 @@ _PRESETS = "architecture_presets"
 
 
 def read_config(path: str | Path) -> Array:
-    """Return the array that a SCALE-Sim configuration describes.
+    """Return the array of a SCALE-Sim configuration.
 
     Raises:
-        DataflowError: The file cannot be read, is no INI file, or lacks or misspells a value; it asks for sparsity,
-            which has no model here.
+        DataflowError: The file cannot be read, is not an INI file, or a value is missing or invalid; or it asks for
+            sparsity, which is not modelled.
     """
     path = Path(path)
     parser = _parse(path)
@@ -43,12 +43,8 @@ def read_config(path: str | Path) -> Array:
             todo="pass SCALE-Sim's .cfg as the configuration, and its .csv as the topology",
         )
     if parser.get("sparsity", "SparsitySupport", fallback="false").strip().lower() == "true":
-        raise DataflowError(
-            "sparse weights have no model here",
-            where=f"{path}, [sparsity] SparsitySupport",
-            expected="false",
-            got="true",
-        )
+        where = f"{path}, [sparsity] SparsitySupport"
+        raise DataflowError("sparse weights are not modelled", where=where, expected="false", got="true")
     presets = parser[_PRESETS]
     sizes = {field: _integer(presets, keys, path) for field, keys in KEYS.items()}
     dataflow = _value(presets, ("Dataflow",), path).lower()
@@ -56,11 +52,11 @@ def read_config(path: str | Path) -> Array:
     return Array(dataflow=dataflow, name=name or path.stem, **sizes)
 
 
-def waits(path: str | Path) -> bool:
-    """Return whether a configuration gives a bandwidth of its own, for which SCALE-Sim lets the array wait at times.
+def has_user_bandwidth(path: str | Path) -> bool:
+    """Return whether a configuration sets its own bandwidth, for which SCALE-Sim may stall the array.
 
     Raises:
-        DataflowError: The file cannot be read, or is no INI file.
+        DataflowError: The file cannot be read, or is not an INI file.
     """
     return _parse(Path(path)).get("run_presets", "InterfaceBandwidth", fallback="CALC").strip().upper() == "USER"
 
@@ -69,12 +65,12 @@ def read_text(path: Path) -> str:
     """Return a file's text.
 
     Raises:
-        DataflowError: It is missing, a folder, may not be read, or is no text.
+        DataflowError: It is missing, a folder, not readable, or not UTF-8.
     """
     try:
         return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
-        raise DataflowError("this is not a text file", where=path, expected="UTF-8", got=error.reason) from error
+        raise DataflowError("not a text file", where=path, expected="UTF-8", got=error.reason) from error
     except OSError as error:
         raise DataflowError("the file cannot be read", where=path, got=error.strerror or str(error)) from error
 
@@ -84,12 +80,8 @@ def _parse(path: Path) -> configparser.ConfigParser:
     try:
         parser.read_string(read_text(path), source=str(path))
     except configparser.Error as error:
-        raise DataflowError(
-            "this is not a configuration file",
-            where=path,
-            expected="sections in brackets, and lines of `key = value` or `key : value`",
-            got=error.message,
-        ) from error
+        expected = "sections in brackets, and lines of `key = value` or `key : value`"
+        raise DataflowError("not a configuration file", where=path, expected=expected, got=error.message) from error
     return parser
 
 
@@ -100,9 +92,8 @@ def _integer(presets: Mapping[str, str], keys: tuple[str, ...], path: Path) -> i
     except ValueError:
         value = 0
     if value < 1:
-        raise DataflowError(
-            f"{keys[0]} is not a size", where=f"{path}, [{_PRESETS}]", expected="a positive integer", got=text
-        )
+        where = f"{path}, [{_PRESETS}]"
+        raise DataflowError(f"invalid {keys[0]}", where=where, expected="a positive integer", got=text)
     return value
 
 
@@ -110,8 +101,5 @@ def _value(presets: Mapping[str, str], keys: Iterable[str], path: Path) -> str:
     for key in keys:
         if key in presets:
             return presets[key].strip()
-    raise DataflowError(
-        f"{next(iter(keys))} is missing",
-        where=f"{path}, [{_PRESETS}]",
-        got=", ".join(presets) or "an empty section",
-    )
+    got = ", ".join(presets) or "an empty section"
+    raise DataflowError(f"{next(iter(keys))} is missing", where=f"{path}, [{_PRESETS}]", got=got)

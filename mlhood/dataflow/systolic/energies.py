@@ -1,7 +1,7 @@
-"""What a layer costs in energy: each access times what one costs at its level.
+"""Energy of a layer: each access times its cost at that level.
 
-Energy is counted as in Chen, Emer and Sze, "Eyeriss: A Spatial Architecture for Energy-Efficient Dataflow for
-Convolutional Neural Networks" (ISCA 2016): relative to a multiply-accumulate, and without clocks, control and leakage.
+As in Chen, Emer and Sze, "Eyeriss: A Spatial Architecture for Energy-Efficient Dataflow for Convolutional Neural
+Networks" (ISCA 2016), energy is relative to a multiply-accumulate and excludes clock, control and leakage.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from mlhood.dataflow.systolic.memory import Memories
 
 @dataclass(frozen=True)
 class EnergyTable:
-    """What one access to a word costs.
+    """Energy per access to a word.
 
     Args:
         mac: A multiply-accumulate.
-        register: In the element itself.
-        hop: From an element to its neighbour.
+        register: In the processing element itself.
+        hop: From a processing element to its neighbour.
         sram: In a memory at the array's edge.
-        dram: Outside the chip.
-        unit: Of all.
-        source: Where the numbers stand.
+        dram: Off chip.
+        unit: Of all of them.
+        source: Reference for the values.
     """
 
     mac: float
@@ -49,8 +49,8 @@ EYERISS = EnergyTable(
 def energy(counts: Counts, memories: Memories, table: EnergyTable = EYERISS) -> dict[str, float]:
     """Return the energy of a layer by level, in the table's unit.
 
-    The register is read once a multiply-accumulate: for what stays there. Memories count where the array reads or
-    writes them; that they are filled from DRAM and emptied into it is in the cost of DRAM.
+    The register is read once per multiply-accumulate, for the stationary operand. Memories count where the array reads
+    or writes them; their transfers from and to DRAM are included in the cost of DRAM.
     """
     sram = counts.ifmap_reads + counts.filter_reads + counts.ofmap_writes
     return {

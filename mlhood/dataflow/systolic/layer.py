@@ -1,4 +1,4 @@
-"""A layer as an array of processing elements sees it: a convolution or a matrix product, both of M x K by K x N."""
+"""A layer for a systolic array: a convolution or a matrix product, both of M x K by K x N."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class Layer:
 
     Args:
         name: For reports.
-        height: Of the image, with its padding.
-        width: Of the image, with its padding.
+        height: Of the image, padding included.
+        width: Of the image, padding included.
         kernel_height: Rows of the window.
         kernel_width: Columns of the window.
         channels: C.
@@ -42,12 +42,8 @@ class Layer:
         for field in fields(self)[1:]:
             value = getattr(self, field.name)
             if not isinstance(value, int) or value < 1:
-                raise DataflowError(
-                    f"a layer's {field.name} cannot be this",
-                    where=self.name,
-                    expected="a positive integer",
-                    got=repr(value),
-                )
+                what = f"invalid {field.name} of a layer"
+                raise DataflowError(what, where=self.name, expected="a positive integer", got=repr(value))
         if self.kernel_height > self.height or self.kernel_width > self.width:
             raise DataflowError(
                 "the window is larger than the image",
@@ -59,7 +55,7 @@ class Layer:
 
     @property
     def out_height(self) -> int:
-        """Rows of the output. As in SCALE-Sim, a last window that hangs over the edge counts."""
+        """Rows of the output. As in SCALE-Sim, a last window that extends beyond the edge counts."""
         return -(-(self.height - self.kernel_height) // self.stride_height) + 1
 
     @property
@@ -89,7 +85,7 @@ class Layer:
 
 
 def gemm_layer(name: str, m: int, n: int, k: int) -> Layer:
-    """Return the product [M, K] by [K, N] as a layer: an image of M rows, whose windows are whole rows of K."""
+    """Return the product [M, K] by [K, N] as a layer: an image of M rows, in which each window is a row of K."""
     return Layer(name, height=m, width=k, kernel_height=1, kernel_width=k, channels=1, filters=n)
 
 

@@ -1,8 +1,8 @@
-"""How a matrix product lies on an array, and all that follows from it in closed form.
+"""The mapping of a matrix product to an array, and its cycles and accesses in closed form.
 
 After Samajdar et al., "A Systematic Methodology for Characterizing Scalability of DNN Accelerators using SCALE-Sim"
-(ISPASS 2020, table III and equations 3 to 5): two dimensions of the product lie along the array's rows and columns,
-the third passes in time. What does not fit is cut into folds, which follow one another.
+(ISPASS 2020, table III and equations 3 to 5): two dimensions of the product are mapped to the array's rows and columns,
+the third to time. A product larger than the array is divided into folds, which run one after another.
 
 | dataflow | along rows S_R | along columns S_C | in time T |
 |----------|----------------|-------------------|-----------|
@@ -13,7 +13,6 @@ the third passes in time. What does not fit is cut into folds, which follow one 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from mlhood.dataflow.systolic.array import Array
@@ -22,7 +21,7 @@ from mlhood.dataflow.systolic.layer import Layer
 
 @dataclass(frozen=True)
 class Mapping:
-    """The three dimensions of a product, by where they lie: S_R, S_C and T."""
+    """The sizes of the three dimensions: S_R, S_C and T."""
 
     along_rows: int
     along_columns: int
@@ -31,7 +30,7 @@ class Mapping:
 
 @dataclass(frozen=True)
 class Fold:
-    """Folds that use equally many rows and columns of the array, and how many of them there are."""
+    """The rows and columns of the array that a fold uses, and the number of such folds."""
 
     rows: int
     columns: int
@@ -40,18 +39,18 @@ class Fold:
 
 @dataclass(frozen=True)
 class Counts:
-    """What a layer costs on an array whose memories never keep it waiting.
+    """Cycles and accesses of a layer on an array whose memories never stall it.
 
     Args:
         cycles: From the first operand that enters to the last output that leaves.
-        folds: Pieces into which the product is cut.
+        folds: Number of folds.
         macs: Multiply-accumulates.
-        utilisation: Of elements and cycles, the part that multiplied.
-        mapping_efficiency: Of the elements, the part to which a fold gives work; the mean over folds.
-        ifmap_reads: Inputs read from their memory, in words.
-        filter_reads: Weights read from their memory.
-        ofmap_writes: Outputs and partial sums written to theirs.
-        hops: Words that pass from an element to its neighbour.
+        utilisation: Fraction of elements times cycles that multiplied.
+        mapping_efficiency: Fraction of the elements that a fold uses; the mean over folds.
+        ifmap_reads: Words of input read from their memory.
+        filter_reads: Words of weights read from their memory.
+        ofmap_writes: Outputs and partial sums written to their memory.
+        hops: Words passed from an element to its neighbour.
     """
 
     cycles: int
@@ -66,7 +65,7 @@ class Counts:
 
 
 def map_layer(layer: Layer, dataflow: str) -> Mapping:
-    """Return where the layer's dimensions lie: the table above."""
+    """Return the mapping of a layer's dimensions, by the table above."""
     if dataflow == "ws":
         return Mapping(layer.k, layer.n, layer.m)
     if dataflow == "is":
@@ -75,19 +74,19 @@ def map_layer(layer: Layer, dataflow: str) -> Mapping:
 
 
 def folds(mapping: Mapping, rows: int, columns: int) -> list[Fold]:
-    """Return the folds by the part of the array they use: at most four kinds, from full to the rest of both sides."""
+    """Return the folds by the part of the array they use: at most four kinds, as each side may have a partial one."""
     return [
         Fold(used_rows, used_columns, row_count * column_count)
-        for used_rows, row_count in _pieces(mapping.along_rows, rows)
-        for used_columns, column_count in _pieces(mapping.along_columns, columns)
+        for used_rows, row_count in _partition(mapping.along_rows, rows)
+        for used_columns, column_count in _partition(mapping.along_columns, columns)
     ]
 
 
 def fold_cycles(mapping: Mapping, array: Array) -> int:
-    """Return the cycles of one fold, which takes as long however much of the array it uses.
+    """Return the cycles of one fold, which do not depend on the part of the array it uses.
 
-    Weights or inputs that stay are shifted in through R cycles first. Then the last of T operands enters the first row
-    T - 1 cycles after the first one, the last row's R - 1 later, and reaches the last column another C - 1 later.
+    Stationary weights or inputs are shifted in through R cycles first. Then the last of T operands enters the first row
+    T - 1 cycles after the first one, the last row R - 1 cycles later, and reaches the last column another C - 1 later.
     """
     loading = 0 if array.dataflow == "os" else array.rows
     return loading + array.rows + array.columns + mapping.steps - 2
@@ -96,47 +95,43 @@ def fold_cycles(mapping: Mapping, array: Array) -> int:
 def count(layer: Layer, array: Array) -> Counts:
     """Return the layer's cycles and accesses in closed form.
 
-    SCALE-Sim reports one cycle less (it numbers cycles from 0 and prints the last one's number), and for "os" more
-    writes (`mlhood.dataflow.systolic.reports`).
+    SCALE-Sim reports one cycle less (the index of the last cycle, counted from 0), and for "os" more writes
+    (`mlhood.dataflow.systolic.reports`).
     """
     mapping = map_layer(layer, array.dataflow)
-    pieces = folds(mapping, array.rows, array.columns)
-    number = sum(fold.count for fold in pieces)
+    all_folds = folds(mapping, array.rows, array.columns)
+    number = sum(fold.count for fold in all_folds)
     cycles = number * fold_cycles(mapping, array)
-    stays = sum(fold.count * fold.rows * fold.columns for fold in pieces)
-    from_left = sum(fold.count * fold.rows for fold in pieces) * mapping.steps
-    through_columns = sum(fold.count * fold.columns for fold in pieces) * mapping.steps
-    reads = {
-        "ws": (from_left, stays, through_columns),
-        "is": (stays, from_left, through_columns),
-        "os": (from_left, through_columns, stays),
+    stationary = sum(fold.count * fold.rows * fold.columns for fold in all_folds)
+    along_rows = sum(fold.count * fold.rows for fold in all_folds) * mapping.steps
+    along_columns = sum(fold.count * fold.columns for fold in all_folds) * mapping.steps
+    ifmap_reads, filter_reads, ofmap_writes = {
+        "ws": (along_rows, stationary, along_columns),
+        "is": (stationary, along_rows, along_columns),
+        "os": (along_rows, along_columns, stationary),
     }[array.dataflow]
-    hops_of = _hops_os if array.dataflow == "os" else _hops_stationary
+    fold_hops = _hops_os if array.dataflow == "os" else _hops_stationary
     return Counts(
         cycles=cycles,
         folds=number,
         macs=layer.macs,
         utilisation=layer.macs / (cycles * array.elements),
-        mapping_efficiency=stays / (number * array.elements),
-        ifmap_reads=reads[0],
-        filter_reads=reads[1],
-        ofmap_writes=reads[2],
-        hops=_total(pieces, lambda fold: hops_of(fold, mapping.steps, array.rows)),
+        mapping_efficiency=stationary / (number * array.elements),
+        ifmap_reads=ifmap_reads,
+        filter_reads=filter_reads,
+        ofmap_writes=ofmap_writes,
+        hops=sum(fold.count * fold_hops(fold, mapping.steps, array.rows) for fold in all_folds),
     )
 
 
-def _pieces(length: int, size: int) -> list[tuple[int, int]]:
-    """Return how much of `size` is used, and how often: full pieces, then what is left."""
-    full, rest = divmod(length, size)
-    return [(used, times) for used, times in ((size, full), (rest, 1)) if used and times]
-
-
-def _total(pieces: list[Fold], of_one: Callable[[Fold], int]) -> int:
-    return sum(fold.count * of_one(fold) for fold in pieces)
+def _partition(length: int, size: int) -> list[tuple[int, int]]:
+    """Return (used part of `size`, count): full parts, then a partial one."""
+    full, remainder = divmod(length, size)
+    return [(used, times) for used, times in ((size, full), (remainder, 1)) if used and times]
 
 
 def _hops_stationary(fold: Fold, steps: int, rows: int) -> int:
-    """Streamed operands move right, partial sums down to the last row, and what stays down to its own row."""
+    """Streamed operands move right, partial sums down to the last row, stationary operands down to their own row."""
     loading = fold.columns * fold.rows * (fold.rows - 1) // 2
     return steps * (fold.rows * (fold.columns - 1) + fold.columns * (rows - 1)) + loading
 

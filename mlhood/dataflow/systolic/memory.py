@@ -1,7 +1,7 @@
-"""What passes between DRAM and the array's memories, counted as SCALE-Sim counts it.
+"""Traffic between DRAM and the array's memories, counted as in SCALE-Sim.
 
-Half of each memory serves the array while the other is filled or emptied. Partial sums of a product whose K is cut
-into folds go out to DRAM each time, and are not read back.
+Half of each memory serves the array while the other is filled or drained. Partial sums of a product whose K is divided
+into folds are written to DRAM after each fold, and are not read back.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ from mlhood.dataflow.systolic.layer import Layer
 from mlhood.dataflow.systolic.mapping import Mapping, count, fold_cycles, map_layer
 from mlhood.errors import DataflowError
 
-# SCALE-Sim fills half of a memory in 50 sets of a hundredth each, and has 10 words a cycle for the first time
+# SCALE-Sim fills half of a memory in 50 sets of a hundredth each, the first time at 10 words a cycle
 _SETS, _HALF = 100, 50
 _FIRST_BANDWIDTH = 10
 _KIB = 1024
-MOST_WORDS = 1 << 26  # of an operand: half a gibibyte while they are followed
-MOST_FOLDS = 1 << 24
-MOST_ACCESSES = 1 << 33  # of all operands: some ten seconds
+MAX_WORDS = 1 << 26  # of an operand: half a gibibyte while it is simulated
+MAX_FOLDS = 1 << 24
+MAX_ACCESSES = 1 << 33  # of all operands: about ten seconds
 
 
 @dataclass(frozen=True)
 class Traffic:
-    """One operand: when the array asks its memory, and the memory DRAM; cycles count from the layer's first, 0.
+    """One operand's requests to its memory, and the memory's to DRAM; cycles count from the layer's first, 0.
 
     Args:
-        dram: Words from or to DRAM; to DRAM in lines as wide as the array, some of which SCALE-Sim counts as full that
-            are not.
+        dram: Words from or to DRAM; to DRAM in lines as wide as the array, some of which SCALE-Sim counts as full
+            although they are not.
         sram_start: Cycle of the first word that the array reads or writes.
         sram_stop: Cycle of the last one.
-        dram_start: Cycle in which the first words pass; below 0 where they are fetched before the array starts.
-        dram_stop: Cycle in which the last words pass.
-        dram_final: Cycle in which the words that are last in order pass; for outputs, others may pass later.
+        dram_start: Cycle of the first transfer; negative if it is fetched before the array starts.
+        dram_stop: Cycle of the last transfer.
+        dram_final: Cycle in which the words that are last in order are transferred; other outputs may follow later.
     """
 
     dram: int
@@ -64,7 +64,7 @@ class Memories:
 
 @dataclass(frozen=True)
 class _Operand:
-    """Where the elements of a matrix lie: (i, j) at address, image row and image column rows[:, i] + columns[:, j]."""
+    """A matrix's layout: element (i, j) has address, image row and image column rows[:, i] + columns[:, j]."""
 
     rows: np.ndarray
     columns: np.ndarray
@@ -72,34 +72,35 @@ class _Operand:
     words: int
 
 
-def follow(layer: Layer, array: Array) -> Memories:
-    """Follow every word of a layer through the array's memories; takes as long as there are accesses.
+def simulate_memories(layer: Layer, array: Array) -> Memories:
+    """Simulate every access of a layer to the array's memories, in time linear in their number.
 
     Raises:
-        DataflowError: The layer has too many words to follow each.
+        DataflowError: The layer has too many words, folds or accesses.
     """
-    _guard("words an operand", layer, max(layer.height * layer.width * layer.channels, layer.k * layer.n), MOST_WORDS)
     counts = count(layer, array)
-    _guard("folds", layer, counts.folds, MOST_FOLDS)
-    _guard("accesses", layer, counts.ifmap_reads + counts.filter_reads + counts.ofmap_writes, MOST_ACCESSES)
-    walk = _Walk(layer, array)
-    return Memories(ifmap=walk.ifmap(), filter=walk.filter(), ofmap=walk.ofmap())
-
-
-def _guard(what: str, layer: Layer, number: int, most: int) -> None:
-    if number > most:
-        raise DataflowError(
-            "this layer is too large to follow each of its words",
-            where=layer.name,
-            expected=f"at most {most:,} {what}",
-            got=f"{number:,}",
-            todo="use mlhood.dataflow.systolic.count, which needs no simulation",
-        )
+    words = max(layer.height * layer.width * layer.channels, layer.k * layer.n)
+    accesses = counts.ifmap_reads + counts.filter_reads + counts.ofmap_writes
+    for what, number, limit in (
+        ("words an operand", words, MAX_WORDS),
+        ("folds", counts.folds, MAX_FOLDS),
+        ("accesses", accesses, MAX_ACCESSES),
+    ):
+        if number > limit:
+            raise DataflowError(
+                "the layer is too large to simulate its memories",
+                where=layer.name,
+                expected=f"at most {limit:,} {what}",
+                got=f"{number:,}",
+                todo="use mlhood.dataflow.systolic.count, which needs no simulation",
+            )
+    simulation = _Simulation(layer, array)
+    return Memories(ifmap=simulation.ifmap(), filter=simulation.filter(), ofmap=simulation.ofmap())
 
 
 @dataclass(frozen=True)
-class _Walk:
-    """A layer on an array: who asks for what, and when."""
+class _Simulation:
+    """A layer on an array: the addresses and the cycles of its requests."""
 
     layer: Layer
     array: Array
@@ -109,7 +110,7 @@ class _Walk:
         return map_layer(self.layer, self.array.dataflow)
 
     @cached_property
-    def cycles(self) -> int:
+    def fold_cycles(self) -> int:
         return fold_cycles(self.mapping, self.array)
 
     @cached_property
@@ -121,8 +122,8 @@ class _Walk:
         image, pixels, window = self.layer, self.layer.m, np.arange(self.layer.k)
         top, left = np.divmod(np.arange(pixels), image.out_width)
         top, left = top * image.stride_height, left * image.stride_width
-        down, rest = np.divmod(window, image.kernel_width * image.channels)
-        right, channel = np.divmod(rest, image.channels)
+        down, remainder = np.divmod(window, image.kernel_width * image.channels)
+        right, channel = np.divmod(remainder, image.channels)
         operand = _Operand(
             np.stack([(top * image.width + left) * image.channels, top, left]),
             np.stack([(down * image.width + right) * image.channels + channel, down, right]),
@@ -148,50 +149,33 @@ class _Walk:
         return self._streamed(columns, rows, operand, size, by_rows=False)
 
     def _streamed(self, lane: np.ndarray, step: np.ndarray, operand: _Operand, kib: int, *, by_rows: bool) -> Traffic:
-        found = buffers.streamed(
-            lane,
-            step,
-            operand.limits,
-            operand.words,
-            _HALF * _set_size(kib),
-            self.array.rows if by_rows else self.array.columns,
-            by_rows,
-            0 if self.array.dataflow == "os" else self.array.rows,
-            self.cycles,
-            self.folds,
-        )
-        return _fetched(found, kib)
+        lanes = self.array.rows if by_rows else self.array.columns
+        prefix = 0 if self.array.dataflow == "os" else self.array.rows
+        memory = (operand.limits, operand.words, _HALF * _set_size(kib))
+        result = buffers.stream(lane, step, *memory, lanes, by_rows, prefix, self.fold_cycles, self.folds)
+        return _read_traffic(result, kib)
 
     def _preloaded(self, row: np.ndarray, column: np.ndarray, operand: _Operand, kib: int) -> Traffic:
-        found = buffers.preloaded(
-            row,
-            column,
-            operand.limits,
-            operand.words,
-            _HALF * _set_size(kib),
-            self.array.rows,
-            self.array.columns,
-            self.cycles,
-            self.folds,
-        )
-        return _fetched(found, kib)
+        memory = (operand.limits, operand.words, _HALF * _set_size(kib))
+        size = (self.array.rows, self.array.columns)
+        return _read_traffic(buffers.preload(row, column, *memory, *size, self.fold_cycles, self.folds), kib)
 
     def ofmap(self) -> Traffic:
         array, (outer, inner) = self.array, self.folds
         used_columns = np.minimum(array.columns, self.mapping.along_columns - array.columns * np.arange(outer))
         used_rows = np.minimum(array.rows, self.mapping.along_rows - array.rows * np.arange(inner))
-        starts = self.cycles * np.arange(outer * inner)
+        starts = self.fold_cycles * np.arange(outer * inner)
         if array.dataflow == "os":
-            # the last row's outputs come first; a fold that does not use it begins as many cycles late
+            # the last row's outputs come first; each unused row delays them by a cycle
             begins = starts + np.tile(self.mapping.steps - 1 + array.rows - used_rows, outer)
             lengths = np.tile(used_rows, outer)
         else:
             begins = starts + 2 * array.rows - 1
             lengths = np.full(outer * inner, self.mapping.steps)
         columns = np.repeat(used_columns, inner)
-        last_cycle = self.cycles * outer * inner - 1
-        found = buffers.drained(begins, lengths, columns, _KIB * array.ofmap_kib, array.columns, last_cycle)
-        dram, first, last, final = found.tolist()
+        last_cycle = self.fold_cycles * outer * inner - 1
+        result = buffers.drain(begins, lengths, columns, _KIB * array.ofmap_kib, array.columns, last_cycle)
+        dram, first, last, final = result.tolist()
         stop = int(begins[-1] + lengths[-1] + columns[-1] - 2)
         return Traffic(dram, int(begins[0]), stop, first, last, final)
 
@@ -200,16 +184,16 @@ def _set_size(kib: int) -> int:
     return _KIB * kib // _SETS
 
 
-def _fetched(found: np.ndarray, kib: int) -> Traffic:
-    """Return when an operand's words pass; a read takes the memory a cycle, and another one from DRAM.
+def _read_traffic(result: np.ndarray, kib: int) -> Traffic:
+    """Return the cycles of an operand's transfers; a read takes a cycle from its memory and another one from DRAM.
 
-    The first half is fetched at a fixed bandwidth so that it is there when the array asks; each later one while the
-    array uses up the one before.
+    The first half is prefetched at a fixed bandwidth before the array starts; each later one while the array uses the
+    one before.
     """
-    reads, refills, last_refill, first, last = found.tolist()
+    reads, refills, last_refill, first, last = result.tolist()
     size = _set_size(kib)
     sets = -(-reads // size) if refills == 0 else _HALF
-    needed = -(-sets * size // _FIRST_BANDWIDTH)
+    prefetch_cycles = -(-sets * size // _FIRST_BANDWIDTH)
     if refills == 0:
-        return Traffic(reads, first + 1, last + 1, -needed, -1, -1)
-    return Traffic(reads, first + 1, last + 1, first - needed, last_refill + 1, last_refill + 1)
+        return Traffic(reads, first + 1, last + 1, -prefetch_cycles, -1, -1)
+    return Traffic(reads, first + 1, last + 1, first - prefetch_cycles, last_refill + 1, last_refill + 1)

@@ -1,9 +1,9 @@
-"""SCALE-Sim's topology files: a CSV file with a header, and a layer a row.
+"""SCALE-Sim's topology files: a CSV file with a header and a row per layer.
 
-A convolution has name, image height and width, window height and width, channels, filters and the stride; SCALE-Sim 2
-lets the stride's width follow, SCALE-Sim 3 a ratio N:M of weights that are not zero. A matrix product has name, M, N, K
-and, again, the ratio. Rows end with a comma, which may be missing here. The ratio is read and left alone: it counts in
-SCALE-Sim only where the configuration asks for sparsity, which has no model here.
+A convolution has name, image height and width, window height and width, channels, filters and stride; SCALE-Sim 2 adds
+a horizontal stride, SCALE-Sim 3 a ratio N:M of nonzero weights. A matrix product has name, M, N, K and, again, the
+ratio. Rows end with a comma, which is optional here. The ratio is ignored: SCALE-Sim uses it only if the configuration
+asks for sparsity, which is not modelled.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from mlhood.errors import DataflowError
 CONVOLUTION = ("IFMAP height", "IFMAP width", "filter height", "filter width", "channels", "filters", "stride")
 PRODUCT = ("M", "N", "K")
 _RATIO = re.compile(r"\d+\s*:\s*\d+")
-_DIGITS = 18  # of a size; Python refuses to read thousands of them
+_MAX_DIGITS = 18  # of a size; Python refuses to parse thousands of them
 
 
 def read_topology(path: str | Path) -> list[Layer]:
-    """Return the layers of a SCALE-Sim topology, convolutions or matrix products by their number of values.
+    """Return the layers of a SCALE-Sim topology; the number of values tells convolutions from matrix products.
 
-    As in SCALE-Sim, a name with "DP" in it is a depthwise convolution: one layer for each channel, of one channel each.
+    As in SCALE-Sim, a name with "DP" in it is a depthwise convolution: one layer per channel.
 
     Raises:
-        DataflowError: The file cannot be read, has no header or no layers, or a row is not one.
+        DataflowError: The file cannot be read, has no header or no layers, or a row is invalid.
     """
     path = Path(path)
     lines = [(number, line.strip()) for number, line in enumerate(read_text(path).splitlines(), 1)]
@@ -36,23 +36,19 @@ def read_topology(path: str | Path) -> list[Layer]:
         raise DataflowError(
             "the header is missing",
             where=f"{path}, line 1",
-            expected="a line that names the columns, which is not read",
+            expected="a line with the columns' names, which is skipped",
             got=lines[0][1],
-            todo="put a header in front, or this layer would be left out",
+            todo="add a header: otherwise this layer would be skipped",
         )
     rows = [(number, line) for number, line in lines[1:] if line.strip(", \t")]
     if not rows:
-        raise DataflowError(
-            "this topology has no layers",
-            where=path,
-            expected="a header, then a layer a row",
-            got=f"{len(lines)} lines",
-        )
+        expected = "a header, then a row per layer"
+        raise DataflowError("the topology has no layers", where=path, expected=expected, got=f"{len(lines)} lines")
     return [layer for number, line in rows for layer in _layers(line, f"{path}, line {number}")]
 
 
 def _is_layer(line: str) -> bool:
-    """Whether a line is a layer by its numbers, so that it cannot be the header."""
+    """Return whether a line has the values of a layer, so that it cannot be the header."""
     _, *values = [value.strip() for value in line.removesuffix(",").split(",")]
     return len(values) >= len(PRODUCT) and all(value.isdecimal() or _RATIO.fullmatch(value) for value in values)
 
@@ -62,12 +58,8 @@ def _layers(line: str, where: str) -> list[Layer]:
     if values and _RATIO.fullmatch(values[-1]):
         values.pop()
     if len(values) not in (len(PRODUCT), len(CONVOLUTION), len(CONVOLUTION) + 1):
-        raise DataflowError(
-            "this row is no layer",
-            where=where,
-            expected=f"a name and {', '.join(CONVOLUTION)}; or a name and {', '.join(PRODUCT)}; with commas between",
-            got=line,
-        )
+        expected = f"a name and {', '.join(CONVOLUTION)}; or a name and {', '.join(PRODUCT)}; separated by commas"
+        raise DataflowError("invalid row of a layer", where=where, expected=expected, got=line)
     sizes = [_size(value, where) for value in values]
     try:
         if len(sizes) == len(PRODUCT):
@@ -87,8 +79,8 @@ def _convolutions(name: str, sizes: list[int]) -> list[Layer]:
 
 
 def _size(text: str, where: str) -> int:
-    if not text.isdecimal() or len(text) > _DIGITS or int(text) < 1:
-        raise DataflowError("this is not a size", where=where, expected="a positive integer", got=repr(text))
+    if not text.isdecimal() or len(text) > _MAX_DIGITS or int(text) < 1:
+        raise DataflowError("invalid size", where=where, expected="a positive integer", got=repr(text))
     return int(text)
 
 

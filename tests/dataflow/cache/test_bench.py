@@ -7,9 +7,9 @@ from typer.testing import CliRunner
 
 from mlhood.cli import app
 from mlhood.dataflow.cache import bench
-from mlhood.dataflow.cache.hierarchy import CacheError
 from mlhood.dataflow.slicing.caches import declared
 from mlhood.dataflow.slicing.problem import Problem
+from mlhood.errors import CacheError
 
 SMALL = Problem(64, 8, (3, 3), (16, 16), 8, 8)
 

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlhood.dataflow.cache.hierarchy import CacheError, Hierarchy, Level
+from mlhood.dataflow.cache.hierarchy import Hierarchy, Level
+from mlhood.errors import CacheError
 
 
 class PlainLevel:

@@ -1,10 +1,10 @@
-"""Records SCALE-Sim's reports as golden files; run by hand where SCALE-Sim is, never by the tests.
+"""Records SCALE-Sim's reports as golden files; run by hand where SCALE-Sim is installed, never by the tests.
 
     pip install --target DIR scalesim==3.0.0 numpy==2.2.6
     PYTHONPATH=DIR python tests/dataflow/systolic/record.py
 
-NumPy 2.4 refuses what this SCALE-Sim does with arrays. Python 3.12 and newer sum floats more exactly than Python 3.11,
-by which the last digit of two percentages may change.
+This SCALE-Sim fails with NumPy 2.4. Python 3.12 and newer sum floats more exactly than Python 3.11, so the last digit
+of two percentages may change.
 """
 
 from __future__ import annotations
@@ -59,19 +59,19 @@ C3, C4 = "C3, 16, 16, 3, 3, 256, 256, 1,\n", "C4, 9, 9, 3, 3, 512, 512, 1,\n"
 
 
 def cases() -> list[dict[str, Any]]:
-    """Return arrays and topologies: named ones, then small ones at random with memories that must be filled often."""
-    found = []
+    """Return arrays and topologies: fixed ones, then small random ones whose memories are refilled often."""
+    drawn = []
     for dataflow in ("ws", "is", "os"):
-        found.append(case((32, 32, 64, 64, 64, dataflow), CONVOLUTIONS + ALEXNET_PART))
-        found.append(case((32, 32, 64, 64, 64, dataflow), PRODUCTS + "product, 256, 128, 256,\n"))
-        found.append(case((12, 14, 2, 1, 1, dataflow), CONVOLUTIONS + MIXED))
-        found.append(case((64, 64, 64, 64, 64, dataflow), CONVOLUTIONS + C3 + C4))
+        drawn.append(case((32, 32, 64, 64, 64, dataflow), CONVOLUTIONS + ALEXNET_PART))
+        drawn.append(case((32, 32, 64, 64, 64, dataflow), PRODUCTS + "product, 256, 128, 256,\n"))
+        drawn.append(case((12, 14, 2, 1, 1, dataflow), CONVOLUTIONS + MIXED))
+        drawn.append(case((64, 64, 64, 64, 64, dataflow), CONVOLUTIONS + C3 + C4))
     source = random.Random(7)
-    while len(found) < 60:
+    while len(drawn) < 60:
         sizes = [source.choice((1, 2, 3, 5, 8, 16)) for _ in range(2)] + [source.choice((1, 1, 2, 4)) for _ in range(3)]
         dataflow = source.choice(("ws", "is", "os"))
-        found.append(case((*sizes, dataflow), product(source) if source.random() < 0.4 else convolution(source)))
-    return found
+        drawn.append(case((*sizes, dataflow), product(source) if source.random() < 0.4 else convolution(source)))
+    return drawn
 
 
 def case(presets: tuple[Any, ...], topology: str) -> dict[str, Any]:
@@ -90,12 +90,16 @@ def convolution(source: random.Random) -> str:
     return f"{CONVOLUTIONS}random, {', '.join(map(str, [*image, *kernel, *others]))},\n"
 
 
-def run(one: dict[str, Any], folder: Path) -> dict[str, str]:
+def run(recorded: dict[str, Any], folder: Path) -> dict[str, str]:
     """Return the text of SCALE-Sim's reports."""
     from scalesim.scale_sim import scalesim
 
-    presets = "\n".join(f"{key}: {value}" for key, value in one["presets"].items())
-    for name, text in (("c.cfg", CONFIG.format(presets=presets)), ("t.csv", one["topology"]), ("l.csv", "none,\n")):
+    presets = "\n".join(f"{key}: {value}" for key, value in recorded["presets"].items())
+    for name, text in (
+        ("c.cfg", CONFIG.format(presets=presets)),
+        ("t.csv", recorded["topology"]),
+        ("l.csv", "none,\n"),
+    ):
         (folder / name).write_text(text)
     with contextlib.redirect_stdout(io.StringIO()):
         simulator = scalesim(
@@ -104,21 +108,21 @@ def run(one: dict[str, Any], folder: Path) -> dict[str, str]:
             config=str(folder / "c.cfg"),
             topology=str(folder / "t.csv"),
             layout=str(folder / "l.csv"),
-            input_type_gemm=one["topology"].startswith(PRODUCTS),
+            input_type_gemm=recorded["topology"].startswith(PRODUCTS),
         )
         simulator.run_scale(top_path=str(folder / "out"))
     return {name: (folder / "out" / "run" / f"{name}_REPORT.csv").read_text() for name in REPORTS}
 
 
 def main() -> None:
-    found = []
-    for one in cases():
+    results = []
+    for drawn in cases():
         with tempfile.TemporaryDirectory() as folder:
-            found.append(one | {"reports": run(one, Path(folder))})
-        print(len(found), one["presets"], file=sys.stderr)
-    made = f"SCALE-Sim {version('scalesim')}, NumPy {version('numpy')}, Python {sys.version.split()[0]}: record.py"
+            results.append(drawn | {"reports": run(drawn, Path(folder))})
+        print(len(results), drawn["presets"], file=sys.stderr)
+    origin = f"SCALE-Sim {version('scalesim')}, NumPy {version('numpy')}, Python {sys.version.split()[0]}: record.py"
     path = GOLDEN / "scalesim.json"
-    path.write_text(json.dumps({"made": made, "cases": found}, indent=1) + "\n", encoding="utf-8")
+    path.write_text(json.dumps({"made": origin, "cases": results}, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

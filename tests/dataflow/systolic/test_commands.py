@@ -1,4 +1,4 @@
-"""The command: tables, plain data and files of reports, and messages in place of tracebacks."""
+"""The command: tables, JSON, report files, and error messages."""
 
 import json
 import subprocess
@@ -39,19 +39,19 @@ def run(arguments):
     return CliRunner().invoke(app, arguments, catch_exceptions=False)
 
 
-def test_a_table_has_a_line_a_layer_and_the_sum(files):
-    found = run(files)
-    assert found.exit_code == 0
-    assert "small: 4 x 5 elements, ws" in found.output
-    lines = {line.split()[0]: line for line in found.stdout.splitlines() if line}
+def test_a_table_has_a_line_per_layer_and_the_total(files):
+    result = run(files)
+    assert result.exit_code == 0
+    assert "small: 4 x 5 elements, ws" in result.output
+    lines = {line.split()[0]: line for line in result.stdout.splitlines() if line}
     # ceil(7/4) ceil(8/5) folds of 2*4 + 5 + 9 - 2 cycles, and ceil(40/4) of 2*4 + 5 + 6 - 2
     assert [lines[name].split()[-7] for name in ("first", "second", "all")] == ["80", "170", "250"]
-    assert "Eyeriss" in found.stdout
+    assert "Eyeriss" in result.stdout
 
 
-def test_plain_data_holds_the_reports(files, tmp_path):
-    found = run([*files, "--json", "--dataflow", "os"])
-    data = json.loads(found.stdout)
+def test_json_contains_the_reports(files, tmp_path):
+    result = run([*files, "--json", "--dataflow", "os"])
+    data = json.loads(result.stdout)
     expected = report(read_topology(tmp_path / "t.csv")[1], Array(4, 5, "os", 1, 2, 3, "small"))
     assert data["array"]["dataflow"] == "os"
     assert data["layers"][1]["layer"]["name"] == "second"
@@ -77,28 +77,28 @@ def test_reports_are_written_as_scale_sim_names_them(files, tmp_path, version):
         assert (folder / f"{name}_REPORT.csv").read_text() == as_csv(layers, name)
 
 
-def test_bandwidth_of_the_users_own_is_said_to_have_no_model(files, tmp_path):
+def test_user_bandwidth_is_noted_as_not_modelled(files, tmp_path):
     assert "note" not in run(files).stderr
     (tmp_path / "c.cfg").write_text(CONFIG.replace("CALC", "USER"))
-    found = run(files)
-    assert "cycles of waiting for DRAM have no model" in found.stderr
-    assert found.exit_code == 0
+    result = run(files)
+    assert "DRAM stall cycles are not modelled" in result.stderr
+    assert result.exit_code == 0
 
 
-def test_bad_input_is_refused(files, tmp_path):
-    with pytest.raises(OutputError, match="no folder"):
+def test_invalid_input_is_rejected(files, tmp_path):
+    with pytest.raises(OutputError, match="does not exist"):
         run([*files, "--reports", str(tmp_path / "missing")])
-    with pytest.raises(DataflowError, match="dataflow is not known"):
+    with pytest.raises(DataflowError, match="unknown dataflow"):
         run([*files, "--dataflow", "rs"])
     with pytest.raises(DataflowError, match="not a configuration"):
         run([*files[:1], "--config", files[4], "--topology", files[2]])
 
 
-def test_help_loads_neither_numba_nor_numpy():
+def test_help_imports_neither_numba_nor_numpy():
     code = (
         "import sys\nfrom typer.testing import CliRunner\nfrom mlhood.cli import app\n"
-        "found = CliRunner().invoke(app, ['systolic', '--help'])\n"
-        "print(found.exit_code, [name for name in ('numpy', 'numba', 'matplotlib') if name in sys.modules])\n"
+        "result = CliRunner().invoke(app, ['systolic', '--help'])\n"
+        "print(result.exit_code, [name for name in ('numpy', 'numba', 'matplotlib') if name in sys.modules])\n"
     )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == "0 []"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "0 []"

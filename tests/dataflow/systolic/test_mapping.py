@@ -1,4 +1,4 @@
-"""Closed forms, against published numbers and against what must hold for any layer."""
+"""Closed forms against published numbers, and properties that hold for any layer."""
 
 import pytest
 from hypothesis import given, settings
@@ -17,17 +17,17 @@ def test_a_product_takes_the_cycles_that_scale_sim_reports(dataflow, last_cycle)
 
 
 def test_a_convolution_reads_and_writes_what_scale_sim_reports():
-    found = count(Layer("Conv1", 224, 224, 11, 11, 3, 96, 4, 4), Array(32, 32, "ws"))
-    assert (found.ifmap_reads, found.filter_reads, found.ofmap_writes) == (3_294_225, 34_848, 3_484_800)
-    assert found.mapping_efficiency == pytest.approx(0.9453125)
-    assert found.macs / (1024 * (found.cycles - 1)) == pytest.approx(0.9168309650614964, rel=1e-15)
+    counts = count(Layer("Conv1", 224, 224, 11, 11, 3, 96, 4, 4), Array(32, 32, "ws"))
+    assert (counts.ifmap_reads, counts.filter_reads, counts.ofmap_writes) == (3_294_225, 34_848, 3_484_800)
+    assert counts.mapping_efficiency == pytest.approx(0.9453125)
+    assert counts.macs / (1024 * (counts.cycles - 1)) == pytest.approx(0.9168309650614964, rel=1e-15)
 
 
-def test_a_window_that_hangs_over_the_edge_counts():
-    assert (Layer("whole", 9, 9, 3, 3, 1, 1, 2, 2).m, Layer("hangs", 10, 9, 3, 3, 1, 1, 2, 2).m) == (16, 20)
+def test_a_window_that_extends_beyond_the_edge_counts():
+    assert (Layer("inside", 9, 9, 3, 3, 1, 1, 2, 2).m, Layer("beyond", 10, 9, 3, 3, 1, 1, 2, 2).m) == (16, 20)
 
 
-def test_the_best_order_changes_from_the_first_stage_of_resnet_to_the_last():
+def test_the_best_dataflow_changes_from_the_first_stage_of_resnet_to_the_last():
     cycles = {
         layer.name: {dataflow: count(layer, Array(16, 16, dataflow)).cycles for dataflow in ("ws", "is")}
         for layer in resnet_layers()
@@ -42,14 +42,14 @@ def test_the_best_order_changes_from_the_first_stage_of_resnet_to_the_last():
 def test_folds_cover_the_product_once(m, n, k, rows, columns, dataflow):
     layer, array = gemm_layer("product", m, n, k), Array(rows, columns, dataflow)
     mapping = map_layer(layer, dataflow)
-    pieces = folds(mapping, rows, columns)
-    assert sum(fold.rows * fold.columns * fold.count for fold in pieces) == mapping.along_rows * mapping.along_columns
+    area = sum(fold.rows * fold.columns * fold.count for fold in folds(mapping, rows, columns))
+    assert area == mapping.along_rows * mapping.along_columns
     assert mapping.along_rows * mapping.along_columns * mapping.steps == layer.macs
-    found = count(layer, array)
-    assert 0 < found.utilisation <= found.mapping_efficiency <= 1
-    assert found.ifmap_reads >= m * k
-    assert found.filter_reads >= k * n
-    assert found.ofmap_writes >= m * n
+    counts = count(layer, array)
+    assert 0 < counts.utilisation <= counts.mapping_efficiency <= 1
+    assert counts.ifmap_reads >= m * k
+    assert counts.filter_reads >= k * n
+    assert counts.ofmap_writes >= m * n
 
 
 @given(m=SIZES, n=SIZES, k=SIZES, size=SIZES)
@@ -60,7 +60,7 @@ def test_input_stationary_is_weight_stationary_of_the_transposed_product(m, n, k
 
 
 @pytest.mark.parametrize(
-    ("make", "says"),
+    ("make", "message"),
     [
         (lambda: Layer("L", 5, 5, 6, 3, 1, 1), "larger than the image"),
         (lambda: Layer("L", 5, 5, 3, 3, 0, 1), "channels"),
@@ -68,9 +68,9 @@ def test_input_stationary_is_weight_stationary_of_the_transposed_product(m, n, k
         (lambda: gemm_layer("L", 2.5, 1, 3), "height"),
         (lambda: Array(0, 4, "ws"), "rows"),
         (lambda: Array(4, 4, "ws", ofmap_kib=0), "ofmap_kib"),
-        (lambda: Array(4, 4, "rs"), "dataflow is not known"),
+        (lambda: Array(4, 4, "rs"), "unknown dataflow"),
     ],
 )
-def test_what_has_no_meaning_is_refused(make, says):
-    with pytest.raises(DataflowError, match=says):
+def test_invalid_layers_and_arrays_are_rejected(make, message):
+    with pytest.raises(DataflowError, match=message):
         make()

@@ -1,4 +1,4 @@
-"""The reports: those that SCALE-Sim has in its own tests, and those that it was recorded to write (`record.py`)."""
+"""The reports against those of SCALE-Sim's own test, and against recorded ones (`record.py`)."""
 
 import csv
 import json
@@ -7,7 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from mlhood.dataflow.systolic import Array, Layer, as_csv, count, follow, gemm_layer, read_topology, report
+from mlhood.dataflow.systolic import (
+    Array,
+    Layer,
+    as_csv,
+    count,
+    gemm_layer,
+    read_topology,
+    report,
+    simulate_memories,
+)
 from mlhood.dataflow.systolic.reports import FILES
 from mlhood.errors import DataflowError
 
@@ -24,9 +33,9 @@ VERSION_2 = {
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_the_reports_are_those_of_scale_sims_own_test_to_the_letter(name):
-    found = report(Layer("Conv1", 224, 224, 11, 11, 3, 96, 4, 4), Array(32, 32, "ws"), version=2)
-    assert as_csv([found], name).splitlines()[1] == VERSION_2[name]
+def test_the_reports_equal_those_of_scale_sims_own_test(name):
+    result = report(Layer("Conv1", 224, 224, 11, 11, 3, 96, 4, 4), Array(32, 32, "ws"), version=2)
+    assert as_csv([result], name).splitlines()[1] == VERSION_2[name]
 
 
 def array_of(presets: dict) -> Array:
@@ -40,28 +49,28 @@ def array_of(presets: dict) -> Array:
     )
 
 
-# sums of floats over folds; which digit comes last depends on the Python that runs SCALE-Sim (see `record.py`)
+# sums of floats over folds, whose last digit depends on the Python that runs SCALE-Sim (see `record.py`)
 SUMMED = {"Mapping Efficiency %", "Compute Util %"}
 
 
 @pytest.mark.parametrize("case", RECORDED["cases"], ids=lambda case: " ".join(map(str, case["presets"].values())))
-def test_the_reports_are_those_that_scale_sim_writes(case, tmp_path):
+def test_the_reports_equal_recorded_ones(case, tmp_path):
     (tmp_path / "t.csv").write_text(case["topology"])
-    found = [report(layer, array_of(case["presets"])) for layer in read_topology(tmp_path / "t.csv")]
+    reports = [report(layer, array_of(case["presets"])) for layer in read_topology(tmp_path / "t.csv")]
     for name in FILES:
-        ours, theirs = rows(as_csv(found, name)), rows(case["reports"][name])
-        for own, other in zip(ours, theirs, strict=True):
-            assert list(own) == list(other)
-            for column in SUMMED & own.keys():
-                assert float(own.pop(column)) == pytest.approx(float(other.pop(column)), rel=1e-13)
-            assert own == other
+        ours, theirs = rows(as_csv(reports, name)), rows(case["reports"][name])
+        for row, recorded in zip(ours, theirs, strict=True):
+            assert list(row) == list(recorded)
+            for column in SUMMED & row.keys():
+                assert float(row.pop(column)) == pytest.approx(float(recorded.pop(column)), rel=1e-13)
+            assert row == recorded
 
 
 def rows(text: str) -> list[dict[str, str]]:
     return list(csv.DictReader(text.splitlines(), skipinitialspace=True))
 
 
-def test_the_recorded_cases_fill_every_memory_more_than_once_and_leave_one_half_empty():
+def test_the_recorded_cases_include_memories_that_are_refilled_and_that_are_not():
     refilled, once = 0, 0
     for case in RECORDED["cases"]:
         access = case["reports"]["DETAILED_ACCESS"].splitlines()[1].split(",")
@@ -72,39 +81,39 @@ def test_the_recorded_cases_fill_every_memory_more_than_once_and_leave_one_half_
     assert once > 20
 
 
-def test_memory_for_all_fetches_each_word_once():
+def test_large_memories_fetch_each_word_once():
     layer = Layer("C", 9, 9, 3, 3, 8, 16)
     for dataflow in ("ws", "is", "os"):
-        found = follow(layer, Array(4, 4, dataflow, 64, 64, 64))
-        assert (found.ifmap.dram, found.filter.dram) == (9 * 9 * 8, layer.k * layer.n)
+        memories = simulate_memories(layer, Array(4, 4, dataflow, 64, 64, 64))
+        assert (memories.ifmap.dram, memories.filter.dram) == (9 * 9 * 8, layer.k * layer.n)
 
 
-def test_less_memory_never_fetches_less():
+def test_a_smaller_memory_never_fetches_less():
     layer = gemm_layer("product", 60, 70, 80)
-    fetched = [follow(layer, Array(8, 8, "ws", size, 1, 1)).ifmap.dram for size in (1, 2, 4, 8, 16)]
+    fetched = [simulate_memories(layer, Array(8, 8, "ws", size, 1, 1)).ifmap.dram for size in (1, 2, 4, 8, 16)]
     assert fetched == sorted(fetched, reverse=True)
     assert fetched[-1] == 60 * 80
     assert fetched[0] > fetched[-1]
 
 
 def test_a_product_of_one_cycle_has_a_report():
-    found = report(gemm_layer("one", 1, 1, 1), Array(1, 1, "os"))
-    assert found.counts.cycles == 1
-    assert found.compute["Overall Util %"] == 100
+    result = report(gemm_layer("one", 1, 1, 1), Array(1, 1, "os"))
+    assert result.counts.cycles == 1
+    assert result.compute["Overall Util %"] == 100
 
 
-def test_a_layer_too_large_to_follow_is_refused_before_it_takes_memory():
+def test_a_layer_too_large_to_simulate_is_rejected_before_allocation():
     tracemalloc.start()
     try:
         for layer in (gemm_layer("wide", 1, 1 << 20, 1 << 20), gemm_layer("long", 1 << 24, 1 << 10, 1 << 10)):
             assert count(layer, Array(16, 16, "ws")).cycles > 1 << 20
             with pytest.raises(DataflowError, match="too large"):
-                follow(layer, Array(16, 16, "ws"))
+                simulate_memories(layer, Array(16, 16, "ws"))
         assert tracemalloc.get_traced_memory()[1] < 1 << 24
     finally:
         tracemalloc.stop()
 
 
-def test_a_version_without_reports_is_refused():
+def test_an_unknown_version_is_rejected():
     with pytest.raises(DataflowError, match="version"):
         report(gemm_layer("one", 1, 1, 1), Array(1, 1, "os"), version=1)

@@ -1,4 +1,4 @@
-"""The array cycle by cycle: its product is NumPy's, and its counts are the closed forms'."""
+"""The simulated array: its product against NumPy, its counts against the closed forms."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ def matrices(m: int, n: int, k: int) -> tuple[np.ndarray, np.ndarray]:
 
 @settings(deadline=None, max_examples=150)
 @given(m=SIZES, n=SIZES, k=SIZES, rows=SIZES, columns=SIZES, dataflow=st.sampled_from(list(DATAFLOWS)))
-def test_operands_that_move_give_the_product_and_the_closed_forms(m, n, k, rows, columns, dataflow):
+def test_the_simulation_gives_the_product_and_the_closed_forms(m, n, k, rows, columns, dataflow):
     (x, w), array = matrices(m, n, k), Array(rows, columns, dataflow)
     run, closed = simulate(x, w, array), count(gemm_layer("product", m, n, k), array)
     np.testing.assert_array_equal(run.product, x @ w)
@@ -29,38 +29,38 @@ def test_operands_that_move_give_the_product_and_the_closed_forms(m, n, k, rows,
     assert run.busy.mean() == pytest.approx(closed.utilisation)
 
 
-def test_floats_are_multiplied_in_their_own_type():
+def test_floats_are_multiplied_in_their_dtype():
     x, w = (matrix.astype(np.float32) / 7 for matrix in matrices(6, 5, 7))
     run = simulate(x, w, Array(3, 4, "os"))
     assert run.product.dtype == np.float32
     np.testing.assert_allclose(run.product, x @ w, rtol=1e-5)
 
 
-def test_weights_come_down_and_inputs_come_as_a_slope():
+def test_weights_are_shifted_down_and_inputs_are_skewed():
     run = simulate(*matrices(6, 3, 3), Array(3, 3, "ws"))
-    assert [row[0] for row in run.held[:3, 0]] == [2, 1, 0]
-    np.testing.assert_array_equal(run.held[2], np.repeat([[0], [1], [2]], 3, axis=1))
+    assert [row[0] for row in run.resident[:3, 0]] == [2, 1, 0]
+    np.testing.assert_array_equal(run.resident[2], np.repeat([[0], [1], [2]], 3, axis=1))
     np.testing.assert_array_equal(run.step[5], [[2, 1, 0], [1, 0, EMPTY], [0, EMPTY, EMPTY]])
     assert not run.busy[:3].any()
     assert run.busy[-1].sum() == 1
     assert run.busy[-1, 2, 2]
 
 
-def test_a_sum_is_done_where_the_last_term_arrives():
+def test_a_sum_is_complete_with_its_last_term():
     run = simulate(*matrices(2, 2, 4), Array(2, 2, "os"))
     np.testing.assert_array_equal(run.step[:, 1, 1], [EMPTY, EMPTY, 0, 1, 2, 3])
 
 
 @pytest.mark.parametrize(
-    ("x", "w", "says"),
+    ("x", "w", "message"),
     [
-        (np.ones((2, 3)), np.ones((2, 3)), "no product"),
-        (np.ones((2, 0)), np.ones((0, 3)), "no product"),
-        (np.ones(3), np.ones((3, 3)), "no product"),
-        (np.ones((2, 3)), np.ones((3, 2), np.float32), "no product"),
-        (np.ones((2000, 2000)), np.ones((2000, 2000)), "too much"),
+        (np.ones((2, 3)), np.ones((2, 3)), "cannot be multiplied"),
+        (np.ones((2, 0)), np.ones((0, 3)), "cannot be multiplied"),
+        (np.ones(3), np.ones((3, 3)), "cannot be multiplied"),
+        (np.ones((2, 3)), np.ones((3, 2), np.float32), "cannot be multiplied"),
+        (np.ones((2000, 2000)), np.ones((2000, 2000)), "too large"),
     ],
 )
-def test_what_cannot_be_simulated_is_refused(x, w, says):
-    with pytest.raises(DataflowError, match=says):
+def test_invalid_operands_are_rejected(x, w, message):
+    with pytest.raises(DataflowError, match=message):
         simulate(x, w, Array(4, 4, "ws"))
