@@ -1,1 +1,4 @@
-"""JAX under the hood: operators with and without it, what it traces and XLA compiles, gradients, and many devices."""
+"""JAX under the hood: operators with and without JAX, tracing, XLA's views, differentiation, training, and clusters.
+
+In: functions and arrays; out: programs, gradients, drawings and measurements.
+"""

@@ -1,7 +1,7 @@
-"""How fast JAX is: ResNet-18 beside NumPy, torch and ONNX Runtime, and each operator with and without JAX.
+"""Benchmarks of JAX: ResNet-18 against NumPy, torch and ONNX Runtime, and each operator with and without JAX.
 
-All sides of a row take turns in the same rounds. A ratio is the other's time over that of compiled JAX, so above 1 JAX
-is faster. With a GPU there are two sides more: what it takes there, and with the way there and back.
+All alternatives of a row are timed in the same rounds. A ratio is an alternative's time over that of compiled JAX:
+above 1 JAX is faster. A GPU adds two alternatives, without and with transfers.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ import numpy as np
 from mlhood.jaxlab import timing
 from mlhood.jaxlab.operators import cases as rows
 from mlhood.jaxlab.operators import network, with_jax
-from mlhood.jaxlab.operators.cases import Case
-from mlhood.jaxlab.tables import JAX, NETWORK, NO_JAX
+from mlhood.jaxlab.operators.cases import NETWORK, Case
+from mlhood.jaxlab.tables import JAX, NO_JAX
 from mlhood.jaxlab.timing import Stages
 from mlhood.kernels import bench as kernels_bench
 from mlhood.measure import Comparison, compare, session_options
 from mlhood.measure.units import duration
 
 EAGER, AS_ARGUMENTS = "JAX eager", "JAX, weights as arguments"
-GPU, GPU_AND_BACK = "JAX on GPU", "JAX on GPU, there and back"
-Sides = dict[str, Callable[[], Any]]
+GPU, GPU_WITH_TRANSFERS = "JAX on GPU", "JAX on GPU, with transfers"
+Alternatives = dict[str, Callable[[], Any]]
 
 
 @dataclass(frozen=True)
 class Row:
-    """One row, measured.
+    """The measurements of one row.
 
     Args:
-        name: Of the operator or network.
-        flops: Of one call.
-        result: Of all sides.
-        stages: What compiling takes, and transfers, by side.
+        name: Name of the operator or network.
+        flops: Floating-point operations of one call.
+        result: The times of all alternatives.
+        stages: Compilation and transfer times, by alternative.
     """
 
     name: str
@@ -50,25 +50,25 @@ class Row:
     def as_dict(self) -> dict[str, Any]:
         """Return plain data: medians in seconds, rates, ratios with intervals, and the stages in seconds."""
         measured = kernels_bench.Case(self.name, JAX, self.flops, self.result).row()
-        return {**measured, "stages": {side: one.as_dict() for side, one in self.stages.items()}}
+        return {**measured, "stages": {name: stages.as_dict() for name, stages in self.stages.items()}}
 
     def __str__(self) -> str:
         """Return the lines that the bench prints."""
         lines = [f"{self.name}:"]
         width = max(map(len, self.result.measurements))
-        for side, one in self.result.measurements.items():
-            ratio = "" if side == JAX else f"  ratio {self.result.ratio(side, JAX)}"
-            lines.append(f"  {side:{width}}  {duration(one.median):>8}{ratio}{self._compiling(side)}")
+        for name, measurement in self.result.measurements.items():
+            ratio = "" if name == JAX else f"  ratio {self.result.ratio(name, JAX)}"
+            lines.append(f"  {name:{width}}  {duration(measurement.median):>8}{ratio}{self._stages_text(name)}")
         return "\n".join(lines)
 
-    def _compiling(self, side: str) -> str:
-        if side not in self.stages:
+    def _stages_text(self, name: str) -> str:
+        if name not in self.stages:
             return ""
-        told = (f"{name.replace('_', ' ')} {duration(one)}" for name, one in self.stages[side].as_dict().items())
-        return "  " + ", ".join(told)
+        stages = self.stages[name].as_dict().items()
+        return "  " + ", ".join(f"{stage.replace('_', ' ')} {duration(seconds)}" for stage, seconds in stages)
 
 
-def accelerator() -> Any:
+def gpu() -> Any:
     """Return the first GPU that JAX can use, or None."""
     try:
         return jax.devices("gpu")[0]
@@ -77,68 +77,66 @@ def accelerator() -> Any:
 
 
 def network_row(threads: int, rounds: int, size: int = rows.SIZE) -> Row:
-    """Measure ResNet-18 for one image: compiled JAX and its other forms, NumPy, torch and ONNX Runtime.
+    """Measure ResNet-18 for one image: JAX compiled, eager and with weights as arguments, NumPy, torch, ONNX Runtime.
 
     Args:
-        threads: Of every side; JAX was told when its process started.
-        rounds: In each of which every side is timed once.
+        threads: Threads of every alternative; JAX's were fixed when its process started.
+        rounds: Rounds, in each of which every alternative is timed once.
         size: Height and width of the image.
     """
     case, state = rows.cases(size)[NETWORK], rows.resnet18()
     (image,) = case.arguments
-    params, placed = jax.device_put((network.tree(state), image), _host())
+    params, image_on_device = jax.device_put((network.tree(state), image), _cpu())
     eager = partial(network.forward, with_jax)
     as_arguments = jax.jit(eager)
-    sides = _sides(case)
-    sides |= {
-        EAGER: lambda: eager(params, placed),
-        AS_ARGUMENTS: lambda: as_arguments(params, placed),
-        **_peers(state, image, threads),
+    alternatives = _alternatives(case) | {
+        EAGER: lambda: eager(params, image_on_device),
+        AS_ARGUMENTS: lambda: as_arguments(params, image_on_device),
+        **_other_libraries(state, image, threads),
     }
-    known = (eager, network.tree(state), image)
-    return Row(NETWORK, case.flops, _compared(sides, case, threads, rounds),
-               {**_stages(case), AS_ARGUMENTS: timing.stages(*known, device=_host())})  # fmt: skip
+    stages = _stages(case) | {AS_ARGUMENTS: timing.stages(eager, network.tree(state), image, device=_cpu())}
+    return Row(NETWORK, case.flops, _compare(alternatives, case, threads, rounds), stages)
 
 
 def operator_rows(threads: int, rounds: int, size: int = rows.SIZE) -> Iterator[Row]:
-    """Measure the rows of P5's table, the network's by `network_row`; arguments as there."""
+    """Yield the measured rows of P5's table, the network's by `network_row`; arguments as there."""
     for name, case in rows.cases(size).items():
         if name == NETWORK:
             yield network_row(threads, rounds, size)
         else:
-            yield Row(name, case.flops, _compared(_sides(case), case, threads, rounds), _stages(case))
+            yield Row(name, case.flops, _compare(_alternatives(case), case, threads, rounds), _stages(case))
 
 
-def _host() -> Any:
+def _cpu() -> Any:
     return jax.devices("cpu")[0]
 
 
-def _sides(case: Case) -> Sides:
-    """Return what every row has: compiled, operator by operator, in NumPy, and on a GPU where there is one."""
-    compiled, placed = jax.jit(case.with_jax), jax.device_put(case.arguments, _host())
-    sides: Sides = {
-        JAX: lambda: compiled(*placed),
-        EAGER: lambda: case.with_jax(*placed),
+def _alternatives(case: Case) -> Alternatives:
+    """Return the alternatives of every row: JAX compiled and eager, NumPy, and JAX on a GPU if there is one."""
+    compiled, on_cpu = jax.jit(case.with_jax), jax.device_put(case.arguments, _cpu())
+    alternatives: Alternatives = {
+        JAX: lambda: compiled(*on_cpu),
+        EAGER: lambda: case.with_jax(*on_cpu),
         NO_JAX: lambda: case.no_jax(*case.arguments),
     }
-    device = accelerator()
+    device = gpu()
     if device is not None:
-        there, exact = jax.device_put(case.arguments, device), jax.jit(_exact(case.with_jax))
-        sides[GPU] = lambda: exact(*there)
-        sides[GPU_AND_BACK] = lambda: jax.device_get(exact(*jax.device_put(case.arguments, device)))
-    return sides
+        on_gpu, exact = jax.device_put(case.arguments, device), jax.jit(_in_float32(case.with_jax))
+        alternatives[GPU] = lambda: exact(*on_gpu)
+        alternatives[GPU_WITH_TRANSFERS] = lambda: jax.device_get(exact(*jax.device_put(case.arguments, device)))
+    return alternatives
 
 
 def _stages(case: Case) -> dict[str, Stages]:
-    found = {JAX: timing.stages(case.with_jax, *case.arguments, device=_host())}
-    device = accelerator()
+    stages = {JAX: timing.stages(case.with_jax, *case.arguments, device=_cpu())}
+    device = gpu()
     if device is not None:
-        found[GPU] = timing.stages(_exact(case.with_jax), *case.arguments, device=device)
-    return found
+        stages[GPU] = timing.stages(_in_float32(case.with_jax), *case.arguments, device=device)
+    return stages
 
 
-def _exact(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return it with products in float32: by itself a GPU rounds factors to ten bits, and the sides would disagree."""
+def _in_float32(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function with float32 products: GPUs default to TF32's ten bits, and the results would disagree."""
 
     def run(*arguments: Any) -> Any:
         with jax.default_matmul_precision("float32"):
@@ -147,11 +145,11 @@ def _exact(function: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-def _compared(sides: Sides, case: Case, threads: int, rounds: int) -> Comparison:
-    return compare(sides, baseline=JAX, flops=case.flops, rounds=rounds, threads=threads)
+def _compare(alternatives: Alternatives, case: Case, threads: int, rounds: int) -> Comparison:
+    return compare(alternatives, baseline=JAX, flops=case.flops, rounds=rounds, threads=threads)
 
 
-def _peers(state: dict[str, np.ndarray], image: np.ndarray, threads: int) -> Sides:
+def _other_libraries(state: dict[str, np.ndarray], image: np.ndarray, threads: int) -> Alternatives:
     """Return ResNet-18 with these weights in torch and in ONNX Runtime."""
     import onnxruntime
     import torch
@@ -160,7 +158,7 @@ def _peers(state: dict[str, np.ndarray], image: np.ndarray, threads: int) -> Sid
     from mlhood.models import resnet18
 
     model = resnet18()
-    # counters of batches are not among them, and not read
+    # not strict: the state has no `num_batches_tracked`, which inference does not read
     model.load_state_dict({name: torch.from_numpy(value) for name, value in state.items()}, strict=False)
     model.eval()
     tensor = torch.from_numpy(image)

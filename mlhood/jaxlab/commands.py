@@ -1,4 +1,4 @@
-"""The command of JAX: how fast it is beside NumPy, torch and ONNX Runtime."""
+"""The command `mlhood bench jax`: JAX against NumPy, torch and ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -17,25 +17,26 @@ def register(bench: typer.Typer) -> None:
 
 
 def bench_jax(
-    threads: Annotated[int, typer.Option(min=1, help="Threads of every side.")] = 1,
-    rounds: Annotated[int, typer.Option(min=21, help="Rounds, in each of which every side is timed once.")] = 21,
-    operators: Annotated[bool, typer.Option(help="Time each operator with and without JAX, too.")] = False,
+    threads: Annotated[int, typer.Option(min=1, help="Threads of every library.")] = 1,
+    rounds: Annotated[int, typer.Option(min=21, help="Rounds, in each of which every alternative is timed once.")] = 21,
+    operators: Annotated[bool, typer.Option(help="Also time each operator with and without JAX.")] = False,
     asynchronous: Annotated[
-        bool, typer.Option(help="Let JAX hand each call to another thread, as it does by default.")
+        bool, typer.Option(help="Keep JAX's asynchronous dispatch, which runs calls in another thread.")
     ] = False,
     size: Annotated[int, typer.Option(min=32, help="Height and width of the image.")] = 224,
     processes: Annotated[
-        int | None, typer.Option(min=2, help="Time training over so many processes instead: mlhood bench cluster.")
+        int | None,
+        typer.Option(min=2, help="Time training on this many processes instead, like mlhood bench cluster."),
     ] = None,
-    as_json: Annotated[Path | None, typer.Option("--json", help="Write the rows into this file, too.")] = None,
+    as_json: Annotated[Path | None, typer.Option("--json", help="Also write the rows to this file.")] = None,
 ) -> None:
-    """Time ResNet-18 in JAX beside NumPy, torch and ONNX Runtime, and say what compiling and transfers take.
+    """Time ResNet-18 in JAX against NumPy, torch and ONNX Runtime, with compilation and transfer times.
 
-    Where JAX finds a GPU, its times are told, too.
+    If JAX finds a GPU, it is timed, too.
 
     Example: mlhood bench jax --threads 1 --operators --json jax.json
     """
-    _start(threads, asynchronous)
+    _configure(threads, asynchronous)
     from mlhood.files.atomic import check_output, write_whole
     from mlhood.jaxlab import bench
     from mlhood.measure import machine
@@ -43,39 +44,37 @@ def bench_jax(
     if as_json is not None:
         check_output(as_json)
     if processes is not None:
-        steps = _over_processes(processes, rounds)
-        if as_json is not None:
-            data = {"bench": "jax", "processes": processes, "machine": machine().as_dict(), "steps": steps}
-            write_whole(as_json, json.dumps(data, indent=2).encode())
-        return
-    done = []
-    for row in bench.operator_rows(threads, rounds, size) if operators else [bench.network_row(threads, rounds, size)]:
-        typer.echo(row)
-        done.append(row)
-    # sessions of ONNX Runtime were told when they were made
-    for note in (note for note in done[-1].result.unfixed if note.startswith("JAX")):
-        typer.echo(f"not told by --threads: {note}")
+        data = {"processes": processes, "steps": _bench_processes(processes, rounds)}
+    else:
+        rows = bench.operator_rows(threads, rounds, size) if operators else [bench.network_row(threads, rounds, size)]
+        measured = []
+        for row in rows:
+            typer.echo(row)
+            measured.append(row)
+        # ONNX Runtime's threads are fixed by its session options
+        for note in (note for note in measured[-1].result.unfixed if note.startswith("JAX")):
+            typer.echo(f"not fixed by --threads: {note}")
+        data = {"threads": threads, "asynchronous": asynchronous, "size": size, "gpu": str(bench.gpu())}
+        data["rows"] = [row.as_dict() for row in measured]
     if as_json is not None:
-        data = {"bench": "jax", "threads": threads, "asynchronous": asynchronous, "size": size,
-                "gpu": str(bench.accelerator()), "machine": machine().as_dict(),
-                "rows": [row.as_dict() for row in done]}  # fmt: skip
+        data = {"bench": "jax", "machine": machine().as_dict(), **data}
         write_whole(as_json, json.dumps(data, indent=2).encode())
 
 
-def _over_processes(processes: int, rounds: int) -> list[dict[str, Any]]:
-    """Time a step over one process and over several, print both, and return them as plain data."""
+def _bench_processes(processes: int, rounds: int) -> list[dict[str, Any]]:
+    """Time a training step on one process and on several, print both, and return them as plain data."""
     from mlhood.jaxlab.cluster.bench import measure, table
 
     steps = measure((1, processes), rounds)
     typer.echo(table(steps).T.to_string())
-    told = ("predicted_seconds", "predicted_bytes")
-    return [asdict(step) | {name: getattr(step, name) for name in told} for step in steps]
+    properties = ("predicted_seconds", "predicted_bytes")
+    return [asdict(step) | {name: getattr(step, name) for name in properties} for step in steps]
 
 
-def _start(threads: int, asynchronous: bool) -> None:
-    """Tell the libraries their threads before they are loaded, and that those that wait shall sleep.
+def _configure(threads: int, asynchronous: bool) -> None:
+    """Fix the libraries' threads before they are imported, and let waiting threads sleep instead of spin.
 
-    A call that JAX hands to another thread waits for that one to wake up: longer than a small operator takes.
+    Asynchronous dispatch wakes up another thread for each call, which takes longer than a small operator.
     """
     from mlhood.measure import environment
 

@@ -1,6 +1,6 @@
-"""Where the time of a function in JAX goes: traced, lowered, compiled, run, and its data carried there and back.
+"""Where the time of a JAX function goes: tracing, lowering, compilation, execution and transfers.
 
-(JAX's guide "Benchmarking JAX code", docs.jax.dev/en/latest/benchmarking.html: tell them apart, and wait for results.)
+(JAX's guide "Benchmarking JAX code", docs.jax.dev/en/latest/benchmarking.html: separate them, and block on results.)
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ RUNS = 7
 
 @dataclass(frozen=True)
 class Stages:
-    """Seconds of each part of a function's life.
+    """Seconds of each stage.
 
     Args:
-        trace: Python runs once with tracers, and leaves a jaxpr.
-        lower: The jaxpr becomes StableHLO.
-        compile: XLA makes machine code of it.
-        first: The first call of that.
-        run: A later one: the median.
-        to_device: The arguments are brought to where it runs: the median.
-        from_device: The result becomes a NumPy array: the median. A CPU's own memory needs no copy.
+        trace: Running the Python function with tracers, which yields a jaxpr.
+        lower: Lowering the jaxpr to StableHLO.
+        compile: Compiling that to machine code by XLA.
+        first: The first call of the compiled function.
+        run: The median of later calls.
+        to_device: The median of transferring the arguments to the device.
+        from_device: The median of converting the result to a NumPy array; on a CPU without a copy.
     """
 
     trace: float
@@ -42,8 +42,8 @@ class Stages:
     from_device: float
 
     @property
-    def before(self) -> float:
-        """What it costs before the first call: traced, lowered and compiled."""
+    def startup(self) -> float:
+        """The seconds before the first call: tracing, lowering and compilation."""
         return self.trace + self.lower + self.compile
 
     def as_dict(self) -> dict[str, float]:
@@ -52,48 +52,47 @@ class Stages:
 
 
 def stages(function: Callable[..., Any], *arguments: Any, runs: int = RUNS, device: Any = None) -> Stages:
-    """Take a function through its life once, and say how long each part takes.
+    """Trace, lower, compile and run a function, and return how long each stage takes.
 
-    Nothing of an earlier call is used again, unless JAX has been told to keep compiled programs on disk.
+    Nothing is reused from earlier calls, unless JAX's persistent compilation cache is on.
 
     Args:
-        function: A pure function of JAX, not compiled yet.
+        function: A pure JAX function, not compiled.
         arguments: NumPy arrays or numbers, or trees of them.
-        runs: How often what can be repeated is.
-        device: Of `jax.devices()`; JAX's first if left out.
+        runs: Repetitions of the stages that can be repeated.
+        device: One of `jax.devices()`; JAX's default if omitted.
 
     Raises:
-        XlaError: It is to be run less than once.
+        XlaError: `runs` is less than 1.
     """
     if runs < 1:
-        raise XlaError("a median needs a run", expected="1 or more", got=runs)
-    carried = [_timed(lambda: jax.device_put(arguments, device))[0] for _ in range(runs)]
-    placed = jax.device_put(arguments, device)
-    # by itself JAX would remember the trace of a function that it has seen
-    trace, traced = _timed(lambda: jax.jit(lambda *given: function(*given)).trace(*placed))
+        raise XlaError("invalid number of runs: a median needs at least one", expected="1 or more", got=runs)
+    to_device = [_timed(lambda: jax.device_put(arguments, device))[0] for _ in range(runs)]
+    on_device = jax.device_put(arguments, device)
+    # the lambda is a new function: JAX caches the traces of functions that it has seen
+    trace, traced = _timed(lambda: jax.jit(lambda *primals: function(*primals)).trace(*on_device))
     lower, lowered = _timed(traced.lower)
-    compiling, compiled = _timed(lowered.compile)
-    first, _ = _timed(lambda: compiled(*placed))
-    later, back = [], []
+    compile_, compiled = _timed(lowered.compile)
+    first, _ = _timed(lambda: compiled(*on_device))
+    run, from_device = [], []
     for _ in range(runs):
-        seconds, result = _timed(lambda: compiled(*placed))
-        later.append(seconds)
-        back.append(_timed(lambda result=result: jax.device_get(result))[0])
-        del result  # or the next call would have to find memory that was never used, which takes longer
-    medians = (statistics.median(timed) for timed in (later, carried, back))
-    return Stages(trace, lower, compiling, first, *medians)
+        seconds, result = _timed(lambda: compiled(*on_device))
+        run.append(seconds)
+        from_device.append(_timed(lambda result=result: jax.device_get(result))[0])
+        del result  # so that the next call can reuse its memory instead of touching new pages
+    return Stages(trace, lower, compile_, first, *map(statistics.median, (run, to_device, from_device)))
 
 
 def break_even(compile_seconds: float, no_jax: float, jax: float) -> float:
-    """Return the fewest calls for which compiling and calling takes less time than calling what needs no compiling.
+    """Return the number of calls from which on compiling and calling takes less time than calling without JAX.
 
     Args:
-        compile_seconds: Before the first call.
+        compile_seconds: Seconds before the first call.
         no_jax: Seconds of a call without JAX.
         jax: Seconds of a compiled call.
 
     Returns:
-        The smallest whole n with compile_seconds + n * jax < n * no_jax; infinity if there is none.
+        The smallest integer n with compile_seconds + n * jax < n * no_jax; infinity if there is none.
     """
     if jax >= no_jax:
         return math.inf
@@ -101,7 +100,7 @@ def break_even(compile_seconds: float, no_jax: float, jax: float) -> float:
 
 
 def _timed(step: Callable[[], Any]) -> tuple[float, Any]:
-    """Return how long a step takes until what it returns is there, and that."""
+    """Return the seconds until the result is ready, and the result."""
     start = time.perf_counter()
     result = step()
     jax.block_until_ready(result)

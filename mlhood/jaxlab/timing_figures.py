@@ -1,4 +1,4 @@
-"""Pictures of what P5 measures: how much faster JAX is, what comes before the first result, and when that pays."""
+"""Figures of P5's measurements: the speed-up by JAX, the stages before the first result, and the break-even point."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from mlhood.plotting.diagram import BLUE, GREEN, LIGHT_GREY, ORANGE, PINK, SKY, 
 
 _DARK, _SMALL = "#222222", 9.0
 _FACTORS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100)
-_PARTS = {  # colours that differ in lightness too, and hatches for where there are none
+_STAGES = {  # colours that differ in lightness too, and hatches for prints without colour
     "trace": (SKY, ""),
     "lower": (ORANGE, "//"),
     "compile": (LIGHT_GREY, ""),
@@ -33,28 +33,28 @@ _PARTS = {  # colours that differ in lightness too, and hatches for where there 
 
 
 def ratios(table: Table) -> Figure:
-    """Draw how many times as long each row takes without JAX, with its interval: right of the line JAX is faster.
+    """Draw the speed-up of each row by JAX, with its confidence interval: right of the line JAX is faster.
 
     Args:
-        table: `operators_table`, filled; rows that are not are left out.
+        table: `operators_table`; rows that are not filled are left out.
 
     Raises:
         XlaError: No row is filled.
     """
-    found = {
+    speed_ups = {
         row: ratio(table[row, NO_JAX], table[row, JAX])
         for row in table.rows
         if (row, NO_JAX) in table and (row, JAX) in table
     }
-    _check(found, "rows of the table that are filled")
-    figure, axes = plt.subplots(figsize=(8.6, 1.3 + 0.42 * len(found)), dpi=90, layout="constrained")
-    for y, one in enumerate(found.values()):
-        _bar(axes, y, one)
-    ends = [end for one in found.values() for end in (one.low, one.high, 1.0)]
+    _check_not_empty(speed_ups, "filled rows of the table")
+    figure, axes = plt.subplots(figsize=(8.6, 1.3 + 0.42 * len(speed_ups)), dpi=90, layout="constrained")
+    for y, speed_up in enumerate(speed_ups.values()):
+        _bar(axes, y, speed_up)
+    ends = [end for speed_up in speed_ups.values() for end in (speed_up.low, speed_up.high, 1.0)]
     low, high = min(ends) / 1.6, max(ends) * 1.6
-    axes.set(xscale="log", yticks=range(len(found)), yticklabels=list(found), ylim=(len(found) - 0.4, -0.6))
+    axes.set(xscale="log", yticks=range(len(speed_ups)), yticklabels=list(speed_ups), ylim=(len(speed_ups) - 0.4, -0.6))
     axes.set(xlabel=f"time of {NO_JAX} / time of {JAX}: right of the line JAX is faster")
-    # room for what is said beside the longest bars
+    # margins for the labels beside the longest bars
     axes.set_xlim(low * (low / high) ** 0.2, high * (high / low) ** 0.2)
     axes.set_xticks([tick for tick in _FACTORS if low <= tick <= high], minor=False)
     axes.xaxis.set_major_formatter(FuncFormatter(lambda factor, _: f"{factor:g}x"))
@@ -65,67 +65,64 @@ def ratios(table: Table) -> Figure:
     return figure
 
 
-def _bar(axes: Axes, y: int, one: Ratio) -> None:
-    faster = one.value > 1
-    colour, hatch = (SKY, "") if faster else (ORANGE, "//")
-    axes.barh(y, one.value - 1, 0.6, left=1, color=colour, hatch=hatch, ec="black", lw=0.8)
-    around = [[one.value - one.low], [one.high - one.value]]
-    axes.errorbar(one.value, y, xerr=around, fmt="none", ecolor="white", capsize=4, capthick=3.5, lw=3.5)
-    axes.errorbar(one.value, y, xerr=around, fmt="none", ecolor=_DARK, capsize=3, lw=1.2)
-    place, shift, side = (one.high, 6, "left") if faster else (one.low, -6, "right")
-    axes.annotate(times(one.value), (place, y), (shift, 0), textcoords="offset points", ha=side, va="center",
-                  fontsize=_SMALL)  # fmt: skip
+def _bar(axes: Axes, y: int, speed_up: Ratio) -> None:
+    value, low, high = speed_up.value, speed_up.low, speed_up.high
+    colour, hatch = (SKY, "") if value > 1 else (ORANGE, "//")
+    axes.barh(y, value - 1, 0.6, left=1, color=colour, hatch=hatch, ec="black", lw=0.8)
+    interval = [[value - low], [high - value]]
+    axes.errorbar(value, y, xerr=interval, fmt="none", ecolor="white", capsize=4, capthick=3.5, lw=3.5)
+    axes.errorbar(value, y, xerr=interval, fmt="none", ecolor=_DARK, capsize=3, lw=1.2)
+    x, shift, side = (high, 6, "left") if value > 1 else (low, -6, "right")
+    style = {"textcoords": "offset points", "ha": side, "va": "center", "fontsize": _SMALL}
+    axes.annotate(times(value), (x, y), (shift, 0), **style)
 
 
 def stages(rows: Mapping[str, Stages]) -> Figure:
-    """Draw where the time goes until a function has run twice, as shares, and say each part's time beside it.
+    """Draw the stages' shares of the time until a function has run twice, labelled with their times.
 
     Args:
-        rows: By name, what `timing.stages` gives.
+        rows: What `timing.stages` returns, by name.
 
     Raises:
-        XlaError: Nothing to draw, or what takes no time at all.
+        XlaError: There is nothing to draw, or a function's total time is not positive.
     """
-    _check(rows, "functions")
+    _check_not_empty(rows, "functions")
+    seconds = {name: {stage: row.as_dict()[stage] for stage in _STAGES} for name, row in rows.items()}
+    for name, row in seconds.items():
+        _check_time(f"time of {name}", sum(row.values()))
+    totals = np.array([sum(row.values()) for row in seconds.values()])
     figure, axes = plt.subplots(figsize=(8.8, 1.2 + 0.72 * len(rows)), dpi=90)
     left = np.zeros(len(rows))
-    totals = np.array([_total(name, one) for name, one in rows.items()])
-    for part, (colour, hatch) in _PARTS.items():
-        shares = np.array([one.as_dict()[part] for one in rows.values()]) / totals
-        label = {"first": "first run", "run": "another run"}.get(part, part)
+    for stage, (colour, hatch) in _STAGES.items():
+        shares = np.array([row[stage] for row in seconds.values()]) / totals
+        label = {"first": "first run", "run": "another run"}.get(stage, stage)
         axes.barh(range(len(rows)), shares, 0.42, left=left, color=colour, hatch=hatch, ec="black", lw=0.8, label=label)
         left += shares
-    for y, one in enumerate(rows.values()):
-        told = ",  ".join(f"{part} {duration(seconds)}" for part, seconds in one.as_dict().items() if part in _PARTS)
-        axes.text(0.004, y + 0.38, told, fontsize=_SMALL, va="center")
+    for y, row in enumerate(seconds.values()):
+        label = ",  ".join(f"{stage} {duration(value)}" for stage, value in row.items())
+        axes.text(0.004, y + 0.38, label, fontsize=_SMALL, va="center")
     axes.set(yticks=range(len(rows)), yticklabels=list(rows), xlim=(0, 1), ylim=(len(rows) - 0.3, -0.5))
     axes.set_xlabel("share of the time until it has run twice")
     axes.xaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{share:.0%}"))
-    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=len(_PARTS), frameon=False, fontsize=_SMALL)
+    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=len(_STAGES), frameon=False, fontsize=_SMALL)
     figure.tight_layout()
     return figure
 
 
-def _total(name: str, one: Stages) -> float:
-    total = sum(one.as_dict()[part] for part in _PARTS)
-    _positive(f"time of {name}", total)
-    return total
-
-
 def break_even(compile_seconds: float, no_jax: float, jax: float, name: str = "") -> Figure:
-    """Draw the time of all calls so far over their number, without JAX and with it, and mark from where JAX pays.
+    """Draw the total time over the number of calls, without JAX and with it, and mark the break-even point.
 
     Args:
-        compile_seconds: Before the first call with JAX.
-        no_jax: Seconds of a call without.
+        compile_seconds: Seconds before the first call with JAX.
+        no_jax: Seconds of a call without JAX.
         jax: Seconds of a compiled call.
-        name: Of what is called; above the picture.
+        name: Name of the function, for the title.
 
     Raises:
-        XlaError: These are no times.
+        XlaError: A time is not finite and positive.
     """
     for what, seconds in (("compiling", compile_seconds), (f"a call, {NO_JAX}", no_jax), (f"a call, {JAX}", jax)):
-        _positive(f"time of {what}", seconds)
+        _check_time(f"time of {what}", seconds)
     crossing = timing.break_even(compile_seconds, no_jax, jax)
     last = 10 * crossing if math.isfinite(crossing) else 10 * compile_seconds / jax
     calls = np.geomspace(1, max(last, 100), 200)
@@ -133,12 +130,13 @@ def break_even(compile_seconds: float, no_jax: float, jax: float, name: str = ""
     axes.loglog(calls, calls * no_jax, color=VERMILION, lw=2, ls="--", label=f"{NO_JAX}: {duration(no_jax)} a call")
     label = f"{JAX}: {duration(compile_seconds)} before, {duration(jax)} a call"
     axes.loglog(calls, compile_seconds + calls * jax, color=BLUE, lw=2, label=label)
-    told = "it never does: a call takes no less time"
+    verdict = "it never does: a call takes no less time"
     if math.isfinite(crossing):
         axes.axvline(crossing, color=_DARK, lw=1, ls=":")
         axes.plot(crossing, compile_seconds + crossing * jax, "o", color=ORANGE, mec="black", ms=9, zorder=5)
-        told = f"from {_counted(crossing)} calls on" if crossing > 1 else "from the first call on"
-    axes.set(xlabel=f"calls; JAX takes less time in all: {told}", title=name)
+        count = f"{crossing:,.0f}" if crossing < 10_000 else digits(crossing)
+        verdict = f"from {count} calls on" if crossing > 1 else "from the first call on"
+    axes.set(xlabel=f"calls; JAX takes less time in all: {verdict}", title=name)
     axes.yaxis.set_major_formatter(FuncFormatter(lambda seconds, _: duration(seconds)))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda count, _: f"{count:,.0f}"))
     axes.grid(visible=True, color="#dddddd", lw=0.6)
@@ -146,15 +144,11 @@ def break_even(compile_seconds: float, no_jax: float, jax: float, name: str = ""
     return figure
 
 
-def _counted(calls: float) -> str:
-    return f"{calls:,.0f}" if calls < 10_000 else digits(calls)
-
-
-def _check(given: Mapping, what: str) -> None:
-    if not given:
+def _check_not_empty(rows: Mapping, what: str) -> None:
+    if not rows:
         raise XlaError("there is nothing to draw", expected=f"one or more {what}", got="none")
 
 
-def _positive(what: str, value: float) -> None:
-    if not 0 < value < math.inf:
-        raise XlaError(f"this {what} cannot be drawn", expected="a finite number of seconds above 0", got=repr(value))
+def _check_time(what: str, seconds: float) -> None:
+    if not 0 < seconds < math.inf:
+        raise XlaError(f"invalid {what}", expected="a finite number of seconds above 0", got=repr(seconds))

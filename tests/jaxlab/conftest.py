@@ -1,4 +1,4 @@
-"""What the tests of JAX share: the CPU, whatever else the machine has, and a convolution to look at."""
+"""Shared by the tests of jaxlab: JAX on the CPU, whatever accelerators there are, and views of one convolution."""
 
 import os
 
@@ -17,21 +17,21 @@ def conv_bias_relu(x, w, bias):
     return jax.nn.relu(conv2d(x, w, bias, 1, 1))
 
 
-def seen(options=None):
+def view_of_block(options=None):
     arguments = [jax.ShapeDtypeStruct(shape, "float32") for shape in SHAPES]
     return view(conv_bias_relu, *arguments, options=options)
 
 
 @pytest.fixture(scope="session")
 def plain():
-    return seen()
+    return view_of_block()
 
 
 @pytest.fixture(scope="session")
 def unfused():
-    return seen(UNFUSED)
+    return view_of_block(UNFUSED)
 
 
 @pytest.fixture(scope="session")
 def own():
-    return seen(OWN_CONVOLUTION)
+    return view_of_block(OWN_CONVOLUTION)

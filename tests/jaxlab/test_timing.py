@@ -1,4 +1,4 @@
-"""The parts of a compiled function's life; how long they take is not tested, only what happens in which."""
+"""The stages of a compiled function: what happens in which of them, not how long they take."""
 
 import math
 import time
@@ -14,14 +14,14 @@ from mlhood.errors import XlaError
 from mlhood.jaxlab.timing import Stages, break_even, stages
 
 
-def test_each_part_is_timed():
-    found = stages(lambda x, tree: jnp.tanh(x) @ tree["w"], np.ones((4, 4), np.float32), {"w": np.eye(4)})
-    assert all(seconds > 0 for seconds in found.as_dict().values())
-    assert found.before == found.trace + found.lower + found.compile
-    assert Stages(**found.as_dict()) == found
+def test_each_stage_is_timed():
+    measured = stages(lambda x, tree: jnp.tanh(x) @ tree["w"], np.ones((4, 4), np.float32), {"w": np.eye(4)})
+    assert all(seconds > 0 for seconds in measured.as_dict().values())
+    assert measured.startup == measured.trace + measured.lower + measured.compile
+    assert Stages(**measured.as_dict()) == measured
 
 
-def test_python_runs_once_and_in_the_trace():
+def test_python_runs_once_and_while_tracing():
     calls = []
 
     def slow(x):
@@ -35,22 +35,23 @@ def test_python_runs_once_and_in_the_trace():
     assert min(first.trace, second.trace) >= 0.05
 
 
-def test_what_runs_is_waited_for():
+def test_results_are_waited_for():
     def wait(x):
         time.sleep(0.05)
         return np.asarray(x)
 
-    found = stages(lambda x: jax.pure_callback(wait, jax.ShapeDtypeStruct((), jnp.float32), x), np.float32(1), runs=3)
-    assert min(found.first, found.run) >= 0.05
+    callback = lambda x: jax.pure_callback(wait, jax.ShapeDtypeStruct((), jnp.float32), x)  # noqa: E731
+    measured = stages(callback, np.float32(1), runs=3)
+    assert min(measured.first, measured.run) >= 0.05
 
 
-def test_a_function_that_is_never_run_has_no_median():
+def test_no_runs_have_no_median():
     with pytest.raises(XlaError, match="median"):
         stages(jnp.sin, 1.0, runs=0)
 
 
 @given(cost=st.integers(0, 10_000), slow=st.integers(1, 100), fast=st.integers(1, 100))
-def test_the_break_even_is_the_first_call_that_pays(cost, slow, fast):
+def test_the_break_even_point_is_the_first_call_that_pays(cost, slow, fast):
     n = break_even(cost, slow, fast)
     if fast >= slow:
         assert n == math.inf

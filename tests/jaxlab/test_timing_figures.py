@@ -1,4 +1,4 @@
-"""Pictures of P5's measurements: they say their numbers, keep their words apart, and refuse what is no time."""
+"""Figures of P5's measurements: they show the numbers, their labels do not overlap, and invalid times are rejected."""
 
 import math
 from itertools import combinations
@@ -9,7 +9,8 @@ from matplotlib.text import Text
 
 from mlhood.errors import XlaError
 from mlhood.jaxlab import timing_figures
-from mlhood.jaxlab.tables import ROWS, operators_table
+from mlhood.jaxlab.operators.cases import ROWS
+from mlhood.jaxlab.tables import operators_table
 from mlhood.jaxlab.timing import Stages, break_even
 from mlhood.measure.measurement import Measurement
 
@@ -20,14 +21,14 @@ NETWORK = Stages(10.9e-3, 28.4e-3, 0.751, 97.6e-3, 35.1e-3, 91e-6, 18e-6)
 def filled(speed_ups):
     table = operators_table()
     for row, factor in speed_ups.items():
-        spread = [1 + 0.01 * (i % 5) for i in range(21)]
+        noise = [1 + 0.01 * (i % 5) for i in range(21)]
         table[row, "JAX"] = Measurement((1e-3,) * 21, None, "run", True)
-        table[row, "No-JAX"] = Measurement(tuple(1e-3 * factor * one for one in spread), None, "run", True)
+        table[row, "No-JAX"] = Measurement(tuple(1e-3 * factor * x for x in noise), None, "run", True)
     return table
 
 
 SPEED_UPS = {"conv": 2.0, "relu": 3.2, "add": 0.24, "dense": 0.16, "softmax": 0.9}
-PICTURES = {
+FIGURES = {
     "ratios": lambda: timing_figures.ratios(filled(SPEED_UPS)),
     "ratios, all rows": lambda: timing_figures.ratios(filled(dict.fromkeys(ROWS, 1.5))),
     "ratios, one row": lambda: timing_figures.ratios(filled({"conv": 0.1})),
@@ -42,19 +43,19 @@ PICTURES = {
 
 
 @pytest.fixture
-def words():
+def visible_texts():
     def of(figure):
         figure.draw_without_rendering()
         texts = [text for text in figure.findobj(Text) if text.get_visible() and text.get_text().strip()]
-        hidden = {id(label) for axes in figure.axes for label in _beyond(axes)}
+        hidden = {id(label) for axes in figure.axes for label in _labels_outside(axes)}
         return [text for text in texts if id(text) not in hidden]
 
     yield of
     plt.close("all")
 
 
-def _beyond(axes):
-    """Labels of ticks outside of the limits, which are not drawn."""
+def _labels_outside(axes):
+    """Yield the labels of ticks outside of the axis limits, which are not drawn."""
     for axis in (axes.xaxis, axes.yaxis):
         low, high = sorted(axis.get_view_interval())
         for tick in axis.get_major_ticks():
@@ -62,58 +63,58 @@ def _beyond(axes):
                 yield from (tick.label1, tick.label2)
 
 
-def said(words, figure):
-    return [text.get_text() for text in words(figure)]
-
-
-@pytest.mark.parametrize("name", PICTURES)
-def test_words_do_not_stand_on_each_other_nor_leave_the_picture(name, words):
-    figure = PICTURES[name]()
-    boxes = [(text.get_text(), Text.get_window_extent(text)) for text in words(figure)]
+@pytest.mark.parametrize("name", FIGURES)
+def test_labels_do_not_overlap_and_lie_inside_the_figure(name, visible_texts):
+    figure = FIGURES[name]()
+    boxes = [(text.get_text(), Text.get_window_extent(text)) for text in visible_texts(figure)]
     assert len(boxes) > 3
-    assert [(a, b) for (a, one), (b, other) in combinations(boxes, 2) if _shared(one, other) > 4] == []
-    wide, high = figure.canvas.get_width_height()
-    assert [text for text, box in boxes if box.x0 < -1 or box.y0 < -1 or box.x1 > wide + 1 or box.y1 > high + 1] == []
+    assert [(a, b) for (a, first), (b, second) in combinations(boxes, 2) if _overlap(first, second) > 4] == []
+    width, height = figure.canvas.get_width_height()
+    outside = [a for a, box in boxes if box.x0 < -1 or box.y0 < -1 or box.x1 > width + 1 or box.y1 > height + 1]
+    assert outside == []
 
 
-def _shared(one, other):
-    """Pixels squared that two boxes share, less a margin for the empty rim of letters."""
-    width = min(one.x1, other.x1) - max(one.x0, other.x0) - 1
-    height = min(one.y1, other.y1) - max(one.y0, other.y0) - 3
+def _overlap(first, second):
+    """Return the area in pixels that two boxes share, less a margin for the empty space around letters."""
+    width = min(first.x1, second.x1) - max(first.x0, second.x0) - 1
+    height = min(first.y1, second.y1) - max(first.y0, second.y0) - 3
     return max(width, 0) * max(height, 0)
 
 
-def test_ratios_are_said_and_only_of_rows_that_are_filled(words):
-    texts = said(words, timing_figures.ratios(filled(SPEED_UPS)))
+def test_ratios_are_shown_only_for_filled_rows(visible_texts):
+    texts = [text.get_text() for text in visible_texts(timing_figures.ratios(filled(SPEED_UPS)))]
     assert {"2.04x", "3.26x", "0.245x", "0.163x", *SPEED_UPS} <= set(texts)
     assert "max pool" not in texts
 
 
-def test_bars_end_where_the_ratio_is(words):
+def test_bars_end_at_the_ratio():
     figure = timing_figures.ratios(filled({"conv": 2.0, "add": 0.25}))
     ends = [sorted((bar.get_x(), bar.get_x() + bar.get_width())) for bar in figure.axes[0].patches]
     assert ends == [pytest.approx([1, 2.04]), pytest.approx([0.255, 1])]
 
 
-def test_shares_of_the_stages_fill_the_bar_and_their_times_are_said(words):
+def test_the_stages_fill_the_bar_and_their_times_are_shown(visible_texts):
     figure = timing_figures.stages({"conv": CONV, "ResNet-18": NETWORK})
     bars = figure.axes[0].patches
-    total = sum(CONV.as_dict()[part] for part in ("trace", "lower", "compile", "first", "run"))
+    total = sum(CONV.as_dict()[stage] for stage in ("trace", "lower", "compile", "first", "run"))
     shares = [bar.get_width() for bar in bars[::2]]
     assert sum(shares) == pytest.approx(1)
     assert shares[2] == pytest.approx(CONV.compile / total)
-    texts = " ".join(said(words, figure))
+    texts = " ".join(text.get_text() for text in visible_texts(figure))
     assert "trace 800 us,  lower 3.90 ms,  compile 77.5 ms,  first 3.15 ms,  run 1.30 ms" in texts
 
 
 @pytest.mark.parametrize(
-    ("times", "told"),
-    [((0.79, 42.4e-3, 36.1e-3), "from 126 calls on"), ((1e-3, 1.0, 0.1), "from the first call on"),
-     ((1.0, 1e-3, 1e-3), "it never does")],
-)  # fmt: skip
-def test_the_break_even_is_said_and_marked(times, told, words):
+    ("times", "verdict"),
+    [
+        ((0.79, 42.4e-3, 36.1e-3), "from 126 calls on"),
+        ((1e-3, 1.0, 0.1), "from the first call on"),
+        ((1.0, 1e-3, 1e-3), "it never does"),
+    ],
+)
+def test_the_break_even_point_is_labelled_and_marked(times, verdict, visible_texts):
     figure = timing_figures.break_even(*times)
-    assert any(told in text for text in said(words, figure))
+    assert any(verdict in text.get_text() for text in visible_texts(figure))
     marks = [line.get_xdata() for line in figure.axes[0].lines if line.get_marker() == "o"]
     crossing = break_even(*times)
     assert len(marks) == math.isfinite(crossing)
@@ -131,6 +132,6 @@ def test_the_break_even_is_said_and_marked(times, told, words):
         lambda: timing_figures.break_even(1, 1, math.nan),
     ],
 )
-def test_what_cannot_be_drawn_is_refused(draw):
+def test_invalid_times_and_empty_tables_are_rejected(draw):
     with pytest.raises(XlaError):
         draw()

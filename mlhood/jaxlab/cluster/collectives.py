@@ -81,7 +81,7 @@ def collectives(module: Module) -> list[Collective]:
     """
     return [
         _collective(one)
-        for _, one in module.running()
+        for _, one in module.walk()
         if one.opcode.removesuffix(_START) in KINDS and not one.opcode.endswith("-done")
     ]
 

@@ -1,8 +1,7 @@
-"""One gradient an example, in one go: `vmap` of `grad`; and what they are wanted for, clipping each before the mean.
+"""Per-example gradients by `vmap` of `grad`, and their use: clipping each one before the mean.
 
-The gradient of a mean loss tells nothing about which example it comes from. A bound on what any one example can do
-needs each one's own: M. Abadi et al., "Deep learning with differential privacy", CCS 2016, algorithm 1 (here without
-its noise).
+The gradient of a mean loss mixes all examples. To bound the influence of a single one, each example's gradient is
+needed: M. Abadi et al., "Deep learning with differential privacy", CCS 2016, algorithm 1 (here without its noise).
 
 >>> gradients = per_example(loss, params, x, y)  # a tree like params, each leaf [N, ...]
 >>> norms(gradients)  # float32 [N]
@@ -27,35 +26,35 @@ def per_example(loss: Loss, params: Tree, x: jax.Array, y: jax.Array) -> Tree:
     """Return the gradient of each example's loss.
 
     Args:
-        loss: (params, x [N, ...], y [N, ...]) -> a number, for batches of any N: each example is a batch of one.
+        loss: (params, x [N, ...], y [N, ...]) -> a scalar, for batches of any N: each example is a batch of one.
         params: A tree of arrays.
         x: [N, ...].
         y: [N, ...].
 
     Returns:
-        A tree like params; each leaf has a first axis of length N before the parameter's own.
+        A tree like params; each leaf has a leading axis of length N.
 
     Raises:
-        XlaError: x and y are not as long as each other.
+        XlaError: x and y have different lengths, or are empty.
     """
     _check_examples(x, y)
 
-    def alone(params: Tree, image: jax.Array, label: jax.Array) -> jax.Array:
+    def example_loss(params: Tree, image: jax.Array, label: jax.Array) -> jax.Array:
         return loss(params, image[None], label[None])
 
-    return jax.vmap(jax.grad(alone), (None, 0, 0))(params, jnp.asarray(x), jnp.asarray(y))
+    return jax.vmap(jax.grad(example_loss), (None, 0, 0))(params, jnp.asarray(x), jnp.asarray(y))
 
 
-def one_by_one(loss: Loss, params: Tree, x: jax.Array, y: jax.Array) -> Tree:
-    """Return what `per_example` returns by a Python loop over the examples; traced, it is N programs long."""
+def per_example_loop(loss: Loss, params: Tree, x: jax.Array, y: jax.Array) -> Tree:
+    """Return the same as `per_example`, by a Python loop over the examples; its jaxpr grows with N."""
     _check_examples(x, y)
     gradient = jax.grad(loss)
-    found = [gradient(params, x[i : i + 1], y[i : i + 1]) for i in range(len(x))]
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *found)
+    gradients = [gradient(params, x[i : i + 1], y[i : i + 1]) for i in range(len(x))]
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *gradients)
 
 
 def norms(gradients: Tree) -> jax.Array:
-    """Return each example's Euclidean norm over the whole tree: leaves [N, ...] -> [N]."""
+    """Return each example's Euclidean norm over all leaves: [N, ...] -> [N]."""
     squares = [jnp.sum(jnp.square(leaf), tuple(range(1, leaf.ndim))) for leaf in jax.tree.leaves(gradients)]
     return jnp.sqrt(sum(squares[1:], squares[0]))
 
@@ -71,13 +70,13 @@ def clipped(gradients: Tree, limit: float) -> Tree:
         XlaError: The limit is not positive.
     """
     if not limit > 0:
-        raise XlaError("gradients cannot be clipped to this", where="limit", expected="a positive number", got=limit)
+        raise XlaError("invalid clipping limit", where="limit", expected="a positive number", got=limit)
     factors = 1 / jnp.maximum(1, norms(gradients) / limit)
     return jax.tree.map(lambda leaf: leaf * factors.reshape(-1, *(1,) * (leaf.ndim - 1)), gradients)
 
 
 def clipped_mean(gradients: Tree, limit: float) -> Tree:
-    """Return the mean over the examples of what `clipped` returns: leaves [N, ...] -> [...].
+    """Return the mean of the clipped gradients over the examples: leaves [N, ...] -> [...].
 
     Raises:
         XlaError: The limit is not positive.
@@ -88,7 +87,7 @@ def clipped_mean(gradients: Tree, limit: float) -> Tree:
 def _check_examples(x: Any, y: Any) -> None:
     if len(x) != len(y) or not len(x):
         raise XlaError(
-            "examples and labels do not belong together",
-            expected="as many of the one as of the other, at least one",
+            "different numbers of examples and labels",
+            expected="the same number of both, at least one",
             got=f"{len(x)} and {len(y)}",
         )

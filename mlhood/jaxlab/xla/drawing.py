@@ -18,7 +18,7 @@ from mlhood.graph_drawing.render import figure_of
 from mlhood.graph_drawing.scene import NUMBERS, REAL, Box, Port, Scene, Wire
 from mlhood.graph_drawing.text_metrics import Line, said
 from mlhood.jaxlab.xla.hlo import Instruction, Module
-from mlhood.jaxlab.xla.steps import POOLINGS, PRODUCTS, Step, callee, contents, outputs, steps
+from mlhood.jaxlab.xla.steps import POOLINGS, PRODUCTS, Step, callee, opcodes, outputs, steps
 from mlhood.jaxlab.xla.views import Stage, View
 
 _UNFOLDED = 60  # steps from which chains are folded by themselves
@@ -123,14 +123,14 @@ def _end(name: str, what: str) -> tuple[Line, ...]:
 
 
 def _port(one: Instruction) -> Port:
-    kind = REAL if all(array.kind.startswith(("f", "bf", "c")) for array in one.arrays) else NUMBERS
+    kind = REAL if all(array.element_type.startswith(("f", "bf", "c")) for array in one.arrays) else NUMBERS
     return Port(tuple(Line(said(str(array), 40), 10.0) for array in one.arrays[:3]), kind)
 
 
 def _heading(module: Module, one: Instruction) -> str:
     if one.opcode == "fusion":
         how = _FUSIONS.get(one.attribute("kind") or "", "one loop")
-        codes = contents(module, one)
+        codes = opcodes(module, one)
         return f"{codes[0]}, {how}" if len(codes) == 1 else f"fusion, {how}"
     return callee(one) if one.opcode == "call" else one.opcode
 
@@ -138,8 +138,8 @@ def _heading(module: Module, one: Instruction) -> str:
 def _details(module: Module, step: Step) -> Iterator[str]:
     """Give the lines of a box: what is in it, its window, the weights that it reads, and what follows in the chain."""
     first = step.first
-    if first.calls and len(contents(module, first)) > 1:
-        yield from _wrapped("", _told(contents(module, first)))
+    if first.calls and len(opcodes(module, first)) > 1:
+        yield from _wrapped("", _told(opcodes(module, first)))
     yield from _window(module, first)
     read = Counter(
         _prepared(module, module.entry.instructions[name]) for name in first.operands if name not in step.sources
@@ -153,10 +153,10 @@ def _details(module: Module, step: Step) -> Iterator[str]:
 def _following(module: Module, step: Step) -> Iterator[str]:
     """Give the rest of the chain: a fusion begins a line of its own."""
     plain: list[str] = []
-    for one in step.then:
+    for one in step.chained:
         if one.opcode == "fusion":
             yield from _wrapped("then ", plain)
-            yield from _wrapped("then fused: ", _told(contents(module, one)))
+            yield from _wrapped("then fused: ", _told(opcodes(module, one)))
             plain = []
         else:
             plain.append(callee(one) if one.opcode == "call" else one.opcode)
@@ -179,7 +179,7 @@ def _prepared(module: Module, value: Instruction) -> tuple[str, tuple[str, ...]]
     waiting = [value]
     while waiting:
         one = waiting.pop(0)
-        done += [code for code in reversed(contents(module, one)) if code not in ("parameter", "constant")]
+        done += [code for code in reversed(opcodes(module, one)) if code not in ("parameter", "constant")]
         waiting += [module.entry.instructions[name] for name in one.operands]
     return ", ".join(map(str, value.arrays)), tuple(reversed(done))
 
@@ -198,7 +198,7 @@ def _wrapped(head: str, words: list[str]) -> list[str]:
 
 def _family(module: Module, step: Step) -> str:
     """Return the family of the most telling opcode in a box."""
-    codes = [code for one in (step.first, *step.then) for code in contents(module, one)]
+    codes = [code for one in (step.first, *step.chained) for code in opcodes(module, one)]
     if any(code in PRODUCTS for code in codes):
         return "product"
     if any(code in POOLINGS for code in codes):

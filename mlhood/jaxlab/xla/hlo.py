@@ -1,10 +1,10 @@
-"""HLO's text, read: a module's computations, and their instructions with name, shape, opcode, operands and calls.
+"""A parser for HLO's text: a module's computations, and their instructions with shape, opcode, operands and calls.
 
 The grammar is that of XLA's printer (openxla.org/xla/operation_semantics; xla/hlo/parser/hlo_parser.cc):
 
     [ROOT] name = shape opcode(operands), attribute=value, ...
 
-Names stand here without the % that XLA puts before them in compiled modules.
+Names are stored without the % that XLA prefixes in compiled modules.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _ARRAY = re.compile(r"(\w+)\[([\d,<=]*)\](?:\{([\d,]*)[^}]*\})?")
 _COMMENT = re.compile(r"/\*.*?\*/")
 _TABLES = re.compile(r"^(?:FileNames|FunctionNames|FileLocations|StackFrames)\n(?:\d.*\n)*\n*", re.MULTILINE)
 _FRAME = re.compile(r" ?stack_frame_id=\d+")
-# opcodes whose computations work on arrays; what the others apply, such as a reduction's sum, works on single numbers
-RUNS = ("call", "fusion", "while", "conditional", "async-start")
+# opcodes whose computations are on arrays; those applied by others, such as a reduction's sum, are on scalars
+CALLING_OPCODES = ("call", "fusion", "while", "conditional", "async-start")
 
 
 @dataclass(frozen=True)
@@ -34,38 +34,38 @@ class Array:
     """An array's type.
 
     Args:
-        kind: HLO's name of its elements: f32, s32, pred and so on.
-        dims: Its sizes.
-        layout: Its dimensions from the one whose neighbours lie side by side to the outermost: "minor to major".
+        element_type: HLO's name: f32, s32, pred and so on.
+        dims: The sizes.
+        layout: The dimensions from minor (contiguous) to major.
     """
 
-    kind: str
+    element_type: str
     dims: tuple[int, ...]
     layout: tuple[int, ...]
 
     def __str__(self) -> str:
-        return f"{self.kind}[{','.join(map(str, self.dims))}]"
+        return f"{self.element_type}[{','.join(map(str, self.dims))}]"
 
     @property
     def bytes(self) -> int:
-        """What it takes in memory; a type of fewer than eight bits takes a byte."""
-        bits = re.search(r"\d+", self.kind)
+        """The size in memory; an element of fewer than eight bits takes one byte."""
+        bits = re.search(r"\d+", self.element_type)
         return math.prod(self.dims) * max(1, int(bits[0]) // 8 if bits else 1)
 
 
 @dataclass(frozen=True)
 class Instruction:
-    """One line of a computation.
+    """One instruction of a computation.
 
     Args:
-        name: Its own.
-        shape: Its type as HLO writes it, with the layout.
-        opcode: What it does.
+        name: Its name.
+        shape: The type of its result in HLO's syntax, with the layout.
+        opcode: The operation.
         operands: Names of the instructions that it reads.
         calls: Names of the computations that it calls.
-        literal: What stands in the parentheses of a parameter or a constant.
-        attributes: The rest of the line.
-        root: Whether its value is the computation's.
+        literal: A parameter's number or a constant's value, as text.
+        attributes: The text after the operands.
+        root: Whether its value is the result of the computation.
     """
 
     name: str
@@ -79,159 +79,161 @@ class Instruction:
 
     @property
     def arrays(self) -> tuple[Array, ...]:
-        """The arrays that it makes: one, or the parts of a tuple."""
-        found = []
-        for kind, dims, layout in _ARRAY.findall(self.shape):
-            sizes = tuple(int(one.lstrip("<=")) for one in dims.split(",") if one)
-            order = tuple(int(one) for one in layout.split(",") if one)
-            found.append(Array(kind, sizes, order or tuple(reversed(range(len(sizes))))))
-        return tuple(found)
+        """The types of its results: one, or the elements of a tuple."""
+        arrays = []
+        for element_type, dims, layout in _ARRAY.findall(self.shape):
+            sizes = tuple(int(size.lstrip("<=")) for size in dims.split(",") if size)
+            order = tuple(int(dim) for dim in layout.split(",") if dim)
+            arrays.append(Array(element_type, sizes, order or tuple(reversed(range(len(sizes))))))
+        return tuple(arrays)
 
     def attribute(self, name: str) -> str | None:
-        """Return an attribute's value as it is written, or None."""
-        found = re.search(rf"(?:^|[ ,{{]){name}=(\{{[^}}]*\}}|\"[^\"]*\"|[^,\s]+)", self.attributes)
-        return found[1].strip('"') if found else None
+        """Return an attribute's value as text, or None."""
+        match = re.search(rf"(?:^|[ ,{{]){name}=(\{{[^}}]*\}}|\"[^\"]*\"|[^,\s]+)", self.attributes)
+        return match[1].strip('"') if match else None
 
 
 @dataclass(frozen=True)
 class Computation:
-    """Instructions by name, in the order of the text: each after those that it reads."""
+    """Instructions by name, in textual order: each after those that it reads."""
 
     name: str
     instructions: dict[str, Instruction]
 
     @property
     def root(self) -> Instruction:
-        """The instruction whose value is the computation's: the one marked, else the last."""
-        marked = [one for one in self.instructions.values() if one.root]
-        return marked[0] if marked else list(self.instructions.values())[-1]
+        """The instruction whose value is the result: the one marked ROOT, otherwise the last."""
+        instructions = list(self.instructions.values())
+        return next((instruction for instruction in instructions if instruction.root), instructions[-1])
 
     @property
     def opcodes(self) -> tuple[str, ...]:
-        """What it does, in order, without its parameters."""
-        return tuple(one.opcode for one in self.instructions.values() if one.opcode != "parameter")
+        """The opcodes in order, without parameters."""
+        opcodes = (instruction.opcode for instruction in self.instructions.values())
+        return tuple(opcode for opcode in opcodes if opcode != "parameter")
 
 
 @dataclass(frozen=True)
 class Module:
-    """A module.
+    """An HLO module.
 
     Args:
-        name: Its own.
-        computations: By name.
-        main: Name of the computation that runs first; HLO's ENTRY.
+        name: Its name.
+        computations: The computations by name.
+        entry_name: Name of the entry computation.
     """
 
     name: str
     computations: dict[str, Computation]
-    main: str
+    entry_name: str
 
     @property
     def entry(self) -> Computation:
-        """The computation that runs first."""
-        return self.computations[self.main]
+        """The entry computation, where execution starts."""
+        return self.computations[self.entry_name]
 
-    def running(self, *, inside: bool = True) -> Iterator[tuple[Computation, Instruction]]:
-        """Give each instruction that runs, with its computation: those of a called computation once for each call.
+    def walk(self, *, inside: bool = True) -> Iterator[tuple[Computation, Instruction]]:
+        """Yield each instruction that is executed, with its computation: a called computation's once for each call.
 
-        Both branches of a condition and the body of a loop count once.
+        Both branches of a conditional and the body of a loop are visited once.
 
         Args:
-            inside: Whether to go into fusions too; without, each is one instruction.
+            inside: Whether to descend into fusions; otherwise each fusion is one instruction.
         """
-        yield from self._running(self.entry, inside)
+        yield from self._walk(self.entry, inside)
 
-    def _running(self, computation: Computation, inside: bool) -> Iterator[tuple[Computation, Instruction]]:
-        for one in computation.instructions.values():
-            yield computation, one
-            if one.opcode in RUNS and (inside or one.opcode != "fusion"):
-                for name in one.calls:
-                    yield from self._running(self.computations[name], inside)
+    def _walk(self, computation: Computation, inside: bool) -> Iterator[tuple[Computation, Instruction]]:
+        for instruction in computation.instructions.values():
+            yield computation, instruction
+            if instruction.opcode in CALLING_OPCODES and (inside or instruction.opcode != "fusion"):
+                for name in instruction.calls:
+                    yield from self._walk(self.computations[name], inside)
 
     def operations(self, *, inside: bool = True) -> dict[str, int]:
-        """Return how often each opcode runs, the most frequent first; parameters are none."""
-        counts = Counter(one.opcode for _, one in self.running(inside=inside) if one.opcode != "parameter")
+        """Return how often each opcode is executed, the most frequent first; parameters are not counted."""
+        opcodes = (instruction.opcode for _, instruction in self.walk(inside=inside))
+        counts = Counter(opcode for opcode in opcodes if opcode != "parameter")
         return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
     def fusions(self) -> dict[str, tuple[str, ...]]:
         """Return the opcodes in each fusion, by the fusion's name."""
         return {
-            one.name: tuple(code for name in one.calls for code in self.computations[name].opcodes)
+            instruction.name: tuple(opcode for name in instruction.calls for opcode in self.computations[name].opcodes)
             for computation in self.computations.values()
-            for one in computation.instructions.values()
-            if one.opcode == "fusion"
+            for instruction in computation.instructions.values()
+            if instruction.opcode == "fusion"
         }
 
 
-def without_sources(text: str) -> str:
-    """Return a module's text without the tables of source files and lines, which differ from machine to machine."""
+def strip_sources(text: str) -> str:
+    """Return a module's text without the tables of source files and lines, which differ between machines."""
     return _FRAME.sub("", _TABLES.sub("", text)).replace(", metadata={}", "")
 
 
 def parse(text: str) -> Module:
-    """Read a module.
+    """Parse a module.
 
     Args:
-        text: As `Lowered.as_text("hlo")` or `Compiled.as_text()` give it.
+        text: What `Lowered.as_text("hlo")` or `Compiled.as_text()` returns.
 
     Raises:
-        XlaError: It is not HLO.
+        XlaError: The text is not HLO.
     """
-    named = re.match(r"HloModule ([^\s,]+)", text)
-    computations, main, lines = {}, "", None
+    title = re.match(r"HloModule ([^\s,]+)", text)
+    computations, entry, instructions = {}, "", None
     for line in text.splitlines():
         if line == "}":
-            lines = None
+            instructions = None
         elif header := _HEADER.match(line):
-            lines = computations.setdefault(header[2], {})
-            main = header[2] if header[1] else main
-        elif lines is not None and line.strip():
-            one = _instruction(line)
-            lines[one.name] = one
-    if named is None or not main or not all(computations.values()):
+            instructions = computations.setdefault(header[2], {})
+            entry = header[2] if header[1] else entry
+        elif instructions is not None and line.strip():
+            instruction = _parse_instruction(line)
+            instructions[instruction.name] = instruction
+    if title is None or not entry or not all(computations.values()):
         raise XlaError(
-            "this is not a module of HLO",
-            expected="the text that jax.jit(f).lower(x).as_text('hlo') or .compile().as_text() gives",
+            "the text is not an HLO module",
+            expected="what jax.jit(f).lower(x).as_text('hlo') or .compile().as_text() returns",
             got=text[:80] or "nothing",
         )
-    return Module(named[1], {name: Computation(name, lines) for name, lines in computations.items()}, main)
+    return Module(title[1], {name: Computation(name, lines) for name, lines in computations.items()}, entry)
 
 
-def _instruction(line: str) -> Instruction:
+def _parse_instruction(line: str) -> Instruction:
     line = _COMMENT.sub("", line)
-    found = _LINE.match(line)
-    rest = found[3] if found else ""
-    end = _closing(rest) if rest.startswith("(") else rest.find(" ")
-    opcode = _OPCODE.match(rest, max(end, 0))
-    if found is None or opcode is None:
-        raise XlaError("a line of HLO cannot be read", expected="name = shape opcode(operands), ...", got=line.strip())
-    after = _closing(rest, opcode.end())
-    inner, attributes = rest[opcode.end() + 1 : after - 1], rest[after:].removeprefix(", ")
+    match = _LINE.match(line)
+    text = match[3] if match else ""
+    shape_end = _closing(text) if text.startswith("(") else text.find(" ")
+    opcode = _OPCODE.match(text, max(shape_end, 0))
+    if match is None or opcode is None:
+        raise XlaError("invalid line of HLO", expected="name = shape opcode(operands), ...", got=line.strip())
+    operands_end = _closing(text, opcode.end())
+    inner, attributes = text[opcode.end() + 1 : operands_end - 1], text[operands_end:].removeprefix(", ")
     literal = opcode[1] in ("parameter", "constant")
     return Instruction(
-        name=found[2],
-        shape=rest[:end].strip(),
+        name=match[2],
+        shape=text[:shape_end].strip(),
         opcode=opcode[1],
         operands=() if literal else tuple(_operands(inner)),
         calls=tuple(_calls(attributes)),
         literal=inner if literal else "",
         attributes=attributes,
-        root=bool(found[1]),
+        root=bool(match[1]),
     )
 
 
 def _closing(text: str, start: int = 0) -> int:
-    """Return the place after the parenthesis that closes the one at `start`; the end of the text if none does."""
+    """Return the index after the parenthesis that matches the one at `start`; the text's length if none does."""
     depth = 0
-    for place in range(start, len(text)):
-        depth += {"(": 1, ")": -1}.get(text[place], 0)
+    for index in range(start, len(text)):
+        depth += {"(": 1, ")": -1}.get(text[index], 0)
         if depth == 0:
-            return place + 1
+            return index + 1
     return len(text)
 
 
 def _operands(inner: str) -> Iterator[str]:
-    """Give the names between the parentheses; each may stand after its type, which has commas of its own."""
+    """Yield the operands' names; each may follow its type, which contains commas itself."""
     depth, word = 0, ""
     for character in inner + ",":
         depth += {"(": 1, "{": 1, "[": 1, ")": -1, "}": -1, "]": -1}.get(character, 0)

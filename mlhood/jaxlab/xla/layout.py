@@ -1,4 +1,4 @@
-"""In which order XLA lays out the data of convolutions, and where it moves data from one order to another."""
+"""The memory layouts of convolutions' arrays, and the instructions by which XLA changes layouts."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ _LETTERS = {"b": "N", "f": "C", "o": "O", "i": "I", "0": "H", "1": "W", "2": "D"
 
 @dataclass(frozen=True)
 class Layout:
-    """The order of a convolution's arrays in memory, the dimension whose neighbours lie side by side last.
+    """The layouts of a convolution's arrays, the fastest-varying (contiguous) dimension last.
 
     Args:
         name: The convolution's name.
         x: Of the input: NCHW, NHWC and so on.
         w: Of the weights: OIHW, HWIO and so on.
-        y: Of the result.
+        y: Of the output.
     """
 
     name: str
@@ -27,62 +27,63 @@ class Layout:
 
 
 @dataclass(frozen=True)
-class Move:
-    """Data that are copied to another place, mostly in another order.
+class LayoutChange:
+    """A copy of an array, usually into another layout.
 
     Args:
         name: The instruction's name.
-        where: The computation that it stands in: a fusion's, or the main one.
+        computation: The name of its computation: a fusion's, or the entry computation.
         opcode: copy or transpose.
-        array: What arrives.
+        array: The result.
     """
 
     name: str
-    where: str
+    computation: str
     opcode: str
     array: Array
 
     @property
     def bytes(self) -> int:
-        """What is read and written, each once."""
+        """Bytes that are read and written."""
         return 2 * self.array.bytes
 
 
 def convolutions(module: Module) -> list[Layout]:
-    """Return the layouts of all convolutions, in the order in which they run."""
+    """Return the layouts of all convolutions, in the order of execution."""
     return [
-        _layout(computation, one)
-        for computation, one in module.running()
-        if one.opcode == "convolution" and one.attribute("dim_labels")
+        _layout(computation, instruction)
+        for computation, instruction in module.walk()
+        if instruction.opcode == "convolution" and instruction.attribute("dim_labels")
     ]
 
 
-def _layout(computation: Computation, one: Instruction) -> Layout:
-    labels = (one.attribute("dim_labels") or "").replace("->", "_").split("_")
-    arrays = [computation.instructions[name].arrays[0] for name in one.operands[:2]] + [one.arrays[0]]
-    return Layout(one.name, *(_order(label, array) for label, array in zip(labels, arrays, strict=True)))
+def _layout(computation: Computation, convolution: Instruction) -> Layout:
+    labels = (convolution.attribute("dim_labels") or "").replace("->", "_").split("_")
+    operands = [computation.instructions[name].arrays[0] for name in convolution.operands[:2]]
+    arrays = [*operands, convolution.arrays[0]]
+    return Layout(convolution.name, *(_order(label, array) for label, array in zip(labels, arrays, strict=True)))
 
 
 def _order(labels: str, array: Array) -> str:
     return "".join(_LETTERS.get(labels[dim], "?") for dim in reversed(array.layout))
 
 
-def moves(module: Module) -> list[Move]:
-    """Return the copies and transposes after which data lie elsewhere, in the order in which they run.
+def layout_changes(module: Module) -> list[LayoutChange]:
+    """Return the copies and transposes that move data, in the order of execution.
 
-    A transpose whose layout is turned with its dimensions leaves all data where they are and is none.
+    A transpose whose layout is permuted along with its dimensions is a bitcast: it moves nothing and is left out.
     """
     return [
-        Move(one.name, computation.name, one.opcode, one.arrays[0])
-        for computation, one in module.running()
-        if one.opcode == "copy" or (one.opcode == "transpose" and _turns(computation, one))
+        LayoutChange(instruction.name, computation.name, instruction.opcode, instruction.arrays[0])
+        for computation, instruction in module.walk()
+        if instruction.opcode == "copy" or (instruction.opcode == "transpose" and _moves(computation, instruction))
     ]
 
 
-def _turns(computation: Computation, one: Instruction) -> bool:
-    before, after = computation.instructions[one.operands[0]].arrays[0], one.arrays[0]
-    source = [int(dim) for dim in (one.attribute("dimensions") or "{}").strip("{}").split(",") if dim]
-    # dimensions of the operand from outermost to innermost, before and after; of size 1, a dimension lies anywhere
+def _moves(computation: Computation, transpose: Instruction) -> bool:
+    before, after = computation.instructions[transpose.operands[0]].arrays[0], transpose.arrays[0]
+    source = [int(dim) for dim in (transpose.attribute("dimensions") or "{}").strip("{}").split(",") if dim]
+    # the operand's dimensions from outermost to innermost, before and after; one of size 1 has no place in that order
     old = [dim for dim in reversed(before.layout) if before.dims[dim] > 1]
     new = [source[dim] for dim in reversed(after.layout) if after.dims[dim] > 1]
     return old != new

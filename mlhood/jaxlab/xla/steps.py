@@ -1,4 +1,4 @@
-"""A module's main computation as the steps that a drawing shows: without what only prepares weights, chains folded."""
+"""The steps of a module's entry computation that a drawing shows: without the preparation of weights, chains folded."""
 
 from __future__ import annotations
 
@@ -12,50 +12,51 @@ from mlhood.jaxlab.xla.hlo import Instruction, Module
 
 PRODUCTS = ("convolution", "dot", "dot_general")
 POOLINGS = ("reduce-window", "reduce_window", "reduce")
-_OUTPUTS = ("return", "tuple")
-_VALUES = ("parameter", "constant")
+_RESULTS = ("return", "tuple")
 
 
 @dataclass
 class Step:
-    """What one box shows: an instruction, and those of the chain that it begins.
+    """The contents of one box: an instruction, and the chain of instructions that is folded into the same box.
 
     Args:
-        first: The instruction.
-        sources: Names of the instructions whose values arrive.
-        then: The rest of the chain.
+        first: The first instruction.
+        sources: Names of the instructions whose values it reads, as far as they are steps.
+        chained: The other instructions of the chain.
     """
 
     first: Instruction
     sources: tuple[str, ...]
-    then: list[Instruction]
+    chained: list[Instruction]
 
     @property
     def last(self) -> Instruction:
         """The instruction whose value leaves the box."""
-        return self.then[-1] if self.then else self.first
+        return self.chained[-1] if self.chained else self.first
 
 
-def contents(module: Module, one: Instruction) -> tuple[str, ...]:
-    """Return the opcodes that an instruction stands for: those in a fusion or in a called function, or its own."""
-    if one.opcode not in ("fusion", "call"):
-        return (one.opcode,)
-    names = (name for name in one.calls)
-    found = (inner for name in names for inner in module.computations[name].instructions.values())
+def opcodes(module: Module, instruction: Instruction) -> tuple[str, ...]:
+    """Return the opcodes inside a fusion or a called function, or the instruction's own opcode."""
+    if instruction.opcode not in ("fusion", "call"):
+        return (instruction.opcode,)
     return tuple(
-        code for inner in found if inner.opcode not in (*_VALUES, "return") for code in contents(module, inner)
+        opcode
+        for name in instruction.calls
+        for inner in module.computations[name].instructions.values()
+        if inner.opcode not in ("parameter", "constant", "return")
+        for opcode in opcodes(module, inner)
     )
 
 
-def callee(one: Instruction) -> str:
-    """Return what a call calls, without the number that keeps names apart: relu_3 and relu_3.4 are relu."""
-    return re.sub(r"([._]\d+)+$", "", one.calls[0])
+def callee(call: Instruction) -> str:
+    """Return the called function's name without the suffixes that make it unique: relu_3 and relu_3.4 are relu."""
+    return re.sub(r"([._]\d+)+$", "", call.calls[0])
 
 
 def outputs(module: Module) -> tuple[str, ...]:
-    """Return the names of the instructions that make the module's results."""
+    """Return the names of the instructions that compute the module's results."""
     root = module.entry.root
-    return root.operands if root.opcode in _OUTPUTS else (root.name,)
+    return root.operands if root.opcode in _RESULTS else (root.name,)
 
 
 def steps(module: Module, data: Collection[int] | None = None, *, fold: bool = False) -> list[Step]:
@@ -63,22 +64,20 @@ def steps(module: Module, data: Collection[int] | None = None, *, fold: bool = F
 
     Args:
         module: A module of HLO or StableHLO.
-        data: Numbers of the parameters to follow; what depends on none of them is no step, but something that a step
-            reads. None for all.
-        fold: Whether a step takes in what follows, as long as nothing else reads or joins the chain and neither a
-            product nor a pooling comes.
+        data: Numbers of the parameters to follow, None for all. What depends on none of them is not a step, but an
+            operand of one.
+        fold: Whether a step includes the instructions that follow it, up to a branch, a join, a product or a pooling.
 
     Raises:
-        XlaError: There is nothing to follow.
+        XlaError: No result depends on these parameters.
     """
-    lines = module.entry.instructions
     shown: dict[str, Instruction] = {}
-    for one in lines.values():
-        followed = one.opcode == "parameter" and (data is None or int(one.literal) in data)
-        if followed or any(name in shown for name in one.operands):
-            shown[one.name] = one
+    for instruction in module.entry.instructions.values():
+        followed = instruction.opcode == "parameter" and (data is None or int(instruction.literal) in data)
+        if followed or any(name in shown for name in instruction.operands):
+            shown[instruction.name] = instruction
     root = module.entry.root
-    if root.opcode in _OUTPUTS:
+    if root.opcode in _RESULTS:
         shown.pop(root.name, None)
     if not shown:
         raise XlaError("no result depends on these parameters", where=module.name, got=data)
@@ -86,21 +85,21 @@ def steps(module: Module, data: Collection[int] | None = None, *, fold: bool = F
 
 
 def _chains(module: Module, shown: dict[str, Instruction], fold: bool) -> list[Step]:
-    sources = {one.name: tuple(name for name in one.operands if name in shown) for one in shown.values()}
-    readers = Counter(name for names in sources.values() for name in set(names)) + Counter(outputs(module))
-    found: dict[str, Step] = {}  # by the last instruction of the chain
-    for one in shown.values():
-        before = found.get(sources[one.name][0]) if len(set(sources[one.name])) == 1 else None
-        joins = fold and before is not None and before.first.opcode != "parameter" and readers[before.last.name] == 1
-        if before is not None and joins and not _begins(module, one):
-            del found[before.last.name]
-            before.then.append(one)
-            found[one.name] = before
+    sources = {name: tuple(operand for operand in line.operands if operand in shown) for name, line in shown.items()}
+    uses = Counter(name for names in sources.values() for name in set(names)) + Counter(outputs(module))
+    chains: dict[str, Step] = {}  # by the name of the last instruction
+    for name, instruction in shown.items():
+        chain = chains.get(sources[name][0]) if len(set(sources[name])) == 1 else None
+        extends = fold and chain is not None and chain.first.opcode != "parameter" and uses[chain.last.name] == 1
+        if chain is not None and extends and not _starts_chain(module, instruction):
+            del chains[chain.last.name]
+            chain.chained.append(instruction)
+            chains[name] = chain
         else:
-            found[one.name] = Step(one, sources[one.name], [])
-    places = {name: place for place, name in enumerate(shown)}
-    return sorted(found.values(), key=lambda step: places[step.first.name])
+            chains[name] = Step(instruction, sources[name], [])
+    positions = {name: position for position, name in enumerate(shown)}
+    return sorted(chains.values(), key=lambda step: positions[step.first.name])
 
 
-def _begins(module: Module, one: Instruction) -> bool:
-    return any(code in (*PRODUCTS, *POOLINGS) for code in contents(module, one))
+def _starts_chain(module: Module, instruction: Instruction) -> bool:
+    return any(opcode in (*PRODUCTS, *POOLINGS) for opcode in opcodes(module, instruction))

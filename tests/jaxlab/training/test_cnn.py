@@ -1,4 +1,4 @@
-"""The digits' network: the same with JAX, without it and in torch."""
+"""The digits' network: JAX, NumPy and torch agree."""
 
 import jax
 import numpy as np
@@ -15,7 +15,7 @@ def images(count, size=32):
 
 
 @pytest.mark.parametrize("size", [32, 20])
-def test_logits_are_the_same_with_jax_without_it_and_in_torch(size):
+def test_logits_agree_with_jax_without_it_and_in_torch(size):
     x, params = images(3, size), cnn.init(1, size=size, classes=7)
     arrays = {name: np.asarray(value) for name, value in params.items()}
     tensors = {name: torch.from_numpy(value.copy()) for name, value in arrays.items()}
@@ -29,19 +29,19 @@ def test_logits_are_the_same_with_jax_without_it_and_in_torch(size):
         np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-4)
 
 
-def test_a_beginning_is_its_seeds_and_keeps_the_variance():
-    one, same, other = cnn.init(3), cnn.init(3), cnn.init(4)
-    assert sum(value.size for value in one.values()) == 19_178
-    assert all((one[name] == same[name]).all() for name in one)
-    weights = [name for name in one if name.endswith("weight")]
-    assert not any((one[name] == other[name]).any() for name in weights)
-    for name in weights[1:]:  # the first has too few numbers to tell
-        np.testing.assert_allclose(np.var(one[name]), 2 / np.prod(one[name].shape[1:]), rtol=0.15)
-    assert not any(np.any(one[name]) for name in one.keys() - weights)
+def test_initial_weights_depend_on_the_seed_and_preserve_the_variance():
+    params, same, other = cnn.init(3), cnn.init(3), cnn.init(4)
+    assert sum(value.size for value in params.values()) == 19_178
+    assert all((params[name] == same[name]).all() for name in params)
+    weights = [name for name in params if name.endswith("weight")]
+    assert not any((params[name] == other[name]).any() for name in weights)
+    for name in weights[1:]:  # the first has too few elements for a good estimate
+        np.testing.assert_allclose(np.var(params[name]), 2 / np.prod(params[name].shape[1:]), rtol=0.15)
+    assert not any(np.any(params[name]) for name in params.keys() - weights)
 
 
 @pytest.mark.parametrize("shape", [(2, 1, 64, 64), (2, 3, 32, 32), (1, 32, 32)])
-def test_images_that_do_not_fit_are_refused(shape):
-    with pytest.raises(XlaError, match="does not take these images") as refused:
+def test_images_of_another_shape_are_rejected(shape):
+    with pytest.raises(XlaError, match="the network's input shape") as caught:
         cnn.logits(cnn.init(), np.zeros(shape, np.float32))
-    assert "[N, 1, 32, 32]" in str(refused.value)
+    assert "[N, 1, 32, 32]" in str(caught.value)

@@ -1,4 +1,4 @@
-"""Gradients of each example against the loop, the mean and torch's clipping; without a loop in what is traced."""
+"""Per-example gradients against a loop, the mean and torch's clipping; their jaxpr has no loop."""
 
 import jax
 import numpy as np
@@ -7,8 +7,8 @@ import torch
 
 from mlhood.errors import XlaError
 from mlhood.jaxlab.training import cnn
-from mlhood.jaxlab.training.per_example import clipped, clipped_mean, norms, one_by_one, per_example
-from mlhood.jaxlab.training.training import loss
+from mlhood.jaxlab.training.per_example import clipped, clipped_mean, norms, per_example, per_example_loop
+from mlhood.jaxlab.training.train_loop import loss
 
 
 def batch(count):
@@ -26,8 +26,8 @@ def gradients(params):
     return jax.jit(lambda params, x, y: per_example(loss, params, x, y))(params, *batch(4))
 
 
-def test_they_are_the_loops(params, gradients):
-    expected = jax.jit(lambda params, x, y: one_by_one(loss, params, x, y))(params, *batch(4))
+def test_they_match_the_loop(params, gradients):
+    expected = jax.jit(lambda params, x, y: per_example_loop(loss, params, x, y))(params, *batch(4))
     assert jax.tree.structure(gradients) == jax.tree.structure(params)
     for name, leaf in gradients.items():
         assert leaf.shape == (4, *params[name].shape)
@@ -40,15 +40,15 @@ def test_their_mean_is_the_gradient_of_the_mean(params, gradients):
         np.testing.assert_allclose(leaf.mean(0), expected[name], rtol=1e-3, atol=1e-5)
 
 
-def test_what_is_traced_does_not_grow_with_the_batch(params):
+def test_the_jaxpr_does_not_grow_with_the_batch(params):
     def equations(function, count):
         return len(jax.make_jaxpr(lambda *arguments: function(loss, *arguments))(params, *batch(count)).eqns)
 
     assert equations(per_example, 2) == equations(per_example, 6)
-    assert equations(one_by_one, 6) > 2.5 * equations(one_by_one, 2)
+    assert equations(per_example_loop, 6) > 2.5 * equations(per_example_loop, 2)
 
 
-def test_each_is_clipped_as_torch_clips_one(gradients):
+def test_each_gradient_is_clipped_as_by_torch(gradients):
     limit = float(np.median(norms(gradients)))  # so that some are clipped and some are not
     got = clipped(gradients, limit)
     for i in range(4):
@@ -64,17 +64,17 @@ def test_each_is_clipped_as_torch_clips_one(gradients):
     np.testing.assert_allclose(mean["fc.weight"], np.mean(got["fc.weight"], 0), rtol=1e-4, atol=1e-7)
 
 
-def test_gradients_of_zero_and_a_high_limit_stay_as_they_are(gradients):
+def test_zero_gradients_and_those_below_the_limit_are_unchanged(gradients):
     zero = jax.tree.map(np.zeros_like, gradients)
     assert not any(np.any(leaf) for leaf in jax.tree.leaves(clipped(zero, 1.0)))
     for name, leaf in clipped(gradients, 1e6).items():
         np.testing.assert_array_equal(leaf, gradients[name])
 
 
-def test_what_makes_no_sense_is_refused(params, gradients):
+def test_invalid_arguments_are_rejected(params, gradients):
     x, y = batch(3)
-    for function in (per_example, one_by_one):
-        with pytest.raises(XlaError, match="do not belong together"):
+    for function in (per_example, per_example_loop):
+        with pytest.raises(XlaError, match="different numbers of examples and labels"):
             function(loss, params, x, y[:2])
-    with pytest.raises(XlaError, match="cannot be clipped"):
+    with pytest.raises(XlaError, match="invalid clipping limit"):
         clipped_mean(gradients, 0.0)

@@ -1,4 +1,4 @@
-"""Pictures of training: what they draw is what they were given, and their words stand apart."""
+"""Figures of training: they show the data, and their labels do not overlap."""
 
 from itertools import combinations
 
@@ -9,7 +9,7 @@ from matplotlib.text import Text
 
 from mlhood.errors import XlaError
 from mlhood.jaxlab.training import training_figures
-from mlhood.jaxlab.training.training import History
+from mlhood.jaxlab.training.train_loop import History
 from mlhood.measure import Comparison, Measurement
 
 
@@ -20,13 +20,13 @@ def history(steps, seed=0):
 
 def comparison():
     times = {"eager": 20e-3, "jit": 1.4e-3, "donate": 1.3e-3}
-    wave = 1 + 0.1 * np.sin(np.arange(21))
-    rows = {name: Measurement(tuple((at * wave).tolist()), run="one", agreed=True) for name, at in times.items()}
+    noise = 1 + 0.1 * np.sin(np.arange(21))
+    rows = {name: Measurement(tuple((time * noise).tolist()), run="one", agreed=True) for name, time in times.items()}
     return Comparison(rows, "eager")
 
 
 NORMS = np.array([3.0, 0.01, 0.4, 20.0])
-PICTURES = {
+FIGURES = {
     "modes": lambda: training_figures.learning_curve({name: history(40) for name in ("eager", "jit", "donate")}),
     "one, long": lambda: training_figures.learning_curve({"donate": history(460)}),
     "one step": lambda: training_figures.learning_curve({"jit": History((2.3,), {1: 0.1})}),
@@ -39,49 +39,49 @@ PICTURES = {
 
 
 @pytest.fixture(autouse=True)
-def closed():
+def close_figures():
     yield
     plt.close("all")
 
 
-@pytest.mark.parametrize("name", PICTURES)
-def test_words_do_not_stand_on_each_other_nor_leave_the_picture(name):
-    figure = PICTURES[name]()
+@pytest.mark.parametrize("name", FIGURES)
+def test_labels_do_not_overlap_and_lie_inside_the_figure(name):
+    figure = FIGURES[name]()
     figure.draw_without_rendering()
-    words = [text for axes in figure.axes for text in (*axes.texts, axes.title, axes.xaxis.label, axes.yaxis.label)]
-    words += [text for axes in figure.axes if (legend := axes.get_legend()) for text in legend.get_texts()]
-    boxes = [(text.get_text(), Text.get_window_extent(text)) for text in words if text.get_text()]
+    labels = [text for axes in figure.axes for text in (*axes.texts, axes.title, axes.xaxis.label, axes.yaxis.label)]
+    labels += [text for axes in figure.axes if (legend := axes.get_legend()) for text in legend.get_texts()]
+    boxes = [(text.get_text(), Text.get_window_extent(text)) for text in labels if text.get_text()]
     assert len(boxes) > 2
-    assert [(a, b) for (a, one), (b, other) in combinations(boxes, 2) if one.overlaps(other)] == []
-    wide, high = figure.canvas.get_width_height()
-    assert [text for text, box in boxes if box.x0 < 0 or box.y0 < 0 or box.x1 > wide or box.y1 > high] == []
+    assert [(a, b) for (a, first), (b, second) in combinations(boxes, 2) if first.overlaps(second)] == []
+    width, height = figure.canvas.get_width_height()
+    assert [text for text, box in boxes if box.x0 < 0 or box.y0 < 0 or box.x1 > width or box.y1 > height] == []
 
 
-def test_a_curve_shows_each_loss_and_tells_the_last_accuracy():
+def test_a_curve_shows_each_loss_and_the_last_accuracy():
     runs = {"eager": history(40), "jit": history(40, seed=1)}
     above, below = training_figures.learning_curve(runs).axes
-    for line, one in zip(above.lines, runs.values(), strict=True):
-        np.testing.assert_array_equal(line.get_ydata(), one.losses)
+    for line, run in zip(above.lines, runs.values(), strict=True):
+        np.testing.assert_array_equal(line.get_ydata(), run.losses)
     assert below.texts[0].get_text() == "at the end: eager 95.3%, jit 95.3%"
 
 
-def test_a_long_curve_is_smoothed_over_its_steps():
-    one = history(460)
-    single, smooth = training_figures.learning_curve({"jit": one}).axes[0].lines
-    np.testing.assert_array_equal(single.get_ydata(), one.losses)
-    at, mean = smooth.get_xdata()[100], smooth.get_ydata()[100]
-    np.testing.assert_allclose(mean, np.mean(one.losses[at - 12 : at + 11]))  # 23 steps, of which `at` is the middle
+def test_a_long_curve_is_smoothed():
+    losses = history(460).losses
+    raw, smooth = training_figures.learning_curve({"jit": history(460)}).axes[0].lines
+    np.testing.assert_array_equal(raw.get_ydata(), losses)
+    step, mean = smooth.get_xdata()[100], smooth.get_ydata()[100]
+    np.testing.assert_allclose(mean, np.mean(losses[step - 12 : step + 11]))  # 23 steps centred at `step`
 
 
 def test_bars_are_medians_in_milliseconds():
     (axes,) = training_figures.step_seconds(comparison()).axes
-    expected = [one.median * 1e3 for one in comparison().measurements.values()]
+    expected = [measurement.median * 1e3 for measurement in comparison().measurements.values()]
     np.testing.assert_allclose([bar.get_width() for bar in axes.patches], expected)
     assert "times as fast as eager" in axes.texts[1].get_text()
     assert "times" not in axes.texts[0].get_text()
 
 
-def test_norms_are_in_order_and_the_clipped_are_counted():
+def test_norms_are_sorted_and_the_clipped_ones_counted():
     (axes,) = training_figures.gradient_norms(NORMS, np.minimum(NORMS, 1), 1.0).axes
     np.testing.assert_array_equal(axes.lines[0].get_ydata(), [0.01, 0.4, 3, 20])
     np.testing.assert_array_equal(axes.lines[1].get_ydata(), [0.01, 0.4, 1, 1])
@@ -99,10 +99,10 @@ def test_the_staircase_has_steps_and_two_derivatives():
     np.testing.assert_array_equal(slopes, (x >= -64) & (x <= 63.5))
 
 
-def test_what_cannot_be_drawn_is_refused():
-    with pytest.raises(XlaError, match="no trainings"):
+def test_invalid_data_are_rejected():
+    with pytest.raises(XlaError, match="no runs"):
         training_figures.learning_curve({})
     with pytest.raises(XlaError, match="same examples"):
         training_figures.gradient_norms(NORMS, NORMS[:2], 1.0)
-    with pytest.raises(XlaError, match="have a length"):
+    with pytest.raises(XlaError, match="invalid scale"):
         training_figures.staircase(0.0)

@@ -69,9 +69,9 @@ def test_chains_are_folded_up_to_products_and_branches():
         return jnp.exp(jnp.negative(y)) @ w + y
 
     module = view(f, np.ones((3, 3), np.float32), np.ones((3, 3), np.float32)).module("hlo")
-    folded = [[one.opcode for one in (step.first, *step.then)] for step in steps(module, fold=True)]
+    folded = [[line.opcode for line in (step.first, *step.chained)] for step in steps(module, fold=True)]
     assert folded == [["parameter"], ["cosine", "sine"], ["negate", "exponential"], ["parameter"], ["dot"], ["add"]]
-    assert all(not step.then for step in steps(module))
+    assert all(not step.chained for step in steps(module))
 
 
 def test_a_function_that_gives_several_results_ends_in_each():

@@ -1,4 +1,4 @@
-"""Reading HLO: every part of a line, and the text that XLA writes for loops, conditions, sorting and random numbers."""
+"""Parsing HLO: every part of a line, and XLA's text for loops, conditionals, sorting and random numbers."""
 
 import jax
 import jax.numpy as jnp
@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from mlhood.errors import XlaError
-from mlhood.jaxlab.xla.hlo import Array, Instruction, parse, without_sources
+from mlhood.jaxlab.xla.hlo import Array, Instruction, parse, strip_sources
 from mlhood.jaxlab.xla.views import view
 
-# of a compiled module, shortened
+# a compiled module, abridged
 COMPILED = """HloModule jit_f, is_scheduled=true, entry_computation_layout={(f32[4]{0})->f32[4]{0}}
 
 FileNames
@@ -49,9 +49,10 @@ ENTRY %main.3 (x.1: f32[2,3,4]) -> f32[4] {
 """
 
 
-def test_every_part_of_a_line_is_read():
+def test_every_part_of_a_line_is_parsed():
     module = parse(COMPILED)
-    assert (module.name, module.main, [*module.computations]) == ("jit_f", "main.3", ["sum.1", "fused.2", "main.3"])
+    assert (module.name, module.entry_name) == ("jit_f", "main.3")
+    assert [*module.computations] == ["sum.1", "fused.2", "main.3"]
     lines = module.entry.instructions
     assert lines["once"] == Instruction(
         "once", "(f32[4]{0}, s32[2,2]{1,0})", "fusion", ("x.1",), ("fused.2",), "", "kind=kLoop, calls=%fused.2"
@@ -69,15 +70,15 @@ def test_every_part_of_a_line_is_read():
     assert inside["reduce"].attribute("dimensions") == "{0,1}"
 
 
-def test_what_a_fusion_does_counts_once_for_each_call_and_a_reductions_sum_is_no_operation():
+def test_a_fusions_operations_are_counted_for_each_call_and_a_reductions_sum_is_not():
     module = parse(COMPILED)
     assert module.operations() == {"constant": 4, "fusion": 2, "get-tuple-element": 2, "reduce": 2, "tuple": 2}
     assert module.operations(inside=False) == {"fusion": 2, "get-tuple-element": 2}
     assert module.fusions() == dict.fromkeys(("once", "twice"), ("constant", "constant", "reduce", "tuple"))
 
 
-def test_the_tables_of_sources_are_left_out_and_nothing_else():
-    text = without_sources(COMPILED)
+def test_only_source_information_is_stripped():
+    text = strip_sources(COMPILED)
     assert "elsewhere" not in text
     assert "stack_frame" not in text
     assert parse(text).operations() == parse(COMPILED).operations()
@@ -86,45 +87,46 @@ def test_the_tables_of_sources_are_left_out_and_nothing_else():
 
 
 @pytest.mark.parametrize(
-    ("array", "size"),
+    ("text", "size"),
     [("f32[2,3]", 24), ("bf16[5]", 10), ("pred[7]", 7), ("s4[3]", 3), ("c64[2]", 16), ("f8e4m3fn[4]", 4), ("u8[]", 1)],
 )
-def test_bytes_of_an_array(array, size):
-    one = Instruction("a", array, "copy").arrays[0]
-    assert one.bytes == size
-    assert str(one) == array
+def test_bytes_of_an_array(text, size):
+    array = Instruction("a", text, "copy").arrays[0]
+    assert array.bytes == size
+    assert str(array) == text
 
 
 @pytest.mark.parametrize("text", ["", "module @jit_f {\n}", "HloModule m\n\nENTRY main {\n}\n"])
-def test_other_text_is_refused(text):
-    with pytest.raises(XlaError, match="not a module of HLO"):
+def test_other_text_is_rejected(text):
+    with pytest.raises(XlaError, match="not an HLO module"):
         parse(text)
 
 
-def test_a_line_that_is_none_is_refused():
-    with pytest.raises(XlaError, match="line of HLO"):
+def test_an_invalid_line_is_rejected():
+    with pytest.raises(XlaError, match="invalid line of HLO"):
         parse("HloModule m\n\nENTRY main {\n  what is this\n}\n")
 
 
 def everything(x):
-    """Use what has computations of its own."""
+    """Use operations that have computations of their own."""
     _, y = jax.lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, c[1] * 0.5), (0, x))
     z = jax.nn.softmax(jax.lax.reduce_window(y, -jnp.inf, jax.lax.max, (1, 2), (1, 2), "VALID"))
     return jnp.sort(z), {"c": jax.lax.cond(z[0, 0] > 0, jnp.sin, jnp.cos, z), "k": jax.random.normal(jax.random.key(0))}
 
 
 @pytest.mark.parametrize("stage", ["stablehlo", "hlo", "optimized"])
-def test_what_xla_writes_hangs_together(stage):
+def test_references_in_xlas_text_are_consistent(stage):
     module = view(everything, np.ones((2, 8), np.float32)).module(stage)
-    around = set().union(*(one.instructions for one in module.computations.values()))
+    all_names = set().union(*(computation.instructions for computation in module.computations.values()))
     for computation in module.computations.values():
-        for one in computation.instructions.values():
-            # a region of StableHLO may read what is around it
-            assert set(one.operands) <= (around if stage == "stablehlo" else set(computation.instructions)), one
-            assert set(one.calls) <= set(module.computations), one
-            assert one.arrays or one.opcode in ("return", "token"), one
+        # a region of StableHLO may use values of the enclosing ones
+        visible = all_names if stage == "stablehlo" else set(computation.instructions)
+        for instruction in computation.instructions.values():
+            assert set(instruction.operands) <= visible, instruction
+            assert set(instruction.calls) <= set(module.computations), instruction
+            assert instruction.arrays or instruction.opcode in ("return", "token"), instruction
     counts = module.operations()
-    # XLA may unroll the loop and make a choice of the condition
+    # XLA may unroll the loop and turn the conditional into a select
     assert counts["sort"] == 1
     assert counts["cosine"] == counts["sine"] == 1
     if stage != "optimized":

@@ -108,6 +108,6 @@ TASKS = (
             trained_reads_unseen_digits,
         ),
         seconds=300.0,
-        forbidden=("mlhood.jaxlab.training.training",),
+        forbidden=("mlhood.jaxlab.training.train_loop",),
     ),
 )
