@@ -149,10 +149,8 @@ def _legend(axes: Axes, problem: Problem, slicing: Slicing) -> None:
     """Write for each kind of tile how many there are, what one holds, and which cache holds them."""
     k1, inputs, weights = slicing.k1, problem.input_tiles, problem.weight_tiles
     depth = f"{k1}·{problem.kernel[0]}·{problem.kernel[1]}"
-    stationary, streamed = (
-        ["stationary in L1;", f"L3 holds k3 = {slicing.k3:,}"],
-        ["streamed;", f"L2 holds k2 = {slicing.k2:,}"],
-    )
+    stationary = ["stationary in L1;", f"L3 holds k3 = {slicing.k3:,}"]
+    streamed = ["streamed;", f"L2 holds k2 = {slicing.k2:,}"]
     input_role, weight_role = (stationary, streamed) if slicing.order == "IS" else (streamed, stationary)
     input_size = [f"{depth} × {problem.window} windows", f"= {k1 * problem.input_bytes:,} bytes"]
     lines = [f"{inputs:,} in a slice;", "a full one holds", *input_size, *input_role]
@@ -231,7 +229,7 @@ def _captions(grid: Grid, order: Order, k2: int, k3: int, heights: Point) -> Non
         "numbers: order of the visits" if numbered else "solid: between neighbours; dotted: jumps",
     )
     left, axes = grid.left - 0.5, grid.axes
-    title = f"{order}: {stationary} tiles are stationary in L1, one by one;\n{streamed} tiles are streamed"
+    title = f"{order}: one {stationary} tile at a time is stationary in L1;\n{streamed} tiles are streamed"
     axes.text(left, heights[0], title, fontsize=10, weight="bold", va="top")
     axes.text(left, heights[1], "\n".join(lines), fontsize=9, va="top", linespacing=1.4)
 

@@ -38,8 +38,8 @@ def levels(needs: Mapping[str, Sequence[float]], rooms: Sequence[float]) -> Figu
     """
     _check_not_empty(needs, "slicings")
     for name, sizes in needs.items():
-        _check_bytes(name, sizes, most=sys.float_info.max)
-    _check_bytes("rooms", rooms, most=math.inf)
+        _check_bytes(name, sizes, limit=sys.float_info.max)
+    _check_bytes("rooms", rooms, limit=math.inf)
     group = len(needs) + 1
     figure, axes = plt.subplots(figsize=(9, 0.9 + 0.25 * 3 * group), dpi=90, layout="constrained")
     known = [size for sizes in (*needs.values(), rooms) for size in sizes if size < math.inf]
@@ -57,23 +57,23 @@ def levels(needs: Mapping[str, Sequence[float]], rooms: Sequence[float]) -> Figu
     return figure
 
 
-def _check_bytes(name: str, sizes: Sequence[float], most: float) -> None:
-    if len(sizes) != len(LEVELS) or not all(1 <= size <= most for size in sizes):
+def _check_bytes(name: str, sizes: Sequence[float], limit: float) -> None:
+    if len(sizes) != len(LEVELS) or not all(1 <= size <= limit for size in sizes):
         what = "invalid number of bytes in the three levels"
         raise SlicingError(what, where=name, expected="three numbers, at least 1", got=list(sizes))
 
 
-def _level_bars(axes: Axes, sizes: Sequence[float], room: float, first: int) -> None:
+def _level_bars(axes: Axes, sizes: Sequence[float], capacity: float, first: int) -> None:
     """Draw one level's bars and the line of its capacity."""
     for row, size in enumerate(sizes, first):
-        too_large = size > room
+        too_large = size > capacity
         colour, hatch, weight = (VERMILION, "xx", "bold") if too_large else (SKY, "", "normal")
         axes.barh(row, size, 0.74, color=colour, hatch=hatch, ec="black", lw=0.7)
         text = f"{binary_size(int(size))}{', too large' if too_large else ''}"
         style = {"textcoords": "offset points", "va": "center", "fontsize": 9, "weight": weight, "zorder": 6}
         axes.annotate(text, (size, row), (6, 0), bbox={"fc": "white", "ec": "none", "pad": 0.6}, **style)
-    if room < math.inf:
-        axes.plot([room, room], [first - 0.5, first + len(sizes) - 0.5], color=DARK, lw=2.4, zorder=5)
+    if capacity < math.inf:
+        axes.plot([capacity, capacity], [first - 0.5, first + len(sizes) - 0.5], color=DARK, lw=2.4, zorder=5)
 
 
 def traffic(rows: Mapping[str, Mapping[Order, Traffic]], line: int = 64) -> Figure:

@@ -115,7 +115,7 @@ def drain(begins, lengths, columns, total, width, last_cycle) -> np.ndarray:
         unless it is the last one of its drain.
     """
     half = total // 2
-    most = (half + width - 1) // width
+    max_lines = (half + width - 1) // width  # of a drain
     # lines that were closed before they were full: their index and their number of words
     short = np.zeros((2, (lengths * columns).sum() // half + 2), np.int64)
     shorts, seen = 0, 0
@@ -135,14 +135,14 @@ def drain(begins, lengths, columns, total, width, last_cycle) -> np.ndarray:
                 left -= more
                 if cycle >= until and free < total - half:
                     line, fill, shorts = _close(short, line, fill, shorts)
-                    end = min(sent + most, line)
+                    end = min(sent + max_lines, line)
                     words, seen = _words(short, shorts, seen, sent, end, width)
                     until = _send(state, cycle, words, end - sent)
                     free, sent = free + words, end
     line, fill, shorts = _close(short, line, fill, shorts)
     cycle = last_cycle
     while sent < line:
-        end = min(sent + most, line)
+        end = min(sent + max_lines, line)
         words, seen = _words(short, shorts, seen, sent, end, width)
         cycle = _send(state, cycle, words, end - sent) + 1
         sent = end
