@@ -102,7 +102,7 @@ def test_a_cache_of_two_tiles_misses_what_a_level_fetches(inside):
     simulated = Hierarchy([Level(2 * level.bytes)], line=4)
     for chunk in tiled.addresses():
         simulated.access(chunk.bytes(tiled.layout(4)), 4)
-    assert simulated.served.memory == sum(level.fetched.values())
+    assert simulated.hits.memory == sum(level.fetched.values())
 
 
 def test_a_product_counted_by_hand():
