@@ -1,4 +1,4 @@
-"""The whole pipeline as one straight function with named stops.
+"""The pipeline as one function with named stops.
 
 import -> "hir" -> passes -> "optimized" -> profile, quantise, passes -> "quantized" -> a back end
 """
@@ -16,7 +16,7 @@ import onnx
 import pandas as pd
 
 from mlhood.compiler.backends import timing
-from mlhood.compiler.backends.targets import DEFAULT, Target, check_target, ready
+from mlhood.compiler.backends.targets import DEFAULT, Target, check_target, prepare
 from mlhood.compiler.hir.graph import Graph
 from mlhood.compiler.hir.verify import verify
 from mlhood.compiler.onnx.importer import import_model
@@ -35,12 +35,12 @@ STAGES = ("hir", "optimized", "quantized")
 
 @dataclass(frozen=True)
 class Stage:
-    """What one stage made.
+    """The result of one stage.
 
     Args:
         name: One of `STAGES`.
         graph: The graph after it, verified.
-        seconds: What it took.
+        seconds: Execution time.
     """
 
     name: str
@@ -56,18 +56,18 @@ class Executable:
     """A compiled model.
 
     Args:
-        stages: What was made on the way; the last one's graph is what runs.
-        target: What it runs on.
+        stages: All stages; the graph of the last one is executed.
+        target: The target to execute on.
     """
 
     def __init__(self, stages: tuple[Stage, ...], target: Target) -> None:
         self.stages = stages
         self.target = target
-        self._runner = ready(self.graph, target)
+        self._runner = prepare(self.graph, target)
 
     @property
     def graph(self) -> Graph:
-        """What runs."""
+        """The graph that is executed."""
         return self.stages[-1].graph
 
     def run(self, **inputs: Any) -> dict[str, np.ndarray]:
@@ -77,7 +77,7 @@ class Executable:
             inputs: An array for each input of the model, by name.
 
         Returns:
-            Each output under its name.
+            The outputs by name.
 
         Raises:
             CompilerError: An input is missing, unknown or of another type.
@@ -85,19 +85,19 @@ class Executable:
         return self._runner.run(inputs)
 
     def profile(self, *, rounds: int = timing.ROUNDS, **inputs: Any) -> pd.DataFrame:
-        """Return a row a node: its operator, the output's shape, multiply-accumulates, and its median time (s).
+        """Return a row per node: operator, shape of its output, multiply-accumulates, and median time (s).
 
         Args:
-            rounds: How often the model is run.
+            rounds: Number of runs.
             inputs: As for `run`.
 
         Raises:
-            CompilerError: As for `run`, or there are no rounds.
+            CompilerError: As for `run`, or `rounds` is invalid.
         """
         return timing.profile(self._runner, inputs, rounds)
 
     def report(self) -> pd.DataFrame:
-        """Return a row a stage: how many nodes there are, the bytes of their constants, and the time it took (ms)."""
+        """Return a row per stage: number of nodes, bytes of constants, and time (ms)."""
         rows = {
             stage.name: {
                 "nodes": len(stage.graph.nodes),
@@ -121,24 +121,24 @@ def compile(
 
     Args:
         model: Path, bytes or proto.
-        target: What it shall run on, one of `TARGETS`; or one's own function for its convolutions, as
-            `mlhood.compiler.backends.kernels.Kernels` takes it.
-        quantization: A recipe, or the name of a schema, with which the model is quantised; None leaves it in float.
-        stop_after: "hir" (the graph as it is), "optimized" or "quantized": return the graph there.
-        calibration: For quantisation, what typically goes in: one array for each input by name, an iterable of such
-            batches, or a profile of the optimised graph. Left out, the course's digits or photographs where the model
+        target: The target to execute on, one of `TARGETS`; or a function for its convolutions, see
+            `mlhood.compiler.backends.kernels.Kernels`.
+        quantization: A recipe or the name of a schema to quantise the model with; None keeps it in float.
+        stop_after: Return the graph after this stage: "hir" (as imported), "optimized" or "quantized".
+        calibration: Typical inputs, for quantisation: an array for each input by name, an iterable of such
+            batches, or a profile of the optimised graph. By default the course's digits or photographs, if the model
             takes them.
 
     Returns:
-        What runs the model; the graph, if `stop_after` says so.
+        The executable; the graph, if `stop_after` is given.
 
     Raises:
         ExchangeError: The model cannot be read.
-        CompilerError: It cannot be compiled, there is no such target or stage, or calibration is needed and missing.
+        CompilerError: It cannot be compiled, the target or stage is unknown, or calibration data are missing.
     """
     check_target(target)
-    made = tuple(stages(model, quantization, stop_after, calibration))
-    return made[-1].graph if stop_after else Executable(made, target)
+    completed = tuple(stages(model, quantization, stop_after, calibration))
+    return completed[-1].graph if stop_after else Executable(completed, target)
 
 
 def stages(
@@ -147,23 +147,23 @@ def stages(
     stop_after: str | None = None,
     calibration: Calibration = None,
 ) -> Iterator[Stage]:
-    """Give the stages of compilation one after another, each when it is made; see `compile`."""
+    """Yield the stages of the compilation, each as soon as it is completed; see `compile`."""
     recipe = Recipe(quantization) if isinstance(quantization, str) else quantization
     _check(recipe, stop_after)
     steps: dict[str, Callable[[Graph], Graph]] = {"hir": lambda _: import_model(model), "optimized": optimize}
     if recipe is not None:
-        steps["quantized"] = lambda graph: optimize(quantize(graph, _profiled(graph, calibration), recipe))
+        steps["quantized"] = lambda graph: optimize(quantize(graph, _profile(graph, calibration), recipe))
     graph = Graph()
     for name, step in steps.items():
-        began = perf_counter()
+        start = perf_counter()
         graph = step(graph)
         verify(graph)
-        yield Stage(name, graph, perf_counter() - began)
+        yield Stage(name, graph, perf_counter() - start)
         if name == stop_after:
             return
 
 
-def _profiled(graph: Graph, calibration: Calibration) -> Profile:
+def _profile(graph: Graph, calibration: Calibration) -> Profile:
     if isinstance(calibration, Profile):
         return calibration
     if calibration is None:
@@ -175,15 +175,13 @@ def _profiled(graph: Graph, calibration: Calibration) -> Profile:
 
 def _check(recipe: Recipe | None, stop_after: str | None) -> None:
     if recipe is not None and not isinstance(recipe, Recipe):
-        raise CompilerError(
-            "this does not say how to quantise", expected="a Recipe, or the name of a schema", got=repr(recipe)
-        )
+        raise CompilerError("invalid quantisation", expected="a Recipe, or the name of a schema", got=repr(recipe))
     if stop_after not in (None, *STAGES):
-        raise CompilerError("there is no such stage to stop after", expected=", ".join(STAGES), got=repr(stop_after))
+        raise CompilerError("unknown stage to stop after", expected=", ".join(STAGES), got=repr(stop_after))
     if stop_after == "quantized" and recipe is None:
         raise CompilerError(
-            "nothing says how to quantise",
+            "stop_after='quantized' needs a quantisation",
             expected="a Recipe, or the name of a schema",
             got="none",
-            todo="name a schema: compile(model, quantization='symmetric'), or --quantize symmetric",
+            todo="choose a schema: compile(model, quantization='symmetric'), or --quantize symmetric",
         )

@@ -1,9 +1,7 @@
-"""What runs a graph; the interpreter is the oracle for all others.
+"""Execute graphs; the interpreter is the oracle for all other back ends.
 
-One module each:
-
-    interpreter   each operator's reference semantics in NumPy, one node after the other
-    kernels       the same with a kernel of choice for convolutions: a rung of `mlhood.kernels.CONV2D`, or one's own
-    targets       the names of what there is
-    timing        how long each node takes, on any of them
+interpreter   each operator's reference semantics in NumPy, node by node
+kernels       the same with a selectable convolution kernel: one of `mlhood.kernels.CONV2D`, or a custom function
+targets       the table of targets, by name
+timing        execution time per node, for any of them
 """

@@ -1,4 +1,4 @@
-"""The oracle: runs a verified graph with NumPy, one node after the other."""
+"""The oracle: execute a verified graph with NumPy, node by node."""
 
 from __future__ import annotations
 
@@ -17,77 +17,74 @@ from mlhood.errors import CompilerError
 
 Observer = Callable[[Value, np.ndarray], None]
 
-# From the arrays that a node reads (None for an input left out) to those it makes.
+# Maps the arrays of a node's inputs (None for an omitted one) to those of its outputs.
 Implementation = Callable[..., tuple[np.ndarray, ...]]
 
-# Bytes of one array. A graph of a few bytes must not take all the memory of the machine.
-LARGEST_ARRAY = 2**32
+# Limit on a single array, so that a tiny model file cannot exhaust the machine's memory.
+MAX_ARRAY_BYTES = 2**32
 
 
 @dataclass
 class _Step:
-    """One node, made ready to run.
+    """One node, prepared for execution.
 
     Args:
         node: The node.
-        compute: What computes it.
-        last: The values that nobody reads afterwards.
-        shapes: Shapes of its inputs for which it is known to fit into memory.
+        compute: Its implementation.
+        last_uses: The values that are dead after this node.
+        shapes: Shapes of its inputs for which the memory limit has been checked.
     """
 
     node: Node
     compute: Implementation
-    last: tuple[Value, ...]
+    last_uses: tuple[Value, ...]
     shapes: list[tuple[int, ...] | None] | None = None
 
 
 class Interpreter:
-    """A graph, made ready to run.
+    """A graph, prepared for execution.
 
     Args:
-        graph: A graph; it is verified first, and must not be changed afterwards.
-        limit: Bytes that one array may take, of a result or of what an operator needs on the way to it.
+        graph: A graph; it is verified, and must not be modified afterwards.
+        limit: Maximum size in bytes of an array, be it a result or a temporary of an operator.
 
     Raises:
-        CompilerError: The graph breaks a rule.
+        CompilerError: The graph is invalid.
     """
 
-    def __init__(self, graph: Graph, limit: int = LARGEST_ARRAY) -> None:
+    def __init__(self, graph: Graph, limit: int = MAX_ARRAY_BYTES) -> None:
         verify(graph)
         self.limit = limit
         self.graph = graph
         order = graph.topological()
-        last_reader = {value: node for node in order for value in node.inputs if value is not None}
+        last_user = {value: node for node in order for value in node.inputs if value is not None}
         for output in graph.outputs.values():
-            last_reader.pop(output, None)
-        last: dict[Node, list[Value]] = {node: [] for node in order}
-        for value, node in last_reader.items():
-            last[node].append(value)
-        self._steps = [_Step(node, self.implementation(node), tuple(last[node])) for node in order]
+            last_user.pop(output, None)
+        last_uses: dict[Node, list[Value]] = {node: [] for node in order}
+        for value, node in last_user.items():
+            last_uses[node].append(value)
+        self._steps = [_Step(node, self.implementation(node), tuple(last_uses[node])) for node in order]
 
     def implementation(self, node: Node) -> Implementation:
-        """Return what computes a node: here its operator's reference semantics; a back end may know better.
-
-        What it returns is called with the arrays that the node reads, and returns those that it makes.
-        """
+        """Return the function that computes a node: by default its operator's reference semantics."""
         types = tuple(None if value is None else value.type for value in node.inputs)
-        return located_at(node, lambda *read: as_tuple(node.operator.evaluate_typed(types, *read)))
+        return with_location(node, lambda *arrays: as_tuple(node.operator.evaluate_typed(types, *arrays)))
 
     def run(self, inputs: Mapping[str, Any], observe: Observer | None = None) -> dict[str, np.ndarray]:
         """Run the graph once.
 
         Args:
-            inputs: An array for each placeholder, by name, of the element type and shape that it declares.
-            observe: Called with each value a node makes, and its array: for profiles and comparisons by layer.
+            inputs: An array for each placeholder, by name, of the declared element type and shape.
+            observe: Called with each value that a node computes, and its array: for profiles and comparisons by layer.
 
         Returns:
-            Each output of the graph under its name.
+            The graph's outputs by name.
 
         Raises:
-            CompilerError: An input is missing, unknown or of another type, an operator fails on these numbers, or
-                an array would be larger than the limit.
+            CompilerError: An input is missing, unknown or of another type, an operator fails on these inputs, or
+                an array would exceed the limit.
         """
-        arrays: dict[Value, np.ndarray] = {**self._bound(inputs)}
+        arrays: dict[Value, np.ndarray] = {**self._bind(inputs)}
         arrays |= {constant: constant.data for constant in self.graph.constants.values()}
         with np.errstate(all="ignore"):
             for step in self._steps:
@@ -95,38 +92,37 @@ class Interpreter:
                     arrays[value] = array
                     if observe is not None:
                         observe(value, array)
-                for value in step.last:
+                for value in step.last_uses:
                     arrays.pop(value, None)
         return {name: arrays[value] for name, value in self.graph.outputs.items()}
 
     def _results(self, step: _Step, arrays: Mapping[Value, np.ndarray]) -> tuple[np.ndarray, ...]:
-        read = [None if value is None else arrays[value] for value in step.node.inputs]
-        shapes = [None if array is None else array.shape for array in read]
-        if step.shapes != shapes:  # memory depends on nothing else
-            _check_memory(step.node, read, self.limit)
+        inputs = [None if value is None else arrays[value] for value in step.node.inputs]
+        shapes = [None if array is None else array.shape for array in inputs]
+        if step.shapes != shapes:  # the memory depends on the shapes only
+            _check_memory(step.node, inputs, self.limit)
             step.shapes = shapes
-        results = step.compute(*read)
+        results = step.compute(*inputs)
         for value, array in zip(step.node.outputs, results, strict=True):
             _check_result(step.node, value.type, array)
         return results
 
-    def _bound(self, inputs: Mapping[str, Any]) -> dict[Value, np.ndarray]:
-        declared = self.graph.placeholders
-        check_batch(inputs)
-        if inputs.keys() != declared.keys():
+    def _bind(self, inputs: Mapping[str, Any]) -> dict[Value, np.ndarray]:
+        placeholders = self.graph.placeholders
+        check_inputs(inputs)
+        if inputs.keys() != placeholders.keys():
             raise CompilerError(
-                "these are not the graph's inputs",
+                "the given inputs do not match the graph's",
                 where=f"graph {self.graph.name!r}",
-                expected=", ".join(declared) or "none",
+                expected=", ".join(placeholders) or "none",
                 got=", ".join(inputs) or "none",
             )
-        lengths: dict[str, int] = {}
-        bound: dict[Value, np.ndarray] = {}
-        for name, placeholder in declared.items():
-            array = _array(name, inputs[name])
-            _check_input(name, array, placeholder.type, lengths)
-            bound[placeholder] = array
-        return bound
+        sizes: dict[str, int] = {}
+        arrays: dict[Value, np.ndarray] = {}
+        for name, placeholder in placeholders.items():
+            arrays[placeholder] = array = _array(name, inputs[name])
+            _check_input(name, array, placeholder.type, sizes)
+        return arrays
 
 
 def run(graph: Graph, **inputs: Any) -> dict[str, np.ndarray]:
@@ -134,7 +130,7 @@ def run(graph: Graph, **inputs: Any) -> dict[str, np.ndarray]:
     return Interpreter(graph).run(inputs)
 
 
-def check_batch(inputs: object) -> None:
+def check_inputs(inputs: object) -> None:
     """Check that inputs are given by name.
 
     Raises:
@@ -142,18 +138,18 @@ def check_batch(inputs: object) -> None:
     """
     if not isinstance(inputs, Mapping):
         raise CompilerError(
-            "inputs are given by name", expected="a dict with an array for each input", got=type(inputs).__name__
+            "inputs must be given by name", expected="a dict with an array for each input", got=type(inputs).__name__
         )
 
 
-def _array(name: str, given: Any) -> np.ndarray:
+def _array(name: str, value: Any) -> np.ndarray:
     try:
-        return np.asarray(given)
-    except (ValueError, TypeError) as error:  # lists of different lengths
-        raise CompilerError("an input is no array", where=f"input {name!r}", got=error) from error
+        return np.asarray(value)
+    except (ValueError, TypeError) as error:  # such as nested lists of different lengths
+        raise CompilerError("an input cannot be converted to an array", where=f"input {name!r}", got=error) from error
 
 
-def _check_input(name: str, array: np.ndarray, type: TensorType, lengths: dict[str, int]) -> None:
+def _check_input(name: str, array: np.ndarray, type: TensorType, sizes: dict[str, int]) -> None:
     where = f"input {name!r}"
     if array.dtype != type.dtype:
         raise CompilerError(
@@ -166,33 +162,33 @@ def _check_input(name: str, array: np.ndarray, type: TensorType, lengths: dict[s
     if array.ndim != type.rank:
         raise CompilerError("an input has the wrong shape", where=where, expected=type.shape, got=array.shape)
     for axis, size in zip(type.shape, array.shape, strict=True):
-        wanted = lengths.setdefault(axis, size) if isinstance(axis, str) else axis
-        if size != wanted:
-            expected = f"{type.shape}, where {axis} is {wanted}" if isinstance(axis, str) else type.shape
+        required = sizes.setdefault(axis, size) if isinstance(axis, str) else axis
+        if size != required:
+            expected = f"{type.shape} with {axis} = {required}" if isinstance(axis, str) else type.shape
             raise CompilerError("an input has the wrong shape", where=where, expected=expected, got=array.shape)
 
 
-def located_at(node: Node, compute: Implementation) -> Implementation:
+def with_location(node: Node, compute: Implementation) -> Implementation:
     """Return an implementation whose errors name the node."""
 
-    def named(*read: np.ndarray | None) -> tuple[np.ndarray, ...]:
+    def wrapper(*inputs: np.ndarray | None) -> tuple[np.ndarray, ...]:
         try:
-            return compute(*read)
+            return compute(*inputs)
         except CompilerError as error:
             raise located(error, node.where) from error
         except (ValueError, TypeError, LookupError, MemoryError, ArithmeticError) as error:
-            shapes = ", ".join("none" if array is None else str(list(array.shape)) for array in read)
-            what = "the operator fails on these inputs"
+            shapes = ", ".join("none" if array is None else str(list(array.shape)) for array in inputs)
+            what = "the operator failed on these inputs"
             raise CompilerError(what, where=node.where, got=f"{shapes}: {error}") from error
 
-    return named
+    return wrapper
 
 
-def _check_memory(node: Node, read: list[np.ndarray | None], limit: int) -> None:
-    """Work out before a node runs how much memory it takes: by its type rule, from its inputs' actual shapes."""
+def _check_memory(node: Node, inputs: list[np.ndarray | None], limit: int) -> None:
+    """Check the memory that a node needs before it runs, using its type rule on the actual shapes of its inputs."""
     types = [
         None if value is None or array is None else TensorType(value.type.element, array.shape, value.type.quantization)
-        for value, array in zip(node.inputs, read, strict=True)
+        for value, array in zip(node.inputs, inputs, strict=True)
     ]
     try:
         needed = footprint(node.operator, types, as_tuple(node.operator.infer(*types)))
@@ -200,21 +196,21 @@ def _check_memory(node: Node, read: list[np.ndarray | None], limit: int) -> None
         raise located(error, node.where) from error
     if needed > limit:
         raise CompilerError(
-            "the node needs more memory than the interpreter may take",
+            "the node needs more memory than the interpreter's limit",
             where=node.where,
             expected=f"{limit:,} bytes at most",
             got=f"{needed:,} bytes",
-            todo="run a smaller batch or a smaller model, or give more: Interpreter(graph, limit=...)",
+            todo="run a smaller batch or a smaller model, or raise the limit: Interpreter(graph, limit=...)",
         )
 
 
 def _check_result(node: Node, type: TensorType, array: np.ndarray) -> None:
-    """Hold the operator to its own type rule: what it computes has the type that it promised."""
+    """Check that a result has the type that the operator's type rule inferred."""
     axes = zip(type.shape, array.shape, strict=False)
     if array.dtype == type.dtype and array.ndim == type.rank and all(isinstance(a, str) or a == n for a, n in axes):
         return
     raise CompilerError(
-        "the operator made something other than its type says",
+        "the operator's result does not match its type",
         where=node.where,
         expected=f"{type.element}{list(type.shape)}",
         got=f"{array.dtype.name}{list(array.shape)}",

@@ -1,4 +1,4 @@
-"""The table of targets: what can run a graph."""
+"""The table of targets on which a graph can run."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ Conv2d = Callable[..., np.ndarray]
 
 
 class Runner(Protocol):
-    """A graph that is ready to run; see `Interpreter.run`."""
+    """A graph, prepared for execution; see `Interpreter.run`."""
 
     def run(self, inputs: Mapping[str, Any], observe: Observer | None = None) -> dict[str, np.ndarray]:
-        """Return the outputs' arrays by name, from the inputs'."""
+        """Return the outputs by name."""
         ...
 
 
 def _kernels(graph: Graph, conv2d: str | Conv2d) -> Runner:
-    from mlhood.compiler.backends.kernels import Kernels  # loads the code generator, which others can do without
+    from mlhood.compiler.backends.kernels import Kernels  # loads LLVM, which the interpreter does not need
 
     return Kernels(graph, conv2d)
 
@@ -39,12 +39,12 @@ TARGETS: dict[str, Callable[[Graph], Runner]] = {
 Target = str | Conv2d
 
 
-def ready(graph: Graph, target: Target) -> Runner:
-    """Make a graph ready to run.
+def prepare(graph: Graph, target: Target) -> Runner:
+    """Prepare a graph for execution.
 
     Args:
-        graph: A sound graph.
-        target: A key of `TARGETS`, or one's own convolution; see `mlhood.compiler.backends.kernels.Kernels`.
+        graph: A valid graph.
+        target: A key of `TARGETS`, or a function for convolutions; see `mlhood.compiler.backends.kernels.Kernels`.
 
     Raises:
         CompilerError: The target cannot run the graph.
@@ -56,7 +56,7 @@ def check_target(target: Target) -> None:
     """Check a target.
 
     Raises:
-        CompilerError: There is none of this name.
+        CompilerError: The target is unknown.
     """
     if not callable(target) and target not in TARGETS:
-        raise CompilerError("there is no such target", expected=", ".join(TARGETS), got=repr(target))
+        raise CompilerError("unknown target", expected=", ".join(TARGETS), got=repr(target))

@@ -1,4 +1,4 @@
-"""How long each node of a graph takes."""
+"""Measure the execution time of each node of a graph."""
 
 from __future__ import annotations
 
@@ -26,61 +26,63 @@ ROUNDS = 21
 def profile(runner: Runner, inputs: Mapping[str, Any], rounds: int = ROUNDS) -> pd.DataFrame:
     """Time each node of a graph.
 
-    A node's time runs from the end of the node before to its own end: what the back end does between nodes is in it,
-    and all of them together are a run. Rounds go through the whole graph, as caches would otherwise hold what they do
-    not hold in a run; one before them is not counted.
+    A node's time is the interval from the end of the preceding node to its own end: it includes the back end's overhead
+    between nodes, and the times add up to that of a run. Each round runs the whole graph, because repeating a single
+    node would find its data in the cache; a warm-up run is not counted.
 
     Args:
-        runner: What runs the graph.
+        runner: The prepared graph.
         inputs: An array for each input, by name.
-        rounds: How often the graph is run.
+        rounds: Number of measured runs.
 
     Returns:
-        A row a node, under its name and in the order of running: `operator`, `shape` of its first output,
-        `macs` (multiply-accumulates of convolutions and matrix products, pads included; 0 for all others), and
-        `seconds`, the median of the rounds.
+        A row per node, indexed by its name and in execution order: `operator`, `shape` of its first output,
+        `macs` (multiply-accumulates of convolutions and matrix products, padding included; 0 for all others), and
+        `seconds`, the median over the rounds.
 
     Raises:
-        CompilerError: There are no rounds, or the graph cannot run on these inputs.
+        CompilerError: `rounds` is invalid, or the graph cannot run on these inputs.
     """
     if not isinstance(rounds, int) or rounds < 1:
-        raise CompilerError("nothing can be timed in that many rounds", expected="1 or more", got=repr(rounds))
+        raise CompilerError("invalid number of rounds", expected="1 or more", got=repr(rounds))
     shapes: dict[Value, tuple[int, ...]] = {}
     runner.run(inputs, lambda value, array: shapes.update({value: array.shape}))
     seconds: dict[Node, list[float]] = defaultdict(list)
     for _ in range(rounds):
-        for node, taken in _round(runner, inputs).items():
-            seconds[node].append(taken)
-    given = {name: np.shape(array) for name, array in inputs.items()}
-    rows = {node.name: _row(node, shapes, given) | {"seconds": median(taken)} for node, taken in seconds.items()}
+        for node, elapsed in _time_nodes(runner, inputs).items():
+            seconds[node].append(elapsed)
+    input_shapes = {name: np.shape(array) for name, array in inputs.items()}
+    rows = {node.name: _row(node, shapes, input_shapes) | {"seconds": median(times)} for node, times in seconds.items()}
     return pd.DataFrame.from_dict(rows, orient="index", columns=["operator", "shape", "macs", "seconds"])
 
 
-def _round(runner: Runner, inputs: Mapping[str, Any]) -> dict[Node, float]:
-    taken: dict[Node, float] = defaultdict(float)
-    before = perf_counter()
+def _time_nodes(runner: Runner, inputs: Mapping[str, Any]) -> dict[Node, float]:
+    seconds: dict[Node, float] = defaultdict(float)
+    last = perf_counter()
 
     def observe(value: Value, _: np.ndarray) -> None:
-        nonlocal before
+        nonlocal last
         now = perf_counter()
         if value.producer is not None:
-            taken[value.producer] += now - before
-        before = now
+            seconds[value.producer] += now - last
+        last = now
 
     runner.run(inputs, observe)
-    return taken
+    return seconds
 
 
-def _row(node: Node, made: Mapping[Value, tuple[int, ...]], given: Mapping[str, tuple[int, ...]]) -> dict[str, Any]:
-    read = [() if value is None else _shape(value, made, given) for value in node.inputs]
-    shape = made[node.outputs[0]]
-    return {"operator": node.operator.name, "shape": shape, "macs": _macs(node, read, shape)}
+def _row(
+    node: Node, shapes: Mapping[Value, tuple[int, ...]], input_shapes: Mapping[str, tuple[int, ...]]
+) -> dict[str, Any]:
+    inputs = [() if value is None else _shape(value, shapes, input_shapes) for value in node.inputs]
+    shape = shapes[node.outputs[0]]
+    return {"operator": node.operator.name, "shape": shape, "macs": _macs(node, inputs, shape)}
 
 
-def _shape(value: Value, made: Mapping[Value, tuple[int, ...]], given: Mapping[str, tuple[int, ...]]) -> Any:
+def _shape(value: Value, shapes: Mapping[Value, tuple[int, ...]], input_shapes: Mapping[str, tuple[int, ...]]) -> Any:
     if isinstance(value, Constant):
         return value.data.shape
-    return made[value] if value in made else given[value.name]
+    return shapes[value] if value in shapes else input_shapes[value.name]
 
 
 def _macs(node: Node, read: list[tuple[int, ...]], shape: tuple[int, ...]) -> int:

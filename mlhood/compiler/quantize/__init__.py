@@ -1,11 +1,11 @@
-"""Quantisation: profile a float graph, choose parameters by a schema, rewrite it to integers, and say what it cost.
+"""Post-training quantisation: profile a float graph, rewrite it to integers, and measure the loss.
 
-found = profile(graph, [{"image": images}])
-quantized = quantize(graph, found, Recipe("symmetric", per_channel=True))
+statistics = profile(graph, [{"image": images}])
+quantized = quantize(graph, statistics, Recipe("symmetric", per_channel=True))
 layer_sqnr(graph, quantized, {"image": images})
 """
 
-from mlhood.compiler.quantize.calibrate import CALIBRATIONS, calibrated
+from mlhood.compiler.quantize.calibrate import CALIBRATIONS, calibrate_range
 from mlhood.compiler.quantize.distribution import Distribution
 from mlhood.compiler.quantize.profile import Profile, profile
 from mlhood.compiler.quantize.quantize import quantize
@@ -19,7 +19,7 @@ __all__ = [
     "Distribution",
     "Profile",
     "Recipe",
-    "calibrated",
+    "calibrate_range",
     "choose_parameters",
     "compare",
     "kept_in_float",

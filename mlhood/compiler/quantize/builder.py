@@ -10,7 +10,7 @@ from mlhood.compiler.hir.types import Quantization
 from mlhood.compiler.hir.values import Constant, Node, Value
 from mlhood.compiler.operators.quantized import Dequantize, Quantize
 from mlhood.compiler.operators.rescale import Rescale, parameters_of
-from mlhood.compiler.quantize.calibrate import calibrated
+from mlhood.compiler.quantize.calibrate import calibrate_range
 from mlhood.compiler.quantize.profile import Profile
 from mlhood.compiler.quantize.recipe import Recipe
 from mlhood.compiler.quantize.schema import choose_parameters, quantize_array, tensor_parameters
@@ -51,8 +51,8 @@ class Builder:
         """Return the parameters that the profile and the recipe give a value of the float graph."""
         if value not in self._parameters:
             recipe, limits = self.recipe, np.iinfo(self.recipe.element)
-            low, high = calibrated(
-                self.profile.of(value.name),
+            low, high = calibrate_range(
+                self.profile[value.name],
                 recipe.calibration,
                 percentile=recipe.percentile,
                 levels=int(limits.max) - int(limits.min),

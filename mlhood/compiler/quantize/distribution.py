@@ -1,9 +1,9 @@
-"""How the elements of one value are distributed: least, largest, and a histogram whose range grows.
+"""The distribution of a value's elements: minimum, maximum, and a histogram whose range grows.
 
-Glow spreads the counts of a histogram anew over equal bins whenever its range grows, which moves some of them into
-wrong bins. Here a bin is 2^exponent wide and starts at a multiple of that; a range that grows doubles the width, which
-joins bins in pairs. So counts are exact, none is lost, and the distribution of two halves of the data, merged, is that
-of all of it.
+Glow redistributes the counts of a histogram over equal bins whenever its range grows, which moves some of them into
+the wrong bins. Here a bin is 2^exponent wide and starts at a multiple of its width; when the range grows, the width is
+doubled, which merges pairs of bins. So counts are exact, and merging the distributions of two halves of the data gives
+that of all data.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ import numpy as np
 from mlhood.errors import CompilerError
 
 BINS = 2048
-# Finer bins than a float32's own steps would only be empty; 2^-149 is the least float32.
-_MANTISSA, _LEAST = 24, -149
+# Bins narrower than float32's precision would be empty; 2^-149 is the smallest positive float32.
+_MANTISSA_BITS, _MIN_EXPONENT = 24, -149
 
 
 @dataclass(frozen=True, eq=False)
 class Distribution:
-    """Elements seen so far.
+    """The elements seen so far.
 
     Args:
-        low: The least.
-        high: The largest.
-        exponent: The bins are 2^exponent wide: the least for which `BINS` of them hold the range.
-        first: Bin i holds the elements from (first + i) 2^exponent on, up to the next bin's.
-        counts: int64, how many elements each bin holds; the first and the last hold at least one.
+        low: The minimum.
+        high: The maximum.
+        exponent: The bins are 2^exponent wide: the smallest exponent for which `BINS` of them cover the range.
+        first: Bin i holds the elements in [(first + i) 2^exponent, (first + i + 1) 2^exponent).
+        counts: int64, the number of elements in each bin; the first and the last are not empty.
     """
 
     low: float
@@ -40,44 +40,44 @@ class Distribution:
 
     @classmethod
     def of(cls, array: np.ndarray) -> Distribution:
-        """Return the distribution of an array's elements, of which there must be one at least.
+        """Return the distribution of a non-empty array's elements.
 
         Raises:
-            CompilerError: One of them is infinite or not a number.
+            CompilerError: The array is empty, or an element is infinite or NaN.
         """
         if not array.size or not np.isfinite(array).all():
-            raise CompilerError("only finite numbers can be profiled", got=_unfit(array))
+            raise CompilerError("only finite numbers can be profiled", got=_describe_invalid(array))
         low, high = float(array.min()), float(array.max())
         exponent = _exponent(low, high)
         first = _bin(low, exponent)
-        places = np.floor(np.ldexp(array.ravel().astype(np.float64), -exponent)).astype(np.int64) - first
-        return cls(low, high, exponent, first, np.bincount(places).astype(np.int64))
+        bins = np.floor(np.ldexp(array.ravel().astype(np.float64), -exponent)).astype(np.int64) - first
+        return cls(low, high, exponent, first, np.bincount(bins).astype(np.int64))
 
     @property
     def count(self) -> int:
-        """How many elements there are."""
+        """Number of elements."""
         return int(self.counts.sum())
 
     @property
     def edges(self) -> np.ndarray:
-        """Where the bins begin and end: float64, one more than there are bins."""
+        """The edges of the bins: float64, one more than there are bins."""
         return np.ldexp(np.arange(self.first, self.first + len(self.counts) + 1, dtype=np.float64), self.exponent)
 
-    def coarser(self) -> Distribution:
-        """Return the distribution with bins joined in pairs, which are then wider than they need to be."""
-        places = ((np.arange(len(self.counts)) + self.first) >> 1) - (self.first >> 1)
-        counts = np.bincount(places, self.counts).astype(np.int64)
+    def coarsened(self) -> Distribution:
+        """Return the distribution with pairs of bins merged, so that they are wider than necessary."""
+        bins = ((np.arange(len(self.counts)) + self.first) >> 1) - (self.first >> 1)
+        counts = np.bincount(bins, self.counts).astype(np.int64)
         return Distribution(self.low, self.high, self.exponent + 1, self.first >> 1, counts)
 
     def merge(self, other: Distribution) -> Distribution:
-        """Return the distribution of both data together."""
+        """Return the distribution of the elements of both."""
         low, high = min(self.low, other.low), max(self.high, other.high)
         exponent = _exponent(low, high)
         first, last = _bin(low, exponent), _bin(high, exponent)
         counts = np.zeros(last - first + 1, np.int64)
-        for one in (self, other):
-            places = (np.arange(len(one.counts)) + one.first) >> min(exponent - one.exponent, 62)
-            np.add.at(counts, places - first, one.counts)
+        for part in (self, other):
+            bins = (np.arange(len(part.counts)) + part.first) >> min(exponent - part.exponent, 62)
+            np.add.at(counts, bins - first, part.counts)
         return Distribution(low, high, exponent, first, counts)
 
     def __eq__(self, other: object) -> bool:
@@ -87,7 +87,7 @@ class Distribution:
         return hash((self.low, self.high, self.exponent, self.first))
 
     def to_json(self) -> dict[str, object]:
-        """Return the distribution as plain data."""
+        """Return the distribution as JSON-serialisable data."""
         return {
             "low": self.low,
             "high": self.high,
@@ -98,27 +98,27 @@ class Distribution:
 
     @classmethod
     def from_json(cls, data: object, where: str) -> Distribution:
-        """Return what `to_json` wrote.
+        """Return the distribution that `to_json` serialised.
 
         Raises:
-            CompilerError: The data is something else; the error names the place.
+            CompilerError: The data are invalid; the error reports `where`.
         """
         if not isinstance(data, dict) or data.keys() != {"low", "high", "exponent", "first", "counts"}:
-            raise CompilerError("this is no distribution", where=where, expected="low, high, exponent, first, counts")
+            raise CompilerError("invalid distribution", where=where, expected="low, high, exponent, first, counts")
         low, high, counts = data["low"], data["high"], data["counts"]
-        ends = isinstance(low, float) and isinstance(high, float) and math.isfinite(low) and math.isfinite(high)
-        if not ends or low > high or max(abs(low), abs(high)) > np.finfo(np.float64).max / 4:
-            raise CompilerError("the range of a distribution is none", where=where, got=f"{low} to {high}")
+        is_finite = isinstance(low, float) and isinstance(high, float) and math.isfinite(low) and math.isfinite(high)
+        if not is_finite or low > high or max(abs(low), abs(high)) > np.finfo(np.float64).max / 4:
+            raise CompilerError("invalid range of a distribution", where=where, got=f"{low} to {high}")
         exponent = _exponent(low, high)
         bins = _bin(high, exponent) - _bin(low, exponent) + 1
-        fits = isinstance(counts, list) and len(counts) == bins and all(_is_count(one) for one in counts)
-        if not fits or (data["exponent"], data["first"]) != (exponent, _bin(low, exponent)) or not sum(counts):
-            raise CompilerError("the histogram of a distribution does not fit its range", where=where)
+        is_valid = isinstance(counts, list) and len(counts) == bins and all(map(_is_count, counts))
+        if not is_valid or (data["exponent"], data["first"]) != (exponent, _bin(low, exponent)) or not sum(counts):
+            raise CompilerError("the histogram of a distribution does not match its range", where=where)
         return cls(low, high, exponent, _bin(low, exponent), np.array(counts, np.int64))
 
 
-def _is_count(number: object) -> bool:
-    return isinstance(number, int) and not isinstance(number, bool) and 0 <= number < 2**53
+def _is_count(count: object) -> bool:
+    return isinstance(count, int) and not isinstance(count, bool) and 0 <= count < 2**53
 
 
 def _bin(real: float, exponent: int) -> int:
@@ -126,16 +126,16 @@ def _bin(real: float, exponent: int) -> int:
 
 
 def _exponent(low: float, high: float) -> int:
-    """Return the least width for which `BINS` bins hold the range; it depends on nothing else, and grows with it."""
-    finest = math.frexp(max(abs(low), abs(high)))[1] - _MANTISSA if low or high else _LEAST
-    spread = math.frexp(high - low)[1] - BINS.bit_length() if high > low else _LEAST
-    exponent = max(finest, spread, _LEAST)
+    """Return the smallest exponent for which `BINS` bins cover the range; a function of the range, monotonic in it."""
+    finest = math.frexp(max(abs(low), abs(high)))[1] - _MANTISSA_BITS if low or high else _MIN_EXPONENT
+    spread = math.frexp(high - low)[1] - BINS.bit_length() if high > low else _MIN_EXPONENT
+    exponent = max(finest, spread, _MIN_EXPONENT)
     while _bin(high, exponent) - _bin(low, exponent) + 1 > BINS:
         exponent += 1
     return exponent
 
 
-def _unfit(array: np.ndarray) -> str:
+def _describe_invalid(array: np.ndarray) -> str:
     if not array.size:
         return "no elements"
     return f"{int(np.isnan(array).sum())} nan and {int(np.isinf(array).sum())} inf among {array.size} elements"

@@ -1,4 +1,4 @@
-"""The quantisation of a graph: from reals to integers, except at its inputs and outputs."""
+"""The quantisation pass: rewrite a float graph to integers, except at its inputs and outputs."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from mlhood.compiler.quantize.rules import RULES
 
 @gc_paused()
 def quantize(graph: Graph, profile: Profile, recipe: Recipe | None = None) -> Graph:
-    """Return a graph that computes with integers where the operators can.
+    """Return a graph that computes with integers where its operators support it.
 
-    1. Placeholders and outputs stay float, under their names: a Quantize follows a placeholder where integers are
-       read, a Dequantize stands before an output.
-    2. Conv, FullyConnected, Add, Mul, the averages, Relu, Clip and LeakyRelu become integer operators; the parameters
-       of what they make come from the profile. Conv and FullyConnected need constant weights, which become int8 or
-       int16, and biases int32 in units of scale_x scale_w.
-    3. MaxPool and what only moves elements stay, and keep their input's parameters. Concat's inputs are rescaled to
-       its result's, unless they share theirs.
-    4. Sigmoid, Tanh and other functions of one number become tables of 256 entries; with int16 they stay float.
-    5. All else stays float, behind a Dequantize; `report.kept_in_float` lists it.
+    1. Placeholders and outputs stay float and keep their names: a Quantize is inserted between a placeholder and
+       integer users, a Dequantize before an output.
+    2. Conv, FullyConnected, Add, Mul, average pooling, Relu, Clip and LeakyRelu become integer operators; the
+       parameters of their results come from the profile. Conv and FullyConnected need constant weights, which become
+       int8 or int16, and biases int32 in units of scale_x scale_w.
+    3. MaxPool and operators that only move elements stay, and their results keep their input's parameters. Concat's
+       inputs are rescaled to its result's, unless they have the same.
+    4. Sigmoid, Tanh and other elementwise functions become lookup tables of 256 entries; with int16 they stay float.
+    5. All other operators stay float, behind a Dequantize; `report.kept_in_float` lists them.
 
-    A value keeps its name: what is called x in the result are the integers that stand for x. Nodes keep theirs.
+    Values and nodes keep their names: the value named x in the result holds the integers that represent x.
 
     Args:
-        graph: The optimised float graph; it is not changed.
-        profile: What its values hold on calibration data.
-        recipe: How to quantise; asymmetric int8 if left out.
+        graph: The optimised float graph; not modified.
+        profile: The distributions of its values on calibration data.
+        recipe: How to quantise; asymmetric int8 by default.
 
     Raises:
-        CompilerError: The profile is of another graph.
+        CompilerError: The profile belongs to another graph.
     """
     profile.check(graph)
     builder = Builder(graph, profile, recipe or Recipe())

@@ -1,4 +1,4 @@
-"""What quantising has cost: for the whole model, and layer by layer."""
+"""The loss due to quantisation, for a model and per layer."""
 
 from __future__ import annotations
 
@@ -26,15 +26,13 @@ Inputs = Mapping[str, np.ndarray]
 def sqnr(reference: np.ndarray, approximation: np.ndarray) -> float:
     """Return the ratio of signal to quantisation noise in dB: 10 log10(sum x^2 / sum (x - y)^2).
 
-    6 dB are one bit. Infinite where both are equal.
+    6 dB correspond to one bit. Infinite if both are equal.
 
     Raises:
         CompilerError: The arrays differ in shape.
     """
     if reference.shape != approximation.shape:
-        raise CompilerError(
-            "arrays of two shapes cannot be compared", expected=list(reference.shape), got=list(approximation.shape)
-        )
+        raise CompilerError("the arrays differ in shape", expected=list(reference.shape), got=list(approximation.shape))
     signal = float(np.sum(np.square(reference, dtype=np.float64)))
     noise = float(np.sum(np.square(reference.astype(np.float64) - approximation)))
     if noise == 0:
@@ -43,17 +41,17 @@ def sqnr(reference: np.ndarray, approximation: np.ndarray) -> float:
 
 
 def kept_in_float(quantized: Graph) -> list[str]:
-    """Return which nodes of a quantised graph compute with reals: `softmax (Softmax)`."""
-    found = [node for node in quantized.topological() if not isinstance(node.operator, Quantize | Dequantize)]
+    """Return the nodes of a quantised graph that compute in float: `softmax (Softmax)`."""
+    nodes = [node for node in quantized.topological() if not isinstance(node.operator, Quantize | Dequantize)]
     return [
         f"{node.name} ({node.operator.name})"
-        for node in found
+        for node in nodes
         if any(value.type.is_float for value in (*node.outputs, *node.inputs) if value is not None)
     ]
 
 
 def constant_bytes(graph: Graph) -> int:
-    """Return how many bytes a graph's weights and other constants take."""
+    """Return the size in bytes of a graph's weights and other constants."""
     return sum(constant.data.nbytes for constant in graph.constants.values())
 
 
@@ -61,20 +59,20 @@ def summary(graph: Graph, quantized: Graph, inputs: Inputs, labels: np.ndarray |
     """Compare a quantised graph with the float one on the first output, of shape [N, classes].
 
     Returns:
-        accuracy: Share of the labels that are right, from 0 to 1; NaN without labels.
-        agreement: Share of the rows with the same largest element in both graphs, from 0 to 1.
-        sqnr: Of the output, in dB.
-        bytes: Of the quantised graph's constants.
-        nodes: How many it has.
-        kept_in_float: See there.
+        accuracy: Fraction of correctly predicted labels; NaN without labels.
+        agreement: Fraction of rows with the same predicted class in both graphs.
+        sqnr: SQNR of the output in dB.
+        bytes: Size of the quantised graph's constants.
+        nodes: Number of its nodes.
+        kept_in_float: See `kept_in_float`.
     """
     name = next(iter(graph.outputs))
-    wanted, got = Interpreter(graph).run(inputs)[name], Interpreter(quantized).run(inputs)[name]
-    chosen = got.argmax(axis=-1)
+    expected, actual = Interpreter(graph).run(inputs)[name], Interpreter(quantized).run(inputs)[name]
+    predicted = actual.argmax(axis=-1)
     return {
-        "accuracy": math.nan if labels is None else float(np.mean(chosen == labels)),
-        "agreement": float(np.mean(chosen == wanted.argmax(axis=-1))),
-        "sqnr": sqnr(wanted, got),
+        "accuracy": math.nan if labels is None else float(np.mean(predicted == labels)),
+        "agreement": float(np.mean(predicted == expected.argmax(axis=-1))),
+        "sqnr": sqnr(expected, actual),
         "bytes": constant_bytes(quantized),
         "nodes": len(quantized.nodes),
         "kept_in_float": kept_in_float(quantized),
@@ -84,82 +82,74 @@ def summary(graph: Graph, quantized: Graph, inputs: Inputs, labels: np.ndarray |
 def compare(
     graph: Graph, profile: Profile, recipes: Mapping[str, Recipe], inputs: Inputs, labels: np.ndarray | None = None
 ) -> pd.DataFrame:
-    """Quantise a graph by several recipes and return a row for each, below one for the float graph; see `summary`."""
+    """Quantise a graph with several recipes; return a row for the float graph and one per recipe, see `summary`."""
     rows = {"float": summary(graph, graph, inputs, labels)}
-    rows |= {name: summary(graph, quantize(graph, profile, one), inputs, labels) for name, one in recipes.items()}
+    rows |= {name: summary(graph, quantize(graph, profile, recipe), inputs, labels) for name, recipe in recipes.items()}
     return pd.DataFrame.from_dict(rows, orient="index")
 
 
 def layer_sqnr(graph: Graph, quantized: Graph, inputs: Inputs) -> pd.DataFrame:
-    """Say where the loss came from: compare each value that both graphs make, in the order in which they make them.
+    """Attribute the loss to layers: compare each value that both graphs compute, in execution order.
 
     Args:
         graph: The float graph that was quantised.
-        quantized: What became of it.
+        quantized: The quantised graph.
         inputs: Arrays for one run.
 
     Returns:
-        A row for each quantised input (as it is stored) and each value, indexed by the value's name:
-        node: The node that makes it.
-        operator: What that does in the quantised graph.
-        element: How the value is stored.
-        sqnr: dB, as the quantised graph ran: with the loss of all layers before.
-        alone: dB, if what the node reads comes from the float graph: the loss of this layer's own integers, of what it
-            reads, its weights and its result.
+        A row for each quantised input and each value, indexed by the value's name:
+        node: The node that defines it.
+        operator: The node's operator in the quantised graph.
+        element: The value's element type.
+        sqnr: dB, including the loss of all layers before.
+        alone: dB, with the node's inputs taken from the float graph: the loss due to quantising this layer's inputs,
+            weights and result.
     """
-    reals = _recorded(graph, inputs)
-    stored = _recorded(quantized, inputs)
+    floats = _record(graph, inputs)
+    integers = _record(quantized, inputs)
     rows = []
     for node in quantized.topological():
-        (value, *_), name = node.outputs, _name_in(graph, node)
-        if name in reals and reals[name].dtype.kind == "f":
-            alone = _as_reals(value, _evaluated(node, reals))
-            rows.append(
-                {
-                    "value": name,
-                    "node": node.name,
-                    "operator": node.operator.name,
-                    "element": value.type.element,
-                    "sqnr": sqnr(reals[name], _as_reals(value, stored[value.name])),
-                    "alone": sqnr(reals[name], alone),
-                }
-            )
+        (value, *_), name = node.outputs, _name_in_float_graph(graph, node)
+        if name in floats and floats[name].dtype.kind == "f":
+            accumulated = sqnr(floats[name], _to_float(value, integers[value.name]))
+            alone = sqnr(floats[name], _to_float(value, _evaluate(node, floats)))
+            rows.append((name, node.name, node.operator.name, value.type.element, accumulated, alone))
     table = pd.DataFrame(rows, columns=["value", "node", "operator", "element", "sqnr", "alone"])
     return table.astype({"sqnr": float, "alone": float}).set_index("value")
 
 
-def _name_in(graph: Graph, node: Node) -> str:
-    """Return the name that a node's result has in the float graph: that of the placeholder, where it stores one."""
+def _name_in_float_graph(graph: Graph, node: Node) -> str:
+    """Return the name of a node's result in the float graph: for a quantised placeholder, the placeholder's."""
     (x, *_) = node.inputs or (None,)
     if isinstance(node.operator, Quantize) and x is not None and x.name in graph.placeholders:
         return x.name
     return node.outputs[0].name
 
 
-def _recorded(graph: Graph, inputs: Inputs) -> dict[str, np.ndarray]:
+def _record(graph: Graph, inputs: Inputs) -> dict[str, np.ndarray]:
     arrays = {name: np.asarray(array) for name, array in inputs.items()}
     Interpreter(graph).run(inputs, lambda value, array: arrays.update({value.name: array}))
     return arrays
 
 
-def _as_reals(value: Value, array: np.ndarray) -> np.ndarray:
+def _to_float(value: Value, array: np.ndarray) -> np.ndarray:
     return array if value.type.quantization is None else dequantize_array(array, value.type.quantization)
 
 
-def _evaluated(node: Node, reals: dict[str, np.ndarray]) -> np.ndarray:
-    """Return what a node makes of the float graph's values, stored as it reads them."""
-    read = [None if value is None else _fed(value, reals) for value in node.inputs]
+def _evaluate(node: Node, floats: dict[str, np.ndarray]) -> np.ndarray:
+    """Return a node's result on the float graph's values, quantised to the types of its inputs."""
+    arrays = [None if value is None else _input_array(value, floats) for value in node.inputs]
     types = tuple(None if value is None else value.type for value in node.inputs)
     with np.errstate(all="ignore"):
-        return as_tuple(node.operator.evaluate_typed(types, *read))[0]
+        return as_tuple(node.operator.evaluate_typed(types, *arrays))[0]
 
 
-def _fed(value: Value, reals: dict[str, np.ndarray]) -> np.ndarray:
+def _input_array(value: Value, floats: dict[str, np.ndarray]) -> np.ndarray:
     if isinstance(value, Constant):
         return value.data
-    if value.name in reals:
-        array, quantization = reals[value.name], value.type.quantization
+    if value.name in floats:
+        array, quantization = floats[value.name], value.type.quantization
         return array if quantization is None else quantize_array(array, quantization, value.type.element)
     if value.producer is None:
         raise CompilerError("the float graph does not have this input", where=f"value {value.name!r}")
-    return _evaluated(value.producer, reals)
+    return _evaluate(value.producer, floats)

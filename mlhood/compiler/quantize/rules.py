@@ -29,7 +29,7 @@ from mlhood.compiler.operators.rescale import INTEGER_ACTIVATIONS, Rescale, para
 from mlhood.compiler.operators.shape import Flatten, Reshape, Squeeze, Unsqueeze
 from mlhood.compiler.quantize.builder import Builder
 from mlhood.compiler.quantize.schema import quantize_array
-from mlhood.compiler.quantize.weights import bias_parameters, quantized_bias, weight_parameters
+from mlhood.compiler.quantize.weights import bias_parameters, quantize_bias, weight_parameters
 
 # A rule adds the node's integer form and says whether it did; where it declines, it has added nothing.
 Rule = Callable[[Builder, Node], bool]
@@ -70,7 +70,7 @@ def _fused(b: Builder, node: Node, activation: Activation, layer: Layer, *inputs
 
 def _range_before(b: Builder, y: Value, activation: Activation) -> Quantization:
     if activation[0] == "HardSwish":  # zero up to -3, and x itself from 3 on
-        return b.of_range(-3.0, max(3.0, b.profile.of(y.name).high))
+        return b.of_range(-3.0, max(3.0, b.profile[y.name].high))
     reach = _BEFORE[str(activation[0]), np.dtype(b.recipe.element).itemsize]
     return b.of_range(-reach, reach)
 
@@ -83,7 +83,7 @@ def _weights(b: Builder, x: Value, w: Constant, bias: Constant | None) -> tuple[
     if bias is None:
         return weight, None
     of_bias = bias_parameters(of_w, x_scale)
-    return weight, b.constant(bias, quantized_bias(bias.data, of_bias), of_bias)
+    return weight, b.constant(bias, quantize_bias(bias.data, of_bias), of_bias)
 
 
 def _has_weights(node: Node) -> bool:

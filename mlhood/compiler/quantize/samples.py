@@ -1,4 +1,4 @@
-"""What typically goes into a model: data to calibrate with, where nobody gives any."""
+"""Default calibration data: real images for models that take them, and calibration data from files."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from mlhood.errors import CompilerError
 from mlhood.models import digits, photographs
 
 DIGITS = (1, 32, 32)
-PHOTOGRAPH = 224  # the longest side
+PHOTOGRAPH_SIZE = 224
 COUNT = 300
 
 
 def samples(graph: Graph) -> dict[str, np.ndarray]:
-    """Return real data for a graph that takes images: the course's digits, or its two photographs, cut to size.
+    """Return real data for a graph that takes images: the course's digits, or its two photographs, cropped to size.
 
     Raises:
-        CompilerError: The graph takes something else.
+        CompilerError: The graph has other inputs.
     """
     placeholders = list(graph.placeholders.values())
     if len(placeholders) == 1 and placeholders[0].type.rank == 4 and placeholders[0].type.element == "float32":
         images = _images(placeholders[0].type)
         if images is not None:
             return {placeholders[0].name: images}
-    taken = ", ".join(f"{one.name} {one.type.element}{list(one.type.shape)}" for one in placeholders)
+    inputs = ", ".join(f"{value.name} {value.type.element}{list(value.type.shape)}" for value in placeholders)
     raise CompilerError(
-        "the package has no data that this model takes",
+        "no default calibration data for this model",
         where=f"graph {graph.name!r}",
-        expected=f"one input of images, [N, 1, 32, 32], or [N, 3, H, W] of up to {PHOTOGRAPH} pixels a side",
-        got=taken or "no inputs",
-        todo="give data of your own: an .npz file with an array for each input, under its name",
+        expected=f"one input of images, [N, 1, 32, 32], or [N, 3, H, W] with H and W up to {PHOTOGRAPH_SIZE}",
+        got=inputs or "no inputs",
+        todo="pass your own data: an .npz file with an array for each input, by name",
     )
 
 
@@ -44,17 +44,17 @@ def _images(type: TensorType) -> np.ndarray | None:
     if tuple(image) == DIGITS:
         images = digits().train_images[:COUNT]
     elif _is_photograph(image):
-        images = _middle(photographs(), int(image[1]), int(image[2]))
+        images = _center_crop(photographs(), int(image[1]), int(image[2]))
     else:
         return None
     return images[:batch] if isinstance(batch, int) else images
 
 
 def _is_photograph(image: list[Dim]) -> bool:
-    return image[0] == 3 and all(isinstance(size, int) and 1 <= size <= PHOTOGRAPH for size in image[1:])
+    return image[0] == 3 and all(isinstance(size, int) and 1 <= size <= PHOTOGRAPH_SIZE for size in image[1:])
 
 
-def _middle(images: np.ndarray, height: int, width: int) -> np.ndarray:
+def _center_crop(images: np.ndarray, height: int, width: int) -> np.ndarray:
     top, left = (images.shape[2] - height) // 2, (images.shape[3] - width) // 2
     return np.ascontiguousarray(images[:, :, top : top + height, left : left + width])
 
@@ -63,16 +63,16 @@ def read_samples(path: str | Path) -> Mapping[str, np.ndarray]:
     """Return the arrays of an .npz file by name.
 
     Raises:
-        CompilerError: It is no such file, or holds something other than numbers.
+        CompilerError: The file cannot be read, is not an .npz file, or contains something other than numbers.
     """
     try:
         with np.load(path, allow_pickle=False) as archive:
             return {name: archive[name] for name in archive.files}
     except (OSError, ValueError, EOFError, zipfile.BadZipFile, AttributeError, TypeError) as error:
         raise CompilerError(
-            "the file with data to calibrate with cannot be read",
+            "the file with calibration data cannot be read",
             where=str(path),
-            expected="an .npz file with an array for each input, under its name",
+            expected="an .npz file with an array for each input, by name",
             got=error,
             todo="write it with np.savez('calibration.npz', image=images)",
         ) from error

@@ -1,4 +1,4 @@
-"""From a range of reals to the parameters of integers: Glow's four schemas.
+"""Quantisation parameters for a range of real values: Glow's four schemas.
 
 real = scale (stored - offset). Formulas: Glow, `chooseQuantizationParams` in lib/Quantization/Base/Base.cpp.
 """
@@ -15,29 +15,28 @@ from mlhood.errors import CompilerError
 SCHEMAS = ("asymmetric", "symmetric", "symmetric_unsigned", "power_of_two")
 QUANTIZED_ELEMENTS = ("int8", "int16", "uint8")
 
-# What a range of nothing but zeros gets; any scale would do.
+# For a range that contains only 0; any scale would do.
 _SCALE_OF_ZERO = 0.1
 
 
 def choose_parameters(low: float, high: float, element: str = "int8", schema: str = "asymmetric") -> tuple[float, int]:
-    """Return scale and offset under which integers stand for the reals from `low` to `high`.
+    """Return the scale and offset that represent the reals from `low` to `high` as integers.
 
-    The range is first widened to hold 0, so that 0 is stored exactly. With integers from qmin to qmax:
+    The range is first widened to include 0, so that 0 is represented exactly. With integers from qmin to qmax:
 
     1. asymmetric: scale = (high - low) / (qmax - qmin); offset = qmin - low / scale or qmax - high / scale, whichever
-       has the smaller |limit| + |end / scale| and with it the smaller error, rounded, and kept in [qmin, qmax]. Where
+       has the smaller |limit| + |end / scale| and hence the smaller error, rounded, and clamped to [qmin, qmax]. If
        low = -high, which would be a tie, the offset is 0.
-    2. symmetric: offset 0. The end that would be cut off first sets the scale, and the other end is moved out until 0
-       is stored as 0: scale = max(low / qmin, high / qmax).
-    3. symmetric_unsigned: where low >= 0, offset = qmin, so that all integers are for positive reals; else symmetric.
-    4. power_of_two: symmetric, then scale = 2^ceil(log2 scale), so that rescaling is shifting.
+    2. symmetric: offset 0. The scale is the smallest without saturation: scale = max(low / qmin, high / qmax).
+    3. symmetric_unsigned: if low >= 0, offset = qmin, so that all integers represent positive reals; else symmetric.
+    4. power_of_two: symmetric, then scale = 2^ceil(log2 scale), so that rescaling is a shift.
 
-    uint8 is int8 with an offset 128 higher, so "0" above reads 128. A range of zeros gets the scale 0.1. (Glow takes
-    low = -high to hold up to a difference of 2^-23, which would cut off half of a tiny positive range.)
+    uint8 is int8 with the offset increased by 128, so "0" above reads 128. A range that contains only 0 gets the scale
+    0.1. (Glow compares low = -high with a tolerance of 2^-23, which would saturate half of a tiny positive range.)
 
     Args:
-        low: Least real; finite.
-        high: Largest real; finite, not below `low`.
+        low: Minimum; finite.
+        high: Maximum; finite, not below `low`.
         element: "int8", "int16" or "uint8".
         schema: One of `SCHEMAS`.
 
@@ -45,9 +44,12 @@ def choose_parameters(low: float, high: float, element: str = "int8", schema: st
         The scale, a positive float32 as a Python float, and the offset.
 
     Raises:
-        CompilerError: The range is not one, or there is no such schema or element type.
+        CompilerError: The range, schema or element type is invalid.
     """
-    _check(low, high, element, schema)
+    check_schema(schema)
+    check_element(element)
+    if not (math.isfinite(low) and math.isfinite(high) and low <= high):
+        raise CompilerError("invalid range to quantise", expected="low <= high, both finite", got=f"{low} to {high}")
     low, high = min(float(low), 0.0), max(float(high), 0.0)
     if schema == "asymmetric":
         return _asymmetric(low, high, element)
@@ -68,17 +70,17 @@ def _asymmetric(low: float, high: float, element: str) -> tuple[float, int]:
     if _positive(scale) != float(np.float32(scale)):  # too small for a float32, or zero
         scale = _positive(scale)
     from_low, from_high = qmin - low / scale, qmax - high / scale
-    nearer = abs(qmin) + abs(low / scale) < abs(qmax) + abs(high / scale)
-    return _positive(scale), min(max(_rounded(from_low if nearer else from_high), qmin), qmax)
+    low_is_closer = abs(qmin) + abs(low / scale) < abs(qmax) + abs(high / scale)
+    return _positive(scale), min(max(_round(from_low if low_is_closer else from_high), qmin), qmax)
 
 
-def _rounded(number: float) -> int:
-    """Return the nearest integer, halves away from zero, as C's `round`."""
-    return int(math.copysign(math.floor(abs(number) + 0.5), number))
+def _round(x: float) -> int:
+    """Round to nearest, halves away from zero, like C's `round`."""
+    return int(math.copysign(math.floor(abs(x) + 0.5), x))
 
 
 def _positive(scale: float) -> float:
-    """Return the scale as a float32 that can be divided by."""
+    """Return the scale as a normal, positive float32."""
     if scale == 0:
         scale = _SCALE_OF_ZERO
     return max(float(np.float32(scale)), float(np.finfo(np.float32).tiny))
@@ -89,63 +91,54 @@ def _power_of_two(scale: float) -> float:
     return math.ldexp(1.0, exponent - 1 if mantissa == 0.5 else exponent)
 
 
-def _check(low: float, high: float, element: str, schema: str) -> None:
-    check_schema(schema)
-    check_element(element)
-    if not (math.isfinite(low) and math.isfinite(high) and low <= high):
-        raise CompilerError(
-            "this is no range of numbers to quantise", expected="low <= high, both finite", got=f"{low} to {high}"
-        )
-
-
 def check_schema(schema: str) -> None:
     """Check a schema's name.
 
     Raises:
-        CompilerError: There is none of this name.
+        CompilerError: The schema is unknown.
     """
     if schema not in SCHEMAS:
-        raise CompilerError("there is no such schema", expected=", ".join(SCHEMAS), got=repr(schema))
+        raise CompilerError("unknown schema", expected=", ".join(SCHEMAS), got=repr(schema))
 
 
 def check_element(element: str) -> None:
     """Check an element type.
 
     Raises:
-        CompilerError: Tensors cannot be quantised to it.
+        CompilerError: Tensors cannot be quantised to this type.
     """
     if element not in QUANTIZED_ELEMENTS:
         raise CompilerError(
-            "tensors are not quantised to this element type", expected=", ".join(QUANTIZED_ELEMENTS), got=repr(element)
+            "unsupported quantised element type", expected=", ".join(QUANTIZED_ELEMENTS), got=repr(element)
         )
 
 
 def tensor_parameters(array: np.ndarray, element: str = "int8", schema: str = "asymmetric") -> Quantization:
-    """Return the parameters of a whole array from its least and its largest element; see `choose_parameters`."""
+    """Return the parameters of an array from its minimum and maximum; see `choose_parameters`."""
     low, high = (float(array.min()), float(array.max())) if array.size else (0.0, 0.0)
     scale, offset = choose_parameters(low, high, element, schema)
     return Quantization((scale,), (offset,))
 
 
 def channel_parameters(array: np.ndarray, element: str = "int8", schema: str = "symmetric") -> Quantization:
-    """Return parameters of an array [C, ...] with one scale and offset for each index of axis 0."""
+    """Return the parameters of an array [C, ...] with one scale and offset per channel (axis 0)."""
     rows = [tensor_parameters(row, element, schema) for row in array]
     return Quantization(tuple(row.scale[0] for row in rows), tuple(row.offset[0] for row in rows), 0)
 
 
 def quantize_array(array: np.ndarray, quantization: Quantization, element: str) -> np.ndarray:
-    """Return the integers that stand for an array: clip(round(x / scale) + offset), halves to even."""
+    """Quantise an array: clip(round(x / scale) + offset), halves to even."""
     limits = np.iinfo(element)
-    scale, offset = _along(quantization, array.ndim)
+    scale, offset = _broadcastable(quantization, array.ndim)
     return np.clip(np.rint(array.astype(np.float64) / scale) + offset, limits.min, limits.max).astype(element)
 
 
 def dequantize_array(stored: np.ndarray, quantization: Quantization) -> np.ndarray:
-    """Return the reals that integers stand for, float64: scale (stored - offset)."""
-    scale, offset = _along(quantization, stored.ndim)
+    """Return the real values that integers represent, float64: scale (stored - offset)."""
+    scale, offset = _broadcastable(quantization, stored.ndim)
     return (stored.astype(np.float64) - offset) * scale
 
 
-def _along(quantization: Quantization, rank: int) -> tuple[np.ndarray, np.ndarray]:
+def _broadcastable(quantization: Quantization, rank: int) -> tuple[np.ndarray, np.ndarray]:
     shape = [-1 if i == quantization.axis else 1 for i in range(rank)] if quantization.axis is not None else []
     return np.array(quantization.scale).reshape(shape), np.array(quantization.offset, np.float64).reshape(shape)

@@ -1,4 +1,4 @@
-"""The interpreter: inputs, observation, and holding operators to their word."""
+"""The interpreter: inputs, observers, memory limit, and checks of operators against their type rules."""
 
 import numpy as np
 import pytest
@@ -30,15 +30,15 @@ def test_any_batch(graph):
         np.testing.assert_array_equal(run(graph, a=pairs(rows), b=pairs(rows))["y"], 2 * pairs(rows))
 
 
-def test_memory_is_worked_out_again_for_a_larger_batch(graph):
-    prepared = Interpreter(graph, limit=16)
+def test_memory_is_checked_again_for_a_larger_batch(graph):
+    interpreter = Interpreter(graph, limit=16)
     for _ in range(2):
-        assert prepared.run({"a": pairs(2), "b": pairs(2)})["y"].shape == (2, 2)
+        assert interpreter.run({"a": pairs(2), "b": pairs(2)})["y"].shape == (2, 2)
         with pytest.raises(CompilerError, match="more memory"):
-            prepared.run({"a": pairs(3), "b": pairs(3)})
+            interpreter.run({"a": pairs(3), "b": pairs(3)})
 
 
-def test_what_is_made_is_kept_where_it_is_read_again_or_is_an_output():
+def test_values_are_kept_until_their_last_use():
     graph = Graph()
     x = graph.placeholder("x", TensorType("float32", (2,)))
     twice = graph.add(Add(), x, x).outputs[0]
@@ -57,40 +57,40 @@ def test_each_value_can_be_observed(graph):
 
 
 @pytest.mark.parametrize(
-    ("inputs", "says"),
+    ("inputs", "message"),
     [
-        ({"a": pairs(1)}, "not the graph's inputs"),
-        ({"a": pairs(1), "b": pairs(1), "c": pairs(1)}, "not the graph's inputs"),
+        ({"a": pairs(1)}, "do not match the graph's"),
+        ({"a": pairs(1), "b": pairs(1), "c": pairs(1)}, "do not match the graph's"),
         ({"a": pairs(1), "b": pairs(1).astype(np.float64)}, "wrong dtype"),
         ({"a": pairs(1), "b": pairs(1)[0]}, "wrong shape"),
-        ({"a": pairs(1), "b": pairs(2)}, "where n is 1"),
+        ({"a": pairs(1), "b": pairs(2)}, "with n = 1"),
         ({"a": pairs(1), "b": np.ones((1, 3), np.float32)}, "wrong shape"),
     ],
 )
-def test_wrong_inputs_are_told(graph, inputs, says):
+def test_invalid_inputs_raise(graph, inputs, message):
     with pytest.raises(CompilerError) as caught:
         run(graph, **inputs)
-    assert says in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_a_failure_names_the_node():
     graph = Graph()
     x = graph.placeholder("x", TensorType("float32", (3,)))
-    at = graph.placeholder("at", TensorType("int64", (1,)))
-    graph.output(graph.add(Gather(0), x, at, name="pick").outputs[0])
+    indices = graph.placeholder("indices", TensorType("int64", (1,)))
+    graph.output(graph.add(Gather(0), x, indices, name="pick").outputs[0])
     with pytest.raises(CompilerError, match="out of range") as caught:
-        run(graph, x=np.zeros(3, np.float32), at=np.array([3]))
+        run(graph, x=np.zeros(3, np.float32), indices=np.array([3]))
     assert "node 'pick' (Gather)" in str(caught.value)
 
 
-def test_an_operator_that_breaks_its_type_rule_is_found(graph, monkeypatch):
+def test_a_violation_of_the_type_rule_raises(graph, monkeypatch):
     monkeypatch.setattr(Relu, "evaluate", lambda self, x: x.astype(np.float64))
-    with pytest.raises(CompilerError, match="other than its type") as caught:
+    with pytest.raises(CompilerError, match="does not match its type") as caught:
         run(graph, a=pairs(1), b=pairs(1))
     assert "node 'relu'" in str(caught.value)
 
 
-def test_inputs_are_not_changed(graph):
+def test_inputs_are_not_modified(graph):
     a = pairs(2)
     run(graph, a=a, b=a)
     np.testing.assert_array_equal(a, pairs(2))

@@ -1,4 +1,4 @@
-"""Graphs whose convolutions kernels do: on every target what ONNX Runtime and the interpreter say."""
+"""Graphs with selectable convolution kernels, on every target against ONNX Runtime and the interpreter."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from mlhood.compiler.backends import kernels
 from mlhood.compiler.backends.interpreter import Interpreter
 from mlhood.compiler.backends.kernels import Kernels
 from mlhood.compiler.backends.targets import TARGETS
-from mlhood.compiler.conformance import passes, tiers
+from mlhood.compiler.conformance import passes, tier_cases
 from mlhood.compiler.hir import Graph, TensorType
 from mlhood.compiler.operators.activation import ACTIVATIONS
 from mlhood.compiler.operators.convolution import Conv
@@ -29,29 +29,29 @@ ACTIVATION_OF = {"Clip": ("Clip", -0.5, 0.5), "LeakyRelu": ("LeakyRelu", 0.1)}
 RANDOM = np.random.default_rng(0)
 
 
-def numbers(*shape, dtype=np.float32):
+def random(*shape, dtype=np.float32):
     return RANDOM.standard_normal(shape).astype(dtype)
 
 
-def one_convolution(operator, x, w, bias=None, *, branch=False, batch="n", constant=True):
+def single_convolution(operator, x, w, bias=None, *, branch=False, batch="n", constant=True):
     """Return a graph of one convolution, and inputs for it."""
     graph, inputs = Graph(), {"x": x}
-    read = [graph.placeholder("x", TensorType(x.dtype.name, (batch, *x.shape[1:])))]
+    values = [graph.placeholder("x", TensorType(x.dtype.name, (batch, *x.shape[1:])))]
     for name, array in (("w", w), ("bias", bias)):
         if constant or array is None:
-            read.append(None if array is None else graph.constant(name, array))
+            values.append(None if array is None else graph.constant(name, array))
         else:
-            read.append(graph.placeholder(name, TensorType(array.dtype.name, array.shape)))
+            values.append(graph.placeholder(name, TensorType(array.dtype.name, array.shape)))
             inputs[name] = array
     if branch:
-        y = operator.infer(*(one and one.type for one in read))
-        inputs["z"] = numbers(len(x), *y.shape[1:])
-        read.append(graph.placeholder("z", y))
-    graph.output(graph.add(operator, *read, name="conv").outputs[0], "y")
+        y = operator.infer(*(value and value.type for value in values))
+        inputs["z"] = random(len(x), *y.shape[1:])
+        values.append(graph.placeholder("z", y))
+    graph.output(graph.add(operator, *values, name="conv").outputs[0], "y")
     return graph, inputs
 
 
-def agree(graph, inputs, conv2d):
+def assert_matches_interpreter(graph, inputs, conv2d):
     want = Interpreter(graph).run(inputs)["y"]
     got = Kernels(graph, conv2d).run(inputs)["y"]
     assert got.dtype == want.dtype
@@ -74,37 +74,37 @@ def mobilenet(tmp_path_factory):
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("network", ["resnet", "mobilenet"])
-def test_a_network_runs_as_in_onnx_runtime(network, target, request):
+def test_a_network_matches_onnx_runtime(network, target, request):
     path = request.getfixturevalue(network)
     compiled = mlhood.compile(path, target=target)
     for batch in (1, 2):
-        image = numbers(batch, 3, 64, 64)
+        image = random(batch, 3, 64, 64)
         want = run_onnxruntime(path, image, threads=1)["logits"]
         got = compiled.run(image=image)["logits"]
         np.testing.assert_allclose(got, want, rtol=1e-3, atol=1e-4 * np.abs(want).max())
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_unequal_pads_run_as_in_onnx_runtime(new_model, target):
+def test_unequal_pads_match_onnx_runtime(new_model, target):
     attributes = {"strides": [2, 1], "pads": [2, 0, 1, 3], "dilations": [1, 2], "group": 2}
     nodes = [helper.make_node("Conv", ["x", "w", "b"], ["c"], **attributes), helper.make_node("Relu", ["c"], ["y"])]
-    weights = {"w": numbers(6, 2, 3, 2), "b": numbers(6)}
+    weights = {"w": random(6, 2, 3, 2), "b": random(6)}
     model = new_model(nodes, {"x": (TensorProto.FLOAT, ["n", 4, 9, 8])}, weights)
-    x = numbers(2, 4, 9, 8)
+    x = random(2, 4, 9, 8)
     got = mlhood.compile(model, target=target).run(x=x)["y"]
     np.testing.assert_allclose(got, run_onnxruntime(model, x, threads=1)["y"], rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("conv2d", CONV2D)
-def test_the_convolutions_of_the_suite_of_onnx_pass(conv2d):
-    found = [case for case in tiers() if "Conv" in case.operators]
-    assert len(found) > 20
-    assert [case.name for case in found if not passes(case, backend=conv2d)] == []
+def test_the_onnx_backend_suites_convolutions_pass(conv2d):
+    cases = [case for case in tier_cases() if "Conv" in case.operators]
+    assert len(cases) > 20
+    assert [case.name for case in cases if not passes(case, backend=conv2d)] == []
 
 
 @FEW
 @given(data=st.data(), conv2d=st.sampled_from(list(CONV2D)), branch=st.booleans(), constant=st.booleans())
-def test_whatever_a_convolution_has_the_interpreter_has_too(data, conv2d, branch, constant):
+def test_any_convolution_matches_the_interpreter(data, conv2d, branch, constant):
     def pick(*choices):
         return data.draw(st.sampled_from(choices))
 
@@ -117,47 +117,47 @@ def test_whatever_a_convolution_has_the_interpreter_has_too(data, conv2d, branch
         group,
         () if name == "none" else ACTIVATION_OF.get(name, (name,)),
     )
-    bias = numbers(4 * group) if pick(True, False) else None
-    x, w = numbers(pick(1, 2), 2 * group, 7, pick(6, 9)), numbers(4 * group, 2, *kernel)
-    agree(*one_convolution(operator, x, w, bias, branch=branch, constant=constant), conv2d)
+    bias = random(4 * group) if pick(True, False) else None
+    x, w = random(pick(1, 2), 2 * group, 7, pick(6, 9)), random(4 * group, 2, *kernel)
+    assert_matches_interpreter(*single_convolution(operator, x, w, bias, branch=branch, constant=constant), conv2d)
 
 
 @pytest.mark.parametrize("conv2d", CONV2D)
 @pytest.mark.parametrize("limits", [(None, None), (0.25, None), (None, 0.25), (1, -1)])
 def test_limits_may_be_missing_or_cross(conv2d, limits):
     operator = Conv((1, 1), (0,) * 4, (1, 1), activation=("Clip", *limits))
-    agree(*one_convolution(operator, numbers(1, 3, 5, 5), numbers(2, 3, 1, 1)), conv2d)
+    assert_matches_interpreter(*single_convolution(operator, random(1, 3, 5, 5), random(2, 3, 1, 1)), conv2d)
 
 
-def test_a_graph_without_images_has_no_result():
-    graph, inputs = one_convolution(SQUARE, numbers(0, 2, 5, 5), numbers(3, 2, 3, 3), branch=True)
+def test_an_empty_batch():
+    graph, inputs = single_convolution(SQUARE, random(0, 2, 5, 5), random(3, 2, 3, 3), branch=True)
     assert Kernels(graph, "direct").run(inputs)["y"].shape == (0, 3, 5, 5)
 
 
-def test_what_comes_with_gaps_is_convolved_as_well():
-    graph, inputs = one_convolution(SQUARE, numbers(2, 4, 6, 5), numbers(4, 4, 3, 3), branch=True)
-    agree(graph, {name: np.asfortranarray(array) for name, array in inputs.items()}, "direct")
+def test_non_contiguous_inputs():
+    graph, inputs = single_convolution(SQUARE, random(2, 4, 6, 5), random(4, 4, 3, 3), branch=True)
+    assert_matches_interpreter(graph, {name: np.asfortranarray(array) for name, array in inputs.items()}, "direct")
 
 
 @pytest.mark.parametrize(
     ("operator", "x", "w"),
     [
-        (Conv((1,), (1, 1), (1,)), numbers(1, 2, 9), numbers(3, 2, 3)),
-        (Conv((1, 1), (0,) * 4, (1, 1)), numbers(1, 2, 9, 9, dtype=np.float64), numbers(3, 2, 3, 3, dtype=np.float64)),
+        (Conv((1,), (1, 1), (1,)), random(1, 2, 9), random(3, 2, 3)),
+        (Conv((1, 1), (0,) * 4, (1, 1)), random(1, 2, 9, 9, dtype=np.float64), random(3, 2, 3, 3, dtype=np.float64)),
     ],
     ids=["one axis", "float64"],
 )
-def test_other_convolutions_stay_with_the_interpreter(operator, x, w):
-    graph, inputs = one_convolution(operator, x, w)
+def test_other_convolutions_fall_back_to_the_interpreter(operator, x, w):
+    graph, inputs = single_convolution(operator, x, w)
     want = Interpreter(graph).run(inputs)["y"]
-    np.testing.assert_array_equal(Kernels(graph, refuse).run(inputs)["y"], want)
+    np.testing.assert_array_equal(Kernels(graph, fail_if_called).run(inputs)["y"], want)
 
 
-def refuse(*_):
-    raise AssertionError("a convolution that this function must not get")
+def fail_if_called(*_):
+    raise AssertionError("the function must not be called")
 
 
-def test_weights_are_packed_when_compiling_and_once_for_a_shape(resnet, monkeypatch):
+def test_weights_are_packed_at_compile_time_and_once_per_shape(resnet, monkeypatch):
     packed = []
 
     class Counting(kernels.Direct):
@@ -169,33 +169,35 @@ def test_weights_are_packed_when_compiling_and_once_for_a_shape(resnet, monkeypa
     compiled = mlhood.compile(resnet, target="direct")
     assert packed == [1] * 20
     for batch in (1, 2, 1, 2):
-        compiled.run(image=numbers(batch, 3, 64, 64))
+        compiled.run(image=random(batch, 3, 64, 64))
     assert packed == [1] * 20 + [2] * 20
 
 
-def test_a_function_of_ones_own_runs_a_network(resnet):
-    seen = []
+def test_a_network_with_a_custom_function(resnet):
+    calls = []
 
     def conv2d(x, w, bias, stride, padding):
-        seen.append((x.shape, w.shape, stride, padding))
+        calls.append((x.shape, w.shape, stride, padding))
         assert type(stride) is type(padding) is int
         assert x.flags.c_contiguous
         return CONV2D["im2col_blas"](x, w, bias, stride, padding)
 
-    image = numbers(1, 3, 64, 64)
+    image = random(1, 3, 64, 64)
     got = mlhood.compile(resnet, target=conv2d).run(image=image)["logits"]
     want = run_onnxruntime(resnet, image, threads=1)["logits"]
     np.testing.assert_allclose(got, want, rtol=1e-3, atol=1e-4 * np.abs(want).max())
-    assert len(seen) == 20
-    assert seen[0] == ((1, 3, 64, 64), (64, 3, 7, 7), 2, 3)
+    assert len(calls) == 20
+    assert calls[0] == ((1, 3, 64, 64), (64, 3, 7, 7), 2, 3)
 
 
-@pytest.mark.parametrize("bias", [None, numbers(4)], ids=["none", "bias"])
-def test_bias_branch_and_activation_come_with_ones_own_function(bias):
+@pytest.mark.parametrize("bias", [None, random(4)], ids=["none", "bias"])
+def test_bias_residual_and_activation_with_a_custom_function(bias):
     def conv2d(x, w, bias, stride, padding):
         return CONV2D["naive"](x, w, None, stride, padding) + bias[:, None, None]
 
-    agree(*one_convolution(SQUARE, numbers(2, 3, 5, 5), numbers(4, 3, 3, 3), bias, branch=True), conv2d)
+    assert_matches_interpreter(
+        *single_convolution(SQUARE, random(2, 3, 5, 5), random(4, 3, 3, 3), bias, branch=True), conv2d
+    )
 
 
 @pytest.mark.parametrize(
@@ -208,15 +210,15 @@ def test_bias_branch_and_activation_come_with_ones_own_function(bias):
     ],
     ids=["strides", "pads", "dilation", "groups"],
 )
-def test_a_function_is_not_asked_for_what_it_cannot_be_told(operator):
-    graph, _ = one_convolution(operator, numbers(1, 4, 9, 9), numbers(4, 4 // operator.group, 3, 3))
-    with pytest.raises(CompilerError, match="cannot do this convolution") as caught:
-        Kernels(graph, refuse)
+def test_a_custom_function_rejects_convolutions_that_it_cannot_express(operator):
+    graph, _ = single_convolution(operator, random(1, 4, 9, 9), random(4, 4 // operator.group, 3, 3))
+    with pytest.raises(CompilerError, match="cannot express this convolution") as caught:
+        Kernels(graph, fail_if_called)
     assert "node 'conv'" in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("returned", "told"),
+    ("returned", "got"),
     [
         (lambda y: y.tolist(), "list"),
         (lambda y: None, "NoneType"),
@@ -225,16 +227,16 @@ def test_a_function_is_not_asked_for_what_it_cannot_be_told(operator):
         (lambda y: np.concatenate([y, y]), "float32[2, 4, 5, 5]"),
     ],
 )
-def test_what_a_function_returns_is_checked(returned, told):
-    graph, inputs = one_convolution(SQUARE, numbers(1, 3, 5, 5), numbers(4, 3, 3, 3))
-    with pytest.raises(CompilerError, match="other than the convolution's result") as caught:
-        Kernels(graph, lambda *given: returned(CONV2D["naive"](*given))).run(inputs)
-    assert told in str(caught.value)
+def test_a_custom_functions_result_is_checked(returned, got):
+    graph, inputs = single_convolution(SQUARE, random(1, 3, 5, 5), random(4, 3, 3, 3))
+    with pytest.raises(CompilerError, match="does not have the type") as caught:
+        Kernels(graph, lambda *args: returned(CONV2D["naive"](*args))).run(inputs)
+    assert got in str(caught.value)
     assert "float32[1, 4, 5, 5], with stride 1 and padding 1" in str(caught.value)
 
 
-def test_what_a_function_raises_comes_through():
-    graph, inputs = one_convolution(SQUARE, numbers(1, 3, 5, 5), numbers(4, 3, 3, 3))
+def test_a_custom_functions_exception_propagates():
+    graph, inputs = single_convolution(SQUARE, random(1, 3, 5, 5), random(4, 3, 3, 3))
 
     def conv2d(x, w, bias, stride, padding):
         raise ValueError("mine")
@@ -243,8 +245,8 @@ def test_what_a_function_raises_comes_through():
         Kernels(graph, conv2d).run(inputs)
 
 
-def test_weights_cannot_be_written_to():
-    graph, inputs = one_convolution(SQUARE, numbers(1, 3, 5, 5), numbers(4, 3, 3, 3))
+def test_weights_are_read_only():
+    graph, inputs = single_convolution(SQUARE, random(1, 3, 5, 5), random(4, 3, 3, 3))
 
     def conv2d(x, w, bias, stride, padding):
         w *= 2
@@ -254,7 +256,7 @@ def test_weights_cannot_be_written_to():
         Kernels(graph, conv2d).run(inputs)
 
 
-def test_there_is_no_such_convolution():
-    graph, _ = one_convolution(SQUARE, numbers(1, 3, 5, 5), numbers(4, 3, 3, 3))
-    with pytest.raises(CompilerError, match="no such convolution"):
+def test_an_unknown_kernel_raises():
+    graph, _ = single_convolution(SQUARE, random(1, 3, 5, 5), random(4, 3, 3, 3))
+    with pytest.raises(CompilerError, match="unknown convolution kernel"):
         Kernels(graph, "winograd")

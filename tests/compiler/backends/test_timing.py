@@ -1,4 +1,4 @@
-"""The time of each node: whose it is, how much there is to compute, and what is refused."""
+"""Execution time per node: attribution, multiply-accumulates, and invalid arguments."""
 
 import numpy as np
 import pytest
@@ -24,7 +24,7 @@ FLOAT = TensorProto.FLOAT
 
 
 class Clock:
-    """Stands still but for what `tick` adds."""
+    """A clock that advances only by `tick`."""
 
     now = 0.0
 
@@ -37,34 +37,35 @@ class Clock:
 
 @pytest.fixture
 def clock(monkeypatch):
-    made = Clock()
-    monkeypatch.setattr(timing, "perf_counter", made)
-    return made
+    clock = Clock()
+    monkeypatch.setattr(timing, "perf_counter", clock)
+    return clock
 
 
-def ticking(graph, clock, monkeypatch, seconds):
-    """Return an interpreter whose nodes take the given seconds: by name, one number a run."""
-    prepared = Interpreter(graph)
-    for step in prepared._steps:
+def timed_interpreter(graph, clock, monkeypatch, seconds):
+    """Return an interpreter whose nodes take the given seconds: by name, one number per run."""
+    interpreter = Interpreter(graph)
+    for step in interpreter._steps:
         rounds = iter(seconds[step.node.name])
 
-        def compute(*read, step=step, original=step.compute, rounds=rounds):
+        def compute(*inputs, original=step.compute, rounds=rounds):
             clock.tick(next(rounds))
-            return original(*read)
+            return original(*inputs)
 
         monkeypatch.setattr(step, "compute", compute)
-    return prepared
+    return interpreter
 
 
-def test_each_node_has_the_median_of_its_own_times(clock, monkeypatch):
+def test_each_node_has_the_median_of_its_times(clock, monkeypatch):
     graph = Graph()
     x = graph.placeholder("x", TensorType("float32", ("n", 1, 4, 4)))
     pool = graph.add(MaxPool((2, 2), (2, 2), (0,) * 4, (1, 1), indices=True), x, name="pool")
     relu = graph.add(Relu(), pool.outputs[0], name="relu")
     graph.output(graph.add(Add(), relu.outputs[0], relu.outputs[0], name="sum").outputs[0], "y")
-    graph.output(pool.outputs[1], "places")
+    graph.output(pool.outputs[1], "indices")
     seconds = {"pool": [99, 5, 1, 3], "relu": [99, 10, 30, 20], "sum": [99, 0, 0, 0]}
-    frame = profile(ticking(graph, clock, monkeypatch, seconds), {"x": np.zeros((3, 1, 4, 4), np.float32)}, rounds=3)
+    interpreter = timed_interpreter(graph, clock, monkeypatch, seconds)
+    frame = profile(interpreter, {"x": np.zeros((3, 1, 4, 4), np.float32)}, rounds=3)
     assert frame["seconds"].to_dict() == {"pool": 3, "relu": 20, "sum": 0}
     assert frame["operator"].to_dict() == {"pool": "MaxPool", "relu": "Relu", "sum": "Add"}
     assert frame["shape"].tolist() == [(3, 1, 2, 2)] * 3
@@ -76,7 +77,7 @@ def test_each_node_has_the_median_of_its_own_times(clock, monkeypatch):
     [(LeNet, (1, 32, 32)), (lambda: MobileNetV2(0.25, 10), (3, 32, 32))],
     ids=["LeNet", "MobileNet"],
 )
-def test_the_work_is_what_the_file_says(network, shape, tmp_path):
+def test_macs_match_the_table_of_the_onnx_file(network, shape, tmp_path):
     path = export(network().eval(), torch.zeros(1, *shape), tmp_path / "model.onnx")
     frame = mlhood.compile(path).profile(image=np.zeros((2, *shape), np.float32), rounds=1)
     assert frame["macs"].sum() == node_table(path, batch=2)["macs"].sum() > 0
@@ -102,23 +103,23 @@ def test_multiply_accumulates(new_model, node, shapes, macs):
 
 
 @pytest.mark.parametrize(
-    ("inputs", "rounds", "told"),
+    ("inputs", "rounds", "message"),
     [
-        ({"x": np.zeros(2, np.float32)}, 0, "that many rounds"),
-        ({"x": np.zeros(2, np.float32)}, 1.5, "that many rounds"),
-        ({"z": np.zeros(2, np.float32)}, 1, "not the graph's inputs"),
-        ([np.zeros(2, np.float32)], 1, "given by name"),
+        ({"x": np.zeros(2, np.float32)}, 0, "invalid number of rounds"),
+        ({"x": np.zeros(2, np.float32)}, 1.5, "invalid number of rounds"),
+        ({"z": np.zeros(2, np.float32)}, 1, "do not match the graph's"),
+        ([np.zeros(2, np.float32)], 1, "must be given by name"),
     ],
 )
-def test_what_cannot_be_timed(inputs, rounds, told):
+def test_invalid_arguments_raise(inputs, rounds, message):
     graph = Graph()
     graph.output(graph.add(Relu(), graph.placeholder("x", TensorType("float32", (2,)))).outputs[0])
-    with pytest.raises(CompilerError, match=told):
+    with pytest.raises(CompilerError, match=message):
         profile(Interpreter(graph), inputs, rounds)
 
 
 @pytest.mark.parametrize("target", ["interpreter", "direct"])
-def test_a_compiled_model_tells_where_its_time_goes(new_model, target):
+def test_the_profile_of_a_compiled_model(new_model, target):
     nodes = [helper.make_node("Conv", ["x", "w"], ["c"], "conv"), helper.make_node("LeakyRelu", ["c"], ["y"], "relu")]
     model = new_model(nodes, {"x": (FLOAT, ["n", 2, 6, 6])}, {"w": np.ones((3, 2, 3, 3), np.float32)})
     frame = mlhood.compile(model, target=target).profile(x=np.ones((1, 2, 6, 6), np.float32), rounds=2)

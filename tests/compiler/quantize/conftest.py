@@ -1,4 +1,4 @@
-"""Graphs to quantise: a LeNet that was trained on the digits, and a small residual network."""
+"""Graphs to quantise: a LeNet trained on the digits, and a small residual network."""
 
 import numpy as np
 import onnx
@@ -21,7 +21,7 @@ def data():
     return digits("")
 
 
-def trained(data, seed, epochs=3):
+def trained_lenet(data, seed, epochs=3):
     torch.manual_seed(seed)
     model = LeNet()
     train(model, data.train_images, data.train_labels, epochs=epochs, seed=seed)
@@ -31,7 +31,7 @@ def trained(data, seed, epochs=3):
 @pytest.fixture(scope="session")
 def lenet_model(data, tmp_path_factory):
     path = tmp_path_factory.mktemp("quantize") / "lenet.onnx"
-    return onnx.load(export(trained(data, 0), np.zeros((1, 1, 32, 32), np.float32), path))
+    return onnx.load(export(trained_lenet(data, 0), np.zeros((1, 1, 32, 32), np.float32), path))
 
 
 @pytest.fixture(scope="session")
@@ -45,7 +45,7 @@ def lenet_profile(lenet_graph, data):
 
 
 class Branches(nn.Module):
-    """A residual block, branches that are joined, several activations, and a mean: a bit of everything."""
+    """A residual block, concatenated branches, several activations, and average pooling."""
 
     def __init__(self):
         super().__init__()
@@ -77,10 +77,10 @@ def branches_graph(branches_model):
 
 
 @pytest.fixture(scope="session")
-def pictures():
+def images():
     return np.random.default_rng(0).standard_normal((48, 3, 16, 16), np.float32)
 
 
 @pytest.fixture(scope="session")
-def branches_profile(branches_graph, pictures):
-    return profile(branches_graph, [{"image": pictures}])
+def branches_profile(branches_graph, images):
+    return profile(branches_graph, [{"image": images}])

@@ -1,4 +1,4 @@
-"""ONNX Runtime's own quantiser, as the one to compare with."""
+"""ONNX Runtime's quantiser, as the reference."""
 
 import logging
 from pathlib import Path
@@ -27,7 +27,7 @@ class Reader(CalibrationDataReader):
 
 
 def quantized_by_onnxruntime(model, images, folder, *, element="int8", per_channel=False, symmetric=False):
-    """Return the model as ONNX Runtime quantises it: QDQ, ranges from minimum to maximum."""
+    """Quantise the model with ONNX Runtime: QDQ format, ranges from minimum to maximum."""
     source, target = Path(folder) / "float.onnx", Path(folder) / "quantized.onnx"
     onnx.save(model, source)
     logging.disable(logging.WARNING)

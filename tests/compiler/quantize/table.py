@@ -1,4 +1,4 @@
-"""Print the SQNR of LeNet's logits, by ONNX Runtime's quantiser and by ours: python -m compiler.quantize.table."""
+"""Print the SQNR of LeNet's logits with ONNX Runtime's quantiser and ours: python -m tests.compiler.quantize.table."""
 
 import sys
 import tempfile
@@ -14,7 +14,7 @@ from mlhood.compiler.passes import optimize
 from mlhood.compiler.quantize import Recipe, profile, quantize, sqnr
 from mlhood.exchange import export
 from mlhood.models import digits
-from tests.compiler.quantize.conftest import trained
+from tests.compiler.quantize.conftest import trained_lenet
 from tests.compiler.quantize.ort import logits_of, quantized_by_onnxruntime
 from tests.compiler.quantize.test_against_onnxruntime import SETTINGS
 
@@ -22,16 +22,18 @@ from tests.compiler.quantize.test_against_onnxruntime import SETTINGS
 def rows(seed, folder):
     data = digits("")
     calibration, images = data.train_images[:200], data.test_images
-    model = onnx.load(export(trained(data, seed), np.zeros((1, 1, 32, 32), np.float32), Path(folder) / "lenet.onnx"))
+    model = onnx.load(
+        export(trained_lenet(data, seed), np.zeros((1, 1, 32, 32), np.float32), Path(folder) / "lenet.onnx")
+    )
     graph = optimize(import_model(model))
-    seen, wanted = profile(graph, [{"image": calibration}]), logits_of(model, images)
+    statistics, expected = profile(graph, [{"image": calibration}]), logits_of(model, images)
     for element, schema, per_channel in SETTINGS:
         options = {"element": element, "per_channel": per_channel, "symmetric": schema == "symmetric"}
         theirs = logits_of(quantized_by_onnxruntime(model, calibration, folder, **options), images)
-        quantized = quantize(graph, seen, Recipe(schema, element, per_channel, headroom=0.0))
+        quantized = quantize(graph, statistics, Recipe(schema, element, per_channel, headroom=0.0))
         ours = Interpreter(quantized).run({"image": images})["logits"]
         setting = f"{element} {schema}{', per channel' if per_channel else ''}"
-        yield {"setting": setting, "seed": seed, "onnxruntime": sqnr(wanted, theirs), "ours": sqnr(wanted, ours)}
+        yield {"setting": setting, "seed": seed, "onnxruntime": sqnr(expected, theirs), "ours": sqnr(expected, ours)}
 
 
 def main(seeds):

@@ -1,4 +1,4 @@
-"""Rescalings that can be spared: rule by rule, on graphs written as text."""
+"""Removal of redundant rescalings: rule by rule, on graphs written as text."""
 
 import numpy as np
 import pytest
@@ -16,13 +16,13 @@ P = "quantized(scale=[0.1], offset=[3])"
 Q = "quantized(scale=[0.25], offset=[-7])"
 R = "quantized(scale=[0.05], offset=[1])"
 HALF = "quantized(scale=[0.5], offset=[0])"
-WHOLE = "quantized(scale=[1.0], offset=[0])"
+UNIT = "quantized(scale=[1.0], offset=[0])"
 HEAD = 'graph "clean"\n  placeholder %x : float32[2, 2, 4, 4]\n'
-STORED = f'  %a : int8[2, 2, 4, 4] {P} = Quantize(%x) {{element="int8", quantization={P}}}\n'
+QUANTIZED = f'  %a : int8[2, 2, 4, 4] {P} = Quantize(%x) {{element="int8", quantization={P}}}\n'
 
 
-def cleaned(body):
-    """The graph of a text after the pass, and its operators; verified, and again run to see that it has ended."""
+def clean(body):
+    """Return the graph before and after the pass, and its operators; verify it, and run the pass to a fixed point."""
     before = parse(HEAD + body)
     verify(before)
     after = before.copy()
@@ -34,58 +34,58 @@ def cleaned(body):
     return before, after, [node.operator.name for node in after.topological()]
 
 
-def runs(before, after, steps):
-    """Both give the same, up to some steps of 0.25."""
+def assert_equal(before, after, steps):
+    """Check that both graphs compute the same, up to some steps of 0.25."""
     x = np.random.default_rng(0).uniform(-12, 12, (2, 2, 4, 4)).astype(np.float32)
-    (wanted,), (got,) = (Interpreter(graph).run({"x": x}).values() for graph in (before, after))
-    assert np.abs(wanted - got).max() <= steps * 0.25 + 1e-6
+    (expected,), (got,) = (Interpreter(graph).run({"x": x}).values() for graph in (before, after))
+    assert np.abs(expected - got).max() <= steps * 0.25 + 1e-6
 
 
 RESCALE = f"  %b : int8[2, 2, 4, 4] {Q} = Rescale(%a) {{quantization={Q}}}\n"
 END = "  %y : float32[2, 2, 4, 4] = Dequantize(%b)\n  output %y\n"
 
 
-def test_to_reals_and_back_is_nothing():
-    body = STORED + "  %r : float32[2, 2, 4, 4] = Dequantize(%a)\n"
+def test_a_dequantize_and_quantize_with_the_same_parameters_are_removed():
+    body = QUANTIZED + "  %r : float32[2, 2, 4, 4] = Dequantize(%a)\n"
     body += f'  %b : int8[2, 2, 4, 4] {P} = Quantize(%r) {{element="int8", quantization={P}}}\n' + END
-    before, after, operators = cleaned(body)
+    before, after, operators = clean(body)
     assert operators == ["Quantize", "Dequantize"]
-    runs(before, after, 0)
+    assert_equal(before, after, 0)
 
 
-@pytest.mark.parametrize(("first", "second", "alike"), [(P, Q, True), (HALF, WHOLE, False)])
-def test_to_reals_and_back_with_others_is_a_rescale_where_no_tie_tells(first, second, alike):
-    """Halves go up in integers and to the even one in reals."""
-    body = "  %s : float32[2, 2, 4, 4] = Relu(%x)\n" + STORED.replace(P, first).replace("%x)", "%s)")
+@pytest.mark.parametrize(("first", "second", "is_rescaled"), [(P, Q, True), (HALF, UNIT, False)])
+def test_a_dequantize_and_quantize_become_a_rescale_unless_ties_can_occur(first, second, is_rescaled):
+    """Ties are rounded up by a Rescale and to even by a Quantize."""
+    body = "  %s : float32[2, 2, 4, 4] = Relu(%x)\n" + QUANTIZED.replace(P, first).replace("%x)", "%s)")
     body += "  %r : float32[2, 2, 4, 4] = Dequantize(%a)\n"
     body += f'  %b : int8[2, 2, 4, 4] {second} = Quantize(%r) {{element="int8", quantization={second}}}\n'
-    # two readers keep the rescale where it is
-    before, after, operators = cleaned(body + END.replace("output %y", "output %y\n  output %r"))
-    assert ("Rescale" in operators or operators.count("Quantize") == 1) is alike
+    # a second user keeps the Rescale from being merged
+    before, after, operators = clean(body + END.replace("output %y", "output %y\n  output %r"))
+    assert ("Rescale" in operators or operators.count("Quantize") == 1) is is_rescaled
     x = np.random.default_rng(0).uniform(-12, 12, (2, 2, 4, 4)).astype(np.float32)
     for name, array in Interpreter(before).run({"x": x}).items():
         np.testing.assert_allclose(Interpreter(after).run({"x": x})[name], array, atol=0.126)
 
 
-def test_a_rescale_goes_into_what_stores_its_input():
-    before, after, operators = cleaned(STORED + RESCALE + END)
+def test_a_rescale_is_merged_into_a_quantize():
+    before, after, operators = clean(QUANTIZED + RESCALE + END)
     assert operators == ["Quantize", "Dequantize"]
     assert after.value("a").type.quantization == before.value("b").type.quantization
-    runs(before, after, 1)
+    assert_equal(before, after, 1)
 
 
-def test_a_rescale_with_an_activation_stays_behind_a_quantize():
-    body = STORED + RESCALE.replace("}\n", ', activation=["Relu"]}\n') + END
-    before, after, operators = cleaned(body)
+def test_a_rescale_with_an_activation_is_not_merged_into_a_quantize():
+    body = QUANTIZED + RESCALE.replace("}\n", ', activation=["Relu"]}\n') + END
+    before, after, operators = clean(body)
     assert operators == ["Quantize", "Rescale", "Dequantize"]
-    runs(before, after, 0)
+    assert_equal(before, after, 0)
 
 
-def test_two_rescales_are_one():
+def test_two_rescales_are_merged():
     other = RESCALE.replace("%b", "%c").replace(Q, R)
-    body = STORED + other + RESCALE.replace("%a", "%c") + END.replace("output %y", "output %y\n  output %a")
-    _, after, operators = cleaned(body)
-    assert operators.count("Rescale") == 0  # the one that is left is read by a Dequantize
+    body = QUANTIZED + other + RESCALE.replace("%a", "%c") + END.replace("output %y", "output %y\n  output %a")
+    _, after, operators = clean(body)
+    assert operators.count("Rescale") == 0  # the merged one is folded into its Dequantize
     assert after.outputs["a"].type.quantization.scale == (0.1,)
 
 
@@ -99,60 +99,60 @@ POOLED = f"""  %m : int8[2, 2, 3, 3] {Q} = MaxPool(%b) {{{WINDOW}}}
 """
 
 
-def test_a_rescale_sinks_behind_what_moves_elements_and_is_read_through():
-    before, after, operators = cleaned(STORED + RESCALE + POOLED)
+def test_a_rescale_sinks_below_operators_that_move_elements_and_is_folded():
+    before, after, operators = clean(QUANTIZED + RESCALE + POOLED)
     assert operators == ["Quantize", "MaxPool", "Transpose", "Flatten", "QuantizedMul", "Dequantize"]
-    runs(before, after, 60)  # the product of two numbers of up to 12, each off by up to a step
+    assert_equal(before, after, 60)  # the product of two numbers up to 12, each with an error of up to one step
 
 
-def test_sinking_alone_changes_no_integer():
+def test_sinking_preserves_all_integers():
     activation = ', activation=["Relu"]}\n'
-    before, after, operators = cleaned(STORED + RESCALE.replace("}\n", activation) + POOLED)
+    before, after, operators = clean(QUANTIZED + RESCALE.replace("}\n", activation) + POOLED)
     assert operators == ["Quantize", "MaxPool", "Transpose", "Flatten", "Rescale", "QuantizedMul", "Dequantize"]
-    runs(before, after, 0)
+    assert_equal(before, after, 0)
     assert [node.name for node in after.topological()][1:5] == ["m", "t", "f", "b"]
     assert after.value("f").producer.operator.name == "Rescale"
 
 
-def test_the_largest_of_what_turns_order_round_is_not_that_of_what_is_largest():
-    body = STORED + RESCALE.replace("}\n", ', activation=["LeakyRelu", -0.5]}\n') + POOLED
-    before, after, operators = cleaned(body)
+def test_a_decreasing_activation_does_not_sink_below_a_max_pool():
+    body = QUANTIZED + RESCALE.replace("}\n", ', activation=["LeakyRelu", -0.5]}\n') + POOLED
+    before, after, operators = clean(body)
     assert operators[1:3] == ["Rescale", "MaxPool"]
-    runs(before, after, 0)
+    assert_equal(before, after, 0)
 
 
 @pytest.mark.parametrize("fused", ["", ', activation=["Relu"]'])
 @pytest.mark.parametrize("layer", ["QuantizedAdd(%a, %a)", "QuantizedMul(%a, %a)"])
-def test_a_rescale_goes_into_the_layer_before_it(layer, fused):
-    body = STORED + f"  %l : int8[2, 2, 4, 4] {P} = {layer} {{quantization={P}}}\n"
+def test_a_rescale_is_merged_into_the_preceding_layer(layer, fused):
+    body = QUANTIZED + f"  %l : int8[2, 2, 4, 4] {P} = {layer} {{quantization={P}}}\n"
     body += RESCALE.replace("%a", "%l").replace("}\n", fused + "}\n") + END
-    before, after, operators = cleaned(body)
+    before, after, operators = clean(body)
     assert operators == ["Quantize", layer.partition("(")[0], "Dequantize"]
     (node,) = (node for node in after.nodes.values() if node.name == "l")
     assert node.outputs[0].name == ("b" if fused else "l")
     assert node.operator.activation == (("Relu",) if fused else ())
     x = np.random.default_rng(0).uniform(-3, 3, (2, 2, 4, 4)).astype(np.float32)
-    got, wanted = (Interpreter(graph).run({"x": x})["y"] for graph in (after, before))
-    inside = np.abs(wanted) < 12  # what lies further out, the first rounding has cut off
-    assert np.abs(got - wanted)[inside].max() <= 0.25 + 1e-6
+    got, expected = (Interpreter(graph).run({"x": x})["y"] for graph in (after, before))
+    inside = np.abs(expected) < 12  # larger values were saturated by the first rounding
+    assert np.abs(got - expected)[inside].max() <= 0.25 + 1e-6
 
 
-def test_a_second_activation_stays():
-    body = STORED + f'  %l : int8[2, 2, 4, 4] {P} = QuantizedAdd(%a, %a) {{quantization={P}, activation=["Relu"]}}\n'
+def test_a_second_activation_is_not_merged():
+    body = QUANTIZED + f'  %l : int8[2, 2, 4, 4] {P} = QuantizedAdd(%a, %a) {{quantization={P}, activation=["Relu"]}}\n'
     body += RESCALE.replace("%a", "%l").replace("}\n", ', activation=["LeakyRelu", 0.5]}\n') + END
-    before, after, operators = cleaned(body)
+    before, after, operators = clean(body)
     assert operators == ["Quantize", "QuantizedAdd", "Rescale", "Dequantize"]
-    runs(before, after, 0)
+    assert_equal(before, after, 0)
 
 
-def test_what_two_read_stays():
-    body = STORED + RESCALE + END + "  %z : float32[2, 2, 4, 4] = Dequantize(%a)\n  output %z\n"
-    before, after, operators = cleaned(body)
+def test_a_value_with_two_uses_is_not_merged():
+    body = QUANTIZED + RESCALE + END + "  %z : float32[2, 2, 4, 4] = Dequantize(%a)\n  output %z\n"
+    before, after, operators = clean(body)
     assert operators == ["Quantize", "Dequantize", "Dequantize"]  # rule 8 only
     assert after.value("a").type == before.value("a").type
 
 
-def test_branches_of_a_concatenation_are_stored_as_it_is(branches_graph, branches_profile, pictures):
+def test_inputs_of_a_concat_get_its_parameters(branches_graph, branches_profile, images):
     quantized = quantize(branches_graph, branches_profile)
     clean = optimize(quantized, check=True)
     names = [[node.operator.name for node in graph.topological()] for graph in (quantized, clean)]
@@ -160,16 +160,16 @@ def test_branches_of_a_concatenation_are_stored_as_it_is(branches_graph, branche
     assert names[1].count("Rescale") == 0
     (join,) = (node for node in clean.topological() if node.operator.name == "Concat")
     assert {value.producer.operator.name for value in join.inputs} == {"Lookup"}
-    wanted, *got = (Interpreter(g).run({"image": pictures})["logits"] for g in (branches_graph, quantized, clean))
-    assert sqnr(wanted, got[1]) > sqnr(wanted, got[0]) - 0.5
+    expected, *got = (Interpreter(g).run({"image": images})["logits"] for g in (branches_graph, quantized, clean))
+    assert sqnr(expected, got[1]) > sqnr(expected, got[0]) - 0.5
 
 
 @pytest.mark.parametrize("element", ["int8", "int16"])
-def test_all_passes_leave_a_quantised_graph_sound(tf_lenet, element):
+def test_all_passes_preserve_a_quantised_graph(tf_lenet, element):
     graph = optimize(import_model(tf_lenet))
     (name,) = graph.placeholders
     x = {name: np.random.default_rng(0).standard_normal((8, 32, 32, 1), np.float32)}
     quantized = quantize(graph, profile(graph, [x]), Recipe(element=element))
     clean = optimize(quantized, check=True)
-    wanted, got = (next(iter(Interpreter(one).run(x).values())) for one in (quantized, clean))
-    np.testing.assert_allclose(wanted, got, atol=1e-6)
+    expected, got = (next(iter(Interpreter(g).run(x).values())) for g in (quantized, clean))
+    np.testing.assert_allclose(expected, got, atol=1e-6)

@@ -1,4 +1,4 @@
-"""Distributions and profiles: no count is lost, and two halves of the data are as good as all of it."""
+"""Distributions and profiles: exact counts, also when merged."""
 
 import json
 
@@ -14,63 +14,63 @@ from mlhood.compiler.quantize import Distribution, Profile, profile
 from mlhood.compiler.quantize.distribution import BINS
 from mlhood.errors import CompilerError, OutputError
 
-few = settings(max_examples=150, deadline=None, derandomize=True)
+FEW = settings(max_examples=150, deadline=None, derandomize=True)
 floats = st.floats(width=32, allow_nan=False, allow_infinity=False)
-near = st.floats(-10, 10, width=32)
+small = st.floats(-10, 10, width=32)
 arrays = st.one_of(
-    *(hnp.arrays(np.float32, st.integers(1, 40), elements=elements) for elements in (floats, near)),
+    *(hnp.arrays(np.float32, st.integers(1, 40), elements=elements) for elements in (floats, small)),
     st.integers(0, 99).map(
         lambda seed: np.random.default_rng(seed).standard_normal(500, np.float32) * 10.0 ** (seed % 9)
     ),
 )
 
 
-@few
+@FEW
 @given(x=arrays)
 def test_every_element_is_counted_in_its_bin(x):
-    found = Distribution.of(x)
-    assert (found.low, found.high, found.count) == (x.min(), x.max(), x.size)
-    assert len(found.counts) <= BINS
-    assert found.counts[0] > 0
-    assert found.counts[-1] > 0
-    edges = found.edges
-    for i in np.flatnonzero(found.counts):
+    distribution = Distribution.of(x)
+    assert (distribution.low, distribution.high, distribution.count) == (x.min(), x.max(), x.size)
+    assert len(distribution.counts) <= BINS
+    assert distribution.counts[0] > 0
+    assert distribution.counts[-1] > 0
+    edges = distribution.edges
+    for i in np.flatnonzero(distribution.counts):
         inside = (edges[i] <= x) & (x.astype(np.float64) < edges[i + 1])
-        assert inside.sum() == found.counts[i]
+        assert inside.sum() == distribution.counts[i]
 
 
-@few
+@FEW
 @given(x=arrays, y=arrays, z=arrays)
 def test_a_merge_is_the_distribution_of_all_data(x, y, z):
-    parts = [Distribution.of(one) for one in (x, y, z)]
-    whole = Distribution.of(np.concatenate([x, y, z]))
-    assert parts[0].merge(parts[1]).merge(parts[2]) == whole
-    assert parts[2].merge(parts[0].merge(parts[1])) == whole
+    parts = [Distribution.of(part) for part in (x, y, z)]
+    expected = Distribution.of(np.concatenate([x, y, z]))
+    assert parts[0].merge(parts[1]).merge(parts[2]) == expected
+    assert parts[2].merge(parts[0].merge(parts[1])) == expected
 
 
-@few
+@FEW
 @given(x=arrays)
-def test_a_distribution_comes_back_from_json(x):
-    found = Distribution.of(x)
-    assert Distribution.from_json(json.loads(json.dumps(found.to_json())), "here") == found
+def test_json_round_trip(x):
+    distribution = Distribution.of(x)
+    assert Distribution.from_json(json.loads(json.dumps(distribution.to_json())), "here") == distribution
 
 
-def test_bins_are_fine_where_that_says_something():
+def test_bins_are_no_finer_than_float32():
     assert len(Distribution.of(np.linspace(0, 1, 9999, dtype=np.float32)).counts) > BINS // 2
     assert Distribution.of(np.zeros(7, np.float32)).counts.tolist() == [7]
     assert Distribution.of(np.full(7, 3e38, np.float32)).counts.tolist() == [7]
 
 
-def test_coarser_keeps_the_counts():
-    found = Distribution.of(np.linspace(-1, 2, 999, dtype=np.float32))
-    coarse = found.coarser()
+def test_coarsened_keeps_the_counts():
+    distribution = Distribution.of(np.linspace(-1, 2, 999, dtype=np.float32))
+    coarse = distribution.coarsened()
     assert coarse.count == 999
-    assert coarse.edges[0] <= found.low
-    assert len(coarse.counts) <= len(found.counts) // 2 + 1
+    assert coarse.edges[0] <= distribution.low
+    assert len(coarse.counts) <= len(distribution.counts) // 2 + 1
 
 
 @pytest.mark.parametrize(("x", "got"), [([1.0, np.nan], "1 nan"), ([np.inf, -np.inf], "2 inf"), ([], "no elements")])
-def test_what_cannot_be_profiled(x, got):
+def test_invalid_arrays(x, got):
     with pytest.raises(CompilerError, match=got):
         Distribution.of(np.array(x, np.float32))
 
@@ -80,10 +80,10 @@ def test_what_cannot_be_profiled(x, got):
 
 @pytest.fixture
 def graph():
-    made = Graph("small")
-    x = made.placeholder("x", TensorType("float32", ("n", 3)))
-    made.output(made.add(Relu(), x, name="relu", outputs=["y"]).outputs[0])
-    return made
+    graph = Graph("small")
+    x = graph.placeholder("x", TensorType("float32", ("n", 3)))
+    graph.output(graph.add(Relu(), x, name="relu", outputs=["y"]).outputs[0])
+    return graph
 
 
 @pytest.fixture
@@ -93,39 +93,39 @@ def batches():
 
 
 def test_placeholders_and_results_are_profiled(graph, batches):
-    found = profile(graph, batches)
+    statistics = profile(graph, batches)
     x = np.concatenate([batch["x"] for batch in batches])
-    assert list(found.distributions) == ["x", "y"]
-    assert found.range("x") == (x.min(), x.max())
-    assert found.range("y") == (0, x.max())
-    assert found.of("y").count == x.size
+    assert list(statistics.distributions) == ["x", "y"]
+    assert statistics.range("x") == (x.min(), x.max())
+    assert statistics.range("y") == (0, x.max())
+    assert statistics["y"].count == x.size
 
 
-def test_profiles_of_two_runs_are_one_of_both(graph, batches):
+def test_a_merge_of_profiles_is_the_profile_of_all_data(graph, batches):
     parts = [profile(graph, [batch]) for batch in batches]
     assert parts[0].merge(parts[1]).merge(parts[2]) == profile(graph, batches)
 
 
-def test_a_profile_is_saved_and_read(graph, batches, tmp_path):
-    found = profile(graph, batches)
-    path = found.save(tmp_path / "small.json")
-    assert Profile.load(path) == found
+def test_save_and_load(graph, batches, tmp_path):
+    statistics = profile(graph, batches)
+    path = statistics.save(tmp_path / "small.json")
+    assert Profile.load(path) == statistics
     assert profile(graph, batches).save(tmp_path / "again.json").read_bytes() == path.read_bytes()
     with pytest.raises(OutputError):
-        found.save(tmp_path / "nowhere" / "small.json")
+        statistics.save(tmp_path / "nowhere" / "small.json")
 
 
-def test_a_profile_of_another_graph_is_refused(graph, batches):
-    found = profile(graph, batches)
-    found.check(graph)
+def test_a_profile_of_another_graph_is_rejected(graph, batches):
+    statistics = profile(graph, batches)
+    statistics.check(graph)
     graph.rename_node(graph.nodes["relu"], "other")
-    with pytest.raises(CompilerError, match="of another graph"):
-        found.check(graph)
-    with pytest.raises(CompilerError, match="two graphs"):
-        found.merge(profile(graph, batches))
+    with pytest.raises(CompilerError, match="belongs to another graph"):
+        statistics.check(graph)
+    with pytest.raises(CompilerError, match="different graphs"):
+        statistics.merge(profile(graph, batches))
 
 
-def test_the_first_value_that_is_no_number_is_named(graph, batches):
+def test_the_error_names_the_first_value_with_nan(graph, batches):
     batches[1]["x"][0, 2] = np.nan
     with pytest.raises(CompilerError, match="value 'x'") as error:
         profile(graph, batches)
@@ -135,20 +135,20 @@ def test_the_first_value_that_is_no_number_is_named(graph, batches):
 def test_there_must_be_data(graph):
     with pytest.raises(CompilerError, match="nothing to profile"):
         profile(graph, [])
-    with pytest.raises(CompilerError, match="not the graph's inputs"):
+    with pytest.raises(CompilerError, match="do not match the graph's"):
         profile(graph, [{}])
-    with pytest.raises(CompilerError, match="does not know this value"):
+    with pytest.raises(CompilerError, match="was not profiled"):
         Profile("").range("x")
 
 
-GOOD = {"low": 0.0, "high": 0.0, "exponent": -149, "first": 0, "counts": [3]}
-FILE = {"format": "mlhood profile 1", "graph": "abc", "values": {"x": GOOD}}
+VALID = {"low": 0.0, "high": 0.0, "exponent": -149, "first": 0, "counts": [3]}
+FILE = {"format": "mlhood profile 1", "graph": "abc", "values": {"x": VALID}}
 
 
-def test_the_file_that_the_damaged_ones_are_made_of(tmp_path):
-    path = tmp_path / "good.json"
+def test_the_file_that_the_invalid_ones_derive_from(tmp_path):
+    path = tmp_path / "valid.json"
     path.write_text(json.dumps(FILE))
-    assert Profile.load(path).of("x").count == 3
+    assert Profile.load(path)["x"].count == 3
 
 
 @pytest.mark.parametrize(
@@ -163,36 +163,36 @@ def test_the_file_that_the_damaged_ones_are_made_of(tmp_path):
         json.dumps({**FILE, "graph": 3}),
         json.dumps({**FILE, "values": []}),
         *(
-            json.dumps({**FILE, "values": {"x": one}})
-            for one in (
+            json.dumps({**FILE, "values": {"x": distribution}})
+            for distribution in (
                 None,
                 [],
                 {},
-                {**GOOD, "extra": 1},
-                {**GOOD, "low": "0"},
-                {**GOOD, "low": 1.0},
-                {**GOOD, "high": float("nan")},
-                {**GOOD, "high": 1e308},
-                {**GOOD, "exponent": 3},
-                {**GOOD, "first": 10**30},
-                {**GOOD, "counts": [1, 2]},
-                {**GOOD, "counts": [-1]},
-                {**GOOD, "counts": [0]},
-                {**GOOD, "counts": [1.5]},
-                {**GOOD, "counts": [2**70]},
-                {**GOOD, "counts": "3"},
+                {**VALID, "extra": 1},
+                {**VALID, "low": "0"},
+                {**VALID, "low": 1.0},
+                {**VALID, "high": float("nan")},
+                {**VALID, "high": 1e308},
+                {**VALID, "exponent": 3},
+                {**VALID, "first": 10**30},
+                {**VALID, "counts": [1, 2]},
+                {**VALID, "counts": [-1]},
+                {**VALID, "counts": [0]},
+                {**VALID, "counts": [1.5]},
+                {**VALID, "counts": [2**70]},
+                {**VALID, "counts": "3"},
             )
         ),
     ],
 )
-def test_a_damaged_file_is_refused(content, tmp_path):
-    path = tmp_path / "damaged.json"
+def test_an_invalid_file_is_rejected(content, tmp_path):
+    path = tmp_path / "invalid.json"
     path.write_text(content)
     with pytest.raises(CompilerError):
         Profile.load(path)
 
 
-def test_a_file_that_is_not_there(tmp_path):
+def test_a_missing_file(tmp_path):
     with pytest.raises(CompilerError, match="cannot be read"):
         Profile.load(tmp_path / "none.json")
     with pytest.raises(CompilerError, match="cannot be read"):

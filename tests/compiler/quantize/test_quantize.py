@@ -1,4 +1,4 @@
-"""The quantised graph: what becomes of each operator, and what it keeps."""
+"""The quantised graph: how each operator is rewritten, and which names and values are preserved."""
 
 import numpy as np
 import pytest
@@ -27,7 +27,7 @@ RECIPES = [
     for element in ("int8", "int16", "uint8")
     for per_channel in (False, True)
 ]
-NAMED = {one.__name__: one() for one in FUNCTIONS}
+OPERATORS = {operator.__name__: operator() for operator in FUNCTIONS}
 
 
 def label(recipe):
@@ -49,21 +49,21 @@ graph "main_graph"
 """
 
 
-def sketch(graph):
+def outline(graph):
     lines = [f'graph "{graph.name}"']
     for node in graph.topological():
         (y,) = node.outputs
         name = "" if node.name == y.name and "quantized" in y.name else f" {node.name}"
-        read = ", ".join(value.name for value in node.inputs if value is not None)
-        lines.append(f"  {y.name}: {y.type.element} = {node.operator.name}{name}({read})")
+        inputs = ", ".join(value.name for value in node.inputs if value is not None)
+        lines.append(f"  {y.name}: {y.type.element} = {node.operator.name}{name}({inputs})")
     return "\n".join(lines) + "\n"
 
 
-def test_lenet_has_the_same_names_in_integers(lenet_graph, lenet_profile):
+def test_lenet_keeps_its_names(lenet_graph, lenet_profile):
     quantized = quantize(lenet_graph, lenet_profile)
     verify(quantized)
-    wanted = LENET.format(reshape=lenet_graph.nodes["reshape"].operator.name)
-    assert sketch(quantized) == wanted
+    expected = LENET.format(reshape=lenet_graph.nodes["reshape"].operator.name)
+    assert outline(quantized) == expected
     assert list(quantized.outputs) == ["logits"]
     assert quantized.constants.keys() == lenet_graph.constants.keys()
     assert kept_in_float(quantized) == []
@@ -71,7 +71,7 @@ def test_lenet_has_the_same_names_in_integers(lenet_graph, lenet_profile):
 
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=label)
-def test_lenet_in_every_setting(lenet_graph, lenet_profile, data, recipe):
+def test_lenet_with_every_recipe(lenet_graph, lenet_profile, data, recipe):
     before = to_text(lenet_graph)
     quantized = quantize(lenet_graph, lenet_profile, recipe)
     verify(quantized)
@@ -81,9 +81,9 @@ def test_lenet_in_every_setting(lenet_graph, lenet_profile, data, recipe):
         channels = recipe.per_channel and len(value.data)
         assert (value.type.element, len(value.type.quantization.scale)) == (kind, channels or 1)
     images = {"image": data.test_images[:100]}
-    wanted, got = Interpreter(lenet_graph).run(images)["logits"], Interpreter(quantized).run(images)["logits"]
-    assert sqnr(wanted, got) > {"int16": 70, "int8": 33, "uint8": 33}[recipe.element]
-    assert (wanted.argmax(1) == got.argmax(1)).mean() >= 0.98
+    expected, got = Interpreter(lenet_graph).run(images)["logits"], Interpreter(quantized).run(images)["logits"]
+    assert sqnr(expected, got) > {"int16": 70, "int8": 33, "uint8": 33}[recipe.element]
+    assert (expected.argmax(1) == got.argmax(1)).mean() >= 0.98
 
 
 def test_powers_of_two_everywhere(lenet_graph, lenet_profile):
@@ -95,22 +95,22 @@ def test_powers_of_two_everywhere(lenet_graph, lenet_profile):
 
 
 @pytest.mark.parametrize("element", ["int8", "int16"])
-def test_a_bit_of_everything(branches_graph, branches_profile, pictures, element):
+def test_branches(branches_graph, branches_profile, images, element):
     quantized = quantize(branches_graph, branches_profile, Recipe(element=element))
     verify(quantized)
     operators = [node.operator.name for node in quantized.topological()]
     tables = operators.count("Lookup")
     assert (tables, len(kept_in_float(quantized))) == ((2, 0) if element == "int8" else (0, 2))
     assert {"QuantizedConv", "QuantizedAveragePool", "QuantizedGlobalAveragePool", "Concat"} <= set(operators)
-    wanted, got = (Interpreter(g).run({"image": pictures})["logits"] for g in (branches_graph, quantized))
-    assert sqnr(wanted, got) > {"int8": 20, "int16": 60}[element]
+    expected, got = (Interpreter(g).run({"image": images})["logits"] for g in (branches_graph, quantized))
+    assert sqnr(expected, got) > {"int8": 20, "int16": 60}[element]
 
 
 # -- single operators
 
 
-def of_operator(operator, *shapes, constants=(), seed=0):
-    """A graph of one operator, random data for it, and its profile."""
+def single_operator(operator, *shapes, constants=(), seed=0):
+    """Return a graph of one operator, and random inputs for it."""
     draw = np.random.default_rng(seed)
     graph = Graph()
     inputs = {f"x{i}": draw.standard_normal(shape, np.float32) for i, shape in enumerate(shapes)}
@@ -121,7 +121,7 @@ def of_operator(operator, *shapes, constants=(), seed=0):
     return graph, inputs
 
 
-def quantized_once(graph, inputs, recipe=None):
+def quantize_and_verify(graph, inputs, recipe=None):
     quantized = quantize(graph, profile(graph, [inputs]), recipe or Recipe())
     verify(quantized)
     return quantized
@@ -152,57 +152,57 @@ IMAGE = (2, 4, 6, 6)
     ],
 )
 def test_one_operator(operator, shapes, name, element):
-    graph, inputs = of_operator(operator, *shapes)
-    quantized = quantized_once(graph, inputs, Recipe(element=element))
+    graph, inputs = single_operator(operator, *shapes)
+    quantized = quantize_and_verify(graph, inputs, Recipe(element=element))
     assert quantized.nodes["node"].operator.name == name
     assert quantized.nodes["node"].outputs[0].name == "y"
-    wanted, got = (Interpreter(one).run(inputs)["y"] for one in (graph, quantized))
+    expected, got = (Interpreter(g).run(inputs)["y"] for g in (graph, quantized))
     step = quantized.value("y").type.quantization.scale[0]
     read = sum(value.type.quantization.scale[0] for value in quantized.nodes["node"].inputs if value is not None)
-    assert np.abs(got - wanted).max() <= 0.51 * step + 3.1 * read
+    assert np.abs(got - expected).max() <= 0.51 * step + 3.1 * read
 
 
 @pytest.mark.parametrize("function", ["Sigmoid", "Tanh", "HardSwish", "Erf", "Abs", "Neg", "Softsign", "Elu"])
 def test_functions_become_tables(function):
-    graph, inputs = of_operator(NAMED.get(function) or Elu(), (40,))
-    quantized = quantized_once(graph, inputs)
+    graph, inputs = single_operator(OPERATORS.get(function) or Elu(), (40,))
+    quantized = quantize_and_verify(graph, inputs)
     assert quantized.nodes["node"].operator.name == "Lookup"
-    wanted, got = (Interpreter(one).run(inputs)["y"] for one in (graph, quantized))
+    expected, got = (Interpreter(g).run(inputs)["y"] for g in (graph, quantized))
     step, read = (quantized.value(name).type.quantization.scale[0] for name in ("y", "x0.quantized"))
-    assert np.abs(got - wanted).max() <= 0.51 * step + 0.6 * read
-    assert kept_in_float(quantized_once(graph, inputs, Recipe(element="int16"))) == [f"node ({function})"]
+    assert np.abs(got - expected).max() <= 0.51 * step + 0.6 * read
+    assert kept_in_float(quantize_and_verify(graph, inputs, Recipe(element="int16"))) == [f"node ({function})"]
 
 
 @pytest.mark.parametrize("activation", [("Sigmoid",), ("Tanh",), ("HardSwish",)])
 @pytest.mark.parametrize("element", ["int8", "int16"])
 def test_fused_functions(activation, element):
     w = np.random.default_rng(1).standard_normal((5, 30)) / 4
-    graph, inputs = of_operator(FullyConnected(activation), (60, 30), constants=[w, np.full(5, 0.3)])
-    quantized = quantized_once(graph, inputs, Recipe(element=element))
+    graph, inputs = single_operator(FullyConnected(activation), (60, 30), constants=[w, np.full(5, 0.3)])
+    quantized = quantize_and_verify(graph, inputs, Recipe(element=element))
     table = element == "int8"
     assert quantized.nodes["node.activation"].operator.name == ("Lookup" if table else activation[0])
     assert quantized.nodes["node"].operator.name == "QuantizedFullyConnected"
-    wanted, got = (Interpreter(one).run(inputs)["y"] for one in (graph, quantized))
-    assert sqnr(wanted, got) > (30 if table else 60)
+    expected, got = (Interpreter(g).run(inputs)["y"] for g in (graph, quantized))
+    assert sqnr(expected, got) > (30 if table else 60)
 
 
 @pytest.mark.parametrize(
     ("operator", "shapes"), [(Softmax((1,)), [(3, 4)]), (MatMul(), [(3, 4), (4, 2)]), (Sub(), [(3, 4), (4,)])]
 )
-def test_what_has_no_rule_stays_float(operator, shapes):
-    graph, inputs = of_operator(operator, *shapes)
-    quantized = quantized_once(graph, inputs)
+def test_operators_without_a_rule_stay_float(operator, shapes):
+    graph, inputs = single_operator(operator, *shapes)
+    quantized = quantize_and_verify(graph, inputs)
     assert to_text(quantized) == to_text(graph)
     assert kept_in_float(quantized) == [f"node ({operator.name})"]
 
 
 def test_layers_without_constant_weights_stay_float():
-    graph, inputs = of_operator(FullyConnected(), (3, 4), (5, 4))
-    assert kept_in_float(quantized_once(graph, inputs)) == ["node (FullyConnected)"]
+    graph, inputs = single_operator(FullyConnected(), (3, 4), (5, 4))
+    assert kept_in_float(quantize_and_verify(graph, inputs)) == ["node (FullyConnected)"]
 
 
 def chain(*operators, shape=IMAGE):
-    """A graph of a Relu and operators of one input, one after the other, and data for it."""
+    """Return a chain of a Relu and unary operators, and random inputs for it."""
     graph = Graph()
     value = graph.placeholder("x", TensorType("float32", shape))
     for i, operator in enumerate((Relu(), *operators)):
@@ -222,39 +222,39 @@ def chain(*operators, shape=IMAGE):
         Pad((0, 0, 1, 1) * 2),
     ],
 )
-def test_what_moves_elements_keeps_the_parameters(operator):
+def test_operators_that_move_elements_keep_the_parameters(operator):
     graph, inputs = chain(operator)
-    quantized = quantized_once(graph, inputs)
+    quantized = quantize_and_verify(graph, inputs)
     assert quantized.value("v1").type.quantization == quantized.value("v0").type.quantization
     assert quantized.nodes["node1"].operator.name == operator.name
-    wanted, got = (Interpreter(one).run(inputs)["y"] for one in (graph, quantized))
+    expected, got = (Interpreter(g).run(inputs)["y"] for g in (graph, quantized))
     steps = sum(quantized.value(name).type.quantization.scale[0] for name in ("x.quantized", "v0"))
-    assert np.abs(wanted - got).max() <= 0.51 * steps
+    assert np.abs(expected - got).max() <= 0.51 * steps
 
 
-def test_padding_with_what_is_out_of_range_takes_the_result_s_parameters():
+def test_padding_with_a_value_out_of_range_uses_the_parameters_of_the_result():
     graph, inputs = chain(Pad((0, 0, 1, 1) * 2, value=-50.0))
-    quantized = quantized_once(graph, inputs)
+    quantized = quantize_and_verify(graph, inputs)
     assert quantized.nodes["v0.rescaled"].operator.name == "Rescale"
     got = Interpreter(quantized).run(inputs)["y"]
     assert got.min() == pytest.approx(-50, abs=0.2)
 
 
-def test_integers_of_the_graph_are_left_alone():
+def test_integers_of_the_float_graph_are_unchanged():
     graph = Graph()
     x = graph.placeholder("x", TensorType("int64", (3,)))
-    one = graph.constant("one", np.array([1, 2, 3]))
-    (total,) = graph.add(Add(), x, one, outputs=["total"]).outputs
+    constant = graph.constant("constant", np.array([1, 2, 3]))
+    (total,) = graph.add(Add(), x, constant, outputs=["total"]).outputs
     (real,) = graph.add(Cast("float32"), total, outputs=["real"]).outputs
     graph.output(graph.add(Relu(), real, outputs=["y"]).outputs[0])
     inputs = {"x": np.array([-5, 0, 5])}
-    quantized = quantized_once(graph, inputs)
+    quantized = quantize_and_verify(graph, inputs)
     assert quantized.value("total").type == TensorType("int64", (3,))
     assert kept_in_float(quantized) == ["cast (Cast)"]
     np.testing.assert_allclose(Interpreter(quantized).run(inputs)["y"], [0, 2, 8], atol=0.03)
 
 
-def test_a_value_is_converted_once_for_all_its_readers():
+def test_a_value_is_converted_once_for_all_its_users():
     graph = Graph()
     x = graph.placeholder("x", TensorType("float32", (4, 3)))
     w = graph.constant("w", np.eye(3, dtype=np.float32))
@@ -262,7 +262,7 @@ def test_a_value_is_converted_once_for_all_its_readers():
     (y,) = graph.add(Concat(1), *parts, name="join").outputs
     graph.output(graph.add(Softmax((1,)), y, name="softmax").outputs[0])
     graph.output(y, "joined")
-    quantized = quantized_once(graph, {"x": np.ones((4, 3), np.float32)})
+    quantized = quantize_and_verify(graph, {"x": np.ones((4, 3), np.float32)})
     names = [node.operator.name for node in quantized.topological()]
     assert names.count("Quantize") == names.count("Dequantize") == 1
     assert list(quantized.constants) == ["w"]
@@ -271,7 +271,7 @@ def test_a_value_is_converted_once_for_all_its_readers():
 # -- weights and biases
 
 
-def test_a_weight_that_two_layers_share_may_need_two_scales():
+def test_a_weight_shared_by_two_layers_may_need_two_scales():
     graph = Graph()
     x = graph.placeholder("x", TensorType("float32", (4, 3)))
     w = graph.constant("w", np.full((2, 3), 1e-6, np.float32))
@@ -279,51 +279,51 @@ def test_a_weight_that_two_layers_share_may_need_two_scales():
     for i, bias in enumerate(biases):
         graph.output(graph.add(FullyConnected(), x, w, bias, name=f"layer{i}").outputs[0])
     inputs = {"x": np.random.default_rng(0).standard_normal((4, 3), np.float32)}
-    quantized = quantized_once(graph, inputs)
+    quantized = quantize_and_verify(graph, inputs)
     assert len(quantized.constants) == 4
-    wanted, got = Interpreter(graph).run(inputs), Interpreter(quantized).run(inputs)
-    for name in wanted:
+    expected, got = Interpreter(graph).run(inputs), Interpreter(quantized).run(inputs)
+    for name in expected:
         step = quantized.value(name).type.quantization.scale[0]
-        assert np.abs(wanted[name] - got[name]).max() <= 0.6 * step + 1e-7
+        assert np.abs(expected[name] - got[name]).max() <= 0.6 * step + 1e-7
 
 
 @pytest.mark.parametrize("schema", SCHEMAS)
 @pytest.mark.parametrize("element", ["int8", "int16"])
 @pytest.mark.parametrize("per_channel", [False, True])
-def test_a_bias_always_fits(schema, element, per_channel):
+def test_a_bias_never_overflows(schema, element, per_channel):
     w = np.array([[1e-9, -1e-9, 0], [1, 2, 3], [0, 0, 0], [1e-30, 0, 0]]) * (1 if per_channel else 1e-9)
     bias = np.array([1e4, -1, 3, -2]) if per_channel else np.array([100, -100, 3, -2])
-    graph, inputs = of_operator(FullyConnected(), (20, 3), constants=[w, bias])
-    quantized = quantized_once(graph, inputs, Recipe(schema, element, per_channel))
+    graph, inputs = single_operator(FullyConnected(), (20, 3), constants=[w, bias])
+    quantized = quantize_and_verify(graph, inputs, Recipe(schema, element, per_channel))
     stored = quantized.constants["c1"]
     assert np.abs(stored.data.astype(np.int64)).max() < 2**31 - 1
-    wanted, got = (Interpreter(one).run(inputs)["y"] for one in (graph, quantized))
+    expected, got = (Interpreter(g).run(inputs)["y"] for g in (graph, quantized))
     step = quantized.value("y").type.quantization.scale[0]
-    assert np.abs(wanted - got).max() <= 0.6 * step + 0.2  # the weights' own error, 1e4 steps below the biases
+    assert np.abs(expected - got).max() <= 0.6 * step + 0.2  # the weights' own error, 1e4 steps below the biases
 
 
-def test_large_graphs_cost_what_they_have():
+def test_large_graphs_take_linear_time():
     graph = Graph()
     value = graph.placeholder("x", TensorType("float32", (2,)))
-    one = graph.constant("one", np.float32([0.001, -0.001]))
+    bias = graph.constant("bias", np.float32([0.001, -0.001]))
     for i in range(3000):
-        (value,) = graph.add(Add() if i % 2 else Relu(), *((value, one) if i % 2 else (value,)), name=f"n{i}").outputs
+        (value,) = graph.add(Add() if i % 2 else Relu(), *((value, bias) if i % 2 else (value,)), name=f"n{i}").outputs
     graph.output(value)
-    quantized = quantized_once(graph, {"x": np.float32([1, 2])})
+    quantized = quantize_and_verify(graph, {"x": np.float32([1, 2])})
     assert len(quantized.nodes) == 3002
 
 
-# -- bad input
+# -- invalid input
 
 
 def test_a_profile_of_another_graph(lenet_graph, branches_profile):
-    with pytest.raises(CompilerError, match="of another graph"):
+    with pytest.raises(CompilerError, match="belongs to another graph"):
         quantize(lenet_graph, branches_profile)
 
 
 def test_a_profile_without_a_value_leaves_it_float(lenet_graph, lenet_profile):
-    known = {name: one for name, one in lenet_profile.distributions.items() if name != "relu_2"}
-    quantized = quantize(lenet_graph, Profile(lenet_profile.graph, known))
+    distributions = {name: value for name, value in lenet_profile.distributions.items() if name != "relu_2"}
+    quantized = quantize(lenet_graph, Profile(lenet_profile.graph, distributions))
     verify(quantized)
     assert kept_in_float(quantized) == ["fc1 (FullyConnected)", "fc2 (FullyConnected)"]
 
@@ -339,7 +339,7 @@ def test_a_profile_without_a_value_leaves_it_float(lenet_graph, lenet_profile):
         {"headroom": float("nan")},
     ],
 )
-def test_recipes_that_are_none(arguments):
+def test_invalid_recipes(arguments):
     with pytest.raises(CompilerError):
         Recipe(**arguments)
 
@@ -347,7 +347,7 @@ def test_recipes_that_are_none(arguments):
 @pytest.mark.parametrize("window", [Conv((1, 1), (0,) * 4, (1, 1), 2), Conv((1, 1), (1,) * 4, (1, 1), 4)])
 def test_groups(window):
     w = np.random.default_rng(2).standard_normal((4, 4 // window.group, 3, 3)) / 4
-    graph, inputs = of_operator(window, IMAGE, constants=[w])
-    quantized = quantized_once(graph, inputs, Recipe(per_channel=True))
-    wanted, got = (Interpreter(one).run(inputs)["y"] for one in (graph, quantized))
-    assert sqnr(wanted, got) > 35
+    graph, inputs = single_operator(window, IMAGE, constants=[w])
+    quantized = quantize_and_verify(graph, inputs, Recipe(per_channel=True))
+    expected, got = (Interpreter(g).run(inputs)["y"] for g in (graph, quantized))
+    assert sqnr(expected, got) > 35

@@ -1,4 +1,4 @@
-"""What quantising has cost."""
+"""Reports of the loss due to quantisation."""
 
 import math
 
@@ -15,20 +15,20 @@ def test_sqnr():
     assert sqnr(x, x) == math.inf
     assert sqnr(x, x + np.array([0.3, -0.4])) == pytest.approx(20)
     assert sqnr(np.zeros(2), x) == -math.inf
-    with pytest.raises(CompilerError, match="two shapes"):
+    with pytest.raises(CompilerError, match="differ in shape"):
         sqnr(x, x[None])
 
 
 def test_summary(lenet_graph, lenet_profile, data):
     images, labels = {"image": data.test_images[:50]}, data.test_labels[:50]
     quantized = quantize(lenet_graph, lenet_profile)
-    found = summary(lenet_graph, quantized, images, labels)
-    wanted, got = (Interpreter(graph).run(images)["logits"] for graph in (lenet_graph, quantized))
-    assert found == {
+    report = summary(lenet_graph, quantized, images, labels)
+    expected, got = (Interpreter(graph).run(images)["logits"] for graph in (lenet_graph, quantized))
+    assert report == {
         "accuracy": (got.argmax(1) == labels).mean(),
-        "agreement": (got.argmax(1) == wanted.argmax(1)).mean(),
-        "sqnr": pytest.approx(sqnr(wanted, got)),
-        "bytes": 61_470 + 4 * 236,  # a byte a weight, four a bias
+        "agreement": (got.argmax(1) == expected.argmax(1)).mean(),
+        "sqnr": pytest.approx(sqnr(expected, got)),
+        "bytes": 61_470 + 4 * 236,  # one byte per weight, four per bias
         "nodes": 10,
         "kept_in_float": [],
     }
@@ -48,25 +48,25 @@ def test_layers(lenet_graph, lenet_profile, data):
     images = {"image": data.test_images[:50]}
     quantized = quantize(lenet_graph, lenet_profile)
     table = layer_sqnr(lenet_graph, quantized, images)
-    made = [node.outputs[0].name for node in lenet_graph.topological()]
-    assert list(table.index) == ["image", *made]
+    values = [node.outputs[0].name for node in lenet_graph.topological()]
+    assert list(table.index) == ["image", *values]
     assert list(table["node"])[1:] == [node.name for node in lenet_graph.topological()]
     logits = (Interpreter(graph).run(images)["logits"] for graph in (lenet_graph, quantized))
     assert table["sqnr"]["logits"] == pytest.approx(sqnr(*logits))
-    # the first layer reads what the input's integers stand for, whoever asks
+    # the first layer has the same quantised input in both cases
     assert table["alone"]["relu"] == table["sqnr"]["relu"]
     assert (table["alone"] >= table["sqnr"] - 0.2).all()
 
 
-def test_the_layer_that_loses_most_stands_out(branches_graph, branches_profile, pictures):
+def test_a_layer_with_a_large_loss_is_identified(branches_graph, branches_profile, images):
     quantized = quantize(branches_graph, branches_profile)
     coarse = quantized.copy()
     conv = next(node for node in coarse.topological() if node.name == "first")
     (weight, bias) = (coarse.constants[value.name] for value in conv.inputs[1:3])
-    ruined = coarse.constant("ruined", weight.data // 32 * 32, weight.type.quantization)
-    coarse.replace_input(conv, 1, ruined)
-    table = layer_sqnr(branches_graph, coarse, {"image": pictures})
-    before = layer_sqnr(branches_graph, quantized, {"image": pictures})
+    rounded = coarse.constant("rounded", weight.data // 32 * 32, weight.type.quantization)
+    coarse.replace_input(conv, 1, rounded)
+    table = layer_sqnr(branches_graph, coarse, {"image": images})
+    before = layer_sqnr(branches_graph, quantized, {"image": images})
     lost = before["alone"] - table["alone"]
     assert lost.idxmax() == conv.outputs[0].name
     assert lost.max() > 3
@@ -74,9 +74,9 @@ def test_the_layer_that_loses_most_stands_out(branches_graph, branches_profile, 
     assert bias.type.element == "int32"
 
 
-def test_what_stays_float_and_what_is_in_between(branches_graph, branches_profile, pictures):
+def test_float_layers_between_integer_layers(branches_graph, branches_profile, images):
     quantized = quantize(branches_graph, branches_profile, Recipe(element="int16"))
-    table = layer_sqnr(branches_graph, quantized, {"image": pictures})
+    table = layer_sqnr(branches_graph, quantized, {"image": images})
     floats = table[table["element"] == "float32"]
     assert set(floats["operator"]) == {"Tanh", "Sigmoid"}
     assert (table["alone"] > 55).all()

@@ -1,4 +1,4 @@
-"""The four schemas: Glow's formulas on known ranges, and what must hold for any range."""
+"""The four schemas: Glow's formulas on known ranges, and properties for any range."""
 
 import math
 
@@ -19,7 +19,7 @@ from mlhood.compiler.quantize.schema import (
 )
 from mlhood.errors import CompilerError
 
-few = settings(max_examples=150, deadline=None, derandomize=True)
+FEW = settings(max_examples=150, deadline=None, derandomize=True)
 numbers = st.floats(-(2.0**100), 2.0**100, width=32)
 ranges = st.tuples(numbers, numbers).map(sorted)
 schemas, elements = st.sampled_from(SCHEMAS), st.sampled_from(QUANTIZED_ELEMENTS)
@@ -33,7 +33,7 @@ schemas, elements = st.sampled_from(SCHEMAS), st.sampled_from(QUANTIZED_ELEMENTS
         (-1.0, 3.0, "uint8", "asymmetric", 4 / 255, 64),
         (0.0, 6.0, "int8", "asymmetric", 6 / 255, -128),
         (-6.0, 0.0, "int8", "asymmetric", 6 / 255, 127),
-        (2.0, 6.0, "int8", "asymmetric", 6 / 255, -128),  # widened to hold 0
+        (2.0, 6.0, "int8", "asymmetric", 6 / 255, -128),  # widened to include 0
         (-6.0, -2.0, "int8", "asymmetric", 6 / 255, 127),
         (-1.0, 3.0, "int8", "symmetric", 3 / 127, 0),
         (-3.0, 1.0, "int8", "symmetric", 3 / 128, 0),
@@ -63,9 +63,9 @@ def test_known_ranges(low, high, element, schema, scale, offset):
     assert got[0] == np.float32(got[0])
 
 
-@few
+@FEW
 @given(limits=ranges, schema=schemas, element=elements)
-def test_parameters_are_always_sound(limits, schema, element):
+def test_parameters_are_always_valid(limits, schema, element):
     scale, offset = choose_parameters(*limits, element, schema)
     assert TensorType(element, (1,), Quantization((scale,), (offset,))).faults() == []
     centre = 128 if element == "uint8" else 0
@@ -75,19 +75,19 @@ def test_parameters_are_always_sound(limits, schema, element):
         assert math.frexp(scale)[0] == 0.5
 
 
-@few
+@FEW
 @given(limits=ranges, schema=schemas, element=elements, share=st.floats(0, 1))
-def test_what_is_in_range_comes_back_within_half_a_step(limits, schema, element, share):
+def test_the_round_trip_error_is_half_a_step_within_the_range(limits, schema, element, share):
     scale, offset = choose_parameters(*limits, element, schema)
     parameters = Quantization((scale,), (offset,))
     x = np.array(limits[0] + share * (limits[1] - limits[0]))
-    back = dequantize_array(quantize_array(x, parameters, element), parameters)
-    whole = 1.0 if schema == "asymmetric" else 0.5  # the ends move by up to half a step where the offset is rounded
-    assert abs(back - x) <= whole * scale * (1 + 1e-5) + 1e-40
-    # zero exactly, and in order
-    zero, one, two = quantize_array(np.array([0.0, *sorted([float(x), 0.7 * float(x)])]), parameters, element)
+    result = dequantize_array(quantize_array(x, parameters, element), parameters)
+    steps = 1.0 if schema == "asymmetric" else 0.5  # rounding the offset moves the ends by up to half a step
+    assert abs(result - x) <= steps * scale * (1 + 1e-5) + 1e-40
+    # zero is exact, and the order is preserved
+    zero, smaller, larger = quantize_array(np.array([0.0, *sorted([float(x), 0.7 * float(x)])]), parameters, element)
     assert zero == offset
-    assert one <= two
+    assert smaller <= larger
 
 
 @pytest.mark.parametrize("schema", SCHEMAS)
@@ -100,28 +100,28 @@ def test_extreme_ranges(schema, limits):
 
 
 @pytest.mark.parametrize("limits", [(1.0, 0.0), (math.nan, 1.0), (0.0, math.inf), (-math.inf, 0.0)])
-def test_what_is_no_range(limits):
-    with pytest.raises(CompilerError, match="no range"):
+def test_invalid_ranges(limits):
+    with pytest.raises(CompilerError, match="invalid range"):
         choose_parameters(*limits)
 
 
 def test_unknown_names():
-    with pytest.raises(CompilerError, match="no such schema"):
+    with pytest.raises(CompilerError, match="unknown schema"):
         choose_parameters(0, 1, schema="lopsided")
-    with pytest.raises(CompilerError, match="not quantised to this element type"):
+    with pytest.raises(CompilerError, match="unsupported quantised element type"):
         choose_parameters(0, 1, "int4")
 
 
-def test_a_scale_for_each_channel():
+def test_one_scale_per_channel():
     weight = np.array([[1.0, -2.0], [0.5, 0.25], [0.0, 0.0]])
-    found = channel_parameters(weight)
-    assert found.axis == 0
-    assert found.scale == pytest.approx((2 / 128, 0.5 / 127, 0.1))
-    assert found.offset == (0, 0, 0)
-    stored = quantize_array(weight, found, "int8")
+    parameters = channel_parameters(weight)
+    assert parameters.axis == 0
+    assert parameters.scale == pytest.approx((2 / 128, 0.5 / 127, 0.1))
+    assert parameters.offset == (0, 0, 0)
+    stored = quantize_array(weight, parameters, "int8")
     np.testing.assert_array_equal(stored, [[64, -128], [127, 64], [0, 0]])
-    np.testing.assert_allclose(dequantize_array(stored, found), weight, atol=0.002)
+    np.testing.assert_allclose(dequantize_array(stored, parameters), weight, atol=0.002)
 
 
-def test_nothing_at_all_can_be_quantised():
+def test_an_empty_array():
     assert tensor_parameters(np.zeros((0, 3))) == Quantization((np.float32(0.1).item(),), (0,))
