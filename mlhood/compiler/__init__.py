@@ -1,19 +1,22 @@
-"""The compiler: from an ONNX model to a graph of integer operators, and what runs it.
+"""The compiler: from an ONNX model to an optimised, optionally quantised graph that a back end executes.
 
     ONNX -> "hir" -> passes -> "optimized" -> profile, quantise, passes -> "quantized" -> a back end
 
 compiled = mlhood.compile("lenet.onnx", quantization="symmetric")  # or stop_after="hir", "optimized", "quantized"
 compiled.run(image=images)["logits"]
 
-Read it in the order in which a model goes through it:
+In: an ONNX model (path, bytes or proto) and, to quantise it, calibration data. Out: an `Executable`, or the graph at a
+named stop. Read the modules in the order in which a model passes through them:
 
-    compile       the whole way as one straight function with named stops
-    hir           the typed graph: types, edits, verification, text, drawings and diffs, from ONNX and back to it
-    operators     one class an operator: its type rule, its meaning in NumPy, its import rule
-    passes        one graph optimisation a module, run until nothing changes
-    quantize      profiles, Glow's four schemas, the rewriting to integers, and what it cost
-    backends      what runs a graph; the interpreter, in NumPy, is the oracle
+    compile       the pipeline as one function with named stops
+    onnx          import of ONNX models into the graph, and export
+    hir           the typed graph: types, edits, verification, text, drawings and diffs
+    operators     one class per operator: its type rule and its semantics in NumPy
+    passes        one graph optimisation per module, run to a fixed point
+    quantize      profiles, Glow's four schemas, the rewriting to integers, and reports of the loss
+    backends      execution of a graph; the interpreter, in NumPy, is the oracle
 
-`commands` is all this in the shell, `onnx_backend` in ONNX's own interface, which `conformance` drives; `bench`
-measures what compiling costs, and `pictures` draws what the notebooks show.
+`commands` provides the command line, `onnx_backend` ONNX's backend interface, which `conformance` drives. `bench`
+measures compile time, `parallelism` analyses a graph's task parallelism, `convolutions` extracts a graph's
+convolutions, and `compiler_figures` and `parallelism_figures` draw the notebooks' figures.
 """

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def register(app: typer.Typer, bench: typer.Typer) -> None:
-    """Add the commands to the command line, and the compiler's bench to `bench`."""
+    """Register the commands, and the compiler's benchmark under `bench`."""
     app.command(name="compile")(compile_model)
     app.command()(conformance)
     bench.command("compiler")(bench_compiler)
@@ -27,20 +27,20 @@ def compile_model(
     model: Annotated[Path, typer.Argument(help="An ONNX file.")],
     quantize: Annotated[
         str | None,
-        typer.Option(help="Quantise by this schema: asymmetric, symmetric, symmetric_unsigned or power_of_two."),
+        typer.Option(help="Quantise with this schema: asymmetric, symmetric, symmetric_unsigned or power_of_two."),
     ] = None,
-    element: Annotated[str, typer.Option(help="Integers to quantise to: int8, int16 or uint8.")] = "int8",
-    per_channel: Annotated[bool, typer.Option(help="One scale for each output channel of a weight.")] = False,
+    element: Annotated[str, typer.Option(help="Quantised element type: int8, int16 or uint8.")] = "int8",
+    per_channel: Annotated[bool, typer.Option(help="One scale per output channel of a weight.")] = False,
     calibration: Annotated[
         Path | None,
-        typer.Option(help="An .npz file with typical inputs by name; the course's digits or photographs if left out."),
+        typer.Option(help="An .npz file with typical inputs by name; default: the course's digits or photographs."),
     ] = None,
     stop_after: Annotated[str | None, typer.Option(help="Stop after hir, optimized or quantized.")] = None,
-    draw: Annotated[Path | None, typer.Option(help="Draw the last graph into this .svg or .png.")] = None,
+    draw: Annotated[Path | None, typer.Option(help="Draw the last graph to this .svg or .png file.")] = None,
     text: Annotated[bool, typer.Option(help="Print the last graph.")] = False,
     export: Annotated[Path | None, typer.Option(help="Write the last graph as ONNX, a quantised one as QDQ.")] = None,
 ) -> None:
-    """Compile an ONNX file, and say what each stage made of it.
+    """Compile an ONNX file, and summarise the graph after each stage.
 
     Example: mlhood compile lenet.onnx --quantize power_of_two --draw lenet.svg
     """
@@ -59,13 +59,14 @@ def compile_model(
         check_output(export)
     recipe = None if quantize is None else Recipe(quantize, element=element, per_channel=per_channel)
     data = read_samples(calibration) if calibration else None
-    made = []
+    completed = []
     for stage in stages(model, recipe, stop_after, data):
         typer.echo(stage)
-        made.append(stage)
-    last = made[-1]
+        completed.append(stage)
+    last = completed[-1]
     if last.name == "quantized":
-        typer.echo(_cost(made[-2].graph, last.graph, samples(made[-2].graph) if data is None else data))
+        optimized = completed[-2].graph
+        typer.echo(_quantization_loss(optimized, last.graph, samples(optimized) if data is None else data))
     if text:
         typer.echo(to_text(last.graph), nl=False)
     _write(last.graph, draw, export)
@@ -74,27 +75,28 @@ def compile_model(
 def _check_unquantized(element: str, per_channel: bool, calibration: Path | None) -> None:
     from mlhood.errors import CompilerError
 
-    given = {"--element": element != "int8", "--per-channel": per_channel, "--calibration": calibration is not None}
-    if any(given.values()):
+    is_set = {"--element": element != "int8", "--per-channel": per_channel, "--calibration": calibration is not None}
+    if any(is_set.values()):
         raise CompilerError(
-            "these options say how to quantise, but nothing is to be quantised",
-            got=", ".join(name for name, is_given in given.items() if is_given),
-            todo="name a schema: --quantize symmetric",
+            "quantisation options without --quantize",
+            got=", ".join(option for option, value in is_set.items() if value),
+            todo="choose a schema: --quantize symmetric",
         )
 
 
-def _cost(graph: Graph, quantized: Graph, data: Mapping[str, np.ndarray]) -> str:
-    """What quantising has cost on the data that it was calibrated with, in one line."""
+def _quantization_loss(graph: Graph, quantized: Graph, data: Mapping[str, np.ndarray]) -> str:
+    """Return a one-line summary of the loss on the calibration data."""
     import numpy as np
 
     from mlhood.compiler.backends.interpreter import Interpreter
     from mlhood.compiler.quantize import kept_in_float, layer_sqnr, sqnr
 
-    wanted, got = (next(iter(Interpreter(one).run(data).values())) for one in (graph, quantized))
+    expected, actual = (next(iter(Interpreter(g).run(data).values())) for g in (graph, quantized))
+    decibels = sqnr(expected, actual)
     loss = layer_sqnr(graph, quantized, data)["alone"]
-    worst = loss.idxmin() if np.isfinite(loss).any() else "no layer"
-    kept = ", ".join(kept_in_float(quantized)) or "nothing"
-    return f"on the calibration data: SQNR {sqnr(wanted, got):.1f} dB; most is lost in {worst}; kept in float: {kept}"
+    worst = loss.idxmin() if np.isfinite(loss).any() else "none"
+    in_float = ", ".join(kept_in_float(quantized)) or "none"
+    return f"on the calibration data: SQNR {decibels:.1f} dB; layer with most loss: {worst}; kept in float: {in_float}"
 
 
 def _write(graph: Graph, draw: Path | None, export: Path | None) -> None:
@@ -104,25 +106,25 @@ def _write(graph: Graph, draw: Path | None, export: Path | None) -> None:
 
     if draw is not None:
         draw_graph(graph, draw)
-        typer.echo(f"drawn: {draw}")
+        typer.echo(f"wrote {draw}")
     if export is not None:
         write_whole(export, to_onnx(graph).SerializeToString())
-        typer.echo(f"written: {export}")
+        typer.echo(f"wrote {export}")
 
 
 def conformance(
-    as_json: Annotated[bool, typer.Option("--json", help="Print plain data for a program to read.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print machine-readable JSON.")] = False,
 ) -> None:
-    """Run ONNX's own test suite on the compiler and print how much of it passes, by tiers of operators.
+    """Run ONNX's backend test suite on the compiler and print its score by tier of operators.
 
-    The exit code is 1 if a test of a tier fails that is not excluded with a reason, 0 otherwise.
+    The exit code is 1 if a test of a tier fails that is not explicitly excluded, 0 otherwise.
 
     Example: mlhood conformance
     """
-    from mlhood.compiler.conformance import EXCLUDES, conformance, unexpected
+    from mlhood.compiler.conformance import EXCLUDES, conformance, unexpected_failures
 
     table = conformance()
-    failed = unexpected()
+    failed = unexpected_failures()
     if as_json:
         rows = {str(tier): row for tier, row in table.to_dict(orient="index").items()}
         typer.echo(json.dumps({"score": rows, "excluded": EXCLUDES, "failed": failed}, indent=2))
@@ -136,22 +138,22 @@ def conformance(
 
 
 def bench_compiler(
-    as_json: Annotated[Path | None, typer.Option("--json", help="Write the rows into this file, too.")] = None,
-    rounds: Annotated[int, typer.Option(min=1, help="How often each stage is timed.")] = 5,
+    as_json: Annotated[Path | None, typer.Option("--json", help="Also write the rows to this file.")] = None,
+    rounds: Annotated[int, typer.Option(min=1, help="Number of measurements per stage.")] = 5,
     resnets: Annotated[bool, typer.Option(help="Also time ResNet-18 and -50, which are exported first.")] = True,
 ) -> None:
-    """Time the compiler on chains of 1,000, 10,000 and 50,000 nodes, and on ResNets, and say how the time grows.
+    """Time the compiler on chains of 1,000, 10,000 and 50,000 nodes, and on ResNets, and report how the time scales.
 
     Example: mlhood bench compiler --json compiler.json
     """
-    from mlhood.compiler import bench as measured
+    from mlhood.compiler import bench
     from mlhood.files.atomic import check_output, write_whole
 
     if as_json is not None:
         check_output(as_json)
-    chains = [row for stage in measured.growth(rounds=rounds, report=_progress) for row in stage.rows()]
-    networks = measured.networks(rounds, _progress) if resnets else []
-    typer.echo(measured.tables(chains, networks))
+    chains = [row for scaling in bench.measure_scaling(rounds=rounds, report=_progress) for row in scaling.rows()]
+    networks = bench.time_networks(rounds, _progress) if resnets else []
+    typer.echo(bench.format_tables(chains, networks))
     if as_json is not None:
         write_whole(as_json, json.dumps({"chains": chains, "networks": networks}, indent=2).encode())
 

@@ -1,4 +1,4 @@
-"""Pictures for P2: the pipeline, two loop nests made one, grids over a histogram, and where the loss came from."""
+"""Figures for P2: the pipeline, loop fusion, a pass history, quantisation grids, and the loss per layer."""
 
 from __future__ import annotations
 
@@ -30,26 +30,26 @@ HATCHES = ("", "//", "..", "xx", "\\\\", "oo")
 
 
 def pipeline() -> Figure:
-    """The stages of the compiler: what goes in, what each makes, and what waits for the second half."""
+    """Draw the stages of the compiler and their results."""
     figure, axes = canvas(10.0, 2.1)
     stages = (
         ("lenet.onnx", "the file", LIGHT_YELLOW),
-        ("HIR", "the graph\nas it is", LIGHT_BLUE),
+        ("HIR", "the graph\nas imported", LIGHT_BLUE),
         ("optimised HIR", "folded\nand fused", LIGHT_BLUE),
         ("quantised HIR", "integers\nof 8 bits", LIGHT_BLUE),
         ("LIR", "instructions,\nmemory plan", LIGHT_GREY),
         ("CPU, NMP", "machine code", LIGHT_GREY),
     )
     steps = ("import", "passes", "quantise", "lower", "generate")
-    for i, (name, what, colour) in enumerate(stages):
+    for i, (name, description, colour) in enumerate(stages):
         box(axes, 1.7 * i, 0.6, 1.25, 1.1, "", colour)
         axes.text(1.7 * i + 0.625, 1.38, name, ha="center", va="center", fontsize=9.5, weight="bold")
-        axes.text(1.7 * i + 0.625, 0.92, what, ha="center", va="center", fontsize=8.5)
+        axes.text(1.7 * i + 0.625, 0.92, description, ha="center", va="center", fontsize=8.5)
     for i, step in enumerate(steps):
         arrow(axes, (1.7 * i + 1.27, 1.15), (1.7 * i + 1.68, 1.15))
         axes.text(1.7 * i + 1.475, 1.85, step, ha="center", fontsize=9, style="italic")
-    for i, text in ((1.0, "P1 made this"), (4.2, "this notebook"), (8.4, "the second half")):
-        axes.text(i if i != 1.0 else 0.625, 0.25, text, ha="center", fontsize=9, color="#333333")
+    for x, text in ((0.625, "from P1"), (4.2, "this notebook"), (8.4, "the second half")):
+        axes.text(x, 0.25, text, ha="center", fontsize=9, color="#333333")
     axes.plot([1.7, 6.35], [0.45, 0.45], color="#333333", lw=1)
     return figure
 
@@ -68,7 +68,7 @@ FUSED = """for i in rows:
 
 
 def linear_relu() -> Figure:
-    """A layer as boxes in a graph, and as loops in memory: apart above, as one below."""
+    """Draw a layer and its activation as operators and as loop nests: separate above, fused below."""
     figure, axes = canvas(9.4, 4.4)
     for y, title, nests, code in (
         (2.4, "two operators", ("Linear", "Relu"), SEPARATE),
@@ -84,7 +84,7 @@ def linear_relu() -> Figure:
 
 
 def _chain(axes: Axes, y: float, nests: Sequence[str]) -> None:
-    """Boxes in a row from x to y, with the names of what flows between them."""
+    """Draw the operators in a row from x to y, with labels for the values between them."""
     width = 1.15 if len(nests) == 2 else 1.5
     x = 0.55
     axes.text(0.12, y + 0.25, "x", fontsize=11, va="center", ha="center", style="italic")
@@ -93,11 +93,11 @@ def _chain(axes: Axes, y: float, nests: Sequence[str]) -> None:
             arrow(axes, (x - 0.3, y + 0.25), (x, y + 0.25))
         box(axes, x, y, width, 0.5, name, LIGHT_BLUE if i == 0 else LIGHT_GREEN, fontsize=9.5, weight="bold")
         x += width
-        last = i + 1 == len(nests)
-        gap = 0.62 if last else 1.15
-        middle = x + (gap if not last else 0.5) / 2
-        axes.text(middle, y + 0.33, "y" if last else "z, in memory", fontsize=8.5, ha="center", style="italic")
-        if not last:
+        is_last = i + 1 == len(nests)
+        gap = 0.62 if is_last else 1.15
+        middle = x + (0.5 if is_last else gap) / 2
+        axes.text(middle, y + 0.33, "y" if is_last else "z, in memory", fontsize=8.5, ha="center", style="italic")
+        if not is_last:
             arrow(axes, (x, y + 0.25), (x + gap, y + 0.25))
         x += gap
     arrow(axes, (x - 0.6, y + 0.25), (x - 0.1, y + 0.25))
@@ -105,14 +105,14 @@ def _chain(axes: Axes, y: float, nests: Sequence[str]) -> None:
 
 
 def traffic(counts: Mapping[str, Mapping[str, int]]) -> Figure:
-    """Elements read and written, one bar for each way: {"two loop nests": {"x, w, b read": 10, ...}, ...}."""
+    """Plot elements read and written as stacked bars: {"two loop nests": {"x, w, b read": 10, ...}, ...}."""
     figure, axes = plt.subplots(figsize=(7.5, 2.2), dpi=90)
     left = dict.fromkeys(counts, 0)
     parts = dict.fromkeys(part for bars in counts.values() for part in bars)
     for part, colour, hatch in zip(parts, (SKY, ORANGE, GREEN, VERMILION), HATCHES, strict=False):
         sizes = [bars.get(part, 0) for bars in counts.values()]
         axes.barh(list(counts), sizes, left=list(left.values()), color=colour, hatch=hatch, ec="black", label=part)
-        left = {way: left[way] + size for way, size in zip(left, sizes, strict=True)}
+        left = {name: left[name] + size for name, size in zip(left, sizes, strict=True)}
     axes.invert_yaxis()
     axes.set(xlabel="elements")
     axes.legend(ncols=4, loc="upper center", bbox_to_anchor=(0.45, 1.3), frameon=False, fontsize=8.5)
@@ -121,13 +121,13 @@ def traffic(counts: Mapping[str, Mapping[str, int]]) -> Figure:
 
 
 def history(steps: pd.DataFrame) -> Figure:
-    """How many nodes each pass has left, by `History.table()`; passes that removed none are left out."""
+    """Plot the number of nodes after each pass, from `History.table()`; passes that removed none are omitted."""
     start = int(steps["nodes before"].iloc[0]) if len(steps) else 0
-    told = steps[steps["nodes before"] != steps["nodes after"]]
-    names = ["as it is", *(str(name).replace("_", " ") for name in told["pass"])]
-    nodes = [start, *told["nodes after"]]
+    effective = steps[steps["nodes before"] != steps["nodes after"]]
+    names = ["as imported", *(str(name).replace("_", " ") for name in effective["pass"])]
+    nodes = [start, *effective["nodes after"]]
     figure, axes = plt.subplots(figsize=(7.5, 0.9 + 0.3 * len(nodes)), dpi=90)
-    axes.barh(range(len(nodes)), nodes, color=[LIGHT_GREY, *[SKY] * len(told)], ec="black")
+    axes.barh(range(len(nodes)), nodes, color=[LIGHT_GREY, *[SKY] * len(effective)], ec="black")
     for row, count in enumerate(nodes):
         change = "" if row == 0 else f"  ({count - nodes[row - 1]:+d})"
         axes.text(count, row, f" {count}{change}", va="center", fontsize=8.5)
@@ -138,57 +138,48 @@ def history(steps: pd.DataFrame) -> Figure:
 
 
 def grids(counts: np.ndarray, edges: np.ndarray, parameters: Mapping[str, tuple[float, int]], title: str) -> Figure:
-    """A histogram of one value, and under it what each schema's 256 integers can stand for.
+    """Plot a histogram of a value, and below it the real values that each schema's 256 integers represent.
 
     Args:
-        counts: [bins], how often.
-        edges: [bins + 1], of what.
+        counts: [bins], number of elements.
+        edges: [bins + 1], edges of the bins.
         parameters: Scale and offset by the schema's name.
-        title: What was measured.
+        title: Title of the figure.
     """
     figure, (top, bottom) = plt.subplots(
         2, 1, figsize=(8.5, 4.2), dpi=90, sharex=True, height_ratios=(3, 0.55 + 0.45 * len(parameters))
     )
     top.stairs(counts, edges, fill=True, color=SKY, ec="#224455")
-    top.set(yscale="symlog", ylim=(0, None), ylabel="how often", title=title)
+    top.set(yscale="symlog", ylim=(0, None), ylabel="count", title=title)
     low, high = edges[0], edges[-1]
     for row, (scale, offset) in enumerate(parameters.values()):
         reals = scale * (np.arange(-128, 128) - offset)
         bottom.vlines(reals[::4], row - 0.3, row + 0.3, color=BLUE, lw=0.7)
         bottom.plot([0, 0], [row - 0.42, row + 0.42], color=VERMILION, lw=2)
         used = np.mean((reals >= low - scale / 2) & (reals <= high + scale / 2))
-        low_shown, high_shown = min(bottom.get_xlim()[0], reals[0]), max(bottom.get_xlim()[1], reals[-1])
-        bottom.set_xlim(low_shown, high_shown)
-        bottom.text(
-            1.01,
-            row,
-            f"{used:.0%} used\nstep {scale:.3g}",
-            transform=bottom.get_yaxis_transform(),
-            va="center",
-            fontsize=8,
-        )
+        bottom.set_xlim(min(bottom.get_xlim()[0], reals[0]), max(bottom.get_xlim()[1], reals[-1]))
+        label = f"{used:.0%} used\nstep {scale:.3g}"
+        bottom.text(1.01, row, label, transform=bottom.get_yaxis_transform(), va="center", fontsize=8)
     bottom.set(yticks=range(len(parameters)), yticklabels=list(parameters), xlabel="real value")
     bottom.set_ylim(len(parameters) - 0.4, -0.6)
-    bottom.text(
-        0.0, 1.0, "every fourth integer a line, 0 a thick one", transform=bottom.transAxes, fontsize=8, va="bottom"
-    )
+    key = "thin lines: every fourth integer; thick line: 0"
+    bottom.text(0.0, 1.0, key, transform=bottom.transAxes, fontsize=8, va="bottom")
     figure.tight_layout()
     return figure
 
 
 def compared(exact: np.ndarray, approximation: np.ndarray, step: float) -> Figure:
-    """Two images of one shape [H, W] and their difference, in steps of the quantised one's scale."""
+    """Show two images [H, W] and their difference in quantisation steps."""
     figure, grid = plt.subplots(1, 3, figsize=(9, 3), dpi=90)
     difference = (approximation - exact) / step
     limits = {"vmin": min(exact.min(), approximation.min()), "vmax": max(exact.max(), approximation.max())}
     for axes, image, title in (
         (grid[0], exact, "real numbers"),
-        (grid[1], approximation, "integers, as the reals they stand for"),
+        (grid[1], approximation, "integers, dequantised"),
     ):
         figure.colorbar(axes.imshow(image, cmap="cividis", **limits), ax=axes, shrink=0.75)
         axes.set_title(title, fontsize=9)
-    shown = grid[2].imshow(difference, cmap="PuOr", vmin=-1.5, vmax=1.5)
-    figure.colorbar(shown, ax=grid[2], shrink=0.75)
+    figure.colorbar(grid[2].imshow(difference, cmap="PuOr", vmin=-1.5, vmax=1.5), ax=grid[2], shrink=0.75)
     grid[2].set_title(f"difference in steps, at most {np.abs(difference).max():.2f}", fontsize=9)
     for axes in grid:
         axes.set(xticks=[], yticks=[])
@@ -197,46 +188,38 @@ def compared(exact: np.ndarray, approximation: np.ndarray, step: float) -> Figur
 
 
 def waterfall(layers: Sequence[str], cumulative: Sequence[float], alone: Sequence[float]) -> Figure:
-    """Signal to quantisation noise from the first layer to the last: each step down is what a layer costs (dB).
+    """Plot the signal-to-quantisation-noise ratio after each layer: each step down is the loss of one layer (dB).
 
     Args:
-        layers: Names in the order in which they run.
-        cumulative: SQNR behind each, as the graph runs.
-        alone: SQNR behind each if it alone is quantised, and fed with exact numbers; infinite where nothing is lost,
-            which is not drawn.
+        layers: Names in execution order.
+        cumulative: SQNR after each layer, with all layers quantised.
+        alone: SQNR after each layer if only this layer is quantised; infinite values, without loss, are not drawn.
     """
     alone = [value if np.isfinite(value) else np.nan for value in alone]
     figure, axes = plt.subplots(figsize=(8.5, 3.6), dpi=90)
-    places = np.arange(len(layers))
     floor = 5 * np.floor((np.nanmin([*cumulative, *alone]) - 4) / 5)
-    for place in (0, len(layers) - 1):
-        axes.bar(
-            place,
-            cumulative[place] - floor,
-            0.6,
-            floor,
-            color=SKY,
-            ec="black",
-            label="as the graph runs" if place else None,
-        )
-        axes.text(place, floor + 0.5, f"{cumulative[place]:.1f}", ha="center", va="bottom", fontsize=9, weight="bold")
-    labels = {ORANGE: "lost here", GREEN: "won back"}
-    for place, (before, after) in enumerate(pairwise(cumulative), 1):
+    for x in (0, len(layers) - 1):
+        label = "all layers quantised" if x else None
+        axes.bar(x, cumulative[x] - floor, 0.6, floor, color=SKY, ec="black", label=label)
+        axes.text(x, floor + 0.5, f"{cumulative[x]:.1f}", ha="center", va="bottom", fontsize=9, weight="bold")
+    labels = {ORANGE: "loss", GREEN: "gain"}
+    for x, (before, after) in enumerate(pairwise(cumulative), 1):
         bottom, height = min(before, after), abs(after - before)
         colour, hatch = (ORANGE, "//") if after <= before else (GREEN, "..")
-        axes.plot([place - 1 + 0.3, place + 0.3], [before, before], color="black", lw=0.8)
-        axes.bar(place, height, 0.6, bottom, color=colour, ec="black", hatch=hatch, label=labels.pop(colour, None))
-        axes.text(place, bottom - 0.4, f"{after - before:+.1f}", ha="center", va="top", fontsize=8.5)
-    axes.plot(places, alone, "D", color=VERMILION, ms=6, mec="black", label="this layer alone, fed with exact numbers")
+        axes.plot([x - 1 + 0.3, x + 0.3], [before, before], color="black", lw=0.8)
+        axes.bar(x, height, 0.6, bottom, color=colour, ec="black", hatch=hatch, label=labels.pop(colour, None))
+        axes.text(x, bottom - 0.4, f"{after - before:+.1f}", ha="center", va="top", fontsize=8.5)
+    xs = np.arange(len(layers))
+    axes.plot(xs, alone, "D", color=VERMILION, ms=6, mec="black", label="only this layer quantised")
     axes.set(ylabel="SQNR in dB", ylim=(floor, np.nanmax([*cumulative, *alone]) + 3))
-    axes.set_xticks(places, layers, rotation=30, ha="right", fontsize=8.5)
+    axes.set_xticks(xs, layers, rotation=30, ha="right", fontsize=8.5)
     axes.legend(frameon=False, fontsize=8.5, ncols=4, loc="lower left", bbox_to_anchor=(-0.05, 1))
     figure.tight_layout()
     return figure
 
 
 def schemas(sqnr: Mapping[str, float], accuracy: Mapping[str, float]) -> Figure:
-    """Two ways to judge the same rows: accuracy, which cannot tell them apart, and SQNR, which can."""
+    """Plot the accuracy and the SQNR of each recipe side by side; only the latter distinguishes them."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(9, 0.9 + 0.36 * len(sqnr)), dpi=90, sharey=True)
     for axes, values, label, form in (
         (left, accuracy, "accuracy", "{:.1%}"),
@@ -254,5 +237,5 @@ def schemas(sqnr: Mapping[str, float], accuracy: Mapping[str, float]) -> Figure:
 def parameters_of(
     low: float, high: float, names: Sequence[str], choose: Callable[[float, float, str], tuple[float, int]]
 ) -> dict[str, tuple[float, int]]:
-    """Scale and offset of one range by several schemas, as a function of the notebook chooses them."""
+    """Return the scale and offset that `choose(low, high, schema)` returns for each schema."""
     return {name: (float(scale), int(offset)) for name in names for scale, offset in [choose(low, high, name)]}

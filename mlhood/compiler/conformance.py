@@ -1,8 +1,9 @@
-"""How much of ONNX's own test suite the compiler passes, by tiers of operators."""
+"""Run ONNX's backend test suite on the compiler, and score it by tiers of operators."""
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -39,10 +40,10 @@ TIERS: dict[str, frozenset[str]] = {
     "5 quantised, 8 bit": QUANTIZED,
 }
 
-_REALS = {TensorProto.FLOAT, TensorProto.INT64}
-_BYTES = {TensorProto.FLOAT, TensorProto.INT8, TensorProto.UINT8, TensorProto.INT32}
+_FLOAT_ELEMENTS = {TensorProto.FLOAT, TensorProto.INT64}
+_QUANTIZED_ELEMENTS = {TensorProto.FLOAT, TensorProto.INT8, TensorProto.UINT8, TensorProto.INT32}
 
-# Tests of the tiers that the compiler does not pass, each with the reason.
+# Tests of the tiers that the compiler fails, each with the reason.
 EXCLUDES: dict[str, str] = {}
 
 
@@ -51,7 +52,7 @@ class Case:
     """One test of the suite.
 
     Args:
-        name: Its name there.
+        name: Its name in the suite.
         suite: "node", "simple", "pytorch-converted" or "pytorch-operator".
         model: The model to run.
         data: Inputs and expected outputs.
@@ -73,17 +74,17 @@ class Case:
 
     @property
     def elements(self) -> set[int]:
-        """The element types of its inputs and outputs, as ONNX numbers them; -1 for what is no tensor."""
+        """The element types of its inputs and outputs, as ONNX's enumeration; -1 for a value that is not a tensor."""
         values = (*self.model.graph.input, *self.model.graph.output)
         return {value.type.tensor_type.elem_type or -1 for value in values}
 
     @property
     def tier(self) -> str | None:
-        """The first tier that holds its operators and element types; None if none does."""
+        """The first tier that contains its operators and element types, or None."""
         if "_expanded" in self.name or "train" in self.name:
             return None
         for name, operators in TIERS.items():
-            elements = _BYTES if operators is QUANTIZED else _REALS
+            elements = _QUANTIZED_ELEMENTS if operators is QUANTIZED else _FLOAT_ELEMENTS
             if self.operators <= operators and self.elements <= elements:
                 return name
         return None
@@ -92,11 +93,11 @@ class Case:
         """Run the test.
 
         Args:
-            kwargs: What `MlhoodBackend.prepare` takes.
+            kwargs: Arguments of `MlhoodBackend.prepare`.
 
         Raises:
-            MlhoodError: The compiler refuses the model.
-            AssertionError: An output is not the expected one.
+            MlhoodError: The compiler rejects the model.
+            AssertionError: An output differs from the expected one.
         """
         prepared = MlhoodBackend.prepare(self.model, **kwargs)
         for inputs, expected in self.data:
@@ -105,9 +106,9 @@ class Case:
 
 @cache
 def cases() -> tuple[Case, ...]:
-    """Return all tests that come with onnx and need no download, in its order."""
+    """Return all tests that are included in the onnx package, in its order."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the suite's own overflows and divisions by zero
+        warnings.simplefilter("ignore")  # the suite computes overflows and divisions by zero
         from onnx.backend.test.loader import load_model_tests
 
         kinds = ("node", "simple", "pytorch-converted", "pytorch-operator")
@@ -116,43 +117,43 @@ def cases() -> tuple[Case, ...]:
 
 def _case(suite: str, test: Any) -> Case:
     if test.model is not None:
-        data = [([_plain(one) for one in ins], [_plain(one) for one in outs]) for ins, outs in test.data_sets]
+        data = [(_to_arrays(inputs), _to_arrays(outputs)) for inputs, outputs in test.data_sets]
         return Case(test.name, suite, test.model, data, test.rtol, test.atol)
     folder = Path(test.model_dir)
     model = onnx.load(folder / "model.onnx")
-    sets = sorted(folder.glob("test_data_set_*"))
-    data = [(_read(one, "input"), _read(one, "output")) for one in sets]
+    data_sets = sorted(folder.glob("test_data_set_*"))
+    data = [(_read(path, "input"), _read(path, "output")) for path in data_sets]
     return Case(test.name, suite, model, data, test.rtol, test.atol)
 
 
-def _plain(value: Any) -> Any:
-    return numpy_helper.to_array(value) if isinstance(value, TensorProto) else value
+def _to_arrays(values: Iterable[Any]) -> list[Any]:
+    return [numpy_helper.to_array(value) if isinstance(value, TensorProto) else value for value in values]
 
 
-def _read(folder: Path, what: str) -> list[Any]:
-    count = len(list(folder.glob(f"{what}_*.pb")))
-    return [_tensor((folder / f"{what}_{i}.pb").read_bytes()) for i in range(count)]
+def _read(folder: Path, prefix: str) -> list[Any]:
+    count = len(list(folder.glob(f"{prefix}_*.pb")))
+    return [_tensor((folder / f"{prefix}_{i}.pb").read_bytes()) for i in range(count)]
 
 
 def _tensor(data: bytes) -> Any:
     try:
         return numpy_helper.to_array(TensorProto.FromString(data))
-    except Exception:  # a sequence or an optional, which the compiler does not take anyway
+    except Exception:  # a sequence or an optional, which the compiler does not support
         return None
 
 
 def conformance(**kwargs: Any) -> pd.DataFrame:
-    """Run the whole suite and count.
+    """Run the suite and return its score.
 
     Args:
-        kwargs: What `MlhoodBackend.prepare` takes.
+        kwargs: Arguments of `MlhoodBackend.prepare`.
 
     Returns:
         A row for each tier, cumulative from the first to the fourth, and for all node tests and all tests, with
         the columns `passed`, `tests` and `share`.
     """
     scores = [(case, passes(case, **kwargs)) for case in cases()]
-    rows = {name: [ok for case, ok in scores if _counts(case.tier, name)] for name in TIERS}
+    rows = {name: [ok for case, ok in scores if _is_in_row(case.tier, name)] for name in TIERS}
     rows["all node tests"] = [ok for case, ok in scores if case.suite == "node"]
     rows["all tests"] = [ok for _, ok in scores]
     table = {name: {"passed": sum(oks), "tests": len(oks)} for name, oks in rows.items()}
@@ -161,7 +162,7 @@ def conformance(**kwargs: Any) -> pd.DataFrame:
 
 
 def passes(case: Case, **kwargs: Any) -> bool:
-    """Tell whether the compiler passes a test."""
+    """Return whether the compiler passes a test."""
     try:
         case.run(**kwargs)
     except (MlhoodError, AssertionError):
@@ -169,18 +170,18 @@ def passes(case: Case, **kwargs: Any) -> bool:
     return True
 
 
-def _counts(tier: str | None, row: str) -> bool:
-    """Tell whether a test of a tier counts in a row: tiers one to four hold those before them."""
+def _is_in_row(tier: str | None, row: str) -> bool:
+    """Return whether a test of a tier counts in a row; tiers one to four are cumulative."""
     if tier is None or list(TIERS).index(row) == len(TIERS) - 1:
         return tier == row
     return list(TIERS).index(tier) <= list(TIERS).index(row)
 
 
-def tiers() -> list[Case]:
+def tier_cases() -> list[Case]:
     """Return the tests that are in a tier and not excluded."""
     return [case for case in cases() if case.tier is not None and case.name not in EXCLUDES]
 
 
-def unexpected(**kwargs: Any) -> list[str]:
-    """Return the names of the tests in `tiers` that fail."""
-    return [case.name for case in tiers() if not passes(case, **kwargs)]
+def unexpected_failures(**kwargs: Any) -> list[str]:
+    """Return the names of the tests in `tier_cases` that fail."""
+    return [case.name for case in tier_cases() if not passes(case, **kwargs)]

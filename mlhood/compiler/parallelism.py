@@ -1,8 +1,8 @@
-"""How much of a graph could run at the same time: work, critical path, width, and a schedule on n workers.
+"""Task parallelism of a graph: work, critical path, width, and a list schedule on n workers.
 
-Work W is what one worker takes, span S what the longest path takes, with which no number of workers can do without.
-Any schedule on n workers takes max(W / n, S) or more; one that lets no worker wait while a node is ready takes at most
-W / n + (1 - 1 / n) S.
+Work W is the time of one worker, span S the length of the longest path, a lower bound for any number of workers.
+A schedule on n workers takes at least max(W / n, S); a greedy one, which never leaves a worker idle while a task is
+ready, at most W / n + (1 - 1 / n) S.
 
 Sources: R. L. Graham, "Bounds on multiprocessing timing anomalies", SIAM J. on Applied Mathematics 17 (1969); T. C. Hu,
 "Parallel sequencing and assembly line problems", Operations Research 9 (1961), for the order by levels; T. Adam,
@@ -25,129 +25,130 @@ import pandas as pd
 from mlhood.compiler.hir.graph import Graph
 from mlhood.errors import CompilerError
 
-MOST_NODES = 4000  # the width takes memory that grows with the nodes' square
-_TOLERANCE = 1e-9  # of the length of a schedule
+MAX_TASKS = 4000  # limits the memory for the width, which is quadratic in the tasks
+_RELATIVE_TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True)
-class Tasks:
-    """What is to be done, and what must be done before.
+class TaskGraph:
+    """Tasks with their costs and dependencies: a weighted directed acyclic graph.
 
     Args:
-        costs: What each task costs, by name: seconds, multiply-accumulates, bytes or 1; 0 or more.
-        needs: The tasks that must end before it begins, by name; each comes before in `costs`.
+        costs: The cost of each task, by name: seconds, multiply-accumulates, bytes or 1; not negative.
+        dependencies: The tasks that must finish before a task starts, by its name; they precede it in `costs`.
 
     Raises:
-        CompilerError: A cost is no number, a task comes before what it needs, or there is none.
+        CompilerError: There are no tasks, a cost is invalid, or the tasks are not in topological order.
     """
 
     costs: dict[str, float]
-    needs: dict[str, tuple[str, ...]]
+    dependencies: dict[str, tuple[str, ...]]
 
     def __post_init__(self) -> None:
         if not self.costs:
-            raise CompilerError("there is nothing to schedule", expected="one or more tasks", got="none")
-        seen: set[str] = set()
+            raise CompilerError("nothing to schedule", expected="one or more tasks", got="none")
+        preceding: set[str] = set()
         for name, cost in self.costs.items():
             if not (cost >= 0 and math.isfinite(cost)):
-                raise CompilerError("this is no cost", where=name, expected="a number, 0 or more", got=repr(cost))
-            if late := [other for other in self.needs.get(name, ()) if other not in seen]:
-                raise CompilerError("a task comes before what it needs", where=name, got=", ".join(late))
-            seen.add(name)
+                raise CompilerError("invalid cost", where=name, expected="a finite number, 0 or more", got=repr(cost))
+            if late := [other for other in self.dependencies.get(name, ()) if other not in preceding]:
+                raise CompilerError("a task precedes its dependencies", where=name, got=", ".join(late))
+            preceding.add(name)
 
     @cached_property
     def users(self) -> dict[str, list[str]]:
-        """The tasks that need each."""
-        found: dict[str, list[str]] = {name: [] for name in self.costs}
+        """The tasks that depend on each task."""
+        users: dict[str, list[str]] = {name: [] for name in self.costs}
         for name in self.costs:
-            for other in self.needs.get(name, ()):
-                found[other].append(name)
-        return found
+            for other in self.dependencies.get(name, ()):
+                users[other].append(name)
+        return users
 
     @property
     def work(self) -> float:
-        """W: what one worker takes."""
+        """W, the time of one worker."""
         return sum(self.costs.values())
 
     @cached_property
     def levels(self) -> dict[str, float]:
-        """The cost of the longest path from each task's beginning to the end of all."""
-        found: dict[str, float] = {}
+        """The cost of the longest path from the start of each task to the end."""
+        levels: dict[str, float] = {}
         for name in reversed(self.costs):
-            found[name] = self.costs[name] + max((found[user] for user in self.users[name]), default=0)
-        return found
+            levels[name] = self.costs[name] + max((levels[user] for user in self.users[name]), default=0)
+        return levels
 
     @property
     def span(self) -> float:
-        """S: what the critical path takes."""
+        """S, the cost of the critical path."""
         return max(self.levels.values())
 
     @property
     def parallelism(self) -> float:
-        """W / S: the most that any number of workers can make of it; 1 if nothing costs anything."""
+        """W / S, the upper bound of the speed-up on any number of workers; 1 if all costs are 0."""
         return self.work / self.span if self.span else 1.0
 
     def critical_path(self) -> list[str]:
-        """Return the tasks of a path that costs as much as the span; the first in order, if there are several."""
-        starts = [name for name in self.costs if not self.needs.get(name)]
+        """Return the tasks of a most expensive path; the first in order, if there are several."""
+        candidates = [name for name in self.costs if not self.dependencies.get(name)]
         path: list[str] = []
-        while starts:
-            path.append(max(starts, key=lambda name: self.levels[name]))
-            starts = self.users[path[-1]]
+        while candidates:
+            path.append(max(candidates, key=lambda name: self.levels[name]))
+            candidates = self.users[path[-1]]
         return path
 
     def depths(self) -> dict[str, int]:
-        """Return how many tasks come before each on the longest way to it, whatever they cost."""
-        found: dict[str, int] = {}
+        """Return the number of tasks on the longest path to each task, regardless of their costs."""
+        depths: dict[str, int] = {}
         for name in self.costs:
-            found[name] = max((found[other] + 1 for other in self.needs.get(name, ())), default=0)
-        return found
+            depths[name] = max((depths[other] + 1 for other in self.dependencies.get(name, ())), default=0)
+        return depths
 
-    def widest(self) -> list[str]:
-        """Return as many tasks as there are that can all run at the same time: a largest antichain.
+    def max_antichain(self) -> list[str]:
+        """Return a maximum antichain: a largest set of tasks that can all run at the same time.
 
-        By Dilworth's theorem its size is the least number of chains that cover all tasks, and so the number of tasks
-        less a largest matching of tasks with tasks that come later (König's theorem tells which they are).
+        By Dilworth's theorem its size is the minimum number of chains that cover all tasks, which is the number of
+        tasks minus the size of a maximum matching of tasks with their descendants. König's theorem gives its members.
 
         Raises:
-            CompilerError: There are too many tasks for the square of their number.
+            CompilerError: There are too many tasks; the memory is quadratic in their number.
         """
-        if len(self.costs) > MOST_NODES:
-            raise CompilerError("there are too many tasks to find the widest place", expected=f"at most {MOST_NODES:,}",
-                                got=f"{len(self.costs):,}")  # fmt: skip
+        if len(self.costs) > MAX_TASKS:
+            raise CompilerError(
+                "too many tasks to compute the width", expected=f"at most {MAX_TASKS:,}", got=f"{len(self.costs):,}"
+            )
         from scipy.sparse import csr_array
         from scipy.sparse.csgraph import maximum_bipartite_matching
 
-        after = self._reachable()
-        partner = maximum_bipartite_matching(csr_array(after), perm_type="column")  # of each as the earlier one
-        earlier, later = _alternating(after, partner)
-        return [name for name, left, right in zip(self.costs, earlier, later, strict=True) if left and not right]
+        reachable = self._reachable()
+        partner = maximum_bipartite_matching(csr_array(reachable), perm_type="column")  # of each task on the left side
+        left, right = _alternating_paths(reachable, partner)
+        return [name for name, is_member in zip(self.costs, left & ~right, strict=True) if is_member]
 
     @property
     def width(self) -> int:
-        """The most tasks that can run at the same time."""
-        return len(self.widest())
+        """The maximum number of tasks that can run at the same time."""
+        return len(self.max_antichain())
 
     def _reachable(self) -> np.ndarray:
-        """Return, [tasks, tasks], whether the second one comes after the first, by however many steps."""
-        place = {name: i for i, name in enumerate(self.costs)}
-        after = np.zeros((len(place), len(place)), bool)
+        """Return the transitive closure: bool [tasks, tasks], whether the second task is a descendant of the first."""
+        index = {name: i for i, name in enumerate(self.costs)}
+        reachable = np.zeros((len(index), len(index)), bool)
         for name in reversed(self.costs):
             for user in self.users[name]:
-                after[place[name], place[user]] = True
-                after[place[name]] |= after[place[user]]
-        return after
+                reachable[index[name], index[user]] = True
+                reachable[index[name]] |= reachable[index[user]]
+        return reachable
 
 
 @dataclass(frozen=True)
 class Slot:
-    """A task on a worker, from when to when.
+    """The execution of a task on a worker.
 
     Args:
-        name: The task's.
-        worker: Counted from 0.
-        start: In the unit of the costs.
-        end: Likewise.
+        name: The task's name.
+        worker: The worker's index.
+        start: Start time, in the unit of the costs.
+        end: End time.
     """
 
     name: str
@@ -158,21 +159,21 @@ class Slot:
 
 @dataclass(frozen=True)
 class ListSchedule:
-    """All tasks on n workers.
+    """A schedule of all tasks on n workers.
 
     Args:
-        tasks: What is done.
+        tasks: The tasks.
         workers: n.
-        slots: In the order in which they begin.
+        slots: The tasks' executions, by start time.
     """
 
-    tasks: Tasks
+    tasks: TaskGraph
     workers: int
     slots: tuple[Slot, ...] = field(repr=False)
 
     @property
     def length(self) -> float:
-        """T: when all is done."""
+        """T, the makespan: the time at which the last task ends."""
         return max(slot.end for slot in self.slots)
 
     @property
@@ -182,90 +183,98 @@ class ListSchedule:
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """Graham's: no schedule is shorter than the first, and none by a list longer than the second."""
+        """Graham's bounds: of any schedule from below, and of any list schedule from above."""
         return bounds(self.tasks, self.workers)
 
-    def faults(self) -> Iterator[str]:
-        """Give what is wrong with this schedule, in words; it is not asked how it was made."""
-        margin = _TOLERANCE * self.length
+    def violations(self) -> Iterator[str]:
+        """Yield a message for each violated constraint of a valid schedule."""
+        margin = _RELATIVE_TOLERANCE * self.length
         slots = {slot.name: slot for slot in self.slots}
         if Counter(slot.name for slot in self.slots) != Counter(self.tasks.costs.keys()):
-            yield "not every task is done once"
+            yield "not every task is scheduled exactly once"
             return
-        last: dict[int, Slot] = {}
+        previous: dict[int, Slot] = {}
         for slot in sorted(self.slots, key=lambda slot: (slot.start, slot.end)):
             if abs(slot.end - slot.start - self.tasks.costs[slot.name]) > margin or slot.start < 0:
                 yield f"{slot.name} runs from {slot.start:g} to {slot.end:g}, but costs {self.tasks.costs[slot.name]:g}"
             if not 0 <= slot.worker < self.workers:
                 yield f"{slot.name} runs on worker {slot.worker} of {self.workers}"
-            if slot.worker in last and slot.start < last[slot.worker].end - margin:
-                yield f"{slot.name} begins on worker {slot.worker} before {last[slot.worker].name} ends"
-            for other in self.tasks.needs.get(slot.name, ()):
+            if slot.worker in previous and slot.start < previous[slot.worker].end - margin:
+                yield f"{slot.name} starts on worker {slot.worker} before {previous[slot.worker].name} ends"
+            for other in self.tasks.dependencies.get(slot.name, ()):
                 if slot.start < slots[other].end - margin:
-                    yield f"{slot.name} begins before {other}, which it needs, ends"
-            last[slot.worker] = slot
+                    yield f"{slot.name} starts before its dependency {other} ends"
+            previous[slot.worker] = slot
 
 
-def tasks(graph: Graph, costs: Mapping[str, float] | pd.Series | None = None) -> Tasks:
-    """Return a graph's nodes as tasks; what runs, constants aside.
+def tasks(graph: Graph, costs: Mapping[str, float] | pd.Series | None = None) -> TaskGraph:
+    """Return a graph's nodes as tasks.
 
     Args:
         graph: The graph.
-        costs: By the node's name: the column `seconds` or `macs` of `Executable.profile()`, or what `traffic` returns;
-            1 for each node if left out.
+        costs: By the node's name: the column `seconds` or `macs` of `Executable.profile()`, or the result of `traffic`;
+            by default 1 for each node.
 
     Raises:
-        CompilerError: A node has no cost, the graph none, or a cycle.
+        CompilerError: A node has no cost, or the graph has no nodes or a cycle.
     """
     order = graph.topological()
-    known = {node.name: 1 for node in order} if costs is None else {name: float(cost) for name, cost in costs.items()}
-    if missing := [node.name for node in order if node.name not in known]:
+    costs = dict.fromkeys((node.name for node in order), 1) if costs is None else costs
+    if missing := [node.name for node in order if node.name not in costs]:
         raise CompilerError(
-            "nodes have no cost", where=f"graph {graph.name!r}", got=", ".join(missing[:5]),
-            todo="take the costs of this very graph: executable.profile(...)['seconds'] and executable.graph",
-        )  # fmt: skip
-    needs = {}
+            "nodes have no cost",
+            where=f"graph {graph.name!r}",
+            got=", ".join(missing[:5]),
+            todo="take the costs of the same graph: executable.profile(...)['seconds'] and executable.graph",
+        )
+    dependencies = {}
     for node in order:
-        found = [value.producer.name for value in node.inputs if value is not None and value.producer is not None]
-        needs[node.name] = tuple(dict.fromkeys(found))
-    return Tasks({node.name: known[node.name] for node in order}, needs)
+        producers = [value.producer.name for value in node.inputs if value is not None and value.producer is not None]
+        dependencies[node.name] = tuple(dict.fromkeys(producers))
+    return TaskGraph({node.name: float(costs[node.name]) for node in order}, dependencies)
 
 
 def traffic(graph: Graph) -> dict[str, int]:
-    """Return the bytes that each node reads and writes, constants and each input once.
+    """Return the bytes that each node reads and writes, constants included; a repeated input counts once.
 
     Raises:
-        CompilerError: A shape is open.
+        CompilerError: A shape is dynamic.
     """
-    found = {}
+    bytes_by_node = {}
     for node in graph.topological():
         values = dict.fromkeys(value for value in (*node.inputs, *node.outputs) if value is not None)
         sizes = [(value.type.size, value.type.dtype.itemsize) for value in values]
         if any(isinstance(size, str) for size, _ in sizes):
-            raise CompilerError("the shapes are open", where=node.where, expected="numbers",
-                                got=", ".join(str(value.type.shape) for value in values),
-                                todo="import with sizes: import_model(model, dims={'batch': 1})")  # fmt: skip
-        found[node.name] = sum(int(size) * width for size, width in sizes)
-    return found
+            raise CompilerError(
+                "the shapes are dynamic",
+                where=node.where,
+                expected="static shapes",
+                got=", ".join(str(value.type.shape) for value in values),
+                todo="import with sizes: import_model(model, dims={'batch': 1})",
+            )
+        bytes_by_node[node.name] = sum(int(size) * width for size, width in sizes)
+    return bytes_by_node
 
 
-def bounds(tasks: Tasks, workers: int) -> tuple[float, float]:
+def bounds(tasks: TaskGraph, workers: int) -> tuple[float, float]:
     """Return Graham's bounds of the length of a list schedule: max(W / n, S), and W / n + (1 - 1 / n) S."""
-    share = tasks.work / _checked(workers)
+    _check_workers(workers)
+    share = tasks.work / workers
     return max(share, tasks.span), share + (1 - 1 / workers) * tasks.span
 
 
-def list_schedule(tasks: Tasks, workers: int) -> ListSchedule:
-    """Return HLFET's schedule: when a worker is free, the ready task with the longest way to the end begins.
+def list_schedule(tasks: TaskGraph, workers: int) -> ListSchedule:
+    """Return HLFET's schedule: a free worker starts the ready task with the highest level.
 
     Raises:
-        CompilerError: There is no worker.
+        CompilerError: The number of workers is invalid.
     """
+    _check_workers(workers)
     rank = {name: (-tasks.levels[name], i) for i, name in enumerate(tasks.costs)}
-    left = {name: len(tasks.needs.get(name, ())) for name in tasks.costs}
-    ready = [(rank[name], name) for name, count in left.items() if not count]
+    unfinished = {name: len(tasks.dependencies.get(name, ())) for name in tasks.costs}
+    ready = [(rank[name], name) for name, count in unfinished.items() if not count]
     heapq.heapify(ready)
-    free = list(range(_checked(workers)))
+    free = list(range(workers))
     running: list[tuple[float, int, str]] = []
     slots, now = [], 0.0
     while ready or running:
@@ -278,33 +287,34 @@ def list_schedule(tasks: Tasks, workers: int) -> ListSchedule:
             _, worker, name = heapq.heappop(running)
             heapq.heappush(free, worker)
             for user in tasks.users[name]:
-                left[user] -= 1
-                if not left[user]:
+                unfinished[user] -= 1
+                if not unfinished[user]:
                     heapq.heappush(ready, (rank[user], user))
     return ListSchedule(tasks, workers, tuple(slots))
 
 
-def _alternating(after: np.ndarray, partner: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return which tasks a walk from unmatched ones reaches, as the earlier one of a pair and as the later one.
+def _alternating_paths(edges: np.ndarray, partner: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return which vertices alternating paths from unmatched left vertices reach, on the left and on the right.
 
-    The walk goes from an earlier to any later one, and from there back to the one that it is matched with.
+    Args:
+        edges: bool [left, right], the edges of the bipartite graph.
+        partner: The right vertex that each left one is matched with, or -1.
     """
-    earlier = partner < 0
-    later = np.zeros(len(partner), bool)
-    back = np.full(len(partner), -1)
-    back[partner[partner >= 0]] = np.flatnonzero(partner >= 0)
-    waiting = list(np.flatnonzero(earlier))
-    while waiting:
-        new = after[waiting.pop()] & ~later
-        later |= new
-        found = back[new]
-        fresh = found[(found >= 0) & ~earlier[found]]
-        earlier[fresh] = True
-        waiting += list(fresh)
-    return earlier, later
+    left = partner < 0
+    right = np.zeros(len(partner), bool)
+    left_partner = np.full(len(partner), -1)
+    left_partner[partner[partner >= 0]] = np.flatnonzero(partner >= 0)
+    worklist = list(np.flatnonzero(left))
+    while worklist:
+        new_right = edges[worklist.pop()] & ~right
+        right |= new_right
+        matched = left_partner[new_right]
+        new_left = matched[(matched >= 0) & ~left[matched]]
+        left[new_left] = True
+        worklist += list(new_left)
+    return left, right
 
 
-def _checked(workers: int) -> int:
+def _check_workers(workers: int) -> None:
     if not isinstance(workers, int) or workers < 1:
-        raise CompilerError("there is no such number of workers", expected="1 or more", got=repr(workers))
-    return workers
+        raise CompilerError("invalid number of workers", expected="1 or more", got=repr(workers))

@@ -1,4 +1,4 @@
-"""Real files for the fuzz test to damage: whole networks by several tools' habits, and single operators."""
+"""The fuzz test's corpus: networks in the style of several exporters, and single operators."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mlhood.models.resnet import BasicBlock, ResNet
 
 FLOAT = TensorProto.FLOAT
 
-# Of ONNX's own node tests: all kinds of attributes, lists of integers as inputs, several outputs, subgraphs.
+# From ONNX's node tests: all kinds of attributes, integer lists as inputs, several outputs, subgraphs.
 NODES = (
     "averagepool_2d_ceil",
     "batchnorm_example",
@@ -64,16 +64,17 @@ NODES = (
 
 
 def write_corpus(folder: Path, networks: dict[str, onnx.ModelProto]) -> None:
-    """Write the corpus; the order of the files' names is that of the corpus."""
-    whole = {**networks, "resnet": stripped_resnet(folder), "qdq": qdq_network()}
+    """Write the corpus; it is read in the order of the file names."""
+    networks = {**networks, "resnet": stripped_resnet(folder), "qdq": qdq_network()}
     by_name = {case.name: case for case in cases() if case.suite == "node"}
-    single = {name: with_constants(by_name[f"test_{name}"]) for name in NODES}
-    for name, proto in {**single, **{f"{name}_{i}": proto for name, proto in whole.items() for i in range(5)}}.items():
+    models = {name: with_constants(by_name[f"test_{name}"]) for name in NODES}
+    models |= {f"{name}_{i}": proto for name, proto in networks.items() for i in range(5)}
+    for name, proto in models.items():
         (folder / f"{name}.onnx").write_bytes(proto.SerializeToString(deterministic=True))
 
 
 def with_constants(case: Case) -> onnx.ModelProto:
-    """Return a test's model with the test's data for all inputs but the first, as files have them."""
+    """Return a test's model with the test's data as constants for all inputs but the first."""
     model = onnx.ModelProto.FromString(case.model.SerializeToString())
     for value, array in list(zip(model.graph.input, case.data[0][0], strict=True))[1:]:
         if isinstance(array, np.ndarray | np.generic):
@@ -83,7 +84,7 @@ def with_constants(case: Case) -> onnx.ModelProto:
 
 
 def stripped_resnet(folder: Path) -> onnx.ModelProto:
-    """Return a ResNet whose weights are inputs: the structure without the megabytes."""
+    """Return a ResNet whose weights are inputs, to keep the file small."""
     torch.manual_seed(0)
     path = export(ResNet(BasicBlock, [1, 1, 1, 1], classes=10).eval(), torch.zeros(1, 3, 32, 32), folder / "draft")
     model = onnx.load(path)
@@ -98,7 +99,7 @@ def stripped_resnet(folder: Path) -> onnx.ModelProto:
 
 
 def qdq_network() -> onnx.ModelProto:
-    """Return a small network in int8, written as pairs of QuantizeLinear and DequantizeLinear."""
+    """Return a small int8 network in QDQ format: pairs of QuantizeLinear and DequantizeLinear."""
     draw = np.random.default_rng(0)
     node = helper.make_node
     weights = {

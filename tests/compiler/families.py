@@ -1,4 +1,4 @@
-"""Families of networks as their papers and torchvision define them, of any width, with weights drawn from torch's dice.
+"""Families of networks as defined by their papers and torchvision, of any width, with random weights.
 
 MobileNetV2 (arXiv 1801.04381), SqueezeNet 1.1 (arXiv 1602.07360), VGG (arXiv 1409.1556), DenseNet (arXiv 1608.06993),
 Inception v3's blocks (arXiv 1512.00567), MobileNetV3's block (arXiv 1905.02244), U-Net (arXiv 1505.04597).
@@ -44,9 +44,9 @@ class MobileNetV2(nn.Module):
         parts = [conv(3, channels, 3, 2, activation=nn.ReLU6())]
         for expand, filters, repeats, stride in self.table:
             for i in range(repeats):
-                made = max(4, int(filters * width))
-                parts.append(InvertedResidual(channels, made, stride if i == 0 else 1, expand))
-                channels = made
+                scaled = max(4, int(filters * width))
+                parts.append(InvertedResidual(channels, scaled, stride if i == 0 else 1, expand))
+                channels = scaled
         last = max(8, int(1280 * width))
         self.features = nn.Sequential(*parts, conv(channels, last, 1, activation=nn.ReLU6()))
         self.classifier = nn.Sequential(nn.Dropout(0.2), nn.Linear(last, classes))
@@ -141,10 +141,10 @@ class DenseNet(nn.Module):
 
     @staticmethod
     def _block(layers, x):
-        seen = [x]
+        features = [x]
         for layer in layers:
-            seen.append(layer(torch.cat(seen, 1)))
-        return torch.cat(seen, 1)
+            features.append(layer(torch.cat(features, 1)))
+        return torch.cat(features, 1)
 
     def forward(self, x):
         x = self.transition(self._block(self.first, self.stem(x)))
@@ -153,7 +153,7 @@ class DenseNet(nn.Module):
 
 
 class Inception(nn.Module):
-    """The three kinds of Inception v3's blocks, and its head."""
+    """The three kinds of blocks of Inception v3, and its head."""
 
     def __init__(self, classes=10):
         super().__init__()
@@ -179,7 +179,7 @@ class Inception(nn.Module):
 
 
 class SqueezeExcite(nn.Module):
-    """MobileNetV3's block: hard swish, and channels weighted by what they hold."""
+    """MobileNetV3's block: hard swish, and squeeze-and-excitation of the channels."""
 
     def __init__(self, classes=10):
         super().__init__()
@@ -195,17 +195,17 @@ class SqueezeExcite(nn.Module):
 
 
 class UNet(nn.Module):
-    """One level down, and up twice: by a transposed convolution and by interpolation."""
+    """One level of downsampling, and upsampling by a transposed convolution and by interpolation."""
 
     def __init__(self, mode="bilinear", align_corners=False):
         super().__init__()
         self.first, self.second = conv(3, 4, activation=nn.ReLU()), conv(4, 8, activation=nn.LeakyReLU(0.1))
         self.up = nn.ConvTranspose2d(8, 4, 2, 2)
         self.last = nn.Conv2d(8, 2, 1)
-        self.how = {"mode": mode} if mode == "nearest" else {"mode": mode, "align_corners": align_corners}
+        self.interpolation = {"mode": mode} if mode == "nearest" else {"mode": mode, "align_corners": align_corners}
 
     def forward(self, x):
-        side = self.first(x)
-        x = self.up(self.second(functional.max_pool2d(side, 2)))
-        x = self.last(torch.cat([side, x], 1))
-        return torch.sigmoid(functional.interpolate(x, scale_factor=2, **self.how))
+        skip = self.first(x)
+        x = self.up(self.second(functional.max_pool2d(skip, 2)))
+        x = self.last(torch.cat([skip, x], 1))
+        return torch.sigmoid(functional.interpolate(x, scale_factor=2, **self.interpolation))

@@ -1,7 +1,7 @@
-"""Damage to ONNX files, by number: the same number always gives the same bytes.
+"""Deterministic mutations of ONNX files, by index.
 
-A third of the mutations are of bytes (flips, cuts, insertions, copies, pieces of another file), the others of messages:
-a field anywhere in the model gets an extreme or a foreign value, an entry is dropped, repeated or swapped.
+A third of the mutations are of bytes (flips, truncations, insertions, duplications, splices), the others of protobuf
+messages: a field anywhere in the model gets an extreme or unrelated value, an entry is dropped, repeated or swapped.
 """
 
 from __future__ import annotations
@@ -13,27 +13,8 @@ from typing import Any
 import onnx
 from google.protobuf.message import DecodeError, EncodeError, Message
 
-INTEGERS = (
-    0,
-    1,
-    -1,
-    2,
-    3,
-    5,
-    7,
-    11,
-    13,
-    64,
-    1000,
-    2**16,
-    2**31 - 1,
-    2**31,
-    -(2**31),
-    10**12,
-    2**62,
-    2**63 - 1,
-    -(2**63),
-)
+INTEGERS = (0, 1, -1, 2, 3, 5, 7, 11, 13, 64, 1000, 2**16)
+INTEGERS += (2**31 - 1, 2**31, -(2**31), 10**12, 2**62, 2**63 - 1, -(2**63))
 FLOATS = (0.0, -0.0, 1.0, -1.0, 1e-45, 1e38, float("inf"), float("-inf"), float("nan"))
 STRINGS = (
     "",
@@ -50,20 +31,20 @@ STRINGS = (
     "Resize",
     "SAME_UPPER",
 )
-LARGEST = 2**20  # bytes of a model that is not made longer any more
+MAX_BYTES = 2**20  # larger models are not mutated further
 
 
-def mutation(number: int, corpus: Sequence[bytes]) -> bytes:
-    """Return a damaged copy of one of the files."""
-    draw = random.Random(number)
-    data = corpus[number % len(corpus)]
+def mutation(index: int, corpus: Sequence[bytes]) -> bytes:
+    """Return a mutated copy of one of the files."""
+    draw = random.Random(index)
+    data = corpus[index % len(corpus)]
     if draw.random() < 0.3:
         for _ in range(draw.choice((1, 1, 2, 8))):
             data = draw.choice(BYTE_MUTATIONS)(draw, data, corpus)
         return data
     model = onnx.ModelProto.FromString(data)
     for _ in range(draw.choice((1, 1, 1, 2, 4))):
-        if model.ByteSize() < LARGEST:
+        if model.ByteSize() < MAX_BYTES:
             mutate_message(draw, model)
     try:
         return model.SerializeToString()
@@ -134,20 +115,20 @@ BYTE_MUTATIONS: tuple[Callable[[random.Random, bytes, Sequence[bytes]], bytes], 
 
 
 def mutate_message(draw: random.Random, model: onnx.ModelProto) -> None:
-    """Change one field somewhere in the model."""
-    places = list(_messages(model))
-    by_kind: dict[str, list[Message]] = {}
-    for one in places:
-        by_kind.setdefault(type(one).__name__, []).append(one)
-    # First the kind, then one of it: there are many shapes and few operator sets.
-    message = draw.choice(by_kind[draw.choice(sorted(by_kind))])
+    """Mutate one field somewhere in the model."""
+    messages = list(_messages(model))
+    by_type: dict[str, list[Message]] = {}
+    for message in messages:
+        by_type.setdefault(type(message).__name__, []).append(message)
+    # Choose the type first, because there are many shapes and few operator sets.
+    message = draw.choice(by_type[draw.choice(sorted(by_type))])
     fields = list(message.DESCRIPTOR.fields)
-    given = [field for field, _ in message.ListFields()]
-    field = draw.choice(given if given and draw.random() < 0.8 else fields)
+    set_fields = [field for field, _ in message.ListFields()]
+    field = draw.choice(set_fields if set_fields and draw.random() < 0.8 else fields)
     if field.is_repeated:
         _mutate_list(draw, message, field, model)
     elif field.message_type is not None:
-        _mutate_inner(draw, message, field, places)
+        _mutate_submessage(draw, message, field, messages)
     else:
         setattr(message, field.name, _value(draw, field, model))
 
@@ -163,8 +144,8 @@ def _messages(message: Message) -> Iterator[Message]:
 
 def _mutate_list(draw: random.Random, message: Message, field: Any, model: onnx.ModelProto) -> None:
     entries = getattr(message, field.name)
-    what = draw.choice(("change", "change", "drop", "repeat", "swap", "clear", "many"))
-    if what == "clear" or not entries:
+    action = draw.choice(("change", "change", "drop", "repeat", "swap", "clear", "many"))
+    if action == "clear" or not entries:
         del entries[:]
         if field.message_type is None:
             entries.extend([_value(draw, field, model)] * draw.choice((1, 2, 7)))
@@ -172,13 +153,13 @@ def _mutate_list(draw: random.Random, message: Message, field: Any, model: onnx.
     at = draw.randrange(len(entries))
     old = list(entries)
     if field.message_type is not None:
-        old = [type(one).FromString(one.SerializePartialToString()) for one in old]
+        old = [type(entry).FromString(entry.SerializePartialToString()) for entry in old]
     new = {
         "drop": lambda: old[:at] + old[at + 1 :],
         "repeat": lambda: [*old, old[at]],
         "swap": lambda: old[at:] + old[:at],
         "many": lambda: old + [old[at]] * draw.choice((100, 3000)),
-    }.get(what)
+    }.get(action)
     if new is None and field.message_type is None:
         entries[at] = _value(draw, field, model)
         return
@@ -186,8 +167,8 @@ def _mutate_list(draw: random.Random, message: Message, field: Any, model: onnx.
     entries.extend(new() if new is not None else old[::-1])
 
 
-def _mutate_inner(draw: random.Random, message: Message, field: Any, places: list[Message]) -> None:
-    same = [one for one in places if one.DESCRIPTOR is field.message_type]
+def _mutate_submessage(draw: random.Random, message: Message, field: Any, messages: list[Message]) -> None:
+    same = [other for other in messages if other.DESCRIPTOR is field.message_type]
     if not same or draw.random() < 0.5:
         message.ClearField(field.name)
         return
@@ -203,7 +184,7 @@ def _value(draw: random.Random, field: Any, model: onnx.ModelProto) -> Any:
     if field.enum_type is not None:
         return draw.choice(list(field.enum_type.values_by_number))
     if field.cpp_type in (field.CPPTYPE_INT32, field.CPPTYPE_INT64, field.CPPTYPE_UINT64, field.CPPTYPE_UINT32):
-        return _fitting(draw.choice(INTEGERS) if draw.random() < 0.5 else draw.randrange(-8, 64), field)
+        return _clamp(draw.choice(INTEGERS) if draw.random() < 0.5 else draw.randrange(-8, 64), field)
     if field.cpp_type in (field.CPPTYPE_FLOAT, field.CPPTYPE_DOUBLE):
         return draw.choice(FLOATS)
     if field.type == field.TYPE_BYTES:
@@ -211,14 +192,14 @@ def _value(draw: random.Random, field: Any, model: onnx.ModelProto) -> Any:
     return draw.choice(_names(model)) if draw.random() < 0.6 else draw.choice(STRINGS)
 
 
-def _fitting(number: int, field: Any) -> int:
+def _clamp(value: int, field: Any) -> int:
     bits = 31 if field.cpp_type == field.CPPTYPE_INT32 else 63
     signed = field.cpp_type in (field.CPPTYPE_INT32, field.CPPTYPE_INT64)
-    return max(-(2**bits) if signed else 0, min(number, 2**bits - 1))
+    return max(-(2**bits) if signed else 0, min(value, 2**bits - 1))
 
 
 def _names(model: onnx.ModelProto) -> list[str]:
-    found = [tensor.name for tensor in model.graph.initializer] + [value.name for value in model.graph.input]
+    names = [tensor.name for tensor in model.graph.initializer] + [value.name for value in model.graph.input]
     for node in model.graph.node:
-        found += [*node.input, *node.output, node.op_type]
-    return sorted(set(found)) or ["x"]
+        names += [*node.input, *node.output, node.op_type]
+    return sorted(set(names)) or ["x"]

@@ -1,4 +1,4 @@
-"""The pipeline: its stops, what it refuses, and its command."""
+"""The pipeline: its stops, invalid arguments, and its command."""
 
 import re
 
@@ -34,32 +34,32 @@ def command(*args):
     return CliRunner().invoke(app, ["compile", *map(str, args)])
 
 
-def test_what_is_compiled_runs_as_onnx_runtime_does(path, images):
+def test_a_compiled_model_matches_onnx_runtime(path, images):
     compiled = mlhood.compile(path)
     assert isinstance(compiled, Executable)
-    want = exchange.run(path, image=images)["logits"]
-    np.testing.assert_allclose(compiled.run(image=images)["logits"], want, rtol=1e-4, atol=1e-3)
+    expected = exchange.run(path, image=images)["logits"]
+    np.testing.assert_allclose(compiled.run(image=images)["logits"], expected, rtol=1e-4, atol=1e-3)
     assert list(compiled.report().index) == ["hir", "optimized"]
 
 
-def test_bytes_and_protos_are_taken_as_well(path):
+def test_bytes_and_protos_are_accepted(path):
     for model in (path.read_bytes(), onnx.load(path), str(path)):
         assert len(mlhood.compile(model, stop_after="hir").nodes) == 12
 
 
 def test_a_quantised_model_runs_on_integers(path, images):
     compiled = mlhood.compile(path, quantization=Recipe("symmetric_unsigned", per_channel=True))
-    logits, want = compiled.run(image=images)["logits"], exchange.run(path, image=images)["logits"]
+    logits, expected = compiled.run(image=images)["logits"], exchange.run(path, image=images)["logits"]
     assert logits.dtype == np.float32
-    assert sqnr(want, logits) > 30
-    assert np.mean(logits.argmax(1) == want.argmax(1)) > 0.98
+    assert sqnr(expected, logits) > 30
+    assert np.mean(logits.argmax(1) == expected.argmax(1)) > 0.98
     report = compiled.report()
     assert list(report.index) == list(STAGES)
     assert report["constant bytes"]["quantized"] < 0.3 * report["constant bytes"]["optimized"]
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_every_stop_gives_a_sound_graph(path, stage):
+def test_every_stop_returns_a_valid_graph(path, stage):
     graph = mlhood.compile(path, quantization="power_of_two", stop_after=stage)
     assert isinstance(graph, Graph)
     verify(graph)
@@ -69,46 +69,47 @@ def test_every_stop_gives_a_sound_graph(path, stage):
 def test_calibration_is_a_batch_batches_or_a_profile(path, images):
     optimized = mlhood.compile(path, stop_after="optimized")
     batches = [{"image": images[:50]}, {"image": images[50:100]}]
-    ways = ({"image": images[:100]}, batches, profile(optimized, batches))
-    one, *others = (
-        mlhood.compile(path, quantization="symmetric", calibration=way).run(image=images[:20])["logits"] for way in ways
+    calibrations = ({"image": images[:100]}, batches, profile(optimized, batches))
+    first, *others = (
+        mlhood.compile(path, quantization="symmetric", calibration=data).run(image=images[:20])["logits"]
+        for data in calibrations
     )
-    for other in others:  # ranges differ in the last bit, as sums do with the number of images at once
-        np.testing.assert_allclose(other, one, atol=0.03 * np.abs(one).max())
+    for other in others:  # ranges differ in the last bit, because the batch size affects the order of summation
+        np.testing.assert_allclose(other, first, atol=0.03 * np.abs(first).max())
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
-        ({"target": "gpu"}, "no such target"),
-        ({"stop_after": "lowest"}, "no such stage"),
-        ({"stop_after": "quantized"}, "how to quantise"),
+        ({"target": "gpu"}, "unknown target"),
+        ({"stop_after": "lowest"}, "unknown stage"),
+        ({"stop_after": "quantized"}, "needs a quantisation"),
         ({"quantization": "octal"}, "octal"),
-        ({"quantization": 8}, "does not say how to quantise"),
-        ({"quantization": "symmetric", "calibration": 8}, "no data to profile with"),
-        ({"quantization": "symmetric", "calibration": "data.npz"}, "given by name"),
-        ({"quantization": "symmetric", "calibration": np.zeros((2, 1, 32, 32), np.float32)}, "given by name"),
+        ({"quantization": 8}, "invalid quantisation"),
+        ({"quantization": "symmetric", "calibration": 8}, "invalid calibration data"),
+        ({"quantization": "symmetric", "calibration": "data.npz"}, "must be given by name"),
+        ({"quantization": "symmetric", "calibration": np.zeros((2, 1, 32, 32), np.float32)}, "must be given by name"),
         ({"quantization": "symmetric", "calibration": {"image": None}}, "wrong dtype"),
-        ({"quantization": "symmetric", "calibration": {"photo": np.zeros(1)}}, "not the graph's inputs"),
+        ({"quantization": "symmetric", "calibration": {"photo": np.zeros(1)}}, "do not match the graph's"),
     ],
 )
-def test_wrong_wishes_are_refused(path, options, said):
-    with pytest.raises(CompilerError, match=said):
+def test_invalid_options_raise(path, options, message):
+    with pytest.raises(CompilerError, match=message):
         mlhood.compile(path, **options)
 
 
 @pytest.mark.parametrize("model", [None, 3, Graph()], ids=lambda model: type(model).__name__)
-def test_what_is_no_model_is_refused(model):
-    with pytest.raises(ExchangeError, match="no model"):
+def test_an_invalid_model_raises(model):
+    with pytest.raises(ExchangeError, match="invalid type of model"):
         mlhood.compile(model)
 
 
-def test_lists_of_different_lengths_are_no_input(path):
-    with pytest.raises(CompilerError, match="no array"):
+def test_ragged_lists_are_rejected_as_input(path):
+    with pytest.raises(CompilerError, match="cannot be converted to an array"):
         mlhood.compile(path).run(image=[[1.0], [1.0, 2.0]])
 
 
-def test_models_without_data_of_ours_ask_for_calibration(new_model):
+def test_models_without_default_data_need_calibration(new_model):
     node = onnx.helper.make_node("Relu", ["x"], ["y"])
     model = new_model([node], {"x": (onnx.TensorProto.FLOAT, ["n", 3])})
     with pytest.raises(CompilerError, match="npz"):
@@ -118,19 +119,19 @@ def test_models_without_data_of_ours_ask_for_calibration(new_model):
 
 
 def test_the_command_draws_prints_and_exports(path, images, tmp_path):
-    drawing, written = tmp_path / "lenet.svg", tmp_path / "quantised.onnx"
-    done = command(path, "--quantize", "power_of_two", "--draw", drawing, "--export", written, "--text")
-    assert done.exit_code == 0, done.output
-    assert [line.split()[0] for line in done.output.splitlines()[:3]] == list(STAGES)
-    assert "QuantizedConv" in done.output
-    assert re.search(r"SQNR [34]\d\.\d dB; most is lost in \w+; kept in float: nothing", done.output)
+    drawing, model = tmp_path / "lenet.svg", tmp_path / "quantised.onnx"
+    result = command(path, "--quantize", "power_of_two", "--draw", drawing, "--export", model, "--text")
+    assert result.exit_code == 0, result.output
+    assert [line.split()[0] for line in result.output.splitlines()[:3]] == list(STAGES)
+    assert "QuantizedConv" in result.output
+    assert re.search(r"SQNR [34]\d\.\d dB; layer with most loss: \w+; kept in float: none", result.output)
     assert "<svg" in drawing.read_text(encoding="utf-8")
-    got = exchange.run(written, image=images)["logits"]
-    want = mlhood.compile(path, quantization="power_of_two").run(image=images)["logits"]
-    assert np.mean(got.argmax(1) == want.argmax(1)) > 0.99
+    got = exchange.run(model, image=images)["logits"]
+    expected = mlhood.compile(path, quantization="power_of_two").run(image=images)["logits"]
+    assert np.mean(got.argmax(1) == expected.argmax(1)) > 0.99
 
 
-def test_the_command_takes_calibration_data_from_a_file(path, images, tmp_path):
+def test_the_command_reads_calibration_data_from_a_file(path, images, tmp_path):
     data = tmp_path / "data.npz"
     np.savez(data, image=images[:20])
     assert command(path, "--quantize", "symmetric", "--calibration", data).exit_code == 0
@@ -140,49 +141,51 @@ def test_the_command_takes_calibration_data_from_a_file(path, images, tmp_path):
     assert "np.savez" in str(broken.exception)
 
 
-def test_the_command_stops_where_it_is_told(path, tmp_path):
-    done = command(path, "--stop-after", "hir", "--draw", tmp_path / "a.png")
-    assert done.exit_code == 0
-    assert "optimized" not in done.output
+def test_the_command_stops_after_a_stage(path, tmp_path):
+    result = command(path, "--stop-after", "hir", "--draw", tmp_path / "a.png")
+    assert result.exit_code == 0
+    assert "optimized" not in result.output
     assert (tmp_path / "a.png").stat().st_size > 10_000
 
 
 @pytest.mark.parametrize("node", ["Identity", "Flatten"])
-def test_the_command_says_that_nothing_is_lost(new_model, tmp_path, node):
+def test_the_command_reports_that_nothing_is_lost(new_model, tmp_path, node):
     model = new_model([onnx.helper.make_node(node, ["x"], ["y"])], {"x": (onnx.TensorProto.FLOAT, ["n", 3])})
     onnx.save(model, tmp_path / "model.onnx")
     np.savez(tmp_path / "data.npz", x=np.eye(3, dtype=np.float32))
-    done = command(tmp_path / "model.onnx", "--quantize", "symmetric", "--calibration", tmp_path / "data.npz")
-    assert done.exit_code == 0, done.exception
-    assert "most is lost in no layer" in done.output
+    result = command(tmp_path / "model.onnx", "--quantize", "symmetric", "--calibration", tmp_path / "data.npz")
+    assert result.exit_code == 0, result.exception
+    assert "layer with most loss: none" in result.output
 
 
 @pytest.mark.parametrize(
     "options",
     [("--draw", "a.jpg"), ("--draw", "missing/a.svg"), ("--export", "missing/a.onnx"), ("--element", "int16")],
 )
-def test_the_command_refuses_before_it_compiles(path, options):
-    done = command(path, *options)
-    assert isinstance(done.exception, MlhoodError)
-    assert done.output == ""
+def test_the_command_validates_its_options_before_compiling(path, options):
+    result = command(path, *options)
+    assert isinstance(result.exception, MlhoodError)
+    assert result.output == ""
 
 
-def test_the_command_names_a_missing_file(tmp_path):
+def test_the_command_rejects_a_missing_file(tmp_path):
     assert isinstance(command(tmp_path / "nothing.onnx").exception, ExchangeError)
 
 
-@pytest.mark.parametrize(("shape", "taken"), [(["n", 3, 50, 64], (2, 3, 50, 64)), ([1, 3, 224, 224], (1, 3, 224, 224))])
-def test_photographs_are_cut_to_what_a_model_takes(new_model, shape, taken):
+@pytest.mark.parametrize(
+    ("shape", "expected"), [(["n", 3, 50, 64], (2, 3, 50, 64)), ([1, 3, 224, 224], (1, 3, 224, 224))]
+)
+def test_photographs_are_cropped_to_the_models_input(new_model, shape, expected):
     node = onnx.helper.make_node("Relu", ["photo"], ["y"])
     graph = mlhood.compile(new_model([node], {"photo": (onnx.TensorProto.FLOAT, shape)}), stop_after="hir")
     assert isinstance(graph, Graph)
-    assert samples(graph)["photo"].shape == taken
+    assert samples(graph)["photo"].shape == expected
 
 
 @pytest.mark.parametrize("shape", [["n", 3, 300, 64], ["n", 3, "h", "w"], ["n", 2, 32, 32], ["n", 3]])
-def test_other_images_are_not_made_up(new_model, shape):
+def test_other_inputs_have_no_default_data(new_model, shape):
     node = onnx.helper.make_node("Relu", ["x"], ["y"])
     graph = mlhood.compile(new_model([node], {"x": (onnx.TensorProto.FLOAT, shape)}), stop_after="hir")
     assert isinstance(graph, Graph)
-    with pytest.raises(CompilerError, match="no data that this model takes"):
+    with pytest.raises(CompilerError, match="no default calibration data"):
         samples(graph)

@@ -1,4 +1,4 @@
-"""ONNX's own test suite."""
+"""ONNX's backend test suite."""
 
 import json
 
@@ -12,7 +12,7 @@ from mlhood.compiler.operators import IMPORT_RULES, OPERATORS
 from mlhood.compiler.operators.elementwise import Relu
 
 
-@pytest.mark.parametrize("case", suite.tiers(), ids=lambda case: f"{case.suite}-{case.name}")
+@pytest.mark.parametrize("case", suite.tier_cases(), ids=lambda case: f"{case.suite}-{case.name}")
 def test_a_case_of_a_tier(case):
     case.run()
 
@@ -22,25 +22,25 @@ def table():
     return suite.conformance()
 
 
-def test_the_tiers_are_as_large_as_they_were_counted_and_all_pass(table):
+def test_the_sizes_of_the_tiers_and_that_all_tests_pass(table):
     assert table["tests"].tolist()[:5] == [160, 182, 192, 269, 17]
     excluded = len(suite.EXCLUDES)
     assert (table["tests"] - table["passed"]).iloc[3:5].sum() == excluded
 
 
-def test_the_score_over_all_node_tests_does_not_fall(table):
+def test_the_score_of_all_node_tests_does_not_decrease(table):
     assert table.loc["all node tests", "tests"] == 1884
     assert table.loc["all node tests", "passed"] >= 800
 
 
-def test_no_test_is_excluded_without_a_reason_or_a_need():
-    named = {case.name: case for case in suite.cases()}
+def test_excluded_tests_have_a_reason_and_fail():
+    by_name = {case.name: case for case in suite.cases()}
     for name, reason in suite.EXCLUDES.items():
         assert reason
-        assert not suite.passes(named[name])
+        assert not suite.passes(by_name[name])
 
 
-def test_a_wrong_operator_fails(monkeypatch):
+def test_an_incorrect_operator_fails(monkeypatch):
     case = next(case for case in suite.cases() if case.name == "test_relu")
     assert suite.passes(case)
     monkeypatch.setattr(Relu, "evaluate", lambda self, x: np.minimum(x, x.dtype.type(0)))
@@ -56,9 +56,9 @@ def test_no_onnx_operator_is_claimed_twice():
 
 def test_the_command_prints_the_score(monkeypatch, table):
     monkeypatch.setattr(suite, "conformance", lambda: table)
-    said = CliRunner().invoke(app, ["conformance", "--json"])
-    assert said.exit_code == 0
-    answer = json.loads(said.output)
-    assert answer["failed"] == []
-    assert answer["score"]["4 + classic CNNs, tf2onnx"]["tests"] == 269
+    result = CliRunner().invoke(app, ["conformance", "--json"])
+    assert result.exit_code == 0
+    report = json.loads(result.output)
+    assert report["failed"] == []
+    assert report["score"]["4 + classic CNNs, tf2onnx"]["tests"] == 269
     assert "4 + classic CNNs, tf2onnx" in CliRunner().invoke(app, ["conformance"]).output

@@ -1,4 +1,4 @@
-"""The inventory of a graph's convolutions, and what they read, against ONNX Runtime."""
+"""The list of a graph's convolutions, and their captured inputs, against ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mlhood.kernels import CONV2D
 
 
 def model(batch: int | str = 1, **second) -> bytes:
-    """Two convolutions with a ReLU between them; the second one's attributes can be chosen."""
+    """Two convolutions with a ReLU between them; `second` overrides attributes of the second one."""
     rng = np.random.default_rng(3)
     attributes = {"strides": [2, 2], "pads": [1, 1, 1, 1]} | second
     weights = {"w1": (4, 3, 3, 3), "b1": (4,), "w2": (6, 4 // attributes.get("group", 1), 3, 3)}
@@ -40,7 +40,7 @@ def graph_of(data: bytes):
     return mlhood.compile(data, stop_after="hir")
 
 
-def test_the_inventory_has_every_convolution_with_its_shapes():
+def test_the_list_has_every_convolution_with_its_shapes():
     first, second = convolutions(graph_of(model()))
     assert (first.name, first.x, first.w, first.y) == ("first", (1, 3, 11, 9), (4, 3, 3, 3), (1, 4, 9, 7))
     assert (second.y, second.stride, second.padding, second.groups) == ((1, 6, 5, 4), (2, 2), (1, 1, 1, 1), 1)
@@ -48,32 +48,32 @@ def test_the_inventory_has_every_convolution_with_its_shapes():
 
 
 @pytest.mark.parametrize("kernel", CONV2D)
-def test_a_kernel_on_the_captured_numbers_gives_what_the_model_gives(kernel):
+def test_a_kernel_on_the_captured_data_matches_the_model(kernel):
     data = model()
     layer = capture(graph_of(data), ["second"], {"image": IMAGE})["second"]
     session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
-    want = session.run(None, {"image": IMAGE})[0]
-    np.testing.assert_allclose(CONV2D[kernel](*layer.arguments), want, rtol=1e-4, atol=1e-4)
-    assert layer.macs == want.size * 4 * 9
+    expected = session.run(None, {"image": IMAGE})[0]
+    np.testing.assert_allclose(CONV2D[kernel](*layer.arguments), expected, rtol=1e-4, atol=1e-4)
+    assert layer.macs == expected.size * 4 * 9
 
 
-def test_a_convolution_at_the_input_reads_the_input_and_keeps_its_bias():
+def test_the_first_convolution_has_the_models_input_and_its_bias():
     layer = capture(graph_of(model()), ["first"], {"image": IMAGE})["first"]
     np.testing.assert_array_equal(layer.x, IMAGE)
     assert layer.bias.any()
 
 
-def test_a_name_that_is_not_there_is_refused_with_those_that_are():
+def test_an_unknown_name_raises_with_the_known_ones():
     with pytest.raises(CompilerError, match="first, second"):
         capture(graph_of(model()), ["third"], {"image": IMAGE})
 
 
-def test_an_open_batch_has_no_inventory_and_says_what_to_do():
+def test_a_dynamic_batch_raises():
     with pytest.raises(CompilerError, match="dynamic_batch=False"):
         convolutions(graph_of(model("batch")))
 
 
 @pytest.mark.parametrize("second", [{"strides": [1, 2]}, {"pads": [0, 1, 1, 1]}, {"dilations": [2, 2]}, {"group": 2}])
-def test_convolutions_that_the_course_kernels_do_not_take_are_refused(second):
-    with pytest.raises(CompilerError, match="of another kind"):
+def test_convolutions_that_the_kernels_do_not_support_raise(second):
+    with pytest.raises(CompilerError, match="do not support"):
         capture(graph_of(model(**second)), ["second"], {"image": IMAGE})

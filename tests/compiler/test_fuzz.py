@@ -1,6 +1,6 @@
-"""Thousands of damaged files: each compiles, or is refused with an error of the family; none crashes, hangs or swells.
+"""Thousands of corrupted files: each compiles or is rejected with an MlhoodError; none crashes, hangs or leaks memory.
 
-To see one again: PYTHONPATH=. python tests/compiler/fuzz_worker.py CORPUS NUMBER NUMBER+1
+To reproduce one: PYTHONPATH=. python tests/compiler/fuzz_worker.py CORPUS INDEX INDEX+1
 """
 
 from __future__ import annotations
@@ -21,31 +21,30 @@ from tests.compiler.corpus import write_corpus
 MUTATIONS = int(os.environ.get("MLHOOD_FUZZ_MUTATIONS", "3000"))
 FIRST = int(os.environ.get("MLHOOD_FUZZ_FIRST", "0"))
 WORKER = Path(__file__).with_name("fuzz_worker.py")
-SECONDS = 300  # of a worker that sleeps, which no limit of CPU time would end
+TIMEOUT = 300  # seconds; for a worker that blocks, which the limit on CPU time does not catch
 
 
-def survey(corpus: Path, first: int, stop: int) -> list[dict]:
-    """Return how each mutation ended; one that ends its process is told as "killed", and the rest goes on."""
-    answers: list[dict] = []
+def run_mutations(corpus: Path, first: int, stop: int) -> list[dict]:
+    """Return the outcome of each mutation; one that crashes its process is "killed", and a new process continues."""
+    outcomes: list[dict] = []
     while first < stop:
-        said, code = _work(corpus, first, stop)
-        answers += [one for one in said if "outcome" in one]
-        done = max((one["number"] for one in said if "outcome" in one), default=first - 1)
-        if done + 1 == stop:
-            return answers
-        if not said:
+        reports, code = _run_worker(corpus, first, stop)
+        outcomes += [report for report in reports if "outcome" in report]
+        last = max((report["index"] for report in reports if "outcome" in report), default=first - 1)
+        if last + 1 == stop:
+            return outcomes
+        if not reports:
             raise RuntimeError(f"the worker does not start: exit code {code}")
-        answers.append({"number": done + 1, "outcome": "killed", "message": f"exit code {code}"})
-        first = done + 2
-    return answers
+        outcomes.append({"index": last + 1, "outcome": "killed", "message": f"exit code {code}"})
+        first = last + 2
+    return outcomes
 
 
-def _work(corpus: Path, first: int, stop: int) -> tuple[list[dict], int]:
+def _run_worker(corpus: Path, first: int, stop: int) -> tuple[list[dict], int]:
     command = [sys.executable, str(WORKER), str(corpus), str(first), str(stop)]
-    paths = [str(WORKER.parents[2])]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=SECONDS)
-    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")], done.returncode
+    environment = {**os.environ, "PYTHONPATH": str(WORKER.parents[2]), "OMP_NUM_THREADS": "1"}
+    result = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=TIMEOUT)
+    return [json.loads(line) for line in result.stdout.splitlines() if line.startswith("{")], result.returncode
 
 
 @pytest.fixture(scope="session")
@@ -61,27 +60,26 @@ def corpus(lenet_onnx, lenet_bn, tf_lenet, tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def answers(corpus):
-    return survey(corpus, FIRST, FIRST + MUTATIONS)
+def outcomes(corpus):
+    return run_mutations(corpus, FIRST, FIRST + MUTATIONS)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="limits of memory and CPU time as Linux has them")
-def test_every_mutation_compiles_or_is_refused(answers):
-    print(json.dumps(summary(answers), indent=1))
-    wrong = [one for one in answers if one["outcome"] not in ("imported", "ran", "refused")]
-    shown = "\n".join(f"mutation {one['number']}: {one['outcome']}\n{one['message']}" for one in wrong[:10])
-    assert not wrong, f"{len(wrong)} of {len(answers)} mutations:\n{shown}"
-    assert len(answers) == MUTATIONS
+@pytest.mark.skipif(sys.platform != "linux", reason="needs Linux's limits of memory and CPU time")
+def test_every_mutation_compiles_or_is_rejected(outcomes):
+    print(json.dumps(summary(outcomes), indent=1))
+    failures = [entry for entry in outcomes if entry["outcome"] not in ("imported", "ran", "rejected")]
+    details = "\n".join(f"mutation {entry['index']}: {entry['outcome']}\n{entry['message']}" for entry in failures[:10])
+    assert not failures, f"{len(failures)} of {len(outcomes)} mutations:\n{details}"
+    assert len(outcomes) == MUTATIONS
 
 
-def summary(answers: list[dict]) -> dict:
-    """Return the figures of a survey."""
-    outcomes = Counter(one["outcome"] for one in answers)
-    errors = Counter(f"{one['class']}: {one['what'][:80]}" for one in answers if one["outcome"] == "refused")
-    slowest = max(answers, key=lambda one: float(one.get("cpu", 0)))
+def summary(outcomes: list[dict]) -> dict:
+    """Return statistics of the outcomes."""
+    errors = Counter(f"{entry['class']}: {entry['what'][:80]}" for entry in outcomes if entry["outcome"] == "rejected")
+    slowest = max(outcomes, key=lambda entry: float(entry.get("cpu", 0)))
     return {
-        "mutations": len(answers),
-        "outcomes": dict(outcomes),
+        "mutations": len(outcomes),
+        "outcomes": dict(Counter(entry["outcome"] for entry in outcomes)),
         "errors": dict(errors.most_common()),
-        "slowest": {key: slowest.get(key) for key in ("number", "cpu", "outcome")},
+        "slowest": {key: slowest.get(key) for key in ("index", "cpu", "outcome")},
     }

@@ -1,4 +1,4 @@
-"""Whole models: imported, verified, printed and parsed, and run as ONNX Runtime runs them."""
+"""Complete models: import, verification, text round trip, and execution against ONNX Runtime."""
 
 import numpy as np
 import onnx
@@ -20,15 +20,15 @@ def models(lenet_onnx, lenet_bn, tf_lenet, tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")
     torch.manual_seed(0)
     image = torch.zeros(1, 1, 32, 32)
-    resnet, picture = resnet18(classes=10).eval(), torch.zeros(1, 3, 64, 64)
+    resnet, photo = resnet18(classes=10).eval(), torch.zeros(1, 3, 64, 64)
     mlp = MLP().eval()
     return {
         "lenet": lenet_onnx,
         "lenet_bn": export(lenet_bn, image, folder / "lenet_bn.onnx"),
         "lenet_bn kept": export(lenet_bn, image, folder / "lenet_bn_kept.onnx", keep_batchnorm=True),
         "mlp": export(mlp, torch.zeros(1, next(mlp.parameters()).shape[1]), folder / "mlp.onnx"),
-        "resnet18": export(resnet, picture, folder / "resnet18.onnx"),
-        "resnet18 kept": export(resnet, picture, folder / "resnet18_kept.onnx", keep_batchnorm=True),
+        "resnet18": export(resnet, photo, folder / "resnet18.onnx"),
+        "resnet18 kept": export(resnet, photo, folder / "resnet18_kept.onnx", keep_batchnorm=True),
         "tf2onnx": tf_lenet,
     }
 
@@ -37,7 +37,7 @@ NAMES = ["lenet", "lenet_bn", "lenet_bn kept", "mlp", "resnet18", "resnet18 kept
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_model_runs_as_in_onnx_runtime(models, name):
+def test_a_model_matches_onnx_runtime(models, name):
     model = onnx.load(models[name]) if not isinstance(models[name], onnx.ModelProto) else models[name]
     graph = import_model(model)
     verify(graph)
@@ -45,24 +45,24 @@ def test_a_model_runs_as_in_onnx_runtime(models, name):
     assert isinstance(placeholder.type.shape[0], str)
     shape = [3 if isinstance(axis, str) else axis for axis in placeholder.type.shape]
     x = np.random.default_rng(0).standard_normal(shape, np.float32)
-    wanted = run_onnxruntime(model, x, threads=1)
+    expected = run_onnxruntime(model, x, threads=1)
     got = Interpreter(graph).run({placeholder.name: x})
-    assert got.keys() == wanted.keys()
-    for output in wanted:
-        np.testing.assert_allclose(got[output], wanted[output], rtol=1e-3, atol=1e-4)
+    assert got.keys() == expected.keys()
+    for output in expected:
+        np.testing.assert_allclose(got[output], expected[output], rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_text_of_a_model_gives_the_graph_back(models, name):
+def test_the_text_of_a_model_round_trips(models, name):
     graph = import_model(models[name])
     text = to_text(graph)
     assert to_text(import_model(models[name])) == text
-    again = parse(text, constants_by_digest(graph))
-    verify(again)
-    assert to_text(again) == text
+    parsed = parse(text, constants_by_digest(graph))
+    verify(parsed)
+    assert to_text(parsed) == text
 
 
-def test_the_batch_keeps_its_name_to_the_end(models):
+def test_the_batch_axis_keeps_its_name(models):
     for name in NAMES:
         graph = import_model(models[name])
         (placeholder,) = graph.placeholders.values()
@@ -70,7 +70,7 @@ def test_the_batch_keeps_its_name_to_the_end(models):
         assert output.type.shape[0] == placeholder.type.shape[0]
 
 
-def test_an_open_axis_can_be_given_a_number(models):
+def test_a_dynamic_axis_can_be_given_a_size(models):
     graph = import_model(models["lenet"], dims={"batch": 4})
     assert graph.value("logits").type.shape == (4, 10)
 

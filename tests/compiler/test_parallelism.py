@@ -1,4 +1,4 @@
-"""Parallelism in graphs: bounds that hold for all graphs, the best of all schedules on tiny ones, and ResNet."""
+"""Task parallelism: bounds on random graphs, exhaustive search on tiny ones, and ResNet."""
 
 from dataclasses import replace
 from itertools import combinations, pairwise, permutations, product
@@ -16,7 +16,7 @@ from mlhood.compiler.hir.types import TensorType
 from mlhood.compiler.onnx.importer import import_model
 from mlhood.compiler.operators.activation import Relu
 from mlhood.compiler.operators.arithmetic import Add
-from mlhood.compiler.parallelism import Tasks, bounds, list_schedule, tasks, traffic
+from mlhood.compiler.parallelism import TaskGraph, bounds, list_schedule, tasks, traffic
 from mlhood.compiler.parallelism_figures import critical_path, speed_up
 from mlhood.errors import CompilerError
 from mlhood.exchange import export
@@ -27,10 +27,10 @@ from mlhood.models import resnet18
 def random_tasks(draw, most=14):
     names = [f"t{i}" for i in range(draw(st.integers(1, most)))]
     costs = {name: draw(st.integers(0, 9)) for name in names}
-    needs = {}
+    dependencies = {}
     for i, name in enumerate(names):
-        needs[name] = tuple(draw(st.lists(st.sampled_from(names[:i]), unique=True, max_size=3))) if i else ()
-    return Tasks(costs, needs)
+        dependencies[name] = tuple(draw(st.lists(st.sampled_from(names[:i]), unique=True, max_size=3))) if i else ()
+    return TaskGraph(costs, dependencies)
 
 
 workers = st.integers(1, 5)
@@ -40,7 +40,7 @@ workers = st.integers(1, 5)
 @given(random_tasks(), workers)
 def test_a_list_schedule_is_valid_and_within_grahams_bounds(dag, n):
     schedule = list_schedule(dag, n)
-    assert list(schedule.faults()) == []
+    assert list(schedule.violations()) == []
     least, most = schedule.bounds
     assert least - 1e-9 <= schedule.length <= most + 1e-9
     assert schedule.bounds == (max(dag.work / n, dag.span), dag.work / n + (1 - 1 / n) * dag.span)
@@ -55,15 +55,15 @@ def test_one_worker_takes_the_work_and_enough_workers_the_span(dag):
 
 
 def shortest(dag, n):
-    """Try every order that keeps to the needs, with every choice of workers."""
+    """Return the optimal length, from all topological orders and all assignments to workers."""
     best = dag.work
     for order in permutations(dag.costs):
-        if any(order.index(other) > order.index(name) for name in order for other in dag.needs[name]):
+        if any(order.index(other) > order.index(name) for name in order for other in dag.dependencies[name]):
             continue
-        for chosen in product(range(n), repeat=len(order)):
+        for assignment in product(range(n), repeat=len(order)):
             free, ends = [0] * n, {}
-            for name, worker in zip(order, chosen, strict=True):
-                start = max([free[worker], *(ends[other] for other in dag.needs[name])])
+            for name, worker in zip(order, assignment, strict=True):
+                start = max([free[worker], *(ends[other] for other in dag.dependencies[name])])
                 free[worker] = ends[name] = start + dag.costs[name]
             best = min(best, max(free))
     return best
@@ -71,12 +71,12 @@ def shortest(dag, n):
 
 @settings(max_examples=25, deadline=None)
 @given(random_tasks(most=5), st.integers(1, 2))
-def test_a_list_schedule_is_no_shorter_than_the_best_and_less_than_twice_as_long(dag, n):
+def test_a_list_schedule_is_at_most_twice_as_long_as_the_optimum(dag, n):
     best = shortest(dag, n)
     assert bounds(dag, n)[0] <= best <= list_schedule(dag, n).length <= (2 - 1 / n) * best
 
 
-def come_after(dag):
+def descendants(dag):
     after = {name: set() for name in dag.costs}
     for name in reversed(dag.costs):
         for other in dag.users[name]:
@@ -84,38 +84,38 @@ def come_after(dag):
     return after
 
 
-WAIST = Tasks(dict.fromkeys("abcde", 1), {"a": (), "b": (), "c": ("a", "b"), "d": ("c",), "e": ("c",)})
+WAIST = TaskGraph(dict.fromkeys("abcde", 1), {"a": (), "b": (), "c": ("a", "b"), "d": ("c",), "e": ("c",)})
 
 
 @settings(deadline=None)
 @given(random_tasks(most=9))
 @example(WAIST)
-def test_the_width_is_that_of_all_sets_tried(dag):
-    after = come_after(dag)
+def test_the_width_matches_an_exhaustive_search(dag):
+    below = descendants(dag)
 
-    def together(names):
-        return all(a not in after[b] and b not in after[a] for a, b in combinations(names, 2))
+    def is_antichain(names):
+        return all(a not in below[b] and b not in below[a] for a, b in combinations(names, 2))
 
-    widest = dag.widest()
-    assert together(widest)
-    assert not any(together(names) for names in combinations(dag.costs, len(widest) + 1))
+    max_antichain = dag.max_antichain()
+    assert is_antichain(max_antichain)
+    assert not any(is_antichain(names) for names in combinations(dag.costs, len(max_antichain) + 1))
 
 
 @settings(deadline=None)
 @given(random_tasks(most=9))
-def test_the_critical_path_is_a_path_and_none_costs_more(dag):
+def test_the_critical_path_is_a_most_expensive_path(dag):
     path = dag.critical_path()
-    assert all(before in dag.needs[after] for before, after in pairwise(path))
+    assert all(before in dag.dependencies[after] for before, after in pairwise(path))
     assert sum(dag.costs[name] for name in path) == dag.span
 
     def longest(name):
-        return dag.costs[name] + max((longest(other) for other in dag.needs[name]), default=0)
+        return dag.costs[name] + max((longest(other) for other in dag.dependencies[name]), default=0)
 
     assert max(map(longest, dag.costs)) == dag.span
 
 
-def test_the_longest_way_goes_first():
-    dag = Tasks({"short": 1, "also": 1, "long": 1, "end": 8}, {"end": ("long",)})
+def test_the_task_with_the_highest_level_starts_first():
+    dag = TaskGraph({"short": 1, "also": 1, "long": 1, "end": 8}, {"end": ("long",)})
     schedule = list_schedule(dag, 1)
     assert [slot.name for slot in schedule.slots] == ["long", "end", "short", "also"]
     assert list_schedule(dag, 2).length == 9
@@ -123,20 +123,20 @@ def test_the_longest_way_goes_first():
 
 
 @pytest.mark.parametrize(
-    ("change", "fault"),
+    ("change", "message"),
     [
-        (lambda slot: replace(slot, start=0, end=slot.end - slot.start), "needs"),
+        (lambda slot: replace(slot, start=0, end=slot.end - slot.start), "dependency"),
         (lambda slot: replace(slot, worker=0), "before"),
         (lambda slot: replace(slot, worker=7), "worker 7 of 2"),
         (lambda slot: replace(slot, end=slot.end + 1), "costs"),
-        (lambda slot: replace(slot, name="a"), "done once"),
+        (lambda slot: replace(slot, name="a"), "exactly once"),
     ],
 )
-def test_the_verifier_finds_what_cannot_run(change, fault):
-    dag = Tasks({"a": 2, "b": 3, "c": 2, "d": 1}, {"c": ("a",), "d": ("b", "c")})
+def test_an_invalid_schedule_is_detected(change, message):
+    dag = TaskGraph({"a": 2, "b": 3, "c": 2, "d": 1}, {"c": ("a",), "d": ("b", "c")})
     schedule = list_schedule(dag, 2)
-    broken = replace(schedule, slots=tuple(map(change, schedule.slots)))
-    assert any(fault in one for one in broken.faults())
+    invalid = replace(schedule, slots=tuple(map(change, schedule.slots)))
+    assert any(message in violation for violation in invalid.violations())
 
 
 # -- graphs
@@ -152,7 +152,7 @@ def diamond(size=4):
 
 def test_the_nodes_of_a_graph_are_its_tasks():
     dag = tasks(diamond())
-    assert dag == Tasks({"left": 1, "right": 1, "sum": 1}, {"left": (), "right": (), "sum": ("left", "right")})
+    assert dag == TaskGraph({"left": 1, "right": 1, "sum": 1}, {"left": (), "right": (), "sum": ("left", "right")})
     assert (dag.work, dag.span, dag.width, dag.parallelism) == (3, 2, 2, 1.5)
     assert traffic(diamond()) == {"left": 64, "right": 64, "sum": 96}
 
@@ -170,91 +170,92 @@ def test_resnet_is_nearly_a_chain(resnet):
     profile = executable.profile(rounds=1, **{next(iter(executable.graph.placeholders)): x})
     macs, seconds = (tasks(executable.graph, profile[column]) for column in ("macs", "seconds"))
     for dag in (macs, seconds):
-        assert dag.width == 2  # the two ways of a residual block
-        assert list(list_schedule(dag, 4).faults()) == []
+        assert dag.width == 2  # the two branches of a residual block
+        assert list(list_schedule(dag, 4).violations()) == []
         assert list_schedule(dag, 2).length == dag.span
     assert 1 < macs.parallelism < 1.1
-    aside = profile["macs"].drop(macs.critical_path())
-    assert {name for name, count in aside.items() if count} == {f"layer{i}.0.downsample.0" for i in (2, 3, 4)}
-    assert aside.sum() == macs.work - macs.span
+    off_path = profile["macs"].drop(macs.critical_path())
+    assert {name for name, count in off_path.items() if count} == {f"layer{i}.0.downsample.0" for i in (2, 3, 4)}
+    assert off_path.sum() == macs.work - macs.span
 
 
-def test_open_shapes_have_no_traffic_until_they_get_a_size(resnet):
-    with pytest.raises(CompilerError, match="open"):
+def test_dynamic_shapes_have_no_traffic(resnet):
+    with pytest.raises(CompilerError, match="dynamic"):
         traffic(import_model(resnet))
     graph = import_model(resnet, dims={"batch": 1})
     assert tasks(graph, traffic(graph)).work > 4 * 11e6
 
 
 @pytest.mark.parametrize(
-    ("call", "what"),
+    ("call", "message"),
     [
-        (lambda: Tasks({}, {}), "nothing to schedule"),
-        (lambda: Tasks({"a": -1}, {}), "no cost"),
-        (lambda: Tasks({"a": 1, "b": 1}, {"a": ("b",)}), "before what it needs"),
+        (lambda: TaskGraph({}, {}), "nothing to schedule"),
+        (lambda: TaskGraph({"a": -1}, {}), "invalid cost"),
+        (lambda: TaskGraph({"a": 1, "b": 1}, {"a": ("b",)}), "precedes its dependencies"),
         (lambda: tasks(diamond(), {"left": 1}), "right, sum"),
-        (lambda: list_schedule(tasks(diamond()), 0), "number of workers"),
+        (lambda: list_schedule(tasks(diamond()), 0), "invalid number of workers"),
         (lambda: speed_up(tasks(diamond()), 17), "cannot be drawn"),
-        (lambda: critical_path(Tasks({f"{i}": 1 for i in range(501)}, {})), "too large"),
-        (lambda: Tasks({f"{i}": 1 for i in range(4001)}, {}).widest(), "too many"),
+        (lambda: critical_path(TaskGraph({f"{i}": 1 for i in range(501)}, {})), "too large"),
+        (lambda: TaskGraph({f"{i}": 1 for i in range(4001)}, {}).max_antichain(), "too many"),
     ],
 )
-def test_what_has_no_meaning_is_refused(call, what):
+def test_invalid_arguments_raise(call, message):
     with pytest.raises(CompilerError) as caught:
         call()
-    assert what in str(caught.value)
+    assert message in str(caught.value)
 
 
-# -- pictures
+# -- figures
 
-BLOCK = Tasks({"a": 3, "b": 1, "c": 3, "aside": 1, "end": 2}, {"b": ("a",), "c": ("b",), "aside": ("a",),
-                                                               "end": ("c", "aside", "a")})  # fmt: skip
-LONG = Tasks({f"t{i}": 1 + i % 5 for i in range(120)}, {f"t{i}": (f"t{i - 2}",) for i in range(2, 120)})
-PICTURES = {
+BLOCK = TaskGraph(
+    {"a": 3, "b": 1, "c": 3, "branch": 1, "end": 2},
+    {"b": ("a",), "c": ("b",), "branch": ("a",), "end": ("c", "branch", "a")},
+)
+LONG = TaskGraph({f"t{i}": 1 + i % 5 for i in range(120)}, {f"t{i}": (f"t{i - 2}",) for i in range(2, 120)})
+FIGURES = {
     "speed-up": lambda: speed_up(BLOCK),
-    "speed-up, one worker": lambda: speed_up(Tasks({"a": 0}, {}), 1, "ms", [1]),
+    "speed-up, one worker": lambda: speed_up(TaskGraph({"a": 0}, {}), 1, "ms", [1]),
     "speed-up, many": lambda: speed_up(LONG, 16, "ms"),
     "critical path": lambda: critical_path(BLOCK),
-    "critical path, one": lambda: critical_path(Tasks({"a": 0}, {})),
+    "critical path, one": lambda: critical_path(TaskGraph({"a": 0}, {})),
     "critical path, long": lambda: critical_path(LONG),
 }
 
 
 @pytest.fixture
-def words():
-    def of(figure):
+def visible_texts():
+    def texts(figure):
         figure.draw_without_rendering()
         return [text for text in figure.findobj(plt.Text) if text.get_visible() and text.get_text().strip()]
 
-    yield of
+    yield texts
     plt.close("all")
 
 
-@pytest.mark.parametrize("name", PICTURES)
-def test_words_do_not_stand_on_each_other_nor_leave_the_picture(name, words):
-    figure = PICTURES[name]()
-    wide, high = figure.canvas.get_width_height()
-    found = [(text.get_text(), text, text.get_window_extent()) for text in words(figure)]
+@pytest.mark.parametrize("name", FIGURES)
+def test_texts_do_not_overlap_nor_leave_the_figure(name, visible_texts):
+    figure = FIGURES[name]()
+    width, height = figure.canvas.get_width_height()
     ticks = {id(label) for axes in figure.axes for label in (*axes.get_xticklabels(), *axes.get_yticklabels())}
-    boxes = [(said, box) for said, text, box in found if id(text) not in ticks]
+    labels = [text for text in visible_texts(figure) if id(text) not in ticks]
+    boxes = [(text.get_text(), text.get_window_extent()) for text in labels]
     assert len(boxes) >= 3
-    assert [said for said, box in boxes if box.x0 < -1 or box.y0 < -1 or box.x1 > wide + 1 or box.y1 > high + 1] == []
+    assert [text for text, b in boxes if b.x0 < -1 or b.y0 < -1 or b.x1 > width + 1 or b.y1 > height + 1] == []
     pairs = combinations(boxes, 2)
-    assert [(a, b) for (a, one), (b, other) in pairs if one.padded(-1.5).overlaps(other.padded(-1.5))] == []
+    assert [(a, b) for (a, box), (b, other) in pairs if box.padded(-1.5).overlaps(other.padded(-1.5))] == []
 
 
-def test_a_speed_up_stands_between_its_bounds(words):
+def test_the_speed_up_is_drawn_with_its_bounds(visible_texts):
     figure = speed_up(BLOCK, 2, "ms", [1, 2, 3])
-    said = [text.get_text() for text in words(figure)]
-    assert "2 workers: 1.11x, idle 44%" in said
+    assert "2 workers: 1.11x, idle 44%" in [text.get_text() for text in visible_texts(figure)]
     lines = {line.get_label(): list(line.get_ydata()) for line in figure.axes[1].lines}
     assert lines["list schedule"] == pytest.approx([1, 10 / 9, 10 / 9])
-    assert lines["no schedule is better: min(n, W / S)"] == pytest.approx([1, 10 / 9, 10 / 9])
-    assert lines["no list schedule is worse"] == pytest.approx([1, 10 / 9.5, 10 / (10 / 3 + 6)])
+    assert lines["upper bound of any schedule: min(n, W / S)"] == pytest.approx([1, 10 / 9, 10 / 9])
+    assert lines["lower bound of any list schedule"] == pytest.approx([1, 10 / 9.5, 10 / (10 / 3 + 6)])
 
 
-def test_the_critical_path_is_told_and_what_stands_beside_it_has_its_name(words):
-    said = [text.get_text() for text in words(critical_path(BLOCK))]
-    assert "critical path: 4 of 5 nodes, 90.0% of the work; width 2; work / span = 1.11" in said
-    assert "aside" in said
-    assert "b" not in said
+def test_the_critical_path_is_summarised_and_tasks_off_the_path_are_labelled(visible_texts):
+    texts = [text.get_text() for text in visible_texts(critical_path(BLOCK))]
+    assert "critical path: 4 of 5 nodes, 90.0% of the work; width 2; work / span = 1.11" in texts
+    assert "branch" in texts
+    assert "b" not in texts
