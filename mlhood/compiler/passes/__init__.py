@@ -1,8 +1,11 @@
-"""Graph optimisation: one module a pass, the table of them, and what runs them.
+"""Graph optimisation: one module per pass, the table of passes, and the pass manager.
 
-A pass takes a graph, edits it in place, and tells whether it changed anything. It keeps the meaning of the graph, the
-names and types of its placeholders and outputs, and the names of all values that stay: the same name stands for the
-same tensor before and after. To add a pass, write such a module and name its function in `PASSES`.
+A pass modifies a graph in place and returns whether it changed anything. It preserves the semantics of the graph, the
+names and types of its placeholders and outputs, and the names of all remaining values: a name denotes the same tensor
+before and after. To add a pass, write such a module and add its function to `PASSES`.
+
+In: a verified graph. Out: an equivalent graph that is cheaper to execute (`optimize`), and on request a record of the
+passes that changed it (`History`).
 """
 
 from __future__ import annotations
@@ -35,11 +38,11 @@ __all__ = ["PASSES", "History", "Pass", "Step", "optimize"]
 Pass = Callable[[Graph], bool]
 Observer = Callable[[str, Graph], None]
 
-# In the order in which they run: first what removes, then what respells so that patterns are found, then what folds
-# into layers, and last what fuses, since a layer with an activation takes nothing more.
+# In execution order: first removal, then canonicalisation, which exposes patterns, then folding into layers, and last
+# fusion, because nothing can be folded into a layer with an activation.
 PASSES: dict[str, Pass] = {
-    one.__name__: one
-    for one in (
+    function.__name__: function
+    for function in (
         remove_dead_code,
         fold_constants,
         remove_no_ops,
@@ -58,56 +61,54 @@ PASSES: dict[str, Pass] = {
     )
 }
 
-# Rounds that leave as many nodes as there were, or more. A graph that shrinks may take as many rounds as it needs.
-IDLE_ROUNDS = 50
+# Limit on the rounds that do not reduce the number of nodes, to detect passes that undo each other's changes.
+MAX_IDLE_ROUNDS = 50
 
 
 @gc_paused()
 def optimize(
     graph: Graph, passes: Iterable[str] | None = None, observe: Observer | None = None, *, check: bool = False
 ) -> Graph:
-    """Return a graph that means the same and computes less; the given one stays as it is.
-
-    The passes run in order, again and again, until none changes anything.
+    """Return an optimised copy of a graph: run the passes in order, repeatedly, to a fixed point.
 
     Args:
-        graph: A verified graph.
-        passes: Names of the passes to run, in this order; all of `PASSES` if left out.
+        graph: A verified graph; not modified.
+        passes: Names of the passes to run, in this order; all of `PASSES` by default.
         observe: Called with a pass's name and the graph after each pass that changed it; see `History`.
-        check: Whether to verify the graph after each pass that changed it.
+        check: Verify the graph after each pass that changed it.
 
     Raises:
-        CompilerError: There is no such pass, the graph has a cycle, or passes undo each other's work without end.
+        CompilerError: A pass is unknown, the graph has a cycle, or the passes do not reach a fixed point.
     """
-    chosen = _chosen(PASSES if passes is None else passes)
+    selected = _select(PASSES if passes is None else passes)
     graph = graph.copy()
     idle = 0
     while True:
-        before = len(graph.nodes)
-        changed = [name for name, one in chosen.items() if _apply(name, one, graph, observe, check)]
+        count = len(graph.nodes)
+        changed = [name for name, run in selected.items() if _apply(name, run, graph, observe, check)]
         if not changed:
             return graph
-        idle += len(graph.nodes) >= before
-        if idle > IDLE_ROUNDS:
+        idle += len(graph.nodes) >= count
+        if idle > MAX_IDLE_ROUNDS:
             raise CompilerError(
-                "the passes do not come to an end",
+                "the passes do not reach a fixed point",
                 where=f"graph {graph.name!r}",
-                expected=f"no change after {IDLE_ROUNDS} rounds in which the graph does not shrink",
-                got=f"still changing it: {', '.join(changed)}",
-                todo="run optimize with `passes` that leaves one of them out, and report the graph",
+                expected=f"no change after {MAX_IDLE_ROUNDS} rounds in which the graph does not shrink",
+                got=f"changes by {', '.join(changed)}",
+                todo="run optimize with `passes` that omits one of them, and report the graph",
             )
 
 
-def _chosen(names: Iterable[str]) -> dict[str, Pass]:
+def _select(names: Iterable[str]) -> dict[str, Pass]:
     names = list(names)
     unknown = [name for name in names if name not in PASSES]
     if unknown:
-        raise CompilerError("there is no such pass", expected=", ".join(PASSES), got=", ".join(map(str, unknown)))
+        raise CompilerError("unknown pass", expected=", ".join(PASSES), got=", ".join(map(str, unknown)))
     return {name: PASSES[name] for name in names}
 
 
-def _apply(name: str, one: Pass, graph: Graph, observe: Observer | None, check: bool) -> bool:
-    changed = one(graph)
+def _apply(name: str, run: Pass, graph: Graph, observe: Observer | None, check: bool) -> bool:
+    changed = run(graph)
     if changed and check:
         verify(graph)
     if changed and observe is not None:

@@ -1,12 +1,12 @@
-"""Activations: applied by the layer or the addition before them.
+"""Activation fusion: the preceding layer or addition applies the activation.
 
-With f being Relu, Clip, LeakyRelu, HardSwish, Sigmoid or Tanh:
+With f one of Relu, Clip, LeakyRelu, HardSwish, Sigmoid, Tanh:
 
 1. f(Conv(x, ...))            ->  Conv(x, ...) with the activation f
 2. f(FullyConnected(x, ...))  ->  FullyConnected(x, ...) with the activation f
 3. f(Add(a, b))               ->  AddActivation(a, b) with the activation f
 
-Refused if something else reads what f reads, or if that has an activation already.
+Not applied if f's input has another use, or if its operator already has an activation.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from mlhood.compiler.passes.rewriting import fuse, is_read_once, made_by, sweep
 
 
 def fuse_activation(graph: Graph) -> bool:
-    """Let layers and additions apply the activations behind them; tell whether there were any."""
+    """Fuse activations into the preceding layers and additions; return whether anything changed."""
     return sweep(graph, _fuse, *ACTIVATIONS.values())
 
 
 def _fuse(graph: Graph, node: Node) -> bool:
-    before = made_by(node.inputs[0], Conv, FullyConnected, Add)
+    layer = made_by(node.inputs[0], Conv, FullyConnected, Add)
     activation = activation_of(node.operator)
-    if before is None or not activation or not is_read_once(graph, before.outputs[0]):
+    if layer is None or not activation or not is_read_once(graph, layer.outputs[0]):
         return False
-    operator = _with(before.operator, activation)
+    operator = _with_activation(layer.operator, activation)
     if operator is None:
         return False
-    fuse(graph, before, node, operator, *before.inputs)
+    fuse(graph, layer, node, operator, *layer.inputs)
     return True
 
 
-def _with(operator: Operator, activation: Activation) -> Operator | None:
+def _with_activation(operator: Operator, activation: Activation) -> Operator | None:
     if isinstance(operator, Add):  # rule 3
         return AddActivation(activation)
     if isinstance(operator, (Conv, FullyConnected)) and not operator.activation:  # rules 1 and 2

@@ -1,4 +1,4 @@
-"""Layers whose output is scaled and shifted channel by channel: what several passes fold into weights and biases."""
+"""Folding of per-channel scaling and shifting into the weights and biases of the preceding layer."""
 
 from __future__ import annotations
 
@@ -14,44 +14,41 @@ from mlhood.compiler.operators.matrix import FullyConnected
 from mlhood.compiler.operators.normalization import BatchNormalization
 from mlhood.compiler.passes.rewriting import array_of, fuse, inherit, is_read_once, made_by
 
-# factor and shift [F], float64; None for a factor of 1 or a shift of 0
+# factor and shift, float64 [F]; None for a factor of 1 or a shift of 0
 Affine = tuple[np.ndarray | None, np.ndarray | None]
 
 
 def fold_into_layer(graph: Graph, node: Node) -> bool:
-    """Fold a node that scales and shifts each channel of a Conv or FullyConnected into that one's weight and bias.
+    """Fold a node that scales and shifts each channel of a Conv or FullyConnected into the layer's weight and bias.
 
         w'[f] = factor[f] w[f]        bias'[f] = factor[f] bias[f] + shift[f]
 
-    Refused if something else reads the layer's output, if an activation stands between, if a residual branch would
-    have to be scaled too, if weight or bias are not constants, and if a number would not be finite.
+    Not applied if the layer's output has another use, if the layer has an activation, if a residual branch would have
+    to be scaled too, if weight or bias are not constants, or if a result would not be finite.
 
     Returns:
-        Whether it was folded.
+        Whether the node was folded.
     """
     for position in range(min(len(node.inputs), 2)):
         layer = made_by(node.inputs[position], Conv, FullyConnected)
-        if layer is not None and is_read_once(graph, layer.outputs[0]) and not _activation(layer):
-            affine = _affine(node, position, layer)
-            if affine is not None and _fold(graph, layer, node, *affine):
-                return True
+        if layer is None or not is_read_once(graph, layer.outputs[0]) or layer.operator.attributes["activation"]:
+            continue
+        affine = _affine(node, position, layer)
+        if affine is not None and _fold(graph, layer, node, *affine):
+            return True
     return False
 
 
-def _activation(layer: Node) -> tuple:
-    return layer.operator.attributes["activation"]
-
-
 def _affine(node: Node, position: int, layer: Node) -> Affine | None:
-    """Return what a node does to the layer that it reads at a position; None if it is not affine."""
+    """Return how a node scales and shifts its input at a position, the layer; None if it is not affine."""
     if layer.outputs[0].type != node.outputs[0].type or not layer.outputs[0].type.is_float:
         return None
     if isinstance(node.operator, BatchNormalization):
         return _normalization(node) if position == 0 and _channel_axis(layer) == 1 else None
     rule = _ARITHMETIC.get((type(node.operator), position))
-    number = _per_channel(node.inputs[1 - position], layer) if rule else None
+    operand = _per_channel(node.inputs[1 - position], layer) if rule else None
     with np.errstate(all="ignore"):
-        return None if rule is None or number is None else rule(number)
+        return None if rule is None or operand is None else rule(operand)
 
 
 _ARITHMETIC: dict[tuple[type, int], Callable[[np.ndarray], Affine]] = {
@@ -80,12 +77,12 @@ def _channel_axis(layer: Node) -> int:
 
 
 def _per_channel(value: Value | None, layer: Node) -> np.ndarray | None:
-    """Return a constant as one number for each output channel of the layer; None if it is something else."""
-    array, made = array_of(value), layer.outputs[0].type
-    if array is None or array.ndim > made.rank:
+    """Return a constant that varies by output channel only, broadcast to [F]; None for any other value."""
+    array, output = array_of(value), layer.outputs[0].type
+    if array is None or array.ndim > output.rank:
         return None
-    axis, features = _channel_axis(layer), made.shape[_channel_axis(layer)]
-    shape = (1,) * (made.rank - array.ndim) + array.shape
+    axis, features = _channel_axis(layer), output.shape[_channel_axis(layer)]
+    shape = (1,) * (output.rank - array.ndim) + array.shape
     if any(size != 1 for i, size in enumerate(shape) if i != axis) or shape[axis] not in (1, features):
         return None
     return np.broadcast_to(array.astype(np.float64).reshape(-1), (int(features),))
@@ -93,35 +90,36 @@ def _per_channel(value: Value | None, layer: Node) -> np.ndarray | None:
 
 def _fold(graph: Graph, layer: Node, node: Node, factor: np.ndarray | None, shift: np.ndarray | None) -> bool:
     x, w, bias, z = (*layer.inputs, None, None)[:4]
-    weight, offset = array_of(w), array_of(bias)
-    if (bias is not None and offset is None) or (factor is not None and (weight is None or z is not None)):
+    weight_array, bias_array = array_of(w), array_of(bias)
+    if (bias is not None and bias_array is None) or (factor is not None and (weight_array is None or z is not None)):
         return False
-    new_weight = None if factor is None or weight is None else _scaled(weight, factor)
-    new_bias = _shifted(layer, offset, factor, shift)
+    new_weight = None if factor is None or weight_array is None else _scale_weight(weight_array, factor)
+    new_bias = _scale_and_shift_bias(layer, bias_array, factor, shift)
     if not all(array is None or np.isfinite(array).all() for array in (new_weight, new_bias)):
         return False
-    named = bias or _addend(node)
-    heavy = w if w is None or new_weight is None else graph.constant(w.name, new_weight)
-    light = None if new_bias is None else graph.constant(named.name if named else f"{layer.name}.bias", new_bias)
-    fuse(graph, layer, node, layer.operator, x, heavy, light, z)
-    for heir, old in ((heavy, w), (light, named)):
-        if isinstance(heir, Constant) and heir is not old:
-            inherit(graph, heir, old)
+    old_bias = bias or _addend(node)
+    new_w = w if w is None or new_weight is None else graph.constant(w.name, new_weight)
+    bias_name = old_bias.name if old_bias else f"{layer.name}.bias"
+    new_b = None if new_bias is None else graph.constant(bias_name, new_bias)
+    fuse(graph, layer, node, layer.operator, x, new_w, new_b, z)
+    for new, old in ((new_w, w), (new_b, old_bias)):
+        if isinstance(new, Constant) and new is not old:
+            inherit(graph, new, old)
     return True
 
 
 def _addend(node: Node) -> Value | None:
-    """Return the constant that a sum adds: where the layer has no bias, this becomes it."""
+    """Return the constant operand of an addition: it becomes the bias of a layer without one."""
     constants = (value for value in node.inputs if array_of(value) is not None)
     return next(constants, None) if isinstance(node.operator, Add) else None
 
 
-def _scaled(weight: np.ndarray, factor: np.ndarray) -> np.ndarray:
+def _scale_weight(weight: np.ndarray, factor: np.ndarray) -> np.ndarray:
     with np.errstate(all="ignore"):
         return weight * factor.astype(weight.dtype).reshape(-1, *(1,) * (weight.ndim - 1))
 
 
-def _shifted(
+def _scale_and_shift_bias(
     layer: Node, bias: np.ndarray | None, factor: np.ndarray | None, shift: np.ndarray | None
 ) -> np.ndarray | None:
     if bias is None and shift is None:

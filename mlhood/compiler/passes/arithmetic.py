@@ -1,15 +1,15 @@
-"""Arithmetic with constants behind a layer: folded into its weight and bias.
+"""Folding of arithmetic with constants into the weight and bias of the preceding layer.
 
-With c one number, or one for each output channel, and layer being Conv or FullyConnected:
+With c a scalar or one number per output channel, and layer one of Conv, FullyConnected:
 
 1. layer(x, w, bias) + c                          ->  layer(x, w, bias + c)
 2. layer(x, w, bias) - c                          ->  layer(x, w, bias - c)
 3. c - layer(x, w, bias)                          ->  layer(x, -w, c - bias)
 4. layer(x, w, bias) * c                          ->  layer(x, c w, c bias)
 5. layer(x, w, bias) / c                          ->  layer(x, w / c, bias / c)
-6. BatchNormalization behind such arithmetic      ->  as in `batch_normalization`, so that a mixed row folds in one go
+6. BatchNormalization after such arithmetic       ->  as in `batch_normalization`, to fold a mixed chain in one run
 
-Refused as in `batch_normalization`; with a residual branch, rules 1 and 2 still hold.
+Not applied in the same cases as `batch_normalization`, except that rules 1 and 2 allow a residual branch.
 """
 
 from __future__ import annotations
@@ -22,5 +22,5 @@ from mlhood.compiler.passes.rewriting import sweep
 
 
 def fold_arithmetic(graph: Graph) -> bool:
-    """Fold arithmetic with constants into the layers before it; tell whether there was any."""
+    """Fold arithmetic with constants into the preceding layers; return whether anything changed."""
     return sweep(graph, fold_into_layer, Add, Sub, Mul, Div, BatchNormalization)

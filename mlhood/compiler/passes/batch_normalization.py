@@ -1,12 +1,12 @@
-"""Batch normalisation: folded into the layer before it.
+"""Folding of batch normalization into the preceding layer.
 
     a = scale / sqrt(variance + epsilon)
 
-1. BatchNormalization(Conv(x, w, bias))            ->  Conv(x, a w, a (bias - mean) + bias of the normalisation)
-2. BatchNormalization(FullyConnected(x, w, bias))  ->  FullyConnected, likewise, where the output is a matrix
+1. BatchNormalization(Conv(x, w, bias))            ->  Conv(x, a w, a (bias - mean) + bias of the normalization)
+2. BatchNormalization(FullyConnected(x, w, bias))  ->  FullyConnected, likewise, if the output is a matrix
 
-Refused if the layer has another reader or is an output of the graph, if it already has an activation or a residual
-branch, if the weights or statistics are not constants, and if a variance makes a number that is not finite.
+Not applied if the layer's output has another use or is an output of the graph, if the layer has an activation or a
+residual branch, if the weights or statistics are not constants, or if a result would not be finite.
 
 Source: B. Jacob et al., "Quantization and training of neural networks for efficient integer-arithmetic-only inference",
 CVPR 2018, equation 14.
@@ -21,5 +21,5 @@ from mlhood.compiler.passes.rewriting import sweep
 
 
 def fold_batch_normalization(graph: Graph) -> bool:
-    """Fold normalisations into the layers before them; tell whether there were any."""
+    """Fold batch normalizations into the preceding layers; return whether anything changed."""
     return sweep(graph, fold_into_layer, BatchNormalization)

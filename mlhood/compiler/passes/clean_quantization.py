@@ -1,19 +1,20 @@
-"""Quantisation clean-up: no way to reals and back where integers would do, and no rescaling that another does as well.
+"""Quantisation clean-up: remove redundant conversions to float and back, and redundant rescalings.
 
-1. Quantize(Dequantize(x)) with the parameters of x  ->  x   of 8 and 16 bits, which float32 holds exactly
-2. Quantize(Dequantize(x)) with others  ->  Rescale(x)       where all integers that x can be give the same
+1. Quantize(Dequantize(x)) with the parameters of x  ->  x   for 8 and 16 bits, which float32 represents exactly
+2. Quantize(Dequantize(x)) with others  ->  Rescale(x)       if the result is the same for all integers of x's type
 3. Rescale(x) with the parameters of x  ->  x
-4. f(Rescale(x))  ->  Rescale(f(x))                          f: MaxPool, and what only moves elements
+4. f(Rescale(x))  ->  Rescale(f(x))                          f: MaxPool, and operators that only move elements
 5. Rescale(Quantize(x)), Rescale(Rescale(x))  ->  one of them, with the later parameters
 6. Rescale(layer(x))  ->  layer(x) with the later parameters
-7. layer(Rescale(x))  ->  layer(x)                           layer: an integer operator that takes any parameters
+7. layer(Rescale(x))  ->  layer(x)                           layer: an integer operator that accepts any parameters
 8. Dequantize(Rescale(x))  ->  Dequantize(x)
 
-Rules 1 to 4 keep every integer; 4 leaves less to rescale. 5 to 8 take out a rounding in between, so that the result is
-nearer to the reals; only quantising makes a Rescale, so no imported model is changed by them. A Rescale with an
-activation goes into a layer without one (rule 6), and otherwise stays.
+Rules 1 to 4 preserve every integer; rule 4 reduces the number of elements to rescale. Rules 5 to 8 remove an
+intermediate rounding and so reduce the error; a Rescale is only created by quantising, so they do not affect imported
+models. A Rescale with an activation is merged into a layer without one (rule 6), and otherwise stays.
 
-Dequantize(Quantize(x)) is not made x, as Glow does: in a model that somebody else has quantised, these pairs say where.
+Unlike in Glow, Dequantize(Quantize(x)) is not replaced by x: in an imported quantised model, these pairs specify what
+is computed with integers.
 """
 
 from __future__ import annotations
@@ -39,53 +40,53 @@ from mlhood.compiler.operators.rescale import Rescale
 from mlhood.compiler.operators.shape import Flatten, Reshape, Squeeze, Unsqueeze
 from mlhood.compiler.passes.rewriting import bypass, is_read_once, is_unread, made_by, sweep
 
-_EXACT = ("int8", "uint8", "int16", "uint16")
-_MOVING = (MaxPool, GlobalMaxPool, Reshape, Flatten, Squeeze, Unsqueeze, Transpose, Slice)
+_EXACT_IN_FLOAT32 = ("int8", "uint8", "int16", "uint16")
+_ORDER_PRESERVING = (MaxPool, GlobalMaxPool, Reshape, Flatten, Squeeze, Unsqueeze, Transpose, Slice)
 _ANY_PARAMETERS = (QuantizedAdd, QuantizedMul, QuantizedAveragePool, QuantizedGlobalAveragePool)
 _LAYERS = (*_ANY_PARAMETERS, QuantizedConv, QuantizedFullyConnected, Lookup)
 
 
 def clean_quantization(graph: Graph) -> bool:
-    """Remove conversions and rescalings that can be spared; tell whether there were any."""
+    """Remove redundant conversions and rescalings; return whether anything changed."""
     rules = (
-        (_pair, (Quantize,)),
-        (_idle, (Rescale,)),
-        (_sink, _MOVING),
+        (_remove_round_trip, (Quantize,)),
+        (_remove_identity, (Rescale,)),
+        (_sink, _ORDER_PRESERVING),
         (_merge, (Rescale,)),
-        (_read_through, (*_ANY_PARAMETERS, Dequantize, QuantizedConv)),
+        (_fold_into_user, (*_ANY_PARAMETERS, Dequantize, QuantizedConv)),
     )
     changed = [sweep(graph, rule, *operators) for rule, operators in rules]
     return any(changed)
 
 
-def _pair(graph: Graph, node: Node) -> bool:
-    before = made_by(node.inputs[0], Dequantize)
-    x, y = before.inputs[0] if before else None, node.outputs[0]
-    if before is None or x is None or x.type.element not in _EXACT:
+def _remove_round_trip(graph: Graph, node: Node) -> bool:
+    dequantize = made_by(node.inputs[0], Dequantize)
+    x, y = dequantize.inputs[0] if dequantize else None, node.outputs[0]
+    if dequantize is None or x is None or x.type.element not in _EXACT_IN_FLOAT32:
         return False
     if x.type == y.type:
         bypass(graph, node, x)  # rule 1
-    elif x.type.element == y.type.element and _rescales_alike(x.type, y.type):
+    elif x.type.element == y.type.element and _rescales_exactly(x.type, y.type):
         graph.replace(node, _rescale(y), x)  # rule 2
     else:
         return False
-    if is_unread(graph, before.outputs[0]):
-        graph.remove(before)
+    if is_unread(graph, dequantize.outputs[0]):
+        graph.remove(dequantize)
     return True
 
 
-def _rescales_alike(x: TensorType, y: TensorType) -> bool:
-    """Try all integers that x can be: rescaling with integers and with reals may differ where a tie is rounded."""
-    of_x, of_y = x.quantization, y.quantization
-    if of_x is None or of_y is None or of_x.axis is not None or of_y.axis is not None:
+def _rescales_exactly(x: TensorType, y: TensorType) -> bool:
+    """Test all integers of x's type: rescaling in integers and in float may differ in the rounding of ties."""
+    from_, to = x.quantization, y.quantization
+    if from_ is None or to is None or from_.axis is not None or to.axis is not None:
         return False
     limits = np.iinfo(x.dtype)
-    stored, type = np.arange(limits.min, limits.max + 1).astype(x.dtype), TensorType(x.element, (), of_x)
-    reals = Dequantize().evaluate_typed((type,), stored)
-    return np.array_equal(Quantize(y.element, of_y).evaluate(reals), Rescale(of_y).evaluate_typed((type,), stored))
+    integers, type = np.arange(limits.min, limits.max + 1).astype(x.dtype), TensorType(x.element, (), from_)
+    floats = Dequantize().evaluate_typed((type,), integers)
+    return np.array_equal(Quantize(y.element, to).evaluate(floats), Rescale(to).evaluate_typed((type,), integers))
 
 
-def _idle(graph: Graph, node: Node) -> bool:
+def _remove_identity(graph: Graph, node: Node) -> bool:
     x = node.inputs[0]
     if x is None or x.type != node.outputs[0].type or _attribute(node, "activation"):
         return False
@@ -94,46 +95,46 @@ def _idle(graph: Graph, node: Node) -> bool:
 
 
 def _sink(graph: Graph, node: Node) -> bool:
-    before = made_by(node.inputs[0], Rescale)
-    if before is None or len(node.outputs) != 1 or not is_read_once(graph, before.outputs[0]):
+    rescale = made_by(node.inputs[0], Rescale)
+    if rescale is None or len(node.outputs) != 1 or not is_read_once(graph, rescale.outputs[0]):
         return False
-    if not _keeps_order(_attribute(before, "activation")):
+    if not _is_monotonic(_attribute(rescale, "activation")):
         return False
     y, name = node.outputs[0], node.name
-    moved = graph.add(node.operator, *before.inputs, name=node.name, outputs=[f"{y.name}.before"])
-    rescale = graph.replace(node, before.operator, *moved.outputs)  # rule 4
-    graph.remove(before)
-    graph.rename_node(rescale, before.name)
+    moved = graph.add(node.operator, *rescale.inputs, name=node.name, outputs=[f"{y.name}.before"])
+    new_rescale = graph.replace(node, rescale.operator, *moved.outputs)  # rule 4
+    graph.remove(rescale)
+    graph.rename_node(new_rescale, rescale.name)
     graph.rename_node(moved, name)
     return True
 
 
-def _keeps_order(activation: Activation) -> bool:
-    """Tell whether the larger of two numbers stays the larger, which LeakyRelu can break."""
+def _is_monotonic(activation: Activation) -> bool:
+    """Return whether an activation is non-decreasing, as all are except a LeakyRelu with a negative slope."""
     return not activation or activation[0] != "LeakyRelu" or float(activation[1] or 0) >= 0
 
 
 def _merge(graph: Graph, node: Node) -> bool:
-    before = made_by(node.inputs[0], Quantize, Rescale, *_LAYERS)
-    if before is None or not is_read_once(graph, before.outputs[0]) or not _takes(before.operator, node.operator):
+    layer = made_by(node.inputs[0], Quantize, Rescale, *_LAYERS)
+    if layer is None or not is_read_once(graph, layer.outputs[0]) or not _can_absorb(layer.operator, node.operator):
         return False
     activation = _attribute(node, "activation")
     changes: dict[str, Any] = {"quantization": node.outputs[0].type.quantization}
     if activation:
         changes["activation"] = activation
-    # without an activation both values stand for the same reals: the first name is that of the layer's result
-    name = (node if activation else before).outputs[0].name
-    made = graph.add(replace(before.operator, **changes), *before.inputs).outputs[0]  # rules 5 and 6
-    graph.replace_all_uses(node.outputs[0], made)
+    # without an activation both values represent the same reals: keep the name of the layer's result
+    name = (node if activation else layer).outputs[0].name
+    merged = graph.add(replace(layer.operator, **changes), *layer.inputs).outputs[0]  # rules 5 and 6
+    graph.replace_all_uses(node.outputs[0], merged)
     graph.remove(node)
-    graph.remove(before)
-    graph.rename(made, name)
-    graph.rename_node(made.producer or node, before.name)
+    graph.remove(layer)
+    graph.rename(merged, name)
+    graph.rename_node(merged.producer or node, layer.name)
     return True
 
 
-def _takes(layer: Operator, rescale: Operator) -> bool:
-    """Tell whether a layer can do what a rescaling behind it does."""
+def _can_absorb(layer: Operator, rescale: Operator) -> bool:
+    """Return whether a rescaling can be merged into the layer before it."""
     if isinstance(layer, QuantizedConv) and layer.rescale != "shift":
         return False
     if not getattr(rescale, "activation", ()):
@@ -141,16 +142,17 @@ def _takes(layer: Operator, rescale: Operator) -> bool:
     return getattr(layer, "activation", None) == ()
 
 
-def _read_through(graph: Graph, node: Node) -> bool:
+def _fold_into_user(graph: Graph, node: Node) -> bool:
     changed = False
     for position, value in enumerate(node.inputs):
-        before = made_by(value, Rescale)
-        branch = not isinstance(node.operator, QuantizedConv) or position == 3  # its input's scale is in the bias
-        if before is None or _attribute(before, "activation") or not branch:
+        if isinstance(node.operator, QuantizedConv) and position != 3:
+            continue  # the bias depends on the scale of the input; only the residual branch may change
+        rescale = made_by(value, Rescale)
+        if rescale is None or _attribute(rescale, "activation"):
             continue
-        graph.replace_input(node, position, before.inputs[0])  # rules 7 and 8
-        if is_unread(graph, before.outputs[0]):
-            graph.remove(before)
+        graph.replace_input(node, position, rescale.inputs[0])  # rules 7 and 8
+        if is_unread(graph, rescale.outputs[0]):
+            graph.remove(rescale)
         changed = True
     return changed
 

@@ -1,7 +1,7 @@
-"""Common subexpressions: what is computed twice is computed once.
+"""Common subexpression elimination.
 
 1. constants of the same type and elements  ->  the first of them
-2. y = f(a, ...), z = f(a, ...)              ->  y in the place of both; f with the same attributes
+2. y = f(a, ...), z = f(a, ...)              ->  z replaced by y; f with the same attributes
 """
 
 from __future__ import annotations
@@ -15,44 +15,44 @@ from mlhood.compiler.hir.text import digest
 from mlhood.compiler.hir.values import Constant, Node
 from mlhood.compiler.passes.rewriting import is_unread
 
-_SAMPLE = 16
+_SAMPLE_SIZE = 16
 
 
 def merge_common_subexpressions(graph: Graph) -> bool:
-    """Merge equal constants and equal nodes; tell whether there were any."""
+    """Merge equal constants and equal nodes; return whether anything changed."""
     merged = _merge_constants(graph)
     return _merge_nodes(graph) or merged
 
 
 def _merge_constants(graph: Graph) -> bool:
-    alike: dict[Hashable, list[Constant]] = {}
+    groups: dict[Hashable, list[Constant]] = {}
     for constant in graph.constants.values():
         if not is_unread(graph, constant):
-            alike.setdefault((constant.type, _sample(constant.data)), []).append(constant)
+            groups.setdefault((constant.type, _sample(constant.data)), []).append(constant)
     changed = False
-    for group in alike.values():
+    for group in groups.values():
         if len(group) > 1:
             changed |= _merge_group(graph, group)
     return changed
 
 
 def _merge_group(graph: Graph, group: list[Constant]) -> bool:
-    """Merge those that are equal, among constants that may be: only here is every element read."""
-    first: dict[str, Constant] = {}
+    """Merge equal constants of a group with the same type and sample; only here are all elements compared."""
+    first_by_digest: dict[str, Constant] = {}
     changed = False
     for constant in group:
-        kept = first.setdefault(digest(constant.data), constant)
-        if kept is not constant and _same_bytes(kept.data, constant.data):  # rule 1
-            graph.replace_all_uses(constant, kept)
+        first = first_by_digest.setdefault(digest(constant.data), constant)
+        if first is not constant and _same_bytes(first.data, constant.data):  # rule 1
+            graph.replace_all_uses(constant, first)
             graph.remove_constant(constant)
             changed = True
     return changed
 
 
 def _sample(array: np.ndarray) -> bytes:
-    """Return a few elements, spread over the array: constants that differ nearly always differ in them."""
+    """Return a few elements, spread over the array; different constants nearly always differ in them."""
     size = array.size
-    return array.flat[np.linspace(0, size - 1, min(size, _SAMPLE)).astype(np.int64)].tobytes() if size else b""
+    return array.flat[np.linspace(0, size - 1, min(size, _SAMPLE_SIZE)).astype(np.int64)].tobytes() if size else b""
 
 
 def _same_bytes(a: np.ndarray, b: np.ndarray) -> bool:
@@ -64,13 +64,13 @@ def _as_bytes(array: np.ndarray) -> np.ndarray:
 
 
 def _merge_nodes(graph: Graph) -> bool:
-    first: dict[Hashable, Node] = {}
+    first_by_key: dict[Hashable, Node] = {}
     changed = False
     for node in graph.topological():
-        kept = first.setdefault(_key(node), node)
-        if kept is node:
+        first = first_by_key.setdefault(_key(node), node)
+        if first is node:
             continue
-        for old, new in zip(node.outputs, kept.outputs, strict=True):  # rule 2
+        for old, new in zip(node.outputs, first.outputs, strict=True):  # rule 2
             graph.replace_all_uses(old, new)
         graph.remove(node)
         changed = True
@@ -78,5 +78,5 @@ def _merge_nodes(graph: Graph) -> bool:
 
 
 def _key(node: Node) -> Hashable:
-    # the spelling and not the attributes, since 0.0 == -0.0 and 1 == True
+    # repr instead of the attributes, because 0.0 == -0.0 and 1 == True
     return type(node.operator), repr(node.operator), node.inputs

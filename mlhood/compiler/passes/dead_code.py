@@ -1,9 +1,9 @@
-"""Dead code: what no output of the graph depends on.
+"""Dead code elimination.
 
-1. node that no output depends on  ->  nothing
-2. constant that nothing reads     ->  nothing
+1. node that no output depends on  ->  removed
+2. constant without uses           ->  removed
 
-Placeholders stay: they are the graph's signature, as its outputs are.
+Placeholders stay, because they are part of the graph's signature.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from mlhood.compiler.passes.rewriting import is_unread
 
 
 def remove_dead_code(graph: Graph) -> bool:
-    """Remove the nodes and constants that no output depends on; tell whether there were any."""
+    """Remove nodes and constants that no output depends on; return whether anything changed."""
     live = _live(graph)
     dead = [node for node in graph.topological() if node not in live] if len(live) < len(graph.nodes) else []
-    for node in reversed(dead):  # rule 1; readers before what they read
+    for node in reversed(dead):  # rule 1; users before their inputs
         graph.remove(node)
     constants = [constant for constant in graph.constants.values() if is_unread(graph, constant)]
     for constant in constants:  # rule 2
@@ -26,11 +26,11 @@ def remove_dead_code(graph: Graph) -> bool:
 
 
 def _live(graph: Graph) -> set[Node]:
-    pending = [value.producer for value in graph.outputs.values()]
+    worklist = [value.producer for value in graph.outputs.values()]
     live: set[Node] = set()
-    while pending:
-        node = pending.pop()
+    while worklist:
+        node = worklist.pop()
         if node is not None and node not in live:
             live.add(node)
-            pending += [value.producer for value in node.inputs if value is not None]
+            worklist += [value.producer for value in node.inputs if value is not None]
     return live

@@ -1,9 +1,9 @@
-"""Dense layers: products with a constant matrix are FullyConnected, the weight turned when compiling.
+"""Canonicalisation of products with a constant matrix to FullyConnected; the weight is transposed at compile time.
 
 1. MatMul(x, w)               ->  FullyConnected(x, w^T)                 x of rank 2 or more, w a constant matrix
-2. FullyConnected(x, w) + c   ->  FullyConnected(x, w, c)                c a constant, one number for each output
-3. alpha x w + beta c (Gemm)  ->  FullyConnected(x, alpha w^T, beta c)   w constant, x not transposed, c none or one
-                                                                         number for each output
+2. FullyConnected(x, w) + c   ->  FullyConnected(x, w, c)                c a constant, one number per output
+3. alpha x w + beta c (Gemm)  ->  FullyConnected(x, alpha w^T, beta c)   w constant, x not transposed, c absent or one
+                                                                         number per output
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from mlhood.compiler.passes.rewriting import array_of, infer, inherit, made_by, 
 
 
 def products_to_dense(graph: Graph) -> bool:
-    """Spell products with constant matrices as dense layers; tell whether there were any."""
-    changed = sweep(graph, _product, MatMul)
-    changed = sweep(graph, _gemm, Gemm) or changed
-    return sweep(graph, _addition, Add) or changed
+    """Rewrite products with constant matrices to FullyConnected; return whether anything changed."""
+    changed = sweep(graph, _rewrite_matmul, MatMul)
+    changed = sweep(graph, _rewrite_gemm, Gemm) or changed
+    return sweep(graph, _fold_addition, Add) or changed
 
 
-def _product(graph: Graph, node: Node) -> bool:
+def _rewrite_matmul(graph: Graph, node: Node) -> bool:
     x, w = node.inputs
     weight = array_of(w)
     if x is None or weight is None or weight.ndim != 2 or not x.type.is_float:
@@ -34,12 +34,12 @@ def _product(graph: Graph, node: Node) -> bool:
     return _replace(graph, node, x, weight.T, None)  # rule 1
 
 
-def _addition(graph: Graph, node: Node) -> bool:
-    dense = any(made_by(value, FullyConnected) for value in node.inputs)
-    return dense and fold_into_layer(graph, node)  # rule 2
+def _fold_addition(graph: Graph, node: Node) -> bool:
+    after_dense = any(made_by(value, FullyConnected) for value in node.inputs)
+    return after_dense and fold_into_layer(graph, node)  # rule 2
 
 
-def _gemm(graph: Graph, node: Node) -> bool:
+def _rewrite_gemm(graph: Graph, node: Node) -> bool:
     operator = node.operator
     x, w, c = (*node.inputs, None)[:3]
     weight = array_of(w)
@@ -53,7 +53,7 @@ def _gemm(graph: Graph, node: Node) -> bool:
 
 
 def _bias(c: Value, features: int, beta: float) -> np.ndarray | Value | None:
-    """Return an addend as one number for each output; None if it differs from row to row, or may do so."""
+    """Return an addend as one number per output; None if it may vary by row."""
     array = array_of(c)
     if array is None:
         return c if beta == 1 and c.type.shape == (features,) else None
@@ -66,24 +66,24 @@ def _bias(c: Value, features: int, beta: float) -> np.ndarray | Value | None:
 
 def _replace(graph: Graph, node: Node, x: Value, weight: np.ndarray, bias: np.ndarray | Value | None) -> bool:
     w, c = (*node.inputs, None)[1:3]
-    types = [None if one is None else _type(one) for one in (x, weight, bias)]
+    types = [None if operand is None else _type(operand) for operand in (x, weight, bias)]
     if infer(FullyConnected(), *types) != node.outputs[0].type:
         return False
-    heavy = _constant(graph, weight, w, f"{node.name}.weight")
-    light = bias if bias is None or isinstance(bias, Value) else _constant(graph, bias, c, f"{node.name}.bias")
-    graph.replace(node, FullyConnected(), x, heavy, light)
-    for heir, old in ((heavy, w), (light, c)):
-        if isinstance(heir, Constant) and heir is not old:
-            inherit(graph, heir, old)
+    new_w = _constant(graph, weight, w, f"{node.name}.weight")
+    new_c = bias if bias is None or isinstance(bias, Value) else _constant(graph, bias, c, f"{node.name}.bias")
+    graph.replace(node, FullyConnected(), x, new_w, new_c)
+    for new, old in ((new_w, w), (new_c, c)):
+        if isinstance(new, Constant) and new is not old:
+            inherit(graph, new, old)
     return True
 
 
-def _type(one: np.ndarray | Value) -> TensorType:
-    return one.type if isinstance(one, Value) else TensorType(one.dtype.name, one.shape)
+def _type(operand: np.ndarray | Value) -> TensorType:
+    return operand.type if isinstance(operand, Value) else TensorType(operand.dtype.name, operand.shape)
 
 
-def _constant(graph: Graph, array: np.ndarray, old: Value | None, otherwise: str) -> Value:
-    """Return a constant for an array: the old one, where the array is that one's own."""
+def _constant(graph: Graph, array: np.ndarray, old: Value | None, default_name: str) -> Value:
+    """Return a constant for an array; the old constant if its array is unchanged."""
     if isinstance(old, Constant) and array is old.data:
         return old
-    return graph.constant(old.name if old else otherwise, np.ascontiguousarray(array))
+    return graph.constant(old.name if old else default_name, np.ascontiguousarray(array))

@@ -1,4 +1,4 @@
-"""What the passes did to a graph, step by step."""
+"""A record of the passes that changed a graph."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Step:
     """One run of a pass that changed the graph.
 
     Args:
-        name: The pass.
+        name: The pass's name.
         before: Number of nodes before it.
         after: Number of nodes after it.
     """
@@ -25,15 +25,15 @@ class Step:
 
 
 class History:
-    """An observer for `optimize` that keeps what each pass did.
+    """An observer for `optimize` that records each pass that changed the graph.
 
         history = History(graph)
         optimized = optimize(graph, observe=history)
         history.table()
 
     Args:
-        graph: The graph that is going to be optimised.
-        snapshots: Whether to keep a copy of the graph after every step, for drawings and diffs.
+        graph: The graph to be optimised.
+        snapshots: Keep a copy of the graph after every step, for drawings and diffs.
     """
 
     def __init__(self, graph: Graph, *, snapshots: bool = False) -> None:
@@ -42,14 +42,14 @@ class History:
         self._nodes = len(graph.nodes)
 
     def __call__(self, name: str, graph: Graph) -> None:
-        """Take note of a pass that changed the graph."""
+        """Record a pass that changed the graph."""
         self.steps.append(Step(name, self._nodes, len(graph.nodes)))
         self._nodes = len(graph.nodes)
         if self.snapshots is not None:
             self.snapshots.append(graph.copy())
 
     def table(self) -> pd.DataFrame:
-        """Return one row a step: pass, nodes before, nodes after."""
+        """Return one row per step: pass, nodes before, nodes after."""
         return pd.DataFrame(
             {
                 "pass": [step.name for step in self.steps],

@@ -1,9 +1,9 @@
-"""Means: the mean over all spatial axes is global average pooling, which back ends and the quantiser know.
+"""Canonicalisation of means over all spatial axes to global average pooling, which back ends and the quantiser support.
 
-1. ReduceMean(x) over all axes from 2 on, kept      ->  GlobalAveragePool(x)
-2. ReduceMean(x) over all axes from 2 on, left out  ->  Flatten(GlobalAveragePool(x))
+1. ReduceMean(x) over all axes from 2 on, keepdims=1  ->  GlobalAveragePool(x)
+2. ReduceMean(x) over all axes from 2 on, keepdims=0  ->  Flatten(GlobalAveragePool(x))
 
-x is float32 and has one to three such axes: runtimes pool nothing else, ONNX Runtime for one.
+x is float32 and has one to three such axes, which is what runtimes like ONNX Runtime support for pooling.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MEAN = next(reduction for reduction in REDUCTIONS if reduction.__name__ == "Red
 
 
 def means_to_pools(graph: Graph) -> bool:
-    """Spell means over images as pooling; tell whether there were any."""
+    """Rewrite means over spatial axes to pooling; return whether anything changed."""
     return sweep(graph, _to_pool, _MEAN)
 
 

@@ -1,16 +1,16 @@
-"""No-ops: nodes whose output is one of their inputs.
+"""Removal of no-ops: nodes whose output equals one of their inputs.
 
  1. Identity(x)                                                  ->  x     (Dropout is imported as Identity)
  2. Cast(x) to the element type of x                             ->  x
- 3. Transpose(x) that leaves every axis in its place             ->  x
+ 3. Transpose(x) with the identity permutation                   ->  x
  4. Reshape, Flatten, Squeeze, Unsqueeze, Expand to x's shape    ->  x
- 5. Pad(x) by nothing                                            ->  x
- 6. Slice(x) of everything, forwards                             ->  x
- 7. x + 0, x - 0, x * 1, x / 1, x to the power of 1              ->  x     unless the constant stretches x
+ 5. Pad(x) with pads of 0                                        ->  x
+ 6. Slice(x) of all elements, with step 1                        ->  x
+ 7. x + 0, x - 0, x * 1, x / 1, x to the power of 1              ->  x     unless the constant broadcasts x
  8. Concat(x)                                                    ->  x
  9. MaxPool, AveragePool(x) with windows of one element, stride 1 ->  x
-10. GlobalAveragePool, GlobalMaxPool, ReduceMean, -Sum, -Prod, -Max, -Min(x) over axes that are one long, kept  ->  x
-11. Relu, Clip(x) where x lies within the limits by what made it  ->  x     (Relu of Relu, of MaxPool of Relu, ...)
+10. GlobalAveragePool, GlobalMaxPool, ReduceMean, -Sum, -Prod, -Max, -Min(x) over axes of size 1, keepdims=1  ->  x
+11. Relu, Clip(x) with limits that x's range never exceeds       ->  x     (Relu of Relu, of MaxPool of Relu, ...)
 """
 
 from __future__ import annotations
@@ -34,29 +34,29 @@ from mlhood.compiler.passes.rewriting import array_of, bypass, sweep
 
 
 def remove_no_ops(graph: Graph) -> bool:
-    """Remove the nodes that give back what they read; tell whether there were any."""
-    changed = sweep(graph, _remove, *_SAME)
-    return _remove_idle_limits(graph) or changed
+    """Remove no-ops; return whether anything changed."""
+    changed = sweep(graph, _remove, *_SAME_ELEMENTS)
+    return _remove_unreachable_limits(graph) or changed
 
 
 def _remove(graph: Graph, node: Node) -> bool:
-    kind = next(kind for kind in _SAME if isinstance(node.operator, kind))
-    value = _SAME[kind](node)
-    # also where the elements are the same, x may have been stretched to a longer shape
+    kind = next(kind for kind in _SAME_ELEMENTS if isinstance(node.operator, kind))
+    value = _SAME_ELEMENTS[kind](node)
+    # the types differ if x was broadcast
     if value is None or value.type != node.outputs[0].type:
         return False
     bypass(graph, node, value)
     return True
 
 
-def _remove_idle_limits(graph: Graph) -> bool:
+def _remove_unreachable_limits(graph: Graph) -> bool:
     if not any(isinstance(node.operator, (Relu, Clip)) for node in graph.nodes.values()):
         return False
-    found = ranges(graph)
+    known_ranges = ranges(graph)
 
     def remove(graph: Graph, node: Node) -> bool:
         x = _input(node)
-        if not _holds(node.operator, range_of(x, found)):
+        if not _is_within_limits(node.operator, range_of(x, known_ranges)):
             return False
         bypass(graph, node, x)  # rule 11
         return True
@@ -64,7 +64,7 @@ def _remove_idle_limits(graph: Graph) -> bool:
     return sweep(graph, remove, Relu, Clip)
 
 
-def _holds(operator: Operator, x: Range) -> bool:
+def _is_within_limits(operator: Operator, x: Range) -> bool:
     low, high = limits_of(operator)
     return low <= x[0] and x[1] <= high
 
@@ -72,18 +72,18 @@ def _holds(operator: Operator, x: Range) -> bool:
 def _input(node: Node) -> Value:
     value = node.inputs[0]
     if value is None:
-        raise TypeError(f"{node.where} reads nothing")
+        raise TypeError(f"{node.where} has no input")
     return value
 
 
-def _always(node: Node) -> Value | None:
+def _first_input(node: Node) -> Value | None:
     return node.inputs[0]
 
 
 def _transpose(node: Node) -> Value | None:
     operator = node.operator
-    still = isinstance(operator, Transpose) and operator.permutation == tuple(range(len(operator.permutation)))
-    return node.inputs[0] if still else None
+    is_identity = isinstance(operator, Transpose) and operator.permutation == tuple(range(len(operator.permutation)))
+    return node.inputs[0] if is_identity else None
 
 
 def _pad(node: Node) -> Value | None:
@@ -91,49 +91,49 @@ def _pad(node: Node) -> Value | None:
 
 
 def _slice(node: Node) -> Value | None:
-    forwards = isinstance(node.operator, Slice) and all(step == 1 for step in node.operator.steps)
-    return node.inputs[0] if forwards else None
+    has_unit_steps = isinstance(node.operator, Slice) and all(step == 1 for step in node.operator.steps)
+    return node.inputs[0] if has_unit_steps else None
 
 
 def _pool(node: Node) -> Value | None:
     operator: Any = node.operator
-    still = {*operator.kernel, *operator.strides} == {1} and not any(operator.pads)
-    return node.inputs[0] if still and len(node.outputs) == 1 else None
+    is_identity = {*operator.kernel, *operator.strides} == {1} and not any(operator.pads)
+    return node.inputs[0] if is_identity and len(node.outputs) == 1 else None
 
 
 def _reduction(node: Node) -> Value | None:
     operator = node.operator
-    idle = isinstance(operator, Reduction) and not operator.transforms(node.outputs[0].type)
-    return node.inputs[0] if idle else None
+    is_identity = isinstance(operator, Reduction) and not operator.transforms(node.outputs[0].type)
+    return node.inputs[0] if is_identity else None
 
 
 def _concat(node: Node) -> Value | None:
     return node.inputs[0] if len(node.inputs) == 1 else None
 
 
-def _neutral(number: int, commutes: bool) -> Callable[[Node], Value | None]:
-    def same(node: Node) -> Value | None:
+def _neutral_element(element: int, commutative: bool) -> Callable[[Node], Value | None]:
+    def other_operand(node: Node) -> Value | None:
         a, b = node.inputs
-        for x, other in ((a, b), (b, a)) if commutes else ((a, b),):
+        for x, other in ((a, b), (b, a)) if commutative else ((a, b),):
             array = array_of(other)
-            if array is not None and array.dtype.kind in "iuf" and (array == number).all():
+            if array is not None and array.dtype.kind in "iuf" and (array == element).all():
                 return x
         return None
 
-    return same
+    return other_operand
 
 
-# What the node's output is, as far as the elements are concerned; None where it is something new.
-_SAME: dict[type[Operator], Callable[[Node], Value | None]] = {
-    Identity: _always,
-    Cast: _always,
-    Reshape: _always,
-    Flatten: _always,
-    Squeeze: _always,
-    Unsqueeze: _always,
-    Expand: _always,
-    GlobalAveragePool: _always,
-    GlobalMaxPool: _always,
+# Returns the input whose elements a node's output has if the shape is the same; None if there is none.
+_SAME_ELEMENTS: dict[type[Operator], Callable[[Node], Value | None]] = {
+    Identity: _first_input,
+    Cast: _first_input,
+    Reshape: _first_input,
+    Flatten: _first_input,
+    Squeeze: _first_input,
+    Unsqueeze: _first_input,
+    Expand: _first_input,
+    GlobalAveragePool: _first_input,
+    GlobalMaxPool: _first_input,
     Transpose: _transpose,
     Pad: _pad,
     Slice: _slice,
@@ -141,9 +141,9 @@ _SAME: dict[type[Operator], Callable[[Node], Value | None]] = {
     AveragePool: _pool,
     Reduction: _reduction,
     Concat: _concat,
-    Add: _neutral(0, True),
-    Sub: _neutral(0, False),
-    Mul: _neutral(1, True),
-    Div: _neutral(1, False),
-    Pow: _neutral(1, False),
+    Add: _neutral_element(0, True),
+    Sub: _neutral_element(0, False),
+    Mul: _neutral_element(1, True),
+    Div: _neutral_element(1, False),
+    Pow: _neutral_element(1, False),
 }

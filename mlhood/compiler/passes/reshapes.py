@@ -1,7 +1,7 @@
-"""Reshapes: a chain of new shapes is one new shape.
+"""Merging of consecutive reshapes.
 
-1. reshape(reshape(x))  ->  reshape(x)    reshape being Reshape, Flatten, Squeeze or Unsqueeze
-2. reshape(reshape(x))  ->  x             where x has the shape that comes out, even if others read the inner one
+1. reshape(reshape(x))  ->  reshape(x)    reshape: one of Reshape, Flatten, Squeeze, Unsqueeze
+2. reshape(reshape(x))  ->  x             if the result has x's shape, even if the inner one has other uses
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _RESHAPES = (Reshape, Flatten, Squeeze, Unsqueeze)
 
 
 def merge_reshapes(graph: Graph) -> bool:
-    """Merge operators that only give another shape; tell whether there were two in a row."""
+    """Merge consecutive operators that only change the shape; return whether anything changed."""
     return sweep(graph, _merge, *_RESHAPES)
 
 

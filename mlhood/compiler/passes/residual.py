@@ -1,11 +1,11 @@
-"""Residual branches: what is added to a convolution is an input of it.
+"""Residual fusion: a value added to the output of a convolution becomes an input of the convolution.
 
 1. Add(Conv(x, w, bias), z), Add(z, Conv(x, w, bias))  ->  Conv(x, w, bias, z)
 2. AddActivation of the same                           ->  Conv(x, w, bias, z) with the activation
 
-z has exactly the type of the convolution's output. Refused if the convolution has another reader, is an output of the
-graph, or already has a residual branch or an activation. As the sum is then all that reads the convolution, z cannot
-depend on it, and there is no cycle.
+z has exactly the type of the convolution's output. Not applied if the convolution's output has another use or is an
+output of the graph, or if the convolution already has a residual branch or an activation. As the addition is then the
+only use, z cannot depend on the convolution, and no cycle arises.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from mlhood.compiler.passes.rewriting import fuse, is_read_once, made_by, sweep
 
 
 def fuse_residual(graph: Graph) -> bool:
-    """Let convolutions take the residual branches that are added to them; tell whether there were any."""
+    """Fuse residual additions into convolutions; return whether anything changed."""
     return sweep(graph, _fuse, Add, AddActivation)
 
 
 def _fuse(graph: Graph, node: Node) -> bool:
     for branch, z in (node.inputs, node.inputs[::-1]):
         conv = made_by(branch, Conv)
-        if conv is None or z is None or isinstance(z, Constant) or not _takes(graph, conv, z):
+        if conv is None or z is None or isinstance(z, Constant) or not _can_fuse(graph, conv, z):
             continue
         operator = conv.operator
         if isinstance(node.operator, AddActivation) and isinstance(operator, Conv):
@@ -39,7 +39,7 @@ def _fuse(graph: Graph, node: Node) -> bool:
     return False
 
 
-def _takes(graph: Graph, conv: Node, z: Value) -> bool:
-    made = conv.outputs[0]
-    free = len(conv.inputs) < 4 and not conv.operator.attributes["activation"]
-    return free and z is not made and z.type == made.type and is_read_once(graph, made)
+def _can_fuse(graph: Graph, conv: Node, z: Value) -> bool:
+    output = conv.outputs[0]
+    is_plain = len(conv.inputs) < 4 and not conv.operator.attributes["activation"]
+    return is_plain and z is not output and z.type == output.type and is_read_once(graph, output)

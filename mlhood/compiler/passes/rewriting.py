@@ -1,4 +1,4 @@
-"""What the passes share: walking over a graph, asking about it, and putting nodes in the place of others."""
+"""Utilities for passes: applying a rule to all nodes, queries, and replacement of nodes."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ Rule = Callable[[Graph, Node], bool]
 
 
 def sweep(graph: Graph, rule: Rule, *operators: type[Operator]) -> bool:
-    """Try a rule once on each node of these operators, each after what it reads.
+    """Apply a rule once to each node with one of these operators, in topological order.
 
-    What a rule makes of one node, the rule sees when it comes to the nodes behind it, so that a whole chain is done in
-    one sweep. A graph without such nodes costs one look at each.
+    A rule sees its earlier rewrites when it is applied to later nodes, so that one sweep rewrites a chain of nodes. A
+    graph without such nodes is only scanned.
 
     Args:
-        graph: Edited in place.
-        rule: Edits the graph around a node, and tells whether it did.
-        operators: Which nodes to try.
+        graph: Modified in place.
+        rule: Rewrites the graph around a node, and returns whether it did.
+        operators: The operators of the nodes to rewrite.
 
     Returns:
         Whether anything changed.
@@ -39,11 +39,11 @@ def sweep(graph: Graph, rule: Rule, *operators: type[Operator]) -> bool:
     return changed
 
 
-# -- asking
+# -- queries
 
 
 def made_by(value: Value | None, *operators: type[Operator]) -> Node | None:
-    """Return the node that makes a value as its only output, if it is of one of these operators."""
+    """Return the node that defines a value as its only output, if it has one of these operators."""
     node = None if value is None else value.producer
     if node is None or len(node.outputs) != 1 or not isinstance(node.operator, operators):
         return None
@@ -51,22 +51,22 @@ def made_by(value: Value | None, *operators: type[Operator]) -> Node | None:
 
 
 def is_read_once(graph: Graph, value: Value) -> bool:
-    """Tell whether a single node reads a value, and no output of the graph is it."""
+    """Return whether exactly one node uses a value, and it is not an output of the graph."""
     return len(value.users) == 1 and not graph.is_output(value)
 
 
 def is_unread(graph: Graph, value: Value) -> bool:
-    """Tell whether no node and no output of the graph reads a value."""
+    """Return whether no node uses a value, and it is not an output of the graph."""
     return not value.users and not graph.is_output(value)
 
 
 def array_of(value: Value | None) -> np.ndarray | None:
-    """Return the array of a constant whose numbers are just numbers; None for anything else."""
+    """Return the array of a constant that is not quantised; None for any other value."""
     return value.data if isinstance(value, Constant) and value.type.quantization is None else None
 
 
 def infer(operator: Operator, *inputs: TensorType | None) -> TensorType | None:
-    """Return the type that an operator of one output gives; None if it does not take these inputs."""
+    """Return the type of a single-output operator's result, or None if the inputs are invalid."""
     try:
         return operator.infer(*inputs)
     except CompilerError:
@@ -74,32 +74,32 @@ def infer(operator: Operator, *inputs: TensorType | None) -> TensorType | None:
 
 
 def reshape_between(before: TensorType, after: TensorType) -> Operator | None:
-    """Return an operator that gives a tensor the shape of `after`; None if none is sure to do so."""
-    if 0 in (*before.shape, *after.shape):  # in Reshape a 0 copies an axis
+    """Return an operator that reshapes a tensor of type `before` to `after`; None if that cannot be guaranteed."""
+    if 0 in (*before.shape, *after.shape):  # a 0 in Reshape's shape copies an axis
         return None
-    same = [size == before.shape[i] if i < before.rank else False for i, size in enumerate(after.shape)]
-    sizes = zip(after.shape, same, strict=True)
-    shape = tuple(size if isinstance(size, int) else 0 if copy else -1 for size, copy in sizes)
-    choices = (Flatten(1), Reshape(shape)) if before.rank > 1 else (Reshape(shape),)
-    return next((one for one in choices if infer(one, before) == after), None)
+    is_copied = [i < before.rank and size == before.shape[i] for i, size in enumerate(after.shape)]
+    sizes = zip(after.shape, is_copied, strict=True)
+    shape = tuple(size if isinstance(size, int) else 0 if copied else -1 for size, copied in sizes)
+    candidates = (Flatten(1), Reshape(shape)) if before.rank > 1 else (Reshape(shape),)
+    return next((operator for operator in candidates if infer(operator, before) == after), None)
 
 
-# -- editing
+# -- rewrites
 
 
 def bypass(graph: Graph, node: Node, value: Value) -> None:
-    """Let all that read a node's single output read another value, and remove the node."""
+    """Replace all uses of a node's single output by another value, and erase the node."""
     graph.replace_all_uses(node.outputs[0], value)
     graph.remove(node)
 
 
 def fuse(graph: Graph, first: Node, last: Node, operator: Operator, *inputs: Value | None) -> Node:
-    """Put one node in the place of two, of which `last` is the only reader of `first`.
+    """Replace two nodes by one; `last` must be the only user of `first`.
 
-    The new node's output has the name of what `last` made, the node itself that of `first`, which does the main work.
+    The new node has the name of `first`, which does the main work, and its output that of the output of `last`.
 
     Raises:
-        CompilerError: The operator does not take these inputs, or gives another type; the graph is as it was.
+        CompilerError: The inputs are invalid for the operator, or its result has another type; the graph is unchanged.
     """
     fused = graph.replace(last, operator, *inputs)
     graph.remove(first)
@@ -107,11 +107,11 @@ def fuse(graph: Graph, first: Node, last: Node, operator: Operator, *inputs: Val
     return fused
 
 
-def inherit(graph: Graph, heir: Constant, old: Value | None) -> None:
-    """Take out a constant that nothing reads any more, and give its name to the one computed from it.
+def inherit(graph: Graph, new: Constant, old: Value | None) -> None:
+    """Erase a constant if it has no uses left, and give its name to the constant that replaces it.
 
-    One constant may have been two inputs of a node: then it has gone already, and the first heir has its name.
+    If both inputs of a node were the same constant, the first replacement gets the name.
     """
     if isinstance(old, Constant) and graph.constants.get(old.name) is old and is_unread(graph, old):
         graph.remove_constant(old)
-        graph.rename(heir, old.name)
+        graph.rename(new, old.name)

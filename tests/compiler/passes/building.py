@@ -1,4 +1,4 @@
-"""Small graphs for the tests of passes, and what every pass must keep."""
+"""A builder of small graphs for the tests of passes, and checks of what every pass must preserve."""
 
 from collections.abc import Callable
 
@@ -12,19 +12,19 @@ from mlhood.compiler.operators.elementwise import FUNCTIONS
 from mlhood.compiler.operators.reduction import REDUCTIONS
 from mlhood.compiler.passes import PASSES
 
-OPEN = {"n": 3, "h": 6, "w": 5}
+DYNAMIC_SIZES = {"n": 3, "h": 6, "w": 5}
 Tanh, Sigmoid, HardSwish, Neg, Abs, Exp = (
-    next(one for one in FUNCTIONS if one.__name__ == name)
+    next(operator for operator in FUNCTIONS if operator.__name__ == name)
     for name in ("Tanh", "Sigmoid", "HardSwish", "Neg", "Abs", "Exp")
 )
 ReduceMean, ReduceSum, ReduceMax, ReduceL1 = (
-    next(one for one in REDUCTIONS if one.__name__ == name)
+    next(operator for operator in REDUCTIONS if operator.__name__ == name)
     for name in ("ReduceMean", "ReduceSum", "ReduceMax", "ReduceL1")
 )
 
 
 class Build:
-    """A graph that grows by calls; arrays among the inputs become constants."""
+    """Builds a graph, one node per call; inputs given as arrays become constants."""
 
     def __init__(self):
         self.graph = Graph("test")
@@ -34,7 +34,7 @@ class Build:
         return self.graph.placeholder(name, TensorType(element, shape))
 
     def __call__(self, operator, *inputs, name=None) -> Value:
-        values = [self.constant(one) if isinstance(one, np.ndarray | np.generic) else one for one in inputs]
+        values = [self.constant(x) if isinstance(x, np.ndarray | np.generic) else x for x in inputs]
         return self.graph.add(operator, *values, name=name).outputs[0]
 
     def constant(self, array, name="c") -> Value:
@@ -54,21 +54,21 @@ def conv(**attributes) -> Conv:
 
 
 def kinds(graph: Graph) -> list[str]:
-    """Return the operators' names, in order."""
+    """Return the operators' names, in topological order."""
     return [node.operator.name for node in graph.topological()]
 
 
 def built(make: Callable) -> Graph:
-    """Return the graph that a function makes of a `Build`; what it returns is the output, or several."""
+    """Return the graph that a function builds; the function gets a `Build` and returns the output, or several."""
     build = Build()
-    made = make(build)
-    for i, value in enumerate(made if isinstance(made, tuple) else (made,)):
+    outputs = make(build)
+    for i, value in enumerate(outputs if isinstance(outputs, tuple) else (outputs,)):
         build.graph.output(value, f"y{i or ''}")
     return build.graph
 
 
 def apply(make: Callable, name: str) -> Graph:
-    """Run one pass until it changes nothing, and hold it to what all passes promise."""
+    """Run one pass to a fixed point, and check the invariants of passes."""
     before = built(make)
     graph = before.copy()
     changed = [PASSES[name](graph)]
@@ -76,41 +76,41 @@ def apply(make: Callable, name: str) -> Graph:
         verify(graph)
         assert len(changed) < 10
         changed.append(PASSES[name](graph))
-    assert changed[0] == (to_text(graph) != to_text(before)), "the pass says whether it changed something"
+    assert changed[0] == (to_text(graph) != to_text(before)), "the pass must return whether it changed anything"
     check_same(before, graph)
     return graph
 
 
 def check_same(before: Graph, after: Graph, *, names: bool = True, **tolerance) -> None:
-    """Check that two graphs have the same signature and compute the same, under `names` value by value."""
-    assert {one: value.type for one, value in before.placeholders.items()} == {
-        one: value.type for one, value in after.placeholders.items()
+    """Check that two graphs have the same signature and compute the same; with `names`, also all values in both."""
+    assert {name: value.type for name, value in before.placeholders.items()} == {
+        name: value.type for name, value in after.placeholders.items()
     }
     assert [(name, value.type) for name, value in before.outputs.items()] == [
         (name, value.type) for name, value in after.outputs.items()
     ]
     inputs = {name: numbers_for(value.type) for name, value in before.placeholders.items()}
-    wanted, got = Interpreter(before).run(inputs), Interpreter(after).run(inputs)
-    for name, array in wanted.items():
-        np.testing.assert_allclose(got[name], array, **{"rtol": 1e-4, "atol": 1e-5, **tolerance})
+    expected, actual = Interpreter(before).run(inputs), Interpreter(after).run(inputs)
+    for name, array in expected.items():
+        np.testing.assert_allclose(actual[name], array, **{"rtol": 1e-4, "atol": 1e-5, **tolerance})
     if names:
         _check_names(before, after, inputs)
 
 
 def _check_names(before: Graph, after: Graph, inputs) -> None:
-    """A name that a node's value has before and after stands for the same tensor."""
-    seen: dict[str, np.ndarray] = {}
-    Interpreter(before).run(inputs, observe=lambda value, array: seen.setdefault(value.name, array))
+    """Check that a name that occurs before and after denotes the same tensor."""
+    arrays: dict[str, np.ndarray] = {}
+    Interpreter(before).run(inputs, observe=lambda value, array: arrays.setdefault(value.name, array))
 
     def compare(value, array):
-        if value.name in seen:
-            np.testing.assert_allclose(array, seen[value.name], rtol=1e-4, atol=1e-5, err_msg=value.name)
+        if value.name in arrays:
+            np.testing.assert_allclose(array, arrays[value.name], rtol=1e-4, atol=1e-5, err_msg=value.name)
 
     Interpreter(after).run(inputs, observe=compare)
 
 
 def numbers_for(type: TensorType) -> np.ndarray:
-    shape = [OPEN.get(axis, 3) if isinstance(axis, str) else axis for axis in type.shape]
+    shape = [DYNAMIC_SIZES.get(axis, 3) if isinstance(axis, str) else axis for axis in type.shape]
     random = np.random.default_rng(1)
     if type.is_float:
         return (2 * random.standard_normal(shape)).astype(type.element)

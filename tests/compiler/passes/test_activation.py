@@ -1,4 +1,4 @@
-"""Activations behind layers and sums."""
+"""Fusion of activations into layers and additions."""
 
 import numpy as np
 import pytest
@@ -36,11 +36,11 @@ def test_with_a_residual_branch():
 
 
 STAYS = {
-    "two readers": lambda b: (b(Relu(), (y := b.conv(image(b)))), b(Tanh(), b(Mul(), y, y))),
+    "two users": lambda b: (b(Relu(), (y := b.conv(image(b)))), b(Tanh(), b(Mul(), y, y))),
     "an output": lambda b: (b(Relu(), (y := b.conv(image(b)))), y),
     "an activation already": lambda b: b(Tanh(), b.conv(image(b), activation=("Relu",))),
     "a dense layer with one": lambda b: b(Relu(), b(FullyConnected(("Tanh",)), b.x("n", 3), b.numbers(2, 3))),
-    "no activation that can be fused": lambda b: b(Elu(), b.conv(image(b))),
+    "an activation that cannot be fused": lambda b: b(Elu(), b.conv(image(b))),
     "another function": lambda b: b(Exp(), b.conv(image(b))),
     "another operator before": lambda b: b(Relu(), b(Mul(), (x := image(b)), x)),
     "an input": lambda b: b(Relu(), image(b)),
@@ -57,7 +57,7 @@ def test_only_the_first_of_two_is_fused():
     assert kinds(apply(lambda b: b(Tanh(), b(Relu(), b.conv(image(b)))), PASS)) == ["Conv", "Tanh"]
 
 
-def test_the_node_is_the_layers_and_the_value_the_activations():
+def test_the_node_keeps_the_layers_name_and_the_value_the_activations():
     graph = apply(lambda b: b(Relu(), b.conv(image(b)), name="relu"), PASS)
     assert graph.nodes["conv"].outputs[0].name == "relu"
 

@@ -1,4 +1,4 @@
-"""Arithmetic with constants behind a layer."""
+"""Folding of arithmetic with constants into the preceding layer."""
 
 import numpy as np
 import pytest
@@ -26,19 +26,19 @@ def channels(b):
 FOLDED = {
     "add": lambda b: b(Add(), layer(b), channels(b)),
     "add to no bias": lambda b: b(Add(), layer(b, bias=False), channels(b)),
-    "add, the other way": lambda b: b(Add(), b.numbers(1, 2, 1, 1), layer(b)),
-    "add one number": lambda b: b(Add(), layer(b), np.float32(2)),
+    "add, commuted": lambda b: b(Add(), b.numbers(1, 2, 1, 1), layer(b)),
+    "add a scalar": lambda b: b(Add(), layer(b), np.float32(2)),
     "add to a residual branch": lambda b: b(Add(), layer(b, z=b.x("n", 2, 4, 4, name="z")), channels(b)),
     "subtract": lambda b: b(Sub(), layer(b), channels(b)),
     "subtract from": lambda b: b(Sub(), channels(b), layer(b)),
     "multiply": lambda b: b(Mul(), layer(b), channels(b)),
     "multiply without a bias": lambda b: b(Mul(), channels(b), layer(b, bias=False)),
-    "multiply one number": lambda b: b(Mul(), layer(b), b.numbers(1, 1, 1, 1)),
+    "multiply by a scalar": lambda b: b(Mul(), layer(b), b.numbers(1, 1, 1, 1)),
     "divide": lambda b: b(Div(), layer(b), channels(b)),
-    "a row": lambda b: b(
+    "a chain": lambda b: b(
         Add(), b(Mul(), b(Sub(), b(Div(), layer(b), channels(b)), channels(b)), channels(b)), channels(b)
     ),
-    "a row with a normalisation": lambda b: b(
+    "a chain with a batch normalization": lambda b: b(
         Mul(), b(BatchNormalization(), b(Add(), layer(b), channels(b)), *np.ones((4, 2), np.float32)), channels(b)
     ),
     "dense": lambda b: b(Mul(), b(Add(), dense(b), b.numbers(2)), b.numbers(1, 1, 2)),
@@ -62,10 +62,10 @@ STAYS = {
     "along the batch": lambda b: b(Mul(), b.conv(b.x(2, 3, 4, 4)), b.numbers(2, 1, 1, 1)),
     "more axes": lambda b: b(Mul(), layer(b), b.numbers(1, 1, 2, 1, 1)),
     "more channels": lambda b: b(Mul(), b.conv(b.x("n", 3, 4, 4), features=1), b.numbers(3, 1, 1)),
-    "two readers": lambda b: (b(Mul(), (y := layer(b)), channels(b)), b(Tanh(), y)),
+    "two users": lambda b: (b(Mul(), (y := layer(b)), channels(b)), b(Tanh(), y)),
     "an output": lambda b: (b(Mul(), (y := layer(b)), channels(b)), y),
     "an activation": lambda b: b(Mul(), layer(b, activation=("Relu",)), channels(b)),
-    "a sum behind an activation": lambda b: b(Add(), layer(b, activation=("Relu",)), channels(b)),
+    "an addition after an activation": lambda b: b(Add(), layer(b, activation=("Relu",)), channels(b)),
     "scaling a residual branch": lambda b: b(Mul(), layer(b, z=b.x("n", 2, 4, 4, name="z")), channels(b)),
     "a run-time weight": lambda b: b(Mul(), b(conv(), b.x("n", 3, 4, 4), b.x(2, 3, 1, 1, name="w")), channels(b)),
     "a run-time bias": lambda b: b(
@@ -75,8 +75,8 @@ STAYS = {
     "integers": lambda b: b(
         Div(), b(conv(), b.x("n", 1, 2, 2, element="int32"), np.full((1, 1, 1, 1), 3, np.int32)), np.int32(2)
     ),
-    "something computed": lambda b: b(Add(), layer(b), b.x(2, 1, 1, name="z")),
-    "a number that is infinite": lambda b: b(Add(), layer(b), np.full((2, 1, 1), np.inf, np.float32)),
+    "not a constant": lambda b: b(Add(), layer(b), b.x(2, 1, 1, name="z")),
+    "infinity": lambda b: b(Add(), layer(b), np.full((2, 1, 1), np.inf, np.float32)),
     "the rows of a dense layer": lambda b: b(Mul(), dense(b), b.numbers(5, 1)),
 }
 

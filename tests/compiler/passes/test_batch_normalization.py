@@ -1,4 +1,4 @@
-"""Normalisation behind a layer."""
+"""Folding of batch normalization into the preceding layer."""
 
 import numpy as np
 import pytest
@@ -64,7 +64,7 @@ def overflow(b):
 
 
 STAYS = {
-    "two readers": lambda b: (norm(b, (y := b.conv(image(b)))), b(Tanh(), y)),
+    "two users": lambda b: (norm(b, (y := b.conv(image(b)))), b(Tanh(), y)),
     "an output of the graph": lambda b: (norm(b, (y := b.conv(image(b)))), y),
     "an activation fused": lambda b: norm(b, b.conv(image(b), activation=("Relu",))),
     "an activation between": lambda b: norm(b, b(Relu(), b.conv(image(b)))),
@@ -74,7 +74,7 @@ STAYS = {
     "statistics that are not constant": not_constant,
     "the channels are not the features": lambda b: norm(b, dense(b, "n", 5, 3), 5),
     "no variance": negative_variance,
-    "no layer": lambda b: norm(b, image(b), 4),
+    "no preceding layer": lambda b: norm(b, image(b), 4),
 }
 
 
@@ -88,7 +88,7 @@ def test_a_weight_that_would_overflow_stays():
     assert kinds(apply(overflow, PASS)) == ["Conv", "BatchNormalization"]
 
 
-def test_layers_that_share_weights_get_weights_of_their_own():
+def test_layers_that_share_weights_get_separate_ones():
     def make(b):
         w, bias = b.constant(b.numbers(2, 2, 1, 1), "w"), b.constant(b.numbers(2), "b")
         x = norm(b, b(conv(), b.x("n", 2, 3, 3), w, bias))

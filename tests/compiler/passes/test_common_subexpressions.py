@@ -1,4 +1,4 @@
-"""What is computed twice."""
+"""Common subexpression elimination."""
 
 import numpy as np
 import pytest
@@ -15,10 +15,10 @@ from tests.compiler.passes.building import Sigmoid, Tanh, apply, before_and_afte
 PASS = "merge_common_subexpressions"
 
 
-def pair(one, other=None):
+def pair(first, second=None):
     def make(b):
         x = b.x("n", 2, 2)
-        return b(Add(), b(one, x), b(other or one, x))
+        return b(Add(), b(first, x), b(second or first, x))
 
     return make
 
@@ -37,12 +37,12 @@ def test_equal_chains_are_merged():
     assert len(graph.constants) == 1
 
 
-def test_outputs_that_are_equal_keep_their_names():
+def test_equal_outputs_keep_their_names():
     graph = apply(lambda b: tuple(b(Tanh(), x) for x in [b.x("n", 2)] * 2), PASS)
     assert graph.outputs["y"] is graph.outputs["y1"]
 
 
-def test_nodes_of_several_outputs():
+def test_nodes_with_several_outputs():
     def make(b):
         x, pool = b.x("n", 1, 4, 4), MaxPool((2, 2), (2, 2), (0,) * 4, (1, 1), indices=True)
         return b(Add(), *(b.graph.add(pool, x).outputs[1] for _ in range(2)))
@@ -51,7 +51,7 @@ def test_nodes_of_several_outputs():
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("first", "second"),
     [
         (LeakyRelu(0.1), LeakyRelu(0.2)),
         (Clip(0.0, 1.0), Clip(0.0, None)),
@@ -59,11 +59,11 @@ def test_nodes_of_several_outputs():
         (Tanh(), Sigmoid()),
     ],
 )
-def test_different_nodes_stay(one, other):
-    assert len(kinds(apply(pair(one, other), PASS))) == 3
+def test_different_nodes_stay(first, second):
+    assert len(kinds(apply(pair(first, second), PASS))) == 3
 
 
-def test_the_order_of_inputs_counts():
+def test_the_order_of_inputs_matters():
     def make(b):
         x, z = b.x(2), b.x(2, name="z")
         return b(Sub(), x, z), b(Sub(), z, x)
@@ -71,17 +71,17 @@ def test_the_order_of_inputs_counts():
     assert kinds(apply(make, PASS)) == ["Sub", "Sub"]
 
 
-def test_equal_constants_are_merged_and_others_stay():
+def test_equal_constants_are_merged():
     arrays = [np.full(100, 1, np.float32), np.full(100, 1, np.float32), np.full(100, 1, np.float64)]
     arrays += [np.full((10, 10), 1, np.float32), np.full(100, -0.0, np.float32), np.zeros(100, np.float32)]
-    late = np.full(100, 1, np.float32)
-    late[51] = 2  # not among the elements that are looked at first
-    graph = apply(lambda b: tuple(map(b.constant, [*arrays, late])), PASS)
+    same_sample = np.full(100, 1, np.float32)
+    same_sample[51] = 2  # not among the elements sampled first
+    graph = apply(lambda b: tuple(map(b.constant, [*arrays, same_sample])), PASS)
     assert len(graph.constants) == 6
     assert graph.outputs["y"] is graph.outputs["y1"]
 
 
-def test_constants_that_stand_for_other_reals_stay():
+def test_constants_with_different_quantisation_stay():
     def make(b):
         data = np.arange(3, dtype=np.int8)
         return tuple(b(Dequantize(), b.graph.constant("q", data, Quantization((s,), (0,)))) for s in (0.5, 0.25, 0.5))
@@ -91,7 +91,7 @@ def test_constants_that_stand_for_other_reals_stay():
     assert graph.outputs["y"] is graph.outputs["y2"]
 
 
-def test_constants_that_nothing_reads_are_left_to_others():
+def test_unused_constants_are_ignored():
     graph = built(lambda b: (b(Tanh(), b.x(2)), b.constant(np.ones(1)), b.constant(np.ones(1)))[0])
     assert not PASSES[PASS](graph)
 

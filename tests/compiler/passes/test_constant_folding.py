@@ -1,4 +1,4 @@
-"""What is known when compiling."""
+"""Evaluation of constant subgraphs at compile time."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from mlhood.compiler.operators.pooling import MaxPool
 from mlhood.compiler.operators.quantized import Dequantize, Quantize
 from mlhood.compiler.operators.shape import Reshape
 from mlhood.compiler.passes import PASSES
-from mlhood.compiler.passes.constant_folding import BUDGET, LARGEST_GROWTH
+from mlhood.compiler.passes.constant_folding import MAX_ADDED_BYTES, MAX_RESULT_BYTES
 from tests.compiler.passes.building import Tanh, apply, before_and_after, built, kinds
 
 PASS = "fold_constants"
@@ -44,29 +44,29 @@ def test_several_outputs():
     assert graph.outputs["y1"].type.element == "int64"
 
 
-def test_quantised_constants_keep_what_they_stand_for():
+def test_quantised_constants_keep_their_parameters():
     graph = apply(lambda b: b(Dequantize(), b(Quantize("int8", Q), b.numbers(4), name="q")), PASS)
     assert kinds(graph) == ["Dequantize"]
     assert graph.constants["q"].type.quantization == Q
 
 
 @pytest.mark.parametrize("operator", [Shape(), Shape(2), Shape(1, -1), Size()])
-def test_a_shape_of_numbers_is_known(operator):
+def test_a_static_shape_is_folded(operator):
     graph = apply(lambda b: b(operator, b.x(2, 3, 4, 5)), PASS)
     assert kinds(graph) == []
 
 
-def test_a_shape_of_numbers_is_known_beside_an_open_axis():
+def test_static_sizes_next_to_a_dynamic_axis_are_folded():
     assert kinds(apply(lambda b: b(Shape(1), b.x("n", 3, 4)), PASS)) == []
 
 
 STAYS = {
-    "an open axis": lambda b: b(Shape(), b.x("n", 3)),
-    "the size of an open shape": lambda b: b(Size(), b.x("n", 3)),
+    "a dynamic axis": lambda b: b(Shape(), b.x("n", 3)),
+    "the size of a dynamic shape": lambda b: b(Size(), b.x("n", 3)),
     "a placeholder": lambda b: b(Add(), b.x(3), np.ones(3, np.float32)),
-    "only the shape is known": lambda b: b(Splat(1.0, "float32"), b.x(3)),
-    "fails when it runs": lambda b: b(Gather(0), np.ones(3, np.float32), np.array([7])),
-    "grows too much": lambda b: b(Expand((LARGEST_GROWTH, 2)), np.ones(1, np.float32)),
+    "only the shape is static": lambda b: b(Splat(1.0, "float32"), b.x(3)),
+    "fails at run time": lambda b: b(Gather(0), np.ones(3, np.float32), np.array([7])),
+    "too large a result": lambda b: b(Expand((MAX_RESULT_BYTES, 2)), np.ones(1, np.float32)),
 }
 
 
@@ -77,21 +77,21 @@ def test_stays(make):
     assert len(graph.nodes) == 1
 
 
-def test_growth_is_bounded_in_all():
+def test_the_added_bytes_are_bounded():
     def make(b):
-        row = b.constant(np.ones(LARGEST_GROWTH // 4, np.float32))
-        return tuple(b(Mul(), row, np.float32(i)) for i in range(2 * BUDGET // LARGEST_GROWTH))
+        row = b.constant(np.ones(MAX_RESULT_BYTES // 4, np.float32))
+        return tuple(b(Mul(), row, np.float32(i)) for i in range(2 * MAX_ADDED_BYTES // MAX_RESULT_BYTES))
 
     graph = built(make)
     PASSES[PASS](graph)
     verify(graph)
-    assert len(graph.nodes) == BUDGET // LARGEST_GROWTH
+    assert len(graph.nodes) == MAX_ADDED_BYTES // MAX_RESULT_BYTES
 
 
-def test_a_long_chain_of_large_constants_costs_no_more_than_one():
+def test_a_long_chain_of_large_constants_is_folded():
     def make(b):
-        c = b.constant(np.ones(LARGEST_GROWTH // 2, np.float32))
-        for _ in range(2 * BUDGET // LARGEST_GROWTH):
+        c = b.constant(np.ones(MAX_RESULT_BYTES // 2, np.float32))
+        for _ in range(2 * MAX_ADDED_BYTES // MAX_RESULT_BYTES):
             c = b(Mul(), c, np.float32(1.5))
         return c
 
@@ -101,13 +101,13 @@ def test_a_long_chain_of_large_constants_costs_no_more_than_one():
     assert len(graph.constants) == 1
 
 
-def test_large_constants_may_be_laid_out_anew():
-    graph = built(lambda b: b(Transpose((1, 0)), b(Tile((1, 1)), np.zeros((LARGEST_GROWTH, 1), np.float32))))
+def test_large_constants_are_transposed():
+    graph = built(lambda b: b(Transpose((1, 0)), b(Tile((1, 1)), np.zeros((MAX_RESULT_BYTES, 1), np.float32))))
     PASSES[PASS](graph)
     assert kinds(graph) == []
 
 
-def test_division_by_zero_is_no_error():
+def test_division_by_zero_is_not_an_error():
     graph = apply(lambda b: b(Div(), np.ones(2, np.float32), np.zeros(2, np.float32)), PASS)
     assert np.isinf(graph.outputs["y"].data).all()
 

@@ -1,4 +1,4 @@
-"""What no output depends on."""
+"""Dead code elimination."""
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from tests.compiler.passes.building import Tanh, apply, before_and_after, kinds
 PASS = "remove_dead_code"
 
 
-def test_a_dead_branch_goes_with_its_constants_and_leaves_the_placeholders():
+def test_a_dead_branch_is_removed_with_its_constants_but_not_the_placeholders():
     def make(b):
         x, unused = b.x("n", 2), b.x("n", 2, name="unused")
         b(Relu(), b(Add(), b(Relu(), unused), b.constant(np.ones(2, np.float32))))
@@ -22,7 +22,7 @@ def test_a_dead_branch_goes_with_its_constants_and_leaves_the_placeholders():
     assert not graph.constants
 
 
-def test_what_an_output_reads_stays():
+def test_outputs_stay():
     def make(b):
         y = b(Relu(), b.x("n", 2))
         return b(Tanh(), y), y, b.constant(np.ones(2, np.float32))
@@ -32,7 +32,7 @@ def test_what_an_output_reads_stays():
     assert set(graph.constants) == {"c"}
 
 
-def test_a_node_stays_if_one_of_its_outputs_is_read():
+def test_a_node_stays_if_one_of_its_outputs_is_used():
     def make(b):
         pool = MaxPool((2, 2), (2, 2), (0,) * 4, (1, 1), indices=True)
         return b.graph.add(pool, b.x("n", 2, 4, 4)).outputs[1]

@@ -1,4 +1,4 @@
-"""Means over images."""
+"""Canonicalisation of means over spatial axes to pooling."""
 
 import pytest
 
@@ -6,30 +6,30 @@ from tests.compiler.passes.building import ReduceMean, ReduceSum, Tanh, apply, b
 
 PASS = "means_to_pools"
 
-FOUND = {
-    "kept": (lambda b: b(ReduceMean((2, 3)), b.x("n", 2, "h", 4)), ["GlobalAveragePool"]),
-    "counted from the end": (lambda b: b(ReduceMean((-1, -2)), b.x("n", 2, 4, 4)), ["GlobalAveragePool"]),
-    "left out": (lambda b: b(ReduceMean((2, 3), False), b.x("n", 2, 4, 4)), ["GlobalAveragePool", "Flatten"]),
+REWRITTEN = {
+    "keepdims=1": (lambda b: b(ReduceMean((2, 3)), b.x("n", 2, "h", 4)), ["GlobalAveragePool"]),
+    "negative axes": (lambda b: b(ReduceMean((-1, -2)), b.x("n", 2, 4, 4)), ["GlobalAveragePool"]),
+    "keepdims=0": (lambda b: b(ReduceMean((2, 3), False), b.x("n", 2, 4, 4)), ["GlobalAveragePool", "Flatten"]),
     "one axis": (lambda b: b(ReduceMean((2,)), b.x("n", 2, 4)), ["GlobalAveragePool"]),
     "three axes": (lambda b: b(ReduceMean((2, 3, 4), False), b.x("n", 2, 2, 2, 2)), ["GlobalAveragePool", "Flatten"]),
 }
 
 
-@pytest.mark.parametrize(("make", "left"), FOUND.values(), ids=FOUND)
-def test_found(make, left):
-    assert kinds(apply(make, PASS)) == left
+@pytest.mark.parametrize(("make", "expected"), REWRITTEN.values(), ids=REWRITTEN)
+def test_rewritten(make, expected):
+    assert kinds(apply(make, PASS)) == expected
 
 
 STAYS = {
     "some axes": lambda b: b(ReduceMean((3,)), b.x("n", 2, 4, 4)),
-    "channels too": lambda b: b(ReduceMean((1, 2, 3)), b.x("n", 2, 4, 4)),
+    "channels and spatial axes": lambda b: b(ReduceMean((1, 2, 3)), b.x("n", 2, 4, 4)),
     "channels last": lambda b: b(ReduceMean((1, 2)), b.x("n", 4, 4, 2)),
     "a matrix": lambda b: b(ReduceMean((1,)), b.x("n", 4)),
-    "no axes of a matrix": lambda b: b(ReduceMean(()), b.x("n", 4)),
+    "no axes": lambda b: b(ReduceMean(()), b.x("n", 4)),
     "integers": lambda b: b(ReduceMean((2, 3)), b.x(1, 1, 2, 2, element="int32")),
-    "channels that Flatten spells otherwise": lambda b: b(ReduceMean((2, 3), False), b.x("n", "q*p", 4, 4)),
-    "more axes than runtimes pool": lambda b: b(ReduceMean((2, 3, 4, 5)), b.x("n", 2, 2, 2, 2, 2)),
-    "numbers that runtimes do not pool": lambda b: b(ReduceMean((2, 3)), b.x(1, 1, 2, 2, element="float64")),
+    "channels that Flatten normalises": lambda b: b(ReduceMean((2, 3), False), b.x("n", "q*p", 4, 4)),
+    "four spatial axes": lambda b: b(ReduceMean((2, 3, 4, 5)), b.x("n", 2, 2, 2, 2, 2)),
+    "float64": lambda b: b(ReduceMean((2, 3)), b.x(1, 1, 2, 2, element="float64")),
     "sum": lambda b: b(ReduceSum((2, 3)), b.x("n", 2, 4, 4)),
 }
 

@@ -1,4 +1,4 @@
-"""Nodes that give back what they read."""
+"""Removal of no-ops."""
 
 import numpy as np
 import pytest
@@ -47,7 +47,7 @@ REMOVED = {
     "pad": lambda b: b(Tanh(), b(Pad((0,) * 8, "reflect"), image(b))),
     "slice": lambda b: b(Tanh(), b(Slice((0, 0), (2**31, 9), (0, 1), (1, 1)), image(b))),
     "add": lambda b: b(Tanh(), b(Add(), image(b), np.zeros((2, 1, 1), f32))),
-    "add, the other way": lambda b: b(Tanh(), b(Add(), np.zeros((), f32), image(b))),
+    "add, commuted": lambda b: b(Tanh(), b(Add(), np.zeros((), f32), image(b))),
     "sub": lambda b: b(Tanh(), b(Sub(), image(b), np.zeros(4, f32))),
     "mul": lambda b: b(Tanh(), b(Mul(), np.ones(4, f32), image(b))),
     "div": lambda b: b(Tanh(), b(Div(), image(b), np.ones(1, f32))),
@@ -74,16 +74,16 @@ STAYS = {
     "reshape": lambda b: b(Reshape((-1, 4, 2, 4)), image(b)),
     "pad": lambda b: b(Pad((0,) * 7 + (1,)), image(b)),
     "slice backwards": lambda b: b(Slice((-1,), (-9,), (2,), (-1,)), image(b)),
-    "slice of an open axis": lambda b: b(Slice((0,), (3,), (0,), (1,)), image(b)),
-    "add that is not 0": lambda b: b(Add(), image(b), np.array([0, 0, 0, 1], f32)),
-    "add that stretches": lambda b: b(Add(), b.x("n", 1), np.zeros((1, 4), f32)),
+    "slice of a dynamic axis": lambda b: b(Slice((0,), (3,), (0,), (1,)), image(b)),
+    "add a constant that is not 0": lambda b: b(Add(), image(b), np.array([0, 0, 0, 1], f32)),
+    "add that broadcasts x": lambda b: b(Add(), b.x("n", 1), np.zeros((1, 4), f32)),
     "add that adds an axis": lambda b: b(Add(), b.x("n", 2), np.zeros((1, 1, 1), f32)),
     "0 - x": lambda b: b(Sub(), np.zeros((), f32), image(b)),
     "1 / x": lambda b: b(Div(), np.ones((), f32), image(b)),
     "1 to the power of x": lambda b: b(Pow(), np.ones((1, 2, 4, 4), f32), b.x(1, 2, 4, 4)),
     "concat": lambda b: b(Concat(1), *[image(b)] * 2),
     "max pool": lambda b: b(MaxPool(*TWO), image(b)),
-    "max pool that skips": lambda b: b(MaxPool((1, 1), (2, 2), (0,) * 4, (1, 1)), image(b)),
+    "strided max pool": lambda b: b(MaxPool((1, 1), (2, 2), (0,) * 4, (1, 1)), image(b)),
     "max pool of one element": lambda b: b(MaxPool((2, 2), (1, 1), (0, 0, 1, 1), (1, 1)), image(b)),
     "sum": lambda b: b(ReduceSum((2,)), image(b)),
     "norm": lambda b: b(ReduceL1((2, 3)), b.x("n", 2, 1, 1)),
@@ -95,9 +95,9 @@ def test_stays(make):
     assert len(kinds(apply(make, PASS))) == 1
 
 
-# -- limits that cannot bite
+# -- limits that x's range never exceeds
 
-IDLE = {
+WITHOUT_EFFECT = {
     "relu of relu": lambda b: b(Relu(), b(Relu(), image(b))),
     "relu of a pool of relu": lambda b: b(Relu(), b(MaxPool(*TWO), b(Relu(), image(b)))),
     "relu of a mean of relu": lambda b: b(Relu(), b(AveragePool(*TWO, count_pads=True), b(Relu(), image(b)))),
@@ -117,13 +117,13 @@ IDLE = {
 }
 
 
-@pytest.mark.parametrize("make", IDLE.values(), ids=IDLE)
-def test_a_limit_that_cannot_bite_is_removed(make):
+@pytest.mark.parametrize("make", WITHOUT_EFFECT.values(), ids=WITHOUT_EFFECT)
+def test_a_limit_without_effect_is_removed(make):
     last = list(built(make).nodes)[-1]
     assert last not in apply(make, PASS).nodes
 
 
-BITES = {
+WITH_EFFECT = {
     "clip of relu": lambda b: b(Clip(0.0, 6.0), b(Relu(), image(b))),
     "clip that is tighter": lambda b: b(Clip(0.0, 5.0), b(Clip(0.0, 6.0), image(b))),
     "relu of tanh": lambda b: b(Relu(), b(Tanh(), image(b))),
@@ -132,27 +132,29 @@ BITES = {
     "relu of a negative pad": lambda b: b(Relu(), b(Pad((1,) * 8, "constant", -1.0), b(Relu(), image(b)))),
     "relu of a concat": lambda b: b(Relu(), b(Concat(1), b(Relu(), (x := image(b))), x)),
     "relu of leaky relu": lambda b: b(Relu(), b(LeakyRelu(0.1), image(b))),
-    "relu of a leaky relu that turns": lambda b: b(Relu(), b(LeakyRelu(-0.1), b(Clip(None, 0.0), image(b)))),
+    "relu of a decreasing leaky relu": lambda b: b(Relu(), b(LeakyRelu(-0.1), b(Clip(None, 0.0), image(b)))),
     "clip of a mean with zeros": lambda b: b(
         Clip(1.0, None), b(AveragePool((3, 3), (1, 1), (1,) * 4, (1, 1), count_pads=True), b(Clip(1.0, 2.0), image(b)))
     ),
     "relu of a layer": lambda b: b(Relu(), b.conv(image(b))),
     "clip of leaky relu": lambda b: b(Clip(None, 1.0), b(LeakyRelu(0.1), b(Clip(-2.0, 3.0), image(b)))),
-    "relu of windows that see only padding": lambda b: b(
+    "relu of windows inside the padding": lambda b: b(
         Relu(), b(MaxPool((2,), (1,), (1, 1), (2,)), b(Relu(), b.x("n", 2, 1)))
     ),
-    "sum of bytes that wraps": lambda b: b(Clip(0, 127), b(Add(), (x := b(Clip(0, 100), b.x(9, element="int8"))), x)),
-    "clip by no number": lambda b: b(Clip(float("nan"), None), b(Relu(), image(b))),
+    "sum of int8 that overflows": lambda b: b(
+        Clip(0, 127), b(Add(), (x := b(Clip(0, 100), b.x(9, element="int8"))), x)
+    ),
+    "clip by NaN": lambda b: b(Clip(float("nan"), None), b(Relu(), image(b))),
 }
 
 
-@pytest.mark.parametrize("make", BITES.values(), ids=BITES)
-def test_a_limit_that_bites_stays(make):
+@pytest.mark.parametrize("make", WITH_EFFECT.values(), ids=WITH_EFFECT)
+def test_a_limit_with_effect_stays(make):
     last = list(built(make).nodes)[-1]
     assert last in apply(make, PASS).nodes
 
 
-def test_outputs_keep_their_names_where_nothing_is_left():
+def test_outputs_keep_their_names_if_no_node_remains():
     graph = apply(
         lambda b: (b(Identity(), (x := image(b))), b(Identity(), x), b(Identity(), b.constant(np.ones(2)))), PASS
     )

@@ -1,4 +1,4 @@
-"""Padding before windows."""
+"""Merging of padding into convolution, pooling and padding."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from mlhood.compiler.operators.pooling import AveragePool, MaxPool
 from tests.compiler.passes.building import Tanh, apply, before_and_after, built, kinds
 
 PASS = "merge_padding"
-SPATIAL = (0, 0, 1, 0, 0, 0, 1, 2)  # above, left, below, right: 1, 0, 1, 2
+SPATIAL = (0, 0, 1, 0, 0, 0, 1, 2)  # top, left, bottom, right: 1, 0, 1, 2
 NONE = (0, 0, 0, 0)
 
 
@@ -33,7 +33,7 @@ def mean(kernel=(3, 3), pads=NONE, **attributes):
 MERGED = {
     "convolution": lambda b: b.conv(pad(b, image(b)), size=3),
     "convolution with pads": lambda b: b.conv(pad(b, image(b)), size=3, pads=(1, 2, 1, 2), strides=(2, 1)),
-    "convolution of an open height": lambda b: b.conv(pad(b, b.x("n", 2, "h", 5)), size=3),
+    "convolution with a dynamic height": lambda b: b.conv(pad(b, b.x("n", 2, "h", 5)), size=3),
     "convolution, more pads than window": lambda b: b.conv(pad(b, image(b)), size=1),
     "maximum of -inf": lambda b: b(maximum(), pad(b, image(b), value=-np.inf)),
     "maximum of the lowest number": lambda b: b(maximum(), pad(b, image(b), value=float(np.finfo(np.float32).min))),
@@ -60,26 +60,24 @@ STAYS = {
     "convolution of a reflection": lambda b: b.conv(pad(b, image(b), mode="reflect"), size=3),
     "convolution of the edge": lambda b: b.conv(pad(b, image(b), mode="edge"), size=3),
     "channels": lambda b: b.conv(pad(b, image(b), (0, 1, 0, 0, 0, 0, 0, 0)), size=3),
-    "channels behind": lambda b: b.conv(pad(b, image(b), (0, 0, 0, 0, 0, 1, 0, 0)), size=3),
+    "channels, at the end": lambda b: b.conv(pad(b, image(b), (0, 0, 0, 0, 0, 1, 0, 0)), size=3),
     "batch": lambda b: b.conv(pad(b, b.x(1, 2, 5, 5), (1, 0, 0, 0, 0, 0, 0, 0)), size=3),
-    "cutting off": lambda b: b.conv(pad(b, image(b), (0, 0, 1, 0, 0, 0, -1, 0)), size=3),
-    "cutting off what is padded again": lambda b: b.conv(
-        pad(b, image(b), (0, 0, 1, 0, 0, 0, -1, 0)), size=3, pads=(1,) * 4
-    ),
+    "cropping": lambda b: b.conv(pad(b, image(b), (0, 0, 1, 0, 0, 0, -1, 0)), size=3),
+    "cropping before padding": lambda b: b.conv(pad(b, image(b), (0, 0, 1, 0, 0, 0, -1, 0)), size=3, pads=(1,) * 4),
     "maximum of zeros": lambda b: b(maximum(), pad(b, image(b))),
     "maximum of ones around relu": lambda b: b(maximum(), pad(b, b(Relu(), image(b)), value=1.0)),
     "dilated maximum": lambda b: b(maximum((2, 2), dilations=(2, 2)), pad(b, b(Relu(), image(b)))),
     "maximum, ceil": lambda b: b(maximum(ceil=True), pad(b, b(Relu(), image(b)))),
     "maximum, pads as large as the window": lambda b: b(maximum((2, 2)), pad(b, b(Relu(), image(b)))),
-    "maximum, where it stands": lambda b: b.graph.add(maximum(indices=True), pad(b, b(Relu(), image(b)))).outputs,
-    "mean that does not count its own": lambda b: b(mean(pads=(1, 1, 1, 0)), pad(b, image(b))),
+    "maximum with indices": lambda b: b.graph.add(maximum(indices=True), pad(b, b(Relu(), image(b)))).outputs,
+    "mean that does not count its pads": lambda b: b(mean(pads=(1, 1, 1, 0)), pad(b, image(b))),
     "mean of ones": lambda b: b(mean(), pad(b, image(b), value=1.0)),
     "mean, ceil": lambda b: b(mean((2, 2), ceil=True), pad(b, image(b), (0, 0, 1, 0, 0, 0, 0, 1))),
-    "pad of another number": lambda b: pad(b, pad(b, image(b)), value=1.0),
-    "pad of another mode": lambda b: pad(b, pad(b, image(b)), mode="edge"),
-    "pad that cuts off": lambda b: pad(b, pad(b, image(b)), (0, 0, -1, 0, 0, 0, 0, 0)),
-    "pad that others read": lambda b: (pad(b, (y := pad(b, image(b)))), b(Tanh(), y)),
-    "something between": lambda b: b.conv(b(Slice((0,), (3,), (2,), (1,)), pad(b, image(b))), size=3),
+    "pad with another value": lambda b: pad(b, pad(b, image(b)), value=1.0),
+    "pad in another mode": lambda b: pad(b, pad(b, image(b)), mode="edge"),
+    "pad that crops": lambda b: pad(b, pad(b, image(b)), (0, 0, -1, 0, 0, 0, 0, 0)),
+    "pad with other uses": lambda b: (pad(b, (y := pad(b, image(b)))), b(Tanh(), y)),
+    "an operator between": lambda b: b.conv(b(Slice((0,), (3,), (2,), (1,)), pad(b, image(b))), size=3),
 }
 
 
@@ -89,7 +87,7 @@ def test_stays(make):
     assert kinds(apply(make, PASS)) == before
 
 
-def test_a_convolution_takes_its_share_of_a_padding_that_others_read():
+def test_a_padding_with_other_uses_is_still_merged_into_a_convolution():
     graph = apply(lambda b: (b.conv((y := pad(b, image(b))), size=3), b(Tanh(), y)), PASS)
     assert sorted(kinds(graph)) == ["Conv", "Pad", "Tanh"]
     assert graph.nodes["conv"].inputs[0].name == "x"

@@ -1,4 +1,4 @@
-"""The passes together: whole models, the end, the order, what is told about them."""
+"""All passes together: models, termination, order, history, and conventions."""
 
 import ast
 import inspect
@@ -30,12 +30,12 @@ from tests.compiler.passes.building import Build, Sigmoid, Tanh, built, check_sa
 LONG = 5_000
 
 
-# -- whole models
+# -- models
 
 
 @pytest.fixture(scope="module")
 def resnet(tmp_path_factory):
-    """ResNet-18 exported with its normalisation kept, the statistics not the neutral ones."""
+    """ResNet-18 exported with batch normalization, with statistics that differ from their initial values."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
     model = resnet18(classes=10)
@@ -47,32 +47,32 @@ def resnet(tmp_path_factory):
     return export(model.eval(), torch.zeros(1, 3, 64, 64), path, keep_batchnorm=True)
 
 
-def test_resnet_is_left_with_its_convolutions(resnet):
+def test_resnet_is_reduced_to_its_convolutions(resnet):
     graph = import_model(resnet)
     optimized = optimize(graph, check=True)
     assert kinds(optimized) == ["Conv", "MaxPool", *["Conv"] * 19, "GlobalAveragePool", "Reshape", "FullyConnected"]
     check_same(graph, optimized, rtol=1e-3, atol=1e-4)
 
 
-def test_resnet_computes_what_onnxruntime_makes_of_the_file(resnet):
+def test_resnet_matches_onnxruntime(resnet):
     x = np.random.default_rng(0).standard_normal((2, 3, 64, 64), np.float32)
-    wanted = run_onnxruntime(onnx.load(resnet), x, threads=1)
+    expected = run_onnxruntime(onnx.load(resnet), x, threads=1)
     graph = optimize(import_model(resnet))
-    got = Interpreter(graph).run({next(iter(graph.placeholders)): x})
-    for name, array in wanted.items():
-        np.testing.assert_allclose(got[name], array, rtol=1e-3, atol=1e-4)
+    actual = Interpreter(graph).run({next(iter(graph.placeholders)): x})
+    for name, array in expected.items():
+        np.testing.assert_allclose(actual[name], array, rtol=1e-3, atol=1e-4)
 
 
 def test_lenet(lenet_onnx, lenet_bn, tmp_path):
-    left = ["Conv", "MaxPool", "Conv", "MaxPool", "Reshape", *["FullyConnected"] * 3]
-    assert kinds(optimize(import_model(lenet_onnx), check=True)) == left
+    expected = ["Conv", "MaxPool", "Conv", "MaxPool", "Reshape", *["FullyConnected"] * 3]
+    assert kinds(optimize(import_model(lenet_onnx), check=True)) == expected
     kept = export(lenet_bn, torch.zeros(1, 1, 32, 32), tmp_path / "kept.onnx", keep_batchnorm=True)
     graph = import_model(kept)
-    assert kinds(optimize(graph, check=True)) == left
+    assert kinds(optimize(graph, check=True)) == expected
     check_same(graph, optimize(graph))
 
 
-def test_a_graph_of_tf2onnx_loses_its_transposes(tf_lenet):
+def test_transposes_of_tf2onnx_are_removed(tf_lenet):
     graph = import_model(tf_lenet)
     optimized = optimize(graph, check=True)
     dense = ["FullyConnected"] * 3
@@ -81,7 +81,7 @@ def test_a_graph_of_tf2onnx_loses_its_transposes(tf_lenet):
 
 
 def test_lenet_as_text(golden, lenet_bn, tmp_path):
-    """The whole way, constants by shape only, since their numbers depend on the machine."""
+    """The text before and after; without the values of constants, which depend on the machine."""
     kept = export(lenet_bn, torch.zeros(1, 1, 32, 32), tmp_path / "kept.onnx", keep_batchnorm=True)
     before = import_model(kept)
     texts = [to_text(before), to_text(optimize(before))]
@@ -89,17 +89,17 @@ def test_lenet_as_text(golden, lenet_bn, tmp_path):
     golden("compiler/golden/passes/lenet_bn.txt", text + "\n")
 
 
-# -- the end
+# -- termination
 
 
 @pytest.mark.parametrize("name", PASSES)
-def test_each_pass_alone_leaves_a_sound_graph(resnet, name):
+def test_each_pass_returns_a_valid_graph_and_is_idempotent(resnet, name):
     graph = import_model(resnet)
     once = optimize(graph, [name], check=True)
     assert to_text(optimize(once, [name])) == to_text(once)
 
 
-def test_two_passes_that_undo_each_other_are_named(monkeypatch):
+def test_two_passes_that_undo_each_other_are_reported(monkeypatch):
     def swap(one, other):
         def run(graph):
             node = graph.nodes["node"]
@@ -113,12 +113,12 @@ def test_two_passes_that_undo_each_other_are_named(monkeypatch):
     monkeypatch.setitem(PASSES, "to_tanh", swap(Sigmoid, Tanh))
     monkeypatch.setitem(PASSES, "to_sigmoid", swap(Tanh, Sigmoid))
     graph = built(lambda b: b(Tanh(), b.x(2), name="node"))
-    with pytest.raises(CompilerError, match="do not come to an end") as caught:
+    with pytest.raises(CompilerError, match="do not reach a fixed point") as caught:
         optimize(graph)
     assert "to_tanh, to_sigmoid" in str(caught.value)
 
 
-def test_a_graph_that_shrinks_may_take_as_many_rounds_as_it_needs(monkeypatch):
+def test_the_number_of_rounds_is_unlimited_while_the_graph_shrinks(monkeypatch):
     def remove_one(graph):
         node = next((node for node in graph.topological() if isinstance(node.operator, Tanh)), None)
         if node is not None:
@@ -131,14 +131,14 @@ def test_a_graph_that_shrinks_may_take_as_many_rounds_as_it_needs(monkeypatch):
     assert kinds(optimize(graph, ["remove_one"])) == []
 
 
-def test_an_unsound_graph_is_found_after_the_pass_that_made_it(monkeypatch):
-    def harm(graph):
+def test_an_invalid_graph_is_detected_after_the_pass(monkeypatch):
+    def corrupt(graph):
         graph.nodes["tanh"].outputs[0].type = TensorType("float32", (3,))
         return True
 
-    monkeypatch.setitem(PASSES, "harm", harm)
+    monkeypatch.setitem(PASSES, "corrupt", corrupt)
     with pytest.raises(CompilerError, match="its operator gives"):
-        optimize(built(lambda b: b(Tanh(), b.x(2))), ["harm"], check=True)
+        optimize(built(lambda b: b(Tanh(), b.x(2))), ["corrupt"], check=True)
 
 
 # -- long graphs
@@ -148,12 +148,12 @@ def long_graph(kind: str) -> Graph:
     b = Build()
     x = b.x("n", 2, 4, 4)
     w, c = b.constant(np.ones((2, 2, 1, 1), np.float32)), b.constant(np.ones((1, 2, 1, 1), np.float32))
-    ones = [b.constant(np.ones(2, np.float32), "one")] * 4
+    ones = [b.constant(np.ones(2, np.float32), "ones")] * 4
     steps = {
         "relu": [(Relu(),)],
         "add": [(Add(), c)],
         "convolution": [(conv(), w), (BatchNormalization(), *ones), (Relu(),), (Add(), c), (Identity(),)],
-        "row behind a convolution": [(Mul(), c), (BatchNormalization(), *ones)],
+        "chain after a convolution": [(Mul(), c), (BatchNormalization(), *ones)],
         "transpose": [(Transpose((0, 2, 3, 1)),)],
         "sinking": [(Relu(),), (Tanh(),)],
         "reshape": [(Reshape((-1, 4)),), (Reshape((-1, 8)),)],
@@ -163,16 +163,16 @@ def long_graph(kind: str) -> Graph:
     }[kind]
     if kind == "sinking":
         x = b(Transpose((0, 2, 3, 1)), x)
-    if kind.startswith("row"):
+    if kind.startswith("chain"):
         x = b(conv(), x, w)
     for i in range(LONG):
-        operator, *more = steps[i % len(steps)]
-        x = b(operator, x, *more)
+        operator, *operands = steps[i % len(steps)]
+        x = b(operator, x, *operands)
     b.graph.output(x)
     return b.graph
 
 
-LENGTHS = {"relu": 1, "add": LONG, "convolution": 2 * LONG // 5, "row behind a convolution": 1, "transpose": 1}
+LENGTHS = {"relu": 1, "add": LONG, "convolution": 2 * LONG // 5, "chain after a convolution": 1, "transpose": 1}
 LENGTHS |= {"sinking": LONG + 1, "reshape": 1, "clip": 1, "pool": LONG // 2 + 1, "slope": LONG}
 
 
@@ -188,21 +188,21 @@ def test_a_long_chain_takes_a_few_rounds_and_no_recursion(kind):
 
 def test_many_outputs():
     def make(b):
-        x, made = b.x(2), []
+        x, values = b.x(2), []
         for i in range(LONG):
             x = b([Identity(), Tanh(), Sigmoid()][i % 3], x)
-            made.append(x)
-        return tuple(made)
+            values.append(x)
+        return tuple(values)
 
     graph = optimize(built(make))
     assert len(graph.outputs) == LONG
     assert set(kinds(graph)) == {"Tanh", "Sigmoid"}
 
 
-# -- what is told
+# -- arguments and history
 
 
-def test_the_given_graph_stays_and_a_copy_comes_back():
+def test_optimize_returns_a_copy():
     graph = built(lambda b: b(Relu(), b(Identity(), b.x(2))))
     text = to_text(graph)
     optimized = optimize(graph)
@@ -210,27 +210,27 @@ def test_the_given_graph_stays_and_a_copy_comes_back():
     assert kinds(optimized) == ["Relu"]
 
 
-def test_chosen_passes_run_in_the_given_order():
+def test_selected_passes_run_in_the_given_order():
     graph = built(lambda b: b(Relu(), b(Identity(), b.conv(b.x("n", 1, 2, 2)))))
-    seen = []
-    optimize(graph, ["fuse_activation", "remove_no_ops"], lambda name, graph: seen.append((name, len(graph.nodes))))
-    assert seen == [("remove_no_ops", 2), ("fuse_activation", 1)]
+    changes = []
+    optimize(graph, ["fuse_activation", "remove_no_ops"], lambda name, graph: changes.append((name, len(graph.nodes))))
+    assert changes == [("remove_no_ops", 2), ("fuse_activation", 1)]
     assert kinds(optimize(graph, [])) == kinds(graph)
 
 
-def test_an_unknown_pass_is_named():
-    with pytest.raises(CompilerError, match="no such pass") as caught:
+def test_an_unknown_pass_raises():
+    with pytest.raises(CompilerError, match="unknown pass") as caught:
         optimize(built(lambda b: b(Tanh(), b.x(2))), ["nonsense"])
     assert "nonsense" in str(caught.value)
     assert "fold_constants" in str(caught.value)
 
 
-def test_the_history_tells_the_steps():
+def test_the_history_records_the_steps():
     graph = built(lambda b: b(Relu(), b(Identity(), b.conv(b.x("n", 1, 2, 2)))))
     history = History(graph, snapshots=True)
     optimize(graph, observe=history)
     assert history.steps == [Step("remove_no_ops", 3, 2), Step("fuse_activation", 2, 1)]
-    assert [len(one.nodes) for one in history.snapshots] == [3, 2, 1]
+    assert [len(snapshot.nodes) for snapshot in history.snapshots] == [3, 2, 1]
     assert list(history.table()["nodes after"]) == [2, 1]
 
 
@@ -240,13 +240,13 @@ def test_outputs_that_are_inputs_or_constants():
     assert {name: value.name for name, value in optimized.outputs.items()} == {"y": "x", "y1": "c", "y2": "x"}
 
 
-# -- the house rules of passes
+# -- conventions
 
 
-@pytest.mark.parametrize("one", PASSES.values(), ids=PASSES)
-def test_a_pass_is_a_module_with_one_public_function_and_numbered_rules(one):
-    module = inspect.getmodule(one)
+@pytest.mark.parametrize("run", PASSES.values(), ids=PASSES)
+def test_a_pass_is_a_module_with_one_public_function_and_numbered_rules(run):
+    module = inspect.getmodule(run)
     functions = [node.name for node in ast.parse(inspect.getsource(module)).body if isinstance(node, ast.FunctionDef)]
-    assert [name for name in functions if not name.startswith("_")] == [one.__name__]
+    assert [name for name in functions if not name.startswith("_")] == [run.__name__]
     assert "1. " in module.__doc__
     assert "->" in module.__doc__

@@ -1,4 +1,4 @@
-"""Random models: optimised, they compute what ONNX Runtime makes of the original."""
+"""Random models: the optimised graph computes the same as ONNX Runtime on the original."""
 
 import numpy as np
 import onnxruntime
@@ -18,7 +18,7 @@ def run_original(model, x):
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    return dict(zip([one.name for one in session.get_outputs()], session.run(None, {"x": x}), strict=True))
+    return dict(zip([output.name for output in session.get_outputs()], session.run(None, {"x": x}), strict=True))
 
 
 @settings(
@@ -28,26 +28,26 @@ def run_original(model, x):
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
 )
 @given(models())
-def test_the_meaning_stays(drawn):
-    model, x = drawn
-    wanted = run_original(model, x)
+def test_optimisation_preserves_the_semantics(example):
+    model, x = example
+    expected = run_original(model, x)
     graph = import_model(model)
     original = to_text(graph)
     optimized = optimize(graph, check=True)
-    assert to_text(graph) == original, "the given graph stays as it is"
+    assert to_text(graph) == original, "optimize must not modify its argument"
     assert {name: value.type for name, value in graph.outputs.items()} == {
         name: value.type for name, value in optimized.outputs.items()
     }
-    got = Interpreter(optimized).run({"x": x})
-    for name, array in wanted.items():
+    actual = Interpreter(optimized).run({"x": x})
+    for name, array in expected.items():
         scale = max(1.0, float(np.abs(array).max(initial=0)))
-        np.testing.assert_allclose(got[name], array, rtol=1e-3, atol=1e-4 * scale, err_msg=name)
+        np.testing.assert_allclose(actual[name], array, rtol=1e-3, atol=1e-4 * scale, err_msg=name)
     check_idempotent(optimized)
 
 
 def check_idempotent(optimized):
-    seen = []
-    again = optimize(optimized, observe=lambda name, graph: seen.append(name))
-    assert seen == []
-    verify(again)
-    assert to_text(again) == to_text(optimized)
+    changes = []
+    result = optimize(optimized, observe=lambda name, graph: changes.append(name))
+    assert changes == []
+    verify(result)
+    assert to_text(result) == to_text(optimized)

@@ -1,4 +1,4 @@
-"""Chains of new shapes."""
+"""Merging of consecutive reshapes."""
 
 import pytest
 
@@ -9,33 +9,33 @@ PASS = "merge_reshapes"
 
 MERGED = {
     "reshape twice": (lambda b: b(Reshape((-1, 8)), b(Reshape((-1, 16)), b.x("n", 2, 4, 4))), ["Reshape"]),
-    "to rows": (lambda b: b(Flatten(1), b(Reshape((0, 4, 8)), b.x("n", 2, 4, 4))), ["Flatten"]),
+    "reshape and flatten": (lambda b: b(Flatten(1), b(Reshape((0, 4, 8)), b.x("n", 2, 4, 4))), ["Flatten"]),
     "squeeze and flatten": (lambda b: b(Flatten(1), b(Squeeze((2, 3)), b.x("n", 2, 1, 1))), ["Flatten"]),
-    "there and back": (lambda b: b(Unsqueeze((2, 3)), b(Squeeze((2, 3)), b.x("n", 2, 1, 1))), []),
+    "squeeze and unsqueeze": (lambda b: b(Unsqueeze((2, 3)), b(Squeeze((2, 3)), b.x("n", 2, 1, 1))), []),
     "a chain": (
         lambda b: b(Reshape((-1, 4)), b(Unsqueeze((0,)), b(Flatten(0), b(Reshape((0, 2, 2, 8)), b.x("n", 2, 4, 4))))),
         ["Reshape"],
     ),
-    "two open axes": (lambda b: b(Squeeze((1,)), b(Unsqueeze((1, 2)), b.x("n", "h", 2))), ["Reshape"]),
+    "two dynamic axes": (lambda b: b(Squeeze((1,)), b(Unsqueeze((1, 2)), b.x("n", "h", 2))), ["Reshape"]),
     "no axes": (lambda b: b(Unsqueeze((0,)), b(Squeeze((0,)), b.x(1))), []),
 }
 
 
-@pytest.mark.parametrize(("make", "left"), MERGED.values(), ids=MERGED)
-def test_merged(make, left):
-    assert kinds(apply(make, PASS)) == left
+@pytest.mark.parametrize(("make", "expected"), MERGED.values(), ids=MERGED)
+def test_merged(make, expected):
+    assert kinds(apply(make, PASS)) == expected
 
 
 STAYS = {
-    "one": lambda b: b(Reshape((-1, 16)), b.x("n", 2, 4, 4)),
+    "a single reshape": lambda b: b(Reshape((-1, 16)), b.x("n", 2, 4, 4)),
     "the inner one is an output": lambda b: (b(Reshape((-1, 8)), (y := b(Reshape((-1, 16)), b.x("n", 2, 4, 4)))), y),
-    "something else reads the inner one": lambda b: (
+    "the inner one has another use": lambda b: (
         b(Reshape((-1, 8)), (y := b(Reshape((-1, 16)), b.x("n", 2, 4, 4)))),
         b(Tanh(), y),
     ),
     "an operator between": lambda b: b(Reshape((-1, 8)), b(Tanh(), b(Reshape((-1, 16)), b.x("n", 2, 4, 4)))),
-    "an axis of no elements": lambda b: b(Reshape((3, 0), True), b(Unsqueeze((1,)), b.x(0, 3))),
-    "two axes that move": lambda b: b(Squeeze((0,)), b(Unsqueeze((0, 1)), b.x("n", "h"))),
+    "an empty axis": lambda b: b(Reshape((3, 0), True), b(Unsqueeze((1,)), b.x(0, 3))),
+    "two dynamic axes that move": lambda b: b(Squeeze((0,)), b(Unsqueeze((0, 1)), b.x("n", "h"))),
 }
 
 
@@ -45,7 +45,7 @@ def test_stays(make):
     assert kinds(apply(make, PASS)) == before
 
 
-def test_back_to_where_it_was_even_if_others_read_the_inner_one():
+def test_a_round_trip_is_removed_even_if_the_inner_one_has_other_uses():
     graph = apply(
         lambda b: (
             b(Squeeze((2, 3)), b(Unsqueeze((2, 3)), (y := b(Squeeze((2, 3)), b.x("n", 2, 1, 1))))),

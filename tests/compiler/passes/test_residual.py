@@ -1,4 +1,4 @@
-"""What is added to a convolution."""
+"""Fusion of residual additions into convolutions."""
 
 import numpy as np
 import pytest
@@ -23,38 +23,38 @@ def branch(b):
 
 FUSED = {
     "sum": (lambda b: b(Add(), b.conv(image(b)), branch(b)), ["Conv"]),
-    "sum, the other way": (lambda b: b(Add(), branch(b), b.conv(image(b), bias=False)), ["Conv"]),
+    "sum, commuted": (lambda b: b(Add(), branch(b), b.conv(image(b), bias=False)), ["Conv"]),
     "sum with an activation": (lambda b: b(RELU, b.conv(image(b)), branch(b)), ["Conv"]),
     "block": (lambda b: b(Add(), b.conv(b(Relu(), b.conv(x := image(b))), name="b"), x), ["Conv", "Relu", "Conv"]),
     "two convolutions": (lambda b: b(Add(), b.conv(x := image(b)), b.conv(x, name="b")), ["Conv", "Conv"]),
     "two sums": (lambda b: b(Add(), b(Add(), b.conv(image(b)), (z := branch(b))), z), ["Conv", "Add"]),
-    "the branch reads the other convolution": (
+    "the branch depends on the other convolution": (
         lambda b: b(Add(), (c := b.conv(image(b))), b.conv(b(Tanh(), c), name="late")),
         ["Conv", "Tanh", "Conv"],
     ),
 }
 
 
-@pytest.mark.parametrize(("make", "left"), FUSED.values(), ids=FUSED)
-def test_fused(make, left):
-    assert kinds(apply(make, PASS)) == left
+@pytest.mark.parametrize(("make", "expected"), FUSED.values(), ids=FUSED)
+def test_fused(make, expected):
+    assert kinds(apply(make, PASS)) == expected
 
 
 STAYS = {
-    "two readers": lambda b: (b(Add(), (c := b.conv(image(b))), branch(b)), b(Tanh(), c)),
+    "two users": lambda b: (b(Add(), (c := b.conv(image(b))), branch(b)), b(Tanh(), c)),
     "an output": lambda b: (b(Add(), (c := b.conv(image(b))), branch(b)), c),
-    "itself": lambda b: b(Add(), (c := b.conv(image(b))), c),
+    "added to itself": lambda b: b(Add(), (c := b.conv(image(b))), c),
     "an activation": lambda b: b(Add(), b.conv(image(b), activation=("Relu",)), branch(b)),
-    "a branch already": lambda b: b(Add(), b.conv(image(b), z=branch(b)), branch_of_another_name(b)),
-    "a branch that stretches": lambda b: b(Add(), b.conv(image(b)), b.x(2, 1, 1, name="z")),
-    "a convolution that stretches": lambda b: b(Add(), b.conv(b.x("n", 2, 1, 1)), branch(b)),
+    "a branch already": lambda b: b(Add(), b.conv(image(b), z=branch(b)), second_branch(b)),
+    "a branch that is broadcast": lambda b: b(Add(), b.conv(image(b)), b.x(2, 1, 1, name="z")),
+    "a convolution that is broadcast": lambda b: b(Add(), b.conv(b.x("n", 2, 1, 1)), branch(b)),
     "another batch": lambda b: b(Add(), b.conv(b.x(1, 2, 4, 4)), branch(b)),
     "a constant": lambda b: b(Add(), b.conv(b.x(1, 2, 4, 4)), b.numbers(1, 2, 4, 4)),
     "the branch depends on the convolution": lambda b: b(Add(), (c := b.conv(image(b))), b(Tanh(), c)),
 }
 
 
-def branch_of_another_name(b):
+def second_branch(b):
     return image(b, "z2")
 
 

@@ -1,4 +1,4 @@
-"""Transposes that move down until they meet."""
+"""Sinking and cancellation of Transposes."""
 
 import numpy as np
 import pytest
@@ -36,37 +36,39 @@ def image(b, name="x"):
     return b.x("n", 2, 4, 3, name=name)
 
 
-def turned(b, name="x"):
+def transposed(b, name="x"):
     return b(LAST, image(b, name))
 
 
 CANCEL = {
-    "two": lambda b: b(FIRST, turned(b)),
-    "function": lambda b: b(FIRST, b(Sigmoid(), turned(b))),
-    "relu": lambda b: b(FIRST, b(Relu(), turned(b))),
-    "leaky relu": lambda b: b(FIRST, b(LeakyRelu(), turned(b))),
-    "clip": lambda b: b(FIRST, b(Clip(0.0, 1.0), turned(b))),
-    "cast": lambda b: b(FIRST, b(Cast("float64"), turned(b))),
-    "sum of two": lambda b: b(FIRST, b(Add(), turned(b), turned(b, "z"))),
-    "sum of one and itself": lambda b: b(FIRST, b(Add(), (y := turned(b)), y)),
-    "sum with an activation": lambda b: b(FIRST, b(AddActivation(("Relu",)), turned(b), turned(b, "z"))),
-    "number": lambda b: b(FIRST, b(Mul(), turned(b), np.float32(2))),
-    "vector of channels": lambda b: b(FIRST, b(Sub(), turned(b), b.numbers(2))),
-    "whole constant": lambda b: b(FIRST, b(Sub(), b.numbers(3, 4, 3, 2), turned(b))),
-    "slope": lambda b: b(FIRST, b(PRelu(), turned(b), b.numbers(2))),
-    "power": lambda b: b(FIRST, b(Pow(), b(Abs(), turned(b)), b.numbers(3, 1))),
-    "comparison": lambda b: b(FIRST, b(Greater(), turned(b), b.numbers(4, 1, 1))),
-    "choice": lambda b: b(
-        FIRST, b(Where(), b(Greater(), turned(b), np.float32(0)), turned(b, "z"), b.numbers(1, 1, 3, 2))
+    "two": lambda b: b(FIRST, transposed(b)),
+    "function": lambda b: b(FIRST, b(Sigmoid(), transposed(b))),
+    "relu": lambda b: b(FIRST, b(Relu(), transposed(b))),
+    "leaky relu": lambda b: b(FIRST, b(LeakyRelu(), transposed(b))),
+    "clip": lambda b: b(FIRST, b(Clip(0.0, 1.0), transposed(b))),
+    "cast": lambda b: b(FIRST, b(Cast("float64"), transposed(b))),
+    "sum of two": lambda b: b(FIRST, b(Add(), transposed(b), transposed(b, "z"))),
+    "sum of one and itself": lambda b: b(FIRST, b(Add(), (y := transposed(b)), y)),
+    "sum with an activation": lambda b: b(FIRST, b(AddActivation(("Relu",)), transposed(b), transposed(b, "z"))),
+    "scalar": lambda b: b(FIRST, b(Mul(), transposed(b), np.float32(2))),
+    "vector of channels": lambda b: b(FIRST, b(Sub(), transposed(b), b.numbers(2))),
+    "constant of full rank": lambda b: b(FIRST, b(Sub(), b.numbers(3, 4, 3, 2), transposed(b))),
+    "slope": lambda b: b(FIRST, b(PRelu(), transposed(b), b.numbers(2))),
+    "power": lambda b: b(FIRST, b(Pow(), b(Abs(), transposed(b)), b.numbers(3, 1))),
+    "comparison": lambda b: b(FIRST, b(Greater(), transposed(b), b.numbers(4, 1, 1))),
+    "where": lambda b: b(
+        FIRST, b(Where(), b(Greater(), transposed(b), np.float32(0)), transposed(b, "z"), b.numbers(1, 1, 3, 2))
     ),
-    "concat": lambda b: b(FIRST, b(Concat(-1), turned(b), turned(b, "z"))),
-    "pad": lambda b: b(FIRST, b(Pad((0, 1, 2, 3, 0, 4, 5, 6)), turned(b))),
-    "slice": lambda b: b(FIRST, b(Slice((0, 1), (9, 3), (-1, 1), (2, 1)), turned(b))),
-    "softmax": lambda b: b(FIRST, b(Softmax((3,)), turned(b))),
-    "log softmax": lambda b: b(FIRST, b(LogSoftmax((1, -1)), turned(b))),
-    "maximum": lambda b: b(FIRST, b(ReduceMax((1, -1)), turned(b))),
-    "to integers": lambda b: b(FIRST, b(Quantize("int8", Quantization((0.1,), (3,))), turned(b))),
-    "and back": lambda b: b(FIRST, b(Dequantize(), b(LAST, b(Quantize("int8", Quantization((0.1,), (3,))), image(b))))),
+    "concat": lambda b: b(FIRST, b(Concat(-1), transposed(b), transposed(b, "z"))),
+    "pad": lambda b: b(FIRST, b(Pad((0, 1, 2, 3, 0, 4, 5, 6)), transposed(b))),
+    "slice": lambda b: b(FIRST, b(Slice((0, 1), (9, 3), (-1, 1), (2, 1)), transposed(b))),
+    "softmax": lambda b: b(FIRST, b(Softmax((3,)), transposed(b))),
+    "log softmax": lambda b: b(FIRST, b(LogSoftmax((1, -1)), transposed(b))),
+    "maximum": lambda b: b(FIRST, b(ReduceMax((1, -1)), transposed(b))),
+    "quantize": lambda b: b(FIRST, b(Quantize("int8", Quantization((0.1,), (3,))), transposed(b))),
+    "dequantize": lambda b: b(
+        FIRST, b(Dequantize(), b(LAST, b(Quantize("int8", Quantization((0.1,), (3,))), image(b))))
+    ),
 }
 
 
@@ -75,64 +77,70 @@ def test_a_pair_cancels(make):
     assert "Transpose" not in kinds(apply(make, PASS))
 
 
-LEFT = {
-    "two in a row": (lambda b: b(LAST, turned(b)), ["Transpose"]),
-    "mean left out": (lambda b: b(ReduceMean((1, 2), False), turned(b)), ["ReduceMean"]),
-    "mean of the channels": (lambda b: b(ReduceMean((3,), False), turned(b)), ["ReduceMean"]),
-    "mean that leaves a turn": (lambda b: b(ReduceMean((1,), False), turned(b)), ["ReduceMean", "Transpose"]),
+REMAINING = {
+    "two consecutive": (lambda b: b(LAST, transposed(b)), ["Transpose"]),
+    "mean, keepdims=0": (lambda b: b(ReduceMean((1, 2), False), transposed(b)), ["ReduceMean"]),
+    "mean of the channels": (lambda b: b(ReduceMean((3,), False), transposed(b)), ["ReduceMean"]),
+    "mean of one spatial axis": (lambda b: b(ReduceMean((1,), False), transposed(b)), ["ReduceMean", "Transpose"]),
     "squeeze": (
         lambda b: b(Squeeze((1, 3)), b(LAST, b.x("n", 1, 1, 3))),
         ["Squeeze"],
     ),
-    "axes that are one long": (lambda b: b(FIRST, b.x("n", 4, 3, 1)), ["Reshape"]),
+    "axes of size 1": (lambda b: b(FIRST, b.x("n", 4, 3, 1)), ["Reshape"]),
     "dense": (
-        lambda b: b(FullyConnected(), b(Flatten(1), turned(b)), b.numbers(5, 24), b.numbers(5)),
+        lambda b: b(FullyConnected(), b(Flatten(1), transposed(b)), b.numbers(5, 24), b.numbers(5)),
         ["Flatten", "FullyConnected"],
     ),
-    "dense behind a reshape": (
-        lambda b: b(FullyConnected(), b(Reshape((-1, 24)), turned(b)), b.numbers(5, 24)),
+    "dense after a reshape": (
+        lambda b: b(FullyConnected(), b(Reshape((-1, 24)), transposed(b)), b.numbers(5, 24)),
         ["Flatten", "FullyConnected"],
     ),
-    "dense, other turn": (
+    "dense, another permutation": (
         lambda b: b(FullyConnected(), b(Flatten(1), b(Transpose((0, 3, 2, 1)), image(b))), b.numbers(5, 24)),
         ["Flatten", "FullyConnected"],
     ),
 }
 
 
-@pytest.mark.parametrize(("make", "left"), LEFT.values(), ids=LEFT)
-def test_what_is_left(make, left):
-    assert kinds(apply(make, PASS)) == left
+@pytest.mark.parametrize(("make", "expected"), REMAINING.values(), ids=REMAINING)
+def test_remaining_operators(make, expected):
+    assert kinds(apply(make, PASS)) == expected
 
 
 STAYS = {
-    "an output": lambda b: (b(Tanh(), (y := turned(b))), y),
-    "read by others": lambda b: (b(Tanh(), (y := turned(b))), b(Sigmoid(), y)),
-    "the other side is not turned": lambda b: b(Add(), turned(b), b.x("n", 4, 3, 2, name="z")),
-    "turned otherwise": lambda b: b(Add(), turned(b), b(Transpose((0, 3, 2, 1)), b.x("n", 2, 3, 4, name="z"))),
-    "the constant has more axes": lambda b: b(Add(), turned(b), b.numbers(1, 1, 1, 1, 2)),
-    "a product": lambda b: b(MatMul(), turned(b), b.numbers(2, 5)),
-    "the other side is what is turned": lambda b: b(Add(), b(Transpose((0, 1, 3, 2)), (y := b.x("n", 2, 4, 4))), y),
-    "turned otherwise, of the same shape": lambda b: b(
+    "an output": lambda b: (b(Tanh(), (y := transposed(b))), y),
+    "several uses": lambda b: (b(Tanh(), (y := transposed(b))), b(Sigmoid(), y)),
+    "the other operand is not transposed": lambda b: b(Add(), transposed(b), b.x("n", 4, 3, 2, name="z")),
+    "another permutation": lambda b: b(Add(), transposed(b), b(Transpose((0, 3, 2, 1)), b.x("n", 2, 3, 4, name="z"))),
+    "the constant has more axes": lambda b: b(Add(), transposed(b), b.numbers(1, 1, 1, 1, 2)),
+    "a matrix product": lambda b: b(MatMul(), transposed(b), b.numbers(2, 5)),
+    "the other operand is the Transpose's input": lambda b: b(
+        Add(), b(Transpose((0, 1, 3, 2)), (y := b.x("n", 2, 4, 4))), y
+    ),
+    "another permutation, of the same shape": lambda b: b(
         Add(), b(LAST, b.x("n", 4, 4, 4)), b(Transpose((0, 3, 2, 1)), b.x("n", 4, 4, 4, name="z"))
     ),
-    "turned back otherwise elsewhere": lambda b: (
+    "another inverse elsewhere": lambda b: (
         b(Add(), b(LAST, b.x("n", 4, 4, 4)), (z := b.x("n", 4, 4, 4, name="z"))),
         b(LAST, z),
     ),
-    "an axis of scales": lambda b: b(Quantize("int8", Quantization((0.1, 0.2), (0, 0), 3)), turned(b)),
+    "per-axis quantisation": lambda b: b(Quantize("int8", Quantization((0.1, 0.2), (0, 0), 3)), transposed(b)),
     "dense, the batch moves": lambda b: b(
         FullyConnected(), b(Flatten(1), b(Transpose((1, 0, 2, 3)), b.x(2, 3, 4, 1))), b.numbers(5, 8)
     ),
-    "dense, others read it": lambda b: (
-        b(FullyConnected(), (y := b(Flatten(1), turned(b))), b.numbers(5, 24)),
+    "dense, several uses": lambda b: (
+        b(FullyConnected(), (y := b(Flatten(1), transposed(b))), b.numbers(5, 24)),
         b(Tanh(), y),
     ),
-    "dense, the weight is not constant": lambda b: b(FullyConnected(), b(Flatten(1), turned(b)), b.x(5, 24, name="w")),
-    "dense, an open axis": lambda b: b(FullyConnected(), b(Flatten(1), b(LAST, b.x("n", 2, "h", 2))), b.numbers(5, 24)),
-    "dense, rows of rows": lambda b: b(FullyConnected(), b(Reshape((0, 2, 12)), turned(b)), b.numbers(5, 12)),
-    "dense, more rows": lambda b: b(FullyConnected(), b(Reshape((-1, 6)), turned(b)), b.numbers(5, 6)),
-    "elements that move": lambda b: b(Transpose((0, 2, 1, 3)), b.x("n", 4, 3, 1)),
+    "dense, the weight is not constant": lambda b: b(
+        FullyConnected(), b(Flatten(1), transposed(b)), b.x(5, 24, name="w")
+    ),
+    "dense, a dynamic axis": lambda b: b(
+        FullyConnected(), b(Flatten(1), b(LAST, b.x("n", 2, "h", 2))), b.numbers(5, 24)
+    ),
+    "dense, rank 3": lambda b: b(FullyConnected(), b(Reshape((0, 2, 12)), transposed(b)), b.numbers(5, 12)),
+    "dense, more rows": lambda b: b(FullyConnected(), b(Reshape((-1, 6)), transposed(b)), b.numbers(5, 6)),
+    "axes larger than 1": lambda b: b(Transpose((0, 2, 1, 3)), b.x("n", 4, 3, 1)),
 }
 
 
@@ -142,28 +150,28 @@ def test_stays(make):
     assert kinds(apply(make, PASS)) == before
 
 
-def test_a_pair_cancels_even_if_others_read_between():
-    graph = apply(lambda b: (b(Tanh(), b(FIRST, (y := turned(b)))), y), PASS)
+def test_a_pair_cancels_even_with_another_use_between():
+    graph = apply(lambda b: (b(Tanh(), b(FIRST, (y := transposed(b)))), y), PASS)
     assert sorted(kinds(graph)) == ["Tanh", "Transpose"]
     assert graph.outputs["y"].producer.inputs[0].name == "x"
 
 
-def test_what_is_not_turned_at_all_comes_to_an_end():
-    still = Transpose((0, 1))
-    apply(lambda b: (b(Add(), b(still, b.x("n", 2)), (z := b.x("n", 2, name="z"))), b(still, z)), PASS)
+def test_identity_permutations_terminate():
+    identity = Transpose((0, 1))
+    apply(lambda b: (b(Add(), b(identity, b.x("n", 2)), (z := b.x("n", 2, name="z"))), b(identity, z)), PASS)
 
 
-def test_a_mean_reads_past_a_transpose_that_others_read():
-    graph = apply(lambda b: (b(ReduceMean((1, 2), False), (y := turned(b)), name="mean"), y), PASS)
+def test_a_mean_bypasses_a_transpose_with_other_uses():
+    graph = apply(lambda b: (b(ReduceMean((1, 2), False), (y := transposed(b)), name="mean"), y), PASS)
     assert sorted(kinds(graph)) == ["ReduceMean", "Transpose"]
     assert graph.nodes["mean"].inputs[0].name == "x"
 
 
-def test_a_sum_reads_what_is_turned_back_already():
+def test_an_addition_uses_an_existing_inverse_transpose():
     def make(b):
         z = b.x("n", 4, 3, 2, name="z")
         back = b(FIRST, z, name="back")
-        return b(FIRST, b(Add(), turned(b), z, name="sum")), b(Tanh(), back)
+        return b(FIRST, b(Add(), transposed(b), z, name="sum")), b(Tanh(), back)
 
     graph = apply(make, PASS)
     assert kinds(graph).count("Transpose") == 1
@@ -171,7 +179,7 @@ def test_a_sum_reads_what_is_turned_back_already():
 
 
 def channels_last_block(b, x, name):
-    """A residual block as tf2onnx writes it: a pair around each convolution."""
+    """Return a residual block as tf2onnx writes it, with a pair of Transposes around each convolution."""
     y = b(LAST, b.conv(b(FIRST, x), 2, 1, name=f"{name}.1"))
     y = b(LAST, b.conv(b(FIRST, b(Relu(), y)), 2, 1, name=f"{name}.2"))
     return b(Relu(), b(Add(), b(Add(), y, b.numbers(2)), x))
@@ -190,17 +198,17 @@ def test_blocks_with_channels_last_keep_one_transpose_at_each_end():
     assert kinds(after) == ["Transpose", *["Conv"] * 6, "Transpose"]
 
 
-def test_the_weight_that_others_read_stays():
+def test_a_weight_with_other_uses_stays():
     def make(b):
         w = b.constant(b.numbers(5, 24), "w")
-        return b(FullyConnected(), b(Flatten(1), turned(b)), w), b(FullyConnected(), b.x("n", 24, name="z"), w)
+        return b(FullyConnected(), b(Flatten(1), transposed(b)), w), b(FullyConnected(), b.x("n", 24, name="z"), w)
 
     graph = apply(make, PASS)
     assert set(graph.constants) == {"w", "w_1"}
 
 
-def test_a_turned_weight_keeps_its_name():
-    graph = apply(lambda b: b(FullyConnected(), b(Flatten(1), turned(b)), b.constant(b.numbers(5, 24), "w")), PASS)
+def test_a_permuted_weight_keeps_its_name():
+    graph = apply(lambda b: b(FullyConnected(), b(Flatten(1), transposed(b)), b.constant(b.numbers(5, 24), "w")), PASS)
     assert set(graph.constants) == {"w"}
 
 
