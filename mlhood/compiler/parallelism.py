@@ -219,8 +219,8 @@ def tasks(graph: Graph, costs: Mapping[str, float] | pd.Series | None = None) ->
         CompilerError: A node has no cost, or the graph has no nodes or a cycle.
     """
     order = graph.topological()
-    costs = dict.fromkeys((node.name for node in order), 1) if costs is None else costs
-    if missing := [node.name for node in order if node.name not in costs]:
+    by_name = {node.name: 1.0 for node in order} if costs is None else {k: float(v) for k, v in costs.items()}
+    if missing := [node.name for node in order if node.name not in by_name]:
         raise CompilerError(
             "nodes have no cost",
             where=f"graph {graph.name!r}",
@@ -231,7 +231,7 @@ def tasks(graph: Graph, costs: Mapping[str, float] | pd.Series | None = None) ->
     for node in order:
         producers = [value.producer.name for value in node.inputs if value is not None and value.producer is not None]
         dependencies[node.name] = tuple(dict.fromkeys(producers))
-    return TaskGraph({node.name: float(costs[node.name]) for node in order}, dependencies)
+    return TaskGraph({node.name: by_name[node.name] for node in order}, dependencies)
 
 
 def traffic(graph: Graph) -> dict[str, int]:
