@@ -1,6 +1,6 @@
 """The fluent interface of loop nests: steps and analyses as methods, `gemm(64, 64, 64).tile(i=16, j=16).count()`.
 
-A facade: it imports the modules that do the work, which know `LoopNest` alone and never import it back.
+A facade: the modules that it imports depend on `LoopNest` only, and never import it back.
 """
 
 from __future__ import annotations

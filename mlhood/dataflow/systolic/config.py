@@ -2,7 +2,7 @@
 
 Read are `[general] run_name` and, of `[architecture_presets]`, the keys below, case-insensitively. The rest is ignored:
 offsets, banks and layouts change no count here, and memories always have the bandwidth of `InterfaceBandwidth: CALC`
-(`has_user_bandwidth` tells whether the file sets another one).
+(`has_user_bandwidth` returns whether the file sets another one).
 """
 
 from __future__ import annotations
