@@ -1,1 +1,1 @@
-"""files."""
+"""Files, for all rooms: atomic writes, locks between processes, CSV without formulas, portable names."""

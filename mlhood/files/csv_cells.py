@@ -1,4 +1,4 @@
-"""CSV as spreadsheets read it: a cell that a student has filled shall never be taken for a formula."""
+"""CSV for spreadsheets: no cell that a student has filled is taken for a formula (CSV injection)."""
 
 from __future__ import annotations
 
@@ -13,40 +13,40 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "|", "%")
 MAX_BYTES = 32 << 20
 
 
-def defused(cell: object) -> object:
-    """A cell that no spreadsheet runs: text that begins like a formula gets an apostrophe, numbers stay (OWASP)."""
+def escape_formula(cell: object) -> object:
+    """Prefix text that begins like a formula with an apostrophe (OWASP); leave numbers as they are."""
     if not isinstance(cell, str) or not cell.lstrip(" \ufeff\xa0").startswith(FORMULA) or _is_number(cell):
         return cell
     return f"'{cell}"
 
 
-def original(cell: str) -> str:
-    """The cell before `defused`."""
-    return cell[1:] if cell.startswith("'") and defused(cell[1:]) == cell else cell
+def unescape_formula(cell: str) -> str:
+    """Return the cell before `escape_formula`."""
+    return cell[1:] if cell.startswith("'") and escape_formula(cell[1:]) == cell else cell
 
 
 def _is_number(text: str) -> bool:
-    plain = text.removeprefix("-").replace(".", "", 1)
-    return plain.isascii() and plain.isdigit()
+    digits = text.removeprefix("-").replace(".", "", 1)
+    return digits.isascii() and digits.isdigit()
 
 
 def csv_text(rows: Iterable[Sequence[object]]) -> str:
-    """Rows as CSV; every cell is defused, and lines within a cell end in one way."""
+    """Return rows as CSV, with formulas escaped and newlines within cells normalised to a line feed."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerows([_lines(defused(cell)) for cell in row] for row in rows)
+    writer.writerows([_normalize_newlines(escape_formula(cell)) for cell in row] for row in rows)
     return text.getvalue()
 
 
-def _lines(cell: object) -> object:
+def _normalize_newlines(cell: object) -> object:
     return cell.replace("\r\n", "\n").replace("\r", "\n") if isinstance(cell, str) else cell
 
 
 def read_csv(path: Path) -> list[list[str]]:
-    """The rows of a CSV file.
+    """Return the rows of a CSV file.
 
     Raises:
-        GradingError: There is no such file, it is too large, not UTF-8, or no CSV.
+        GradingError: The file does not exist, is too large, or is not CSV in UTF-8.
     """
     try:
         if path.stat().st_size > MAX_BYTES:
@@ -63,7 +63,7 @@ def read_csv(path: Path) -> list[list[str]]:
         ) from None
 
 
-def number(points: float) -> float | int:
-    """Points as a cell: whole numbers without a decimal point, others to a hundredth."""
+def round_points(points: float) -> float | int:
+    """Return points for a cell: integers without a decimal point, others rounded to a hundredth."""
     rounded = round(points, 2)
     return int(rounded) if rounded == int(rounded) else rounded

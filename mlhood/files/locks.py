@@ -1,6 +1,6 @@
-"""Locks between processes: whose turn it is to measure, and who may write a gradebook.
+"""Locks between processes: who may measure time on this machine, and who may write a gradebook.
 
-A lock lies on an open file, so the system takes it from a process that dies, however it dies.
+The lock is on an open file, so the operating system releases it when its holder dies, however it dies.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from pathlib import Path
 from mlhood.errors import OutputError
 
 POLL_SECONDS = 0.1
-# not what `TMPDIR` says: two calls with different ones are on the same machine
-SHARED = Path("/tmp")  # noqa: S108 (the folder in it is looked at)
+# not `TMPDIR`: two calls that set it differently are still on the same machine
+SHARED = Path("/tmp")  # noqa: S108 (the owner and mode of our folder in it are verified)
 OTHERS = 0o077
 
 
-def machine_file() -> Path:
-    """The file whose lock says whose turn it is to measure on this machine, among all that this user has started.
+def machine_lock_file() -> Path:
+    """Return the file whose lock serialises time measurements of all processes of this user on this machine.
 
-    Its folder belongs to this user and is closed to others, who can neither hold the lock nor lead it elsewhere.
+    Its folder belongs to this user and is closed to others, who can neither hold the lock nor redirect it.
 
     Raises:
-        OutputError: What stands at its place is no such folder, or there can be none.
+        OutputError: The folder cannot be made, or is not a folder that belongs to this user alone.
     """
     folder = SHARED / f"mlhood-{os.geteuid()}" if hasattr(os, "geteuid") else Path(tempfile.gettempdir(), "mlhood")
     try:
@@ -36,46 +36,46 @@ def machine_file() -> Path:
             folder.mkdir(mode=0o700)
         status = folder.lstat()
     except OSError as error:
-        raise _no_turns(folder, error.strerror or str(error)) from None
+        raise _unusable(folder, error.strerror or str(error)) from None
     if not stat.S_ISDIR(status.st_mode):
-        raise _no_turns(folder, "a link or a file")
+        raise _unusable(folder, "a link or a file")
     if hasattr(os, "geteuid") and (status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) & OTHERS):
-        raise _no_turns(folder, f"a folder of user {status.st_uid} with mode {stat.S_IMODE(status.st_mode):o}")
-    return folder / "turn"
+        raise _unusable(folder, f"a folder of user {status.st_uid} with mode {stat.S_IMODE(status.st_mode):o}")
+    return folder / "timing.lock"
 
 
-def _no_turns(folder: Path, got: str) -> OutputError:
+def _unusable(folder: Path, got: str) -> OutputError:
     return OutputError(
-        "submissions cannot take turns to measure on this machine",
+        "the lock for time measurements cannot be created on this machine",
         where=folder,
-        expected="a folder that is yours and closed to others, or nothing yet",
+        expected="a folder that is yours and closed to others, or no such folder yet",
         got=got,
-        todo="remove it, or ask whose it is to do so",
+        todo="remove it, or ask its owner to remove it",
     )
 
 
 @contextlib.contextmanager
-def turn(path: Path) -> Iterator[None]:
-    """Wait until no other process holds the lock on this file, and hold it."""
+def exclusive_lock(path: Path) -> Iterator[None]:
+    """Wait for the exclusive lock on this file, and hold it."""
     while True:
-        with _opened(path) as handle:
-            if _locked(handle) and _stands_at(path, handle):
-                os.utime(path)  # what tidies a folder of temporary files goes by age
+        with _open(path) as handle:
+            if _try_lock(handle) and _is_current(path, handle):
+                os.utime(path)  # programs that clean up temporary folders go by the time of last use
                 yield
                 return
         time.sleep(POLL_SECONDS)
 
 
 @contextlib.contextmanager
-def claim(path: Path) -> Iterator[bool]:
-    """Hold the lock on this file if nobody else does; whether it is held."""
-    with _opened(path) as handle:
-        yield _locked(handle)
+def try_lock(path: Path) -> Iterator[bool]:
+    """Hold the exclusive lock on this file if it is free; yield whether it is held."""
+    with _open(path) as handle:
+        yield _try_lock(handle)
 
 
 @contextlib.contextmanager
-def _opened(path: Path) -> Iterator[int]:
-    # not inherited by kernels, which would keep it locked
+def _open(path: Path) -> Iterator[int]:
+    # not inherited by child processes such as kernels, which would keep it locked
     handle = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
     try:
         yield handle
@@ -83,7 +83,7 @@ def _opened(path: Path) -> Iterator[int]:
         os.close(handle)
 
 
-def _locked(handle: int) -> bool:
+def _try_lock(handle: int) -> bool:
     try:
         if sys.platform == "win32":
             import msvcrt
@@ -98,8 +98,8 @@ def _locked(handle: int) -> bool:
     return True
 
 
-def _stands_at(path: Path, handle: int) -> bool:
-    """Whether the open file is still the one of that name: what has been removed keeps nobody else away."""
+def _is_current(path: Path, handle: int) -> bool:
+    """Return whether the open file still has this name: the lock on a file that was removed excludes nobody."""
     with contextlib.suppress(FileNotFoundError):
         return os.path.samestat(path.lstat(), os.fstat(handle))
     return False

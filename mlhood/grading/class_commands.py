@@ -1,4 +1,4 @@
-"""The commands for a class: grade it, export its marks, and fill in those given by hand."""
+"""The commands for a class: grade it, export its marks, give points by hand, and write pages about it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-FORMATS = ("csv", "nbgrader", "gradescope", "canvas", "classroom")
 Book = Annotated[Path, typer.Argument(metavar="GRADEBOOK", help="A gradebook, or the folder that holds it.")]
 
 
@@ -24,7 +23,7 @@ def grade(
         list[Path], typer.Argument(metavar="SUBMISSIONS", help="Folders, or zip archives of Moodle or Canvas.")
     ],
     out: Annotated[Path, typer.Option(help="Folder of the gradebook; what is graded there is not graded again.")],
-    jobs: Annotated[int, typer.Option(min=1, max=256, help="Submissions to grade side by side.")] = 1,
+    jobs: Annotated[int, typer.Option(min=1, max=256, help="Submissions to grade at once.")] = 1,
     seed_file: Annotated[
         Path | None, typer.Option(help="A secret: inputs of the checks are drawn from it. By default drawn once.")
     ] = None,
@@ -44,11 +43,11 @@ def grade(
         typer.Option(metavar="ADDRESS", help="Grade on the Dask cluster of this scheduler, such as tcp://host:8786."),
     ] = "",
 ) -> None:
-    """Grade a class, each submission in a sandbox. Stopped at any moment, it goes on at the next call.
+    """Grade a class, each submission in a sandbox. Interrupted at any moment, it continues at the next call.
 
-    Without bubblewrap it refuses; `mlhood doctor` says how to get it. Rules for late submissions are a TOML file such
-    as `penalty_per_day = 10` and below it `[P1]` and `due = 2026-10-12T23:59:00`. Layouts, seed, late days, marks by
-    hand, exports and clusters are explained in mlhood/grading/INSTRUCTORS.md.
+    It needs bubblewrap; `mlhood doctor` says how to install it. The policy for late submissions is a TOML file such as
+    `penalty_per_day = 10` followed by `[P1]` and `due = 2026-10-12T23:59:00`. Layouts, seed, late submissions, points
+    given by hand, exports and clusters are explained in mlhood/grading/INSTRUCTORS.md.
 
     The exit code is 0 if every submission was graded, 1 if some could not be, 2 if the work could not start, 130
     after Ctrl-C.
@@ -61,16 +60,23 @@ def grade(
     """
     from rich.console import Console
 
-    from mlhood.grading.batch.batch import TRUSTING
-    from mlhood.grading.batch.grade_class import Wishes, grade_class
-    from mlhood.grading.batch.progress import BatchWatch
+    from mlhood.grading.batch.grade_class import SANDBOXED, UNSANDBOXED, GradeOptions, grade_class
+    from mlhood.grading.batch.progress import BatchProgress
 
-    marker = {"marker": TRUSTING} if no_sandbox else {}
-    wishes = Wishes(jobs, seed_file, late, format_hint, again, 60 * minutes, scheduler=scheduler, **marker)
-    with BatchWatch(Console(stderr=True)) as watch:
-        graded = grade_class(submissions, out, wishes, watch)
-    typer.echo(graded.text())
-    raise typer.Exit(0 if graded.whole else 1)
+    options = GradeOptions(
+        jobs,
+        seed_file,
+        late,
+        format_hint,
+        again,
+        seconds=60 * minutes,
+        grader=UNSANDBOXED if no_sandbox else SANDBOXED,
+        scheduler=scheduler,
+    )
+    with BatchProgress(Console(stderr=True)) as progress:
+        result = grade_class(submissions, out, options, progress)
+    typer.echo(result.text())
+    raise typer.Exit(0 if result.complete else 1)
 
 
 def export(
@@ -82,7 +88,9 @@ def export(
         list[str] | None, typer.Option(help="canvas: the column of a project, as 'P1=Homework 1 (901234)'.")
     ] = None,
     project: Annotated[list[str] | None, typer.Option(help="Only this project; can be given several times.")] = None,
-    late: Annotated[Path | None, typer.Option(help="Other rules for late submissions than when it was graded.")] = None,
+    late: Annotated[
+        Path | None, typer.Option(help="Another policy for late submissions than the one stored when it was graded.")
+    ] = None,
 ) -> None:
     """Write the marks of a class in the format of another program.
 
@@ -92,52 +100,52 @@ def export(
 
     Example: mlhood export graded --format canvas --fill export.csv --to export.csv
     """
-    from mlhood.grading.exporters.export import Target, exported
+    from mlhood.grading.exporters.export import ExportOptions
+    from mlhood.grading.exporters.export import export as export_marks
 
-    target = Target(format, to, fill, tuple(column or ()), tuple(project or ()), late)
-    typer.echo(exported(_book(gradebook), target))
+    options = ExportOptions(format, to, fill, tuple(column or ()), tuple(project or ()), late)
+    typer.echo(export_marks(_path(gradebook), options))
 
 
 def marks(
     gradebook: Book,
     write: Annotated[Path | None, typer.Option(help="Write the table of written questions into this file.")] = None,
-    read: Annotated[Path | None, typer.Option(help="Take the points of this filled table over.")] = None,
+    read: Annotated[Path | None, typer.Option(help="Store the points of this filled table.")] = None,
 ) -> None:
-    """Give points for written questions: write a table, fill in its column `points`, and read it again.
+    """Give points for written questions: write a table, fill in its column `points`, and read it back.
 
     Example: mlhood marks graded --write questions.csv
 
     Example: mlhood marks graded --read questions.csv
     """
-    from mlhood.grading.exporters.export import hand_table_to
-    from mlhood.grading.exporters.manual_marks import read_hand_table
+    from mlhood.grading.exporters.manual_marks import read_manual_marks, write_manual_marks
     from mlhood.grading.gradebook.gradebook import Gradebook
 
     if (write is None) == (read is None):
-        raise typer.BadParameter("say either --write FILE or --read FILE")
+        raise typer.BadParameter("give either --write FILE or --read FILE")
     if write is not None:
-        typer.echo(hand_table_to(_book(gradebook), write))
+        typer.echo(write_manual_marks(_path(gradebook), write))
     elif read is not None:
-        with Gradebook(_book(gradebook), must_exist=True) as book:
-            typer.echo(f"{read_hand_table(book, read)} marks taken over from {read}")
+        with Gradebook(_path(gradebook), must_exist=True) as book:
+            typer.echo(f"{read_manual_marks(book, read)} marks read from {read}")
 
 
 def class_report(
     gradebook: Book,
     to: Annotated[Path, typer.Option(help="The HTML file to write.")],
     given: Annotated[
-        list[Path] | None, typer.Option(help="Where students got another edition than this one: a notebook of it.")
+        list[Path] | None, typer.Option(help="If students got another edition than this one: a notebook of it.")
     ] = None,
 ) -> None:
-    """Write a page about a class: points of each task, the hardest checks, and pairs of submissions that are alike.
+    """Write a page about a class: points of each task, the hardest checks, and pairs of similar submissions.
 
-    For each pair it shows the passages side by side, and it names copies of the package's own source.
+    It shows the similar passages of each pair side by side, and lists copies of the package's own source.
 
     Example: mlhood class-report graded --to class.html
     """
-    from mlhood.grading.exporters.export import class_report_to
+    from mlhood.grading.reports.class_report import write_class_report
 
-    typer.echo(class_report_to(_book(gradebook), to, given or ()))
+    typer.echo(write_class_report(_path(gradebook), to, given or ()))
 
 
 def feedback(
@@ -147,14 +155,16 @@ def feedback(
 ) -> None:
     """Write a page of feedback for every student: points, every check with its hint, and the student's own cells.
 
-    Each page is one file that needs no network and runs no scripts. It shows the notebook as it was handed in.
+    Each page is one file that needs no network and runs no scripts. It shows the notebook as it was submitted.
 
     Example: mlhood feedback graded --to feedback
     """
-    from mlhood.grading.reports.feedback_pages import feedback_to
+    from mlhood.grading.reports.feedback_pages import write_feedback
 
-    typer.echo(feedback_to(_book(gradebook), to, tuple(project or ())))
+    typer.echo(write_feedback(_path(gradebook), to, tuple(project or ())))
 
 
-def _book(path: Path) -> Path:
-    return path / "gradebook.sqlite" if path.is_dir() else path
+def _path(gradebook: Path) -> Path:
+    from mlhood.grading.gradebook.gradebook import GRADEBOOK_FILE
+
+    return gradebook / GRADEBOOK_FILE if gradebook.is_dir() else gradebook

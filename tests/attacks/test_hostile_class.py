@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
 
-from mlhood.grading.batch.grade_class import STORE, Wishes, grade_class
+from mlhood.grading.batch.grade_class import GradeOptions, grade_class
 from mlhood.grading.exporters.formats import plain_csv
+from mlhood.grading.gradebook.gradebook import SUBMISSIONS_FOLDER
 from mlhood.grading.reports.feedback_page import feedback_page
 from mlhood.grading.reports.feedback_pages import feedback_of
 
@@ -71,14 +72,12 @@ CLASS = {
 }
 
 
-class Silent:
-    """A watch that says nothing."""
+class SilentObserver:
+    def begin(self, count, done): ...
 
-    def begin(self, count, known): ...
+    def graded(self, submission, state, reason): ...
 
-    def graded(self, handed, state, reason): ...
-
-    def lost(self, handed, reason): ...
+    def lost(self, submission, reason): ...
 
 
 @pytest.fixture(scope="module")
@@ -94,21 +93,21 @@ def graded(bubblewrap, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         paths = [str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
         patch.setenv("PYTHONPATH", os.pathsep.join(paths))
-        wishes = Wishes(marker="tests.attacks.hostile_marker:make")
-        return grade_class([folder / "in"], folder / "out", wishes, Silent())
+        options = GradeOptions(grader="tests.attacks.hostile_grader:make")
+        return grade_class([folder / "in"], folder / "out", options, SilentObserver())
 
 
 def test_everyone_has_a_result_and_who_can_be_graded_keeps_what_was_earned(graded):
-    assert {one.student: [task.earned for task in one.tasks] for one in graded.records} == {
+    assert {record.student: [task.earned for task in record.tasks] for record in graded.records} == {
         **dict.fromkeys(("ada", "=cmd|calc", "bomb", "metadata", "many"), FULL),
         "code": [0, 0, 0],  # what comes after the flood is not run either
     }
-    assert {one.status for one in graded.records} == {"done"}
-    assert {one.possible for one in graded.records} == {80}
+    assert {record.status for record in graded.records} == {"done"}
+    assert {record.possible for record in graded.records} == {80}
 
 
 def test_what_cannot_be_graded_says_why(graded):
-    reasons = {one.source.partition("/")[0]: one.problem for one in graded.strays}
+    reasons = {file.source.partition("/")[0]: file.problem for file in graded.unassigned}
     assert set(reasons) == {"broken", "deep", "empty", "large", "link", "nobody", "wrong kinds"}
     assert "larger than 32 MiB; clear its outputs" in reasons["large"]
     assert "not followed" in reasons["link"]
@@ -122,7 +121,9 @@ def test_a_name_is_no_formula(graded):
 
 
 def test_no_page_holds_a_script(graded):
-    pages = [feedback_page(feedback_of(one, graded.gradebook.parent / STORE)) for one in graded.records]
+    pages = [
+        feedback_page(feedback_of(record, graded.gradebook.parent / SUBMISSIONS_FOLDER)) for record in graded.records
+    ]
     assert any("&lt;script&gt;" in page for page in pages)
     assert not any("<script" in page or "<img src=x" in page or "<style>*" in page for page in pages)
 

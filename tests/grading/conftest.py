@@ -14,7 +14,7 @@ from mlhood.grading.projects import PROJECTS
 from mlhood.grading.sandbox import other_user
 from tests.grading import synthetic_course
 from tests.grading.batch import fake_grader
-from tests.grading.fake_class import ROOT, Class
+from tests.grading.fake_class import ROOT, FakeClass
 
 
 @pytest.fixture
@@ -60,11 +60,10 @@ def _system_python(folder: Path) -> str:
 
 
 @pytest.fixture
-def room(tmp_path, monkeypatch):
-    """An empty class; its workers find the fake marker and log what they do."""
-    found = Class(tmp_path)
-    known = os.environ.get("PYTHONPATH")  # none and an empty one differ: that would be the working folder
-    paths = os.pathsep.join([str(ROOT), *([known] if known else [])])
-    monkeypatch.setenv("PYTHONPATH", paths)
-    monkeypatch.setenv(fake_grader.LOG, str(found.log))
-    return found
+def fake_class(tmp_path, monkeypatch):
+    """An empty class; its workers can import the fake grader and log what they do."""
+    empty_class = FakeClass(tmp_path)
+    path = os.environ.get("PYTHONPATH")  # not set is not the same as empty, which means the working folder
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), *([path] if path else [])]))
+    monkeypatch.setenv(fake_grader.LOG, str(empty_class.log))
+    return empty_class

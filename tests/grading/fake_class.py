@@ -1,53 +1,57 @@
-"""A class whose submissions the fake grader marks, for tests of the batch and of what comes after it."""
+"""A class whose submissions the fake grader grades, for tests of the batch and of what comes after it."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
-from mlhood.grading.batch.grade_class import Wishes, grade_class
+from mlhood.grading.batch.grade_class import GradeOptions, grade_class
 
 ROOT = Path(__file__).parents[2]
-FAKE = "tests.grading.batch.fake_grader:make"
+FAKE_GRADER = "tests.grading.batch.fake_grader:make"
 
 
-class Told:
-    """A watch that keeps what it is told."""
+class RecordingObserver:
+    """Records what it is notified of."""
 
     def __init__(self) -> None:
         self.begun: list[tuple[int, int]] = []
         self.ended: list[tuple[str, str]] = []
         self.losses: list[str] = []
 
-    def begin(self, count, known):
-        self.begun.append((count, known))
+    def begin(self, count, done):
+        self.begun.append((count, done))
 
-    def graded(self, handed, state, reason):
-        self.ended.append((handed.source, state))
+    def graded(self, submission, state, reason):
+        self.ended.append((submission.source, state))
 
-    def lost(self, handed, reason):
+    def lost(self, submission, reason):
         self.losses.append(reason)
 
 
-class Class:
-    """A folder of submissions (flat), and calls that grade it with the fake marker."""
+class FakeClass:
+    """A folder of submissions (flat layout), and calls that grade it with the fake grader."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "class"
         self.out = folder / "out"
         self.log = folder / "log"
         self.folder.mkdir()
-        self.told = Told()
+        self.observer = RecordingObserver()
 
-    def hand_in(self, **texts: str) -> Class:
+    @property
+    def gradebook(self) -> Path:
+        return self.out / "gradebook.sqlite"
+
+    def submit(self, **texts: str) -> FakeClass:
         for name, text in texts.items():
             (self.folder / f"{name}.ipynb").write_text(f"{text} {name}")
         return self
 
-    def grade(self, **wishes):
-        self.told = Told()
-        return grade_class([self.folder], self.out, Wishes(**{"marker": FAKE, **wishes}), self.told)
+    def grade(self, **options):
+        self.observer = RecordingObserver()
+        return grade_class([self.folder], self.out, GradeOptions(**{"grader": FAKE_GRADER, **options}), self.observer)
 
     def events(self, *kinds: str) -> list[dict]:
         lines = self.log.read_text().splitlines() if self.log.exists() else []
-        return [one for one in map(json.loads, lines) if one["event"] in kinds]
+        return [event for event in map(json.loads, lines) if event["event"] in kinds]

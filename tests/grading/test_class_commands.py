@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import csv
-import io
 import json
 import subprocess
 import sys
@@ -11,8 +10,9 @@ from typer.testing import CliRunner
 
 from mlhood import cli
 from mlhood.grading.batch import grade_class
-from mlhood.grading.exporters.manual_marks import hand_table
+from mlhood.grading.exporters import manual_marks
 from mlhood.grading.gradebook.gradebook import Gradebook
+from tests.grading.fake_class import FAKE_GRADER
 
 
 def call(*arguments: object):
@@ -20,22 +20,16 @@ def call(*arguments: object):
 
 
 @pytest.fixture
-def fake(room, monkeypatch):
-    monkeypatch.setattr(grade_class.Wishes, "__init__", _with_fake(grade_class.Wishes.__init__))
-    return room.hand_in(ada="P1", bob="P1 lose-P1.2")
-
-
-def _with_fake(init):
-    def wrapped(self, *arguments, **more):
-        init(self, *arguments, **{**more, "marker": "tests.grading.batch.fake_grader:make"})
-
-    return wrapped
+def fake(fake_class, monkeypatch):
+    monkeypatch.setattr(grade_class, "require", lambda: None)
+    monkeypatch.setattr(grade_class, "SANDBOXED", FAKE_GRADER)
+    return fake_class.submit(ada="P1", bob="P1 lose-P1.2")
 
 
 @pytest.fixture
-def graded(room):
-    room.hand_in(ada="P1", bob="P1 lose-P1.2").grade()
-    return room
+def graded(fake_class):
+    fake_class.submit(ada="P1", bob="P1 lose-P1.2").grade()
+    return fake_class
 
 
 @pytest.mark.parametrize("command", ["grade", "export", "marks"])
@@ -51,7 +45,7 @@ def test_help_imports_nothing_heavy():
     assert done.stdout.strip() == "[]"
 
 
-def test_grade_says_what_was_done(fake):
+def test_grade_prints_a_summary(fake):
     result = call("grade", fake.folder, "--out", fake.out, "--jobs", 2)
     assert result.exit_code == 0, result.output
     assert "graded: 2 of 2" in result.stdout
@@ -59,23 +53,23 @@ def test_grade_says_what_was_done(fake):
     assert "a minute" in result.stderr
 
 
-def test_grade_says_what_could_not_be_graded(fake):
-    fake.hand_in(eve="nonsense", carl="P1 refuse")
+def test_grade_prints_what_could_not_be_graded(fake):
+    fake.submit(eve="nonsense", carl="P1 refuse")
     result = call("grade", fake.folder, "--out", fake.out)
     assert result.exit_code == 1
     assert "eve.ipynb: the file is not JSON" in result.stdout
     assert "carl P1 (carl.ipynb): refused: the notebook's structure is damaged" in result.stdout
 
 
-def test_late_rules_are_kept_and_can_be_changed(fake, tmp_path):
-    rules = "penalty_per_day = 10\n[P1]\ndue = 2026-01-01T00:00:00\n[P1.submitted]\nada = 2026-01-02T00:00:00\n"
-    (tmp_path / "late.toml").write_text(rules)
+def test_the_late_policy_is_stored_and_can_be_replaced(fake, tmp_path):
+    policy = "penalty_per_day = 10\n[P1]\ndue = 2026-01-01T00:00:00\n[P1.submitted]\nada = 2026-01-02T00:00:00\n"
+    (tmp_path / "late.toml").write_text(policy)
     (tmp_path / "none.toml").write_text("")
     assert call("grade", fake.folder, "--out", fake.out, "--late", tmp_path / "late.toml").exit_code == 0
-    for more, score in (((), "27"), (("--late", tmp_path / "none.toml"), "30")):
-        assert call("export", fake.out, "--to", tmp_path / "marks.csv", *more).exit_code == 0
-        found = {row["student_id"]: row["score"] for row in read(tmp_path / "marks.csv")}
-        assert found == {"ada": score, "bob": "24"}
+    for options, score in (((), "27"), (("--late", tmp_path / "none.toml"), "30")):
+        assert call("export", fake.out, "--to", tmp_path / "marks.csv", *options).exit_code == 0
+        scores = {row["student_id"]: row["score"] for row in read(tmp_path / "marks.csv")}
+        assert scores == {"ada": score, "bob": "24"}
 
 
 @pytest.mark.parametrize("name", ["csv", "nbgrader"])
@@ -88,11 +82,11 @@ def test_tables_are_written(graded, tmp_path, name):
 
 
 @pytest.mark.parametrize(("name", "file"), [("gradescope", "results.json"), ("classroom", "result.json")])
-def test_files_of_students_are_written(graded, tmp_path, name, file):
+def test_a_file_per_student_is_written(graded, tmp_path, name, file):
     assert call("export", graded.out, "--format", name, "--to", tmp_path / "to").exit_code == 0
-    found = {path.parent.name: json.loads(path.read_text()) for path in (tmp_path / "to" / "P1").glob(f"*/{file}")}
-    assert set(found) == {"ada", "bob"}
-    assert "\\ud83d" in (tmp_path / "to" / "P1" / "bob" / file).read_text() or "?" in str(found["bob"])
+    results = {path.parent.name: json.loads(path.read_text()) for path in (tmp_path / "to" / "P1").glob(f"*/{file}")}
+    assert set(results) == {"ada", "bob"}
+    assert "\\ud83d" in (tmp_path / "to" / "P1" / "bob" / file).read_text() or "?" in str(results["bob"])
 
 
 def test_canvas_is_filled(graded, tmp_path):
@@ -103,7 +97,7 @@ def test_canvas_is_filled(graded, tmp_path):
     assert path.read_text() == "Student,ID,P1 (9)\nA,ada,30\nB,bob,24\n"
 
 
-def test_marks_by_hand_go_round(graded, tmp_path):
+def test_manual_marks_are_written_and_read(graded, tmp_path):
     path = tmp_path / "questions.csv"
     assert call("marks", graded.out, "--write", path).stdout.startswith("2 rows")
     rows = read(path)
@@ -117,8 +111,8 @@ def test_marks_by_hand_go_round(graded, tmp_path):
     assert call("marks", graded.out, "--write", path).exit_code == 0
     assert read(path)[1]["comment"] == "'=good"
     assert call("marks", graded.out, "--read", path).exit_code == 0
-    with Gradebook(graded.out / "gradebook.sqlite") as book:
-        (mark,) = book.hand_marks().values()
+    with Gradebook(graded.gradebook) as book:
+        (mark,) = book.manual_marks().values()
     assert (mark.student, mark.points, mark.comment) == ("bob", 2.5, "=good")
 
 
@@ -127,10 +121,11 @@ def read(path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def test_answers_stand_beside_their_questions(graded):
-    with Gradebook(graded.out / "gradebook.sqlite") as book:
-        rows = list(csv.DictReader(io.StringIO(hand_table(book, lambda one: {"P1.4": f"=as {one.student}, "}))))
-    assert [row["answer"] for row in rows] == ["'=as ada, ", "'=as bob, "]
+def test_answers_are_beside_their_questions(graded, course, tmp_path, monkeypatch):
+    answers = iter(["=as ada, ", "=as bob, "])
+    monkeypatch.setattr(manual_marks, "written_answers", lambda notebook: {"P1.4": next(answers)})
+    assert call("marks", graded.out, "--write", tmp_path / "questions.csv").exit_code == 0
+    assert [row["answer"] for row in read(tmp_path / "questions.csv")] == ["'=as ada, ", "'=as bob, "]
 
 
 def write(path, rows):
@@ -141,18 +136,18 @@ def write(path, rows):
 
 
 @pytest.mark.parametrize(
-    ("change", "fault"),
+    ("change", "error"),
     [
         ({"points": "6"}, "row 2: 6 points for P1.4 are not within 0 and 5"),
         ({"points": "-1"}, "row 2: -1 points"),
         ({"points": "nan"}, "row 2: nan points"),
-        ({"points": "many"}, "row 2: 'many' is no number"),
+        ({"points": "many"}, "row 2: 'many' is not a number"),
         ({"points": "1", "student_id": "eve"}, "row 2: there is no student 'eve'"),
         ({"points": "1", "question": "P9.9"}, "row 2: ada has no question 'P9.9'"),
         ({"points": "1", "student_id": "bob"}, "row 3: bob has two rows for P1.4"),
     ],
 )
-def test_a_table_with_a_fault_is_refused_as_a_whole(graded, tmp_path, change, fault):
+def test_a_table_with_an_error_is_refused_completely(graded, tmp_path, change, error):
     path = tmp_path / "questions.csv"
     call("marks", graded.out, "--write", path)
     rows = read(path)
@@ -160,9 +155,9 @@ def test_a_table_with_a_fault_is_refused_as_a_whole(graded, tmp_path, change, fa
     rows[0] |= change
     write(path, rows)
     result = call("marks", graded.out, "--read", path)
-    assert fault in result.exception.parts["got"]
-    with Gradebook(graded.out / "gradebook.sqlite") as book:
-        assert book.hand_marks() == {}
+    assert error in result.exception.parts["got"]
+    with Gradebook(graded.gradebook) as book:
+        assert book.manual_marks() == {}
 
 
 @pytest.mark.parametrize(

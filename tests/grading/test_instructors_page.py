@@ -1,4 +1,4 @@
-"""The page for instructors: its commands are ours, its rules are read, its layouts are told apart as it says."""
+"""The instructors' page: its commands exist, its example of a late policy is valid, its layouts are recognised."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typer.main import get_command
 
 from mlhood import cli
 from mlhood.grading.exporters import export
-from mlhood.grading.gradebook.late import read_late
+from mlhood.grading.gradebook.late import parse_late_policy
 from mlhood.grading.intake import layouts
 
 ROOT = Path(__file__).parents[2]
@@ -26,21 +26,21 @@ COMMANDS = [line for block in blocks("sh") for line in block.splitlines() if lin
 
 
 @pytest.mark.parametrize("line", COMMANDS)
-def test_every_command_is_ours(line):
+def test_every_command_exists(line):
     _, name, *words = shlex.split(line)
-    found = get_command(cli.app).commands[name].make_context(name, words)
-    assert all(value is not None for key, value in found.params.items() if f"--{key.replace('_', '-')}" in words)
+    context = get_command(cli.app).commands[name].make_context(name, words)
+    assert all(value is not None for key, value in context.params.items() if f"--{key.replace('_', '-')}" in words)
 
 
 def test_every_format_is_exported_once():
-    told = [words[words.index("--format") + 1] for words in map(shlex.split, COMMANDS) if "--format" in words]
-    assert sorted(told) == sorted([*export.TABLES, *export.FILES, "canvas"])
+    formats = [words[words.index("--format") + 1] for words in map(shlex.split, COMMANDS) if "--format" in words]
+    assert sorted(formats) == sorted([*export.TABLES, *export.FILES, "canvas"])
 
 
-def test_the_example_of_late_days_is_read_and_is_that_of_the_module():
+def test_the_example_of_a_late_policy_is_valid():
     (example,) = blocks("toml")
-    rules = read_late(example, "README.md").of("P1")
-    assert (rules.per_day, rules.most, set(rules.extensions)) == (0.1, 0.5, {"ada", "bob"})
+    deadline = parse_late_policy(example, "INSTRUCTORS.md").of("P1")
+    assert (deadline.penalty_per_day, deadline.max_penalty, set(deadline.extensions)) == (0.1, 0.5, {"ada", "bob"})
 
 
 @pytest.mark.parametrize(
@@ -53,10 +53,10 @@ def test_the_example_of_late_days_is_read_and_is_that_of_the_module():
         ("flat", "ada_P1.ipynb", "ada"),
     ],
 )
-def test_every_layout_is_guessed_and_means_what_is_told(hint, path, student):
+def test_every_layout_is_recognised_as_described(hint, path, student):
     shown = path.replace("submitted/ada/", "submitted/STUDENT/")
     assert f"| `{hint}`" in TEXT
     assert f"`{shown}`" in TEXT
-    found = layouts.choose([PurePosixPath(path)], title="class")
-    owner = found.owner(PurePosixPath(path))
-    assert (found.name, owner.student, owner.assignment) == (hint, student, "P1")
+    layout = layouts.choose_layout([PurePosixPath(path)], title="class")
+    owner = layout.owner(PurePosixPath(path))
+    assert (layout.name, owner.student, owner.assignment) == (hint, student, "P1")

@@ -1,9 +1,9 @@
 """Grade one submission in Gradescope's container: what `run_autograder` of `mlhood release --gradescope` calls.
 
 Layout, metadata and results: Gradescope's "Autograder Specifications" and "Submission Metadata". Whatever goes
-wrong, there is a results.json that says it.
+wrong, results.json is written and gives the reason.
 
-A student's code is kept apart as well as the container allows (see `apart`). How, the instructor finds in the
+A student's code is isolated as well as the container allows (see `isolation`). The instructor finds out how in the
 autograder's output, which students do not see, and in `extra_data`.
 """
 
@@ -20,15 +20,15 @@ from typing import Any
 
 from mlhood.errors import MlhoodError, NotebookError
 from mlhood.files.atomic import write_whole
-from mlhood.grading.autograders.isolation import apart
+from mlhood.grading.autograders.isolation import isolation
 from mlhood.grading.autograders.single import grade_one
 from mlhood.grading.exporters.formats import gradescope, json_text
-from mlhood.grading.intake.files import findings
-from mlhood.grading.intake.submitted_file import Handed
+from mlhood.grading.intake.files import input_files
+from mlhood.grading.intake.submitted_file import SubmittedFile
 from mlhood.grading.notebooks.notebook import project_of, read
 
 ROOT = "/autograder"
-MAX_METADATA = 64 << 20  # it holds the results of all earlier submissions
+MAX_METADATA = 64 << 20  # it contains the results of all earlier submissions
 
 
 def main() -> None:
@@ -39,25 +39,25 @@ def main() -> None:
 
 
 def results(root: Path) -> dict[str, Any]:
-    """The results of the submission in `root/submission`, as results.json has them."""
-    words = ""
+    """Return the content of results.json for the submission in `root/submission`."""
+    description = ""
     try:
-        with apart(root) as found:
-            words = found.words
-            print(words, file=sys.stderr)  # into Gradescope's stdout, which instructors see
+        with isolation(root) as isolated:
+            description = isolated.description
+            print(description, file=sys.stderr)  # shown to instructors by Gradescope
             metadata = _metadata(root / "submission_metadata.json")
-            path = chosen(root / "submission", _wanted(metadata))
-            made = gradescope(grade_one(_handed(metadata), path, found.kernels))
+            path = choose_notebook(root / "submission", _titled_project(metadata))
+            data = gradescope(grade_one(_submission(metadata), path, isolated.kernels))
     except MlhoodError as error:
-        made = failure(error.one_line())
-    except Exception:  # a submission without any result would be the worst answer
+        data = failure(error.one_line())
+    except Exception:  # a submission must never be left without a result
         traceback.print_exc()
-        made = failure("the autograder itself has failed; your instructor can see why, and can run it again")
-    return made | {"extra_data": {"isolation": words}}
+        data = failure("the autograder itself has failed; your instructor can see why, and can run it again")
+    return data | {"extra_data": {"isolation": description}}
 
 
 def failure(output: str) -> dict[str, Any]:
-    """Results without a test: no points, and why."""
+    """Return results without tests: no points, and the reason."""
     return {
         "score": 0,
         "output": output,
@@ -68,36 +68,36 @@ def failure(output: str) -> dict[str, Any]:
     }
 
 
-def chosen(folder: Path, wanted: str = "") -> Path:
-    """The notebook to grade, of all files that a student has handed in.
+def choose_notebook(folder: Path, project: str = "") -> Path:
+    """Return the notebook to grade among the files that a student has submitted.
 
     Args:
         folder: The submission.
-        wanted: The project that the assignment's title names, such as `P1`; empty if it names none.
+        project: The project in the assignment's title, such as `P1`; empty if there is none.
 
     Raises:
-        NotebookError: There is no notebook of the course, or of the wanted project, or more than one.
+        NotebookError: There is no notebook of the course, or of that project, or more than one.
     """
     notebooks: dict[Path, str] = {}
     problems = []
-    with findings(folder) as found:
-        for one in found:
-            if one.path.suffix.lower() != ".ipynb":
+    with input_files(folder) as files:
+        for file in files:
+            if file.path.suffix.lower() != ".ipynb":
                 continue
-            path = folder / one.path
+            path = folder / file.path
             try:
-                notebooks[path] = _project(path, one.problem)
+                notebooks[path] = _project(path, file.problem)
             except NotebookError as error:
-                problems.append(f"{one.path}: {error.one_line()}")
-    fitting = [path for path, project in notebooks.items() if not wanted or project == wanted]
-    if len(fitting) == 1:
-        return fitting[0]
-    names = [f"{path.relative_to(folder)} ({project})" for path, project in notebooks.items()]
+                problems.append(f"{file.path}: {error.one_line()}")
+    matches = [path for path, name in notebooks.items() if not project or name == project]
+    if len(matches) == 1:
+        return matches[0]
+    names = [f"{path.relative_to(folder)} ({name})" for path, name in notebooks.items()]
     raise NotebookError(
         "there is not exactly one notebook to grade",
-        expected=f"the notebook {wanted or 'of one project'}",
+        expected=f"the notebook {project or 'of one project'}",
         got="; ".join([*names, *problems]) or "no notebook",
-        todo="hand in the one notebook of this assignment",
+        todo="submit only the notebook of this assignment",
     )
 
 
@@ -108,31 +108,33 @@ def _project(path: Path, problem: str) -> str:
 
 
 def _metadata(path: Path) -> dict[str, Any]:
-    """What Gradescope says of the submission; nothing if it cannot be read, as no mark depends on it."""
+    """Return Gradescope's metadata of the submission; none if they cannot be read, as no mark depends on them."""
     try:
         with path.open("rb") as file:
-            plain = json.loads(file.read(MAX_METADATA))
+            data = json.loads(file.read(MAX_METADATA))
     except (OSError, ValueError) as error:
         print(f"note: {path.name} cannot be read: {error}", file=sys.stderr)
         return {}
-    return plain if isinstance(plain, dict) else {}
+    return data if isinstance(data, dict) else {}
 
 
-def _wanted(metadata: dict[str, Any]) -> str:
+def _titled_project(metadata: dict[str, Any]) -> str:
+    """Return the project in the assignment's title, unless it has none or several."""
     assignment = metadata.get("assignment")
     title = str(assignment.get("title", "")) if isinstance(assignment, dict) else ""
-    named = set(re.findall(r"\b[A-Z]\d\b", title))
-    return named.pop() if len(named) == 1 else ""
+    projects = set(re.findall(r"\b[A-Z]\d\b", title))
+    return projects.pop() if len(projects) == 1 else ""
 
 
-def _handed(metadata: dict[str, Any]) -> Handed:
+def _submission(metadata: dict[str, Any]) -> SubmittedFile:
     users = metadata.get("users")
     user = users[0] if isinstance(users, list) and users and isinstance(users[0], dict) else {}
     try:
         submitted = datetime.fromisoformat(str(metadata.get("created_at")))
     except ValueError:
         submitted = None
-    return Handed(str(user.get("email", "")), str(user.get("name", "")), source="submission", submitted=submitted)
+    student, name = str(user.get("email", "")), str(user.get("name", ""))
+    return SubmittedFile(student, name, source="submission", submitted=submitted)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""How a single submission is kept apart where a program of others has called us: as well as the machine allows."""
+"""Isolate a single submission on a machine that is not ours, as well as that machine allows."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from mlhood.grading.sandbox import bubblewrap, other_user
 
 SANDBOX = "the submission runs in a sandbox (bubblewrap)"
 OTHER_USER = (
-    "the submission runs as another user of this container, which cannot read or change what is the autograder's, "
-    "but sees the system and the network; there can be no sandbox"
+    "the submission runs as another user of this container, which cannot read or change the autograder's files, "
+    "but has access to the system and the network; no sandbox is available"
 )
-TOGETHER = (
+NOT_ISOLATED = (
     "the submission runs with the rights of the autograder: the container, made for this one submission, is the only "
     "sandbox"
 )
 
 
 @dataclass(frozen=True)
-class Apart:
-    """What keeps a submission apart, in words for the instructor, and where its kernel comes from."""
+class Isolation:
+    """How a submission is isolated, described for the instructor, and where its kernel comes from."""
 
-    words: str
+    description: str
     kernels: Kernels | None = None
 
 
 @contextlib.contextmanager
-def apart(hidden: Path | None = None) -> Iterator[Apart]:
-    """What keeps most apart here: a sandbox; else, where we are root, another user; else nothing.
+def isolation(hidden: Path | None = None) -> Iterator[Isolation]:
+    """Yield the strongest isolation here: a sandbox; else, if we are root, another user; else none.
 
     Args:
         hidden: A folder that is closed to all other users: what a submission must not see. Without one there is
@@ -41,24 +41,24 @@ def apart(hidden: Path | None = None) -> Iterator[Apart]:
     if not (reason := bubblewrap.problem()):
         from mlhood.grading.sandbox.pool import Sandboxes
 
-        # one submission: there is nothing to do meanwhile for which its imports should come ahead
+        # for one submission there is nothing to do during which another sandbox could warm up
         with Sandboxes(imports=(), warm=False) as sandboxes:
-            yield Apart(SANDBOX, sandboxes)
+            yield Isolation(SANDBOX, sandboxes)
         return
     if hidden is None:
-        yield Apart(f"{TOGETHER} ({reason})")
+        yield Isolation(f"{NOT_ISOLATED} ({reason})")
         return
-    refused = _closed(hidden) or other_user.problem(hidden=[hidden])
-    if refused:
-        yield Apart(f"{TOGETHER} ({reason}; {refused})")
+    problem = _close(hidden) or other_user.problem(hidden=[hidden])
+    if problem:
+        yield Isolation(f"{NOT_ISOLATED} ({reason}; {problem})")
         return
-    from mlhood.grading.sandbox.other_user_kernel import OtherUsers  # where there is no Linux, there is no such module
+    from mlhood.grading.sandbox.other_user_kernel import OtherUsers  # the module needs Linux
 
-    yield Apart(f"{OTHER_USER} ({reason})", OtherUsers())
+    yield Isolation(f"{OTHER_USER} ({reason})", OtherUsers())
 
 
-def _closed(folder: Path) -> str:
-    """Close a folder to all other users; why that is not possible, in words."""
+def _close(folder: Path) -> str:
+    """Close a folder to all other users; return why that is not possible, if so."""
     if not sys.platform.startswith("linux"):
         return f"another user needs Linux, and this is {sys.platform}"
     try:

@@ -1,7 +1,7 @@
-"""What runs on a worker of a Dask cluster: jobs of a batch, each done by a process of ours beside it.
+"""What runs on the workers of a Dask cluster: jobs of a batch, each processed by a worker process of ours.
 
-The process is the same that a batch starts on its own machine, so a job ends in the same words on both: when it
-crashes, takes too long, or is at fault. It ends when the Dask worker does, however that ends.
+That process is the same that a batch starts on its own machine, so crashes, timeouts and refusals are reported in the
+same way. It ends when the Dask worker does, however that ends.
 """
 
 from __future__ import annotations
@@ -11,168 +11,166 @@ import queue
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from distributed import WorkerPlugin, get_worker
 
-from mlhood.grading.batch.worker_process import GONE, Heard, Job, Worker
-from mlhood.grading.intake.submitted_file import Handed
-
-Tell = Callable[[int, dict[str, Any]], None]
+from mlhood.grading.batch.executor import TICK_SECONDS, TIMED_OUT, Job
+from mlhood.grading.batch.worker_process import EXITED, Worker, WorkerMessage
+from mlhood.grading.intake.submitted_file import SubmittedFile
 
 LOST = "lost"
-TICK_SECONDS = 0.25
-LATE = "it took longer than the time limit and was stopped"
+Facts = dict[str, Any]
+ReportTask = Callable[[int, Facts], None]
 
 
 @dataclass(frozen=True)
-class Order:
-    """A job for a cluster, with all that it needs there.
+class Request:
+    """A job for a cluster, with everything that it needs there.
 
     Args:
-        crew: Name of the plugin that does it.
-        do: `look` or `grade`; `describe` asks for what a worker says of the course and of itself.
+        pool: Name of the plugin that processes it.
+        kind: `identify` or `grade`; `describe` asks for the description of the course and of the environment.
         sha256: Hash of the content.
         content: The notebook.
         seconds: Time limit.
-        environment: What the batch expects to be the worker's.
+        environment: Of the worker, as the batch expects it.
     """
 
-    crew: str
-    do: str
+    pool: str
+    kind: Literal["identify", "grade", "describe"]
     sha256: str = ""
     content: bytes = b""
     seconds: float = 60.0
     environment: str = ""
 
 
-def carry_out(order: Order) -> str:
-    """Do a job on the Dask worker that calls this; its answer as JSON.
+def process(request: Request) -> str:
+    """Process a request on the Dask worker that calls this; return the answer as JSON.
 
-    Plain text on purpose: what comes back to the batch is read, never unpickled into objects of a cluster's choice.
-    Each task's result is told at once, too, under the crew's name as topic; the answer holds them all again.
+    Plain text on purpose: the batch parses what comes back, and never unpickles objects that a cluster chose. Each
+    task's result is also published at once, under the pool's name as topic; the answer repeats them all.
     """
     worker = get_worker()
-    crew, key = worker.plugins.get(order.crew), worker.get_current_task()
-    if not isinstance(crew, Crew):
+    pool, key = worker.plugins.get(request.pool), worker.get_current_task()
+    if not isinstance(pool, WorkerPool):
         raise RuntimeError("the batch has ended")
 
-    def tell(position: int, result: dict[str, Any]) -> None:
-        worker.log_event(order.crew, json.dumps({"key": str(key), "position": position, "result": result}))
+    def report_task(position: int, result: Facts) -> None:
+        worker.log_event(request.pool, json.dumps({"key": str(key), "position": position, "result": result}))
 
-    return json.dumps(crew.carry_out(order, tell))
+    return json.dumps(pool.process(request, report_task))
 
 
 @dataclass
-class _Member:
+class _PooledWorker:
     worker: Worker
-    heard: queue.Queue[Heard]
-    ready: dict[str, Any] = field(default_factory=dict)
+    messages: queue.Queue[WorkerMessage]
+    description: Facts = field(default_factory=dict)
 
 
-class Crew(WorkerPlugin):
-    """Our processes beside a Dask worker: as many as it has jobs at once, kept for the next job, ended with it.
+class WorkerPool(WorkerPlugin):
+    """Worker processes beside a Dask worker: as many as it has jobs at once, reused, and killed with it.
 
     Args:
-        marker: `module:function` that makes their markers.
+        grader: `module:function` that makes their graders.
         seed: Inputs of the checks are drawn from it.
         seconds: Time limit for the start of a process.
     """
 
-    def __init__(self, marker: str, seed: int, seconds: float) -> None:
-        self.marker, self.seed, self.seconds = marker, seed, seconds
+    def __init__(self, grader: str, seed: int, seconds: float) -> None:
+        self.grader, self.seed, self.seconds = grader, seed, seconds
 
     def setup(self, worker: object) -> None:
-        """Begin without a process: the first job starts one."""
+        """Start no process yet: the first job does."""
         self._lock = threading.Lock()
-        self._members: list[_Member] = []
-        self._resting: list[_Member] = []
-        self._over = False
+        self._workers: list[_PooledWorker] = []
+        self._idle: list[_PooledWorker] = []
+        self._closed = False
 
     def teardown(self, worker: object) -> None:
-        """End all processes; a job that is in work ends with its own."""
+        """Kill all processes, and with them the jobs that are running."""
         with self._lock:
-            self._over = True
-            members, self._members = self._members, []
-        for member in members:
-            member.worker.end()
+            self._closed = True
+            workers, self._workers = self._workers, []
+        for pooled in workers:
+            pooled.worker.kill()
 
-    def carry_out(self, order: Order, tell: Tell) -> dict[str, Any]:
-        """Do a job: what the process has said last, with the results of all tasks; or that it is lost, and why."""
-        member = self._member()
-        answer: dict[str, Any] = {}
+    def process(self, request: Request, report_task: ReportTask) -> Facts:
+        """Process a request; return the last message with the results of all tasks, or why the job is lost."""
+        pooled = self._acquire()
+        answer: Facts = {}
         try:
-            answer = self._answer(member, order, tell)
+            answer = _answer(pooled, request, report_task)
         finally:
-            if answer.get("say", LOST) == LOST:
-                self._dismiss(member)
-            else:
-                self._rest(member)
+            self._release(pooled, healthy=answer.get("kind", LOST) != LOST)
         return answer
 
-    def _answer(self, member: _Member, order: Order, tell: Tell) -> dict[str, Any]:
-        if not member.ready:
-            started = _follow(member, tell)
-            if started["say"] != "ready":
-                return started
-            member.ready = started
-            member.worker.rest()
-        if order.do == "describe":
-            return member.ready
-        if member.ready["environment"] != order.environment:
-            return _lost("a machine of the cluster has other versions of Python or of libraries than the others")
-        path = member.worker.folder / f"{order.sha256}.ipynb"
-        path.write_bytes(order.content)
-        member.worker.give(Job(order.do, "", Handed("", path=path, sha256=order.sha256)), 0, order.seconds)
-        answer = _follow(member, tell)
-        member.worker.rest()
-        path.unlink(missing_ok=True)
-        return answer
-
-    def _member(self) -> _Member:
+    def _acquire(self) -> _PooledWorker:
         with self._lock:
-            if self._over:
+            if self._closed:
                 raise RuntimeError("the batch has ended")
-            if self._resting:
-                return self._resting.pop()
-            heard: queue.Queue[Heard] = queue.Queue()
-            # the scheduler counts the resource `timed`; where it was declared twice for a machine, its turn still holds
-            member = _Member(Worker(self.marker, self.seed, heard, self.seconds), heard)
-            self._members.append(member)
-            return member
+            if self._idle:
+                return self._idle.pop()
+            messages: queue.Queue[WorkerMessage] = queue.Queue()
+            # The scheduler counts the resource `timed`. Where it was declared twice for one machine, the exclusive
+            # lock of the processes still keeps timed tasks from running at the same time.
+            pooled = _PooledWorker(Worker(self.grader, self.seed, messages, self.seconds), messages)
+            self._workers.append(pooled)
+            return pooled
 
-    def _rest(self, member: _Member) -> None:
+    def _release(self, pooled: _PooledWorker, *, healthy: bool) -> None:
         with self._lock:
-            self._resting.append(member)
+            if healthy:
+                self._idle.append(pooled)
+                return
+            self._workers = [other for other in self._workers if other is not pooled]
+        pooled.worker.kill()
 
-    def _dismiss(self, member: _Member) -> None:
-        with self._lock:
-            self._members = [one for one in self._members if one is not member]
-        member.worker.end()
+
+def _answer(pooled: _PooledWorker, request: Request, report_task: ReportTask) -> Facts:
+    worker = pooled.worker
+    if not pooled.description:
+        started = _follow(pooled, report_task)
+        if started["kind"] != "ready":
+            return started
+        pooled.description = started
+        worker.set_idle()
+    if request.kind == "describe":
+        return pooled.description
+    if pooled.description["environment"] != request.environment:
+        return _lost("a machine of the cluster has other versions of Python or of libraries than the others")
+    path = worker.folder / f"{request.sha256}.ipynb"
+    path.write_bytes(request.content)
+    worker.run(Job(request.kind, SubmittedFile("", path=path, sha256=request.sha256), request.seconds))
+    answer = _follow(pooled, report_task)
+    worker.set_idle()
+    path.unlink(missing_ok=True)
+    return answer
 
 
-def _follow(member: _Member, tell: Tell) -> dict[str, Any]:
-    """Listen until a job has ended, and tell each task's result."""
-    tasks: list[dict[str, Any]] = []
+def _follow(pooled: _PooledWorker, report_task: ReportTask) -> Facts:
+    """Receive messages until a job has ended, and report each task's result."""
+    tasks: list[Facts] = []
     while True:
         try:
-            heard = member.heard.get(timeout=TICK_SECONDS)
+            message = pooled.messages.get(timeout=TICK_SECONDS)
         except queue.Empty:
-            if member.worker.late():
-                return _lost(LATE, tasks)
+            if pooled.worker.timed_out():
+                return _lost(TIMED_OUT, tasks)
             continue
-        if heard.kind == GONE:
-            return _lost(member.worker.last_words(), tasks)
-        if heard.kind == "broken":
-            return _lost(heard.facts["reason"], tasks)
-        if heard.kind in {"waits", "measures"}:
-            member.worker.wait_for_turn(heard.kind == "waits")
+        if message.kind == EXITED:
+            return _lost(pooled.worker.exit_reason(), tasks)
+        if message.kind == "error":
+            return _lost(message.facts["reason"], tasks)
+        if message.kind in {"waiting", "resumed"}:
+            pooled.worker.set_waiting(message.kind == "waiting")
             continue
-        if heard.kind != "task":
-            return {"say": heard.kind, "tasks": tasks, **heard.facts}
-        tell(len(tasks), heard.facts["result"])
-        tasks.append(heard.facts["result"])
+        if message.kind != "task":
+            return {**message.facts, "tasks": tasks}
+        report_task(len(tasks), message.facts["result"])
+        tasks.append(message.facts["result"])
 
 
-def _lost(reason: str, tasks: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
-    return {"say": LOST, "reason": reason, "tasks": tasks}
+def _lost(reason: str, tasks: Sequence[Facts] = ()) -> Facts:
+    return {"kind": LOST, "reason": reason, "tasks": tasks}

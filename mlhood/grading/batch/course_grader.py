@@ -1,60 +1,78 @@
-"""The course as a worker knows it. Importing this loads the course, so a batch itself never does."""
+"""The grader of the course. Importing this module loads the course, so only workers do, never a batch itself."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from mlhood.errors import GradingError
-from mlhood.grading.batch.grader import Settings
+from mlhood.grading.batch.grader import Grader, GraderSettings
 from mlhood.grading.batch.result_keys import checks_digest
 from mlhood.grading.checks.marks import Marks, TaskResult
 from mlhood.grading.checks.task import Project
 from mlhood.grading.execution.grade_file import grade_file
-from mlhood.grading.gradebook.course_plan import Plan, PlannedQuestion, PlannedTask
-from mlhood.grading.intake.submitted_file import Handed
+from mlhood.grading.execution.kernel import Kernels
+from mlhood.grading.gradebook.project_spec import CheckSpec, ProjectSpec, QuestionSpec, TaskSpec
+from mlhood.grading.intake.submitted_file import SubmittedFile
 from mlhood.grading.notebooks.notebook import project_of, read
 from mlhood.grading.projects import PROJECTS
 
-if TYPE_CHECKING:
+
+def sandboxed(settings: GraderSettings) -> Grader:
+    """Return the grader of the course: each notebook in a sandbox of its own, while the next sandbox warms up.
+
+    Raises:
+        GradingError: This machine has no sandbox.
+    """
     from mlhood.grading.sandbox.pool import Sandboxes
 
+    return CourseGrader(settings, Sandboxes())
 
-class CourseMarker:
-    """Marks notebooks of the course's projects (see `marker.Marker`)."""
 
-    def __init__(self, settings: Settings, sandboxes: Sandboxes | None) -> None:
+def unsandboxed(settings: GraderSettings) -> Grader:
+    """Return the same without a sandbox, for trusted work: it runs with the rights of the grader."""
+    return CourseGrader(settings, None)
+
+
+class CourseGrader:
+    """Grades notebooks of the course's projects (see `grader.Grader`)."""
+
+    def __init__(self, settings: GraderSettings, kernels: Kernels | None) -> None:
         self.settings = settings
-        self.sandboxes = sandboxes
+        self.kernels = kernels
 
-    def plans(self) -> list[Plan]:
-        """What the projects ask for."""
-        return [plan_of(project) for project in PROJECTS.values()]
+    def projects(self) -> list[ProjectSpec]:
+        """Return the projects of the course."""
+        return [project_spec(project) for project in PROJECTS.values()]
 
-    def project(self, path: Path) -> str:
-        """The project that a notebook belongs to."""
+    def identify(self, path: Path) -> str:
+        """Return the project of a notebook."""
         return project_of(read(path), path).id
 
-    def grade(self, handed: Handed, on_result: Callable[[TaskResult], None]) -> Marks:
-        """Mark a notebook."""
-        if handed.path is None:
-            raise GradingError("there is no notebook to mark", where=handed.source)
+    def grade(self, submission: SubmittedFile, on_result: Callable[[TaskResult], None]) -> Marks:
+        """Grade a notebook."""
+        if submission.path is None:
+            raise GradingError("there is no notebook to grade", where=submission.source)
         return grade_file(
-            handed.path,
+            submission.path,
             seed=self.settings.seed,
-            sandbox=self.sandboxes,
+            sandbox=self.kernels,
             on_result=on_result,
-            alone=self.settings.alone,
+            alone=self.settings.exclusive,
         )
 
 
-def plan_of(project: Project) -> Plan:
-    """What a project asks for, as plain data."""
+def project_spec(project: Project) -> ProjectSpec:
+    """Return a project as plain data."""
     tasks = [
-        PlannedTask(task.id, task.title, task.points, tuple((one.name, one.title, one.points) for one in task.checks))
+        TaskSpec(
+            task.id,
+            task.title,
+            task.points,
+            tuple(CheckSpec(check.name, check.title, check.points) for check in task.checks),
+        )
         for task in project.tasks
     ]
-    questions = tuple(PlannedQuestion(one.id, one.title, one.bonus) for one in project.questions)
+    questions = tuple(QuestionSpec(question.id, question.title, question.bonus) for question in project.questions)
     timed = any(task.timed for task in project.tasks)
-    return Plan(project.id, project.title, tuple(tasks), questions, checks_digest(project), timed)
+    return ProjectSpec(project.id, project.title, tuple(tasks), questions, checks_digest(project), timed)

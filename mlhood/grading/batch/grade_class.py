@@ -1,4 +1,4 @@
-"""Grade a class into a folder: `gradebook.sqlite`, and the submissions under the hashes of their content."""
+"""Grade a class into a folder: the gradebook, and the submissions under the hashes of their content."""
 
 from __future__ import annotations
 
@@ -11,54 +11,68 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mlhood.errors import GradingError, OutputError
-from mlhood.files.locks import claim
-from mlhood.grading.batch.batch import MARKER, Batch, Options, Watch
-from mlhood.grading.gradebook.gradebook import Gradebook
-from mlhood.grading.gradebook.late import read_late
-from mlhood.grading.gradebook.records import LATE, Record, records, strays
+from mlhood.files.locks import try_lock
+from mlhood.grading.batch.batch import Batch, Observer
+from mlhood.grading.batch.executor import Executor
+from mlhood.grading.batch.local_executor import LocalExecutor
+from mlhood.grading.batch.result_keys import digest_of
+from mlhood.grading.gradebook.gradebook import GRADEBOOK_FILE, SUBMISSIONS_FOLDER, Gradebook
+from mlhood.grading.gradebook.late import parse_late_policy
+from mlhood.grading.gradebook.records import LATE_POLICY, Record, records, unassigned
 from mlhood.grading.intake.collect import collect
-from mlhood.grading.intake.submitted_file import Handed
+from mlhood.grading.intake.submitted_file import SubmittedFile
 from mlhood.grading.sandbox.bubblewrap import require
 
-GRADEBOOK = "gradebook.sqlite"
-STORE = "submissions"
-SEED = "seed"
+SANDBOXED = "mlhood.grading.batch.course_grader:sandboxed"
+UNSANDBOXED = "mlhood.grading.batch.course_grader:unsandboxed"
+SEED = "seed"  # name of the gradebook's metadata
 MAX_TEXT = 1 << 20
 
 
 @dataclass(frozen=True)
-class Graded:
-    """What a call has left: the gradebook, the results of all, what belongs to no project, and files beside those."""
+class ClassResult:
+    """The outcome of a call: the gradebook, all results, submissions without a project, and files that do not count."""
 
     gradebook: Path
     layouts: tuple[str, ...]
     records: tuple[Record, ...]
-    strays: tuple[Handed, ...]
-    extras: tuple[Handed, ...] = ()
+    unassigned: tuple[SubmittedFile, ...]
+    extras: tuple[SubmittedFile, ...] = ()
 
     @property
-    def whole(self) -> bool:
+    def complete(self) -> bool:
         """Whether every submission was graded and none was at fault."""
-        return not self.strays and all(record.status == "done" for record in self.records)
+        return not self.unassigned and all(record.status == "done" for record in self.records)
 
     def text(self) -> str:
-        """What to tell the instructor."""
-        lines = [f"note: {one.source}: {one.problem}" for one in self.extras]
-        lines += [f"{one.source}: {one.problem}" for one in self.strays]
+        """Return a summary for the instructor: every problem, then counts."""
+        lines = [f"note: {file.source}: {file.problem}" for file in self.extras]
+        lines += [f"{file.source}: {file.problem}" for file in self.unassigned]
         lines += [
-            f"{one.student} {one.plan.id} ({one.handed.source}): {one.status}: {one.reason}"
-            for one in self.records
-            if one.status != "done"
+            f"{record.student} {record.project.id} ({record.submission.source}): {record.status}: {record.reason}"
+            for record in self.records
+            if record.status != "done"
         ]
-        done = [one for one in self.records if one.status == "done"]
+        done = sum(record.status == "done" for record in self.records)
         lines.append(f"layout: {', '.join(dict.fromkeys(self.layouts))}")
-        lines.append(f"graded: {len(done)} of {len(self.records) + len(self.strays)}; gradebook: {self.gradebook}")
-        return "\n".join("".join(one if one.isprintable() else "?" for one in line) for line in lines)
+        lines.append(f"graded: {done} of {len(self.records) + len(self.unassigned)}; gradebook: {self.gradebook}")
+        return "\n".join("".join(c if c.isprintable() else "?" for c in line) for line in lines)
 
 
 @dataclass(frozen=True)
-class Wishes:
-    """How an instructor wants a class graded; see `mlhood grade --help`."""
+class GradeOptions:
+    """How to grade a class; see `mlhood grade --help`.
+
+    Args:
+        jobs: Submissions to grade at once on this machine.
+        seed_file: Its text is the seed; by default the gradebook's own.
+        late_file: Policy for late submissions, stored in the gradebook.
+        hint: Layout of the submissions; by default guessed.
+        again: Whether to retry what has failed through no fault of the submission.
+        seconds: Time limit for one submission.
+        grader: `module:function` that makes a worker's grader (see `grader.Grader`).
+        scheduler: Address of a Dask scheduler; by default this machine grades.
+    """
 
     jobs: int = 1
     seed_file: Path | None = None
@@ -66,53 +80,52 @@ class Wishes:
     hint: str | None = None
     again: bool = False
     seconds: float = 3600.0
-    marker: str = MARKER
+    grader: str = SANDBOXED
     scheduler: str = ""
 
 
-def grade_class(places: Iterable[Path], out: Path, wishes: Wishes, watch: Watch) -> Graded:
+def grade_class(sources: Iterable[Path], out: Path, options: GradeOptions, observer: Observer) -> ClassResult:
     """Collect submissions and grade what is new.
 
     Args:
-        places: Folders and archives of submissions.
+        sources: Folders and archives of submissions.
         out: Folder of the gradebook; what an earlier call has graded there counts.
-        wishes: How to grade.
-        watch: Is told how it goes.
+        options: How to grade.
+        observer: Notified of the progress.
 
     Raises:
-        GradingError: There are no submissions, a file of the wishes has faults, no worker starts, or there can be no
-            sandbox on this machine and the wishes ask for one.
-        OutputError: The folder lies among the submissions, cannot be written, or another call is writing it.
+        GradingError: There are no submissions, a file of the options is invalid, no worker starts, or this machine has
+            no sandbox and the options ask for one.
+        OutputError: The folder is among the submissions, cannot be written, or another call is writing to it.
     """
-    places = list(places)
-    if wishes.marker == MARKER:
+    sources = list(sources)
+    if options.grader == SANDBOXED:
         require()
-    _refuse_within(places, out)
-    late = _text(wishes.late_file) if wishes.late_file else None
-    if late is not None:
-        read_late(late, wishes.late_file)  # before hours of work, not after
-    with _own(out), Gradebook(out / GRADEBOOK) as gradebook:
-        seed = _seed(gradebook, wishes.seed_file)
-        if late is not None:
-            gradebook.set_fact(LATE, late)
-        if wishes.again:
-            gradebook.reopen()
-        found = [collect(place, out / STORE, wishes.hint) for place in places]
-        handed = [one for collection in found for one in collection.handed]
-        gradebook.hand_in(handed)
-        options = Options(wishes.jobs, seed, wishes.seconds, wishes.marker)
-        _batch(gradebook, options, watch, wishes.scheduler).run(handed)
-        layouts = tuple(collection.layout for collection in found)
-        extras = tuple(one for collection in found for one in collection.extras)
-        return Graded(gradebook.path, layouts, tuple(records(gradebook)), tuple(strays(gradebook)), extras)
+    _refuse_inside(sources, out)
+    policy = _read_text(options.late_file) if options.late_file else None
+    if policy is not None:
+        parse_late_policy(policy, options.late_file)  # so that an error shows before hours of work, not after
+    with _locked_folder(out), Gradebook(out / GRADEBOOK_FILE) as gradebook:
+        seed = _seed(gradebook, options.seed_file)
+        if policy is not None:
+            gradebook.set_metadata(LATE_POLICY, policy)
+        if options.again:
+            gradebook.reopen_failed()
+        collections = [collect(source, out / SUBMISSIONS_FOLDER, options.hint) for source in sources]
+        submissions = [file for collection in collections for file in collection.submissions]
+        gradebook.add_submissions(submissions)
+        Batch(gradebook, _executor(options, seed, gradebook), observer, options.seconds).run(submissions)
+        layouts = tuple(collection.layout for collection in collections)
+        extras = tuple(file for collection in collections for file in collection.extras)
+        return ClassResult(gradebook.path, layouts, tuple(records(gradebook)), tuple(unassigned(gradebook)), extras)
 
 
-def _batch(gradebook: Gradebook, options: Options, watch: Watch, scheduler: str) -> Batch:
-    """What grades: workers on this machine, or on those of a Dask cluster."""
-    if not scheduler:
-        return Batch(gradebook, options, watch)
+def _executor(options: GradeOptions, seed: int, gradebook: Gradebook) -> Executor:
+    """Return what runs the jobs: processes on this machine, or a Dask cluster."""
+    if not options.scheduler:
+        return LocalExecutor(options.grader, seed, options.jobs)
     try:
-        from mlhood.grading.batch.cluster import ClusterBatch
+        from mlhood.grading.batch.cluster_executor import ClusterExecutor
     except ModuleNotFoundError as error:
         raise GradingError(
             "the part of mlhood for clusters is not installed",
@@ -120,34 +133,35 @@ def _batch(gradebook: Gradebook, options: Options, watch: Watch, scheduler: str)
             got=str(error),
             todo='install it: pip install -e ".[cluster]", here and where the workers run',
         ) from None
-    return ClusterBatch(gradebook, options, watch, scheduler)
+    name = f"mlhood-{digest_of([str(gradebook.path.resolve())])[:16]}"
+    return ClusterExecutor(options.scheduler, options.grader, seed, name)
 
 
-def _refuse_within(places: Iterable[Path], out: Path) -> None:
-    for place in places:
-        if out.resolve().is_relative_to(place.resolve()):
+def _refuse_inside(sources: Iterable[Path], out: Path) -> None:
+    for source in sources:
+        if out.resolve().is_relative_to(source.resolve()):
             raise OutputError(
-                "the output folder lies among the submissions, and would be taken for one at the next call",
+                "the output folder is among the submissions, and the next call would take it for one",
                 where=out,
-                todo=f"choose a folder outside of {place} with --out",
+                todo=f"choose a folder outside of {source} with --out",
             )
 
 
 @contextlib.contextmanager
-def _own(out: Path) -> Iterator[None]:
+def _locked_folder(out: Path) -> Iterator[None]:
     """Make the folder and keep other calls out of it."""
     with contextlib.ExitStack() as stack:
         try:
             out.mkdir(parents=True, exist_ok=True)
-            mine = stack.enter_context(claim(out / ".lock"))
+            locked = stack.enter_context(try_lock(out / ".lock"))
         except OSError as error:
             raise OutputError(
                 "the output folder cannot be written",
                 where=out,
                 got=error.strerror or str(error),
-                todo="choose another folder with --out, or make room in this one",
+                todo="choose another folder with --out, or free space in this one",
             ) from None
-        if not mine:
+        if not locked:
             raise OutputError(
                 "another call is grading into this folder",
                 where=out,
@@ -157,12 +171,12 @@ def _own(out: Path) -> Iterator[None]:
 
 
 def _seed(gradebook: Gradebook, file: Path | None) -> int:
-    """The seed that a file holds; without one, that of the gradebook, drawn at its first use."""
+    """Return the seed in a file; without one, the gradebook's own, which is drawn at first use."""
     if file is None:
-        kept = gradebook.fact(SEED) or str(secrets.randbits(63))
-        gradebook.set_fact(SEED, kept)
-        return int(kept)
-    text = _text(file).strip()
+        seed = gradebook.metadata(SEED) or str(secrets.randbits(63))
+        gradebook.set_metadata(SEED, seed)
+        return int(seed)
+    text = _read_text(file).strip()
     if not text:
         raise GradingError(
             "the seed file is empty",
@@ -173,7 +187,7 @@ def _seed(gradebook: Gradebook, file: Path | None) -> int:
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8]) >> 1
 
 
-def _text(file: Path) -> str:
+def _read_text(file: Path) -> str:
     try:
         with file.open("rb") as stream:
             if os.fstat(stream.fileno()).st_size > MAX_TEXT:

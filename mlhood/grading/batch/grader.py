@@ -1,4 +1,4 @@
-"""What marks a submission in a worker: the course's own way, and what a test may put in its place."""
+"""What a worker grades with: the course's own grader, or one that a test supplies."""
 
 from __future__ import annotations
 
@@ -9,59 +9,38 @@ from pathlib import Path
 from typing import Protocol
 
 from mlhood.grading.checks.marks import Marks, TaskResult
-from mlhood.grading.gradebook.course_plan import Plan
-from mlhood.grading.intake.submitted_file import Handed
-
-Grader = Callable[[Handed, Callable[[TaskResult], None]], Marks]
+from mlhood.grading.gradebook.project_spec import ProjectSpec
+from mlhood.grading.intake.submitted_file import SubmittedFile
 
 
 @dataclass(frozen=True)
-class Settings:
-    """What a worker is told at its start.
+class GraderSettings:
+    """What a grader is made with.
 
     Args:
         seed: Inputs of the checks are drawn from it.
-        alone: Entered while a timed task is in work: waits until no other worker has one.
+        exclusive: Context manager for timed tasks: waits until no other worker on this machine is in one.
     """
 
     seed: int
-    alone: Callable[[], AbstractContextManager[object]]
+    exclusive: Callable[[], AbstractContextManager[object]]
 
 
-class Marker(Protocol):
-    """Marks notebooks. `grade` raises `NotebookError` if the notebook is at fault; any other error is ours."""
+class Grader(Protocol):
+    """Grades notebooks. Its methods raise `NotebookError` if the notebook is at fault; any other error is ours."""
 
-    def plans(self) -> list[Plan]:
-        """What the projects of the course ask for."""
+    def projects(self) -> list[ProjectSpec]:
+        """Return the projects of the course."""
         ...
 
-    def project(self, path: Path) -> str:
-        """The project that a notebook belongs to.
+    def identify(self, path: Path) -> str:
+        """Return the project of a notebook.
 
         Raises:
-            NotebookError: It cannot be read, or belongs to none.
+            NotebookError: It cannot be read, or belongs to no project.
         """
         ...
 
-    def grade(self, handed: Handed, on_result: Callable[[TaskResult], None]) -> Marks:
-        """Mark a notebook (a `Grader`)."""
+    def grade(self, submission: SubmittedFile, on_result: Callable[[TaskResult], None]) -> Marks:
+        """Grade a notebook, and report the result of each task as soon as there is one."""
         ...
-
-
-def course_marker(settings: Settings) -> Marker:
-    """The marker of the course: every notebook in a sandbox of its own, the next of which warms up meanwhile.
-
-    Raises:
-        GradingError: There can be no sandbox on this machine.
-    """
-    from mlhood.grading.batch.course_grader import CourseMarker
-    from mlhood.grading.sandbox.pool import Sandboxes
-
-    return CourseMarker(settings, Sandboxes())
-
-
-def trusting_marker(settings: Settings) -> Marker:
-    """The same without a sandbox, for work that is trusted: it runs with the rights of the grader."""
-    from mlhood.grading.batch.course_grader import CourseMarker
-
-    return CourseMarker(settings, None)

@@ -1,4 +1,4 @@
-"""What the terminal shows while a class is graded: a bar with rate and time left, or lines where there is none."""
+"""Progress of a class on the terminal: a bar with rate and remaining time, or lines where the output is a log."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from mlhood.grading.intake.submitted_file import Handed
+from mlhood.grading.intake.submitted_file import SubmittedFile
 
-WORDS = {"done": "graded", "refused": "could not be run", "failed": "FAILED"}
-LONGEST = 300
+LABELS = {"done": "graded", "refused": "could not be run", "failed": "FAILED"}
+MAX_REASON = 300
 
 
-class BatchWatch:
-    """Shows how a batch goes. Use it in a `with` statement."""
+class BatchProgress:
+    """Shows the progress of a batch (see `batch.Observer`). Use it in a `with` statement."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -34,42 +34,43 @@ class BatchWatch:
         self._began = time.monotonic()
         self._count = self._done = self._failures = 0
 
-    def __enter__(self) -> BatchWatch:
+    def __enter__(self) -> BatchProgress:
         return self
 
     def __exit__(self, *exception: object) -> None:
         self._progress.stop()
 
-    def begin(self, count: int, known: int) -> None:
-        """Say how much there is to do."""
+    def begin(self, count: int, done: int) -> None:
+        """Print how much there is to do, and start the bar."""
         self._began, self._count = time.monotonic(), count
-        self._say(f"{count} notebooks to grade" + (f", {known} are graded already" if known else ""))
+        self._print(f"{count} notebooks to grade" + (f", {done} are graded already" if done else ""))
         if count:
             self._progress.start()
             self._task = self._progress.add_task("", total=count, rate="", failures="")
 
-    def graded(self, handed: Handed, state: str, reason: str) -> None:
-        """Count a notebook; say why, if it could not be graded."""
+    def graded(self, submission: SubmittedFile, state: str, reason: str) -> None:
+        """Count a notebook; print the reason if it could not be graded."""
         self._done += 1
         self._failures += state == "failed"
         if state != "done" or not self._console.is_terminal:
-            self._say(f"[{self._done}/{self._count}] {handed.source}: {WORDS[state]}{_because(reason)}; {self._rate()}")
+            result = f"{submission.source}: {LABELS[state]}{_suffix(reason)}"
+            self._print(f"[{self._done}/{self._count}] {result}; {self._rate()}")
         if self._task is not None:
             failures = f"{self._failures} failed" if self._failures else ""
             self._progress.update(self._task, completed=self._done, rate=self._rate(), failures=failures)
 
-    def lost(self, handed: Handed, reason: str) -> None:
-        """Say that a worker was lost."""
-        self._say(f"{handed.source}: a worker was lost and is replaced{_because(reason)}")
+    def lost(self, submission: SubmittedFile, reason: str) -> None:
+        """Print that a worker was lost."""
+        self._print(f"{submission.source}: a worker was lost and is replaced{_suffix(reason)}")
 
     def _rate(self) -> str:
         minutes = (time.monotonic() - self._began) / 60
         return f"{self._done / minutes:.1f} a minute" if minutes else ""
 
-    def _say(self, text: str) -> None:
-        printable = "".join(one if one.isprintable() else "?" for one in text)
+    def _print(self, text: str) -> None:
+        printable = "".join(c if c.isprintable() else "?" for c in text)
         self._console.print(escape(printable), highlight=False, soft_wrap=True)
 
 
-def _because(reason: str) -> str:
-    return f": {reason[:LONGEST]}" if reason else ""
+def _suffix(reason: str) -> str:
+    return f": {reason[:MAX_REASON]}" if reason else ""

@@ -1,4 +1,4 @@
-"""The keys of results: a result counts as long as the submission, the checks and the environment are the same."""
+"""The keys of results: a result is valid as long as the submission, the checks and the environment are the same."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from pathlib import Path
 from mlhood.grading.checks.task import Project
 
 PACKAGES = ("ipykernel", "jax", "llvmlite", "nbclient", "numba", "numpy", "onnx", "onnxruntime", "scipy", "torch")
-ROOM = "mlhood.grading"
+GRADING = "mlhood.grading"
 
 
 def result_key(sha256: str, checks: str, environment: str) -> str:
-    """The key of one grading: hash of the submission's, the checks' and the environment's."""
+    """Return the key of a grading: a hash of the hashes of submission, checks and environment."""
     return digest_of([sha256, checks, environment])
 
 
 def digest_of(texts: Iterable[str]) -> str:
-    """Hash of texts, each told apart from the next."""
+    """Return a hash of texts; each is prefixed with its length, so that their boundaries count."""
     digest = hashlib.sha256()
     for text in texts:
         digest.update(f"{len(text)}:".encode() + text.encode())
@@ -31,10 +31,10 @@ def digest_of(texts: Iterable[str]) -> str:
 
 
 def environment_digest(seed: str) -> str:
-    """Hash of what a result rests on besides submission and checks: Python, libraries, processor type, and the seed.
+    """Return a hash of what else a result depends on: Python, libraries, processor type, and the seed.
 
     Args:
-        seed: What the inputs of the checks are drawn from; it cannot be read from the hash.
+        seed: Inputs of the checks are drawn from it; the hash does not reveal it.
     """
     versions = [f"{name} {_version(name)}" for name in PACKAGES]
     return digest_of([platform.python_version(), sys.platform, platform.machine(), *versions, seed])
@@ -48,41 +48,40 @@ def _version(name: str) -> str:
 
 
 def checks_digest(project: Project) -> str:
-    """Hash of the master's own cells, of the source files of the checks, and of what they import in the grading room.
+    """Return a hash of the master's cells, of the source files of the checks, and of what these import in `grading`.
 
-    Other parts of the package are left out: the marks of a class shall not be made anew for every change of a kernel.
+    Other parts of the package do not count: a change of a kernel does not invalidate the marks of a class.
     """
-    from mlhood.grading.notebooks.master import cells_of  # loads the course, which a batch leaves to its workers
+    from mlhood.grading.notebooks.master import cells_of  # loads the course, which only workers do
 
     functions = [check.function for task in project.tasks for check in task.checks]
     modules = {function.__module__ for function in functions} | {"mlhood.grading.checks.marks"}
     facts = [f"{task.id} {task.points} {task.seconds} {task.stand_in}" for task in project.tasks]
     facts += [text for cell in cells_of(project) for text in (cell.name, cell.role, cell.source)]
-    return digest_of([*facts, *(_text(module) for module in sorted(_closure(modules)))])
+    return digest_of([*facts, *(_source(module) for module in sorted(_closure(modules)))])
 
 
 def _closure(modules: set[str]) -> set[str]:
-    """These modules and all of the grading room that they import, whatever imports it."""
-    known: set[str] = set()
+    """Return these modules and all modules of `grading` that they import, directly or indirectly."""
+    closure: set[str] = set()
     waiting = set(modules)
     while waiting:
         module = waiting.pop()
-        known.add(module)
-        waiting |= {found for found in _imported(module) if found.startswith(f"{ROOM}.")} - known
-    return known
+        closure.add(module)
+        waiting |= {name for name in _imported(module) if name.startswith(f"{GRADING}.")} - closure
+    return closure
 
 
 def _imported(module: str) -> set[str]:
-    found: set[str] = set()
-    for node in ast.walk(ast.parse(_text(module))):
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(_source(module))):
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            inner = {f"{node.module}.{alias.name}" for alias in node.names}
-            found |= {name for name in inner if name in sys.modules} | {node.module}
-    return {name for name in found if name in sys.modules}
+            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return names & sys.modules.keys()
 
 
-def _text(module: str) -> str:
+def _source(module: str) -> str:
     file = inspect.getsourcefile(sys.modules[module]) if module in sys.modules else None
     return Path(file).read_text(encoding="utf-8") if file else ""

@@ -1,7 +1,7 @@
-"""A worker: a process that marks one submission at a time and says each result as soon as it has it.
+"""The program of a worker process: grades one submission at a time, and reports each result as soon as it is known.
 
-It is told its work in lines of JSON and answers in lines of JSON. When nobody listens any more, it ends itself
-and whatever it has started.
+Requests and messages are lines of JSON on the standard streams. When the standard input ends, because the executor has
+died, the process ends itself and all its descendants.
 """
 
 from __future__ import annotations
@@ -22,81 +22,84 @@ from typing import IO, Any
 import psutil
 
 from mlhood.errors import MlhoodError, NotebookError
-from mlhood.files.locks import turn
-from mlhood.grading.batch.grader import Marker, Settings
+from mlhood.files.locks import exclusive_lock
+from mlhood.grading.batch.grader import Grader, GraderSettings
 from mlhood.grading.batch.result_keys import environment_digest
-from mlhood.grading.batch.worker_process import children_of
-from mlhood.grading.intake.submitted_file import Handed
+from mlhood.grading.batch.worker_process import descendants_of
+from mlhood.grading.intake.submitted_file import SubmittedFile
+
+Requests = queue.Queue[dict[str, Any]]
 
 
 def main() -> None:
-    """Serve until the input ends. The first line holds the settings, each further one a job."""
-    with os.fdopen(os.dup(1), "w", encoding="ascii") as answers:
-        os.dup2(2, 1)  # what a library prints shall not pass for an answer
-        orders: queue.Queue[dict[str, Any]] = queue.Queue()
-        threading.Thread(target=_listen, args=(sys.stdin, orders), daemon=True).start()
-        _serve(orders, answers)
+    """Serve requests until the input ends. The first line holds the settings, each further one a job."""
+    with os.fdopen(os.dup(1), "w", encoding="ascii") as messages:
+        os.dup2(2, 1)  # what a library prints must not be taken for a message
+        requests: Requests = queue.Queue()
+        threading.Thread(target=_read_requests, args=(sys.stdin, requests), daemon=True).start()
+        _serve(requests, messages)
 
 
-def _listen(lines: IO[str], orders: queue.Queue[dict[str, Any]]) -> None:
+def _read_requests(lines: IO[str], requests: Requests) -> None:
     temporary = ""
     for line in lines:
-        order = json.loads(line)
-        temporary = order.get("temporary", temporary)
-        orders.put(order)
-    for child in children_of(os.getpid()):
+        request = json.loads(line)
+        temporary = request.get("temporary", temporary)
+        requests.put(request)
+    for process in descendants_of(os.getpid()):
         with contextlib.suppress(psutil.Error):
-            child.kill()
+            process.kill()
     if temporary:
-        shutil.rmtree(temporary, ignore_errors=True)  # the batch, which would have done it, was killed
+        shutil.rmtree(temporary, ignore_errors=True)  # the executor was killed, and cannot do it
     os._exit(0)
 
 
-def _serve(orders: queue.Queue[dict[str, Any]], answers: IO[str]) -> None:
-    def say(kind: str, **facts: object) -> None:
-        answers.write(json.dumps({"say": kind, **facts}) + "\n")
-        answers.flush()
+def _serve(requests: Requests, messages: IO[str]) -> None:
+    def send(kind: str, **facts: object) -> None:
+        messages.write(json.dumps({"kind": kind, **facts}) + "\n")
+        messages.flush()
 
-    first = orders.get()
+    settings = requests.get()
     try:
-        marker = _marker(first, say)
-        plans = [plan.as_dict() for plan in marker.plans()]
-    except Exception as error:  # whatever keeps the course from loading ends here, in words
-        say("broken", reason=_words(error))
+        grader = _make_grader(settings, send)
+        projects = [project.as_dict() for project in grader.projects()]
+    except Exception as error:  # whatever keeps the course from loading is reported
+        send("error", reason=_describe(error))
         return
-    say("ready", plans=plans, environment=environment_digest(str(first["seed"])))
+    send("ready", projects=projects, environment=environment_digest(str(settings["seed"])))
     while True:
-        _work(orders.get(), marker, say)
+        _run_job(requests.get(), grader, send)
 
 
-def _marker(first: dict[str, Any], say: Callable[..., None]) -> Marker:
+def _make_grader(settings: dict[str, Any], send: Callable[..., None]) -> Grader:
     @contextlib.contextmanager
-    def alone() -> Iterator[None]:
-        say("waits")
-        with turn(Path(first["turns"])):
-            say("measures")
+    def exclusive() -> Iterator[None]:
+        send("waiting")
+        with exclusive_lock(Path(settings["lock"])):
+            send("resumed")
             yield
 
-    module, _, name = str(first["marker"]).partition(":")
-    return getattr(importlib.import_module(module), name)(Settings(int(first["seed"]), alone))
+    module, _, name = str(settings["grader"]).partition(":")
+    return getattr(importlib.import_module(module), name)(GraderSettings(int(settings["seed"]), exclusive))
 
 
-def _work(order: dict[str, Any], marker: Marker, say: Callable[..., None]) -> None:
-    handed = Handed(**{**order["handed"], "path": Path(order["handed"]["path"])})
+def _run_job(request: dict[str, Any], grader: Grader, send: Callable[..., None]) -> None:
+    path = Path(request["path"])
     try:
-        if order["do"] == "look":
-            say("looked", project=marker.project(handed.path or Path()))
+        if request["kind"] == "identify":
+            send("identified", project=grader.identify(path))
             return
-        marks = marker.grade(handed, lambda result: say("task", result=asdict(result)))
+        submission = SubmittedFile("", path=path, sha256=request["sha256"])
+        marks = grader.grade(submission, lambda result: send("task", result=asdict(result)))
     except NotebookError as error:
-        say("refused", reason=_words(error))
-    except Exception as error:  # ours, or the machine's: the batch tries again, then says so
-        say("broken", reason=_words(error))
+        send("refused", reason=_describe(error))
+    except Exception as error:  # an error of ours or of the machine: the batch tries again, then reports it
+        send("error", reason=_describe(error))
     else:
-        say("done", seconds=marks.seconds)
+        send("done", seconds=marks.seconds)
 
 
-def _words(error: Exception) -> str:
+def _describe(error: Exception) -> str:
     return error.one_line() if isinstance(error, MlhoodError) else f"{type(error).__name__}: {error}"[:500]
 
 

@@ -1,4 +1,4 @@
-"""The workers of a batch, seen from the batch: started, told, heard, and ended with all that they have started."""
+"""A worker process as seen by its executor: started, sent jobs, listened to, and killed with all its descendants."""
 
 from __future__ import annotations
 
@@ -18,33 +18,19 @@ from typing import Any
 
 import psutil
 
-from mlhood.files.locks import machine_file
-from mlhood.grading.intake.submitted_file import Handed
+from mlhood.files.locks import machine_lock_file
+from mlhood.grading.batch.executor import Job
 
 MAX_LINE = 16 << 20
-LAST_WORDS = 2000
+MAX_STDERR = 2000
 JOIN_SECONDS = 5.0
-GONE = "gone"
-ANSWERS = {"ready", "task", "done", "looked", "refused", "broken", "waits", "measures"}
+EXITED = "exited"
+KINDS = {"ready", "task", "done", "identified", "refused", "error", "waiting", "resumed"}
 
 
 @dataclass(frozen=True)
-class Job:
-    """A submission to look into (`look`) or to mark (`grade`), under the key of its result."""
-
-    do: str
-    key: str
-    handed: Handed
-
-    @property
-    def name(self) -> str:
-        """The name under which attempts at it are counted."""
-        return f"{self.do}:{self.handed.sha256}" if self.do == "look" else self.key
-
-
-@dataclass(frozen=True)
-class Heard:
-    """Something that a worker has said; `gone` if it has ended."""
+class WorkerMessage:
+    """A message of a worker: its kind (`exited` if the process has ended) and all of it as plain data."""
 
     worker: Worker
     kind: str
@@ -55,126 +41,124 @@ class Worker:
     """A worker process.
 
     Args:
-        marker: `module:function` that makes its marker.
+        grader: `module:function` that makes its grader.
         seed: Inputs of the checks are drawn from it.
-        heard: Where everything that it says is put.
+        messages: Receives all of its messages.
         seconds: Time limit for its start.
 
     Raises:
-        OutputError: There can be no turns to measure on this machine (see `turns.machine_file`).
+        OutputError: The lock for time measurements cannot be created (see `locks.machine_lock_file`).
     """
 
-    def __init__(self, marker: str, seed: int, heard: queue.Queue[Heard], seconds: float) -> None:
-        turns = machine_file()  # out here, where the folder of temporary files is everybody's
+    def __init__(self, grader: str, seed: int, messages: queue.Queue[WorkerMessage], seconds: float) -> None:
+        lock = machine_lock_file()  # determined here, as the worker has a folder for temporary files of its own
         self.job: Job | None = None
-        self.attempt = 0
-        self.position = 0
-        self.limit: float | None = time.monotonic() + seconds
-        self._left = 0.0
+        self.tasks_finished = 0
+        self._deadline: float | None = time.monotonic() + seconds
+        self._remaining = 0.0
         self._temporary = tempfile.mkdtemp(prefix="mlhood-")
-        self._errors = (Path(self._temporary) / "stderr").open("a+b")
+        self._stderr = (self.folder / "stderr").open("a+b")
         self._process = subprocess.Popen(
-            # -P: a file of the folder in which we were called may be a student's, and shall not pass for a module
+            # -P: a file in the working folder may be a student's, and must not be imported
             [sys.executable, "-P", "-m", "mlhood.grading.batch.worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=self._errors,
+            stderr=self._stderr,
             text=True,
             encoding="utf-8",
             errors="replace",
             env={**os.environ, "TMPDIR": self._temporary, "TEMP": self._temporary, "TMP": self._temporary},
-            start_new_session=True,  # Ctrl-C is for the batch, which then ends its workers itself
+            start_new_session=True,  # Ctrl-C is for the batch, which then kills its workers itself
         )
-        self._listener = threading.Thread(target=self._listen, args=(heard,), daemon=True)
-        self._listener.start()
-        self._tell({"marker": marker, "seed": seed, "turns": str(turns), "temporary": self._temporary})
+        self._reader = threading.Thread(target=self._read_messages, args=(messages,), daemon=True)
+        self._reader.start()
+        self._send({"grader": grader, "seed": seed, "lock": str(lock), "temporary": self._temporary})
 
     @property
     def folder(self) -> Path:
-        """Its temporary files: gone when it has ended, however it ended."""
+        """Its temporary files: removed when it has ended, however it ended."""
         return Path(self._temporary)
 
-    def give(self, job: Job, attempt: int, seconds: float) -> None:
-        """Let it do a job, within a time limit."""
-        self.job, self.attempt, self.position = job, attempt, 0
-        self.limit = time.monotonic() + seconds
-        handed = {"student": "", "path": str(job.handed.path), "sha256": job.handed.sha256}
-        self._tell({"do": job.do, "handed": handed})
+    def run(self, job: Job) -> None:
+        """Send it a job; the time limit begins."""
+        self.job, self.tasks_finished = job, 0
+        self._deadline = time.monotonic() + job.seconds
+        self._send({"kind": job.kind, "path": str(job.submission.path), "sha256": job.submission.sha256})
 
-    def rest(self) -> None:
-        """Note that it has nothing to do."""
-        self.job, self.limit = None, None
+    def set_idle(self) -> None:
+        """Record that it has no job, and therefore no time limit."""
+        self.job, self._deadline = None, None
 
-    def wait_for_turn(self, waiting: bool) -> None:
-        """Stop the clock of its time limit while it waits for its turn to measure, and go on with it after."""
+    def set_waiting(self, waiting: bool) -> None:
+        """Pause its time limit while it waits for the lock of timed tasks, and resume it afterwards."""
         now = time.monotonic()
-        if waiting and self.limit is not None:
-            self._left, self.limit = self.limit - now, None
-        elif not waiting and self.limit is None and self.job:
-            self.limit = now + self._left
+        if waiting and self._deadline is not None:
+            self._remaining, self._deadline = self._deadline - now, None
+        elif not waiting and self._deadline is None and self.job:
+            self._deadline = now + self._remaining
 
-    def late(self) -> bool:
-        """Whether its time limit has passed."""
-        return self.limit is not None and time.monotonic() > self.limit
+    def timed_out(self) -> bool:
+        """Return whether its time limit has passed."""
+        return self._deadline is not None and time.monotonic() > self._deadline
 
-    def end(self) -> None:
-        """Kill it and all that it has started, and remove what they left in the folder of temporary files."""
+    def kill(self) -> None:
+        """Kill it and its descendants, and remove its temporary files."""
         with contextlib.suppress(psutil.Error):
-            psutil.Process(self._process.pid).suspend()  # so that it starts nothing between the next two lines
-        for process in [self._process, *children_of(self._process.pid)]:
+            psutil.Process(self._process.pid).suspend()  # so that it starts nothing while its children are listed
+        for process in [self._process, *descendants_of(self._process.pid)]:
             with contextlib.suppress(psutil.Error, OSError):
                 process.kill()
         self._process.wait()
-        for process in orphans_of(self._temporary):
+        for process in _orphans_of(self._temporary):
             with contextlib.suppress(psutil.Error, OSError):
                 process.kill()
-        self._listener.join(JOIN_SECONDS)
-        for stream in (self._process.stdin, self._process.stdout, self._errors):
+        self._reader.join(JOIN_SECONDS)
+        for stream in (self._process.stdin, self._process.stdout, self._stderr):
             with contextlib.suppress(OSError, ValueError):
                 if stream:
                     stream.close()
         shutil.rmtree(self._temporary, ignore_errors=True)
 
-    def last_words(self) -> str:
-        """How it ended, with the last line of what it said to nobody."""
+    def exit_reason(self) -> str:
+        """Return how the process ended, with the last line of its standard error."""
         code = self._process.poll()
-        self._errors.seek(max(self._errors.seek(0, os.SEEK_END) - LAST_WORDS, 0))
-        lines = self._errors.read().decode("utf-8", "replace").split("\n")
-        said = next((line.strip() for line in reversed(lines) if line.strip()), "")
+        self._stderr.seek(max(self._stderr.seek(0, os.SEEK_END) - MAX_STDERR, 0))
+        lines = self._stderr.read().decode("utf-8", "replace").split("\n")
+        last = next((line.strip() for line in reversed(lines) if line.strip()), "")
         how = f"was killed by signal {-code}" if code and code < 0 else f"ended with exit code {code}"
-        return f"the worker {how}" + (f": {said[:300]}" if said else "")
+        return f"the worker {how}" + (f": {last[:300]}" if last else "")
 
-    def _tell(self, order: dict[str, Any]) -> None:
-        with contextlib.suppress(OSError, ValueError):  # one that is gone is heard of by `_listen`
+    def _send(self, request: dict[str, Any]) -> None:
+        with contextlib.suppress(OSError, ValueError):  # `_read_messages` reports a process that has ended
             if self._process.stdin:
-                self._process.stdin.write(json.dumps(order) + "\n")
+                self._process.stdin.write(json.dumps(request) + "\n")
                 self._process.stdin.flush()
 
-    def _listen(self, heard: queue.Queue[Heard]) -> None:
+    def _read_messages(self, messages: queue.Queue[WorkerMessage]) -> None:
         stream = self._process.stdout
         with contextlib.suppress(ValueError, OSError):
             while stream and (line := stream.readline(MAX_LINE)):
                 facts = json.loads(line)
-                if facts["say"] not in ANSWERS:
+                if facts["kind"] not in KINDS:
                     break
-                heard.put(Heard(self, facts.pop("say"), facts))
+                messages.put(WorkerMessage(self, facts["kind"], facts))
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(JOIN_SECONDS)  # so that its exit code can be told
-        heard.put(Heard(self, GONE))
+            self._process.wait(JOIN_SECONDS)  # so that its exit code is known
+        messages.put(WorkerMessage(self, EXITED))
 
 
-def children_of(process_id: int) -> list[psutil.Process]:
-    """All that a process has started, and what that has started, as far as the system still knows."""
+def descendants_of(process_id: int) -> list[psutil.Process]:
+    """Return the children of a process, their children, and so on."""
     with contextlib.suppress(psutil.Error):
         return psutil.Process(process_id).children(recursive=True)
     return []
 
 
-def orphans_of(temporary: str) -> list[psutil.Process]:
-    """What a worker has started that has outlived it: known by the folder of temporary files, as nobody else has it."""
-    found = []
+def _orphans_of(temporary: str) -> list[psutil.Process]:
+    """Return the processes that outlived their worker, recognised by its unique folder for temporary files."""
+    orphans = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
             if process.environ().get("TMPDIR") == temporary:
-                found.append(process)
-    return found
+                orphans.append(process)
+    return orphans

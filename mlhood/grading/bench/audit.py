@@ -1,4 +1,4 @@
-"""What a gradebook holds against what it should: nothing lost, nothing counted twice, every mark as expected."""
+"""Compare a gradebook with what it should contain: nothing lost, nothing duplicated, every mark as expected."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from mlhood.grading.bench.variants import Variant
 from mlhood.grading.gradebook.gradebook import Gradebook
 from mlhood.grading.gradebook.records import Record, records
 
-TOLD = 5
+MAX_LISTED = 5
 # (task, check) -> passed, failed or skipped
 Statuses = dict[tuple[str, str], str]
 
 
 @dataclass(frozen=True)
 class Audit:
-    """What was found.
+    """The findings.
 
     Args:
-        handed: Submissions that there are.
-        whole: Those whose grading is done, with a result for every task and check, each once.
-        lost: The others: students, and what there is.
-        doubled: Those graded to their end more than once, or that stand in the gradebook twice.
-        wrong: Marks that are not as expected, in words.
-        skipped: Checks that this machine could not ask.
-        resumed: Gradings that were broken off and begun again.
+        handed: Number of submissions.
+        whole: Those whose grading is done, with exactly one result for every task and check.
+        lost: The others: students, and what is missing.
+        doubled: Those graded to the end more than once, or stored twice.
+        wrong: Marks that are not as expected.
+        skipped: Checks that this machine could not run.
+        resumed: Gradings that were interrupted and started again.
     """
 
     handed: int
@@ -42,113 +42,121 @@ class Audit:
 
     @property
     def sound(self) -> bool:
-        """Whether nothing is lost, doubled or wrong."""
+        """Whether nothing is lost, duplicated or wrong."""
         return not self.lost and not self.doubled and not self.wrong
 
     def text(self) -> str:
-        """In words."""
-        lines = [f"{self.whole} of {self.handed} have every task once; {self.resumed} gradings were begun again"]
-        for name in ("lost", "doubled", "wrong"):
-            found = getattr(self, name)
-            lines.append(f"{name}: {len(found) or 'none'}")
-            lines += [f"  {one}" for one in found[:TOLD]]
-            lines += [f"  … and {len(found) - TOLD} more"] * (len(found) > TOLD)
+        """Return the findings as text."""
+        lines = [f"{self.whole} of {self.handed} have every task once; {self.resumed} gradings were started again"]
+        for name, findings in (("lost", self.lost), ("doubled", self.doubled), ("wrong", self.wrong)):
+            lines.append(f"{name}: {len(findings) or 'none'}")
+            lines += [f"  {finding}" for finding in findings[:MAX_LISTED]]
+            lines += [f"  … and {len(findings) - MAX_LISTED} more"] * (len(findings) > MAX_LISTED)
         if self.skipped:
-            lines.append(f"checks that this machine could not ask: {self.skipped}")
+            lines.append(f"checks that this machine could not run: {self.skipped}")
         return "\n".join(lines)
 
 
-def audit(gradebook: Path, handed: Sequence[Variant]) -> Audit:
-    """Compare a gradebook with what was handed in, when the grading has come to its end or was stopped.
+def audit(gradebook: Path, submissions: Sequence[Variant]) -> Audit:
+    """Compare a gradebook with what was submitted, after grading has ended or was interrupted.
 
     Args:
         gradebook: The file.
-        handed: All submissions.
+        submissions: All of them.
 
     Raises:
-        GradingError: It is no gradebook.
+        GradingError: It is not a gradebook.
     """
     with Gradebook(gradebook, must_exist=True) as book:
-        found = records(book)
-        rows = Counter(entry.handed.student for entry in book.handed())
-        keys = {entry.key: entry.handed.student for entry in book.handed() if entry.key}
-    by_student = {one.student: one for one in found}
-    stored = _stored(gradebook)
+        by_student = {record.student: record for record in records(book)}
+        entries = book.entries()
+    keys = {entry.key: entry.submission.student for entry in entries if entry.key}
+    stored = _stored_checks(gradebook)
     lost, wrong = [], []
-    for one in handed:
-        record = by_student.get(one.student)
-        gap = _gap(record, stored.get(one.student, Counter()))
+    for variant in submissions:
+        record = by_student.get(variant.student)
+        gap = _gap(record, stored.get(variant.student, Counter()))
         if gap or record is None:
-            lost.append(f"{one.student} ({one.name}): {gap}")
+            lost.append(f"{variant.student} ({variant.name}): {gap}")
         else:
-            wrong += _wrong(one, statuses(record))
-    done, broken_off = _attempts(gradebook)
+            wrong += _wrong(variant, statuses(record))
+    done, interrupted = _attempts(gradebook)
     doubled = [f"{keys[key]}: graded {count} times" for key, count in done.items() if key in keys and count > 1]
-    doubled += [f"{student}: handed in {count} times" for student, count in rows.items() if count > 1]
-    skipped = sum(status == "skipped" for one in found for status in statuses(one).values())
-    resumed = sum(count for key, count in broken_off.items() if key in keys)
-    return Audit(len(handed), len(handed) - len(lost), tuple(lost), tuple(doubled), tuple(wrong), skipped, resumed)
+    counts = Counter(entry.submission.student for entry in entries)
+    doubled += [f"{student}: submitted {count} times" for student, count in counts.items() if count > 1]
+    return Audit(
+        len(submissions),
+        len(submissions) - len(lost),
+        tuple(lost),
+        tuple(doubled),
+        tuple(wrong),
+        skipped=sum(status == "skipped" for record in by_student.values() for status in statuses(record).values()),
+        resumed=sum(count for key, count in interrupted.items() if key in keys),
+    )
 
 
 def statuses(record: Record) -> Statuses:
-    """The answers to all checks of a submission."""
+    """Return the results of all checks of a submission."""
     return {(task.id, check.name): check.status for task in record.tasks for check in task.checks}
 
 
 def _gap(record: Record | None, stored: Counter[tuple[str, str]]) -> str:
-    """What is missing of a submission's result, or nothing."""
+    """Return what is missing from a submission's result, if anything."""
     if record is None:
         return "it is not in the gradebook"
     if record.status != "done":
         return f"{record.status}: {record.reason}"
-    asked = Counter((task.id, name) for task in record.plan.tasks for name, _, _ in task.checks)
-    gaps = [f"{task} {name}" for task, name in (asked - stored) + (stored - asked)]
+    expected = Counter((task.id, check.name) for task in record.project.tasks for check in task.checks)
+    gaps = [f"{task} {name}" for task, name in (expected - stored) + (stored - expected)]
     return f"not one result each for {', '.join(gaps)}" if gaps else ""
 
 
-def _wrong(one: Variant, found: Statuses) -> list[str]:
+def _wrong(variant: Variant, found: Statuses) -> list[str]:
     return [
-        f"{one.student} ({one.name}): {task} {check} has {status}"
+        f"{variant.student} ({variant.name}): {task} {check} has {status}"
         for (task, check), status in found.items()
-        if status != "skipped" and (status == "failed") != ((task, check) in one.loses)
+        if status != "skipped" and (status == "failed") != ((task, check) in variant.loses)
     ]
 
 
-def _stored(gradebook: Path) -> dict[str, Counter[tuple[str, str]]]:
-    """How often each check of a student stands in the file, as it is: what reads it for exports fills gaps."""
+def _stored_checks(gradebook: Path) -> dict[str, Counter[tuple[str, str]]]:
+    """Return how often each check of a student is stored in the file itself: `records` fills gaps."""
     query = (
         "SELECT handed.student, task_results.task, check_results.name FROM handed JOIN task_results USING (key)"
         " JOIN check_results ON check_results.key = handed.key AND check_results.task = task_results.task"
     )
-    found: dict[str, Counter[tuple[str, str]]] = {}
+    stored: dict[str, Counter[tuple[str, str]]] = {}
     for student, task, name in _rows(gradebook, query):
-        found.setdefault(student, Counter())[task, name] += 1
-    return found
+        stored.setdefault(student, Counter())[task, name] += 1
+    return stored
 
 
 def _attempts(gradebook: Path) -> tuple[dict[str, int], dict[str, int]]:
-    """How many attempts at each job have come to their end, and how many were broken off."""
+    """Return how many attempts at each job have finished, and how many were interrupted."""
     query = "SELECT job, sum(outcome = 'done'), sum(outcome IN ('stopped', 'died')) FROM attempts GROUP BY job"
     rows = _rows(gradebook, query)
-    return {job: done for job, done, _ in rows}, {job: broken for job, _, broken in rows}
+    return {job: done for job, done, _ in rows}, {job: interrupted for job, _, interrupted in rows}
 
 
 def _rows(gradebook: Path, query: str) -> list[tuple]:
-    with contextlib.closing(sqlite3.connect(gradebook)) as base:
-        return base.execute(query).fetchall()
+    with contextlib.closing(sqlite3.connect(gradebook)) as connection:
+        return connection.execute(query).fetchall()
 
 
-def differences(one: Path, other: Path) -> list[str]:
-    """Where the marks of two gradebooks differ, check by check, in words."""
-    left, right = _all_statuses(one), _all_statuses(other)
+def differences(first: Path, second: Path) -> list[str]:
+    """Return the checks whose results differ in two gradebooks."""
+    left, right = _all_statuses(first), _all_statuses(second)
     return [
-        f"{student} {task} {check}: {left.get(place)} and {right.get(place)}"
-        for place in sorted(left | right)
-        for student, task, check in [place]
-        if left.get(place) != right.get(place)
+        f"{' '.join(key)}: {left.get(key)} and {right.get(key)}"
+        for key in sorted(left | right)
+        if left.get(key) != right.get(key)
     ]
 
 
 def _all_statuses(gradebook: Path) -> dict[tuple[str, str, str], str]:
     with Gradebook(gradebook, must_exist=True) as book:
-        return {(one.student, *place): status for one in records(book) for place, status in statuses(one).items()}
+        return {
+            (record.student, task, check): status
+            for record in records(book)
+            for (task, check), status in statuses(record).items()
+        }

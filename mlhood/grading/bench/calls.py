@@ -1,4 +1,4 @@
-"""`mlhood grade` as a program of its own, as an instructor calls it: timed, watched, and killed where that is asked."""
+"""Call `mlhood grade` as an instructor does, as a program of its own: timed, and with faults injected if requested."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from mlhood.errors import GradingError
 from mlhood.grading.bench.memory import Peaks, Sampler
 
 GRADE = (sys.executable, "-P", "-c", "from mlhood.cli import main; main()", "grade")
-GRADED = re.compile(r"\[\d+/\d+\] ")  # how the line begins that a submission's end is told with
+GRADED = re.compile(r"\[\d+/\d+\] ")  # begins the line that reports a graded submission
 LAST_LINES = 20
-END_SECONDS = 30.0
+INTERRUPT_SECONDS = 30.0
 ERROR = 2
-Say = Callable[[str], None]
+Log = Callable[[str], None]
 
 
 @dataclass
 class Call:
-    """A call: how long it took, how many submissions it told of, how it ended, and the memory that it held."""
+    """A call: its duration, the number of graded submissions it reported, its exit code and its peak memory."""
 
     seconds: float = 0.0
     graded: int = 0
@@ -34,44 +34,44 @@ class Call:
 
     @property
     def killed(self) -> bool:
-        """Whether SIGKILL has ended it."""
+        """Whether it was ended by SIGKILL."""
         return self.code == -signal.SIGKILL
 
 
 def per_minute(graded: int, seconds: float) -> float:
-    """Submissions graded in a minute; 0 where nothing has begun."""
+    """Return the submissions graded per minute; 0 if nothing has started."""
     return 60 * graded / seconds if seconds else 0.0
 
 
 @dataclass(frozen=True)
-class Blow:
-    """Something done to a call in the middle of its work.
+class Fault:
+    """A fault that is injected while a call is running.
 
     Args:
-        after: How many submissions it has graded then.
-        pause: How long after, as a share of the seconds since it told of something before, so that not only the first
-            moments of a submission are met.
-        deal: What is done.
+        after: Number of graded submissions after which it is injected.
+        delay: As a fraction of the time between the last two lines of output, so that faults do not only hit the first
+            moments of a submission.
+        inject: Called with the process.
     """
 
     after: int
-    pause: float
-    deal: Callable[[subprocess.Popen[str]], None]
+    delay: float
+    inject: Callable[[subprocess.Popen[str]], None]
 
 
-def call(arguments: Sequence[object], say: Say, blow: Blow | None = None, done: Call | None = None) -> Call:
-    """Grade by the command line.
+def run_grade(arguments: Sequence[object], log: Log, fault: Fault | None = None, call: Call | None = None) -> Call:
+    """Run `mlhood grade`.
 
     Args:
-        arguments: Of `mlhood grade`.
-        say: Told each line that it prints about its work.
-        blow: What is done to it in the middle.
-        done: Takes up what there is to tell of the call, after Ctrl-C, too.
+        arguments: Of the command.
+        log: Called with each line of its progress.
+        fault: Injected while it is running.
+        call: Filled with the outcome, also after Ctrl-C.
 
     Raises:
-        GradingError: It could not do its work.
+        GradingError: It could not start its work.
     """
-    done, last = done or Call(), deque[str](maxlen=LAST_LINES)
+    call, last = call or Call(), deque[str](maxlen=LAST_LINES)
     began = time.perf_counter()
     process = subprocess.Popen(
         [*GRADE, *map(str, arguments)],
@@ -81,40 +81,40 @@ def call(arguments: Sequence[object], say: Say, blow: Blow | None = None, done: 
         text=True,
         encoding="utf-8",
         errors="replace",
-        start_new_session=True,  # Ctrl-C is for the bench, which then ends the call itself
+        start_new_session=True,  # Ctrl-C is for the bench, which then ends the process itself
     )
     sampler = Sampler(process.pid)
     sampler.start()
     try:
-        _follow(process, done, last, say, blow)
+        _follow(process, call, last, log, fault)
     finally:
         _end(process)
-        done.seconds, done.code, done.peaks = time.perf_counter() - began, process.returncode, sampler.stop()
-    if done.code == ERROR:
-        raise GradingError("a call of `mlhood grade` could not do its work", got="\n".join(last))
-    return done
+        call.seconds, call.code, call.peaks = time.perf_counter() - began, process.returncode, sampler.stop()
+    if call.code == ERROR:
+        raise GradingError("`mlhood grade` could not start its work", got="\n".join(last))
+    return call
 
 
-def _follow(process: subprocess.Popen[str], done: Call, last: deque[str], say: Say, blow: Blow | None) -> None:
-    told = time.monotonic()
+def _follow(process: subprocess.Popen[str], call: Call, last: deque[str], log: Log, fault: Fault | None) -> None:
+    received = time.monotonic()
     for line in process.stderr or ():
-        before, told = told, time.monotonic()
+        previous, received = received, time.monotonic()
         last.append(line.rstrip())
-        say(last[-1])
-        done.graded += GRADED.match(line) is not None
-        if blow is not None and done.graded >= blow.after:
-            time.sleep(blow.pause * (told - before))
-            blow.deal(process)
-            blow = None
+        log(last[-1])
+        call.graded += GRADED.match(line) is not None
+        if fault is not None and call.graded >= fault.after:
+            time.sleep(fault.delay * (received - previous))
+            fault.inject(process)
+            fault = None
     process.wait()
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-    """See that it has ended: by Ctrl-C, so that it ends its workers, and if that takes too long by force."""
+    """Make sure that it has ended: by SIGINT, so that it ends its workers; if that takes too long, by SIGKILL."""
     if process.poll() is None:
         process.send_signal(signal.SIGINT)
         with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(END_SECONDS)
+            process.wait(INTERRUPT_SECONDS)
     if process.poll() is None:
         process.kill()
         process.wait()

@@ -1,4 +1,4 @@
-"""The same batch on this machine and over a Dask cluster, a worker of which is killed on the way."""
+"""Grade the same batch on this machine and on a Dask cluster, one worker of which is killed."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from mlhood.errors import GradingError
-from mlhood.grading.batch.grade_class import GRADEBOOK
-from mlhood.grading.bench.audit import TOLD, Audit, audit, differences
-from mlhood.grading.bench.calls import Blow, Call, Say, call, per_minute
+from mlhood.grading.bench.audit import MAX_LISTED, Audit, audit, differences
+from mlhood.grading.bench.calls import Call, Fault, Log, per_minute, run_grade
 from mlhood.grading.bench.variants import Variant
 from mlhood.grading.bench.verdict import verdict
-from mlhood.grading.bench.whole_class import MIDDLE, laid_out
+from mlhood.grading.bench.whole_class import MIDDLE, write_class
+from mlhood.grading.gradebook.gradebook import GRADEBOOK_FILE
 
 if TYPE_CHECKING:
     from distributed import LocalCluster
@@ -35,7 +35,7 @@ class Setting:
     Args:
         project: Id of the project.
         workers: Of the cluster, and jobs on this machine.
-        seed: Of the moment at which a worker is killed, and of which.
+        seed: Determines which worker is killed, and when.
     """
 
     project: str = "P1"
@@ -44,10 +44,19 @@ class Setting:
 
 
 @dataclass
-class BothWays:
-    """What came of both: the calls, what their gradebooks hold, and where these differ; None if not both are done."""
+class ClusterComparison:
+    """The outcome: both calls, audits of their gradebooks, and the differences; None if a call has not finished.
 
-    handed: Sequence[Variant]
+    Args:
+        submissions: Graded by both.
+        setting: How to grade.
+        calls: By place: this machine, or the cluster.
+        audits: By place.
+        killed: Number of graded submissions after which a worker was killed.
+        differing: Checks whose results differ.
+    """
+
+    submissions: Sequence[Variant]
     setting: Setting
     calls: dict[str, Call] = field(default_factory=dict)
     audits: dict[str, Audit] = field(default_factory=dict)
@@ -56,94 +65,96 @@ class BothWays:
 
     @property
     def held(self) -> bool:
-        """Whether a worker was killed, all marks are the same, and nothing is lost, doubled or wrong."""
-        sound = len(self.audits) == 2 and all(one.sound for one in self.audits.values())
+        """Whether a worker was killed, all marks are the same, and nothing is lost, duplicated or wrong."""
+        sound = len(self.audits) == 2 and all(audit.sound for audit in self.audits.values())
         return sound and self.killed is not None and self.differing == []
 
     def text(self) -> str:
-        """As people read it."""
+        """Return the outcome as text."""
         if not self.calls:
             return "nothing was measured"
-        rows = [_row(way, done, self.audits.get(way)) for way, done in self.calls.items()]
+        rows = [_row(place, call, self.audits.get(place)) for place, call in self.calls.items()]
         lines = [pd.DataFrame(rows).to_string(index=False)]
-        for way, found in self.audits.items():
-            lines += [f"{way}:", *(f"  {line}" for line in found.text().splitlines())]
+        for place, found in self.audits.items():
+            lines += [f"{place}:", *(f"  {line}" for line in found.text().splitlines())]
         when = "none" if self.killed is None else f"one, after {self.killed} submissions"
         lines.append(f"workers of the cluster killed: {when}")
         if self.differing is not None:
             lines.append(f"checks whose marks differ: {len(self.differing) or 'none'}")
-            lines += [f"  {one}" for one in self.differing[:TOLD]]
+            lines += [f"  {difference}" for difference in self.differing[:MAX_LISTED]]
         lines.append(verdict("a worker killed, and the same marks to the point", self.held))
         return "\n".join(lines)
 
     def as_dict(self) -> dict[str, Any]:
-        """As plain data."""
+        """Return the outcome as plain data."""
         return {
             "setting": asdict(self.setting),
-            "submissions": len(self.handed),
-            "calls": {way: asdict(one) for way, one in self.calls.items()},
-            "audits": {way: asdict(one) for way, one in self.audits.items()},
+            "submissions": len(self.submissions),
+            "calls": {place: asdict(call) for place, call in self.calls.items()},
+            "audits": {place: asdict(audit) for place, audit in self.audits.items()},
             "killed_after": self.killed,
             "differing": self.differing,
             "held": self.held,
         }
 
 
-def _row(way: str, done: Call, found: Audit | None) -> dict[str, object]:
-    whole = found.whole if found else 0
+def _row(place: str, call: Call, found: Audit | None) -> dict[str, object]:
+    graded = found.whole if found else 0
     return {
-        "where": way,
-        "seconds": f"{done.seconds:.1f}",
-        "graded": whole,
-        "a minute": f"{per_minute(whole, done.seconds):.2f}",
-        "exit code": done.code,
+        "where": place,
+        "seconds": f"{call.seconds:.1f}",
+        "graded": graded,
+        "per minute": f"{per_minute(graded, call.seconds):.2f}",
+        "exit code": call.code,
     }
 
 
-def both_ways(ways: BothWays, place: Path, say: Say) -> None:
-    """Grade a batch on this machine, then over a cluster; what came of it is in `ways`, also after Ctrl-C.
+def compare_with_cluster(comparison: ClusterComparison, folder: Path, log: Log) -> None:
+    """Grade a batch on this machine, then on a cluster.
 
     Args:
-        ways: Takes up what happens.
-        place: An empty folder; the submissions and both gradebooks are left in it.
-        say: Told how it goes.
+        comparison: Filled with the outcome, also after Ctrl-C.
+        folder: An empty folder; the submissions and both gradebooks are left in it.
+        log: Called with each line of progress.
 
     Raises:
-        GradingError: Dask is not installed, or a call could not do its work.
+        GradingError: Dask is not installed, or a call could not start its work.
     """
-    setting = ways.setting
-    common = laid_out(ways.handed, place, setting.project)
-    books = {way: place / name / GRADEBOOK for way, name in ((LOCAL, "local"), (CLUSTER, "cluster"))}
+    setting = comparison.setting
+    common = write_class(comparison.submissions, folder, setting.project)
+    books = {LOCAL: folder / "local" / GRADEBOOK_FILE, CLUSTER: folder / "cluster" / GRADEBOOK_FILE}
     with _cluster(setting.workers) as cluster:
         try:
             arguments = [*common, "--out", books[LOCAL].parent, "--jobs", setting.workers]
-            call(arguments, say, None, ways.calls.setdefault(LOCAL, Call()))
+            run_grade(arguments, log, call=comparison.calls.setdefault(LOCAL, Call()))
             arguments = [*common, "--out", books[CLUSTER].parent, "--scheduler", cluster.scheduler_address]
-            blow, done = _kill_a_worker(cluster, ways, say), ways.calls.setdefault(CLUSTER, Call())
-            call(arguments, say, blow, done)
+            fault = _kill_worker(cluster, comparison, log)
+            run_grade(arguments, log, fault, comparison.calls.setdefault(CLUSTER, Call()))
         finally:
-            ways.audits = {way: audit(book, ways.handed) for way, book in books.items() if book.is_file()}
-    ways.differing = differences(books[LOCAL], books[CLUSTER])
+            comparison.audits = {
+                place: audit(book, comparison.submissions) for place, book in books.items() if book.is_file()
+            }
+    comparison.differing = differences(books[LOCAL], books[CLUSTER])
 
 
-def _kill_a_worker(cluster: LocalCluster, ways: BothWays, say: Say) -> Blow:
-    """SIGKILL for one of the workers, drawn, after a drawn number of submissions: it is at work on the next then."""
-    draw = random.Random(ways.setting.seed)  # noqa: S311 - moments, not secrets
-    moment = draw.uniform(*MIDDLE) * len(ways.handed)
+def _kill_worker(cluster: LocalCluster, comparison: ClusterComparison, log: Log) -> Fault:
+    """Return SIGKILL for a random worker after a random number of submissions, while it is grading the next one."""
+    rng = random.Random(comparison.setting.seed)  # noqa: S311 - moments, not secrets
+    moment = rng.uniform(*MIDDLE) * len(comparison.submissions)
     after = max(int(moment), 1)
 
-    def deal(process: object) -> None:
-        nanny: Any = draw.choice(list(cluster.workers.values()))
+    def inject(process: object) -> None:
+        nanny: Any = rng.choice(list(cluster.workers.values()))
         os.kill(nanny.pid, signal.SIGKILL)
-        ways.killed = after
-        say(f"killed a worker of the cluster after {after} submissions")
+        comparison.killed = after
+        log(f"killed a worker of the cluster after {after} submissions")
 
-    return Blow(after, moment % 1, deal)
+    return Fault(after, moment % 1, inject)
 
 
 @contextmanager
 def _cluster(workers: int) -> Iterator[LocalCluster]:
-    """A cluster of processes of this machine; one that dies is replaced.
+    """Yield a cluster of processes on this machine; a worker that dies is replaced.
 
     Raises:
         GradingError: Dask is not installed.
@@ -161,7 +172,7 @@ def _cluster(workers: int) -> Iterator[LocalCluster]:
         "processes": True,
         "threads_per_worker": 1,
         "resources": {"timed": 1},
-        "dashboard_address": "127.0.0.1:0",  # any free port: nobody looks at its page
+        "dashboard_address": "127.0.0.1:0",  # any free port: the dashboard is not used
         "silence_logs": logging.CRITICAL,
     }
     with closing(LocalCluster(n_workers=workers, **options)) as cluster:

@@ -1,4 +1,4 @@
-"""The commands that measure grading: its overhead, a class, nbgrader beside it, and a cluster that loses a worker."""
+"""The commands that measure grading: overhead, a class, nbgrader in comparison, a cluster that loses a worker."""
 
 from __future__ import annotations
 
@@ -14,31 +14,33 @@ if TYPE_CHECKING:
     from mlhood.grading.bench.variants import Variant
 
 Master = Annotated[Path, typer.Argument(metavar="[NOTEBOOK]", help="A solved master notebook of the course.")]
-Count = Annotated[int, typer.Option("-n", "--count", min=2, help="Submissions, each with bytes of its own.")]
+Count = Annotated[
+    int, typer.Option("-n", "--count", min=2, help="Number of submissions, no two of which are identical.")
+]
 Wrong = Annotated[
     Path | None,
-    typer.Option(help="JSON: wrong solutions and the checks that each costs; else every task is left empty in turn."),
+    typer.Option(help="JSON: wrong solutions and the checks that each fails; by default, tasks left empty."),
 ]
-Seed = Annotated[int, typer.Option(help="Of the moments at which something is killed.")]
-Out = Annotated[Path | None, typer.Option(help="Leave submissions and gradebooks in this new or empty folder.")]
-AsJson = Annotated[Path | None, typer.Option("--json", help="Write what was measured into this file, too.")]
+Seed = Annotated[int, typer.Option(help="Determines when something is killed.")]
+Out = Annotated[Path | None, typer.Option(help="Keep submissions and gradebooks in this new or empty folder.")]
+AsJson = Annotated[Path | None, typer.Option("--json", help="Also write the measurements into this file.")]
 INTERRUPTED = 130
 
 
 class Result(Protocol):
-    """What a bench has measured so far."""
+    """The measurements of a bench, as far as there are any."""
 
     @property
     def held(self) -> bool:
-        """Whether it is as it should be."""
+        """Whether its promise is held."""
         ...
 
     def text(self) -> str:
-        """As people read it."""
+        """Return the measurements as text."""
         ...
 
     def as_dict(self) -> dict[str, Any]:
-        """As plain data."""
+        """Return the measurements as plain data."""
         ...
 
 
@@ -54,11 +56,11 @@ def register(bench: typer.Typer) -> None:
 
 def overhead(
     master: Master = Path("P1.ipynb"),
-    rounds: Annotated[int, typer.Option(min=1, help="How often each is graded.")] = 9,
-    only_tiny: Annotated[bool, typer.Option("--only-tiny", help="Grade no notebook but a tiny one.")] = False,
+    rounds: Annotated[int, typer.Option(min=1, help="How often each notebook is graded.")] = 9,
+    only_tiny: Annotated[bool, typer.Option("--only-tiny", help="Grade only a tiny notebook.")] = False,
     as_json: AsJson = None,
 ) -> None:
-    """Time what grading takes beside the notebook's own cells and checks, with warm and cold sandboxes and with none.
+    """Time what grading takes besides a notebook's own cells and checks: with a warm sandbox, a cold one, and none.
 
     The exit code is 0 if the median with a warm sandbox is at most a second, 1 if not, 130 after Ctrl-C.
 
@@ -70,23 +72,23 @@ def overhead(
     from mlhood.grading.bench.overhead import Overheads, measure, subject_of, tiny_subject
 
     subjects = [tiny_subject(), *([] if only_tiny else [subject_of(master)])]
-    found = Overheads()
-    _measured("overhead", found, lambda: measure(found, subjects, rounds, _say), as_json)
+    overheads = Overheads()
+    _measure("overhead", overheads, lambda: measure(overheads, subjects, rounds, _log), as_json)
 
 
 def whole_class(
     master: Master = Path("P1.ipynb"),
     count: Count = 200,
-    jobs: Annotated[int, typer.Option(min=1, help="Submissions that are graded side by side.")] = 2,
-    kills: Annotated[int, typer.Option(min=0, help="How often the grader gets SIGKILL in the middle.")] = 2,
+    jobs: Annotated[int, typer.Option(min=1, help="Submissions to grade at once.")] = 2,
+    kills: Annotated[int, typer.Option(min=0, help="How often the grader is killed by SIGKILL while it works.")] = 2,
     wrong: Wrong = None,
     seed: Seed = 0,
     out: Out = None,
     as_json: AsJson = None,
 ) -> None:
-    """Grade a class by `mlhood grade`, kill that on the way, and see that every mark is there once and as expected.
+    """Grade a class by `mlhood grade`, kill it repeatedly, and verify that every mark is stored once and as expected.
 
-    The exit code is 0 if so and if the grader itself held at most 300 MiB, 1 if not, 130 after Ctrl-C.
+    The exit code is 0 if so and if the grader itself used at most 300 MiB, 1 if not, 130 after Ctrl-C.
 
     Example: mlhood bench grading class -n 200 --jobs 2 --kills 2 --json class.json
     """
@@ -95,43 +97,45 @@ def whole_class(
     require()
     from mlhood.grading.bench.whole_class import ClassRun, Setting, grade_class
 
-    project, handed = _class(master, count, wrong=wrong)
-    run = ClassRun(handed, Setting(project, jobs, kills, seed))
-    with _place(out) as place:
-        _measured("class", run, lambda: grade_class(run, place, _say), as_json)
+    project, submissions = _make_class(master, count, wrong=wrong)
+    run = ClassRun(submissions, Setting(project, jobs, kills, seed))
+    with _folder(out) as folder:
+        _measure("class", run, lambda: grade_class(run, folder, _log), as_json)
 
 
 def nbgrader(
     master: Master = Path("P1.ipynb"),
     count: Count = 20,
-    jobs: Annotated[list[int] | None, typer.Option(min=1, help="Of ours; can be given several times; 1 and 2.")] = None,
-    parts: Annotated[int, typer.Option(min=1, help="Parts of the class, over which the sides take turns.")] = 2,
+    jobs: Annotated[
+        list[int] | None, typer.Option(min=1, help="Of mlhood grade; can be given several times; 1 and 2.")
+    ] = None,
+    parts: Annotated[int, typer.Option(min=1, help="Parts of the class, between which the graders alternate.")] = 2,
     out: Out = None,
     as_json: AsJson = None,
 ) -> None:
-    """Grade the same solved notebooks by nbgrader's autograde and by `mlhood grade`, in turns.
+    """Grade the same solved notebooks by nbgrader's autograde and by `mlhood grade`, alternating.
 
-    The exit code is 0 if the quickest of ours takes at most 0.6 of the time and all points agree, 1 if not, 130 after
+    The exit code is 0 if the fastest of ours takes at most 0.6 of the time and all points agree, 1 if not, 130 after
     Ctrl-C.
 
     Example: mlhood bench grading nbgrader -n 20 --jobs 1 --jobs 2 --json nbgrader.json
     """
-    from mlhood.grading.bench.peer import Sides, Versus, compare, require_nbgrader, warm_up
+    from mlhood.grading.bench.peer import NbgraderComparison, Setting, compare, require_nbgrader, warm_up
     from mlhood.grading.sandbox.bubblewrap import require
 
     require()
     require_nbgrader()
-    _, handed = _class(master, count, solved=True)
-    sides = Sides(master, tuple(jobs or (1, 2)))
-    versus = Versus(sides.names)
-    with _place(out) as place:
-        shares = [share for number in range(parts) if (share := handed[number::parts])]
+    _, submissions = _make_class(master, count, solved=True)
+    setting = Setting(master, tuple(jobs or (1, 2)))
+    comparison = NbgraderComparison(setting.names)
+    with _folder(out) as folder:
+        split = [part for i in range(parts) if (part := submissions[i::parts])]
 
         def work() -> None:
-            warm_up(sides, handed[0], place, _say)
-            compare(versus, sides, shares, place, _say)
+            warm_up(setting, submissions[0], folder, _log)
+            compare(comparison, setting, split, folder, _log)
 
-        _measured("nbgrader", versus, work, as_json)
+        _measure("nbgrader", comparison, work, as_json)
 
 
 def dask(
@@ -143,40 +147,42 @@ def dask(
     out: Out = None,
     as_json: AsJson = None,
 ) -> None:
-    """Grade the same class on this machine and over a Dask LocalCluster that loses a worker, and compare all marks.
+    """Grade the same class on this machine and on a Dask LocalCluster that loses a worker, and compare all marks.
 
     The exit code is 0 if they are the same and as expected, 1 if not, 130 after Ctrl-C.
 
     Example: mlhood bench grading dask -n 20 --workers 2 --json dask.json
     """
-    from mlhood.grading.bench.clustered import BothWays, Setting, both_ways
+    from mlhood.grading.bench.clustered import ClusterComparison, Setting, compare_with_cluster
     from mlhood.grading.sandbox.bubblewrap import require
 
     require()
-    project, handed = _class(master, count, wrong=wrong)
-    ways = BothWays(handed, Setting(project, workers, seed))
-    with _place(out) as place:
-        _measured("dask", ways, lambda: both_ways(ways, place, _say), as_json)
+    project, submissions = _make_class(master, count, wrong=wrong)
+    comparison = ClusterComparison(submissions, Setting(project, workers, seed))
+    with _folder(out) as folder:
+        _measure("dask", comparison, lambda: compare_with_cluster(comparison, folder, _log), as_json)
 
 
-def _class(master: Path, count: int, *, solved: bool = False, wrong: Path | None = None) -> tuple[str, list[Variant]]:
-    """The id of a master notebook's project, and submissions: all of them solved, or one fault in each but some."""
+def _make_class(
+    master: Path, count: int, *, solved: bool = False, wrong: Path | None = None
+) -> tuple[str, list[Variant]]:
+    """Return the id of a master notebook's project, and submissions: all solved, or with one mutation in most."""
     from mlhood.grading.bench import variants
     from mlhood.grading.notebooks.notebook import project_of, read
 
     notebook = read(master)
     project = project_of(notebook, master)
-    faults = [variants.RIGHT]
+    mutations = [variants.SOLVED]
     if wrong is not None:
-        faults += variants.read_faults(wrong, project)
+        mutations += variants.read_mutations(wrong, project)
     elif not solved:
-        faults += variants.empty_tasks(notebook, project, master)
-    return project.id, variants.variants(variants.solved(notebook, master), faults, count)
+        mutations += variants.empty_tasks(notebook, project, master)
+    return project.id, variants.variants(variants.solved(notebook, master), mutations, count)
 
 
 @contextlib.contextmanager
-def _place(out: Path | None) -> Iterator[Path]:
-    """The folder in which all happens: one that is kept, or one that goes again."""
+def _folder(out: Path | None) -> Iterator[Path]:
+    """Yield the working folder: the given one, which is kept, or a temporary one."""
     if out is None:
         import tempfile
 
@@ -188,8 +194,8 @@ def _place(out: Path | None) -> Iterator[Path]:
     yield empty_folder(out, option="--out")
 
 
-def _measured(bench: str, result: Result, work: Callable[[], None], as_json: Path | None) -> None:
-    """Do the work, and print what came of it: all, or what there is after Ctrl-C or an error."""
+def _measure(bench: str, result: Result, work: Callable[[], None], as_json: Path | None) -> None:
+    """Do the work, and print the measurements, also those made before Ctrl-C or an error."""
     from mlhood.files.atomic import check_output
 
     if as_json is not None:
@@ -215,5 +221,5 @@ def _write(file: Path, facts: dict[str, Any], result: Result) -> None:
     write_whole(file, json.dumps(data, indent=2).encode())
 
 
-def _say(line: str) -> None:
+def _log(line: str) -> None:
     typer.echo(line, err=True)

@@ -1,4 +1,4 @@
-"""Resident memory of a grader and of what it has started, looked at many times a second."""
+"""Sample the resident memory of a grader and of its descendants many times a second."""
 
 from __future__ import annotations
 
@@ -8,19 +8,21 @@ from dataclasses import dataclass
 
 import psutil
 
-INTERVAL = 0.05  # seconds between two looks at the grader itself
-LOOKS = 10  # of those, one looks at what it has started, too: that takes longer
+from mlhood.grading.batch.worker_process import descendants_of
+
+INTERVAL = 0.05  # seconds between two samples of the grader itself
+DESCENDANTS_EVERY = 10  # samples; its descendants take longer to measure
 
 
 @dataclass
 class Peaks:
-    """The largest that was seen, in bytes.
+    """Peak resident memory, in bytes.
 
     Args:
         grader: Of the process that writes the gradebook.
-        worker: Of one of the processes that it has started: they load the course and judge.
-        sandboxed: Of one process that such a worker has started.
-        together: Of all of them at once; pages that several share are counted for each.
+        worker: Of a worker process, which loads the course and checks the answers.
+        sandboxed: Of a process that a worker has started.
+        together: Of all of them at the same time; shared pages are counted for each.
     """
 
     grader: int = 0
@@ -28,56 +30,50 @@ class Peaks:
     sandboxed: int = 0
     together: int = 0
 
-    def take_in(self, other: Peaks) -> None:
-        """Keep the larger one of each."""
+    def update(self, other: Peaks) -> None:
+        """Set each peak to the maximum of both."""
         for name, value in vars(other).items():
             setattr(self, name, max(getattr(self, name), value))
 
 
 class Sampler(threading.Thread):
-    """Looks at a process until it ends or `stop` is called; `peaks` holds what was seen."""
+    """Samples a process until it ends or `stop` is called."""
 
     def __init__(self, process_id: int) -> None:
         super().__init__(name="mlhood memory", daemon=True)
         self.peaks = Peaks()
         self._id = process_id
-        self._over = threading.Event()
+        self._stopped = threading.Event()
 
     def run(self) -> None:
-        """Look."""
-        looks = 0
+        """Take samples."""
+        samples = 0
         with contextlib.suppress(psutil.Error):
             grader = psutil.Process(self._id)
-            while not self._over.wait(INTERVAL):
-                own = grader.memory_info().rss
-                self.peaks.grader = max(self.peaks.grader, own)
-                if looks % LOOKS == 0:
-                    self._look_below(grader, own)
-                looks += 1
+            while not self._stopped.wait(INTERVAL):
+                resident = grader.memory_info().rss
+                self.peaks.update(Peaks(resident))
+                if samples % DESCENDANTS_EVERY == 0:
+                    self._sample_descendants(grader, resident)
+                samples += 1
 
-    def _look_below(self, grader: psutil.Process, own: int) -> None:
+    def _sample_descendants(self, grader: psutil.Process, resident: int) -> None:
         workers = grader.children()
-        below = [one for worker in workers for one in _children(worker)]
-        of_workers, of_others = _resident(workers), _resident(below)
-        together = own + sum(of_workers) + sum(of_others)
-        self.peaks.take_in(Peaks(own, max(of_workers, default=0), max(of_others, default=0), together))
+        of_workers = _resident(workers)
+        of_sandboxed = _resident([process for worker in workers for process in descendants_of(worker.pid)])
+        together = resident + sum(of_workers) + sum(of_sandboxed)
+        self.peaks.update(Peaks(resident, max(of_workers, default=0), max(of_sandboxed, default=0), together))
 
     def stop(self) -> Peaks:
-        """End, and return what was seen."""
-        self._over.set()
+        """Stop, and return the peaks."""
+        self._stopped.set()
         self.join()
         return self.peaks
 
 
-def _children(process: psutil.Process) -> list[psutil.Process]:
-    with contextlib.suppress(psutil.Error):
-        return process.children(recursive=True)
-    return []
-
-
 def _resident(processes: list[psutil.Process]) -> list[int]:
-    found = []
-    for one in processes:
+    sizes = []
+    for process in processes:
         with contextlib.suppress(psutil.Error):
-            found.append(one.memory_info().rss)
-    return found
+            sizes.append(process.memory_info().rss)
+    return sizes

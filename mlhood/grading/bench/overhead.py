@@ -1,13 +1,13 @@
-"""What grading a submission takes besides the submission: the overhead.
+"""Measure the overhead of grading: the time that a submission takes besides its own cells and checks.
 
-Overhead is the wall time from taking a notebook to the moment the next one can be taken, less two things: the execution
-of the notebook's own cells, from busy to idle by the kernel's own clock; and the judgement of its checks, from asking
-the first check of a task to its result, calls into the student's code included. So what counts is reading the file,
-the sandbox and its kernel, the way of every cell there and back, keeping results, and clearing all away.
+Overhead is the wall time from reading a notebook until the next one can be read, minus the execution of the notebook's
+cells (from busy to idle, by the kernel's clock) and minus its checks (from the first check of a task to its result,
+including calls into the student's code). What remains is reading the file, the sandbox and its kernel, the round trip
+of every cell, storing results, and cleaning up.
 
-Three ways take turns: `warm`, a sandbox that was started while the one before it was at work, as a class has them;
-`cold`, a sandbox that is started when the submission comes; `bare`, a kernel with our own rights and no sandbox, whose
-imports count for the cells that ask for them.
+Three modes alternate: `warm`, a sandbox that was started while the previous one was in use, as for a class; `cold`, a
+sandbox that is started for the submission; `bare`, a kernel with our rights and without a sandbox, whose imports count
+as execution of the cells that need them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import psutil
 from nbformat import NotebookNode
 
 from mlhood.grading.bench import tiny
-from mlhood.grading.bench.calls import Say
+from mlhood.grading.bench.calls import Log
 from mlhood.grading.bench.verdict import verdict
 from mlhood.grading.checks.marks import TaskResult
 from mlhood.grading.checks.task import Project
@@ -36,18 +36,18 @@ from mlhood.grading.notebooks.notebook import project_of, read
 from mlhood.grading.sandbox.pool import Sandboxes
 from mlhood.measure.ratio import interval
 
-MOST_SECONDS = 1.0
-WAYS = WARM, COLD, BARE = "warm", "cold", "bare"
-LOOK_SECONDS = 0.3
-QUIET_LOOKS = 3  # in a row without work of what has been started
-MOST_PATIENCE = 60.0
-IDLE = 0.05  # share of a core
+MAX_SECONDS = 1.0
+MODES = WARM, COLD, BARE = "warm", "cold", "bare"
+SAMPLE_SECONDS = 0.3
+IDLE_SAMPLES = 3  # in a row
+MAX_WAIT_SECONDS = 60.0
+IDLE = 0.05  # of a core
 Clock = Callable[[], float]
 
 
 @dataclass(frozen=True)
 class Subject:
-    """What is graded: its name, how to read it, and the project that it solves."""
+    """A notebook to grade: its name, how to read it, and its project."""
 
     name: str
     read: Callable[[], NotebookNode]
@@ -59,12 +59,12 @@ class Timing:
     """One grading, in seconds.
 
     Args:
-        whole: From taking the notebook to the end of all clearing away.
+        whole: From reading the notebook to the end of cleaning up.
         cells: Execution of its cells.
-        checks: Judgement of its checks.
+        checks: Execution of its checks.
         before: Until the first cell is sent.
         after: From the last result on.
-        solved: Whether no check failed: a task that is not solved adds its stand-in to the overhead.
+        solved: Whether no check failed: the stand-in of a task that is not solved counts as overhead.
     """
 
     whole: float
@@ -76,138 +76,141 @@ class Timing:
 
     @property
     def overhead(self) -> float:
-        """What is left."""
+        """All except cells and checks."""
         return self.whole - self.cells - self.checks
 
     @property
     def between(self) -> float:
-        """The part of it between the first cell and the last result."""
+        """The part of the overhead between the first cell and the last result."""
         return self.overhead - self.before - self.after
 
 
 @dataclass
 class Overheads:
-    """All gradings, by subject and way."""
+    """All gradings, by subject and mode."""
 
-    found: dict[tuple[str, str], list[Timing]] = field(default_factory=dict)
+    timings: dict[tuple[str, str], list[Timing]] = field(default_factory=dict)
 
     @property
     def rows(self) -> list[tuple[str, str, list[Timing]]]:
-        """Subject, way and gradings, whatever their order was."""
-        subjects = dict.fromkeys(subject for subject, _ in self.found)
-        places = [(subject, way) for subject in subjects for way in WAYS]
-        return [(*place, self.found[place]) for place in places if place in self.found]
+        """Subject, mode and gradings, grouped by subject."""
+        subjects = dict.fromkeys(subject for subject, _ in self.timings)
+        keys = [(subject, mode) for subject in subjects for mode in MODES]
+        return [(*key, self.timings[key]) for key in keys if key in self.timings]
 
     @property
     def held(self) -> bool:
         """Whether the median overhead with a warm sandbox is small enough, for every subject."""
-        warm = [timings for _, way, timings in self.rows if way == WARM]
-        return bool(warm) and all(_median(one, "overhead") <= MOST_SECONDS for one in warm)
+        warm = [timings for _, mode, timings in self.rows if mode == WARM]
+        return bool(warm) and all(_median(timings, "overhead") <= MAX_SECONDS for timings in warm)
 
     def text(self) -> str:
-        """As people read it: medians in seconds, that of the overhead with its interval."""
-        if not self.found:
+        """Return medians in seconds as text, that of the overhead with its confidence interval."""
+        if not self.timings:
             return "nothing was measured"
         rows = [_row(*row) for row in self.rows]
         notes = [
-            f"note: {subject}, {way}: not every check passed, and stand-ins count as overhead"
-            for subject, way, timings in self.rows
-            if not all(one.solved for one in timings)
+            f"note: {subject}, {mode}: not every check passed, and stand-ins count as overhead"
+            for subject, mode, timings in self.rows
+            if not all(timing.solved for timing in timings)
         ]
-        promise = f"with a warm sandbox a median overhead of at most {MOST_SECONDS:g} s"
+        promise = f"with a warm sandbox a median overhead of at most {MAX_SECONDS:g} s"
         return "\n".join([pd.DataFrame(rows).to_string(index=False), *notes, verdict(promise, self.held)])
 
     def as_dict(self) -> dict[str, Any]:
-        """As plain data."""
+        """Return all timings as plain data."""
         rows = [
             {
                 "subject": subject,
-                "way": way,
+                "way": mode,
                 "overhead": _median(timings, "overhead"),
-                "interval": interval([one.overhead for one in timings]),
-                "timings": [asdict(one) | {"overhead": one.overhead} for one in timings],
+                "interval": interval([timing.overhead for timing in timings]),
+                "timings": [asdict(timing) | {"overhead": timing.overhead} for timing in timings],
             }
-            for subject, way, timings in self.rows
+            for subject, mode, timings in self.rows
         ]
         return {"rows": rows, "held": self.held}
 
 
-def _row(subject: str, way: str, timings: list[Timing]) -> dict[str, object]:
-    low, high = interval([one.overhead for one in timings])
+def _row(subject: str, mode: str, timings: list[Timing]) -> dict[str, object]:
+    low, high = interval([timing.overhead for timing in timings])
     parts = {name: f"{_median(timings, name):.2f}" for name in ("before", "between", "after", "cells", "checks")}
     overhead = f"{_median(timings, 'overhead'):.2f} [{low:.2f}, {high:.2f}]"
     whole = f"{_median(timings, 'whole'):.1f}"
-    return {"notebook": subject, "kernel": way, "n": len(timings), "overhead s": overhead, **parts, "whole": whole}
+    return {"notebook": subject, "kernel": mode, "n": len(timings), "overhead s": overhead, **parts, "whole": whole}
 
 
 def _median(timings: list[Timing], name: str) -> float:
-    return statistics.median(getattr(one, name) for one in timings)
+    return statistics.median(getattr(timing, name) for timing in timings)
 
 
 def tiny_subject() -> Subject:
-    """A notebook whose cells and checks take no time."""
+    """Return a notebook whose cells and checks take no time."""
     return Subject("tiny", tiny.notebook, tiny.TINY)
 
 
 def subject_of(path: Path) -> Subject:
-    """A notebook of the course, read anew for each grading.
+    """Return a notebook of the course, which is read again for each grading.
 
     Raises:
-        NotebookError: It is none.
+        NotebookError: It is not one.
     """
     return Subject(path.stem, lambda: read(path), project_of(read(path), path))
 
 
-def measure(overheads: Overheads, subjects: list[Subject], rounds: int, say: Say) -> None:
-    """Grade each subject in each way once a round, in an order drawn anew; `overheads` takes up what was measured.
+def measure(overheads: Overheads, subjects: list[Subject], rounds: int, log: Log) -> None:
+    """Grade each subject in each mode once per round, in random order.
 
     Args:
-        overheads: Keeps what there is after Ctrl-C, too.
+        overheads: Filled with the timings, also after Ctrl-C.
         subjects: What to grade.
-        rounds: How often.
-        say: Told how it goes.
+        rounds: Number of rounds.
+        log: Called with each line of progress.
 
     Raises:
-        GradingError: There can be no sandbox on this machine, or no kernel.
-        NotebookError: A notebook cannot be read any more.
+        GradingError: This machine has no sandbox, or no kernel starts.
+        NotebookError: A notebook can no longer be read.
     """
-    draw = random.Random(0)  # noqa: S311 - orders, not secrets
+    rng = random.Random(0)  # noqa: S311 - orders, not secrets
     cold = Sandboxes(warm=False)
     with Sandboxes() as warm:
         sources: dict[str, Sandboxes | None] = {WARM: warm, COLD: cold, BARE: None}
-        for number in range(rounds):
+        for number in range(1, rounds + 1):
             for subject in subjects:
-                for way in draw.sample(WAYS, len(WAYS)):
+                for mode in rng.sample(MODES, len(MODES)):
                     warm.prepare()
-                    quieten()
-                    timing = once(subject, sources[way])
-                    overheads.found.setdefault((subject.name, way), []).append(timing)
-                    say(f"round {number + 1} of {rounds}: {subject.name}, {way}: {timing.overhead:.2f} s")
+                    wait_until_idle()
+                    timing = time_grading(subject, sources[mode])
+                    overheads.timings.setdefault((subject.name, mode), []).append(timing)
+                    log(f"round {number} of {rounds}: {subject.name}, {mode}: {timing.overhead:.2f} s")
 
 
-def once(subject: Subject, sandboxes: Sandboxes | None, clock: Clock = time.perf_counter) -> Timing:
-    """Grade a subject, and tell where the time went.
+def time_grading(subject: Subject, sandboxes: Sandboxes | None, clock: Clock = time.perf_counter) -> Timing:
+    """Grade a subject, and return where the time went.
 
-    Cells of the course that the notebook has changed or lost run as the course has them, and count as overhead.
+    Cells of the course that the notebook has changed or lost are run from the course's copy, and count as overhead.
 
     Raises:
-        GradingError: There can be no sandbox, or no kernel.
+        GradingError: No sandbox or no kernel starts.
         NotebookError: The notebook cannot be read.
     """
-    ear = _Ear(clock)
+    recorder = _Recorder(clock)
     began = clock()
     notebook = subject.read()
     for cell in notebook.cells:
-        cell.metadata.pop("execution", None)  # of a run before
+        cell.metadata.pop("execution", None)  # of an earlier run
     with tempfile.TemporaryDirectory(prefix="mlhood-", ignore_cleanup_errors=True) as folder:
-        grade(notebook, subject.project, Path(folder), sandbox=sandboxes, on_step=ear.step, on_result=ear.result)
+        grade(
+            notebook, subject.project, Path(folder), sandbox=sandboxes, on_step=recorder.step, on_result=recorder.result
+        )
     ended = clock()
     cells = sum(_seconds(cell) for cell in notebook.cells)
-    return Timing(ended - began, cells, ear.checks, ear.first - began, ended - ear.last, ear.solved)
+    before, after = recorder.first - began, ended - recorder.last
+    return Timing(ended - began, cells, recorder.checks, before, after, recorder.solved)
 
 
-class _Ear:
-    """Hears of every step and result of a grading, and when."""
+class _Recorder:
+    """Records the times of the steps and results of a grading."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
@@ -219,7 +222,7 @@ class _Ear:
         self.first = self.first or self.last
 
     def result(self, result: TaskResult) -> None:
-        """A task was judged since its step."""
+        """Count the time since the step of a task."""
         now = self.clock()
         self.checks += now - self.last
         self.last = now
@@ -227,28 +230,28 @@ class _Ear:
 
 
 def _seconds(cell: NotebookNode) -> float:
-    """How long the kernel was busy with a cell, by its own account; 0 for one that was not run."""
-    told = cell.metadata.get("execution", {})
-    if not {"iopub.status.busy", "iopub.status.idle"} <= set(told):
+    """Return how long the kernel was busy with a cell, by its own clock; 0 for one that was not run."""
+    times = cell.metadata.get("execution", {})
+    if not {"iopub.status.busy", "iopub.status.idle"} <= set(times):
         return 0.0
-    busy, idle = (datetime.fromisoformat(told[f"iopub.status.{state}"]) for state in ("busy", "idle"))
+    busy, idle = (datetime.fromisoformat(times[f"iopub.status.{state}"]) for state in ("busy", "idle"))
     return (idle - busy).total_seconds()
 
 
-def quieten(clock: Clock = time.monotonic) -> None:
-    """Wait until what this process has started is at rest: the imports of a sandbox that is warming up are done."""
-    deadline, quiet = clock() + MOST_PATIENCE, 0
-    used, since = _used(), clock()
-    while quiet < QUIET_LOOKS and clock() < deadline:
-        time.sleep(LOOK_SECONDS)
-        now, looked = _used(), clock()
-        at_rest = 0 <= now - used < IDLE * (looked - since)  # one that has ended takes its seconds with it
-        quiet = quiet + 1 if at_rest else 0
-        used, since = now, looked
+def wait_until_idle(clock: Clock = time.monotonic) -> None:
+    """Wait until the descendants of this process are idle: a sandbox that is warming up has finished its imports."""
+    deadline, idle_samples = clock() + MAX_WAIT_SECONDS, 0
+    last_used, last_time = _cpu_seconds(), clock()
+    while idle_samples < IDLE_SAMPLES and clock() < deadline:
+        time.sleep(SAMPLE_SECONDS)
+        used, now = _cpu_seconds(), clock()
+        idle = 0 <= used - last_used < IDLE * (now - last_time)  # the sum decreases when a process ends
+        idle_samples = idle_samples + 1 if idle else 0
+        last_used, last_time = used, now
 
 
-def _used() -> float:
-    """Seconds of processors that all that this process has started has used."""
+def _cpu_seconds() -> float:
+    """Return the CPU time that all descendants of this process have used."""
     total = 0.0
     for child in psutil.Process().children(recursive=True):
         try:

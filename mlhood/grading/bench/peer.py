@@ -1,9 +1,9 @@
-"""The same notebooks graded by nbgrader and by us, in turns on one machine.
+"""Grade the same notebooks with nbgrader and with `mlhood grade`, alternating on one machine.
 
-nbgrader gets what it needs to do the same: a course of its own settings but for the time that a cell may take, and a
-release that it has made itself. Both are called as an instructor calls them, from the start of the program to its end.
-nbgrader runs a notebook once, in a kernel with our rights, and its check cells judge in there; we run it in a sandbox,
-judge it from outside, and do not run the check cells.
+nbgrader gets a course with its own default settings, except for the time limit of a cell, and a release that it has
+made itself. Both are called as an instructor calls them and timed from the start of the program to its end. nbgrader
+runs a notebook once, in a kernel with our rights, and its check cells run in that kernel; we run it in a sandbox, check
+the answers from outside, and do not run the check cells.
 """
 
 from __future__ import annotations
@@ -23,19 +23,18 @@ from typing import Any
 import pandas as pd
 
 from mlhood.errors import GradingError
-from mlhood.grading.batch.grade_class import GRADEBOOK
-from mlhood.grading.bench.calls import Say, call
+from mlhood.grading.bench.calls import Log, run_grade
 from mlhood.grading.bench.variants import Variant
 from mlhood.grading.bench.verdict import verdict
-from mlhood.grading.gradebook.gradebook import Gradebook
+from mlhood.grading.gradebook.gradebook import GRADEBOOK_FILE, Gradebook
 from mlhood.grading.gradebook.records import records
 from mlhood.measure.ratio import Ratio, median_ratio
 
-MOST_RATIO = 0.6
+MAX_RATIO = 0.6
 NBGRADER = "nbgrader"
 CONFIG = """c = get_config()
 c.CourseDirectory.course_id = "course"
-c.Execute.timeout = 300  # as the course's README asks: 30 seconds do not train a network on every machine
+c.Execute.timeout = 300  # as in the README of the course: 30 seconds do not train a network on every machine
 c.NbGrader.logfile = ""
 """
 SCORES = """
@@ -48,11 +47,11 @@ Scores = dict[str, float]
 
 
 @dataclass
-class Versus:
-    """Seconds of each side, part by part, and the students to whom the sides gave different points.
+class NbgraderComparison:
+    """The outcome: seconds of each grader for each part of the class, and the students whose points differ.
 
     Args:
-        sides: Names of the sides: nbgrader's, and ours by their number of jobs.
+        sides: Names of the graders: nbgrader, and ours with a number of jobs.
         sizes: Submissions of each part.
     """
 
@@ -62,7 +61,7 @@ class Versus:
     differing: list[str] = field(default_factory=list)
 
     def ratio(self, side: str) -> Ratio | None:
-        """Our time to nbgrader's: of all parts together, with the interval of the parts' median ratio."""
+        """Return our time relative to nbgrader's: of all parts together, with the interval of their median ratio."""
         pairs = list(zip(self.seconds.get(side, []), self.seconds.get(NBGRADER, []), strict=False))
         if not pairs:
             return None
@@ -72,49 +71,49 @@ class Versus:
 
     @property
     def held(self) -> bool:
-        """Whether the quickest side of ours was quick enough, and all points agree."""
+        """Whether our fastest setting was fast enough, and all points agree."""
         ratios = [ratio.value for side in self.sides if side != NBGRADER and (ratio := self.ratio(side))]
-        return min(ratios, default=1.0) <= MOST_RATIO and not self.differing
+        return min(ratios, default=1.0) <= MAX_RATIO and not self.differing
 
     def text(self) -> str:
-        """As people read it."""
+        """Return the outcome as text."""
         if not self.seconds:
             return "nothing was measured"
         rows = [_row(self, side) for side in self.sides if side in self.seconds]
         lines = [pd.DataFrame(rows).to_string(index=False)]
         lines.append(f"points that differ: {len(self.differing) or 'none'}")
-        lines += [f"  {one}" for one in self.differing]
-        promise = f"the quickest of ours takes at most {MOST_RATIO} of nbgrader's time, and the points are the same"
+        lines += [f"  {difference}" for difference in self.differing]
+        promise = f"our fastest takes at most {MAX_RATIO} of nbgrader's time, and the points are the same"
         lines.append(verdict(promise, self.held))
         return "\n".join(lines)
 
     def as_dict(self) -> dict[str, Any]:
-        """As plain data."""
+        """Return the outcome as plain data."""
         ratios = {side: ratio for side in self.sides if side != NBGRADER and (ratio := self.ratio(side))}
         return {
             "sizes": self.sizes,
             "seconds": self.seconds,
-            "ratios": {side: [one.value, one.low, one.high] for side, one in ratios.items()},
+            "ratios": {side: [ratio.value, ratio.low, ratio.high] for side, ratio in ratios.items()},
             "differing": self.differing,
             "held": self.held,
         }
 
 
-def _row(versus: Versus, side: str) -> dict[str, object]:
-    seconds = versus.seconds[side]
-    graded = sum(versus.sizes[: len(seconds)])
+def _row(comparison: NbgraderComparison, side: str) -> dict[str, object]:
+    seconds = comparison.seconds[side]
+    graded = sum(comparison.sizes[: len(seconds)])
     return {
         "side": side,
         "notebooks": graded,
         "seconds": f"{sum(seconds):.1f}",
-        "of each part": " ".join(f"{one:.1f}" for one in seconds),
-        "s a notebook": f"{sum(seconds) / graded:.1f}",
-        "of nbgrader's": "" if side == NBGRADER else str(versus.ratio(side) or ""),
+        "of each part": " ".join(f"{value:.1f}" for value in seconds),
+        "s per notebook": f"{sum(seconds) / graded:.1f}",
+        "of nbgrader's": "" if side == NBGRADER else str(comparison.ratio(side) or ""),
     }
 
 
 def require_nbgrader() -> None:
-    """See that nbgrader is there.
+    """Make sure that nbgrader is installed.
 
     Raises:
         GradingError: It is not.
@@ -129,7 +128,7 @@ def require_nbgrader() -> None:
 
 @dataclass(frozen=True)
 class Course:
-    """A course of nbgrader's: a folder with a release of one assignment, and what was handed in for it."""
+    """A course of nbgrader: a folder with a release of one assignment, and submissions for it."""
 
     folder: Path
     assignment: str
@@ -140,47 +139,47 @@ class Course:
         return self.folder / "submitted"
 
 
-def course(folder: Path, master: Path, handed: Sequence[Variant]) -> Course:
+def make_course(folder: Path, master: Path, submissions: Sequence[Variant]) -> Course:
     """Make a course in a new folder.
 
     Args:
         folder: Where.
         master: A master notebook; its name is the assignment's.
-        handed: The submissions.
+        submissions: For the assignment.
 
     Raises:
-        GradingError: nbgrader is missing, or does not take the notebook.
+        GradingError: nbgrader is missing, or does not accept the notebook.
     """
     require_nbgrader()
-    made = Course(folder, master.stem)
-    source = folder / "source" / made.assignment
+    course = Course(folder, master.stem)
+    source = folder / "source" / course.assignment
     source.mkdir(parents=True)
     (folder / "nbgrader_config.py").write_text(CONFIG, encoding="utf-8")
-    (source / f"{made.assignment}.ipynb").write_bytes(master.read_bytes())
-    _nbgrader(folder, "generate_assignment", made.assignment)
-    for one in handed:
-        place = made.submitted / one.student / made.assignment
-        place.mkdir(parents=True)
-        (place / f"{made.assignment}.ipynb").write_bytes(one.content)
-    return made
+    (source / f"{course.assignment}.ipynb").write_bytes(master.read_bytes())
+    _nbgrader(folder, "generate_assignment", course.assignment)
+    for variant in submissions:
+        submitted = course.submitted / variant.student / course.assignment
+        submitted.mkdir(parents=True)
+        (submitted / f"{course.assignment}.ipynb").write_bytes(variant.content)
+    return course
 
 
-def autograde(made: Course) -> float:
-    """Let nbgrader grade all that was handed in; the seconds that it takes.
+def autograde(course: Course) -> float:
+    """Let nbgrader grade all submissions; return the seconds that it takes.
 
     Raises:
         GradingError: It fails.
     """
     began = time.perf_counter()
-    _nbgrader(made.folder, "autograde", made.assignment)
+    _nbgrader(course.folder, "autograde", course.assignment)
     return time.perf_counter() - began
 
 
 def _nbgrader(folder: Path, *arguments: str) -> None:
     command = [sys.executable, "-m", "nbgrader", *arguments]
-    tools = str(Path(sys.executable).parent)  # nbgrader calls alembic by its bare name
+    tools = str(Path(sys.executable).parent)  # nbgrader calls alembic without a path
     environment = os.environ | {"PATH": os.pathsep.join([tools, os.environ.get("PATH", "")])}
-    done = subprocess.run(
+    process = subprocess.run(
         command,
         cwd=folder,
         env=environment,
@@ -191,29 +190,29 @@ def _nbgrader(folder: Path, *arguments: str) -> None:
         errors="replace",
         check=False,
     )
-    if done.returncode != 0:
+    if process.returncode != 0:
         raise GradingError(
             f"`nbgrader {arguments[0]}` has failed",
             where=folder,
             expected="exit code 0",
-            got=f"{done.returncode}: {done.stderr[-1500:]}",
+            got=f"{process.returncode}: {process.stderr[-1500:]}",
         )
 
 
-def their_scores(made: Course) -> Scores:
-    """Points by student, from nbgrader's gradebook."""
-    with closing(sqlite3.connect(made.folder / "gradebook.db")) as base:
-        return dict(base.execute(SCORES).fetchall())
+def their_scores(course: Course) -> Scores:
+    """Return points by student, from nbgrader's gradebook."""
+    with closing(sqlite3.connect(course.folder / "gradebook.db")) as connection:
+        return dict(connection.execute(SCORES).fetchall())
 
 
 def our_scores(gradebook: Path) -> Scores:
-    """Points by student, from ours."""
+    """Return points by student, from our gradebook."""
     with Gradebook(gradebook, must_exist=True) as book:
         return {record.student: record.earned for record in records(book)}
 
 
 @dataclass(frozen=True)
-class Sides:
+class Setting:
     """What is compared: a master notebook, and our numbers of jobs."""
 
     master: Path
@@ -221,64 +220,66 @@ class Sides:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """nbgrader's name and ours."""
+        """Names of the graders."""
         return (NBGRADER, *(f"mlhood --jobs {jobs}" for jobs in self.jobs))
 
 
-def compare(versus: Versus, sides: Sides, parts: Sequence[Sequence[Variant]], place: Path, say: Say) -> None:
-    """Let all sides grade part after part, in an order that turns round; `versus` takes up what comes of it.
+def compare(
+    comparison: NbgraderComparison, setting: Setting, parts: Sequence[Sequence[Variant]], folder: Path, log: Log
+) -> None:
+    """Let all graders grade part after part, in alternating order.
 
     Args:
-        versus: Keeps what there is after Ctrl-C, too.
-        sides: Who.
+        comparison: Filled with the outcome, also after Ctrl-C.
+        setting: What is compared.
         parts: The submissions of each part.
-        place: An empty folder.
-        say: Told how it goes.
+        folder: An empty folder.
+        log: Called with each line of progress.
 
     Raises:
-        GradingError: nbgrader is missing, or a side could not do its work.
+        GradingError: nbgrader is missing, or a grader has failed.
     """
-    for number, handed in enumerate(parts, start=1):
-        made = course(place / f"part-{number}", sides.master, handed)
-        versus.sizes.append(len(handed))
-        _part(versus, sides, made, say, turned=number % 2 == 0)
+    for number, submissions in enumerate(parts, start=1):
+        course = make_course(folder / f"part-{number}", setting.master, submissions)
+        comparison.sizes.append(len(submissions))
+        _grade_part(comparison, setting, course, log, backwards=number % 2 == 0)
 
 
-def warm_up(sides: Sides, first: Variant, place: Path, say: Say) -> None:
-    """Let both grade a notebook untimed, so that nobody pays for files that were never read.
+def warm_up(setting: Setting, first: Variant, folder: Path, log: Log) -> None:
+    """Let both grade a notebook untimed, so that all files have been read once.
 
     Args:
-        sides: Who.
+        setting: What is compared.
         first: The notebook.
-        place: An empty folder.
-        say: Told how it goes.
+        folder: An empty folder.
+        log: Called with each line of progress.
 
     Raises:
-        GradingError: nbgrader is missing, or a side could not do its work.
+        GradingError: nbgrader is missing, or a grader has failed.
     """
-    say("warming up, untimed")
-    made = course(place / "warm-up", sides.master, [first])
-    autograde(made)
-    _ours(sides.jobs[0], made, place / "warm-up-graded", say)
+    log("warming up, untimed")
+    course = make_course(folder / "warm-up", setting.master, [first])
+    autograde(course)
+    _grade(setting.jobs[0], course, folder / "warm-up-graded", log)
 
 
-def _part(versus: Versus, sides: Sides, made: Course, say: Say, *, turned: bool) -> None:
-    found: dict[str, Scores] = {}
-    turns = list(zip(sides.names, (0, *sides.jobs), strict=True))
-    for name, jobs in reversed(turns) if turned else turns:
-        out = made.folder.with_name(f"{made.folder.name}-graded-{jobs}")
-        seconds = _ours(jobs, made, out, say) if jobs else autograde(made)
-        versus.seconds.setdefault(name, []).append(seconds)
-        found[name] = our_scores(out / GRADEBOOK) if jobs else their_scores(made)
-        say(f"{made.folder.name}: {name}: {seconds:.1f} s")
-    versus.differing += [
-        f"{made.folder.name}, {student}: {theirs:g} by nbgrader, {found[name].get(student)} by {name}"
-        for name in sides.names[1:]
-        for student, theirs in found[NBGRADER].items()
-        if found[name].get(student) != theirs
+def _grade_part(comparison: NbgraderComparison, setting: Setting, course: Course, log: Log, *, backwards: bool) -> None:
+    scores: dict[str, Scores] = {}
+    part = course.folder.name
+    graders = list(zip(setting.names, (0, *setting.jobs), strict=True))
+    for name, jobs in reversed(graders) if backwards else graders:
+        out = course.folder.with_name(f"{part}-graded-{jobs}")
+        seconds = _grade(jobs, course, out, log) if jobs else autograde(course)
+        comparison.seconds.setdefault(name, []).append(seconds)
+        scores[name] = our_scores(out / GRADEBOOK_FILE) if jobs else their_scores(course)
+        log(f"{part}: {name}: {seconds:.1f} s")
+    comparison.differing += [
+        f"{part}, {student}: {theirs:g} by nbgrader, {scores[name].get(student)} by {name}"
+        for name in setting.names[1:]
+        for student, theirs in scores[NBGRADER].items()
+        if scores[name].get(student) != theirs
     ]
 
 
-def _ours(jobs: int, made: Course, out: Path, say: Say) -> float:
-    arguments = [made.submitted, "--out", out, "--jobs", jobs, "--format-hint", "nbgrader"]
-    return call(arguments, say).seconds
+def _grade(jobs: int, course: Course, out: Path, log: Log) -> float:
+    return run_grade([course.submitted, "--out", out, "--jobs", jobs, "--format-hint", "nbgrader"], log).seconds

@@ -1,4 +1,4 @@
-"""A project of one task that takes no time, so that what is left is what grading itself takes."""
+"""A project of one task that takes no time, so that its grading time is all overhead."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TINY = Project("T1", "A tiny project", (Task("T1.1", "Double", (doubles,)),))
 
 
 def notebook() -> NotebookNode:
-    """Its solved notebook."""
+    """Return its solved notebook."""
     book = new_notebook(metadata={"mlhood": {"project": TINY.id}})
     solution = new_code_cell("def double(x):\n    return 2 * x", id="T1-1-solution")
     check = new_code_cell(check_source("T1.1"), id="T1-1-check")

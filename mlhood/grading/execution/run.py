@@ -19,7 +19,7 @@ from mlhood.grading.execution.grade_notebook import Step, grade
 from mlhood.grading.notebooks.clean import clear, tidy
 from mlhood.grading.notebooks.notebook import project_of, read, write, write_text
 from mlhood.grading.notebooks.render import notebook_html
-from mlhood.grading.reports.run_report import report_html
+from mlhood.grading.reports.run_report import run_report
 from mlhood.measure import machine
 
 INTERRUPTED = 130
@@ -220,4 +220,4 @@ def _save_report(runs: list[Run], out: Path) -> None:
         "notebooks": [run.as_dict() for run in runs],
     }
     write_text(out / "marks.json", json.dumps(document, indent=1, default=str) + "\n")
-    write_text(out / "report.html", report_html(runs, out, facts))
+    write_text(out / "report.html", run_report(runs, out, facts))

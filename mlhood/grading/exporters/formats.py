@@ -1,91 +1,113 @@
-"""The formats in which marks leave the gradebook as one table or as one file a student.
+"""The formats of exported marks: one table, or one file for each student.
 
 Field lists: nbgrader's `CsvExportPlugin`; Gradescope's "Autograder Specifications", results.json; the `result` that
-the graders of GitHub Classroom hand to its reporter.
+GitHub Classroom's graders pass to its reporter.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from mlhood.files.csv_cells import csv_text, number
+from mlhood.files.csv_cells import csv_text, round_points
+from mlhood.files.paths import portable_name
 from mlhood.grading.checks.marks import CheckResult
+from mlhood.grading.gradebook.project_spec import ProjectSpec
 from mlhood.grading.gradebook.records import Record
 
-NBGRADER_FIELDS = (
-    "assignment", "duedate", "timestamp", "student_id", "last_name", "first_name", "email", "raw_score",
-    "late_submission_penalty", "score", "max_score",
-)  # fmt: skip
-FIELDS = (
-    "student_id", "name", "project", "status", "reason", "source", "submitted", "late_days", "late_penalty", "earned",
-    "possible", "bonus", "score",
-)  # fmt: skip
 MAX_OUTPUT = 20_000
-RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)
 
 
-def plain_csv(found: Sequence[Record]) -> str:
-    """A row for every student and project, with a column for every task."""
-    titles = {task.id: f"{task.id} {task.title} ({number(task.points)})" for one in found for task in one.plan.tasks}
-    rows: list[Sequence[object]] = [[*FIELDS, *titles.values()]]
-    for one in found:
-        earned = {task.id: number(task.earned) for task in one.tasks}
-        row = (
-            one.student, one.handed.name, one.plan.id, one.status, one.reason, one.handed.source,
-            one.late.submitted.isoformat() if one.late.submitted else "", one.late.days, number(one.penalty),
-            number(one.earned), number(one.possible), number(one.bonus), number(one.score),
-        )  # fmt: skip
-        rows.append([*row, *(earned.get(task, "") for task in titles)])
-    return csv_text(rows)
+def plain_csv(records: Sequence[Record]) -> str:
+    """Return a row for every student and project, with a column for every task."""
+    titles = {
+        task.id: f"{task.id} {task.title} ({round_points(task.points)})"
+        for record in records
+        for task in record.project.tasks
+    }
+    return _csv([_plain_row(record, titles) for record in records])
 
 
-def nbgrader_csv(found: Sequence[Record]) -> str:
-    """What `nbgrader export` writes: every student in every assignment, those without a submission with 0.
+def _csv(rows: Sequence[Mapping[str, object]]) -> str:
+    header = list(rows[0]) if rows else []
+    return csv_text([header, *(list(row.values()) for row in rows)])
 
-    Times are in UTC and say no zone, as in nbgrader's own file.
+
+def _plain_row(record: Record, titles: Mapping[str, str]) -> Mapping[str, object]:
+    earned = {task.id: round_points(task.earned) for task in record.tasks}
+    submitted = record.late.submitted
+    return {
+        "student_id": record.student,
+        "name": record.submission.name,
+        "project": record.project.id,
+        "status": record.status,
+        "reason": record.reason,
+        "source": record.submission.source,
+        "submitted": submitted.isoformat() if submitted else "",
+        "late_days": record.late.days,
+        "late_penalty": round_points(record.penalty),
+        "earned": round_points(record.earned),
+        "possible": round_points(record.possible),
+        "bonus": round_points(record.bonus),
+        "score": round_points(record.score),
+    } | {title: earned.get(task, "") for task, title in titles.items()}
+
+
+def nbgrader_csv(records: Sequence[Record]) -> str:
+    """Return what `nbgrader export` writes: every student in every assignment, with 0 where nothing was submitted.
+
+    Times are in UTC without a zone, as in nbgrader's own file.
     """
-    by_place = {(one.plan.id, one.student): one for one in found}
-    plans = {one.plan.id: (one.plan, one.due) for one in found}
-    names = {one.student: one.handed.name for one in found}
+    by_key = {(record.project.id, record.student): record for record in records}
+    assignments = {record.project.id: (record.project, record.due) for record in records}
+    names = {record.student: record.submission.name for record in records}
     rows = [
-        (plan.id, _naive(due), *_nbgrader_rest(student, name, by_place.get((plan.id, student)), plan.points))
-        for plan, due in plans.values()
+        _nbgrader_row(project, due, student, name, by_key.get((project.id, student)))
+        for project, due in assignments.values()
         for student, name in sorted(names.items())
     ]
-    return csv_text([NBGRADER_FIELDS, *rows])
+    return _csv(rows)
 
 
-def _nbgrader_rest(student: str, name: str, one: Record | None, points: float) -> tuple[object, ...]:
+def _nbgrader_row(
+    project: ProjectSpec, due: datetime | None, student: str, name: str, record: Record | None
+) -> dict[str, object]:
     first, _, last = name.rpartition(" ")
-    if one is None:
-        return "", student, last, first, "", 0.0, 0.0, 0.0, float(points)
-    numbers = (round(one.earned + one.bonus, 2), round(one.penalty, 2), round(one.score, 2), float(one.possible))
-    return _naive(one.late.submitted), student, last, first, "", *numbers
+    return {
+        "assignment": project.id,
+        "duedate": _naive(due),
+        "timestamp": _naive(record.late.submitted) if record else "",
+        "student_id": student,
+        "last_name": last,
+        "first_name": first,
+        "email": "",
+        "raw_score": round(record.earned + record.bonus, 2) if record else 0.0,
+        "late_submission_penalty": round(record.penalty, 2) if record else 0.0,
+        "score": round(record.score, 2) if record else 0.0,
+        "max_score": float(record.possible if record else project.points),
+    }
 
 
 def _naive(time: datetime | None) -> str:
     return str(time.astimezone(UTC).replace(tzinfo=None)) if time else ""
 
 
-def gradescope(one: Record) -> dict[str, Any]:
-    """A student's results.json for Gradescope."""
+def gradescope(record: Record) -> dict[str, Any]:
+    """Return a student's results.json for Gradescope."""
     tests = [
-        _gradescope_test(f"{task.title}: {check.title}", f"{task.id[1:]}.{place}", check)
-        for task in one.tasks
-        for place, check in enumerate(task.checks, start=1)
+        _gradescope_test(f"{task.title}: {check.title}", f"{task.id[1:]}.{position}", check)
+        for task in record.tasks
+        for position, check in enumerate(task.checks, start=1)
     ]
-    for question, mark in one.by_hand.items():
-        planned = one.plan.question(question)
+    for question_id, mark in record.manual_marks.items():
+        question = record.project.question(question_id)
         tests.append(
             {
-                "name": planned.title if planned else question,
-                "number": question[1:],
-                "score": number(mark.points),
+                "name": question.title if question else question_id,
+                "number": question_id[1:],
+                "score": round_points(mark.points),
                 "max_score": 0,
                 "output": mark.comment,
                 "output_format": "text",
@@ -93,9 +115,9 @@ def gradescope(one: Record) -> dict[str, Any]:
             }
         )
     return {
-        "score": number(one.score),
-        "execution_time": round(one.seconds),
-        "output": _summary(one),
+        "score": round_points(record.score),
+        "execution_time": round(record.seconds),
+        "output": _summary(record),
         "output_format": "text",
         "visibility": "visible",
         "stdout_visibility": "hidden",
@@ -103,66 +125,60 @@ def gradescope(one: Record) -> dict[str, Any]:
     }
 
 
-def _gradescope_test(name: str, place: str, check: CheckResult) -> dict[str, Any]:
+def _gradescope_test(name: str, number: str, check: CheckResult) -> dict[str, Any]:
     skipped = check.status == "skipped"
     test = {
         "name": name,
-        "number": place,
-        "score": number(check.earned),
-        "max_score": 0 if skipped else number(check.points),
-        "output": _explained(check),
+        "number": number,
+        "score": round_points(check.earned),
+        "max_score": 0 if skipped else round_points(check.points),
+        "output": _explanation(check),
         "output_format": "text",
         "visibility": "visible",
     }
     return test if skipped else test | {"status": check.status}
 
 
-def github_classroom(one: Record) -> dict[str, Any]:
-    """A student's result as the graders of GitHub Classroom tell it to its reporter: a test for every task."""
+def github_classroom(record: Record) -> dict[str, Any]:
+    """Return a student's result as GitHub Classroom's graders pass it to its reporter: a test for every task."""
     tests = [
         {
             "name": f"{task.id} {task.title}",
             "status": "pass" if task.full else "fail",
-            "score": number(task.earned),
-            "message": "\n".join(_explained(check) for check in task.checks if check.status != "passed")[:MAX_OUTPUT],
+            "score": round_points(task.earned),
+            "message": "\n".join(_explanation(check) for check in task.checks if check.status != "passed")[:MAX_OUTPUT],
         }
-        for task in one.tasks
+        for task in record.tasks
     ]
-    full = all(task.full for task in one.tasks)
-    status = "error" if one.status in {"failed", "open"} else "pass" if full else "fail"
-    return {"version": 1, "status": status, "max_score": number(one.possible), "tests": tests}
+    full = all(task.full for task in record.tasks)
+    status = "error" if record.status in {"failed", "open"} else "pass" if full else "fail"
+    return {"version": 1, "status": status, "max_score": round_points(record.possible), "tests": tests}
 
 
-def _explained(check: CheckResult) -> str:
+def _explanation(check: CheckResult) -> str:
     lines = [f"{check.title}: {check.status}", check.what, *(f"{key}: {part}" for key, part in check.parts.items())]
     return "\n".join(line for line in lines if line)[:MAX_OUTPUT]
 
 
-def _summary(one: Record) -> str:
-    lines = [f"{one.plan.id} {one.plan.title}: {number(one.earned)} of {number(one.possible)} points"]
-    if one.reason:
-        lines.append(one.reason)
-    if one.by_hand:
-        lines.append(f"for written questions: {number(one.bonus)} points")
-    if one.late.days:
-        lines.append(f"{one.late.days} days late: {number(one.penalty)} points less")
+def _summary(record: Record) -> str:
+    points = f"{round_points(record.earned)} of {round_points(record.possible)} points"
+    lines = [f"{record.project.id} {record.project.title}: {points}"]
+    if record.reason:
+        lines.append(record.reason)
+    if record.manual_marks:
+        lines.append(f"for written questions: {round_points(record.bonus)} points")
+    if record.late.days:
+        lines.append(f"{record.late.days} days late: {round_points(record.penalty)} points less")
     return "\n".join(lines)
 
 
-def json_text(plain: dict[str, Any]) -> str:
-    """Plain data as JSON in ASCII, in which no half character of a student's can break the file."""
-    return json.dumps(plain, indent=1) + "\n"
+def json_text(data: dict[str, Any]) -> str:
+    """Return plain data as JSON in ASCII, so that a lone surrogate in a student's text cannot break the file."""
+    return json.dumps(data, indent=1) + "\n"
 
 
-def file_name(student: str) -> str:
-    """A name for a student's files that every system takes, and that no other student's id makes, too."""
-    plain = re.sub(r"[^A-Za-z0-9._-]", "_", student)[:60].strip(".")
-    if plain == student and plain and not RESERVED.fullmatch(plain) and plain == plain.lower():
-        return plain
-    digest = hashlib.sha256(student.encode("utf-8", "replace")).hexdigest()[:8]
-    return f"{plain or 'student'}-{digest}"
-
-
-def per_student(found: Iterable[Record], make: Any, name: str) -> dict[str, str]:
-    """A file for every student and project, by its path: `P1/ada/results.json`."""
-    return {f"{one.plan.id}/{file_name(one.student)}/{name}": json_text(make(one)) for one in found}
+def student_files(records: Iterable[Record], convert: Callable[[Record], Any], name: str) -> dict[str, str]:
+    """Return a file for every student and project, by path: `P1/ada/results.json`."""
+    return {
+        f"{record.project.id}/{portable_name(record.student)}/{name}": json_text(convert(record)) for record in records
+    }

@@ -1,88 +1,109 @@
-"""Marks by hand: a CSV with a row for every student and written question goes out, is filled in, and comes back."""
+"""Points given by hand: a CSV with a row for every student and written question is written, filled in, and read."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
+from nbformat import NotebookNode
+
 from mlhood.errors import GradingError
-from mlhood.files.csv_cells import csv_text, number, original, read_csv
-from mlhood.grading.gradebook.gradebook import Gradebook, HandMark
+from mlhood.files.atomic import write_whole
+from mlhood.files.csv_cells import csv_text, read_csv, round_points, unescape_formula
+from mlhood.grading.gradebook.gradebook import SUBMISSIONS_FOLDER, Gradebook, ManualMark
 from mlhood.grading.gradebook.records import Record, records
+from mlhood.grading.gradebook.store import stored_notebook
+from mlhood.grading.notebooks.notebook import label
 
 FIELDS = ("student_id", "name", "question", "title", "answer", "most", "points", "comment")
-MAX_FAULTS = 10
+MAX_ANSWER = 10_000  # a cell of a spreadsheet holds 32,767 characters
+MAX_ERRORS = 10
 
 
-def hand_table(gradebook: Gradebook, answers: Callable[[Record], Mapping[str, str]] = lambda record: {}) -> str:
-    """The CSV to fill in; what was given before stands in it.
-
-    Args:
-        gradebook: Where the results are.
-        answers: What a student has written, by the id of the question.
-    """
-    rows = [row for record in records(gradebook) for row in _rows(record, answers(record))]
-    return csv_text([FIELDS, *rows])
-
-
-def _rows(record: Record, written: Mapping[str, str]) -> Iterable[tuple[object, ...]]:
-    for question in record.plan.questions:
-        mark = record.by_hand.get(question.id)
-        given = (number(mark.points), mark.comment) if mark else ("", "")
-        answer = written.get(question.id, "")
-        yield (record.student, record.handed.name, question.id, question.title, answer, number(question.bonus), *given)
+def write_manual_marks(gradebook: Path, path: Path) -> str:
+    """Write the table to fill in, with the points given so far; return a message about what was written."""
+    store = gradebook.parent / SUBMISSIONS_FOLDER
+    with Gradebook(gradebook, must_exist=True) as book:
+        rows = [
+            row
+            for record in records(book)
+            for row in _rows(record, written_answers(stored_notebook(store, record.submission)))
+        ]
+    write_whole(path, csv_text([FIELDS, *rows]).encode("utf-8", "replace"))
+    return f"{len(rows)} rows in {path}; fill in the column `points`"
 
 
-def read_hand_table(gradebook: Gradebook, path: Path) -> int:
-    """Take the marks of a filled table over, all or none; how many there were. An empty cell is no mark yet.
+def _rows(record: Record, answers: dict[str, str]) -> Iterator[tuple[object, ...]]:
+    for question in record.project.questions:
+        mark = record.manual_marks.get(question.id)
+        points, comment = (round_points(mark.points), mark.comment) if mark else ("", "")
+        answer, bonus = answers.get(question.id, ""), round_points(question.bonus)
+        yield record.student, record.submission.name, question.id, question.title, answer, bonus, points, comment
+
+
+def written_answers(notebook: NotebookNode | None) -> dict[str, str]:
+    """Return what a student has written below each written question, by the id of the question."""
+    answers: dict[str, list[str]] = {}
+    for cell in notebook.cells if notebook else []:
+        if cell.cell_type == "markdown" and (cell_label := label(cell)) and cell_label.role == "question":
+            answers.setdefault(cell_label.task, []).append(cell.source)
+    return {task: "\n\n".join(texts)[:MAX_ANSWER] for task, texts in answers.items()}
+
+
+def read_manual_marks(gradebook: Gradebook, path: Path) -> int:
+    """Store the points of a filled table, all or none; return how many there were. An empty cell is no mark yet.
 
     Raises:
-        GradingError: The table is not ours, or names an unknown student or question, or points out of range.
+        GradingError: It is another table, or has an unknown student or question, or points out of range.
     """
     rows = read_csv(path)
     if not rows or not {"student_id", "question", "points"} <= set(rows[0]):
         raise GradingError(
-            "this is no table of marks by hand",
+            "this is not a table of points for written questions",
             where=path,
             expected=f"the columns {', '.join(FIELDS)}",
             got=", ".join(rows[0][:10]) if rows else "an empty file",
             todo="get one with `mlhood marks GRADEBOOK --write FILE`, and fill in its column `points`",
         )
-    most = {(one.student, question.id): question.bonus for one in records(gradebook) for question in one.plan.questions}
-    marks: dict[tuple[str, str], HandMark] = {}
-    faults: list[str] = []
+    limits = {
+        (record.student, question.id): question.bonus
+        for record in records(gradebook)
+        for question in record.project.questions
+    }
+    marks: dict[tuple[str, str], ManualMark] = {}
+    errors: list[str] = []
     for line, row in enumerate(rows[1:], start=2):
         try:
-            mark = _mark(dict(zip(rows[0], map(original, row), strict=False)), most)
+            mark = _parse_mark(dict(zip(rows[0], map(unescape_formula, row), strict=False)), limits)
             if mark and marks.setdefault((mark.student, mark.question), mark) is not mark:
                 raise ValueError(f"{mark.student} has two rows for {mark.question}")
         except ValueError as error:
-            faults.append(f"row {line}: {error}")
-    if faults:
+            errors.append(f"row {line}: {error}")
+    if errors:
+        more = f"; and {len(errors) - MAX_ERRORS} more" if len(errors) > MAX_ERRORS else ""
         raise GradingError(
-            "the table has faults, so nothing of it was taken over",
+            "the table has errors, so none of its points were stored",
             where=path,
-            got="; ".join(faults[:MAX_FAULTS])
-            + (f"; and {len(faults) - MAX_FAULTS} more" if faults[MAX_FAULTS:] else ""),
-            todo="mend these rows and read the table again",
+            got="; ".join(errors[:MAX_ERRORS]) + more,
+            todo="correct these rows and read the table again",
         )
-    gradebook.put_hand_marks(marks.values())
+    gradebook.put_manual_marks(marks.values())
     return len(marks)
 
 
-def _mark(row: dict[str, str], most: dict[tuple[str, str], float]) -> HandMark | None:
+def _parse_mark(row: dict[str, str], limits: dict[tuple[str, str], float]) -> ManualMark | None:
     text = row.get("points", "").strip()
     if not text:
         return None
     student, question = row.get("student_id", ""), row.get("question", "")
-    if student not in {who for who, _ in most}:
+    if student not in {known for known, _ in limits}:
         raise ValueError(f"there is no student {student!r}")
-    if (student, question) not in most:
+    if (student, question) not in limits:
         raise ValueError(f"{student} has no question {question!r}")
     try:
         points = float(text.replace(",", "."))
     except ValueError:
-        raise ValueError(f"{text!r} is no number of points") from None
-    if not 0 <= points <= most[student, question]:
-        raise ValueError(f"{text} points for {question} are not within 0 and {most[student, question]:g}")
-    return HandMark(student, question, points, row.get("comment", ""))
+        raise ValueError(f"{text!r} is not a number of points") from None
+    if not 0 <= points <= limits[student, question]:
+        raise ValueError(f"{text} points for {question} are not within 0 and {limits[student, question]:g}")
+    return ManualMark(student, question, points, row.get("comment", ""))

@@ -1,18 +1,18 @@
-"""What exports and reports tell: for every student and project the one result that counts."""
+"""The result that counts for every student and project: what exporters and reports read."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from mlhood.grading.checks.marks import CheckResult, TaskResult
-from mlhood.grading.gradebook.course_plan import Plan, PlannedTask
-from mlhood.grading.gradebook.gradebook import Entry, Gradebook, Grading, HandMark
-from mlhood.grading.gradebook.late import Late, Lateness, read_late
-from mlhood.grading.intake.submitted_file import Handed
+from mlhood.grading.gradebook.gradebook import Entry, Gradebook, Grading, ManualMark
+from mlhood.grading.gradebook.late import Lateness, LatePolicy, parse_late_policy
+from mlhood.grading.gradebook.project_spec import ProjectSpec, TaskSpec
+from mlhood.grading.intake.submitted_file import SubmittedFile
 
-LATE = "late"
+LATE_POLICY = "late"  # name of the gradebook's metadata
 FIRST = datetime.min.replace(tzinfo=UTC)
 
 
@@ -22,24 +22,26 @@ class Record:
 
     Args:
         status: `done`, `refused` (the notebook is at fault), `failed` (we are) or `open` (not graded yet).
-        tasks: A result for every task of the project; a task that was never judged has failed for `reason`.
-        due: The due date of everybody; an extension is in `late`.
+        tasks: A result for every task of the project; a task that was never graded has failed for `reason`.
+        manual_marks: Points given by hand, by question.
+        seconds: Time that the grading took.
+        due: The due date of all students; `late` takes extensions into account.
     """
 
-    handed: Handed
-    plan: Plan
+    submission: SubmittedFile
+    project: ProjectSpec
     status: str
     reason: str
     tasks: tuple[TaskResult, ...]
     late: Lateness
-    by_hand: dict[str, HandMark] = field(default_factory=dict)
+    manual_marks: dict[str, ManualMark] = field(default_factory=dict)
     seconds: float = 0.0
     due: datetime | None = None
 
     @property
     def student(self) -> str:
         """The student's id."""
-        return self.handed.student
+        return self.submission.student
 
     @property
     def earned(self) -> float:
@@ -54,12 +56,12 @@ class Record:
     @property
     def bonus(self) -> float:
         """Points given by hand."""
-        return sum(mark.points for mark in self.by_hand.values())
+        return sum(mark.points for mark in self.manual_marks.values())
 
     @property
     def penalty(self) -> float:
-        """Points lost for being late."""
-        return (self.earned + self.bonus) * self.late.share
+        """Points lost for late submission."""
+        return (self.earned + self.bonus) * self.late.penalty
 
     @property
     def score(self) -> float:
@@ -67,65 +69,71 @@ class Record:
         return self.earned + self.bonus - self.penalty
 
 
-def stored_late(gradebook: Gradebook) -> Late:
-    """The rules for late submissions that the gradebook keeps; none if there are none."""
-    text = gradebook.fact(LATE)
-    return read_late(text, gradebook.path) if text else Late()
-
-
-def records(gradebook: Gradebook, late: Late | None = None) -> list[Record]:
-    """The results that count, by project and student.
+def records(gradebook: Gradebook, policy: LatePolicy | None = None) -> list[Record]:
+    """Return the results that count, by project and student.
 
     Args:
-        gradebook: Where they are.
-        late: Rules for late submissions; by default those that the gradebook keeps.
+        gradebook: Where they are stored.
+        policy: For late submissions; by default the one stored in the gradebook.
     """
-    rules = stored_late(gradebook) if late is None else late
-    plans, by_hand = gradebook.plans(), gradebook.hand_marks()
+    if policy is None:
+        text = gradebook.metadata(LATE_POLICY)
+        policy = parse_late_policy(text, gradebook.path) if text else LatePolicy()
+    projects = gradebook.projects()
     chosen: dict[tuple[str, str], Entry] = {}
-    for entry in gradebook.handed():
-        project = entry.project or entry.handed.assignment.upper()
-        if project in plans:
-            place = project, entry.handed.student
-            chosen[place] = max(chosen.get(place, entry), entry, key=_preference)
-    return [_record(gradebook, entry, plans[place[0]], rules, by_hand) for place, entry in sorted(chosen.items())]
+    for entry in gradebook.entries():
+        project = _project_of(entry)
+        if project in projects:
+            key = project, entry.submission.student
+            chosen[key] = max(chosen.get(key, entry), entry, key=_preference)
+    marks: dict[str, dict[str, ManualMark]] = {}
+    for (student, question), mark in gradebook.manual_marks().items():
+        marks.setdefault(student, {})[question] = mark
+    return [
+        _record(gradebook, entry, projects[project], policy, marks.get(student, {}))
+        for (project, student), entry in sorted(chosen.items())
+    ]
 
 
-def strays(gradebook: Gradebook) -> list[Handed]:
-    """What was handed in and belongs to no project, with the reason."""
-    plans = gradebook.plans()
-    entries = gradebook.handed()
-    return [entry.handed for entry in entries if (entry.project or entry.handed.assignment.upper()) not in plans]
+def unassigned(gradebook: Gradebook) -> list[SubmittedFile]:
+    """Return the submissions that belong to no project, each with the reason."""
+    projects = gradebook.projects()
+    return [entry.submission for entry in gradebook.entries() if _project_of(entry) not in projects]
+
+
+def _project_of(entry: Entry) -> str:
+    return entry.project or entry.submission.assignment.upper()
 
 
 def _preference(entry: Entry) -> tuple[bool, datetime]:
-    return entry.key is not None, entry.handed.submitted or FIRST
+    return entry.key is not None, entry.submission.submitted or FIRST
 
 
 def _record(
-    gradebook: Gradebook, entry: Entry, plan: Plan, rules: Late, by_hand: dict[tuple[str, str], HandMark]
+    gradebook: Gradebook, entry: Entry, project: ProjectSpec, policy: LatePolicy, marks: dict[str, ManualMark]
 ) -> Record:
+    submission, deadline = entry.submission, policy.of(project.id)
     grading = gradebook.grading(entry.key) if entry.key else None
     if grading is None:
-        problem = entry.handed.problem
-        grading = Grading("refused" if problem else "open", problem or "it is not graded yet", ())
-    student = entry.handed.student
+        state = "refused" if submission.problem else "open"
+        grading = Grading(state, submission.problem or "it is not graded yet", ())
     return Record(
-        entry.handed,
-        plan,
+        submission,
+        project,
         grading.state,
         grading.reason,
-        tuple(_whole(plan.tasks, grading)),
-        rules.of(plan.id).lateness(student, entry.handed.submitted),
-        {one.id: mark for one in plan.questions if (mark := by_hand.get((student, one.id)))},
+        tuple(_all_tasks(project.tasks, grading)),
+        deadline.lateness(submission.student, submission.submitted),
+        {question.id: marks[question.id] for question in project.questions if question.id in marks},
         grading.seconds,
-        rules.of(plan.id).due,
+        deadline.due,
     )
 
 
-def _whole(tasks: Iterable[PlannedTask], grading: Grading) -> Iterable[TaskResult]:
-    judged = {task.id: task for task in grading.tasks}
+def _all_tasks(tasks: tuple[TaskSpec, ...], grading: Grading) -> Iterator[TaskResult]:
+    """Yield the result of every task; a task without one has failed."""
+    results = {task.id: task for task in grading.tasks}
+    reason = grading.reason or "it was not graded"
     for task in tasks:
-        reason = grading.reason or "it was not judged"
-        lost = tuple(CheckResult(name, title, points, "failed", reason) for name, title, points in task.checks)
-        yield judged.get(task.id) or TaskResult(task.id, task.title, lost)
+        failed = tuple(CheckResult(check.name, check.title, check.points, "failed", reason) for check in task.checks)
+        yield results.get(task.id) or TaskResult(task.id, task.title, failed)

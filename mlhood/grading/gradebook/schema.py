@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-APPLICATION = 0x6D6C6862  # "mlhb": tells a gradebook from any other SQLite file
+APPLICATION = 0x6D6C6862  # "mlhb": distinguishes a gradebook from other SQLite files
 VERSION = 1
 
 SCHEMA = """

@@ -1,4 +1,4 @@
-"""Find what a class has handed in, and copy it into a store in which a file is named after its content.
+"""Find the submissions of a class, and copy them into a store in which a file is named after its content.
 
 Whatever is wrong with one submission becomes its result; it never stops the others.
 """
@@ -16,111 +16,115 @@ from typing import IO
 from zoneinfo import ZoneInfo
 
 from mlhood.errors import GradingError, OutputError
-from mlhood.grading.intake.files import BROKEN, Finding, findings
-from mlhood.grading.intake.layouts import TIMESTAMP, Layout, Owner, choose
-from mlhood.grading.intake.submitted_file import Handed
+from mlhood.grading.intake.files import READ_ERRORS, InputFile, input_files
+from mlhood.grading.intake.layouts import TIMESTAMP, Layout, Owner, choose_layout
+from mlhood.grading.intake.submitted_file import SubmittedFile
 
 MAX_BYTES = 32 << 20
-MAX_ALL_BYTES = 16 << 30
+MAX_TOTAL_BYTES = 16 << 30
 MAX_TIMESTAMP_BYTES = 200
 CHUNK = 1 << 20
-NOT_HERE = "it lies where this layout has no submissions, so it is nobody's"
+MISPLACED = "this layout has no submissions at this path, so it belongs to no student"
+
+Owned = tuple[InputFile, Owner]
+# by student and assignment
+Times = dict[tuple[str, str], datetime]
 
 
 @dataclass(frozen=True)
 class Collection:
-    """What was found: the layout, a submission for every student and assignment, and further files of theirs."""
+    """The name of the layout, a submission for every student and assignment, and notebooks that do not count."""
 
     layout: str
-    handed: tuple[Handed, ...]
-    extras: tuple[Handed, ...] = ()
+    submissions: tuple[SubmittedFile, ...]
+    extras: tuple[SubmittedFile, ...] = ()
 
 
 class _TooLarge(Exception):
     """The file is larger than a submission may be."""
 
 
-def collect(place: Path, store: Path, hint: str | None = None) -> Collection:
+def collect(source: Path, store: Path, hint: str | None = None) -> Collection:
     """Copy the submissions of a folder or archive into a store.
 
     Args:
-        place: A folder or a zip archive.
-        store: Folder of the copies; it is made if need be.
-        hint: Name of the layout (see `layouts.choose`); by default it is guessed.
+        source: A folder or a zip archive.
+        store: Folder of the copies; created if it does not exist.
+        hint: Name of the layout (see `layouts.choose_layout`); by default it is guessed.
 
     Raises:
-        GradingError: There is no such place, no such layout, or not one submission.
+        GradingError: The source does not exist, holds no submission, or the layout is unknown.
         OutputError: The store cannot be written.
     """
     try:
         store.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise _unwritable(store, error) from None
-    with findings(place) as found:
-        title = place.stem if place.is_file() else place.resolve().name
-        layout = choose([one.path for one in found], title=title, hint=hint)
-        owned = [(one, owner) for one in found if (owner := layout.owner(one.path))]
+    with input_files(source) as files:
+        title = source.stem if source.is_file() else source.resolve().name
+        layout = choose_layout([file.path for file in files], title=title, hint=hint)
+        owned = [(file, owner) for file in files if (owner := layout.owner(file.path))]
         if not owned:
-            raise _nothing(place, layout, found)
-        times = _times(owned, layout)
-        budget = _Budget(MAX_ALL_BYTES)
-        taken = [_take(one, owner, store, times, budget) for one, owner in owned if _is_notebook(one.path)]
-        lost = [one for one in found if _is_lost(one, layout)]
-        elsewhere = [Handed("", source=str(one.path), problem=one.problem or NOT_HERE) for one in lost]
-    counting, extras = _counting(taken)
-    without = _without_notebook(owned) if layout.name != "flat" else []  # there a file says nothing of a student
-    return Collection(layout.name, (*counting, *without), (*extras, *elsewhere))
+            raise _nothing_found(source, layout, files)
+        times = _submission_times(owned) if layout.name == "nbgrader" else {}
+        budget = _ByteBudget(MAX_TOTAL_BYTES)
+        copied = [_copied(file, owner, store, times, budget) for file, owner in owned if _is_notebook(file.path)]
+        misplaced = [
+            SubmittedFile("", source=str(file.path), problem=file.problem or MISPLACED)
+            for file in files
+            if _is_notebook(file.path) and layout.owner(file.path) is None
+        ]
+    submissions, superseded = _select(copied)
+    # in the flat layout a file that is not a notebook does not indicate a student
+    missing = _without_notebook(owned) if layout.name != "flat" else []
+    return Collection(layout.name, (*submissions, *missing), (*superseded, *misplaced))
 
 
-def _nothing(place: Path, layout: Layout, found: list[Finding]) -> GradingError:
+def _nothing_found(source: Path, layout: Layout, files: list[InputFile]) -> GradingError:
     return GradingError(
         "there are no submissions here",
-        where=place,
+        where=source,
         expected=f"notebooks in the layout {layout.name!r}",
-        got=f"{len(found)} files" + (f", such as {found[0].path}" if found else ""),
-        todo="say how they are laid out: --format-hint nbgrader|classroom|moodle|canvas|flat",
+        got=f"{len(files)} files" + (f", such as {files[0].path}" if files else ""),
+        todo="name their layout: --format-hint nbgrader|classroom|moodle|canvas|flat",
     )
-
-
-def _is_lost(one: Finding, layout: Layout) -> bool:
-    return _is_notebook(one.path) and layout.owner(one.path) is None
 
 
 def _is_notebook(path: PurePosixPath) -> bool:
     return path.suffix.lower() == ".ipynb"
 
 
-class _Budget:
-    """Bytes that may still be copied, so that thousands of small bombs are no large one."""
+class _ByteBudget:
+    """Bytes that may still be copied, so that thousands of small zip bombs do not add up to a large one."""
 
-    def __init__(self, left: int) -> None:
-        self.left = left
+    def __init__(self, remaining: int) -> None:
+        self.remaining = remaining
 
     def spend(self, count: int) -> None:
-        self.left -= count
-        if self.left < 0:
-            raise _TooLarge(f"the submissions together hold more than {MAX_ALL_BYTES >> 30} GiB")
+        self.remaining -= count
+        if self.remaining < 0:
+            raise _TooLarge(f"the submissions together are larger than {MAX_TOTAL_BYTES >> 30} GiB")
 
 
-def _take(one: Finding, owner: Owner, store: Path, times: dict[tuple[str, str], datetime], budget: _Budget) -> Handed:
-    submitted = times.get((owner.student, owner.assignment))
-    handed = Handed(owner.student, owner.name, owner.assignment, str(one.path), submitted=submitted, late=owner.late)
-    if one.problem:
-        return replace(handed, problem=one.problem)
+def _copied(file: InputFile, owner: Owner, store: Path, times: Times, budget: _ByteBudget) -> SubmittedFile:
+    time = times.get((owner.student, owner.assignment))
+    result = SubmittedFile(owner.student, owner.name, owner.assignment, str(file.path), submitted=time, late=owner.late)
+    if file.problem:
+        return replace(result, problem=file.problem)
     try:
-        path, digest = _copy(one, store, budget)
+        path, digest = _copy(file, store, budget)
     except _TooLarge as reason:
-        return replace(handed, problem=str(reason))
-    except BROKEN as error:
-        return replace(handed, problem=f"it cannot be read: {error}")
-    return replace(handed, path=path, sha256=digest)
+        return replace(result, problem=str(reason))
+    except READ_ERRORS as error:
+        return replace(result, problem=f"it cannot be read: {error}")
+    return replace(result, path=path, sha256=digest)
 
 
-def _copy(one: Finding, store: Path, budget: _Budget) -> tuple[Path, str]:
+def _copy(file: InputFile, store: Path, budget: _ByteBudget) -> tuple[Path, str]:
     digest, size = hashlib.sha256(), 0
     temporary = store / f".incoming-{os.getpid()}"
     try:
-        with one.open() as source, _open_store(temporary) as target:
+        with file.open() as source, _open_for_writing(temporary) as target:
             while chunk := source.read(CHUNK):
                 size += len(chunk)
                 if size > MAX_BYTES:
@@ -141,11 +145,11 @@ def _copy(one: Finding, store: Path, budget: _Budget) -> tuple[Path, str]:
 def _write(target: IO[bytes], chunk: bytes, store: Path) -> None:
     try:
         target.write(chunk)
-    except OSError as error:  # a full disk is nobody's submission
+    except OSError as error:  # a full disk is not the fault of the submission
         raise _unwritable(store, error) from None
 
 
-def _open_store(path: Path) -> IO[bytes]:
+def _open_for_writing(path: Path) -> IO[bytes]:
     try:
         return path.open("wb")
     except OSError as error:
@@ -157,72 +161,70 @@ def _unwritable(store: Path, error: OSError) -> OutputError:
         "the submissions cannot be copied",
         where=store,
         got=error.strerror or str(error),
-        todo="choose another folder with --out, or make room in this one",
+        todo="choose another folder with --out, or free space in this one",
     )
 
 
-def _counting(taken: Iterable[Handed]) -> tuple[list[Handed], list[Handed]]:
-    """Of several notebooks for one assignment the one that counts; and the others, which say so."""
-    chosen: dict[tuple[str, str], Handed] = {}
-    extras: list[Handed] = []
-    for one in sorted(taken, key=_preference, reverse=True):
-        first = chosen.setdefault((one.student, one.slot), one)
-        if first is not one:
-            extras.append(replace(one, problem=one.problem or f"{first.source} counts in its place"))
-    return sorted(chosen.values(), key=lambda one: (one.student, one.slot)), extras
+def _select(files: Iterable[SubmittedFile]) -> tuple[list[SubmittedFile], list[SubmittedFile]]:
+    """Return the notebook that counts for each student and assignment, and the others, each with the reason."""
+    chosen: dict[tuple[str, str], SubmittedFile] = {}
+    superseded: list[SubmittedFile] = []
+    for file in sorted(files, key=_preference, reverse=True):
+        first = chosen.setdefault((file.student, file.slot), file)
+        if first is not file:
+            superseded.append(replace(file, problem=file.problem or f"{first.source} counts instead"))
+    return sorted(chosen.values(), key=lambda file: (file.student, file.slot)), superseded
 
 
-def _preference(one: Handed) -> tuple[bool, bool, list[str | int], str]:
-    stem = PurePosixPath(one.source).stem
-    pieces = re.split(r"([0-9]{1,9})", stem)  # words and numbers take turns
-    natural = [int(piece) if at % 2 else piece for at, piece in enumerate(pieces)]
-    # a name such as `P1-2` is the second time that somebody handed in, so larger numbers count
-    return not one.problem, stem.upper() == one.assignment.upper(), natural, one.source
+def _preference(file: SubmittedFile) -> tuple[bool, bool, list[str | int], str]:
+    stem = PurePosixPath(file.source).stem
+    pieces = re.split(r"([0-9]{1,9})", stem)  # words and numbers alternate
+    natural = [int(piece) if position % 2 else piece for position, piece in enumerate(pieces)]
+    # `P1-2` is a student's second submission, so larger numbers are preferred
+    return not file.problem, stem.upper() == file.assignment.upper(), natural, file.source
 
 
-def _without_notebook(owned: Iterable[tuple[Finding, Owner]]) -> list[Handed]:
-    """The students who handed in something, but no notebook."""
-    files: dict[str, list[str]] = {}
+def _without_notebook(owned: Iterable[Owned]) -> list[SubmittedFile]:
+    """Return a result for every student who submitted files, but no notebook."""
+    paths: dict[str, list[PurePosixPath]] = {}
     names: dict[str, str] = {}
-    for one, owner in owned:
-        files.setdefault(owner.student, []).append(str(one.path))
+    for file, owner in owned:
+        paths.setdefault(owner.student, []).append(file.path)
         names[owner.student] = owner.name
     return [
-        Handed(student, names[student], source=paths[0], problem=_no_notebook(paths))
-        for student, paths in files.items()
-        if not any(_is_notebook(PurePosixPath(path)) for path in paths)
+        SubmittedFile(student, names[student], source=str(files[0]), problem=_no_notebook(files))
+        for student, files in paths.items()
+        if not any(map(_is_notebook, files))
     ]
 
 
-def _no_notebook(paths: list[str]) -> str:
-    return f"there is no notebook among {', '.join(paths[:3])}" + (" …" if len(paths) > 3 else "")
+def _no_notebook(paths: list[PurePosixPath]) -> str:
+    return f"there is no notebook among {', '.join(map(str, paths[:3]))}" + (" …" if len(paths) > 3 else "")
 
 
-def _times(owned: Iterable[tuple[Finding, Owner]], layout: Layout) -> dict[tuple[str, str], datetime]:
-    """When they were handed in, by student and assignment: nbgrader keeps it in a file of its own."""
-    if layout.name != "nbgrader":
-        return {}
+def _submission_times(owned: Iterable[Owned]) -> Times:
+    """Return the times that nbgrader stores in a file beside each submission."""
     times = {}
-    for one, owner in owned:
-        if one.path.name == TIMESTAMP and not one.problem and (time := _read_time(one)):
+    for file, owner in owned:
+        if file.path.name == TIMESTAMP and not file.problem and (time := _read_time(file)):
             times[owner.student, owner.assignment] = time
     return times
 
 
-def _read_time(one: Finding) -> datetime | None:
+def _read_time(file: InputFile) -> datetime | None:
     try:
-        with one.open() as file:
-            text = file.read(MAX_TIMESTAMP_BYTES).decode("ascii").strip()
+        with file.open() as stream:
+            text = stream.read(MAX_TIMESTAMP_BYTES).decode("ascii").strip()
         return parse_time(text)
-    except BROKEN:
+    except READ_ERRORS:
         return None
 
 
 def parse_time(text: str) -> datetime:
-    """A time as nbgrader writes it: `2026-02-02 15:58:23.948203 UTC`, with a zone's name, an offset or neither (UTC).
+    """Parse a time as nbgrader writes it: `2026-02-02 15:58:23.948203 UTC`, with a zone, an offset or neither (UTC).
 
     Raises:
-        ValueError: It is no time.
+        ValueError: It is not a time.
     """
     words = text.split()
     zone = words[-1] if len(words) > 1 and words[-1][0].isalpha() else ""
@@ -232,4 +234,4 @@ def parse_time(text: str) -> datetime:
     try:
         return time.replace(tzinfo=ZoneInfo(zone) if zone not in {"", "UTC"} else UTC)
     except (KeyError, OSError) as error:
-        raise ValueError(f"no time zone {zone!r}") from error
+        raise ValueError(f"unknown time zone {zone!r}") from error

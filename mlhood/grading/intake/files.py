@@ -1,6 +1,7 @@
-"""The files of a folder or of a zip archive, which may have been made to do harm.
+"""List the files of a folder or of a zip archive that may be hostile.
 
-Nothing is followed, nothing is unpacked by name, and nothing is read beyond a limit, whatever a header says.
+No link is followed, no member is extracted under its own name, and nothing is read beyond a limit, whatever a header
+declares.
 """
 
 from __future__ import annotations
@@ -26,16 +27,24 @@ MAX_DEPTH = 12
 MAX_NAME = 240
 END_OF_DIRECTORY = b"PK\x05\x06"
 END_BYTES = 22
-LARGE_LOCATOR = b"PK\x06\x07"
-BROKEN = (
-    zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, lzma.LZMAError, OSError, EOFError, ValueError,
-    NotImplementedError, RuntimeError,
-)  # fmt: skip
+ZIP64_LOCATOR = b"PK\x06\x07"
+IGNORED = {"__MACOSX", "__pycache__", "node_modules"}
+READ_ERRORS = (
+    zipfile.BadZipFile,
+    zipfile.LargeZipFile,
+    zlib.error,
+    lzma.LZMAError,
+    OSError,
+    EOFError,
+    ValueError,
+    NotImplementedError,
+    RuntimeError,
+)
 
 
 @dataclass(frozen=True)
-class Finding:
-    """A file: its path below the folder or archive, how to open it, and what is wrong with it, if anything."""
+class InputFile:
+    """A file: its path relative to the folder or archive, how to open it, and why it must not be used, if so."""
 
     path: PurePosixPath
     open: Callable[[], AbstractContextManager[IO[bytes]]]
@@ -43,30 +52,30 @@ class Finding:
 
 
 @contextlib.contextmanager
-def findings(place: Path) -> Iterator[list[Finding]]:
-    """The files of a folder or zip archive, in order of their paths; they can be opened as long as this is entered.
+def input_files(source: Path) -> Iterator[list[InputFile]]:
+    """Yield the files of a folder or zip archive, sorted by path; they can be opened inside the `with` block.
 
     Hidden files and folders (`.git`, `.ipynb_checkpoints`, `__MACOSX`) are left out.
 
     Raises:
-        GradingError: There is no such place, it is neither folder nor archive, or it holds absurdly many files.
+        GradingError: The source does not exist, is neither folder nor archive, or holds too many files.
     """
-    if place.is_dir():
-        yield sorted(_in_folder(place), key=lambda finding: finding.path)
+    if source.is_dir():
+        yield sorted(_in_folder(source), key=lambda file: file.path)
         return
-    if not place.is_file() or not zipfile.is_zipfile(place):
+    if not source.is_file() or not zipfile.is_zipfile(source):
         raise GradingError(
             "there are no submissions here",
-            where=place,
-            expected="a folder, or a zip archive as Moodle and Canvas give it",
-            got="a file that is no zip archive" if place.exists() else "nothing of that name",
+            where=source,
+            expected="a folder, or a zip archive downloaded from Moodle or Canvas",
+            got="a file that is not a zip archive" if source.exists() else "no file or folder of that name",
             todo="name the folder or archive: mlhood grade SUBMISSIONS --out DIR",
         )
-    with _archive(place) as archive:
-        yield sorted(_members(place, archive), key=lambda finding: finding.path)
+    with _open_archive(source) as archive:
+        yield sorted(_in_archive(source, archive), key=lambda file: file.path)
 
 
-def _in_folder(folder: Path) -> Iterator[Finding]:
+def _in_folder(folder: Path) -> Iterator[InputFile]:
     count = 0
     for root, folders, files in os.walk(folder):
         folders[:] = sorted(name for name in folders if not _hidden(name))
@@ -81,97 +90,96 @@ def _in_folder(folder: Path) -> Iterator[Finding]:
                 yield _file(folder, Path(root) / name)
 
 
-def _file(folder: Path, path: Path) -> Finding:
-    relative = PurePosixPath(path.relative_to(folder).as_posix())
+def _file(folder: Path, path: Path) -> InputFile:
     try:
-        mode = path.lstat().st_mode
+        regular = stat.S_ISREG(path.lstat().st_mode)
+        problem = "" if regular else "it is a link or a special file, which is not followed"
     except OSError as error:
-        return Finding(relative, lambda: _plain(path), f"it cannot be read: {error.strerror}")
-    problem = "" if stat.S_ISREG(mode) else "it is a link or a special file, which is not followed"
-    return Finding(relative, lambda: _plain(path), problem)
+        problem = f"it cannot be read: {error.strerror}"
+    return InputFile(PurePosixPath(path.relative_to(folder).as_posix()), lambda: _open_regular(path), problem)
 
 
-def _plain(path: Path) -> IO[bytes]:
-    """Open what is a plain file at the moment of opening; a link, or a pipe that would wait for ever, is refused."""
+def _open_regular(path: Path) -> IO[bytes]:
+    """Open a regular file; refuse what has become a link meanwhile, or a pipe, which would block."""
     flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     handle = os.open(path, flags)
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
-        raise OSError(0, "it is no plain file")
+        raise OSError(0, "not a regular file")
     return os.fdopen(handle, "rb")
 
 
-def _archive(place: Path) -> zipfile.ZipFile:
-    _refuse_large_directory(place)
+def _open_archive(path: Path) -> zipfile.ZipFile:
+    _check_directory_size(path)
     try:
-        return zipfile.ZipFile(place)
-    except BROKEN as error:
+        return zipfile.ZipFile(path)
+    except READ_ERRORS as error:
         raise GradingError(
             "the archive is damaged",
-            where=place,
+            where=path,
             got=str(error),
             todo="download it again, or unpack it and name the folder",
         ) from None
 
 
-def _members(place: Path, archive: zipfile.ZipFile) -> Iterator[Finding]:
+def _in_archive(path: Path, archive: zipfile.ZipFile) -> Iterator[InputFile]:
     members = archive.infolist()
     if len(members) > MAX_FILES:
-        raise _too_many(place)
+        raise _too_many(path)
     seen: set[str] = set()
     for member in members:
-        if member.is_dir() or any(_hidden(part) for part in _plain_path(member).parts):
+        if member.is_dir() or any(_hidden(part) for part in _member_path(member).parts):
             continue
-        path, problem = _safe(member)
-        if not problem and str(path) in seen:
-            problem = "the archive holds another file of this name, and that one counts"
-        seen.add(str(path))
-        yield Finding(path, lambda member=member: archive.open(member), problem)
+        name, problem = _sanitized(member)
+        if not problem and str(name) in seen:
+            problem = "the archive has another file of the same name, and that one counts"
+        seen.add(str(name))
+        yield InputFile(name, lambda member=member: archive.open(member), problem)
 
 
-def _safe(member: zipfile.ZipInfo) -> tuple[PurePosixPath, str]:
-    """The path of a member, and what is wrong with it. The path is only read, never written to."""
-    plain = _plain_path(member)
-    parts = [part for part in plain.parts if part not in {"/", ".", ".."}] or ["nameless"]
-    path = PurePosixPath(*parts)
-    if plain.is_absolute() or ".." in plain.parts or ":" in parts[0]:
-        return path, "its path leads out of the archive"
+def _sanitized(member: zipfile.ZipInfo) -> tuple[PurePosixPath, str]:
+    """Return a harmless path for a member, and why it must not be used, if so. Nothing is written to that path."""
+    path = _member_path(member)
+    parts = [part for part in path.parts if part not in {"/", ".", ".."}] or ["nameless"]
+    harmless = PurePosixPath(*parts)
+    if path.is_absolute() or ".." in path.parts or ":" in parts[0]:
+        return harmless, "its path leads out of the archive"
     if stat.S_ISLNK(member.external_attr >> 16):
-        return path, "it is a link, which is not followed"
+        return harmless, "it is a link, which is not followed"
     if member.flag_bits & 1:
-        return path, "it is encrypted"
-    if len(str(path)) > MAX_NAME * 2 or len(parts) > MAX_DEPTH:
-        return PurePosixPath(path.name[:MAX_NAME]), "its path is too long"
-    return path, ""
+        return harmless, "it is encrypted"
+    if len(str(harmless)) > MAX_NAME * 2 or len(parts) > MAX_DEPTH:
+        return PurePosixPath(harmless.name[:MAX_NAME]), "its path is too long"
+    return harmless, ""
 
 
-def _plain_path(member: zipfile.ZipInfo) -> PurePosixPath:
-    return PurePosixPath(member.filename.replace("\\", "/"))  # as Windows would take it
+def _member_path(member: zipfile.ZipInfo) -> PurePosixPath:
+    return PurePosixPath(member.filename.replace("\\", "/"))  # as Windows would interpret it
 
 
-def _refuse_large_directory(place: Path) -> None:
-    """Read the archive's own table of contents only if it is of a sane size, since all of it goes into memory."""
-    size = place.stat().st_size
-    with place.open("rb") as file:
+def _check_directory_size(path: Path) -> None:
+    """Refuse an archive whose central directory is too large: `zipfile` reads all of it into memory."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
         file.seek(max(size - END_BYTES - (1 << 16), 0))
         tail = file.read()
-    at = tail.rfind(END_OF_DIRECTORY)
-    if at < 0 or len(tail) < at + END_BYTES:
-        return  # zipfile says in its own words what is wrong
-    entries, directory_bytes = struct.unpack_from("<HI", tail, at + 10)
-    large = tail.rfind(LARGE_LOCATOR, 0, at) >= 0 and (entries == 0xFFFF or directory_bytes == 0xFFFFFFFF)
-    if large or directory_bytes > MAX_DIRECTORY_BYTES:
-        raise _too_many(place)
+    end = tail.rfind(END_OF_DIRECTORY)
+    if end < 0 or len(tail) < end + END_BYTES:
+        return  # `zipfile` raises its own error
+    entries, directory_bytes = struct.unpack_from("<HI", tail, end + 10)
+    zip64 = tail.rfind(ZIP64_LOCATOR, 0, end) >= 0 and (entries == 0xFFFF or directory_bytes == 0xFFFFFFFF)
+    if zip64 or directory_bytes > MAX_DIRECTORY_BYTES:
+        raise _too_many(path)
 
 
-def _too_many(place: Path) -> GradingError:
+def _too_many(source: Path) -> GradingError:
     return GradingError(
-        "there are absurdly many files",
-        where=place,
+        "there are too many files",
+        where=source,
         expected=f"at most {MAX_FILES:,}",
         todo="name the folder of one assignment's submissions, not one far above it",
     )
 
 
 def _hidden(name: str) -> bool:
-    return (name.startswith(".") and name not in {".", ".."}) or name in {"__MACOSX", "__pycache__", "node_modules"}
+    return (name.startswith(".") and name not in {".", ".."}) or name in IGNORED

@@ -1,4 +1,4 @@
-"""What a student has handed in, as it lies in the store of a batch."""
+"""What a student has submitted, as the store of a batch holds it."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from pathlib import Path
 
 
 @dataclass(frozen=True)
-class Handed:
+class SubmittedFile:
     """One notebook of one student, or the reason why there is none to grade.
 
     Args:
-        student: Id by which the layout knows the student.
-        name: Full name where the layout tells it, else empty.
-        assignment: What it was handed in for, such as `P1`; empty where neither a folder nor the file's name tells.
+        student: The student's id in the layout.
+        name: Full name where the layout has it, else empty.
+        assignment: Such as `P1`; empty where neither a folder nor the file's name contains it.
         source: Where it was found, for people to read.
         path: The copy to grade: named after its content, so that nothing in its name is the student's.
         sha256: Hash of the content; empty if there is nothing to grade.
-        submitted: When it was handed in, with its zone, where the layout tells it.
-        late: Whether the layout says that it came late, without saying when.
+        submitted: Time of submission, with its zone, where the layout has it.
+        late: Whether the layout marks it as late, without a time.
         problem: Why it cannot be graded; empty if it can.
     """
 
@@ -35,5 +35,5 @@ class Handed:
 
     @property
     def slot(self) -> str:
-        """What a later submission of the same student replaces: that of the same assignment, else of the same file."""
+        """What a later submission of the same student replaces: the same assignment, else the same file."""
         return self.assignment or self.source

@@ -1,36 +1,34 @@
 """The page that a student gets back: points, every check with its hint, and the student's own cells beside them.
 
-What was drawn for the marking stays in the instructor's hands. So the page tells of the inputs only what a check's
-message says; it does not name the seed; and code and outputs are those of the notebook as it was handed in, not as the
-marking ran it, for in that run a cell can print what a function before it was called with.
+The inputs drawn for grading stay secret: the page contains only what the message of a check says of them, not the
+seed; and its code and outputs are those of the notebook as it was submitted, not as it was run for grading, where a
+cell could print the arguments of an earlier call.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from nbformat import NotebookNode
 
-from mlhood.grading.checks.marks import CheckResult, Marks, TaskResult
+from mlhood.grading.checks.marks import Marks, TaskResult
 from mlhood.grading.notebooks.notebook import label
-from mlhood.grading.reports.code import code_html
-from mlhood.grading.reports.marks_text import marked_up, number
-from mlhood.grading.reports.outputs import NOT_SHOWN, Room, outputs_html
-from mlhood.grading.reports.page import bar_cell, head, of, page, state
-from mlhood.grading.reports.sanitize import escaped, plain
+from mlhood.grading.reports.highlight import highlight_python
+from mlhood.grading.reports.marks_text import format_points
+from mlhood.grading.reports.outputs import PAGE_FULL, Fragment, Fragments, PageBudget, cell_outputs
+from mlhood.grading.reports.render import render
+from mlhood.grading.reports.sanitize import plain
 
-MAX_REASON = 2_000
-MAX_TASK_CELLS = 24
-MAX_NOTES = 12
-OWN = "solution"
-ANSWER = "question"
-LOOKED_AT = ("given", "result")
+MAX_CELLS = 24  # of a task
+MAX_ANSWERS = 4  # cells of a question
+SHOWN_ROLES = ("given", "result")
 
 
 @dataclass(frozen=True)
 class Answer:
-    """A written question and the points that a person gave for it; None as long as nobody has."""
+    """A written question and the points that a person gave for the answer; None if nobody has yet."""
 
     id: str
     title: str
@@ -41,15 +39,15 @@ class Answer:
 
 @dataclass(frozen=True)
 class Feedback:
-    """What a page is made of.
+    """The content of a page.
 
     Args:
-        marks: The submission's.
+        marks: Of the submission.
         student: Who gets it.
-        notebook: As it was handed in; None if it could not be read.
+        notebook: As it was submitted; None if it could not be read.
         answers: Written questions.
-        penalty: Points lost for being late.
-        remarks: Sentences at the top, such as how late it came, or why it could not be marked.
+        penalty: Points lost for late submission.
+        remarks: Sentences at the top, such as how late it was, or why it could not be graded.
     """
 
     marks: Marks
@@ -70,117 +68,79 @@ class Feedback:
         return self.marks.earned + self.bonus - self.penalty
 
 
+@dataclass(frozen=True)
+class CellView:
+    """What the page shows of a cell: a label, its code if it is the student's own, and its outputs."""
+
+    label: str
+    code: Fragments
+    outputs: Sequence[Fragments]
+
+
+@dataclass(frozen=True)
+class TaskView:
+    """What the page shows of a task: its result, cells, and how many more cells it has."""
+
+    result: TaskResult
+    cells: Sequence[CellView]
+    hidden: int
+
+
+@dataclass(frozen=True)
+class AnswerView:
+    """What the page shows of a written question: the points, and the student's text."""
+
+    answer: Answer
+    text: Fragments
+
+
+# role and cell
+RoleCells = list[tuple[str, Any]]
+
+
 def feedback_page(feedback: Feedback) -> str:
-    """The page, whole: one file that asks for nothing and runs nothing."""
-    marks, room = feedback.marks, Room()
-    cells = _cells(feedback.notebook)
-    title = f"{marks.project} {marks.title}: {number(round(feedback.score, 2))} of {number(marks.points)} points"
-    header = f'<p class="sum">{escaped(feedback.student, 200)}</p>' if feedback.student else ""
-    header += "".join(f'<p class="alert">{escaped(remark, MAX_REASON)}</p>' for remark in feedback.remarks)
-    body = [_overview(feedback)]
-    body += [_task(task, cells.get(task.id, []), room) for task in marks.tasks]
-    body += [_answer(answer, cells.get(answer.id, []), room) for answer in feedback.answers]
-    return page(plain(title, 300), header, "\n".join(body))
+    """Return the page: one file that requests nothing and runs nothing."""
+    marks, budget = feedback.marks, PageBudget()
+    cells = _cells_by_task(feedback.notebook)
+    points = f"{format_points(round(feedback.score, 2))} of {format_points(marks.points)} points"
+    return render(
+        "feedback.html.j2",
+        title=plain(f"{marks.project} {marks.title}: {points}", 300),
+        feedback=feedback,
+        marks=marks,
+        tasks=[_task_view(task, cells.get(task.id, []), budget) for task in marks.tasks],
+        answers=[_answer_view(answer, cells.get(answer.id, []), budget) for answer in feedback.answers],
+    )
 
 
-def _cells(notebook: NotebookNode | None) -> dict[str, list[tuple[str, Any]]]:
-    """Role and cell of the notebook's cells, by task."""
-    found: dict[str, list[tuple[str, Any]]] = {}
+def _cells_by_task(notebook: NotebookNode | None) -> dict[str, RoleCells]:
+    cells: dict[str, RoleCells] = {}
     for cell in notebook.cells if notebook else []:
-        if known := label(cell):
-            found.setdefault(known.task, []).append((known.role, cell))
-    return found
+        if cell_label := label(cell):
+            cells.setdefault(cell_label.task, []).append((cell_label.role, cell))
+    return cells
 
 
-def _overview(feedback: Feedback) -> str:
-    marks = feedback.marks
-    rows = [_row(task.id, task.title, task.earned, task.points) for task in marks.tasks]
-    extra = [_extra("Written questions, by hand", feedback.bonus)] if feedback.bonus else []
-    extra += [_extra("Late", -feedback.penalty)] if feedback.penalty else []
-    total = (
-        f'<tr><th scope="row">All</th><td></td>{bar_cell(feedback.score, marks.points)}'
-        f'<td class="points">{of(feedback.score, marks.points)}</td></tr>'
-    )
-    skipped = ""
-    if marks.skipped:
-        points = f"{number(marks.skipped)} points could not be asked for"
-        skipped = f"<p>{points} on the machine that marked this: they count neither for nor against you.</p>"
-    titles = head("Task", "What", "Share", "Points", bars="Share")
-    return (
-        f"<table><caption>Points by task</caption>{titles}"
-        f"<tbody>{''.join(rows)}</tbody><tfoot>{''.join(extra)}{total}</tfoot></table>{skipped}"
-    )
-
-
-def _row(name: str, title: str, earned: float, points: float) -> str:
-    return (
-        f'<tr><th scope="row"><a href="#{_anchor(name)}">{escaped(name, 40)}</a></th><td>{escaped(title, 200)}</td>'
-        f'{bar_cell(earned, points)}<td class="points">{of(earned, points)}</td></tr>'
-    )
-
-
-def _extra(title: str, points: float) -> str:
-    sign = "−" if points < 0 else "+"
-    return (
-        f'<tr><th scope="row"></th><td>{title}</td><td class="bar"></td>'
-        f'<td class="points">{sign}{number(round(abs(points), 2))}</td></tr>'
-    )
-
-
-def _anchor(name: str) -> str:
-    return "".join(one if one.isascii() and one.isalnum() else "-" for one in name)
-
-
-def _task(task: TaskResult, cells: list[tuple[str, Any]], room: Room) -> str:
-    heading = f"{task.id} {task.title}: {of(task.earned, task.points)} points"
-    notes = [f"<p>Note: {marked_up(plain(note, MAX_REASON))}</p>" for note in task.notes[:MAX_NOTES]]
-    checks = "".join(_check(check) for check in task.checks)
-    return (
-        f'<section aria-labelledby="{_anchor(task.id)}"><h2 id="{_anchor(task.id)}">{escaped(heading, 300)}</h2>'
-        f"{''.join(notes)}<table>{head('Result', 'Check', 'Points')}<tbody>{checks}</tbody></table>"
-        f"{_work(cells, room)}</section>"
-    )
-
-
-def _check(check: CheckResult) -> str:
-    reason = f"<br>{marked_up(plain(check.what, MAX_REASON))}" if check.what else ""
-    parts = "".join(
-        f"<dt>{escaped(label, 40)}</dt><dd>{marked_up(plain(part, MAX_REASON))}</dd>"
-        for label, part in check.parts.items()
-    )
-    points = "not counted" if check.status == "skipped" else of(check.earned, check.points)
-    return (
-        f'<tr class="{check.status}">{state(check.status)}<td>{marked_up(plain(check.title, 300))}{reason}'
-        f'{f"<dl>{parts}</dl>" if parts else ""}</td><td class="points">{points}</td></tr>'
-    )
-
-
-def _work(cells: list[tuple[str, Any]], room: Room) -> str:
-    """The student's own cells with what they show, and what the cells around them show."""
+def _task_view(task: TaskResult, cells: RoleCells, budget: PageBudget) -> TaskView:
     code = [(role, cell) for role, cell in cells if cell.get("cell_type") == "code"]
-    shown = [_cell(role, cell, room) for role, cell in code[:MAX_TASK_CELLS]]
-    if len(code) > MAX_TASK_CELLS:
-        shown.append(NOT_SHOWN.format(f"{len(code) - MAX_TASK_CELLS:,} more cells are not shown."))
-    return "".join(shown)
+    views = [_cell_view(role, cell, budget) for role, cell in code[:MAX_CELLS]]
+    return TaskView(task, [view for view in views if view], max(len(code) - MAX_CELLS, 0))
 
 
-def _cell(role: str, cell: Any, room: Room) -> str:
-    if role != OWN and role not in LOOKED_AT:
-        return ""
-    outputs = outputs_html(cell, room)
-    if role == OWN:
-        code = room.take(code_html(cell.get("source", ""))) if room.left else room.full()
-        return f'<p class="label">Your cell, as you handed it in</p>{code}{outputs}'
-    return f'<p class="label">Shown by a cell of this task when you handed it in</p>{outputs}' if outputs else ""
+def _cell_view(role: str, cell: Any, budget: PageBudget) -> CellView | None:
+    """Return the student's own cell with its outputs, the outputs of a cell around it, or nothing."""
+    if role == "solution":
+        outputs = cell_outputs(cell, budget)
+        if not budget.remaining:
+            return CellView("Your cell, as submitted", [PAGE_FULL], outputs)
+        code = budget.admit([Fragment("code", highlight_python(cell.get("source", "")))])
+        return CellView("Your cell, as submitted", code, outputs)
+    if role in SHOWN_ROLES and (outputs := cell_outputs(cell, budget)):
+        return CellView("Output of a cell of this task, as submitted", [], outputs)
+    return None
 
 
-def _answer(answer: Answer, cells: list[tuple[str, Any]], room: Room) -> str:
-    points = "not marked yet" if answer.points is None else f"{of(answer.points, answer.bonus)} points"
-    heading = f"{answer.id} {answer.title}: {points}"
-    comment = f"<p>{escaped(answer.comment, MAX_REASON)}</p>" if answer.comment else ""
-    texts = [cell.get("source", "") for role, cell in cells if role == ANSWER]
-    written = "".join(room.take(f'<div class="code"><pre>{escaped(text)}</pre></div>') for text in texts[:4])
-    return (
-        f'<section><h2 id="{_anchor(answer.id)}">{escaped(heading, 300)}</h2>{comment}'
-        f"{f'<p class=label>Your answer</p>{written}' if written else ''}</section>"
-    )
+def _answer_view(answer: Answer, cells: RoleCells, budget: PageBudget) -> AnswerView:
+    texts = [cell.get("source", "") for role, cell in cells if role == "question"]
+    fragments = [fragment for text in texts[:MAX_ANSWERS] for fragment in budget.admit([Fragment("code", plain(text))])]
+    return AnswerView(answer, fragments)

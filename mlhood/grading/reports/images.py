@@ -1,4 +1,4 @@
-"""Pictures of a student's notebook, drawn anew: what a page shows are pixels that we have encoded ourselves."""
+"""Re-encode the pictures of a student's notebook: a page shows only pixels that we have encoded ourselves."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from PIL import Image
 FORMATS = {"image/png": "PNG", "image/jpeg": "JPEG"}
 MAX_ENCODED = 8 << 20
 MAX_PIXELS = 4_000_000
-WIDEST = 1_200
+MAX_WIDTH = 1_200
 MAX_DATA = 1 << 20
 
 
 def data_uri(kind: str, encoded: object) -> str | None:
-    """A PNG or JPEG of a notebook as a `data:` address, or None for what is no picture or too large.
+    """Return a PNG or JPEG of a notebook as a `data:` address, or None for what is not a picture or too large.
 
-    Decoded, scaled down to 1,200 pixels and encoded again as PNG, so that neither metadata nor bytes after its end get
-    through, nor a file that is two formats at once.
+    It is decoded, scaled down to a width of 1,200 pixels and encoded again as PNG, so that neither metadata nor bytes
+    after its end get through, nor a file that is valid in two formats.
 
     Args:
         kind: Its MIME type.
@@ -29,28 +29,28 @@ def data_uri(kind: str, encoded: object) -> str | None:
         return None
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("error")  # pillow warns of pictures that would fill the memory
-            png = _drawn_anew(base64.b64decode("".join(encoded.split()), validate=True), FORMATS[kind])
-    except Exception:  # a hostile picture makes decoders fail in any way; the page goes on without it
+            warnings.simplefilter("error")  # pillow warns of decompression bombs
+            png = _reencode(base64.b64decode("".join(encoded.split()), validate=True), FORMATS[kind])
+    except Exception:  # decoders fail on a hostile picture in any way; the page continues without it
         return None
     return f"data:image/png;base64,{base64.b64encode(png).decode()}" if len(png) <= MAX_DATA else None
 
 
-def _drawn_anew(data: bytes, form: str) -> bytes:
-    with Image.open(io.BytesIO(data), formats=[form]) as image:
+def _reencode(data: bytes, format: str) -> bytes:
+    with Image.open(io.BytesIO(data), formats=[format]) as image:
         if image.width * image.height > MAX_PIXELS:
             raise ValueError("too many pixels")
         image.load()
-        image.thumbnail((WIDEST, 4 * WIDEST))
-        drawn = _on_white(image).quantize(256, dither=Image.Dither.NONE)
-    packed = io.BytesIO()
-    drawn.info.clear()
-    drawn.save(packed, "PNG", optimize=True)
-    return packed.getvalue()
+        image.thumbnail((MAX_WIDTH, 4 * MAX_WIDTH))
+        quantized = _on_white(image).quantize(256, dither=Image.Dither.NONE)
+    stream = io.BytesIO()
+    quantized.info.clear()
+    quantized.save(stream, "PNG", optimize=True)
+    return stream.getvalue()
 
 
 def _on_white(image: Image.Image) -> Image.Image:
-    """On white paper, as notebooks show it: a transparent drawing would be black on black in a dark page."""
-    coloured = image.convert("RGBA")
-    paper = Image.new("RGBA", coloured.size, "white")
-    return Image.alpha_composite(paper, coloured).convert("RGB")
+    """Return the picture on a white background, as notebooks show it: a dark page would hide a transparent one."""
+    rgba = image.convert("RGBA")
+    background = Image.new("RGBA", rgba.size, "white")
+    return Image.alpha_composite(background, rgba).convert("RGB")

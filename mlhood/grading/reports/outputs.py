@@ -1,66 +1,81 @@
-"""The outputs of a student's cells as HTML for a page of ours: tables, pictures and text, nothing that runs.
+"""The outputs of a student's cells as fragments of a page: tables, pictures and text, nothing that runs.
 
-Of an output that comes in several forms the safest that still shows it is taken: a table of measurements, read
-strictly and drawn by us; a picture, drawn anew; HTML, of which tables are left; text. SVG is not shown: it is a program
-as much as a picture.
+Of an output in several formats the safest one that still shows it is taken: a table of measurements, parsed strictly
+and rendered by us; a picture, decoded and encoded again; HTML, reduced to tables; text. SVG is not shown: it can hold
+programs.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
+
+from markupsafe import escape
 
 from mlhood.grading.reports.images import FORMATS, data_uri
-from mlhood.grading.reports.sanitize import escaped, table_html
+from mlhood.grading.reports.sanitize import plain, table_html
 from mlhood.measure.table import MIME, Table
 
-PAGE_CHARACTERS = 6_000_000
-CELL_OUTPUTS = 12
-PICTURE_WORK = 100_000  # a picture of few bytes can have millions of pixels
+MAX_PAGE = 6_000_000  # characters
+MAX_OUTPUTS = 12  # of a cell
+PICTURE_COST = 100_000  # characters; a picture of few bytes can have millions of pixels
 SVG = "image/svg+xml"
-NOT_SHOWN = '<p class="soft">{}</p>'
+
+
+@dataclass(frozen=True)
+class Fragment:
+    """A piece of a page: text, code or HTML (both markup), a picture (a `data:` address), or what is missing."""
+
+    kind: Literal["text", "code", "html", "picture", "note"]
+    content: str
+
+    @property
+    def cost(self) -> int:
+        """Its length on the page."""
+        return len(escape(self.content))
+
+
+Fragments = Sequence[Fragment]
+PAGE_FULL = Fragment("note", "Not shown: this page has reached its largest size.")
 
 
 @dataclass
-class Room:
-    """How much more a page takes in: many small things make a large page and hours of work, too."""
+class PageBudget:
+    """Characters that a page may still grow by: many small things also make a large page and hours of work."""
 
-    left: int = PAGE_CHARACTERS
+    remaining: int = MAX_PAGE
 
-    def take(self, html: str, work: int = 0) -> str:
-        """The HTML, or a sentence where there is no room for it.
+    def admit(self, fragments: Fragments, work: int = 0) -> Fragments:
+        """Return the fragments, or a note if they exceed the budget, which is exhausted then.
 
         Args:
-            html: What is to be shown.
-            work: What it cost to make it, in characters; counts where it is more than its length.
+            fragments: To be shown.
+            work: Cost of producing them, in characters; counts if it is more than their length.
         """
-        cost = max(len(html), work)
-        if cost > self.left:
-            self.left = 0
-            return self.full()
-        self.left -= cost
-        return html
-
-    def full(self) -> str:
-        """Said in place of what there is no room for."""
-        return NOT_SHOWN.format("Not shown: this page has reached its largest size.")
+        cost = max(sum(fragment.cost for fragment in fragments), work)
+        if cost > self.remaining:
+            self.remaining = 0
+            return [PAGE_FULL]
+        self.remaining -= cost
+        return fragments
 
 
-def outputs_html(cell: Any, room: Room) -> str:
-    """What a code cell of a notebook shows."""
+def cell_outputs(cell: Any, budget: PageBudget) -> list[Fragments]:
+    """Return what a code cell of a notebook shows: fragments for each output that is not empty."""
     outputs = list(cell.get("outputs", []))
-    shown = [_taken(output, room) for output in outputs[:CELL_OUTPUTS]]
-    if len(outputs) > CELL_OUTPUTS:
-        shown.append(NOT_SHOWN.format(f"{len(outputs) - CELL_OUTPUTS:,} more outputs are not shown."))
-    return "".join(f'<div class="output">{html}</div>' for html in shown if html)
+    shown = [_admitted(output, budget) for output in outputs[:MAX_OUTPUTS]]
+    if len(outputs) > MAX_OUTPUTS:
+        shown.append([Fragment("note", f"{len(outputs) - MAX_OUTPUTS:,} more outputs are not shown.")])
+    return [fragments for fragments in shown if fragments]
 
 
-def _taken(output: Any, room: Room) -> str:
-    if not room.left:
-        return room.full()
+def _admitted(output: Any, budget: PageBudget) -> Fragments:
+    if not budget.remaining:
+        return [PAGE_FULL]
     data = _data(output)
     pictures = sum(kind in data for kind in FORMATS)
-    return room.take(_output(output), pictures * PICTURE_WORK + len(str(data.get("text/html", ""))))
+    return budget.admit(_fragments(output), pictures * PICTURE_COST + len(str(data.get("text/html", ""))))
 
 
 def _data(output: Any) -> dict[str, Any]:
@@ -68,47 +83,47 @@ def _data(output: Any) -> dict[str, Any]:
     return data if isinstance(data, dict) else {}
 
 
-def _output(output: Any) -> str:
+def _fragments(output: Any) -> list[Fragment]:
     kind = output.get("output_type")
     if kind == "stream":
         return _text(output.get("text", ""))
     if kind == "error":
         return _text(f"{output.get('ename', '')}: {output.get('evalue', '')}")
-    return _shown(_data(output))
-
-
-def _shown(data: dict[str, Any]) -> str:
-    found = (_table(data) or _picture(data) or _html(data)) or _text(data.get("text/plain", ""))
+    data = _data(output)
+    fragments = _table(data) or _picture(data) or _html(data) or _text(data.get("text/plain", ""))
     if SVG in data:
-        found += NOT_SHOWN.format("An SVG picture is not shown here: look at it in your notebook.")
-    return found
+        fragments.append(Fragment("note", "An SVG picture is not shown here: look at it in your notebook."))
+    return fragments
 
 
-def _table(data: dict[str, Any]) -> str | None:
-    """A table of measurements, drawn from its numbers."""
+def _table(data: dict[str, Any]) -> list[Fragment]:
+    """Return a table of measurements, rendered from its numbers."""
     if MIME not in data:
-        return None
+        return []
     try:
-        shown = table_html(Table.from_dict(data[MIME])._repr_html_())
-    except Exception:  # a hostile table may provoke anything; the page goes on without it
-        shown = None
-    return shown or NOT_SHOWN.format("A table of measurements is not shown: it is damaged or too large.")
+        html = table_html(Table.from_dict(data[MIME])._repr_html_())
+    except Exception:  # a hostile table may raise anything; the page continues without it
+        html = None
+    if not html:
+        return [Fragment("note", "A table of measurements is not shown: it is damaged or too large.")]
+    return [Fragment("html", html)]
 
 
-def _picture(data: dict[str, Any]) -> str | None:
+def _picture(data: dict[str, Any]) -> list[Fragment]:
     kind = next((kind for kind in FORMATS if kind in data), None)
     if kind is None:
-        return None
+        return []
     uri = data_uri(kind, data[kind])
     if uri is None:
-        return NOT_SHOWN.format("A picture is not shown: it is damaged or too large.")
-    return f'<img src="{uri}" alt="a picture from your notebook">'
+        return [Fragment("note", "A picture is not shown: it is damaged or too large.")]
+    return [Fragment("picture", uri)]
 
 
-def _html(data: dict[str, Any]) -> str | None:
-    return table_html(data["text/html"]) if isinstance(data.get("text/html"), str) else None
+def _html(data: dict[str, Any]) -> list[Fragment]:
+    html = table_html(data["text/html"]) if isinstance(data.get("text/html"), str) else None
+    return [Fragment("html", html)] if html else []
 
 
-def _text(text: object) -> str:
-    shown = escaped(text)
-    return f"<pre>{shown}</pre>" if shown.strip() else ""
+def _text(text: object) -> list[Fragment]:
+    cleaned = plain(text)
+    return [Fragment("text", cleaned)] if cleaned.strip() else []

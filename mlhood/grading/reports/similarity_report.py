@@ -1,68 +1,86 @@
-"""The part of the class report about who has written the same, with the two passages side by side."""
+"""The part of the class report about similar submissions, with the passages side by side."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from mlhood.grading.reports.code import code_html
-from mlhood.grading.reports.outputs import NOT_SHOWN, Room
-from mlhood.grading.reports.page import head
-from mlhood.grading.reports.sanitize import escaped
-from mlhood.grading.similarity.class_similarity import Likeness
-from mlhood.grading.similarity.compare import Pair, Passage
+from mlhood.grading.reports.highlight import highlight_python
+from mlhood.grading.reports.outputs import Fragment, Fragments, PageBudget
+from mlhood.grading.similarity.class_similarity import Similarity
+from mlhood.grading.similarity.compare import Passage, SimilarPair
 
-MOST_PAIRS = 50
-MOST_SHOWN = 15
-MOST_UNREAD = 20
-MAX_NAME = 100
-HINT = (
-    "A hint to look, not a proof: read both before you speak to anybody. Names, numbers, comments and the order of "
-    "statements are left out of the comparison; lines in common are bold and have a bar."
-)
+MAX_PAIRS = 50
+MAX_SHOWN = 15
+MAX_UNPARSABLE = 20
 
 
-def alike_html(found: Likeness, room: Room) -> str:
-    """Pairs of students, copies of the package's source, and what could not be compared."""
-    nothing = "No two submissions are suspiciously alike, and none holds a function of the package."
-    parts = ["<h3>Alike</h3>", f'<p class="soft">{HINT}</p>' if found.pairs or found.copies else f"<p>{nothing}</p>"]
-    parts += [_pairs("Pairs of students", ("One", "Other"), found.pairs, room)] if found.pairs else []
-    parts += [_pairs("Copies of the package's source", ("Who", "Of"), found.copies, room)] if found.copies else []
-    return "\n".join([*parts, _unread(found.unread)])
+@dataclass(frozen=True)
+class Side:
+    """One side of a passage: who wrote it, where, and the code."""
+
+    name: str
+    place: str
+    code: Fragment
 
 
-def _pairs(caption: str, who: tuple[str, str], pairs: Sequence[Pair], room: Room) -> str:
-    rows = "".join(
-        f"<tr><td>{_name(pair.names[0])}</td><td>{_name(pair.names[1])}</td>"
-        f'<td class="points">{pair.share:.0%}</td><td class="points">{pair.shared}</td></tr>'
-        for pair in pairs[:MOST_PAIRS]
+@dataclass(frozen=True)
+class Evidence:
+    """The passages that two documents share; or a note if the page has reached its largest size."""
+
+    pair: SimilarPair
+    passages: Sequence[Sequence[Side]]
+    notes: Fragments = ()
+
+
+@dataclass(frozen=True)
+class PairTable:
+    """A table of pairs, how many more there are, and the evidence for the first ones."""
+
+    caption: str
+    columns: tuple[str, str]
+    pairs: Sequence[SimilarPair]
+    hidden: int
+    evidence: Sequence[Evidence]
+
+
+@dataclass(frozen=True)
+class SimilarityView:
+    """What the page shows of a comparison."""
+
+    tables: Sequence[PairTable]
+    unparsable: Sequence[tuple[str, str]]
+    hidden: int
+
+
+def similarity_view(similarity: Similarity, budget: PageBudget) -> SimilarityView:
+    """Return pairs of students, copies of the package's source, and what could not be compared."""
+    tables = [
+        _table("Pairs of students", ("First", "Second"), similarity.pairs, budget),
+        _table("Copies of the package's source", ("Student", "Function"), similarity.copies, budget),
+    ]
+    unparsable = similarity.unparsable
+    return SimilarityView(
+        [table for table in tables if table.pairs],
+        unparsable[:MAX_UNPARSABLE],
+        max(len(unparsable) - MAX_UNPARSABLE, 0),
     )
-    more = NOT_SHOWN.format(f"{len(pairs) - MOST_PAIRS:,} more are not listed.") if len(pairs) > MOST_PAIRS else ""
-    numbers = ("Share in common", "Fingerprints in common")
-    titles = head(*who, *numbers, numbers=numbers)
-    shown = "".join(room.take(_evidence(pair)) for pair in pairs[:MOST_SHOWN] if room.left)
-    return f"<table><caption>{caption}</caption>{titles}<tbody>{rows}</tbody></table>{more}{shown}"
 
 
-def _evidence(pair: Pair) -> str:
-    title = f"<h4>{_name(pair.names[0])} and {_name(pair.names[1])}: {pair.share:.0%}</h4>"
-    return title + "".join(_passage(pair, passage) for passage in pair.passages)
+def _table(caption: str, columns: tuple[str, str], pairs: Sequence[SimilarPair], budget: PageBudget) -> PairTable:
+    evidence = [_evidence(pair, budget) for pair in pairs[:MAX_SHOWN] if budget.remaining]
+    return PairTable(caption, columns, pairs[:MAX_PAIRS], max(len(pairs) - MAX_PAIRS, 0), evidence)
 
 
-def _passage(pair: Pair, passage: Passage) -> str:
-    sides = (
-        f'<div><p class="label">{_name(name)}, {_name(place)}</p>{code_html(source, lines)}</div>'
+def _evidence(pair: SimilarPair, budget: PageBudget) -> Evidence:
+    passages = [_sides(pair, passage) for passage in pair.passages]
+    code = [side.code for sides in passages for side in sides]
+    admitted = budget.admit(code)
+    return Evidence(pair, passages) if admitted is code else Evidence(pair, [], admitted)
+
+
+def _sides(pair: SimilarPair, passage: Passage) -> list[Side]:
+    return [
+        Side(name, place, Fragment("code", highlight_python(source, lines)))
         for name, place, source, lines in zip(pair.names, passage.places, passage.sources, passage.lines, strict=True)
-    )
-    return f'<div class="pair">{"".join(sides)}</div>'
-
-
-def _unread(unread: Sequence[tuple[str, str]]) -> str:
-    if not unread:
-        return ""
-    names = "; ".join(f"{_name(name)}, {_name(place)}" for name, place in unread[:MOST_UNREAD])
-    more = f"; and {len(unread) - MOST_UNREAD:,} more" if len(unread) > MOST_UNREAD else ""
-    return f"<p>Not compared, since it is no Python that can be read: {names}{more}</p>"
-
-
-def _name(text: str) -> str:
-    return escaped(text, MAX_NAME)
+    ]

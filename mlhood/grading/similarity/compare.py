@@ -1,4 +1,4 @@
-"""Pairs that are suspiciously alike: students among each other, and students with the package's own source."""
+"""Find pairs of documents that are suspiciously similar: students with each other, and with the package's source."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from mlhood.grading.similarity.syntax_tokens import shape
+from mlhood.grading.similarity.syntax_tokens import syntax_tokens
 from mlhood.grading.similarity.winnowing import Fingerprints, fingerprints
 
-LEAST_SHARED = 10
-LEAST_SHARE = 0.5
-# what more than a fifth of a class has, but at least seven, is how one does it
-MANY_SHARE = 0.2
-MANY_LEAST = 6
-# a loop of three lines is written one way by everybody, so a part of a function tells only if it is longer
-LEAST_COPIED = 15
-LEAST_WHOLE = 8
-WHOLE = 0.9
-LEAST_READ = 200  # characters: a few words that are no program are no loss
-MOST_PASSAGES = 3
+MIN_SHARED = 10
+MIN_SHARE = 0.5
+# a fingerprint of more than a fifth of a class, and of at least seven, is the usual solution
+COMMON_SHARE = 0.2
+COMMON_COUNT = 6
+# everybody writes a loop of three lines in the same way, so a part of a function is evidence only if it is longer
+MIN_COPIED = 15
+MIN_COPIED_COMPLETELY = 8
+COMPLETE_SHARE = 0.9
+MIN_UNPARSABLE = 200  # characters; a few words that are not a program are no loss
+MAX_PASSAGES = 3
 
 
 @dataclass(frozen=True)
-class Work:
-    """What somebody has written: source by place, such as a task's id or a file and a function."""
+class Document:
+    """The code of a student or of the package: source by place, such as a task's id, or a file and a function."""
 
     name: str
     sources: Mapping[str, str]
@@ -33,7 +33,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Passage:
-    """Two places that are alike: their names, sources, and the lines (from 1) that they have in common."""
+    """Two places that are similar: their names, sources, and the lines (from 1) that they have in common."""
 
     places: tuple[str, str]
     sources: tuple[str, str]
@@ -42,14 +42,14 @@ class Passage:
 
 
 @dataclass(frozen=True)
-class Pair:
-    """Two that are alike.
+class SimilarPair:
+    """Two similar documents.
 
     Args:
-        names: Who.
-        shared: Fingerprints in common.
-        share: Which share that is of the smaller one's (for the package's source: of the source's).
-        passages: Where, the longest first.
+        names: Of the documents.
+        shared: Number of common fingerprints.
+        share: Their fraction of the smaller document's fingerprints (of the original's, for the package's source).
+        passages: The similar places, the longest first.
     """
 
     names: tuple[str, str]
@@ -59,119 +59,123 @@ class Pair:
 
 
 @dataclass(frozen=True)
-class _Marked:
-    """A work with the fingerprints of each place, less what tells nothing."""
+class _Indexed:
+    """A document with the fingerprints of each place, without those that are no evidence."""
 
-    work: Work
+    document: Document
     places: Mapping[str, Fingerprints]
 
     @property
     def all(self) -> frozenset[int]:
-        return frozenset(mark for found in self.places.values() for mark in found)
+        return frozenset(fingerprint for prints in self.places.values() for fingerprint in prints)
 
-    def without(self, known: Iterable[int]) -> _Marked:
-        known = frozenset(known)
-        kept = {
-            place: {mark: lines for mark, lines in found.items() if mark not in known}
-            for place, found in self.places.items()
+    def without(self, excluded: frozenset[int]) -> _Indexed:
+        remaining = {
+            place: {fingerprint: lines for fingerprint, lines in prints.items() if fingerprint not in excluded}
+            for place, prints in self.places.items()
         }
-        return _Marked(self.work, kept)
+        return _Indexed(self.document, remaining)
 
 
-def alike(works: Sequence[Work], given: Iterable[str] = ()) -> list[Pair]:
-    """The pairs of works that share half of the smaller one's fingerprints, the most alike first.
+def similar_pairs(documents: Sequence[Document], base: Iterable[str] = ()) -> list[SimilarPair]:
+    """Return the pairs that share half of the smaller document's fingerprints, the most similar first.
 
     Args:
-        works: Of one project, a name once.
-        given: Sources that the course has given; what stands there tells nothing, nor does what many have.
+        documents: Of one project, with unique names.
+        base: Sources given by the course: what they contain is no evidence, nor is what many students have.
     """
-    own = {one.work.name: one for one in _own(works, _known(given))}
-    sizes = {name: len(one.all) for name, one in own.items()}
+    indexed = {index.document.name: index for index in _distinctive(documents, _base_fingerprints(base))}
+    sizes = {name: len(index.all) for name, index in indexed.items()}
     holders: dict[int, list[str]] = defaultdict(list)
-    for name in sorted(own):
-        for mark in own[name].all:
-            holders[mark].append(name)
+    for name in sorted(indexed):
+        for fingerprint in indexed[name].all:
+            holders[fingerprint].append(name)
     shared = Counter(pair for names in holders.values() for pair in combinations(names, 2))
-    kept = [
-        _pair(own[a], own[b], count, count / min(sizes[a], sizes[b]))
+    pairs = [
+        _pair(indexed[a], indexed[b], count, count / min(sizes[a], sizes[b]))
         for (a, b), count in shared.items()
-        if count >= LEAST_SHARED and count / min(sizes[a], sizes[b]) >= LEAST_SHARE
+        if count >= MIN_SHARED and count / min(sizes[a], sizes[b]) >= MIN_SHARE
     ]
-    return sorted(kept, key=_most_alike)
+    return sorted(pairs, key=_rank)
 
 
-def copied(works: Sequence[Work], sources: Iterable[Work], given: Iterable[str] = ()) -> list[Pair]:
-    """The works that hold half of a longer source's fingerprints or nearly all of a shorter one's, best first.
+def package_copies(
+    documents: Sequence[Document], originals: Iterable[Document], base: Iterable[str] = ()
+) -> list[SimilarPair]:
+    """Return the documents that share half of a longer original's fingerprints, or nearly all of a shorter one's.
 
     Args:
-        works: Of students, of one project.
-        sources: Of the package, a work for each function (see `own_source`).
-        given: Sources that the course has given; what stands there tells nothing, nor does what many have.
+        documents: Of students, of one project.
+        originals: Of the package, one for each function (see `package_functions`).
+        base: Sources given by the course: what they contain is no evidence, nor is what many students have.
     """
-    known = _known(given)
-    originals = [_marked(source).without(known) for source in sources]
-    holders: dict[int, list[_Marked]] = defaultdict(list)
-    for original in originals:
-        for mark in original.all:
-            holders[mark].append(original)
+    excluded = _base_fingerprints(base)
+    sources = {original.name: _index(original).without(excluded) for original in originals}
+    holders: dict[int, list[str]] = defaultdict(list)
+    for name, source in sources.items():
+        for fingerprint in source.all:
+            holders[fingerprint].append(name)
     pairs = []
-    for one in _own(works, known):
-        shared = Counter(original.work.name for mark in one.all for original in holders.get(mark, ()))
-        for original in (original for original in originals if shared[original.work.name]):
-            count = shared[original.work.name]
-            if _is_copy(count, count / len(original.all)):
-                pairs.append(_pair(one, original, count, count / len(original.all)))
-    return sorted(pairs, key=_most_alike)
+    for index in _distinctive(documents, excluded):
+        shared = Counter(name for fingerprint in index.all for name in holders.get(fingerprint, ()))
+        for name, count in shared.items():
+            share = count / len(sources[name].all)
+            if _is_copy(count, share):
+                pairs.append(_pair(index, sources[name], count, share))
+    return sorted(pairs, key=_rank)
 
 
-def unread(works: Iterable[Work]) -> list[tuple[str, str]]:
-    """Who has sources that could not be compared, and where: no Python, or nested too deep to be read here."""
+def unparsable(documents: Iterable[Document]) -> list[tuple[str, str]]:
+    """Return the documents and places that could not be compared: not Python, or nested too deeply."""
     return [
-        (work.name, place)
-        for work in works
-        for place, source in work.sources.items()
-        if len(source) >= LEAST_READ and not shape(source)
+        (document.name, place)
+        for document in documents
+        for place, source in document.sources.items()
+        if len(source) >= MIN_UNPARSABLE and not syntax_tokens(source)
     ]
 
 
-def _most_alike(pair: Pair) -> tuple[float, int, tuple[str, str]]:
+def _rank(pair: SimilarPair) -> tuple[float, int, tuple[str, str]]:
     return -pair.share, -pair.shared, pair.names
 
 
 def _is_copy(shared: int, share: float) -> bool:
-    return (shared >= LEAST_COPIED and share >= LEAST_SHARE) or (shared >= LEAST_WHOLE and share >= WHOLE)
+    partial = shared >= MIN_COPIED and share >= MIN_SHARE
+    return partial or (shared >= MIN_COPIED_COMPLETELY and share >= COMPLETE_SHARE)
 
 
-def _own(works: Sequence[Work], known: frozenset[int]) -> list[_Marked]:
-    """The works with what is their own: neither known nor what many have."""
-    marked = [_marked(work).without(known) for work in works]
-    counts = Counter(mark for one in marked for mark in one.all)
-    many = max(MANY_LEAST, MANY_SHARE * len(marked))
-    return [one.without(mark for mark in one.all if counts[mark] > many) for one in marked]
+def _distinctive(documents: Sequence[Document], excluded: frozenset[int]) -> list[_Indexed]:
+    """Return the documents with the fingerprints that are evidence: neither excluded nor common to many."""
+    indexed = [_index(document).without(excluded) for document in documents]
+    counts = Counter(fingerprint for index in indexed for fingerprint in index.all)
+    limit = max(COMMON_COUNT, COMMON_SHARE * len(indexed))
+    common = frozenset(fingerprint for fingerprint, count in counts.items() if count > limit)
+    return [index.without(common) for index in indexed]
 
 
-def _known(given: Iterable[str]) -> frozenset[int]:
-    return frozenset(mark for source in given for mark in fingerprints(source))
+def _base_fingerprints(base: Iterable[str]) -> frozenset[int]:
+    return frozenset(fingerprint for source in base for fingerprint in fingerprints(source))
 
 
-def _marked(work: Work) -> _Marked:
-    return _Marked(work, {place: fingerprints(source) for place, source in work.sources.items()})
+def _index(document: Document) -> _Indexed:
+    return _Indexed(document, {place: fingerprints(source) for place, source in document.sources.items()})
 
 
-def _pair(one: _Marked, other: _Marked, shared: int, share: float) -> Pair:
-    found = [_passage(one, here, other, there) for here in one.places for there in other.places]
-    passages = sorted((passage for passage in found if passage.shared), key=lambda passage: -passage.shared)
-    best: dict[str, Passage] = {}
-    for passage in passages:
-        best.setdefault(passage.places[0], passage)
-    return Pair((one.work.name, other.work.name), shared, share, tuple(best.values())[:MOST_PASSAGES])
+def _pair(a: _Indexed, b: _Indexed, shared: int, share: float) -> SimilarPair:
+    passages = [_passage(a, place_a, b, place_b) for place_a in a.places for place_b in b.places]
+    best: dict[str, Passage] = {}  # of each place of `a`
+    for passage in sorted(passages, key=lambda passage: -passage.shared):
+        if passage.shared:
+            best.setdefault(passage.places[0], passage)
+    return SimilarPair((a.document.name, b.document.name), shared, share, tuple(best.values())[:MAX_PASSAGES])
 
 
-def _passage(one: _Marked, here: str, other: _Marked, there: str) -> Passage:
-    both = one.places[here].keys() & other.places[there].keys()
-    lines = [
-        frozenset(line for mark in both for line in marked.places[place][mark])
-        for marked, place in ((one, here), (other, there))
-    ]
-    sources = one.work.sources[here], other.work.sources[there]
-    return Passage((here, there), sources, (lines[0], lines[1]), len(both))
+def _passage(a: _Indexed, place_a: str, b: _Indexed, place_b: str) -> Passage:
+    prints_a, prints_b = a.places[place_a], b.places[place_b]
+    common = prints_a.keys() & prints_b.keys()
+    lines = (
+        frozenset(line for fingerprint in common for line in prints_a[fingerprint]),
+        frozenset(line for fingerprint in common for line in prints_b[fingerprint]),
+    )
+    sources = a.document.sources[place_a], b.document.sources[place_b]
+    return Passage((place_a, place_b), sources, lines, len(common))

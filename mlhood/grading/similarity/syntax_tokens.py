@@ -1,11 +1,11 @@
-"""The shape of a program: what is left of its syntax tree when all is gone that a copy is disguised with.
+"""Reduce a program to tokens of its syntax tree that do not depend on what a copy is disguised with.
 
-1. Comments, docstrings, annotations, imports, `pass` and texts that stand alone leave no trace.
-2. Names are one kind, except those of Python's own functions; so are attributes and keywords that the program itself
-   names. Those of libraries stay: `np.pad` and `np.roll` are two ways to do a thing.
-3. Literals are their kind: number, text, or neither.
-4. `a += b` is `a = a + b`, and `a: int = b` is `a = b`.
-5. Statements of a block stand in the order of their own shapes, so that moving them about changes nothing.
+1. Comments, docstrings, annotations, imports, `pass` and string statements produce no tokens.
+2. All names are one kind, except those of Python's builtins; so are attributes and keywords that the program itself
+   defines. Those of libraries are kept: `np.pad` and `np.roll` are different operations.
+3. A literal is its kind: number, text, or other constant.
+4. `a += b` becomes `a = a + b`, and `a: int = b` becomes `a = b`.
+5. The statements of a block are sorted by their own tokens, so that reordering them changes nothing.
 """
 
 from __future__ import annotations
@@ -21,77 +21,80 @@ MAX_TOKENS = 20_000
 MAX_REPAIRS = 20
 BUILTINS = frozenset(dir(builtins))
 BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
-UNSEEN_FIELDS = ("annotation", "returns", "type_comment", "type_params", "ctx", "kind")
+IGNORED_FIELDS = ("annotation", "returns", "type_comment", "type_params", "ctx", "kind")
 
 
 class Token(NamedTuple):
-    """A node of a shape: its kind, and the line where it stands."""
+    """A node of the reduced syntax tree: its kind and its line."""
 
     kind: str
     line: int
 
 
-def shape(source: str) -> list[Token]:
-    """The shape of a program; that of what cannot be read is empty."""
-    tree = _parsed(source[:MAX_SOURCE])
+def syntax_tokens(source: str) -> list[Token]:
+    """Return the tokens of a program; none if it cannot be parsed."""
+    tree = _parse(source[:MAX_SOURCE])
     if tree is None:
         return []
     try:
-        own = _named_here(tree)
+        defined = _defined_names(tree)
     except RecursionError:
-        own = frozenset()
-    return _Shaper(own).block(tree.body)[:MAX_TOKENS]
+        defined = frozenset()
+    return _Tokenizer(defined).block(tree.body)[:MAX_TOKENS]
 
 
-def _parsed(source: str) -> ast.Module | None:
-    """The syntax tree; a line that is no Python, such as one of IPython's, is passed over."""
+def _parse(source: str) -> ast.Module | None:
+    """Return the syntax tree; a line that is not Python, such as an IPython magic, is replaced by `pass`."""
     lines = source.replace("\r\n", "\n").replace("\0", "").split("\n")
-    lines = [_passed_over(line) if line.lstrip().startswith(("%", "!")) else line for line in lines]
+    lines = [_as_pass(line) if line.lstrip().startswith(("%", "!")) else line for line in lines]
     for _ in range(MAX_REPAIRS):
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # a student's odd escape in a text is nothing to tell an instructor
+                warnings.simplefilter(
+                    "ignore"
+                )  # an invalid escape in a student's string is not the instructor's concern
                 return ast.parse("\n".join(lines))
         except SyntaxError as error:
-            at = (error.lineno or 0) - 1
-            if not 0 <= at < len(lines) or not lines[at].strip():
+            index = (error.lineno or 0) - 1
+            if not 0 <= index < len(lines) or not lines[index].strip():
                 return None
-            lines[at] = "" if lines[at] == _passed_over(lines[at]) else _passed_over(lines[at])
+            lines[index] = "" if lines[index] == _as_pass(lines[index]) else _as_pass(lines[index])
         except (ValueError, RecursionError, MemoryError):
             return None
     return None
 
 
-def _passed_over(line: str) -> str:
+def _as_pass(line: str) -> str:
     return line[: len(line) - len(line.lstrip())] + "pass"
 
 
-def _named_here(tree: ast.AST) -> frozenset[str]:
-    """Names that the program itself gives to methods, attributes and parameters."""
-    found = set()
+def _defined_names(tree: ast.AST) -> frozenset[str]:
+    """Return the names that the program itself gives to functions, classes, attributes and parameters."""
+    names = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            found.add(node.name)
+            names.add(node.name)
         elif isinstance(node, ast.arg):
-            found.add(node.arg)
+            names.add(node.arg)
         elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
-            found.add(node.attr)
-    return frozenset(found)
+            names.add(node.attr)
+    return frozenset(names)
 
 
-class _Shaper:
-    def __init__(self, own: frozenset[str]) -> None:
-        self.own = own
+class _Tokenizer:
+    def __init__(self, defined: frozenset[str]) -> None:
+        self.defined = defined
 
     def block(self, statements: Iterable[ast.AST]) -> list[Token]:
-        """Rule 5, and what rule 1 says of statements."""
-        shapes = [self.statement(one) for one in statements if not _silent(one)]
-        return [token for one in sorted(shapes, key=lambda one: [token.kind for token in one]) for token in one]
+        """Rule 5, and rule 1 for statements."""
+        reduced = [self.statement(statement) for statement in statements if not _is_ignored(statement)]
+        reduced.sort(key=lambda tokens: [token.kind for token in tokens])
+        return [token for tokens in reduced for token in tokens]
 
     def statement(self, node: ast.AST) -> list[Token]:
         try:
             return list(self.node(node, getattr(node, "lineno", 1)))
-        except RecursionError:  # a sum of thousands of terms: the rest of the program still counts
+        except RecursionError:  # such as a sum of thousands of terms: the rest of the program still counts
             return [Token("deep", getattr(node, "lineno", 1))]
 
     def node(self, node: ast.AST, line: int) -> Iterator[Token]:
@@ -105,7 +108,7 @@ class _Shaper:
         if isinstance(node, ast.JoinedStr):
             return
         for field, value in ast.iter_fields(node):
-            if field in UNSEEN_FIELDS:
+            if field in IGNORED_FIELDS:
                 continue
             if field in BLOCKS and isinstance(value, list):
                 yield from [Token("{", line), *self.block(value), Token("}", line)] if value else []
@@ -119,9 +122,9 @@ class _Shaper:
         if isinstance(node, ast.Name):
             return node.id if node.id in BUILTINS else "name"
         if isinstance(node, ast.Attribute):
-            return "attribute" if node.attr in self.own else f".{node.attr}"
+            return "attribute" if node.attr in self.defined else f".{node.attr}"
         if isinstance(node, ast.keyword):
-            return "keyword" if node.arg in self.own else f"{node.arg}="
+            return "keyword" if node.arg in self.defined else f"{node.arg}="
         if isinstance(node, ast.JoinedStr):
             return "text"
         if isinstance(node, ast.Constant):
@@ -129,6 +132,6 @@ class _Shaper:
         return type(node).__name__
 
 
-def _silent(node: ast.AST) -> bool:
-    alone = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-    return alone or isinstance(node, ast.Pass | ast.Import | ast.ImportFrom)
+def _is_ignored(node: ast.AST) -> bool:
+    is_literal = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    return is_literal or isinstance(node, ast.Pass | ast.Import | ast.ImportFrom)

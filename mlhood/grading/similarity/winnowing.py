@@ -1,8 +1,8 @@
-"""Winnowing: few fingerprints of a sequence, of which two that share a passage share at least one.
+"""Winnowing: a few fingerprints of a token sequence, at least one of which is shared where sequences share a passage.
 
 S. Schleimer, D. Wilkerson, A. Aiken, "Winnowing: Local Algorithms for Document Fingerprinting", SIGMOD 2003,
-section 3.1: hash every K tokens in a row, and of every WINDOW hashes in a row keep the smallest, the last one where
-several are. A passage of K + WINDOW - 1 tokens that two have in common is found, one shorter than K never is.
+section 3.1: hash every K consecutive tokens (a K-gram); of every WINDOW consecutive hashes keep the minimum, the
+rightmost one of several. A common passage of K + WINDOW - 1 tokens is always found, one shorter than K never.
 """
 
 from __future__ import annotations
@@ -10,29 +10,30 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 
-from mlhood.grading.similarity.syntax_tokens import Token, shape
+from mlhood.grading.similarity.syntax_tokens import Token, syntax_tokens
 
 K = 12
 WINDOW = 6
 
+# fingerprint -> lines that its tokens are on
 Fingerprints = dict[int, frozenset[int]]
 
 
 def fingerprints(source: str) -> Fingerprints:
-    """The fingerprints of a program, and the lines from which each comes."""
-    return winnowed(shape(source))
+    """Return the fingerprints of a program, with the lines of each."""
+    return winnow(syntax_tokens(source))
 
 
-def winnowed(tokens: Sequence[Token]) -> Fingerprints:
-    """The fingerprints of a shape, and the lines from which each comes; one shorter than K has none."""
-    hashes = [_hash(tokens[at : at + K]) for at in range(len(tokens) - K + 1)]
-    found: Fingerprints = {}
+def winnow(tokens: Sequence[Token]) -> Fingerprints:
+    """Return the fingerprints of a token sequence, with the lines of each; one shorter than K has none."""
+    hashes = [_hash(tokens[i : i + K]) for i in range(len(tokens) - K + 1)]
+    selected: Fingerprints = {}
     for start in range(max(len(hashes) - WINDOW + 1, min(len(hashes), 1))):
         window = range(start, min(start + WINDOW, len(hashes)))
-        at = min(window, key=lambda place: (hashes[place], -place))
-        lines = frozenset(token.line for token in tokens[at : at + K])
-        found[hashes[at]] = found.get(hashes[at], frozenset()) | lines
-    return found
+        position = min(window, key=lambda i: (hashes[i], -i))
+        lines = frozenset(token.line for token in tokens[position : position + K])
+        selected[hashes[position]] = selected.get(hashes[position], frozenset()) | lines
+    return selected
 
 
 def _hash(tokens: Sequence[Token]) -> int:

@@ -36,10 +36,12 @@ class Score(float):
         return score
 
     def __repr__(self) -> str:
-        return marks_text.number(self)
+        return marks_text.format_points(self)
 
     def _repr_html_(self) -> str:
-        return marks_text.task_html(self.result)
+        from mlhood.grading.reports.notebook_html import task_html  # templates are not needed before a display
+
+        return task_html(self.result)
 
 
 class Progress:
@@ -54,11 +56,12 @@ class Progress:
         for task in self.project.tasks:
             result = self.results.get(task.id)
             earned = result.earned if result else 0.0
-            state = f"{marks_text.number(earned)} of {marks_text.number(task.points)}" if result else "not checked yet"
-            rows.append((task.id, task.title, marks_text.bar(earned, task.points), state))
+            points = f"{marks_text.format_points(earned)} of {marks_text.format_points(task.points)}"
+            state = points if result else "not checked yet"
+            rows.append((task.id, task.title, marks_text.points_bar(earned, task.points), state))
         earned = sum(result.earned for result in self.results.values())
-        total = f"{marks_text.number(earned)} of {marks_text.number(self.project.points)}"
-        return [*rows, ("", "all tasks", marks_text.bar(earned, self.project.points), total)]
+        total = f"{marks_text.format_points(earned)} of {marks_text.format_points(self.project.points)}"
+        return [*rows, ("", "all tasks", marks_text.points_bar(earned, self.project.points), total)]
 
     def __repr__(self) -> str:
         rows = self._rows()
@@ -66,11 +69,9 @@ class Progress:
         return "\n".join(f"{task:5} {title:{width}} {bar} {state}" for task, title, bar, state in rows)
 
     def _repr_html_(self) -> str:
-        rows = "".join(
-            f'<tr><td>{task}</td><td style="text-align:left">{title}</td><td>{bar}</td><td>{state}</td></tr>'
-            for task, title, bar, state in self._rows()
-        )
-        return f"<table>{rows}</table>"
+        from mlhood.grading.reports.notebook_html import progress_html
+
+        return progress_html(self._rows())
 
 
 def check(task_id: str, namespace: dict[str, Any] | None = None) -> Score:

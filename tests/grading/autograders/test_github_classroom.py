@@ -75,35 +75,35 @@ def test_the_reporter_gets_the_output_of_every_step():
 
 
 def test_a_fresh_repository_has_no_points(released, tmp_path):
-    found = run(released, tmp_path)
-    assert (found["version"], found["status"], found["max_score"]) == (1, "fail", 100)
-    assert [test["score"] for test in found["tests"]] == [0, 0, 0]
+    result = run(released, tmp_path)
+    assert (result["version"], result["status"], result["max_score"]) == (1, "fail", 100)
+    assert [test["score"] for test in result["tests"]] == [0, 0, 0]
 
 
-def test_solved_tasks_have_theirs(released, tmp_path):
+def test_solved_tasks_have_points(released, tmp_path):
     folder = shutil.copytree(released, tmp_path / "mine")
     book = read(folder / "P1.ipynb")
     for cell in book.cells:
         if cell.id == "T9-1-solution":
             cell.source = synthetic_course.SOLUTIONS["T9.1"]
     write(book, folder / "P1.ipynb")
-    found = run(folder, tmp_path)
-    assert [(test["status"], test["score"]) for test in found["tests"]] == [("pass", 40), ("fail", 0), ("fail", 0)]
-    assert "`answer.txt`" in found["tests"][1]["message"]
-    assert set(found["tests"][0]) == {"name", "status", "score", "message"}
+    result = run(folder, tmp_path)
+    assert [(test["status"], test["score"]) for test in result["tests"]] == [("pass", 40), ("fail", 0), ("fail", 0)]
+    assert "`answer.txt`" in result["tests"][1]["message"]
+    assert set(result["tests"][0]) == {"name", "status", "score", "message"}
 
 
-def test_a_notebook_that_cannot_be_read_has_lost_its_projects_points(tmp_path):
-    for name, most in (("P1.ipynb", 100), ("mine.ipynb", 0)):
+def test_a_notebook_that_cannot_be_read_loses_the_points_of_its_project(tmp_path):
+    for name, points in (("P1.ipynb", 100), ("mine.ipynb", 0)):
         (tmp_path / name).write_text("{")
-        found = github_classroom.result(tmp_path / name)
-        assert (found["status"], found["max_score"]) == ("fail", most)
-        assert {test["score"] for test in found["tests"]} == {0}
-        assert "JSON" in found["tests"][0]["message"]
+        result = github_classroom.result(tmp_path / name)
+        assert (result["status"], result["max_score"]) == ("fail", points)
+        assert {test["score"] for test in result["tests"]} == {0}
+        assert "JSON" in result["tests"][0]["message"]
 
 
 def test_messages_are_cut_to_what_an_environment_variable_holds():
     tests = [{"name": "t", "status": "fail", "score": 0, "message": "☃" * 20_000} for _ in range(9)]
-    text = github_classroom.encoded({"version": 1, "status": "fail", "max_score": 1, "tests": tests})
+    text = github_classroom.encode({"version": 1, "status": "fail", "max_score": 1, "tests": tests})
     assert len(text) <= github_classroom.MAX_ENCODED
     assert all(len(test["message"]) > 500 for test in json.loads(base64.b64decode(text))["tests"])

@@ -31,13 +31,13 @@ def other_project(course, path):
     write(book, path)
 
 
-def test_the_titles_project_is_chosen(submission, course):
+def test_the_notebook_of_the_titles_project_is_chosen(submission, course):
     write(course.notebook(), submission / "a.ipynb")
     other_project(course, submission / "b.ipynb")
     (submission / "c.ipynb").write_text("{")
-    assert gradescope.chosen(submission, "T9").name == "a.ipynb"
+    assert gradescope.choose_notebook(submission, "T9").name == "a.ipynb"
     with pytest.raises(NotebookError) as caught:
-        gradescope.chosen(submission)
+        gradescope.choose_notebook(submission)
     assert "a.ipynb (T9); b.ipynb (P1); c.ipynb: " in str(caught.value)
 
 
@@ -48,41 +48,41 @@ def test_a_link_is_not_followed(submission, course, tmp_path):
     except OSError:
         pytest.skip("links need rights here")
     with pytest.raises(NotebookError, match="not exactly one"):
-        gradescope.chosen(submission)
+        gradescope.choose_notebook(submission)
 
 
 @pytest.mark.parametrize(
-    ("title", "wanted"), [("P1", "P1"), ("Lab P2 (kernels)", "P2"), ("P1 or P2", ""), ("HP11", "")]
+    ("title", "project"), [("P1", "P1"), ("Lab P2 (kernels)", "P2"), ("P1 or P2", ""), ("HP11", "")]
 )
-def test_the_title_names_the_project(title, wanted):
-    assert gradescope._wanted({"assignment": {"title": title}}) == wanted
+def test_the_title_names_the_project(title, project):
+    assert gradescope._titled_project({"assignment": {"title": title}}) == project
 
 
-def test_nothing_handed_in_is_a_result(submission, tmp_path):
-    found = gradescope.results(tmp_path)
-    assert (found["score"], found["tests"]) == (0, [])
-    assert "no notebook" in found["output"]
-    assert str(tmp_path) not in found["output"]
+def test_an_empty_submission_has_a_result(submission, tmp_path):
+    results = gradescope.results(tmp_path)
+    assert (results["score"], results["tests"]) == (0, [])
+    assert "no notebook" in results["output"]
+    assert str(tmp_path) not in results["output"]
 
 
-def test_hostile_metadata_costs_nothing(submission, course, tmp_path, monkeypatch):
+def test_hostile_metadata_costs_no_points(submission, course, tmp_path, monkeypatch):
     from tests.grading import given_course
 
     given_course.carry(tmp_path / "carried", monkeypatch, course.notebook())
     write(course.notebook(course.EMPTY, "YOUR ANSWER HERE"), submission / "a.ipynb")
     for metadata in ("[]", "{", '{"users": [7], "assignment": 7, "created_at": {}}'):
         (tmp_path / "submission_metadata.json").write_text(metadata)
-        found = gradescope.results(tmp_path)
-        assert (found["score"], len(found["tests"])) == (0, 5)
-        assert single.UNTOUCHED in found["output"]
+        results = gradescope.results(tmp_path)
+        assert (results["score"], len(results["tests"])) == (0, 5)
+        assert single.UNTOUCHED in results["output"]
 
 
-def test_a_failure_of_ours_is_told_without_its_traceback(submission, course, tmp_path, monkeypatch, capsys):
-    def fails(handed, path, kernels):
-        raise RuntimeError("inner words")
+def test_an_internal_error_is_reported_without_its_traceback(submission, course, tmp_path, monkeypatch, capsys):
+    def fails(submission, path, kernels):
+        raise RuntimeError("internal detail")
 
     monkeypatch.setattr(gradescope, "grade_one", fails)
     write(course.notebook(), submission / "a.ipynb")
-    found = gradescope.results(tmp_path)
-    assert "inner words" not in json.dumps(found)
-    assert "inner words" in capsys.readouterr().err
+    results = gradescope.results(tmp_path)
+    assert "internal detail" not in json.dumps(results)
+    assert "internal detail" in capsys.readouterr().err

@@ -1,6 +1,6 @@
-"""A marker for tests of the batch: quick, and it does what a submission's text asks for.
+"""A fast grader for tests of the batch: it behaves as the words of a submission request.
 
-A submission is a text: the project in the first line, then one word a line.
+A submission is a text: the project, then words separated by white space.
 """
 
 from __future__ import annotations
@@ -15,24 +15,19 @@ from pathlib import Path
 
 from mlhood.errors import NotebookError
 from mlhood.grading.checks.marks import CheckResult, Marks, TaskResult
-from mlhood.grading.gradebook.course_plan import Plan, PlannedQuestion, PlannedTask
+from mlhood.grading.gradebook.project_spec import CheckSpec, ProjectSpec, QuestionSpec, TaskSpec
 
 LOG = "MLHOOD_TEST_LOG"
 
 
-def plan(project: str, digest: str = "1") -> Plan:
-    tasks = tuple(
-        PlannedTask(
-            f"{project}.{n}", f"Task {n}", 10.0, (("first", "It is first", 4.0), ("second", "It is second", 6.0))
-        )
-        for n in (1, 2, 3)
-    )
-    return Plan(
-        project, f"Project {project}", tasks, (PlannedQuestion(f"{project}.4", "Why?", 5.0),), digest, project == "P2"
-    )
+def project(name: str, digest: str = "1") -> ProjectSpec:
+    checks = (CheckSpec("first", "It is first", 4.0), CheckSpec("second", "It is second", 6.0))
+    tasks = tuple(TaskSpec(f"{name}.{n}", f"Task {n}", 10.0, checks) for n in (1, 2, 3))
+    questions = (QuestionSpec(f"{name}.4", "Why?", 5.0),)
+    return ProjectSpec(name, f"Project {name}", tasks, questions, digest, timed=name == "P2")
 
 
-PLANS = [plan("P1"), plan("P2")]
+PROJECTS = [project("P1"), project("P2")]
 
 
 def log(event: str, **facts: object) -> None:
@@ -45,74 +40,74 @@ def words(path: Path) -> list[str]:
     return path.read_text(errors="replace").split()
 
 
-class FakeMarker:
+class FakeGrader:
     def __init__(self, settings) -> None:
         self.settings = settings
 
-    def plans(self):
-        return PLANS
+    def projects(self):
+        return PROJECTS
 
-    def project(self, path):
-        found = words(path)
-        if not found or found[0] not in {"P1", "P2"}:
+    def identify(self, path):
+        requests = words(path)
+        if not requests or requests[0] not in {"P1", "P2"}:
             raise NotebookError("the file is not JSON, so it is not a notebook", got="nonsense")
-        if "die-looking" in found:
+        if "die-identifying" in requests:
             os._exit(7)
-        return found[0]
+        return requests[0]
 
-    def grade(self, handed, on_result):
-        found = words(handed.path)
-        log("begin", sha256=handed.sha256)
-        self.misbehave(found, handed)
+    def grade(self, submission, on_result):
+        requests = words(submission.path)
+        log("begin", sha256=submission.sha256)
+        self.misbehave(requests, submission)
         results = []
-        for task in next(one for one in PLANS if one.id == found[0]).tasks:
-            self.work(found, task)
-            results.append(result(task, found))
+        for task in next(spec for spec in PROJECTS if spec.id == requests[0]).tasks:
+            self.work(requests, task)
+            results.append(result(task, requests))
             on_result(results[-1])
-            log("task", sha256=handed.sha256, task=task.id)
-            if f"hold-after-{task.id}" in found:
+            log("task", sha256=submission.sha256, task=task.id)
+            if f"hold-after-{task.id}" in requests:
                 self.hold()
-            if f"die-after-{task.id}" in found:
+            if f"die-after-{task.id}" in requests:
                 os.kill(os.getpid(), signal.SIGKILL)
-        return Marks(found[0], "", tuple(results), 0.5)
+        return Marks(requests[0], "", tuple(results), 0.5)
 
-    def misbehave(self, found, handed):
-        print("what a library prints is no answer")
-        if "refuse" in found:
+    def misbehave(self, requests, submission):
+        print("output of a library, which is not a message")
+        if "refuse" in requests:
             raise NotebookError("the notebook's structure is damaged", todo="open it in Jupyter")
-        if "break" in found:
+        if "break" in requests:
             raise RuntimeError("no memory")
-        if "orphan" in found:
+        if "orphan" in requests:
             child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], start_new_session=True)
             log("child", child=child.pid)
             os.kill(os.getpid(), signal.SIGKILL)
-        if "hang" in found:
+        if "hang" in requests:
             time.sleep(60)
-        once = handed.path.with_suffix(".once")
-        if "die-once" in found and not once.exists():
+        once = submission.path.with_suffix(".once")
+        if "die-once" in requests and not once.exists():
             once.touch()
             os._exit(3)
 
     def hold(self):
-        """Wait until the test lets it go."""
-        limit = time.monotonic() + 20
+        """Wait until the test allows it to continue."""
+        deadline = time.monotonic() + 20
         while not Path(f"{os.environ[LOG]}.go").exists():
-            if time.monotonic() > limit:
-                raise TimeoutError("it was not let go")
+            if time.monotonic() > deadline:
+                raise TimeoutError("the test did not allow it to continue")
             time.sleep(0.02)
 
-    def work(self, found, task):
-        if "timed" in found and task.id.endswith(".2"):
-            with self.settings.alone():
+    def work(self, requests, task):
+        if "timed" in requests and task.id.endswith(".2"):
+            with self.settings.exclusive():
                 log("timed-begin")
                 time.sleep(0.05)
                 log("timed-end")
-        if "slow" in found:
+        if "slow" in requests:
             time.sleep(0.05)
 
 
-def result(task, found):
-    lost = f"lose-{task.id}" in found
+def result(task, requests):
+    lost = f"lose-{task.id}" in requests
     hostile = "=cmd|' /C calc'!A0 <script>alert(1)</script> \ud83d"
     return TaskResult(
         task.id,
@@ -125,7 +120,7 @@ def result(task, found):
 
 
 def make(settings):
-    return FakeMarker(settings)
+    return FakeGrader(settings)
 
 
 def broken(settings):

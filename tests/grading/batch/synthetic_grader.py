@@ -1,11 +1,11 @@
-"""The course's own marker, in a course that has the synthetic project, too."""
+"""The course's own grader, unsandboxed, in a course with the synthetic project."""
 
 from __future__ import annotations
 
-from mlhood.grading.batch.course_grader import CourseMarker
+from mlhood.grading.batch.course_grader import unsandboxed
 from tests.grading import synthetic_course
 
 
 def make(settings):
     synthetic_course.install()
-    return CourseMarker(settings, None)
+    return unsandboxed(settings)

@@ -3,14 +3,15 @@ from __future__ import annotations
 import pytest
 
 from tests.grading.bench import fakes
+from tests.grading.fake_class import FAKE_GRADER
 
 
 @pytest.fixture
-def marked_by(monkeypatch):
-    """Let what the bench calls mark by a marker of the tests."""
-    return lambda marker: fakes.use_marker(monkeypatch, marker)
+def graded_by(monkeypatch):
+    """Let the bench call `mlhood grade` with a grader of the tests."""
+    return lambda grader: fakes.use_grader(monkeypatch, grader)
 
 
 @pytest.fixture
-def fake(marked_by):
-    marked_by("tests.grading.batch.fake_grader:make")
+def fake(graded_by):
+    graded_by(FAKE_GRADER)

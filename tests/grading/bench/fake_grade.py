@@ -1,4 +1,4 @@
-"""`mlhood grade` as a program, with another marker in place of the course's: `fake_grade.py MARKER grade ...`."""
+"""`mlhood grade` as a program, with another grader in place of the course's: `fake_grade.py GRADER grade ...`."""
 
 from __future__ import annotations
 
@@ -7,14 +7,7 @@ import sys
 from mlhood.cli import main
 from mlhood.grading.batch import grade_class
 
-MARKER = sys.argv.pop(1)
-ORIGINAL = grade_class.Wishes.__init__
-
-
-def with_marker(self, *arguments, **more):
-    ORIGINAL(self, *arguments, **{**more, "marker": MARKER})
-
-
 if __name__ == "__main__":
-    grade_class.Wishes.__init__ = with_marker
+    grade_class.SANDBOXED = sys.argv.pop(1)
+    grade_class.require = lambda: None
     main()

@@ -1,4 +1,4 @@
-"""Submissions for the fake marker, and the command `mlhood grade` with a marker of the tests."""
+"""Submissions for the fake grader, and the command `mlhood grade` with a grader of the tests."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
 
 
-def use_marker(patch: pytest.MonkeyPatch, marker: str) -> None:
-    """Let what the bench calls mark by this marker."""
-    known = os.environ.get("PYTHONPATH")
-    patch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), *([known] if known else [])]))
-    patch.setattr(calls, "GRADE", (sys.executable, str(HERE / "fake_grade.py"), marker, "grade"))
+def use_grader(patch: pytest.MonkeyPatch, grader: str) -> None:
+    """Let the bench call `mlhood grade` with this grader."""
+    path = os.environ.get("PYTHONPATH")
+    patch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), *([path] if path else [])]))
+    patch.setattr(calls, "GRADE", (sys.executable, str(HERE / "fake_grade.py"), grader, "grade"))
 
 
 def some(count: int, word: str = "slow") -> list[Variant]:
-    """Submissions of which every second one loses a check of its second task, and says so."""
-    return [_variant(number, word) for number in range(count)]
+    """Return submissions, every second of which loses a check of its second task."""
+    return [_variant(i, word) for i in range(count)]
 
 
-def _variant(number: int, word: str) -> Variant:
-    lost = number % 2 == 1
-    text = f"P1 {word} {'lose-P1.2 ' if lost else ''}s{number:04}"
-    return Variant(f"s{number:04}", "text", text.encode(), frozenset({("P1.2", "second")} if lost else ()))
+def _variant(index: int, word: str) -> Variant:
+    lost = index % 2 == 1
+    text = f"P1 {word} {'lose-P1.2 ' if lost else ''}s{index:04}"
+    return Variant(f"s{index:04}", "text", text.encode(), frozenset({("P1.2", "second")} if lost else ()))

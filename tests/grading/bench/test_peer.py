@@ -1,4 +1,4 @@
-"""nbgrader and we grade the same notebooks in turns, and give the same points."""
+"""nbgrader and `mlhood grade` grade the same notebooks alternately, and give the same points."""
 
 from __future__ import annotations
 
@@ -12,49 +12,49 @@ from typer.testing import CliRunner
 from mlhood import cli
 from mlhood.errors import GradingError
 from mlhood.grading.bench import peer
-from mlhood.grading.bench.peer import Sides, Versus, compare
-from mlhood.grading.bench.variants import RIGHT, solved, variants
+from mlhood.grading.bench.peer import NbgraderComparison, Setting, compare
+from mlhood.grading.bench.variants import SOLVED, solved, variants
 from mlhood.grading.notebooks.notebook import write
 
 SIDES = ("nbgrader", "mlhood --jobs 1")
 
 
-def versus(ours: list[float], theirs: list[float]) -> Versus:
-    return Versus(SIDES, [10] * len(theirs), {SIDES[1]: ours, SIDES[0]: theirs})
+def comparison(ours: list[float], theirs: list[float]) -> NbgraderComparison:
+    return NbgraderComparison(SIDES, [10] * len(theirs), {SIDES[1]: ours, SIDES[0]: theirs})
 
 
 def test_the_ratio_is_of_all_parts_together():
-    ratio = versus([2.0, 6.0], [10.0, 10.0]).ratio(SIDES[1])
+    ratio = comparison([2.0, 6.0], [10.0, 10.0]).ratio(SIDES[1])
     assert (ratio.value, ratio.low, ratio.high) == (0.4, 0.2, 0.6)
 
 
 @pytest.mark.parametrize(("ours", "held"), [([5.0, 7.0], True), ([5.0, 7.1], False)])
-def test_ours_takes_at_most_so_much_of_the_time(ours, held):
-    found = versus(ours, [10.0, 10.0])
-    assert found.held == held
-    assert ("held" if held else "MISSED") in found.text()
+def test_ours_takes_at_most_a_fraction_of_the_time(ours, held):
+    outcome = comparison(ours, [10.0, 10.0])
+    assert outcome.held == held
+    assert ("held" if held else "MISSED") in outcome.text()
 
 
 def test_points_that_differ_are_not_held():
-    found = versus([1.0], [10.0])
-    found.differing.append("part-1, s0000: 100 by nbgrader, 90 by mlhood --jobs 1")
-    assert not found.held
-    assert "points that differ: 1" in found.text()
+    outcome = comparison([1.0], [10.0])
+    outcome.differing.append("part-1, s0000: 100 by nbgrader, 90 by mlhood --jobs 1")
+    assert not outcome.held
+    assert "points that differ: 1" in outcome.text()
 
 
 def test_a_side_that_was_not_timed_is_not_held():
-    found = Versus(SIDES, [10], {SIDES[0]: [10.0]})
-    assert not found.held
-    assert "nbgrader" in found.text()
+    outcome = NbgraderComparison(SIDES, [10], {SIDES[0]: [10.0]})
+    assert not outcome.held
+    assert "nbgrader" in outcome.text()
 
 
-def test_without_nbgrader_the_way_to_it_is_told(monkeypatch):
+def test_without_nbgrader_the_error_says_so(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(GradingError, match="nbgrader is not installed"):
         peer.require_nbgrader()
 
 
-def test_what_nbgrader_says_when_it_fails_is_told(monkeypatch, tmp_path):
+def test_a_failure_of_nbgrader_is_reported(monkeypatch, tmp_path):
     def run(command, **options):
         return subprocess.CompletedProcess(command, 1, stderr=f"no course in {options['cwd'].name}")
 
@@ -64,39 +64,39 @@ def test_what_nbgrader_says_when_it_fails_is_told(monkeypatch, tmp_path):
     assert f"1: no course in {tmp_path.name}" in str(caught.value)
 
 
-def test_the_sides_take_turns_that_turn_round(monkeypatch, tmp_path):
+def test_the_graders_alternate_in_order(monkeypatch, tmp_path):
     points = {"s0000": 80.0, "s0001": 40.0}
-    monkeypatch.setattr(peer, "course", lambda folder, master, handed: peer.Course(folder, "T9"))
-    monkeypatch.setattr(peer, "autograde", lambda made: 10.0)
-    monkeypatch.setattr(peer, "_ours", lambda jobs, made, out, say: 8.0 / jobs)
-    monkeypatch.setattr(peer, "their_scores", lambda made: points)
+    monkeypatch.setattr(peer, "make_course", lambda folder, master, submissions: peer.Course(folder, "T9"))
+    monkeypatch.setattr(peer, "autograde", lambda course: 10.0)
+    monkeypatch.setattr(peer, "_grade", lambda jobs, course, out, log: 8.0 / jobs)
+    monkeypatch.setattr(peer, "their_scores", lambda course: points)
     monkeypatch.setattr(
         peer, "our_scores", lambda book: {**points, "s0001": 40.0 if book.parent.name.endswith("-graded-1") else 30.0}
     )
-    sides, told = Sides(tmp_path / "T9.ipynb", (1, 2)), []
-    found = Versus(sides.names)
-    compare(found, sides, [["one"], ["two", "three"]], tmp_path, told.append)
-    order = [*sides.names, *reversed(sides.names)]
-    assert [line.split(": ")[1] for line in told] == order
-    assert found.sizes == [1, 2]
-    assert found.seconds == {sides.names[0]: [10.0] * 2, sides.names[1]: [8.0] * 2, sides.names[2]: [4.0] * 2}
-    assert len(found.differing) == 2
-    assert found.differing[0] == "part-1, s0001: 40 by nbgrader, 30.0 by mlhood --jobs 2"
+    setting, log = Setting(tmp_path / "T9.ipynb", (1, 2)), []
+    outcome = NbgraderComparison(setting.names)
+    compare(outcome, setting, [["a"], ["b", "c"]], tmp_path, log.append)
+    order = [*setting.names, *reversed(setting.names)]
+    assert [line.split(": ")[1] for line in log] == order
+    assert outcome.sizes == [1, 2]
+    assert outcome.seconds == {setting.names[0]: [10.0] * 2, setting.names[1]: [8.0] * 2, setting.names[2]: [4.0] * 2}
+    assert len(outcome.differing) == 2
+    assert outcome.differing[0] == "part-1, s0001: 40 by nbgrader, 30.0 by mlhood --jobs 2"
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="the path of the tests' course")
-def test_both_give_the_same_points(course, marked_by, tmp_path):
+def test_both_give_the_same_points(course, graded_by, tmp_path):
     pytest.importorskip("nbgrader")
-    marked_by("tests.grading.batch.synthetic_grader:make")
+    graded_by("tests.grading.batch.synthetic_grader:make")
     master = tmp_path / "T9.ipynb"
     write(course.notebook(), master)
-    handed = variants(solved(course.notebook(), master), [RIGHT], 1)
-    sides = Sides(master, (1,))
-    found = Versus(sides.names)
-    compare(found, sides, [handed], tmp_path / "place", print)
-    assert found.differing == []
-    assert {side: len(seconds) for side, seconds in found.seconds.items()} == dict.fromkeys(SIDES, 1)
+    submissions = variants(solved(course.notebook(), master), [SOLVED], 1)
+    setting = Setting(master, (1,))
+    outcome = NbgraderComparison(setting.names)
+    compare(outcome, setting, [submissions], tmp_path / "place", print)
+    assert outcome.differing == []
+    assert {side: len(seconds) for side, seconds in outcome.seconds.items()} == dict.fromkeys(SIDES, 1)
     (book,) = (tmp_path / "place").glob("part-1-graded-1/gradebook.sqlite")
     assert peer.our_scores(book) == {"s0000": 80}
 

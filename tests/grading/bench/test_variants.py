@@ -1,4 +1,4 @@
-"""Submissions whose marks are known: as a student would hand them in, each with bytes of its own."""
+"""Submissions of known marks: as a student would submit them, no two identical."""
 
 from __future__ import annotations
 
@@ -9,7 +9,15 @@ import nbformat
 import pytest
 
 from mlhood.errors import GradingError
-from mlhood.grading.bench.variants import RIGHT, Fault, empty_tasks, hand_in, read_faults, solved, variants
+from mlhood.grading.bench.variants import (
+    SOLVED,
+    Mutation,
+    empty_tasks,
+    read_mutations,
+    solved,
+    variants,
+    write_submissions,
+)
 from mlhood.grading.execution.grade_file import grade_file
 from mlhood.grading.notebooks.notebook import read, write
 from mlhood.grading.projects import PROJECTS
@@ -30,33 +38,33 @@ def test_a_solved_edition_has_the_masters_code_and_none_of_its_marks(course, edi
     assert not next(cell for cell in edition.cells if cell.id == "T9-1-check").metadata["editable"]
 
 
-def test_the_faults_take_turns_and_no_two_have_the_same_bytes(edition):
-    fault = Fault("triples", {"T9-1-solution": "def double(x):\n    return 3 * x"}, frozenset({("T9.1", "x")}))
-    found = variants(edition, [RIGHT, fault], 5)
-    assert [one.name for one in found] == ["solved", "triples", "solved", "triples", "solved"]
-    assert [one.loses for one in found[:2]] == [frozenset(), fault.loses]
-    assert len({one.content for one in found}) == 5
-    assert "3 * x" in nbformat.reads(found[3].content.decode(), as_version=4).cells[4].source
+def test_submissions_cycle_through_the_mutations_and_no_two_are_identical(edition):
+    mutation = Mutation("triples", {"T9-1-solution": "def double(x):\n    return 3 * x"}, frozenset({("T9.1", "x")}))
+    submissions = variants(edition, [SOLVED, mutation], 5)
+    assert [variant.name for variant in submissions] == ["solved", "triples", "solved", "triples", "solved"]
+    assert [variant.loses for variant in submissions[:2]] == [frozenset(), mutation.loses]
+    assert len({variant.content for variant in submissions}) == 5
+    assert "3 * x" in nbformat.reads(submissions[3].content.decode(), as_version=4).cells[4].source
 
 
-def test_what_a_variant_is_said_to_lose_it_loses(course, edition, tmp_path):
+def test_a_variant_fails_the_listed_checks(course, edition, tmp_path):
     project = course.SYNTHETIC
-    faults = empty_tasks(course.notebook(), project, MASTER)
-    assert [fault.name for fault in faults] == [f"T9.{number} left empty" for number in (1, 2, 3)]
-    (one,) = variants(edition, faults, 1)
-    folder = hand_in([one], tmp_path / "class", "T9")
+    mutations = empty_tasks(course.notebook(), project, MASTER)
+    assert [mutation.name for mutation in mutations] == [f"T9.{n} left empty" for n in (1, 2, 3)]
+    (variant,) = variants(edition, mutations, 1)
+    folder = write_submissions([variant], tmp_path / "class", "T9")
     marks = grade_file(folder / "s0000_T9.ipynb", seed=1)
     failed = {(task.id, check.name) for task in marks.tasks for check in task.checks if check.status == "failed"}
-    assert failed == one.loses == {("T9.1", "doubles_numbers"), ("T9.1", "doubles_arrays")}
+    assert failed == variant.loses == {("T9.1", "doubles_numbers"), ("T9.1", "doubles_arrays")}
 
 
-def test_a_cell_that_is_not_there_is_told_of(edition):
+def test_a_missing_cell_is_reported(edition):
     with pytest.raises(GradingError, match="a cell that the notebook does not have"):
-        variants(edition, [Fault("elsewhere", {"T9-7-solution": ""}, frozenset())], 1)
+        variants(edition, [Mutation("elsewhere", {"T9-7-solution": ""}, frozenset())], 1)
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
         ("{", "JSONDecodeError"),
         ("[1]", "TypeError"),
@@ -65,31 +73,31 @@ def test_a_cell_that_is_not_there_is_told_of(edition):
         ("[]", "empty"),
     ],
 )
-def test_a_table_with_faults_of_its_own_is_told_of(tmp_path, text, says):
+def test_an_invalid_table_is_reported(tmp_path, text, message):
     (tmp_path / "wrong.json").write_text(text)
     with pytest.raises(GradingError, match="the table of wrong solutions") as caught:
-        read_faults(tmp_path / "wrong.json", PROJECTS["P1"])
-    assert says in str(caught.value)
+        read_mutations(tmp_path / "wrong.json", PROJECTS["P1"])
+    assert message in str(caught.value)
 
 
-def test_no_table_is_told_of(tmp_path):
+def test_a_missing_table_is_reported(tmp_path):
     with pytest.raises(GradingError, match="cannot be read"):
-        read_faults(tmp_path / "nothing.json", PROJECTS["P1"])
+        read_mutations(tmp_path / "nothing.json", PROJECTS["P1"])
 
 
 @pytest.mark.parametrize("project", wrong_table.GALLERIES)
-def test_the_gallery_is_a_table(project, tmp_path):
+def test_the_gallery_can_be_read_as_a_table(project, tmp_path):
     rows = wrong_table.rows(project)
     (tmp_path / "wrong.json").write_text(json.dumps(rows))
-    faults = read_faults(tmp_path / "wrong.json", PROJECTS[project])
-    assert len(faults) == len(rows)
-    assert all(len(fault.loses) == len(row["loses"]) for fault, row in zip(faults, rows, strict=True))
+    mutations = read_mutations(tmp_path / "wrong.json", PROJECTS[project])
+    assert len(mutations) == len(rows)
+    assert all(len(mutation.loses) == len(row["loses"]) for mutation, row in zip(mutations, rows, strict=True))
     master = read(Path(__file__).parents[3] / f"{project}.ipynb")
-    assert len(variants(solved(master, MASTER), faults, len(faults))) == len(rows)
+    assert len(variants(solved(master, MASTER), mutations, len(mutations))) == len(rows)
 
 
 def test_a_submission_can_be_written_and_read(edition, tmp_path):
-    folder = hand_in(variants(edition, [RIGHT], 1), tmp_path / "class", "P1")
+    folder = write_submissions(variants(edition, [SOLVED], 1), tmp_path / "class", "P1")
     book = read(folder / "s0000_P1.ipynb")
     write(book, tmp_path / "again.ipynb")
     assert book.metadata["student"] == "s0000"

@@ -1,4 +1,4 @@
-"""A class that is killed on the way has every mark once; and what is lost, doubled or wrong is seen."""
+"""A class whose grader is killed has every mark once; what is lost, duplicated or wrong is found."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from mlhood.grading.bench import calls, commands
 from mlhood.grading.bench.audit import audit, differences
 from mlhood.grading.bench.whole_class import ClassRun, Setting, grade_class
 from mlhood.grading.sandbox.bubblewrap import problem
-from tests.grading.bench.fakes import some, use_marker
+from tests.grading.bench.fakes import some, use_grader
+from tests.grading.fake_class import FAKE_GRADER
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="kills by signals")
 PROBLEM = problem()
@@ -30,48 +31,48 @@ TWICE = (
 )
 
 
-def graded(handed, place: Path, **setting) -> ClassRun:
-    run = ClassRun(handed, Setting(**setting))
-    place.mkdir()
-    grade_class(run, place, lambda line: None)
+def graded(submissions, folder: Path, **setting) -> ClassRun:
+    run = ClassRun(submissions, Setting(**setting))
+    folder.mkdir()
+    grade_class(run, folder, lambda line: None)
     return run
 
 
-def book_of(place: Path) -> Path:
-    return place / "graded" / "gradebook.sqlite"
+def book_of(folder: Path) -> Path:
+    return folder / "graded" / "gradebook.sqlite"
 
 
 def test_a_class_killed_twice_has_every_mark_once(fake, tmp_path):
     run = graded(some(14), tmp_path / "class", kills=2)
-    assert [one.killed for one in run.calls] == [True, True, False]
+    assert [call.killed for call in run.calls] == [True, True, False]
     assert run.audit.whole == 14
     assert run.audit.sound
     assert run.audit.resumed >= 1
-    assert sum(one.graded for one in run.calls) <= 14
+    assert sum(call.graded for call in run.calls) <= 14
     assert 0 < run.peaks.grader < run.peaks.together
     assert run.peaks.worker > 0
 
 
 def test_nothing_is_killed_unless_asked(fake, tmp_path):
     run = graded(some(3, ""), tmp_path / "class", kills=0)
-    assert [one.code for one in run.calls] == [0]
+    assert [call.code for call in run.calls] == [0]
     assert run.held
 
 
 def tampered(book: Path, statement: str) -> None:
-    with sqlite3.connect(book) as base:
-        base.execute(statement)
-    base.close()
+    with sqlite3.connect(book) as connection:
+        connection.execute(statement)
+    connection.close()
 
 
 @pytest.fixture(scope="module")
 def graded_once(tmp_path_factory):
-    """A class of four without a fault in its gradebook: the file, to be copied."""
-    place = tmp_path_factory.mktemp("once") / "class"
+    """Return the gradebook of a class of four without faults, to be copied."""
+    folder = tmp_path_factory.mktemp("once") / "class"
     with pytest.MonkeyPatch.context() as patch:
-        use_marker(patch, "tests.grading.batch.fake_grader:make")
-        graded(some(4, ""), place, kills=0)
-    return book_of(place)
+        use_grader(patch, FAKE_GRADER)
+        graded(some(4, ""), folder, kills=0)
+    return book_of(folder)
 
 
 @pytest.fixture
@@ -80,47 +81,47 @@ def book(graded_once, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("statement", "kind", "says"),
+    ("statement", "kind", "message"),
     [
         ("DELETE FROM check_results WHERE rowid = 1", "lost", "not one result each"),
         ("DELETE FROM task_results WHERE task = 'P1.3'", "lost", "P1.3"),
         ("DELETE FROM handed WHERE student = 's0002'", "lost", "not in the gradebook"),
         ("UPDATE gradings SET state = 'open'", "lost", "open"),
-        (TWICE, "doubled", "s0001: handed in 2 times"),
+        (TWICE, "doubled", "s0001: submitted 2 times"),
         ("INSERT INTO attempts (job, began, outcome) SELECT job, began, outcome FROM attempts", "doubled", "2 times"),
         ("UPDATE check_results SET status = 'failed'", "wrong", "has failed"),
         ("UPDATE check_results SET status = 'passed'", "wrong", "has passed"),
     ],
 )
-def test_what_is_not_as_it_should_be_is_seen(book, statement, kind, says):
-    handed = some(4, "")
-    assert audit(book, handed).sound
+def test_what_is_not_as_expected_is_found(book, statement, kind, message):
+    submissions = some(4, "")
+    assert audit(book, submissions).sound
     tampered(book, statement)
-    found = audit(book, handed)
-    assert not found.sound
-    assert says in getattr(found, kind)[0]
-    assert f"{kind}: {len(getattr(found, kind))}" in found.text()
+    findings = audit(book, submissions)
+    assert not findings.sound
+    assert message in getattr(findings, kind)[0]
+    assert f"{kind}: {len(getattr(findings, kind))}" in findings.text()
 
 
 def test_two_gradebooks_are_compared_check_by_check(book, tmp_path):
     other = Path(shutil.copy(book, tmp_path / "other.sqlite"))
     assert differences(book, other) == []
     tampered(other, "UPDATE check_results SET status = 'skipped' WHERE task = 'P1.3' AND status = 'passed'")
-    found = differences(book, other)
-    assert len(found) == 8
-    assert found[0] == "s0000 P1.3 first: passed and skipped"
+    findings = differences(book, other)
+    assert len(findings) == 8
+    assert findings[0] == "s0000 P1.3 first: passed and skipped"
 
 
-def test_a_call_that_cannot_work_is_told(monkeypatch, tmp_path):
+def test_a_call_that_cannot_work_is_reported(monkeypatch, tmp_path):
     monkeypatch.setattr(calls, "GRADE", (sys.executable, "-c", "import sys; print('no', file=sys.stderr); sys.exit(2)"))
-    with pytest.raises(GradingError, match="could not do its work") as caught:
+    with pytest.raises(GradingError, match="could not start its work") as caught:
         graded(some(2), tmp_path / "class")
     assert "got: no" in str(caught.value)
 
 
 @pytest.fixture
 def bench(fake, monkeypatch, tmp_path):
-    monkeypatch.setattr(commands, "_class", lambda *asked, **more: ("P1", some(6)))
+    monkeypatch.setattr(commands, "_make_class", lambda *arguments, **options: ("P1", some(6)))
 
     def run(*arguments: object):
         words = ["bench", "grading", "class", *arguments, "--json", tmp_path / "class.json"]
@@ -130,36 +131,36 @@ def bench(fake, monkeypatch, tmp_path):
 
 
 @needs_bubblewrap
-def test_the_command_tells_people_and_programs(bench, tmp_path):
+def test_the_command_prints_text_and_writes_json(bench, tmp_path):
     result = bench("--kills", 1, "--out", tmp_path / "kept")
     assert result.exit_code == 0, result.output
     assert "6 of 6 have every task once" in result.stdout
-    assert "submissions a minute" in result.stdout
+    assert "submissions per minute" in result.stdout
     assert "lost: none" in result.stdout
     assert "called again" in result.stderr
-    told = json.loads((tmp_path / "class.json").read_text())
-    assert (told["bench"], told["finished"], told["held"]) == ("grading class", True, True)
-    assert len(told["calls"]) == 2
+    written = json.loads((tmp_path / "class.json").read_text())
+    assert (written["bench"], written["finished"], written["held"]) == ("grading class", True, True)
+    assert len(written["calls"]) == 2
     assert book_of(tmp_path / "kept").is_file()
 
 
 @needs_bubblewrap
-def test_after_ctrl_c_there_is_what_was_measured(bench, tmp_path, monkeypatch):
+def test_after_ctrl_c_the_measurements_are_kept(bench, tmp_path, monkeypatch):
     def interrupt(line):
         if line.startswith("[2/"):
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(commands, "_say", interrupt)
+    monkeypatch.setattr(commands, "_log", interrupt)
     result = bench("--kills", 0)
     assert result.exit_code == 130
     assert "exit code 130" in result.stdout
-    told = json.loads((tmp_path / "class.json").read_text())
-    assert not told["finished"]
-    assert 2 <= told["audit"]["whole"] < 6
+    written = json.loads((tmp_path / "class.json").read_text())
+    assert not written["finished"]
+    assert 2 <= written["audit"]["whole"] < 6
 
 
 @needs_bubblewrap
-def test_a_folder_that_holds_something_is_refused(bench, tmp_path):
+def test_a_folder_that_is_not_empty_is_refused(bench, tmp_path):
     (tmp_path / "file").touch()
     result = bench("--out", tmp_path)
     assert result.exit_code == 1

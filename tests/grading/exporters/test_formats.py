@@ -12,19 +12,20 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from nbgrader.api import Gradebook as TheirGradebook
+from nbgrader.api import Gradebook as NbgraderGradebook
 from nbgrader.plugins.export import CsvExportPlugin
 
 from mlhood.errors import GradingError
-from mlhood.files.csv_cells import FORMULA, csv_text, defused, original
+from mlhood.files.csv_cells import FORMULA, csv_text, escape_formula, unescape_formula
+from mlhood.files.paths import portable_name
 from mlhood.grading.checks.marks import CheckResult, TaskResult
 from mlhood.grading.exporters import formats
 from mlhood.grading.exporters.canvas import fill
-from mlhood.grading.gradebook.gradebook import HandMark
+from mlhood.grading.gradebook.gradebook import ManualMark
 from mlhood.grading.gradebook.late import Lateness
 from mlhood.grading.gradebook.records import Record
-from mlhood.grading.intake.submitted_file import Handed
-from tests.grading.batch.fake_grader import plan
+from mlhood.grading.intake.submitted_file import SubmittedFile
+from tests.grading.batch.fake_grader import project
 
 DUE = datetime(2026, 10, 12, 21, 59, tzinfo=UTC)
 BOMB = '=HYPERLINK("http://x","<script>")'
@@ -36,27 +37,27 @@ def task(number: int, second: str = "passed", what: str = "") -> TaskResult:
 
 
 def record(student: str = "ada", name: str = "Ada Love", **changes) -> Record:
-    """24 of 30 points, 2 by hand, a day late for a tenth."""
-    made = Record(
-        Handed(student, name, "P1", "P1.ipynb", submitted=DUE),
-        plan("P1"),
+    """Return a record with 24 of 30 points, 2 given by hand, and a penalty of a tenth for a day late."""
+    default = Record(
+        SubmittedFile(student, name, "P1", "P1.ipynb", submitted=DUE),
+        project("P1"),
         "done",
         "",
         (task(1), task(2, "failed", BOMB), task(3)),
         Lateness(DUE, DUE.replace(day=13), 1, 0.1),
-        {"P1.4": HandMark(student, "P1.4", 2.0, "+good")},
+        {"P1.4": ManualMark(student, "P1.4", 2.0, "+good")},
         12.4,
         DUE,
     )
-    return replace(made, **changes)
+    return replace(default, **changes)
 
 
 def rows(text: str) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(text)))
 
 
-def test_plain_csv_has_a_row_a_student_and_a_column_a_task():
-    other = replace(record(), plan=plan("P2"), tasks=(), late=Lateness(), by_hand={})
+def test_plain_csv_has_a_row_per_student_and_a_column_per_task():
+    other = replace(record(), project=project("P2"), tasks=(), late=Lateness(), manual_marks={})
     first, second = rows(formats.plain_csv([record(), other]))
     assert first["P1.2 Task 2 (10)"] == "4"
     assert (first["earned"], first["possible"], first["bonus"], first["late_penalty"]) == ("24", "30", "2", "2.6")
@@ -73,37 +74,37 @@ def test_no_cell_of_a_student_is_a_formula():
 
 
 @given(st.text())
-def test_defused_text_comes_back_as_it_was(text):
-    cell = defused(text := text.replace("\r", "\n"))
+def test_an_escaped_text_can_be_unescaped(text):
+    cell = escape_formula(text := text.replace("\r", "\n"))
     assert not cell.startswith(FORMULA) or cell.removeprefix("-").replace(".", "", 1).isdigit()
-    assert original(cell) == text or text.startswith("'")
+    assert unescape_formula(cell) == text or text.startswith("'")
     assert list(csv.reader(io.StringIO(csv_text([[text, 1]]), newline=""))) == [[cell, "1"]]
 
 
 @pytest.mark.filterwarnings("ignore")  # SQLAlchemy warns of what nbgrader does
 def test_nbgraders_file_has_the_fields_and_values_that_nbgrader_writes(tmp_path, monkeypatch):
-    tools = str(Path(sys.executable).parent)  # nbgrader calls alembic by its bare name
+    tools = str(Path(sys.executable).parent)  # nbgrader calls alembic without a path
     monkeypatch.setenv("PATH", os.pathsep.join([tools, os.environ.get("PATH", "")]))
-    ours = record(by_hand={})
-    with TheirGradebook(f"sqlite:///{tmp_path / 'theirs.db'}") as theirs:
+    ours = record(manual_marks={})
+    with NbgraderGradebook(f"sqlite:///{tmp_path / 'theirs.db'}") as theirs:
         theirs.add_assignment("P1", duedate=DUE.replace(tzinfo=None))
         theirs.add_notebook("P1", "P1")
-        for one in ours.tasks:
-            theirs.add_grade_cell(one.id, "P1", "P1", max_score=one.points, cell_type="code")
+        for task in ours.tasks:
+            theirs.add_grade_cell(task.id, "P1", "P1", max_score=task.points, cell_type="code")
         for student, names in {"ada": ("Ada", "Love"), "bob": (None, "Ross")}.items():
             theirs.add_student(student, first_name=names[0], last_name=names[1])
-        handed = theirs.add_submission("P1", "ada", timestamp=ours.late.submitted.replace(tzinfo=None))
-        for one in ours.tasks:
-            grade = theirs.find_grade(one.id, "P1", "P1", "ada")
-            grade.auto_score = one.earned
-        handed.notebooks[0].late_submission_penalty = ours.penalty
+        submission = theirs.add_submission("P1", "ada", timestamp=ours.late.submitted.replace(tzinfo=None))
+        for task in ours.tasks:
+            grade = theirs.find_grade(task.id, "P1", "P1", "ada")
+            grade.auto_score = task.earned
+        submission.notebooks[0].late_submission_penalty = ours.penalty
         theirs.db.commit()
         CsvExportPlugin(to=str(tmp_path / "theirs.csv")).export(theirs)
-    absent = replace(record("bob", "Ross"), plan=plan("P2"))
-    mine = rows(formats.nbgrader_csv([ours, absent]))
+    absent = replace(record("bob", "Ross"), project=project("P2"))
+    actual = rows(formats.nbgrader_csv([ours, absent]))
     expected = rows((tmp_path / "theirs.csv").read_text())
-    assert list(mine[0]) == list(expected[0])
-    in_p1 = [row for row in mine if row["assignment"] == "P1"]
+    assert list(actual[0]) == list(expected[0])
+    in_p1 = [row for row in actual if row["assignment"] == "P1"]
     assert [_numbers(row) for row in in_p1] == [_numbers(row) for row in expected]
 
 
@@ -112,25 +113,21 @@ def _numbers(row: dict[str, str]) -> dict[str, object]:
     return {key: round(float(value), 6) if key in scores else value for key, value in row.items()}
 
 
-GRADESCOPE_TOP = {
-    "score", "execution_time", "output", "output_format", "visibility", "stdout_visibility", "extra_data", "tests",
-}  # fmt: skip
-GRADESCOPE_TEST = {
-    "score", "max_score", "status", "name", "name_format", "number", "output", "output_format", "tags", "visibility",
-    "extra_data",
-}  # fmt: skip
+COMMON = {"score", "output", "output_format", "visibility", "extra_data"}
+GRADESCOPE_TOP = COMMON | {"execution_time", "stdout_visibility", "tests"}
+GRADESCOPE_TEST = COMMON | {"max_score", "status", "name", "name_format", "number", "tags"}
 
 
 def test_gradescopes_results_have_its_fields():
-    made = json.loads(
+    result = json.loads(
         formats.json_text(formats.gradescope(record(tasks=(task(1, "skipped", "no unicorn"), task(2, "failed", BOMB)))))
     )
-    assert set(made) <= GRADESCOPE_TOP
-    assert all(set(test) <= GRADESCOPE_TEST for test in made["tests"])
-    assert made["score"] == pytest.approx(9)
-    assert made["execution_time"] == 12
-    assert {made["output_format"], *(test["output_format"] for test in made["tests"])} == {"text"}
-    by_number = {test["number"]: test for test in made["tests"]}
+    assert set(result) <= GRADESCOPE_TOP
+    assert all(set(test) <= GRADESCOPE_TEST for test in result["tests"])
+    assert result["score"] == pytest.approx(9)
+    assert result["execution_time"] == 12
+    assert {result["output_format"], *(test["output_format"] for test in result["tests"])} == {"text"}
+    by_number = {test["number"]: test for test in result["tests"]}
     assert list(by_number) == ["1.1.1", "1.1.2", "1.2.1", "1.2.2", "1.4"]
     assert "status" not in by_number["1.1.2"]
     assert by_number["1.1.2"]["max_score"] == 0
@@ -139,30 +136,30 @@ def test_gradescopes_results_have_its_fields():
 
 
 def test_github_classroom_has_its_fields():
-    made = formats.github_classroom(record())
-    assert list(made) == ["version", "status", "max_score", "tests"]
-    assert (made["version"], made["status"], made["max_score"]) == (1, "fail", 30)
-    assert [(test["status"], test["score"]) for test in made["tests"]] == [("pass", 10), ("fail", 4), ("pass", 10)]
-    assert all(list(test) == ["name", "status", "score", "message"] for test in made["tests"])
-    assert BOMB in made["tests"][1]["message"]
+    result = formats.github_classroom(record())
+    assert list(result) == ["version", "status", "max_score", "tests"]
+    assert (result["version"], result["status"], result["max_score"]) == (1, "fail", 30)
+    assert [(test["status"], test["score"]) for test in result["tests"]] == [("pass", 10), ("fail", 4), ("pass", 10)]
+    assert all(list(test) == ["name", "status", "score", "message"] for test in result["tests"])
+    assert BOMB in result["tests"][1]["message"]
     assert formats.github_classroom(record(tasks=(task(1),)))["status"] == "pass"
     assert formats.github_classroom(record(status="failed"))["status"] == "error"
 
 
 @pytest.mark.parametrize("name", ["../../x", "a/b", "", ".", "..", "con", "NUL.txt", "é", "a" * 300, "\ud800", "a\nb"])
-def test_a_students_id_makes_a_name_within_the_folder(name):
-    made = formats.file_name(name)
-    assert made.isascii()
-    assert 0 < len(made) < 80
-    assert not set(made) & set("/\\:\n")
-    assert made.strip(".") == made
-    assert made != name
+def test_a_students_id_becomes_a_file_name_within_the_folder(name):
+    result = portable_name(name)
+    assert result.isascii()
+    assert 0 < len(result) < 80
+    assert not set(result) & set("/\\:\n")
+    assert result.strip(".") == result
+    assert result != name
 
 
-def test_names_of_two_students_are_never_one():
+def test_file_names_of_two_students_differ():
     ids = ["ada", "Ada", "a/a", "a_a", "a\\a"]
-    assert len({formats.file_name(one).lower() for one in ids}) == len(ids)
-    assert formats.file_name("ada") == "ada"
+    assert len({portable_name(name).lower() for name in ids}) == len(ids)
+    assert portable_name("ada") == "ada"
 
 
 CANVAS = """\
@@ -192,31 +189,31 @@ def test_canvas_is_filled_in_place(canvas, student, name):
     assert (filled.scores, filled.notes) == (1, ())
 
 
-def test_canvas_gets_no_score_where_there_is_none(canvas):
-    found = [
+def test_canvas_gets_no_score_if_there_is_none(canvas):
+    records = [
         record("11", status="failed", reason="no memory"),
         record("99", "Ross Bob"),
         record("12", status="refused"),
     ]
-    filled = fill(canvas, found)
+    filled = fill(canvas, records)
     assert filled.text == CANVAS.replace("A,3,,", "A,23.4,,")
     assert filled.notes == (
         "11: P1 is not filled in: no memory",
-        "99: P1 is not filled in: no row, or several, are this student's",
+        "99: P1 is not filled in: no row, or several, match this student",
     )
 
 
 def test_canvas_columns_can_be_named(canvas):
     filled = fill(canvas, [record("11")], {"P1": "Homework, part 2 (902)"})
     assert filled.text == CANVAS.replace("A,,7.5,80", "A,,23.4,80")
-    two = replace(record("11"), plan=plan("P2"))
+    two = replace(record("11"), project=project("P2"))
     for columns in ({}, {"P2": "Homework"}):
         with pytest.raises(GradingError, match="column of P2"):
             fill(canvas, [two], columns)
 
 
 @pytest.mark.parametrize("text", ["", "a,b\n1,2\n", "\xff\xfe", 'Student,ID\n"open'])
-def test_what_canvas_has_not_exported_is_refused(tmp_path, text):
+def test_a_file_that_canvas_has_not_exported_is_refused(tmp_path, text):
     (tmp_path / "x.csv").write_bytes(text.encode("latin-1"))
     with pytest.raises(GradingError):
         fill(tmp_path / "x.csv", [record()])

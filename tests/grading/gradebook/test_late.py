@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mlhood.errors import GradingError
-from mlhood.grading.gradebook.late import Deadline, read_late
+from mlhood.grading.gradebook.late import Deadline, parse_late_policy
 
 DUE = datetime(2026, 10, 12, 21, 59, tzinfo=UTC)
-RULES = """
+POLICY = """
 timezone = "Europe/Vienna"
 grace_minutes = 15
 penalty_per_day = 10
@@ -34,7 +34,7 @@ def minutes(number: float) -> datetime:
 
 
 @pytest.mark.parametrize(
-    ("student", "submitted", "days", "share"),
+    ("student", "submitted", "days", "penalty"),
     [
         ("carl", minutes(-1), 0, 0),
         ("carl", minutes(0), 0, 0),
@@ -51,22 +51,22 @@ def minutes(number: float) -> datetime:
         ("carl", None, 0, 0),
     ],
 )
-def test_days_and_shares(student, submitted, days, share):
-    found = read_late(RULES, "late.toml").of("P1").lateness(student, submitted)
-    assert (found.days, found.share) == (days, pytest.approx(share))
+def test_days_and_shares(student, submitted, days, penalty):
+    lateness = parse_late_policy(POLICY, "late.toml").of("P1").lateness(student, submitted)
+    assert (lateness.days, lateness.penalty) == (days, pytest.approx(penalty))
 
 
-def test_each_assignment_has_its_rules():
-    late = read_late(RULES, "late.toml")
-    assert late.of("P2").lateness("ada", datetime(2026, 11, 1, 13, tzinfo=UTC)).share == pytest.approx(0.2)
-    assert late.of("P3").lateness("ada", DUE).days == 0
-    assert late.of("P9").lateness("ada", DUE).days == 0
+def test_each_assignment_has_its_own_deadline():
+    policy = parse_late_policy(POLICY, "late.toml")
+    assert policy.of("P2").lateness("ada", datetime(2026, 11, 1, 13, tzinfo=UTC)).penalty == pytest.approx(0.2)
+    assert policy.of("P3").lateness("ada", DUE).days == 0
+    assert policy.of("P9").lateness("ada", DUE).days == 0
 
 
-def test_days_are_24_hours_where_summer_time_ends():
+def test_days_are_24_hours_where_daylight_saving_time_ends():
     # on 25 October 2026 clocks in Vienna go back, so from noon to noon there are 25 hours
     rules = 'timezone = "Europe/Vienna"\npenalty_per_day = 10\n[P1]\ndue = 2026-10-24T12:00:00\n'
-    deadline = read_late(rules, "").of("P1")
+    deadline = parse_late_policy(rules, "").of("P1")
     assert deadline.lateness("ada", datetime(2026, 10, 25, 10, 59, tzinfo=UTC)).days == 2
     assert deadline.lateness("ada", datetime(2026, 10, 25, 10, 0, tzinfo=UTC)).days == 1
 
@@ -76,8 +76,8 @@ DEADLINES = st.builds(
     Deadline,
     due=TIMES,
     grace=st.timedeltas(timedelta(), timedelta(hours=3)),
-    per_day=st.floats(0, 1),
-    most=st.floats(0, 1),
+    penalty_per_day=st.floats(0, 1),
+    max_penalty=st.floats(0, 1),
 )
 
 
@@ -85,28 +85,30 @@ DEADLINES = st.builds(
 def test_later_never_costs_less(deadline, submitted, more):
     sooner, later = deadline.lateness("ada", submitted), deadline.lateness("ada", submitted + more)
     assert sooner.days <= later.days
-    assert sooner.share <= later.share <= deadline.most
+    assert sooner.penalty <= later.penalty <= deadline.max_penalty
 
 
 @given(DEADLINES, TIMES)
 def test_in_time_costs_nothing_and_every_day_begun_counts(deadline, submitted):
-    found = deadline.lateness("ada", submitted)
+    lateness = deadline.lateness("ada", submitted)
     over = submitted - deadline.due
-    assert (found.days == 0) == (over <= deadline.grace)
-    if found.days:
-        assert timedelta(days=found.days - 1) < over <= timedelta(days=found.days)
-        assert found.share == min(found.days * deadline.per_day, deadline.most)
+    assert (lateness.days == 0) == (over <= deadline.grace)
+    if lateness.days:
+        assert timedelta(days=lateness.days - 1) < over <= timedelta(days=lateness.days)
+        assert lateness.penalty == min(lateness.days * deadline.penalty_per_day, deadline.max_penalty)
 
 
 @given(DEADLINES, TIMES, st.integers(-14, 14))
-def test_the_zone_in_which_a_time_is_told_does_not_matter(deadline, submitted, hours):
+def test_the_zone_of_a_time_does_not_matter(deadline, submitted, hours):
     elsewhere = submitted.astimezone(timezone(timedelta(hours=hours)))
     assert deadline.lateness("ada", elsewhere).days == deadline.lateness("ada", submitted).days
 
 
 @given(DEADLINES, TIMES, st.integers(0, 20))
 def test_an_extension_by_days_moves_the_due_date(deadline, submitted, days):
-    extended = Deadline(deadline.due, deadline.grace, deadline.per_day, deadline.most, {"ada": timedelta(days=days)})
+    extended = Deadline(
+        deadline.due, deadline.grace, deadline.penalty_per_day, deadline.max_penalty, {"ada": timedelta(days=days)}
+    )
     assert extended.lateness("ada", submitted + timedelta(days=days)).days == deadline.lateness("bob", submitted).days
     assert extended.lateness("bob", submitted) == deadline.lateness("bob", submitted)
 
@@ -114,11 +116,23 @@ def test_an_extension_by_days_moves_the_due_date(deadline, submitted, days):
 @pytest.mark.parametrize(
     "text",
     [
-        "no toml", "grace = 3", "penalty_per_day = 101", "penalty_per_day = true", "most = -1", "timezone = 'Mars'",
-        "timezone = 3", "[P1]\ndue = 2026-10-12", "[P1]\ndue = 'Monday'", "[P1]\nduedate = 1", "[P1]\nextensions = 3",
-        "[P1.extensions]\nada = 'two'", "[P1.extensions]\nada = -1", "[P1.submitted]\nada = 3", "grace_minutes = nan",
+        "no toml",
+        "grace = 3",
+        "penalty_per_day = 101",
+        "penalty_per_day = true",
+        "most = -1",
+        "timezone = 'Mars'",
+        "timezone = 3",
+        "[P1]\ndue = 2026-10-12",
+        "[P1]\ndue = 'Monday'",
+        "[P1]\nduedate = 1",
+        "[P1]\nextensions = 3",
+        "[P1.extensions]\nada = 'two'",
+        "[P1.extensions]\nada = -1",
+        "[P1.submitted]\nada = 3",
+        "grace_minutes = nan",
     ],
-)  # fmt: skip
-def test_faults_of_the_rules_are_told(text):
-    with pytest.raises(GradingError, match="rules for late submissions"):
-        read_late(text, "late.toml")
+)
+def test_an_invalid_policy_is_refused(text):
+    with pytest.raises(GradingError, match="policy for late submissions"):
+        parse_late_policy(text, "late.toml")

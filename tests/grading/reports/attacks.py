@@ -1,4 +1,4 @@
-"""A notebook and marks full of what would run, load, break out or hide, if a page let it."""
+"""A notebook and marks full of content that would run, load, escape from or hide parts of an unsafe page."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mlhood.grading.checks.marks import CheckResult, Marks, TaskResult
 from mlhood.grading.reports.feedback_page import Answer, Feedback
 from mlhood.measure.table import MIME
 
-SERVER = "http://127.0.0.1:9/stolen"  # nobody listens there; a request would be seen before it is sent
+SERVER = "http://127.0.0.1:9/stolen"  # no server; a request is observed before it is sent
 RUN = "document.title='owned';window.owned=1"
 HTML = [
     f"<script>{RUN}</script>",
@@ -42,26 +42,26 @@ TEXT = f"</pre></div><script>{RUN}</script>\x1b[31mred\x1b[0m \x00\u202egnp.exe 
 
 
 def png(width: int = 4, height: int = 4, **options: object) -> str:
-    """A PNG in base64."""
+    """Return a PNG in base64."""
     packed = io.BytesIO()
     Image.new("RGB", (width, height), "orange").save(packed, "PNG", **options)
     return base64.b64encode(packed.getvalue()).decode()
 
 
 def with_secret() -> str:
-    """A picture with a text in its metadata and a script after its end."""
+    """Return a picture with text in its metadata and a script after its end."""
     notes = PngInfo()
     notes.add_text("comment", f"<script>{RUN}</script>")
     return base64.b64encode(base64.b64decode(png(pnginfo=notes)) + f"<script>{RUN}</script>".encode()).decode()
 
 
 def display(data: dict) -> NotebookNode:
-    """An output of these forms."""
+    """Return an output in these formats."""
     return new_output("display_data", data)
 
 
 def outputs() -> list[NotebookNode]:
-    """One output an attack."""
+    """Return one output per attack."""
     hostile = [display({"text/html": html, "text/plain": html}) for html in HTML]
     return [
         *hostile,
@@ -79,7 +79,7 @@ def outputs() -> list[NotebookNode]:
 
 
 def marks(project: str) -> Marks:
-    """Marks whose every text holds an attack."""
+    """Return marks in which every text contains an attack."""
     hostile = " ".join([TEXT, *HTML])
     check = CheckResult("c", TEXT, 5, "failed", TEXT, {TEXT: hostile, "got": f"`{HTML[0]}`", "hint": HTML[1]})
     done = CheckResult("d", "right", 5, "passed")
@@ -89,7 +89,7 @@ def marks(project: str) -> Marks:
 
 
 def feedback(notebook: NotebookNode, project: str) -> Feedback:
-    """A page of attacks: the outputs are spread over the cells, since a page shows a dozen of each."""
+    """Return the content of a page of attacks, spread over the cells, as a page shows only a dozen outputs of each."""
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     hostile = outputs()
     for cell in code:

@@ -10,9 +10,9 @@ from mlhood.grading.gradebook.late import Lateness
 from mlhood.grading.notebooks.master import MasterCell
 from mlhood.grading.notebooks.notebook import read, write
 from mlhood.grading.reports.class_report import class_report
-from mlhood.grading.similarity.class_similarity import Likeness, answers, likeness, work_of
-from mlhood.grading.similarity.compare import Pair, Passage
-from mlhood.grading.similarity.package_source import own_source
+from mlhood.grading.similarity.class_similarity import Similarity, compare_class, document_of
+from mlhood.grading.similarity.compare import Passage, SimilarPair
+from mlhood.grading.similarity.package_source import package_functions
 from tests.grading.exporters.test_formats import BOMB, record, task
 from tests.grading.test_class_commands import call
 
@@ -50,7 +50,7 @@ def double(x):
         raise ValueError("never")
     return view.transpose(0, 3, 4, 1, 2).reshape(c * kh * kw, oh * ow).astype(np.float32, copy=False)
 """
-PAIR = Pair(
+PAIR = SimilarPair(
     ("ada", "bob"),
     40,
     0.9,
@@ -62,7 +62,7 @@ def text_of(page: str) -> str:
     return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", page.partition("<body>")[2]))
 
 
-def test_it_tells_points_hardest_checks_reasons_and_who_was_late():
+def test_it_shows_points_hardest_checks_reasons_and_late_submissions():
     good = record("bob", tasks=(task(1), task(2), task(3)), late=Lateness())
     text = text_of(class_report([record(), good], {}))
     assert "2 students, 2 submissions, 2 of them graded" in text
@@ -73,23 +73,23 @@ def test_it_tells_points_hardest_checks_reasons_and_who_was_late():
     assert "1 late" in text
 
 
-def test_alike_work_stands_side_by_side():
-    page = class_report([record()], {"P1": Likeness(pairs=[PAIR], unread=[("eve", "P1.3")])})
+def test_similar_code_is_shown_side_by_side():
+    page = class_report([record()], {"P1": Similarity(pairs=[PAIR], unparsable=[("eve", "P1.3")])})
     text = text_of(page)
     assert "ada bob 90% 40" in text
     assert "ada, P1.1 x = f ( y ) z = 1 bob, P1.2 a = f ( b )" in text
     assert page.count("<mark>") == 2
-    assert "Not compared, since it is no Python that can be read: eve, P1.3" in text
+    assert "Not compared, since the code cannot be parsed: eve, P1.3" in text
 
 
-def test_copies_of_the_package_are_named():
+def test_copies_of_the_package_are_listed():
     copy = replace(PAIR, names=("ada", "mlhood/kernels/loops.py: gemm_naive"))
-    text = text_of(class_report([record()], {"P1": Likeness(copies=[copy])}))
-    assert "Copies of the package's source Who Of" in text.replace("&#x27;", "'")
+    text = text_of(class_report([record()], {"P1": Similarity(copies=[copy])}))
+    assert "Copies of the package's source Student Function" in text.replace("&#39;", "'")
     assert "ada mlhood/kernels/loops.py: gemm_naive 90% 40" in text
 
 
-def test_nothing_of_a_student_is_markup():
+def test_no_text_of_a_student_is_markup():
     names = (HOSTILE, f"{HOSTILE}2")
     passage = replace(PAIR.passages[0], places=(HOSTILE, HOSTILE), sources=(HOSTILE, f"'{HOSTILE}'"))
     page = class_report(
@@ -97,21 +97,21 @@ def test_nothing_of_a_student_is_markup():
             record(HOSTILE, tasks=(task(1, "failed", HOSTILE), task(2, "failed", BOMB), task(3))),
             record("b", status="refused", reason=HOSTILE),
         ],
-        {"P1": Likeness([replace(PAIR, names=names, passages=(passage,))], [], [(HOSTILE, HOSTILE)])},
+        {"P1": Similarity([replace(PAIR, names=names, passages=(passage,))], [], [(HOSTILE, HOSTILE)])},
     )
     assert "<script" not in page
     assert page.count("&lt;script&gt;alert") > 8
     assert "default-src 'none'" in page
 
 
-def test_what_is_left_out_is_told():
-    page = class_report([record()], {"P1": Likeness(pairs=[PAIR] * 60, unread=[("eve", "P1.3")] * 30)})
+def test_the_page_says_what_it_leaves_out():
+    page = class_report([record()], {"P1": Similarity(pairs=[PAIR] * 60, unparsable=[("eve", "P1.3")] * 30)})
     assert "10 more are not listed" in page
     assert "and 10 more" in page
     assert page.count('<div class="pair">') == 15
 
 
-def test_it_says_when_there_is_nothing_to_say():
+def test_there_is_a_page_if_nothing_was_found():
     page = class_report([replace(record(), tasks=(task(1), task(2), task(3)), late=Lateness())], {})
     assert "No check has failed" in page
     assert "No two submissions" in page
@@ -121,36 +121,36 @@ def test_it_says_when_there_is_nothing_to_say():
 # -- from notebooks
 
 
-def handed_in(store, course, texts: dict[str, str]):
-    """Records whose notebooks, with this text as first task, lie in the store."""
+def stored(store, course, texts: dict[str, str]):
+    """Return records whose notebooks, with this solution of the first task, are in the store."""
     for student, text in texts.items():
         write(course.notebook(course.SOLUTIONS | {"T9.1": text}), store / f"{student}.ipynb")
-    known = record().handed
-    return [record(student, handed=replace(known, student=student, sha256=student)) for student in texts]
+    submission = record().submission
+    return [record(student, submission=replace(submission, student=student, sha256=student)) for student in texts]
 
 
 @pytest.mark.parametrize("with_given", [False, True])
-def test_a_copy_in_disguise_is_found(course, tmp_path, with_given):
-    found = handed_in(tmp_path, course, {"ada": ORIGINAL, "bob": DISGUISED, "eve": OTHER})
+def test_a_disguised_copy_is_found(course, tmp_path, with_given):
+    results = stored(tmp_path, course, {"ada": ORIGINAL, "bob": DISGUISED, "eve": OTHER})
     write(course.notebook(course.EMPTY), tmp_path / "given.ipynb")
-    alike = likeness(found, tmp_path, [tmp_path / "given.ipynb"] if with_given else [])["P1"]
-    assert [(pair.names, pair.share) for pair in alike.pairs] == [(("ada", "bob"), 1.0)]
-    assert alike.pairs[0].passages[0].places == ("T9.1", "T9.1")
-    assert (alike.copies, alike.unread) == ([], [])
+    similarity = compare_class(results, tmp_path, [tmp_path / "given.ipynb"] if with_given else [])["P1"]
+    assert [(pair.names, pair.share) for pair in similarity.pairs] == [(("ada", "bob"), 1.0)]
+    assert similarity.pairs[0].passages[0].places == ("T9.1", "T9.1")
+    assert (similarity.copies, similarity.unparsable) == ([], [])
 
 
 def test_a_copy_under_a_forged_label_is_found(course, tmp_path):
-    found = handed_in(tmp_path, course, {"ada": ORIGINAL, "bob": DISGUISED})
+    results = stored(tmp_path, course, {"ada": ORIGINAL, "bob": DISGUISED})
     book = read(tmp_path / "bob.ipynb")
     cell = next(cell for cell in book.cells if cell.source == DISGUISED)
     cell.metadata["mlhood"]["role"] = "given"
     write(book, tmp_path / "bob.ipynb")
-    assert len(likeness(found, tmp_path, [])["P1"].pairs) == 1
+    assert len(compare_class(results, tmp_path, [])["P1"].pairs) == 1
 
 
 @pytest.mark.parametrize("where", ["in the package", "in a notebook", "nowhere"])
-def test_what_was_given_is_no_copy(course, tmp_path, monkeypatch, where):
-    found = handed_in(tmp_path, course, {"ada": OTHER, "eve": "def double(x):\n    return x + x"})
+def test_base_code_is_no_copy(course, tmp_path, monkeypatch, where):
+    results = stored(tmp_path, course, {"ada": OTHER, "eve": "def double(x):\n    return x + x"})
     for student in ("ada", "eve"):
         book = read(tmp_path / f"{student}.ipynb")
         book.cells.append(course.labelled(new_code_cell(ORIGINAL), "T9.2", "given"))
@@ -162,44 +162,38 @@ def test_what_was_given_is_no_copy(course, tmp_path, monkeypatch, where):
         carried = (MasterCell("T9-2-given", "T9.2", "given", ORIGINAL),)
         monkeypatch.setattr("mlhood.grading.similarity.class_similarity.carried_cells", {"P1": carried}.__getitem__)
     write(given, tmp_path / "given.ipynb")
-    pairs = likeness(found, tmp_path, [tmp_path / "given.ipynb"])["P1"].pairs
-    assert len(pairs) == (1 if where == "nowhere" else 0)  # somebody has written it, under a forged label
+    pairs = compare_class(results, tmp_path, [tmp_path / "given.ipynb"])["P1"].pairs
+    assert len(pairs) == (1 if where == "nowhere" else 0)  # then a student has written it, under a forged label
 
 
 def test_a_copy_of_the_package_is_found(course, tmp_path):
-    original = next(one for one in own_source() if one.name.endswith("loops.py: gemm_blocked"))
-    found = handed_in(tmp_path, course, {"ada": original.sources[original.name].replace("block", "step")})
-    copies = likeness(found, tmp_path, [])["P1"].copies
+    original = next(document for document in package_functions() if document.name.endswith("loops.py: gemm_blocked"))
+    results = stored(tmp_path, course, {"ada": original.sources[original.name].replace("block", "step")})
+    copies = compare_class(results, tmp_path, [])["P1"].copies
     assert [pair.names for pair in copies] == [("ada", "mlhood/kernels/loops.py: gemm_blocked")]
 
 
-def test_code_is_told_by_its_task_or_its_place(course):
-    work = work_of(course.notebook(), "ada")
-    assert {"T9.1", "T9.2", "T9.3", "cell 2", "cell 3"} <= set(work.sources)
+def test_code_is_grouped_by_task_or_cell(course):
+    document = document_of(course.notebook(), "ada")
+    assert {"T9.1", "T9.2", "T9.3", "cell 2", "cell 3"} <= set(document.sources)
 
 
-def test_a_notebook_that_cannot_be_read_is_alike_with_nobody(course, tmp_path):
-    found = handed_in(tmp_path, course, {"ada": ORIGINAL, "bob": DISGUISED})
-    assert likeness(found, tmp_path, [])["P1"].pairs
+def test_a_notebook_that_cannot_be_read_is_similar_to_none(course, tmp_path):
+    results = stored(tmp_path, course, {"ada": ORIGINAL, "bob": DISGUISED})
+    assert compare_class(results, tmp_path, [])["P1"].pairs
     (tmp_path / "bob.ipynb").write_text("{")
-    assert likeness(found, tmp_path, [])["P1"].pairs == []
+    assert compare_class(results, tmp_path, [])["P1"].pairs == []
 
 
-def test_the_command_writes_the_page(room, course, tmp_path):
-    room.hand_in(ada="P1", bob="P1")
+def test_the_command_writes_the_page(fake_class, course, tmp_path):
+    fake_class.submit(ada="P1", bob="P1")
     texts = {"ada": ORIGINAL, "bob": DISGUISED}
-    for one in room.grade().records:
-        book = course.notebook(course.SOLUTIONS | {"T9.1": texts[one.student]})
-        write(book, room.out / "submissions" / f"{one.handed.sha256}.ipynb")
-    result = call("class-report", room.out, "--to", tmp_path / "class.html")
+    for graded in fake_class.grade().records:
+        book = course.notebook(course.SOLUTIONS | {"T9.1": texts[graded.student]})
+        write(book, fake_class.out / "submissions" / f"{graded.submission.sha256}.ipynb")
+    result = call("class-report", fake_class.out, "--to", tmp_path / "class.html")
     assert result.exit_code == 0, result.exception
-    assert result.stdout.startswith("2 results, 1 pairs that are alike, 0 copies")
+    assert result.stdout.startswith("2 results, 1 similar pairs, 0 copies")
     text = text_of((tmp_path / "class.html").read_text())
     assert "ada bob 100%" in text
     assert "ada, T9.1" in text
-
-
-def test_the_answers_to_questions_are_found(course, tmp_path):
-    write(course.notebook(), tmp_path / "ada.ipynb")
-    assert answers(tmp_path / "ada.ipynb") == {"T9.4": "Because."}
-    assert answers(tmp_path / "absent.ipynb") == {}

@@ -1,13 +1,16 @@
 from __future__ import annotations
 
 import re
+from html import unescape
 
 import pytest
+from markupsafe import Markup
 from nbformat.v4 import new_output
 
 from mlhood.grading.checks.marks import CheckResult, Marks, TaskResult
-from mlhood.grading.reports.code import code_html
 from mlhood.grading.reports.feedback_page import Answer, Feedback, feedback_page
+from mlhood.grading.reports.highlight import MAX_CODE, highlight_python
+from mlhood.grading.reports.sanitize import plain
 
 SEED = 918273645
 FAILED = CheckResult("b", "second", 5, "failed", "`double` is wrong", {"expected": "4", "got": "5", "hint": "twice"})
@@ -37,15 +40,15 @@ def text_of(html: str) -> str:
     return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", html.partition("<body>")[2]))
 
 
-def test_points_are_those_of_the_marks_by_hand_and_late(page):
+def test_the_sum_includes_points_given_by_hand_and_the_late_penalty(page):
     text = text_of(page)
     assert "T9 A project for tests: 6.25 of 8 points" in text
     assert "Written questions, by hand +4.5" in text
     assert "Late −1.25" in text
-    assert "2 points could not be asked for" in text
+    assert "2 points could not be checked" in text
 
 
-def test_every_check_is_told_by_sign_word_and_reason(page):
+def test_every_check_has_a_sign_a_word_and_a_reason(page):
     text = text_of(page)
     assert "✓ passed first 3 of 3" in text
     assert "✗ failed second double is wrong expected 4 got 5 hint twice 0 of 5" in text
@@ -53,7 +56,7 @@ def test_every_check_is_told_by_sign_word_and_reason(page):
     assert "Note: a stand-in was used" in text
 
 
-def test_the_students_own_work_stands_beside_the_checks(page):
+def test_the_students_own_work_is_beside_the_checks(page):
     text = text_of(page)
     assert "def double ( x ):" in text
     assert "printed by the student" in text
@@ -63,7 +66,7 @@ def test_the_students_own_work_stands_beside_the_checks(page):
     assert "Why not?: not marked yet" in text
 
 
-def test_the_secret_seed_is_not_told(page):
+def test_the_secret_seed_is_not_shown(page):
     assert str(SEED) not in page
 
 
@@ -94,12 +97,15 @@ def test_a_huge_notebook_makes_a_small_page(course):
 @pytest.mark.parametrize(
     "source", ["f'{" * 5_000, "(" * 20_000, "'" * 20_000, "\\" * 20_000, "0_" * 10_000, None, ["a"]]
 )
-def test_code_that_is_no_code_is_shown(source):
-    assert code_html(source).startswith('<div class="code"><pre>')
+def test_code_that_is_not_python_is_shown(source):
+    html = highlight_python(source)
+    assert isinstance(html, Markup)
+    shown = unescape(re.sub(r"<[^>]+>", "", html))
+    assert shown.rstrip("\n") == plain(source, MAX_CODE)
 
 
-def test_code_keeps_its_lines_and_marks_some():
-    html = code_html("a = 1\n\nb = '<'\n", marked={3})
+def test_code_keeps_its_lines_and_emphasises_some():
+    html = highlight_python("a = 1\n\nb = '<'\n", marked={3})
     assert html.count("<mark>") == 1
     assert re.sub(r"<[^>]+>", "", html.partition("<mark>")[0]) == "a = 1\n\n"
     assert "&lt;" in html

@@ -10,8 +10,8 @@ from mlhood.grading.checks.expect import CheckFailed, CheckSkipped
 from mlhood.grading.checks.marks import CheckResult, Marks, TaskResult, judge, total, unsolved
 from mlhood.grading.checks.submission import LocalTransport, Submission
 from mlhood.grading.checks.task import Task, points
-from mlhood.grading.reports import marks_text
-from mlhood.grading.student.check import check
+from mlhood.grading.reports import marks_text, notebook_html
+from mlhood.grading.student import check
 
 EVIL = "<img src=x onerror=alert(1)>`<b>`"
 RESULT = TaskResult(
@@ -26,7 +26,7 @@ RESULT = TaskResult(
 )
 
 
-def test_text_says_it_without_colour():
+def test_text_does_not_depend_on_colour():
     text = marks_text.task_text(RESULT)
     assert text.splitlines()[0] == "T9.1 Layers & <shapes>: 6 of 8.5 points"
     assert "✓ first (passed, 6)" in text
@@ -37,7 +37,7 @@ def test_text_says_it_without_colour():
 
 
 def test_html_escapes_what_students_wrote():
-    html = marks_text.task_html(RESULT)
+    html = notebook_html.task_html(RESULT)
     tags = set(re.findall(r"</?([a-z]+)", html))
     assert tags <= {"p", "b", "i", "table", "tr", "td", "br", "code"}
     assert "<img" not in html
@@ -46,11 +46,11 @@ def test_html_escapes_what_students_wrote():
 
 
 def test_bars_and_summary():
-    assert marks_text.bar(5, 10) == "█████░░░░░"
-    assert marks_text.bar(0, 0) == "░" * 10
+    assert marks_text.points_bar(5, 10) == "█████░░░░░"
+    assert marks_text.points_bar(0, 0) == "░" * 10
     marks = Marks("T9", "T9", (RESULT,))
     assert (marks.earned, marks.points, marks.skipped) == (6, 8.5, 1.5)
-    assert "not asked for here (1.5 points): no browser" in marks_text.summary_text(marks)
+    assert "not checked here (1.5 points): no browser" in marks_text.summary_text(marks)
     assert marks_text.full_text(marks).endswith(marks_text.summary_text(marks))
 
 
@@ -79,7 +79,7 @@ def raising(error):
         (RecursionError("x"), "failed", "the check cannot make sense of what your code returned"),
     ],
 )
-def test_whatever_a_check_raises_is_a_result(error, status, what, tmp_path):
+def test_whatever_a_check_raises_becomes_a_result(error, status, what, tmp_path):
     task = Task("T9.1", "One", (raising(error),))
     submission = Submission(LocalTransport({}), tmp_path, tmp_path)
     (check,) = judge(task, submission, 0).checks
@@ -90,17 +90,17 @@ def test_every_check_draws_from_its_own_stream(tmp_path):
     drawn = []
 
     @points(1)
-    def one(submission):
+    def first(submission):
         drawn.append(submission.rng.integers(1 << 40))
 
     @points(1)
-    def two(submission):
+    def second(submission):
         drawn.append(submission.rng.integers(1 << 40))
 
     submission = Submission(LocalTransport({}), tmp_path, tmp_path)
-    for checks in ((one, two), (two, one)):
+    for checks in ((first, second), (second, first)):
         judge(Task("T9.1", "", checks), submission, 7)
-    judge(Task("T9.1", "", (one,)), submission, 8)
+    judge(Task("T9.1", "", (first,)), submission, 8)
     assert drawn[0] == drawn[3]
     assert drawn[1] == drawn[2]
     assert len(set(drawn)) == 3

@@ -2,20 +2,23 @@ from __future__ import annotations
 
 import base64
 import io
+import re
 
 import pytest
 from nbformat.v4 import new_code_cell, new_output
 from PIL import Image
 
-from mlhood.grading.reports.images import MAX_PIXELS, WIDEST, data_uri
-from mlhood.grading.reports.outputs import CELL_OUTPUTS, Room, outputs_html
+from mlhood.grading.reports.images import MAX_PIXELS, MAX_WIDTH, data_uri
+from mlhood.grading.reports.outputs import MAX_OUTPUTS, PageBudget, cell_outputs
+from mlhood.grading.reports.render import render
 from mlhood.measure.measurement import Count
 from mlhood.measure.table import MIME, Table
 from tests.grading.reports import attacks
 
 
-def shown(*outputs, room: Room | None = None) -> str:
-    return outputs_html(new_code_cell(outputs=list(outputs)), room or Room())
+def shown(*outputs, budget: PageBudget | None = None) -> str:
+    cell = new_code_cell(outputs=list(outputs))
+    return re.sub(r">\s+<", "><", render("outputs.html.j2", shown=cell_outputs(cell, budget or PageBudget()))).strip()
 
 
 def decoded(uri: str) -> Image.Image:
@@ -27,7 +30,7 @@ def decoded(uri: str) -> Image.Image:
 # -- pictures
 
 
-def test_a_picture_is_drawn_anew_without_what_it_carried():
+def test_a_picture_is_encoded_again_without_its_metadata():
     uri = data_uri("image/png", attacks.with_secret())
     data = base64.b64decode(uri.partition(",")[2])
     assert b"script" in base64.b64decode(attacks.with_secret())
@@ -36,10 +39,10 @@ def test_a_picture_is_drawn_anew_without_what_it_carried():
 
 
 def test_a_large_picture_is_scaled_down():
-    assert decoded(data_uri("image/png", attacks.png(3000, 1000))).size == (WIDEST, 400)
+    assert decoded(data_uri("image/png", attacks.png(3000, 1000))).size == (MAX_WIDTH, 400)
 
 
-def test_a_transparent_picture_lies_on_white():
+def test_a_transparent_picture_has_a_white_background():
     packed = io.BytesIO()
     Image.new("RGBA", (2, 2), (0, 0, 0, 0)).save(packed, "PNG")
     uri = data_uri("image/png", base64.b64encode(packed.getvalue()).decode())
@@ -70,18 +73,18 @@ def bomb() -> str:
         ("image/png", bomb()),
     ],
 )
-def test_what_is_no_picture_is_refused(kind, data):
+def test_an_invalid_picture_is_refused(kind, data):
     assert data_uri(kind, data) is None
 
 
-def test_a_damaged_picture_is_told():
+def test_a_damaged_picture_is_replaced_by_a_note():
     assert "damaged or too large" in shown(attacks.display({"image/png": "x"}))
 
 
 # -- outputs
 
 
-def test_svg_is_told_but_not_shown():
+def test_svg_is_replaced_by_a_note():
     html = shown(attacks.display({"image/svg+xml": "<svg><circle/></svg>", "text/plain": "a figure"}))
     assert "a figure" in html
     assert "look at it in your notebook" in html
@@ -89,12 +92,12 @@ def test_svg_is_told_but_not_shown():
 
 
 def table() -> Table:
-    found = Table("T9.counts", ("a",), ("b",), "bytes", "Bytes & <more>", "count")
-    found["a", "b"] = Count(7)
-    return found
+    counts = Table("T9.counts", ("a",), ("b",), "bytes", "Bytes & <more>", "count")
+    counts["a", "b"] = Count(7)
+    return counts
 
 
-def test_a_table_is_drawn_from_its_numbers_not_from_its_html():
+def test_a_table_is_rendered_from_its_numbers_not_from_its_html():
     data = table().to_dict()
     html = shown(attacks.display({MIME: data, "text/html": "<table><tr><td>999</td></tr></table>"}))
     assert "Bytes &amp; &lt;more&gt;" in html
@@ -122,7 +125,7 @@ def test_a_forged_table_is_not_shown(change):
     assert "999" not in html
 
 
-def test_html_is_shown_as_its_tables():
+def test_html_is_reduced_to_tables():
     html = shown(attacks.display({"text/html": "<table><tr><td>12</td></tr></table><script>x</script>"}))
     assert "<td>12</td>" in html
     assert "script" not in html
@@ -133,14 +136,14 @@ def test_too_large_html_falls_back_to_text():
     assert html == '<div class="output"><pre>so many</pre></div>'
 
 
-def test_many_outputs_and_a_full_page_are_told():
+def test_the_number_of_outputs_and_the_size_of_a_page_are_limited():
     stream = new_output("stream", name="stdout", text="line")
-    assert f"{3} more outputs are not shown" in shown(*[stream] * (CELL_OUTPUTS + 3))
-    html = shown(stream, new_output("stream", name="stdout", text="x" * 99), room=Room(60))
+    assert f"{3} more outputs are not shown" in shown(*[stream] * (MAX_OUTPUTS + 3))
+    html = shown(stream, new_output("stream", name="stdout", text="x" * 99), budget=PageBudget(60))
     assert "line" in html
     assert "x" * 99 not in html
     assert "largest size" in html
 
 
-def test_silence_leaves_no_frame():
+def test_an_empty_output_is_not_shown():
     assert shown(new_output("stream", name="stdout", text="\n")) == ""

@@ -2,15 +2,15 @@ from __future__ import annotations
 
 import pytest
 
-from mlhood.grading.similarity.syntax_tokens import MAX_TOKENS, shape
+from mlhood.grading.similarity.syntax_tokens import MAX_TOKENS, syntax_tokens
 
 
 def kinds(source: str) -> list[str]:
-    return [token.kind for token in shape(source)]
+    return [token.kind for token in syntax_tokens(source)]
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("original", "copy"),
     [
         ("a = 1  # one", "b = 2"),
         ('"""Text."""\nx = 1\npass\nimport numpy as np', "x = 1"),
@@ -31,13 +31,13 @@ def kinds(source: str) -> list[str]:
         ("def f(x):\n    %timeit g(x)\n    return g(x)", "def f(x):\n    return g(x)"),
     ],
 )
-def test_a_disguise_leaves_the_shape(one, other):
-    assert kinds(one) == kinds(other)
-    assert kinds(one)
+def test_a_disguise_does_not_change_the_tokens(original, copy):
+    assert kinds(original) == kinds(copy)
+    assert kinds(original)
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("program", "other"),
     [
         ("np.pad(x)", "np.roll(x)"),
         ("sum(x)", "max(x)"),
@@ -48,12 +48,12 @@ def test_a_disguise_leaves_the_shape(one, other):
         ("if a:\n    f(b)\ng[c]", "if a:\n    f(b)\n    g[c]"),
     ],
 )
-def test_another_way_has_another_shape(one, other):
-    assert kinds(one) != kinds(other)
+def test_a_different_program_has_different_tokens(program, other):
+    assert kinds(program) != kinds(other)
 
 
-def test_tokens_know_their_lines():
-    assert {token.line for token in shape("\n\nx = f(\n    y,\n    z[0],\n)\n")} == {3, 4, 5}
+def test_tokens_have_their_lines():
+    assert {token.line for token in syntax_tokens("\n\nx = f(\n    y,\n    z[0],\n)\n")} == {3, 4, 5}
 
 
 @pytest.mark.parametrize(
@@ -71,10 +71,10 @@ def test_tokens_know_their_lines():
         "[" * 150 + "]" * 150,
     ],
 )
-def test_hostile_source_has_a_short_shape(source):
-    assert len(shape(source)) <= MAX_TOKENS
+def test_hostile_source_has_few_tokens(source):
+    assert len(syntax_tokens(source)) <= MAX_TOKENS
 
 
-def test_a_statement_too_deep_hides_only_itself():
+def test_a_statement_that_is_too_deep_hides_only_itself():
     deep = "x = " + "+".join("1" for _ in range(1_500))
     assert kinds(f"{deep}\ny = f(z)") == [*kinds("y = f(z)"), "deep"]
