@@ -5,6 +5,8 @@ As everything that comes from there, the answers are claims, and checks compare 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -52,6 +54,20 @@ def forward(model: Any, images: Any) -> Any:
 def nothing(shape: list[int], *arguments: Any) -> Any:
     """Zeros, float32, whatever the arguments: what there and back takes by itself."""
     return np.zeros(shape, np.float32)
+
+
+@contextmanager
+def patched_globals(function: Any, **replacements: Any) -> Iterator[None]:
+    """Replace global names that a function sees, and restore them afterwards."""
+    names = getattr(function, "__globals__", {})
+    before = {name: names[name] for name in replacements if name in names}
+    names.update(replacements)
+    try:
+        yield
+    finally:
+        for name in replacements:
+            names.pop(name, None)
+        names.update(before)
 
 
 def one_thread() -> Any:

@@ -1,4 +1,4 @@
-"""Right solutions of P4 in styles that the master notebook does not use."""
+"""Right solutions of P4 in styles other than the master notebook's."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def steps(order, inputs, weights, slices, k2, k3):
                 for stay in range(stay_group * k3, stay_group * k3 + k3):
                     if stay >= staying:
                         break
-                    for one in range(pass_group * k2, pass_group * k2 + k2):
-                        if one < passing:
-                            found.append([c, stay, one] if order == "IS" else [c, one, stay])
+                    for go in range(pass_group * k2, pass_group * k2 + k2):
+                        if go < passing:
+                            found.append([c, stay, go] if order == "IS" else [c, go, stay])
     return found
 """,
     "P4-2-solution-2": """
@@ -158,9 +158,9 @@ def sliced_product(columns, weights, order, k1, k2, k3, window, filters):
     counts = [int(np.ceil(size / part)) for size, part in ((columns.shape[2], window), (len(weights), filters),
                                                             (len(columns), k1))]
     for c, i, f in steps(order, *counts, k2, k3):
-        some = columns[c * k1:][:k1, :, i * window:(i + 1) * window]
-        mine = weights[f * filters:(f + 1) * filters, c * k1:(c + 1) * k1]
-        y[f * filters:(f + 1) * filters, i * window:(i + 1) * window] += np.tensordot(mine, some, 2)
+        input_tile = columns[c * k1:][:k1, :, i * window:(i + 1) * window]
+        weight_tile = weights[f * filters:(f + 1) * filters, c * k1:(c + 1) * k1]
+        y[f * filters:(f + 1) * filters, i * window:(i + 1) * window] += np.tensordot(weight_tile, input_tile, 2)
     return y
 """,
     "P4-3-solution": """
@@ -321,4 +321,4 @@ def cycles(dataflow, rows, columns, m, n, k):
 """,
 }
 
-RIGHT = {"plain loops": LOOPS, "whole arrays": ARRAYS, "generators": GENERATORS, "with the package": PACKAGE}
+RIGHT = {"plain loops": LOOPS, "array operations": ARRAYS, "generators": GENERATORS, "with the package": PACKAGE}

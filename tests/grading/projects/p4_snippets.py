@@ -1,4 +1,4 @@
-"""Solutions of P4 with one part left to be filled in, so that a wrong one shows its fault and nothing else."""
+"""Building blocks of P4's gallery of solutions: each function returns new source by cell id, right by default."""
 
 from __future__ import annotations
 
@@ -65,12 +65,12 @@ def needing(
     l1: str = "stay + go + out",
     l2: str = "stay + k2 * (go + out)",
     l3: str = "k3 * stay + k2 * go + k2 * k3 * out",
-    exchanged: str = 'order == "WS"',
+    swapped: str = 'order == "WS"',
     out: str = 'sizes["output"]',
 ) -> dict[str, str]:
     body = f"""
 stay, go, out = k1 * sizes["input"], k1 * sizes["weight"], {out}
-if {exchanged}:
+if {swapped}:
     stay, go = go, stay
 return {l1}, {l2}, {l3}
 """
@@ -167,7 +167,7 @@ def naming(pattern: str = r"(?<!#)stablehlo\.(\w+)", result: str = "dict(Counter
 def fusing(
     begin: str = r"%(fused_computation\S*) .*\{$",
     opcode: str = r" = \S+ ([\w-]+)\(",
-    kept: str = "one and one[1] != 'parameter'",
+    kept: str = "match and match[1] != 'parameter'",
 ) -> dict[str, str]:
     body = f"""
 found, here = {{}}, None
@@ -177,13 +177,13 @@ for line in hlo.splitlines():
     elif line.startswith("}}"):
         here = None
     elif here is not None:
-        one = re.search(r'''{opcode}''', line)
+        match = re.search(r'''{opcode}''', line)
         if {kept}:
-            here.append(one[1])
+            here.append(match[1])
 return found
 """
     return {"P4-7-solution-2": _function("import re\ndef fused(hlo):", body)}
 
 
-# Right, but not measured on a real layer: that would take half a minute a notebook.
+# Right, but not measured on a real layer, which would take half a minute per notebook.
 QUICK = filling()

@@ -1,4 +1,4 @@
-"""Typical wrong solutions of P4, each with what it must cost and what must be said."""
+"""Typical wrong solutions of P4, with the checks that each must fail and the message it must get."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ONCE, IS, WS, PRODUCT, SLICES = (
     "slices_add_up",
 )
 INTO_L1, INTO_L2, INTO_L3, LAST_GROUPS = "tiles_into_l1", "tiles_into_l2", "tiles_into_l3", "last_groups_count"
-L1, L2, L3, EXCHANGED, HALVED, PAPER, NEVER = (
+L1, L2, L3, SWAPPED, HALVED, PAPER, NEVER = (
     "l1_holds_one_of_each",
     "l2_holds_passing_tiles",
     "l3_holds_staying_tiles",
@@ -58,7 +58,7 @@ WEIGHTS, INPUTS, OUTPUTS, FOLDS, BUSY = (
     "last_folds_take_as_long",
     "utilisation_is_the_busy_part",
 )
-NAMED, QUOTED, ATTRIBUTES, FOUND, OPCODES, PARAMETERS = (
+NAMED, QUOTED, ATTRIBUTES, COMPUTATIONS, OPCODES, PARAMETERS = (
     "operations_are_counted",
     "quoted_operations_count",
     "attributes_are_no_operations",
@@ -67,23 +67,23 @@ NAMED, QUOTED, ATTRIBUTES, FOUND, OPCODES, PARAMETERS = (
     "parameters_are_left_out",
 )
 
-ROUND_ROBIN = "for i0 in range(tile_m) for j0 in range(tile_n)"
-ONE_BY_ONE = """for name, call in alternatives.items():
+INTERLEAVED_TILES = "for i0 in range(tile_m) for j0 in range(tile_n)"
+COLUMN_BY_COLUMN = """for name, call in alternatives.items():
         table[row, name] = timed({name: call})[name]"""
-TURNED_ROUND = "{order: made['too small' if row == 'analysed' else 'analysed'][order] for order in table.columns}"
+SWAPPED_ROWS = "{order: made['too small' if row == 'analysed' else 'analysed'][order] for order in table.columns}"
 
 ORDERS: tuple[Mistake, ...] = (
     *mistakes(
         "P4.1",
         ("the space row by row", visiting("for i in range(m)", "for j in range(n)"), TILES, "for i in the tile"),
         (
-            "the last tiles reach beyond",
+            "the last tiles exceed the space",
             visiting(inside="for i in range(i0, i0 + tile_m) for j in range(j0, j0 + tile_n)"),
             EDGE,
             "min\\(i0 \\+ tile_m, m\\)",
         ),
         (
-            "whole tiles only",
+            "full tiles only",
             visiting(
                 "for i0 in range(0, m // tile_m * tile_m, tile_m) for j0 in range(0, n // tile_n * tile_n, tile_n)"
             ),
@@ -94,61 +94,66 @@ ORDERS: tuple[Mistake, ...] = (
             "tiles down the columns",
             visiting("for j0 in range(0, n, tile_n) for i0 in range(0, m, tile_m)"),
             TILES,
-            "at place",
+            "at position",
         ),
         (
-            "points of all tiles in turn",
-            visiting(ROUND_ROBIN, "for i in range(i0, m, tile_m) for j in range(j0, n, tile_n)"),
+            "points of all tiles interleaved",
+            visiting(INTERLEAVED_TILES, "for i in range(i0, m, tile_m) for j in range(j0, n, tile_n)"),
             TILES,
-            "another order",
+            "wrong order",
         ),
         ("k is not tiled", scheduling("nest.tile(i=4, j=4)"), (SPLIT, BLOCKS), "k is a loop as well"),
         (
             "split but not reordered",
             scheduling("nest.split('i', 4).split('j', 4).split('k', 4)"),
             BLOCKS,
-            "reach beyond one block",
+            "extend beyond one block",
         ),
         (
-            "tiles of another size",
+            "tiles of size 2",
             scheduling("nest.split('k', 2).split('j', 2).split('i', 2)"),
             (SPLIT, BLOCKS),
-            "other loops",
+            "wrong loops",
         ),
-        ("the nest is printed", scheduling("print(nest.tile(i=4, j=4, k=4))"), (SPLIT, BLOCKS), "return the"),
+        (
+            "the nest is printed, not returned",
+            scheduling("print(nest.tile(i=4, j=4, k=4))"),
+            (SPLIT, BLOCKS),
+            "return the",
+        ),
     ),
     *mistakes(
         "P4.2",
-        ("the orders are exchanged", stepping(order="WS"), (IS, WS), "is the order"),
+        ("the orders are swapped", stepping(order="WS"), (IS, WS), "is the order"),
         (
-            "k2 and k3 are exchanged",
+            "k2 and k3 are swapped",
             stepping(
                 "for g3 in range(0, staying, k2) for g2 in range(0, passing, k3)",
                 "for s in range(g3, min(g3 + k2, staying)) for p in range(g2, min(g2 + k3, passing))",
             ),
             (IS, WS),
-            "changed places",
+            "k2 and k3 are swapped",
         ),
         (
-            "the last group reaches beyond",
+            "the last group exceeds the tiles",
             stepping(tiles="for s in range(g3, g3 + k3) for p in range(g2, g2 + k2)"),
             ONCE,
-            "tiles that are not there",
+            "tiles that do not exist",
         ),
         (
-            "only whole groups",
+            "full groups only",
             stepping("for g3 in range(0, staying // k3 * k3, k3) for g2 in range(0, passing // k2 * k2, k2)"),
             ONCE,
             "steps are missing",
         ),
         (
-            "passing groups outside",
+            "streamed groups outermost",
             stepping("for g2 in range(0, passing, k2) for g3 in range(0, staying, k3)"),
             (IS, WS),
-            "group of k3 staying tiles, group of k2",
+            "group of k3 stationary tiles, group of k2",
         ),
         (
-            "weights stay as inputs do",
+            "inputs stay in both orders",
             stepping(result="found if order == 'IS' else steps('IS', inputs, weights, slices, k2, k3)"),
             WS,
             "this is the order IS",
@@ -163,7 +168,7 @@ ORDERS: tuple[Mistake, ...] = (
             "For each slice",
         ),
         (
-            "every slice overwrites",
+            "each slice overwrites y",
             multiplying(add="y[g, p] = np.einsum('fct,ctp->fp', weights[g, d], columns[d][:, :, p])"),
             SLICES,
             "which starts at zero",
@@ -178,11 +183,16 @@ ORDERS: tuple[Mistake, ...] = (
     ),
     *mistakes(
         "P4.3",
-        ("L1 keeps its staying tile", loading(l1="(staying, staying * passing)"), INTO_L1, "comes anew"),
-        ("L2 keeps passing tiles", loading(l2="(staying * g2, passing)"), INTO_L2, "fetched when it"),
-        ("L3 keeps all", loading(l3="(staying, passing)"), INTO_L3, "all passing tiles come by"),
-        ("whole groups only", loading(groups="passing // k2, staying // k3"), LAST_GROUPS, "ceil\\(tiles"),
-        ("passing tiles first", loading(l3="(passing * g3, staying)"), INTO_L3, "staying tiles come first"),
+        (
+            "L1 keeps its stationary tile",
+            loading(l1="(staying, staying * passing)"),
+            INTO_L1,
+            "a stationary tile again",
+        ),
+        ("L2 keeps its streamed tiles", loading(l2="(staying * g2, passing)"), INTO_L2, "loaded when it"),
+        ("L3 keeps everything", loading(l3="(staying, passing)"), INTO_L3, "all streamed tiles are loaded"),
+        ("full groups only", loading(groups="passing // k2, staying // k3"), LAST_GROUPS, "ceil\\(tiles"),
+        ("streamed tiles first", loading(l3="(passing * g3, staying)"), INTO_L3, "stationary tiles come first"),
     ),
 )
 
@@ -192,81 +202,91 @@ ANALYSIS: tuple[Mistake, ...] = (
         ("L1 without the output tile", needing(l1="stay + go"), L1, "one output tile"),
         ("one output tile in L2", needing(l2="stay + k2 * go + out"), L2, "k2 times"),
         ("output tiles of one row in L3", needing(l3="k3 * stay + k2 * go + k2 * out"), L3, "k2 \\* k3 output tiles"),
-        ("WS like IS", needing(exchanged="False"), EXCHANGED, "the weight tile stays"),
+        ("WS like IS", needing(swapped="False"), SWAPPED, "the weight tile stays"),
         ("the output has channels", needing(out="k1 * sizes['output']"), (L1, L2, L3), "no channels"),
-        ("one less each time", halving(smaller="found[level] -= 1"), (HALVED, PAPER), "// 2 each time"),
+        ("one fewer each time", halving(smaller="found[level] -= 1"), (HALVED, PAPER), "// 2 each time"),
         (
-            "the rooms in the wrong order",
+            "the capacities in the wrong order",
             halving(fits="needs(order, *found, sizes)[level] <= rooms[-1 - level]"),
             (HALVED, PAPER, NEVER),
-            "refuses what fits",
+            "rejects a case that fits",
         ),
-        ("nothing fits, so nothing", halving(nothing="return None"), NEVER, "halving 1 gives 0"),
+        ("None if nothing fits", halving(nothing="return None"), NEVER, "halving 1 gives 0"),
         (
             "halved once",
             halving(fits="(found[level] < most or needs(order, *found, sizes)[level] <= rooms[level])"),
             (HALVED, PAPER, NEVER),
-            "other tiles",
+            "wrong tiles",
         ),
     ),
     *mistakes(
         "P4.5",
-        ("too small for no cache", choosing(small="(k1, k2, k3)"), SMALL, "k1 = 1 or 2"),
-        ("too small in channels, too large in tiles", choosing(small="(1, passing, staying)"), SMALL, "breaks a cache"),
-        ("too large is what was analysed", choosing(large="(k1, k2, k3)"), LARGE, "breaks no cache"),
+        ("too small is the analysed row", choosing(small="(k1, k2, k3)"), SMALL, "k1 = 1 or 2"),
         (
-            "too large counts passing tiles for staying ones",
+            "too small in channels, too large in tiles",
+            choosing(small="(1, passing, staying)"),
+            SMALL,
+            "does not fit into a cache",
+        ),
+        ("too large is the analysed row", choosing(large="(k1, k2, k3)"), LARGE, "exceeds no cache"),
+        (
+            "too large swaps streamed and stationary tiles",
             choosing(large="(problem.channels, staying, passing)"),
             LARGE,
-            "tiles that are not there",
+            "more tiles than there are",
         ),
-        ("my own is the analysis'", choosing(own="(k1, k2, k3)"), OWN, "another row"),
+        ("my own is the analysed row", choosing(own="(k1, k2, k3)"), OWN, "in another row"),
         (
-            "one order for both",
+            "the same tiles in both orders",
             choosing(analysed="{order: analysed['WS'] for order in analysed}"),
             ANALYSED,
             "analysed\\[order\\]",
         ),
-        ("one column after the other", filling(fill=ONE_BY_ONE), COMPARED, "side by side"),
-        ("a row is missing", filling(rows="table.rows[:3]"), COMPARED, "my own/WS, my own/IS"),
-        ("MACs for operations", filling(options=", flops=layer.macs"), OPERATIONS, "flops=2 \\* layer"),
+        ("one column after the other", filling(fill=COLUMN_BY_COLUMN), COMPARED, "side by side"),
+        ("a missing row", filling(rows="table.rows[:3]"), COMPARED, "my own/WS, my own/IS"),
+        ("MACs instead of operations", filling(options=", flops=layer.macs"), OPERATIONS, "flops=2 \\* layer"),
         ("results not compared", filling(options=", flops=2 * layer.macs, check=False"), FASTER, "never compared"),
-        ("rows changed places", filling(alternatives=TURNED_ROUND), FASTER, "not faster"),
+        ("two rows swapped", filling(alternatives=SWAPPED_ROWS), FASTER, "not faster"),
     ),
 )
 
 MACHINES: tuple[Mistake, ...] = (
     *mistakes(
         "P4.6",
-        ("weights are there at once", counting(ws="(rows + columns + m - 2) * folds(k, n)"), WEIGHTS, "load"),
-        ("one cycle less", counting(is_="(2 * rows + columns + n - 2) * folds(k, m) - 1"), INPUTS, "too few"),
+        ("weights loaded in no time", counting(ws="(rows + columns + m - 2) * folds(k, n)"), WEIGHTS, "load"),
+        ("one cycle too few", counting(is_="(2 * rows + columns + n - 2) * folds(k, m) - 1"), INPUTS, "too few"),
         (
             "outputs are loaded",
             counting(os="(2 * rows + columns + k - 2) * folds(m, n)"),
             OUTPUTS,
-            "nothing is loaded|each of the folds takes rows \\+ columns",
+            "nothing is loaded|each fold takes rows \\+ columns",
         ),
-        ("whole folds only", counting(folds="(down // rows) * (across // columns)"), FOLDS, "not full"),
-        ("M and N changed places", counting(is_="(2 * rows + columns + m - 2) * folds(k, n)"), INPUTS, "M along"),
+        ("full folds only", counting(folds="(down // rows) * (across // columns)"), FOLDS, "not full"),
+        ("M and N swapped", counting(is_="(2 * rows + columns + m - 2) * folds(k, n)"), INPUTS, "M to the columns"),
         (
             "in percent",
             using("100 * m * n * k / (cycles(dataflow, rows, columns, m, n, k) * rows * columns)"),
             BUSY,
             "a fraction of 1",
         ),
-        ("MACs in a cycle", using("m * n * k / cycles(dataflow, rows, columns, m, n, k)"), BUSY, "cycles \\* rows"),
+        ("MACs per cycle", using("m * n * k / cycles(dataflow, rows, columns, m, n, k)"), BUSY, "cycles \\* rows"),
     ),
     *mistakes(
         "P4.7",
-        ("with the prefix", naming(r"(?<!#)(stablehlo\.\w+)"), (NAMED, QUOTED, ATTRIBUTES), "the name alone"),
-        ("without quotes only", naming(r"= stablehlo\.(\w+)"), QUOTED, "the quotes do not belong"),
-        ("attributes as well", naming(r"stablehlo\.(\w+)"), ATTRIBUTES, "is one operation"),
+        ("names with their prefix", naming(r"(?<!#)(stablehlo\.\w+)"), (NAMED, QUOTED, ATTRIBUTES), "the name alone"),
+        ("unquoted operations only", naming(r"= stablehlo\.(\w+)"), QUOTED, "the quotes are not part"),
+        ("attributes counted as well", naming(r"stablehlo\.(\w+)"), ATTRIBUTES, "is one operation"),
         ("each operation once", naming(result="dict.fromkeys(found, 1)"), (NAMED, QUOTED), "of `"),
-        ("the main computation, too", fusing(begin=r"(?:ENTRY )?%(\S+) .*\{$"), FOUND, "no fused"),
-        ("only numbered ones", fusing(begin=r"%(fused_computation\.\d[0-4]) .*\{$"), FOUND, "are missing"),
-        ("names for opcodes", fusing(opcode=r"%([a-z_-]+)\S* = "), OPCODES, "is a broadcast"),
-        ("no hyphens", fusing(opcode=r" = \S+ (\w+)\("), OPCODES, "dynamic-slice"),
-        ("parameters as well", fusing(kept="one"), PARAMETERS, "parameters are listed"),
+        ("the main computation, too", fusing(begin=r"(?:ENTRY )?%(\S+) .*\{$"), COMPUTATIONS, "not fused"),
+        (
+            "numbered computations only",
+            fusing(begin=r"%(fused_computation\.\d[0-4]) .*\{$"),
+            COMPUTATIONS,
+            "are missing",
+        ),
+        ("names instead of opcodes", fusing(opcode=r"%([a-z_-]+)\S* = "), OPCODES, "is a broadcast"),
+        ("opcodes without hyphens", fusing(opcode=r" = \S+ (\w+)\("), OPCODES, "dynamic-slice"),
+        ("parameters listed as well", fusing(kept="match"), PARAMETERS, "parameters are listed"),
     ),
 )
 

@@ -1,4 +1,4 @@
-"""P4: loops as a space, tiles that stay and tiles that pass, and arrays that do the same in hardware."""
+"""P4: loops as a space, tiles that stay and tiles that pass, and systolic arrays that do the same in hardware."""
 
 from mlhood.grading.checks.task import Question
 from mlhood.grading.projects.collect import collect_project

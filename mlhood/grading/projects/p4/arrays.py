@@ -10,102 +10,105 @@ from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Task, points
 
 Case = tuple[int, int, int, int, int]
-STAYS = {"WS": ("K", "N", "M"), "IS": ("K", "M", "N"), "OS": ("M", "N", "K")}  # along rows, along columns, in time
+# the dimensions along the rows, along the columns, and in time
+MAPPING = {"WS": ("K", "N", "M"), "IS": ("K", "M", "N"), "OS": ("M", "N", "K")}
 
 
-def _case(submission: Submission, dataflow: str, rest: int = 0) -> Case:
-    """Rows, columns, m, n, k; a few folds of the array, with something left over in each if `rest` says so."""
+def _draw_case(submission: Submission, dataflow: str, remainder: int = 0) -> Case:
+    """Draw rows, columns, m, n and k: a few full folds of the array, and a partial one if there is a remainder."""
     rng = submission.rng
     rows, columns = (int(size) for size in rng.permutation([4, 8, 12, 16])[:2])
-    down, across, steps = STAYS[dataflow]
-    sizes = {down: rows * int(rng.integers(2, 5)) + rest, across: columns * int(rng.integers(2, 5)) + rest,
-             steps: int(rng.integers(40, 90))}  # fmt: skip
+    down, across, time = MAPPING[dataflow]
+    sizes = {
+        down: rows * int(rng.integers(2, 5)) + remainder,
+        across: columns * int(rng.integers(2, 5)) + remainder,
+        time: int(rng.integers(40, 90)),
+    }
     return rows, columns, sizes["M"], sizes["N"], sizes["K"]
 
 
 def _given(dataflow: str, case: Case) -> str:
-    named = zip(("rows", "columns", "m", "n", "k"), case, strict=True)
-    return ", ".join([dataflow, *(f"{name} {size}" for name, size in named)])
+    labelled = zip(("rows", "columns", "m", "n", "k"), case, strict=True)
+    return ", ".join([dataflow, *(f"{name} {size}" for name, size in labelled)])
 
 
-def _counted(dataflow: str, case: Case) -> int:
+def _reference_cycles(dataflow: str, case: Case) -> int:
     rows, columns, m, n, k = case
     return count(gemm_layer("product", m, n, k), Array(rows, columns, dataflow.lower())).cycles
 
 
-def _asked(submission: Submission, name: str, dataflow: str, case: Case) -> float:
+def _call(submission: Submission, name: str, dataflow: str, case: Case) -> float:
     with expect.case(_given(dataflow, case)):
         return expect.number(submission.call(name, dataflow, *case), f"what `{name}` returns")
 
 
-def _cycles(submission: Submission, dataflow: str, formula: str) -> None:
-    """Compare where the product fills the array in every fold."""
+def _check_cycles(submission: Submission, dataflow: str, formula: str) -> None:
+    """Compare the cycles of products that fill the array in every fold."""
     for _ in range(3):
-        case = _case(submission, dataflow)
-        got, want = _asked(submission, "cycles", dataflow, case), _counted(dataflow, case)
-        hint = f"{formula}; {STAYS[dataflow][0]} lies along the rows, {STAYS[dataflow][1]} along the columns"
+        case = _draw_case(submission, dataflow)
+        got, want = _call(submission, "cycles", dataflow, case), _reference_cycles(dataflow, case)
+        down, across, _ = MAPPING[dataflow]
+        hint = f"{formula}; {down} is mapped to the rows, {across} to the columns"
         if got == want - 1:
-            hint = "one too few: the last operand enters T - 1 cycles after the first, and that is one more cycle"
-        expect.true(got == want, f"`cycles` of {dataflow} is wrong", expected=f"{want:,}", got=f"{got:,g}",
-                    given=_given(dataflow, case), hint=hint)  # fmt: skip
+            hint = "one too few: the last operand enters T - 1 cycles after the first, and takes one more cycle itself"
+        expect.close_number(got, want, f"`cycles` of {dataflow} is wrong", given=_given(dataflow, case), hint=hint)
 
 
 @points(2)
 def weights_stay(submission: Submission) -> None:
-    """`cycles` of "WS": weights are shifted in, then M windows stream through."""
-    _cycles(submission, "WS", "each of the folds takes rows to load, then rows + columns + m - 2")
+    """`cycles` for "WS": weights are shifted in, then M windows stream through."""
+    _check_cycles(submission, "WS", "each fold takes rows to load, then rows + columns + m - 2")
 
 
 @points(2)
 def inputs_stay(submission: Submission) -> None:
-    """`cycles` of "IS": inputs are shifted in, then N filters stream through."""
-    _cycles(submission, "IS", "each of the folds takes rows to load, then rows + columns + n - 2")
+    """`cycles` for "IS": inputs are shifted in, then N filters stream through."""
+    _check_cycles(submission, "IS", "each fold takes rows to load, then rows + columns + n - 2")
 
 
 @points(2)
 def outputs_stay(submission: Submission) -> None:
-    """`cycles` of "OS": nothing is loaded first, K products are added up in place."""
-    _cycles(submission, "OS", "each of the folds takes rows + columns + k - 2")
+    """`cycles` for "OS": nothing is loaded first, K products are accumulated in place."""
+    _check_cycles(submission, "OS", "each fold takes rows + columns + k - 2")
 
 
 @points(2)
 def last_folds_take_as_long(submission: Submission) -> None:
-    """`cycles` counts a fold that fills only a part of the array like a full one."""
-    judged = [dataflow for dataflow in STAYS if _right(submission, dataflow)]  # the others cost points above already
-    expect.true(bool(judged), "`cycles` is right for no dataflow where all folds are full")
-    for dataflow in judged:
-        case = _case(submission, dataflow, rest=1)
-        got, want = _asked(submission, "cycles", dataflow, case), _counted(dataflow, case)
-        hint = "folds = ceil(along the rows / rows) * ceil(along the columns / columns)"
-        expect.true(got == want, f"`cycles` of {dataflow} is wrong where a fold is not full", expected=f"{want:,}",
-                    got=f"{got:,g}", given=_given(dataflow, case), hint=hint)  # fmt: skip
+    """`cycles` counts a fold that fills only part of the array like a full one."""
+    dataflows = [dataflow for dataflow in MAPPING if _right(submission, dataflow)]  # the others have lost points above
+    expect.true(bool(dataflows), "`cycles` is right for no dataflow, even where all folds are full")
+    for dataflow in dataflows:
+        case = _draw_case(submission, dataflow, remainder=1)
+        got, want = _call(submission, "cycles", dataflow, case), _reference_cycles(dataflow, case)
+        hint = "folds = ceil(size along the rows / rows) * ceil(size along the columns / columns)"
+        what = f"`cycles` of {dataflow} is wrong where a fold is not full"
+        expect.close_number(got, want, what, given=_given(dataflow, case), hint=hint)
 
 
 def _right(submission: Submission, dataflow: str) -> bool:
-    case = _case(submission, dataflow)
-    return _asked(submission, "cycles", dataflow, case) == _counted(dataflow, case)
+    case = _draw_case(submission, dataflow)
+    return _call(submission, "cycles", dataflow, case) == _reference_cycles(dataflow, case)
 
 
 @points(4)
 def utilisation_is_the_busy_part(submission: Submission) -> None:
-    """`utilisation` is the part of all elements in all cycles that multiplies."""
-    for dataflow in STAYS:
-        for rest in (0, 1):
-            rows, columns, m, n, k = case = _case(submission, dataflow, rest)
-            got = _asked(submission, "utilisation", dataflow, case)
-            want = m * n * k / (_counted(dataflow, case) * rows * columns)
-            hint = "m * n * k multiply-accumulates over cycles * rows * columns: a fraction of 1"
-            right = math.isclose(got, want, rel_tol=1e-6) or math.isclose(got, _own(submission, dataflow, case),
-                                                                          rel_tol=1e-6)  # fmt: skip
-            expect.true(right, "`utilisation` is wrong", expected=f"{want:.6g}", got=f"{got:.6g}",
-                        given=_given(dataflow, case), hint=hint)  # fmt: skip
+    """`utilisation` is the fraction of all elements in all cycles that do a multiply-accumulate."""
+    hint = "m * n * k multiply-accumulates over cycles * rows * columns: a fraction of 1"
+    for dataflow in MAPPING:
+        for remainder in (0, 1):
+            rows, columns, m, n, k = case = _draw_case(submission, dataflow, remainder)
+            got = _call(submission, "utilisation", dataflow, case)
+            if expect.same_number(got, _own_utilisation(submission, dataflow, case)):
+                continue
+            want = m * n * k / (_reference_cycles(dataflow, case) * rows * columns)
+            expect.close_number(got, want, "`utilisation` is wrong", given=_given(dataflow, case), hint=hint)
 
 
-def _own(submission: Submission, dataflow: str, case: Case) -> float:
-    """What follows from the student's own `cycles`, so that its fault is not counted again; NaN where it has none."""
+def _own_utilisation(submission: Submission, dataflow: str, case: Case) -> float:
+    """The utilisation by the student's own `cycles`, so that an error in it does not count twice; NaN if it fails."""
     rows, columns, m, n, k = case
     try:
-        cycles = _asked(submission, "cycles", dataflow, case)
+        cycles = _call(submission, "cycles", dataflow, case)
     except expect.CheckFailed:
         return math.nan
     return m * n * k / (cycles * rows * columns) if cycles > 0 else math.nan

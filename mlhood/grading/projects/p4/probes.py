@@ -1,4 +1,4 @@
-"""Questions that need the student's functions, asked in their process; the answers are claims, which checks compare."""
+"""Probes that run in the student's process, on the student's functions; their answers are claims to be checked."""
 
 from __future__ import annotations
 
@@ -12,95 +12,81 @@ import numpy as np
 from mlhood.dataflow.nest import Nest, gemm
 from mlhood.dataflow.slicing.caches import Caches
 from mlhood.dataflow.slicing.problem import Order, Problem, possible
+from mlhood.grading.checks.probes import patched_globals
 from mlhood.grading.projects.p4 import reference
 from mlhood.kernels.geometry import geometry
 
-REFUSED = "ValueError"
-RIGHT = {"steps": reference.steps, "needs": reference.needs}
+VALUE_ERROR = "ValueError"
+REFERENCES = {"steps": reference.steps, "needs": reference.needs}
 
 
 def listed(function: Callable, *args: Any) -> np.ndarray:
-    """What a function returns or yields, as rows of numbers."""
+    """Return what a function returns or yields as an array, one row per item."""
     return np.array([tuple(point) for point in function(*args)])
 
 
 def scheduled(function: Callable, m: int, n: int, k: int) -> dict[str, Any] | None:
-    """What a function makes of the nest of a matrix product: loops' extents, and visits; None if that is no nest."""
-    found = function(gemm(m, n, k))
-    if not isinstance(found, Nest):
+    """Schedule the nest of a matrix product; return loop extents and visits, or None if the result is not a nest."""
+    nest = function(gemm(m, n, k))
+    if not isinstance(nest, Nest):
         return None
-    return {"extents": list(found.extents.values()), "visits": found.visits()}
+    return {"extents": list(nest.extents.values()), "visits": nest.visits()}
 
 
-def with_right(function: Callable, name: str, *args: Any) -> Any:
-    """What a function returns that finds a right `name` where the notebook has its own."""
-    names = getattr(function, "__globals__", {})
-    own = {name: names[name]} if name in names else {}
-    names[name] = RIGHT[name]
-    try:
+def with_reference(function: Callable, name: str, *args: Any) -> Any:
+    """Call a function with the notebook's `name` replaced by the reference's."""
+    with patched_globals(function, **{name: REFERENCES[name]}):
         return function(*args)
-    finally:
-        names.pop(name)
-        names.update(own)
 
 
-def asked(function: Callable, name: str, *args: Any) -> dict[str, Any]:
-    """With which values a function calls `name`, the notebook's own or else a right one.
+def recorded_calls(function: Callable, name: str, *args: Any) -> dict[str, Any]:
+    """Record the arguments with which a function calls `name`, the notebook's own or else the reference's.
 
-    The function may fail after that: what comes of the call is not the question here. Where its names cannot be looked
-    into, there is no answer, and `seen` is false.
+    Exceptions of the function are ignored: its result is the subject of another check. For a callable whose global
+    names cannot be replaced, `recorded` is false.
     """
     names = getattr(function, "__globals__", None)
     if names is None:
-        return {"seen": False, "calls": []}
-    own, here, calls = names.get(name, RIGHT[name]), name in names, []
+        return {"recorded": False, "calls": []}
+    original, calls = names.get(name, REFERENCES[name]), []
 
-    def kept(*args: Any, **named: Any) -> Any:
-        calls.append([value if isinstance(value, str) else float(value) for value in _bound(own, args, named)])
-        return own(*args, **named)
+    def recording(*args: Any, **kwargs: Any) -> Any:
+        values = signature(original).bind(*args, **kwargs).args
+        calls.append([value if isinstance(value, str) else float(value) for value in values])
+        return original(*args, **kwargs)
 
-    names[name] = kept
+    with patched_globals(function, **{name: recording}), suppress(Exception):
+        function(*args)
+    return {"recorded": True, "calls": calls[:100]}
+
+
+def result_or_value_error(function: Callable, name: str | None, *args: Any) -> Any:
+    """Call a function, with the reference's `name` if one is given; return VALUE_ERROR if it raises ValueError."""
     try:
-        with suppress(Exception):
-            function(*args)
-    finally:
-        names.pop(name)
-        names.update({name: own} if here else {})
-    return {"seen": True, "calls": calls[:100]}
-
-
-def _bound(function: Callable, args: tuple, named: dict[str, Any]) -> tuple:
-    """The values of a call in the order of the function's head."""
-    return signature(function).bind(*args, **named).args
-
-
-def refused(function: Callable, name: str | None, *args: Any) -> Any:
-    """Whether a function raises ValueError; else what it returns. With a right `name`, if one is given."""
-    try:
-        return with_right(function, name, *args) if name else function(*args)
+        return with_reference(function, name, *args) if name else function(*args)
     except ValueError:
-        return REFUSED
+        return VALUE_ERROR
 
 
 def sliced(
     x: np.ndarray, w: np.ndarray, bias: np.ndarray, factors: np.ndarray, order: Order, tiles: list[int]
 ) -> np.ndarray:
-    """The sum of convolutions of x times each factor, 3x3 with a frame of zeros, in slices, whatever the caches.
+    """Return the sum of sliced 3x3 convolutions, with padding 1, of x times each factor, for caches of any size.
 
-    One image that is used many times takes less time on the way than many images. Tiles that are not there are left
-    out, as the notebook does it.
+    Using one image many times takes less time on the way than sending many images. Tiles beyond the existing ones are
+    dropped, as in the notebook.
     """
     from mlhood.dataflow.sliced.sliced import Sliced, sliced_problem
 
     g = geometry(x.shape, w.shape, 1, 1)
-    whole = Sliced(g, w, bias, caches=Caches((None, None, None)))
-    one = whole.sliced_as(possible(sliced_problem(g), order, tiles))
+    unsliced = Sliced(g, w, bias, caches=Caches((None, None, None)))
+    convolution = unsliced.sliced_as(possible(sliced_problem(g), order, tiles))
     total = np.zeros(g.out_shape, np.float32)
     for factor in factors:
-        total += one(x * factor)
+        total += convolution(x * factor)
     return total
 
 
 def triples_of(function: Callable, analysed: Any, problem: dict[str, Any], caches: dict[str, Any]) -> Any:
-    """What a function says of a problem and of caches that are told in plain data."""
+    """Call `triples` for a problem and caches given as plain data."""
     return function(analysed, Problem(**problem), Caches(**caches))

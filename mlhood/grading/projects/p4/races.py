@@ -1,4 +1,4 @@
-"""What the table of P4.5 claims, as calls that can be timed from outside: slices that are too small against others."""
+"""The claims of P4.5's table as calls that can be timed from outside: too small slices against analysed ones."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from mlhood.grading.projects.p4.reference import Triple
 from mlhood.kernels.layers import Layer
 from mlhood.measure.ratio import Ratio
 
-CONVOLUTIONS = 12  # in one call, so that it takes longer than the way there and back
+REPEATS = 12  # of a convolution in one call, so that it takes longer than the round trip
 SLICED = "mlhood.grading.projects.p4.probes:sliced"
 
 
 def slicings(
-    layer: Layer, small: Mapping[Order, Triple], analysed: Mapping[Order, Triple], told: Mapping[str, Ratio]
+    layer: Layer, small: Mapping[Order, Triple], analysed: Mapping[Order, Triple], claimed: Mapping[str, Ratio]
 ) -> list[Race]:
-    """The race of each order that the table has measured.
+    """Return one timed comparison for each order that the table has measured.
 
     Args:
-        layer: The one that the notebook has chosen.
+        layer: The layer chosen in the notebook.
         small: Tiles that are too small.
         analysed: Tiles that should be faster.
-        told: "too small" over "analysed" as the table has it.
+        claimed: Ratio "too small" / "analysed" in the table, by order.
     """
     reference = layer_call(REFERENCE, layer)
     return [
@@ -36,23 +36,23 @@ def slicings(
             _call(reference, order, small[order]),
             _call(reference, order, analysed[order]),
             reference,
-            told[order],
+            claimed[order],
         )
         for order in ORDERS
-        if order in told
+        if order in claimed
     ]
 
 
-def _call(plain: Timed, order: Order, tiles: Triple) -> Timed:
-    """The convolution of `plain` in slices, many times."""
+def _call(unsliced: Timed, order: Order, tiles: Triple) -> Timed:
+    """Return a timed call of the convolution of `unsliced` in slices, repeated many times."""
 
     def make(rng: np.random.Generator) -> tuple[Any, ...]:
-        x, w, bias, *_ = plain.make(rng)
-        return x, w, bias, rng.uniform(0.1, 0.2, CONVOLUTIONS).astype(np.float32), order, list(tiles)
+        x, w, bias, *_ = unsliced.make(rng)
+        return x, w, bias, rng.uniform(0.1, 0.2, REPEATS).astype(np.float32), order, list(tiles)
 
     def check(arguments: tuple[Any, ...], result: Any, rng: np.random.Generator) -> None:
         x, w, bias, factors, *_ = arguments
-        same = x * factors.sum(), w, bias * len(factors), 1, 1
-        check_some(same, result, rng, f"what slices of {tiles} compute, {order}")
+        summed = x * factors.sum(), w, bias * len(factors), 1, 1
+        check_some(summed, result, rng, f"what slices of {tiles} compute, {order}")
 
     return Timed(SLICED, make, check)

@@ -1,4 +1,4 @@
-"""Checks of P4.4: what a slicing takes of each cache, and the largest one that fits."""
+"""Checks of P4.4: how many bytes a slicing needs in each cache, and the largest slicing that fits."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Task, points
 from mlhood.grading.projects.p4 import reference
-from mlhood.grading.projects.p4.probes import REFUSED
+from mlhood.grading.projects.p4.probes import VALUE_ERROR
 from mlhood.grading.projects.p4.reference import LEVELS, Triple
 from mlhood.grading.projects.p4.spaces import PROBES
 
@@ -21,83 +21,82 @@ PAPER_SIZES = {"input": 16 * 9 * 4, "weight": 8 * 9 * 4, "output": 16 * 8 * 4}
 PAPER_ROOMS = (0.9 * 2**15, 0.9 * 2**20, 0.9 * 2**22)
 
 
-def _sizes(submission: Submission) -> dict[str, int]:
-    """Bytes of one channel of an input and of a weight tile, and of an output tile; none twice another."""
+def _draw_sizes(submission: Submission) -> dict[str, int]:
+    """Draw the bytes of one channel of an input and of a weight tile, and of an output tile; none twice another."""
     window, filters = (int(size) for size in submission.rng.permutation([6, 10, 14, 22])[:2])
     area = int(submission.rng.choice([1, 9, 25]))
     return {"input": window * area * 4, "weight": filters * area * 4, "output": window * filters * 4}
 
 
-def _tiles(submission: Submission) -> Triple:
+def _draw_tiles(submission: Submission) -> Triple:
     k1, k2, k3 = (int(size) for size in submission.rng.permutation(np.arange(3, 30))[:3])
     return k1, k2, k3
 
 
-def triple(found: object, what: str, given: str) -> Triple:
-    """Three whole numbers, however they are held."""
-    found = list(found) if isinstance(found, tuple) else found
-    numbers = expect.array(found, (3,), what, given=given).tolist()
-    whole = all(float(one).is_integer() for one in numbers)
-    expect.true(whole, f"{what} are no whole numbers", got=str(numbers), given=given)
-    k1, k2, k3 = (int(one) for one in numbers)
+def integer_triple(value: object, what: str, given: str) -> Triple:
+    """Return three integers, whatever sequence or array holds them; fail on everything else."""
+    value = list(value) if isinstance(value, tuple) else value
+    numbers = expect.array(value, (3,), what, given=given).tolist()
+    integers = all(float(number).is_integer() for number in numbers)
+    expect.true(integers, f"{what} are not integers", got=str(numbers), given=given)
+    k1, k2, k3 = (int(number) for number in numbers)
     return k1, k2, k3
 
 
-def _level(submission: Submission, level: int, hint: str) -> None:
-    """Compare what IS takes of a level."""
+def _check_level(submission: Submission, level: int, hint: str) -> None:
+    """Compare the bytes that IS needs of a level."""
     for _ in range(3):
-        tiles, sizes = _tiles(submission), _sizes(submission)
+        tiles, sizes = _draw_tiles(submission), _draw_sizes(submission)
         given = f"IS, (k1, k2, k3) = {tiles}, sizes {sizes}"
         with expect.case(given):
-            got = triple(submission.call("needs", "IS", *tiles, sizes), "what `needs` returns", given)
-        want = reference.needs("IS", *tiles, sizes)
-        expect.true(got[level] == want[level], f"{LEVELS[level]} needs other bytes", expected=f"{want[level]:,}",
-                    got=f"{got[level]:,}", given=given, hint=hint)  # fmt: skip
+            got = integer_triple(submission.call("needs", "IS", *tiles, sizes), "what `needs` returns", given)[level]
+        want = reference.needs("IS", *tiles, sizes)[level]
+        what = f"wrong number of bytes for {LEVELS[level]}"
+        expect.true(got == want, what, expected=f"{want:,}", got=f"{got:,}", given=given, hint=hint)
 
 
 @points(2)
 def l1_holds_one_of_each(submission: Submission) -> None:
-    """`needs` of L1: an input tile, a weight tile and an output tile."""
-    _level(
-        submission, 0, "k1 channels of an input tile and of a weight tile, and one output tile, which has no channels"
-    )
+    """`needs` for L1: one input tile, one weight tile and one output tile."""
+    hint = "k1 channels of an input tile and of a weight tile, and one output tile, which has no channels"
+    _check_level(submission, 0, hint)
 
 
 @points(2)
 def l2_holds_passing_tiles(submission: Submission) -> None:
-    """`needs` of L2: the staying tile, and k2 passing ones with an output tile each."""
-    _level(submission, 1, "IS: one input tile, and k2 times (weight tile + output tile)")
+    """`needs` for L2: the stationary tile, and k2 streamed tiles with one output tile each."""
+    _check_level(submission, 1, "IS: one input tile, and k2 times (weight tile + output tile)")
 
 
 @points(2)
 def l3_holds_staying_tiles(submission: Submission) -> None:
-    """`needs` of L3: k3 staying tiles, k2 passing ones, and an output tile for each pair."""
-    _level(submission, 2, "IS: k3 input tiles, k2 weight tiles, and k2 * k3 output tiles")
+    """`needs` for L3: k3 stationary tiles, k2 streamed tiles, and one output tile for each pair."""
+    _check_level(submission, 2, "IS: k3 input tiles, k2 weight tiles, and k2 * k3 output tiles")
 
 
 @points(2)
 def orders_change_places(submission: Submission) -> None:
-    """`needs` of "WS" is that of "IS" with the kinds of tiles exchanged."""
+    """`needs` for "WS" is `needs` for "IS" with input and weight tiles swapped."""
     for _ in range(3):
-        tiles, sizes = _tiles(submission), _sizes(submission)
-        exchanged = {"input": sizes["weight"], "weight": sizes["input"], "output": sizes["output"]}
+        tiles, sizes = _draw_tiles(submission), _draw_sizes(submission)
+        swapped = {"input": sizes["weight"], "weight": sizes["input"], "output": sizes["output"]}
         given = f"WS, (k1, k2, k3) = {tiles}, sizes {sizes}"
-        hint = "in WS the weight tile stays, k2 counts input tiles and k3 weight tiles"
-        with expect.case(given, hint):
-            got = triple(submission.call("needs", "WS", *tiles, sizes), "what `needs` returns", given)
-            # against the student's own numbers, so that a wrong level is not counted twice
-            own = triple(submission.call("needs", "IS", *tiles, exchanged), "what `needs` returns", given)
-        want = reference.needs("WS", *tiles, sizes)
-        expect.true(got in (own, want), "the order WS needs other bytes", expected=f"{want}", got=f"{got}",
-                    given=given, hint=hint)  # fmt: skip
+        with expect.case(given, "in WS the weight tile stays, k2 counts input tiles and k3 weight tiles"):
+            got = integer_triple(submission.call("needs", "WS", *tiles, sizes), "what `needs` returns", given)
+            # compared with the student's own result for IS as well, so that a wrong level does not count twice
+            own = integer_triple(submission.call("needs", "IS", *tiles, swapped), "what `needs` returns", given)
+            want = reference.needs("WS", *tiles, sizes)
+            expect.true(got in (own, want), "wrong number of bytes in the order WS", expected=f"{want}", got=f"{got}")
 
 
-def _asked(submission: Submission, *arguments: object) -> list[Any]:
-    """What `largest` says, and what it says with a right `needs`: one of them at least."""
+def _largest(submission: Submission, *arguments: object) -> list[Any]:
+    """Return the student's `largest` and the one with the reference's `needs`; at least one of them answers."""
     answers, failures = [], []
     for name in (None, "needs"):
         try:
-            answers.append(submission.call(PROBES + "refused", submission.value("largest"), name, *arguments))
+            answers.append(
+                submission.call(PROBES + "result_or_value_error", submission.value("largest"), name, *arguments)
+            )
         except expect.CheckFailed as failure:
             failures.append(failure)
     if not answers:
@@ -105,78 +104,77 @@ def _asked(submission: Submission, *arguments: object) -> list[Any]:
     return answers
 
 
-def _refused(answer: object) -> bool:
-    return isinstance(answer, str) and answer == REFUSED
+def _is_value_error(answer: object) -> bool:
+    return isinstance(answer, str) and answer == VALUE_ERROR
 
 
-def _finds(submission: Submission, arguments: tuple, hint: str) -> None:
+def _check_largest(submission: Submission, arguments: tuple, hint: str) -> None:
     order, channels, passing, staying, sizes, rooms = arguments
-    given = (f"{order}, channels {channels}, passing {passing}, staying {staying}, sizes {sizes}, "
-             f"rooms ({', '.join(f'{room:.10g}' for room in rooms)})")  # fmt: skip
+    shown = ", ".join(f"{room:.10g}" for room in rooms)
+    given = f"{order}, channels {channels}, passing {passing}, staying {staying}, sizes {sizes}, rooms ({shown})"
     want = reference.largest(*arguments)
     with expect.case(given, hint):
-        answers = [answer for answer in _asked(submission, *arguments) if not _refused(answer)]
-        expect.true(bool(answers), "`largest` refuses what fits", expected=f"{want}", got="ValueError")
-    found = [triple(answer, "what `largest` returns", given) for answer in answers]
-    expect.true(want in found, "`largest` finds other tiles", expected=f"{want}", got=f"{found[0]}", given=given,
-                hint=hint)  # fmt: skip
+        answers = [answer for answer in _largest(submission, *arguments) if not _is_value_error(answer)]
+        expect.true(bool(answers), "`largest` rejects a case that fits", expected=f"{want}", got="ValueError")
+        results = [integer_triple(answer, "what `largest` returns", given) for answer in answers]
+        expect.true(want in results, "`largest` returns the wrong tiles", expected=f"{want}", got=f"{results[0]}")
 
 
 @points(4)
 def tiles_are_halved_until_they_fit(submission: Submission) -> None:
-    """`largest` starts with all there is, and halves k1, k2 and k3, one after the other, until its level fits."""
+    """`largest` starts with all there are and halves k1, k2 and k3, one after another, until their level fits."""
     hint = "k1 until L1 fits; with this k1, k2 until L2 fits; with both, k3 until L3 fits; // 2 each time"
     for order in ("IS", "WS", "IS", "WS"):
-        _finds(submission, _telling(submission, order), hint)
+        _check_largest(submission, _draw_distinctive_case(submission, order), hint)
 
 
-def _telling(submission: Submission, order: str) -> tuple:
-    """What `largest` is asked, such that the other order comes to other tiles."""
+def _draw_distinctive_case(submission: Submission, order: str) -> tuple:
+    """Draw arguments of `largest` for which the two orders give different results."""
     for _ in range(20):
-        asked = _drawn(submission, order)
-        if not _same_in_both_orders(asked):
-            return asked
-    return _drawn(submission, order)
+        arguments = _draw_case(submission, order)
+        if not _same_in_both_orders(arguments):
+            return arguments
+    return _draw_case(submission, order)
 
 
-def _drawn(submission: Submission, order: str) -> tuple:
-    rng, sizes, target = submission.rng, _sizes(submission), _tiles(submission)
-    needed = [reference.needs(order, *tiles, sizes)[level] for level, tiles in
-              enumerate(((target[0], 1, 1), (*target[:2], 1), target))]  # fmt: skip
-    rooms = tuple(float(bytes_) + 2 for bytes_ in needed)
+def _draw_case(submission: Submission, order: str) -> tuple:
+    rng, sizes, target = submission.rng, _draw_sizes(submission), _draw_tiles(submission)
+    tiles_by_level = ((target[0], 1, 1), (*target[:2], 1), target)
+    needed = [reference.needs(order, *tiles, sizes)[level] for level, tiles in enumerate(tiles_by_level)]
+    rooms = tuple(float(level_bytes) + 2 for level_bytes in needed)
     most = [int(size) * int(rng.integers(2, 9)) + int(rng.integers(0, 4)) for size in target]
     return order, *most, sizes, rooms
 
 
-def _same_in_both_orders(asked: tuple) -> bool:
+def _same_in_both_orders(arguments: tuple) -> bool:
     try:
-        return reference.largest("IS", *asked[1:]) == reference.largest("WS", *asked[1:])
+        return reference.largest("IS", *arguments[1:]) == reference.largest("WS", *arguments[1:])
     except ValueError:
         return False
 
 
 @points(2)
 def the_papers_example_comes_out(submission: Submission) -> None:
-    """`largest` finds (32, 32, 87) for the example of the paper, and takes all there is where it fits."""
-    hint = "nothing has to be halved but k3: 351, 175, 87"
-    _finds(submission, (*PAPER, PAPER_SIZES, PAPER_ROOMS), hint)
-    sizes, most = _sizes(submission), _tiles(submission)
-    _finds(submission, ("WS", *most, sizes, (math.inf, 1e12, math.inf)), "what fits is not halved at all")
+    """`largest` returns (32, 32, 87) for the paper's example, and halves nothing if everything fits."""
+    _check_largest(submission, (*PAPER, PAPER_SIZES, PAPER_ROOMS), "only k3 needs to be halved: 351, 175, 87")
+    sizes, most = _draw_sizes(submission), _draw_tiles(submission)
+    hint = "do not halve what fits already"
+    _check_largest(submission, ("WS", *most, sizes, (math.inf, 1e12, math.inf)), hint)
 
 
 @points(2)
 def what_never_fits_is_an_error(submission: Submission) -> None:
-    """`largest` raises ValueError where not even one tile fits."""
-    sizes = _sizes(submission)
-    for level, k1 in enumerate((1, 8, 8)):  # L1 limits k1; where it does not, all 8 channels stay
+    """`largest` raises ValueError if not even one tile fits."""
+    sizes = _draw_sizes(submission)
+    for level, k1 in enumerate((1, 8, 8)):  # L1 limits k1; where it does not, all 8 channels fit
         rooms = [1e9] * 3
         rooms[level] = reference.needs("IS", k1, 1, 1, sizes)[level] - 1.0
         given = f"IS, channels 8, passing 4, staying 6, sizes {sizes}, rooms {tuple(map(int, rooms))}"
-        hint = f"halving 1 gives 0: raise ValueError when {LEVELS[level]} does not hold even one"
+        hint = f"halving 1 gives 0: raise ValueError if {LEVELS[level]} has no room for even one"
         with expect.case(given, hint):
-            answers = _asked(submission, "IS", 8, 4, 6, sizes, tuple(rooms))
-        expect.true(any(map(_refused, answers)), "`largest` finds tiles where none fit", expected="ValueError",
-                    got=answers[0], given=given, hint=hint)  # fmt: skip
+            answers = _largest(submission, "IS", 8, 4, 6, sizes, tuple(rooms))
+            what = "`largest` returns tiles that do not fit"
+            expect.true(any(map(_is_value_error, answers)), what, expected="ValueError", got=answers[0])
 
 
 ANALYSIS_STAND_IN = """
