@@ -1,4 +1,4 @@
-"""The names of the checks of P5."""
+"""Short names for the checks of P5."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Right solutions of P5 in styles that the master notebook does not use."""
+"""Right solutions of P5 in styles other than the master notebook's."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ def to_tree(state):
     tree = grown()
     for name in sorted(state, reverse=True):
         if "num_batches_tracked" not in name:
-            place = tree
+            branch = tree
             for part in name.split(".")[:-1]:
-                place = place[part]
-            place[name.split(".")[-1]] = jax.device_put(state[name])
+                branch = branch[part]
+            branch[name.split(".")[-1]] = jax.device_put(state[name])
     return tree
 """,
     "P5-1-solution-2": """
@@ -30,12 +30,12 @@ def normed(x, p):
     return x * factor[None, :, None, None] + offset[None, :, None, None]
 
 @jax.jit
-def right_side(params, x):
+def second_convolution(params, x):
     return normed(convolved(x, params["conv2"]["weight"], 1, 1), params["bn2"])
 
 def block(params, x, stride):
     y = lax.max(normed(convolved(x, params["conv1"]["weight"], stride, 1), params["bn1"]), 0.0)
-    y = right_side(params, y)
+    y = second_convolution(params, y)
     down = params.get("downsample")
     return jax.nn.relu(y + (x if down is None else normed(convolved(x, down["0"]["weight"], stride, 0), down["1"])))
 """,
@@ -88,39 +88,39 @@ def positive_sum(x):
     "P5-4-solution-2": """
 from jax import lax
 def square_root(a):
-    def goes_on(carried):
-        root, change = carried
+    def condition(carry):
+        root, change = carry
         return change > 1e-6 * root
-    def step(carried):
-        root, _ = carried
+    def step(carry):
+        root, _ = carry
         better = 0.5 * (root + jnp.where(root > 0, a / root, 0))
         return better, abs(better - root)
-    return lax.cond(a == 0, lambda: 0.0, lambda: lax.while_loop(goes_on, step, (a + 1.0, jnp.inf))[0])
+    return lax.cond(a == 0, lambda: 0.0, lambda: lax.while_loop(condition, step, (a + 1.0, jnp.inf))[0])
 """,
     "P5-5-solution": """
 from mlhood.jaxlab.tracing.tracer import SHAPES, Equation, Variable, fresh
 def record(equations, op, operands):
-    shapes = [getattr(one, "shape", ()) for one in operands]
+    shapes = [getattr(x, "shape", ()) for x in operands]
     equations += [Equation(op, operands, fresh(SHAPES[op](*shapes)))]
     return equations[-1].output
 """,
     "P5-5-solution-2": """
 from mlhood.jaxlab.tracing.tracer import NUMPY
 def evaluate(program, *arguments):
-    known = {one.number: value for one, value in zip(program.inputs, arguments)}
-    value = lambda one: known[one.number] if hasattr(one, "number") else one
+    known = {x.number: value for x, value in zip(program.inputs, arguments)}
+    value = lambda x: known[x.number] if hasattr(x, "number") else x
     for op, inputs, output in ((e.op, e.inputs, e.output) for e in program.equations):
         known[output.number] = NUMPY[op](*map(value, inputs))
-    return [value(one) for one in program.outputs]
+    return [value(x) for x in program.outputs]
 """,
     "P5-5-solution-3": """
 from dataclasses import replace
 def live(program):
-    def needs(wanted):
-        more = {x for e in program.equations if e.output in wanted for x in e.inputs} | wanted
-        return wanted if more == wanted else needs(more)
-    all_of_it = needs(set(program.outputs))
-    return replace(program, equations=tuple(e for e in program.equations if e.output in all_of_it))
+    def closure(needed):
+        more = {x for e in program.equations if e.output in needed for x in e.inputs} | needed
+        return needed if more == needed else closure(more)
+    needed = closure(set(program.outputs))
+    return replace(program, equations=tuple(e for e in program.equations if e.output in needed))
 """,
     "P5-6-solution-2": """
 def vjp_conv2d(g, y, x, w, *bias, stride, padding):
@@ -129,17 +129,17 @@ def vjp_conv2d(g, y, x, w, *bias, stride, padding):
     dx, dw = np.zeros_like(xp), np.zeros_like(w)
     for n, f, oh, ow in np.ndindex(*g.shape):
         h, v = oh * stride, ow * stride
-        place = np.s_[n, :, h:h + w.shape[2], v:v + w.shape[3]]
-        dx[place] += g[n, f, oh, ow] * w[f]
-        dw[f] += g[n, f, oh, ow] * xp[place]
+        window = np.s_[n, :, h:h + w.shape[2], v:v + w.shape[3]]
+        dx[window] += g[n, f, oh, ow] * w[f]
+        dw[f] += g[n, f, oh, ow] * xp[window]
     dx = dx[:, :, padding:padding + x.shape[2], padding:padding + x.shape[3]]
     return [dx, dw, *(np.einsum("nfhw->f", g) for _ in bias)]
 """,
     "P5-7-solution": """
 def per_example(loss, params, x, y):
-    def one(pair):
+    def example_gradient(pair):
         return jax.grad(loss)(params, pair[0][None], pair[1][None])
-    return jax.lax.map(one, (x, y))
+    return jax.lax.map(example_gradient, (x, y))
 """,
     "P5-9-solution": """
 import jax.extend as jex
@@ -147,11 +147,11 @@ from jax.interpreters import ad, batching, mlir
 fake_quantize_p = jex.core.Primitive("fake_quantize")
 def fake_quantize(x, *, scale):
     return fake_quantize_p.bind(x, scale=scale)
-def written_out(x, *, scale):
+def composed(x, *, scale):
     return jax.lax.clamp(-128.0, jax.lax.round(x / scale, jax.lax.RoundingMethod.TO_NEAREST_EVEN), 127.0) * scale
-fake_quantize_p.def_impl(jax.jit(written_out, static_argnames="scale"))
+fake_quantize_p.def_impl(jax.jit(composed, static_argnames="scale"))
 fake_quantize_p.def_abstract_eval(lambda x, scale: jax.core.ShapedArray(x.shape, x.dtype))
-mlir.register_lowering(fake_quantize_p, mlir.lower_fun(written_out, multiple_results=False))
+mlir.register_lowering(fake_quantize_p, mlir.lower_fun(composed, multiple_results=False))
 def tangents(primals, tangents, *, scale):
     (x,), (t,) = primals, tangents
     out = fake_quantize(x, scale=scale)
@@ -198,9 +198,9 @@ def dropout(key, x, rate):
 """,
     "P5-7-solution": """
 def per_example(loss, params, x, y):
-    def one(params, x, y):
+    def example_loss(params, x, y):
         return loss(params, jnp.expand_dims(x, 0), y.reshape(1))
-    return jax.jit(jax.vmap(jax.jacrev(one), in_axes=(None, 0, 0)))(params, x, y)
+    return jax.jit(jax.vmap(jax.jacrev(example_loss), in_axes=(None, 0, 0)))(params, x, y)
 """,
     "P5-7-solution-2": """
 import optax
@@ -231,10 +231,11 @@ def split_batch(mesh, x):
     return jax.device_put(x, NamedSharding(mesh, PartitionSpec("data", *[None] * (x.ndim - 1))))
 
 def parallel_gradient(mesh, loss):
-    data, whole = PartitionSpec("data"), PartitionSpec()
+    data, replicated = PartitionSpec("data"), PartitionSpec()
     def averaged(params, x, y):
         return jax.lax.pmean(loss(params, x, y), "data")
-    return jax.jit(jax.shard_map(jax.grad(averaged), mesh=mesh, in_specs=(whole, data, data), out_specs=whole))
+    specs = (replicated, data, data)
+    return jax.jit(jax.shard_map(jax.grad(averaged), mesh=mesh, in_specs=specs, out_specs=replicated))
 """,
     "P5-10-solution-2": """
 def two_layers(mesh):
@@ -269,13 +270,13 @@ def main(seed, out):
     params, x, y = data(int(seed))
     mesh = jax.make_mesh((jax.process_count(),), ("data",), axis_types=(jax.sharding.AxisType.Auto,))
     rows = NamedSharding(mesh, PartitionSpec("data"))
-    x, y = (jax.make_array_from_callback(one.shape, rows, one.__getitem__) for one in (x, y))
+    x, y = (jax.make_array_from_callback(array.shape, rows, array.__getitem__) for array in (x, y))
     split = jax.shard_map(
         lambda p, x, y: jax.grad(lambda p: jax.lax.pmean(loss(p, x, y), "data"))(p), mesh=mesh,
         in_specs=(PartitionSpec(), PartitionSpec("data"), PartitionSpec("data")), out_specs=PartitionSpec())
-    found = jax.jit(split)(params, x, y)
+    gradient = jax.jit(split)(params, x, y)
     if jax.process_index() == 0:
-        np.savez(out, **jax.tree.map(np.array, found))
+        np.savez(out, **jax.tree.map(np.array, gradient))
 
 if __name__ == "__main__":
     main(*sys.argv[1:])

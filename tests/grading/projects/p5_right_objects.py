@@ -1,4 +1,4 @@
-"""Right solutions of P5 by classes, closures and lambdas, and by what the package has."""
+"""Right solutions of P5 with classes, closures and lambdas, and with the package."""
 
 from __future__ import annotations
 
@@ -96,13 +96,13 @@ def compile_seconds(function, *arguments):
 from mlhood.jaxlab.tracing.tracer import NUMPY, Variable
 def evaluate(program, *arguments):
     from functools import cache
-    made = {equation.output: equation for equation in program.equations}
-    given = dict(zip(program.inputs, arguments))
+    equations = {equation.output: equation for equation in program.equations}
+    inputs = dict(zip(program.inputs, arguments))
     @cache
-    def value(one):
-        if not isinstance(one, Variable):
-            return one
-        return given[one] if one in given else NUMPY[made[one].op](*map(value, made[one].inputs))
+    def value(x):
+        if not isinstance(x, Variable):
+            return x
+        return inputs[x] if x in inputs else NUMPY[equations[x].op](*map(value, equations[x].inputs))
     return tuple(map(value, program.outputs))
 """,
     "P5-6-solution": """
@@ -148,7 +148,7 @@ split_batch = Split()
 def parallel_gradient(mesh, loss):
     def gradient(params, x, y):
         rows = sharding.NamedSharding(mesh, sharding.PartitionSpec("data"))
-        x, y = (jax.lax.with_sharding_constraint(one, rows) for one in (x, y))
+        x, y = (jax.lax.with_sharding_constraint(array, rows) for array in (x, y))
         found = jax.grad(loss)(params, x, y)
         return jax.lax.with_sharding_constraint(found, sharding.NamedSharding(mesh, sharding.PartitionSpec()))
     return jax.jit(gradient)

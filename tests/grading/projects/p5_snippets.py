@@ -1,4 +1,4 @@
-"""All cells that a notebook of P5 has to write, right ones."""
+"""Right cells of P5: those that replace slow ones, and all of them together."""
 
 from __future__ import annotations
 
@@ -39,18 +39,14 @@ from tests.grading.projects.p5_snippets_programs import (
     to_tree,
 )
 
-# Right, but not measured on a real network, which would take half a minute, and trained by a step of its own.
+# Right, but not measured on a real network, which would take half a minute, and trained independently of P5.8's step.
 QUICK = filling() | training()
-# all that a notebook of P5 has to say
-RIGHT = (
-    to_tree() | block() | resnet()
-    | convolving() | pooling() | norming() | ending()
-    | breaking_even() | timing() | filling()
-    | summing() | rooting() | remembering() | dropping()
-    | recording() | evaluating() | living()
-    | rules() | conv_rule() | entropy_rule() | backward()
-    | examples() | clipping()
-    | entropy() | stepping() | training()
-    | quantizing()
-    | splitting() | layering() | counting() | script() | predicting()
-)  # fmt: skip
+NETWORKS = to_tree() | block() | resnet()
+OPERATORS = convolving() | pooling() | norming() | ending()
+TABLE = breaking_even() | timing() | filling()
+BROKEN = summing() | rooting() | remembering() | dropping()
+TRACER = recording() | evaluating() | living()
+TAPE = rules() | conv_rule() | entropy_rule() | backward()
+LEARNING = examples() | clipping() | entropy() | stepping() | training()
+CLUSTER = splitting() | layering() | counting() | script() | predicting()
+RIGHT = NETWORKS | OPERATORS | TABLE | BROKEN | TRACER | TAPE | LEARNING | quantizing() | CLUSTER

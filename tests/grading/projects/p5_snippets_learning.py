@@ -1,4 +1,4 @@
-"""Solutions of P5.7 to P5.10 with one part left to be filled in, so that a wrong one shows its fault alone."""
+"""Building blocks of P5's gallery for P5.7 to P5.10: each function returns new source by cell id, right by default."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ return step
 
 
 def training(epochs: str = "range(4)", result: str = "params") -> dict[str, str]:
-    # a step of its own: that of the cell above may be wrong
+    # independent of the step in the cell above, which may be wrong
     return {
         "P5-8-solution-3": f"""
 import optax
@@ -118,7 +118,7 @@ def _batched(arrays, axes, *, scale):
     return fake_quantize(arrays[0], scale=scale), {axis}
 batching.primitive_batchers[fake_quantize_p] = _batched
 """,
-        "P5-9-solution-2": "",  # all is above
+        "P5-9-solution-2": "",  # all of it is in the cell above
     }
 
 
@@ -126,17 +126,17 @@ batching.primitive_batchers[fake_quantize_p] = _batched
 
 
 def splitting(
-    place: str = "NamedSharding(mesh, P('data'))",
-    gradient: str = "jax.jit(jax.grad(loss), in_shardings=(all_of_it, rows, rows), out_shardings=all_of_it)",
+    sharding: str = "NamedSharding(mesh, P('data'))",
+    gradient: str = "jax.jit(jax.grad(loss), in_shardings=(replicated, rows, rows), out_shardings=replicated)",
 ) -> dict[str, str]:
     return {
         "P5-10-solution": f"""
 from jax.sharding import NamedSharding, PartitionSpec as P
 def split_batch(mesh, x):
-    return jax.device_put(x, {place})
+    return jax.device_put(x, {sharding})
 
 def parallel_gradient(mesh, loss):
-    all_of_it, rows = NamedSharding(mesh, P()), NamedSharding(mesh, P("data"))
+    replicated, rows = NamedSharding(mesh, P()), NamedSharding(mesh, P("data"))
     return {gradient}
 """
     }
@@ -149,8 +149,8 @@ def layering(
     body = f"""
 def forward(x, w1, b1, w2, b2):
     return {result}
-places = tuple(NamedSharding(mesh, spec) for spec in ({specs}))
-return jax.jit(forward, in_shardings=places, out_shardings=NamedSharding(mesh, P()))
+shardings = tuple(NamedSharding(mesh, spec) for spec in ({specs}))
+return jax.jit(forward, in_shardings=shardings, out_shardings=NamedSharding(mesh, P()))
 """
     head = "from jax.sharding import NamedSharding, PartitionSpec as P\ndef two_layers(mesh):"
     return {"P5-10-solution-2": function(head, body)}
@@ -172,9 +172,9 @@ def ring_bytes(bytes, devices):
 
 
 def script(
-    rows: str = "slice(half * me, half * (me + 1))",
+    rows: str = "slice(half * index, half * (index + 1))",
     gradient: str = "jax.jit(jax.grad(program.loss), out_shardings=NamedSharding(mesh, P()))(params, x, y)",
-    first: str = "if me == 0:",
+    first: str = "if index == 0:",
     start: str = "initialize()",
 ) -> dict[str, str]:
     return {
@@ -189,10 +189,10 @@ from mlhood.jaxlab.cluster import program
 
 seed, out = int(sys.argv[1]), sys.argv[2]
 params, *batch = program.data(seed)
-me, half = jax.process_index(), len(batch[0]) // jax.process_count()
+index, half = jax.process_index(), len(batch[0]) // jax.process_count()
 mesh = Mesh(np.array(jax.devices()), ("data",))
-mine = {rows}
-x, y = (jax.make_array_from_process_local_data(NamedSharding(mesh, P("data")), one[mine]) for one in batch)
+rows = {rows}
+x, y = (jax.make_array_from_process_local_data(NamedSharding(mesh, P("data")), array[rows]) for array in batch)
 gradient = {gradient}
 {first}
     np.savez(out, **{{name: np.asarray(value) for name, value in gradient.items()}})

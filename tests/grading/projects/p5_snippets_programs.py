@@ -1,4 +1,4 @@
-"""Solutions of P5.1 to P5.6 with one part left to be filled in, so that a wrong one shows its fault alone."""
+"""Building blocks of P5's gallery for P5.1 to P5.6: each function returns new source by cell id, right by default."""
 
 from __future__ import annotations
 
@@ -92,8 +92,8 @@ return y if bias is None else y + {bias}
 
 def pooling(fill: str = "-np.inf", stride: str = "stride", largest: str = "max") -> dict[str, str]:
     body = f"""
-around = (padding, padding)
-x = np.pad(x, ((0, 0), (0, 0), around, around), constant_values={fill})
+sides = (padding, padding)
+x = np.pad(x, ((0, 0), (0, 0), sides, sides), constant_values={fill})
 windows = np.lib.stride_tricks.sliding_window_view(x, (kernel, kernel), axis=(2, 3))
 return windows[:, :, ::{stride}, ::{stride}].{largest}(axis=(4, 5))
 """
@@ -108,8 +108,8 @@ def norming(
     return {
         "P5-2-solution-3": f"""
 def batch_norm(x, mean, var, weight, bias, eps=1e-5):
-    def c(one):
-        return one[:, None, None]
+    def c(values):
+        return values[:, None, None]
     return {norm}
 
 def relu(x):
@@ -201,23 +201,23 @@ def summing(result: str = "jnp.where(x > 0, x, 0).sum()") -> dict[str, str]:
 
 
 def rooting(
-    goes_on: str = "jnp.abs(x - before) > 1e-6 * x",
+    condition: str = "jnp.abs(x - before) > 1e-6 * x",
     first: str = "(jnp.maximum(a, 1.0), jnp.float32(0))",
     step: str = "((x + a / x) / 2, x)",
     result: str = "jnp.where(a > 0, root, 0.0)",
     safe: str = "jnp.where(a > 0, a, 1.0)",
 ) -> dict[str, str]:
     body = f"""
-given = a
+argument = a
 a = {safe}
-def goes_on(both):
-    x, before = both
-    return {goes_on}
-def step(both):
-    x, before = both
+def condition(pair):
+    x, before = pair
+    return {condition}
+def step(pair):
+    x, before = pair
     return {step}
-root, _ = jax.lax.while_loop(goes_on, step, {first})
-a = given
+root, _ = jax.lax.while_loop(condition, step, {first})
+a = argument
 return {result}
 """
     return {"P5-4-solution-2": function("def square_root(a):", body)}
@@ -239,7 +239,7 @@ def dropping(
 
 
 def recording(
-    shape: str = "SHAPES[op](*(one.shape if isinstance(one, Variable) else () for one in operands))",
+    shape: str = "SHAPES[op](*(x.shape if isinstance(x, Variable) else () for x in operands))",
     output: str = "fresh(shape)",
     append: str = "equations.append(Equation(op, tuple(operands), output))",
     result: str = "output",
@@ -252,16 +252,16 @@ def recording(
 
 def evaluating(
     order: str = "program.equations",
-    read: str = "values[one] if isinstance(one, Variable) else one",
-    result: str = "tuple(read(one) for one in program.outputs)",
+    read: str = "values[x] if isinstance(x, Variable) else x",
+    result: str = "tuple(read(x) for x in program.outputs)",
     after: str = "pass",
 ) -> dict[str, str]:
     body = f"""
 values = dict(zip(program.inputs, arguments))
-def read(one):
+def read(x):
     return {read}
 for equation in {order}:
-    values[equation.output] = NUMPY[equation.op](*[read(one) for one in equation.inputs])
+    values[equation.output] = NUMPY[equation.op](*[read(x) for x in equation.inputs])
     {after}
 return {result}
 """
@@ -299,10 +299,10 @@ def rules(
 def vjp_relu(g, y, x):
     return ({relu},)
 
-def reduced(g, one):
-    while g.ndim > one.ndim:
+def reduced(g, operand):
+    while g.ndim > operand.ndim:
         g = g.sum(axis=0)
-    for axis, size in enumerate(one.shape):
+    for axis, size in enumerate(operand.shape):
         if size == 1:
             g = g.sum(axis=axis, keepdims=True)
     return g
@@ -313,7 +313,7 @@ def vjp_add(g, y, a, b):
 def vjp_dense(g, y, x, w, bias):
     return {dense}
 """,
-        "P5-6-solution-5": "",  # vjp_add is above
+        "P5-6-solution-5": "",  # vjp_add is in the cell above
     }
 
 

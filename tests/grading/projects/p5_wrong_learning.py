@@ -1,32 +1,44 @@
-"""Typical wrong gradients, steps, primitives and clusters of P5."""
+"""Typical wrong solutions of P5.6 to P5.10: gradients, training steps, primitives and clusters."""
 
 from __future__ import annotations
 
 from tests.grading.projects.gallery import Mistake, mistakes
 from tests.grading.projects.p5_checks import (
     AXIS,
+    BACK,
+    BY_BIAS,
+    BY_DENSE,
+    BY_RELU,
+    BY_SUM,
     BYTES,
     COMPILED,
     DONATED,
     DOWN,
     ENDS,
     ENTROPY,
+    FILTERS,
+    IMAGES,
     JAXPR,
     LAYERS,
     LEAD,
     LONG,
+    MOVED,
     ONE_SUM,
     OWN,
     PROCESSES,
+    PULLED,
     READS,
     REDUCED,
     REMEMBERS,
     RING,
     ROUNDED,
+    SHARED,
     SHORT,
     SPLIT,
     STEP,
     STRAIGHT,
+    STRETCHED,
+    TWICE,
     UNROLLED,
     WHOLE,
 )
@@ -43,20 +55,21 @@ from tests.grading.projects.p5_snippets_learning import (
     stepping,
     training,
 )
+from tests.grading.projects.p5_snippets_programs import backward, conv_rule, entropy_rule, rules
 
 LOOPED = """jax.tree.map(
-        lambda *all: jnp.stack(all), *[jax.grad(loss)(params, x[i:i + 1], y[i:i + 1]) for i in range(len(x))])"""
+        lambda *leaves: jnp.stack(leaves), *[jax.grad(loss)(params, x[i:i + 1], y[i:i + 1]) for i in range(len(x))])"""
 REPEATED = "jax.tree.map(lambda g: jnp.broadcast_to(g, (len(x), *g.shape)), jax.grad(loss)(params, x, y))"
 BY_LEAF = {
     "P5-7-solution-2": """
 def clipped_mean(gradients, limit):
-    def one(leaf):
+    def clipped(leaf):
         norm = jnp.sqrt((leaf ** 2).reshape(len(leaf), -1).sum(axis=1))
         return jnp.tensordot(jnp.minimum(1, limit / norm), leaf, 1) / len(leaf)
-    return jax.tree.map(one, gradients)
+    return jax.tree.map(clipped, gradients)
 """
 }
-THE_MEAN = {
+CLIPPED_MEAN = {
     "P5-7-solution-2": """
 def clipped_mean(gradients, limit):
     mean = jax.tree.map(lambda leaf: leaf.mean(axis=0), gradients)
@@ -65,15 +78,64 @@ def clipped_mean(gradients, limit):
 """
 }
 
+TAPE = mistakes(
+    "P5.6",
+    ("the derivative at 0", rules(relu="g * (y >= 0)"), BY_RELU, "where x > 0"),
+    ("broadcast axes not summed", rules(add="g, g"), STRETCHED, "its operand's shape"),
+    (
+        "axes of size one removed",
+        rules(add="np.squeeze(reduced(g, a)), np.squeeze(reduced(g, b))"),
+        STRETCHED,
+        "its operand's shape",
+    ),
+    ("b is subtracted", rules(add="reduced(g, a), reduced(-g, b)"), (BY_SUM, STRETCHED), "gradient of b"),
+    ("w is not transposed", rules(dense="g @ w, x.T @ g, g.sum(axis=0)"), BY_DENSE, "g.T @ x"),
+    ("the mean for the bias", rules(dense="g @ w, g.T @ x, g.mean(axis=0)"), BY_BIAS, "same bias"),
+    (
+        "a flipped kernel",
+        conv_rule(
+            by_x="scatter(np.einsum('fk,nfp->nkp', w[..., ::-1, ::-1].reshape(len(w), -1), flat), x.shape, "
+            "kernel, stride, padding)"
+        ),
+        IMAGES,
+        "scatter",
+    ),
+    (
+        "only the first image",
+        conv_rule(by_w="(flat[0] @ columns(x, kernel, stride, padding)[0].T).reshape(w.shape)"),
+        FILTERS,
+        "sum of",
+    ),
+    ("always with a bias", conv_rule(by_bias="(g.sum(axis=(0, 2, 3)),)"), FILTERS, "2 in a tuple"),
+    (
+        "stride and padding ignored",
+        conv_rule(by_w="np.einsum('nfp,nkp->fk', flat, columns(x, kernel, 1, 0)).reshape(w.shape)"),
+        MOVED,
+        "stride",
+    ),
+    ("not divided by the batch size", entropy_rule("g * (p - hot), None"), SHARED, "/ N"),
+    ("g ignored", entropy_rule("(p - hot) / len(labels), None"), SHARED, "\\* g"),
+    ("the wrong sign", entropy_rule("g * (hot - p) / len(labels), None"), (PULLED, SHARED), "minus 1"),
+    ("the last gradient overwrites", backward(add="found[number] = part"), TWICE, "has a gradient already"),
+    (
+        "added in place",
+        backward(add="found[number] = found[number].__iadd__(part) if number in found else part"),
+        TWICE,
+        "\\+=",
+    ),
+    ("entries in forward order", backward(order="tape.entries"), (BACK, TWICE), "there is no gradient"),
+    ("attributes not passed", backward(call="rules[entry.op](g, y, *inputs)"), BACK, "factor"),
+)
+
 LEARNING: tuple[Mistake, ...] = (
     *mistakes(
         "P5.7",
         ("the gradient of the batch", examples("jax.grad(loss)(params, x, y)"), (LEAD, OWN), "jax.vmap"),
         ("a loop", examples(LOOPED), UNROLLED, "grows with"),
-        ("the batch's for each", examples(REPEATED), OWN, "in_axes"),
-        ("leaf by leaf", BY_LEAF, LONG, "all leaves together"),
-        ("the mean is cut", THE_MEAN, LONG, "the norm is that"),
-        ("all of the limit's length", clipping(factor="limit / norm"), SHORT, "nothing is made longer"),
+        ("the batch's gradient for each example", examples(REPEATED), OWN, "in_axes"),
+        ("clipped leaf by leaf", BY_LEAF, LONG, "all leaves together"),
+        ("the mean is clipped", CLIPPED_MEAN, LONG, "the norm is over"),
+        ("all scaled to the limit", clipping(factor="limit / norm"), SHORT, "no gradient becomes longer"),
         (
             "the sum",
             clipping(result="jax.tree.map(lambda leaf: jnp.tensordot(factor, leaf, 1), gradients)"),
@@ -84,22 +146,22 @@ LEARNING: tuple[Mistake, ...] = (
     *mistakes(
         "P5.8",
         (
-            "summed",
+            "the sum over the rows",
             entropy("-jnp.take_along_axis(jax.nn.log_softmax(logits), labels[:, None], 1).sum()"),
             ENTROPY,
             "mean over the rows",
         ),
         (
-            "a state that stays",
+            "the old state returned",
             stepping(update="updates, _ = optimizer.update(gradients, state, params)"),
             REMEMBERS,
-            "momentum is in it",
+            "it contains the momentum",
         ),
         (
-            "without the optimiser",
+            "plain gradient descent instead of the optimiser",
             stepping(apply="jax.tree.map(lambda p, g: p - 0.125 * g, params, gradients)"),
             REMEMBERS,
-            "the state that",
+            "return the state that",
         ),
         (
             "up the gradient",
@@ -108,13 +170,13 @@ LEARNING: tuple[Mistake, ...] = (
             "apply_updates",
         ),
         ("nothing is donated", stepping(jit="@jax.jit"), DONATED, "donate_argnums"),
-        ("parameters are donated", stepping(jit="@partial(jax.jit, donate_argnums=0)"), DONATED, "`state`"),
-        ("as it was drawn", training(epochs="range(0)"), READS, "too few digits"),
-        ("one answer", training("range(0)", "jax.tree.map(jnp.zeros_like, params)"), READS, "10|9"),
+        ("only parameters are donated", stepping(jit="@partial(jax.jit, donate_argnums=0)"), DONATED, "`state`"),
+        ("not trained", training(epochs="range(0)"), READS, "classifies too few digits"),
+        ("all parameters zero", training("range(0)", "jax.tree.map(jnp.zeros_like, params)"), READS, "10|9"),
     ),
 )
 
-SPELLED = (
+COMPOSED = (
     "jnp.clip(x, -128 * scale, 127 * scale) + jax.lax.stop_gradient(_quantize(x, scale=scale) - jnp.clip(x, "
     "-128 * scale, 127 * scale))"
 )
@@ -126,26 +188,26 @@ RENAMED = {
 
 PRIMITIVE = mistakes(
     "P5.9",
-    ("nothing is cut", quantizing(implementation="scale * jnp.round(x / scale)"), ROUNDED, "clip"),
+    ("nothing is clipped", quantizing(implementation="scale * jnp.round(x / scale)"), ROUNDED, "clip"),
     ("rounded down", quantizing(implementation="scale * jnp.clip(jnp.floor(x / scale), -128, 127)"), ROUNDED, "round"),
     ("no lowering", quantizing(lowering=""), COMPILED, "lowering|translation"),
     ("the derivative of rounding", quantizing(derivative="jnp.zeros_like(g)"), (STRAIGHT, ENDS), "0 nearly everywhere"),
-    ("straight through without end", quantizing(derivative="g"), ENDS, "cut off"),
+    ("straight through everywhere", quantizing(derivative="g"), ENDS, "a clipped value"),
     ("the axis is lost", quantizing(axis="0"), AXIS, "batching rule"),
-    ("under another name", RENAMED, JAXPR, "fake_quantize_p"),
-    ("spelled out", quantizing(call=SPELLED), JAXPR, "Primitive"),
+    ("a primitive of another name", RENAMED, JAXPR, "fake_quantize_p"),
+    ("composed of other operations", quantizing(call=COMPOSED), JAXPR, "Primitive"),
 )
 
 SHARD_MAP = "jax.shard_map({}, mesh=mesh, in_specs=({}), out_specs=P())"
-SUMMED_UP = splitting(gradient=SHARD_MAP.format("lambda p, x, y: jax.grad(loss)(p, x, y)", "P(), P('data'), P('data')"))
+SUMMED = splitting(gradient=SHARD_MAP.format("lambda p, x, y: jax.grad(loss)(p, x, y)", "P(), P('data'), P('data')"))
 MEAN_OF_SUMS = splitting(
     gradient=SHARD_MAP.format(
         "lambda p, x, y: jax.lax.pmean(jax.grad(loss)(p, x, y), 'data')", "P(), P('data'), P('data')"
     )
 )
 GATHERED = splitting(
-    gradient="jax.jit(lambda p, x, y: jax.grad(loss)(p, *(jax.lax.with_sharding_constraint(one, all_of_it) "
-    "for one in (x, y))), out_shardings=all_of_it)"
+    gradient="jax.jit(lambda p, x, y: jax.grad(loss)(p, *(jax.lax.with_sharding_constraint(array, replicated) "
+    "for array in (x, y))), out_shardings=replicated)"
 )
 BIAS_EVERYWHERE = {
     "P5-10-solution-2": f"""
@@ -159,48 +221,48 @@ def two_layers(mesh):
 
 CLUSTER = mistakes(
     "P5.10",
-    ("a copy everywhere", splitting("NamedSharding(mesh, P())"), SPLIT, "the devices hold other"),
-    ("summed over devices", SUMMED_UP, WHOLE, "pmean"),
-    ("a mean of what is summed", MEAN_OF_SUMS, WHOLE, "added up over the devices already"),
+    ("the batch replicated", splitting("NamedSharding(mesh, P())"), SPLIT, "the devices hold the wrong shards"),
+    ("summed over devices", SUMMED, WHOLE, "pmean"),
+    ("a mean of sums", MEAN_OF_SUMS, WHOLE, "summed over the devices already"),
     ("the batch is gathered", GATHERED, REDUCED, "all-gather"),
-    ("all weights everywhere", layering(specs="P(), P(), P(), P(), P()"), ONE_SUM, "no collective"),
+    ("all weights replicated", layering(specs="P(), P(), P(), P(), P()"), ONE_SUM, "no collective"),
     (
         "both by columns",
         layering(specs='P(), P(None, "model"), P("model"), P(None, "model"), P()'),
         ONE_SUM,
         "P\\(.model., None\\)|all-gather",
     ),
-    ("a bias from each", BIAS_EVERYWHERE, LAYERS, "added once"),
-    ("numbers for bytes", counting("sum(leaf.size for leaf in jax.tree.leaves(params))"), BYTES, "itemsize"),
-    ("as often as there are devices", counting(ring="2 * (devices - 1) * bytes"), RING, "bytes / n"),
-    ("only handed round", counting(ring="(devices - 1) * bytes / devices"), RING, "to hand round"),
+    ("a bias from each device", BIAS_EVERYWHERE, LAYERS, "added once"),
+    ("elements instead of bytes", counting("sum(leaf.size for leaf in jax.tree.leaves(params))"), BYTES, "itemsize"),
+    ("not divided by the number of devices", counting(ring="2 * (devices - 1) * bytes"), RING, "bytes / n"),
+    ("only the second half of the ring", counting(ring="(devices - 1) * bytes / devices"), RING, "steps to distribute"),
     ("all bytes twice", counting(ring="2 * bytes"), RING, "n - 1 steps"),
     (
-        "one latency",
+        "a single latency",
         predicting("compute / devices + latency + 2 * (devices - 1) * bytes / devices / bandwidth"),
         STEP,
         "\\* latency",
     ),
     (
-        "all bytes in each step",
+        "all bytes in each step of the ring",
         predicting("compute / devices + 2 * (devices - 1) * (latency + bytes / bandwidth)"),
         STEP,
         "ring_bytes",
     ),
     (
-        "work that is not shared",
+        "computation not divided",
         predicting("compute + 2 * (devices - 1) * (latency + bytes / devices / bandwidth)"),
         STEP,
         "compute / dev",
     ),
     ("half of the batch twice", script(rows="slice(0, half)"), PROCESSES, "wrong values in OUT"),
     (
-        "each its own half",
-        script(gradient="jax.grad(program.loss)(params, *(one[mine] for one in batch))"),
+        "each process on its own half",
+        script(gradient="jax.grad(program.loss)(params, *(array[rows] for array in batch))"),
         PROCESSES,
         "global array",
     ),
-    ("alone", script(start="pass"), PROCESSES, "one cluster|initialize"),
+    ("no cluster", script(start="pass"), PROCESSES, "one cluster|initialize"),
 )
 
-WRONG = (*LEARNING, *PRIMITIVE, *CLUSTER)
+WRONG = (*TAPE, *LEARNING, *PRIMITIVE, *CLUSTER)

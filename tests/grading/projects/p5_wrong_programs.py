@@ -1,4 +1,4 @@
-"""Typical wrong operators, tables, programs, tracers and tapes of P5."""
+"""Typical wrong solutions of P5.1 to P5.5: networks, operators, the table, repaired programs and tracers."""
 
 from __future__ import annotations
 
@@ -8,12 +8,7 @@ from tests.grading.projects.p5_checks import (
     ADDED,
     AGAIN,
     AGREED,
-    BACK,
     BIAS,
-    BY_BIAS,
-    BY_DENSE,
-    BY_RELU,
-    BY_SUM,
     COMPARED,
     CONV,
     DENSE,
@@ -22,15 +17,12 @@ from tests.grading.projects.p5_checks import (
     EARNED,
     EPS,
     FASTER,
-    FILTERS,
     GONE,
-    IMAGES,
     LARGEST,
     LEAVES,
     LOGITS,
     MASKS,
     MEANS,
-    MOVED,
     NAMES,
     NEVER,
     NEW,
@@ -42,7 +34,6 @@ from tests.grading.projects.p5_checks import (
     POOL_PADDING,
     POOL_STRIDES,
     PROJECTED,
-    PULLED,
     RELU,
     ROOTS,
     ROWS,
@@ -51,28 +42,22 @@ from tests.grading.projects.p5_checks import (
     SAME,
     SCALED,
     SHAPES,
-    SHARED,
     SOFTMAX,
     STABLE,
     STAYS,
-    STRETCHED,
     STRIDES,
     SUMMED,
     TIE,
     TIMED,
-    TWICE,
     WRITTEN,
     ZERO,
 )
 from tests.grading.projects.p5_snippets_programs import (
-    backward,
     block,
     breaking_even,
-    conv_rule,
     convolving,
     dropping,
     ending,
-    entropy_rule,
     evaluating,
     filling,
     living,
@@ -82,13 +67,12 @@ from tests.grading.projects.p5_snippets_programs import (
     remembering,
     resnet,
     rooting,
-    rules,
     summing,
     timing,
     to_tree,
 )
 
-OF_THE_BATCH = """[(y - y.mean((0, 2, 3), keepdims=True)) / jnp.sqrt(y.var((0, 2, 3), keepdims=True) + 1e-5)
+BATCH_STATISTICS = """[(y - y.mean((0, 2, 3), keepdims=True)) / jnp.sqrt(y.var((0, 2, 3), keepdims=True) + 1e-5)
             * p['weight'][:, None, None] + p['bias'][:, None, None]][0]"""
 WITHOUT_EPS = "ops.batch_norm(y, p['running_mean'], p['running_var'], p['weight'], p['bias'], eps=0.0)"
 FLAT = {
@@ -124,20 +108,20 @@ def conv2d(x, w, bias=None, stride=1, padding=0):
 
 NETWORKS = mistakes(
     "P5.1",
-    ("counts of batches stay", to_tree(skipped="False"), LEAVES, "still there"),
-    ("arrays of NumPy", to_tree(leaf="value"), LEAVES, "jnp.asarray"),
-    ("names stay dotted", FLAT, NAMES, "one dictionary for each part"),
-    ("numbers for names", to_tree(step="int(part) if part.isdigit() else part"), NAMES, '"0"'),
-    ("statistics of the batch", block(norm=OF_THE_BATCH), (ADDED, PROJECTED), "running_mean"),
+    ("batch counters kept", to_tree(skipped="False"), LEAVES, "still contains batch counters"),
+    ("NumPy arrays", to_tree(leaf="value"), LEAVES, "jnp.asarray"),
+    ("names with dots", FLAT, NAMES, "one dictionary for each part"),
+    ("integers as keys", to_tree(step="int(part) if part.isdigit() else part"), NAMES, '"0"'),
+    ("statistics of the batch", block(norm=BATCH_STATISTICS), (ADDED, PROJECTED), "running_mean"),
     ("no epsilon", block(norm=WITHOUT_EPS), (ADDED, PROJECTED), "1e-5"),
     ("relu before the sum", block(result="ops.add(ops.relu(y), x)"), (ADDED, PROJECTED), "relu of that"),
     (
-        "the projection without stride",
+        "a projection without stride",
         block(shortcut="ops.conv2d(x, params['downsample']['0']['weight'])"),
         PROJECTED,
         "of the same stride",
     ),
-    ("no padding before the stem", resnet(stem="stride=2"), LOGITS, "padding 3"),
+    ("no padding in the first convolution", resnet(stem="stride=2"), LOGITS, "padding 3"),
     ("no stage has a stride", resnet(stride="1"), LOGITS, "stride 2 in layer2"),
     ("a stride in every stage", resnet(stride="2 if name == '0' else 1"), LOGITS, "layer2 to layer4"),
     ("no relu at the end", block(result="ops.add(y, x)"), (ADDED, PROJECTED), "relu of that"),
@@ -164,9 +148,9 @@ IN_NUMPY = mistakes(
     ("no padding", convolving(pad="0"), PADDING, "np.pad"),
     ("a bias for each column", convolving(bias="bias"), BIAS, "bias\\[:, None, None\\]"),
     ("the bias is forgotten", convolving(bias="0"), BIAS, "what the bias adds"),
-    ("JAX under another name", IN_JAX, (CONV, STRIDES, PADDING, BIAS, PIXELS), "NumPy alone"),
+    ("JAX inside", IN_JAX, (CONV, STRIDES, PADDING, BIAS, PIXELS), "NumPy only"),
     ("zeros around the maximum", pooling(fill="0"), POOL_PADDING, "-np.inf"),
-    ("the mean of windows", pooling(largest="mean"), (LARGEST, POOL_PADDING, POOL_STRIDES), "the largest"),
+    ("the mean of each window", pooling(largest="mean"), (LARGEST, POOL_PADDING, POOL_STRIDES), "the maximum"),
     ("pooling without stride", pooling(stride="1"), POOL_STRIDES, "shape"),
     (
         "statistics of the batch",
@@ -178,46 +162,51 @@ IN_NUMPY = mistakes(
         "mean\\[:, None, None\\]",
     ),
     (
-        "eps outside of the root",
+        "eps outside the root",
         norming(norm="(x - c(mean)) / (np.sqrt(c(var)) + eps) * c(weight) + c(bias)"),
         EPS,
-        "inside of the root|sqrt\\(var \\+ eps\\)",
+        "under the square root|sqrt\\(var \\+ eps\\)",
     ),
     ("no eps", norming(norm="(x - c(mean)) / np.sqrt(c(var)) * c(weight) + c(bias)"), EPS, "eps"),
     ("signs are dropped", norming(relu="np.abs(x)"), RELU, "np.maximum"),
-    ("product for sum", norming(add="x * y"), ADD, "x \\+ y"),
-    ("the mean of rows", ending(pool="x.mean(axis=(1, 2))"), MEANS, "axes 2 and 3"),
-    ("axes of size one", ending(pool="x.mean(axis=(2, 3), keepdims=True)"), MEANS, "\\[N, C\\]"),
+    ("product instead of sum", norming(add="x * y"), ADD, "x \\+ y"),
+    ("the mean over the wrong axes", ending(pool="x.mean(axis=(1, 2))"), MEANS, "axes 2 and 3"),
+    ("axes of size one kept", ending(pool="x.mean(axis=(2, 3), keepdims=True)"), MEANS, "\\[N, C\\]"),
     ("weights not transposed", ending(dense="x @ w + bias"), DENSE, "matmul|x @ w.T"),
     ("no bias", ending(dense="x @ w.T"), DENSE_BIAS, "x @ w.T \\+ bias"),
     ("overflow", ending(shift="x"), STABLE, "e\\^1000"),
-    ("the largest of all", ending(shift="x - x.max()"), STABLE, "the largest number of the axis"),
-    ("the first axis", ending(shift="x - x.max()", divide="powers / powers.sum(axis=0)"), (SOFTMAX, STABLE), "axis=-1"),
+    ("the maximum of the whole array", ending(shift="x - x.max()"), STABLE, "the maximum of the axis"),
+    (
+        "softmax along the first axis",
+        ending(shift="x - x.max()", divide="powers / powers.sum(axis=0)"),
+        (SOFTMAX, STABLE),
+        "axis=-1",
+    ),
 )
 
-ONE_BY_ONE = """for name, call in alternatives.items():
+COLUMN_BY_COLUMN = """for name, call in alternatives.items():
         table[row, name] = timed({name: call})[name]"""
 FORGED = """table.fill(row, timed(alternatives))
-    one = table[row, "No-JAX"]
-    table[row, "No-JAX"] = Measurement(tuple(100 * s for s in one.seconds), None, one.run, one.agreed)"""
-EXCHANGED = '{"JAX": case.no_jax, "No-JAX": case.with_jax}'
+    cell = table[row, "No-JAX"]
+    table[row, "No-JAX"] = Measurement(tuple(100 * s for s in cell.seconds), None, cell.run, cell.agreed)"""
+SWAPPED_COLUMNS = '{"JAX": case.no_jax, "No-JAX": case.with_jax}'
 
 TABLE = mistakes(
     "P5.3",
     ("rounded up", breaking_even("math.ceil(compile_seconds / (no_jax - jax))"), TIE, "one call later"),
-    ("not rounded", breaking_even("compile_seconds / (no_jax - jax)"), (EARNED, TIE), "a whole number"),
-    ("rounded down", breaking_even("math.floor(compile_seconds / (no_jax - jax))"), (EARNED, TIE), "a whole number"),
-    ("no gain, no calls", breaking_even(never="0"), NEVER, "float\\(.inf.\\)"),
-    ("a gain of nothing", breaking_even(when="<"), NEVER, "ZeroDivisionError"),
+    ("not rounded", breaking_even("compile_seconds / (no_jax - jax)"), (EARNED, TIE), "smallest integer"),
+    ("rounded down", breaking_even("math.floor(compile_seconds / (no_jax - jax))"), (EARNED, TIE), "smallest integer"),
+    ("zero if there is no gain", breaking_even(never="0"), NEVER, "float\\(.inf.\\)"),
+    ("equal times not handled", breaking_even(when="<"), NEVER, "ZeroDivisionError"),
     ("nothing is compiled", timing(inside="jax.jit(function)"), (TIMED, NOT_RUN), "not traced"),
     (
-        "a first call",
+        "timing a first call",
         timing(inside="jax.block_until_ready(jax.jit(function)(*arguments))"),
         NOT_RUN,
         "does not call it",
     ),
     (
-        "compiled, and run",
+        "compiled and run",
         timing(inside="jax.jit(function).lower(*arguments).compile()(*arguments)"),
         NOT_RUN,
         "does not call it",
@@ -227,13 +216,13 @@ TABLE = mistakes(
         "tracing before the clock",
         timing("lowered = jax.jit(function).lower(*arguments)", "lowered.compile()"),
         TIMED,
-        "before .lower",
+        "before \\.lower",
     ),
-    ("one column after the other", filling(fill=ONE_BY_ONE), COMPARED, "side by side"),
-    ("rows are missing", filling(rows="list(cases.items())[:8]"), COMPARED, "ResNet-18/No-JAX"),
+    ("one column after the other", filling(fill=COLUMN_BY_COLUMN), COMPARED, "side by side"),
+    ("missing rows", filling(rows="list(cases.items())[:8]"), COMPARED, "ResNet-18/No-JAX"),
     ("results not compared", filling(options=", check=False"), AGREED, "never compared"),
-    ("a column times a hundred", filling(fill=FORGED), FASTER, "as the table has it.*is needed"),
-    ("columns changed places", filling(alternatives=EXCHANGED), FASTER, "not faster"),
+    ("a column multiplied by 100", filling(fill=FORGED), FASTER, "as the table claims.*is needed"),
+    ("columns swapped", filling(alternatives=SWAPPED_COLUMNS), FASTER, "not faster"),
 )
 
 WHILE = {
@@ -256,36 +245,51 @@ def square_root(a):
 BROKEN = mistakes(
     "P5.4",
     ("a mask as an index", summing("x[x > 0].sum()"), (SUMMED, ROWS), "jnp.where"),
-    ("how many are positive", summing("(x > 0).sum()"), (SUMMED, ROWS), "wrong values in the sum"),
-    ("a loop of Python", WHILE, (ROOTS, ZERO), "while_loop"),
-    ("a static number", STATIC, (ROOTS, ZERO), "while_loop"),
+    ("the number of positive values", summing("(x > 0).sum()"), (SUMMED, ROWS), "wrong values in the sum"),
+    ("a Python loop", WHILE, (ROOTS, ZERO), "while_loop"),
+    ("a static argument", STATIC, (ROOTS, ZERO), "while_loop"),
     ("three steps", THREE_STEPS, ROOTS, "1e-6 of x"),
     (
-        "the root of others",
+        "the library's root",
         {"P5-4-solution-2": "def square_root(a):\n    return jnp.sqrt(a)\n"},
         (ROOTS, ZERO),
         "not Newton's",
     ),
-    ("zero is no case", rooting(safe="a", result="root"), ZERO, "0 / 0|half of the one before"),
-    ("no end for zero", rooting(goes_on="~(jnp.abs(x - before) <= 1e-6 * x)", safe="a"), ZERO, "does not stop"),
+    ("zero not handled", rooting(safe="a", result="root"), ZERO, "0 / 0|half of the previous"),
+    ("no end for zero", rooting(condition="~(jnp.abs(x - before) <= 1e-6 * x)", safe="a"), ZERO, "does not stop"),
     (
-        "a list outside",
+        "state in a global list",
         remembering("seen.append(x)\nreturn sum(seen) / len(seen), (len(seen), sum(seen))"),
         (RUNNING, SAME),
-        "goes out",
+        "passed in and returned",
     ),
-    ("a state that stays", remembering("return (state[1] + x) / (state[0] + 1), state"), RUNNING, "the state after 1"),
     (
-        "the newest does not count",
+        "the old state returned",
+        remembering("return (state[1] + x) / (state[0] + 1), state"),
+        RUNNING,
+        "the state after 1",
+    ),
+    (
+        "the newest value not counted",
         remembering("count, total = state[0], state[1] + x\nreturn total / (count + 1), (count, total)"),
         RUNNING,
         "count, total",
     ),
-    ("NumPy's random numbers", dropping("np.random.random(x.shape) > rate"), MASKS, "nothing of np"),
+    ("NumPy's random numbers", dropping("np.random.random(x.shape) > rate"), MASKS, "never np"),
     ("writing into x", dropping(result="x.__setitem__(~kept, 0)"), (DROPPED, SCALED, MASKS), "jnp.where"),
     ("not scaled", dropping(result="jnp.where(kept, x, 0)"), SCALED, "x / \\(1 - rate\\)"),
-    ("as many stay as should go", dropping("jax.random.bernoulli(key, rate, x.shape)"), DROPPED, "what stays"),
-    ("row by row", dropping("jax.random.bernoulli(key, 1 - rate, (len(x), 1))"), DROPPED, "together|another part"),
+    (
+        "kept and dropped elements swapped",
+        dropping("jax.random.bernoulli(key, rate, x.shape)"),
+        DROPPED,
+        "elements to keep",
+    ),
+    (
+        "whole rows dropped",
+        dropping("jax.random.bernoulli(key, 1 - rate, (len(x), 1))"),
+        DROPPED,
+        "together|wrong share",
+    ),
     (
         "the same mask always",
         dropping("jax.random.bernoulli(jax.random.key(0), 1 - rate, x.shape)"),
@@ -298,7 +302,7 @@ READ_BY_ANOTHER = {
     "P5-5-solution-3": """
 from mlhood.jaxlab.tracing.tracer import Program
 def live(program):
-    kept = [one for one in program.equations if any(one.output in other.inputs for other in program.equations)]
+    kept = [x for x in program.equations if any(x.output in other.inputs for other in program.equations)]
     return Program(program.inputs, tuple(kept), program.outputs)
 """
 }
@@ -307,83 +311,34 @@ ALL_LIVE = {"P5-5-solution-3": "def live(program):\n    return program\n"}
 
 TRACER = mistakes(
     "P5.5",
-    ("one variable for all", recording(output="Variable(only.number, shape)"), NEW, "fresh"),
-    ("nothing is written", recording(append="pass"), WRITTEN, "other than one equation"),
-    ("another is returned", recording(result="fresh(shape)"), WRITTEN, "another variable"),
+    ("the same variable each time", recording(output="Variable(only.number, shape)"), NEW, "fresh"),
+    ("nothing is appended", recording(append="pass"), WRITTEN, "appended equations is not one"),
+    ("another variable is returned", recording(result="fresh(shape)"), WRITTEN, "returned variable is not"),
     (
         "numbers have no shape",
-        recording(shape="SHAPES[op](*(one.shape for one in operands))"),
+        recording(shape="SHAPES[op](*(x.shape for x in operands))"),
         SHAPES,
         "'float' object has no attribute 'shape'",
     ),
     (
-        "as the first operand",
+        "the first operand's shape",
         recording(shape="operands[0].shape if isinstance(operands[0], Variable) else ()"),
         SHAPES,
         "all operands",
     ),
-    ("backwards", evaluating(order="reversed(program.equations)"), (RUN, AGAIN), "inputs first"),
-    ("all operands are variables", evaluating(read="values[one]"), NUMBERS, "no Variable are numbers"),
-    ("one output", evaluating(result="(read(program.outputs[0]),)"), (NUMBERS, AGAIN), "program.outputs"),
+    ("equations in reverse order", evaluating(order="reversed(program.equations)"), (RUN, AGAIN), "inputs first"),
+    ("all operands are variables", evaluating(read="values[x]"), NUMBERS, "not a Variable is a number"),
+    ("only the first output", evaluating(result="(read(program.outputs[0]),)"), (NUMBERS, AGAIN), "program.outputs"),
     (
-        "read and forgotten",
-        evaluating(after="[values.pop(one, None) for one in equation.inputs]"),
+        "values dropped once read",
+        evaluating(after="[values.pop(x, None) for x in equation.inputs]"),
         AGAIN,
-        "stays until the end",
+        "keep every value to the end",
     ),
-    ("all is needed", ALL_LIVE, GONE, "backwards"),
-    ("in the order in which it was found", living(kept="tuple(kept)"), STAYS, "in order again"),
-    ("inputs go as well", living(inputs="program.inputs[:1]"), STAYS, "signature"),
-    ("what another reads", READ_BY_ANOTHER, (GONE, STAYS), "needed to begin with"),
+    ("nothing is removed", ALL_LIVE, GONE, "backwards"),
+    ("equations left in reverse order", living(kept="tuple(kept)"), STAYS, "reverse the equations"),
+    ("unused inputs removed", living(inputs="program.inputs[:1]"), STAYS, "signature"),
+    ("every value that is read is kept", READ_BY_ANOTHER, (GONE, STAYS), "start with the outputs"),
 )
 
-TAPE = mistakes(
-    "P5.6",
-    ("from the result", rules(relu="g * (y >= 0)"), BY_RELU, "where x > 0"),
-    ("stretched axes stay", rules(add="g, g"), STRETCHED, "its input's shape"),
-    (
-        "axes of size one are gone",
-        rules(add="np.squeeze(reduced(g, a)), np.squeeze(reduced(g, b))"),
-        STRETCHED,
-        "its input's shape",
-    ),
-    ("b is subtracted", rules(add="reduced(g, a), reduced(-g, b)"), (BY_SUM, STRETCHED), "by b"),
-    ("w is not transposed", rules(dense="g @ w, x.T @ g, g.sum(axis=0)"), BY_DENSE, "g.T @ x"),
-    ("the bias gets a mean", rules(dense="g @ w, g.T @ x, g.mean(axis=0)"), BY_BIAS, "same bias"),
-    (
-        "the gradient flipped",
-        conv_rule(
-            by_x="scatter(np.einsum('fk,nfp->nkp', w[..., ::-1, ::-1].reshape(len(w), -1), flat), x.shape, "
-            "kernel, stride, padding)"
-        ),
-        IMAGES,
-        "scatter",
-    ),
-    (
-        "one image's filters",
-        conv_rule(by_w="(flat[0] @ columns(x, kernel, stride, padding)[0].T).reshape(w.shape)"),
-        FILTERS,
-        "sum of",
-    ),
-    ("always with a bias", conv_rule(by_bias="(g.sum(axis=(0, 2, 3)),)"), FILTERS, "2 in a tuple"),
-    (
-        "no stride back",
-        conv_rule(by_w="np.einsum('nfp,nkp->fk', flat, columns(x, kernel, 1, 0)).reshape(w.shape)"),
-        MOVED,
-        "stride",
-    ),
-    ("not divided by the batch", entropy_rule("g * (p - hot), None"), SHARED, "/ N"),
-    ("without g", entropy_rule("(p - hot) / len(labels), None"), SHARED, "\\* g"),
-    ("away from the label", entropy_rule("g * (hot - p) / len(labels), None"), (PULLED, SHARED), "less 1"),
-    ("the last one counts", backward(add="found[number] = part"), TWICE, "where there is one already"),
-    (
-        "added in place",
-        backward(add="found[number] = found[number].__iadd__(part) if number in found else part"),
-        TWICE,
-        "\\+=",
-    ),
-    ("forwards", backward(order="tape.entries"), (BACK, TWICE), "there is no gradient"),
-    ("no attributes", backward(call="rules[entry.op](g, y, *inputs)"), BACK, "factor"),
-)
-
-WRONG = (*NETWORKS, *IN_NUMPY, *TABLE, *BROKEN, *TRACER, *TAPE)
+WRONG = (*NETWORKS, *IN_NUMPY, *TABLE, *BROKEN, *TRACER)

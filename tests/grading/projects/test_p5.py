@@ -1,4 +1,4 @@
-"""The checks of P5: what they compare with, here; and what they ask of JAX, in one kernel for all tests."""
+"""The checks of P5: their references in the test's own process, and what needs JAX in one kernel for all tests."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.grading.projects import p5_snippets_learning as learning
 from tests.grading.projects import p5_snippets_programs as programs
 
 WITHOUT_JAX = ("P5.2", "P5.5", "P5.6")
-FIRST = """
+SETUP = """
 import jax
 jax.config.update("jax_num_cpu_devices", 8)
 import jax.numpy as jnp
@@ -39,15 +39,15 @@ def draw(*shape: int, seed: int = 1) -> np.ndarray:
 
 
 def judged(transport: Transport, folder: Path, task: str, seed: int = 5) -> dict[str, str]:
-    """What each check of a task says; empty where it passes."""
-    wanted = P5.task(task)
-    assert wanted is not None
-    result = judge(wanted, Submission(transport, folder, folder), seed)
+    """Grade a task; return the message of each check, empty if it passed."""
+    graded_task = P5.task(task)
+    assert graded_task is not None
+    result = judge(graded_task, Submission(transport, folder, folder), seed)
     return {check.name: " ".join([check.what, *check.parts.values()]) for check in result.checks}
 
 
-def failed(said: dict[str, str]) -> list[str]:
-    return [name for name, why in said.items() if why]
+def failed(messages: dict[str, str]) -> list[str]:
+    return [name for name, message in messages.items() if message]
 
 
 def names_in(*cells: dict[str, str]) -> LocalTransport:
@@ -58,86 +58,84 @@ def names_in(*cells: dict[str, str]) -> LocalTransport:
     return LocalTransport(names)
 
 
-# -- what is compared with
+# -- the references
 
 
-def test_the_operators_are_those_of_torch():
+def test_the_operators_agree_with_torch():
     x, mean, var, weight, bias = draw(2, 3, 9, 8), draw(3), draw(3) ** 2, draw(3), draw(3)
-    tensors = [torch.from_numpy(one) for one in (x, mean, var, weight, bias)]
-    np.testing.assert_allclose(
-        reference.batch_norm(x, mean, var, weight, bias, 1e-3),
-        functional.batch_norm(*tensors, eps=1e-3), rtol=1e-3, atol=1e-5,
-    )  # fmt: skip
+    tensors = [torch.from_numpy(array) for array in (x, mean, var, weight, bias)]
+    got, want = reference.batch_norm(x, mean, var, weight, bias, 1e-3), functional.batch_norm(*tensors, eps=1e-3)
+    np.testing.assert_allclose(got, want, rtol=1e-3, atol=1e-5)
     np.testing.assert_array_equal(reference.max_pool(x), functional.max_pool2d(tensors[0], 3, 2, 1))
     np.testing.assert_allclose(reference.softmax(x), tensors[0].softmax(-1), rtol=1e-4)
 
 
 @pytest.mark.parametrize(("stride", "padding"), [(1, 0), (2, 1), (3, 2)])
-def test_gradients_of_the_convolution_are_those_of_torch(stride, padding):
+def test_gradients_of_the_convolution_agree_with_torch(stride, padding):
     arrays = draw(2, 3, 8, 7), draw(4, 3, 3, 2), draw(4)
-    x, w, bias = (torch.from_numpy(one).requires_grad_() for one in arrays)
+    x, w, bias = (torch.from_numpy(array).requires_grad_() for array in arrays)
     y = functional.conv2d(x, w, bias, stride, padding)
     g = draw(*y.shape, seed=2)
     y.backward(torch.from_numpy(g))
-    found = reference.conv2d_gradients(g, arrays[0], arrays[1], stride, padding)
-    for got, tensor in zip(found, (x, w, bias), strict=True):
+    gradients = reference.conv2d_gradients(g, arrays[0], arrays[1], stride, padding)
+    for got, tensor in zip(gradients, (x, w, bias), strict=True):
         np.testing.assert_allclose(got, tensor.grad, rtol=1e-3, atol=1e-4)
 
 
-def test_examples_have_the_gradients_that_torch_gives_them_one_by_one():
+def test_gradients_of_examples_agree_with_torch():
     params = {"hidden": {"w": draw(3, 4), "b": draw(4)}, "out": {"w": draw(4, 5), "b": draw(5)}}
     x, y = draw(6, 3), np.array([0, 1, 2, 3, 4, 0])
-    found = reference.example_gradients(params, x, y)
-    for number in range(len(x)):
-        leaves = {name: {key: torch.from_numpy(one).requires_grad_() for key, one in part.items()}
-                  for name, part in params.items()}  # fmt: skip
-        hidden = torch.tanh(torch.from_numpy(x[number]) @ leaves["hidden"]["w"] + leaves["hidden"]["b"])
+    gradients = reference.example_gradients(params, x, y)
+    for index in range(len(x)):
+        leaves = reference.tree_map(lambda array: torch.from_numpy(array).requires_grad_(), params)
+        hidden = torch.tanh(torch.from_numpy(x[index]) @ leaves["hidden"]["w"] + leaves["hidden"]["b"])
         logits = hidden @ leaves["out"]["w"] + leaves["out"]["b"]
-        functional.cross_entropy(logits, torch.tensor(y[number])).backward()
+        functional.cross_entropy(logits, torch.tensor(y[index])).backward()
         for name, part in leaves.items():
             for key, tensor in part.items():
-                np.testing.assert_allclose(found[name][key][number], tensor.grad, rtol=1e-3, atol=1e-5)
+                np.testing.assert_allclose(gradients[name][key][index], tensor.grad, rtol=1e-3, atol=1e-5)
 
 
-def test_steps_with_momentum_are_those_of_torch():
+def test_steps_with_momentum_agree_with_torch():
     params = {"w": draw(4, 3), "b": draw(3)}
     batches = [(draw(8, 4, seed=n), draw(8, 3, seed=n + 9)) for n in range(3)]
     after, losses = reference.momentum_steps(params, batches, 0.1, 0.9)
     w, b = (torch.from_numpy(params[name].copy()).requires_grad_() for name in "wb")
     optimizer = torch.optim.SGD([w, b], lr=0.1, momentum=0.9)
-    for number, (x, y) in enumerate(batches):
+    for index, (x, y) in enumerate(batches):
         optimizer.zero_grad()
         loss = functional.mse_loss(torch.from_numpy(x) @ w + b, torch.from_numpy(y))
         loss.backward()
         optimizer.step()
-        assert loss.item() == pytest.approx(losses[number], rel=1e-4)
-        np.testing.assert_allclose(after[number]["w"], w.detach(), rtol=1e-3, atol=1e-5)
+        assert loss.item() == pytest.approx(losses[index], rel=1e-4)
+        np.testing.assert_allclose(after[index]["w"], w.detach(), rtol=1e-3, atol=1e-5)
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_numbers_to_quantise_are_far_from_what_rounds_either_way(seed, tmp_path):
+def test_drawn_values_are_far_from_rounding_ties(seed, tmp_path):
     submission = Submission(LocalTransport({}), tmp_path, tmp_path)
     submission.rng = np.random.default_rng(seed)
     x, scale = primitives._draw(submission, 5, 8)
-    steps, inside = x.astype(np.float64) / scale, primitives._inside(x, scale)
+    steps, inside = x.astype(np.float64) / scale, primitives._in_range(x, scale)
     assert 0 < inside.sum() < x.size
     assert np.abs(steps - np.floor(steps) - 0.5)[inside].min() > 0.05
     assert np.abs(np.abs(steps + 0.5) - 127.5).min() > 0.05
 
 
-# -- the process that judges
+# -- the grading process
 
 
-def test_the_process_that_judges_loads_no_jax():
+def test_the_grading_process_does_not_import_jax():
     code = "import sys, mlhood.grading.projects.p5; print('jax' in sys.modules)"
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert ended.stdout.strip() == "False"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
 
 
-def test_lines_are_counted_and_tracing_is_left_as_it_was():
+def test_lines_are_counted_and_the_trace_function_is_restored():
     before = sys.gettrace()
     few, many = (
-        probes_numpy.numpy_only(lambda x: [one + 1 for one in x], [np.zeros(size)], {})["lines"] for size in (4, 400)
+        probes_numpy.numpy_only(lambda x: [value + 1 for value in x], [np.zeros(size)], {})["lines"]
+        for size in (4, 400)
     )
     assert sys.gettrace() is before
     assert few < many
@@ -145,61 +143,61 @@ def test_lines_are_counted_and_tracing_is_left_as_it_was():
     assert report["foreign"] == ["torch"]
 
 
-# -- one mistake, one price
+# -- one mistake costs points only once
 
 
-def test_what_a_record_without_shapes_of_numbers_does_costs_one_point(tmp_path):
-    wrong = programs.recording(shape="SHAPES[op](*(one.shape for one in operands))")
-    said = judged(names_in(wrong, programs.evaluating(), programs.living()), tmp_path, "P5.5")
-    assert failed(said) == ["results_have_their_shapes"]
+def test_ignoring_the_shape_of_numbers_costs_one_check(tmp_path):
+    wrong = programs.recording(shape="SHAPES[op](*(x.shape for x in operands))")
+    messages = judged(names_in(wrong, programs.evaluating(), programs.living()), tmp_path, "P5.5")
+    assert failed(messages) == ["results_have_their_shapes"]
 
 
 def test_softmax_takes_the_largest_of_each_row(tmp_path):
-    wrong = names_in(programs.convolving(), programs.pooling(), programs.norming(),
-                     programs.ending(shift="x - x.max()"))  # fmt: skip
-    said = judged(wrong, tmp_path, "P5.2")
-    assert failed(said) == ["softmax_stands_large_numbers"]
-    assert "1000 and -1000" in said["softmax_stands_large_numbers"]
+    wrong = programs.ending(shift="x - x.max()")
+    names = names_in(programs.convolving(), programs.pooling(), programs.norming(), wrong)
+    messages = judged(names, tmp_path, "P5.2")
+    assert failed(messages) == ["softmax_stands_large_numbers"]
+    assert "1000 and -1000" in messages["softmax_stands_large_numbers"]
 
 
 def test_a_convolution_without_bias_has_two_gradients(tmp_path):
-    wrong = names_in(programs.rules(), programs.conv_rule(by_bias="(g.sum(axis=(0, 2, 3)),)"), programs.entropy_rule(),
-                     programs.backward())  # fmt: skip
-    said = judged(wrong, tmp_path, "P5.6")
-    assert failed(said) == ["filters_get_what_their_windows_saw"]
-    assert "no bias" in said["filters_get_what_their_windows_saw"]
+    wrong = programs.conv_rule(by_bias="(g.sum(axis=(0, 2, 3)),)")
+    names = names_in(programs.rules(), wrong, programs.entropy_rule(), programs.backward())
+    messages = judged(names, tmp_path, "P5.6")
+    assert failed(messages) == ["filters_get_what_their_windows_saw"]
+    assert "no bias" in messages["filters_get_what_their_windows_saw"]
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_right_operators_are_right_whatever_is_drawn(seed, tmp_path):
+def test_right_operators_pass_for_any_seed(seed, tmp_path):
     right = names_in(programs.convolving(), programs.pooling(), programs.norming(), programs.ending())
     assert failed(judged(right, tmp_path, "P5.2", seed)) == []
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_right_rules_are_right_whatever_is_drawn(seed, tmp_path):
+def test_right_rules_pass_for_any_seed(seed, tmp_path):
     right = names_in(programs.rules(), programs.conv_rule(), programs.entropy_rule(), programs.backward())
     assert failed(judged(right, tmp_path, "P5.6", seed)) == []
 
 
-def test_the_error_of_a_script_is_told_and_not_what_comes_after_it():
-    said = """[1]   File "cluster_step.py", line 12, in <module>
+def test_the_error_of_a_script_is_reported_without_the_lines_after_it():
+    output = """[1]   File "cluster_step.py", line 12, in <module>
 [1] jax._src.core.ShardingTypeError: contracting dimensions are sharded
 [1] --------------------
 [1] For simplicity, JAX has removed its internal frames from the traceback of the following exception.
 cluster: process 1 of 2 failed; the others were ended
   what to do: read its lines"""
-    assert cluster._ending(said) == "jax._src.core.ShardingTypeError: contracting dimensions are sharded"
-    assert cluster._ending("[0] nothing to say\n") == "[0] nothing to say"
+    assert cluster._final_error(output) == "jax._src.core.ShardingTypeError: contracting dimensions are sharded"
+    assert cluster._final_error("[0] nothing to say\n") == "[0] nothing to say"
 
 
-# -- in a process of its own
+# -- in a kernel
 
 
 @pytest.fixture(scope="module")
 def kernel(tmp_path_factory) -> Iterator[Kernel]:
     with Kernel(tmp_path_factory.mktemp("p5")) as kernel:
-        run(kernel, FIRST)
+        run(kernel, SETUP)
         yield kernel
 
 
@@ -210,8 +208,8 @@ def run(kernel: Kernel, *sources: str) -> None:
 
 def test_trees_of_arrays_cross_both_ways(kernel):
     submission = Submission(kernel, kernel.folder, kernel.scratch)
-    run(kernel, "def doubled(tree):\n    return jax.tree.map(lambda one: 2 * jnp.asarray(one), tree)",
-        "key, half = jax.random.key(0), jnp.ones(3, jnp.float16)")  # fmt: skip
+    run(kernel, "def doubled(tree):\n    return jax.tree.map(lambda leaf: 2 * jnp.asarray(leaf), tree)")
+    run(kernel, "key, half = jax.random.key(0), jnp.ones(3, jnp.float16)")
     sent = {"a": {"w": draw(2, 3), "n": np.arange(3, dtype=np.int32)}, "b": [draw(4)]}
     got = submission.call("doubled", sent)
     np.testing.assert_array_equal(got["a"]["w"], 2 * sent["a"]["w"])
@@ -221,64 +219,74 @@ def test_trees_of_arrays_cross_both_ways(kernel):
     assert isinstance(submission.value("key"), Remote)
 
 
-def test_a_right_resnet_on_a_tree_of_ones_own_is_right(kernel, tmp_path):
+def test_a_right_resnet_passes_on_a_wrong_tree_of_its_own(kernel, tmp_path):
     step = "int(part) if here is tree.get(path[0]) else part"  # the blocks of a stage
+    resnet = programs.resnet(stride="2 if number > 1 and name == 0 else 1")["P5-1-solution-3"]
     run(kernel, *programs.to_tree(step=step).values())
-    run(kernel, *programs.block().values())
-    run(kernel, programs.resnet(stride="2 if number > 1 and name == 0 else 1")["P5-1-solution-3"]
-        .replace('("0", "1")', "(0, 1)"))  # fmt: skip
+    run(kernel, *programs.block().values(), resnet.replace('("0", "1")', "(0, 1)"))
     assert failed(judged(kernel, tmp_path, "P5.1")) == ["names_become_a_tree"]
 
 
-def test_loops_without_end_are_told_and_not_waited_for(kernel, tmp_path):
-    run(kernel, "from jax.lax import while_loop", *programs.summing().values(), *programs.remembering().values(),
-        *programs.dropping().values(), "@jax.jit\ndef square_root(a):\n    return while_loop(lambda x: x == x, "
-        "lambda x: (x + a / jnp.maximum(x, 1e-30)) / 2, a + 1)")  # fmt: skip
-    said = judged(kernel, tmp_path, "P5.4")
-    assert failed(said) == ["roots_are_found", "the_root_of_zero_stops"]
-    assert "does not stop" in said["roots_are_found"]
+ENDLESS_ROOT = """
+from jax.lax import while_loop
+@jax.jit
+def square_root(a):
+    return while_loop(lambda x: x == x, lambda x: (x + a / jnp.maximum(x, 1e-30)) / 2, a + 1)
+"""
+
+
+def run_repaired(kernel: Kernel, *instead: dict[str, str]) -> None:
+    """Run right solutions of P5.4's four programs, and then others that replace some of them."""
+    for cells in (programs.summing(), programs.rooting(), programs.remembering(), programs.dropping(), *instead):
+        run(kernel, *cells.values())
+
+
+def test_endless_loops_are_reported_without_waiting(kernel, tmp_path):
+    run_repaired(kernel, {"root": ENDLESS_ROOT})
+    messages = judged(kernel, tmp_path, "P5.4")
+    assert failed(messages) == ["roots_are_found", "the_root_of_zero_stops"]
+    assert "does not stop" in messages["roots_are_found"]
     run(kernel, "import jax.lax as lax")
     assert Submission(kernel, kernel.folder, kernel.scratch).value("while_loop").text.startswith("<function while_loop")
 
 
-def test_a_root_that_jax_takes_is_no_iteration(kernel, tmp_path):
-    run(kernel, *programs.summing().values(), *programs.remembering().values(), *programs.dropping().values(),
-        "def square_root(a):\n    return jnp.sqrt(a)")  # fmt: skip
-    said = judged(kernel, tmp_path, "P5.4")
-    assert failed(said) == ["roots_are_found", "the_root_of_zero_stops"]
-    assert "not Newton's" in said["roots_are_found"]
+def test_the_library_root_is_not_an_iteration(kernel, tmp_path):
+    run_repaired(kernel, {"root": "def square_root(a):\n    return jnp.sqrt(a)"})
+    messages = judged(kernel, tmp_path, "P5.4")
+    assert failed(messages) == ["roots_are_found", "the_root_of_zero_stops"]
+    assert "not Newton's" in messages["roots_are_found"]
 
 
-def test_a_state_may_be_one_array_and_a_mask_no_row_of_alike(kernel, tmp_path):
-    run(kernel, *programs.summing().values(), *programs.rooting().values(),
-        *programs.remembering("new = jnp.stack([state[0] + 1, state[1] + x])\nreturn new[1] / new[0], new").values(),
-        *programs.dropping("jax.random.bernoulli(key, 1 - rate, (len(x), 1))").values())  # fmt: skip
+def test_a_state_may_be_one_array_and_a_mask_may_not_cover_whole_rows(kernel, tmp_path):
+    state = programs.remembering("new = jnp.stack([state[0] + 1, state[1] + x])\nreturn new[1] / new[0], new")
+    run_repaired(kernel, state, programs.dropping("jax.random.bernoulli(key, 1 - rate, (len(x), 1))"))
     assert failed(judged(kernel, tmp_path, "P5.4")) == ["as_many_as_asked_are_dropped"]
 
 
-def test_means_of_gradients_that_are_summed_already_are_told(kernel, tmp_path):
+def test_means_of_summed_gradients_get_a_hint_of_their_own(kernel, tmp_path):
     gradient = """jax.jit(jax.shard_map(lambda p, x, y: jax.lax.pmean(jax.grad(loss)(p, x, y), "data"), mesh=mesh,
         in_specs=(P(), P("data"), P("data")), out_specs=P()))"""
     run(kernel, *learning.splitting(gradient=gradient).values())
-    said = judged(kernel, tmp_path, "P5.10")
-    assert "added up over the devices already" in said["gradients_are_of_the_whole_batch"]
-    assert not said["devices_add_up_their_gradients"]
+    messages = judged(kernel, tmp_path, "P5.10")
+    assert "summed over the devices already" in messages["gradients_are_of_the_whole_batch"]
+    assert not messages["devices_add_up_their_gradients"]
 
 
-def test_what_jax_has_no_rule_for_is_not_told_as_a_cell_that_is_empty(kernel, tmp_path):
+def test_a_missing_rule_does_not_pass_for_an_empty_cell(kernel, tmp_path):
     run(kernel, *learning.quantizing(lowering="").values())
-    said = judged(kernel, tmp_path, "P5.9")
-    assert failed(said) == ["it_is_compiled"]
-    assert "not written yet" not in said["it_is_compiled"]
+    messages = judged(kernel, tmp_path, "P5.9")
+    assert failed(messages) == ["it_is_compiled"]
+    assert "not written yet" not in messages["it_is_compiled"]
 
 
-FUNCTIONS = (
-    "to_tree", "block", "resnet", "conv2d", "max_pool", "batch_norm", "relu", "add", "global_average_pool", "dense",
-    "softmax", "break_even", "compile_seconds", "positive_sum", "square_root", "running_mean", "dropout", "record",
-    "evaluate", "live", "vjp_relu", "vjp_add", "vjp_dense", "vjp_conv2d", "vjp_cross_entropy", "backward",
-    "per_example", "clipped_mean", "cross_entropy", "make_step", "fake_quantize", "split_batch", "parallel_gradient",
-    "two_layers", "all_reduce_bytes", "ring_bytes", "step_seconds",
-)  # fmt: skip
+NETWORK = ["to_tree", "block", "resnet"]
+OPERATORS = ["conv2d", "max_pool", "batch_norm", "relu", "add", "global_average_pool", "dense", "softmax"]
+PROGRAMS = ["break_even", "compile_seconds", "positive_sum", "square_root", "running_mean", "dropout"]
+TRACER = ["record", "evaluate", "live"]
+RULES = ["vjp_relu", "vjp_add", "vjp_dense", "vjp_conv2d", "vjp_cross_entropy", "backward"]
+TRAINING = ["per_example", "clipped_mean", "cross_entropy", "make_step", "fake_quantize"]
+CLUSTER = ["split_batch", "parallel_gradient", "two_layers", "all_reduce_bytes", "ring_bytes", "step_seconds"]
+FUNCTIONS = [*NETWORK, *OPERATORS, *PROGRAMS, *TRACER, *RULES, *TRAINING, *CLUSTER]
 
 
 @pytest.mark.parametrize(
@@ -286,31 +294,31 @@ FUNCTIONS = (
 )
 @pytest.mark.parametrize("task", WITHOUT_JAX)
 def test_nonsense_passes_no_check_and_breaks_none(task, answer, tmp_path):
-    names = LocalTransport(dict.fromkeys(FUNCTIONS, lambda *arguments, **named: answer))
-    all_told(judged(names, tmp_path, task))
+    names = LocalTransport(dict.fromkeys(FUNCTIONS, lambda *arguments, **options: answer))
+    assert_all_fail(judged(names, tmp_path, task))
 
 
 @pytest.mark.parametrize("answer", ["None", "{'a': [1, 'x']}", "jnp.zeros((0, 2))", "lambda *more: jnp.float32(0)"])
 @pytest.mark.parametrize("task", [task.id for task in P5.tasks if task.id not in WITHOUT_JAX])
 def test_nonsense_in_jax_passes_no_check_and_breaks_none(task, answer, kernel, tmp_path):
-    run(kernel, f"{' = '.join(FUNCTIONS)} = lambda *arguments, **named: {answer}", f"trained = {answer}")
-    all_told(judged(kernel, tmp_path, task))
+    run(kernel, f"{' = '.join(FUNCTIONS)} = lambda *arguments, **options: {answer}", f"trained = {answer}")
+    assert_all_fail(judged(kernel, tmp_path, task))
 
 
-def all_told(said: dict[str, str]) -> None:
-    assert all(said.values()), said
-    assert not any("cannot make sense" in reason for reason in said.values()), said
+def assert_all_fail(messages: dict[str, str]) -> None:
+    assert all(messages.values()), messages
+    assert not any("cannot make sense" in message for message in messages.values()), messages
 
 
-class Measured:
-    """A submission whose JAX is the slower one, on a machine where the package's own is `ratio` times as fast."""
+class SlowJax:
+    """A submission in whose table JAX is slower, on a machine where the package's own JAX is `ratio` times as fast."""
 
     def __init__(self, ratio):
         self.ratio, self.clocked = ratio, False
         self.filled = operators_table()
         for row in self.filled.rows:
-            sides = {"No-JAX": lambda: sum(range(50)), "JAX": lambda: sum(range(5000)) * 0 + 1225}
-            self.filled.fill(row, compare(sides, shortest=0, describe_machine=False))
+            alternatives = {"No-JAX": lambda: sum(range(50)), "JAX": lambda: sum(range(5000)) * 0 + 1225}
+            self.filled.fill(row, compare(alternatives, shortest=0, describe_machine=False))
 
     def once(self, _, make):
         return make()
@@ -319,12 +327,12 @@ class Measured:
         return self.filled
 
     def call(self, target, row):
-        assert target.endswith(":measured")
+        assert target.endswith(":package_ratio")
         assert row in ("conv + bn + relu", "ResNet-18")
         return self.ratio
 
 
-def test_what_the_machine_does_not_show_costs_nothing():
-    table.jax_is_faster_where_it_fuses.function(Measured(0.8))
+def test_a_claim_that_the_machine_does_not_show_costs_nothing():
+    table.jax_is_faster_where_it_fuses.function(SlowJax(0.8))
     with pytest.raises(CheckFailed, match="not faster"):
-        table.jax_is_faster_where_it_fuses.function(Measured(1.5))
+        table.jax_is_faster_where_it_fuses.function(SlowJax(1.5))

@@ -1,4 +1,4 @@
-"""P5: the network in JAX: without it and with it, derivatives, training, an operation of one's own, and a cluster."""
+"""P5: a network without and with JAX, derivatives, training, a primitive, and a cluster."""
 
 from mlhood.grading.checks.task import Question
 from mlhood.grading.projects.collect import collect_project

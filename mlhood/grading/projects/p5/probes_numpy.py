@@ -1,4 +1,4 @@
-"""Questions about functions in NumPy, asked in the student's process; the answers are claims, which checks compare."""
+"""Probes of NumPy functions that run in the student's process; their answers are claims to be checked."""
 
 from __future__ import annotations
 
@@ -12,101 +12,100 @@ import numpy as np
 FOREIGN = ("jax", "jaxlib", "torch")
 
 
-def numpy_only(function: Callable, args: list[Any], named: dict[str, Any]) -> dict[str, Any]:
-    """Call a function and look at what runs meanwhile.
+def numpy_only(function: Callable, args: list[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Call a function and trace the Python code that it runs.
 
     Returns:
-        Its `result`, the number of `lines` of Python that ran, and the `foreign` packages that took part.
+        Its `result`, the number of `lines` of Python run, and the `foreign` packages involved.
     """
-    lines, foreign = 0, set()
+    lines, packages = 0, set()
 
-    def watch(frame: Any, event: str, argument: Any) -> Any:
+    def trace(frame: Any, event: str, argument: Any) -> Any:
         nonlocal lines
         lines += 1
         if event == "call":
-            foreign.add(str(frame.f_globals.get("__name__", "")).partition(".")[0])
-        return watch
+            packages.add(str(frame.f_globals.get("__name__", "")).partition(".")[0])
+        return trace
 
     before, collecting = sys.gettrace(), gc.isenabled()
-    gc.disable()  # JAX is told of every collection: its frames would pass for the function's
-    sys.settrace(watch)
+    gc.disable()  # JAX has a callback for garbage collections, whose frames would be taken for the function's
+    sys.settrace(trace)
     try:
-        result = function(*args, **named)
+        result = function(*args, **kwargs)
     finally:
         sys.settrace(before)
         if collecting:
             gc.enable()
-    foreign.add(type(result).__module__.partition(".")[0])
-    return {"result": result, "lines": lines, "foreign": sorted(foreign.intersection(FOREIGN))}
+    packages.add(type(result).__module__.partition(".")[0])
+    return {"result": result, "lines": lines, "foreign": sorted(packages.intersection(FOREIGN))}
 
 
-# -- P5.5: a variable is told as [number, *shape], a number as itself
+# -- P5.5: a variable is [number, *shape] in plain data, a number stands for itself
 
 
 def recorded(function: Callable, shapes: list[list[int]], steps: list[list[Any]]) -> list[dict[str, Any]]:
-    """What `record` does with operations in turn.
+    """Call `record` for one operation after another.
 
     Args:
         function: The student's `record`.
-        shapes: Of variables that are there before.
-        steps: Operation, and operands: whole numbers are places among all variables so far, others numbers.
+        shapes: Shapes of the existing variables.
+        steps: Operation and operands: integers are indices of all variables so far, floats are numbers.
 
     Returns:
-        Of each step the variable that was `returned`, the equations that were `appended`, and the `operands`.
+        For each step the `returned` variable, the `appended` equations, and the `operands`.
     """
     from mlhood.jaxlab.tracing.tracer import fresh
 
     values: list[Any] = [fresh(tuple(shape)) for shape in shapes]
     equations: list[Any] = []
-    found = []
-    for op, places in steps:
-        operands = tuple(values[one] if isinstance(one, int) else one for one in places)
+    reports = []
+    for op, indices in steps:
+        operands = tuple(values[index] if isinstance(index, int) else index for index in indices)
         before = len(equations)
         values.append(function(equations, op, operands))
-        appended = [_told_equation(one) for one in equations[before:]]
-        told = {"returned": _told(values[-1]), "appended": appended, "operands": [_told(one) for one in operands]}
-        found.append(told)
-    return found
+        appended = [_plain_equation(equation) for equation in equations[before:]]
+        reports.append({"returned": _plain(values[-1]), "appended": appended, "operands": list(map(_plain, operands))})
+    return reports
 
 
 def evaluated(function: Callable, program: list[Any], arguments: list[np.ndarray]) -> Any:
-    """What `evaluate` returns for a program."""
+    """Call `evaluate` on a program."""
     return function(_program(program), *arguments)
 
 
-def kept(function: Callable, program: list[Any]) -> list[Any] | None:
-    """What `live` leaves of a program; None if it is no program."""
+def live_result(function: Callable, program: list[Any]) -> list[Any] | None:
+    """Return the program that `live` returns, in plain data; None if it is not a program."""
     from mlhood.jaxlab.tracing.tracer import Program
 
-    found = function(_program(program))
-    if not isinstance(found, Program):
+    result = function(_program(program))
+    if not isinstance(result, Program):
         return None
-    equations = [_told_equation(one) for one in found.equations]
-    return [[_told(one) for one in found.inputs], equations, [_told(one) for one in found.outputs]]
+    inputs, outputs = (list(map(_plain, variables)) for variables in (result.inputs, result.outputs))
+    return [inputs, list(map(_plain_equation, result.equations)), outputs]
 
 
-def _program(told: list[Any]) -> Any:
+def _program(plain: list[Any]) -> Any:
     from mlhood.jaxlab.tracing.tracer import Equation, Program
 
-    inputs, equations, outputs = told
-    made = [Equation(op, tuple(map(_operand, operands)), _operand(output)) for op, operands, output in equations]
-    return Program(tuple(map(_operand, inputs)), tuple(made), tuple(map(_operand, outputs)))
+    inputs, equations, outputs = plain
+    built = [Equation(op, tuple(map(_operand, operands)), _operand(output)) for op, operands, output in equations]
+    return Program(tuple(map(_operand, inputs)), tuple(built), tuple(map(_operand, outputs)))
 
 
-def _operand(told: Any) -> Any:
+def _operand(plain: Any) -> Any:
     from mlhood.jaxlab.tracing.tracer import Variable
 
-    return Variable(told[0], tuple(told[1:])) if isinstance(told, list) else told
+    return Variable(plain[0], tuple(plain[1:])) if isinstance(plain, list) else plain
 
 
-def _told(value: Any) -> Any:
+def _plain(value: Any) -> Any:
     from mlhood.jaxlab.tracing.tracer import Variable
 
     return [value.number, *value.shape] if isinstance(value, Variable) else value
 
 
-def _told_equation(equation: Any) -> list[Any]:
-    return [equation.op, [_told(one) for one in equation.inputs], _told(equation.output)]
+def _plain_equation(equation: Any) -> list[Any]:
+    return [equation.op, list(map(_plain, equation.inputs)), _plain(equation.output)]
 
 
 # -- P5.6
@@ -116,8 +115,8 @@ def _times(g: Any, y: Any, a: Any, b: Any) -> tuple[Any, Any]:
     return g * b, g * a
 
 
-def _both(g: Any, y: Any, a: Any, b: Any) -> tuple[Any, Any]:
-    return g, g  # the same array twice: who adds to it in place changes both
+def _shared(g: Any, y: Any, a: Any, b: Any) -> tuple[Any, Any]:
+    return g, g  # the same array twice: adding to one in place changes both
 
 
 def _scaled(g: Any, y: Any, x: Any, factor: float) -> tuple[Any]:
@@ -132,16 +131,16 @@ def _weighted(g: Any, y: Any, x: Any, labels: Any) -> tuple[Any, None]:
     return g * labels, None
 
 
-RULES: dict[str, Callable] = {"mul": _times, "add": _both, "scale": _scaled, "tanh": _tanh, "weighted_sum": _weighted}
+RULES: dict[str, Callable] = {"mul": _times, "add": _shared, "scale": _scaled, "tanh": _tanh, "weighted_sum": _weighted}
 
 
-def backed(function: Callable, values: list[np.ndarray], entries: list[list[Any]]) -> Any:
-    """What `backward` says of a tape.
+def backward_result(function: Callable, values: list[np.ndarray], entries: list[list[Any]]) -> Any:
+    """Call `backward` on a tape.
 
     Args:
         function: The student's `backward`.
-        values: In the order of the tape.
-        entries: Operation of `RULES`, places of what it reads, place of what it makes, attributes.
+        values: The values of the tape, in order.
+        entries: Operation of `RULES`, indices of its inputs, index of its output, attributes.
     """
     from mlhood.jaxlab.autodiff.tape import Entry, Tape
 

@@ -1,4 +1,4 @@
-"""What the table of P5.3 claims of what JAX can fuse, as calls that can be timed from outside."""
+"""The claims of P5.3's table about what JAX can fuse, as calls that can be timed from outside."""
 
 from __future__ import annotations
 
@@ -18,36 +18,36 @@ from mlhood.measure.ratio import Ratio
 
 PROBES = "mlhood.grading.projects.p5.probes_race:"
 CHANNELS, SIZE = 64, 56  # as in the table
-SOME = 16  # channels of a result that are looked at
-TIMES = 8  # as in the probes
-LOOKED_AT = 0.3  # share of the network's results that are looked at, for that takes longer than the network
+CHECKED_CHANNELS = 16  # of a result
+REPEATS = 8  # as in the probes
+CHECKED_SHARE = 0.3  # of the network's results: checking one takes longer than the network itself
 
 
-def fused(conv2d: Remote, batch_norm: Remote, relu: Remote, told: Ratio) -> Race:
-    """The notebook's operators in NumPy against JAX.
+def fused_block(conv2d: Remote, batch_norm: Remote, relu: Remote, claimed: Ratio) -> Race:
+    """Compare conv + bn + relu with the notebook's NumPy operators and with JAX.
 
     Args:
-        conv2d: The notebook's, as are the others.
+        conv2d: The notebook's operator.
         batch_norm: Likewise.
         relu: Likewise.
-        told: No-JAX over JAX as the table has it.
+        claimed: Ratio No-JAX / JAX in the table.
     """
     slow = _call("own", conv2d, batch_norm, relu)
-    return Race("conv + bn + relu, No-JAX over JAX", slow, _call("compiled"), _call("reference"), told)
+    return Race("conv + bn + relu, No-JAX over JAX", slow, _call("compiled"), _call("reference"), claimed)
 
 
-def whole(operators: Mapping[str, Remote], told: Ratio, seed: int) -> Race:
-    """ResNet-18 by the notebook's operators in NumPy against JAX.
+def network_forward(operators: Mapping[str, Remote], claimed: Ratio, seed: int) -> Race:
+    """Compare ResNet-18 with the notebook's NumPy operators and with JAX.
 
     Args:
         operators: The notebook's, by name.
-        told: No-JAX over JAX as the table has it.
-        seed: Of the weights, which nobody knows before.
+        claimed: Ratio No-JAX / JAX in the table.
+        seed: Of the weights, which are not known beforehand.
     """
     params = network.tree(resnet18(seed))
     slow = _network_call("own_network", seed, params, dict(operators))
     fast, ours = (_network_call(name, seed, params) for name in ("compiled_network", "reference_network"))
-    return Race("ResNet-18, No-JAX over JAX", slow, fast, ours, told)
+    return Race("ResNet-18, No-JAX over JAX", slow, fast, ours, claimed)
 
 
 def _network_call(name: str, seed: int, params: network.Params, *operators: dict[str, Remote]) -> Timed:
@@ -57,7 +57,7 @@ def _network_call(name: str, seed: int, params: network.Params, *operators: dict
     def check(arguments: tuple[Any, ...], result: Any, rng: np.random.Generator) -> None:
         what = f"what ResNet-18 computes while it is timed ({name})"
         got = expect.array(result, (1, 1000), what)
-        if rng.random() < LOOKED_AT:
+        if rng.random() < CHECKED_SHARE:
             want = network.forward(reference.OPERATORS, params, arguments[-1])
             expect.close(got, want, what, rtol=1e-2, atol=1e-2 * float(np.abs(want).max()))
 
@@ -76,9 +76,9 @@ def _call(name: str, *operators: Remote) -> Timed:
         x, w, *norm = arguments[len(operators) :]
         what = f"what conv + bn + relu computes while it is timed ({name})"
         got = expect.array(result, x.shape, what)
-        drawn = rng.choice(CHANNELS, SOME, replace=False)
-        plain = reference.conv2d(x, w[drawn], None, 1, 1)
-        want = np.maximum(reference.batch_norm(plain, *(one[drawn] for one in norm)), 0)
-        expect.close(got[:, drawn], want, what, rtol=1e-2, atol=1e-3)
+        chosen = rng.choice(CHANNELS, CHECKED_CHANNELS, replace=False)
+        convolved = reference.conv2d(x, w[chosen], None, 1, 1)
+        want = np.maximum(reference.batch_norm(convolved, *(values[chosen] for values in norm)), 0)
+        expect.close(got[:, chosen], want, what, rtol=1e-2, atol=1e-3)
 
-    return Timed(PROBES + name, make, check, TIMES)
+    return Timed(PROBES + name, make, check, REPEATS)

@@ -1,4 +1,4 @@
-"""What the checks of P5 compare with, by NumPy and in float64, so that no check needs JAX in its own process."""
+"""References for P5's checks, in NumPy and float64, so that the grading process does not need JAX."""
 
 from __future__ import annotations
 
@@ -18,15 +18,19 @@ State = dict[str, np.ndarray]
 WIDTHS = (4, 6, 8, 10)
 CLASSES = 5
 DIGIT_SHAPES = {
-    "conv1.weight": (16, 1, 3, 3), "conv1.bias": (16,),
-    "conv2.weight": (32, 16, 3, 3), "conv2.bias": (32,),
-    "conv3.weight": (32, 32, 3, 3), "conv3.bias": (32,),
-    "fc.weight": (10, 512), "fc.bias": (10,),
-}  # fmt: skip
-EPSILON = 1e-5  # torch's, of BatchNorm2d
+    "conv1.weight": (16, 1, 3, 3),
+    "conv1.bias": (16,),
+    "conv2.weight": (32, 16, 3, 3),
+    "conv2.bias": (32,),
+    "conv3.weight": (32, 32, 3, 3),
+    "conv3.bias": (32,),
+    "fc.weight": (10, 512),
+    "fc.bias": (10,),
+}
+EPSILON = 1e-5  # of torch's BatchNorm2d
 
 
-# -- the operators, as `mlhood.jaxlab.operators` names them
+# -- the operators, with the names of `mlhood.jaxlab.operators`
 
 
 def conv2d(
@@ -40,19 +44,19 @@ def batch_norm(
     x: np.ndarray, mean: np.ndarray, var: np.ndarray, weight: np.ndarray, bias: np.ndarray, eps: float = EPSILON
 ) -> np.ndarray:
     """Normalise each channel of x [N, C, H, W] by running statistics [C]."""
-    mean, var, weight, bias = (one.astype(np.float64)[:, None, None] for one in (mean, var, weight, bias))
+    mean, var, weight, bias = (values.astype(np.float64)[:, None, None] for values in (mean, var, weight, bias))
     return (x - mean) / np.sqrt(var + eps) * weight + bias
 
 
 def max_pool(x: np.ndarray, kernel: int = 3, stride: int = 2, padding: int = 1) -> np.ndarray:
-    """Take the largest number of each window of x [N, C, H, W]; what is beyond the edge counts for nothing."""
-    around = ((0, 0), (0, 0), (padding, padding), (padding, padding))
-    windows = sliding_window_view(np.pad(x, around, constant_values=-np.inf), (kernel, kernel), axis=(2, 3))
+    """Take the maximum of each window of x [N, C, H, W], ignoring the padding."""
+    widths = ((0, 0), (0, 0), (padding, padding), (padding, padding))
+    windows = sliding_window_view(np.pad(x, widths, constant_values=-np.inf), (kernel, kernel), axis=(2, 3))
     return windows[:, :, ::stride, ::stride].max(axis=(4, 5))
 
 
 def softmax(x: np.ndarray) -> np.ndarray:
-    """Turn the last axis into probabilities."""
+    """Convert the last axis to probabilities."""
     powers = np.exp(x.astype(np.float64) - x.max(axis=-1, keepdims=True))
     return powers / powers.sum(axis=-1, keepdims=True)
 
@@ -72,29 +76,25 @@ OPERATORS = SimpleNamespace(
 
 
 def draw_state(rng: np.random.Generator) -> State:
-    """Draw a ResNet-18 of few channels: float32 arrays by torch's names, and the int64 counts of batches that it has.
-
-    Args:
-        rng: Where the numbers come from.
-    """
+    """Draw a ResNet-18 of few channels: float32 arrays and int64 batch counters by torch's names."""
     state: State = _norm(rng, "bn1", WIDTHS[0]) | {"conv1.weight": _weights(rng, WIDTHS[0], 3, 7)}
     before = WIDTHS[0]
     for stage, width in enumerate(WIDTHS, start=1):
-        for number in range(2):
-            state |= draw_block(rng, before, width, f"layer{stage}.{number}.")
+        for index in range(2):
+            state |= draw_block(rng, before, width, f"layer{stage}.{index}.")
             before = width
     fc = rng.standard_normal((CLASSES, before)), rng.standard_normal(CLASSES)
     return state | {"fc.weight": fc[0].astype(np.float32), "fc.bias": fc[1].astype(np.float32)}
 
 
 def draw_block(rng: np.random.Generator, channels: int, filters: int, prefix: str = "", least: float = 0.5) -> State:
-    """Draw a basic block, with a projection where the channels change.
+    """Draw a basic block, with a projection if the number of channels changes.
 
     Args:
-        rng: Where the numbers come from.
-        channels: Of its input.
-        filters: Of its output.
-        prefix: Of the names.
+        rng: The generator.
+        channels: Channels of its input.
+        filters: Channels of its output.
+        prefix: Prefix of the names.
         least: The smallest running variance.
     """
     state: State = {}
@@ -108,23 +108,23 @@ def draw_block(rng: np.random.Generator, channels: int, filters: int, prefix: st
 
 
 def _weights(rng: np.random.Generator, filters: int, channels: int, kernel: int) -> np.ndarray:
-    drawn = rng.standard_normal((filters, channels, kernel, kernel)) / np.sqrt(channels * kernel * kernel)
-    return drawn.astype(np.float32)
+    values = rng.standard_normal((filters, channels, kernel, kernel)) / np.sqrt(channels * kernel * kernel)
+    return values.astype(np.float32)
 
 
 def _norm(rng: np.random.Generator, name: str, channels: int, least: float = 0.5) -> State:
-    drawn = {
-        "weight": rng.uniform(0.5, 1.5, channels) * np.sqrt(least),  # small variances make numbers large
+    fields = {
+        "weight": rng.uniform(0.5, 1.5, channels) * np.sqrt(least),  # makes up for the division by a small variance
         "bias": rng.standard_normal(channels) / 2,
         "running_mean": rng.standard_normal(channels) / 2,
         "running_var": least * 4 ** rng.random(channels),
     }
-    state = {f"{name}.{field}": values.astype(np.float32) for field, values in drawn.items()}
+    state = {f"{name}.{field}": values.astype(np.float32) for field, values in fields.items()}
     return state | {f"{name}.num_batches_tracked": np.array(rng.integers(1, 1000))}
 
 
 def tree(state: Mapping[str, np.ndarray]) -> Tree:
-    """Return nested dictionaries by the parts of dotted names, without the counts of batches."""
+    """Return nested dictionaries by the parts of dotted names, without the batch counters."""
     return network.tree(state)
 
 
@@ -152,23 +152,23 @@ def cross_entropy(logits: np.ndarray, labels: np.ndarray) -> float:
 
 
 def cross_entropy_gradient(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Return its gradient by the logits [N, K]: (softmax - one-hot) / N."""
+    """Return the gradient of `cross_entropy` by the logits [N, K]: (softmax - one-hot) / N."""
     return (softmax(logits) - np.eye(logits.shape[1])[labels]) / len(labels)
 
 
 def reduced(gradient: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """Return a gradient with the shape of what was stretched to it: the sum over all places of each number."""
+    """Sum a gradient over the axes along which an operand of this shape was broadcast."""
     extra = gradient.ndim - len(shape)
-    stretched = [axis + extra for axis, size in enumerate(shape) if size == 1]
-    return gradient.sum(axis=(*range(extra), *stretched)).reshape(shape)
+    broadcast = [axis + extra for axis, size in enumerate(shape) if size == 1]
+    return gradient.sum(axis=(*range(extra), *broadcast)).reshape(shape)
 
 
 def conv2d_gradients(
     g: np.ndarray, x: np.ndarray, w: np.ndarray, stride: int, padding: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the gradients of sum(g * conv2d(x, w, bias, stride, padding)) by x, w and bias, place by place."""
-    around = ((0, 0), (0, 0), (padding, padding), (padding, padding))
-    padded, g = np.pad(x.astype(np.float64), around), g.astype(np.float64)
+    """Return the gradients of sum(g * conv2d(x, w, bias, stride, padding)) by x, w and bias."""
+    widths = ((0, 0), (0, 0), (padding, padding), (padding, padding))
+    padded, g = np.pad(x.astype(np.float64), widths), g.astype(np.float64)
     by_x, by_w = np.zeros_like(padded), np.zeros(w.shape)
     for i, j in np.ndindex(w.shape[2:]):
         down, right = (slice(at, at + stride * size, stride) for at, size in zip((i, j), g.shape[2:], strict=True))
@@ -207,14 +207,14 @@ def leaves(values: Any) -> list[np.ndarray]:
     if isinstance(values, Mapping):
         return [leaf for name in sorted(values) for leaf in leaves(values[name])]
     if isinstance(values, list | tuple):
-        return [leaf for one in values for leaf in leaves(one)]
+        return [leaf for value in values for leaf in leaves(value)]
     return [values]
 
 
-def mapped(function: Any, values: Any) -> Any:
-    """Return a tree of dictionaries with a function's value in the place of each array."""
+def tree_map(function: Any, values: Any) -> Any:
+    """Apply a function to each leaf of a tree of dictionaries."""
     if isinstance(values, Mapping):
-        return {name: mapped(function, one) for name, one in values.items()}
+        return {name: tree_map(function, value) for name, value in values.items()}
     return function(values)
 
 
@@ -224,24 +224,24 @@ def mapped(function: Any, values: Any) -> Any:
 def momentum_steps(
     params: Mapping[str, np.ndarray], batches: list[tuple[np.ndarray, np.ndarray]], rate: float, momentum: float
 ) -> tuple[list[dict[str, np.ndarray]], list[float]]:
-    """Return parameters after each step, and losses before it, of `probes.square_loss` by SGD with momentum.
+    """Return the parameters after and the losses before each step of SGD with momentum on `probes.square_loss`.
 
-    As optax has it: velocity = gradient + momentum * velocity, and parameters -= rate * velocity
+    As in optax: velocity = gradient + momentum * velocity, and parameters -= rate * velocity
     (Sutskever et al., "On the importance of initialization and momentum in deep learning", ICML 2013).
 
     Args:
         params: "w" [D, K] and "b" [K].
         batches: x [N, D] and y [N, K] of each step.
-        rate: Of learning.
-        momentum: What is left of the velocity.
+        rate: Learning rate.
+        momentum: Decay of the velocity.
     """
     now = {name: value.astype(np.float64) for name, value in params.items()}
     velocity = {name: np.zeros_like(value) for name, value in now.items()}
     after, losses = [], []
     for x, y in batches:
-        wrong = x @ now["w"] + now["b"] - y
-        losses.append(float((wrong**2).mean()))
-        gradient = {"w": x.T @ wrong * 2 / wrong.size, "b": wrong.sum(axis=0) * 2 / wrong.size}
+        error = x @ now["w"] + now["b"] - y
+        losses.append(float((error**2).mean()))
+        gradient = {"w": x.T @ error * 2 / error.size, "b": error.sum(axis=0) * 2 / error.size}
         velocity = {name: gradient[name] + momentum * velocity[name] for name in now}
         now = {name: now[name] - rate * velocity[name] for name in now}
         after.append(now)

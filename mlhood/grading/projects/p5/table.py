@@ -1,4 +1,4 @@
-"""Checks of P5.3: what compiling costs, when it pays, and the table of operators."""
+"""Checks of P5.3: the cost of compilation, when it pays off, and the table of operators."""
 
 from __future__ import annotations
 
@@ -19,78 +19,76 @@ from mlhood.measure.table import Table
 PROBES = "mlhood.grading.projects.p5.probes:"
 OPERATORS = ("conv2d", "batch_norm", "relu")
 NETWORK_OPERATORS = (*OPERATORS, "max_pool", "add", "global_average_pool", "dense")
-SLEEP = 0.25  # seconds that tracing takes, of what the probe has compiled
+SLEEP = 0.25  # seconds that the probe's functions take to trace
 FILL = 'table.fill(row, compare({"No-JAX": ..., "JAX": ...})), for every row'
 
 
-def _breaks_even(submission: Submission, want: float, seconds: tuple[float, float, float], hint: str) -> None:
-    given = "compile {:g} s, without JAX {:g} s, with JAX {:g} s".format(*seconds)
-    with expect.case(given, hint):
+def _check_break_even(submission: Submission, want: float, seconds: tuple[float, float, float], hint: str) -> None:
+    with expect.case("compile {:g} s, without JAX {:g} s, with JAX {:g} s".format(*seconds), hint):
         got = expect.number(submission.call("break_even", *seconds), "what `break_even` returns")
-    expect.true(got == want, "`break_even` is wrong", expected=f"{want:g}", got=f"{got:g}", given=given, hint=hint)
+        expect.true(got == want, "`break_even` is wrong", expected=f"{want:g}", got=f"{got:g}")
 
 
 @points(1)
 def compiling_is_earned_back(submission: Submission) -> None:
-    """`break_even` is the number of calls after which JAX has taken less time, compiling included."""
+    """`break_even` is the number of calls after which JAX has taken less time, compilation included."""
+    hint = "compile_seconds + n * jax < n * no_jax: the smallest integer n above compile_seconds / (no_jax - jax)"
     for _ in range(4):
         gain, jax = (int(part) / 16 for part in submission.rng.integers(2, 40, 2))
         calls = int(submission.rng.integers(2, 30))
-        compiling = calls * gain - gain / 2
-        hint = "compile_seconds + n * jax < n * no_jax: n is more than compile_seconds / (no_jax - jax), a whole number"
-        _breaks_even(submission, calls, (compiling, jax + gain, jax), hint)
+        _check_break_even(submission, calls, (calls * gain - gain / 2, jax + gain, jax), hint)
 
 
 @points(1)
 def as_long_is_not_less(submission: Submission) -> None:
-    """`break_even` takes one call more where both have taken the same time."""
+    """`break_even` counts one more call where both have taken the same time."""
+    hint = "after compile_seconds / (no_jax - jax) calls both have taken the same time: JAX is ahead one call later"
     for calls in (0, 1, int(submission.rng.integers(2, 30))):
         gain, jax = (int(part) / 16 for part in submission.rng.integers(2, 40, 2))
-        hint = "after compile_seconds / (no_jax - jax) calls both have taken as long: less is one call later"
-        _breaks_even(submission, calls + 1, (calls * gain, jax + gain, jax), hint)
+        _check_break_even(submission, calls + 1, (calls * gain, jax + gain, jax), hint)
 
 
 @points(1)
 def slower_calls_never_pay(submission: Submission) -> None:
-    """`break_even` is infinite where a call takes no less time with JAX."""
-    hint = 'float("inf") unless jax < no_jax'
+    """`break_even` is infinite if a call is not faster with JAX."""
     for more in (0.0, 0.5):
         jax = int(submission.rng.integers(10, 40)) / 16
-        _breaks_even(submission, math.inf, (1.0, jax - more, jax), hint)
+        _check_break_even(submission, math.inf, (1.0, jax - more, jax), 'float("inf") unless jax < no_jax')
 
 
-def _times(submission: Submission) -> list[dict[str, float]]:
-    """What `compile_seconds` says of functions that are slow to trace, and what really happened."""
-    told = submission.call(PROBES + "compile_times", submission.value("compile_seconds"))
-    keys = ("told", "whole", "traced", "ran")
-    report: Any = expect.mapping(told, keys, "what happened meanwhile")
+def _compilations(submission: Submission) -> list[dict[str, float]]:
+    """Return the student's `compile_seconds` of functions that are slow to trace, and what really happened."""
+    answer = submission.call(PROBES + "compile_times", submission.value("compile_seconds"))
+    keys = ("reported", "elapsed", "traced", "ran")
+    report: Any = expect.mapping(answer, keys, "the record of compilations")
     count = min(len(report[key]) for key in keys)
-    found = [{key: expect.number(report[key][i], f"what `compile_seconds` returns ({key})") for key in keys}
-             for i in range(count)]  # fmt: skip
-    expect.true(bool(found), "`compile_seconds` returns nothing")
-    return found
+    expect.true(count > 0, "`compile_seconds` returns nothing")
+    what = "what `compile_seconds` returns ({})"
+    return [{key: expect.number(report[key][i], what.format(key)) for key in keys} for i in range(count)]
 
 
 @points(1)
 def tracing_and_compiling_take_time(submission: Submission) -> None:
-    """`compile_seconds` is the time that tracing, lowering and compiling take together."""
-    for one in submission.once("compile times", lambda: _times(submission)):
-        expect.true(one["traced"] >= 1, "the function was not traced", hint="jax.jit(function).lower(*arguments)")
-        right = SLEEP <= one["told"] <= one["whole"]
-        expect.true(right, "`compile_seconds` tells another time",
-                    expected=f"at least {SLEEP} s, as long as tracing sleeps, and at most the {one['whole']:.3f} s of "
-                    "the whole call", got=f"{one['told']:.6g} s",
-                    hint="a clock before .lower(...) and after .compile(), in seconds")  # fmt: skip
+    """`compile_seconds` is the time of tracing, lowering and compiling together."""
+    for times in submission.once("compilations", lambda: _compilations(submission)):
+        expect.true(times["traced"] >= 1, "the function was not traced", hint="jax.jit(function).lower(*arguments)")
+        expect.true(
+            SLEEP <= times["reported"] <= times["elapsed"],
+            "`compile_seconds` returns the wrong time",
+            expected=f"at least the {SLEEP} s of tracing, and at most the {times['elapsed']:.3f} s of the call",
+            got=f"{times['reported']:.6g} s",
+            hint="read the clock before .lower(...) and after .compile(), in seconds",
+        )
 
 
 @points(1)
 def nothing_is_run(submission: Submission) -> None:
-    """`compile_seconds` compiles ahead of time, and runs nothing."""
-    for one in submission.once("compile times", lambda: _times(submission)):
-        expect.true(one["traced"] >= 1, "the function was not traced", hint="jax.jit(function).lower(*arguments)")
-        hint = "jax.jit(function).lower(*arguments).compile() makes the program, and does not call it"
-        got = f"{one['ran']:.0f} runs"
-        expect.true(one["ran"] == 0, "the function was run", expected="no run", got=got, hint=hint)
+    """`compile_seconds` compiles ahead of time and runs nothing."""
+    for times in submission.once("compilations", lambda: _compilations(submission)):
+        expect.true(times["traced"] >= 1, "the function was not traced", hint="jax.jit(function).lower(*arguments)")
+        hint = "jax.jit(function).lower(*arguments).compile() compiles the program and does not call it"
+        got = f"{times['ran']:.0f} runs"
+        expect.true(times["ran"] == 0, "the function was run", expected="no run", got=got, hint=hint)
 
 
 def _table(submission: Submission) -> Table:
@@ -106,50 +104,53 @@ def rows_are_comparisons(submission: Submission) -> None:
 @points(2)
 def columns_agree(submission: Submission) -> None:
     """Both columns compute the same in every row."""
-    # The table's word, but nothing stands on it alone: JAX's column is the package's, the other one is what P5.2 checks
+    # The table's own claim, but nothing depends on it alone: JAX's column is the package's, P5.2 checks the other.
     check_agreed(whole_rows(_table(submission), FILL))
 
 
 @points(2)
 def jax_is_faster_where_it_fuses(submission: Submission) -> None:
-    """JAX is faster in "conv + bn + relu" and in "ResNet-18", where this machine shows it."""
-    hint = "compile once, before `compare`: compiled = jax.jit(case.with_jax), on arguments that are on the device"
-    # Only these two rows claim a ratio. The others tell what was measured, whichever column is the faster.
+    """JAX is faster in "conv + bn + relu" and in "ResNet-18", if this machine shows it."""
+    hint = "compile once, before `compare`: compiled = jax.jit(case.with_jax), with arguments on the device"
+    # Only these two rows claim a ratio. The others report measurements, whichever column is faster.
     table = _table(submission)
     whole_rows(table, FILL)
     for row, verdict in zip((FUSED, NETWORK), table.verdicts()[1:], strict=True):
         if verdict.state == "fails" and _shown_here(submission, row):
             check_claim(verdict, "JAX is not faster", hint)
-    what = "JAX is not faster as the table has it"
-    check_by_the_clock(submission, _races(submission, table), what, "fill the table with `compare`, as measured")
+    what = "JAX is not as much faster as the table claims"
+    check_by_the_clock(submission, _races(submission, table), what, "fill the table with results of `compare`")
 
 
 def _shown_here(submission: Submission, row: str) -> bool:
-    """Whether the package's own pair shows what is claimed: on some machines NumPy's library is the faster one."""
-    found = submission.call(PROBES + "measured", row)
-    return expect.number(found, "how much faster JAX is here") > 1
+    """Whether the package's own pair shows the claim: on some machines NumPy's library is faster."""
+    answer = submission.call(PROBES + "package_ratio", row)
+    return expect.number(answer, "how much faster JAX is here") > 1
 
 
 def _races(submission: Submission, table: Table) -> list[Race]:
-    """The notebook's operators against JAX, in those of the two rows in which the table has JAX ahead.
+    """Return timed comparisons for those of the two rows in which the table has JAX ahead.
 
-    A row that leaves it open races, too, where this machine shows it: nobody gets away by telling noise.
+    A row that leaves it undecided is timed, too, if this machine shows the claim: reporting noise is no way out.
     """
-    told = {row: ratio(table[row, NO_JAX], table[row, JAX]) for row in (FUSED, NETWORK) if _filled(table, row)}
-    ahead = {row: one for row, one in told.items() if one.low >= 1 or (1 in one and _shown_here(submission, row))}
+    claimed = {row: ratio(table[row, NO_JAX], table[row, JAX]) for row in (FUSED, NETWORK) if _is_filled(table, row)}
+    ahead = {
+        row: claim for row, claim in claimed.items() if claim.low >= 1 or (1 in claim and _shown_here(submission, row))
+    }
     names = NETWORK_OPERATORS if NETWORK in ahead else OPERATORS
     operators = {name: submission.value(name) for name in names if ahead}
-    for name, one in operators.items():
-        expect.true(isinstance(one, Remote), f"`{name}` is no function", got=one)
-    found = []
+    for name, operator in operators.items():
+        expect.true(isinstance(operator, Remote), f"`{name}` is not a function", got=operator)
+    comparisons = []
     if FUSED in ahead:
-        found.append(races.fused(*(operators[name] for name in OPERATORS), told=ahead[FUSED]))
+        comparisons.append(races.fused_block(*(operators[name] for name in OPERATORS), claimed=ahead[FUSED]))
     if NETWORK in ahead:
-        found.append(races.whole(operators, ahead[NETWORK], int(submission.rng.integers(2**31))))
-    return found
+        seed = int(submission.rng.integers(2**31))
+        comparisons.append(races.network_forward(operators, ahead[NETWORK], seed))
+    return comparisons
 
 
-def _filled(table: Table, row: str) -> bool:
+def _is_filled(table: Table, row: str) -> bool:
     return (row, NO_JAX) in table and (row, JAX) in table
 
 
