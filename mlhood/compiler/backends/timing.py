@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Mapping
 from statistics import median
@@ -14,10 +13,6 @@ import pandas as pd
 
 from mlhood.compiler.backends.targets import Runner
 from mlhood.compiler.hir.values import Constant, Node, Value
-from mlhood.compiler.operators.convolution import Convolution
-from mlhood.compiler.operators.integer import MatMulInteger, QuantizedFullyConnected, QuantizedMatMul
-from mlhood.compiler.operators.matrix import FullyConnected, Gemm, MatMul
-from mlhood.compiler.operators.transposed_convolution import ConvTranspose
 from mlhood.errors import CompilerError
 
 ROUNDS = 21
@@ -76,23 +71,10 @@ def _row(
 ) -> dict[str, Any]:
     inputs = [() if value is None else _shape(value, shapes, input_shapes) for value in node.inputs]
     shape = shapes[node.outputs[0]]
-    return {"operator": node.operator.name, "shape": shape, "macs": _macs(node, inputs, shape)}
+    return {"operator": node.operator.name, "shape": shape, "macs": node.operator.macs(inputs, shape) or 0}
 
 
 def _shape(value: Value, shapes: Mapping[Value, tuple[int, ...]], input_shapes: Mapping[str, tuple[int, ...]]) -> Any:
     if isinstance(value, Constant):
         return value.data.shape
     return shapes[value] if value in shapes else input_shapes[value.name]
-
-
-def _macs(node: Node, read: list[tuple[int, ...]], shape: tuple[int, ...]) -> int:
-    """Count multiply-accumulates: for each number of the output those that make it, or of the input those it is in."""
-    operator = node.operator
-    if isinstance(operator, Convolution | FullyConnected | QuantizedFullyConnected):
-        return math.prod(shape) * math.prod(read[1][1:])
-    if isinstance(operator, ConvTranspose):
-        return math.prod(read[0]) * math.prod(read[1][1:])
-    if isinstance(operator, Gemm | MatMul | QuantizedMatMul | MatMulInteger):
-        transposed = isinstance(operator, Gemm) and operator.transpose_a
-        return math.prod(shape) * (read[0][0] if transposed else read[0][-1])
-    return 0

@@ -14,6 +14,25 @@ from typing import Any, ClassVar
 from mlhood.compiler.hir.types import TensorType
 from mlhood.errors import CompilerError
 
+Permutation = tuple[int, ...]
+Range = tuple[float, float]
+UNBOUNDED: Range = (-math.inf, math.inf)
+
+
+@dataclass(frozen=True)
+class Unsupported:
+    """The answer of an operator that deliberately has no rule: called in place of one, it returns None."""
+
+    reason: str
+
+    def __call__(self, *args: Any) -> None:
+        """Decline."""
+
+
+def unsupported(reason: str) -> Any:
+    """Return what an operator's class has in place of a rule, with the reason why it has none."""
+    return Unsupported(reason)
+
 
 @dataclass(frozen=True)
 class Operator:
@@ -23,19 +42,32 @@ class Operator:
     only known when running is an input.
 
     Class attributes:
-        arity: The least and the most inputs; None where there is no most.
-        onnx: The ONNX operators that `from_onnx` takes.
+        arity: The least and the largest number of inputs; None for no upper bound.
+        onnx: The ONNX operators that `from_onnx` imports.
         moves: It only moves or copies elements, so that it works on names of axes as well as on numbers.
+        commutative: Its two inputs can be swapped, so a drawing need not tell them apart.
+        converts: It converts between reals and the integers that stand for them, see `to_onnx`.
+        family: Which operators it is drawn like: a key of `hir.drawing.families.FAMILIES`.
+        quantization_rule: How `mlhood.compiler.quantize` computes it with integers: a key of `quantize.rules.RULES`.
     """
 
     arity: ClassVar[tuple[int, int | None]] = (1, 1)
     onnx: ClassVar[tuple[str, ...]] = ()
     moves: ClassVar[bool] = False
+    commutative: ClassVar[bool] = False
+    converts: ClassVar[bool] = False
+    family: ClassVar[str] = "other"
+    quantization_rule: ClassVar[Any] = unsupported("the operator declares no rule")
 
     @property
     def name(self) -> str:
         """The operator's name in the text form."""
         return type(self).__name__
+
+    @property
+    def label(self) -> str:
+        """The operator's name in drawings, without the activation that was fused into it."""
+        return self.name
 
     @property
     def attributes(self) -> dict[str, Any]:
@@ -71,6 +103,41 @@ class Operator:
         """
         return 0
 
+    def to_onnx(self, writer: Any, inputs: list[str], name: str) -> str | None:
+        """Export rule: add the ONNX nodes that compute this operator on reals, return the name of the result.
+
+        Args:
+            writer: The `OnnxWriter`; `writer.node` is the node to export.
+            inputs: Names of the inputs as reals, "" for one left out; if the operator `converts`, as they are stored.
+            name: What the result should be called.
+        """
+        return None
+
+    def sink_transpose(self, permutation: Permutation) -> tuple[Operator, Permutation] | None:
+        """Return g and q such that f(T_p(x)) = T_q(g(x)), None if there are none.
+
+        f is this operator and T a Transpose. If f has several inputs, all are transposed by p, or broadcast.
+        """
+        return None
+
+    def value_range(self, y: TensorType, *inputs: Range) -> Range | None:
+        """Return bounds of the output's elements, from bounds of the inputs' (those left out excepted); None for none.
+
+        Args:
+            y: The output's type.
+            inputs: The least and the largest element that each input can hold.
+        """
+        return None
+
+    def macs(self, inputs: Sequence[tuple[int, ...]], output: tuple[int, ...]) -> int | None:
+        """Return the number of multiply-accumulates for these shapes, padding included; None if it sums no products.
+
+        Args:
+            inputs: Shapes of the inputs, () for one left out.
+            output: Shape of the first output.
+        """
+        return None
+
     @classmethod
     def from_onnx(cls, source: Any) -> Any:
         """Import rule: add the nodes for one ONNX node, return its outputs: a `Value`, or a sequence of them.
@@ -79,6 +146,26 @@ class Operator:
             source: The `OnnxNode`.
         """
         return source.add(cls(), *source.inputs)
+
+
+# What each operator of `mlhood.compiler.operators.OPERATORS` answers, with a rule or with `unsupported(reason)`.
+QUESTIONS = (
+    "infer",
+    "evaluate",
+    "from_onnx",
+    "to_onnx",
+    "quantization_rule",
+    "sink_transpose",
+    "value_range",
+    "macs",
+    "family",
+)
+
+
+def supports(operator: type[Operator], question: str) -> bool:
+    """Return whether an operator, or a base of it other than `Operator` itself, has a rule for one of `QUESTIONS`."""
+    owner = next(base for base in operator.__mro__ if question in vars(base))
+    return owner is not Operator and not isinstance(vars(owner)[question], Unsupported)
 
 
 def _differs(operator: Operator, field: Field[Any]) -> bool:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import onnx
 from onnx import helper
 
-from mlhood.compiler.hir.export_rules import EXPORT_RULES
 from mlhood.compiler.hir.graph import Graph
+from mlhood.compiler.hir.operator import supports
 from mlhood.compiler.hir.types import TensorType
-from mlhood.compiler.hir.values import Node, Value
+from mlhood.compiler.hir.values import Node
 from mlhood.compiler.hir.verify import verify
 from mlhood.compiler.operators.onnx_writer import OnnxWriter
-from mlhood.compiler.operators.quantized import Dequantize, Quantize, Reinterpret
 from mlhood.errors import CompilerError
 
 OPSET = 21
@@ -52,27 +51,20 @@ def to_onnx(graph: Graph, *, opset: int = OPSET) -> onnx.ModelProto:
 
 
 def _write(w: OnnxWriter, node: Node) -> None:
-    (y, *_), operator = node.outputs, node.operator
-    if isinstance(operator, Quantize):
-        w.quantize(w.real(_read(node)[0]), y, node.name)
+    y, operator = node.outputs[0], node.operator
+    name_of = w.name if operator.converts else w.real
+    inputs = ["" if value is None else name_of(value) for value in node.inputs]
+    if operator.converts:
+        operator.to_onnx(w, inputs, w.name(y))
         return
-    if isinstance(operator, Dequantize):
-        w.dequantize(_read(node)[0], w.name(y), node.name)
-        return
-    if isinstance(operator, Reinterpret):
-        w.emit("Identity", w.name(_read(node)[0]), name=w.name(y))
-        return
-    inputs = ["" if value is None else w.real(value) for value in node.inputs]
     name = w.name(y) if y.type.quantization is None else w.fresh(f"{y.name}.real")
-    result = EXPORT_RULES[type(operator)](w, node, inputs, name)
+    result = operator.to_onnx(w, inputs, name)
+    if result is None:
+        raise CompilerError("this operator cannot be exported", where=node.where)
     if y.type.quantization is not None:
         w.quantize(result, y)
     elif result != name:
         w.emit("Identity", result, name=name)
-
-
-def _read(node: Node) -> list[Value]:
-    return [value for value in node.inputs if value is not None]
 
 
 def _model(graph: Graph, w: OnnxWriter, opset: int) -> onnx.ModelProto:
@@ -96,8 +88,7 @@ def _check(graph: Graph, opset: int) -> None:
     wide = [v.name for v in graph.values() if v.type.quantization and v.type.element in ("int16", "uint16")]
     if wide and opset < 21:
         raise CompilerError("integers of 16 bits need opset 21", where=f"value {wide[0]!r}", got=opset, todo="use 21")
-    known = {*EXPORT_RULES, Quantize, Dequantize, Reinterpret}
-    unknown = [node.where for node in graph.nodes.values() if type(node.operator) not in known]
+    unknown = [node.where for node in graph.nodes.values() if not supports(type(node.operator), "to_onnx")]
     if unknown:
         shown = ", ".join(unknown[:10]) + (f" and {len(unknown) - 10} more" if len(unknown) > 10 else "")
         raise CompilerError("these operators cannot be exported", where=f"graph {graph.name!r}", got=shown)

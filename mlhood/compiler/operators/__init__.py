@@ -1,4 +1,19 @@
-"""The tables of operators: one module a family, one class an operator."""
+"""The operators of the HIR: one module for each family, one class for each operator.
+
+To add an operator, write one class in a module of this package, name it in the module's `OPERATORS`, and write a test
+that compares it with ONNX Runtime (as `tests/compiler/operators/test_operators.py` does). The class is a frozen
+dataclass whose fields are the attributes; it answers the questions of `mlhood.compiler.hir.operator.QUESTIONS`:
+
+    onnx, from_onnx     which ONNX operators it is imported from, and how; to_onnx  how it is exported
+    infer, evaluate     from the inputs' types to the output's, from the inputs' arrays to the output's
+    quantization_rule   which rule of `mlhood.compiler.quantize.rules` computes it with integers
+    sink_transpose      what it becomes when a Transpose moves from before it to behind it
+    value_range, macs   bounds of its results; how many multiply-accumulates it takes
+    family              how it is drawn
+
+A base of `mlhood.compiler.operators.base` answers most of them; `unsupported(reason)` declares that there is no rule. A
+module that is new is named in `_FAMILIES` below. `tests/compiler/operators/test_completeness.py` finds what is missing.
+"""
 
 from __future__ import annotations
 
@@ -65,5 +80,4 @@ OPERATORS: dict[str, type[Operator]] = {
 IMPORT_RULES: dict[str, ImportRule] = {
     **{name: operator.from_onnx for operator in OPERATORS.values() for name in operator.onnx},
     **creation.RULES,
-    **resize.RULES,
 }

@@ -10,17 +10,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mlhood.compiler.hir.operator import Operator, need, plain, same_element
+from mlhood.compiler.hir.operator import UNBOUNDED, Operator, Range, need, plain, same_element
 from mlhood.compiler.hir.types import TensorType, broadcast
-from mlhood.compiler.operators.elementwise import FUNCTIONS, Clip, LeakyRelu, Relu
+from mlhood.compiler.operators import elementwise
+from mlhood.compiler.operators.base import MADE_BY_PASS, Elementwise
+from mlhood.compiler.operators.onnx_writer import OnnxWriter
 from mlhood.errors import CompilerError
 
 Activation = tuple[str | float | int | None, ...]
 
 ACTIVATIONS: dict[str, type[Operator]] = {
-    operator.__name__: operator
-    for operator in (Relu, Clip, LeakyRelu, *FUNCTIONS)
-    if operator.__name__ in ("Relu", "Clip", "LeakyRelu", "HardSwish", "Sigmoid", "Tanh")
+    operator.__name__: operator for operator in elementwise.OPERATORS if operator.fusible
 }
 
 
@@ -59,13 +59,32 @@ def activate(x: np.ndarray, activation: Activation) -> np.ndarray:
     return operator_of(activation).evaluate(x) if activation else x
 
 
+def activated_range(activation: Activation, y: TensorType) -> Range | None:
+    """Return the bounds that an activation sets to any numbers; None if it sets none. See `Operator.value_range`."""
+    return operator_of(activation).value_range(y, UNBOUNDED) if activation else None
+
+
+def activation_to_onnx(activation: Activation, writer: OnnxWriter, x: str, name: str) -> str:
+    """Add the ONNX nodes of an activation that was fused, return the name of the result: x itself if there is none."""
+    return operator_of(activation).to_onnx(writer, [x], name) or x if activation else x
+
+
 @dataclass(frozen=True)
-class AddActivation(Operator):
+class AddActivation(Elementwise):
     """y = activation(a + b), a and b stretched to one shape: the end of a residual block that no convolution takes."""
 
     activation: Activation
 
     arity = (2, 2)
+    commutative = True
+    family = "arithmetic"
+    quantization_rule = "sum"
+    from_onnx = MADE_BY_PASS
+
+    @property
+    def label(self) -> str:
+        """The sum; what follows it is told as its activation."""
+        return "Add"
 
     def infer(self, a: TensorType, b: TensorType) -> TensorType:
         plain(a, b)
@@ -75,6 +94,12 @@ class AddActivation(Operator):
 
     def evaluate(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         return activate(a + b, self.activation)
+
+    def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
+        return activation_to_onnx(self.activation, writer, writer.emit("Add", *inputs), name)
+
+    def value_range(self, y: TensorType, *inputs: Range) -> Range | None:
+        return activated_range(self.activation, y)
 
 
 OPERATORS = (AddActivation,)

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
 
-from mlhood.compiler.hir.operator import Operator, need, plain, same_element
+from mlhood.compiler.hir.operator import Range, need, plain, same_element
 from mlhood.compiler.hir.types import TensorType, broadcast, normalized
 from mlhood.compiler.hir.values import Value
+from mlhood.compiler.operators.base import NO_BOUNDS, NOT_REAL, STAYS_FLOAT, Elementwise
 from mlhood.compiler.operators.cast import Identity
 from mlhood.compiler.operators.onnx_node import OnnxNode
+from mlhood.compiler.operators.onnx_writer import OnnxWriter
 from mlhood.compiler.operators.shape import Unsqueeze
 
 
-class Binary(Operator):
+class Binary(Elementwise):
     """Base: y = function(a, b) of the element type of a and b, or of `result`."""
 
     arity = (2, 2)
+    family = "arithmetic"
+    quantization_rule = STAYS_FLOAT
+    value_range = NO_BOUNDS
     function: ClassVar[Callable[[np.ndarray, np.ndarray], Any]]
     result: ClassVar[str | None] = None
 
@@ -29,6 +35,9 @@ class Binary(Operator):
 
     def evaluate(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         return np.asarray(type(self).function(a, b))
+
+    def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
+        return writer.emit(self.name, *inputs, name=name)
 
     @classmethod
     def from_onnx(cls, source: OnnxNode) -> Value:
@@ -55,31 +64,55 @@ def _divide(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return (quotient + ((quotient < 0) & (quotient * b != a))).astype(a.dtype)
 
 
-def _define(name: str, function: Callable, what: str, result: str | None = None, onnx: tuple[str, ...] = ()) -> type:
-    members = {"function": staticmethod(function), "result": result, "onnx": onnx or (name,), "__doc__": what}
-    return type(name, (Binary,), members)
+def _sum_range(operator: Binary, y: TensorType, a: Range, b: Range) -> Range | None:
+    low, high = a[0] + b[0], a[1] + b[1]
+    bounds = low if low == low else -math.inf, high if high == high else math.inf
+    return bounds if y.is_float else None  # sums of integers may wrap around
 
 
-Add = _define("Add", np.add, "y = a + b.", onnx=("Add", "Sum"))
+def _define(name: str, function: Callable, doc: str, **members: Any) -> type:
+    return type(name, (Binary,), {"function": staticmethod(function), "onnx": (name,), "__doc__": doc, **members})
+
+
+_SWAPS: dict[str, Any] = {"commutative": True}
+_LOGIC: dict[str, Any] = {"quantization_rule": NOT_REAL}
+_COMPARISON: dict[str, Any] = {**_LOGIC, "result": "bool"}
+
+Add = _define(
+    "Add", np.add, "y = a + b.", onnx=("Add", "Sum"), quantization_rule="sum", value_range=_sum_range, **_SWAPS
+)
 Sub = _define("Sub", np.subtract, "y = a - b.")
-Mul = _define("Mul", np.multiply, "y = a b.")
+Mul = _define("Mul", np.multiply, "y = a b.", quantization_rule="product", **_SWAPS)
 Div = _define("Div", _divide, "y = a / b; of integers, towards zero.")
-Max = _define("Max", np.maximum, "y = the larger of a and b.")
-Min = _define("Min", np.minimum, "y = the smaller of a and b.")
-And = _define("And", np.logical_and, "y = a and b.")
-Or = _define("Or", np.logical_or, "y = a or b.")
-Xor = _define("Xor", np.logical_xor, "y = a or b, but not both.")
-Equal = _define("Equal", np.equal, "y = a == b.", "bool")
-Greater = _define("Greater", np.greater, "y = a > b.", "bool")
-GreaterOrEqual = _define("GreaterOrEqual", np.greater_equal, "y = a >= b.", "bool")
-Less = _define("Less", np.less, "y = a < b.", "bool")
-LessOrEqual = _define("LessOrEqual", np.less_equal, "y = a <= b.", "bool")
+Max = _define(
+    "Max",
+    np.maximum,
+    "y = the larger of a and b.",
+    value_range=lambda operator, y, a, b: (max(a[0], b[0]), max(a[1], b[1])),
+    **_SWAPS,
+)
+Min = _define(
+    "Min",
+    np.minimum,
+    "y = the smaller of a and b.",
+    value_range=lambda operator, y, a, b: (min(a[0], b[0]), min(a[1], b[1])),
+    **_SWAPS,
+)
+And = _define("And", np.logical_and, "y = a and b.", **_LOGIC, **_SWAPS)
+Or = _define("Or", np.logical_or, "y = a or b.", **_LOGIC, **_SWAPS)
+Xor = _define("Xor", np.logical_xor, "y = a or b, but not both.", **_LOGIC, **_SWAPS)
+Equal = _define("Equal", np.equal, "y = a == b.", **_COMPARISON, **_SWAPS)
+Greater = _define("Greater", np.greater, "y = a > b.", **_COMPARISON)
+GreaterOrEqual = _define("GreaterOrEqual", np.greater_equal, "y = a >= b.", **_COMPARISON)
+Less = _define("Less", np.less, "y = a < b.", **_COMPARISON)
+LessOrEqual = _define("LessOrEqual", np.less_equal, "y = a <= b.", **_COMPARISON)
 
 
 class PRelu(Binary):
     """y = a where a > 0, a b elsewhere: b is the slope, and stretches to the shape of a."""
 
     onnx = ("PRelu",)
+    family = "activation"
 
     def infer(self, a: TensorType, b: TensorType) -> TensorType:
         plain(a, b)
@@ -97,10 +130,9 @@ class PRelu(Binary):
         return source.add(cls(), a, aligned(source, a, b, 1 if along_channels else None))
 
 
-class Pow(Operator):
+class Pow(Binary):
     """y = a to the power of b, of the element type of a; b may have another."""
 
-    arity = (2, 2)
     onnx = ("Pow",)
 
     def infer(self, a: TensorType, b: TensorType) -> TensorType:
@@ -111,12 +143,19 @@ class Pow(Operator):
         base = a if a.dtype.kind == "f" else a.astype(np.float64)
         return np.asarray(np.power(base, b.astype(base.dtype)), a.dtype)
 
+    @classmethod
+    def from_onnx(cls, source: OnnxNode) -> Value:
+        return source.add(cls(), *source.inputs)
 
-class Where(Operator):
+
+class Where(Elementwise):
     """y = a where the condition holds, b elsewhere."""
 
     arity = (3, 3)
     onnx = ("Where",)
+    family = "arithmetic"
+    quantization_rule = STAYS_FLOAT
+    value_range = NO_BOUNDS
 
     def infer(self, condition: TensorType, a: TensorType, b: TensorType) -> TensorType:
         plain(a, b)
@@ -125,6 +164,9 @@ class Where(Operator):
 
     def evaluate(self, condition: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         return np.where(condition, a, b)
+
+    def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
+        return writer.emit("Where", *inputs, name=name)
 
 
 OPERATORS = (

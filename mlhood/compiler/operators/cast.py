@@ -7,22 +7,33 @@ from dataclasses import dataclass
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
-from mlhood.compiler.hir.operator import Operator, plain
+from mlhood.compiler.hir.operator import plain
 from mlhood.compiler.hir.types import ELEMENTS, LARGEST_RANK, TensorType
 from mlhood.compiler.hir.values import Value
+from mlhood.compiler.operators.base import NO_BOUNDS, NOT_REAL, Elementwise, Movement
 from mlhood.compiler.operators.onnx_node import OnnxNode
+from mlhood.compiler.operators.onnx_writer import OnnxWriter
 from mlhood.errors import CompilerError
 
-_BY_NUMBER = {int(helper.np_dtype_to_tensor_dtype(np.dtype(name))): name for name in ELEMENTS}
+
+def number_of(element: str) -> int:
+    """Return the number by which ONNX identifies an element type."""
+    return int(helper.np_dtype_to_tensor_dtype(np.dtype(element)))
+
+
+_BY_NUMBER = {number_of(element): element for element in ELEMENTS}
 
 
 @dataclass(frozen=True)
-class Cast(Operator):
+class Cast(Elementwise):
     """The same numbers in another element type; from floating point to integers, towards zero."""
 
     element: str
 
     onnx = ("Cast", "CastLike")
+    family = "quantization"
+    quantization_rule = NOT_REAL
+    value_range = NO_BOUNDS
 
     def infer(self, x: TensorType) -> TensorType:
         plain(x)
@@ -30,6 +41,9 @@ class Cast(Operator):
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:
         return x.astype(self.element)
+
+    def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
+        return writer.emit("Cast", *inputs, name=name, to=number_of(self.element))
 
     @classmethod
     def from_onnx(cls, source: OnnxNode) -> Value:
@@ -76,17 +90,21 @@ def array_of(tensor: TensorProto) -> np.ndarray:
         ) from error
 
 
-class Identity(Operator):
+class Identity(Elementwise, Movement):
     """y = x."""
 
     onnx = ("Identity",)
     moves = True
+    family = "other"
 
     def infer(self, x: TensorType) -> TensorType:
         return x
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:
         return x
+
+    def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
+        return writer.emit("Identity", *inputs, name=name)
 
 
 OPERATORS = (Cast, Identity)

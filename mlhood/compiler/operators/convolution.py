@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from mlhood.compiler.hir.operator import Operator, need, plain, same_element
+from mlhood.compiler.hir.operator import Operator, Range, need, plain, same_element
 from mlhood.compiler.hir.types import Shape, TensorType
 from mlhood.compiler.hir.values import Value
-from mlhood.compiler.operators.activation import Activation, activate, check_activation
+from mlhood.compiler.operators.activation import (
+    Activation,
+    activate,
+    activated_range,
+    activation_to_onnx,
+    check_activation,
+)
+from mlhood.compiler.operators.base import POSITIONAL
 from mlhood.compiler.operators.onnx_node import OnnxNode
+from mlhood.compiler.operators.onnx_writer import OnnxWriter
 from mlhood.compiler.operators.windows import Window, window_of
 
 
@@ -28,6 +37,8 @@ class Convolution(Operator):
     group: int = 1
 
     arity = (2, 3)
+    family = "product"
+    sink_transpose = POSITIONAL
 
     def window(self, weight: Shape) -> Window:
         """Return the window that a weight's shape and the attributes give."""
@@ -69,6 +80,18 @@ class Convolution(Operator):
         x, w = types[0], types[1]
         return self.window(w.shape).workspace(x.shape) if x is not None and w is not None else 0
 
+    def macs(self, inputs: Sequence[tuple[int, ...]], output: tuple[int, ...]) -> int:
+        return math.prod(output) * math.prod(inputs[1][1:])
+
+    def write_conv(self, writer: OnnxWriter, inputs: list[str], activation: Activation, name: str) -> str:
+        """Export x, w, bias or none, z or none: as Conv, then Add and the activation where there are any."""
+        x, w, bias, z = (*inputs, "", "")[:4]
+        bare = {"strides": self.strides, "pads": self.pads, "dilations": self.dilations, "group": self.group}
+        y = writer.emit("Conv", x, w, *filter(None, [bias]), name=None if z or activation else name, **bare)
+        if z:
+            y = writer.emit("Add", y, z, name=None if activation else name)
+        return activation_to_onnx(activation, writer, y, name)
+
     @classmethod
     def attributes_of(cls, source: OnnxNode, x: TensorType, w: TensorType) -> dict[str, object]:
         """Return a convolution's attributes as an ONNX node gives them.
@@ -104,6 +127,7 @@ class Conv(Convolution):
 
     arity = (2, 4)
     onnx = ("Conv",)
+    quantization_rule = "convolution"
 
     def infer(
         self, x: TensorType, w: TensorType, bias: TensorType | None = None, z: TensorType | None = None
@@ -120,6 +144,12 @@ class Conv(Convolution):
         y = convolve(x, w, self.window(w.shape), self.group)
         y = y if bias is None else y + bias.reshape(-1, *(1,) * (y.ndim - 2))
         return activate(y if z is None else y + z, self.activation)
+
+    def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
+        return self.write_conv(writer, inputs, self.activation, name)
+
+    def value_range(self, y: TensorType, *inputs: Range) -> Range | None:
+        return activated_range(self.activation, y)
 
     @classmethod
     def from_onnx(cls, source: OnnxNode) -> Value:

@@ -5,22 +5,37 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from onnx import helper
 
-from mlhood.compiler.hir.operator import Operator, need, plain
+from mlhood.compiler.hir.operator import Operator, need, plain, unsupported
 from mlhood.compiler.hir.types import TensorType, normalized
 from mlhood.compiler.hir.values import Value
 from mlhood.compiler.operators.arithmetic import Add, Div
-from mlhood.compiler.operators.cast import Identity, array_of
+from mlhood.compiler.operators.base import NO_BOUNDS, NO_PRODUCTS, NOT_REAL, POSITIONAL
+from mlhood.compiler.operators.cast import Identity, array_of, number_of
 from mlhood.compiler.operators.movement import Slice
 from mlhood.compiler.operators.onnx_node import OnnxNode
+from mlhood.compiler.operators.onnx_writer import OnnxWriter
+
+
+class Creation(Operator):
+    """Base: the elements of the result do not depend on those of x, only on its shape."""
+
+    quantization_rule = NOT_REAL
+    sink_transpose = POSITIONAL
+    value_range = NO_BOUNDS
+    macs = NO_PRODUCTS
+    family = "other"
 
 
 @dataclass(frozen=True)
-class Splat(Operator):
+class Splat(Creation):
     """A tensor of the shape of x, each element the same number."""
 
     value: float | int | bool
     element: str
+
+    from_onnx = unsupported("the import of Dropout makes it, for a mask")
 
     def infer(self, x: TensorType) -> TensorType:
         return TensorType(self.element, x.shape)
@@ -28,9 +43,13 @@ class Splat(Operator):
     def evaluate(self, x: np.ndarray) -> np.ndarray:
         return np.full(x.shape, self.value, self.element)
 
+    def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
+        fill = helper.make_tensor("value", number_of(self.element), [1], [self.value])
+        return writer.emit("ConstantOfShape", writer.emit("Shape", *inputs), name=name, value=fill)
+
 
 @dataclass(frozen=True)
-class Shape(Operator):
+class Shape(Creation):
     """The lengths of x's axes from `start` to `stop`, as int64."""
 
     start: int = 0
@@ -44,12 +63,15 @@ class Shape(Operator):
     def evaluate(self, x: np.ndarray) -> np.ndarray:
         return np.array(x.shape[self.start : self.stop], np.int64)
 
+    def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
+        return writer.emit("Shape", *inputs, name=name, start=self.start or None, end=self.stop)
+
     @classmethod
     def from_onnx(cls, source: OnnxNode) -> Value:
         return source.add(cls(source.attribute("start", 0), source.attribute("end", None)), source.input(0))
 
 
-class Size(Operator):
+class Size(Creation):
     """How many elements x has, as int64."""
 
     onnx = ("Size",)
@@ -60,6 +82,9 @@ class Size(Operator):
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:
         return np.array(x.size, np.int64)
+
+    def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
+        return writer.emit("Size", *inputs, name=name)
 
 
 def import_constant(source: OnnxNode) -> Value:

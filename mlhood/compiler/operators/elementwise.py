@@ -3,37 +3,56 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
-from mlhood.compiler.hir.operator import Operator, need, plain
+from mlhood.compiler.hir.operator import Operator, Range, need, plain, unsupported
 from mlhood.compiler.hir.types import TensorType
 from mlhood.compiler.hir.values import Value
 from mlhood.compiler.operators.arithmetic import Max, Min
+from mlhood.compiler.operators.base import NO_BOUNDS, NOT_REAL, Elementwise
 from mlhood.compiler.operators.onnx_node import OnnxNode
+from mlhood.compiler.operators.onnx_writer import OnnxWriter
 
 
-class Function(Operator):
-    """Base: y = function(x), of the type of x."""
+class Unary(Elementwise):
+    """Base: y = f(x), of the type of x.
 
-    function: ClassVar[Callable[[np.ndarray], Any]]
+    Class attributes:
+        fusible: A layer or an addition can apply it to its result, see `activation`.
+        saturates_at: For fusible operators that a table computes: by bytes of an integer, the range of x outside of
+            which y changes by less than a step of 256 or 65,536; None for an upper end where it never does.
+    """
+
+    family = "activation"
+    value_range = NO_BOUNDS
+    fusible: ClassVar[bool] = False
+    saturates_at: ClassVar[Mapping[int, tuple[float, float | None]]] = {}
 
     def infer(self, x: TensorType) -> TensorType:
         plain(x)
         return x
 
+    def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
+        return writer.emit(self.name, *inputs, name=name, **self.attributes)
+
+
+class Function(Unary):
+    """Base: y = function(x), without attributes."""
+
+    function: ClassVar[Callable[[np.ndarray], Any]]
+    quantization_rule = unsupported("it is steep or jumps: 256 entries of a table would be too coarse")
+
     def evaluate(self, x: np.ndarray) -> np.ndarray:
         return np.asarray(type(self).function(x), x.dtype)
 
 
-def _table(**functions: Callable[[np.ndarray], Any]) -> tuple[type[Function], ...]:
-    return tuple(
-        type(name, (Function,), {"function": staticmethod(function), "onnx": (name,), "__doc__": f"y = {name}(x)."})
-        for name, function in functions.items()
-    )
+def _define(name: str, function: Callable[[np.ndarray], Any], **members: Any) -> type[Function]:
+    doc = f"y = {name}(x)."
+    return type(name, (Function,), {"function": staticmethod(function), "onnx": (name,), "__doc__": doc, **members})
 
 
 def _sigmoid(x: np.ndarray) -> np.ndarray:
@@ -44,25 +63,51 @@ def _erf(x: np.ndarray) -> np.ndarray:
     return np.asarray(np.frompyfunc(math.erf, 1, 1)(x), x.dtype)
 
 
-FUNCTIONS = _table(
-    Abs=np.abs,
-    Ceil=np.ceil,
-    Cos=np.cos,
-    Erf=_erf,
-    Exp=np.exp,
-    Floor=np.floor,
-    HardSwish=lambda x: x * np.clip(x / 6 + 0.5, 0, 1),
-    Log=np.log,
-    Neg=np.negative,
-    Not=np.logical_not,
-    Reciprocal=np.reciprocal,
-    Sigmoid=_sigmoid,
-    Sign=np.sign,
-    Sin=np.sin,
-    Softplus=lambda x: np.logaddexp(x, 0),
-    Softsign=lambda x: x / (1 + np.abs(x)),
-    Sqrt=np.sqrt,
-    Tanh=np.tanh,
+def _within(low: float, high: float) -> Callable[..., Range]:
+    """Return a rule for `value_range`: the bounds of the function's own values."""
+    return lambda operator, y, x: (low, high)
+
+
+_TABLE: dict[str, Any] = {"quantization_rule": "table"}
+FUNCTIONS = (
+    _define("Abs", np.abs, **_TABLE),
+    _define("Ceil", np.ceil),
+    _define("Cos", np.cos),
+    _define("Erf", _erf, **_TABLE),
+    _define("Exp", np.exp, value_range=_within(0.0, math.inf)),
+    _define("Floor", np.floor),
+    _define(
+        "HardSwish",
+        lambda x: x * np.clip(x / 6 + 0.5, 0, 1),
+        fusible=True,
+        saturates_at={1: (-3.0, None), 2: (-3.0, None)},
+        **_TABLE,
+    ),
+    _define("Log", np.log),
+    _define("Neg", np.negative, **_TABLE),
+    _define("Not", np.logical_not, quantization_rule=NOT_REAL),
+    _define("Reciprocal", np.reciprocal),
+    _define(
+        "Sigmoid",
+        _sigmoid,
+        value_range=_within(0.0, 1.0),
+        fusible=True,
+        saturates_at={1: (-6.0, 6.0), 2: (-11.0, 11.0)},  # for 8 bits as in Glow
+        **_TABLE,
+    ),
+    _define("Sign", np.sign),
+    _define("Sin", np.sin),
+    _define("Softplus", lambda x: np.logaddexp(x, 0), **_TABLE),
+    _define("Softsign", lambda x: x / (1 + np.abs(x)), **_TABLE),
+    _define("Sqrt", np.sqrt, value_range=_within(0.0, math.inf)),
+    _define(
+        "Tanh",
+        np.tanh,
+        value_range=_within(-1.0, 1.0),
+        fusible=True,
+        saturates_at={1: (-3.0, 3.0), 2: (-6.0, 6.0)},  # for 8 bits as in Glow
+        **_TABLE,
+    ),
 )
 
 
@@ -73,22 +118,29 @@ class Round(Function):
     function = staticmethod(lambda x: np.rint(x))
 
 
-class Relu(Operator):
+class Relu(Unary):
     """y = max(x, 0)."""
 
     onnx = ("Relu",)
-
-    def infer(self, x: TensorType) -> TensorType:
-        plain(x)
-        return x
+    fusible = True
+    quantization_rule = "rescale"
+    limits = (0, math.inf)
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:
         return np.maximum(x, x.dtype.type(0))
 
+    def value_range(self, y: TensorType, *inputs: Range) -> Range:
+        return _clipped(inputs[0], self.limits)
+
+
+def _clipped(x: Range, limits: Range) -> Range:
+    low, high = (min(max(end, limits[0]), limits[1]) for end in x)
+    return low, high
+
 
 @dataclass(frozen=True)
-class Slope(Operator):
-    """Base of activations with one or two numbers as attributes."""
+class Slope(Unary):
+    """Base of activations of floating-point numbers that have attributes."""
 
     def infer(self, x: TensorType) -> TensorType:
         plain(x)
@@ -103,9 +155,15 @@ class LeakyRelu(Slope):
     alpha: float = 0.01
 
     onnx = ("LeakyRelu",)
+    fusible = True
+    quantization_rule = "rescale"
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:
         return np.where(x > 0, x, x * x.dtype.type(self.alpha))
+
+    def value_range(self, y: TensorType, *inputs: Range) -> Range | None:
+        low, high = (end if end > 0 else end * self.alpha for end in inputs[0])
+        return (low, high) if self.alpha > 0 else None
 
     @classmethod
     def from_onnx(cls, source: OnnxNode) -> Value:
@@ -120,10 +178,16 @@ class Elu(Slope):
     gamma: float = 1.0
 
     onnx = ("Elu", "Selu")
+    quantization_rule = "table"
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:
         number = x.dtype.type
         return number(self.gamma) * np.where(x > 0, x, number(self.alpha) * np.expm1(np.minimum(x, number(0))))
+
+    def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
+        if self.gamma == 1:
+            return writer.emit("Elu", *inputs, name=name, alpha=self.alpha)
+        return writer.emit("Selu", *inputs, name=name, alpha=self.alpha, gamma=self.gamma)
 
     @classmethod
     def from_onnx(cls, source: OnnxNode) -> Value:
@@ -140,6 +204,8 @@ class HardSigmoid(Slope):
     beta: float = 0.5
 
     onnx = ("HardSigmoid",)
+    quantization_rule = "table"
+    value_range = _within(0.0, 1.0)
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:
         number = x.dtype.type
@@ -157,6 +223,7 @@ class Gelu(Slope):
     approximate: str = "none"
 
     onnx = ("Gelu",)
+    quantization_rule = "table"
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:
         if self.approximate == "tanh":
@@ -171,21 +238,33 @@ class Gelu(Slope):
 
 
 @dataclass(frozen=True)
-class Clip(Operator):
+class Clip(Unary):
     """y = min(max(x, low), high); a limit that is None does not hold."""
 
     low: float | int | None = None
     high: float | int | None = None
 
     onnx = ("Clip",)
+    fusible = True
+    quantization_rule = "rescale"
 
-    def infer(self, x: TensorType) -> TensorType:
-        plain(x)
-        return x
+    @property
+    def limits(self) -> Range:
+        """The limits, infinite where one does not hold."""
+        return -math.inf if self.low is None else self.low, math.inf if self.high is None else self.high
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:
         y = x if self.low is None else np.maximum(x, x.dtype.type(self.low))
         return y if self.high is None else np.minimum(y, x.dtype.type(self.high))
+
+    def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
+        x = writer.node.inputs[0]
+        element = "float32" if x is None or x.type.quantization else x.type.element
+        limits = ["" if end is None else writer.constant(np.array(end, element)) for end in (self.low, self.high)]
+        return writer.emit("Clip", *inputs, *limits, name=name)
+
+    def value_range(self, y: TensorType, *inputs: Range) -> Range:
+        return _clipped(inputs[0], self.limits)
 
     @classmethod
     def from_onnx(cls, source: OnnxNode) -> Value:
@@ -200,6 +279,11 @@ class Clip(Operator):
         if source.has(1):
             value = source.add(Max(), value, source.input(1))
         return source.add(Min(), value, source.input(2)) if source.has(2) else value
+
+
+def limits_of(operator: Operator) -> Range:
+    """Return the limits of a Clip or Relu."""
+    return operator.limits if isinstance(operator, Clip) else Relu.limits
 
 
 OPERATORS = (*FUNCTIONS, Round, Relu, LeakyRelu, Elu, HardSigmoid, Gelu, Clip)

@@ -6,6 +6,8 @@ products are summed in float64, which holds each of them exactly and is fast.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,9 +16,11 @@ from mlhood.compiler.hir.operator import Operator, need
 from mlhood.compiler.hir.types import Quantization, TensorType
 from mlhood.compiler.hir.values import Value
 from mlhood.compiler.operators.activation import Activation
+from mlhood.compiler.operators.base import MADE_BY_PASS, NOT_EXPORTED, IntegerArithmetic
 from mlhood.compiler.operators.convolution import Convolution, convolve
-from mlhood.compiler.operators.matrix import dense_shape, matmul_shape
+from mlhood.compiler.operators.matrix import MatrixProduct, dense_shape, dense_to_onnx, matmul_shape
 from mlhood.compiler.operators.onnx_node import OnnxNode
+from mlhood.compiler.operators.onnx_writer import OnnxWriter
 from mlhood.compiler.operators.quantized import along, parameters, reinterpret, saturated, sound
 from mlhood.compiler.operators.rescale import (
     NUMBERS,
@@ -81,7 +85,7 @@ def _check_product(x: TensorType, w: TensorType, bias: TensorType | None) -> Non
 
 
 @dataclass(frozen=True)
-class QuantizedConv(Convolution):
+class QuantizedConv(IntegerArithmetic, Convolution):
     """Conv of quantised tensors: acc = sum of (x - offset_x)(w - offset_w) + bias, then rescaled.
 
     y = clip(round(acc scale_x scale_w / scale_y) + offset_y). The weight may have one scale for each output channel.
@@ -136,6 +140,9 @@ class QuantizedConv(Convolution):
         y = TensorType(types[0].element, total.shape, self.quantization)
         return requantized(terms, y, self.activation)
 
+    def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
+        return self.write_conv(writer, inputs, self.activation, name)
+
     @classmethod
     def from_onnx(cls, source: OnnxNode) -> Value:
         x = reinterpret(source, source.input(0), parameters(source, 1, 2, None))
@@ -146,13 +153,15 @@ class QuantizedConv(Convolution):
 
 
 @dataclass(frozen=True)
-class QuantizedFullyConnected(Operator):
+class QuantizedFullyConnected(IntegerArithmetic, Operator):
     """FullyConnected of quantised tensors: x [..., K], w [F, K], bias [F] or none; as QuantizedConv with "shift"."""
 
     quantization: Quantization
     activation: Activation = ()
 
     arity = (2, 3)
+    family = "product"
+    from_onnx = MADE_BY_PASS
 
     def infer(self, x: TensorType, w: TensorType, bias: TensorType | None = None) -> TensorType:
         _check_product(x, w, bias)
@@ -166,9 +175,15 @@ class QuantizedFullyConnected(Operator):
         y = TensorType(types[0].element, total.shape, self.quantization)
         return requantized([_accumulated(total + (0 if bias is None else bias), *types[:2])], y, self.activation)
 
+    def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
+        return dense_to_onnx(self.activation, writer, inputs, name)
+
+    def macs(self, inputs: Sequence[tuple[int, ...]], output: tuple[int, ...]) -> int:
+        return math.prod(output) * inputs[1][1]
+
 
 @dataclass(frozen=True)
-class QuantizedMatMul(Operator):
+class QuantizedMatMul(IntegerArithmetic, MatrixProduct):
     """MatMul of quantised tensors: acc = sum of (a - offset_a)(b - offset_b) in int32, then rescaled as QuantizedConv.
 
     a may have one scale for each row, b one for each column.
@@ -194,6 +209,9 @@ class QuantizedMatMul(Operator):
         scaled = accumulator * (rows * columns / self.quantization.scale[0])
         return saturated(np.rint(scaled) + self.quantization.offset[0], types[0].element)
 
+    def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
+        return writer.emit("MatMul", *inputs, name=name)
+
     @classmethod
     def from_onnx(cls, source: OnnxNode) -> Value:
         a, b = source.input(0), source.input(3)
@@ -204,7 +222,7 @@ class QuantizedMatMul(Operator):
 
 
 @dataclass(frozen=True)
-class ConvInteger(Convolution):
+class ConvInteger(IntegerArithmetic, Convolution):
     """Conv of integers, int32: sum of (x - offset_x)(w - offset_w)."""
 
     x_offset: int = 0
@@ -212,6 +230,7 @@ class ConvInteger(Convolution):
 
     onnx = ("ConvInteger",)
     arity = (2, 2)
+    to_onnx = NOT_EXPORTED
 
     def infer(self, x: TensorType, w: TensorType, bias: TensorType | None = None) -> TensorType:
         y = TensorType("int32", self.shape(x, w, None))
@@ -232,7 +251,7 @@ class ConvInteger(Convolution):
 
 
 @dataclass(frozen=True)
-class MatMulInteger(Operator):
+class MatMulInteger(IntegerArithmetic, MatrixProduct):
     """MatMul of integers, int32: sum of (a - offset_a)(b - offset_b); a's may differ by row, b's by column."""
 
     a_offset: tuple[int, ...] = (0,)
@@ -240,6 +259,7 @@ class MatMulInteger(Operator):
 
     arity = (2, 2)
     onnx = ("MatMulInteger",)
+    to_onnx = NOT_EXPORTED
 
     def infer(self, a: TensorType, b: TensorType) -> TensorType:
         return TensorType("int32", matmul_shape(a.shape, b.shape))

@@ -8,6 +8,8 @@ import numpy as np
 
 from mlhood.compiler.hir.operator import Operator, need
 from mlhood.compiler.hir.types import Quantization, TensorType
+from mlhood.compiler.operators.base import MADE_BY_PASS, NO_PRODUCTS, IntegerArithmetic
+from mlhood.compiler.operators.onnx_writer import OnnxWriter
 from mlhood.compiler.operators.pooling import Pool
 from mlhood.compiler.operators.rescale import (
     NUMBERS,
@@ -29,7 +31,7 @@ def _mean(total: np.ndarray, count: np.ndarray, most: int, type: TensorType) -> 
 
 
 @dataclass(frozen=True)
-class QuantizedAveragePool(Pool):
+class QuantizedAveragePool(IntegerArithmetic, Pool):
     """AveragePool of a quantised tensor: the window's sum, rescaled by scale_x / (scale_y count).
 
     Attributes:
@@ -39,6 +41,9 @@ class QuantizedAveragePool(Pool):
 
     count_pads: bool = False
     quantization: Quantization = NUMBERS
+
+    family = "other"
+    from_onnx = MADE_BY_PASS
 
     def infer(self, x: TensorType) -> TensorType:
         is_whole(x)
@@ -53,12 +58,19 @@ class QuantizedAveragePool(Pool):
         y = TensorType(types[0].element, total.shape, self.quantization)
         return requantized([_mean(total, count, int(np.prod(self.kernel)), types[0])], y)
 
+    def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
+        return writer.emit("AveragePool", *inputs, name=name, count_include_pad=self.count_pads, **self.onnx_window)
+
 
 @dataclass(frozen=True)
-class QuantizedGlobalAveragePool(Operator):
+class QuantizedGlobalAveragePool(IntegerArithmetic, Operator):
     """GlobalAveragePool of a quantised tensor: each channel's sum, rescaled by scale_x / (scale_y count)."""
 
     quantization: Quantization
+
+    family = "other"
+    macs = NO_PRODUCTS
+    from_onnx = MADE_BY_PASS
 
     def infer(self, x: TensorType) -> TensorType:
         is_whole(x)
@@ -71,6 +83,9 @@ class QuantizedGlobalAveragePool(Operator):
         count = int(np.prod(x.shape[2:]))
         y = TensorType(types[0].element, total.shape, self.quantization)
         return requantized([_mean(total, np.array(count), count, types[0])], y)
+
+    def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
+        return writer.emit("GlobalAveragePool", *inputs, name=name)
 
 
 OPERATORS = (QuantizedAveragePool, QuantizedGlobalAveragePool)

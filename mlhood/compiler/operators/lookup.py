@@ -9,14 +9,14 @@ import numpy as np
 
 from mlhood.compiler.hir.operator import Operator, need
 from mlhood.compiler.hir.types import Quantization, TensorType
+from mlhood.compiler.operators import elementwise
 from mlhood.compiler.operators.activation import Activation
-from mlhood.compiler.operators.elementwise import FUNCTIONS, Clip, Elu, Gelu, HardSigmoid, LeakyRelu, Relu
+from mlhood.compiler.operators.base import MADE_BY_PASS, NO_PRODUCTS, IntegerArithmetic
+from mlhood.compiler.operators.onnx_writer import OnnxWriter
 from mlhood.compiler.operators.rescale import is_whole, parameters_of, quantized_type
 from mlhood.errors import CompilerError
 
-_FUNCTIONS: dict[str, type[Operator]] = {
-    operator.__name__: operator for operator in (*FUNCTIONS, Relu, Clip, LeakyRelu, Elu, HardSigmoid, Gelu)
-}
+_FUNCTIONS: dict[str, type[Operator]] = {operator.__name__: operator for operator in elementwise.OPERATORS}
 
 
 def as_function(operator: Operator) -> Activation | None:
@@ -40,7 +40,7 @@ def function_of(function: Activation) -> Operator:
 
 
 @dataclass(frozen=True)
-class Lookup(Operator):
+class Lookup(IntegerArithmetic, Operator):
     """y = function(x), read from a table with one entry for each of the 256 values that x can have.
 
     The table is worked out when compiling, from the parameters of x and y; no range is assumed for x. Where a function
@@ -53,6 +53,10 @@ class Lookup(Operator):
 
     function: Activation
     quantization: Quantization
+
+    family = "other"
+    macs = NO_PRODUCTS
+    from_onnx = MADE_BY_PASS
 
     def infer(self, x: TensorType) -> TensorType:
         is_whole(x)
@@ -67,6 +71,9 @@ class Lookup(Operator):
     def evaluate_typed(self, types: tuple[TensorType, ...], x: np.ndarray) -> np.ndarray:
         """Reference semantics; what the integers stand for is in the type."""
         return self.table(types[0])[x.astype(np.int64) - np.iinfo(x.dtype).min]
+
+    def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str | None:
+        return function_of(self.function).to_onnx(writer, inputs, name)
 
 
 @lru_cache(maxsize=256)

@@ -2,22 +2,44 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from mlhood.compiler.hir.operator import Operator, need, plain, same_element
+from mlhood.compiler.hir.operator import Operator, Range, need, plain, same_element, unsupported
 from mlhood.compiler.hir.types import Dim, Shape, TensorType, broadcast
 from mlhood.compiler.hir.values import Value
-from mlhood.compiler.operators.activation import Activation, activate, check_activation
+from mlhood.compiler.operators.activation import (
+    Activation,
+    activate,
+    activated_range,
+    activation_to_onnx,
+    check_activation,
+)
+from mlhood.compiler.operators.base import MADE_BY_PASS, NO_BOUNDS, POSITIONAL
 from mlhood.compiler.operators.onnx_node import OnnxNode
+from mlhood.compiler.operators.onnx_writer import OnnxWriter
 
 
-class MatMul(Operator):
+class MatrixProduct(Operator):
+    """Base of products a b of reals or integers, whose inner axis is the last one of a."""
+
+    family = "product"
+
+    def macs(self, inputs: Sequence[tuple[int, ...]], output: tuple[int, ...]) -> int:
+        return math.prod(output) * inputs[0][-1]
+
+
+class MatMul(MatrixProduct):
     """y = a b by the rules of numpy.matmul: a [..., M, K], b [..., K, N] -> y [..., M, N], leading axes stretched."""
 
     arity = (2, 2)
     onnx = ("MatMul",)
+    quantization_rule = unsupported("with a constant matrix it becomes FullyConnected, else no integer form is written")
+    sink_transpose = POSITIONAL
+    value_range = NO_BOUNDS
 
     def infer(self, a: TensorType, b: TensorType) -> TensorType:
         plain(a, b)
@@ -25,6 +47,9 @@ class MatMul(Operator):
 
     def evaluate(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         return np.asarray(np.matmul(a, b))
+
+    def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
+        return writer.emit("MatMul", *inputs, name=name)
 
 
 def matmul_shape(a: Shape, b: Shape) -> Shape:
@@ -53,6 +78,10 @@ class Gemm(Operator):
 
     arity = (2, 3)
     onnx = ("Gemm",)
+    family = "product"
+    quantization_rule = MatMul.quantization_rule
+    sink_transpose = POSITIONAL
+    value_range = NO_BOUNDS
 
     def infer(self, a: TensorType, b: TensorType, c: TensorType | None = None) -> TensorType:
         plain(a, b, c)
@@ -71,6 +100,13 @@ class Gemm(Operator):
         if c is None:
             return y
         return y + (c if self.beta == 1 else number(self.beta) * c)
+
+    def macs(self, inputs: Sequence[tuple[int, ...]], output: tuple[int, ...]) -> int:
+        return math.prod(output) * inputs[0][0 if self.transpose_a else -1]
+
+    def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
+        transposed = {"transA": self.transpose_a, "transB": self.transpose_b}
+        return writer.emit("Gemm", *inputs, name=name, alpha=self.alpha, beta=self.beta, **transposed)
 
     @classmethod
     def from_onnx(cls, source: OnnxNode) -> Value:
@@ -91,6 +127,10 @@ class FullyConnected(Operator):
     activation: Activation = ()
 
     arity = (2, 3)
+    family = "product"
+    quantization_rule = "dense"
+    sink_transpose = unsupported("a Transpose before the flattening is moved into its weight instead")
+    from_onnx = MADE_BY_PASS
 
     def infer(self, x: TensorType, w: TensorType, bias: TensorType | None = None) -> TensorType:
         plain(x, w, bias)
@@ -100,6 +140,28 @@ class FullyConnected(Operator):
     def evaluate(self, x: np.ndarray, w: np.ndarray, bias: np.ndarray | None = None) -> np.ndarray:
         y = x @ w.T
         return activate(y if bias is None else y + bias, self.activation)
+
+    def macs(self, inputs: Sequence[tuple[int, ...]], output: tuple[int, ...]) -> int:
+        return math.prod(output) * inputs[1][1]
+
+    def value_range(self, y: TensorType, *inputs: Range) -> Range | None:
+        return activated_range(self.activation, y)
+
+    def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
+        return dense_to_onnx(self.activation, writer, inputs, name)
+
+
+def dense_to_onnx(activation: Activation, writer: OnnxWriter, inputs: list[str], name: str) -> str:
+    """Export a dense layer of x, w, bias or none: as Gemm where x is a matrix, as MatMul and Add elsewhere."""
+    x, weight, *bias = inputs
+    last = None if activation else name
+    if writer.node.outputs[0].type.rank == 2:
+        y = writer.emit("Gemm", x, weight, *bias, name=last, transB=1)
+    else:
+        transposed = writer.emit("Transpose", weight, perm=(1, 0))
+        y = writer.emit("MatMul", x, transposed, name=None if bias else last)
+        y = writer.emit("Add", y, *bias, name=last) if bias else y
+    return activation_to_onnx(activation, writer, y, name)
 
 
 def dense_shape(x: TensorType, w: TensorType, bias: TensorType | None = None) -> Shape:

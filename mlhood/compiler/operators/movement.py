@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 
 import numpy as np
 
-from mlhood.compiler.hir.operator import Operator, need, same_element
+from mlhood.compiler.hir.operator import Operator, Permutation, Range, need, same_element, unsupported
 from mlhood.compiler.hir.types import (
     Dim,
     Quantization,
@@ -20,17 +20,29 @@ from mlhood.compiler.hir.types import (
     product,
 )
 from mlhood.compiler.hir.values import Value
+from mlhood.compiler.operators.base import (
+    NO_BOUNDS,
+    NO_PRODUCTS,
+    NOT_EXPORTED,
+    POSITIONAL,
+    STAYS_FLOAT,
+    Movement,
+    hull,
+    transposed_axes,
+)
 from mlhood.compiler.operators.onnx_node import OnnxNode
+from mlhood.compiler.operators.onnx_writer import OnnxWriter
 
 
 @dataclass(frozen=True)
-class Transpose(Operator):
+class Transpose(Movement):
     """y's axis i is x's axis permutation[i]."""
 
     permutation: tuple[int, ...]
 
     onnx = ("Transpose",)
     moves = True
+    sink_transpose = unsupported("two Transposes are merged into one instead")
 
     def infer(self, x: TensorType) -> TensorType:
         need(
@@ -48,6 +60,9 @@ class Transpose(Operator):
     def evaluate(self, x: np.ndarray) -> np.ndarray:
         return x.transpose(self.permutation)
 
+    def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
+        return writer.emit("Transpose", *inputs, name=name, perm=self.permutation)
+
     @classmethod
     def from_onnx(cls, source: OnnxNode) -> Value:
         x = source.input(0)
@@ -55,7 +70,7 @@ class Transpose(Operator):
 
 
 @dataclass(frozen=True)
-class Concat(Operator):
+class Concat(Movement):
     """The inputs one after the other along `axis`."""
 
     axis: int
@@ -63,6 +78,7 @@ class Concat(Operator):
     arity = (1, None)
     onnx = ("Concat",)
     moves = True
+    quantization_rule = "concatenation"
 
     def infer(self, *inputs: TensorType) -> TensorType:
         first = inputs[0]
@@ -78,13 +94,22 @@ class Concat(Operator):
     def evaluate(self, *inputs: np.ndarray) -> np.ndarray:
         return np.concatenate(inputs, axis=self.axis)
 
+    def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
+        return writer.emit("Concat", *inputs, name=name, axis=self.axis)
+
+    def sink_transpose(self, permutation: Permutation) -> tuple[Operator, Permutation]:
+        return Concat(*transposed_axes([self.axis], permutation)), permutation
+
+    def value_range(self, y: TensorType, *inputs: Range) -> Range:
+        return hull(*inputs)
+
     @classmethod
     def from_onnx(cls, source: OnnxNode) -> Value:
         return source.add(cls(source.attribute("axis", 1)), *source.inputs)
 
 
 @dataclass(frozen=True)
-class Slice(Operator):
+class Slice(Movement):
     """y = x[start:stop:step] along some axes; a start out of range is moved into it, which Python does not do."""
 
     starts: tuple[int, ...]
@@ -111,6 +136,13 @@ class Slice(Operator):
             stop = taken.stop if taken.stop >= 0 else None
             slices[axis] = slice(taken.start, stop, taken.step) if taken else slice(0)
         return x[tuple(slices)]
+
+    def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
+        lists = map(writer.integers, (self.starts, self.stops, self.axes, self.steps))
+        return writer.emit("Slice", *inputs, *lists, name=name)
+
+    def sink_transpose(self, permutation: Permutation) -> tuple[Operator, Permutation]:
+        return replace(self, axes=transposed_axes(self.axes, permutation)), permutation
 
     def _cuts(self, rank: int) -> dict[int, slice]:
         cuts = zip(self.axes, self.starts, self.stops, self.steps, strict=True)
@@ -144,7 +176,7 @@ def _cut_length(size: Dim, cut: slice) -> Dim:
 
 
 @dataclass(frozen=True)
-class Gather(Operator):
+class Gather(Movement):
     """y = x taken at the indices along `axis`; negative ones count from the end."""
 
     axis: int = 0
@@ -152,6 +184,7 @@ class Gather(Operator):
     arity = (2, 2)
     onnx = ("Gather",)
     moves = True
+    sink_transpose = POSITIONAL
 
     def infer(self, x: TensorType, indices: TensorType) -> TensorType:
         axis = normalized(self.axis, x.rank)
@@ -166,6 +199,9 @@ class Gather(Operator):
             expected=f"-{size} to {size - 1}",
         )
         return np.asarray(np.take(x, indices.astype(np.int64), axis=self.axis))
+
+    def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
+        return writer.emit("Gather", *inputs, name=name, axis=self.axis)
 
     @classmethod
     def from_onnx(cls, source: OnnxNode) -> Value:
@@ -184,6 +220,12 @@ class GatherND(Operator):
 
     arity = (2, 2)
     onnx = ("GatherND",)
+    family = "shape"
+    quantization_rule = STAYS_FLOAT
+    sink_transpose = POSITIONAL
+    value_range = NO_BOUNDS
+    macs = NO_PRODUCTS
+    to_onnx = NOT_EXPORTED
 
     def infer(self, x: TensorType, indices: TensorType) -> TensorType:
         need(indices.element == "int64" and indices.rank >= 1, "indices must be int64", got=indices.element)
@@ -209,12 +251,14 @@ class GatherND(Operator):
 
 
 @dataclass(frozen=True)
-class Expand(Operator):
+class Expand(Movement):
     """x stretched to a shape by the rules of broadcasting."""
 
     shape: tuple[int, ...]
 
     onnx = ("Expand",)
+    sink_transpose = POSITIONAL
+    value_range = NO_BOUNDS
 
     def infer(self, x: TensorType) -> TensorType:
         return x.with_shape(broadcast(x.shape, self.shape))
@@ -222,18 +266,23 @@ class Expand(Operator):
     def evaluate(self, x: np.ndarray) -> np.ndarray:
         return np.broadcast_to(x, np.broadcast_shapes(x.shape, self.shape))
 
+    def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
+        return writer.emit("Expand", *inputs, writer.integers(self.shape), name=name)
+
     @classmethod
     def from_onnx(cls, source: OnnxNode) -> Value:
         return source.add(cls(source.integers(1)), source.input(0))
 
 
 @dataclass(frozen=True)
-class Tile(Operator):
+class Tile(Movement):
     """x repeated along each axis."""
 
     repeats: tuple[int, ...]
 
     onnx = ("Tile",)
+    sink_transpose = POSITIONAL
+    value_range = NO_BOUNDS
 
     def infer(self, x: TensorType) -> TensorType:
         need(len(self.repeats) == x.rank, "each axis needs a number", expected=x.rank, got=len(self.repeats))
@@ -241,6 +290,9 @@ class Tile(Operator):
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:
         return np.tile(x, self.repeats)
+
+    def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
+        return writer.emit("Tile", *inputs, writer.integers(self.repeats), name=name)
 
     @classmethod
     def from_onnx(cls, source: OnnxNode) -> Value:

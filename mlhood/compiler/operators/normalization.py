@@ -2,16 +2,35 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from mlhood.compiler.hir.operator import Operator, need, need_channels, plain, same_element
+from mlhood.compiler.hir.operator import (
+    Operator,
+    Permutation,
+    Range,
+    need,
+    need_channels,
+    plain,
+    same_element,
+    unsupported,
+)
 from mlhood.compiler.hir.types import TensorType, broadcast, normalized
 from mlhood.compiler.hir.values import Value
+from mlhood.compiler.operators.base import (
+    NO_BOUNDS,
+    NO_PRODUCTS,
+    NOT_EXPORTED,
+    POSITIONAL,
+    STAYS_FLOAT,
+    transposed_axes,
+)
 from mlhood.compiler.operators.onnx_node import OnnxNode
+from mlhood.compiler.operators.onnx_writer import OnnxWriter
 from mlhood.compiler.operators.reduction import mean as mean_of
+from mlhood.errors import CompilerError
 
 
 def _channels(x: np.ndarray, vector: np.ndarray) -> np.ndarray:
@@ -27,14 +46,25 @@ def _check_channels(x: TensorType, *vectors: TensorType) -> None:
         need(fits, "each channel needs one number", expected=[x.shape[1]], got=list(vector.shape))
 
 
+class Normalization(Operator):
+    """Base: the elements of x, shifted and scaled."""
+
+    family = "normalization"
+    quantization_rule = STAYS_FLOAT
+    sink_transpose = POSITIONAL
+    value_range = NO_BOUNDS
+    macs = NO_PRODUCTS
+
+
 @dataclass(frozen=True)
-class BatchNormalization(Operator):
+class BatchNormalization(Normalization):
     """y = (x - mean) / sqrt(variance + epsilon) scale + bias, per channel: x [N, C, ...], all others [C]."""
 
     epsilon: float = 1e-5
 
     arity = (5, 5)
     onnx = ("BatchNormalization",)
+    quantization_rule = unsupported("a pass folds it into the layer before; elsewhere it stays float")
 
     def infer(
         self, x: TensorType, scale: TensorType, bias: TensorType, mean: TensorType, variance: TensorType
@@ -49,6 +79,9 @@ class BatchNormalization(Operator):
         y = (x - _channels(x, mean)) * _channels(x, factor) + _channels(x, bias)
         return y.astype(x.dtype, copy=False)
 
+    def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
+        return writer.emit("BatchNormalization", *inputs, name=name, epsilon=self.epsilon)
+
     @classmethod
     def from_onnx(cls, source: OnnxNode) -> Value:
         training = source.attribute("training_mode", 0) or (source.opset < 7 and not source.attribute("is_test", 0))
@@ -60,7 +93,7 @@ class BatchNormalization(Operator):
 
 
 @dataclass(frozen=True)
-class InstanceNormalization(Operator):
+class InstanceNormalization(Normalization):
     """y = (x - mean(x[n, c])) / sqrt(var(x[n, c]) + epsilon) scale[c] + bias[c]: x [N, C, ...]."""
 
     epsilon: float = 1e-5
@@ -78,13 +111,16 @@ class InstanceNormalization(Operator):
         spread = np.sqrt(mean_of(centred**2, axes) + x.dtype.type(self.epsilon))
         return centred / spread * _channels(x, scale) + _channels(x, bias)
 
+    def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
+        return writer.emit("InstanceNormalization", *inputs, name=name, epsilon=self.epsilon)
+
     @classmethod
     def from_onnx(cls, source: OnnxNode) -> Value:
         return source.add(cls(source.attribute("epsilon", 1e-5)), *source.inputs)
 
 
 @dataclass(frozen=True)
-class LayerNormalization(Operator):
+class LayerNormalization(Normalization):
     """y = (x - mean) / sqrt(var + epsilon) scale + bias; mean and var over `axis` and all after it.
 
     With `statistics`, also the mean and 1 / sqrt(var + epsilon), float32, these axes one long.
@@ -96,6 +132,7 @@ class LayerNormalization(Operator):
 
     arity = (2, 3)
     onnx = ("LayerNormalization",)
+    to_onnx = NOT_EXPORTED
 
     def infer(self, x: TensorType, scale: TensorType, bias: TensorType | None = None) -> Any:
         plain(x, scale, bias)
@@ -122,7 +159,7 @@ class LayerNormalization(Operator):
 
 
 @dataclass(frozen=True)
-class LocalResponseNormalization(Operator):
+class LocalResponseNormalization(Normalization):
     """y[n, c] = x[n, c] / (bias + alpha / size * sum of x[n, i]^2)^beta, i over `size` channels around c."""
 
     size: int
@@ -149,6 +186,9 @@ class LocalResponseNormalization(Operator):
         number = x.dtype.type
         return x / (number(self.bias) + number(self.alpha / self.size) * total) ** number(self.beta)
 
+    def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
+        return writer.emit("LRN", *inputs, name=name, **self.attributes)
+
     @classmethod
     def from_onnx(cls, source: OnnxNode) -> Value:
         numbers = source.attribute("alpha", 0.0001), source.attribute("beta", 0.75), source.attribute("bias", 1.0)
@@ -156,12 +196,13 @@ class LocalResponseNormalization(Operator):
 
 
 @dataclass(frozen=True)
-class Softmax(Operator):
+class Softmax(Normalization):
     """y = exp(x) / sum of exp(x) over `axes`, which opset 12 and older took all from one on."""
 
     axes: tuple[int, ...]
 
     onnx = ("Softmax",)
+    family = "activation"
 
     def infer(self, x: TensorType) -> TensorType:
         plain(x)
@@ -178,6 +219,17 @@ class Softmax(Operator):
         """Return x less its largest element, so that exp does not overflow."""
         return x - x.max(axis=self.axes, keepdims=True)
 
+    def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
+        if len(self.axes) != 1:
+            raise CompilerError("ONNX has no such operator over several axes", where=writer.node.where, got=self.axes)
+        return writer.emit(self.name, *inputs, name=name, axis=self.axes[0])
+
+    def sink_transpose(self, permutation: Permutation) -> tuple[Operator, Permutation]:
+        return replace(self, axes=transposed_axes(self.axes, permutation)), permutation
+
+    def value_range(self, y: TensorType, *inputs: Range) -> Range:
+        return (0.0, 1.0)
+
     @classmethod
     def from_onnx(cls, source: OnnxNode) -> Value:
         x = source.input(0)
@@ -190,6 +242,7 @@ class LogSoftmax(Softmax):
     """y = x - log of the sum of exp(x) over `axes`."""
 
     onnx = ("LogSoftmax",)
+    value_range = NO_BOUNDS
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:
         shifted = self.shifted(x)

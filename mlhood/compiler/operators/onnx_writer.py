@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from onnx import helper, numpy_helper
 from mlhood.compiler.hir.graph import Graph
 from mlhood.compiler.hir.types import Quantization, TensorType
 from mlhood.compiler.hir.values import Constant, Node, Value
+from mlhood.errors import CompilerError
 
 
 class OnnxWriter:
@@ -30,11 +32,26 @@ class OnnxWriter:
         self._taken = set(self._names.values()) | graph.outputs.keys()
         self._node_names: set[str] = set()
         self._reals: dict[Value, str] = {}
-        self._node = ""
+        self._current: Node | None = None
 
     def start(self, node: Node) -> None:
-        """Say which node of the HIR the nodes that follow are for."""
-        self._node = node.name
+        """Begin the export of a node of the HIR."""
+        self._current = node
+
+    @property
+    def node(self) -> Node:
+        """The node of the HIR that is being exported.
+
+        Raises:
+            CompilerError: No node has been started.
+        """
+        if self._current is None:
+            raise CompilerError("no node is being exported")
+        return self._current
+
+    @property
+    def _node_name(self) -> str:
+        return self._current.name if self._current else ""
 
     def name(self, value: Value) -> str:
         """Return the name that a value has."""
@@ -49,12 +66,12 @@ class OnnxWriter:
         self._taken.add(candidate)
         return candidate
 
-    def emit(self, op_type: str, *inputs: str, name: str | None = None, outputs: int = 1, **attributes: Any) -> str:
-        """Add a node and return the name of its first output; see `emit_all`."""
-        return self.emit_all(op_type, *inputs, names=[name] * outputs if name else [None] * outputs, **attributes)[0]
+    def emit(self, op_type: str, *inputs: str, name: str | None = None, **attributes: Any) -> str:
+        """Add a node with one output and return the name of the output; see `emit_all`."""
+        return self.emit_all(op_type, *inputs, names=[name], **attributes)[0]
 
     def emit_all(
-        self, op_type: str, *inputs: str, names: list[str | None], node: str | None = None, **attributes: Any
+        self, op_type: str, *inputs: str, names: Sequence[str | None], node: str | None = None, **attributes: Any
     ) -> list[str]:
         """Add a node.
 
@@ -65,16 +82,15 @@ class OnnxWriter:
             node: What the node is called; after the node of the HIR if left out.
             attributes: The node's attributes; those that are None are left out.
         """
-        made = [name or self.fresh(f"{self._node}.{op_type.lower()}") for name in names]
+        made = [name or self.fresh(f"{self._node_name}.{op_type.lower()}") for name in names]
         given = {key: _plain(value) for key, value in attributes.items() if value is not None}
-        self.nodes.append(
-            helper.make_node(op_type, list(inputs), made, self._node_name(op_type, node or self._node), **given)
-        )
+        node_name = self._unique_node_name(op_type, node or self._node_name)
+        self.nodes.append(helper.make_node(op_type, list(inputs), made, node_name, **given))
         return made
 
     def constant(self, array: np.ndarray, name: str | None = None) -> str:
         """Add an initialiser and return its name."""
-        name = name or self.fresh(f"{self._node}.constant")
+        name = name or self.fresh(f"{self._node_name}.constant")
         self.initializers.append(numpy_helper.from_array(np.asarray(array, order="C"), name))
         return name
 
@@ -94,10 +110,10 @@ class OnnxWriter:
         """Add a DequantizeLinear of a quantised value; it is called as its result, or as given."""
         return self._linear("DequantizeLinear", self._names[value], value.type, name, node or name)
 
-    def quantize(self, real: str, value: Value, node: str | None = None) -> None:
+    def quantize(self, real: str, value: Value, node: str | None = None) -> str:
         """Add the QuantizeLinear that makes a quantised value of reals; it is called after its result, or as given."""
         name = self._names[value]
-        self._linear("QuantizeLinear", real, value.type, name, node or f"{name}.quantize")
+        return self._linear("QuantizeLinear", real, value.type, name, node or f"{name}.quantize")
 
     def _linear(self, op_type: str, x: str, type: TensorType, name: str, node: str) -> str:
         quantization = type.quantization or Quantization((1.0,), (0,))
@@ -111,7 +127,7 @@ class OnnxWriter:
             inputs.append(self.constant(offset, self.fresh(f"{name}.zero_point")))
         return self.emit_all(op_type, *inputs, names=[name], node=node, axis=quantization.axis)[0]
 
-    def _node_name(self, op_type: str, wanted: str) -> str:
+    def _unique_node_name(self, op_type: str, wanted: str) -> str:
         """Return the HIR node's name for the first ONNX node that it becomes, and names made of it for the others."""
         candidate, number = wanted, 0
         while not candidate or candidate in self._node_names:

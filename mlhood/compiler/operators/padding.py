@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from mlhood.compiler.hir.operator import Operator, need
+from mlhood.compiler.hir.operator import Operator, Permutation, Range, need
 from mlhood.compiler.hir.types import TensorType, normalized, plus
 from mlhood.compiler.hir.values import Value
+from mlhood.compiler.operators.base import NO_PRODUCTS, hull
 from mlhood.compiler.operators.onnx_node import OnnxNode
+from mlhood.compiler.operators.onnx_writer import OnnxWriter
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,9 @@ class Pad(Operator):
     value: float | int | bool = 0
 
     onnx = ("Pad",)
+    family = "shape"
+    quantization_rule = "padding"
+    macs = NO_PRODUCTS
 
     def infer(self, x: TensorType) -> TensorType:
         need(len(self.pads) == 2 * x.rank, "each axis needs two pads", expected=2 * x.rank, got=len(self.pads))
@@ -51,6 +56,22 @@ class Pad(Operator):
         if self.mode == "constant":
             return np.pad(x, widths, constant_values=x.dtype.type(self.value))
         return np.pad(x, widths, mode=self.mode)  # type: ignore[call-overload]
+
+    def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
+        y = writer.node.outputs[0].type
+        fill = np.array(self.value, y.dtype)
+        if y.quantization is not None:
+            fill = np.array(y.quantization.scale[0] * (self.value - y.quantization.offset[0]), np.float32)
+        more = [writer.integers(self.pads), writer.constant(fill)]
+        return writer.emit("Pad", *inputs, *more, name=name, mode=self.mode)
+
+    def sink_transpose(self, permutation: Permutation) -> tuple[Operator, Permutation]:
+        moved = [self._ends[permutation.index(axis)] for axis in range(len(permutation))]
+        befores, afters = zip(*moved, strict=True)
+        return replace(self, pads=(*befores, *afters)), permutation
+
+    def value_range(self, y: TensorType, *inputs: Range) -> Range:
+        return hull(*inputs, (self.value, self.value)) if self.mode == "constant" else inputs[0]
 
     @classmethod
     def from_onnx(cls, source: OnnxNode) -> Value:

@@ -9,10 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from mlhood.compiler.hir.operator import Operator, need, need_channels, plain
+from mlhood.compiler.hir.operator import Operator, Range, need, need_channels, plain
 from mlhood.compiler.hir.types import TensorType
 from mlhood.compiler.hir.values import Value
+from mlhood.compiler.operators.base import NO_PRODUCTS, POSITIONAL, hull
 from mlhood.compiler.operators.onnx_node import OnnxNode
+from mlhood.compiler.operators.onnx_writer import OnnxWriter
 from mlhood.compiler.operators.reduction import mean
 from mlhood.compiler.operators.windows import Window, window_of
 
@@ -26,6 +28,17 @@ class Pool(Operator):
     pads: tuple[int, ...]
     dilations: tuple[int, ...]
     ceil: bool = False
+
+    family = "pooling"
+    sink_transpose = POSITIONAL
+    macs = NO_PRODUCTS
+
+    @property
+    def onnx_window(self) -> dict[str, Any]:
+        """The window as attributes of an ONNX node."""
+        dilations = self.dilations if max(self.dilations) > 1 else None
+        window = {"kernel_shape": self.kernel, "strides": self.strides, "pads": self.pads, "dilations": dilations}
+        return {**window, "ceil_mode": self.ceil}
 
     @property
     def window(self) -> Window:
@@ -42,6 +55,11 @@ class Pool(Operator):
 
     def workspace(self, *types: TensorType | None) -> int:
         return self.window.workspace(types[0].shape) if types[0] is not None else 0
+
+    def value_range(self, y: TensorType, *inputs: Range) -> Range | None:
+        # a dilated window may lie wholly in the padding, and one that `ceil` adds in what is behind it
+        outside = any(self.pads) and max(self.dilations) > 1
+        return None if self.ceil or outside else inputs[0]
 
 
 def _pool_attributes(source: OnnxNode) -> dict[str, Any]:
@@ -69,6 +87,7 @@ class MaxPool(Pool):
     column_major: bool = False
 
     onnx = ("MaxPool",)
+    quantization_rule = "maximum"
 
     def infer(self, x: TensorType) -> Any:
         y = super().infer(x)
@@ -77,6 +96,13 @@ class MaxPool(Pool):
     def evaluate(self, x: np.ndarray) -> Any:
         lowest = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
         return self._with_indices(x, lowest) if self.indices else self._largest(x, lowest)
+
+    def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
+        if not self.indices:
+            return writer.emit("MaxPool", *inputs, name=name, **self.onnx_window)
+        window = {**self.onnx_window, "dilations": self.dilations, "storage_order": self.column_major}
+        names = [name, writer.name(writer.node.outputs[1])]
+        return writer.emit_all("MaxPool", *inputs, names=names, **window)[0]
 
     def _largest(self, x: np.ndarray, lowest: float) -> np.ndarray:
         """Reduce one axis after the other, as the largest of all is the largest of the rows' largest."""
@@ -118,6 +144,7 @@ class AveragePool(Pool):
     count_pads: bool = False
 
     onnx = ("AveragePool",)
+    quantization_rule = "mean_pool"
 
     def infer(self, x: TensorType) -> TensorType:
         plain(x)
@@ -131,16 +158,38 @@ class AveragePool(Pool):
         count = self.window.view(one, 0, inner=1 if self.count_pads else 0).sum(axis=kernel_axes, dtype=x.dtype)
         return total / count
 
+    def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
+        return writer.emit("AveragePool", *inputs, name=name, count_include_pad=self.count_pads, **self.onnx_window)
+
+    def value_range(self, y: TensorType, *inputs: Range) -> Range | None:
+        bounds = super().value_range(y, *inputs)
+        return hull(bounds, (0.0, 0.0)) if bounds and self.count_pads and any(self.pads) else bounds
+
     @classmethod
     def from_onnx(cls, source: OnnxNode) -> Value:
         operator = cls(**_pool_attributes(source), count_pads=bool(source.attribute("count_include_pad", 0)))
         return source.add(operator, source.input(0))
 
 
-class GlobalAveragePool(Operator):
+class GlobalPool(Operator):
+    """Base: y[n, c, 1...] is within the range of x[n, c]."""
+
+    family = "pooling"
+    sink_transpose = POSITIONAL
+    macs = NO_PRODUCTS
+
+    def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
+        return writer.emit(self.name, *inputs, name=name)
+
+    def value_range(self, y: TensorType, *inputs: Range) -> Range:
+        return inputs[0]
+
+
+class GlobalAveragePool(GlobalPool):
     """y[n, c, 1...] = the mean of x[n, c]."""
 
     onnx = ("GlobalAveragePool",)
+    quantization_rule = "global_mean"
 
     def infer(self, x: TensorType) -> TensorType:
         plain(x)
@@ -151,10 +200,11 @@ class GlobalAveragePool(Operator):
         return mean(x, tuple(range(2, x.ndim)))
 
 
-class GlobalMaxPool(Operator):
+class GlobalMaxPool(GlobalPool):
     """y[n, c, 1...] = the largest element of x[n, c]."""
 
     onnx = ("GlobalMaxPool",)
+    quantization_rule = "maximum"
 
     def infer(self, x: TensorType) -> TensorType:
         need(x.rank >= 2, "the input needs a batch and a channel axis", got=list(x.shape))

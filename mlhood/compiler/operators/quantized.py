@@ -6,17 +6,26 @@ What the integers stand for is in the tensors' types: real = scale * (stored - o
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
-from mlhood.compiler.hir.operator import Operator, need, plain
+from mlhood.compiler.hir.operator import Operator, need, plain, unsupported
 from mlhood.compiler.hir.types import Quantization, TensorType, normalized
 from mlhood.compiler.hir.values import Constant, Value
 from mlhood.compiler.operators.arithmetic import Add, Div, Mul, Sub
+from mlhood.compiler.operators.base import (
+    NO_BOUNDS,
+    NO_PRODUCTS,
+    NOT_EXPORTED,
+    NOT_REAL,
+    Elementwise,
+    IntegerArithmetic,
+)
 from mlhood.compiler.operators.cast import Cast, element_of
 from mlhood.compiler.operators.elementwise import Clip, Round
 from mlhood.compiler.operators.onnx_node import OnnxNode
+from mlhood.compiler.operators.onnx_writer import OnnxWriter
 
 
 def along(numbers: tuple[float, ...], axis: int | None, rank: int, dtype: Any) -> np.ndarray:
@@ -60,8 +69,17 @@ def sound(type: TensorType) -> TensorType:
     return type
 
 
+class Conversion(Elementwise):
+    """Base: reals become integers that stand for them, or the other way round."""
+
+    converts = True
+    family = "quantization"
+    quantization_rule = unsupported("it converts between reals and integers already")
+    value_range = IntegerArithmetic.value_range
+
+
 @dataclass(frozen=True)
-class Quantize(Operator):
+class Quantize(Conversion):
     """stored = clip(round(x / scale) + offset): from floating point to integers; round takes halves to even."""
 
     element: str
@@ -79,6 +97,9 @@ class Quantize(Operator):
         offset = along(self.quantization.offset, axis, x.ndim, np.float64)
         return saturated(np.rint(x / scale) + offset, self.element)
 
+    def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
+        return writer.quantize(inputs[0], writer.node.outputs[0], writer.node.name)
+
     @classmethod
     def from_onnx(cls, source: OnnxNode) -> Value:
         x = source.input(0)
@@ -92,7 +113,7 @@ class Quantize(Operator):
 
 
 @dataclass(frozen=True)
-class Dequantize(Operator):
+class Dequantize(Conversion):
     """y = scale (stored - offset), float32; scale and offset are in the type of the input."""
 
     onnx = ("DequantizeLinear",)
@@ -107,6 +128,11 @@ class Dequantize(Operator):
         scale = along(quantization.scale, quantization.axis, x.ndim, np.float32)
         offset = along(quantization.offset, quantization.axis, x.ndim, np.int64)
         return ((x.astype(np.int64) - offset).astype(np.float32) * scale).astype(np.float32)
+
+    def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
+        (x,) = writer.node.inputs
+        need(x is not None, "the operator needs an input")
+        return writer.dequantize(cast(Value, x), name, writer.node.name)
 
     @classmethod
     def from_onnx(cls, source: OnnxNode) -> Value:
@@ -156,10 +182,13 @@ def _blockwise_dequantize(source: OnnxNode, x: Value) -> Value:
 
 
 @dataclass(frozen=True)
-class Reinterpret(Operator):
+class Reinterpret(Conversion):
     """The same integers, said to stand for reals."""
 
     quantization: Quantization
+
+    from_onnx = unsupported("the import of operators that have the parameters as inputs makes it")
+    sink_transpose = IntegerArithmetic.sink_transpose
 
     def infer(self, x: TensorType) -> TensorType:
         need(x.quantization in (None, self.quantization), "the input stands for other reals", got=x.quantization)
@@ -167,6 +196,9 @@ class Reinterpret(Operator):
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:
         return x
+
+    def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
+        return writer.emit("Identity", *inputs, name=name)
 
 
 def reinterpret(source: OnnxNode, x: Value, quantization: Quantization) -> Value:
@@ -186,6 +218,12 @@ class DynamicQuantize(Operator):
     """
 
     onnx = ("DynamicQuantizeLinear",)
+    family = "quantization"
+    quantization_rule = NOT_REAL
+    sink_transpose = unsupported("it has three results")
+    value_range = NO_BOUNDS
+    macs = NO_PRODUCTS
+    to_onnx = NOT_EXPORTED
 
     def infer(self, x: TensorType) -> tuple[TensorType, ...]:
         plain(x)

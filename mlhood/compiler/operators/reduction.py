@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
-from mlhood.compiler.hir.operator import Operator, need, plain
+from mlhood.compiler.hir.operator import Operator, Permutation, need, plain, unsupported
 from mlhood.compiler.hir.types import Shape, TensorType, normalized
 from mlhood.compiler.hir.values import Value
+from mlhood.compiler.operators.base import (
+    NO_BOUNDS,
+    NO_PRODUCTS,
+    NOT_REAL,
+    POSITIONAL,
+    transposed_axes,
+    without_axes,
+)
 from mlhood.compiler.operators.cast import Identity
 from mlhood.compiler.operators.onnx_node import OnnxNode
+from mlhood.compiler.operators.onnx_writer import OnnxWriter
 
 
 def reduced(shape: Shape, axes: tuple[int, ...], keep: bool) -> Shape:
@@ -31,12 +40,20 @@ class Reduction(Operator):
     Attributes:
         axes: Which axes to reduce.
         keep: Whether they stay, with length one.
+
+    Class attributes:
+        changes_single: Reducing a single element changes it, as the norms do.
     """
 
     axes: tuple[int, ...]
     keep: bool = True
 
+    family = "pooling"
+    quantization_rule = unsupported("no integer form is written; means over images become GlobalAveragePool before")
+    value_range = NO_BOUNDS
+    macs = NO_PRODUCTS
     function: ClassVar[Callable[..., Any]]
+    changes_single: ClassVar[bool] = True
 
     def infer(self, x: TensorType) -> TensorType:
         plain(x)
@@ -45,20 +62,22 @@ class Reduction(Operator):
     def evaluate(self, x: np.ndarray) -> np.ndarray:
         return np.asarray(type(self).function(x, axis=self.axes, keepdims=self.keep), x.dtype)
 
+    def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
+        return writer.emit(self.name, *inputs, writer.integers(self.axes), name=name, keepdims=self.keep)
+
+    def sink_transpose(self, permutation: Permutation) -> tuple[Operator, Permutation]:
+        axes = transposed_axes(self.axes, permutation)
+        return replace(self, axes=axes), permutation if self.keep else without_axes(permutation, axes)
+
     @classmethod
     def from_onnx(cls, source: OnnxNode) -> Value:
         """Take the axes as an attribute or as an input; without any, all, or by `noop_with_empty_axes` none."""
         x = source.input(0)
         axes = source.attribute_or_input("axes", 1)
-        if not axes and source.attribute("noop_with_empty_axes", 0) and not cls.transforms(x.type):
+        if not axes and source.attribute("noop_with_empty_axes", 0) and not cls.changes_single:
             return source.add(Identity(), x)
         none = () if source.attribute("noop_with_empty_axes", 0) else tuple(range(x.type.rank))
         return source.add(cls(axes or none, bool(source.attribute("keepdims", 1))), x)
-
-    @classmethod
-    def transforms(cls, x: TensorType) -> bool:
-        """Tell whether reducing no axis still changes the elements, as the norms do."""
-        return cls.__name__ not in ("ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin", "ReduceProd")
 
 
 def mean(x: np.ndarray, axis: tuple[int, ...], keepdims: bool = True) -> np.ndarray:
@@ -85,16 +104,20 @@ def _log_sum_exp(x: np.ndarray, **how: Any) -> np.ndarray:
     return np.log(np.sum(np.exp(x - top), **how)) + top.reshape(np.sum(x, **how).shape)
 
 
-def _define(name: str, function: Callable[..., Any], what: str) -> type[Reduction]:
-    return type(name, (Reduction,), {"function": staticmethod(function), "onnx": (name,), "__doc__": what})
+def _define(name: str, function: Callable[..., Any], doc: str, **members: Any) -> type[Reduction]:
+    return type(name, (Reduction,), {"function": staticmethod(function), "onnx": (name,), "__doc__": doc, **members})
 
+
+_SAME: dict[str, Any] = {"changes_single": False}
+
+ReduceMean = _define("ReduceMean", mean, "y = the mean.", value_range=lambda operator, y, x: x, **_SAME)
 
 REDUCTIONS = (
-    _define("ReduceMean", mean, "y = the mean."),
-    _define("ReduceSum", np.sum, "y = the sum."),
-    _define("ReduceProd", np.prod, "y = the product."),
-    _define("ReduceMax", lambda x, **how: np.max(x, initial=_lowest(x.dtype), **how), "y = the largest."),
-    _define("ReduceMin", lambda x, **how: np.min(x, initial=_highest(x.dtype), **how), "y = the smallest."),
+    ReduceMean,
+    _define("ReduceSum", np.sum, "y = the sum.", **_SAME),
+    _define("ReduceProd", np.prod, "y = the product.", **_SAME),
+    _define("ReduceMax", lambda x, **how: np.max(x, initial=_lowest(x.dtype), **how), "y = the largest.", **_SAME),
+    _define("ReduceMin", lambda x, **how: np.min(x, initial=_highest(x.dtype), **how), "y = the smallest.", **_SAME),
     _define("ReduceL1", lambda x, **how: np.sum(np.abs(x), **how), "y = the sum of |x|."),
     _define("ReduceL2", lambda x, **how: np.sqrt(np.sum(x * x, **how)), "y = the root of the sum of x^2."),
     _define("ReduceSumSquare", lambda x, **how: np.sum(x * x, **how), "y = the sum of x^2."),
@@ -111,6 +134,11 @@ class Arg(Operator):
     keep: bool = True
     last: bool = False
 
+    family = "pooling"
+    quantization_rule = NOT_REAL
+    sink_transpose = POSITIONAL
+    value_range = NO_BOUNDS
+    macs = NO_PRODUCTS
     function: ClassVar[Callable[..., Any]]
 
     def infer(self, x: TensorType) -> TensorType:
@@ -124,6 +152,10 @@ class Arg(Operator):
         else:
             y = function(x, axis=self.axis, keepdims=self.keep)
         return np.asarray(y, np.int64)
+
+    def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
+        order = {"keepdims": self.keep, "select_last_index": self.last}
+        return writer.emit(self.name, *inputs, name=name, axis=self.axis, **order)
 
     @classmethod
     def from_onnx(cls, source: OnnxNode) -> Value:

@@ -9,8 +9,10 @@ import numpy as np
 
 from mlhood.compiler.hir.operator import Operator, need
 from mlhood.compiler.hir.types import Quantization, Shape, TensorType
-from mlhood.compiler.operators.activation import Activation, check_activation
+from mlhood.compiler.operators.activation import Activation, activation_to_onnx, check_activation
+from mlhood.compiler.operators.base import MADE_BY_PASS, NO_PRODUCTS, IntegerArithmetic
 from mlhood.compiler.operators.fixed_point import MULTIPLIER_BITS, fixed_points, shifted
+from mlhood.compiler.operators.onnx_writer import OnnxWriter
 
 # parameters under which the stored integers are the numbers themselves
 NUMBERS = Quantization((1.0,), (0,))
@@ -141,7 +143,7 @@ def _reals(activation: Activation) -> tuple[float | int | str | None, float | in
 
 
 @dataclass(frozen=True)
-class Rescale(Operator):
+class Rescale(IntegerArithmetic, Operator):
     """y = activation(x) with other parameters: the integers that stand for the same reals under them.
 
     Attributes:
@@ -152,6 +154,10 @@ class Rescale(Operator):
     quantization: Quantization
     activation: Activation = ()
 
+    family = "other"
+    macs = NO_PRODUCTS
+    from_onnx = MADE_BY_PASS
+
     def infer(self, x: TensorType) -> TensorType:
         is_whole(x)
         return quantized_type(x.element, x.shape, self.quantization, self.activation)
@@ -159,6 +165,9 @@ class Rescale(Operator):
     def evaluate_typed(self, types: tuple[TensorType, ...], x: np.ndarray) -> np.ndarray:
         """Reference semantics; what the integers stand for is in the type."""
         return requantized([term(x, types[0])], self.infer(types[0]), self.activation)
+
+    def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
+        return activation_to_onnx(self.activation, writer, inputs[0], name)
 
 
 OPERATORS = (Rescale,)

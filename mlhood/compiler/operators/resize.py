@@ -10,6 +10,7 @@ import numpy as np
 from mlhood.compiler.hir.operator import Operator, need, plain
 from mlhood.compiler.hir.types import Dim, TensorType, normalized, scaled
 from mlhood.compiler.hir.values import Value
+from mlhood.compiler.operators.base import NO_BOUNDS, NO_PRODUCTS, NOT_EXPORTED, POSITIONAL, STAYS_FLOAT
 from mlhood.compiler.operators.onnx_node import OnnxNode
 
 MODES = ("nearest", "linear", "cubic")
@@ -52,6 +53,14 @@ class Resize(Operator):
     rounding: str = "round_prefer_floor"
     cubic_a: float = -0.75
     exclude_outside: bool = False
+
+    onnx = ("Resize", "Upsample")
+    family = "other"
+    quantization_rule = STAYS_FLOAT
+    sink_transpose = POSITIONAL
+    value_range = NO_BOUNDS
+    macs = NO_PRODUCTS
+    to_onnx = NOT_EXPORTED
 
     def infer(self, x: TensorType) -> TensorType:
         plain(x)
@@ -136,7 +145,7 @@ class Resize(Operator):
         return np.where(far <= 1, near, ((a * far - 5 * a) * far + 8 * a) * far - 4 * a)
 
     @classmethod
-    def import_upsample(cls, source: OnnxNode) -> Value:
+    def _import_upsample(cls, source: OnnxNode) -> Value:
         """Upsample, and Resize of opset 10: scales only, from the corner, rounded down."""
         x = source.input(0)
         scales = source.static(1) if source.has(1) else np.asarray(source.attribute("scales", ()))
@@ -145,10 +154,10 @@ class Resize(Operator):
         return source.add(operator, x)
 
     @classmethod
-    def import_resize(cls, source: OnnxNode) -> Value:
-        """Resize: by scales or by sizes, of all axes or of some."""
-        if source.opset < 11:
-            return cls.import_upsample(source)
+    def from_onnx(cls, source: OnnxNode) -> Value:
+        """Take scales or sizes, of all axes or of some."""
+        if source.op_type == "Upsample" or source.opset < 11:
+            return cls._import_upsample(source)
         if source.attribute("antialias", 0):
             raise source.refuse("resizing without aliasing (antialias = 1) is not supported")
         x = source.input(0)
@@ -199,5 +208,3 @@ def _size(source: OnnxNode, old: Dim, new: Dim) -> int:
 
 
 OPERATORS = (Resize,)
-
-RULES = {"Resize": Resize.import_resize, "Upsample": Resize.import_upsample}

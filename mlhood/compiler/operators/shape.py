@@ -6,15 +6,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mlhood.compiler.hir.operator import Operator, need
+from mlhood.compiler.hir.operator import Operator, Permutation, need
 from mlhood.compiler.hir.types import Dim, TensorType, normalized, product, quotient
 from mlhood.compiler.hir.values import Value
+from mlhood.compiler.operators.base import POSITIONAL, Movement, transposed_axes, without_axes
 from mlhood.compiler.operators.onnx_node import OnnxNode
+from mlhood.compiler.operators.onnx_writer import OnnxWriter
 from mlhood.compiler.operators.reduction import reduced
 
 
 @dataclass(frozen=True)
-class Reshape(Operator):
+class Reshape(Movement):
     """The same elements, in the same order, in another shape.
 
     Attributes:
@@ -26,6 +28,7 @@ class Reshape(Operator):
     allow_zero: bool = False
 
     onnx = ("Reshape",)
+    sink_transpose = POSITIONAL
     moves = True
 
     def infer(self, x: TensorType) -> TensorType:
@@ -55,6 +58,10 @@ class Reshape(Operator):
         shape = [x.shape[i] if size == 0 and not self.allow_zero else size for i, size in enumerate(self.shape)]
         return x.reshape(shape)
 
+    def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
+        shape = writer.integers(self.shape)
+        return writer.emit("Reshape", *inputs, shape, name=name, allowzero=self.allow_zero or None)
+
     @classmethod
     def from_onnx(cls, source: OnnxNode) -> Value:
         """Take the shape as a constant, or as computed from the input's; a named axis is copied, or left open."""
@@ -73,12 +80,13 @@ class Reshape(Operator):
 
 
 @dataclass(frozen=True)
-class Flatten(Operator):
+class Flatten(Movement):
     """The axes before `axis` as one, those from it on as another."""
 
     axis: int = 1
 
     onnx = ("Flatten",)
+    sink_transpose = POSITIONAL
 
     def infer(self, x: TensorType) -> TensorType:
         axis = self._axis(x.rank)
@@ -87,6 +95,9 @@ class Flatten(Operator):
     def evaluate(self, x: np.ndarray) -> np.ndarray:
         axis = self._axis(x.ndim)
         return x.reshape(int(np.prod(x.shape[:axis])), int(np.prod(x.shape[axis:])))
+
+    def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
+        return writer.emit("Flatten", *inputs, name=name, axis=self.axis)
 
     def _axis(self, rank: int) -> int:
         return rank if self.axis == rank else normalized(self.axis, rank)
@@ -97,7 +108,7 @@ class Flatten(Operator):
 
 
 @dataclass(frozen=True)
-class Squeeze(Operator):
+class Squeeze(Movement):
     """Without some axes that are one long."""
 
     axes: tuple[int, ...]
@@ -113,6 +124,13 @@ class Squeeze(Operator):
     def evaluate(self, x: np.ndarray) -> np.ndarray:
         return np.squeeze(x, self.axes)
 
+    def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
+        return writer.emit("Squeeze", *inputs, writer.integers(self.axes), name=name)
+
+    def sink_transpose(self, permutation: Permutation) -> tuple[Operator, Permutation]:
+        axes = transposed_axes(self.axes, permutation)
+        return Squeeze(axes), without_axes(permutation, axes)
+
     @classmethod
     def from_onnx(cls, source: OnnxNode) -> Value:
         x = source.input(0)
@@ -123,12 +141,13 @@ class Squeeze(Operator):
 
 
 @dataclass(frozen=True)
-class Unsqueeze(Operator):
+class Unsqueeze(Movement):
     """With new axes, one long, at the places that `axes` names in the result."""
 
     axes: tuple[int, ...]
 
     onnx = ("Unsqueeze",)
+    sink_transpose = POSITIONAL
     moves = True
 
     def infer(self, x: TensorType) -> TensorType:
@@ -140,6 +159,9 @@ class Unsqueeze(Operator):
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:
         return np.expand_dims(x, self.axes)
+
+    def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
+        return writer.emit("Unsqueeze", *inputs, writer.integers(self.axes), name=name)
 
     @classmethod
     def from_onnx(cls, source: OnnxNode) -> Value:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from mlhood.compiler.hir.operator import Operator, need, plain, same_element
 from mlhood.compiler.hir.types import Dim, Shape, TensorType, plus, product
 from mlhood.compiler.hir.values import Value
+from mlhood.compiler.operators.base import NO_BOUNDS, NOT_EXPORTED, POSITIONAL, STAYS_FLOAT
 from mlhood.compiler.operators.onnx_node import OnnxNode
 
 
@@ -37,6 +39,11 @@ class ConvTranspose(Operator):
 
     arity = (2, 3)
     onnx = ("ConvTranspose",)
+    family = "other"
+    quantization_rule = STAYS_FLOAT
+    sink_transpose = POSITIONAL
+    value_range = NO_BOUNDS
+    to_onnx = NOT_EXPORTED
 
     def infer(self, x: TensorType, w: TensorType, bias: TensorType | None = None) -> TensorType:
         plain(x, w, bias)
@@ -80,6 +87,9 @@ class ConvTranspose(Operator):
             return 0
         full = math.prod(int(size) for size in self.full(x.shape, w.shape))
         return int(x.shape[0]) * int(w.shape[1]) * self.group * full
+
+    def macs(self, inputs: Sequence[tuple[int, ...]], output: tuple[int, ...]) -> int:
+        return math.prod(inputs[0]) * math.prod(inputs[1][1:])
 
     def evaluate(self, x: np.ndarray, w: np.ndarray, bias: np.ndarray | None = None) -> np.ndarray:
         spatial = [int(size) for size in self.full(x.shape, w.shape)]

@@ -12,12 +12,11 @@ from __future__ import annotations
 import math
 
 from mlhood.compiler.hir.graph import Graph
-from mlhood.compiler.hir.operator import Operator
+from mlhood.compiler.hir.operator import Operator, Range
 from mlhood.compiler.hir.types import TensorType
 from mlhood.compiler.hir.values import Node, Value
 from mlhood.compiler.operators.arithmetic import Max, Min
-from mlhood.compiler.operators.elementwise import Clip, Relu
-from mlhood.compiler.passes.ranges import Range, limits_of
+from mlhood.compiler.operators.elementwise import Clip, Relu, limits_of
 from mlhood.compiler.passes.rewriting import array_of, is_read_once, made_by, sweep
 
 

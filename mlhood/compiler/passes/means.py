@@ -12,16 +12,14 @@ from mlhood.compiler.hir.graph import Graph
 from mlhood.compiler.hir.types import normalized
 from mlhood.compiler.hir.values import Node
 from mlhood.compiler.operators.pooling import GlobalAveragePool
-from mlhood.compiler.operators.reduction import REDUCTIONS, Reduction
+from mlhood.compiler.operators.reduction import ReduceMean, Reduction
 from mlhood.compiler.operators.shape import Flatten
 from mlhood.compiler.passes.rewriting import infer, sweep
-
-_MEAN = next(reduction for reduction in REDUCTIONS if reduction.__name__ == "ReduceMean")
 
 
 def means_to_pools(graph: Graph) -> bool:
     """Rewrite means over spatial axes to pooling; return whether anything changed."""
-    return sweep(graph, _to_pool, _MEAN)
+    return sweep(graph, _to_pool, ReduceMean)
 
 
 def _to_pool(graph: Graph, node: Node) -> bool:

@@ -19,17 +19,17 @@ from collections.abc import Callable
 from typing import Any
 
 from mlhood.compiler.hir.graph import Graph
-from mlhood.compiler.hir.operator import Operator
+from mlhood.compiler.hir.operator import Operator, Range
 from mlhood.compiler.hir.values import Node, Value
 from mlhood.compiler.operators.arithmetic import Add, Div, Mul, Pow, Sub
 from mlhood.compiler.operators.cast import Cast, Identity
-from mlhood.compiler.operators.elementwise import Clip, Relu
+from mlhood.compiler.operators.elementwise import Clip, Relu, limits_of
 from mlhood.compiler.operators.movement import Concat, Expand, Slice, Transpose
 from mlhood.compiler.operators.padding import Pad
 from mlhood.compiler.operators.pooling import AveragePool, GlobalAveragePool, GlobalMaxPool, MaxPool
 from mlhood.compiler.operators.reduction import Reduction
 from mlhood.compiler.operators.shape import Flatten, Reshape, Squeeze, Unsqueeze
-from mlhood.compiler.passes.ranges import Range, limits_of, range_of, ranges
+from mlhood.compiler.passes.ranges import range_of, ranges
 from mlhood.compiler.passes.rewriting import array_of, bypass, sweep
 
 
@@ -103,7 +103,7 @@ def _pool(node: Node) -> Value | None:
 
 def _reduction(node: Node) -> Value | None:
     operator = node.operator
-    is_identity = isinstance(operator, Reduction) and not operator.transforms(node.outputs[0].type)
+    is_identity = isinstance(operator, Reduction) and not operator.changes_single
     return node.inputs[0] if is_identity else None
 
 

@@ -18,12 +18,12 @@ from dataclasses import replace
 import numpy as np
 
 from mlhood.compiler.hir.graph import Graph
-from mlhood.compiler.hir.operator import Operator
+from mlhood.compiler.hir.operator import Operator, Range
 from mlhood.compiler.hir.values import Node, Value
 from mlhood.compiler.operators.convolution import Conv
 from mlhood.compiler.operators.padding import Pad
 from mlhood.compiler.operators.pooling import AveragePool, MaxPool
-from mlhood.compiler.passes.ranges import Range, range_of, ranges
+from mlhood.compiler.passes.ranges import range_of, ranges
 from mlhood.compiler.passes.rewriting import infer, is_read_once, is_unread, made_by, sweep
 
 

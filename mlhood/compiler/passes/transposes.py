@@ -22,26 +22,17 @@ come last: what rule 8 has made into a Reshape moves no further.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import islice
 
 import numpy as np
 
 from mlhood.compiler.hir.graph import Graph
-from mlhood.compiler.hir.operator import Operator
-from mlhood.compiler.hir.types import TensorType, normalized
+from mlhood.compiler.hir.operator import Operator, Permutation, supports
+from mlhood.compiler.hir.types import TensorType
 from mlhood.compiler.hir.values import Constant, Node, Value
-from mlhood.compiler.operators.activation import AddActivation
-from mlhood.compiler.operators.arithmetic import Binary, Pow, Where
-from mlhood.compiler.operators.cast import Cast, Identity
-from mlhood.compiler.operators.elementwise import Clip, Function, Relu, Slope
 from mlhood.compiler.operators.matrix import FullyConnected
-from mlhood.compiler.operators.movement import Concat, Slice, Transpose
-from mlhood.compiler.operators.normalization import Softmax
-from mlhood.compiler.operators.padding import Pad
-from mlhood.compiler.operators.quantized import Dequantize, Quantize
-from mlhood.compiler.operators.reduction import Reduction
-from mlhood.compiler.operators.shape import Flatten, Reshape, Squeeze
+from mlhood.compiler.operators.movement import Transpose
+from mlhood.compiler.operators.shape import Flatten, Reshape
 from mlhood.compiler.passes.rewriting import (
     array_of,
     bypass,
@@ -54,25 +45,23 @@ from mlhood.compiler.passes.rewriting import (
     sweep,
 )
 
-Permutation = tuple[int, ...]
-
-_ELEMENTWISE = (Function, Relu, Slope, Clip, Cast, Identity, Binary, Pow, Where, AddActivation, Quantize, Dequantize)
 # Of a value that very many nodes read, not all are looked at: the cost must not grow with their square.
 _READERS = 64
-_MOVABLE = (*_ELEMENTWISE, Concat, Pad, Slice, Softmax, Reduction, Squeeze)
 
 
 def sink_transposes(graph: Graph) -> bool:
     """Move Transposes towards the outputs and cancel those that meet; tell whether anything changed."""
     if not any(isinstance(node.operator, Transpose) for node in graph.nodes.values()):
         return False
-    if sweep(graph, _merge, Transpose) | sweep(graph, _move, Transpose, *_MOVABLE):
+    if sweep(graph, _merge, Transpose) | sweep(graph, _move, Operator):
         return True
     return sweep(graph, _absorb, FullyConnected) | sweep(graph, _respell, Transpose)
 
 
 def _move(graph: Graph, node: Node) -> bool:
-    return _merge(graph, node) if isinstance(node.operator, Transpose) else _sink(graph, node)
+    if isinstance(node.operator, Transpose):
+        return _merge(graph, node)
+    return supports(type(node.operator), "sink_transpose") and _sink(graph, node)
 
 
 # -- rules 1 and 2
@@ -118,7 +107,7 @@ def _sink(graph: Graph, node: Node) -> bool:
 
 
 def _sink_through(graph: Graph, node: Node, permutation: Permutation, transposes: list[Node]) -> bool:
-    moved = _moved(node, permutation)
+    moved = node.operator.sink_transpose(permutation) if _is_quantized_whole(node) else None
     inputs = [_laid_out(value, permutation) for value in node.inputs]
     if moved is None or any(one is None for one in inputs):
         return False
@@ -195,37 +184,10 @@ def _inverse(permutation: Permutation) -> Permutation:
     return tuple(permutation.index(axis) for axis in range(len(permutation)))
 
 
-def _moved(node: Node, permutation: Permutation) -> tuple[Operator, Permutation] | None:
-    """Return the operator that does the same before a Transpose, and how to transpose behind it."""
-    operator, rank = node.operator, len(permutation)
-    if isinstance(operator, _ELEMENTWISE):
-        return (operator, permutation) if _is_whole(node) else None
-    if isinstance(operator, Concat):
-        return replace(operator, axis=permutation[normalized(operator.axis, rank)]), permutation
-    if isinstance(operator, Pad):
-        return replace(operator, pads=_moved_pads(operator.pads, permutation)), permutation
-    if not isinstance(operator, (Slice, Softmax, Reduction, Squeeze)):
-        return None
-    axes = tuple(permutation[normalized(axis, rank)] for axis in operator.axes)
-    keeps = isinstance(operator, (Slice, Softmax)) or (isinstance(operator, Reduction) and operator.keep)
-    return replace(operator, axes=axes), permutation if keeps else _without(permutation, axes)
-
-
-def _is_whole(node: Node) -> bool:
+def _is_quantized_whole(node: Node) -> bool:
     """Tell whether no quantisation runs along an axis, which would have to move too."""
     types = [value.type for value in (*node.inputs, *node.outputs) if value is not None]
     return all(type.quantization is None or type.quantization.axis is None for type in types)
-
-
-def _moved_pads(pads: tuple[int, ...], permutation: Permutation) -> tuple[int, ...]:
-    rank, inverse = len(permutation), _inverse(permutation)
-    return (*(pads[inverse[axis]] for axis in range(rank)), *(pads[rank + inverse[axis]] for axis in range(rank)))
-
-
-def _without(permutation: Permutation, gone: tuple[int, ...]) -> Permutation:
-    kept = [axis for axis in permutation if axis not in gone]
-    order = sorted(kept)
-    return tuple(order.index(axis) for axis in kept)
 
 
 # -- rules 8 and 9

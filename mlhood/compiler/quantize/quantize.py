@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mlhood.compiler.hir.garbage_collection import gc_paused
 from mlhood.compiler.hir.graph import Graph
+from mlhood.compiler.hir.operator import Unsupported
 from mlhood.compiler.hir.values import Node
 from mlhood.compiler.quantize.builder import Builder
 from mlhood.compiler.quantize.profile import Profile
@@ -46,5 +47,5 @@ def quantize(graph: Graph, profile: Profile, recipe: Recipe | None = None) -> Gr
 
 
 def _on_integers(builder: Builder, node: Node) -> bool:
-    rule = RULES.get(type(node.operator))
-    return rule is not None and rule(builder, node)
+    name = node.operator.quantization_rule
+    return not isinstance(name, Unsupported) and RULES[name](builder, node)

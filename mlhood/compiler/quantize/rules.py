@@ -1,4 +1,4 @@
-"""One rule an operator: how it is done with integers. What has no rule, or a rule that declines, stays float."""
+"""How nodes are computed with integers; each operator names its rule. What has none, or is declined, stays float."""
 
 from __future__ import annotations
 
@@ -12,21 +12,17 @@ from mlhood.compiler.hir.operator import Operator
 from mlhood.compiler.hir.types import Quantization
 from mlhood.compiler.hir.values import Constant, Node, Value
 from mlhood.compiler.operators.activation import Activation, AddActivation, activation_of, operator_of
-from mlhood.compiler.operators.arithmetic import Add, Mul
-from mlhood.compiler.operators.cast import Identity
 from mlhood.compiler.operators.convolution import Conv
-from mlhood.compiler.operators.elementwise import FUNCTIONS, Clip, Elu, Gelu, HardSigmoid, LeakyRelu, Relu
+from mlhood.compiler.operators.elementwise import Unary
 from mlhood.compiler.operators.integer import QuantizedConv, QuantizedFullyConnected
 from mlhood.compiler.operators.integer_arithmetic import QuantizedAdd, QuantizedMul
 from mlhood.compiler.operators.integer_pooling import QuantizedAveragePool, QuantizedGlobalAveragePool
 from mlhood.compiler.operators.lookup import Lookup, as_function
 from mlhood.compiler.operators.matrix import FullyConnected
-from mlhood.compiler.operators.movement import Concat, Expand, Gather, Slice, Tile, Transpose
 from mlhood.compiler.operators.padding import Pad
-from mlhood.compiler.operators.pooling import AveragePool, GlobalAveragePool, GlobalMaxPool, MaxPool
+from mlhood.compiler.operators.pooling import AveragePool
 from mlhood.compiler.operators.quantized import Dequantize
 from mlhood.compiler.operators.rescale import INTEGER_ACTIVATIONS, Rescale, parameters_of
-from mlhood.compiler.operators.shape import Flatten, Reshape, Squeeze, Unsqueeze
 from mlhood.compiler.quantize.builder import Builder
 from mlhood.compiler.quantize.schema import quantize_array
 from mlhood.compiler.quantize.weights import bias_parameters, quantize_bias, weight_parameters
@@ -35,13 +31,6 @@ from mlhood.compiler.quantize.weights import bias_parameters, quantize_bias, wei
 Rule = Callable[[Builder, Node], bool]
 # Makes an operator from its result's parameters and the activation fused into it.
 Layer = Callable[[Quantization, Activation], Operator]
-
-# Functions with a table of 256 entries: bounded, or growing no faster than x.
-_TABLED = {"Sigmoid", "Tanh", "HardSwish", "Erf", "Softplus", "Softsign", "Abs", "Neg", "Elu", "Gelu", "HardSigmoid"}
-
-# The profile does not hold what goes into a fused Sigmoid or Tanh: by bytes of an element, the range in which the
-# function moves by more than a step of its result. Those for 8 bits are Glow's.
-_BEFORE = {("Sigmoid", 1): 6.0, ("Tanh", 1): 3.0, ("Sigmoid", 2): 11.0, ("Tanh", 2): 6.0}
 
 
 def _read(node: Node) -> list[Value]:
@@ -69,10 +58,10 @@ def _fused(b: Builder, node: Node, activation: Activation, layer: Layer, *inputs
 
 
 def _range_before(b: Builder, y: Value, activation: Activation) -> Quantization:
-    if activation[0] == "HardSwish":  # zero up to -3, and x itself from 3 on
-        return b.of_range(-3.0, max(3.0, b.profile[y.name].high))
-    reach = _BEFORE[str(activation[0]), np.dtype(b.recipe.element).itemsize]
-    return b.of_range(-reach, reach)
+    """Return the parameters of what goes into a fused activation, which the profile does not hold."""
+    operator = cast(Unary, operator_of(activation))
+    low, high = operator.saturates_at[np.dtype(b.recipe.element).itemsize]
+    return b.of_range(low, max(-low, b.profile[y.name].high) if high is None else high)
 
 
 def _weights(b: Builder, x: Value, w: Constant, bias: Constant | None) -> tuple[Value, Value | None]:
@@ -205,20 +194,18 @@ def _concat(b: Builder, node: Node) -> bool:
     return True
 
 
-RULES: dict[type[Operator], Rule] = {
-    Conv: _conv,
-    FullyConnected: _fully_connected,
-    Add: _pair(QuantizedAdd),
-    AddActivation: _pair(QuantizedAdd),
-    Mul: _pair(QuantizedMul),
-    Concat: _concat,
-    Pad: _pad,
-    MaxPool: _largest,
-    GlobalMaxPool: _largest,
-    AveragePool: _average_pool,
-    GlobalAveragePool: _global_average_pool,
-    **dict.fromkeys((Relu, Clip, LeakyRelu), _activation),
-    **{one: _table for one in (*FUNCTIONS, Elu, Gelu, HardSigmoid) if one.__name__ in _TABLED},
-    **dict.fromkeys((Reshape, Flatten, Squeeze, Unsqueeze, Transpose, Slice, Gather, Expand, Tile), _same_parameters),
-    Identity: _same_parameters,
+# By the name that operators give as their `quantization_rule`.
+RULES: dict[str, Rule] = {
+    "concatenation": _concat,
+    "convolution": _conv,
+    "dense": _fully_connected,
+    "global_mean": _global_average_pool,
+    "maximum": _largest,
+    "mean_pool": _average_pool,
+    "padding": _pad,
+    "product": _pair(QuantizedMul),
+    "rescale": _activation,
+    "same_parameters": _same_parameters,
+    "sum": _pair(QuantizedAdd),
+    "table": _table,
 }

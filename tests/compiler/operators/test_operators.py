@@ -229,7 +229,7 @@ def test_quantised_convolution(new_model, data):
     weights = {
         "xs": np.float32(0.1),
         "xo": np.uint8(data.draw(st.integers(0, 255))),
-        "w": draw.integers(-128, 128, (3, 2, 3, 3)).astype(np.int8),
+        "w": draw.integers(-64, 64, (3, 2, 3, 3)).astype(np.int8),  # 7 bits: without VNNI, ONNX Runtime saturates
         "ws": draw.uniform(0.01, 0.1, 3).astype(np.float32),
         "wo": np.zeros(3, np.int8),
         "ys": np.float32(2),

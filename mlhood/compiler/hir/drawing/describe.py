@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from mlhood.compiler.hir.drawing.families import family_of
 from mlhood.compiler.hir.drawing.labels import (
     arrow_words,
     attribute_lines,
@@ -115,7 +114,7 @@ class _Builder:
         lines += tuple(Line(said(typeset(text), 40)) for text in details)
         ports = tuple(port(value.type) for value in node.outputs)
         number = len(self.boxes)
-        self.boxes.append(Box(node_key(node.name), family_of(node.operator), lines, ports))
+        self.boxes.append(Box(node_key(node.name), node.operator.family, lines, ports))
         self.places.update({value: (number, i) for i, value in enumerate(node.outputs)})
         for position, value in enumerate(node.inputs):
             if value is not None and not isinstance(value, Constant):

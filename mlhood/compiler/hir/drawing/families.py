@@ -4,24 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mlhood.compiler.hir.operator import Operator
-from mlhood.compiler.operators import (
-    activation,
-    arithmetic,
-    cast,
-    convolution,
-    elementwise,
-    integer,
-    matrix,
-    movement,
-    normalization,
-    padding,
-    pooling,
-    quantized,
-    reduction,
-    shape,
-)
-
 
 @dataclass(frozen=True)
 class Family:
@@ -50,23 +32,3 @@ FAMILIES: dict[str, Family] = {
     "quantization": Family("quantisation", "#ecd0e0", "barred"),
     "other": Family("other", "#f7f7f7", "rectangle"),
 }
-
-_FAMILY_OF: dict[str, str] = {
-    operator.__name__: family
-    for family, modules in {
-        "product": (convolution, matrix, integer),
-        "normalization": (normalization,),
-        "activation": (elementwise,),
-        "pooling": (pooling, reduction),
-        "arithmetic": (arithmetic, activation),
-        "shape": (shape, movement, padding),
-        "quantization": (quantized, cast),
-    }.items()
-    for module in modules
-    for operator in module.OPERATORS
-} | {"Softmax": "activation", "LogSoftmax": "activation", "PRelu": "activation", "Identity": "other"}
-
-
-def family_of(operator: Operator) -> str:
-    """Return the name of an operator's family."""
-    return _FAMILY_OF.get(operator.name, "other")

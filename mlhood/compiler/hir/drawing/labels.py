@@ -16,15 +16,12 @@ from mlhood.compiler.hir.values import Constant, Node
 _FULL_WORDS = {"w": "weight"}
 _LINE = 28  # characters of attributes on a line
 _WRITTEN_OUT = 4  # elements up to which a constant's are shown instead of its shape
-# Operators to which it does not matter which of two inputs comes first.
-_SYMMETRIC = {"Add", "Mul", "Max", "Min", "Sum", "Mean", "AddActivation", "Equal", "And", "Or", "Xor"}
 
 
 def heading(operator: Operator) -> str:
     """Return the operator with what was fused into it: "Conv + Relu"."""
-    name = operator.name.removesuffix("Activation") if operator.name == "AddActivation" else operator.name
     activation = getattr(operator, "activation", ())
-    return f"{name} + {activation_words(activation)}" if activation else name
+    return f"{operator.label} + {activation_words(activation)}" if activation else operator.label
 
 
 def activation_words(activation: tuple[Any, ...]) -> str:
@@ -149,7 +146,7 @@ def _names(rule: Callable[..., Any], count: int) -> list[str]:
 def arrow_words(node: Node, position: int) -> str:
     """Return what stands beside the arrow of an input, where several arrive and it matters which is which."""
     running = [value for value in node.inputs if value is not None and not isinstance(value, Constant)]
-    if len(running) < 2 or node.operator.name in _SYMMETRIC:
+    if len(running) < 2 or node.operator.commutative:
         return ""
     return input_names(node)[position]
 

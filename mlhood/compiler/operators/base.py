@@ -1,0 +1,62 @@
+"""Bases that answer, for a whole family of operators, some of the questions that `Operator` asks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from mlhood.compiler.hir.operator import Operator, Permutation, Range, unsupported
+from mlhood.compiler.hir.types import TensorType, normalized
+
+NO_PRODUCTS = unsupported("it sums no products")
+NOT_REAL = unsupported("its inputs or results do not stand for real numbers")
+STAYS_FLOAT = unsupported("no integer form is written for it")
+NO_BOUNDS = unsupported("no bounds follow from its inputs' bounds, or no pass needs them")
+POSITIONAL = unsupported("what it does depends on the order of the axes")
+MADE_BY_PASS = unsupported("a pass makes it; no ONNX operator is imported as it")
+NOT_EXPORTED = unsupported("no export rule is written: the networks that are exported have none")
+
+
+class Elementwise(Operator):
+    """Base: an output element depends on the elements at the same position of the inputs, broadcast to one shape."""
+
+    macs = NO_PRODUCTS
+
+    def sink_transpose(self, permutation: Permutation) -> tuple[Operator, Permutation]:
+        return self, permutation
+
+
+class Movement(Operator):
+    """Base: the output's elements are elements of the first input, moved, selected or repeated."""
+
+    family = "shape"
+    quantization_rule = "same_parameters"
+    macs = NO_PRODUCTS
+
+    def value_range(self, y: TensorType, *inputs: Range) -> Range:
+        return inputs[0]
+
+
+class IntegerArithmetic:
+    """Mixin: answers of operators that quantisation makes: they compute with integers that stand for reals."""
+
+    quantization_rule = unsupported("it computes with integers already")
+    sink_transpose = unsupported("transposes are sunk before a graph is quantised")
+    value_range = unsupported("the integers stand for other numbers")
+
+
+def transposed_axes(axes: Iterable[int], permutation: Permutation) -> tuple[int, ...]:
+    """Return the axes of x that axes of T(x) are, T being a Transpose by the permutation."""
+    return tuple(permutation[normalized(axis, len(permutation))] for axis in axes)
+
+
+def without_axes(permutation: Permutation, axes: tuple[int, ...]) -> Permutation:
+    """Return how a permutation orders the axes that remain when some, counted before it, are removed."""
+    kept = [axis for axis in permutation if axis not in axes]
+    order = sorted(kept)
+    return tuple(order.index(axis) for axis in kept)
+
+
+def hull(*ranges: Range) -> Range:
+    """Return the smallest range that contains all the given ones."""
+    lows, highs = zip(*ranges, strict=True)
+    return min(lows), max(highs)
