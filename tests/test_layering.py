@@ -45,16 +45,24 @@ PLAN: dict[str, set[str]] = {
     "jaxlab.commands": {"exchange", "jaxlab", "jaxlab.bench"},
     # the doctor tries the sandbox in the way in which the grader uses it
     "doctor": {"exchange", "grading.sandbox"},
-    "grading": {"models", "exchange", "compiler", "kernels", "dataflow", "jaxlab", "grading.sandbox", "grading.batch"}
+    "grading": {"models", "exchange", "compiler", "kernels", "dataflow", "jaxlab", "grading.sandbox", "grading.reports"}
     | {"compiler.backends", "compiler.convolutions", "compiler.quantize", "dataflow.systolic", "dataflow.sliced"},
     "grading.sandbox": {"grading"},
-    # a batch knows the course through its workers only
-    "grading.batch": {"exchange", "grading", "grading.sandbox"},
-    # it calls the command as an instructor does, and looks into the gradebook that is left
-    "grading.bench": {"exchange", "grading", "grading.batch", "grading.sandbox"},
+    "grading.intake": set(),
+    "grading.gradebook": {"grading", "grading.intake"},
+    "grading.exporters": {"grading", "grading.intake", "grading.gradebook"},
+    "grading.similarity": {"grading", "grading.gradebook"},
+    "grading.reports": {"grading", "grading.gradebook", "grading.similarity"},
+    # a batch uses the course in its workers only
+    "grading.batch": {"grading", "grading.sandbox", "grading.intake", "grading.gradebook"},
+    "grading.autograders": {"grading", "grading.sandbox", "grading.intake", "grading.gradebook", "grading.batch"}
+    | {"grading.exporters"},
+    # it calls the command as an instructor does, and reads the gradebook
+    "grading.bench": {"grading", "grading.sandbox", "grading.gradebook", "grading.batch"},
+    "grading.class_commands": {"grading.gradebook", "grading.batch", "grading.exporters", "grading.reports"},
     "cli": {"models", "exchange", "compiler", "kernels", "dataflow", "jaxlab", "doctor", "grading"}
     | {"compiler.commands", "kernels.commands", "dataflow.systolic", "dataflow.sliced", "jaxlab.commands"}
-    | {"grading.batch", "grading.bench"},
+    | {"grading.class_commands", "grading.bench"},
     # the package itself: `mlhood.check` in a notebook, loaded when it is called
     "": {"exchange", "compiler", "compiler.compile", "grading"},
 }
