@@ -102,13 +102,13 @@ def _quantization_loss(graph: Graph, quantized: Graph, data: Mapping[str, np.nda
 def _write(graph: Graph, draw: Path | None, export: Path | None) -> None:
     from mlhood.compiler.hir.draw import draw as draw_graph
     from mlhood.compiler.onnx.exporter import to_onnx
-    from mlhood.files.atomic import write_whole
+    from mlhood.files.atomic import write_atomic
 
     if draw is not None:
         draw_graph(graph, draw)
         typer.echo(f"wrote {draw}")
     if export is not None:
-        write_whole(export, to_onnx(graph).SerializeToString())
+        write_atomic(export, to_onnx(graph).SerializeToString())
         typer.echo(f"wrote {export}")
 
 
@@ -147,7 +147,7 @@ def bench_compiler(
     Example: mlhood bench compiler --json compiler.json
     """
     from mlhood.compiler import bench
-    from mlhood.files.atomic import check_output, write_whole
+    from mlhood.files.atomic import check_output, write_atomic
 
     if as_json is not None:
         check_output(as_json)
@@ -155,7 +155,7 @@ def bench_compiler(
     networks = bench.time_networks(rounds, _progress) if resnets else []
     typer.echo(bench.format_tables(chains, networks))
     if as_json is not None:
-        write_whole(as_json, json.dumps({"chains": chains, "networks": networks}, indent=2).encode())
+        write_atomic(as_json, json.dumps({"chains": chains, "networks": networks}, indent=2).encode())
 
 
 def _progress(line: str) -> None:

@@ -17,7 +17,7 @@ from torch import nn
 
 from mlhood.errors import ExchangeError
 from mlhood.exchange.tidy import simplify, tidy
-from mlhood.files.atomic import check_output, write_whole
+from mlhood.files.atomic import check_output, write_atomic
 from mlhood.models.training import mode
 
 OPSET = 20
@@ -67,7 +67,7 @@ def export(
         graph = simplify(program.model) if keep_batchnorm else program.model
         proto = tidy(graph)
     _check_result(proto, input_names, output_names, opset)
-    return write_whole(path, proto.SerializeToString(deterministic=True))
+    return write_atomic(path, proto.SerializeToString(deterministic=True))
 
 
 @contextlib.contextmanager

@@ -18,7 +18,7 @@ import psutil
 from mlhood.errors import BrowserError, ExchangeError
 from mlhood.exchange.browser import INSTALL_HINT, find_browser
 from mlhood.exchange.load import load
-from mlhood.files.atomic import check_output, write_whole
+from mlhood.files.atomic import check_output, write_atomic
 
 _SUFFIXES = (".svg", ".png", ".pdf")
 
@@ -59,7 +59,7 @@ def render(model: str | Path | bytes | onnx.ModelProto, output: str | Path, *, t
     with tempfile.TemporaryDirectory(prefix="mlhood-", ignore_cleanup_errors=True) as folder:
         drawing = Path(folder) / f"drawing{suffix}"
         _draw(_source(model, proto, Path(folder)), drawing, browser, timeout)
-        return write_whole(output, drawing.read_bytes())
+        return write_atomic(output, drawing.read_bytes())
 
 
 def _source(model: str | Path | bytes | onnx.ModelProto, proto: onnx.ModelProto, folder: Path) -> Path:

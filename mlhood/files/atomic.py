@@ -10,7 +10,7 @@ from pathlib import Path
 from mlhood.errors import OutputError
 
 
-def write_whole(path: str | Path, data: bytes) -> Path:
+def write_atomic(path: str | Path, data: bytes) -> Path:
     """Write `data` to `path` such that a reader never finds half of it, and return the path.
 
     The bytes go to a file beside it first, which then takes its name; what was there stays until then.

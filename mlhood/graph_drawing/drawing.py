@@ -20,7 +20,7 @@ from PIL import Image
 
 from mlhood.compiler.hir.drawing.families import FAMILIES
 from mlhood.errors import CompilerError
-from mlhood.files.atomic import check_output, write_whole
+from mlhood.files.atomic import check_output, write_atomic
 from mlhood.graph_drawing.placement import Placement
 from mlhood.graph_drawing.render import INKS, PIXELS_AN_INCH
 from mlhood.graph_drawing.text_metrics import legal
@@ -128,7 +128,7 @@ class Drawing:
         """
         path = Path(path)
         check_drawing(path)
-        return write_whole(path, self.svg.encode("utf-8") if path.suffix.lower() == ".svg" else self.png)
+        return write_atomic(path, self.svg.encode("utf-8") if path.suffix.lower() == ".svg" else self.png)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> tuple[dict[str, Any], dict[str, Any]]:
         """What a notebook shows: the PNG, as wide as it is meant."""

@@ -37,7 +37,7 @@ def bench_jax(
     Example: mlhood bench jax --threads 1 --operators --json jax.json
     """
     _configure(threads, asynchronous)
-    from mlhood.files.atomic import check_output, write_whole
+    from mlhood.files.atomic import check_output, write_atomic
     from mlhood.jaxlab import bench
     from mlhood.measure import machine
 
@@ -58,7 +58,7 @@ def bench_jax(
         data["rows"] = [row.as_dict() for row in measured]
     if as_json is not None:
         data = {"bench": "jax", "machine": machine().as_dict(), **data}
-        write_whole(as_json, json.dumps(data, indent=2).encode())
+        write_atomic(as_json, json.dumps(data, indent=2).encode())
 
 
 def _bench_processes(processes: int, rounds: int) -> list[dict[str, Any]]:

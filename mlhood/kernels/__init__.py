@@ -1,6 +1,7 @@
-"""Matrix products and convolutions as ladders: from the definition, rung by rung, to a kernel made for this machine.
+"""Matrix products and convolutions as ladders, from the definition step by step to a kernel generated for this machine.
 
-`GEMM` and `CONV2D` map the rungs' names to functions with the same arguments.
+`GEMM` and `CONV2D` map names to functions with the same arguments: NumPy arrays in, a NumPy array out. The generators
+of native code are in `codegen`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CONV2D", "GEMM", "RELU", "int8_product", "threads", "to_blocked", "to_plain", "use_threads"]
 
-_HOMES = {
+_MODULES = {
     "CONV2D": "conv",
     "GEMM": "gemm",
     "RELU": "conv",
@@ -30,7 +31,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Load what is asked for: the command line must not wait for NumPy, nor a bench find it loaded too early."""
-    if name not in _HOMES:
+    """Import lazily: the command line must not wait for NumPy, and a bench sets variables that NumPy reads first."""
+    if name not in _MODULES:
         raise AttributeError(f"module 'mlhood.kernels' has no attribute {name!r}")
-    return getattr(import_module(f"mlhood.kernels.{_HOMES[name]}"), name)
+    return getattr(import_module(f"mlhood.kernels.{_MODULES[name]}"), name)

@@ -1,8 +1,8 @@
-"""How fast the kernels are beside the libraries: every side in the same rounds, compared within them.
+"""The kernels compared with the libraries: all alternatives are timed in the same rounds.
 
-A ratio is a library's time over ours, so above 1 ours is faster. Weights of the direct convolution are packed once, as
-ONNX Runtime packs them when a session starts; torch's function and `direct, packing` do so in every call. With the
-blocked layout, ours and torch's find their input as the layer before has left it, and leave their result so.
+A ratio is a library's time divided by ours: above 1, ours is faster. Weights of the direct convolution are packed once,
+as ONNX Runtime packs them when a session is created; torch's function and `direct, packing` pack them in every call.
+With the blocked layout, ours and torch's read and write the layout that they use between the layers of a network.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from mlhood.kernels.layout import Layout, to_blocked, to_plain
 from mlhood.measure import Comparison, Ratio, compare
 
 SIZES = (256, 512, 1024, 2048)
-Sides = dict[str, Callable[[], Any]]
+Alternatives = dict[str, Callable[[], Any]]
 
 
 @dataclass(frozen=True)
@@ -32,11 +32,11 @@ class Case:
     """One shape, measured.
 
     Args:
-        name: Of the shape.
-        ours: Our side.
-        flops: Of one call.
-        result: Of all sides.
-        peak: FLOP/s that these threads can reach with the arithmetic of our side; None if not known.
+        name: Name of the shape.
+        ours: Name of our alternative.
+        flops: Operations of one call.
+        result: The comparison of all alternatives.
+        peak: FLOP/s that this number of threads can reach with our alternative's arithmetic; None if unknown.
     """
 
     name: str
@@ -47,18 +47,18 @@ class Case:
 
     @property
     def peers(self) -> list[str]:
-        """The other sides."""
+        """Names of the other alternatives."""
         return [name for name in self.result.measurements if name != self.ours]
 
     @property
     def ratios(self) -> dict[str, Ratio]:
-        """How many times as long each of the other sides takes."""
+        """Time of each peer relative to ours."""
         return {name: self.result.ratio(name, self.ours) for name in self.peers}
 
     def row(self) -> dict[str, Any]:
-        """Return plain data: medians in seconds, GFLOP/s, our share of the peak, and ratios with their intervals."""
-        medians = {name: one.median for name, one in self.result.measurements.items()}
-        ratios = {name: {"value": one.value, "low": one.low, "high": one.high} for name, one in self.ratios.items()}
+        """Return JSON-serializable data: medians in seconds, GFLOP/s, share of the peak, ratios with intervals."""
+        medians = {name: measurement.median for name, measurement in self.result.measurements.items()}
+        ratios = {name: {"value": r.value, "low": r.low, "high": r.high} for name, r in self.ratios.items()}
         rates = {name: self.flops / seconds / 1e9 for name, seconds in medians.items()}
         return {
             "case": self.name,
@@ -75,33 +75,33 @@ class Case:
 def gemm_cases(
     threads: int, rounds: int, cache: Any, sizes: Iterable[int] | None = None, peak: float | None = None
 ) -> Iterable[Case]:
-    """Measure square matrix products: our vectorised one beside NumPy's library."""
+    """Measure square float32 matrix products: our vectorised one and NumPy's."""
     rng = np.random.default_rng(0)
     for n in SIZES if sizes is None else sizes:
         a, b = rng.standard_normal((n, n), np.float32), rng.standard_normal((n, n), np.float32)
-        sides: Sides = {
+        alternatives: Alternatives = {
             "vectorised": lambda a=a, b=b: gemm.vectorised(a, b, threads=threads),
             "numpy": lambda a=a, b=b: a @ b,
         }
         flops = 2 * n**3
-        result = compare(sides, baseline="numpy", flops=flops, rounds=rounds, threads=threads, cache=cache)
+        result = compare(alternatives, baseline="numpy", flops=flops, rounds=rounds, threads=threads, cache=cache)
         yield Case(f"{n}", "vectorised", flops, result, peak)
 
 
 def int8_cases(threads: int, rounds: int, cache: Any, sizes: Iterable[int] | None = None) -> Iterable[Case]:
-    """Measure square products of u8 and s8 into s32: ours beside our float32 product and ONNX Runtime's."""
+    """Measure square products of u8 and s8 into s32: ours, our float32 product and ONNX Runtime's."""
     rng = np.random.default_rng(0)
     for n in SIZES if sizes is None else sizes:
         # below 128: ONNX Runtime's product saturates on processors without VNNI
         a, b = rng.integers(0, 128, (n, n), np.uint8), rng.integers(-128, 128, (n, n), np.int8)
-        wide = a.astype(np.float32), b.astype(np.float32)
-        sides: Sides = {
+        floats = a.astype(np.float32), b.astype(np.float32)
+        alternatives: Alternatives = {
             "int8": lambda a=a, b=b: int8_product(a, b, threads=threads),
-            "float32": lambda wide=wide: gemm.vectorised(*wide, threads=threads),
+            "float32": lambda floats=floats: gemm.vectorised(*floats, threads=threads),
             "onnxruntime": peers.onnx_integer_product(a, b, threads),
         }
         flops = 2 * n**3
-        result = compare(sides, baseline="int8", flops=flops, rounds=rounds, threads=threads, cache=cache)
+        result = compare(alternatives, baseline="int8", flops=flops, rounds=rounds, threads=threads, cache=cache)
         yield Case(f"{n}", "int8", flops, result)
 
 
@@ -113,35 +113,39 @@ def conv_cases(
     layout: Layout = "plain",
     peak: float | None = None,
 ) -> Iterable[Case]:
-    """Measure convolutions: our direct one beside torch, ONNX Runtime and im2col with BLAS."""
+    """Measure convolutions: our direct one, torch's, ONNX Runtime's, and im2col with BLAS."""
     for layer in layers:
-        sides = _conv_sides(layer, threads, layout)
+        alternatives = _convolutions(layer, threads, layout)
         flops = layer.geometry.flops
-        first = next(iter(sides))
-        result = compare(sides, baseline=first, flops=flops, rounds=rounds, threads=threads, cache=cache)
+        result = compare(alternatives, flops=flops, rounds=rounds, threads=threads, cache=cache)
         yield Case(layer.name, "direct", flops, result, peak)
 
 
-def check_blocks(layers: Iterable[Layer]) -> None:
-    """Refuse layers whose groups lie within a block of channels, before anything is measured.
+def check_blocked(layers: Iterable[Layer]) -> None:
+    """Check that the blocked layout supports all layers, before any of them is measured.
 
     Raises:
-        KernelError: There is one.
+        KernelError: A layer has groups smaller than a block of channels.
     """
     for layer in layers:
         if layer.groups > 1:
-            raise KernelError("groups of channels lie within blocks", where=layer.name,
-                              expected="one group", got=layer.groups, todo="take --layout plain")  # fmt: skip
+            raise KernelError(
+                "the blocked layout does not support groups within a block",
+                where=layer.name,
+                expected="one group",
+                got=layer.groups,
+                todo="use --layout plain",
+            )
 
 
-def _conv_sides(layer: Layer, threads: int, layout: Layout) -> Sides:
+def _convolutions(layer: Layer, threads: int, layout: Layout) -> Alternatives:
     g, rng = layer.geometry, np.random.default_rng(0)
     x = rng.standard_normal((1, layer.channels, layer.size, layer.size), np.float32)
     shape = (layer.filters, layer.channels // layer.groups, layer.kernel, layer.kernel)
     w = rng.standard_normal(shape, np.float32)
     options: dict[str, Any] = {"stride": layer.stride, "padding": layer.padding, "groups": layer.groups}
     plain = Direct(g, w)
-    others: Sides = {
+    libraries: Alternatives = {
         "onnxruntime": peers.onnx_runtime(x, w, **options, threads=threads),
         "im2col_blas": lambda: conv.im2col_blas(x, w, **options, threads=threads),
     }
@@ -149,70 +153,71 @@ def _conv_sides(layer: Layer, threads: int, layout: Layout) -> Sides:
         return {
             "torch": peers.torch(x, w, **options),
             "direct": lambda: plain(x, threads=threads),
-            **others,
+            **libraries,
             "direct, packing": lambda: conv.direct(x, w, **options, threads=threads),
         }
     return {
         "torch": peers.torch_blocked(x, w, **options),
-        "direct": _blocked(layer, x, w, threads),
-        **others,
+        "direct": _blocked_convolution(layer, x, w, threads),
+        **libraries,
         "direct, plain": lambda: plain(x, threads=threads),
     }
 
 
-def _blocked(layer: Layer, x: np.ndarray, w: np.ndarray, threads: int) -> Callable[[], Any]:
-    """Read and write blocks; what has fewer channels than a block, an image, is read as it is."""
+def _blocked_convolution(layer: Layer, x: np.ndarray, w: np.ndarray, threads: int) -> Callable[[], Any]:
+    """Convolve with blocked input and output; an input with fewer channels than a block, an image, stays plain."""
     lanes = host().lanes
-    reads: Layout = "blocked" if layer.channels >= lanes else "plain"
-    made = Direct(layer.geometry, w, reads=reads, writes="blocked")
-    stored = to_blocked(x, lanes) if reads == "blocked" else x
+    layout: Layout = "blocked" if layer.channels >= lanes else "plain"
+    convolution = Direct(layer.geometry, w, input_layout=layout, output_layout="blocked")
+    stored = to_blocked(x, lanes) if layout == "blocked" else x
 
-    def call() -> peers.Stored:
-        y = made(stored, threads=threads)
-        return peers.Stored(lambda: to_plain(y, layer.filters))
+    def call() -> peers.DeferredArray:
+        y = convolution(stored, threads=threads)
+        return peers.DeferredArray(lambda: to_plain(y, layer.filters))
 
     return call
 
 
 def summary(cases: Iterable[Case]) -> dict[str, Any]:
-    """Return geometric means: of our GFLOP/s, of their share of the peak, and of the ratio with each other side.
+    """Return geometric means of our GFLOP/s, of their share of the peak and of the ratio to each peer.
 
-    `lowest` are the lowest ratios.
+    `lowest` holds the minima of the ratios.
     """
     cases = list(cases)
     rows = [case.row() for case in cases]
     ours = cases[0].ours if rows else ""
-    others = list(rows[0]["ratios"]) if rows else []
-    known = [row["share_of_peak"] for row in rows if row["share_of_peak"] is not None]
+    names = list(rows[0]["ratios"]) if rows else []
+    shares = [row["share_of_peak"] for row in rows if row["share_of_peak"] is not None]
     return {
         "gflops": geometric_mean(row["gflops"][ours] for row in rows),
-        "share_of_peak": geometric_mean(known) if known else None,
-        "ratios": {peer: geometric_mean(row["ratios"][peer]["value"] for row in rows) for peer in others},
-        "lowest": {peer: min(row["ratios"][peer]["value"] for row in rows) for peer in others},
+        "share_of_peak": geometric_mean(shares) if shares else None,
+        "ratios": {name: geometric_mean(row["ratios"][name]["value"] for row in rows) for name in names},
+        "lowest": {name: min(row["ratios"][name]["value"] for row in rows) for name in names},
     }
 
 
 def geometric_mean(values: Iterable[float]) -> float:
-    """Return the mean of factors; NaN of none."""
+    """Return the geometric mean, NaN if there are no values."""
     logs = [math.log(value) for value in values]
     return math.exp(math.fsum(logs) / len(logs)) if logs else math.nan
 
 
 def line(case: Case) -> str:
-    """Return one line of the table that the bench prints."""
+    """Format a case as one line of the bench's output."""
     row = case.row()
     rates = "  ".join(f"{name} {rate:.0f}" for name, rate in row["gflops"].items())
     ratios = "  ".join(
-        f"{name} {one['value']:.2f} [{one['low']:.2f}, {one['high']:.2f}]" for name, one in row["ratios"].items()
+        f"{name} {ratio['value']:.2f} [{ratio['low']:.2f}, {ratio['high']:.2f}]"
+        for name, ratio in row["ratios"].items()
     )
     return f"{case.name}: {unit(case)} {rates}{share(row)}; ratio {ratios}"
 
 
 def unit(case: Case) -> str:
-    """Return what the rates count: bytes have no floating point."""
+    """Return the unit of the rates: operations on bytes are not floating-point operations."""
     return "GOP/s" if case.ours == "int8" else "GFLOP/s"
 
 
 def share(row: dict[str, Any]) -> str:
-    """Return the part of a line that says our share of the peak, if it is known."""
+    """Format our share of the peak for the end of a line; empty if unknown."""
     return "" if row["share_of_peak"] is None else f"; {row['share_of_peak']:.1%} of peak"

@@ -1,7 +1,7 @@
-"""The convolution's ladder: y[N, F, OH, OW] from x[N, C, H, W] and w[F, C / groups, KH, KW] in float32.
+"""The ladder of the convolution: y[N, F, OH, OW] from x[N, C, H, W] and w[F, C / groups, KH, KW] in float32.
 
-Every rung is a function of its own with the same arguments, and all give the same result but for rounding. The
-epilogue is the same everywhere: y = clip(convolution + bias + residual).
+Every rung has the same signature, and the results agree up to rounding. The epilogue is the same everywhere:
+y = clip(convolution + bias + residual).
 """
 
 from __future__ import annotations
@@ -35,37 +35,37 @@ def naive(
     clip: Clip | None = None,
     threads: int | None = None,
 ) -> np.ndarray:
-    """Convolve by the definition: seven loops.
+    """Convolve by the definition, in seven nested loops.
 
     Args:
         x: float32 [N, C, H, W].
         w: float32 [F, C / groups, KH, KW].
         bias: float32 [F], or None.
-        stride: One number, or down and right.
-        padding: One number, (down, right) for both sides, or (top, left, bottom, right).
-        dilation: One number, or down and right.
-        groups: Parts that channels and filters fall into; C of them make it depthwise.
-        residual: float32 of the result's shape that is added to it, or None.
-        clip: Smallest and largest result: `RELU`, (0, 6); None for no limits.
-        threads: How many; None: what `parallel.threads` says.
+        stride: One number, or (vertical, horizontal).
+        padding: One number, (vertical, horizontal) for both sides, or (top, left, bottom, right).
+        dilation: One number, or (vertical, horizontal).
+        groups: Number of groups of channels and filters; C for a depthwise convolution.
+        residual: float32 of the result's shape, added to it; or None.
+        clip: Bounds that the result is clamped to: `RELU`, (0, 6); None for none.
+        threads: Number of threads; `parallel.threads()` by default.
 
     Returns:
         float32 [N, F, OH, OW].
 
     Raises:
-        KernelError: If the arguments do not fit together.
+        KernelError: If dtypes, shapes or parameters are inconsistent.
     """
     from mlhood.kernels import loops
 
     g = check_convolution(x, w, bias, stride, padding, dilation, groups, residual)
-    count = parallel.checked(threads)
+    count = parallel.resolve_threads(threads)
     y, padded = np.empty(g.out_shape, np.float32), pad(g, x)
     w = np.ascontiguousarray(w)
 
-    def some(first: int, stop: int) -> None:
+    def convolve(first: int, stop: int) -> None:
         loops.conv_naive(padded, w, y, first, stop, g.stride, g.dilation, g.groups)
 
-    parallel.share(some, g.filters, count)
+    parallel.parallel_for(convolve, g.filters, count)
     return _epilogue(y, bias, residual, clip)
 
 
@@ -82,9 +82,9 @@ def im2col_gemm(
     clip: Clip | None = None,
     threads: int | None = None,
 ) -> np.ndarray:
-    """Lay all windows out as columns, and multiply with our own GEMM: no library. Arguments as for `naive`."""
+    """Convolve by im2col and our own matrix product, without a library. Arguments as for `naive`."""
     g = check_convolution(x, w, bias, stride, padding, dilation, groups, residual)
-    return _epilogue(_by_product(g, x, w, gemm.vectorised, threads), bias, residual, clip)
+    return _epilogue(_by_matrix_product(g, x, w, gemm.vectorised, threads), bias, residual, clip)
 
 
 def im2col_blas(
@@ -100,9 +100,9 @@ def im2col_blas(
     clip: Clip | None = None,
     threads: int | None = None,
 ) -> np.ndarray:
-    """Lay all windows out as columns, and multiply with NumPy's library. Arguments as for `naive`."""
+    """Convolve by im2col and NumPy's BLAS. Arguments as for `naive`."""
     g = check_convolution(x, w, bias, stride, padding, dilation, groups, residual)
-    return _epilogue(_by_product(g, x, w, gemm.blas, threads), bias, residual, clip)
+    return _epilogue(_by_matrix_product(g, x, w, gemm.blas, threads), bias, residual, clip)
 
 
 def direct(
@@ -120,21 +120,17 @@ def direct(
 ) -> np.ndarray:
     """Convolve with the generated microkernel, without im2col. Arguments as for `naive`.
 
-    Weights are packed in every call; `mlhood.kernels.direct.Direct` packs them once.
+    Each call packs the weights; `mlhood.kernels.direct.prepare` packs them once.
     """
     from mlhood.kernels.direct import Direct
 
     g = check_convolution(x, w, bias, stride, padding, dilation, groups, residual)
-    if not _has_work(g):
+    if not (g.images and g.filters and g.depth):
         return _epilogue(np.zeros(g.out_shape, np.float32), bias, residual, clip)
-    whole = [None if array is None else np.ascontiguousarray(array) for array in (bias, residual)]
-    count = parallel.checked(threads)
-    made = Direct(g, np.ascontiguousarray(w), whole[0], clip, threads=count)
-    return made(np.ascontiguousarray(x), whole[1], threads=count)
-
-
-def _has_work(g: Geometry) -> bool:
-    return bool(g.images and g.filters and g.depth)
+    bias, residual = (None if array is None else np.ascontiguousarray(array) for array in (bias, residual))
+    count = parallel.resolve_threads(threads)
+    prepared = Direct(g, np.ascontiguousarray(w), bias, clip, threads=count)
+    return prepared(np.ascontiguousarray(x), residual, threads=count)
 
 
 def check_convolution(
@@ -147,32 +143,34 @@ def check_convolution(
     groups: int = 1,
     residual: np.ndarray | None = None,
 ) -> Geometry:
-    """Return the sizes of a convolution.
+    """Return the geometry of a convolution after checking its operands.
 
     Raises:
-        KernelError: If the arguments do not fit together.
+        KernelError: If dtypes, shapes or parameters are inconsistent.
     """
     for name, array in (("x", x), ("w", w), ("bias", bias), ("residual", residual)):
         if array is not None and not (isinstance(array, np.ndarray) and array.dtype == np.float32):
             got = array.dtype if isinstance(array, np.ndarray) else type(array).__name__
-            raise KernelError(f"{name} is not an array of float32", expected="a NumPy array of float32", got=got,
-                              todo="convert it: np.asarray(x, np.float32)")  # fmt: skip
+            todo = f"convert it: np.asarray({name}, np.float32)"
+            raise KernelError(f"{name} is not a NumPy array of float32", got=got, todo=todo)
     g = geometry(x.shape, w.shape, stride, padding, dilation, groups)
     for name, array, shape in (("bias", bias, (g.filters,)), ("residual", residual, g.out_shape)):
         if array is not None and array.shape != shape:
-            raise KernelError(f"{name} does not fit the result", expected=list(shape), got=list(array.shape))
+            raise KernelError(f"{name} has the wrong shape", expected=list(shape), got=list(array.shape))
     return g
 
 
 def pad(g: Geometry, x: np.ndarray) -> np.ndarray:
-    """Return x with the zeros of the padding around it, in one piece."""
+    """Return a contiguous copy of x with zero padding, or x itself if it is contiguous and needs none."""
     top, left, bottom, right = g.padding
     if not any(g.padding):
         return np.ascontiguousarray(x)
     return np.pad(x, ((0, 0), (0, 0), (top, bottom), (left, right)))
 
 
-def _by_product(g: Geometry, x: np.ndarray, w: np.ndarray, product: gemm.Gemm, threads: int | None) -> np.ndarray:
+def _by_matrix_product(
+    g: Geometry, x: np.ndarray, w: np.ndarray, product: gemm.Gemm, threads: int | None
+) -> np.ndarray:
     """Multiply the weights [F, k] of each group with the windows [k, OH * OW] of each image."""
     high, wide = g.out
     y = np.empty((g.images, g.groups, g.filters // g.groups, high * wide), np.float32)

@@ -1,4 +1,4 @@
-"""Pictures of a convolution: a window by the definition, and the matrix that im2col makes of all windows."""
+"""Figures of a convolution: one window by the definition, and the im2col matrix of all windows."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from mlhood.plotting.diagram import (
 )
 
 _CHANNELS = (LIGHT_BLUE, LIGHT_YELLOW, LIGHT_GREEN)
-_RING = "//"
+_PADDING_HATCH = "//"
 
 
 def window(size: int = 6, kernel: int = 3, stride: int = 1, padding: int = 1) -> Figure:
-    """Draw a convolution by its definition: one channel of made-up numbers, a window, its pixel, the sum.
+    """Draw a convolution by its definition: one channel of example values, a window, its output pixel, the sum.
 
     Args:
         size: Height and width of the image.
         kernel: Height and width of the kernel.
-        stride: From window to window.
+        stride: Distance from window to window.
         padding: Zeros on each side.
 
     Raises:
-        KernelError: There is no such convolution, or it is too large for a picture.
+        KernelError: The convolution is invalid, or too large to draw.
     """
     g = _square(1, size, kernel, stride, padding)
     (high, _), out = g.padded, g.out[0]
@@ -58,9 +58,9 @@ def window(size: int = 6, kernel: int = 3, stride: int = 1, padding: int = 1) ->
     result.fill(*pixel, 1, 1, LIGHT_GREEN)
     _numbers(result, _result(x, w, g), only=pixel if cell < 0.3 else None)
     result.outline(*pixel, 1, 1)
-    ring = f", {padding} {'zero' if padding == 1 else 'zeros'} around" if padding else ""
+    border = f", {padding} {'zero' if padding == 1 else 'zeros'} around" if padding else ""
     for grid, title in (
-        (image, f"image x\n{size} × {size}{ring}"),
+        (image, f"image x\n{size} × {size}{border}"),
         (weights, f"kernel w\n{kernel} × {kernel}"),
         (result, f"result y\n{out} × {out}"),
     ):
@@ -78,9 +78,9 @@ def _square(channels: int, size: int, kernel: int, stride: int, padding: int) ->
 
 
 def _image(image: Grid, x: np.ndarray, g: Geometry, pixel: tuple[int, int]) -> None:
-    """Draw the image with its ring of zeros, the window in heavy lines and the next one dashed."""
+    """Draw the padded image, the window in heavy lines and the next one dashed."""
     padding, (kernel, _), (stride, _) = g.padding[0], g.kernel, g.stride
-    image.fill(0, 0, image.rows, image.columns, LIGHT_GREY, _RING)
+    image.fill(0, 0, image.rows, image.columns, LIGHT_GREY, _PADDING_HATCH)
     image.fill(padding, padding, g.height, g.width, "white")
     row, column = pixel[0] * stride, pixel[1] * stride
     image.fill(row, column, kernel, kernel, LIGHT_YELLOW)
@@ -92,12 +92,12 @@ def _image(image: Grid, x: np.ndarray, g: Geometry, pixel: tuple[int, int]) -> N
 
 
 def _numbers(grid: Grid, values: np.ndarray, first: int = 0, only: tuple[int, int] | None = None) -> None:
-    """Write a grid's numbers and its indices from `first` on."""
+    """Write a grid's values and its indices, which start at `first`."""
     grid.lines()
     grid.heads(range(first, first + grid.rows), range(first, first + grid.columns))
-    for place, value in np.ndenumerate(values):
-        if only is None or place == only:
-            grid.write(place[0], place[1], value)
+    for cell, value in np.ndenumerate(values):
+        if only is None or cell == only:
+            grid.write(cell[0], cell[1], value)
 
 
 def _result(x: np.ndarray, w: np.ndarray, g: Geometry) -> np.ndarray:
@@ -107,15 +107,15 @@ def _result(x: np.ndarray, w: np.ndarray, g: Geometry) -> np.ndarray:
 
 
 def _sum(axes: Axes, x: np.ndarray, w: np.ndarray, g: Geometry, pixel: tuple[int, int]) -> None:
-    """Write the definition with its indices, then with this window's numbers."""
+    """Write the definition with the indices of this window, then with its values."""
     (row, column), (stride, _), padding = pixel, g.stride, g.padding[0]
     indices = (f"{row}·{stride} + i − {padding}", f"{column}·{stride} + j − {padding}")
     definition = f"y[{row}, {column}] = sum over i, j of x[{indices[0]}, {indices[1]}] · w[i, j]"
-    seen = x[row * stride :, column * stride :][: w.shape[0], : w.shape[1]]
-    terms = [f"{a}·{b}" if b >= 0 else f"{a}·({b})" for a, b in zip(seen.ravel(), w.ravel(), strict=True)]
-    told = terms if len(terms) <= 9 else [*terms[:4], "…", *terms[-2:]]
+    values = x[row * stride :, column * stride :][: w.shape[0], : w.shape[1]]
+    terms = [f"{a}·{b}" if b >= 0 else f"{a}·({b})" for a, b in zip(values.ravel(), w.ravel(), strict=True)]
+    shown = terms if len(terms) <= 9 else [*terms[:4], "…", *terms[-2:]]
     axes.text(0.4, 0.62, definition, fontsize=10, va="center", weight="bold")
-    axes.text(0.4, 0.36, f"           = {' + '.join(told)}  =  {int((seen * w).sum())}", fontsize=10, va="center")
+    axes.text(0.4, 0.36, f"           = {' + '.join(shown)}  =  {int((values * w).sum())}", fontsize=10, va="center")
     notes = ["heavy lines: this window"]
     if column + 1 < g.out[1]:
         notes.append(f"dashed: the next one, {stride} further (stride)")
@@ -125,22 +125,22 @@ def _sum(axes: Axes, x: np.ndarray, w: np.ndarray, g: Geometry, pixel: tuple[int
 
 
 def im2col_layout(channels: int = 2, size: int = 4, kernel: int = 3, stride: int = 1, padding: int = 0) -> Figure:
-    """Draw what im2col lays out: each window a column, each place in a window a row, and the product after it.
+    """Draw the im2col matrix: a column per window, a row per position in a window, and the product that follows.
 
     Args:
-        channels: Of the image.
+        channels: Channels of the image.
         size: Its height and width.
         kernel: Height and width of a window.
-        stride: From window to window.
+        stride: Distance from window to window.
         padding: Zeros on each side.
 
     Raises:
-        KernelError: There is no such convolution, or it is too large for a picture.
+        KernelError: The convolution is invalid, or too large to draw.
     """
     g = _square(channels, size, kernel, stride, padding)
     (side, _), count = g.padded, g.out[0] * g.out[1]
     check_at_most("columns (windows)", count, 16)
-    check_at_most("rows (channels times the kernel's places)", g.depth, 36)
+    check_at_most("rows (channels times the kernel's positions)", g.depth, 36)
     check_at_most("rows of pixels (channels times height)", channels * side, 24)
     wide, high, pixel = min(0.34, 3.6 / count), 0.25, 0.27
     stack = channels * side * pixel + (channels - 1) * 0.45
@@ -148,31 +148,31 @@ def im2col_layout(channels: int = 2, size: int = 4, kernel: int = 3, stride: int
     figure, axes = canvas(side * pixel + count * wide + 5.75, tall + 0.95)
     middle = tall / 2 + 0.4
     columns = Grid(axes, side * pixel + 1.7, middle + g.depth * high / 2, g.depth, count, wide, high)
-    window, place = min(1, count - 1), min(kernel + kernel - 1, g.depth - 1)
+    window, position = min(1, count - 1), min(kernel + kernel - 1, g.depth - 1)
     numbers = np.arange(1, channels * size**2 + 1).reshape(channels, size, size)
-    laid = im2col(g, numbers.astype(np.float32))[0].astype(int)
+    matrix = im2col(g, numbers.astype(np.float32))[0].astype(int)
     for channel in range(channels):
         top = middle + stack / 2 - channel * (side * pixel + 0.45)
         grid = Grid(axes, 0.3, top, side, side, pixel, pixel)
-        _channel(grid, np.pad(numbers[channel], padding), g, channel, window, place)
+        _channel(grid, np.pad(numbers[channel], padding), g, channel, window, position)
         _bracket(columns, grid, channel, kernel * kernel)
-    _columns(columns, laid, g, window, place)
-    _words(axes, columns.right + 0.85, middle + 1.55, g, window, place)
+    _columns(columns, matrix, g, window, position)
+    _legend(axes, columns.right + 0.85, middle + 1.55, g, window, position)
     _product(axes, columns.right + 0.85, middle - 1.3, g, window)
     return figure
 
 
-def _channel(grid: Grid, x: np.ndarray, g: Geometry, channel: int, window: int, place: int) -> None:
-    """Draw one channel's pixels, the picked window in heavy lines, and rings where the picked row finds its numbers."""
+def _channel(grid: Grid, x: np.ndarray, g: Geometry, channel: int, window: int, position: int) -> None:
+    """Draw one channel, the selected window in heavy lines, and rings around the elements of the selected row."""
     (stride, _), (kernel, _), padding = g.stride, g.kernel, g.padding[0]
-    grid.fill(0, 0, grid.rows, grid.columns, LIGHT_GREY, _RING)
+    grid.fill(0, 0, grid.rows, grid.columns, LIGHT_GREY, _PADDING_HATCH)
     grid.fill(padding, padding, g.height, g.width, _CHANNELS[channel % len(_CHANNELS)])
     _numbers_only(grid, x)
-    row, column = (stride * at for at in divmod(window, g.out[1]))
+    row, column = (stride * index for index in divmod(window, g.out[1]))
     grid.outline(row, column, kernel, kernel)
     grid.axes.text(grid.left, grid.top + 0.06, f"channel {channel}", fontsize=9, va="bottom")
-    if place // kernel**2 == channel:
-        i, j = divmod(place % kernel**2, kernel)
+    if position // kernel**2 == channel:
+        i, j = divmod(position % kernel**2, kernel)
         for r, q in np.ndindex(g.out):
             _ring(grid, r * stride + i, q * stride + j)
 
@@ -188,54 +188,53 @@ def _ring(grid: Grid, row: int, column: int) -> None:
     grid.axes.plot(x, y, "o", ms=15, mfc="none", mec=DARK, mew=0.9, zorder=3)
 
 
-def _bracket(columns: Grid, grid: Grid, channel: int, places: int) -> None:
-    """Draw the way from a channel to its rows."""
-    top, bottom = columns.top - channel * places * columns.high, columns.top - (channel + 1) * places * columns.high
+def _bracket(columns: Grid, grid: Grid, channel: int, rows: int) -> None:
+    """Connect a channel with its rows of the matrix."""
+    top, bottom = columns.top - channel * rows * columns.high, columns.top - (channel + 1) * rows * columns.high
     x, axes = columns.left - 0.12, columns.axes
     axes.plot([x + 0.06, x, x, x + 0.06], [top - 0.05, top - 0.05, bottom + 0.05, bottom + 0.05], color=DARK, lw=1.2)
     arrow(axes, (grid.right + 0.1, grid.centre[1]), (x - 0.02, (top + bottom) / 2))
 
 
-def _columns(columns: Grid, laid: np.ndarray, g: Geometry, window: int, place: int) -> None:
-    """Draw the matrix: a channel's rows in its colour, the picked column in heavy lines, the picked row in rings."""
-    kernel, places = g.kernel[0], g.kernel[0] ** 2
+def _columns(columns: Grid, matrix: np.ndarray, g: Geometry, window: int, position: int) -> None:
+    """Draw the matrix: a channel's rows in its colour, the selected column in heavy lines, the row in rings."""
+    kernel, per_channel = g.kernel[0], g.kernel[0] ** 2
     for channel in range(g.channels):
-        columns.fill(channel * places, 0, places, columns.columns, _CHANNELS[channel % len(_CHANNELS)])
-    for row, column in np.argwhere(laid == 0):
-        columns.fill(int(row), int(column), 1, 1, LIGHT_GREY, _RING)
-    _numbers_only(columns, laid)
+        columns.fill(channel * per_channel, 0, per_channel, columns.columns, _CHANNELS[channel % len(_CHANNELS)])
+    for row, column in np.argwhere(matrix == 0):
+        columns.fill(int(row), int(column), 1, 1, LIGHT_GREY, _PADDING_HATCH)
+    _numbers_only(columns, matrix)
     columns.outline(0, window, columns.rows, 1)
     axes, x = columns.axes, columns.left + (window + 1) * columns.wide
-    at = divmod(window, g.out[1])
-    axes.text(x, columns.top + 0.06, f"window ({at[0]}, {at[1]})", fontsize=9, ha="right", va="bottom", weight="bold")
+    pixel = divmod(window, g.out[1])
+    title = f"window ({pixel[0]}, {pixel[1]})"
+    axes.text(x, columns.top + 0.06, title, fontsize=9, ha="right", va="bottom", weight="bold")
     for column in range(columns.columns):
-        _ring(columns, place, column)
+        _ring(columns, position, column)
     for row in range(columns.rows):
-        channel, rest = divmod(row, places)
-        text, y = f"{channel}, {rest // kernel}, {rest % kernel}", columns.middle(row, 0)[1]
-        weight, colour = ("bold", DARK) if row == place else ("normal", MUTED)
+        channel, offset = divmod(row, per_channel)
+        text, y = f"{channel}, {offset // kernel}, {offset % kernel}", columns.middle(row, 0)[1]
+        weight, colour = ("bold", DARK) if row == position else ("normal", MUTED)
         axes.text(columns.right + 0.1, y, text, fontsize=SMALL, va="center", weight=weight, color=colour)
     axes.text(columns.right + 0.1, columns.top + 0.06, "c, i, j", fontsize=9, va="bottom", style="italic")
 
 
-def _words(axes: Axes, left: float, top: float, g: Geometry, window: int, place: int) -> None:
-    """Say what the picked column and the picked row are."""
-    (kernel, _), at = g.kernel, divmod(window, g.out[1])
-    channel, rest = divmod(place, kernel**2)
-    says = (
-        ("heavy lines: one column", f"is one window, the one\nof pixel ({at[0]}, {at[1]}) of the result"),
-        (
-            "rings: one row",
-            f"is one place in all windows,\nchannel {channel}, i = {rest // kernel}, j = {rest % kernel}",
-        ),
+def _legend(axes: Axes, left: float, top: float, g: Geometry, window: int, position: int) -> None:
+    """Explain the selected column and the selected row."""
+    (kernel, _), pixel = g.kernel, divmod(window, g.out[1])
+    channel, offset = divmod(position, kernel**2)
+    indices = f"channel {channel}, i = {offset // kernel}, j = {offset % kernel}"
+    entries = (
+        ("heavy lines: one column", f"is one window, the one\nof pixel ({pixel[0]}, {pixel[1]}) of the result"),
+        ("rings: one row", f"is one position in all windows,\n{indices}"),
     )
-    for i, (what, text) in enumerate(says):
+    for i, (what, text) in enumerate(entries):
         axes.text(left, top - 0.75 * i, what, fontsize=9, weight="bold", va="top")
         axes.text(left, top - 0.75 * i - 0.19, text, fontsize=9, va="top", linespacing=1.3)
 
 
 def _product(axes: Axes, left: float, bottom: float, g: Geometry, window: int) -> None:
-    """Draw weights times columns as boxes: a filter is a row, a window is a column, and they meet in one number."""
+    """Draw weights times columns as boxes: a filter (a row) times a window (a column) is one element of y."""
     long, count, few = 1.0, 0.45, 0.5
     middle = bottom + long / 2
     boxes = (

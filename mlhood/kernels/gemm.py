@@ -1,6 +1,6 @@
-"""The matrix product's ladder: c[M, N] = a[M, K] @ b[K, N] in float32, every rung a function of its own.
+"""The ladder of the matrix product c[M, N] = a[M, K] @ b[K, N] in float32, from the definition to generated code.
 
-Every rung takes any shape, also an empty one, and any strides; all give the same result but for rounding.
+Every rung accepts any shape, also an empty one, and any strides; the results agree up to rounding.
 """
 
 from __future__ import annotations
@@ -18,85 +18,92 @@ Gemm = Callable[..., np.ndarray]
 
 
 def naive(a: np.ndarray, b: np.ndarray, *, threads: int | None = None) -> np.ndarray:
-    """Multiply by the definition: for each row, for each column, the sum over k.
+    """Multiply by the definition: for each row, for each column, a sum over k.
 
     Args:
         a: float32 [M, K].
         b: float32 [K, N].
-        threads: Rows are shared between them; None: what `parallel.threads` says.
+        threads: Number of threads, which share the rows; `parallel.threads()` by default.
 
     Returns:
         float32 [M, N].
 
     Raises:
-        KernelError: If a and b do not fit together.
+        KernelError: If dtypes or shapes are invalid.
     """
-    return _by_loops("gemm_naive", a, b, threads)
+    return _run_loops("gemm_naive", a, b, threads)
 
 
 def reordered(a: np.ndarray, b: np.ndarray, *, threads: int | None = None) -> np.ndarray:
-    """Multiply with the loops in the order i, k, j: all inner loops walk along rows. Arguments as for `naive`."""
-    return _by_loops("gemm_reordered", a, b, threads)
+    """Multiply with the loops in the order i, k, j: all inner loops access rows. Arguments as for `naive`."""
+    return _run_loops("gemm_reordered", a, b, threads)
 
 
 def blocked(a: np.ndarray, b: np.ndarray, *, threads: int | None = None) -> np.ndarray:
-    """Multiply block by block, so that blocks are used again while in the cache. Arguments as for `naive`."""
-    return _by_loops("gemm_blocked", a, b, threads)
+    """Multiply with cache blocking, so that a block is reused while it is in the cache. Arguments as for `naive`."""
+    return _run_loops("gemm_blocked", a, b, threads)
 
 
 def packed(a: np.ndarray, b: np.ndarray, *, threads: int | None = None) -> np.ndarray:
-    """Multiply with blocks of b copied into one piece, four rows at a time. Arguments as for `naive`."""
-    return _by_loops("gemm_packed", a, b, threads)
+    """Multiply with blocks of b packed contiguously, four rows at a time. Arguments as for `naive`."""
+    return _run_loops("gemm_packed", a, b, threads)
 
 
 def vectorised(a: np.ndarray, b: np.ndarray, *, threads: int | None = None) -> np.ndarray:
     """Multiply with a microkernel generated for this machine. Arguments as for `naive`."""
     from mlhood.kernels.vectorised import multiply
 
-    count = parallel.checked(threads)
-    m, k, n = check_product(a, b)
+    count = parallel.resolve_threads(threads)
+    m, k, n = check_shapes(a, b)
     return multiply(a, b, count) if m and k and n else np.zeros((m, n), np.float32)
 
 
 def blas(a: np.ndarray, b: np.ndarray, *, threads: int | None = None) -> np.ndarray:
-    """Multiply with the library that NumPy uses. Arguments as for `naive`."""
-    check_product(a, b)
-    with _libraries().limit(limits=parallel.checked(threads), user_api="blas"):
+    """Multiply with NumPy's BLAS. Arguments as for `naive`."""
+    check_shapes(a, b)
+    with _thread_pools().limit(limits=parallel.resolve_threads(threads), user_api="blas"):
         return a @ b
 
 
 @functools.cache
-def _libraries() -> Any:
+def _thread_pools() -> Any:
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()
 
 
-def check_product(a: np.ndarray, b: np.ndarray) -> tuple[int, int, int]:
+def check_shapes(
+    a: np.ndarray, b: np.ndarray, dtypes: tuple[type, type] = (np.float32, np.float32)
+) -> tuple[int, int, int]:
     """Return M, K and N.
 
     Raises:
-        KernelError: If a and b are not float32 matrices that fit together.
+        KernelError: If a and b are not matrices of these dtypes and conforming shapes.
     """
-    for name, matrix in (("a", a), ("b", b)):
-        if not isinstance(matrix, np.ndarray) or matrix.ndim != 2 or matrix.dtype != np.float32:
+    for name, matrix, dtype in (("a", a, dtypes[0]), ("b", b, dtypes[1])):
+        if not isinstance(matrix, np.ndarray) or matrix.ndim != 2 or matrix.dtype != dtype:
+            kind = np.dtype(dtype)
             got = f"{matrix.dtype} {list(matrix.shape)}" if isinstance(matrix, np.ndarray) else type(matrix).__name__
-            raise KernelError(f"{name} is not a matrix of float32", expected="a NumPy array, two dimensions, float32",
-                              got=got, todo="convert it: np.asarray(x, np.float32)")  # fmt: skip
+            raise KernelError(
+                f"{name} is not a matrix of {kind}",
+                expected=f"a two-dimensional NumPy array of {kind}",
+                got=got,
+                todo=f"convert it: np.asarray({name}, np.{kind})",
+            )
     if a.shape[1] != b.shape[0]:
-        raise KernelError("the matrices do not fit together", expected="a[M, K] and b[K, N]",
-                          got=f"a{list(a.shape)} and b{list(b.shape)}")  # fmt: skip
+        expected, got = "a[M, K] and b[K, N]", f"a{list(a.shape)} and b{list(b.shape)}"
+        raise KernelError("the shapes of the matrices do not conform", expected=expected, got=got)
     return a.shape[0], a.shape[1], b.shape[1]
 
 
-def _by_loops(name: str, a: np.ndarray, b: np.ndarray, threads: int | None) -> np.ndarray:
-    from mlhood.kernels import loops  # Numba takes half a second to load, which the generated kernels do without
+def _run_loops(name: str, a: np.ndarray, b: np.ndarray, threads: int | None) -> np.ndarray:
+    from mlhood.kernels import loops  # importing Numba takes half a second, which the generated kernels do not need
 
-    count = parallel.checked(threads)
-    m, _, n = check_product(a, b)
+    count = parallel.resolve_threads(threads)
+    m, _, n = check_shapes(a, b)
     c, loop = np.zeros((m, n), np.float32), getattr(loops, name)
     a, b = np.ascontiguousarray(a), np.ascontiguousarray(b)
-    parallel.share(lambda first, stop: loop(a[first:stop], b, c[first:stop]), m, count)
+    parallel.parallel_for(lambda first, stop: loop(a[first:stop], b, c[first:stop]), m, count)
     return c
 
 

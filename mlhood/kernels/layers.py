@@ -1,4 +1,4 @@
-"""The convolutions of well-known networks, for tests and benches."""
+"""The convolutions of well-known networks, for tests and benchmarks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mlhood.kernels.geometry import Geometry, geometry
 
 @dataclass(frozen=True)
 class Layer:
-    """A square convolution of a network, for one image.
+    """A convolution with a square input and kernel, for one image.
 
     Args:
         channels: C.
@@ -17,8 +17,8 @@ class Layer:
         filters: F.
         kernel: Height and width of the kernel.
         stride: In both directions.
-        groups: 1, or as many as channels.
-        pad: Zeros on each side; None for half the kernel.
+        groups: 1, or the number of channels.
+        pad: Zeros on each side; half the kernel by default.
     """
 
     channels: int
@@ -31,7 +31,7 @@ class Layer:
 
     @property
     def name(self) -> str:
-        """For a table: `64x56x56 -> 64, 3x3` and so on."""
+        """Name for a table: `64x56x56 -> 64, 3x3`."""
         stride = f"/{self.stride}" if self.stride > 1 else ""
         groups = f", {self.groups} groups" if self.groups > 1 else ""
         return f"{self.channels}x{self.size}x{self.size} -> {self.filters}, {self.kernel}x{self.kernel}{stride}{groups}"
@@ -43,28 +43,28 @@ class Layer:
 
     @property
     def geometry(self) -> Geometry:
-        """The sizes."""
+        """Its geometry."""
         x = (1, self.channels, self.size, self.size)
         w = (self.filters, self.channels // self.groups, self.kernel, self.kernel)
         return geometry(x, w, self.stride, self.padding, 1, self.groups)
 
 
 def distinct(layers: list[Layer]) -> list[Layer]:
-    """Return each layer once, in the order in which they first appear."""
+    """Return the distinct layers, in order of first appearance."""
     return list(dict.fromkeys(layers))
 
 
 def _stage(channels: int, width: int, size: int, stride: int, blocks: int) -> list[Layer]:
     """Return a stage of ResNet-50 (V1.5: the stride is in the 3x3 convolution)."""
     small, out = size // stride, 4 * width
-    first = [
+    downsampling = [
         Layer(channels, size, width, 1),
         Layer(width, size, width, 3, stride),
         Layer(width, small, out, 1),
         Layer(channels, size, out, 1, stride),
     ]
-    other = [Layer(out, small, width, 1), Layer(width, small, width, 3), Layer(width, small, out, 1)]
-    return [*first, *other * (blocks - 1)]
+    block = [Layer(out, small, width, 1), Layer(width, small, width, 3), Layer(width, small, out, 1)]
+    return [*downsampling, *block * (blocks - 1)]
 
 
 def resnet50() -> list[Layer]:

@@ -1,6 +1,6 @@
-"""The loop nests that come before the microkernel, compiled by Numba and kept on disk.
+"""The rungs of the ladders before the microkernel: loop nests that Numba compiles and caches on disk.
 
-Each function does what the one before does, in another order. Sums run in float32, as in the libraries.
+Each function does what the one before does, in another order. Sums are accumulated in float32, as in the libraries.
 """
 
 from __future__ import annotations
@@ -8,18 +8,18 @@ from __future__ import annotations
 import numpy as np
 from numba import njit, uintp
 
-# What stays in the caches while it is used again: a block of b of 64 x 1024 float32 is 256 KiB
+# Block of b that is reused while it is in the cache: 64 x 1024 float32, 256 KiB
 BLOCK_DEPTH, BLOCK_COLUMNS = 64, 1024
 PANEL = 256
 ROWS = 4
 
-# contract: a product and a sum may become one instruction, which rounds once
+# contract: a multiplication and an addition may be fused into one instruction, which rounds once
 compiled = njit(cache=True, nogil=True, fastmath={"contract"})
 
 
 @compiled
 def gemm_naive(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
-    """for i: for j: for k: the definition; walks down b's columns, a cache line for each number."""
+    """for i: for j: for k: the definition; walks down the columns of b, touching a cache line per element."""
     for i in range(a.shape[0]):
         for j in range(b.shape[1]):
             total = np.float32(0)
@@ -30,7 +30,7 @@ def gemm_naive(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
 
 @compiled
 def gemm_reordered(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
-    """for i: for k: for j: walks along b's and c's rows, which the compiler turns into vectors."""
+    """for i: for k: for j: walks along the rows of b and c, which the compiler vectorises."""
     c[:] = np.float32(0)
     for i in range(a.shape[0]):
         for k in range(a.shape[1]):
@@ -40,12 +40,12 @@ def gemm_reordered(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
 
 @compiled
 def gemm_blocked(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
-    """The same for one block of b after the other, so that all rows of a meet it while it is in the cache."""
+    """The same for one block of b after another: all rows of a use the block while it is in the cache."""
     (m, depth), n = a.shape, b.shape[1]
     c[:] = np.float32(0)
     for k0 in range(0, depth, BLOCK_DEPTH):
         for j0 in range(0, n, BLOCK_COLUMNS):
-            # unsigned: Numba must not ask of each index whether it counts from the end, which no vector can
+            # unsigned: otherwise Numba checks every index for being negative, which prevents vectorisation
             first, stop = uintp(j0), uintp(min(j0 + BLOCK_COLUMNS, n))
             for i in range(uintp(m)):
                 for k in range(uintp(k0), uintp(min(k0 + BLOCK_DEPTH, depth))):
@@ -56,7 +56,7 @@ def gemm_blocked(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
 
 @compiled
 def gemm_packed(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
-    """The same with panels of b copied into one piece first, and four rows at a time, which share each load of b."""
+    """The same with panels of b packed contiguously, and four rows at a time, which share each load of b."""
     (m, depth), n = a.shape, b.shape[1]
     panel, sums = np.empty((depth, PANEL), np.float32), np.empty((ROWS, PANEL), np.float32)
     for j0 in range(0, n, PANEL):
@@ -104,7 +104,7 @@ def conv_naive(
     dilation: tuple[int, int],
     groups: int,
 ) -> None:
-    """The definition, for output channels `first` to `stop`; x[N, C, H, W] has its padding around it."""
+    """The definition, for output channels `first` to `stop`; x[N, C, H, W] is padded already."""
     images, filters, high, wide = y.shape
     per_group = w.shape[1]
     group_filters = filters // groups

@@ -1,8 +1,8 @@
-"""Threads for kernels: each takes the next task from a counter in memory until none is left.
+"""Threads for kernels: each takes the next task from an atomic counter in memory until none is left.
 
-A kernel is a native function of one address, that of its plan: 64-bit integers, the first three of which belong to
-this module. The caller takes part and returns when all tasks are finished; a helper that wakes up too late finds
-nothing left to do and touches only the plan, so nobody waits for it.
+A kernel is a native function of one address, that of its argument block (`mlhood.kernels.codegen.arguments`), whose
+first words are the counters. The calling thread takes part and returns when all tasks are finished; a helper thread
+that wakes up too late finds no task left and touches only the argument block, so nothing waits for it.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from mlhood.errors import KernelError
 _QUEUE: SimpleQueue[Callable[[], None]] = SimpleQueue()
 _HELPERS: list[threading.Thread] = []
 _LOCK = threading.Lock()
-_CHOSEN = threading.local()
-_AVOIDS: dict[threading.Thread, int] = {}
+_SETTING = threading.local()
+_EXCLUDED_CPUS: dict[threading.Thread, int] = {}
 
 
 def threads() -> int:
-    """Return how many threads kernels take: what `use_threads` says, `OMP_NUM_THREADS`, or all processors."""
-    chosen = getattr(_CHOSEN, "count", None)
-    if chosen is not None:
-        return chosen
-    said = os.environ.get("OMP_NUM_THREADS", "")
-    return int(said) if said.isdecimal() and int(said) else _processors()
+    """Return the number of threads for kernels: `use_threads`' setting, else `OMP_NUM_THREADS`, else all processors."""
+    count = getattr(_SETTING, "count", None)
+    if count is not None:
+        return count
+    variable = os.environ.get("OMP_NUM_THREADS", "")
+    return int(variable) if variable.isdecimal() and int(variable) else _processors()
 
 
 @functools.cache
@@ -46,12 +46,12 @@ def _processors() -> int:
 
 @contextmanager
 def use_threads(count: int) -> Iterator[None]:
-    """Let kernels that are called in the block, from this thread, take `count` threads.
+    """Run kernels that the calling thread starts within the block with `count` threads.
 
     Raises:
         KernelError: If `count` is not a positive integer.
     """
-    before = set_threads(checked(count))
+    before = set_threads(resolve_threads(count))
     try:
         yield
     finally:
@@ -59,112 +59,119 @@ def use_threads(count: int) -> Iterator[None]:
 
 
 def set_threads(count: int | None) -> int | None:
-    """Let kernels that this thread calls from now on take `count` threads, and return what has been set before.
+    """Set the number of threads for kernels that the calling thread starts; None removes the setting.
 
-    `mlhood.measure.threads` calls it as it calls its like in torch and Numba. None: nothing is set.
+    `mlhood.measure.threads` calls it beside its counterparts in torch and Numba.
+
+    Returns:
+        The previous setting.
 
     Raises:
         KernelError: If `count` is not a positive integer.
     """
-    before = getattr(_CHOSEN, "count", None)
-    _CHOSEN.count = None if count is None else checked(count)
+    before = getattr(_SETTING, "count", None)
+    _SETTING.count = None if count is None else resolve_threads(count)
     return before
 
 
-def checked(count: int | None) -> int:
-    """Return a number of threads; None means what `threads` says."""
+def resolve_threads(count: int | None) -> int:
+    """Return a valid number of threads; None means the default, `threads()`.
+
+    Raises:
+        KernelError: If `count` is not a positive integer.
+    """
     if count is None:
         return threads()
     if not isinstance(count, int | np.integer) or count < 1:
-        raise KernelError("a kernel cannot take that many threads", expected="1 or more", got=repr(count))
+        raise KernelError("invalid number of threads", expected="1 or more", got=repr(count))
     return int(count)
 
 
-def run(kernel: Callable[[int, int], None], plan: np.ndarray, keep: Any, count: int) -> None:
-    """Run a kernel over its plan with `count` threads.
+def launch(kernel: Callable[[int, int], None], arguments: np.ndarray, arrays: Any, count: int) -> None:
+    """Run a kernel with `count` threads and wait for it.
 
     Args:
-        kernel: A native function that releases the interpreter's lock while it runs.
-        plan: int64; its first words are `COUNTERS`, all zero.
-        keep: What the addresses in the plan belong to.
-        count: Threads, the caller's among them.
+        kernel: A native function that releases the GIL while it runs.
+        arguments: int64, the argument block; its counters are zero.
+        arrays: Owners of the memory that the argument block points to.
+        count: Number of threads, the calling one included.
     """
-    address = plan.ctypes.data
+    address = arguments.ctypes.data
 
-    def job(kept: Any = (plan, keep)) -> None:
+    def job(_keep_alive: Any = (arguments, arrays)) -> None:
         kernel(address, 0)
 
-    _need(count - 1)
-    _keep_away(count - 1)
+    _start_helpers(count - 1)
+    _exclude_this_cpu(count - 1)
     for _ in range(count - 1):
         _QUEUE.put(job)
     kernel(address, 1)
 
 
-def share(part: Callable[[int, int], None], size: int, count: int) -> None:
-    """Call `part(first, stop)` for equal parts of 0..size, each in a thread of its own, and wait for them.
+def parallel_for(body: Callable[[int, int], None], size: int, count: int) -> None:
+    """Call `body(first, stop)` for equal parts of range(size), each in its own thread, and wait for them.
 
     Args:
-        part: Work that releases the interpreter's lock.
-        size: How much there is.
-        count: Threads at most.
+        body: Work that releases the GIL.
+        size: Number of iterations.
+        count: Maximum number of threads.
     """
     count = min(count, size)
     if count <= 1:
-        part(0, size)
+        body(0, size)
         return
-    ends = [size * number // count for number in range(count + 1)]
+    bounds = [size * i // count for i in range(count + 1)]
     with ThreadPoolExecutor(count) as pool:
-        for done in [pool.submit(part, first, stop) for first, stop in pairwise(ends)]:
-            done.result()
+        for future in [pool.submit(body, first, stop) for first, stop in pairwise(bounds)]:
+            future.result()
 
 
-def _keep_away(helpers: int) -> None:
-    """Let no helper wake up on the caller's processor, where it would wait until the caller is done.
+def _exclude_this_cpu(helpers: int) -> None:
+    """Keep helpers off the calling thread's processor, where they would wait until the calling thread is done.
 
-    Linux likes to wake a thread where the one that wakes it runs, and moves it milliseconds later.
+    Linux tends to wake a thread on the processor of the thread that wakes it, and migrates it milliseconds later.
     """
-    if not helpers or _processor is None:
+    if not helpers or _current_cpu is None:
         return
-    here = _processor()
+    this_cpu = _current_cpu()
     for helper in _HELPERS[:helpers]:
-        if _AVOIDS.get(helper) == here or helper.native_id is None:
+        if _EXCLUDED_CPUS.get(helper) == this_cpu or helper.native_id is None:
             continue
-        elsewhere = os.sched_getaffinity(0) - {here}
-        if elsewhere:
-            os.sched_setaffinity(helper.native_id, elsewhere)
-        _AVOIDS[helper] = here
+        others = os.sched_getaffinity(0) - {this_cpu}
+        if others:
+            os.sched_setaffinity(helper.native_id, others)
+        _EXCLUDED_CPUS[helper] = this_cpu
 
 
-def _find_processor() -> Callable[[], int] | None:
+def _find_current_cpu() -> Callable[[], int] | None:
     if sys.platform != "linux":
         return None
     return getattr(ctypes.CDLL(None), "sched_getcpu", None)
 
 
-def _need(helpers: int) -> None:
-    if len(_HELPERS) >= helpers:
+def _start_helpers(count: int) -> None:
+    if len(_HELPERS) >= count:
         return
     with _LOCK:
-        while len(_HELPERS) < helpers:
-            _HELPERS.append(threading.Thread(target=_help, daemon=True, name=f"kernel-{len(_HELPERS) + 1}"))
+        while len(_HELPERS) < count:
+            _HELPERS.append(threading.Thread(target=_run_jobs, daemon=True, name=f"kernel-{len(_HELPERS) + 1}"))
             _HELPERS[-1].start()
 
 
-def _help() -> None:
+def _run_jobs() -> None:
     while True:
         _QUEUE.get()()
 
 
-def _forget() -> None:
-    """After a fork the child has the list of helpers but not the helpers."""
+def _reset_after_fork() -> None:
+    """Forget the helpers in a forked child, which inherits the list but not the threads."""
     global _QUEUE, _LOCK
     _HELPERS.clear()
-    _AVOIDS.clear()
+    _EXCLUDED_CPUS.clear()
     _QUEUE, _LOCK = SimpleQueue(), threading.Lock()
 
 
-_processor = _find_processor()
+_current_cpu = _find_current_cpu()
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)
+    os.register_at_fork(after_in_child=_reset_after_fork)

@@ -1,4 +1,4 @@
-"""The tables that the projects fill with measurements of convolutions."""
+"""The table that P3 fills with measurements of convolutions."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ RESNET18: dict[str, Layer] = {
     "C3": Layer(256, 14, 256, 3),
     "C4": Layer(512, 7, 512, 3),
 }
-"""The 3x3 convolutions of stride 1 in ResNet-18's four stages (He et al., 2016, table 1): alike in operations, not in
-shape."""
+"""The 3x3 convolutions of stride 1 in ResNet-18's four stages (He et al., 2016, table 1): equal numbers of operations,
+different shapes."""
 
 
 def convolution_table() -> Table:
-    """Return the empty table of P3: a convolution by the definition beside im2col and the library's product."""
+    """Return the empty table of P3: a convolution by the definition, and by im2col and BLAS."""
     return Table(
         "P3.convolutions",
         rows=tuple(RESNET18),

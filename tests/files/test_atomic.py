@@ -8,20 +8,20 @@ from pathlib import Path
 import pytest
 
 from mlhood.errors import OutputError
-from mlhood.files.atomic import write_whole
+from mlhood.files.atomic import write_atomic
 
 
 def test_writes_and_replaces(tmp_path):
     path = tmp_path / "x"
-    assert write_whole(str(path), b"one") == path
-    assert write_whole(path, b"two").read_bytes() == b"two"
+    assert write_atomic(str(path), b"one") == path
+    assert write_atomic(path, b"two").read_bytes() == b"two"
     assert [entry.name for entry in tmp_path.iterdir()] == ["x"]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no file modes")
 def test_the_file_has_the_mode_of_any_new_file(tmp_path):
     (tmp_path / "plain").write_bytes(b"")
-    assert write_whole(tmp_path / "x", b"").stat().st_mode == (tmp_path / "plain").stat().st_mode
+    assert write_atomic(tmp_path / "x", b"").stat().st_mode == (tmp_path / "plain").stat().st_mode
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EACCES])
@@ -30,11 +30,11 @@ def test_a_full_or_read_only_folder_leaves_what_was_there(tmp_path, monkeypatch,
     def fail(*_, **__):
         raise OSError(number, os.strerror(number))
 
-    path = write_whole(tmp_path / "x", b"before")
+    path = write_atomic(tmp_path / "x", b"before")
     with monkeypatch.context() as patch:
         patch.setattr(f"mlhood.files.atomic.{'os' if step == 'fsync' else 'tempfile'}.{step}", fail)
         with pytest.raises(OutputError, match="cannot be written") as caught:
-            write_whole(path, b"after")
+            write_atomic(path, b"after")
     assert caught.value.parts["got"] == os.strerror(number)
     assert path.read_bytes() == b"before"
     assert [entry.name for entry in tmp_path.iterdir()] == ["x"]
@@ -47,13 +47,13 @@ def test_a_really_full_disk(tmp_path, monkeypatch):
 
     monkeypatch.setattr("mlhood.files.atomic.tempfile.mkstemp", full)
     with pytest.raises(OutputError, match="cannot be written") as caught:
-        write_whole(tmp_path / "x", b"data")
+        write_atomic(tmp_path / "x", b"data")
     assert caught.value.parts["got"] == os.strerror(errno.ENOSPC)
     assert not list(tmp_path.iterdir())
 
 
 def test_folders_are_told(tmp_path):
     with pytest.raises(OutputError, match="is a folder"):
-        write_whole(tmp_path, b"")
+        write_atomic(tmp_path, b"")
     with pytest.raises(OutputError, match="does not exist"):
-        write_whole(tmp_path / "nowhere" / "x", b"")
+        write_atomic(tmp_path / "nowhere" / "x", b"")

@@ -11,7 +11,7 @@ from matplotlib.text import Text
 
 from mlhood.errors import KernelError
 from mlhood.kernels import benchmark_figures, convolution_figures, gemm_figures
-from mlhood.kernels.benchmark_figures import spread
+from mlhood.kernels.benchmark_figures import spread_apart
 from mlhood.measure.ratio import Ratio
 
 PEAK = 260e9
@@ -147,7 +147,7 @@ def test_blocks_keep_less_in_use(words):
     texts = " ".join(said(words, gemm_figures.blocking(8, 4)))
     assert "80 numbers, 320 bytes" in texts  # a row of a, all of b, a row of c
     assert "48 numbers, 192 bytes" in texts
-    assert "serves 4 times" in texts
+    assert "used 4 times" in texts
 
 
 def test_panels_fill_up_with_zeros(words):
@@ -167,7 +167,7 @@ def test_a_ladder_names_each_rung_at_its_end(words):
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
 def test_spread_labels_keep_their_order_and_their_distance(values):
-    moved = spread(values, 0.1, 0.0, 1.0)
+    moved = spread_apart(values, 0.1, 0.0, 1.0)
     order = np.argsort(values, kind="stable")
     assert all(b - a >= 0.1 - 1e-9 for a, b in pairwise(np.array(moved)[order]))
     assert min(moved) >= -1e-9

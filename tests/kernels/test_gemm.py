@@ -92,7 +92,7 @@ def test_nan_and_infinity_come_through(rung):
 @pytest.mark.parametrize(
     ("a", "b", "says"),
     [
-        (np.zeros((2, 3), np.float32), np.zeros((2, 3), np.float32), "do not fit together"),
+        (np.zeros((2, 3), np.float32), np.zeros((2, 3), np.float32), "do not conform"),
         (np.zeros((2, 3)), np.zeros((3, 2), np.float32), "a is not a matrix of float32"),
         (np.zeros((2, 3), np.float32), np.zeros(3, np.float32), "b is not a matrix"),
         ([[1.0]], np.zeros((1, 1), np.float32), "a is not a matrix"),

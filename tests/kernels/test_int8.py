@@ -47,7 +47,7 @@ def test_matrices_with_gaps():
     [
         (np.zeros((2, 3), np.int8), np.zeros((3, 2), np.int8), "a is not a matrix of uint8"),
         (np.zeros((2, 3), np.uint8), np.zeros((3, 2), np.uint8), "b is not a matrix of int8"),
-        (np.zeros((2, 3), np.uint8), np.zeros((2, 3), np.int8), "do not fit together"),
+        (np.zeros((2, 3), np.uint8), np.zeros((2, 3), np.int8), "do not conform"),
     ],
 )
 def test_what_has_no_product_is_refused(a, b, says):

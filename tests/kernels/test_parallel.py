@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mlhood.kernels import GEMM
-from mlhood.kernels.parallel import share
+from mlhood.kernels.parallel import parallel_for
 
 
 def test_several_callers_at_once():
@@ -34,10 +34,10 @@ def test_parts_cover_everything_once():
     for size in (0, 1, 5, 17):
         seen = np.zeros(size, int)
 
-        def part(first: int, stop: int, seen: np.ndarray = seen) -> None:
+        def count(first: int, stop: int, seen: np.ndarray = seen) -> None:
             seen[first:stop] += 1
 
-        share(part, size, 4)
+        parallel_for(count, size, 4)
         assert (seen == 1).all()
 
 

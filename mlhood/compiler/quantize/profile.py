@@ -20,7 +20,7 @@ from mlhood.compiler.hir.text import to_text
 from mlhood.compiler.hir.values import Value
 from mlhood.compiler.quantize.distribution import Distribution
 from mlhood.errors import CompilerError
-from mlhood.files.atomic import write_whole
+from mlhood.files.atomic import write_atomic
 
 _FORMAT = "mlhood profile 1"
 _MAX_BYTES = 256 * 2**20  # ResNet-50's profile has about 2 MB
@@ -87,7 +87,7 @@ class Profile:
         """
         values = {name: distribution.to_json() for name, distribution in self.distributions.items()}
         text = json.dumps({"format": _FORMAT, "graph": self.graph, "values": values}, separators=(",", ":"))
-        return write_whole(path, text.encode())
+        return write_atomic(path, text.encode())
 
     @classmethod
     def load(cls, path: str | Path) -> Profile:

@@ -65,7 +65,7 @@ def in_place(g: Geometry, problem: Problem, slicing: Slicing) -> Layout:
     weights = begin + (tile * depth + step) * (problem.filter_tile * FLOAT_BYTES)
     begin = _round_up(begin + problem.weight_tiles * depth * problem.filter_tile * FLOAT_BYTES, _PAGE)
     outputs = _pairs(problem, slicing, problem.output_bytes, begin)
-    parts = (inputs, g.distances() * FLOAT_BYTES, weights, outputs)
+    parts = (inputs, g.offsets() * FLOAT_BYTES, weights, outputs)
     return Layout(*(np.ascontiguousarray(part, np.int64) for part in parts), window_stride=g.stride[1] * FLOAT_BYTES)
 
 

@@ -35,7 +35,7 @@ def bench_sliced(
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
     from mlhood.dataflow.sliced import bench
-    from mlhood.files.atomic import check_output, write_whole
+    from mlhood.files.atomic import check_output, write_atomic
     from mlhood.kernels.bench import line, summary
     from mlhood.measure import machine
 
@@ -53,7 +53,7 @@ def bench_sliced(
     if as_json is not None:
         conditions = {"bench": "sliced", "threads": threads, "machine": machine().as_dict()}
         data = {**conditions, "rows": rows, "summary": means, "search": searched}
-        write_whole(as_json, json.dumps(data, indent=2).encode())
+        write_atomic(as_json, json.dumps(data, indent=2).encode())
 
 
 def _layers(network: str) -> list[Any]:

@@ -14,9 +14,9 @@ from typing import Any
 from llvmlite import ir
 
 from mlhood.dataflow.slicing.problem import Order
-from mlhood.kernels.codegen.arguments import Plan, kernel
-from mlhood.kernels.codegen.ir_builder import FLOAT, INDEX, Code, Int, Pointer
-from mlhood.kernels.codegen.microkernel import Shape, Tile, microkernel
+from mlhood.kernels.codegen.arguments import Arguments, kernel_function
+from mlhood.kernels.codegen.ir_builder import FLOAT, INDEX, FunctionBuilder, Int, Pointer
+from mlhood.kernels.codegen.microkernel import MicrokernelSpec, Tile, microkernel
 from mlhood.kernels.codegen.target import Target
 
 # counts and parts are in tiles; a task is a part of the stationary and a part of the streamed tiles
@@ -55,22 +55,30 @@ class _Pair:
 def build(target: Target, nest: NestShape) -> str:
     """Return the module as LLVM IR."""
     module = ir.Module()
-    shape = Shape(Tile(nest.rows, nest.vectors, target.lanes), nest.window_stride, a="table")
+    shape = MicrokernelSpec(Tile(nest.rows, nest.vectors, target.lanes), nest.window_stride, a="table")
     partial = microkernel(module, "partial", shape, target)
-    final = microkernel(module, "final", replace(shape, per="columns", store="columns"), target)
-    code = kernel(module)
-    _Writer(code, Plan(code, FIELDS), shape.tile, partial, final, nest.order).write()
+    final = microkernel(module, "final", replace(shape, bias_axis="columns", store="columns"), target)
+    code = kernel_function(module)
+    _Writer(code, Arguments(code, FIELDS), shape.tile, partial, final, nest.order).write()
     return str(module)
 
 
 class _Writer:
     """Writes the loops around the microkernel: `partial` stores sums, `final` completes a tile."""
 
-    def __init__(self, code: Code, plan: Plan, tile: Tile, partial: Code, final: Code, order: Order) -> None:
-        self.code, self.plan, self.tile, self.order = code, plan, tile, order
+    def __init__(
+        self,
+        code: FunctionBuilder,
+        arguments: Arguments,
+        tile: Tile,
+        partial: FunctionBuilder,
+        final: FunctionBuilder,
+        order: Order,
+    ) -> None:
+        self.code, self.arguments, self.tile, self.order = code, arguments, tile, order
         self.partial, self.final = partial, final
-        self.field = {name: plan.integer(name) for name in FIELDS}
-        self.base = {name: plan.pointer(name) for name in ("x", "w", "out", "bias", "sums")}
+        self.field = {name: arguments.integer(name) for name in FIELDS}
+        self.base = {name: arguments.pointer(name) for name in ("x", "w", "out", "bias", "sums")}
         self.null = Pointer(code.builder, ir.Constant(ir.PointerType(), None))
         with code.builder.goto_entry_block():
             self.edge = Pointer(code.builder, code.builder.alloca(FLOAT, size=tile.rows * tile.columns))
@@ -78,14 +86,14 @@ class _Writer:
     def write(self) -> None:
         """Write the function: each task processes its part of the tiles in all slices."""
         f = self.field
-        with self.plan.tasks(f["tasks"]) as task:
+        with self.arguments.tasks(f["tasks"]) as task:
             first = task % f["stationary_parts"] * f["stationary_part"]
             second = task // f["stationary_parts"] * f["streamed_part"]
-            stationary = first, (first + f["stationary_part"]).least(f["stationary_count"])
-            streamed = second, (second + f["streamed_part"]).least(f["streamed_count"])
+            stationary = first, (first + f["stationary_part"]).minimum(f["stationary_count"])
+            streamed = second, (second + f["streamed_part"]).minimum(f["streamed_count"])
             with self._groups(self.code.constant(0), f["depth"], f["slice_depth"]) as (k, end):
                 self._slice(k, end, stationary, streamed)
-        self.code.done()
+        self.code.ret()
 
     def _slice(self, k: Int, end: Int, stationary: tuple[Int, Int], streamed: tuple[Int, Int]) -> None:
         """Process one slice of channels in groups of k3 stationary and of k2 streamed tiles."""
@@ -105,9 +113,9 @@ class _Writer:
         """Run the block for the start and the end of each group of `size` indices."""
         b = self.code.builder
         counter = self.code.variable(INDEX, start.value)
-        with self.code.whilst(lambda: Int(b, counter.get()) < stop):
+        with self.code.while_loop(lambda: Int(b, counter.get()) < stop):
             first = Int(b, counter.get())
-            yield first, (first + size).least(stop)
+            yield first, (first + size).minimum(stop)
             counter.set((first + size).value)
 
     def _pair(self, pair: _Pair, k: Int, end: Int, sums: Pointer) -> None:
@@ -119,7 +127,7 @@ class _Writer:
         column = f["last"].where(at_end, step * self.tile.rows)
         weights = self.base["w"].at(pair.weight * f["w_block"] + k * self.tile.columns)
         begun = Pointer(b, b.select(k.equals(0), self.null.value, sums.value))
-        inputs = window, weights, self.plan.pointer("table", INDEX).at(k), end - k, begun
+        inputs = window, weights, self.arguments.pointer("table", INDEX).at(k), end - k, begun
         with b.if_else(end < f["depth"]) as (more, last):
             with more:
                 self._call(self.partial, inputs, sums, self.code.constant(self.tile.columns), self.null)
@@ -142,7 +150,7 @@ class _Writer:
                         value = self.edge.at(channel * rows + pixel).load()
                         out.at(channel * f["ld"] + pixel).store(value)
 
-    def _call(self, callee: Code, inputs: Any, out: Pointer, ld: Int, bias: Pointer) -> None:
+    def _call(self, callee: FunctionBuilder, inputs: Any, out: Pointer, ld: Int, bias: Pointer) -> None:
         window, weights, table, count, begun = inputs
         limits = [ir.Constant(FLOAT, float(bound)) for bound in ("-inf", "inf")]
         columns = self.code.constant(self.tile.columns)

@@ -15,7 +15,7 @@ from mlhood.dataflow.slicing.problem import ORDERS, Order, Problem, Slicing, cou
 from mlhood.errors import SlicingError
 from mlhood.kernels import parallel
 from mlhood.kernels.codegen import jit
-from mlhood.kernels.codegen.arguments import fill
+from mlhood.kernels.codegen.arguments import pack_arguments
 from mlhood.kernels.codegen.microkernel import Tile, candidates
 from mlhood.kernels.codegen.target import Target, host
 from mlhood.kernels.conv import check_convolution
@@ -59,7 +59,7 @@ def sliced_conv2d(
         SlicingError: If the tiles are not legal; it names the cache that they exceed, and by how much.
     """
     g = check_convolution(x, w, bias, stride, padding)
-    count = parallel.checked(threads)
+    count = parallel.resolve_threads(threads)
     if not (g.images and g.filters and g.depth):
         return np.zeros(g.out_shape, np.float32) + (0 if bias is None else bias[:, None, None])
     slicing = None if tiles is None and order is None else as_slicing(tiles, order)
@@ -147,7 +147,7 @@ class Sliced:
         self.bias = np.zeros(self.problem.weight_tiles * self.tile.columns, np.float32)
         if bias is not None:
             self.bias[: g.filters] = bias
-        self.table = g.distances()
+        self.table = g.offsets()
 
     def _slice(self, slicing: Slicing) -> None:
         check(self.problem, slicing, self.caches)
@@ -170,19 +170,21 @@ class Sliced:
         Raises:
             SlicingError: If x does not match the shapes.
         """
-        count, g = parallel.checked(threads), self.geometry
+        count, g = parallel.resolve_threads(threads), self.geometry
         _check("x", x, (g.images, g.channels, g.height, g.width))
         y, source = np.empty(g.out_shape, np.float32), _padded(g, x)
         pairs = self.problem.input_tiles * self.problem.weight_tiles
         sums = scratch("slices", pairs * self.tile.rows * self.tile.columns) if self.slicing.k1 < g.channels else y
         for image in range(g.images):
-            parallel.run(self.kernel, self._plan(source[image], y[image], sums, count), (self, source, y, sums), count)
+            parallel.launch(
+                self.kernel, self._arguments(source[image], y[image], sums, count), (self, source, y, sums), count
+            )
         return y
 
-    def _plan(self, x: np.ndarray, y: np.ndarray, sums: np.ndarray, threads: int) -> np.ndarray:
+    def _arguments(self, x: np.ndarray, y: np.ndarray, sums: np.ndarray, threads: int) -> np.ndarray:
         g, width = self.geometry, self.geometry.rows[1]
         image, last = g.out[0] * g.out[1], width - self.tile.rows
-        return fill(
+        return pack_arguments(
             FIELDS,
             {
                 **self._parts(threads),

@@ -141,8 +141,8 @@ def _check_folder(folder: Path) -> None:
 
 def _write(results: list[Report], folder: Path) -> None:
     from mlhood.dataflow.systolic.reports import FILES, as_csv
-    from mlhood.files.atomic import write_whole
+    from mlhood.files.atomic import write_atomic
 
     for name in FILES:
-        path = write_whole(folder / f"{name}_REPORT.csv", as_csv(results, name).encode())
+        path = write_atomic(folder / f"{name}_REPORT.csv", as_csv(results, name).encode())
         typer.echo(f"written: {path}", err=True)

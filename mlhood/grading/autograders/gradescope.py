@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from mlhood.errors import MlhoodError, NotebookError
-from mlhood.files.atomic import write_whole
+from mlhood.files.atomic import write_atomic
 from mlhood.grading.autograders.isolation import isolation
 from mlhood.grading.autograders.single import grade_one
 from mlhood.grading.exporters.formats import gradescope, json_text
@@ -35,7 +35,7 @@ def main() -> None:
     """Grade the submission below `MLHOOD_AUTOGRADER`, by default `/autograder`, and write results.json."""
     root = Path(os.environ.get("MLHOOD_AUTOGRADER", ROOT))
     (root / "results").mkdir(exist_ok=True)
-    write_whole(root / "results" / "results.json", json_text(results(root)).encode())
+    write_atomic(root / "results" / "results.json", json_text(results(root)).encode())
 
 
 def results(root: Path) -> dict[str, Any]:

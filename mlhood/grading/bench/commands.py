@@ -214,11 +214,11 @@ def _measure(bench: str, result: Result, work: Callable[[], None], as_json: Path
 
 
 def _write(file: Path, facts: dict[str, Any], result: Result) -> None:
-    from mlhood.files.atomic import write_whole
+    from mlhood.files.atomic import write_atomic
     from mlhood.measure import machine
 
     data = facts | {"machine": machine().as_dict()} | result.as_dict()
-    write_whole(file, json.dumps(data, indent=2).encode())
+    write_atomic(file, json.dumps(data, indent=2).encode())
 
 
 def _log(line: str) -> None:

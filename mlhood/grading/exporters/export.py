@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mlhood.errors import GradingError
-from mlhood.files.atomic import write_whole
+from mlhood.files.atomic import write_atomic
 from mlhood.files.paths import make_folder
 from mlhood.grading.exporters import formats
 from mlhood.grading.exporters.canvas import fill
@@ -71,17 +71,17 @@ def _check_format(options: ExportOptions) -> None:
 
 def _write(options: ExportOptions, exported: Sequence[Record]) -> str:
     if options.format in TABLES:
-        write_whole(options.to, TABLES[options.format](exported).encode("utf-8", "replace"))
+        write_atomic(options.to, TABLES[options.format](exported).encode("utf-8", "replace"))
         return f"{len(exported)} results in {options.to}"
     if options.fill is not None and options.format == "canvas":
         filled = fill(options.fill, exported, dict(_column_option(text) for text in options.columns))
-        write_whole(options.to, filled.text.encode("utf-8", "replace"))
+        write_atomic(options.to, filled.text.encode("utf-8", "replace"))
         return "\n".join([*filled.notes, f"{filled.scores} scores in {options.to}"])
     convert, name = FILES[options.format]
     files = formats.student_files(exported, convert, name)
     for path, text in files.items():
         make_folder((options.to / path).parent)
-        write_whole(options.to / path, text.encode())
+        write_atomic(options.to / path, text.encode())
     return f"{len(files)} files below {options.to}"
 
 

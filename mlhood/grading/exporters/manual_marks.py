@@ -8,7 +8,7 @@ from pathlib import Path
 from nbformat import NotebookNode
 
 from mlhood.errors import GradingError
-from mlhood.files.atomic import write_whole
+from mlhood.files.atomic import write_atomic
 from mlhood.files.csv_cells import csv_text, read_csv, round_points, unescape_formula
 from mlhood.grading.gradebook.gradebook import SUBMISSIONS_FOLDER, Gradebook, ManualMark
 from mlhood.grading.gradebook.records import Record, records
@@ -29,7 +29,7 @@ def write_manual_marks(gradebook: Path, path: Path) -> str:
             for record in records(book)
             for row in _rows(record, written_answers(stored_notebook(store, record.submission)))
         ]
-    write_whole(path, csv_text([FIELDS, *rows]).encode("utf-8", "replace"))
+    write_atomic(path, csv_text([FIELDS, *rows]).encode("utf-8", "replace"))
     return f"{len(rows)} rows in {path}; fill in the column `points`"
 
 

@@ -12,7 +12,7 @@ import nbformat
 from nbformat import NotebookNode
 
 from mlhood.errors import NotebookError, OutputError
-from mlhood.files.atomic import write_whole
+from mlhood.files.atomic import write_atomic
 from mlhood.grading.checks.task import Project
 from mlhood.grading.projects import PROJECTS
 
@@ -115,7 +115,7 @@ def write_text(path: Path, text: str) -> None:
             got=error.strerror or str(error),
             todo="choose another folder with --out, or make room in this one",
         ) from None
-    write_whole(path, text.encode("utf-8", "replace"))
+    write_atomic(path, text.encode("utf-8", "replace"))
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mlhood.files.atomic import write_whole
+from mlhood.files.atomic import write_atomic
 from mlhood.grading.checks.marks import CheckResult
 from mlhood.grading.gradebook.gradebook import SUBMISSIONS_FOLDER, Gradebook
 from mlhood.grading.gradebook.project_spec import ProjectSpec
@@ -74,7 +74,7 @@ def write_class_report(gradebook: Path, path: Path, given: Iterable[Path]) -> st
     with Gradebook(gradebook, must_exist=True) as book:
         results = records(book)
     similarity = compare_class(results, gradebook.parent / SUBMISSIONS_FOLDER, given)
-    write_whole(path, class_report(results, similarity).encode("utf-8", "replace"))
+    write_atomic(path, class_report(results, similarity).encode("utf-8", "replace"))
     pairs = sum(len(found.pairs) for found in similarity.values())
     copies = sum(len(found.copies) for found in similarity.values())
     return f"{len(results)} results, {pairs} similar pairs, {copies} copies of the package's source: {path}"

@@ -12,7 +12,7 @@ import zipfile
 from pathlib import Path
 
 from mlhood.errors import OutputError
-from mlhood.files.atomic import write_whole
+from mlhood.files.atomic import write_atomic
 from mlhood.grading.student.edition_files import CPU_INDEX, package_files, student_project
 
 EARLIEST = (1980, 1, 1, 0, 0, 0)  # the first moment that a zip archive can tell
@@ -97,7 +97,7 @@ def write_autograder(root: Path, path: Path, *, force: bool = False) -> Path:
             where=path,
             todo="move it away, choose another folder with --out, or say --force to replace it",
         )
-    return write_whole(path, data)
+    return write_atomic(path, data)
 
 
 def autograder_files(root: Path) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""A plan: what a native kernel is told about one call, as 64-bit integers with names."""
+"""The argument block of a native kernel: 64-bit words with named fields, which Python fills and the kernel reads."""
 
 from __future__ import annotations
 
@@ -9,78 +9,77 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 
-from mlhood.kernels.codegen.ir_builder import ADDRESS, FLOAT, INDEX, Code, Int, Pointer
+from mlhood.kernels.codegen.ir_builder import ADDRESS, FLOAT, INDEX, FunctionBuilder, Int, Pointer
 
-COUNTERS = ("taken", "finished", "threads")  # the first words of every argument block
+COUNTERS = ("taken", "finished", "threads")  # the first words of every argument block; zero when a kernel is launched
 
 
-def place_of(fields: Sequence[str], name: str) -> int:
-    """Return the number of a field's word."""
+def word_index(fields: Sequence[str], name: str) -> int:
+    """Return the index of a field's word."""
     return len(COUNTERS) + fields.index(name)
 
 
-def fill(fields: Sequence[str], values: dict[str, int], floats: dict[str, float] | None = None) -> np.ndarray:
-    """Return the plan: int64, one word a field, the first ones the counters; a float32 takes half a word."""
+def pack_arguments(fields: Sequence[str], values: dict[str, int], floats: dict[str, float] | None = None) -> np.ndarray:
+    """Return an argument block: int64, the counters and then one word per field; a float32 occupies half a word."""
     words = np.zeros(len(COUNTERS) + len(fields), np.int64)
-    for name in fields:
-        place = place_of(fields, name)
+    for i, name in enumerate(fields, len(COUNTERS)):
         if floats and name in floats:
-            words[place : place + 1].view(np.float32)[0] = floats[name]
+            words[i : i + 1].view(np.float32)[0] = floats[name]
         else:
-            words[place] = values[name]
+            words[i] = values[name]
     return words
 
 
-def kernel(module: ir.Module) -> Code:
-    """Return the function that Python calls: `kernel(plan, wait)`."""
-    return Code(module, "kernel", {"plan": ADDRESS, "wait": INDEX})
+def kernel_function(module: ir.Module) -> FunctionBuilder:
+    """Return a builder for the module's entry point `kernel(arguments, wait)`."""
+    return FunctionBuilder(module, "kernel", {"arguments": ADDRESS, "wait": INDEX})
 
 
-class Plan:
-    """The plan as the native code sees it; every field is read once, when the kernel starts."""
+class Arguments:
+    """The argument block as the native code sees it, and the counters in it from which threads take tasks."""
 
-    def __init__(self, code: Code, fields: Sequence[str]) -> None:
+    def __init__(self, code: FunctionBuilder, fields: Sequence[str]) -> None:
         self.code = code
-        self.words = code.pointer("plan", INDEX)
-        self.places = {name: place for place, name in enumerate([*COUNTERS, *fields])}
+        self.words = code.pointer("arguments", INDEX)
+        self.indices = {name: index for index, name in enumerate([*COUNTERS, *fields])}
 
     def integer(self, name: str) -> Int:
-        """Return a field that is a number."""
-        return self.words.at(self.places[name]).integer()
+        """Load an integer field."""
+        return self.words.at(self.indices[name]).load_int()
 
     def pointer(self, name: str, element: Any = FLOAT) -> Pointer:
-        """Return a field that is an address."""
-        word = self.words.at(self.places[name]).load()
+        """Load an address field."""
+        word = self.words.at(self.indices[name]).load()
         return Pointer(self.code.builder, self.code.builder.inttoptr(word, ADDRESS), element)
 
-    def number(self, name: str) -> Any:
-        """Return a field that is a float32."""
-        return self.words.at(self.places[name]).of(FLOAT).load()
+    def float32(self, name: str) -> Any:
+        """Load a float32 field."""
+        return self.words.at(self.indices[name]).cast(FLOAT).load()
 
     @contextmanager
     def tasks(self, count: Int) -> Iterator[Int]:
-        """Run the block for each task that this thread gets; the caller then waits until all are finished."""
-        task = self.code.variable(INDEX, self._next("taken").value)
-        with self.code.whilst(lambda: Int(self.code.builder, task.get()) < count):
+        """Run the block for each task that this thread takes; the calling thread then waits until all are finished."""
+        task = self.code.variable(INDEX, self._fetch_add("taken").value)
+        with self.code.while_loop(lambda: Int(self.code.builder, task.get()) < count):
             yield Int(self.code.builder, task.get())
-            self._next("finished")
-            task.set(self._next("taken").value)
+            self._fetch_add("finished")
+            task.set(self._fetch_add("taken").value)
         self.wait_for(count * self.code.integer("wait"))
 
     def wait_for(self, count: Int) -> None:
-        """Wait until that many tasks are finished: those before a stage that builds on them."""
-        finished = self.words.at(self.places["finished"])
-        with self.code.whilst(lambda: self._read(finished) < count):
+        """Spin until `count` tasks are finished: those of an earlier stage, whose results are read next."""
+        finished = self.words.at(self.indices["finished"])
+        with self.code.while_loop(lambda: self._load_acquire(finished) < count):
             pass
 
-    def _next(self, counter: str) -> Int:
-        place = self.words.at(self.places[counter])
-        return Int(self.code.builder, self.code.builder.atomic_rmw("add", place.value, INDEX(1), "seq_cst"))
-
-    def _read(self, place: Pointer) -> Int:
-        builder = self.code.builder
-        return Int(builder, builder.load_atomic(place.value, "acquire", 8, typ=INDEX))
-
     def thread(self) -> Int:
-        """Return this thread's number: 0, 1, ... in the order in which they arrive."""
-        return self._next("threads")
+        """Return the index of this thread: 0, 1, ... in order of arrival."""
+        return self._fetch_add("threads")
+
+    def _fetch_add(self, counter: str) -> Int:
+        address, builder = self.words.at(self.indices[counter]), self.code.builder
+        return Int(builder, builder.atomic_rmw("add", address.value, INDEX(1), "seq_cst"))
+
+    def _load_acquire(self, address: Pointer) -> Int:
+        builder = self.code.builder
+        return Int(builder, builder.load_atomic(address.value, "acquire", 8, typ=INDEX))

@@ -1,7 +1,8 @@
-"""Four bytes at a time: the step of a matrix product of u8 and s8 into s32, exact on every processor.
+"""Dot products of four bytes per lane: the step of a matrix product of u8 and s8 into s32, exact on every processor.
 
-With VNNI one instruction multiplies four pairs of bytes in every lane and adds them to a sum. Elsewhere bytes become
-16-bit numbers, even and odd ones apart, whose products are added in pairs (`pmaddwd` on x86): nothing saturates.
+With VNNI one instruction multiplies four pairs of bytes in every lane and adds them to the accumulator. Elsewhere bytes
+are widened to 16 bits, even and odd ones separately, and their products are added in pairs (`pmaddwd` on x86): nothing
+saturates.
 """
 
 from __future__ import annotations
@@ -10,44 +11,45 @@ from typing import Any
 
 from llvmlite import ir
 
-from mlhood.kernels.codegen.ir_builder import BYTE, INT32, Code
+from mlhood.kernels.codegen.ir_builder import BYTE, INT32, FunctionBuilder
 from mlhood.kernels.codegen.target import Target
 
 _SHORT = ir.IntType(16)
 _VNNI = "llvm.x86.avx512.vpdpbusd.512"
 
 
-def dot(code: Code, a: Any, b: Any, total: Any, target: Target) -> Any:
-    """Return total + the four products of a's unsigned and b's signed bytes, lane by lane; all are <lanes x i32>."""
+def dot(code: FunctionBuilder, a: Any, b: Any, total: Any, target: Target) -> Any:
+    """Return total + the four products of a's unsigned and b's signed bytes in each lane; all are <lanes x i32>."""
     if target.dot:
-        known = code.module.globals.get(_VNNI)
         quads = ir.VectorType(BYTE, 4 * target.lanes)
         signature = ir.FunctionType(total.type, [total.type, quads, quads])
-        callee = known or ir.Function(code.module, signature, _VNNI)
+        callee = code.module.globals.get(_VNNI) or ir.Function(code.module, signature, _VNNI)
         return code.builder.call(callee, [total, code.builder.bitcast(a, quads), code.builder.bitcast(b, quads)])
     for parity in (0, 1):
-        total = code.builder.add(total, _pairs(code, _unsigned(code, a, parity), _signed(code, b, parity)))
+        total = code.builder.add(total, _pairwise(code, _unsigned(code, a, parity), _signed(code, b, parity)))
     return total
 
 
-def _halves(code: Code, vector: Any) -> tuple[Any, Any]:
-    """Return the vector as 16-bit numbers, and eight of each."""
+def _as_shorts(code: FunctionBuilder, vector: Any) -> tuple[Any, Any]:
+    """Return the vector reinterpreted as 16-bit integers, and a shift count of eight for each."""
     kind = ir.VectorType(_SHORT, 2 * vector.type.count)
     return code.builder.bitcast(vector, kind), ir.Constant(kind, [8] * kind.count)
 
 
-def _unsigned(code: Code, vector: Any, parity: int) -> Any:
-    halves, eight = _halves(code, vector)
-    return code.builder.lshr(halves if parity else code.builder.shl(halves, eight), eight)
+def _unsigned(code: FunctionBuilder, vector: Any, parity: int) -> Any:
+    """Return the even (0) or odd (1) bytes, zero-extended."""
+    shorts, eight = _as_shorts(code, vector)
+    return code.builder.lshr(shorts if parity else code.builder.shl(shorts, eight), eight)
 
 
-def _signed(code: Code, vector: Any, parity: int) -> Any:
-    halves, eight = _halves(code, vector)
-    return code.builder.ashr(halves if parity else code.builder.shl(halves, eight), eight)
+def _signed(code: FunctionBuilder, vector: Any, parity: int) -> Any:
+    """Return the even (0) or odd (1) bytes, sign-extended."""
+    shorts, eight = _as_shorts(code, vector)
+    return code.builder.ashr(shorts if parity else code.builder.shl(shorts, eight), eight)
 
 
-def _pairs(code: Code, a: Any, b: Any) -> Any:
-    """Return the products of 16-bit numbers as 32-bit ones, neighbours added."""
+def _pairwise(code: FunctionBuilder, a: Any, b: Any) -> Any:
+    """Multiply 16-bit integers and add adjacent 32-bit products."""
     wide = ir.VectorType(INT32, a.type.count)
     products = code.builder.mul(code.builder.sext(a, wide), code.builder.sext(b, wide))
     even, odd = (code.shuffle(products, products, range(first, wide.count, 2)) for first in (0, 1))

@@ -1,11 +1,11 @@
-"""A small language for writing LLVM IR in Python: integers, pointers, loops and vectors of float32.
+"""A thin layer over llvmlite's IRBuilder: integers with Python's operators, pointers, loops and vectors of float32.
 
-The loops of a kernel are written with it as they would be in Python, and LLVM makes registers out of its variables:
+The loops of a kernel read as they would in Python, and LLVM promotes the variables to registers:
 
     with code.loop(0, rows) as row:
         total.set(code.fma(a.at(row).load(), b.at(row).load(), total.get()))
 
-Integers are 64 bits wide; those that are divided must not be negative.
+Integers are 64 bits wide; dividends and divisors must not be negative.
 """
 
 from __future__ import annotations
@@ -23,113 +23,111 @@ BYTE = ir.IntType(8)
 FLOAT = ir.FloatType()
 ADDRESS = ir.PointerType()
 
-Number = "Int | int"
-
 
 @dataclass(frozen=True)
 class Int:
-    """An integer of the program that is being written."""
+    """A 64-bit integer value of the function being built."""
 
     builder: ir.IRBuilder
     value: Any
 
-    def _other(self, other: Int | int) -> Any:
+    def _operand(self, other: Int | int) -> Any:
         return other.value if isinstance(other, Int) else INDEX(other)
 
-    def _make(self, value: Any) -> Int:
+    def _result(self, value: Any) -> Int:
         return Int(self.builder, value)
 
     def __add__(self, other: Int | int) -> Int:
-        return self._make(self.builder.add(self.value, self._other(other)))
+        return self._result(self.builder.add(self.value, self._operand(other)))
 
     def __sub__(self, other: Int | int) -> Int:
-        return self._make(self.builder.sub(self.value, self._other(other)))
+        return self._result(self.builder.sub(self.value, self._operand(other)))
 
     def __mul__(self, other: Int | int) -> Int:
-        return self._make(self.builder.mul(self.value, self._other(other)))
+        return self._result(self.builder.mul(self.value, self._operand(other)))
 
     def __floordiv__(self, other: Int | int) -> Int:
-        return self._make(self.builder.udiv(self.value, self._other(other)))
+        return self._result(self.builder.udiv(self.value, self._operand(other)))
 
     def __mod__(self, other: Int | int) -> Int:
-        return self._make(self.builder.urem(self.value, self._other(other)))
+        return self._result(self.builder.urem(self.value, self._operand(other)))
 
     def __lt__(self, other: Int | int) -> Any:
-        return self.builder.icmp_signed("<", self.value, self._other(other))
+        return self.builder.icmp_signed("<", self.value, self._operand(other))
 
     def equals(self, other: Int | int) -> Any:
-        """Return the condition that both are the same."""
-        return self.builder.icmp_signed("==", self.value, self._other(other))
+        """Return the condition that both are equal."""
+        return self.builder.icmp_signed("==", self.value, self._operand(other))
 
-    def least(self, other: Int | int) -> Int:
+    def minimum(self, other: Int | int) -> Int:
         """Return the smaller of the two."""
-        return self._make(self.builder.select(self < other, self.value, self._other(other)))
+        return self._result(self.builder.select(self < other, self.value, self._operand(other)))
 
     def where(self, condition: Any, other: Int | int) -> Int:
-        """Return this if the condition holds, else the other."""
-        return self._make(self.builder.select(condition, self.value, self._other(other)))
+        """Select this value if the condition holds, else the other."""
+        return self._result(self.builder.select(condition, self.value, self._operand(other)))
 
 
 @dataclass(frozen=True)
 class Pointer:
-    """An address of elements of one type, float32 unless said otherwise; distances count elements."""
+    """A pointer to elements of one type; offsets count elements."""
 
     builder: ir.IRBuilder
     value: Any
     element: Any = FLOAT
 
     def at(self, index: Int | int) -> Pointer:
-        """Return the address `index` elements further on."""
-        step = index.value if isinstance(index, Int) else INDEX(index)
-        return Pointer(self.builder, self.builder.gep(self.value, [step], source_etype=self.element), self.element)
+        """Return the pointer offset by `index` elements."""
+        offset = index.value if isinstance(index, Int) else INDEX(index)
+        return Pointer(self.builder, self.builder.gep(self.value, [offset], source_etype=self.element), self.element)
 
-    def of(self, element: Any) -> Pointer:
-        """Return the same address, read as elements of another type."""
+    def cast(self, element: Any) -> Pointer:
+        """Return the same address as a pointer to another element type."""
         return Pointer(self.builder, self.value, element)
 
     def load(self, lanes: int | None = None) -> Any:
-        """Return the element there, or a vector of as many as `lanes` from there on."""
+        """Load one element, or a vector of `lanes` consecutive ones."""
         kind = self.element if lanes is None else ir.VectorType(self.element, lanes)
-        return self.builder.load(self.value, typ=kind, align=_bytes(self.element))
+        return self.builder.load(self.value, typ=kind, align=_size(self.element))
 
     def store(self, value: Any) -> None:
-        """Write an element, or a vector of elements."""
-        self.builder.store(value, self.value, align=_bytes(self.element))
+        """Store an element, or a vector of elements."""
+        self.builder.store(value, self.value, align=_size(self.element))
 
-    def integer(self) -> Int:
-        """Return the 64-bit integer there."""
+    def load_int(self) -> Int:
+        """Load a 64-bit integer."""
         return Int(self.builder, self.load())
 
     def is_null(self) -> Any:
-        """Return the condition that this points nowhere."""
+        """Return the condition that this is the null pointer."""
         return self.builder.icmp_unsigned("==", self.value, ir.Constant(ADDRESS, None))
 
 
 @dataclass(frozen=True)
 class Variable:
-    """Something that changes while the program runs: a loop's counter, an accumulator."""
+    """A mutable stack slot: a loop counter, an accumulator."""
 
     builder: ir.IRBuilder
     slot: Any
     kind: Any
 
     def get(self) -> Any:
-        """Return what it holds."""
+        """Return its current value."""
         return self.builder.load(self.slot, typ=self.kind)
 
     def set(self, value: Any) -> None:
-        """Change what it holds."""
+        """Assign a value."""
         self.builder.store(value, self.slot)
 
 
-class Code:
-    """A function that is being written.
+class FunctionBuilder:
+    """A function under construction.
 
     Args:
-        module: Where it goes.
-        name: Its name.
-        parameters: Its parameters: name -> `INDEX`, `FLOAT` or `ADDRESS`.
-        public: Whether Python calls it; LLVM is free to change the others.
+        module: The module that gets the function.
+        name: Its symbol.
+        parameters: Name -> `INDEX`, `FLOAT` or `ADDRESS`, in order.
+        public: Whether Python calls it; LLVM may change the calling convention of the others.
     """
 
     def __init__(self, module: ir.Module, name: str, parameters: dict[str, Any], *, public: bool = True) -> None:
@@ -150,31 +148,31 @@ class Code:
         return Pointer(self.builder, self.parameters[name], element)
 
     def constant(self, value: int) -> Int:
-        """Return an integer known when the code is written."""
+        """Return an integer constant."""
         return Int(self.builder, INDEX(value))
 
-    def variable(self, kind: Any, first: Any) -> Variable:
-        """Return a new variable and what it starts with."""
+    def variable(self, kind: Any, initial: Any) -> Variable:
+        """Declare a variable and initialize it here."""
         with self.builder.goto_entry_block():
             slot = self.builder.alloca(kind)
-        made = Variable(self.builder, slot, kind)
-        made.set(first)
-        return made
+        variable = Variable(self.builder, slot, kind)
+        variable.set(initial)
+        return variable
 
     @contextmanager
     def loop(self, start: Int | int, stop: Int | int, step: int = 1) -> Iterator[Int]:
-        """Run the block for start, start + step, ... below stop; not at all if there is none."""
+        """Build a counted loop over range(start, stop, step); the `with` block is its body."""
         first = start if isinstance(start, Int) else self.constant(start)
         counter = self.variable(INDEX, first.value)
-        with self.whilst(lambda: Int(self.builder, counter.get()) < stop):
+        with self.while_loop(lambda: Int(self.builder, counter.get()) < stop):
             index = Int(self.builder, counter.get())
             yield index
             counter.set((index + step).value)
 
     @contextmanager
-    def whilst(self, condition: Any) -> Iterator[None]:
-        """Run the block as long as `condition()`, written before each round, holds."""
-        head, body, after = (self.builder.append_basic_block(part) for part in ("head", "body", "after"))
+    def while_loop(self, condition: Any) -> Iterator[None]:
+        """Build a loop that runs while `condition()`, evaluated before each iteration, holds."""
+        head, body, after = (self.builder.append_basic_block(name) for name in ("head", "body", "after"))
         self.builder.branch(head)
         self.builder.position_at_end(head)
         self.builder.cbranch(condition(), body, after)
@@ -183,25 +181,25 @@ class Code:
         self.builder.branch(head)
         self.builder.position_at_end(after)
 
-    def when(self, condition: Any) -> Any:
-        """Run the block if the condition holds."""
+    def if_then(self, condition: Any) -> Any:
+        """Build a conditional; the `with` block runs if the condition holds."""
         return self.builder.if_then(condition)
 
-    def call(self, callee: Code, *arguments: Any) -> None:
+    def call(self, callee: FunctionBuilder, *arguments: Any) -> None:
         """Call another function of the module."""
-        plain = [one.value if isinstance(one, Int | Pointer) else one for one in arguments]
-        self.builder.call(callee.function, [INDEX(one) if isinstance(one, int) else one for one in plain])
+        values = [argument.value if isinstance(argument, Int | Pointer) else argument for argument in arguments]
+        self.builder.call(callee.function, [INDEX(value) if isinstance(value, int) else value for value in values])
 
-    def fetch(self, place: Pointer) -> None:
-        """Ask for a cache line that will be read soon; an address that is not there does no harm."""
+    def prefetch(self, address: Pointer) -> None:
+        """Prefetch a cache line for reading; an invalid address does not fault."""
         name = "llvm.prefetch.p0"
-        read, keep, data = INT32(0), INT32(3), INT32(1)
+        read, locality, data = INT32(0), INT32(3), INT32(1)
         signature = ir.FunctionType(ir.VoidType(), [ADDRESS, INT32, INT32, INT32])
         callee = self.module.globals.get(name) or ir.Function(self.module, signature, name)
-        self.builder.call(callee, [place.value, read, keep, data])
+        self.builder.call(callee, [address.value, read, locality, data])
 
-    def done(self) -> None:
-        """End the function."""
+    def ret(self) -> None:
+        """Terminate the function."""
         self.builder.ret_void()
 
     # -- vectors
@@ -210,33 +208,33 @@ class Code:
         """Return a vector with the scalar in every lane."""
         vector = ir.VectorType(scalar.type, lanes)
         undefined = ir.Constant(vector, ir.Undefined)
-        one = self.builder.insert_element(undefined, scalar, INT32(0))
-        return self.builder.shuffle_vector(one, undefined, ir.Constant(ir.VectorType(INT32, lanes), [0] * lanes))
+        first = self.builder.insert_element(undefined, scalar, INT32(0))
+        return self.builder.shuffle_vector(first, undefined, ir.Constant(ir.VectorType(INT32, lanes), [0] * lanes))
 
     def shuffle(self, a: Any, b: Any, lanes: Sequence[int]) -> Any:
-        """Return the named lanes of a and b side by side."""
+        """Return the given lanes of the concatenation of a and b."""
         return self.builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(INT32, len(lanes)), list(lanes)))
 
     def fma(self, a: Any, b: Any, c: Any) -> Any:
-        """Return a * b + c, rounded once where the processor can, else twice."""
-        return self.intrinsic("llvm.fmuladd", a, b, c)
+        """Return a * b + c, fused where the processor can."""
+        return self._intrinsic("llvm.fmuladd", a, b, c)
 
-    def at_least(self, vector: Any, floor: Any) -> Any:
-        """Return the larger of the two, and NaN where the vector is."""
+    def maximum(self, vector: Any, floor: Any) -> Any:
+        """Return the larger of the two; NaN in the vector propagates."""
         return self.builder.select(self.builder.fcmp_ordered("<", vector, floor), floor, vector)
 
-    def at_most(self, vector: Any, ceiling: Any) -> Any:
-        """Return the smaller of the two, and NaN where the vector is."""
+    def minimum(self, vector: Any, ceiling: Any) -> Any:
+        """Return the smaller of the two; NaN in the vector propagates."""
         return self.builder.select(self.builder.fcmp_ordered(">", vector, ceiling), ceiling, vector)
 
-    def intrinsic(self, name: str, *arguments: Any) -> Any:
-        """Call one of LLVM's own operations on vectors that all have the same type."""
-        kind = arguments[0].type
-        full = f"{name}.v{kind.count}f32"
-        known = self.module.globals.get(full)
-        signature = ir.FunctionType(kind, [kind] * len(arguments))
-        return self.builder.call(known or ir.Function(self.module, signature, full), arguments)
+    def _intrinsic(self, name: str, *operands: Any) -> Any:
+        """Call an LLVM intrinsic on float32 vectors of one type."""
+        kind = operands[0].type
+        mangled = f"{name}.v{kind.count}f32"
+        signature = ir.FunctionType(kind, [kind] * len(operands))
+        callee = self.module.globals.get(mangled) or ir.Function(self.module, signature, mangled)
+        return self.builder.call(callee, operands)
 
 
-def _bytes(element: Any) -> int:
+def _size(element: Any) -> int:
     return 4 if element is FLOAT else element.width // 8

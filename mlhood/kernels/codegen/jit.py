@@ -1,7 +1,7 @@
-"""From LLVM IR to a function that Python calls, with the machine code kept on disk between processes.
+"""From LLVM IR to a function that Python calls, with a cache of object code on disk.
 
-A kernel is compiled once for a machine: its object code is kept under a name made of what it was asked for (the
-generator's sources, its arguments, the processor, LLVM's version), and a later process only loads it.
+A kernel is compiled once per machine: its object code is cached under a digest of everything that determines it (the
+sources of the generator, its arguments, the processor, LLVM's version); later processes only load it.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ import llvmlite.binding as llvm
 
 from mlhood.kernels.codegen.target import Target
 
-_DIGEST = 32
-_LOADED: list[Any] = []  # machine code lives as long as the process: its addresses are handed out
+_DIGEST_BYTES = 32
+_ENGINES: list[Any] = []  # never freed: callers hold addresses of their code
 
 Build = Callable[..., str]
 Kernel = Callable[[int, int], None]
 
 
 def load(build: Build, target: Target, *arguments: Any) -> Kernel:
-    """Return the function `kernel` of the module that `build(target, *arguments)` writes, as `f(plan, wait)`.
+    """Return the function `kernel` of the module that `build(target, *arguments)` generates.
 
     Args:
-        build: A function that returns LLVM IR as text; written in this package, or in a module that needs no other
-            module of its own for it.
-        target: The processor; its kernels must run here.
-        arguments: Plain values that `repr` tells apart.
+        build: A function that returns LLVM IR as text. It is defined in this package, or in a module that depends on no
+            other module of its own package for the IR: only these sources are part of the cache key.
+        target: The processor; it must be this machine's.
+        arguments: Plain values with a distinctive `repr`.
     """
     return _load(build, target, arguments)
 
@@ -44,18 +44,18 @@ def load(build: Build, target: Target, *arguments: Any) -> Kernel:
 @functools.cache
 def _load(build: Build, target: Target, arguments: tuple[Any, ...]) -> Kernel:
     _initialize()
-    path = cache_folder() / f"{_key(build, target, arguments)}.o"
-    code = read(path)
+    path = cache_folder() / f"{_cache_key(build, target, arguments)}.o"
+    code = read_cached(path)
     if code is None:
         code = compile_ir(build(target, *arguments), target)
-        write(path, code)
+        write_cached(path, code)
     return _link(code, target)
 
 
 def compile_ir(text: str, target: Target, *, assembly: bool = False) -> Any:
-    """Return the object code (bytes) of a module, or its assembly (text) for people."""
+    """Compile a module to object code (bytes), or to assembly (text)."""
     _initialize()
-    machine = _machine(target)
+    machine = _target_machine(target)
     module = llvm.parse_assembly(text)
     module.triple, module.data_layout = machine.triple, str(machine.target_data)
     module.verify()
@@ -66,17 +66,16 @@ def compile_ir(text: str, target: Target, *, assembly: bool = False) -> Any:
     return machine.emit_assembly(module) if assembly else machine.emit_object(module)
 
 
-def _machine(target: Target) -> llvm.TargetMachine:
-    triple = target.triple or llvm.get_process_triple()
-    found = llvm.Target.from_triple(triple)
-    return found.create_target_machine(target.cpu, target.features, opt=3, reloc="default", codemodel="jitdefault")
+def _target_machine(target: Target) -> llvm.TargetMachine:
+    backend = llvm.Target.from_triple(target.triple or llvm.get_process_triple())
+    return backend.create_target_machine(target.cpu, target.features, opt=3, reloc="default", codemodel="jitdefault")
 
 
 def _link(code: bytes, target: Target) -> Kernel:
-    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _machine(target))
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _target_machine(target))
     engine.add_object_file(llvm.ObjectFileRef.from_data(code))
     engine.finalize_object()
-    _LOADED.append(engine)
+    _ENGINES.append(engine)
     return ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(engine.get_function_address("kernel"))
 
 
@@ -90,9 +89,9 @@ def _initialize() -> None:
 
 
 def cache_folder() -> Path:
-    """Return where object code is kept: `MLHOOD_CACHE`, or the user's folder for caches."""
-    if chosen := os.environ.get("MLHOOD_CACHE"):
-        return Path(chosen)
+    """Return the folder of the object code: `MLHOOD_CACHE`, or one in the user's cache folder."""
+    if override := os.environ.get("MLHOOD_CACHE"):
+        return Path(override)
     if sys.platform == "win32":
         base = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
     elif sys.platform == "darwin":
@@ -102,18 +101,18 @@ def cache_folder() -> Path:
     return Path(base) / "mlhood" / "kernels"
 
 
-def read(path: Path) -> bytes | None:
-    """Return the object code in a file; None if there is none, or if it is not whole."""
+def read_cached(path: Path) -> bytes | None:
+    """Return the object code in a file, or None if the file is missing or damaged."""
     try:
         content = path.read_bytes()
     except OSError:
         return None
-    digest, code = content[:_DIGEST], content[_DIGEST:]
+    digest, code = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
     return code if hashlib.sha256(code).digest() == digest else None
 
 
-def write(path: Path, code: bytes) -> None:
-    """Keep object code in a file, whole or not at all; a folder that cannot be written costs only time."""
+def write_cached(path: Path, code: bytes) -> None:
+    """Write object code to a file atomically; if the folder is not writable, it is compiled again the next time."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
@@ -123,17 +122,17 @@ def write(path: Path, code: bytes) -> None:
         return
 
 
-def _key(build: Build, target: Target, arguments: tuple[Any, ...]) -> str:
-    asked = (build.__module__, build.__qualname__, target, arguments, llvm.get_process_triple())
-    return hashlib.sha256(f"{_sources(inspect.getfile(build))} {asked!r}".encode()).hexdigest()[:40]
+def _cache_key(build: Build, target: Target, arguments: tuple[Any, ...]) -> str:
+    request = (build.__module__, build.__qualname__, target, arguments, llvm.get_process_triple())
+    return hashlib.sha256(f"{_source_digest(inspect.getfile(build))} {request!r}".encode()).hexdigest()[:40]
 
 
 @functools.cache
-def _sources(generator: str) -> str:
-    """Return a digest of all that decides what code comes out: the generator's file, this package, and llvmlite.
+def _source_digest(generator: str) -> str:
+    """Return a digest of llvmlite's version and of all sources that determine the code: the generator and this package.
 
     Args:
-        generator: The file that writes the IR, in this package or elsewhere.
+        generator: Path of the file with the `build` function.
     """
     digest = hashlib.sha256(importlib.metadata.version("llvmlite").encode())
     for path in sorted({Path(generator), *Path(__file__).parent.glob("*.py")}):

@@ -1,7 +1,7 @@
-"""Packing: copying a strip of a matrix so that the microkernel reads it from one end to the other.
+"""Packing: copies strips of a matrix into panels that the microkernel reads sequentially.
 
-A panel of width p holds a strip of p rows (or columns) of a matrix, k by k: panel[k, i], with zeros where the matrix
-ends before the panel does. Where the numbers of one k are neighbours they are copied; where those of one row are,
+A panel of width p holds a strip of p rows (or columns) of a matrix, k by k: panel[k, i], zero-padded where the matrix
+ends before the panel does. Where the elements of one k are contiguous they are copied; where those of one row are,
 square blocks are transposed in registers.
 """
 
@@ -11,123 +11,123 @@ from typing import Any
 
 from llvmlite import ir
 
-from mlhood.kernels.codegen.arguments import Plan, kernel
-from mlhood.kernels.codegen.ir_builder import ADDRESS, BYTE, FLOAT, INDEX, Code, Int
-from mlhood.kernels.codegen.microkernel import read_lanes, write_lanes
+from mlhood.kernels.codegen.arguments import Arguments, kernel_function
+from mlhood.kernels.codegen.ir_builder import ADDRESS, BYTE, FLOAT, INDEX, FunctionBuilder, Int
+from mlhood.kernels.codegen.microkernel import load_lanes, store_lanes
 from mlhood.kernels.codegen.target import Target
 from mlhood.kernels.codegen.transpose import transpose
 
-# `count` rows are there, the next one `ld` elements on (across), or the next k (not across)
+# `count` rows are valid; `ld` is the distance to the next row (contiguous rows) or to the next k (contiguous columns)
 PARAMETERS = {"source": ADDRESS, "ld": INDEX, "count": INDEX, "depth": INDEX, "out": ADDRESS}
 FIELDS = ("tasks", "blocks", "source", "group", "ld", "count", "depth", "out")
-_AHEAD = 2  # vectors of a row: rows are far apart, which no processor sees coming
+_PREFETCH = 2  # vectors ahead in each row; hardware prefetchers do not follow that many rows at once
 _ZERO = ir.Constant(FLOAT, 0.0)
 
 
-def packer(module: ir.Module, name: str, width: int, across: bool, target: Target) -> Code:
-    """Write a function that packs one panel; its parameters are `PARAMETERS`.
+def packer(module: ir.Module, name: str, width: int, contiguous_rows: bool, target: Target) -> FunctionBuilder:
+    """Add a function with `PARAMETERS` that packs one panel.
 
     Args:
-        module: Where it goes.
-        name: Its name.
-        width: The panel's width.
-        across: Whether numbers of one row are neighbours (else those of one k).
+        module: The module that gets the function.
+        name: Its symbol.
+        width: Width of the panel.
+        contiguous_rows: Whether the elements of one row are contiguous (else those of one k).
         target: The processor.
     """
-    code = Code(module, name, PARAMETERS, public=False)
-    b = code.builder
-    whole = code.integer("count").equals(width)
-    done = code.variable(INDEX, INDEX(0))
-    with code.when(whole):
-        (_transpose_blocks if across else _copy_rows)(code, width, target)
+    code = FunctionBuilder(module, name, PARAMETERS, public=False)
+    full = code.integer("count").equals(width)
+    start = code.variable(INDEX, INDEX(0))
+    with code.if_then(full):
+        (_transpose_blocks if contiguous_rows else _copy_rows)(code, width, target)
         depth = code.integer("depth")
-        done.set((depth - depth % target.lanes if across else depth).value)
-    _one_by_one(code, Int(b, done.get()), width, across)
-    code.done()
+        start.set((depth - depth % target.lanes if contiguous_rows else depth).value)
+    _copy_elements(code, Int(code.builder, start.get()), width, contiguous_rows)
+    code.ret()
     return code
 
 
-def _groups(width: int, lanes: int) -> list[tuple[int, int]]:
+def _lane_groups(width: int, lanes: int) -> list[tuple[int, int]]:
+    """Split a width into vectors: (first lane, lanes)."""
     return [(first, min(lanes, width - first)) for first in range(0, width, lanes)]
 
 
-def _transpose_blocks(code: Code, width: int, target: Target) -> None:
+def _transpose_blocks(code: FunctionBuilder, width: int, target: Target) -> None:
     source, ld, depth, out = code.pointer("source"), code.integer("ld"), code.integer("depth"), code.pointer("out")
     with code.loop(0, depth - depth % target.lanes, target.lanes) as k:
-        for first, count in _groups(width, target.lanes):
-            places = [source.at(ld * (first + row) + k) for row in range(count)]
-            for place in places:
-                code.fetch(place.at(_AHEAD * target.lanes))
-            rows = [place.load(target.lanes) for place in places]
+        for first, count in _lane_groups(width, target.lanes):
+            addresses = [source.at(ld * (first + row) + k) for row in range(count)]
+            for address in addresses:
+                code.prefetch(address.at(_PREFETCH * target.lanes))
+            rows = [address.load(target.lanes) for address in addresses]
             for lane, column in enumerate(transpose(code, rows, target.lanes)):
-                write_lanes(code, out.at((k + lane) * width + first), column, count, target)
+                store_lanes(code, out.at((k + lane) * width + first), column, count, target)
 
 
-def _copy_rows(code: Code, width: int, target: Target) -> None:
+def _copy_rows(code: FunctionBuilder, width: int, target: Target) -> None:
     source, ld, out = code.pointer("source"), code.integer("ld"), code.pointer("out")
     with code.loop(0, code.integer("depth")) as k:
-        for first, count in _groups(width, target.lanes):
-            vector = read_lanes(code, source.at(ld * k + first), target.lanes, count, target)
-            write_lanes(code, out.at(k * width + first), vector, count, target)
+        for first, count in _lane_groups(width, target.lanes):
+            vector = load_lanes(code, source.at(ld * k + first), target.lanes, count, target)
+            store_lanes(code, out.at(k * width + first), vector, count, target)
 
 
-def _one_by_one(code: Code, start: Int, width: int, across: bool) -> None:
-    """Copy what is left of the depth, and zeros where the strip is narrower than the panel."""
+def _copy_elements(code: FunctionBuilder, start: Int, width: int, contiguous_rows: bool) -> None:
+    """Copy the remaining k one element at a time, with zeros where the strip is narrower than the panel."""
     source, ld, count, out = code.pointer("source"), code.integer("ld"), code.integer("count"), code.pointer("out")
     with code.loop(start, code.integer("depth")) as k:
         with code.loop(0, count) as row:
-            place = ld * row + k if across else ld * k + row
-            out.at(k * width + row).store(source.at(place).load())
+            offset = ld * row + k if contiguous_rows else ld * k + row
+            out.at(k * width + row).store(source.at(offset).load())
         with code.loop(count, width) as row:
             out.at(k * width + row).store(_ZERO)
 
 
-def byte_packer(module: ir.Module, name: str, width: int, target: Target) -> Code:
-    """Write a function that packs a panel of s8 [4 * depth, count] as [depth, width, 4], with zeros beyond `count`.
+def byte_packer(module: ir.Module, name: str, width: int, target: Target) -> FunctionBuilder:
+    """Add a function that packs a panel of s8 [4 * depth, count] as [depth, width, 4], zero-padded beyond `count`.
 
-    Its parameters are those of `mlhood.kernels.codegen.packing.packer`, all but depth counting bytes.
+    It has the `PARAMETERS` of `packer`; all but depth count bytes.
     """
-    code = Code(module, name, PARAMETERS, public=False)
+    code = FunctionBuilder(module, name, PARAMETERS, public=False)
     source, ld, count = code.pointer("source", BYTE), code.integer("ld"), code.integer("count")
-    whole = count.equals(width)
+    is_full = count.equals(width)
     with code.loop(0, code.integer("depth")) as k:
         rows = [source.at(ld * (k * 4 + row)) for row in range(4)]
         out = code.pointer("out", BYTE).at(k * (4 * width))
-        with code.builder.if_else(whole) as (full, some):
+        with code.builder.if_else(is_full) as (full, partial):
             with full:
                 for first in range(0, width, target.lanes):
                     quads = _interleave(code, [row.at(first).load(target.lanes) for row in rows])
                     out.at(4 * first).store(quads)
-            with some, code.loop(0, width) as column:
-                for number, row in enumerate(rows):
+            with partial, code.loop(0, width) as column:
+                for i, row in enumerate(rows):
                     with code.builder.if_else(column < count) as (inside, beyond):
                         with inside:
-                            out.at(column * 4 + number).store(row.at(column).load())
+                            out.at(column * 4 + i).store(row.at(column).load())
                         with beyond:
-                            out.at(column * 4 + number).store(BYTE(0))
-    code.done()
+                            out.at(column * 4 + i).store(BYTE(0))
+    code.ret()
     return code
 
 
-def _interleave(code: Code, rows: list[Any]) -> Any:
-    """Return the first bytes of four rows, then the second ones, and so on."""
+def _interleave(code: FunctionBuilder, rows: list[Any]) -> Any:
+    """Return the first byte of each of four rows, then the second of each, and so on."""
     lanes = rows[0].type.count
     pairs = [code.shuffle(rows[i], rows[i + 1], range(2 * lanes)) for i in (0, 2)]
     return code.shuffle(pairs[0], pairs[1], [row * lanes + lane for lane in range(lanes) for row in range(4)])
 
 
-def build(target: Target, width: int, across: bool) -> str:
-    """Return a kernel that packs all panels of the matrices of some groups, one a task, as LLVM IR."""
+def build(target: Target, width: int, contiguous_rows: bool) -> str:
+    """Return the LLVM IR of a kernel that packs the matrices of several groups, one panel per task."""
     module = ir.Module()
-    pack = packer(module, "pack", width, across, target)
-    code = kernel(module)
-    plan = Plan(code, FIELDS)
-    f: dict[str, Any] = {name: plan.integer(name) for name in FIELDS}
-    source, out = plan.pointer("source"), plan.pointer("out")
-    with plan.tasks(f["tasks"]) as task:
+    pack = packer(module, "pack", width, contiguous_rows, target)
+    code = kernel_function(module)
+    arguments = Arguments(code, FIELDS)
+    f: dict[str, Any] = {name: arguments.integer(name) for name in FIELDS}
+    source, out = arguments.pointer("source"), arguments.pointer("out")
+    with arguments.tasks(f["tasks"]) as task:
         group, first = task // f["blocks"], task % f["blocks"] * width
-        place = source.at(group * f["group"] + first * f["ld"])
-        count = (f["count"] - first).least(width)
-        code.call(pack, place, f["ld"], count, f["depth"], out.at(task * f["depth"] * width))
-    code.done()
+        strip = source.at(group * f["group"] + first * f["ld"])
+        count = (f["count"] - first).minimum(width)
+        code.call(pack, strip, f["ld"], count, f["depth"], out.at(task * f["depth"] * width))
+    code.ret()
     return str(module)

@@ -1,6 +1,6 @@
-"""Transposing a block of numbers in vector registers: no memory is touched.
+"""Transposing a block in vector registers, without going through memory.
 
-Rows are first exchanged within groups of four lanes, then whole groups: on x86 these are the cheap shuffles (`unpck`,
+Rows are exchanged within groups of four lanes first, then whole groups: on x86 these are the cheap shuffles (`unpck`,
 `vshuff32x4`, `vperm2f128`), on ARM `zip` and `trn`.
 """
 
@@ -11,56 +11,60 @@ from typing import Any
 
 from llvmlite import ir
 
-from mlhood.kernels.codegen.ir_builder import FLOAT, Code
+from mlhood.kernels.codegen.ir_builder import FLOAT, FunctionBuilder
 
 GROUP = 4
 
 
-def transpose(code: Code, rows: Sequence[Any], lanes: int) -> list[Any]:
-    """Return the columns of at most `lanes` rows, one a vector; what lies beyond the last row is undefined.
+def transpose(code: FunctionBuilder, rows: Sequence[Any], lanes: int) -> list[Any]:
+    """Return the columns of up to `lanes` rows, one per vector; lanes beyond the last row are undefined.
 
     Args:
-        code: Where the shuffles are written.
+        code: The function that gets the shuffles.
         rows: Vectors of `lanes` float32.
         lanes: 4, 8 or 16.
     """
     missing = ir.Constant(ir.VectorType(FLOAT, lanes), ir.Undefined)
     block = [*rows, *[missing] * (lanes - len(rows))]
-    labels = [[(row, lane) for lane in range(lanes)] for row in range(lanes)]
+    # the (row, lane) that each lane of the block came from
+    origins = [[(row, lane) for lane in range(lanes)] for row in range(lanes)]
     for distance, low, high in _stages(lanes):
-        block, labels = _stage(code, block, labels, distance, low, high)
-    column = {label[0][1]: vector for label, vector in zip(labels, block, strict=True)}
-    return [column[lane] for lane in range(lanes)]
+        block, origins = _exchange(code, block, origins, distance, low, high)
+    columns = {origin[0][1]: vector for origin, vector in zip(origins, block, strict=True)}
+    return [columns[lane] for lane in range(lanes)]
 
 
 def _stages(lanes: int) -> list[tuple[int, list[int], list[int]]]:
-    """Return distance between partners and the lanes they swap: first and second result's, out of both side by side."""
+    """Return for each stage the distance between partner rows, and the lanes that the two results take.
+
+    Lanes index the concatenation of both partners.
+    """
     quads = range(0, lanes, GROUP)
     pairs = [[(q + j, lanes + q + j) for q in quads for j in half] for half in ((0, 1), (2, 3))]
     twos = [[(q + j, q + j + 1, lanes + q + j, lanes + q + j + 1) for q in quads] for j in (0, 2)]
     groups = [range(start, 2 * lanes, 2 * GROUP) for start in (0, GROUP)]
-    whole = [[tuple(range(start, start + GROUP)) for start in group] for group in groups]
+    halves = [[tuple(range(start, start + GROUP)) for start in group] for group in groups]
     stages = [(1, pairs), (2, twos)]
     distance = GROUP
     while distance < lanes:
-        stages.append((distance, whole))
+        stages.append((distance, halves))
         distance *= 2
-    return [(d, _flat(low), _flat(high)) for d, (low, high) in stages]
+    return [(distance, _flatten(low), _flatten(high)) for distance, (low, high) in stages]
 
 
-def _flat(parts: Sequence[Sequence[int]]) -> list[int]:
-    return [lane for part in parts for lane in part]
+def _flatten(groups: Sequence[Sequence[int]]) -> list[int]:
+    return [lane for group in groups for lane in group]
 
 
-def _stage(
-    code: Code, block: list[Any], labels: list[list[Any]], distance: int, low: list[int], high: list[int]
+def _exchange(
+    code: FunctionBuilder, block: list[Any], origins: list[list[Any]], distance: int, low: list[int], high: list[int]
 ) -> tuple[list[Any], list[list[Any]]]:
-    block, labels = list(block), list(labels)
+    block, origins = list(block), list(origins)
     for row in range(len(block)):
         partner = row + distance
         if row & distance:
             continue
-        a, b, both = block[row], block[partner], labels[row] + labels[partner]
+        a, b, both = block[row], block[partner], origins[row] + origins[partner]
         block[row], block[partner] = code.shuffle(a, b, low), code.shuffle(a, b, high)
-        labels[row], labels[partner] = [both[lane] for lane in low], [both[lane] for lane in high]
-    return block, labels
+        origins[row], origins[partner] = [both[lane] for lane in low], [both[lane] for lane in high]
+    return block, origins

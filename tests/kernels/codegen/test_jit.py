@@ -10,7 +10,7 @@ import pytest
 from llvmlite import ir
 
 from mlhood.kernels.codegen import direct_kernel, gemm_kernel, jit
-from mlhood.kernels.codegen.arguments import kernel
+from mlhood.kernels.codegen.arguments import kernel_function
 from mlhood.kernels.codegen.direct_kernel import Variant
 from mlhood.kernels.codegen.ir_builder import INDEX
 from mlhood.kernels.codegen.microkernel import candidates, cheapest
@@ -22,9 +22,9 @@ from mlhood.kernels.geometry import geometry
 def build_seven(_: Target, where: int) -> str:
     """A kernel that writes 7 into a word of its plan."""
     module = ir.Module()
-    code = kernel(module)
-    code.pointer("plan", INDEX).at(where).store(INDEX(7))
-    code.done()
+    code = kernel_function(module)
+    code.pointer("arguments", INDEX).at(where).store(INDEX(7))
+    code.ret()
     return str(module)
 
 
@@ -60,9 +60,9 @@ def test_a_generator_that_was_changed_makes_new_code(folder, tmp_path):
     generator = tmp_path / "generator.py"
     for value in (7, 8):
         generator.write_text(inspect.getsource(build_seven).replace("INDEX(7)", f"INDEX({value})"))
-        names = {"Target": Target, "ir": ir, "kernel": kernel, "INDEX": INDEX}
+        names = {"Target": Target, "ir": ir, "kernel_function": kernel_function, "INDEX": INDEX}
         exec(compile(generator.read_text(), generator, "exec"), names)
-        jit._sources.cache_clear()  # as in another process
+        jit._source_digest.cache_clear()  # as in another process
         plan = np.zeros(1, np.int64)
         jit.load(names["build_seven"], PORTABLE, 0)(plan.ctypes.data, 0)
         assert plan.tolist() == [value]
