@@ -1,4 +1,7 @@
-"""Many devices and many processes: meshes, collectives counted in HLO, a launcher, checkpoints to resume from."""
+"""Many devices and many processes: meshes and collectives, a launcher, checkpoints, schedules and predicted scaling.
+
+In: a program, or measured times and stated links; out: processes that run it, bytes that they send, and predictions.
+"""
 
 from mlhood.jaxlab.cluster.processes import initialize
 

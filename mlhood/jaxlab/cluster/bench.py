@@ -1,8 +1,8 @@
-"""A step of training on one process and on several: its time and the bytes sent, beside the prediction.
+"""A step of training on one process and on several: its time and the bytes sent, measured and predicted.
 
-The processes share one machine, mostly its cores too, and speak through its loopback. So the bytes are those that a
-cluster's network would carry, but the times are not a cluster's: more processes than cores make every step longer,
-and no speed-up can be read from them. What they show is what an all-reduce adds to a step.
+The processes share one machine, usually its cores too, and communicate through the loopback interface. The bytes are
+those that a cluster's network would carry, but the times are not a cluster's: more processes than cores make every step
+longer, and no speed-up can be read from them. They show what an all-reduce adds to a step.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from mlhood.measure.units import duration, rate
 
 @dataclass(frozen=True)
 class Step:
-    """A step over a number of processes; each has one thread and a batch of its own, so that work grows with them.
+    """A training step on several processes, each with one thread and a batch of its own (weak scaling).
 
     Args:
-        processes: How many.
-        seconds: A step's median, with the all-reduce of the gradient.
-        alone: The median of the same step without it, at the same time in every process.
-        latency: Of one step of the ring in seconds, from all-reduces of two sizes.
-        bandwidth: Of the ring in bytes a second, from the same.
-        sent: Bytes that a process sends in a step, by the kernel's count; None where it has none.
+        processes: Number of processes.
+        seconds: Median time of a step, with the all-reduce of the gradient.
+        alone: Median time of a step without it, run in every process at the same time.
+        latency: Seconds of one step of the ring, fitted to all-reduces of two sizes.
+        bandwidth: Bytes per second of the ring, from the same fit.
+        sent: Bytes that a process sends per step, counted by the kernel; None where it does not count.
         gradient: Bytes of the gradient and the loss.
-        arrays: In how many arrays they are; a CPU's all-reduce of several sends one after the other.
+        arrays: Number of arrays that they consist of; on a CPU they are all-reduced one after the other.
     """
 
     processes: int
@@ -48,22 +48,22 @@ class Step:
 
     @property
     def predicted_bytes(self) -> float:
-        """What a process sends by the ring."""
+        """Bytes that a process sends in a ring all-reduce."""
         return ring_bytes("all-reduce", self.gradient, self.processes)
 
     @property
     def predicted_seconds(self) -> float:
-        """The step alone, the ring's 2 (n - 1) latencies for each array, and the transfer."""
-        waits = self.arrays * 2 * (self.processes - 1) * self.latency
-        return self.alone + waits + self.predicted_bytes / self.bandwidth
+        """The step without all-reduce, plus the ring's 2 (n - 1) latencies for each array, plus the transfer."""
+        latency = self.arrays * 2 * (self.processes - 1) * self.latency
+        return self.alone + latency + self.predicted_bytes / self.bandwidth
 
     @property
     def excess(self) -> float | None:
-        """By how much more than predicted was sent, as a share; None where nothing was to be sent or counted."""
+        """Bytes sent beyond the prediction, as a fraction; None if nothing was to be sent or nothing was counted."""
         return self.sent / self.predicted_bytes - 1 if self.sent is not None and self.predicted_bytes else None
 
     def row(self) -> dict[str, object]:
-        """Return what people read of it."""
+        """Return the step as a row of `table`."""
         several = self.processes > 1
         return {
             "processes": self.processes,
@@ -79,7 +79,7 @@ class Step:
 
 
 def measure(processes: Iterable[int] = (1, 2), rounds: int = 21, timeout: float = 300) -> list[Step]:
-    """Time steps over each of these numbers of processes, and count what they send.
+    """Time steps on each of these numbers of processes, and count the bytes that they send.
 
     Args:
         processes: Numbers of processes.
@@ -90,12 +90,12 @@ def measure(processes: Iterable[int] = (1, 2), rounds: int = 21, timeout: float 
         ClusterError: There are too few rounds, or a process failed.
     """
     if rounds < 1:
-        raise ClusterError("there is nothing to measure", expected="1 round or more", got=rounds)
+        raise ClusterError("invalid number of rounds", expected="1 or more", got=rounds)
     return [_step(count, rounds, timeout) for count in processes]
 
 
 def table(steps: Iterable[Step]) -> pd.DataFrame:
-    """Return the steps as people read them, one a row."""
+    """Return the steps formatted as a table, one per row."""
     return pd.DataFrame([step.row() for step in steps]).set_index("processes")
 
 
@@ -103,25 +103,25 @@ def _step(processes: int, rounds: int, timeout: float) -> Step:
     with tempfile.TemporaryDirectory() as folder:
         command = ["python", "-m", "mlhood.jaxlab.cluster.bench_program", folder, str(rounds)]
         launch(command, processes, threads=1, timeout=timeout, say=lambda line: None)
-        found = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(Path(folder).glob("*.json"))]
-    # a step is over when the slowest process has it
-    together, alone, *probes = (max(times) for times in zip(*(one["seconds"] for one in found), strict=True))
-    counts = [one["bytes"] for one in found]
+        results = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(Path(folder).glob("*.json"))]
+    # a step takes as long as its slowest process
+    seconds, alone, *probes = (max(times) for times in zip(*(result["seconds"] for result in results), strict=True))
+    counts = [result["bytes"] for result in results]
     latency, bandwidth = _fit(processes, probes)
     return Step(
-        processes,
-        together,
-        alone,
-        latency,
-        bandwidth,
-        None if None in counts else sum(counts) / len(counts),
-        found[0]["expected"],
-        found[0]["arrays"],
+        processes=processes,
+        seconds=seconds,
+        alone=alone,
+        latency=latency,
+        bandwidth=bandwidth,
+        sent=None if None in counts else sum(counts) / len(counts),
+        gradient=results[0]["expected"],
+        arrays=results[0]["arrays"],
     )
 
 
 def _fit(processes: int, seconds: list[float]) -> tuple[float, float]:
-    """Return latency and bandwidth from the times of two all-reduces, each 2 (n - 1) latency + bytes / bandwidth."""
+    """Fit latency and bandwidth to the times of two all-reduces, each 2 (n - 1) latency + bytes / bandwidth."""
     small, large = (ring_bytes("all-reduce", size, processes) for size in PROBES)
     if processes < 2:
         return 0.0, float("inf")

@@ -1,6 +1,6 @@
-"""What each process of the cluster's benchmark does: steps with and without the all-reduce, timed, and bytes counted.
+"""The program of the cluster benchmark, run in each process: times steps with and without all-reduce, counts bytes.
 
-python -m mlhood.jaxlab.cluster.bench_program FOLDER ROUNDS, started by `bench.measure`: writes FOLDER/PROCESS.json.
+python -m mlhood.jaxlab.cluster.bench_program FOLDER ROUNDS, started by `bench.measure`: writes FOLDER/RANK.json.
 """
 
 from __future__ import annotations
@@ -15,43 +15,44 @@ from typing import Any
 import numpy as np
 
 from mlhood.jaxlab.cluster.processes import initialize
-from mlhood.jaxlab.cluster.sockets import sent
+from mlhood.jaxlab.cluster.sockets import bytes_sent
 
 INPUTS, HIDDEN, CLASSES, EXAMPLES = 784, 256, 10, 64
-PROBES = (2**12, 2**23)  # bytes of the all-reduces that tell the latency and the bandwidth; the gradient lies between
+PROBES = (2**12, 2**23)  # bytes of the all-reduces that measure latency and bandwidth; the gradient's lie in between
 
 
 def main(folder: Path, rounds: int) -> None:
-    """Time this process's part and write what was found."""
+    """Measure in this process, and write the results."""
     initialize()
     import jax
 
     from mlhood.jaxlab.cluster import parallel
     from mlhood.jaxlab.cluster.mesh import mesh
 
-    everywhere = mesh(data=jax.device_count(), model=1)
-    here = mesh(jax.local_devices(), data=jax.local_device_count(), model=1)
+    global_mesh = mesh(data=jax.device_count(), model=1)
+    local_mesh = mesh(jax.local_devices(), data=jax.local_device_count(), model=1)
     params = parallel.init(0, INPUTS, HIDDEN, CLASSES)
-    draw = np.random.default_rng(0)
-    x = draw.standard_normal((EXAMPLES * jax.device_count(), INPUTS)).astype(np.float32)
-    y = draw.integers(0, CLASSES, len(x)).astype(np.int32)
-    together = _call(parallel.by_jit(everywhere), parallel.laid(everywhere, params, x, y))
-    alone = _call(parallel.by_jit(here), parallel.laid(here, params, x[:EXAMPLES], y[:EXAMPLES]))
-    probes = [_sum(everywhere, size) for size in PROBES]
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((EXAMPLES * jax.device_count(), INPUTS)).astype(np.float32)
+    y = rng.integers(0, CLASSES, len(x)).astype(np.int32)
+    together = _call(parallel.by_jit(global_mesh), parallel.shard_inputs(global_mesh, params, x, y))
+    local_inputs = parallel.shard_inputs(local_mesh, params, x[:EXAMPLES], y[:EXAMPLES])
+    alone = _call(parallel.by_jit(local_mesh), local_inputs)
+    probes = [_all_reduce(global_mesh, size) for size in PROBES]
     for call in (together, alone, *probes):
         call()
 
-    before = sent()
+    before = bytes_sent()
     for _ in range(rounds):
         together()
-    after = sent()
-    found = {
+    after = bytes_sent()
+    results = {
         "bytes": None if before is None or after is None else (after - before) / rounds,
-        "expected": parallel.expected(everywhere.shape, params, len(x))["data"],
+        "expected": parallel.predicted_bytes(global_mesh.shape, params, len(x))["data"],
         "arrays": len(params) + 1,
-        "seconds": _times([together, alone, *probes], rounds),
+        "seconds": _median_seconds([together, alone, *probes], rounds),
     }
-    (folder / f"{jax.process_index()}.json").write_text(json.dumps(found), encoding="utf-8")
+    (folder / f"{jax.process_index()}.json").write_text(json.dumps(results), encoding="utf-8")
 
 
 def _call(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Callable[[], Any]:
@@ -60,28 +61,27 @@ def _call(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Callable[
     return lambda: jax.block_until_ready(function(*arguments))
 
 
-def _sum(mesh: Any, size: int) -> Callable[[], Any]:
-    """Return an all-reduce of so many bytes by itself."""
+def _all_reduce(mesh: Any, size: int) -> Callable[[], Any]:
+    """Return a call of one all-reduce of `size` bytes."""
     import jax
     from jax.sharding import PartitionSpec as P
 
-    from mlhood.jaxlab.cluster.mesh import lay
+    from mlhood.jaxlab.cluster.mesh import shard
 
     add = jax.jit(jax.shard_map(lambda x: jax.lax.psum(x[0], "data"), mesh=mesh, in_specs=P("data"), out_specs=P()))
     zeros = np.zeros((mesh.shape["data"], size // 4), np.float32)
-    return _call(add, (lay(mesh, {"x": zeros}, {"x": P("data")})["x"],))
+    return _call(add, (shard(mesh, {"x": zeros}, {"x": P("data")})["x"],))
 
 
-def _times(calls: list[Callable[[], Any]], rounds: int) -> list[float]:
-    """Return the median time of each, called in turn: all processes call the same at the same time, or wait."""
-    found = []
-    for _ in range(rounds):
-        found.append([])
-        for call in calls:
+def _median_seconds(calls: list[Callable[[], Any]], rounds: int) -> list[float]:
+    """Return the median time of each call; interleaved in a fixed order, so that all processes make the same call."""
+    seconds = np.empty((rounds, len(calls)))
+    for i in range(rounds):
+        for j, call in enumerate(calls):
             start = time.perf_counter()
             call()
-            found[-1].append(time.perf_counter() - start)
-    return np.median(found, axis=0).tolist()
+            seconds[i, j] = time.perf_counter() - start
+    return np.median(seconds, axis=0).tolist()
 
 
 if __name__ == "__main__":

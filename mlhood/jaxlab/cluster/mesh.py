@@ -1,4 +1,4 @@
-"""Devices in rows and columns: a mesh whose axes have names, and arrays laid on it."""
+"""Meshes of devices with named axes, and arrays sharded over them."""
 
 from __future__ import annotations
 
@@ -14,52 +14,52 @@ from mlhood.errors import ClusterError
 
 
 def mesh(devices: Sequence[Any] | None = None, **axes: int) -> Mesh:
-    """Return a mesh of devices in rows, columns and so on, by the names of the axes: `mesh(data=2, model=4)`.
+    """Return a mesh of devices with the given sizes of its axes: `mesh(data=2, model=4)`.
 
-    The last axis's devices are neighbours in the list of devices, hence of one process where there are several. Axes
-    are automatic: XLA works out how values between the arguments and the results are split.
+    Devices along the last axis are adjacent in the list of devices, hence in one process where there are several. Axes
+    are automatic: XLA propagates the shardings of arguments and results to the values in between.
 
     Args:
-        devices: The first of them are used; all that JAX has if left out.
+        devices: The mesh takes the first of them; all of JAX's if omitted.
         axes: Devices along each axis.
 
     Raises:
-        ClusterError: There are fewer devices than that, or none are asked for.
+        ClusterError: There are too few devices, or an axis has none.
     """
-    known = jax.devices() if devices is None else list(devices)
+    available = jax.devices() if devices is None else list(devices)
     needed = math.prod(axes.values())
-    if not axes or min(axes.values()) < 1 or needed > len(known):
+    if not axes or min(axes.values()) < 1 or needed > len(available):
         raise ClusterError(
-            "there is no such mesh",
-            expected=f"axes of 1 device or more, {len(known)} in all",
+            "invalid shape of the mesh",
+            expected=f"axes of 1 device or more, at most {len(available)} in total",
             got=" x ".join(f"{name}={count}" for name, count in axes.items()) or "no axis",
             todo='jax.config.update("jax_num_cpu_devices", 8), before JAX is first used; or mlhood cluster -n 2',
         )
-    grid = np.array(known[:needed], dtype=object).reshape(tuple(axes.values()))
+    grid = np.array(available[:needed], dtype=object).reshape(tuple(axes.values()))
     return Mesh(grid, tuple(axes), axis_types=(AxisType.Auto,) * len(axes))
 
 
-def lay(mesh: Mesh, values: Mapping[str, Any], specs: Mapping[str, PartitionSpec]) -> dict[str, jax.Array]:
-    """Lay arrays on a mesh, each process giving its own devices' parts.
+def shard(mesh: Mesh, arrays: Mapping[str, Any], specs: Mapping[str, PartitionSpec]) -> dict[str, jax.Array]:
+    """Shard arrays over a mesh; each process provides the shards of its own devices.
 
     Args:
         mesh: The devices.
-        values: NumPy arrays by name, the same in every process.
-        specs: How each is split; one without is copied to all devices.
+        arrays: NumPy arrays by name, the same in every process.
+        specs: The partition of each array; arrays without one are replicated.
 
     Raises:
-        ClusterError: An axis of an array does not fall into equal parts.
+        ClusterError: The size of an array is not divisible by that of its mesh axis.
     """
-    return {name: _laid(mesh, name, np.asarray(one), specs.get(name, PartitionSpec())) for name, one in values.items()}
+    return {name: _shard(mesh, name, np.asarray(a), specs.get(name, PartitionSpec())) for name, a in arrays.items()}
 
 
-def _laid(mesh: Mesh, name: str, value: np.ndarray, spec: PartitionSpec) -> jax.Array:
+def _shard(mesh: Mesh, name: str, array: np.ndarray, spec: PartitionSpec) -> jax.Array:
     try:
-        return jax.make_array_from_callback(value.shape, NamedSharding(mesh, spec), lambda index: value[index])
+        return jax.make_array_from_callback(array.shape, NamedSharding(mesh, spec), lambda index: array[index])
     except ValueError as error:
         raise ClusterError(
-            "this array does not fall into equal parts",
+            "the array cannot be divided into equal shards",
             where=name,
-            expected=f"sizes that the mesh divides: {dict(mesh.shape)}",
-            got=f"{value.shape} split by {spec}",
+            expected=f"sizes divisible by the mesh {dict(mesh.shape)}",
+            got=f"{array.shape} partitioned by {spec}",
         ) from error

@@ -1,13 +1,13 @@
-"""One network trained on many devices: its data split, its weights split, or both, as the mesh has it.
+"""A network on many devices: data parallel, tensor parallel, or both, depending on the mesh.
 
-Two layers, relu(x @ w1 + b1) @ w2 + b2, and the mean cross-entropy over a batch. Along the mesh's axis "data" lie parts
-of the batch; every row of devices holds all weights, and gradients are summed over the rows. Along "model" lie columns
-of w1 and rows of w2: a device computes some of the hidden values and with them a part of every result, and one sum over
-the row gives the results (M. Shoeybi et al., "Megatron-LM: training multi-billion parameter language models using model
-parallelism", arXiv:1909.08053, section 3).
+Two layers, relu(x @ w1 + b1) @ w2 + b2, and the mean cross-entropy over a batch. The batch is sharded over the mesh
+axis "data"; every row of devices holds all weights, and gradients are summed over the rows. Columns of w1 and rows of
+w2 are sharded over "model": a device computes some of the hidden units and from them a partial sum of every output, and
+one all-reduce along the row adds these up (M. Shoeybi et al., "Megatron-LM: training multi-billion parameter language
+models using model parallelism", arXiv:1909.08053, section 3).
 
-The same is written twice: `by_jit` says how arguments and results are split and leaves the rest to XLA; `by_shard_map`
-is what one device does, with its sums over the others spelled out.
+Implemented twice: `by_jit` states the shardings of arguments and results and leaves the rest to XLA; `by_shard_map` is
+the program of one device with explicit collectives.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from jax import lax
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from mlhood.jaxlab.cluster.mesh import lay
+from mlhood.jaxlab.cluster.mesh import shard
 
 Params = dict[str, Any]
 Gradient = Callable[[Params, Any, Any], tuple[jax.Array, Params]]
@@ -31,14 +31,14 @@ BATCH = P("data")
 
 
 def init(seed: int, inputs: int = 16, hidden: int = 32, outputs: int = 10) -> Params:
-    """Return weights: float32 w1 [inputs, hidden], b1 [hidden], w2 [hidden, outputs], b2 [outputs], in NumPy.
+    """Return random weights: float32 w1 [inputs, hidden], b1 [hidden], w2 [hidden, outputs], b2 [outputs], in NumPy.
 
     Normal with variance 2 / inputs of the layer (K. He et al., "Delving deep into rectifiers", ICCV 2015, equation 10).
     """
-    draw = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
 
     def weight(rows: int, columns: int) -> np.ndarray:
-        return (draw.standard_normal((rows, columns)) * np.sqrt(2 / rows)).astype(np.float32)
+        return (rng.standard_normal((rows, columns)) * np.sqrt(2 / rows)).astype(np.float32)
 
     return {
         "w1": weight(inputs, hidden),
@@ -49,7 +49,7 @@ def init(seed: int, inputs: int = 16, hidden: int = 32, outputs: int = 10) -> Pa
 
 
 def loss(params: Params, x: Any, y: Any) -> jax.Array:
-    """Return the mean cross-entropy of float32 [N, inputs] and whole numbers [N], as a float32 number."""
+    """Return the mean cross-entropy of float32 [N, inputs] and integer labels [N], a float32 scalar."""
     hidden = jax.nn.relu(x @ params["w1"] + params["b1"])
     return _cross_entropy(hidden @ params["w2"] + params["b2"], y)
 
@@ -59,82 +59,75 @@ def _cross_entropy(logits: jax.Array, y: Any) -> jax.Array:
 
 
 def by_jit(mesh: Mesh) -> Gradient:
-    """Return a function of (params, x, y): the loss over the whole batch and its gradient, split as `SPECS` says.
+    """Return a function of (params, x, y): the loss over the batch and its gradient, sharded as in `SPECS`.
 
     Args:
-        mesh: With axes "data" and "model"; one of them may have one device.
+        mesh: With axes "data" and "model"; either may have one device.
     """
-    weights, batch, everywhere = shardings(mesh)
-    return jax.jit(jax.value_and_grad(loss), in_shardings=(weights, batch, batch), out_shardings=(everywhere, weights))
+    weights = {name: NamedSharding(mesh, spec) for name, spec in SPECS.items()}
+    batch, replicated = NamedSharding(mesh, BATCH), NamedSharding(mesh, P())
+    return jax.jit(jax.value_and_grad(loss), in_shardings=(weights, batch, batch), out_shardings=(replicated, weights))
 
 
 def by_shard_map(mesh: Mesh) -> Gradient:
-    """Return the same as `by_jit`, from what one device does with its parts.
+    """Return the same as `by_jit`, from the program of one device.
 
-    The gradient of a weight that several devices share is summed over them by JAX: it is the transpose of giving it
-    to all of them (jax.shard_map, `check_vma`).
+    JAX sums the gradient of a replicated weight over the devices: that is the transpose of broadcasting it to them
+    (jax.shard_map, `check_vma`).
     """
 
-    def one(params: Params, x: jax.Array, y: jax.Array) -> jax.Array:
+    def local_loss(params: Params, x: jax.Array, y: jax.Array) -> jax.Array:
         hidden = jax.nn.relu(x @ params["w1"] + params["b1"])
         logits = lax.psum(hidden @ params["w2"], "model") + params["b2"]
         return lax.pmean(_cross_entropy(logits, y), "data")
 
-    return jax.jit(
-        jax.shard_map(jax.value_and_grad(one), mesh=mesh, in_specs=(SPECS, BATCH, BATCH), out_specs=(P(), SPECS))
-    )
+    local = jax.value_and_grad(local_loss)
+    return jax.jit(jax.shard_map(local, mesh=mesh, in_specs=(SPECS, BATCH, BATCH), out_specs=(P(), SPECS)))
 
 
-def shardings(mesh: Mesh) -> tuple[dict[str, NamedSharding], NamedSharding, NamedSharding]:
-    """Return how the weights, the batch, and what all devices hold are laid on a mesh."""
-    weights = {name: NamedSharding(mesh, spec) for name, spec in SPECS.items()}
-    return weights, NamedSharding(mesh, BATCH), NamedSharding(mesh, P())
-
-
-def laid(mesh: Mesh, params: Params, x: np.ndarray, y: np.ndarray) -> tuple[Params, jax.Array, jax.Array]:
-    """Lay weights and a batch on a mesh; each process holds all of them and keeps its devices' parts.
+def shard_inputs(mesh: Mesh, params: Params, x: np.ndarray, y: np.ndarray) -> tuple[Params, jax.Array, jax.Array]:
+    """Shard weights and a batch over a mesh; each process has all of them and keeps its devices' shards.
 
     Raises:
-        ClusterError: They do not fall into equal parts.
+        ClusterError: They cannot be divided into equal shards.
     """
-    return lay(mesh, params, SPECS), *lay_batch(mesh, x, y)
+    return shard(mesh, params, SPECS), *shard_batch(mesh, x, y)
 
 
-def lay_batch(mesh: Mesh, x: np.ndarray, y: np.ndarray) -> tuple[jax.Array, jax.Array]:
-    """Lay a batch on a mesh, its examples along "data".
+def shard_batch(mesh: Mesh, x: np.ndarray, y: np.ndarray) -> tuple[jax.Array, jax.Array]:
+    """Shard the examples of a batch over the axis "data".
 
     Raises:
-        ClusterError: They do not fall into equal parts.
+        ClusterError: They cannot be divided into equal shards.
     """
-    batch = lay(mesh, {"x": x, "y": y}, {"x": BATCH, "y": BATCH})
+    batch = shard(mesh, {"x": x, "y": y}, {"x": BATCH, "y": BATCH})
     return batch["x"], batch["y"]
 
 
 @jax.jit
 def momentum(
-    params: Params, velocity: Params, gradient: Params, rate: float = 0.1, kept: float = 0.9
+    params: Params, velocity: Params, gradient: Params, learning_rate: float = 0.1, decay: float = 0.9
 ) -> tuple[Params, Params]:
-    """Take a step of gradient descent with momentum: velocity = kept * velocity + gradient, params -= rate * velocity.
+    """Take a step of gradient descent: velocity = decay * velocity + gradient, params -= learning_rate * velocity.
 
-    B. T. Polyak, "Some methods of speeding up the convergence of iteration methods", 1964, as torch's SGD writes it.
+    B. T. Polyak, "Some methods of speeding up the convergence of iteration methods", 1964, in the form of torch's SGD.
     """
-    velocity = jax.tree.map(lambda v, g: kept * v + g, velocity, gradient)
-    return jax.tree.map(lambda p, v: p - rate * v, params, velocity), velocity
+    velocity = jax.tree.map(lambda v, g: decay * v + g, velocity, gradient)
+    return jax.tree.map(lambda p, v: p - learning_rate * v, params, velocity), velocity
 
 
-def expected(mesh: Mapping[str, int], params: Params, batch: int) -> dict[str, int]:
-    """Predict what a device puts into the all-reduces of one gradient, in bytes by the axis that they go along.
+def predicted_bytes(mesh: Mapping[str, int], params: Params, batch: int) -> dict[str, int]:
+    """Predict the bytes that a device contributes to the all-reduces of one gradient, by mesh axis.
 
-    Along "model": its part of every result. Along "data": the loss and the gradient of the weights that it holds.
-    An axis of one device has none.
+    Along "model": its partial sum of every output. Along "data": the loss and the gradient of the weights that it
+    holds. An axis of one device has none.
 
     Args:
         mesh: Devices by axis: a mesh's `shape`.
-        params: Weights as `init` gives.
-        batch: Examples in all.
+        params: Weights as from `init`.
+        batch: Examples in the global batch.
     """
     rows, columns = mesh.get("data", 1), mesh.get("model", 1)
-    results = batch // rows * params["w2"].shape[1]
-    shares = {name: columns if "model" in SPECS[name] else 1 for name in params}
-    held = sum(one.size // shares[name] for name, one in params.items())
-    return {"data": 4 * (held + 1) if rows > 1 else 0, "model": 4 * results if columns > 1 else 0}
+    outputs = batch // rows * params["w2"].shape[1]
+    held = sum(weight.size // (columns if "model" in SPECS[name] else 1) for name, weight in params.items())
+    return {"data": 4 * (held + 1) if rows > 1 else 0, "model": 4 * outputs if columns > 1 else 0}

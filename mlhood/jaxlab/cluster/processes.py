@@ -1,8 +1,8 @@
-"""How a process finds the others: told by `mlhood cluster`, or by Slurm, Open MPI or Kubernetes through JAX itself.
+"""How a process joins the cluster: through `mlhood cluster`, or through Slurm, Open MPI or Kubernetes by JAX itself.
 
-JAX reads the coordinator's address from the environment, but how many processes there are, and which of them this is,
-only from its arguments or from a cluster that it knows (jax.distributed.initialize, `cluster_detection_method`).
-A launcher on one machine is none of those, so its two numbers come in variables of our own.
+JAX reads the coordinator's address from the environment, but the number of processes and its own rank only from its
+arguments or from a cluster manager that it detects (jax.distributed.initialize, `cluster_detection_method`). A launcher
+on one machine is none of those, so it passes these two numbers in variables of our own.
 """
 
 from __future__ import annotations
@@ -18,80 +18,81 @@ from mlhood.errors import ClusterError
 PROCESSES, PROCESS = "MLHOOD_CLUSTER_PROCESSES", "MLHOOD_CLUSTER_PROCESS"
 COORDINATOR, BIND = "JAX_COORDINATOR_ADDRESS", "JAX_COORDINATOR_BIND_ADDRESS"
 
-# what is in the environment of a process that these have started (jax/_src/clusters); not of one beside them, such as
-# the shell that Slurm's salloc gives
-KNOWN = {
+# variables that these set for the processes they start (jax/_src/clusters), but not for others on the same machine,
+# such as the shell of Slurm's salloc
+CLUSTER_MANAGERS = {
     "Slurm": ("SLURM_JOB_ID", "SLURM_STEP_NODELIST", "SLURM_NTASKS", "SLURM_PROCID", "SLURM_LOCALID"),
     "Open MPI": ("OMPI_MCA_orte_hnp_uri", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"),
     "Kubernetes": ("KUBERNETES_SERVICE_HOST", "JOB_COMPLETION_INDEX"),
 }
-_HEARTBEAT = 30  # seconds of silence after which a process counts as dead; JAX's own is 100
-_SHUTDOWN = 60  # seconds that a process waits at its end for the others; JAX's own is 300
+_HEARTBEAT_TIMEOUT = 30  # seconds; JAX's default is 100
+_SHUTDOWN_TIMEOUT = 60  # seconds that a process waits at its end for the others; JAX's default is 300
 
 
 def initialize(timeout: int = 60) -> None:
-    """Join the other processes, before anything else is asked of JAX; alone, do nothing.
+    """Join the other processes, before JAX is used; do nothing in a process that is not part of a cluster.
 
-    Under `mlhood cluster` the place in the cluster comes from the launcher; under Slurm, Open MPI or Kubernetes JAX
-    finds it itself, with `jax.distributed.initialize()`. A process that neither has started is a cluster of one.
+    Under `mlhood cluster` the launcher passes the rank; under Slurm, Open MPI or Kubernetes JAX detects it, by
+    `jax.distributed.initialize()` without arguments.
 
-    An exception that nobody catches then ends this process at once: at its end JAX waits for the others, which would
-    be waiting for what this one did not send.
+    From then on an uncaught exception terminates this process immediately: a normal exit of JAX waits for the others,
+    which would wait for this one.
 
     Args:
         timeout: Seconds to wait for the other processes.
 
     Raises:
-        ClusterError: What the environment says makes no sense, JAX is in use already, or the others do not come.
+        ClusterError: The launcher's variables are invalid, JAX is already in use, or the others do not connect.
     """
-    place = _place()
-    if place is None and manager() is None:
+    rank = _launcher_rank()
+    if rank is None and cluster_manager() is None:
         return
     import jax
 
-    given: dict[str, Any] = {"num_processes": place[0], "process_id": place[1]} if place else {}
+    arguments: dict[str, Any] = {"num_processes": rank[1], "process_id": rank[0]} if rank else {}
     try:
         jax.distributed.initialize(
-            **given,
+            **arguments,
             initialization_timeout=timeout,
-            heartbeat_timeout_seconds=_HEARTBEAT,
-            shutdown_timeout_seconds=_SHUTDOWN,
+            heartbeat_timeout_seconds=_HEARTBEAT_TIMEOUT,
+            shutdown_timeout_seconds=_SHUTDOWN_TIMEOUT,
         )
     except (RuntimeError, ValueError, TypeError) as error:
         raise ClusterError(
             "this process cannot join the others",
-            where=os.environ.get(COORDINATOR, manager()),
+            where=os.environ.get(COORDINATOR, cluster_manager()),
             got=f"{type(error).__name__}: {error}",
-            todo="call initialize() once and first, before JAX makes an array; see that all processes have started",
+            todo="call initialize() once and first, before JAX makes an array; check that all processes have started",
         ) from error
-    sys.excepthook = _fail
+    sys.excepthook = _exit_on_exception
 
 
-def manager() -> str | None:
-    """Return which cluster manager has started this process, of those that JAX knows by themselves; or None."""
-    return next((name for name, needed in KNOWN.items() if all(one in os.environ for one in needed)), None)
+def cluster_manager() -> str | None:
+    """Return which cluster manager that JAX detects has started this process, or None."""
+    managers = CLUSTER_MANAGERS.items()
+    return next((name for name, variables in managers if all(v in os.environ for v in variables)), None)
 
 
-def _place() -> tuple[int, int] | None:
-    """Return how many processes there are and which this is, as the launcher has said it."""
-    said = [os.environ.get(name) for name in (PROCESSES, PROCESS)]
-    if said == [None, None]:
+def _launcher_rank() -> tuple[int, int] | None:
+    """Return this process's rank and the number of processes, as set by the launcher, or None."""
+    values = [os.environ.get(name) for name in (PROCESS, PROCESSES)]
+    if values == [None, None]:
         return None
     try:
-        count, number = (int(one or "") for one in said)
+        rank, count = (int(value or "") for value in values)
     except ValueError:
-        count = number = -1
-    if not 0 <= number < count or COORDINATOR not in os.environ:
+        rank = count = -1
+    if not 0 <= rank < count or COORDINATOR not in os.environ:
         raise ClusterError(
-            "the launcher's variables make no sense",
+            "the launcher's variables are invalid",
             expected=f"{PROCESS} from 0 to {PROCESSES} - 1, and {COORDINATOR}",
-            got=f"{PROCESS}={said[1]}, {PROCESSES}={said[0]}, {COORDINATOR}={os.environ.get(COORDINATOR)}",
+            got=f"{PROCESS}={values[0]}, {PROCESSES}={values[1]}, {COORDINATOR}={os.environ.get(COORDINATOR)}",
             todo="start the script with mlhood cluster -n 2 -- python script.py, or unset them",
         )
-    return count, number
+    return rank, count
 
 
-def _fail(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+def _exit_on_exception(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     sys.__excepthook__(kind, error, trace)
     sys.stdout.flush()
     sys.stderr.flush()

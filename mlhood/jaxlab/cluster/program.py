@@ -1,9 +1,9 @@
-"""A program for any number of processes: trains two layers on data drawn from a seed, and resumes where it was broken.
+"""A program for any number of processes: trains two layers on random data, and resumes from its checkpoints.
 
 mlhood cluster -n 2 -- python -m mlhood.jaxlab.cluster.program --steps 8 --out trained.npz
 mlhood cluster -n 4 -- python -m mlhood.jaxlab.cluster.program --model 2 --checkpoints saved --out trained.npz
 
-What it trains does not depend on how many processes there are, up to the order in which numbers are added.
+The result does not depend on the number of processes, up to the order of summation.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ INPUTS, CLASSES, EXAMPLES = 16, 10, 32
 
 
 class Data(NamedTuple):
-    """Weights and a batch, the same for the same seed in every process; `loss(*data(seed))` is their loss."""
+    """Weights and a batch, determined by the seed in every process; `loss(*data(seed))` is their loss."""
 
     params: dict[str, Any]
     """float32 w1 [16, 32], b1 [32], w2 [32, 10], b2 [10]."""
@@ -41,14 +41,13 @@ class Data(NamedTuple):
 
 
 def data(seed: int) -> Data:
-    """Draw weights, and a batch in which the class follows from the numbers: the largest of ten mixtures of them.
+    """Return random weights, and a random batch labelled by a linear classifier that is the same for all seeds.
 
-    The mixtures are the same for all seeds. All arrays are NumPy's.
+    All arrays are NumPy's.
     """
-    draw = np.random.default_rng(seed)
-    x = draw.standard_normal((EXAMPLES, INPUTS)).astype(np.float32)
-    mixtures = np.random.default_rng(0).standard_normal((INPUTS, CLASSES)).astype(np.float32)
-    return Data(parallel.init(seed, INPUTS, outputs=CLASSES), x, np.argmax(x @ mixtures, axis=1).astype(np.int32))
+    x = np.random.default_rng(seed).standard_normal((EXAMPLES, INPUTS)).astype(np.float32)
+    classifier = np.random.default_rng(0).standard_normal((INPUTS, CLASSES)).astype(np.float32)
+    return Data(parallel.init(seed, INPUTS, outputs=CLASSES), x, np.argmax(x @ classifier, axis=1).astype(np.int32))
 
 
 def train(
@@ -59,21 +58,21 @@ def train(
     checkpoints: Path | None = None,
     every: int = 2,
     report: Callable[[str], None] = lambda line: None,
-    before: Callable[[int], None] = lambda step: None,
+    before_step: Callable[[int], None] = lambda step: None,
 ) -> dict[str, Any]:
-    """Train on a new batch each step, drawn from the seed and the step's number.
+    """Train on a new random batch each step, determined by the seed and the step's number.
 
     Args:
         mesh: With axes "data" and "model".
-        seed: Of weights and data.
-        steps: How many in all, those before a break included.
-        checkpoints: A folder to resume from and to save in; None for neither.
+        seed: Seed of weights and data.
+        steps: Total number of steps, including those before an interruption.
+        checkpoints: A folder to resume from and to save to; None for no checkpoints.
         every: Steps between checkpoints.
         report: Called with a line about each step.
-        before: Called with each step's number before it is done.
+        before_step: Called with each step's number before the step.
 
     Returns:
-        The weights, laid on the mesh.
+        The weights, sharded over the mesh.
 
     Raises:
         ClusterError: A checkpoint cannot be read or written.
@@ -81,45 +80,45 @@ def train(
     gradient = parallel.by_jit(mesh)
     params = data(seed).params
     state = {
-        "params": meshes.lay(mesh, params, parallel.SPECS),
-        "velocity": meshes.lay(mesh, {name: np.zeros_like(one) for name, one in params.items()}, parallel.SPECS),
+        "params": meshes.shard(mesh, params, parallel.SPECS),
+        "velocity": meshes.shard(mesh, {name: np.zeros_like(w) for name, w in params.items()}, parallel.SPECS),
     }
 
-    def one(state: dict[str, Any], step: int) -> dict[str, Any]:
-        before(step)
+    def train_step(state: dict[str, Any], step: int) -> dict[str, Any]:
+        before_step(step)
         _, x, y = data(seed + step)
-        value, change = gradient(state["params"], *parallel.lay_batch(mesh, x, y))
-        new, velocity = parallel.momentum(state["params"], state["velocity"], change)
+        value, gradients = gradient(state["params"], *parallel.shard_batch(mesh, x, y))
+        params, velocity = parallel.momentum(state["params"], state["velocity"], gradients)
         report(f"step {step + 1} of {steps}: loss {float(value):.6f}")
-        return {"params": new, "velocity": velocity}
+        return {"params": params, "velocity": velocity}
 
     if checkpoints is None:
         for step in range(steps):
-            state = one(state, step)
+            state = train_step(state, step)
         return state["params"]
     from mlhood.jaxlab.cluster.checkpoint import Checkpoints
 
     with Checkpoints(checkpoints, every=every) as saved:
-        first, state = saved.resume(state)
-        if first:
-            report(f"resumed after step {first}")
-        for step in range(first, steps):
-            state = one(state, step)
+        done, state = saved.resume(state)
+        if done:
+            report(f"resumed after step {done}")
+        for step in range(done, steps):
+            state = train_step(state, step)
             saved.save(step + 1, state)
     return state["params"]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Train as the command line says, as one of the processes that the launcher or the cluster has started.
+    """Train with the options of the command line, as one of the cluster's processes.
 
     Raises:
-        ClusterError: The devices do not fall into such a mesh.
+        ClusterError: The number of devices is not a multiple of `--model`.
     """
     options = _options(arguments)
     initialize()
     if jax.device_count() % options.model:
         raise ClusterError(
-            "the devices do not fall into such a mesh",
+            "the devices do not form such a mesh",
             expected=f"a multiple of {options.model} devices",
             got=jax.device_count(),
         )
@@ -131,33 +130,30 @@ def main(arguments: Sequence[str] | None = None) -> None:
         checkpoints=options.checkpoints,
         every=options.every,
         report=(lambda line: print(line, flush=True)) if first else (lambda line: None),
-        before=lambda step: _drill(options.fail, jax.process_index(), step),
+        before_step=lambda step: _inject_failure(options.fail, jax.process_index(), step),
     )
-    whole = everywhere(params)
+    gathered: dict[str, Any] = {
+        name: np.asarray(process_allgather(weight, tiled=True)) for name, weight in params.items()
+    }
     if first and options.out is not None:
-        np.savez(options.out, **whole)
+        np.savez(options.out, **gathered)
 
 
-def everywhere(params: dict[str, Any]) -> dict[str, Any]:
-    """Return arrays that lie on all processes' devices as NumPy arrays, whole, in every process."""
-    return {name: np.asarray(process_allgather(one, tiled=True)) for name, one in params.items()}
-
-
-def _drill(fail: str, process: int, step: int) -> None:
-    """End this process as if its machine had failed."""
+def _inject_failure(fail: str, process: int, step: int) -> None:
+    """Kill this process at the given step, as if its machine had failed."""
     if fail == f"{process}:{step}":
         os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m mlhood.jaxlab.cluster.program", description=__doc__)
-    parser.add_argument("--seed", type=int, default=0, help="of weights and data")
-    parser.add_argument("--steps", type=int, default=6, help="in all")
-    parser.add_argument("--model", type=int, default=1, help="devices that share the weights; the rest share the data")
-    parser.add_argument("--checkpoints", type=Path, help="folder to resume from and to save in")
+    parser.add_argument("--seed", type=int, default=0, help="seed of weights and data")
+    parser.add_argument("--steps", type=int, default=6, help="total number of steps")
+    parser.add_argument("--model", type=int, default=1, help="devices of the mesh axis that shards the weights")
+    parser.add_argument("--checkpoints", type=Path, help="folder to resume from and to save to")
     parser.add_argument("--every", type=int, default=2, help="steps between checkpoints")
-    parser.add_argument("--fail", default="", metavar="PROCESS:STEP", help="a drill: this process dies at this step")
-    parser.add_argument("--out", type=Path, help="write the weights into this .npz")
+    parser.add_argument("--fail", default="", metavar="PROCESS:STEP", help="test: kill this process at this step")
+    parser.add_argument("--out", type=Path, help="write the weights to this .npz file")
     return parser.parse_args(arguments)
 
 

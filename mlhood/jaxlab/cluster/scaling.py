@@ -1,16 +1,16 @@
-"""What a step of data parallel training would take on n devices: computed from a measured time and stated links.
+"""Predicted time of a step of data-parallel training on n devices, from a measured time and specified links.
 
-A step computes a gradient on each device, then all devices add theirs up (all-reduce). Nothing here is measured: the
-time of computation is what the caller has measured on one device, links have the speed that somebody states.
+A step computes a gradient on each device, then all-reduces it. Nothing is measured here: the time of computation is the
+caller's measurement on one device, links have their specified speed.
 
 An all-reduce of B bytes over n devices, on links with latency a (s) and bandwidth b (bytes/s):
 
-- ring: 2 (n - 1) a + 2 (n - 1) / n B / b; least bytes, but as many messages as there are devices
+- ring: 2 (n - 1) a + 2 (n - 1) / n B / b; minimal bytes, but a number of messages proportional to n
 - recursive doubling: log2(n) (a + B / b); few messages, each of all bytes
-- halving and doubling: 2 log2(n) a + 2 (n - 1) / n B / b; few messages and least bytes, between devices far apart
+- halving and doubling: 2 log2(n) a + 2 (n - 1) / n B / b; few messages and minimal bytes, between distant devices
 
 Sources: R. Thakur, R. Rabenseifner, W. Gropp, "Optimization of collective communication operations in MPICH", Int. J.
-of High Performance Computing Applications 19 (2005), section 4.5, additions left out; P. Patarasuk, X. Yuan,
+of High Performance Computing Applications 19 (2005), section 4.5, without the time of additions; P. Patarasuk, X. Yuan,
 "Bandwidth optimal all-reduce algorithms for clusters of workstations", J. Parallel and Distributed Computing 69 (2009).
 """
 
@@ -30,32 +30,32 @@ POWERS = tuple(2**k for k in range(11))
 MODES = {"strong": "one batch, shared out", "weak": "a batch for each device"}
 
 
-def _check(what: str, value: float, *, above: bool = False, most: float = math.inf) -> None:
-    enough = value > 0 if above else value >= 0
-    if not (enough and value <= most and math.isfinite(value)):
-        least = "above 0" if above else "0 or more"
-        expected = least if most == math.inf else f"{least}, at most {most:g}"
-        raise ClusterError(f"this {what} has no meaning", expected=expected, got=repr(value))
+def _check(what: str, value: float, *, positive: bool = False, maximum: float = math.inf) -> None:
+    in_range = value > 0 if positive else value >= 0
+    if not (in_range and value <= maximum and math.isfinite(value)):
+        expected = "above 0" if positive else "0 or more"
+        expected += "" if maximum == math.inf else f", at most {maximum:g}"
+        raise ClusterError(f"invalid {what}", expected=expected, got=repr(value))
 
 
 def _check_devices(devices: int) -> None:
     if not isinstance(devices, int) or devices < 1:
-        raise ClusterError("there is no such number of devices", expected="1 or more", got=repr(devices))
+        raise ClusterError("invalid number of devices", expected="1 or more", got=repr(devices))
 
 
 @dataclass(frozen=True)
 class Link:
-    """A link between two devices, one way.
+    """A unidirectional link between two devices.
 
     Args:
-        name: For tables and pictures.
+        name: For tables and figures.
         bandwidth: Bytes/s.
-        latency: Seconds that a message of no bytes takes, software and all.
-        bandwidth_source: Who states it, or "measured".
-        latency_source: Likewise; "assumed" where nobody does.
+        latency: Seconds for an empty message, including software.
+        bandwidth_source: The specification, or "measured".
+        latency_source: Likewise; "assumed" if there is none.
 
     Raises:
-        ClusterError: The bandwidth is not above 0, or the latency below.
+        ClusterError: The bandwidth is not positive, or the latency is negative.
     """
 
     name: str
@@ -65,7 +65,7 @@ class Link:
     latency_source: str = "assumed"
 
     def __post_init__(self) -> None:
-        _check("bandwidth", self.bandwidth, above=True)
+        _check("bandwidth", self.bandwidth, positive=True)
         _check("latency", self.latency)
 
     def __str__(self) -> str:
@@ -74,9 +74,9 @@ class Link:
 
 
 _NCCL = "NCCL's cost model"
-# Stated: what a standard or a vendor writes, at full rate and without headers; programs see less. Latencies are those
-# that NCCL reckons with for one step of a ring (src/graph/tuning.cc, hwLatencies, protocol Simple): one for NVLink, and
-# one for all networks. The loopback has no stated speed: measure it, and make a Link.
+# Bandwidths are those of a standard or a vendor, at line rate and without headers; programs see less. Latencies are
+# those of NCCL's model for one step of a ring (src/graph/tuning.cc, hwLatencies, protocol Simple): one for NVLink, and
+# one for all networks. The loopback interface has no specification: measure it, and make a Link.
 LINKS = {
     link.name: link
     for link in (
@@ -84,16 +84,16 @@ LINKS = {
         Link("25 GbE", 25e9 / 8, 14e-6, "IEEE 802.3by", _NCCL),
         Link("100 GbE", 100e9 / 8, 14e-6, "IEEE 802.3ba", _NCCL),
         Link("InfiniBand NDR", 400e9 / 8, 14e-6, "400 Gbit/s, ConnectX-7", _NCCL),
-        # 900 GB/s in NVIDIA's data sheet of the H100 are both ways together
+        # the 900 GB/s in NVIDIA's data sheet of the H100 are the sum of both directions
         Link("NVLink 4", 450e9, 3.4e-6, "H100 data sheet", _NCCL),
-        # one of six links of a chip; a ring uses one each way. Jouppi et al., "TPU v4", ISCA 2023
+        # one of a chip's six links; a ring uses one per direction. Jouppi et al., "TPU v4", ISCA 2023
         Link("TPU v4 ICI", 50e9, 1e-6, "Jouppi et al. 2023"),
     )
 }
 
 
 class Network(Protocol):
-    """How gradients are added up, and on which links."""
+    """An all-reduce algorithm on certain links."""
 
     @property
     def name(self) -> str:
@@ -102,48 +102,48 @@ class Network(Protocol):
 
     @property
     def links(self) -> tuple[Link, ...]:
-        """What is assumed about links."""
+        """The links that it uses."""
         ...
 
     def seconds(self, bytes: float, devices: int) -> float:
-        """Return how long an all-reduce of that many bytes takes."""
+        """Return the time of an all-reduce of `bytes` bytes."""
         ...
 
 
 @dataclass(frozen=True)
-class _OneLink:
-    """A network in which all devices that exchange are linked alike: neighbours of a ring, or any two."""
+class _UniformNetwork:
+    """A network in which all communicating devices are connected by the same kind of link."""
 
     link: Link
 
     @property
     def links(self) -> tuple[Link, ...]:
-        """The one kind there is."""
+        """The link."""
         return (self.link,)
 
 
 @dataclass(frozen=True)
-class Ring(_OneLink):
+class Ring(_UniformNetwork):
     """Devices in a ring; each sends its neighbour an n-th of the bytes 2 (n - 1) times."""
 
     name: str = field(default="ring", init=False)
 
     def seconds(self, bytes: float, devices: int) -> float:
-        """Return how long an all-reduce takes."""
+        """Return the time of an all-reduce."""
         return ring_seconds(bytes, devices, self.link.bandwidth, self.link.latency)
 
 
 @dataclass(frozen=True)
-class Doubling(_OneLink):
-    """Pairs at distance 1, 2, 4, ... exchange all bytes; any two devices are linked.
+class RecursiveDoubling(_UniformNetwork):
+    """Pairs at distance 1, 2, 4, ... exchange all bytes; any two devices are connected.
 
-    Where n is no power of two, the devices beyond one first send all they have to others, and get the sum at the end.
+    If n is not a power of two, the devices in excess of one first send their data to others, and finally get the sum.
     """
 
     name: str = field(default="recursive doubling", init=False)
 
     def seconds(self, bytes: float, devices: int) -> float:
-        """Return how long an all-reduce takes."""
+        """Return the time of an all-reduce."""
         _check_devices(devices)
         rounds = devices.bit_length() - 1
         messages = rounds if 2**rounds == devices else rounds + 2
@@ -151,33 +151,33 @@ class Doubling(_OneLink):
 
 
 @dataclass(frozen=True)
-class HalvingDoubling(_OneLink):
-    """Rabenseifner's: pairs exchange half of the bytes, a quarter, ... and then all parts of the sum the same way back.
+class HalvingDoubling(_UniformNetwork):
+    """Rabenseifner's algorithm: pairs exchange a half, a quarter, ... of the bytes, then gather the sums in reverse.
 
-    Where n is no power of two, as for `Doubling`.
+    If n is not a power of two, as for `RecursiveDoubling`.
     """
 
     name: str = field(default="halving and doubling", init=False)
 
     def seconds(self, bytes: float, devices: int) -> float:
-        """Return how long an all-reduce takes."""
+        """Return the time of an all-reduce."""
         _check_devices(devices)
         rounds = devices.bit_length() - 1
-        beyond = 0 if 2**rounds == devices else 2 * (self.link.latency + bytes / self.link.bandwidth)
-        return beyond + 2 * rounds * self.link.latency + ring_bytes(bytes, 2**rounds) / self.link.bandwidth
+        excess = 0 if 2**rounds == devices else 2 * (self.link.latency + bytes / self.link.bandwidth)
+        return excess + 2 * rounds * self.link.latency + ring_bytes(bytes, 2**rounds) / self.link.bandwidth
 
 
 @dataclass(frozen=True)
 class Hierarchical:
-    """Nodes of several devices: a ring inside adds up, rings between nodes add up the parts, a ring inside hands out.
+    """Nodes of several devices: reduce-scatter inside, all-reduce of the parts between nodes, all-gather inside.
 
     Args:
         inside: Between the devices of a node.
-        between: Between nodes; a node's devices share it.
-        size: Devices of a node.
+        between: Between nodes, shared by a node's devices.
+        size: Devices per node.
 
     Raises:
-        ClusterError: The size is no number of devices.
+        ClusterError: The size is less than 1.
     """
 
     inside: Link
@@ -194,21 +194,21 @@ class Hierarchical:
 
     @property
     def links(self) -> tuple[Link, ...]:
-        """Inside, between."""
+        """The link inside a node, and the one between nodes."""
         return self.inside, self.between
 
     def seconds(self, bytes: float, devices: int) -> float:
-        """Return how long an all-reduce takes.
+        """Return the time of an all-reduce.
 
         Raises:
-            ClusterError: The devices fill some nodes and a part of one.
+            ClusterError: The devices do not fill the last node.
         """
         _check_devices(devices)
         if devices > self.size and devices % self.size:
-            raise ClusterError("these devices do not fill nodes", expected=f"a multiple of {self.size}", got=devices)
+            raise ClusterError("the devices do not fill nodes", expected=f"a multiple of {self.size}", got=devices)
         inside = ring_seconds(bytes, min(devices, self.size), self.inside.bandwidth, self.inside.latency)
         nodes = max(1, devices // self.size)
-        # each device's ring carries a part of the bytes; together they are all bytes on the node's link
+        # the rings of a node's devices carry one part each; together these are all bytes on the node's link
         return inside + ring_seconds(bytes, nodes, self.between.bandwidth, self.between.latency)
 
 
@@ -220,8 +220,8 @@ class Step:
         devices: n.
         compute: Seconds of computation on each device.
         communication: Seconds of the all-reduce.
-        exposed: Seconds of it during which nothing is computed.
-        efficiency: Of n devices' time, the share that one device would need for the same work.
+        exposed: Seconds of it that do not overlap with computation.
+        efficiency: The time that one device needs for the same work, over the total time of n devices.
     """
 
     devices: int
@@ -232,21 +232,21 @@ class Step:
 
     @property
     def seconds(self) -> float:
-        """The whole step."""
+        """The total time of the step."""
         return self.compute + self.exposed
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """Steps on more and more devices, and what was assumed.
+    """Predicted steps on increasing numbers of devices, with the assumptions.
 
     Args:
-        network: How gradients are added up.
+        network: The all-reduce algorithm and its links.
         compute: Seconds of a step's computation on one device, measured.
-        bytes: Of the gradient.
+        bytes: Size of the gradient.
         mode: "strong" or "weak".
-        overlap: Share of computation during which gradients may travel.
-        steps: By number of devices, upwards.
+        overlap: Fraction of the computation that communication may overlap with.
+        steps: In ascending order of devices.
     """
 
     network: Network
@@ -258,65 +258,65 @@ class Prediction:
 
     @property
     def assumptions(self) -> list[str]:
-        """All that the prediction rests on, in lines."""
-        beside = f"communication beside {self.overlap:.0%} of computation" if self.overlap else "no overlap"
-        share = "1/n of it" if self.mode == "strong" else "as long"
+        """All assumptions, one per line."""
+        overlap = f"communication beside {self.overlap:.0%} of computation" if self.overlap else "no overlap"
+        scaled = "1/n of it" if self.mode == "strong" else "as long"
         return [
             f"{self.mode} scaling: {MODES[self.mode]}",
-            f"computation: {duration(self.compute)} on one device (measured), {share} on n",
-            f"gradient: {rate(self.bytes, 'B')}; all-reduce: {self.network.name}; {beside}",
+            f"computation: {duration(self.compute)} on one device (measured), {scaled} on n",
+            f"gradient: {rate(self.bytes, 'B')}; all-reduce: {self.network.name}; {overlap}",
             *(str(link) for link in self.network.links),
         ]
 
     def devices_at(self, efficiency: float) -> int:
-        """Return the most of the predicted numbers of devices that are used at least this well.
+        """Return the largest predicted number of devices with at least this efficiency.
 
         Raises:
-            ClusterError: The efficiency is not between 0 and 1, or not even the fewest devices reach it.
+            ClusterError: The efficiency is not between 0 and 1, or no prediction reaches it.
         """
-        _check("efficiency", efficiency, above=True, most=1)
-        enough = [step.devices for step in self.steps if step.efficiency >= efficiency]
-        if not enough:
-            raise ClusterError("no number of devices is used that well", expected=f"an efficiency of {efficiency:.0%}",
-                               got=f"{max(step.efficiency for step in self.steps):.1%} at best")  # fmt: skip
-        return max(enough)
+        _check("efficiency", efficiency, positive=True, maximum=1)
+        sufficient = [step.devices for step in self.steps if step.efficiency >= efficiency]
+        if not sufficient:
+            best = max(step.efficiency for step in self.steps)
+            raise ClusterError(
+                "no number of devices reaches this efficiency", expected=f"{efficiency:.0%}", got=f"{best:.1%} at best"
+            )
+        return max(sufficient)
 
     def table(self) -> pd.DataFrame:
         """Return a row for each number of devices; times in seconds."""
-        rows = {
-            step.devices: {"compute": step.compute, "communication": step.communication, "exposed": step.exposed,
-                           "step": step.seconds, "efficiency": step.efficiency}
-            for step in self.steps
-        }  # fmt: skip
-        return pd.DataFrame.from_dict(rows, orient="index").rename_axis("devices")
+        columns = ["compute", "communication", "exposed", "step", "efficiency"]
+        rows = [(step.compute, step.communication, step.exposed, step.seconds, step.efficiency) for step in self.steps]
+        devices = pd.Index([step.devices for step in self.steps], name="devices")
+        return pd.DataFrame(rows, index=devices, columns=columns)
 
 
 def ring_bytes(bytes: float, devices: int) -> float:
-    """Return the bytes that each device sends in a ring all-reduce: 2 (n - 1) / n of all; none if it is alone."""
+    """Return the bytes that each device sends in a ring all-reduce: 2 (n - 1) / n of all; 0 for a single device."""
     _check("number of bytes", bytes)
     _check_devices(devices)
     return 2 * (devices - 1) / devices * bytes
 
 
 def ring_seconds(bytes: float, devices: int, bandwidth: float, latency: float) -> float:
-    """Return how long a ring all-reduce takes: 2 (n - 1) messages of an n-th of the bytes each."""
-    _check("bandwidth", bandwidth, above=True)
+    """Return the time of a ring all-reduce: 2 (n - 1) messages of an n-th of the bytes each."""
+    _check("bandwidth", bandwidth, positive=True)
     _check("latency", latency)
     return 2 * (devices - 1) * latency + ring_bytes(bytes, devices) / bandwidth
 
 
 def step_seconds(compute: float, bytes: float, devices: int, bandwidth: float, latency: float) -> float:
-    """Return what a step takes on n devices that share out one batch and add up gradients in a ring, no overlap.
+    """Return the time of a step on n devices: strong scaling, ring all-reduce, no overlap.
 
     Args:
-        compute: Seconds of the whole batch on one device.
-        bytes: Of the gradient.
+        compute: Seconds of the full batch on one device.
+        bytes: Size of the gradient.
         devices: n.
         bandwidth: Of a link, bytes/s.
         latency: Of a message, in seconds.
 
     Raises:
-        ClusterError: A number has no meaning.
+        ClusterError: A number is out of range.
     """
     link = Link("link", bandwidth, latency)
     return predict(compute, bytes, Ring(link), [devices]).steps[0].seconds
@@ -330,34 +330,34 @@ def predict(
     mode: str = "strong",
     overlap: float = 0.0,
 ) -> Prediction:
-    """Predict steps on more and more devices.
+    """Predict steps on increasing numbers of devices.
 
     Args:
-        compute: Seconds of a step's computation on one device: of the whole batch for strong scaling, of one device's
-            for weak.
-        bytes: Of the gradient.
-        network: `Ring`, `Doubling`, `HalvingDoubling` or `Hierarchical`.
-        devices: For how many; powers of two up to 1,024 if left out.
-        mode: "strong": one batch is shared out among all. "weak": each device has a batch as large as before.
-        overlap: Share of computation during which gradients may travel: those of the last layers are ready when the
-            backward pass has just begun, so up to about 2/3; 0 if they wait for all.
+        compute: Seconds of a step's computation on one device: of the full batch for strong scaling, of one device's
+            batch for weak scaling.
+        bytes: Size of the gradient.
+        network: `Ring`, `RecursiveDoubling`, `HalvingDoubling` or `Hierarchical`.
+        devices: Numbers of devices; powers of two up to 1,024 by default.
+        mode: "strong": one batch is divided among the devices. "weak": each device has a batch of constant size.
+        overlap: Fraction of the computation that communication may overlap with: the gradients of the last layers are
+            ready early in the backward pass, so up to about 2/3; 0 if the all-reduce starts after it.
 
     Raises:
-        ClusterError: A number has no meaning, or there is no such mode.
+        ClusterError: A number is out of range, or the mode is unknown.
     """
-    _check("time of computation", compute, above=True)
+    _check("time of computation", compute, positive=True)
     _check("number of bytes", bytes)
-    _check("share of overlap", overlap, most=1)
+    _check("fraction of overlap", overlap, maximum=1)
     if mode not in MODES:
-        raise ClusterError("there is no such scaling", expected=", ".join(MODES), got=repr(mode))
-    numbers = sorted(set(devices))
-    if not numbers:
+        raise ClusterError("unknown kind of scaling", expected=", ".join(MODES), got=repr(mode))
+    counts = sorted(set(devices))
+    if not counts:
         raise ClusterError("there is nothing to predict", expected="one or more numbers of devices", got="none")
     steps = []
-    for number in numbers:
-        _check_devices(number)
-        own = compute / number if mode == "strong" else compute
-        communication = network.seconds(bytes, number) if number > 1 else 0.0
-        exposed = max(0.0, communication - overlap * own)
-        steps.append(Step(number, own, communication, exposed, own / (own + exposed)))
+    for count in counts:
+        _check_devices(count)
+        local = compute / count if mode == "strong" else compute
+        communication = network.seconds(bytes, count) if count > 1 else 0.0
+        exposed = max(0.0, communication - overlap * local)
+        steps.append(Step(count, local, communication, exposed, local / (local + exposed)))
     return Prediction(network, compute, bytes, mode, overlap, tuple(steps))

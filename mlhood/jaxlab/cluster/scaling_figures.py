@@ -1,9 +1,10 @@
-"""The picture of a prediction: what a step takes on more and more devices, with all that was assumed written in."""
+"""The figure of a prediction: the time of a step on increasing numbers of devices, annotated with all assumptions."""
 
 from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
+from typing import Any
 
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
@@ -15,37 +16,47 @@ from mlhood.jaxlab.cluster.scaling import Prediction
 from mlhood.measure.units import duration
 from mlhood.plotting.diagram import BLUE, PINK, VERMILION
 
-MOST = 4  # columns that can be read
+MAX_COLUMNS = 4
 HALF = 0.5
-_COLUMN, _LEAST = 4.4, 6.6  # inches: of one among several, and of one alone
-_CHARACTERS = 12.7  # of the small font that stand on an inch
+_COLUMN, _MIN_WIDTH = 4.4, 6.6  # inches: of one of several columns, and of the figure
+_CHARACTERS = 12.7  # per inch, in the small font
 
 
 def scaling(predictions: Prediction | Sequence[Prediction], titles: Sequence[str] = ()) -> Figure:
     """Draw predictions side by side on the same axes: a step's time and its parts above, the efficiency below.
 
-    Devices and time are logarithmic. Where communication runs beside computation, dots are the part that does not. A
-    diamond marks the most devices that are used at least by half. Under each column stands what it rests on.
+    Devices and time are logarithmic. If communication overlaps with computation, a dotted line is the exposed part. A
+    diamond marks the largest number of devices with an efficiency of at least a half. Notes state the assumptions.
 
     Args:
         predictions: One, or up to four.
-        titles: One for each; the name of its algorithm and first link if left out.
+        titles: One for each; the name of its algorithm and last link if omitted.
 
     Raises:
-        ClusterError: There is nothing to draw or too much, or there are more or fewer titles.
+        ClusterError: There are no predictions or too many, or their number differs from that of the titles.
     """
     shown = [predictions] if isinstance(predictions, Prediction) else list(predictions)
-    titles = list(titles) or [f"{one.network.name}, {one.network.links[-1].name}" for one in shown]
-    if not 1 <= len(shown) <= MOST or len(titles) != len(shown):
-        raise ClusterError("this cannot be drawn", expected=f"1 to {MOST} predictions, and a title for each or none",
-                           got=f"{len(shown)} predictions, {len(titles)} titles")  # fmt: skip
-    width = max(_COLUMN, _LEAST / len(shown))
-    notes = [_notes(one, int(_CHARACTERS * width)) for one in shown]
+    titles = list(titles) or [f"{p.network.name}, {p.network.links[-1].name}" for p in shown]
+    if not 1 <= len(shown) <= MAX_COLUMNS or len(titles) != len(shown):
+        raise ClusterError(
+            "invalid number of predictions or titles",
+            expected=f"1 to {MAX_COLUMNS} predictions, and a title for each or none",
+            got=f"{len(shown)} predictions, {len(titles)} titles",
+        )
+    width = max(_COLUMN, _MIN_WIDTH / len(shown))
+    notes = [_notes(prediction, int(_CHARACTERS * width)) for prediction in shown]
     below = 0.155 * max(len(note) for note in notes) + 0.2
     figure, grid = plt.subplots(
-        3, len(shown), figsize=(width * len(shown), 4.9 + below), dpi=90, squeeze=False,
-        sharex="row", sharey="row", height_ratios=(3, 1.4, below), layout="constrained",
-    )  # fmt: skip
+        3,
+        len(shown),
+        figsize=(width * len(shown), 4.9 + below),
+        dpi=90,
+        squeeze=False,
+        sharex="row",
+        sharey="row",
+        height_ratios=(3, 1.4, below),
+        layout="constrained",
+    )
     for prediction, title, note, (top, middle, bottom) in zip(shown, titles, notes, grid.T, strict=True):
         _times(top, prediction)
         _efficiency(middle, prediction)
@@ -69,36 +80,39 @@ def _notes(prediction: Prediction, width: int) -> list[str]:
 def _times(axes: Axes, prediction: Prediction) -> None:
     steps = prediction.steps
     devices = [step.devices for step in steps]
-    told = [step for step in steps if step.communication > 0]  # a logarithmic axis has no zero
-    apart = [step for step in told if step.exposed > 0]
+    # a logarithmic axis has no zero
+    communication = [(step.devices, step.communication) for step in steps if step.communication > 0]
+    exposed = [(step.devices, step.exposed) for step in steps if step.exposed > 0]
     axes.plot(devices, [step.compute for step in steps], color=BLUE, ls="--", lw=1.6, label="computation")
-    axes.plot([step.devices for step in told], [step.communication for step in told], color=VERMILION, ls="-.", lw=1.6,
-              label="communication")  # fmt: skip
+    _plot(axes, communication, color=VERMILION, ls="-.", lw=1.6, label="communication")
     if prediction.overlap:
-        axes.plot([step.devices for step in apart], [step.exposed for step in apart], color=PINK, ls=":", lw=2,
-                  label="not hidden")  # fmt: skip
+        _plot(axes, exposed, color=PINK, ls=":", lw=2, label="not hidden")
     axes.plot(devices, [step.seconds for step in steps], color="black", marker="o", ms=4.5, lw=2.2, label="step")
     axes.set(xscale="log", yscale="log")
     axes.margins(y=0.18)
     axes.grid(visible=True, color="#dddddd", lw=0.6)
     last = steps[-1]
-    words = f"{duration(last.seconds)} on {last.devices:,}"
-    axes.annotate(words, (last.devices, last.seconds), (-2, 8), textcoords="offset points", ha="right", fontsize=9,
-                  bbox={"fc": "white", "ec": "none", "pad": 0.8})  # fmt: skip
+    text, box = f"{duration(last.seconds)} on {last.devices:,}", {"fc": "white", "ec": "none", "pad": 0.8}
+    end = (last.devices, last.seconds)
+    axes.annotate(text, end, (-2, 8), textcoords="offset points", ha="right", fontsize=9, bbox=box)
     _device_axis(axes, devices)
+
+
+def _plot(axes: Axes, points: list[tuple[int, float]], **style: Any) -> None:
+    axes.plot([x for x, _ in points], [y for _, y in points], **style)
 
 
 def _efficiency(axes: Axes, prediction: Prediction) -> None:
     devices = [step.devices for step in prediction.steps]
     axes.plot(devices, [step.efficiency for step in prediction.steps], color="black", marker="o", ms=4.5, lw=2.2)
     axes.axhline(HALF, color="#888888", lw=1, ls=":")
-    reached = [step for step in prediction.steps if step.efficiency >= HALF]
-    words = "below a half everywhere"
-    if reached:
-        last = reached[-1]
+    efficient = [step for step in prediction.steps if step.efficiency >= HALF]
+    title = "below a half everywhere"
+    if efficient:
+        last = efficient[-1]
         axes.plot([last.devices], [last.efficiency], "D", color=VERMILION, mec="black", ms=9, zorder=4)
-        words = f"half or more up to {last.devices:,} device{'s' if last.devices > 1 else ''}"
-    axes.set_title(words, fontsize=9)
+        title = f"half or more up to {last.devices:,} device{'s' if last.devices > 1 else ''}"
+    axes.set_title(title, fontsize=9)
     axes.set(xscale="log", ylim=(0, 1.08), xlabel="devices")
     axes.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{share:.0%}"))
     axes.grid(visible=True, color="#dddddd", lw=0.6)

@@ -1,4 +1,4 @@
-"""What the tests of the cluster share: eight devices on one CPU, asked for before JAX is first used."""
+"""Shared by the tests of the cluster: eight devices on one CPU, configured before JAX is first used."""
 
 import jax
 import numpy as np
@@ -11,7 +11,7 @@ jax.config.update("jax_num_cpu_devices", 8)
 
 
 @pytest.fixture(scope="session")
-def of_both():
+def mesh_2x4():
     """Two rows of four devices."""
     return mesh(data=2, model=4)
 
@@ -19,6 +19,6 @@ def of_both():
 @pytest.fixture(scope="session")
 def batch():
     """Weights, and a batch of 16."""
-    draw = np.random.default_rng(5)
-    x = draw.standard_normal((16, 16)).astype(np.float32)
-    return parallel.init(3), x, draw.integers(0, 10, 16).astype(np.int32)
+    rng = np.random.default_rng(5)
+    x = rng.standard_normal((16, 16)).astype(np.float32)
+    return parallel.init(3), x, rng.integers(0, 10, 16).astype(np.int32)

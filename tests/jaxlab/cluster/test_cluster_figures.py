@@ -1,4 +1,4 @@
-"""Pictures of parts on devices and of rings: what is drawn, and what is refused."""
+"""Figures of sharded arrays and of rings: what is drawn, and what is rejected."""
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -14,62 +14,63 @@ from mlhood.jaxlab.cluster.sharding_figures import layout, ring
 
 
 @pytest.fixture(autouse=True)
-def closed():
+def close_figures():
     yield
     plt.close("all")
 
 
-def drawn(figure, kind):
+def patches(figure, kind):
     figure.canvas.draw()
     return [patch for patch in figure.axes[0].patches if type(patch) is kind]
 
 
-def words(figure):
+def texts(figure):
     return [text.get_text() for text in figure.axes[0].texts]
 
 
-def test_a_tile_for_each_part_tells_its_devices(of_both, batch):
-    params, x, _ = parallel.laid(of_both, *batch)
+def test_each_shard_has_a_tile_with_its_devices(mesh_2x4, batch):
+    params, x, _ = parallel.shard_inputs(mesh_2x4, *batch)
     figure = layout({"x": x, **params})
-    assert len(drawn(figure, Rectangle)) == 2 + 4 + 4 + 4 + 1
-    said = words(figure)
-    assert said[:3] == ["0-3", "4-7", "x  [16, 16]"]
-    assert said[3:8] == ["0,4", "1,5", "2,6", "3,7", "w1  [16, 32]"]
-    assert "0-7" in said
+    assert len(patches(figure, Rectangle)) == 2 + 4 + 4 + 4 + 1
+    labels = texts(figure)
+    assert labels[:3] == ["0-3", "4-7", "x  [16, 16]"]
+    assert labels[3:8] == ["0,4", "1,5", "2,6", "3,7", "w1  [16, 32]"]
+    assert "0-7" in labels
 
 
-def test_the_tiles_of_an_array_cover_it_once(of_both):
-    figure = layout({"w": ((8, 8), NamedSharding(of_both, P("model", "data")))})
-    tiles = drawn(figure, Rectangle)
-    edges = np.array([[*tile.get_xy(), tile.get_width(), tile.get_height()] for tile in tiles])
-    whole = np.ptp(np.concatenate([edges[:, :2], edges[:, :2] + edges[:, 2:]]), axis=0)
-    assert np.prod(edges[:, 2:], axis=1).sum() == pytest.approx(np.prod(whole))
-    assert len({tuple(corner) for corner in edges[:, :2].round(6)}) == 8
+def test_the_tiles_cover_an_array_exactly_once(mesh_2x4):
+    figure = layout({"w": ((8, 8), NamedSharding(mesh_2x4, P("model", "data")))})
+    tiles = patches(figure, Rectangle)
+    boxes = np.array([[*tile.get_xy(), tile.get_width(), tile.get_height()] for tile in tiles])
+    extent = np.ptp(np.concatenate([boxes[:, :2], boxes[:, :2] + boxes[:, 2:]]), axis=0)
+    assert np.prod(boxes[:, 2:], axis=1).sum() == pytest.approx(np.prod(extent))
+    assert len({tuple(corner) for corner in boxes[:, :2].round(6)}) == 8
 
 
-def test_numbers_and_more_dimensions_can_be_drawn(of_both):
-    figure = layout({"n": ((), NamedSharding(of_both, P())), "w": ((4, 2, 3, 3), NamedSharding(of_both, P("model")))})
-    assert len(drawn(figure, Rectangle)) == 1 + 4
+def test_scalars_and_more_dimensions_can_be_drawn(mesh_2x4):
+    shapes = {"n": ((), P()), "w": ((4, 2, 3, 3), P("model"))}
+    figure = layout({name: (shape, NamedSharding(mesh_2x4, spec)) for name, (shape, spec) in shapes.items()})
+    assert len(patches(figure, Rectangle)) == 1 + 4
 
 
-def test_a_ring_for_each_group_tells_its_bytes():
+def test_each_group_has_a_ring_and_the_bytes_are_shown():
     figure = ring(Collective("a", "all-reduce", 400, ((0, 1, 2, 3), (4, 5, 6, 7))))
-    assert (len(drawn(figure, Circle)), len(drawn(figure, FancyArrowPatch))) == (8, 8)
-    assert "all-reduce of 400 bytes" in words(figure)
-    assert "each sends 600 bytes in 6 steps of 100" in words(figure)
+    assert (len(patches(figure, Circle)), len(patches(figure, FancyArrowPatch))) == (8, 8)
+    assert "all-reduce of 400 bytes" in texts(figure)
+    assert "each sends 600 bytes in 6 steps of 100" in texts(figure)
 
 
-def test_a_permutation_is_drawn_as_it_sends():
+def test_a_permutation_has_an_arrow_for_each_pair():
     figure = ring(Collective("a", "collective-permute", 400, ((0, 1), (1, 2), (2, 3))))
-    assert (len(drawn(figure, Circle)), len(drawn(figure, FancyArrowPatch))) == (4, 3)
-    assert "each sends 400 bytes, once" in words(figure)
+    assert (len(patches(figure, Circle)), len(patches(figure, FancyArrowPatch))) == (4, 3)
+    assert "each sends 400 bytes, once" in texts(figure)
 
 
-def test_what_cannot_be_drawn_is_refused(of_both):
+def test_invalid_arrays_and_groups_are_rejected(mesh_2x4):
     with pytest.raises(ClusterError, match="no array"):
         layout({})
-    with pytest.raises(ClusterError, match="equal parts"):
-        layout({"w": ((3,), NamedSharding(of_both, P("model")))})
+    with pytest.raises(ClusterError, match="equal shards"):
+        layout({"w": ((3,), NamedSharding(mesh_2x4, P("model")))})
     for groups in ((), ((0,), (1,)), (tuple(range(65)),)):
         with pytest.raises(ClusterError, match="cannot be drawn"):
             ring(Collective("a", "all-reduce", 8, groups))

@@ -1,4 +1,4 @@
-"""The page on clusters: its files parse, and say what JAX's own detection reads."""
+"""The cluster's README: its files parse, and set what JAX's cluster detection reads."""
 
 import inspect
 import re
@@ -23,10 +23,10 @@ def blocks(language):
 @pytest.fixture(scope="module")
 def manifest():
     (text,) = blocks("yaml")
-    return {one["kind"]: one for one in yaml.safe_load_all(text)}
+    return {resource["kind"]: resource for resource in yaml.safe_load_all(text)}
 
 
-def test_the_job_has_what_jax_asks_the_api_server_for(manifest):
+def test_the_job_has_what_jax_reads_from_the_api_server(manifest):
     job, service = manifest["Job"], manifest["Service"]
     spec, pod = job["spec"], job["spec"]["template"]["spec"]
     assert (job["apiVersion"], spec["completionMode"]) == ("batch/v1", "Indexed")
@@ -35,28 +35,28 @@ def test_the_job_has_what_jax_asks_the_api_server_for(manifest):
     assert service["spec"]["clusterIP"] == "None"
     assert service["spec"]["selector"] == {"job-name": job["metadata"]["name"]}
     assert job["metadata"]["labels"]
-    said = PAGE.replace("\n", " ")
-    assert f"`{job['metadata']['name']}-0.{pod['subdomain']}`" in said
-    assert f"port {k8s_cluster.K8sCluster._coordinator_port} " in said
+    text = PAGE.replace("\n", " ")
+    assert f"`{job['metadata']['name']}-0.{pod['subdomain']}`" in text
+    assert f"port {k8s_cluster.K8sCluster._coordinator_port} " in text
     source = inspect.getsource(k8s_cluster)
     assert all(name in source for name in ("JOB_COMPLETION_INDEX", "job-name", "subdomain", "spec.parallelism"))
 
 
-def test_the_pods_account_may_read_what_jax_asks_for(manifest):
+def test_the_service_account_may_read_what_jax_requests(manifest):
     account = manifest["ServiceAccount"]["metadata"]["name"]
     assert manifest["Job"]["spec"]["template"]["spec"]["serviceAccountName"] == account
-    assert [one["name"] for one in manifest["RoleBinding"]["subjects"]] == [account]
+    assert [subject["name"] for subject in manifest["RoleBinding"]["subjects"]] == [account]
     assert manifest["RoleBinding"]["roleRef"]["name"] == manifest["Role"]["metadata"]["name"]
-    allowed = {what: rule["verbs"] for rule in manifest["Role"]["rules"] for what in rule["resources"]}
-    assert "list" in allowed["pods"]
-    assert "get" in allowed["jobs"]
-    assert "list" in allowed["services"]
+    verbs = {resource: rule["verbs"] for rule in manifest["Role"]["rules"] for resource in rule["resources"]}
+    assert "list" in verbs["pods"]
+    assert "get" in verbs["jobs"]
+    assert "list" in verbs["services"]
 
 
-def test_volumes_and_arguments_hang_together(manifest):
+def test_volumes_and_arguments_are_consistent(manifest):
     pod = manifest["Job"]["spec"]["template"]["spec"]
     (container,) = pod["containers"]
-    assert [one["name"] for one in container["volumeMounts"]] == [one["name"] for one in pod["volumes"]]
+    assert [mount["name"] for mount in container["volumeMounts"]] == [volume["name"] for volume in pod["volumes"]]
     assert container["command"][-1] == program.__name__
     options = program._options(container["args"])
     assert str(options.checkpoints).startswith(container["volumeMounts"][0]["mountPath"])
@@ -70,14 +70,14 @@ def test_the_scripts_parse():
 
 def test_slurms_variables_are_those_that_jax_reads():
     read = set(re.findall(r"'(SLURM_\w+)'", inspect.getsource(slurm_cluster)))
-    needed = set(processes.KNOWN["Slurm"])
+    needed = set(processes.CLUSTER_MANAGERS["Slurm"])
     assert needed <= read
     assert all(f"`{name}`" in PAGE for name in needed)
 
 
 def test_the_programs_options_exist():
     lines = "".join(blocks("sh")).replace("\\\n", " ").splitlines()
-    given = [line.partition(program.__name__)[2] for line in lines if program.__name__ in line]
-    assert len(given) == 4
-    for arguments in given:
+    commands = [line.partition(program.__name__)[2] for line in lines if program.__name__ in line]
+    assert len(commands) == 4
+    for arguments in commands:
         assert program._options(shlex.split(arguments)).steps

@@ -1,4 +1,4 @@
-"""Processes that are started together end together: what they say, how they fail, and that none is left behind."""
+"""The launcher: output, failures, timeouts and signals, and that no process survives."""
 
 import os
 import signal
@@ -13,34 +13,34 @@ import pytest
 
 from mlhood.errors import ClusterError
 from mlhood.jaxlab.cluster import launch as module
-from mlhood.jaxlab.cluster.launch import launch, variables
+from mlhood.jaxlab.cluster.launch import ClusterSpec, launch
 from mlhood.jaxlab.cluster.processes import COORDINATOR, PROCESS, PROCESSES
 
 pytestmark = pytest.mark.skipif(not hasattr(socket, "SO_REUSEPORT"), reason="clusters are for Linux and macOS")
 
 START = f"""
 import os, sys, time
-number = int(os.environ[{PROCESS!r}])
+rank = int(os.environ[{PROCESS!r}])
 
-def meet(folder, count):
-    with open(folder + "." + str(number), "w") as file:
+def barrier(folder, count):
+    with open(folder + "." + str(rank), "w") as file:
         file.write(str(os.getpid()))
-    os.rename(file.name, os.path.join(folder, str(number)))
+    os.rename(file.name, os.path.join(folder, str(rank)))
     while len(os.listdir(folder)) < count:
         time.sleep(0.01)
 
 """
-SLEEPS = "time.sleep(600)"
+SLEEP = "time.sleep(600)"
 
 
-def run(program, processes=2, said=None, **options):
-    said = [] if said is None else said
-    launch(["python", "-c", START + program], processes, say=said.append, **{"grace": 0.3, **options})
-    return said
+def run(program, processes=2, lines=None, **options):
+    lines = [] if lines is None else lines
+    launch(["python", "-c", START + program], processes, say=lines.append, **{"grace": 0.3, **options})
+    return lines
 
 
-def gone(pid):
-    """Say whether a process has ended; what is dead and not yet waited for, by whoever adopted it, counts."""
+def is_gone(pid):
+    """Tell whether a process has exited; zombies, which their adoptive parent has not reaped yet, count as exited."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -49,138 +49,138 @@ def gone(pid):
     return state.strip().startswith("Z") or not state.strip()
 
 
-def until(true, seconds=30):
-    end = time.monotonic() + seconds
-    while not true() and time.monotonic() < end:
+def wait_until(condition, seconds=30):
+    deadline = time.monotonic() + seconds
+    while not condition() and time.monotonic() < deadline:
         time.sleep(0.02)
-    return true()
+    return condition()
 
 
-# -- what they say
+# -- output and environment
 
 
-def test_every_line_comes_with_its_process_and_in_its_order():
-    said = run("print('one', number); print('two', file=sys.stderr); sys.stdout.write('last, without an end')", 3)
-    for number in range(3):
-        mine = [line for line in said if line.startswith(f"[{number}] ")]
-        assert mine == [f"[{number}] one {number}", f"[{number}] two", f"[{number}] last, without an end"]
-    assert len(said) == 9
+def test_every_line_is_prefixed_with_its_rank_and_in_order():
+    lines = run("print('one', rank); print('two', file=sys.stderr); sys.stdout.write('last, without an end')", 3)
+    for rank in range(3):
+        from_rank = [line for line in lines if line.startswith(f"[{rank}] ")]
+        assert from_rank == [f"[{rank}] one {rank}", f"[{rank}] two", f"[{rank}] last, without an end"]
+    assert len(lines) == 9
 
 
-def test_bytes_that_are_no_text_are_shown_and_a_line_without_end_is_cut():
-    said = run("os.write(1, bytes([255, 10])); os.write(1, b'x' * 200_000)", 1)
-    assert said[0] == "[0] �"
-    assert sum(len(line) - 4 for line in said[1:]) == 200_000
-    assert len(said) > 2
+def test_invalid_utf8_is_replaced_and_an_endless_line_is_split():
+    lines = run("os.write(1, bytes([255, 10])); os.write(1, b'x' * 200_000)", 1)
+    assert lines[0] == "[0] �"
+    assert sum(len(line) - 4 for line in lines[1:]) == 200_000
+    assert len(lines) > 2
 
 
-def test_each_is_told_its_place_its_devices_and_its_share_of_the_cores():
+def test_the_environment_has_rank_devices_and_threads():
     names = [PROCESS, PROCESSES, COORDINATOR, "JAX_NUM_CPU_DEVICES", "OMP_NUM_THREADS", "PJRT_NPROC"]
-    said = run(f"print(*[os.environ[name] for name in {names!r}])", 2, devices=3, threads=1)
-    found = sorted(line.split()[1:] for line in said)
-    address = found[0][2]
-    assert found == [["0", "2", address, "3", "1", "1"], ["1", "2", address, "3", "1", "1"]]
+    lines = run(f"print(*[os.environ[name] for name in {names!r}])", 2, devices=3, threads=1)
+    values = sorted(line.split()[1:] for line in lines)
+    address = values[0][2]
+    assert values == [["0", "2", address, "3", "1", "1"], ["1", "2", address, "3", "1", "1"]]
     assert address.startswith("127.0.0.1:")
 
 
-def test_python_is_the_one_that_has_the_course():
+def test_python_is_this_interpreter():
     assert run("print(sys.executable)", 1) == [f"[0] {sys.executable}"]
 
 
-def test_the_port_is_kept_until_it_is_used():
-    """While the processes run nobody else is given the port, and process 0 can bind it, as gRPC does."""
+def test_the_port_is_reserved_until_it_is_used():
+    """While the processes run, no other program is given the port, and process 0 can bind it, as gRPC does."""
     program = (
-        "import socket; place = os.environ['JAX_COORDINATOR_ADDRESS'].split(':');"
-        "one = socket.socket(); one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1);"
-        "one.bind((place[0], int(place[1]))); one.listen();"
-        "socket.create_connection(one.getsockname()); print('bound');"
-        "other = socket.socket();\ntry: other.bind(one.getsockname())\nexcept OSError: print('kept')"
+        "import socket; host, port = os.environ['JAX_COORDINATOR_ADDRESS'].split(':');"
+        "server = socket.socket(); server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1);"
+        "server.bind((host, int(port))); server.listen();"
+        "socket.create_connection(server.getsockname()); print('bound');"
+        "other = socket.socket();\ntry: other.bind(server.getsockname())\nexcept OSError: print('reserved')"
     )
-    assert run(program, 1) == ["[0] bound", "[0] kept"]
+    assert run(program, 1) == ["[0] bound", "[0] reserved"]
 
 
-def test_a_proxy_is_not_asked_for_the_coordinator(monkeypatch):
+def test_the_coordinator_is_reached_without_a_proxy(monkeypatch):
     for name in list(os.environ):
         if name.lower().endswith("_proxy"):
             monkeypatch.delenv(name)
-    assert "no_proxy" not in variables(0, 2, 1)
+    spec = ClusterSpec(processes=2, port=1)
+    assert "no_proxy" not in spec.environment(0)
     monkeypatch.setenv("HTTPS_PROXY", "http://proxy:1")
     monkeypatch.setenv("NO_PROXY", "intranet")
-    told = variables(0, 2, 1)
-    assert told["no_proxy"] == "intranet,127.0.0.1"
-    assert told["JAX_CHECK_PROXY_ENVS"] == "false"
+    environment = spec.environment(0)
+    assert environment["no_proxy"] == "intranet,127.0.0.1"
+    assert environment["JAX_CHECK_PROXY_ENVS"] == "false"
 
 
-# -- how they fail
+# -- failures and timeouts
 
 
-def test_one_that_fails_is_named_with_its_last_lines_and_the_others_are_ended(tmp_path):
-    fails = "[print('went wrong'), sys.exit(7)]"
-    program = f"print(os.getpid(), flush=True); meet({str(tmp_path)!r}, 3); {fails} if number == 1 else {SLEEPS}"
-    said = []
-    with pytest.raises(ClusterError, match="process 1 of 3 failed") as failed:
-        run(program, 3, said)
-    assert "exit code 7" in str(failed.value)
-    assert "[1] went wrong" in str(failed.value)
-    pids = [int(line.split()[1]) for line in said if line.split()[1].isdigit()]
+def test_a_failure_is_reported_with_its_last_lines_and_the_others_are_terminated(tmp_path):
+    fail = "[print('went wrong'), sys.exit(7)]"
+    program = f"print(os.getpid(), flush=True); barrier({str(tmp_path)!r}, 3); {fail} if rank == 1 else {SLEEP}"
+    lines = []
+    with pytest.raises(ClusterError, match="process 1 of 3 failed") as caught:
+        run(program, 3, lines)
+    assert "exit code 7" in str(caught.value)
+    assert "[1] went wrong" in str(caught.value)
+    pids = [int(line.split()[1]) for line in lines if line.split()[1].isdigit()]
     assert len(pids) == 3
-    assert all(map(gone, pids))
+    assert all(map(is_gone, pids))
 
 
-def test_a_signal_that_ended_one_is_named():
-    with pytest.raises(ClusterError, match="process 0 of 2 failed") as failed:
-        run(f"os.kill(os.getpid(), 9) if number == 0 else {SLEEPS}")
-    assert "signal 9 (SIGKILL)" in str(failed.value)
+def test_a_fatal_signal_is_named():
+    with pytest.raises(ClusterError, match="process 0 of 2 failed") as caught:
+        run(f"os.kill(os.getpid(), 9) if rank == 0 else {SLEEP}")
+    assert "signal 9 (SIGKILL)" in str(caught.value)
 
 
-def test_one_that_does_not_listen_is_ended_all_the_same(tmp_path):
+def test_a_process_that_ignores_sigterm_is_killed(tmp_path):
     program = (
         "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
-        f"meet({str(tmp_path)!r}, 2); sys.exit(1) if number else {SLEEPS}"
+        f"barrier({str(tmp_path)!r}, 2); sys.exit(1) if rank else {SLEEP}"
     )
     with pytest.raises(ClusterError, match="process 1 of 2 failed"):
         run(program)
 
 
-def test_what_a_process_has_started_ends_with_it(tmp_path):
-    said = []
+def test_descendants_are_terminated_too(tmp_path):
+    lines = []
     program = (
-        "import subprocess; inner = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)']);"
-        f"print(inner.pid, flush=True); meet({str(tmp_path)!r}, 2); {SLEEPS} if number else sys.exit(3)"
+        "import subprocess; child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)']);"
+        f"print(child.pid, flush=True); barrier({str(tmp_path)!r}, 2); {SLEEP} if rank else sys.exit(3)"
     )
     with pytest.raises(ClusterError, match="process 0 of 2 failed"):
-        run(program, 2, said)
-    pids = [int(line.split()[1]) for line in said]
+        run(program, 2, lines)
+    pids = [int(line.split()[1]) for line in lines]
     assert len(pids) == 2
-    assert until(lambda: all(map(gone, pids)))
+    assert wait_until(lambda: all(map(is_gone, pids)))
 
 
-def test_time_is_limited(monkeypatch):
-    said, passed = [], [0.0]
-    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + passed[0]))
+def test_a_timeout_terminates_all(monkeypatch):
+    lines, skipped = [], [0.0]
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + skipped[0]))
 
     def say(line):
-        said.append(line)
-        passed[0] = 1000.0 if len(said) == 2 else 0.0
+        lines.append(line)
+        skipped[0] = 1000.0 if len(lines) == 2 else 0.0
 
-    with pytest.raises(ClusterError, match="900 s were over") as late:
-        launch(
-            ["python", "-c", f"print('waiting', flush=True); import time; {SLEEPS}"], 2, timeout=900, grace=0.3, say=say
-        )
-    assert "processes 0, 1 of 2" in str(late.value)
-    assert "[1] waiting" in str(late.value)
-
-
-def test_silence_is_said_when_time_is_over():
-    with pytest.raises(ClusterError, match="not a line of output"):
-        launch(["python", "-c", f"import time; {SLEEPS}"], 2, timeout=0.2, grace=0.3)
+    command = ["python", "-c", f"print('waiting', flush=True); import time; {SLEEP}"]
+    with pytest.raises(ClusterError, match="timed out after 900 s") as caught:
+        launch(command, 2, timeout=900, grace=0.3, say=say)
+    assert "processes 0, 1 of 2" in str(caught.value)
+    assert "[1] waiting" in str(caught.value)
 
 
-def test_the_first_that_failed_is_named_though_another_is_heard_of_before(tmp_path):
-    """What process 0 has started holds its output open for a while, so that its end is told late."""
+def test_a_timeout_without_output_says_so():
+    with pytest.raises(ClusterError, match="no output"):
+        launch(["python", "-c", f"import time; {SLEEP}"], 2, timeout=0.2, grace=0.3)
+
+
+def test_the_first_failure_is_reported_even_if_its_exit_is_noticed_later(tmp_path):
+    """A child of process 0 holds its output open for a while, which delays the event of its exit."""
     program = f"""
-meet({str(tmp_path)!r}, 2)
-if number == 0:
+barrier({str(tmp_path)!r}, 2)
+if rank == 0:
     import subprocess
     subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     sys.exit(5)
@@ -197,25 +197,25 @@ except ProcessLookupError:
 
 
 @pytest.mark.parametrize(
-    ("command", "options", "what"),
+    ("command", "options", "message"),
     [
-        ([], {}, "nothing to run"),
-        (["python"], {"processes": 0}, "no cluster"),
-        (["python"], {"processes": 1000}, "no cluster"),
-        (["python"], {"devices": 0}, "no cluster"),
-        (["python"], {"timeout": 0}, "no time limit"),
-        (["python"], {"timeout": float("nan")}, "no time limit"),
-        (["python"], {"timeout": float("inf")}, "no time limit"),
+        ([], {}, "no command to run"),
+        (["python"], {"processes": 0}, "invalid size"),
+        (["python"], {"processes": 1000}, "invalid size"),
+        (["python"], {"devices": 0}, "invalid size"),
+        (["python"], {"timeout": 0}, "invalid timeout"),
+        (["python"], {"timeout": float("nan")}, "invalid timeout"),
+        (["python"], {"timeout": float("inf")}, "invalid timeout"),
         (["no-such-script.py"], {}, "-- python no-such-script.py"),
         (["./there-is-no-such-program"], {}, "cannot be started"),
     ],
 )
-def test_what_makes_no_sense_is_refused(command, options, what):
-    with pytest.raises(ClusterError, match=what):
+def test_invalid_arguments_are_rejected(command, options, message):
+    with pytest.raises(ClusterError, match=message):
         launch(command, **{"processes": 2, **options})
 
 
-# -- from outside
+# -- the command
 
 
 def mlhood(*arguments):
@@ -224,40 +224,39 @@ def mlhood(*arguments):
 
 
 @pytest.mark.parametrize(("name", "code"), [("SIGINT", 130), ("SIGTERM", 143), ("SIGHUP", 129)])
-def test_a_signal_to_the_launcher_leaves_no_process_behind(name, code):
-    with mlhood(
-        "-n", "2", "--", "python", "-c", f"import os, time; print(os.getpid(), flush=True); {SLEEPS}"
-    ) as cluster:
+def test_a_signal_to_the_launcher_terminates_all_processes(name, code):
+    program = f"import os, time; print(os.getpid(), flush=True); {SLEEP}"
+    with mlhood("-n", "2", "--", "python", "-c", program) as cluster:
         pids = [int(cluster.stdout.readline().split()[1]) for _ in range(2)]
         cluster.send_signal(getattr(signal, name))
         assert cluster.wait(timeout=60) == code
-    assert all(map(gone, pids))
+    assert all(map(is_gone, pids))
 
 
-def test_the_command_shows_the_error_and_ends_with_2(tmp_path):
+def test_the_command_prints_the_error_and_exits_with_2(tmp_path):
     script = tmp_path / "script.py"
     script.write_text("import sys; print(sys.argv[1:], flush=True); sys.exit('no more')\n", encoding="utf-8")
     with mlhood("-n", "1", "--timeout", "60", "--", "python", str(script), "--steps", "3") as cluster:
-        out, error = cluster.communicate(timeout=60)
+        stdout, stderr = cluster.communicate(timeout=60)
     assert cluster.returncode == 2
-    assert "[0] ['--steps', '3']" in out
-    assert "process 0 of 1 failed" in error
-    assert "[0] no more" in error
+    assert "[0] ['--steps', '3']" in stdout
+    assert "process 0 of 1 failed" in stderr
+    assert "[0] no more" in stderr
 
 
-def test_a_cluster_can_be_started_beside_the_main_thread():
-    found = []
-    one = threading.Thread(target=lambda: found.extend(run("print('here')", 1)))
-    one.start()
-    one.join()
-    assert found == ["[0] here"]
+def test_a_cluster_can_be_launched_from_another_thread():
+    lines = []
+    thread = threading.Thread(target=lambda: lines.extend(run("print('here')", 1)))
+    thread.start()
+    thread.join()
+    assert lines == ["[0] here"]
 
 
-def test_options_after_the_program_are_the_programs_without_dashes_between(tmp_path):
-    script = tmp_path / "told.py"
+def test_options_after_the_program_are_passed_to_it_with_and_without_dashes(tmp_path):
+    script = tmp_path / "script.py"
     script.write_text("import sys\nprint(sys.argv[1:])\n")
-    for between in ([], ["--"]):
-        main = [sys.executable, "-c", "from mlhood.cli import main; main()", "cluster", "-n", "1"]
-        command = [*main, *between, "python", str(script), "--steps", "3"]
-        ended = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
-        assert ended.stdout.strip() == "[0] ['--steps', '3']"
+    for separator in ([], ["--"]):
+        with mlhood("-n", "1", *separator, "python", str(script), "--steps", "3") as cluster:
+            stdout, _ = cluster.communicate(timeout=60)
+        assert cluster.returncode == 0
+        assert stdout.strip() == "[0] ['--steps', '3']"

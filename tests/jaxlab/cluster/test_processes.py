@@ -1,4 +1,4 @@
-"""Where a process learns of the others."""
+"""How a process joins the others."""
 
 import os
 import socket
@@ -9,23 +9,24 @@ import pytest
 
 from mlhood.errors import ClusterError
 from mlhood.jaxlab.cluster import initialize
-from mlhood.jaxlab.cluster.processes import COORDINATOR, KNOWN, PROCESS, PROCESSES, manager
+from mlhood.jaxlab.cluster.processes import CLUSTER_MANAGERS, COORDINATOR, PROCESS, PROCESSES, cluster_manager
 
 
 @pytest.fixture(autouse=True)
-def alone(monkeypatch):
-    for name in {PROCESSES, PROCESS, COORDINATOR, *(one for names in KNOWN.values() for one in names)}:
+def no_cluster(monkeypatch):
+    managers = (name for names in CLUSTER_MANAGERS.values() for name in names)
+    for name in {PROCESSES, PROCESS, COORDINATOR, *managers}:
         monkeypatch.delenv(name, raising=False)
 
 
-def test_alone_there_is_nothing_to_do():
-    before = sys.excepthook
+def test_outside_of_a_cluster_nothing_is_done():
+    hook = sys.excepthook
     initialize()
-    assert sys.excepthook is before
+    assert sys.excepthook is hook
 
 
 @pytest.mark.parametrize(
-    ("count", "number", "coordinator"),
+    ("count", "rank", "coordinator"),
     [
         ("2", "2", "a:1"),
         ("2", "-1", "a:1"),
@@ -35,49 +36,51 @@ def test_alone_there_is_nothing_to_do():
         ("2", "0", None),
     ],
 )
-def test_variables_that_make_no_sense_are_refused(monkeypatch, count, number, coordinator):
-    for name, value in {PROCESSES: count, PROCESS: number, COORDINATOR: coordinator}.items():
+def test_invalid_variables_are_rejected(monkeypatch, count, rank, coordinator):
+    for name, value in {PROCESSES: count, PROCESS: rank, COORDINATOR: coordinator}.items():
         if value is not None:
             monkeypatch.setenv(name, value)
-    with pytest.raises(ClusterError, match="make no sense"):
+    with pytest.raises(ClusterError, match="variables are invalid"):
         initialize()
 
 
-def test_a_cluster_that_jax_knows_is_told_by_all_of_its_variables(monkeypatch):
-    for name, needed in KNOWN.items():
-        with monkeypatch.context() as there:
-            for one in needed[:-1]:
-                there.setenv(one, "1")
-            assert manager() is None
-            there.setenv(needed[-1], "1")
-            assert manager() == name
+def test_a_cluster_manager_is_recognised_by_all_of_its_variables(monkeypatch):
+    for manager, variables in CLUSTER_MANAGERS.items():
+        with monkeypatch.context() as context:
+            for name in variables[:-1]:
+                context.setenv(name, "1")
+            assert cluster_manager() is None
+            context.setenv(variables[-1], "1")
+            assert cluster_manager() == manager
 
 
-def test_jax_finds_its_place_under_slurm_by_itself():
-    """A step of one task: what Slurm sets is all that `initialize` needs."""
+def test_jax_detects_its_rank_under_slurm():
+    """A step of one task: Slurm's variables are all that `initialize` needs."""
     program = (
         "from mlhood.jaxlab.cluster import initialize; initialize();"
         "import jax; print(jax.process_count(), jax.distributed.is_initialized())"
     )
     slurm = {"SLURM_JOB_ID": "7", "SLURM_STEP_NODELIST": "127.0.0.1", "SLURM_NTASKS": "1", "SLURM_PROCID": "0"}
-    slurm |= {"SLURM_LOCALID": "0", "JAX_COORDINATOR_PORT": str(free()), "JAX_PLATFORMS": "cpu"}
-    ran = subprocess.run([sys.executable, "-c", program], env=around(slurm), capture_output=True, text=True, check=True)
-    assert ran.stdout.split() == ["1", "True"]
+    slurm |= {"SLURM_LOCALID": "0", "JAX_COORDINATOR_PORT": str(free_port()), "JAX_PLATFORMS": "cpu"}
+    result = run_python(program, slurm)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.split() == ["1", "True"]
 
 
-def test_jax_in_use_already_is_told():
+def test_an_error_is_raised_if_jax_is_already_in_use():
     program = "import jax; jax.devices(); from mlhood.jaxlab.cluster import initialize; initialize()"
-    told = {PROCESSES: "1", PROCESS: "0", COORDINATOR: "127.0.0.1:1", "JAX_PLATFORMS": "cpu"}
-    ran = subprocess.run([sys.executable, "-c", program], env=around(told), capture_output=True, text=True, check=False)
-    assert ran.returncode == 1
-    assert "cluster: this process cannot join the others" in ran.stderr
-    assert "call initialize() once and first" in ran.stderr
+    launched = {PROCESSES: "1", PROCESS: "0", COORDINATOR: "127.0.0.1:1", "JAX_PLATFORMS": "cpu"}
+    result = run_python(program, launched)
+    assert result.returncode == 1
+    assert "cluster: this process cannot join the others" in result.stderr
+    assert "call initialize() once and first" in result.stderr
 
 
-def around(more):
-    return {**os.environ, **more}
+def run_python(program, variables):
+    command, env = [sys.executable, "-c", program], {**os.environ, **variables}
+    return subprocess.run(command, env=env, capture_output=True, text=True, check=False)
 
 
-def free():
+def free_port():
     with socket.create_server(("127.0.0.1", 0)) as server:
         return server.getsockname()[1]

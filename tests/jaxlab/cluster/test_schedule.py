@@ -1,4 +1,4 @@
-"""Schedules of pipelines: valid, as long as the closed form says, and no more held than the papers say."""
+"""Pipeline schedules: they are valid, with the bubble of the closed form and the stored activations of the papers."""
 
 from dataclasses import replace
 
@@ -10,9 +10,9 @@ from mlhood.errors import ClusterError
 from mlhood.jaxlab.cluster.schedule import (
     BACKWARD,
     FORWARD,
+    from_orders,
     gpipe,
     ideal_bubble,
-    in_order,
     interleaved,
     one_forward_one_backward,
 )
@@ -36,9 +36,9 @@ def test_equal_stages_have_the_bubble_of_the_closed_form(stages, microbatches, f
 
 @settings(deadline=None)
 @given(*sizes)
-def test_gpipe_holds_the_whole_batch_and_1f1b_what_is_on_its_way(stages, microbatches):
-    held = [[make(stages, microbatches).peak(stage) for stage in range(stages)] for make in BOTH]
-    assert held == [[microbatches] * stages, [min(microbatches, stages - stage) for stage in range(stages)]]
+def test_gpipe_stores_activations_of_all_microbatches_and_1f1b_of_those_in_flight(stages, microbatches):
+    peaks = [[make(stages, microbatches).peak(stage) for stage in range(stages)] for make in BOTH]
+    assert peaks == [[microbatches] * stages, [min(microbatches, stages - stage) for stage in range(stages)]]
 
 
 @settings(deadline=None)
@@ -47,61 +47,61 @@ def test_interleaving_divides_the_bubble_by_the_stages_of_a_device(devices, grou
     schedule = interleaved(devices, groups * devices, chunks, forward, backward)
     schedule.verify()
     assert schedule.bubble == pytest.approx(ideal_bubble(devices, groups * devices, chunks))
-    assert sum(slot.seconds for slot in schedule.of_device(0)) == pytest.approx(groups * devices * (forward + backward))
+    busy = sum(slot.seconds for slot in schedule.device_slots(0))
+    assert busy == pytest.approx(groups * devices * (forward + backward))
 
 
 @settings(deadline=None)
 @given(st.data(), *sizes, st.integers(0, 4))
-def test_schedules_of_unequal_stages_are_valid_and_no_shorter_than_their_parts(data, stages, microbatches, between):
+def test_schedules_of_unequal_stages_are_valid_and_respect_lower_bounds(data, stages, microbatches, communication):
     times = [data.draw(st.lists(seconds, min_size=stages, max_size=stages)) for _ in range(2)]
     for make in BOTH:
-        schedule = make(stages, microbatches, *times, between)
+        schedule = make(stages, microbatches, *times, communication)
         schedule.verify()
-        through = sum(map(sum, times)) + 2 * (stages - 1) * between
-        slowest = microbatches * max(map(sum, zip(*times, strict=True)))
-        assert schedule.seconds >= max(through, slowest)
+        one_microbatch = sum(map(sum, times)) + 2 * (stages - 1) * communication
+        slowest_stage = microbatches * max(map(sum, zip(*times, strict=True)))
+        assert schedule.seconds >= max(one_microbatch, slowest_stage)
         assert 0 <= schedule.bubble < 1
 
 
 def test_the_orders_are_those_of_the_papers():
     def order(schedule, device):
-        return " ".join(f"{'FB'[slot.kind == BACKWARD]}{slot.microbatch}" for slot in schedule.of_device(device))
+        return " ".join(f"{'FB'[slot.kind == BACKWARD]}{slot.microbatch}" for slot in schedule.device_slots(device))
 
     assert order(gpipe(2, 3), 0) == "F0 F1 F2 B2 B1 B0"
     assert order(one_forward_one_backward(3, 4), 0) == "F0 F1 F2 B0 F3 B1 B2 B3"
     assert order(one_forward_one_backward(3, 4), 2) == "F0 B0 F1 B1 F2 B2 F3 B3"
-    # Narayanan et al. 2021, figure 4, below: both chunks of four microbatches before the next four
-    forwards = [slot for slot in interleaved(4, 8).of_device(0) if slot.kind == FORWARD]
-    assert [(slot.stage, slot.microbatch) for slot in forwards[:9]] == [
-        *((0, microbatch) for microbatch in range(4)), *((4, microbatch) for microbatch in range(4)), (0, 4)
-    ]  # fmt: skip
+    # Narayanan et al. 2021, figure 4, bottom: both chunks of four microbatches before the next four
+    forwards = [slot for slot in interleaved(4, 8).device_slots(0) if slot.kind == FORWARD]
+    expected = [(stage, microbatch) for stage in (0, 4) for microbatch in range(4)]
+    assert [(slot.stage, slot.microbatch) for slot in forwards[:9]] == [*expected, (0, 4)]
 
 
-def test_an_interleaved_device_begins_with_as_many_forward_passes_as_megatron_lm():
+def test_an_interleaved_device_has_as_many_warm_up_passes_as_in_megatron_lm():
     schedule = interleaved(4, 8, 2)
-    kinds = [[slot.kind for slot in schedule.of_device(device)] for device in range(4)]
+    kinds = [[slot.kind for slot in schedule.device_slots(device)] for device in range(4)]
     # 2 (p - s - 1) + (v - 1) p before the first pair of a forward and a backward pass
-    assert [own.index(BACKWARD) - 1 for own in kinds] == [10, 8, 6, 4]
+    assert [sequence.index(BACKWARD) - 1 for sequence in kinds] == [10, 8, 6, 4]
     assert [schedule.peak(device) for device in range(4)] == [11, 9, 7, 5]
 
 
-def test_the_slowest_stage_sets_the_pace():
-    even, slow = (one_forward_one_backward(4, 100, [1, 1, middle, 1], [2, 2, 2 * middle, 2]) for middle in (1, 2))
+def test_the_slowest_stage_determines_the_throughput():
+    even, slow = (one_forward_one_backward(4, 100, [1, 1, third, 1], [2, 2, 2 * third, 2]) for third in (1, 2))
     assert slow.seconds / even.seconds == pytest.approx(2, rel=0.05)
 
 
-def test_devices_wait_longer_for_each_other_where_forward_and_backward_take_turns():
-    """GPipe pays for communication once down and once up; 1F1B's first stage waits for each microbatch's way back."""
+def test_communication_delays_1f1b_more_than_gpipe():
+    """GPipe pays for it once in each direction; 1F1B's first stage waits for every microbatch's backward pass."""
     assert gpipe(4, 8, communication=0.5).seconds == gpipe(4, 8).seconds + 2 * 3 * 0.5
     assert one_forward_one_backward(4, 8, communication=0.5).seconds > gpipe(4, 8, communication=0.5).seconds
 
 
-def moved(schedule, change):
+def modified(schedule, change):
     return replace(schedule, slots=tuple(map(change, schedule.slots)))
 
 
 @pytest.mark.parametrize(
-    ("change", "fault"),
+    ("change", "violation"),
     [
         (lambda slot: replace(slot, start=slot.start / 2, end=slot.start / 2 + slot.seconds), "begin"),
         (lambda slot: replace(slot, end=slot.end + 1), "takes"),
@@ -110,30 +110,30 @@ def moved(schedule, change):
         (lambda slot: replace(slot, start=4.0 * slot.microbatch, end=4.0 * slot.microbatch + slot.seconds), "begins"),
     ],
 )
-def test_the_verifier_finds_what_cannot_run(change, fault):
-    with pytest.raises(ClusterError, match="cannot run") as caught:
-        moved(gpipe(3, 4), change).verify()
-    assert fault in str(caught.value)
+def test_the_verifier_finds_violations(change, violation):
+    with pytest.raises(ClusterError, match="invalid schedule") as caught:
+        modified(gpipe(3, 4), change).verify()
+    assert violation in str(caught.value)
 
 
-def test_the_verifier_tells_overlaps_from_missing_data():
+def test_the_verifier_distinguishes_overlaps_from_missing_dependencies():
     schedule = gpipe(2, 2, communication=1)
-    early = moved(schedule, lambda slot: replace(slot, start=slot.start - slot.stage, end=slot.end - slot.stage))
-    assert all("before it has what" in fault for fault in early.faults())
-    assert early.faults()
-    late = moved(schedule, lambda slot: replace(slot, start=9.0 * slot.stage, end=9.0 * slot.stage + slot.seconds))
-    assert any("begins on device 0 before" in fault for fault in late.faults())
+    early = modified(schedule, lambda slot: replace(slot, start=slot.start - slot.stage, end=slot.end - slot.stage))
+    assert all("before it has the result" in violation for violation in early.violations())
+    assert early.violations()
+    late = modified(schedule, lambda slot: replace(slot, start=9.0 * slot.stage, end=9.0 * slot.stage + slot.seconds))
+    assert any("begins on device 0 before" in violation for violation in late.violations())
 
 
-def test_an_order_that_waits_in_a_circle_is_refused():
+def test_a_deadlock_is_rejected():
     backward_first = [(BACKWARD, 0, 0), (FORWARD, 0, 0)]
-    with pytest.raises(ClusterError, match="in a circle") as caught:
-        in_order("mine", [backward_first, [(FORWARD, 1, 0), (BACKWARD, 1, 0)]])
+    with pytest.raises(ClusterError, match="deadlock") as caught:
+        from_orders("mine", [backward_first, [(FORWARD, 1, 0), (BACKWARD, 1, 0)]])
     assert "backward of microbatch 0 in stage 0 never runs" in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("call", "what"),
+    ("call", "message"),
     [
         (lambda: gpipe(0, 4), "number of stages"),
         (lambda: gpipe(4, 2.5), "number of microbatches"),
@@ -143,13 +143,13 @@ def test_an_order_that_waits_in_a_circle_is_refused():
         (lambda: gpipe(2, 2, backward=0), "backward pass"),
         (lambda: gpipe(2, 2, communication=-1), "communication"),
         (lambda: gpipe(1000, 1000), "too long"),
-        (lambda: in_order("mine", []), "something to do"),
-        (lambda: in_order("mine", [[(FORWARD, 0, 0)]]), "no schedule"),
+        (lambda: from_orders("mine", []), "is empty"),
+        (lambda: from_orders("mine", [[(FORWARD, 0, 0)]]), "orders are incomplete"),
         (lambda: gantt([]), "nothing to draw"),
         (lambda: gantt(gpipe(17, 2)), "too large"),
     ],
 )
-def test_what_has_no_meaning_is_refused(call, what):
+def test_invalid_arguments_are_rejected(call, message):
     with pytest.raises(ClusterError) as caught:
         call()
-    assert what in str(caught.value)
+    assert message in str(caught.value)

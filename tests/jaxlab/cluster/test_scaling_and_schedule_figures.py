@@ -1,4 +1,4 @@
-"""Pictures of schedules and of scaling: they draw, keep their words apart, and say the numbers that they are given."""
+"""Figures of schedules and of scaling: they show the data, and their labels do not overlap."""
 
 from itertools import combinations
 
@@ -12,18 +12,18 @@ from mlhood.jaxlab.cluster.scaling_figures import scaling
 from mlhood.jaxlab.cluster.schedule import gpipe, interleaved, one_forward_one_backward
 from mlhood.jaxlab.cluster.schedule_figures import gantt
 
-TEN, NVLINK = LINKS["10 GbE"], LINKS["NVLink 4"]
-RING = predict(0.5, 46.8e6, Ring(TEN))
+ETHERNET, NVLINK = LINKS["10 GbE"], LINKS["NVLink 4"]
+RING = predict(0.5, 46.8e6, Ring(ETHERNET))
 OTHERS = [
-    predict(0.5, 46.8e6, HalvingDoubling(TEN), mode="weak", overlap=2 / 3),
-    predict(0.5, 46.8e6, Hierarchical(NVLINK, TEN)),
+    predict(0.5, 46.8e6, HalvingDoubling(ETHERNET), mode="weak", overlap=2 / 3),
+    predict(0.5, 46.8e6, Hierarchical(NVLINK, ETHERNET)),
     predict(3e-6, 46.8e6, Ring(Link("loopback", 3e9, 5e-5, "measured", "measured")), [2, 3, 4]),
 ]
-PICTURES = {
+FIGURES = {
     "scaling": lambda: scaling(RING),
     "scaling, four": lambda: scaling([RING, *OTHERS]),
     "scaling, titles": lambda: scaling([RING, OTHERS[0]], ["a title that is far too long for one line of it", "b"]),
-    "scaling, one device": lambda: scaling(predict(0.5, 46.8e6, Ring(TEN), [1])),
+    "scaling, one device": lambda: scaling(predict(0.5, 46.8e6, Ring(ETHERNET), [1])),
     "schedule": lambda: gantt(gpipe(4, 8)),
     "three schedules": lambda: gantt([gpipe(4, 8), one_forward_one_backward(4, 8), interleaved(4, 8)], "passes"),
     "schedule, one stage": lambda: gantt(gpipe(1, 1, 1e-3, 2e-3)),
@@ -32,19 +32,19 @@ PICTURES = {
 
 
 @pytest.fixture
-def words():
+def visible_texts():
     def of(figure):
         figure.draw_without_rendering()
-        beyond = {id(label) for axes in figure.axes for label in _beyond(axes)}
+        hidden = {id(label) for axes in figure.axes for label in _labels_outside(axes)}
         texts = [text for text in figure.findobj(Text) if text.get_visible() and text.get_text().strip()]
-        return [text for text in texts if id(text) not in beyond]
+        return [text for text in texts if id(text) not in hidden]
 
     yield of
     plt.close("all")
 
 
-def _beyond(axes):
-    """Labels of ticks outside of the limits, which are not drawn."""
+def _labels_outside(axes):
+    """Yield the labels of ticks outside of the axis limits, which are not drawn."""
     for axis in (axes.xaxis, axes.yaxis):
         low, high = sorted(axis.get_view_interval())
         for tick in [*axis.get_major_ticks(), *axis.get_minor_ticks()]:
@@ -52,34 +52,32 @@ def _beyond(axes):
                 yield from (tick.label1, tick.label2)
 
 
-@pytest.mark.parametrize("name", PICTURES)
-def test_words_do_not_stand_on_each_other_nor_leave_the_picture(name, words):
-    figure = PICTURES[name]()
-    boxes = [(text.get_text(), text.get_window_extent()) for text in words(figure)]
-    wide, high = figure.canvas.get_width_height()
+@pytest.mark.parametrize("name", FIGURES)
+def test_labels_do_not_overlap_and_lie_inside_the_figure(name, visible_texts):
+    figure = FIGURES[name]()
+    boxes = [(text.get_text(), text.get_window_extent()) for text in visible_texts(figure)]
+    width, height = figure.canvas.get_width_height()
     assert len(boxes) > 6
-    assert [text for text, box in boxes if box.x0 < -1 or box.y0 < -1 or box.x1 > wide + 1 or box.y1 > high + 1] == []
+    outside = [a for a, box in boxes if box.x0 < -1 or box.y0 < -1 or box.x1 > width + 1 or box.y1 > height + 1]
+    assert outside == []
     pairs = combinations(boxes, 2)
-    assert [(a, b) for (a, one), (b, other) in pairs if one.padded(-1.5).overlaps(other.padded(-1.5))] == []
+    assert [(a, b) for (a, first), (b, second) in pairs if first.padded(-1.5).overlaps(second.padded(-1.5))] == []
 
 
-def said(words, figure):
-    return [text.get_text() for text in words(figure)]
-
-
-def test_a_schedule_has_a_box_for_each_pass_and_tells_the_bubble(words):
+def test_a_schedule_has_a_box_for_each_pass_and_shows_the_bubble(visible_texts):
     schedule = one_forward_one_backward(4, 8)
     figure = gantt(schedule)
-    assert {"1F1B: 33.0 s long, bubble 27.3%", "first: at most 4", "last: at most 1"} <= set(said(words, figure))
+    texts = {text.get_text() for text in visible_texts(figure)}
+    assert {"1F1B: 33.0 s long, bubble 27.3%", "first: at most 4", "last: at most 1"} <= texts
     boxes = [patch for patch in figure.axes[0].patches if isinstance(patch, Rectangle) and not patch.get_fill()]
     assert len(boxes) == len(schedule.slots)
     assert {slot.start for slot in schedule.slots} == {patch.get_x() for patch in boxes}
     assert len([patch for patch in figure.axes[0].patches if patch.get_hatch() == "///"]) == 4 * 8
 
 
-def test_scaling_tells_its_assumptions_and_marks_where_half_is_lost(words):
+def test_scaling_states_its_assumptions_and_marks_an_efficiency_of_a_half(visible_texts):
     figure = scaling([RING, OTHERS[1]])
-    texts = said(words, figure)
+    texts = [text.get_text() for text in visible_texts(figure)]
     (note,) = [text for text in texts if "all-reduce: ring;" in text]
     assert "predicted, not measured" in note
     assert "1.25 GB/s (IEEE 802.3ae)" in note
