@@ -111,7 +111,4 @@ SAME = "(a.argmax(1) == b.argmax(1)).all()"
 MAX_ABS, MAX_REL = "np.abs(a - b).max()", "(np.abs(a - b) / np.abs(a)).max()"
 PARAMETERS = "sum(math.prod(shapes[name]) for name in own)"
 MACS = "weight * math.prod(out[2:])"
-GEMM, RELU = (
-    'helper.make_node("Gemm", ["x", "weight", "bias"], ["z"])',
-    'helper.make_node("Relu", ["z"], ["y"])',
-)
+GEMM, RELU = ('helper.make_node("Gemm", ["x", "weight", "bias"], ["z"])', 'helper.make_node("Relu", ["z"], ["y"])')

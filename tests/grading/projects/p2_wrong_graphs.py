@@ -23,19 +23,10 @@ from tests.grading.projects.p2_snippets import (
 
 COMPUTES, ONCE, PREDICTED = "one_nest_computes_the_layer", "nothing_is_stored_in_between", "traffic_is_predicted"
 RELU, POOLING, CONVOLUTION = "relu_is_imported", "max_pool_is_imported", "conv_is_imported"
-SHAPE, KEPT, REFUSED, POOLED = (
-    "convolution_has_its_shape",
-    "batch_and_element_are_kept",
-    "misfits_are_refused",
-    "pooling_has_its_type",
-)
-FOLDED, FOLD_GUARD, FUSED, FUSE_GUARD, CHANGED = (
-    "batchnorm_is_folded",
-    "folding_leaves_others_alone",
-    "relu_is_fused",
-    "fusing_leaves_others_alone",
-    "rewrites_say_what_they_did",
-)
+SHAPE, KEPT, REFUSED = "convolution_has_its_shape", "batch_and_element_are_kept", "misfits_are_refused"
+POOLED = "pooling_has_its_type"
+FOLDED, FOLD_GUARD, FUSED = "batchnorm_is_folded", "folding_leaves_others_alone", "relu_is_fused"
+FUSE_GUARD, CHANGED = "fusing_leaves_others_alone", "rewrites_say_what_they_did"
 
 STEP = "total += x[i, k] * w[j, k]"
 

@@ -17,19 +17,10 @@ from tests.grading.projects.p2_snippets import (
     sums,
 )
 
-ASYMMETRIC, SYMMETRIC, UNSIGNED, POWER = (
-    "asymmetric_is_right",
-    "symmetric_is_right",
-    "symmetric_unsigned_is_right",
-    "power_of_two_is_right",
-)
-SUMS, PADDED, WIDE, ROUNDED, SATURATED = (
-    "sums_are_right",
-    "padding_stands_for_zero",
-    "sums_do_not_overflow",
-    "rescale_rounds",
-    "rescale_saturates",
-)
+ASYMMETRIC, SYMMETRIC, UNSIGNED = "asymmetric_is_right", "symmetric_is_right", "symmetric_unsigned_is_right"
+POWER = "power_of_two_is_right"
+SUMS, PADDED, WIDE = "sums_are_right", "padding_stands_for_zero", "sums_do_not_overflow"
+ROUNDED, SATURATED = "rescale_rounds", "rescale_saturates"
 RATIO_RIGHT, ROWS, ANSWERS = "sqnr_is_measured", "rows_are_measured", "answers_fit_the_table"
 
 LONG = "acc.astype(np.int64) * multiplier"

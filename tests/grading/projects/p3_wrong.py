@@ -21,51 +21,21 @@ from tests.grading.projects.p3_snippets import (
 
 WINDOWS, LAST_STEP = "windows_are_counted", "the_last_step_must_fit"
 MACS, BYTES, INTENSITY = "macs_are_counted", "bytes_are_counted", "intensity_is_flop_per_byte"
-VALUES, STRIDE, PADDING, BIAS, SIZES, INPUTS = (
-    "values_are_right",
-    "stride_is_taken",
-    "padding_is_zero_all_around",
-    "bias_is_added",
-    "any_sizes_will_do",
-    "inputs_are_left_alone",
-)
-SHAPE, COLUMNS_FLOAT32, ROWS, COLUMNS, ZEROS = (
-    "columns_have_their_shape",
-    "columns_stay_float32",
-    "rows_are_in_order",
-    "columns_are_in_order",
-    "padding_holds_zeros",
-)
-PRODUCT, OF_COLUMNS, BATCH, PRODUCT_BIAS, FLOAT32 = (
-    "product_is_right",
-    "product_is_of_columns",
-    "batches_are_kept_apart",
-    "product_gets_its_bias",
-    "product_stays_float32",
-)
-RATES, COMPARED, OPERATIONS, FASTER = (
-    "rates_are_told",
-    "rows_are_comparisons",
-    "operations_are_told",
-    "blas_is_faster_and_agrees",
-)
-REORDERED, ROW_ORDER, BLOCKED, REUSE, PANELS, PACKED, READS_PANELS = (
-    "reordered_is_right",
-    "reordered_walks_along_rows",
-    "blocked_is_right",
-    "blocked_uses_blocks_again",
-    "panels_are_packed",
-    "packed_is_right",
-    "packed_reads_panels",
-)
+VALUES, STRIDE, PADDING = "values_are_right", "stride_is_taken", "padding_is_zero_all_around"
+BIAS, SIZES, INPUTS = "bias_is_added", "any_sizes_will_do", "inputs_are_left_alone"
+SHAPE, COLUMNS_FLOAT32, ROWS = "columns_have_their_shape", "columns_stay_float32", "rows_are_in_order"
+COLUMNS, ZEROS = "columns_are_in_order", "padding_holds_zeros"
+PRODUCT, OF_COLUMNS, BATCH = "product_is_right", "product_is_of_columns", "batches_are_kept_apart"
+PRODUCT_BIAS, FLOAT32 = "product_gets_its_bias", "product_stays_float32"
+RATES, COMPARED, OPERATIONS = "rates_are_told", "rows_are_comparisons", "operations_are_told"
+FASTER = "blas_is_faster_and_agrees"
+REORDERED, ROW_ORDER, BLOCKED = "reordered_is_right", "reordered_walks_along_rows", "blocked_is_right"
+REUSE, PANELS, PACKED = "blocked_uses_blocks_again", "panels_are_packed", "packed_is_right"
+READS_PANELS = "packed_reads_panels"
 LOWER, MANY, RIDGE = "the_lower_roof_counts", "roofs_of_many_at_once", "roofs_meet_at_the_ridge"
 COLUMN_BYTES, GROWTH = "columns_are_counted", "growth_is_against_the_input"
-DIVIDED, KEPT, LIMIT, NO_LIMIT = (
-    "parts_are_divided_by_their_factors",
-    "parts_not_named_keep_their_time",
-    "the_rest_limits_the_speedup",
-    "without_a_rest_there_is_no_limit",
-)
+DIVIDED, KEPT = "parts_are_divided_by_their_factors", "parts_not_named_keep_their_time"
+LIMIT, NO_LIMIT = "the_rest_limits_the_speedup", "without_a_rest_there_is_no_limit"
 
 TIMED_BY_HAND = """for name, call in alternatives.items():
         start = time.perf_counter()

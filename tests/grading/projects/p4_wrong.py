@@ -19,53 +19,21 @@ from tests.grading.projects.p4_snippets import (
     visiting,
 )
 
-TILES, EDGE, SPLIT, BLOCKS = (
-    "visits_go_tile_by_tile",
-    "tiles_at_the_edge_are_smaller",
-    "every_loop_is_split",
-    "blocks_are_taken_together",
-)
-ONCE, IS, WS, PRODUCT, SLICES = (
-    "every_step_is_there_once",
-    "input_tiles_stay",
-    "weight_tiles_stay",
-    "product_is_right",
-    "slices_add_up",
-)
+TILES, EDGE, SPLIT = "visits_go_tile_by_tile", "tiles_at_the_edge_are_smaller", "every_loop_is_split"
+BLOCKS = "blocks_are_taken_together"
+ONCE, IS, WS = "every_step_is_there_once", "input_tiles_stay", "weight_tiles_stay"
+PRODUCT, SLICES = "product_is_right", "slices_add_up"
 INTO_L1, INTO_L2, INTO_L3, LAST_GROUPS = "tiles_into_l1", "tiles_into_l2", "tiles_into_l3", "last_groups_count"
-L1, L2, L3, SWAPPED, HALVED, PAPER, NEVER = (
-    "l1_holds_one_of_each",
-    "l2_holds_passing_tiles",
-    "l3_holds_staying_tiles",
-    "orders_change_places",
-    "tiles_are_halved_until_they_fit",
-    "the_papers_example_comes_out",
-    "what_never_fits_is_an_error",
-)
-ANALYSED, SMALL, LARGE, OWN, COMPARED, OPERATIONS, FASTER = (
-    "analysed_is_taken_over",
-    "too_small_is_legal",
-    "too_large_breaks_a_cache",
-    "my_own_is_another",
-    "rows_are_comparisons",
-    "operations_are_told",
-    "orders_agree_and_analysed_is_faster",
-)
-WEIGHTS, INPUTS, OUTPUTS, FOLDS, BUSY = (
-    "weights_stay",
-    "inputs_stay",
-    "outputs_stay",
-    "last_folds_take_as_long",
-    "utilisation_is_the_busy_part",
-)
-NAMED, QUOTED, ATTRIBUTES, COMPUTATIONS, OPCODES, PARAMETERS = (
-    "operations_are_counted",
-    "quoted_operations_count",
-    "attributes_are_no_operations",
-    "fused_computations_are_found",
-    "opcodes_are_listed",
-    "parameters_are_left_out",
-)
+L1, L2, L3 = "l1_holds_one_of_each", "l2_holds_passing_tiles", "l3_holds_staying_tiles"
+SWAPPED, HALVED, PAPER = "orders_change_places", "tiles_are_halved_until_they_fit", "the_papers_example_comes_out"
+NEVER = "what_never_fits_is_an_error"
+ANALYSED, SMALL, LARGE = "analysed_is_taken_over", "too_small_is_legal", "too_large_breaks_a_cache"
+OWN, COMPARED, OPERATIONS = "my_own_is_another", "rows_are_comparisons", "operations_are_told"
+FASTER = "orders_agree_and_analysed_is_faster"
+WEIGHTS, INPUTS, OUTPUTS = "weights_stay", "inputs_stay", "outputs_stay"
+FOLDS, BUSY = "last_folds_take_as_long", "utilisation_is_the_busy_part"
+NAMED, QUOTED, ATTRIBUTES = "operations_are_counted", "quoted_operations_count", "attributes_are_no_operations"
+COMPUTATIONS, OPCODES, PARAMETERS = "fused_computations_are_found", "opcodes_are_listed", "parameters_are_left_out"
 
 INTERLEAVED_TILES = "for i0 in range(tile_m) for j0 in range(tile_n)"
 COLUMN_BY_COLUMN = """for name, call in alternatives.items():

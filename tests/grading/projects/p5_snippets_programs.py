@@ -290,9 +290,7 @@ return Program({inputs}, {kept}, program.outputs)
 
 
 def rules(
-    relu: str = "g * (x > 0)",
-    add: str = "reduced(g, a), reduced(g, b)",
-    dense: str = "g @ w, g.T @ x, g.sum(axis=0)",
+    relu: str = "g * (x > 0)", add: str = "reduced(g, a), reduced(g, b)", dense: str = "g @ w, g.T @ x, g.sum(axis=0)"
 ) -> dict[str, str]:
     return {
         "P5-6-solution": f"""

@@ -78,8 +78,7 @@ def blocked(outer: str, inner: str, body: str = "c[i, j] += a[i, k] * b[k, j]") 
 
 
 @pytest.mark.parametrize(
-    ("outer", "inner"),
-    [*product(["ikj", "ijk", "kji", "jki"], ["ikj", "ijk", "jki"]), ("kj", "ikj"), ("ij", "kij")],
+    ("outer", "inner"), [*product(["ikj", "ijk", "kji", "jki"], ["ikj", "ijk", "jki"]), ("kj", "ikj"), ("ij", "kij")]
 )
 def test_blocks_are_reused_in_any_order(outer, inner, tmp_path):
     messages = judged(blocked(outer, inner), tmp_path)

@@ -40,8 +40,7 @@ def test_only_measured_orders_are_timed():
 
 
 @pytest.mark.parametrize(
-    ("factor", "swapped", "state"),
-    [(1, False, "holds"), (3, False, "holds"), (10, False, "fails"), (1, True, "fails")],
+    ("factor", "swapped", "state"), [(1, False, "holds"), (3, False, "holds"), (10, False, "fails"), (1, True, "fails")]
 )
 def test_forged_tables_are_refuted_by_the_external_clock(factor, swapped, state, tmp_path, monkeypatch):
     """Too small tiles take 1.3 times as long; with `swapped` rows the table presents them as analysed."""

@@ -275,11 +275,7 @@ def questions_are_answered(submission: Submission) -> None:
         allowed = {truth.lower(), _from_own_table(submission, column)}
         got = str(answers[key]).strip()
         expect.true(
-            got.lower() in allowed,
-            f"`answers['{key}']` is wrong for LeNet",
-            expected=truth,
-            got=got,
-            hint=hint,
+            got.lower() in allowed, f"`answers['{key}']` is wrong for LeNet", expected=truth, got=got, hint=hint
         )
 
 

@@ -336,22 +336,13 @@ TASKS = (
     Task(
         "P1.2",
         "The forward pass",
-        checks=(
-            gives_ten_logits_an_image,
-            computes_lenet,
-            takes_a_batch_of_any_size,
-        ),
+        checks=(gives_ten_logits_an_image, computes_lenet, takes_a_batch_of_any_size),
         stand_in=FORWARD_STAND_IN,
     ),
     Task(
         "P1.3",
         "Train it on real digits",
-        checks=(
-            training_moves_every_weight,
-            loss_is_told_and_falls,
-            model_reads_unseen_digits,
-            mistakes_are_found,
-        ),
+        checks=(training_moves_every_weight, loss_is_told_and_falls, model_reads_unseen_digits, mistakes_are_found),
         stand_in=TRAINING_STAND_IN,
     ),
 )

@@ -109,12 +109,7 @@ def _activation(name: str) -> Callable[[Any], Any]:
     return functions.get(name) or getattr(torch, name)
 
 
-_LAYERS = (
-    "the first convolution",
-    "the second convolution",
-    "the first dense layer",
-    "the second dense layer",
-)
+_LAYERS = ("the first convolution", "the second convolution", "the first dense layer", "the second dense layer")
 
 
 def _without_relu(index: int) -> Variant:

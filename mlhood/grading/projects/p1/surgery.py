@@ -204,19 +204,7 @@ def any_network_can_be_cut(submission: Submission) -> None:
 
 
 TASKS = (
-    Task(
-        "P1.7",
-        "Print the graph from Netron",
-        checks=(lenet_is_printed, any_graph_is_printed),
-    ),
-    Task(
-        "P1.8",
-        "Build a graph by hand",
-        checks=(graph_has_two_operators, graph_computes_the_layer, graph_is_run),
-    ),
-    Task(
-        "P1.9",
-        "Cut the graph and read features",
-        checks=(features_come_out_of_lenet, any_network_can_be_cut),
-    ),
+    Task("P1.7", "Print the graph from Netron", checks=(lenet_is_printed, any_graph_is_printed)),
+    Task("P1.8", "Build a graph by hand", checks=(graph_has_two_operators, graph_computes_the_layer, graph_is_run)),
+    Task("P1.9", "Cut the graph and read features", checks=(features_come_out_of_lenet, any_network_can_be_cut)),
 )

@@ -87,11 +87,7 @@ TASKS = (
     Task(
         "P2.1",
         "Two loop nests made one",
-        checks=(
-            one_nest_computes_the_layer,
-            nothing_is_stored_in_between,
-            traffic_is_predicted,
-        ),
+        checks=(one_nest_computes_the_layer, nothing_is_stored_in_between, traffic_is_predicted),
         forbidden=("torch.nn", "mlhood.kernels"),
     ),
 )

@@ -100,12 +100,7 @@ TASKS = (
     Task(
         "P2.5",
         "Four ways to choose",
-        checks=(
-            asymmetric_is_right,
-            symmetric_is_right,
-            symmetric_unsigned_is_right,
-            power_of_two_is_right,
-        ),
+        checks=(asymmetric_is_right, symmetric_is_right, symmetric_unsigned_is_right, power_of_two_is_right),
         stand_in=PARAMETERS_STAND_IN,
         forbidden=("mlhood.compiler.quantize",),
     ),

@@ -160,9 +160,5 @@ TASKS = (
         ),
         stand_in=COSTS_STAND_IN,
     ),
-    Task(
-        "P3.8",
-        "What im2col costs",
-        checks=(columns_are_counted, growth_is_against_the_input),
-    ),
+    Task("P3.8", "What im2col costs", checks=(columns_are_counted, growth_is_against_the_input)),
 )

@@ -59,9 +59,5 @@ def roofs_meet_at_the_ridge(submission: Submission) -> None:
 
 
 TASKS = (
-    Task(
-        "P3.7",
-        "Under the roof",
-        checks=(the_lower_roof_counts, roofs_of_many_at_once, roofs_meet_at_the_ridge),
-    ),
+    Task("P3.7", "Under the roof", checks=(the_lower_roof_counts, roofs_of_many_at_once, roofs_meet_at_the_ridge)),
 )

@@ -80,12 +80,7 @@ TASKS = (
     Task(
         "P3.5",
         "The table",
-        checks=(
-            rates_are_told,
-            rows_are_comparisons,
-            operations_are_told,
-            blas_is_faster_and_agrees,
-        ),
+        checks=(rates_are_told, rows_are_comparisons, operations_are_told, blas_is_faster_and_agrees),
         seconds=600.0,  # a hundred convolutions by the definition, on a slow laptop
         timed=True,
     ),

@@ -118,13 +118,7 @@ TASKS = (
     Task(
         "P4.6",
         "A systolic array",
-        checks=(
-            weights_stay,
-            inputs_stay,
-            outputs_stay,
-            last_folds_take_as_long,
-            utilisation_is_the_busy_part,
-        ),
+        checks=(weights_stay, inputs_stay, outputs_stay, last_folds_take_as_long, utilisation_is_the_busy_part),
         forbidden=("mlhood.dataflow.systolic",),
     ),
 )

@@ -168,13 +168,7 @@ TASKS = (
     Task(
         "P4.2",
         "Two orders",
-        checks=(
-            every_step_is_there_once,
-            input_tiles_stay,
-            weight_tiles_stay,
-            product_is_right,
-            slices_add_up,
-        ),
+        checks=(every_step_is_there_once, input_tiles_stay, weight_tiles_stay, product_is_right, slices_add_up),
         stand_in=STEPS_STAND_IN,
         forbidden=("mlhood.dataflow.sliced",),
     ),

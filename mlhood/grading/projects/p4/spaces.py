@@ -131,11 +131,6 @@ TASKS = (
     Task(
         "P4.1",
         "Loops as a space",
-        checks=(
-            visits_go_tile_by_tile,
-            tiles_at_the_edge_are_smaller,
-            every_loop_is_split,
-            blocks_are_taken_together,
-        ),
+        checks=(visits_go_tile_by_tile, tiles_at_the_edge_are_smaller, every_loop_is_split, blocks_are_taken_together),
     ),
 )

@@ -107,12 +107,7 @@ TASKS = (
     Task(
         "P4.3",
         "Traffic by hand",
-        checks=(
-            tiles_into_l1,
-            tiles_into_l2,
-            tiles_into_l3,
-            last_groups_count,
-        ),
+        checks=(tiles_into_l1, tiles_into_l2, tiles_into_l3, last_groups_count),
         forbidden=("mlhood.dataflow.slicing.traffic",),
     ),
 )
