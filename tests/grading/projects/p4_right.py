@@ -5,14 +5,14 @@ from __future__ import annotations
 LOOPS = {
     "P4-1-solution": """
 def visits(m, n, tile_m, tile_n):
-    found = []
+    points = []
     for i0 in range(0, m, tile_m):
         for j0 in range(0, n, tile_n):
             for i in range(tile_m):
                 for j in range(tile_n):
                     if i0 + i < m and j0 + j < n:
-                        found.append([i0 + i, j0 + j])
-    return found
+                        points.append([i0 + i, j0 + j])
+    return points
 """,
     "P4-1-solution-2": """
 def schedule(nest):
@@ -25,7 +25,7 @@ def steps(order, inputs, weights, slices, k2, k3):
     staying, passing = inputs, weights
     if order == "WS":
         staying, passing = weights, inputs
-    found = []
+    result = []
     for c in range(slices):
         for stay_group in range(-(-staying // k3)):
             for pass_group in range(-(-passing // k2)):
@@ -34,8 +34,8 @@ def steps(order, inputs, weights, slices, k2, k3):
                         break
                     for go in range(pass_group * k2, pass_group * k2 + k2):
                         if go < passing:
-                            found.append([c, stay, go] if order == "IS" else [c, go, stay])
-    return found
+                            result.append([c, stay, go] if order == "IS" else [c, go, stay])
+    return result
 """,
     "P4-2-solution-2": """
 def sliced_product(columns, weights, order, k1, k2, k3, window, filters):
@@ -52,18 +52,18 @@ def sliced_product(columns, weights, order, k1, k2, k3, window, filters):
 """,
     "P4-3-solution": """
 def loads(staying, passing, k2, k3):
-    found = {"L1": [0, 0], "L2": [0, 0], "L3": [0, 0]}
+    counts = {"L1": [0, 0], "L2": [0, 0], "L3": [0, 0]}
     for g3 in range(0, staying, k3):
-        found["L3"][0] += min(k3, staying - g3)
+        counts["L3"][0] += min(k3, staying - g3)
         for g2 in range(0, passing, k2):
             width = min(k2, passing - g2)
-            found["L3"][1] += width
-            found["L2"][1] += width
+            counts["L3"][1] += width
+            counts["L2"][1] += width
             for stay in range(g3, min(g3 + k3, staying)):
-                found["L2"][0] += 1
-                found["L1"][0] += 1
-                found["L1"][1] += width
-    return found
+                counts["L2"][0] += 1
+                counts["L1"][0] += 1
+                counts["L1"][1] += width
+    return counts
 """,
     "P4-4-solution": """
 def needs(order, k1, k2, k3, sizes):
@@ -121,19 +121,19 @@ def operations(text):
 """,
     "P4-7-solution-2": """
 def fused(hlo):
-    found, name = {}, None
+    computations, name = {}, None
     for line in hlo.splitlines():
         if line.startswith("%") and line.endswith("{"):
             name = line.split()[0]
             if name.startswith("%fused_computation"):
-                found[name] = []
+                computations[name] = []
         elif line.startswith("}"):
             name = None
-        elif name in found:
+        elif name in computations:
             code = line.split(" = ")[1].split("(")[0].split()[-1]
             if code != "parameter":
-                found[name].append(code)
-    return found
+                computations[name].append(code)
+    return computations
 """,
 }
 
@@ -177,15 +177,15 @@ def needs(order, k1, k2, k3, sizes):
 """,
     "P4-4-solution-2": """
 def largest(order, channels, passing, staying, sizes, rooms):
-    found = np.array([1, 1, 1])
+    tiles = np.array([1, 1, 1])
     for level, most in enumerate([channels, passing, staying]):
         for candidate in [most >> shift for shift in range(int(most).bit_length())]:
-            found[level] = candidate
-            if np.asarray(needs(order, *found, sizes))[level] <= rooms[level]:
+            tiles[level] = candidate
+            if np.asarray(needs(order, *tiles, sizes))[level] <= rooms[level]:
                 break
         else:
             raise ValueError(level)
-    return found
+    return tiles
 """,
     "P4-5-solution": """
 from mlhood.dataflow.slicing.fit import needs as needed
@@ -261,18 +261,18 @@ def loads(staying, passing, k2, k3):
 calls = {order: (lambda times=times: sum(range(times)) * 0.0) for order, times in (("IS", 1000), ("WS", 1100))}
 slower = {order: (lambda call=call: [call() for _ in range(9)][0]) for order, call in calls.items()}
 for row in table.rows:
-    found = compare(slower if row == "too small" else calls, flops={"IS": 2 * layer.macs, "WS": 2 * layer.macs},
+    comparison = compare(slower if row == "too small" else calls, flops={"IS": 2 * layer.macs, "WS": 2 * layer.macs},
                     baseline="IS", rounds=25, shortest=1e-4, describe_machine=False)
     for order in ("IS", "WS"):
-        table[row, order] = found[order]
+        table[row, order] = comparison[order]
 """,
     "P4-7-solution": r"""
 import re
 def operations(text):
     counts = dict.fromkeys(["convolution", "while"], 0)
-    for found in re.finditer(r'(#?)"?stablehlo\.(\w+)"?', text):
-        if not found[1]:
-            counts[found[2]] = counts.get(found[2], 0) + 1
+    for match in re.finditer(r'(#?)"?stablehlo\.(\w+)"?', text):
+        if not match[1]:
+            counts[match[2]] = counts.get(match[2], 0) + 1
     return counts
 """,
     "P4-7-solution-2": r"""

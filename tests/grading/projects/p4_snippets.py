@@ -25,11 +25,11 @@ def stepping(
     tiles: str = "for s in range(g3, min(g3 + k3, staying)) for p in range(g2, min(g2 + k2, passing))",
     slices: str = "for c in range(slices)",
     order: str = "IS",
-    result: str = "found",
+    result: str = "triples",
 ) -> dict[str, str]:
     body = f"""
 staying, passing = (inputs, weights) if order == "{order}" else (weights, inputs)
-found = [(c, s, p) if order == "{order}" else (c, p, s) {slices} {groups} {tiles}]
+triples = [(c, s, p) if order == "{order}" else (c, p, s) {slices} {groups} {tiles}]
 return {result}
 """
     return {"P4-2-solution": _function("def steps(order, inputs, weights, slices, k2, k3):", body)}
@@ -78,19 +78,19 @@ return {l1}, {l2}, {l3}
 
 
 def halving(
-    smaller: str = "found[level] //= 2",
-    fits: str = "needs(order, *found, sizes)[level] <= rooms[level]",
+    smaller: str = "tiles[level] //= 2",
+    fits: str = "needs(order, *tiles, sizes)[level] <= rooms[level]",
     nothing: str = "raise ValueError('nothing fits')",
     start: str = "[1, 1, 1]",
-    result: str = "tuple(found)",
+    result: str = "tuple(tiles)",
 ) -> dict[str, str]:
     body = f"""
-found = {start}
+tiles = {start}
 for level, most in enumerate((channels, passing, staying)):
-    found[level] = most
+    tiles[level] = most
     while not {fits}:
         {smaller}
-        if found[level] < 1:
+        if tiles[level] < 1:
             {nothing}
 return {result}
 """
@@ -159,8 +159,8 @@ def using(result: str = "m * n * k / (cycles(dataflow, rows, columns, m, n, k) *
     return {"P4-6-solution-2": f"def utilisation(dataflow, rows, columns, m, n, k):\n    return {result}\n"}
 
 
-def naming(pattern: str = r"(?<!#)stablehlo\.(\w+)", result: str = "dict(Counter(found))") -> dict[str, str]:
-    body = f"found = re.findall(r'''{pattern}''', text)\nreturn {result}"
+def naming(pattern: str = r"(?<!#)stablehlo\.(\w+)", result: str = "dict(Counter(names))") -> dict[str, str]:
+    body = f"names = re.findall(r'''{pattern}''', text)\nreturn {result}"
     return {"P4-7-solution": _function("import re\nfrom collections import Counter\ndef operations(text):", body)}
 
 
@@ -170,17 +170,17 @@ def fusing(
     kept: str = "match and match[1] != 'parameter'",
 ) -> dict[str, str]:
     body = f"""
-found, here = {{}}, None
+computations, current = {{}}, None
 for line in hlo.splitlines():
     if begins := re.match(r'''{begin}''', line):
-        here = found.setdefault(begins[1], [])
+        current = computations.setdefault(begins[1], [])
     elif line.startswith("}}"):
-        here = None
-    elif here is not None:
+        current = None
+    elif current is not None:
         match = re.search(r'''{opcode}''', line)
         if {kept}:
-            here.append(match[1])
-return found
+            current.append(match[1])
+return computations
 """
     return {"P4-7-solution-2": _function("import re\ndef fused(hlo):", body)}
 

@@ -122,14 +122,14 @@ ORDERS: tuple[Mistake, ...] = (
         ),
         (
             "inputs stay in both orders",
-            stepping(result="found if order == 'IS' else steps('IS', inputs, weights, slices, k2, k3)"),
+            stepping(result="triples if order == 'IS' else steps('IS', inputs, weights, slices, k2, k3)"),
             WS,
             "this is the order IS",
         ),
         (
             "slices innermost",
             stepping(
-                result="sorted(found, key=lambda step: step[0] * 0) if order == 'WS' else sorted(found, key=lambda "
+                result="sorted(triples, key=lambda step: step[0] * 0) if order == 'WS' else sorted(triples, key=lambda "
                 "step: (step[1] // k3, step[2] // k2, step[1], step[2], step[0]))"
             ),
             IS,
@@ -172,17 +172,17 @@ ANALYSIS: tuple[Mistake, ...] = (
         ("output tiles of one row in L3", needing(l3="k3 * stay + k2 * go + k2 * out"), L3, "k2 \\* k3 output tiles"),
         ("WS like IS", needing(swapped="False"), SWAPPED, "the weight tile stays"),
         ("the output has channels", needing(out="k1 * sizes['output']"), (L1, L2, L3), "no channels"),
-        ("one fewer each time", halving(smaller="found[level] -= 1"), (HALVED, PAPER), "// 2 each time"),
+        ("one fewer each time", halving(smaller="tiles[level] -= 1"), (HALVED, PAPER), "// 2 each time"),
         (
             "the capacities in the wrong order",
-            halving(fits="needs(order, *found, sizes)[level] <= rooms[-1 - level]"),
+            halving(fits="needs(order, *tiles, sizes)[level] <= rooms[-1 - level]"),
             (HALVED, PAPER, NEVER),
             "rejects a case that fits",
         ),
         ("None if nothing fits", halving(nothing="return None"), NEVER, "halving 1 gives 0"),
         (
             "halved once",
-            halving(fits="(found[level] < most or needs(order, *found, sizes)[level] <= rooms[level])"),
+            halving(fits="(tiles[level] < most or needs(order, *tiles, sizes)[level] <= rooms[level])"),
             (HALVED, PAPER, NEVER),
             "wrong tiles",
         ),
@@ -244,7 +244,7 @@ MACHINES: tuple[Mistake, ...] = (
         ("names with their prefix", naming(r"(?<!#)(stablehlo\.\w+)"), (NAMED, QUOTED, ATTRIBUTES), "the name alone"),
         ("unquoted operations only", naming(r"= stablehlo\.(\w+)"), QUOTED, "the quotes are not part"),
         ("attributes counted as well", naming(r"stablehlo\.(\w+)"), ATTRIBUTES, "is one operation"),
-        ("each operation once", naming(result="dict.fromkeys(found, 1)"), (NAMED, QUOTED), "of `"),
+        ("each operation once", naming(result="dict.fromkeys(names, 1)"), (NAMED, QUOTED), "of `"),
         ("the main computation, too", fusing(begin=r"(?:ENTRY )?%(\S+) .*\{$"), COMPUTATIONS, "not fused"),
         (
             "numbered computations only",

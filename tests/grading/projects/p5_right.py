@@ -107,10 +107,10 @@ def record(equations, op, operands):
     "P5-5-solution-2": """
 from mlhood.jaxlab.tracing.tracer import NUMPY
 def evaluate(program, *arguments):
-    known = {x.number: value for x, value in zip(program.inputs, arguments)}
-    value = lambda x: known[x.number] if hasattr(x, "number") else x
+    values = {x.number: value for x, value in zip(program.inputs, arguments)}
+    value = lambda x: values[x.number] if hasattr(x, "number") else x
     for op, inputs, output in ((e.op, e.inputs, e.output) for e in program.equations):
-        known[output.number] = NUMPY[op](*map(value, inputs))
+        values[output.number] = NUMPY[op](*map(value, inputs))
     return [value(x) for x in program.outputs]
 """,
     "P5-5-solution-3": """

@@ -128,15 +128,15 @@ def vjp_cross_entropy(g, y, logits, labels):
 """,
     "P5-6-solution-4": """
 def backward(tape, rules):
-    found = {number: np.zeros_like(value, dtype=np.float64) for number, value in enumerate(tape.values)}
-    found[len(tape.values) - 1] = np.array(1.0)
+    gradients = {number: np.zeros_like(value, dtype=np.float64) for number, value in enumerate(tape.values)}
+    gradients[len(tape.values) - 1] = np.array(1.0)
     for entry in tape.entries[::-1]:
         rule = rules[entry.op]
-        parts = rule(found[entry.output], tape.values[entry.output], *[tape.values[i] for i in entry.inputs],
+        parts = rule(gradients[entry.output], tape.values[entry.output], *[tape.values[i] for i in entry.inputs],
                      **entry.attributes)
         for number, part in zip(entry.inputs, parts):
-            found[number] = found[number] + (0 if part is None else part)
-    return found
+            gradients[number] = gradients[number] + (0 if part is None else part)
+    return gradients
 """,
     "P5-10-solution": """
 import jax.sharding as sharding
@@ -149,8 +149,8 @@ def parallel_gradient(mesh, loss):
     def gradient(params, x, y):
         rows = sharding.NamedSharding(mesh, sharding.PartitionSpec("data"))
         x, y = (jax.lax.with_sharding_constraint(array, rows) for array in (x, y))
-        found = jax.grad(loss)(params, x, y)
-        return jax.lax.with_sharding_constraint(found, sharding.NamedSharding(mesh, sharding.PartitionSpec()))
+        result = jax.grad(loss)(params, x, y)
+        return jax.lax.with_sharding_constraint(result, sharding.NamedSharding(mesh, sharding.PartitionSpec()))
     return jax.jit(gradient)
 """,
 }

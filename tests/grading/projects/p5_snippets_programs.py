@@ -342,19 +342,19 @@ return {result}
 def backward(
     order: str = "reversed(tape.entries)",
     call: str = "rules[entry.op](g, y, *inputs, **entry.attributes)",
-    add: str = "found[number] = found[number] + part if number in found else part",
+    add: str = "gradients[number] = gradients[number] + part if number in gradients else part",
     last: str = "len(tape.values) - 1",
 ) -> dict[str, str]:
     body = f"""
-found = {{{last}: np.ones(())}}
+gradients = {{{last}: np.ones(())}}
 for entry in {order}:
-    g, y = found.get(entry.output), tape.values[entry.output]
+    g, y = gradients.get(entry.output), tape.values[entry.output]
     inputs = [tape.values[number] for number in entry.inputs]
     if g is None:
         continue
     for number, part in zip(entry.inputs, {call}):
         if part is not None:
             {add}
-return found
+return gradients
 """
     return {"P5-6-solution-4": function("def backward(tape, rules):", body)}

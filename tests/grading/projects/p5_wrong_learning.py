@@ -116,10 +116,10 @@ TAPE = mistakes(
     ("not divided by the batch size", entropy_rule("g * (p - hot), None"), SHARED, "/ N"),
     ("g ignored", entropy_rule("(p - hot) / len(labels), None"), SHARED, "\\* g"),
     ("the wrong sign", entropy_rule("g * (hot - p) / len(labels), None"), (PULLED, SHARED), "minus 1"),
-    ("the last gradient overwrites", backward(add="found[number] = part"), TWICE, "has a gradient already"),
+    ("the last gradient overwrites", backward(add="gradients[number] = part"), TWICE, "exists already"),
     (
         "added in place",
-        backward(add="found[number] = found[number].__iadd__(part) if number in found else part"),
+        backward(add="gradients[number] = gradients[number].__iadd__(part) if number in gradients else part"),
         TWICE,
         "\\+=",
     ),

@@ -206,7 +206,7 @@ def what_is_used_twice_gets_both(submission: Submission) -> None:
     entries = [["tanh", [1], 2, {}], ["mul", [1, 2], 3, {}], ["add", [3, 1], 4, {}], ["weighted_sum", [4, 0], 5, {}]]
     want = {4: weights, 3: weights, 2: weights * x, 1: weights * (bent + 1 + x * (1 - bent**2))}
     given = "2 = tanh 1, 3 = 1 * 2, 4 = 3 + 1, 5 = weighted_sum of 4 by 0"
-    hint = "if a value has a gradient already, found[number] = found[number] + gradient; += would change a shared array"
+    hint = "add to a gradient that exists already with g[number] = g[number] + gradient; += would change a shared array"
     with expect.case(given, hint):
         _check_backward(submission, values, entries, want)
 
