@@ -1,0 +1,102 @@
+"""What a batch stores for the events of an executor, without any worker."""
+
+from __future__ import annotations
+
+import sqlite3
+
+import pytest
+
+from mlhood.grading.batch.batch import Batch
+from mlhood.grading.batch.executor import Course, Finished, Lost, Started, TaskFinished
+from mlhood.grading.gradebook.gradebook import Gradebook
+from mlhood.grading.gradebook.records import records
+from mlhood.grading.intake.submitted_file import SubmittedFile
+from tests.grading.batch.fake_grader import PROJECTS, result
+from tests.grading.fake_class import RecordingObserver
+
+ADA = SubmittedFile("ada", source="ada.ipynb", sha256="a" * 64)
+
+
+class ScriptedExecutor:
+    """Identifies every notebook as P1, and yields scripted events for the attempts at grading it."""
+
+    def __init__(self, *attempts) -> None:
+        self.attempts = list(attempts)
+        self.waiting = []
+        self.closed = False
+
+    def start(self):
+        return Course(tuple(PROJECTS), "environment")
+
+    def submit(self, jobs):
+        self.waiting.extend(jobs)
+
+    def poll(self):
+        job = self.waiting.pop(0)
+        yield Started(job)
+        if job.kind == "identify":
+            yield Finished(job, "identified", "P1")
+            return
+        for event in self.attempts.pop(0):
+            if event is KeyboardInterrupt:
+                raise KeyboardInterrupt
+            yield event(job)
+
+    def close(self):
+        self.closed = True
+
+
+def task(number: int, *requests: str):
+    spec = PROJECTS[0].tasks[number - 1]
+    return lambda job: TaskFinished(job, number - 1, result(spec, requests))
+
+
+def lost(reason: str):
+    return lambda job: Lost(job, reason)
+
+
+def done(job):
+    return Finished(job, "done", seconds=2.0)
+
+
+def run(path, *attempts):
+    executor, observer = ScriptedExecutor(*attempts), RecordingObserver()
+    with Gradebook(path) as book:
+        book.add_submissions([ADA])
+        try:
+            Batch(book, executor, observer).run([ADA])
+        finally:
+            assert executor.closed
+            (record,) = records(book)
+    return record, observer
+
+
+def outcomes(path) -> list[str]:
+    connection = sqlite3.connect(path)
+    rows = connection.execute("SELECT outcome FROM attempts WHERE job NOT LIKE 'look:%' ORDER BY id").fetchall()
+    connection.close()
+    return [outcome for (outcome,) in rows]
+
+
+def test_a_lost_job_is_tried_again_and_its_results_replaced(tmp_path):
+    record, observer = run(tmp_path / "g", [task(1, "lose-P1.1"), lost("no memory")], [task(1), task(2), task(3), done])
+    assert (record.status, record.earned, record.seconds) == ("done", 30, 2.0)
+    assert observer.losses == ["no memory"]
+    assert observer.ended == [("ada.ipynb", "done")]
+    assert outcomes(tmp_path / "g") == ["died", "done"]
+
+
+def test_a_job_that_is_lost_repeatedly_has_failed(tmp_path):
+    record, observer = run(tmp_path / "g", [lost("first")], [task(1), lost("second")])
+    assert (record.status, record.reason, record.earned) == ("failed", "second", 10)
+    assert observer.ended == [("ada.ipynb", "failed")]
+    assert outcomes(tmp_path / "g") == ["died", "died"]
+
+
+def test_an_interrupted_attempt_does_not_count_and_is_repeated(tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path / "g", [task(1), KeyboardInterrupt])
+    assert outcomes(tmp_path / "g") == ["stopped"]
+    record, observer = run(tmp_path / "g", [lost("first")], [task(1), task(2), task(3), done])
+    assert (record.status, observer.begun) == ("done", [(1, 0)])
+    assert outcomes(tmp_path / "g") == ["stopped", "died", "done"]
