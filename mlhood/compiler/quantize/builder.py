@@ -1,4 +1,4 @@
-"""The quantised graph while it is built: each value as reals, as integers, or as both where both are read."""
+"""Construction of the quantised graph: each value of the float graph in float, as integers, or as both if needed."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from mlhood.compiler.quantize.schema import choose_parameters, quantize_array, t
 
 
 class Builder:
-    """Builds the quantised graph beside the float one.
+    """Builds the quantised graph from the float one.
 
     Args:
         source: The float graph; its names are kept.
-        profile: What its values hold.
-        recipe: How to quantise.
+        profile: The distributions of its values.
+        recipe: Options of the quantisation.
     """
 
     def __init__(self, source: Graph, profile: Profile, recipe: Recipe) -> None:
@@ -39,16 +39,16 @@ class Builder:
             self._real[placeholder] = self.graph.placeholder(placeholder.name, placeholder.type)
 
     def knows(self, value: Value) -> bool:
-        """Tell whether a value can be quantised: it is float32, and profiled or constant."""
+        """Return whether a value can be quantised: it is float32, and profiled or constant."""
         profiled = isinstance(value, Constant) or value.name in self.profile.distributions
         return value.type.element == "float32" and profiled
 
     def is_stored(self, value: Value) -> bool:
-        """Tell whether a value is there as integers, without one more Quantize."""
+        """Return whether a value is available as integers without inserting a Quantize."""
         return value in self._stored
 
     def parameters(self, value: Value) -> Quantization:
-        """Return the parameters that the profile and the recipe give a value of the float graph."""
+        """Return the parameters of a value of the float graph, from the profile and the recipe."""
         if value not in self._parameters:
             recipe, limits = self.recipe, np.iinfo(self.recipe.element)
             low, high = calibrate_range(
@@ -61,77 +61,74 @@ class Builder:
         return self._parameters[value]
 
     def of_range(self, low: float, high: float) -> Quantization:
-        """Return the parameters of activations in a range."""
+        """Return the parameters of an activation with this range."""
         scale, offset = choose_parameters(low, high, self.recipe.element, self.recipe.schema)
         return Quantization((scale,), (offset,))
 
     def real(self, value: Value) -> Value:
-        """Return a value of the float graph as reals (or as what it is, if it never was float)."""
-        if value in self._real:
-            return self._real[value]
-        if isinstance(value, Constant):
-            made = self._constant(value.name, value.data, value.type.quantization)
-        else:
-            made = self.insert(Dequantize(), self._stored[value], name=f"{value.name}.dequantized")
-        self._real[value] = made
-        return made
+        """Return a value of the float graph with its original element type; insert a Dequantize if necessary."""
+        if value not in self._real:
+            if isinstance(value, Constant):
+                self._real[value] = self._constant(value.name, value.data, value.type.quantization)
+            else:
+                name = f"{value.name}.dequantized"
+                self._real[value] = self.insert(Dequantize(), self._stored[value], name=name)
+        return self._real[value]
 
     def stored(self, value: Value) -> Value:
-        """Return a value of the float graph as integers."""
-        if value in self._stored:
-            return self._stored[value]
-        if isinstance(value, Constant):
+        """Return a value of the float graph as integers; insert a Quantize if necessary."""
+        if value not in self._stored:
             element = self.recipe.element
-            parameters = tensor_parameters(value.data, element, self.recipe.schema)
-            made = self.constant(value, quantize_array(value.data, parameters, element), parameters)
-        else:
-            quantize = Quantize(self.recipe.element, self.parameters(value))
-            made = self.insert(quantize, self._real[value], name=f"{value.name}.quantized")
-        self._stored[value] = made
-        return made
+            if isinstance(value, Constant):
+                parameters = tensor_parameters(value.data, element, self.recipe.schema)
+                self._stored[value] = self.constant(value, quantize_array(value.data, parameters, element), parameters)
+            else:
+                quantize, name = Quantize(element, self.parameters(value)), f"{value.name}.quantized"
+                self._stored[value] = self.insert(quantize, self._real[value], name=name)
+        return self._stored[value]
 
     def rescaled(self, value: Value, quantization: Quantization) -> Value:
-        """Return a value as integers with these parameters."""
+        """Return a value as integers with these parameters; insert a Rescale if necessary."""
         stored = self.stored(value)
         if parameters_of(stored.type) == quantization:
             return stored
         return self.insert(Rescale(quantization), stored, name=f"{value.name}.rescaled")
 
     def constant(self, value: Value, data: np.ndarray, quantization: Quantization) -> Value:
-        """Return a constant of the float graph with other content, under its name where that is free."""
+        """Return a constant that replaces one of the float graph, with its name if that is unused."""
         return self._constant(value.name, data, quantization)
 
     def _constant(self, name: str, data: np.ndarray, quantization: Quantization | None) -> Value:
         key = (name, data.dtype.name, quantization)
         if key not in self._constants:
-            taken = name in self.graph.constants  # under other parameters
-            self._constants[key] = self.graph.constant(self._free(name) if taken else name, data, quantization)
+            is_used = name in self.graph.constants  # with other parameters
+            self._constants[key] = self.graph.constant(self._unique(name) if is_used else name, data, quantization)
         return self._constants[key]
 
     def insert(self, operator: Operator, *inputs: Value | None, name: str, node: str | None = None) -> Value:
-        """Add a node that makes a value which the float graph does not have, and return that value.
+        """Add a node that defines a value without a counterpart in the float graph, and return the value.
 
         Args:
-            operator: What the node does.
+            operator: The node's operator.
             inputs: Values of the quantised graph.
-            name: The value's name; one that the float graph does not use is made of it.
-            node: The node's name; the value's if left out.
+            name: The value's name; underscores are appended if the float graph uses it.
+            node: The node's name; by default the value's.
         """
-        name = self._free(name)
+        name = self._unique(name)
         return self.graph.add(operator, *inputs, name=node or name, outputs=[name]).outputs[0]
 
     def put(self, value: Value, operator: Operator, *inputs: Value | None, node: str) -> None:
-        """Add a node that makes a value of the float graph, as integers or as reals, under the value's name."""
-        made = self.graph.add(operator, *inputs, name=node, outputs=[value.name]).outputs[0]
-        (self._real if made.type.quantization is None else self._stored)[value] = made
+        """Add a node that defines a value of the float graph, as integers or in float, with the value's name."""
+        result = self.graph.add(operator, *inputs, name=node, outputs=[value.name]).outputs[0]
+        (self._real if result.type.quantization is None else self._stored)[value] = result
 
     def keep(self, node: Node) -> None:
-        """Take a node over as it is, on reals."""
-        read = [None if value is None else self.real(value) for value in node.inputs]
-        made = self.graph.add(node.operator, *read, name=node.name, outputs=[value.name for value in node.outputs])
-        self._real |= dict(zip(node.outputs, made.outputs, strict=True))
+        """Copy a node of the float graph; it computes in float."""
+        inputs = [None if value is None else self.real(value) for value in node.inputs]
+        copy = self.graph.add(node.operator, *inputs, name=node.name, outputs=[value.name for value in node.outputs])
+        self._real |= dict(zip(node.outputs, copy.outputs, strict=True))
 
-    def _free(self, name: str) -> str:
+    def _unique(self, name: str) -> str:
         while name in self._names:
             name += "_"
         return name
