@@ -20,7 +20,7 @@ from mlhood.compiler.operators.activation import ACTIVATIONS, Activation, AddAct
 from mlhood.compiler.operators.arithmetic import Add
 from mlhood.compiler.operators.convolution import Conv
 from mlhood.compiler.operators.matrix import FullyConnected
-from mlhood.compiler.passes.rewriting import fuse, is_read_once, made_by, sweep
+from mlhood.compiler.passes.rewriting import defining_node, fuse, has_one_use, sweep
 
 
 def fuse_activation(graph: Graph) -> bool:
@@ -29,9 +29,9 @@ def fuse_activation(graph: Graph) -> bool:
 
 
 def _fuse(graph: Graph, node: Node) -> bool:
-    layer = made_by(node.inputs[0], Conv, FullyConnected, Add)
+    layer = defining_node(node.inputs[0], Conv, FullyConnected, Add)
     activation = activation_of(node.operator)
-    if layer is None or not activation or not is_read_once(graph, layer.outputs[0]):
+    if layer is None or not activation or not has_one_use(graph, layer.outputs[0]):
         return False
     operator = _with_activation(layer.operator, activation)
     if operator is None:

@@ -12,7 +12,7 @@ from mlhood.compiler.operators.arithmetic import Add, Div, Mul, Sub
 from mlhood.compiler.operators.convolution import Conv
 from mlhood.compiler.operators.matrix import FullyConnected
 from mlhood.compiler.operators.normalization import BatchNormalization
-from mlhood.compiler.passes.rewriting import array_of, fuse, inherit, is_read_once, made_by
+from mlhood.compiler.passes.rewriting import constant_array, defining_node, fuse, has_one_use, transfer_name
 
 # factor and shift, float64 [F]; None for a factor of 1 or a shift of 0
 Affine = tuple[np.ndarray | None, np.ndarray | None]
@@ -30,8 +30,8 @@ def fold_into_layer(graph: Graph, node: Node) -> bool:
         Whether the node was folded.
     """
     for position in range(min(len(node.inputs), 2)):
-        layer = made_by(node.inputs[position], Conv, FullyConnected)
-        if layer is None or not is_read_once(graph, layer.outputs[0]) or layer.operator.attributes["activation"]:
+        layer = defining_node(node.inputs[position], Conv, FullyConnected)
+        if layer is None or not has_one_use(graph, layer.outputs[0]) or layer.operator.attributes["activation"]:
             continue
         affine = _affine(node, position, layer)
         if affine is not None and _fold(graph, layer, node, *affine):
@@ -63,7 +63,7 @@ _ARITHMETIC: dict[tuple[type, int], Callable[[np.ndarray], Affine]] = {
 
 
 def _normalization(node: Node) -> Affine | None:
-    arrays = [array_of(value) for value in node.inputs[1:]]
+    arrays = [constant_array(value) for value in node.inputs[1:]]
     scale, bias, mean, variance = (None if array is None else array.astype(np.float64) for array in arrays)
     if scale is None or bias is None or mean is None or variance is None:
         return None
@@ -78,7 +78,7 @@ def _channel_axis(layer: Node) -> int:
 
 def _per_channel(value: Value | None, layer: Node) -> np.ndarray | None:
     """Return a constant that varies by output channel only, broadcast to [F]; None for any other value."""
-    array, output = array_of(value), layer.outputs[0].type
+    array, output = constant_array(value), layer.outputs[0].type
     if array is None or array.ndim > output.rank:
         return None
     axis, features = _channel_axis(layer), output.shape[_channel_axis(layer)]
@@ -90,7 +90,7 @@ def _per_channel(value: Value | None, layer: Node) -> np.ndarray | None:
 
 def _fold(graph: Graph, layer: Node, node: Node, factor: np.ndarray | None, shift: np.ndarray | None) -> bool:
     x, w, bias, z = (*layer.inputs, None, None)[:4]
-    weight_array, bias_array = array_of(w), array_of(bias)
+    weight_array, bias_array = constant_array(w), constant_array(bias)
     if (bias is not None and bias_array is None) or (factor is not None and (weight_array is None or z is not None)):
         return False
     new_weight = None if factor is None or weight_array is None else _scale_weight(weight_array, factor)
@@ -104,13 +104,13 @@ def _fold(graph: Graph, layer: Node, node: Node, factor: np.ndarray | None, shif
     fuse(graph, layer, node, layer.operator, x, new_w, new_b, z)
     for new, old in ((new_w, w), (new_b, old_bias)):
         if isinstance(new, Constant) and new is not old:
-            inherit(graph, new, old)
+            transfer_name(graph, new, old)
     return True
 
 
 def _addend(node: Node) -> Value | None:
     """Return the constant operand of an addition: it becomes the bias of a layer without one."""
-    constants = (value for value in node.inputs if array_of(value) is not None)
+    constants = (value for value in node.inputs if constant_array(value) is not None)
     return next(constants, None) if isinstance(node.operator, Add) else None
 
 

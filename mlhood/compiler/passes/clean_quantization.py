@@ -38,7 +38,7 @@ from mlhood.compiler.operators.pooling import GlobalMaxPool, MaxPool
 from mlhood.compiler.operators.quantized import Dequantize, Quantize
 from mlhood.compiler.operators.rescale import Rescale
 from mlhood.compiler.operators.shape import Flatten, Reshape, Squeeze, Unsqueeze
-from mlhood.compiler.passes.rewriting import bypass, is_read_once, is_unread, made_by, sweep
+from mlhood.compiler.passes.rewriting import defining_node, has_no_uses, has_one_use, replace_and_erase, sweep
 
 _EXACT_IN_FLOAT32 = ("int8", "uint8", "int16", "uint16")
 _ORDER_PRESERVING = (MaxPool, GlobalMaxPool, Reshape, Flatten, Squeeze, Unsqueeze, Transpose, Slice)
@@ -60,17 +60,17 @@ def clean_quantization(graph: Graph) -> bool:
 
 
 def _remove_round_trip(graph: Graph, node: Node) -> bool:
-    dequantize = made_by(node.inputs[0], Dequantize)
+    dequantize = defining_node(node.inputs[0], Dequantize)
     x, y = dequantize.inputs[0] if dequantize else None, node.outputs[0]
     if dequantize is None or x is None or x.type.element not in _EXACT_IN_FLOAT32:
         return False
     if x.type == y.type:
-        bypass(graph, node, x)  # rule 1
+        replace_and_erase(graph, node, x)  # rule 1
     elif x.type.element == y.type.element and _rescales_exactly(x.type, y.type):
         graph.replace(node, _rescale(y), x)  # rule 2
     else:
         return False
-    if is_unread(graph, dequantize.outputs[0]):
+    if has_no_uses(graph, dequantize.outputs[0]):
         graph.remove(dequantize)
     return True
 
@@ -90,13 +90,13 @@ def _remove_identity(graph: Graph, node: Node) -> bool:
     x = node.inputs[0]
     if x is None or x.type != node.outputs[0].type or _attribute(node, "activation"):
         return False
-    bypass(graph, node, x)  # rule 3
+    replace_and_erase(graph, node, x)  # rule 3
     return True
 
 
 def _sink(graph: Graph, node: Node) -> bool:
-    rescale = made_by(node.inputs[0], Rescale)
-    if rescale is None or len(node.outputs) != 1 or not is_read_once(graph, rescale.outputs[0]):
+    rescale = defining_node(node.inputs[0], Rescale)
+    if rescale is None or len(node.outputs) != 1 or not has_one_use(graph, rescale.outputs[0]):
         return False
     if not _is_monotonic(_attribute(rescale, "activation")):
         return False
@@ -115,8 +115,8 @@ def _is_monotonic(activation: Activation) -> bool:
 
 
 def _merge(graph: Graph, node: Node) -> bool:
-    layer = made_by(node.inputs[0], Quantize, Rescale, *_LAYERS)
-    if layer is None or not is_read_once(graph, layer.outputs[0]) or not _can_absorb(layer.operator, node.operator):
+    layer = defining_node(node.inputs[0], Quantize, Rescale, *_LAYERS)
+    if layer is None or not has_one_use(graph, layer.outputs[0]) or not _can_absorb(layer.operator, node.operator):
         return False
     activation = _attribute(node, "activation")
     changes: dict[str, Any] = {"quantization": node.outputs[0].type.quantization}
@@ -147,11 +147,11 @@ def _fold_into_user(graph: Graph, node: Node) -> bool:
     for position, value in enumerate(node.inputs):
         if isinstance(node.operator, QuantizedConv) and position != 3:
             continue  # the bias depends on the scale of the input; only the residual branch may change
-        rescale = made_by(value, Rescale)
+        rescale = defining_node(value, Rescale)
         if rescale is None or _attribute(rescale, "activation"):
             continue
         graph.replace_input(node, position, rescale.inputs[0])  # rules 7 and 8
-        if is_unread(graph, rescale.outputs[0]):
+        if has_no_uses(graph, rescale.outputs[0]):
             graph.remove(rescale)
         changed = True
     return changed

@@ -13,7 +13,7 @@ import numpy as np
 from mlhood.compiler.hir.graph import Graph
 from mlhood.compiler.hir.text import digest
 from mlhood.compiler.hir.values import Constant, Node
-from mlhood.compiler.passes.rewriting import is_unread
+from mlhood.compiler.passes.rewriting import has_no_uses
 
 _SAMPLE_SIZE = 16
 
@@ -27,7 +27,7 @@ def merge_common_subexpressions(graph: Graph) -> bool:
 def _merge_constants(graph: Graph) -> bool:
     groups: dict[Hashable, list[Constant]] = {}
     for constant in graph.constants.values():
-        if not is_unread(graph, constant):
+        if not has_no_uses(graph, constant):
             groups.setdefault((constant.type, _sample(constant.data)), []).append(constant)
     changed = False
     for group in groups.values():

@@ -18,7 +18,7 @@ from mlhood.compiler.hir.types import TensorType
 from mlhood.compiler.hir.values import Constant, Node, Value
 from mlhood.compiler.operators.creation import Shape, Size
 from mlhood.compiler.operators.quantized import Dequantize
-from mlhood.compiler.passes.rewriting import is_unread
+from mlhood.compiler.passes.rewriting import has_no_uses
 from mlhood.errors import CompilerError
 
 MAX_RESULT_BYTES = 2**20
@@ -110,7 +110,7 @@ def _replace(graph: Graph, node: Node, arrays: tuple[np.ndarray, ...]) -> int:
 def _remove_unused_inputs(graph: Graph, node: Node) -> int:
     freed = 0
     for value in dict.fromkeys(node.inputs):
-        if isinstance(value, Constant) and is_unread(graph, value):
+        if isinstance(value, Constant) and has_no_uses(graph, value):
             freed += value.data.nbytes
             graph.remove_constant(value)
     return freed

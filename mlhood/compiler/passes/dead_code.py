@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from mlhood.compiler.hir.graph import Graph
 from mlhood.compiler.hir.values import Node
-from mlhood.compiler.passes.rewriting import is_unread
+from mlhood.compiler.passes.rewriting import has_no_uses
 
 
 def remove_dead_code(graph: Graph) -> bool:
@@ -19,7 +19,7 @@ def remove_dead_code(graph: Graph) -> bool:
     dead = [node for node in graph.topological() if node not in live] if len(live) < len(graph.nodes) else []
     for node in reversed(dead):  # rule 1; users before their inputs
         graph.remove(node)
-    constants = [constant for constant in graph.constants.values() if is_unread(graph, constant)]
+    constants = [constant for constant in graph.constants.values() if has_no_uses(graph, constant)]
     for constant in constants:  # rule 2
         graph.remove_constant(constant)
     return bool(dead or constants)

@@ -16,7 +16,7 @@ from mlhood.compiler.hir.values import Constant, Node, Value
 from mlhood.compiler.operators.arithmetic import Add
 from mlhood.compiler.operators.matrix import FullyConnected, Gemm, MatMul
 from mlhood.compiler.passes.affine import fold_into_layer
-from mlhood.compiler.passes.rewriting import array_of, infer, inherit, made_by, sweep
+from mlhood.compiler.passes.rewriting import constant_array, defining_node, sweep, transfer_name, try_infer
 
 
 def products_to_dense(graph: Graph) -> bool:
@@ -28,21 +28,21 @@ def products_to_dense(graph: Graph) -> bool:
 
 def _rewrite_matmul(graph: Graph, node: Node) -> bool:
     x, w = node.inputs
-    weight = array_of(w)
+    weight = constant_array(w)
     if x is None or weight is None or weight.ndim != 2 or not x.type.is_float:
         return False
     return _replace(graph, node, x, weight.T, None)  # rule 1
 
 
 def _fold_addition(graph: Graph, node: Node) -> bool:
-    after_dense = any(made_by(value, FullyConnected) for value in node.inputs)
+    after_dense = any(defining_node(value, FullyConnected) for value in node.inputs)
     return after_dense and fold_into_layer(graph, node)  # rule 2
 
 
 def _rewrite_gemm(graph: Graph, node: Node) -> bool:
     operator = node.operator
     x, w, c = (*node.inputs, None)[:3]
-    weight = array_of(w)
+    weight = constant_array(w)
     if not isinstance(operator, Gemm) or x is None or weight is None or operator.transpose_a or not x.type.is_float:
         return False
     weight = weight if operator.transpose_b else weight.T
@@ -54,7 +54,7 @@ def _rewrite_gemm(graph: Graph, node: Node) -> bool:
 
 def _bias(c: Value, features: int, beta: float) -> np.ndarray | Value | None:
     """Return an addend as one number per output; None if it may vary by row."""
-    array = array_of(c)
+    array = constant_array(c)
     if array is None:
         return c if beta == 1 and c.type.shape == (features,) else None
     if array.ndim > 2 or array.shape[-1:] not in ((), (1,), (features,)) or array.shape[:-1] not in ((), (1,)):
@@ -67,14 +67,14 @@ def _bias(c: Value, features: int, beta: float) -> np.ndarray | Value | None:
 def _replace(graph: Graph, node: Node, x: Value, weight: np.ndarray, bias: np.ndarray | Value | None) -> bool:
     w, c = (*node.inputs, None)[1:3]
     types = [None if operand is None else _type(operand) for operand in (x, weight, bias)]
-    if infer(FullyConnected(), *types) != node.outputs[0].type:
+    if try_infer(FullyConnected(), *types) != node.outputs[0].type:
         return False
     new_w = _constant(graph, weight, w, f"{node.name}.weight")
     new_c = bias if bias is None or isinstance(bias, Value) else _constant(graph, bias, c, f"{node.name}.bias")
     graph.replace(node, FullyConnected(), x, new_w, new_c)
     for new, old in ((new_w, w), (new_c, c)):
         if isinstance(new, Constant) and new is not old:
-            inherit(graph, new, old)
+            transfer_name(graph, new, old)
     return True
 
 

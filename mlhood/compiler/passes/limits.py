@@ -17,7 +17,7 @@ from mlhood.compiler.hir.types import TensorType
 from mlhood.compiler.hir.values import Node, Value
 from mlhood.compiler.operators.arithmetic import Max, Min
 from mlhood.compiler.operators.elementwise import Clip, Relu, limits_of
-from mlhood.compiler.passes.rewriting import array_of, is_read_once, made_by, sweep
+from mlhood.compiler.passes.rewriting import constant_array, defining_node, has_one_use, sweep
 
 
 def limits_to_clip(graph: Graph) -> bool:
@@ -38,7 +38,7 @@ def _rewrite_min_max(graph: Graph, node: Node) -> bool:
 
 def _splat_value(value: Value | None) -> float | int | None:
     """Return the value that all elements of a constant have, or None."""
-    array = array_of(value)
+    array = constant_array(value)
     if array is None or array.size == 0 or array.dtype.kind not in "iuf" or (array != array.flat[0]).any():
         return None  # also for NaN, which differs from itself
     return array.flat[0].item()
@@ -46,8 +46,8 @@ def _splat_value(value: Value | None) -> float | int | None:
 
 def _simplify(graph: Graph, node: Node) -> bool:
     limits = limits_of(node.operator)
-    inner = made_by(node.inputs[0], Clip, Relu)
-    if inner is not None and is_read_once(graph, inner.outputs[0]):
+    inner = defining_node(node.inputs[0], Clip, Relu)
+    if inner is not None and has_one_use(graph, inner.outputs[0]):
         inner_limits = limits_of(inner.operator)
         if not any(map(math.isnan, (*limits, *inner_limits))):
             graph.replace(node, _clip(_compose(inner_limits, limits), node.outputs[0].type), inner.inputs[0])

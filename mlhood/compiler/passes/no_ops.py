@@ -29,8 +29,8 @@ from mlhood.compiler.operators.padding import Pad
 from mlhood.compiler.operators.pooling import AveragePool, GlobalAveragePool, GlobalMaxPool, MaxPool
 from mlhood.compiler.operators.reduction import Reduction
 from mlhood.compiler.operators.shape import Flatten, Reshape, Squeeze, Unsqueeze
-from mlhood.compiler.passes.ranges import range_of, ranges
-from mlhood.compiler.passes.rewriting import array_of, bypass, sweep
+from mlhood.compiler.passes.ranges import compute_ranges, range_of
+from mlhood.compiler.passes.rewriting import constant_array, replace_and_erase, sweep
 
 
 def remove_no_ops(graph: Graph) -> bool:
@@ -45,20 +45,20 @@ def _remove(graph: Graph, node: Node) -> bool:
     # the types differ if x was broadcast
     if value is None or value.type != node.outputs[0].type:
         return False
-    bypass(graph, node, value)
+    replace_and_erase(graph, node, value)
     return True
 
 
 def _remove_unreachable_limits(graph: Graph) -> bool:
     if not any(isinstance(node.operator, (Relu, Clip)) for node in graph.nodes.values()):
         return False
-    known_ranges = ranges(graph)
+    ranges = compute_ranges(graph)
 
     def remove(graph: Graph, node: Node) -> bool:
         x = _input(node)
-        if not _is_within_limits(node.operator, range_of(x, known_ranges)):
+        if not _is_within_limits(node.operator, range_of(x, ranges)):
             return False
-        bypass(graph, node, x)  # rule 11
+        replace_and_erase(graph, node, x)  # rule 11
         return True
 
     return sweep(graph, remove, Relu, Clip)
@@ -115,7 +115,7 @@ def _neutral_element(element: int, commutative: bool) -> Callable[[Node], Value 
     def other_operand(node: Node) -> Value | None:
         a, b = node.inputs
         for x, other in ((a, b), (b, a)) if commutative else ((a, b),):
-            array = array_of(other)
+            array = constant_array(other)
             if array is not None and array.dtype.kind in "iuf" and (array == element).all():
                 return x
         return None

@@ -23,36 +23,36 @@ from mlhood.compiler.hir.values import Node, Value
 from mlhood.compiler.operators.convolution import Conv
 from mlhood.compiler.operators.padding import Pad
 from mlhood.compiler.operators.pooling import AveragePool, MaxPool
-from mlhood.compiler.passes.ranges import range_of, ranges
-from mlhood.compiler.passes.rewriting import infer, is_read_once, is_unread, made_by, sweep
+from mlhood.compiler.passes.ranges import compute_ranges, range_of
+from mlhood.compiler.passes.rewriting import defining_node, has_no_uses, has_one_use, sweep, try_infer
 
 
 def merge_padding(graph: Graph) -> bool:
     """Merge paddings into their users; return whether anything changed."""
     if not any(isinstance(node.operator, Pad) for node in graph.nodes.values()):
         return False
-    known_ranges = ranges(graph)
-    return sweep(graph, lambda graph, node: _merge(graph, node, known_ranges), Pad, Conv, MaxPool, AveragePool)
+    ranges = compute_ranges(graph)
+    return sweep(graph, lambda graph, node: _merge(graph, node, ranges), Pad, Conv, MaxPool, AveragePool)
 
 
-def _merge(graph: Graph, node: Node, known_ranges: dict[Value, Range]) -> bool:
-    pad = made_by(node.inputs[0], Pad)
+def _merge(graph: Graph, node: Node, ranges: dict[Value, Range]) -> bool:
+    pad = defining_node(node.inputs[0], Pad)
     x = pad.inputs[0] if pad else None
     if pad is None or x is None or len(node.outputs) != 1:
         return False
-    operator = _merged_operator(graph, pad, node, _minimum(x, known_ranges))
+    operator = _merged_operator(graph, pad, node, _minimum(x, ranges))
     types = (None if value is None else value.type for value in node.inputs[1:])
-    if operator is None or infer(operator, x.type, *types) != node.outputs[0].type:
+    if operator is None or try_infer(operator, x.type, *types) != node.outputs[0].type:
         return False
     graph.replace(node, operator, x, *node.inputs[1:])
-    if is_unread(graph, pad.outputs[0]):
+    if has_no_uses(graph, pad.outputs[0]):
         graph.remove(pad)
     return True
 
 
-def _minimum(x: Value, known_ranges: dict[Value, Range]) -> float:
+def _minimum(x: Value, ranges: dict[Value, Range]) -> float:
     lowest = float(np.finfo(x.type.dtype).min) if x.type.is_float else -np.inf  # some exporters write it for -inf
-    return max(range_of(x, known_ranges)[0], lowest)
+    return max(range_of(x, ranges)[0], lowest)
 
 
 def _merged_operator(graph: Graph, pad: Node, node: Node, minimum: float) -> Operator | None:
@@ -62,7 +62,7 @@ def _merged_operator(graph: Graph, pad: Node, node: Node, minimum: float) -> Ope
         return None
     if isinstance(operator, Pad):
         is_same = operator.mode == "constant" and operator.value == first.value and min(operator.pads) >= 0
-        return _add_pads(operator, first.pads) if is_same and is_read_once(graph, pad.outputs[0]) else None  # rule 4
+        return _add_pads(operator, first.pads) if is_same and has_one_use(graph, pad.outputs[0]) else None  # rule 4
     pads = _spatial_pads(first.pads)
     if pads is None or not _can_pad(operator, first.value, minimum):
         return None

@@ -17,7 +17,7 @@ from mlhood.compiler.hir.values import Constant, Node, Value
 from mlhood.compiler.operators.activation import AddActivation
 from mlhood.compiler.operators.arithmetic import Add
 from mlhood.compiler.operators.convolution import Conv
-from mlhood.compiler.passes.rewriting import fuse, is_read_once, made_by, sweep
+from mlhood.compiler.passes.rewriting import defining_node, fuse, has_one_use, sweep
 
 
 def fuse_residual(graph: Graph) -> bool:
@@ -27,7 +27,7 @@ def fuse_residual(graph: Graph) -> bool:
 
 def _fuse(graph: Graph, node: Node) -> bool:
     for branch, z in (node.inputs, node.inputs[::-1]):
-        conv = made_by(branch, Conv)
+        conv = defining_node(branch, Conv)
         if conv is None or z is None or isinstance(z, Constant) or not _can_fuse(graph, conv, z):
             continue
         operator = conv.operator
@@ -42,4 +42,4 @@ def _fuse(graph: Graph, node: Node) -> bool:
 def _can_fuse(graph: Graph, conv: Node, z: Value) -> bool:
     output = conv.outputs[0]
     is_plain = len(conv.inputs) < 4 and not conv.operator.attributes["activation"]
-    return is_plain and z is not output and z.type == output.type and is_read_once(graph, output)
+    return is_plain and z is not output and z.type == output.type and has_one_use(graph, output)

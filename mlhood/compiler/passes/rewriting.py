@@ -42,7 +42,7 @@ def sweep(graph: Graph, rule: Rule, *operators: type[Operator]) -> bool:
 # -- queries
 
 
-def made_by(value: Value | None, *operators: type[Operator]) -> Node | None:
+def defining_node(value: Value | None, *operators: type[Operator]) -> Node | None:
     """Return the node that defines a value as its only output, if it has one of these operators."""
     node = None if value is None else value.producer
     if node is None or len(node.outputs) != 1 or not isinstance(node.operator, operators):
@@ -50,22 +50,22 @@ def made_by(value: Value | None, *operators: type[Operator]) -> Node | None:
     return node
 
 
-def is_read_once(graph: Graph, value: Value) -> bool:
+def has_one_use(graph: Graph, value: Value) -> bool:
     """Return whether exactly one node uses a value, and it is not an output of the graph."""
     return len(value.users) == 1 and not graph.is_output(value)
 
 
-def is_unread(graph: Graph, value: Value) -> bool:
+def has_no_uses(graph: Graph, value: Value) -> bool:
     """Return whether no node uses a value, and it is not an output of the graph."""
     return not value.users and not graph.is_output(value)
 
 
-def array_of(value: Value | None) -> np.ndarray | None:
+def constant_array(value: Value | None) -> np.ndarray | None:
     """Return the array of a constant that is not quantised; None for any other value."""
     return value.data if isinstance(value, Constant) and value.type.quantization is None else None
 
 
-def infer(operator: Operator, *inputs: TensorType | None) -> TensorType | None:
+def try_infer(operator: Operator, *inputs: TensorType | None) -> TensorType | None:
     """Return the type of a single-output operator's result, or None if the inputs are invalid."""
     try:
         return operator.infer(*inputs)
@@ -81,13 +81,13 @@ def reshape_between(before: TensorType, after: TensorType) -> Operator | None:
     sizes = zip(after.shape, is_copied, strict=True)
     shape = tuple(size if isinstance(size, int) else 0 if copied else -1 for size, copied in sizes)
     candidates = (Flatten(1), Reshape(shape)) if before.rank > 1 else (Reshape(shape),)
-    return next((operator for operator in candidates if infer(operator, before) == after), None)
+    return next((operator for operator in candidates if try_infer(operator, before) == after), None)
 
 
 # -- rewrites
 
 
-def bypass(graph: Graph, node: Node, value: Value) -> None:
+def replace_and_erase(graph: Graph, node: Node, value: Value) -> None:
     """Replace all uses of a node's single output by another value, and erase the node."""
     graph.replace_all_uses(node.outputs[0], value)
     graph.remove(node)
@@ -107,11 +107,11 @@ def fuse(graph: Graph, first: Node, last: Node, operator: Operator, *inputs: Val
     return fused
 
 
-def inherit(graph: Graph, new: Constant, old: Value | None) -> None:
+def transfer_name(graph: Graph, new: Constant, old: Value | None) -> None:
     """Erase a constant if it has no uses left, and give its name to the constant that replaces it.
 
     If both inputs of a node were the same constant, the first replacement gets the name.
     """
-    if isinstance(old, Constant) and graph.constants.get(old.name) is old and is_unread(graph, old):
+    if isinstance(old, Constant) and graph.constants.get(old.name) is old and has_no_uses(graph, old):
         graph.remove_constant(old)
         graph.rename(new, old.name)

@@ -1,23 +1,23 @@
-"""Transposes: moved towards the outputs until they meet and cancel.
+"""Sinking of Transposes towards the outputs, until they cancel.
 
-Graphs from frameworks with channels last are full of pairs, one before and one behind each convolution. With T_p being
-a Transpose by p, and f treating every element alone:
+Graphs exported from frameworks with channels last have a pair of Transposes around each convolution. With T_p a
+Transpose by the permutation p, and f an elementwise operator:
 
- 1. T_q(T_p(x))              ->  x                       where q undoes p, even if others read T_p(x)
- 2. T_q(T_p(x))              ->  T(x) by both
+ 1. T_q(T_p(x))              ->  x                       if q is the inverse of p, even if T_p(x) has other uses
+ 2. T_q(T_p(x))              ->  T(x) by their composition
  3. f(T_p(x))                ->  T_p(f(x))
- 4. f(T_p(a), T_p(b), c, ..) ->  T_p(f(a, b, c', ...))   c a constant, c' laid out like a; or c any value of which the
-                                                         graph has T_q(c) already, q undoing p, and c' that one
- 5. Concat(T_p(a), c, ...)   ->  T_p(Concat(a, c', ...)) likewise, along the axis that p put there
- 6. Pad, Slice, Softmax, reductions kept (T_p(x))  ->  T_p of the same on x, its axes those that p put there
- 7. Squeeze, reductions not kept (T_p(x))          ->  T of the axes that are left, of the same on x
+ 4. f(T_p(a), T_p(b), c, ..) ->  T_p(f(a, b, c', ...))   c' is T_q(c) with q the inverse of p: for a constant c,
+                                                         computed; for any other, if the graph contains it already
+ 5. Concat(T_p(a), c, ...)   ->  T_p(Concat(a, c', ...)) likewise, with the axis permuted
+ 6. Pad, Slice, Softmax, reductions with keepdims=1 (T_p(x))  ->  T_p of the same on x, with the axes permuted
+ 7. Squeeze, reductions with keepdims=0 (T_p(x))   ->  T of the remaining axes, of the same on x
 
- 8. T(x) that moves only axes that are one long    ->  Reshape(x)
- 9. FullyConnected(flatten(T(x)), w)               ->  FullyConnected(flatten(x), w with its columns moved)
+ 8. T(x) that moves only axes of size 1            ->  Reshape(x)
+ 9. FullyConnected(flatten(T(x)), w)               ->  FullyConnected(flatten(x), w with its columns permuted)
 
-Rules 3 to 7 apply where no more Transposes come out than went in: those that others read too stay where they are.
-Every rule removes a Transpose, or takes one away and puts one nearer to the outputs, so there is an end. Rules 8 and 9
-come last: what rule 8 has made into a Reshape moves no further.
+Rules 3 to 7 are applied only if they do not increase the number of Transposes, which they would if a Transpose has
+other uses. Every rule removes a Transpose or moves it closer to the outputs, so the pass terminates. Rules 8 and 9 are
+applied last, because a Reshape does not sink.
 """
 
 from __future__ import annotations
@@ -34,28 +34,28 @@ from mlhood.compiler.operators.matrix import FullyConnected
 from mlhood.compiler.operators.movement import Transpose
 from mlhood.compiler.operators.shape import Flatten, Reshape
 from mlhood.compiler.passes.rewriting import (
-    array_of,
-    bypass,
-    infer,
-    inherit,
-    is_read_once,
-    is_unread,
-    made_by,
+    constant_array,
+    defining_node,
+    has_no_uses,
+    has_one_use,
+    replace_and_erase,
     reshape_between,
     sweep,
+    transfer_name,
+    try_infer,
 )
 
-# Of a value that very many nodes read, not all are looked at: the cost must not grow with their square.
-_READERS = 64
+# Limit on the users of a value that are searched for an inverse Transpose, to avoid quadratic time.
+_MAX_USERS = 64
 
 
 def sink_transposes(graph: Graph) -> bool:
-    """Move Transposes towards the outputs and cancel those that meet; tell whether anything changed."""
+    """Sink Transposes towards the outputs and cancel inverse ones; return whether anything changed."""
     if not any(isinstance(node.operator, Transpose) for node in graph.nodes.values()):
         return False
     if sweep(graph, _merge, Transpose) | sweep(graph, _move, Operator):
         return True
-    return sweep(graph, _absorb, FullyConnected) | sweep(graph, _respell, Transpose)
+    return sweep(graph, _absorb_into_dense, FullyConnected) | sweep(graph, _replace_by_reshape, Transpose)
 
 
 def _move(graph: Graph, node: Node) -> bool:
@@ -68,19 +68,19 @@ def _move(graph: Graph, node: Node) -> bool:
 
 
 def _merge(graph: Graph, node: Node) -> bool:
-    inner = made_by(node.inputs[0], Transpose)
+    inner = defining_node(node.inputs[0], Transpose)
     x = inner.inputs[0] if inner else None
     if inner is None or x is None:
         return False
     first, second = _permutation(inner), _permutation(node)
-    both = tuple(first[axis] for axis in second)
-    if _is_identity(both):  # rule 1
-        bypass(graph, node, x)
-    elif is_read_once(graph, inner.outputs[0]):  # rule 2
-        graph.replace(node, Transpose(both), x)
+    composed = tuple(first[axis] for axis in second)
+    if _is_identity(composed):  # rule 1
+        replace_and_erase(graph, node, x)
+    elif has_one_use(graph, inner.outputs[0]):  # rule 2
+        graph.replace(node, Transpose(composed), x)
     else:
         return False
-    _drop(graph, inner)
+    _remove_if_unused(graph, inner)
     return True
 
 
@@ -88,8 +88,8 @@ def _permutation(node: Node) -> Permutation:
     return node.operator.attributes["permutation"]
 
 
-def _drop(graph: Graph, node: Node) -> None:
-    if graph.nodes.get(node.name) is node and is_unread(graph, node.outputs[0]):
+def _remove_if_unused(graph: Graph, node: Node) -> None:
+    if graph.nodes.get(node.name) is node and has_no_uses(graph, node.outputs[0]):
         graph.remove(node)
 
 
@@ -97,83 +97,87 @@ def _drop(graph: Graph, node: Node) -> None:
 
 
 def _sink(graph: Graph, node: Node) -> bool:
-    found = dict.fromkeys(one for value in node.inputs if (one := made_by(value, Transpose)))
-    for permutation in dict.fromkeys(map(_permutation, found)):
-        if not _is_identity(permutation) and _sink_through(
-            graph, node, permutation, [one for one in found if _permutation(one) == permutation]
-        ):
-            return True
-    return False
+    transposes: dict[Permutation, dict[Node, None]] = {}
+    for value in node.inputs:
+        if (transpose := defining_node(value, Transpose)) is not None:
+            transposes.setdefault(_permutation(transpose), {})[transpose] = None
+    return any(
+        not _is_identity(permutation) and _sink_through(graph, node, permutation, list(group))
+        for permutation, group in transposes.items()
+    )
 
 
 def _sink_through(graph: Graph, node: Node, permutation: Permutation, transposes: list[Node]) -> bool:
-    moved = node.operator.sink_transpose(permutation) if _is_quantized_whole(node) else None
-    inputs = [_laid_out(value, permutation) for value in node.inputs]
-    if moved is None or any(one is None for one in inputs):
+    sunk = node.operator.sink_transpose(permutation) if _has_no_quantized_axis(node) else None
+    candidates = [_before_transpose(value, permutation) for value in node.inputs]
+    inputs = [operand for operand in candidates if operand is not None]
+    if sunk is None or len(inputs) < len(candidates):
         return False
-    operator, after = moved
-    if not _is_identity(after) and not any(_goes(graph, one, inputs) for one in transposes):
+    operator, after = sunk
+    if not _is_identity(after) and not any(_becomes_unused(graph, transpose, inputs) for transpose in transposes):
         return False
-    made = infer(operator, *(_type(one) for one in inputs if one is not None))
-    if made is None or infer(Transpose(after), made) != node.outputs[0].type:
+    result = try_infer(operator, *map(_type, inputs))
+    if result is None or try_infer(Transpose(after), result) != node.outputs[0].type:
         return False
-    _exchange(graph, node, operator, after, [one for one in inputs if one is not None])
-    for one in transposes:
-        _drop(graph, one)
+    _swap(graph, node, operator, after, inputs)
+    for transpose in transposes:
+        _remove_if_unused(graph, transpose)
     return True
 
 
-def _goes(graph: Graph, transpose: Node, inputs: list[Value | np.ndarray | None]) -> bool:
-    """Tell whether nothing will read a Transpose any more, when its only reader reads these inputs instead."""
-    return is_read_once(graph, transpose.outputs[0]) and all(one is not transpose.outputs[0] for one in inputs)
+def _becomes_unused(graph: Graph, transpose: Node, inputs: list[Value | np.ndarray]) -> bool:
+    """Return whether a Transpose has no uses left when its only user gets these inputs instead."""
+    output = transpose.outputs[0]
+    return has_one_use(graph, output) and all(operand is not output for operand in inputs)
 
 
-def _exchange(
-    graph: Graph, node: Node, operator: Operator, after: Permutation, inputs: list[Value | np.ndarray]
-) -> None:
-    """Put Transpose(operator(inputs)) in a node's place; arrays become constants, named after those they come from."""
+def _swap(graph: Graph, node: Node, operator: Operator, after: Permutation, inputs: list[Value | np.ndarray]) -> None:
+    """Replace a node by Transpose(operator(inputs)); arrays become constants, named after those that they replace."""
     pairs = list(zip(node.inputs, inputs, strict=True))
-    read = [one if isinstance(one, Value) else graph.constant(_name(old), one) for old, one in pairs]
+    operands = [new if isinstance(new, Value) else graph.constant(_name(old), new) for old, new in pairs]
     name = node.name
     if _is_identity(after):
-        graph.replace(node, operator, *read)
+        graph.replace(node, operator, *operands)
     else:
-        inner = graph.add(operator, *read, name=name, outputs=[name])
+        inner = graph.add(operator, *operands, name=name, outputs=[name])
         outer = graph.replace(node, Transpose(after), inner.outputs[0])
         graph.rename_node(outer, f"{name}.transpose")
         graph.rename_node(inner, name)
-    for heir, old in zip(read, node.inputs, strict=True):
-        if isinstance(heir, Constant) and heir is not old:
-            inherit(graph, heir, old)
+    for new, old in zip(operands, node.inputs, strict=True):
+        if isinstance(new, Constant) and new is not old:
+            transfer_name(graph, new, old)
 
 
 def _name(value: Value | None) -> str:
     return "constant" if value is None else value.name
 
 
-def _type(one: Value | np.ndarray) -> TensorType:
-    return one.type if isinstance(one, Value) else TensorType(one.dtype.name, one.shape)
+def _type(operand: Value | np.ndarray) -> TensorType:
+    return operand.type if isinstance(operand, Value) else TensorType(operand.dtype.name, operand.shape)
 
 
-def _laid_out(value: Value | None, permutation: Permutation) -> Value | np.ndarray | None:
-    """Return what an operator before the Transpose reads: the Transpose's own input, or a constant's elements moved."""
-    before = made_by(value, Transpose)
-    if before is not None and _permutation(before) == permutation:
-        return before.inputs[0]
-    array = array_of(value)
+def _before_transpose(value: Value | None, permutation: Permutation) -> Value | np.ndarray | None:
+    """Return a value x with T_p(x) equal to the given one: the Transpose's input, or a constant's array permuted."""
+    transpose = defining_node(value, Transpose)
+    if transpose is not None and _permutation(transpose) == permutation:
+        return transpose.inputs[0]
+    array = constant_array(value)
     if array is None and value is not None:
-        return _turned_already(value, _inverse(permutation))
+        return _existing_transpose(value, _inverse(permutation))
     if array is None or array.ndim > len(permutation):
         return None
     if array.size == 1 and array.ndim < len(permutation):
         return value
-    full = array.reshape((1,) * (len(permutation) - array.ndim) + array.shape)
-    return np.ascontiguousarray(full.transpose(_inverse(permutation)))
+    full_rank = array.reshape((1,) * (len(permutation) - array.ndim) + array.shape)
+    return np.ascontiguousarray(full_rank.transpose(_inverse(permutation)))
 
 
-def _turned_already(value: Value, permutation: Permutation) -> Value | None:
-    readers = (made_by(user.outputs[0], Transpose) for user in islice(value.users, _READERS) if user.outputs)
-    return next((one.outputs[0] for one in readers if one is not None and _permutation(one) == permutation), None)
+def _existing_transpose(value: Value, permutation: Permutation) -> Value | None:
+    for user in islice(value.users, _MAX_USERS):
+        transpose = defining_node(user.outputs[0], Transpose) if user.outputs else None
+        if transpose is not None and _permutation(transpose) == permutation:
+            return transpose.outputs[0]
+    return None
 
 
 def _is_identity(permutation: Permutation) -> bool:
@@ -184,8 +188,8 @@ def _inverse(permutation: Permutation) -> Permutation:
     return tuple(permutation.index(axis) for axis in range(len(permutation)))
 
 
-def _is_quantized_whole(node: Node) -> bool:
-    """Tell whether no quantisation runs along an axis, which would have to move too."""
+def _has_no_quantized_axis(node: Node) -> bool:
+    """Return whether all quantisation is per tensor; a per-axis one would have to be permuted, too."""
     types = [value.type for value in (*node.inputs, *node.outputs) if value is not None]
     return all(type.quantization is None or type.quantization.axis is None for type in types)
 
@@ -193,7 +197,7 @@ def _is_quantized_whole(node: Node) -> bool:
 # -- rules 8 and 9
 
 
-def _respell(graph: Graph, node: Node) -> bool:
+def _replace_by_reshape(graph: Graph, node: Node) -> bool:
     x, permutation = node.inputs[0], _permutation(node)
     if x is None:
         return False
@@ -205,27 +209,28 @@ def _respell(graph: Graph, node: Node) -> bool:
     return True
 
 
-def _absorb(graph: Graph, node: Node) -> bool:
-    flat = made_by(node.inputs[0], Reshape, Flatten)
-    turned = made_by(flat.inputs[0], Transpose) if flat else None
-    weight = array_of(node.inputs[1])
-    x = turned.inputs[0] if turned else None
-    if flat is None or turned is None or x is None or weight is None or not is_read_once(graph, flat.outputs[0]):
+def _absorb_into_dense(graph: Graph, node: Node) -> bool:
+    flatten = defining_node(node.inputs[0], Reshape, Flatten)
+    transpose = defining_node(flatten.inputs[0], Transpose) if flatten else None
+    weight = constant_array(node.inputs[1])
+    x = transpose.inputs[0] if transpose else None
+    if flatten is None or transpose is None or x is None or weight is None:
         return False
-    rows, made = turned.outputs[0].type, flat.outputs[0].type
-    operator = reshape_between(x.type, made)
-    whole = made.rank == 2 and _permutation(turned)[0] == 0 and rows.shape[0] == made.shape[0]
-    if not whole or operator is None or not all(isinstance(size, int) for size in rows.shape[1:]):
+    image, matrix, permutation = transpose.outputs[0].type, flatten.outputs[0].type, _permutation(transpose)
+    operator = reshape_between(x.type, matrix)
+    keeps_rows = matrix.rank == 2 and permutation[0] == 0 and image.shape[0] == matrix.shape[0]
+    has_static_rows = all(isinstance(size, int) for size in image.shape[1:])
+    if not (keeps_rows and has_static_rows and has_one_use(graph, flatten.outputs[0])) or operator is None:
         return False
-    columns = weight.reshape(-1, *map(int, rows.shape[1:]))
-    columns = columns.transpose(_inverse(_permutation(turned))).reshape(weight.shape)  # rule 9
-    old, name = node.inputs[1], flat.name
-    heavy = graph.constant(_name(old), np.ascontiguousarray(columns))
-    flattened = graph.add(operator, x, name=name)
-    graph.replace_input(node, 0, flattened.outputs[0])
-    graph.replace_input(node, 1, heavy)
-    inherit(graph, heavy, old)
-    graph.remove(flat)
-    graph.rename_node(flattened, name)
-    _drop(graph, turned)
+    columns = weight.reshape(-1, *map(int, image.shape[1:]))
+    columns = columns.transpose(_inverse(permutation)).reshape(weight.shape)  # rule 9
+    old, name = node.inputs[1], flatten.name
+    new_weight = graph.constant(_name(old), np.ascontiguousarray(columns))
+    new_flatten = graph.add(operator, x, name=name)
+    graph.replace_input(node, 0, new_flatten.outputs[0])
+    graph.replace_input(node, 1, new_weight)
+    transfer_name(graph, new_weight, old)
+    graph.remove(flatten)
+    graph.rename_node(new_flatten, name)
+    _remove_if_unused(graph, transpose)
     return True

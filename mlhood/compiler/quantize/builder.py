@@ -31,21 +31,21 @@ class Builder:
         self.recipe = recipe
         self.graph = Graph(source.name)
         self._names = {value.name for value in source.values()} | source.nodes.keys()
-        self._real: dict[Value, Value] = {}
-        self._stored: dict[Value, Value] = {}
+        self._floats: dict[Value, Value] = {}
+        self._integers: dict[Value, Value] = {}
         self._parameters: dict[Value, Quantization] = {}
         self._constants: dict[tuple[str, str, Quantization | None], Value] = {}
         for placeholder in source.placeholders.values():
-            self._real[placeholder] = self.graph.placeholder(placeholder.name, placeholder.type)
+            self._floats[placeholder] = self.graph.placeholder(placeholder.name, placeholder.type)
 
-    def knows(self, value: Value) -> bool:
+    def can_quantize(self, value: Value) -> bool:
         """Return whether a value can be quantised: it is float32, and profiled or constant."""
         profiled = isinstance(value, Constant) or value.name in self.profile.distributions
         return value.type.element == "float32" and profiled
 
-    def is_stored(self, value: Value) -> bool:
+    def has_integers(self, value: Value) -> bool:
         """Return whether a value is available as integers without inserting a Quantize."""
-        return value in self._stored
+        return value in self._integers
 
     def parameters(self, value: Value) -> Quantization:
         """Return the parameters of a value of the float graph, from the profile and the recipe."""
@@ -57,42 +57,44 @@ class Builder:
                 percentile=recipe.percentile,
                 levels=int(limits.max) - int(limits.min),
             )
-            self._parameters[value] = self.of_range(low * recipe.margin, high * recipe.margin)
+            self._parameters[value] = self.range_parameters(low * recipe.margin, high * recipe.margin)
         return self._parameters[value]
 
-    def of_range(self, low: float, high: float) -> Quantization:
+    def range_parameters(self, low: float, high: float) -> Quantization:
         """Return the parameters of an activation with this range."""
         scale, offset = choose_parameters(low, high, self.recipe.element, self.recipe.schema)
         return Quantization((scale,), (offset,))
 
-    def real(self, value: Value) -> Value:
+    def as_float(self, value: Value) -> Value:
         """Return a value of the float graph with its original element type; insert a Dequantize if necessary."""
-        if value not in self._real:
+        if value not in self._floats:
             if isinstance(value, Constant):
-                self._real[value] = self._constant(value.name, value.data, value.type.quantization)
+                self._floats[value] = self._constant(value.name, value.data, value.type.quantization)
             else:
                 name = f"{value.name}.dequantized"
-                self._real[value] = self.insert(Dequantize(), self._stored[value], name=name)
-        return self._real[value]
+                self._floats[value] = self.insert(Dequantize(), self._integers[value], name=name)
+        return self._floats[value]
 
-    def stored(self, value: Value) -> Value:
+    def as_integers(self, value: Value) -> Value:
         """Return a value of the float graph as integers; insert a Quantize if necessary."""
-        if value not in self._stored:
+        if value not in self._integers:
             element = self.recipe.element
             if isinstance(value, Constant):
                 parameters = tensor_parameters(value.data, element, self.recipe.schema)
-                self._stored[value] = self.constant(value, quantize_array(value.data, parameters, element), parameters)
+                self._integers[value] = self.constant(
+                    value, quantize_array(value.data, parameters, element), parameters
+                )
             else:
                 quantize, name = Quantize(element, self.parameters(value)), f"{value.name}.quantized"
-                self._stored[value] = self.insert(quantize, self._real[value], name=name)
-        return self._stored[value]
+                self._integers[value] = self.insert(quantize, self._floats[value], name=name)
+        return self._integers[value]
 
-    def rescaled(self, value: Value, quantization: Quantization) -> Value:
+    def with_parameters(self, value: Value, quantization: Quantization) -> Value:
         """Return a value as integers with these parameters; insert a Rescale if necessary."""
-        stored = self.stored(value)
-        if parameters_of(stored.type) == quantization:
-            return stored
-        return self.insert(Rescale(quantization), stored, name=f"{value.name}.rescaled")
+        integers = self.as_integers(value)
+        if parameters_of(integers.type) == quantization:
+            return integers
+        return self.insert(Rescale(quantization), integers, name=f"{value.name}.rescaled")
 
     def constant(self, value: Value, data: np.ndarray, quantization: Quantization) -> Value:
         """Return a constant that replaces one of the float graph, with its name if that is unused."""
@@ -117,16 +119,16 @@ class Builder:
         name = self._unique(name)
         return self.graph.add(operator, *inputs, name=node or name, outputs=[name]).outputs[0]
 
-    def put(self, value: Value, operator: Operator, *inputs: Value | None, node: str) -> None:
+    def define(self, value: Value, operator: Operator, *inputs: Value | None, node: str) -> None:
         """Add a node that defines a value of the float graph, as integers or in float, with the value's name."""
         result = self.graph.add(operator, *inputs, name=node, outputs=[value.name]).outputs[0]
-        (self._real if result.type.quantization is None else self._stored)[value] = result
+        (self._floats if result.type.quantization is None else self._integers)[value] = result
 
-    def keep(self, node: Node) -> None:
+    def copy(self, node: Node) -> None:
         """Copy a node of the float graph; it computes in float."""
-        inputs = [None if value is None else self.real(value) for value in node.inputs]
+        inputs = [None if value is None else self.as_float(value) for value in node.inputs]
         copy = self.graph.add(node.operator, *inputs, name=node.name, outputs=[value.name for value in node.outputs])
-        self._real |= dict(zip(node.outputs, copy.outputs, strict=True))
+        self._floats |= dict(zip(node.outputs, copy.outputs, strict=True))
 
     def _unique(self, name: str) -> str:
         while name in self._names:

@@ -39,13 +39,13 @@ def quantize(graph: Graph, profile: Profile, recipe: Recipe | None = None) -> Gr
     profile.check(graph)
     builder = Builder(graph, profile, recipe or Recipe())
     for node in graph.topological():
-        if not _on_integers(builder, node):
-            builder.keep(node)
+        if not _quantize_node(builder, node):
+            builder.copy(node)
     for name, value in graph.outputs.items():
-        builder.graph.output(builder.real(value), name)
+        builder.graph.output(builder.as_float(value), name)
     return builder.graph
 
 
-def _on_integers(builder: Builder, node: Node) -> bool:
+def _quantize_node(builder: Builder, node: Node) -> bool:
     name = node.operator.quantization_rule
     return not isinstance(name, Unsupported) and RULES[name](builder, node)
