@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import builtins
+import symtable
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from mlhood.grading.notebooks.notebook import check_source, label, project_of, read
 from mlhood.grading.notebooks.render import notebook_html
+from mlhood.grading.notebooks.restore import FOR_THE_STUDENT
 from mlhood.grading.notebooks.stubs import student_version
 from mlhood.grading.student.validate import changes, empty_tasks, structure
 
@@ -80,3 +84,35 @@ def test_nbval_compares_most_outputs(path):
     cells = [cell for cell in read(path).cells if cell.cell_type == "code" and cell.outputs]
     ignored = [cell for cell in cells if "nbval-ignore-output" in cell.metadata.get("tags", [])]
     assert 1 - len(ignored) / len(cells) >= COMPARED
+
+
+def names(source: str) -> tuple[set[str], set[str]]:
+    """Names that a cell binds at its top level, and those that it reads from other cells."""
+    tables = [symtable.symtable(source, "cell", "exec")]
+    bound = {symbol.get_name() for symbol in tables[0].get_symbols() if symbol.is_assigned() or symbol.is_imported()}
+    bound |= {child.get_name() for child in tables[0].get_children()}
+    read: set[str] = set()
+    for table in tables:
+        tables.extend(table.get_children())
+        inner = table is not tables[0]
+        read |= {s.get_name() for s in table.get_symbols() if (s.is_global() if inner else s.is_referenced())}
+    return bound, read - bound - set(dir(builtins))
+
+
+def code_cells(notebook) -> Iterator[tuple[str, str, set[str], set[str]]]:
+    """Id, role (empty for none), bound names and read names of each cell of Python; a cell magic is none."""
+    for cell in notebook.cells:
+        if cell.cell_type == "code" and not cell.source.startswith("%%"):
+            known = label(cell)
+            yield cell.id, known.role if known else "", *names(cell.source)
+
+
+@every_notebook
+def test_cells_that_are_graded_use_no_name_of_a_cell_that_is_not(path):
+    bound_by: dict[str, str] = {}  # name -> the last cell that bound it, empty if grading runs that cell
+    for cell, role, bound, used in code_cells(read(path)):
+        graded = role not in FOR_THE_STUDENT
+        if graded:
+            assert {name: bound_by[name] for name in used if bound_by.get(name)} == {}, cell
+            assert used <= set(bound_by), cell
+        bound_by.update(dict.fromkeys(bound, "" if graded else cell))

@@ -2,8 +2,8 @@
 
 1. A region between the solution markers becomes the stub, indented as its first marker; there may be several.
 2. A solution cell without a region becomes the stub as a whole.
-3. Outputs of solution and check cells go, and of `result` cells, which would give an answer away; outputs of other
-   cells stay. All execution counts go.
+3. Outputs of solution and check cells go, and of `result` cells after the first solution of their task, which would
+   give an answer away; all other outputs stay, such as the diagrams that explain a task. All execution counts go.
 4. Graded cells cannot be deleted, given and check cells not edited; their checksums are nbgrader's.
 """
 
@@ -21,7 +21,7 @@ from mlhood.grading.notebooks.notebook import label
 BEGIN, END = "BEGIN SOLUTION", "END SOLUTION"
 CODE_STUB = ("# YOUR CODE HERE", "raise NotImplementedError()")
 TEXT_STUB = ("YOUR ANSWER HERE",)
-CLEARED = ("solution", "check", "result")
+CLEARED = ("solution", "check")
 
 
 def student_version(notebook: NotebookNode, path: Path) -> None:
@@ -31,11 +31,12 @@ def student_version(notebook: NotebookNode, path: Path) -> None:
         NotebookError: Solution markers do not pair up, or stand in a cell that is no solution cell.
     """
     tidy(notebook)
+    begun: set[str] = set()  # tasks whose first solution cell has been passed
     for index, cell in enumerate(notebook.cells):
         where = f"{path}, cell {index + 1} ({cell.get('id', 'without id')})"
         cell.source = stubbed(cell, where)
         if cell.cell_type == "code":
-            _clear(cell)
+            _clear(cell, begun)
         _lock(cell)
 
 
@@ -79,9 +80,11 @@ def _flag(cell: NotebookNode, name: str) -> bool:
     return bool(grader.get(name, False)) if isinstance(grader, dict) else False
 
 
-def _clear(cell: NotebookNode) -> None:
+def _clear(cell: NotebookNode, begun: set[str]) -> None:
     known = label(cell)
-    if known and known.role in CLEARED:
+    if known and known.role == "solution":
+        begun.add(known.task)
+    if known and (known.role in CLEARED or (known.role == "result" and known.task in begun)):
         cell.outputs = []
     cell.execution_count = None
     for output in cell.outputs:

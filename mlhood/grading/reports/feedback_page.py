@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import dropwhile
 from typing import Any
 
 from nbformat import NotebookNode
@@ -123,6 +124,8 @@ def _cells_by_task(notebook: NotebookNode | None) -> dict[str, RoleCells]:
 
 def _task_view(task: TaskResult, cells: RoleCells, budget: PageBudget) -> TaskView:
     code = [(role, cell) for role, cell in cells if cell.get("cell_type") == "code"]
+    # cells before the first solution explain the task: their outputs say nothing about the student's work
+    code = list(dropwhile(lambda pair: pair[0] != "solution", code))
     views = [_cell_view(role, cell, budget) for role, cell in code[:MAX_CELLS]]
     return TaskView(task, [view for view in views if view], max(len(code) - MAX_CELLS, 0))
 

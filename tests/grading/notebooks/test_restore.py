@@ -82,6 +82,20 @@ def test_a_comment_or_an_empty_line_is_no_edit(name):
     assert len(rebuild(book, SYNTHETIC).parts) == len(book.cells)
 
 
+@pytest.mark.parametrize("relabelled", [True, False], ids=["labelled as given", "without a label"])
+def test_a_result_cell_of_an_earlier_edition_is_recognised_by_its_source(relabelled):
+    book = given_course.notebook()
+    cell = by_id(book, "T9-2-result")
+    cell.id = "T9-2-given-7" if relabelled else "given-7"
+    cell.metadata = copy.deepcopy(by_id(book, "T9-2-given").metadata) if relabelled else {}
+    if relabelled:
+        cell.metadata["nbgrader"]["grade_id"] = cell.id
+    (part,) = [part for part in rebuild(book, SYNTHETIC).parts if part.cell is cell]
+    assert (part.own, part.role, part.last) == (True, "result", True)
+    assert own(book) == as_given()
+    assert changed(book) == []
+
+
 @pytest.mark.parametrize("name", OWN.values(), ids=OWN)
 @pytest.mark.parametrize("where", [0, 5, -1])
 def test_a_copy_counts_for_nothing(name, where):

@@ -5,7 +5,7 @@ from html import unescape
 
 import pytest
 from markupsafe import Markup
-from nbformat.v4 import new_output
+from nbformat.v4 import new_code_cell, new_output
 
 from mlhood.grading.checks.marks import CheckResult, Marks, TaskResult
 from mlhood.grading.reports.feedback_page import Answer, Feedback, feedback_page
@@ -64,6 +64,18 @@ def test_the_students_own_work_is_beside_the_checks(page):
     assert "Because &lt;two&gt; is even." in text
     assert "Why two?: 4.5 of 5 points" in text
     assert "Why not?: not marked yet" in text
+
+
+def test_diagrams_before_the_first_solution_are_left_out(course):
+    notebook = course.notebook()
+    at = next(index for index, cell in enumerate(notebook.cells) if cell.id == "T9-1-solution")
+    for where, text in ((at, "explains the task"), (at + 2, "shows the result")):
+        cell = course.labelled(new_code_cell("plot()"), "T9.1", "result", locked=True)
+        cell.outputs = [new_output("stream", name="stdout", text=text)]
+        notebook.cells.insert(where, cell)
+    text = text_of(feedback_page(Feedback(MARKS, "Ada", notebook, ANSWERS)))
+    assert "shows the result" in text
+    assert "explains the task" not in text
 
 
 def test_the_secret_seed_is_not_shown(page):

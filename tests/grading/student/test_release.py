@@ -174,6 +174,17 @@ def test_several_regions_keep_their_indentation(course):
     assert stubbed(solution(course, source), "here") == expected
 
 
+def test_result_cells_keep_their_outputs_until_the_first_solution_of_their_task(course):
+    book = course.notebook()
+    at = next(index for index, cell in enumerate(book.cells) if cell.id == "T9-2-solution")
+    for name, where in (("diagram", at), ("plot", at + 2)):
+        cell = course.labelled(new_code_cell("plot()", id=name), "T9.2", "result", locked=True)
+        cell.outputs = [course.NotebookNode(output_type="stream", name="stdout", text=name)]
+        book.cells.insert(where, cell)
+    student_version(book, Path("P1.ipynb"))
+    assert [len(cell.outputs) for cell in book.cells if cell.get("source") == "plot()"] == [1, 0]
+
+
 def test_solution_without_markers_goes_as_a_whole(course):
     assert stubbed(solution(course, "x = 1"), "here") == "# YOUR CODE HERE\nraise NotImplementedError()"
 
