@@ -99,7 +99,7 @@ class Program:
 
     def draw(self) -> Drawing:
         """Draw the program from top to bottom; a notebook displays the drawing, and `save(path)` writes it."""
-        from mlhood.jaxlab.autodiff.autodiff_figures import program_graph
+        from mlhood.jaxlab.tracing.program_figures import program_graph
 
         return program_graph(self)
 

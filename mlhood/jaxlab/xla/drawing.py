@@ -1,6 +1,6 @@
-"""Drawings of StableHLO and HLO, by the machinery that draws the compiler's graphs: no program besides Python.
+"""Drawings of StableHLO and HLO.
 
-draw(view(logits, params, x))                  # optimised HLO; shows itself in a notebook
+draw(view(logits, params, x))                  # optimised HLO; displayed by a notebook
 draw(view(logits, params, x), "stablehlo", path="resnet.svg")
 """
 
@@ -17,14 +17,15 @@ from mlhood.graph_drawing.layout import place
 from mlhood.graph_drawing.render import figure_of
 from mlhood.graph_drawing.scene import NUMBERS, REAL, Box, Port, Scene, Wire
 from mlhood.graph_drawing.text_metrics import Line, said
+from mlhood.jaxlab.tracing.boxes import end_box, heading
 from mlhood.jaxlab.xla.hlo import Instruction, Module
 from mlhood.jaxlab.xla.steps import POOLINGS, PRODUCTS, Step, callee, opcodes, outputs, steps
 from mlhood.jaxlab.xla.views import Stage, View
 
-_UNFOLDED = 60  # steps from which chains are folded by themselves
+_MAX_UNFOLDED = 60  # steps up to which chains are not folded by default
 _WIDTH = 32  # characters of a line of opcodes
-_DETAILS = 8  # lines below the name
-_IN_ORDER = 16  # opcodes that are told one by one
+_MAX_DETAILS = 8  # lines below the name
+_MAX_LISTED = 16  # opcodes up to which they are listed one by one
 _FUSIONS = {"kOutput": "into its product", "kCustom": "by a library"}
 _FAMILIES = {
     "activation": {"maximum", "minimum", "clamp", "exponential", "tanh", "logistic", "log", "erf"},
@@ -53,32 +54,35 @@ def draw(
     key: bool = True,
     limit: int = 500,
 ) -> Drawing:
-    """Draw what a function computes from top to bottom, a box for each instruction of the main computation.
+    """Draw a function from top to bottom, with a box for each instruction of the entry computation.
 
-    In the box of a fusion, or of a call, stand the opcodes inside, broadcasts and constants left out. Weights, that is
-    leaves of arguments that are trees, are lines in the box of what reads them, with what is done to them before.
+    The box of a fusion or a call lists the opcodes inside, without broadcasts and constants. Weights, that is leaves of
+    arguments that are trees, are lines in the box of the instruction that reads them, with the operations on them.
 
     Args:
         view: The function.
         stage: "stablehlo", "hlo" or "optimized".
-        path: Where to save the drawing, .svg or .png; nowhere if left out.
-        fold: Whether a box takes in the chain that follows it, up to the next product, pooling or branch; left out,
-            only where there are many.
-        columns: Into how many columns it is cut; by its height and width if left out.
-        key: Whether to say below what colours, outlines and lines mean.
-        limit: The most boxes to draw.
+        path: File to save the drawing to, .svg or .png; None for no file.
+        fold: Whether a box includes the chain that follows it, up to the next product, pooling or branch; by default
+            only in large drawings.
+        columns: Number of columns; by height and width if omitted.
+        key: Whether to explain colours, outlines and lines below.
+        limit: The maximum number of boxes.
 
     Raises:
-        XlaError: There is no such stage, or too much to draw.
-        CompilerError: The file's name has another ending.
+        XlaError: The stage is unknown, or there are too many boxes.
+        CompilerError: The file name has another suffix.
         OutputError: The file cannot be written.
     """
-    scene = describe(view.module(stage), view.data, fold=fold)
+    scene = scene_of(view.module(stage), view.data, fold=fold)
     if len(scene.boxes) > limit:
         raise XlaError(
-            "there is too much to draw", where=view.name, expected=f"at most {limit} boxes",
-            got=f"{len(scene.boxes)} boxes", todo="draw(..., fold=True), or print the text: view.optimized",
-        )  # fmt: skip
+            "the function is too large to be drawn",
+            where=view.name,
+            expected=f"at most {limit} boxes",
+            got=f"{len(scene.boxes)} boxes",
+            todo="use draw(..., fold=True), or print the text: view.optimized",
+        )
     placement = place(scene, columns)
     drawing = Drawing(placement, lambda: figure_of(placement, key=key), f"{view.name}, {stage}")
     if path is not None:
@@ -86,110 +90,99 @@ def draw(
     return drawing
 
 
-def describe(module: Module, data: tuple[int, ...] | None = None, *, fold: bool | None = None) -> Scene:
-    """Return what a drawing says; arguments as `steps.steps` and `draw`."""
+def scene_of(module: Module, data: tuple[int, ...] | None = None, *, fold: bool | None = None) -> Scene:
+    """Return the boxes and wires of a drawing; arguments as for `steps.steps` and `draw`."""
     shown = steps(module, data, fold=bool(fold))
-    if fold is None and len(shown) > _UNFOLDED:
+    if fold is None and len(shown) > _MAX_UNFOLDED:
         shown = steps(module, data, fold=True)
-    numbers = {step.last.name: number for number, step in enumerate(shown)}
+    box_of = {step.last.name: i for i, step in enumerate(shown)}
     boxes = [_box(module, step) for step in shown]
-    wires = [
-        Wire(numbers[source], 0, number, slot)
-        for number, step in enumerate(shown)
-        for slot, source in enumerate(step.sources)
-    ]
-    results = [name for name in outputs(module) if name in numbers]
+    wires = [Wire(box_of[s], 0, i, slot) for i, step in enumerate(shown) for slot, s in enumerate(step.sources)]
+    results = [name for name in outputs(module) if name in box_of]
     for i, name in enumerate(results):
-        wires.append(Wire(numbers[name], 0, len(boxes), 0))
-        title = "result" if len(results) == 1 else f"result {i}"
-        boxes.append(Box(("output", title), "end", _end(title, "output"), slots=[""]))
+        wires.append(Wire(box_of[name], 0, len(boxes), 0))
+        boxes.append(end_box("output", "result" if len(results) == 1 else f"result {i}"))
     return Scene(module.name, boxes, wires)
 
 
 def _box(module: Module, step: Step) -> Box:
-    ports = (_port(step.last),)
+    name, port = step.first.name, _port(step.last)
     if step.first.opcode == "parameter":
-        return Box(("input", step.first.name), "end", _end(step.first.name, "input"), ports)
-    lines = [Line(said(_heading(module, step.first)), 13.0, bold=True), Line(said(step.first.name), 9.5, faint=True)]
+        return end_box("input", name, port, arrows=0)
     details = [*_details(module, step)]
-    if len(details) > _DETAILS:
-        details[_DETAILS - 1 :] = [f"… and {len(details) - _DETAILS + 1} lines more"]
-    lines += [Line(said(text, 44)) for text in details]
-    return Box(("node", step.first.name), _family(module, step), tuple(lines), ports, [""] * len(step.sources))
+    if len(details) > _MAX_DETAILS:
+        details[_MAX_DETAILS - 1 :] = [f"… and {len(details) - _MAX_DETAILS + 1} lines more"]
+    lines = heading(_title(module, step.first), name, details, 44)
+    return Box(("node", name), _family(module, step), lines, (port,), [""] * len(step.sources))
 
 
-def _end(name: str, what: str) -> tuple[Line, ...]:
-    return Line(said(name), 12.0, bold=True), Line(what, 9.5, faint=True)
+def _port(instruction: Instruction) -> Port:
+    real = all(array.element_type.startswith(("f", "bf", "c")) for array in instruction.arrays)
+    label = tuple(Line(said(str(array), 40), 10.0) for array in instruction.arrays[:3])
+    return Port(label, REAL if real else NUMBERS)
 
 
-def _port(one: Instruction) -> Port:
-    kind = REAL if all(array.element_type.startswith(("f", "bf", "c")) for array in one.arrays) else NUMBERS
-    return Port(tuple(Line(said(str(array), 40), 10.0) for array in one.arrays[:3]), kind)
-
-
-def _heading(module: Module, one: Instruction) -> str:
-    if one.opcode == "fusion":
-        how = _FUSIONS.get(one.attribute("kind") or "", "one loop")
-        codes = opcodes(module, one)
-        return f"{codes[0]}, {how}" if len(codes) == 1 else f"fusion, {how}"
-    return callee(one) if one.opcode == "call" else one.opcode
+def _title(module: Module, instruction: Instruction) -> str:
+    if instruction.opcode == "fusion":
+        kind = _FUSIONS.get(instruction.attribute("kind") or "", "one loop")
+        inner = opcodes(module, instruction)
+        return f"{inner[0]}, {kind}" if len(inner) == 1 else f"fusion, {kind}"
+    return callee(instruction) if instruction.opcode == "call" else instruction.opcode
 
 
 def _details(module: Module, step: Step) -> Iterator[str]:
-    """Give the lines of a box: what is in it, its window, the weights that it reads, and what follows in the chain."""
+    """Yield the lines of a box: its opcodes, its window, the weights that it reads, and the rest of its chain."""
     first = step.first
     if first.calls and len(opcodes(module, first)) > 1:
-        yield from _wrapped("", _told(opcodes(module, first)))
+        yield from _wrapped("", _listed(opcodes(module, first)))
     yield from _window(module, first)
-    read = Counter(
-        _prepared(module, module.entry.instructions[name]) for name in first.operands if name not in step.sources
-    )
-    for (what, made), count in read.items():
-        yield f"with {what}" if count == 1 else f"with {count} of {what}"
-        yield from _wrapped("  made by ", _told(made))
-    yield from _following(module, step)
+    others = [module.entry.instructions[name] for name in first.operands if name not in step.sources]
+    for (operand, history), count in Counter(_operand(module, other) for other in others).items():
+        yield f"with {operand}" if count == 1 else f"with {count} of {operand}"
+        yield from _wrapped("  made by ", _listed(history))
+    yield from _chain(module, step)
 
 
-def _following(module: Module, step: Step) -> Iterator[str]:
-    """Give the rest of the chain: a fusion begins a line of its own."""
-    plain: list[str] = []
-    for one in step.chained:
-        if one.opcode == "fusion":
-            yield from _wrapped("then ", plain)
-            yield from _wrapped("then fused: ", _told(opcodes(module, one)))
-            plain = []
+def _chain(module: Module, step: Step) -> Iterator[str]:
+    """Yield lines for the chained instructions; each fusion starts a new line."""
+    unfused: list[str] = []
+    for instruction in step.chained:
+        if instruction.opcode == "fusion":
+            yield from _wrapped("then ", unfused)
+            yield from _wrapped("then fused: ", _listed(opcodes(module, instruction)))
+            unfused = []
         else:
-            plain.append(callee(one) if one.opcode == "call" else one.opcode)
-    yield from _wrapped("then ", plain)
+            unfused.append(_title(module, instruction))
+    yield from _wrapped("then ", unfused)
 
 
-def _window(module: Module, one: Instruction) -> list[str]:
-    """Return the window of a product or pooling, if there is but one in the box."""
-    inner = [line for name in one.calls for line in module.computations[name].instructions.values()]
-    found = [line.attribute("window") for line in inner or [one] if line.opcode in (*PRODUCTS, *POOLINGS)]
-    words = found[0].strip("{}").replace("=", " ") if len(found) == 1 and found[0] else ""
-    return textwrap.wrap(words, _WIDTH, break_long_words=False)
+def _window(module: Module, instruction: Instruction) -> list[str]:
+    """Return the window of a product or pooling, if the box has exactly one."""
+    inner = [line for name in instruction.calls for line in module.computations[name].instructions.values()]
+    windows = [line.attribute("window") for line in inner or [instruction] if line.opcode in (*PRODUCTS, *POOLINGS)]
+    text = windows[0].strip("{}").replace("=", " ") if len(windows) == 1 and windows[0] else ""
+    return textwrap.wrap(text, _WIDTH, break_long_words=False)
 
 
-def _prepared(module: Module, value: Instruction) -> tuple[str, tuple[str, ...]]:
-    """Return what a step reads besides its data, a weight or a constant, and by what opcodes it was made of one."""
+def _operand(module: Module, value: Instruction) -> tuple[str, tuple[str, ...]]:
+    """Return the description of a weight or a constant, and the opcodes that have prepared it."""
     if value.opcode == "constant" and not value.arrays[0].dims:
         return value.literal or "a constant", ()
-    done: list[str] = []
-    waiting = [value]
-    while waiting:
-        one = waiting.pop(0)
-        done += [code for code in reversed(opcodes(module, one)) if code not in ("parameter", "constant")]
-        waiting += [module.entry.instructions[name] for name in one.operands]
-    return ", ".join(map(str, value.arrays)), tuple(reversed(done))
+    history: list[str] = []
+    pending = [value]
+    while pending:
+        instruction = pending.pop(0)
+        history += [code for code in reversed(opcodes(module, instruction)) if code not in ("parameter", "constant")]
+        pending += [module.entry.instructions[name] for name in instruction.operands]
+    return ", ".join(map(str, value.arrays)), tuple(reversed(history))
 
 
-def _told(codes: tuple[str, ...]) -> list[str]:
-    """Return opcodes in order, without broadcasts where there is more; of many, how often each comes."""
-    said_first = [code for code in codes if not code.startswith("broadcast")] or list(codes)
-    if len(said_first) <= _IN_ORDER:
-        return said_first
-    return [f"{code}×{count}" for code, count in Counter(said_first).most_common()]
+def _listed(codes: tuple[str, ...]) -> list[str]:
+    """Return opcodes in order, without broadcasts if there are others; of many, each one once with its count."""
+    codes = tuple(code for code in codes if not code.startswith("broadcast")) or codes
+    if len(codes) <= _MAX_LISTED:
+        return list(codes)
+    return [f"{code}×{count}" for code, count in Counter(codes).most_common()]
 
 
 def _wrapped(head: str, words: list[str]) -> list[str]:
@@ -197,11 +190,7 @@ def _wrapped(head: str, words: list[str]) -> list[str]:
 
 
 def _family(module: Module, step: Step) -> str:
-    """Return the family of the most telling opcode in a box."""
-    codes = [code for one in (step.first, *step.chained) for code in opcodes(module, one)]
-    if any(code in PRODUCTS for code in codes):
-        return "product"
-    if any(code in POOLINGS for code in codes):
-        return "pooling"
-    found = (family for family, known in _FAMILIES.items() if known & set(codes))
-    return next(found, "other")
+    """Return the family of a box: that of a product or a pooling if it has one."""
+    codes = {code for instruction in (step.first, *step.chained) for code in opcodes(module, instruction)}
+    families = {"product": set(PRODUCTS), "pooling": set(POOLINGS), **_FAMILIES}
+    return next((family for family, members in families.items() if members & codes), "other")

@@ -1,4 +1,4 @@
-"""Drawings: all of the function is in them, they can be read, and long chains are folded."""
+"""Drawings of HLO and StableHLO: they are complete and readable, and long chains are folded."""
 
 import io
 
@@ -10,18 +10,18 @@ from PIL import Image
 
 from mlhood.errors import CompilerError, XlaError
 from mlhood.jaxlab.operators.resnet import from_torch, logits
-from mlhood.jaxlab.xla.drawing import describe, draw
+from mlhood.jaxlab.xla.drawing import draw, scene_of
 from mlhood.jaxlab.xla.steps import steps
 from mlhood.jaxlab.xla.views import view
 from mlhood.models import resnet18
 from tests.compiler.geometry import check, check_words
 
 
-def words(scene) -> list[str]:
+def texts(scene) -> list[str]:
     return [line.text for box in scene.boxes for line in box.lines]
 
 
-def headings(scene) -> list[str]:
+def titles(scene) -> list[str]:
     return [box.lines[0].text for box in scene.boxes]
 
 
@@ -31,7 +31,7 @@ def network():
 
 
 @pytest.mark.parametrize("stage", ["stablehlo", "hlo", "optimized"])
-def test_a_small_drawing_can_be_read(plain, stage):
+def test_a_small_drawing_is_readable(plain, stage):
     drawing = draw(plain, stage, columns=1)
     check(drawing.placement)
     check_words(drawing)
@@ -40,32 +40,31 @@ def test_a_small_drawing_can_be_read(plain, stage):
 
 
 def test_before_optimisation_each_instruction_is_a_box(plain):
-    scene = describe(plain.module("stablehlo"))
-    assert headings(scene) == [
-        "arg0", "arg1", "arg2", "convolution", *["broadcast_in_dim"] * 3, "add", "relu", "result",
-    ]  # fmt: skip
+    scene = scene_of(plain.module("stablehlo"))
+    broadcasts = 3 * ["broadcast_in_dim"]
+    assert titles(scene) == ["arg0", "arg1", "arg2", "convolution", *broadcasts, "add", "relu", "result"]
     assert len(scene.wires) == len(scene.boxes) - 1
 
 
-def test_in_the_box_of_a_fusion_stand_its_opcodes(plain):
-    scene = describe(plain.module("optimized"))
-    box = next(one for one in scene.boxes if any("add, maximum" in line.text for line in one.lines))
-    assert box.lines[0].text.startswith("fusion")
+def test_the_box_of_a_fusion_lists_its_opcodes(plain):
+    scene = scene_of(plain.module("optimized"))
+    fusion = next(box for box in scene.boxes if any("add, maximum" in line.text for line in box.lines))
+    assert fusion.lines[0].text.startswith("fusion")
 
 
-def test_weights_are_lines_where_they_are_read():
+def test_weights_are_lines_of_the_boxes_that_read_them():
     def dense(params, x):
         return x @ params["w"].T + params["b"]
 
-    module = view(dense, {"w": np.ones((5, 3), np.float32), "b": np.ones(5, np.float32)}, np.ones((2, 3), np.float32))
-    scene = describe(module.module("stablehlo"), module.data)
-    assert headings(scene) == ["arg2", "dot_general", "add", "result"]
-    assert {"with f32[3,5]", "  made by transpose", "with f32[2,5]"} <= set(words(scene))
+    dense_view = view(dense, {"w": np.ones((5, 3), "float32"), "b": np.ones(5, "float32")}, np.ones((2, 3), "float32"))
+    scene = scene_of(dense_view.module("stablehlo"), dense_view.data)
+    assert titles(scene) == ["arg2", "dot_general", "add", "result"]
+    assert {"with f32[3,5]", "  made by transpose", "with f32[2,5]"} <= set(texts(scene))
 
 
 def test_chains_are_folded_up_to_products_and_branches():
     def f(x, w):
-        y = jnp.sin(jnp.cos(x))  # read twice: nothing may be folded behind it
+        y = jnp.sin(jnp.cos(x))  # read twice, which ends the chain
         return jnp.exp(jnp.negative(y)) @ w + y
 
     module = view(f, np.ones((3, 3), np.float32), np.ones((3, 3), np.float32)).module("hlo")
@@ -74,18 +73,18 @@ def test_chains_are_folded_up_to_products_and_branches():
     assert all(not step.chained for step in steps(module))
 
 
-def test_a_function_that_gives_several_results_ends_in_each():
-    scene = describe(view(lambda x: (x + 1, {"a": x * 2}), 1.0).module("stablehlo"))
-    assert headings(scene)[-2:] == ["result 0", "result 1"]
+def test_each_of_several_results_has_a_box():
+    scene = scene_of(view(lambda x: (x + 1, {"a": x * 2}), 1.0).module("stablehlo"))
+    assert titles(scene)[-2:] == ["result 0", "result 1"]
 
 
 @pytest.mark.parametrize("stage", ["stablehlo", "hlo"])
-def test_a_whole_resnet_is_folded_by_itself(network, stage):
+def test_a_resnet_is_folded_by_default(network, stage):
     drawing = draw(network, stage)
-    found = [placed.box.lines[0].text for placed in drawing.placement.boxes]
+    boxes = [placed.box.lines[0].text for placed in drawing.placement.boxes]
     # 20 convolutions, 8 additions, two poolings, the classifier, an input and an output
-    assert len(found) == 33
-    assert (found.count("convolution"), found.count("add")) == (20, 8)
+    assert len(boxes) == 33
+    assert (boxes.count("convolution"), boxes.count("add")) == (20, 8)
     check(drawing.placement, downwards=False)
 
 
@@ -95,8 +94,8 @@ def test_the_optimised_resnet_is_drawn(network):
     check_words(drawing)
 
 
-def test_too_much_is_not_drawn_and_only_pictures_are_written(plain, tmp_path):
-    with pytest.raises(XlaError, match="too much to draw"):
+def test_too_many_boxes_and_other_file_formats_are_rejected(plain, tmp_path):
+    with pytest.raises(XlaError, match="too large to be drawn"):
         draw(plain, "hlo", limit=3)
     with pytest.raises(CompilerError, match="SVG or PNG"):
         draw(plain, "hlo", tmp_path / "conv.pdf")
@@ -104,6 +103,6 @@ def test_too_much_is_not_drawn_and_only_pictures_are_written(plain, tmp_path):
     assert "convolution" in (tmp_path / "conv.svg").read_text(encoding="utf-8")
 
 
-def test_nothing_to_follow_is_an_error(plain):
+def test_parameters_without_results_are_rejected(plain):
     with pytest.raises(XlaError, match="no result depends"):
         steps(plain.module("hlo"), [7])
