@@ -20,12 +20,12 @@ Q = Quantization((0.5,), (1,))
 
 def test_a_chain_of_constants_becomes_one_and_keeps_its_name():
     def make(b):
-        c = b(Transpose((1, 0)), b(Mul(), b.numbers(2, 3), b.numbers(1, 3)), name="turned")
+        c = b(Transpose((1, 0)), b(Mul(), b.numbers(2, 3), b.numbers(1, 3)), name="transposed")
         return b(Add(), b.x("n", 3, 2), c)
 
     graph = apply(make, PASS)
     assert kinds(graph) == ["Add"]
-    assert list(graph.constants) == ["turned"]
+    assert list(graph.constants) == ["transposed"]
 
 
 def test_an_output_may_become_a_constant():

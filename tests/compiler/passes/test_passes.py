@@ -100,12 +100,12 @@ def test_each_pass_returns_a_valid_graph_and_is_idempotent(resnet, name):
 
 
 def test_two_passes_that_undo_each_other_are_reported(monkeypatch):
-    def swap(one, other):
+    def swap(source, target):
         def run(graph):
             node = graph.nodes["node"]
-            if not isinstance(node.operator, one):
+            if not isinstance(node.operator, source):
                 return False
-            graph.replace(node, other(), node.inputs[0])
+            graph.replace(node, target(), node.inputs[0])
             return True
 
         return run

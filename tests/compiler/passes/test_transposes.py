@@ -48,7 +48,7 @@ CANCEL = {
     "clip": lambda b: b(FIRST, b(Clip(0.0, 1.0), transposed(b))),
     "cast": lambda b: b(FIRST, b(Cast("float64"), transposed(b))),
     "sum of two": lambda b: b(FIRST, b(Add(), transposed(b), transposed(b, "z"))),
-    "sum of one and itself": lambda b: b(FIRST, b(Add(), (y := transposed(b)), y)),
+    "sum of a value and itself": lambda b: b(FIRST, b(Add(), (y := transposed(b)), y)),
     "sum with an activation": lambda b: b(FIRST, b(AddActivation(("Relu",)), transposed(b), transposed(b, "z"))),
     "scalar": lambda b: b(FIRST, b(Mul(), transposed(b), np.float32(2))),
     "vector of channels": lambda b: b(FIRST, b(Sub(), transposed(b), b.numbers(2))),
