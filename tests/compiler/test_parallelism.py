@@ -14,8 +14,8 @@ from mlhood.compiler.compile import compile
 from mlhood.compiler.hir.graph import Graph
 from mlhood.compiler.hir.types import TensorType
 from mlhood.compiler.onnx.importer import import_model
-from mlhood.compiler.operators.activation import Relu
 from mlhood.compiler.operators.arithmetic import Add
+from mlhood.compiler.operators.elementwise import Relu
 from mlhood.compiler.parallelism import TaskGraph, bounds, list_schedule, tasks, traffic
 from mlhood.compiler.parallelism_figures import critical_path, speed_up
 from mlhood.errors import CompilerError
