@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from mlhood.grading.execution.run import Outcome, Run
+    from mlhood.grading.execution.run import NotebookRun, RunOutcome
 
 Notebook = Annotated[Path, typer.Argument(help="A notebook of the course, such as P1.ipynb.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print plain data for a program to read.")]
@@ -25,18 +25,18 @@ def register(app: typer.Typer) -> None:
 def run(
     notebooks: Annotated[
         list[Path] | None,
-        typer.Argument(help="Notebooks to run; by default P1.ipynb and its like of this folder."),
+        typer.Argument(help="Notebooks to run; by default P1.ipynb, P2.ipynb, ... of this folder."),
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder of the results.")] = Path("out"),
     write_back: Annotated[
         bool,
-        typer.Option("--write-back", help="Store the fresh outputs in the notebooks themselves (for maintainers)."),
+        typer.Option("--write-back", help="Store the new outputs in the notebooks themselves (for maintainers)."),
     ] = False,
 ) -> None:
     """Execute the course's notebooks, mark them, and write executed copies and a report.
 
-    The notebooks themselves stay as they are. The exit code is 0 for full marks (checks that this machine
-    cannot ask do not count), 1 if points were lost or a cell failed, 2 if the work could not start, 130 after
+    The notebooks themselves are not modified. The exit code is 0 for full marks (checks that this machine
+    cannot run do not count), 1 if points were lost or a cell failed, 2 if the work could not start, 130 after
     Ctrl-C.
 
     Example: mlhood run
@@ -45,23 +45,24 @@ def run(
     """
     from rich.console import Console
 
-    from mlhood.grading.execution import run as running
-    from mlhood.grading.execution.progress import watch
+    from mlhood.grading.execution.progress import progress_display
+    from mlhood.grading.execution.run import run_notebooks
+    from mlhood.grading.notebooks.notebook import course_notebooks
+    from mlhood.grading.reports.run_report import write_report
 
-    paths = notebooks or running.course_notebooks(Path.cwd())
-    with watch(Console(stderr=True)) as shown:
-        outcome = running.run(paths, out, shown, write_back=write_back)
-    typer.echo(_run_text(outcome))
+    paths = notebooks or course_notebooks(Path.cwd())
+    with progress_display(Console(stderr=True)) as display:
+        outcome = run_notebooks(paths, out, display, write_report, write_back=write_back)
+    typer.echo(_outcome_text(outcome))
     raise typer.Exit(outcome.code)
 
 
-def _run_text(outcome: Outcome) -> str:
-    parts = [_one_run_text(run) for run in outcome.runs]
-    parts.append(str(outcome.error) if outcome.error else f"report: {_short(outcome.report)}")
-    return "\n\n".join(parts)
+def _outcome_text(outcome: RunOutcome) -> str:
+    report = str(outcome.error) if outcome.report is None else f"report: {_relative(outcome.report)}"
+    return "\n\n".join([*map(_run_text, outcome.runs), report])
 
 
-def _one_run_text(run: Run) -> str:
+def _run_text(run: NotebookRun) -> str:
     from mlhood.grading.reports.marks_text import summary_text, task_text
 
     lines = [f"{run.name}: {run.project.title}" if run.project else str(run.source)]
@@ -75,12 +76,12 @@ def _one_run_text(run: Run) -> str:
     if run.interrupted:
         lines.append("stopped before the end; what was finished is kept")
     if run.folder:
-        lines.append(f"files: {_short(run.folder)}")
+        lines.append(f"files: {_relative(run.folder)}")
     return "\n".join(lines)
 
 
-def _short(path: Path) -> Path:
-    """The path from here, where it lies below."""
+def _relative(path: Path) -> Path:
+    """Return the path relative to the current folder, if it is below it."""
     with contextlib.suppress(ValueError):
         return path.relative_to(Path.cwd())
     return path
@@ -97,7 +98,7 @@ def check(
         Path | None, typer.Option(help="An empty folder for the files that the notebook writes.")
     ] = None,
 ) -> None:
-    """Mark a notebook: run it from the top in a folder of its own, and ask every check.
+    """Mark a notebook: run it from the top in a folder of its own, and run every check.
 
     The exit code is 0 for full marks, 1 if points were lost, 2 if the notebook could not be marked.
 
@@ -105,45 +106,46 @@ def check(
 
     Example: mlhood check P1.ipynb --task P1.3 --json
     """
-    from mlhood.grading.execution.grade_file import grade_file, only
+    from mlhood.grading.execution.grade_file import grade_file, task_filter
+    from mlhood.grading.execution.grade_notebook import RunSettings
     from mlhood.grading.reports.marks_text import full_text
 
-    wanted = only(task or [], notebook)
-    with _shown(notebook.stem, quiet=as_json) as on_step:
-        marks = wanted(grade_file(notebook, seed=seed, keep=keep_files, on_step=on_step))
-    said = f"{full_text(marks)}\nthe same inputs again: --seed {marks.seed}"
-    typer.echo(json.dumps(marks.as_dict(), indent=2, default=str) if as_json else said)
+    select_tasks = task_filter(task or [], notebook)
+    with _progress_bar(notebook.stem, quiet=as_json) as on_step:
+        marks = select_tasks(grade_file(notebook, RunSettings(seed, on_step=on_step), keep_files=keep_files))
+    text = f"{full_text(marks)}\nthe same inputs again: --seed {marks.seed}"
+    typer.echo(json.dumps(marks.as_dict(), indent=2, default=str) if as_json else text)
     raise typer.Exit(0 if all(result.full for result in marks.tasks) else 1)
 
 
 @contextlib.contextmanager
-def _shown(name: str, *, quiet: bool):
-    """A bar on the terminal while one notebook runs; nothing where the output is for a program or a log."""
+def _progress_bar(name: str, *, quiet: bool):
+    """Show a bar while a notebook runs, on a terminal; nothing if the output is for a program or a log."""
     from rich.console import Console
 
-    from mlhood.grading.execution.progress import BarWatch
+    from mlhood.grading.execution.progress import ProgressBar
 
     console = Console(stderr=True)
     if quiet or not console.is_terminal:
         yield lambda step: None
         return
-    with BarWatch(console) as watch:
-        watch.begin(name, 1, 1)
-        yield watch.step
-        watch.end(None)
+    with ProgressBar(console) as bar:
+        bar.begin(name, 1, 1)
+        yield bar.step
+        bar.end(None)
 
 
 def validate(notebook: Notebook, as_json: AsJson = False) -> None:
-    """Say whether a notebook is ready to hand in, and if not, what to repair.
+    """Report whether a notebook is ready to hand in, and if not, what to repair.
 
-    The exit code is 0 if it is ready, 1 if something is to repair, 2 if it could not be run.
+    The exit code is 0 if it is ready, 1 if something must be repaired, 2 if it could not be run.
 
     Example: mlhood validate P1.ipynb
     """
-    from mlhood.grading.student.validate import validate as validated
+    from mlhood.grading.student.validate import validate as validate_notebook
 
-    with _shown(notebook.stem, quiet=as_json) as on_step:
-        result = validated(notebook, on_step=on_step)
+    with _progress_bar(notebook.stem, quiet=as_json) as on_step:
+        result = validate_notebook(notebook, on_step=on_step)
     typer.echo(json.dumps(result.as_dict(), indent=2) if as_json else result.text())
     raise typer.Exit(0 if result.ready else 1)
 
@@ -152,14 +154,14 @@ def release(
     out: Annotated[Path, typer.Option(help="Folder of the student edition: new or empty.")],
     force: Annotated[
         bool,
-        typer.Option("--force", help="Write into a folder that holds files; other files stay as they are."),
+        typer.Option("--force", help="Write into a folder that is not empty; other files in it are not changed."),
     ] = False,
     gradescope: Annotated[
         bool,
         typer.Option("--gradescope", help="Write the autograder for Gradescope, too: DIR-gradescope.zip."),
     ] = False,
 ) -> None:
-    """Make the student edition: a repository of its own, with the solutions taken out.
+    """Write the student edition: a repository of its own, without the solutions.
 
     Run it in the folder of the course. A notebook that would be replaced is kept beside the new one. The edition has a
     workflow by which GitHub Classroom shows points.
@@ -168,7 +170,6 @@ def release(
 
     Example: mlhood release --out ../student --gradescope
     """
-    from mlhood.grading.student.release import release as released
+    from mlhood.grading.student.release import release as write_edition
 
-    done = released(Path.cwd(), out, force=force, gradescope=gradescope)
-    typer.echo(done.text())
+    typer.echo(write_edition(Path.cwd(), out, force=force, gradescope=gradescope).text())

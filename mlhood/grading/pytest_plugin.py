@@ -1,4 +1,4 @@
-"""Marks as tests: `pytest --submission P1.ipynb` runs a notebook once; every check is a test with points.
+"""A pytest plugin: `pytest --submission P1.ipynb` runs a notebook once, and every check is a test with points.
 
 Without `--submission` the plugin does nothing. With it, only submissions are collected, and no file of their
 folders is imported: a `conftest.py` beside a submission would run in the grader's own process.
@@ -39,16 +39,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-class CheckMissed(Exception):
-    """A check that did not pass; its text is what the student is told."""
+class CheckNotPassed(Exception):
+    """A check did not pass; the text is the one for the student."""
 
 
 class SubmissionFile(pytest.File):
-    """A notebook that is marked as a whole when the first of its checks is asked for."""
+    """A notebook that is marked when the first of its checks runs."""
 
     project: Project
     marks: Marks | None = None
-    trouble: MlhoodError | None = None
+    error: MlhoodError | None = None
 
     def collect(self) -> Iterator[TaskCollector]:
         """Yield the tasks."""
@@ -56,27 +56,28 @@ class SubmissionFile(pytest.File):
             yield TaskCollector.from_parent(self, name=task.id, task=task)
 
     def result(self, task: Task, check: Check) -> CheckResult:
-        """The result of one check; the first call runs the notebook.
+        """Return the result of one check; the first call runs the notebook.
 
         Raises:
             MlhoodError: The notebook could not be run.
         """
-        if self.marks is None and self.trouble is None:
+        if self.marks is None and self.error is None:
             self._mark()
         if self.marks is None:
-            raise self.trouble or MlhoodError("the notebook has no marks", where=self.path)
+            raise self.error or MlhoodError("the notebook has no marks", where=self.path)
         results = next(result for result in self.marks.tasks if result.id == task.id)
         return next(result for result in results.checks if result.name == check.name)
 
     def _mark(self) -> None:
         from mlhood.grading.execution.grade_file import grade_file
+        from mlhood.grading.execution.grade_notebook import RunSettings
 
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("default")  # a filter of the project's own tests must not change a mark
-                self.marks = grade_file(self.path, seed=self.config.option.mlhood_seed)
+                warnings.simplefilter("default")  # warning filters of the project's tests must not affect marks
+                self.marks = grade_file(self.path, RunSettings(self.config.option.mlhood_seed))
         except MlhoodError as error:
-            self.trouble = error
+            self.error = error
 
 
 class TaskCollector(pytest.Collector):
@@ -101,25 +102,27 @@ class CheckItem(pytest.Item):
         self.check = check
 
     def runtest(self) -> None:
-        """Look the result up."""
+        """Look up the result."""
         file = self.getparent(SubmissionFile)
         if file is None:
-            raise CheckMissed("this check belongs to no submission")
+            raise CheckNotPassed("this check belongs to no submission")
         result = file.result(self.task, self.check)
         self.user_properties += [("points", result.points), ("earned", result.earned)]
         if result.status == "skipped":
             pytest.skip(result.what)
         if result.status == "failed":
-            raise CheckMissed("\n".join([result.what, *(f"{label}: {part}" for label, part in result.parts.items())]))
+            raise CheckNotPassed(
+                "\n".join([result.what, *(f"{label}: {part}" for label, part in result.parts.items())])
+            )
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], *args: Any, **options: Any) -> Any:
-        """Show what the student is told instead of a traceback of ours."""
-        if isinstance(excinfo.value, (CheckMissed, MlhoodError)):
+        """Show the student's message instead of a traceback of the plugin."""
+        if isinstance(excinfo.value, (CheckNotPassed, MlhoodError)):
             return str(excinfo.value)
         return super().repr_failure(excinfo, *args, **options)
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
-        """The headline of a failure."""
+        """Return the headline of a failure."""
         return self.path, None, f"{self.task.id} {self.check.title} ({self.check.points:g} points)"
 
 
@@ -128,7 +131,7 @@ FILES = pytest.StashKey[list[SubmissionFile]]()
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection(session: pytest.Session) -> bool | None:
-    """Collect the submissions in place of files; nbval and other collectors are not asked."""
+    """Collect the submissions instead of files, without nbval and other collectors."""
     paths = list(dict.fromkeys(session.config.option.submission))
     if not paths:
         return None

@@ -1,4 +1,4 @@
-"""A kernel under attack, and what tests ask of it."""
+"""A kernel under attack, and its use in tests."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from nbformat.v4 import new_code_cell
 
 from mlhood.grading.checks.marks import TaskResult, judge
-from mlhood.grading.checks.submission import Submission
+from mlhood.grading.checks.submission import CheckContext, Session, Submission
 from mlhood.grading.checks.task import Task, points
-from mlhood.grading.execution.kernel import Outcome
+from mlhood.grading.execution.kernel import CellOutcome
 from mlhood.grading.sandbox.kernel import SandboxedKernel
 from mlhood.grading.sandbox.limits import MIB, Limits
 
@@ -40,24 +40,26 @@ TASK = Task("T9.1", "f", (f_gives_one,), seconds=LIMIT)
 
 @dataclass
 class Attacked:
-    """A kernel in a sandbox, and what a test asks of it."""
+    """A kernel in a sandbox."""
 
     kernel: SandboxedKernel
 
-    def run(self, source: str, seconds: float = LIMIT) -> Outcome:
+    def run(self, source: str, seconds: float = LIMIT) -> CellOutcome:
         return self.kernel.run(new_code_cell(source), seconds)
 
-    def says(self, expression: str) -> str:
-        """What the student's process says that an expression is, or which error it gives."""
+    def eval(self, expression: str) -> str:
+        """The printed value of an expression in the student's process, or the name of its exception."""
         cell = new_code_cell(f"try: print({expression})\nexcept BaseException as e: print(type(e).__name__)")
         self.kernel.run(cell, LIMIT)
         return cell.outputs[0].text.strip()
 
     @property
+    def session(self) -> Session:
+        return Session(self.kernel, self.kernel.folder, self.kernel.scratch)
+
+    @property
     def submission(self) -> Submission:
-        submission = Submission(self.kernel, self.kernel.folder, self.kernel.scratch)
-        submission.seconds = LIMIT
-        return submission
+        return Submission(self.session, CheckContext(seconds=LIMIT))
 
     def judged(self) -> TaskResult:
-        return judge(TASK, self.submission, 0)
+        return judge(TASK, self.session, 0)

@@ -1,4 +1,4 @@
-"""A sandbox for hostile work, and the synthetic course that it attacks. Skipped where there can be no sandbox."""
+"""A sandbox for attacks, and the synthetic course. Skipped if sandboxes are not available."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from mlhood.grading.projects import PROJECTS
 from mlhood.grading.sandbox.bubblewrap import problem
 from mlhood.grading.sandbox.kernel import SandboxedKernel
-from mlhood.grading.sandbox.pool import Sandboxes
+from mlhood.grading.sandbox.pool import SandboxPool
 from tests.attacks.attacked import SECRET, SMALL, Attacked
 from tests.grading import synthetic_course
 
@@ -19,28 +19,28 @@ def bubblewrap():
 
 
 @pytest.fixture(scope="session")
-def sandboxes(bubblewrap):
-    """One source for all tests: while one attacks, the next sandbox starts."""
-    with Sandboxes(SMALL, imports=("mlhood.grading.rpc.server",)) as sandboxes:
-        yield sandboxes
+def pool(bubblewrap):
+    """One pool for all tests: while one attacks, the next sandbox starts."""
+    with SandboxPool(SMALL, imports=("mlhood.grading.rpc.server",)) as pool:
+        yield pool
 
 
 @pytest.fixture
-def attacked(sandboxes, tmp_path):
-    with SandboxedKernel(tmp_path, sandboxes) as kernel:
+def attacked(pool, tmp_path):
+    with SandboxedKernel(tmp_path, pool.acquire) as kernel:
         attacked = Attacked(kernel)
         attacked.run("def f(): return 1")
         yield attacked
 
 
 @pytest.fixture(scope="module")
-def lasting(bubblewrap, tmp_path_factory):
-    """A sandbox for attacks that do not end it."""
+def shared(bubblewrap, tmp_path_factory):
+    """A sandbox for attacks that do not kill it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GRADEBOOK_TOKEN", SECRET)
         with (
-            Sandboxes(SMALL, imports=(), warm=False) as sandboxes,
-            SandboxedKernel(tmp_path_factory.mktemp("kept"), sandboxes) as kernel,
+            SandboxPool(SMALL, imports=(), prewarm=False) as pool,
+            SandboxedKernel(tmp_path_factory.mktemp("kept"), pool.acquire) as kernel,
         ):
             attacked = Attacked(kernel)
             attacked.run("import os, socket, subprocess, sys, ctypes\nfrom pathlib import Path\ndef f(): return 1")

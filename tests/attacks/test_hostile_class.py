@@ -1,4 +1,4 @@
-"""A class of hostile notebooks through all of `mlhood grade`: each costs itself, and the honest one keeps its marks."""
+"""A class of hostile notebooks in `mlhood grade`: each loses its own points, and the honest one keeps its marks."""
 
 from __future__ import annotations
 

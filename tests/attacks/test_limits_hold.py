@@ -1,8 +1,11 @@
-"""What a hostile notebook uses up: it is ended, the reason is told, and the next task finds a kernel."""
+"""A hostile notebook that exceeds a limit is killed, the reason is reported, and the next task gets a new kernel."""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -10,10 +13,10 @@ import pytest
 
 from mlhood.grading.sandbox.kernel import SandboxedKernel
 from mlhood.grading.sandbox.limits import Limits
-from mlhood.grading.sandbox.pool import Sandboxes
+from mlhood.grading.sandbox.pool import SandboxPool
 from tests.attacks.attacked import SMALL, Attacked
 
-ENDED = {
+KILLED = {
     "memory": ("hoard = [bytearray(os.urandom(1)) * (64 << 20) for _ in range(64)]", "used more than 600 MiB"),
     "shared memory": (
         "import mmap\nm = [mmap.mmap(-1, 64 << 20) for _ in range(64)]\nfor x in m:\n    x.write(b'x' * len(x))",
@@ -55,14 +58,14 @@ ENDED = {
         "h = display('x', display_id=True)\nwhile True: h.update('x' * 9999)",
         "put out more than 1 MiB",
     ),
-    "leaving": ("os._exit(0)", "ended the Python process"),
+    "an exit": ("os._exit(0)", "ended the Python process"),
     "a signal to itself": ("os.kill(os.getpid(), 9)", "ended the Python process"),
     "a restart": ("get_ipython().kernel.do_shutdown(True)\nos._exit(0)", "ended the Python process"),
 }
 
 
-@pytest.mark.parametrize(("source", "reason"), ENDED.values(), ids=ENDED)
-def test_what_uses_up_the_machine_is_ended_and_costs_only_itself(attacked, source, reason):
+@pytest.mark.parametrize(("source", "reason"), KILLED.values(), ids=KILLED)
+def test_exceeding_a_limit_is_killed_and_affects_only_its_cell(attacked, source, reason):
     outcome = attacked.run("import os\n" + source, 20)
     assert reason in outcome.error
     assert not outcome.alive
@@ -71,11 +74,11 @@ def test_what_uses_up_the_machine_is_ended_and_costs_only_itself(attacked, sourc
 
 LOOPS = {
     "plain": "while True: pass",
-    "deaf to signals": (
+    "ignoring signals": (
         "import signal\nfor s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP): signal.signal(s, signal.SIG_IGN)\n"
         "signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))\nwhile True: pass"
     ),
-    "deaf to errors": "while True:\n    try:\n        while True: pass\n    except BaseException: pass",
+    "ignoring exceptions": "while True:\n    try:\n        while True: pass\n    except BaseException: pass",
     "in C": "import re\nre.match(r'(a+)+$', 'a' * 64 + 'b')",
     "waiting": "import time\ntime.sleep(1000)",
     "stopped": "import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)",
@@ -84,37 +87,37 @@ LOOPS = {
 
 
 @pytest.mark.parametrize("source", LOOPS.values(), ids=LOOPS)
-def test_what_does_not_end_is_ended(attacked, source):
+def test_a_cell_that_does_not_end_is_killed(attacked, source):
     outcome = attacked.run(source, 1)
     assert not outcome.alive
     assert "took more than 1 seconds" in outcome.error or "ended" in outcome.error
     assert attacked.judged().earned == 1
 
 
-def test_one_output_of_twenty_megabytes_does_not_reach_us(attacked):
+def test_one_output_of_twenty_megabytes_does_not_reach_the_grader(attacked):
     attacked.kernel._client.iopub_timeout = 1
     source = "from IPython.display import publish_display_data as show\nshow({'text/plain': 'x' * (20 << 20)})"
     assert attacked.run(source, 20).error.startswith("put out more than 16 MiB at once")
     assert attacked.judged().earned == 1
 
 
-def test_a_filled_exchange_gets_room_again(attacked):
+def test_a_full_exchange_folder_is_cleared(attacked):
     junk = str(attacked.kernel.scratch / "junk")
     attacked.run(f"with open({junk!r}, 'wb') as junk:\n    while True: junk.write(bytes(1 << 20))")
     assert attacked.judged().earned == 1
 
 
-def test_all_cells_together_have_an_end(tmp_path):
+def test_the_time_of_all_cells_together_is_limited(tmp_path):
     limits = Limits(memory=SMALL.memory, seconds=2)
-    with Sandboxes(limits, imports=(), warm=False) as sandboxes, SandboxedKernel(tmp_path, sandboxes) as kernel:
+    with SandboxPool(limits, imports=(), prewarm=False) as pool, SandboxedKernel(tmp_path, pool.acquire) as kernel:
         attacked = Attacked(kernel)
         attacked.run("import time\ntime.sleep(60)", 30)
         outcome = attacked.run("x = 1")
-        assert "2 seconds are over" in outcome.error
+        assert "has used its 2 seconds" in outcome.error
         assert attacked.judged().earned == 0
 
 
-# -- nothing is left
+# -- nothing remains
 
 
 def wait_until(condition) -> bool:
@@ -130,20 +133,18 @@ def lines_of(path: str) -> set[str]:
 
 
 def marked(sign: bytes) -> list[str]:
-    found = []
+    pids = []
     for process in Path("/proc").glob("[0-9]*"):
-        try:
+        with contextlib.suppress(OSError):
             if sign in (process / "cmdline").read_bytes():
-                found.append(process.name)
-        except OSError:
-            continue
-    return found
+                pids.append(process.name)
+    return pids
 
 
-def test_nothing_is_left_outside(sandboxes, tmp_path):
+def test_nothing_remains_outside(pool, tmp_path):
     mounts = lines_of("/proc/self/mounts")
     sign = f"77{os.getpid()}"
-    with SandboxedKernel(tmp_path / "kept", sandboxes) as kernel:
+    with SandboxedKernel(tmp_path / "kept", pool.acquire) as kernel:
         attacked = Attacked(kernel)
         attacked.run(
             "import os, subprocess\n"
@@ -161,24 +162,19 @@ def test_nothing_is_left_outside(sandboxes, tmp_path):
 
 
 def descriptors() -> list[str]:
-    found = []
+    links = []
     for link in Path("/proc/self/fd").iterdir():
-        try:
-            found.append(str(link.readlink()))
-        except OSError:
-            continue
-    return found
+        with contextlib.suppress(OSError):
+            links.append(str(link.readlink()))
+    return links
 
 
 def test_a_sandbox_ends_with_the_grader(tmp_path):
-    """However the grader dies, nothing runs on."""
-    import subprocess
-    import sys
-
+    """However the grader dies, no process of the sandbox survives."""
     program = (
         "import sys, time\nfrom mlhood.grading.sandbox.limits import Limits\n"
         "from mlhood.grading.sandbox.sandbox import Sandbox\n"
-        "s = Sandbox(Limits())\ns.start()\ns.enter()\nprint(s.folder.parent.name, flush=True)\ntime.sleep(600)"
+        "s = Sandbox(Limits())\ns.start()\ns.connect()\nprint(s.folder.parent.name, flush=True)\ntime.sleep(600)"
     )
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as grader:
         assert grader.stdout is not None

@@ -1,4 +1,4 @@
-"""What a hostile notebook says to the grader by Jupyter's own channels: it ends its cell at most, and stays small."""
+"""Hostile messages on Jupyter's own channels end their cell at most, and take a limited amount of memory."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import pytest
 from nbformat.v4 import new_code_cell
 
 from mlhood.grading.checks.marks import judge
+from mlhood.grading.execution.grade_notebook import RunSettings, grade
 from mlhood.grading.reports import marks_text
 from mlhood.grading.sandbox import kernel as kernels
 from tests.attacks.attacked import SECRET, TASK
@@ -32,10 +33,10 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("source", BROKEN.values(), ids=BROKEN)
-def test_what_is_no_message_ends_its_cell_alone(attacked, source):
+def test_an_invalid_message_ends_only_its_cell(attacked, source):
     attacked.run(SEND)
     outcome = attacked.run(source)
-    assert outcome.error.startswith("sent what is no Jupyter message")
+    assert outcome.error.startswith("sent an invalid Jupyter message")
     assert not outcome.alive
     assert attacked.judged().earned == 1
 
@@ -52,50 +53,50 @@ STRANGE = {
 }
 
 
-def test_forged_messages_are_outputs_and_nothing_else(lasting):
-    lasting.run(SEND)
+def test_forged_messages_are_outputs_and_nothing_else(shared):
+    shared.run(SEND)
     for source in STRANGE.values():
-        outcome = lasting.run(source)
+        outcome = shared.run(source)
         assert outcome.error == ""
         assert outcome.alive
-    lasting.run("def f(): return 2")
-    lasting.run("\n".join(STRANGE.values()))
-    assert lasting.judged().earned == 0
-    lasting.run("def f(): return 1")
-    assert lasting.judged().earned == 1
+    shared.run("def f(): return 2")
+    shared.run("\n".join(STRANGE.values()))
+    assert shared.judged().earned == 0
+    shared.run("def f(): return 1")
+    assert shared.judged().earned == 1
 
 
-def test_outputs_of_all_cells_together_have_an_end(lasting, monkeypatch):
-    monkeypatch.setattr(kernels, "MAX_OUTPUTS", lasting.kernel._shown + (3 << 20))
+def test_the_outputs_of_all_cells_together_are_limited(shared, monkeypatch):
+    monkeypatch.setattr(kernels, "MAX_OUTPUT_BYTES", shared.kernel._output_bytes + (3 << 20))
     cells = [new_code_cell(f"print('{n}' * (900 << 10))") for n in range(5)]
-    assert all(lasting.kernel.run(cell, 10).alive for cell in cells)
+    assert all(shared.kernel.run(cell, 10).alive for cell in cells)
     assert [len(cell.outputs[0].text) > 800_000 for cell in cells] == [True, True, True, False, False]
-    assert "is left out" in cells[-1].outputs[0].text
-    assert lasting.judged().earned == 1
+    assert "is omitted" in cells[-1].outputs[0].text
+    assert shared.judged().earned == 1
 
 
-def test_nothing_is_kept_of_widgets(lasting):
+def test_no_state_of_widgets_is_kept(shared):
     state = "{'comm_id': str(n), 'target_name': 'jupyter.widget', 'data': {'state': {'x': 'x' * 90_000}}}"
-    outcome = lasting.run(f"{SEND}\nfor n in range(9): send('comm_open', {state})")
+    outcome = shared.run(f"{SEND}\nfor n in range(9): send('comm_open', {state})")
     assert outcome.error == ""
-    assert not lasting.kernel._client.widget_state
-    assert not lasting.kernel._client.comm_objects
+    assert not shared.kernel._client.widget_state
+    assert not shared.kernel._client.comm_objects
 
 
 NAME = "type('\\x1b[2J\\u202e', (Exception,), {})"
-STEERS = {
+CONTROL = {
     "a type": f"def f(): return {NAME}()",
     "a missing name": "def f(): raise NameError('the notebook defines no \\x1b[2J\\nT9.1 f: 1 of 1 points')",
     "an error": f"def f(): raise {NAME}('\\x1b]0;owned\\x07\\r\\nT9.1 f: 1 of 1 points')",
 }
 
 
-@pytest.mark.parametrize("source", STEERS.values(), ids=STEERS)
-def test_words_of_a_student_steer_no_terminal_and_forge_no_line(lasting, source):
-    lasting.run(source)
-    note = lasting.run("raise ValueError('\\x1b[2J\\nT9.1 f: 1 of 1 points\\u2028')").error
-    result = judge(TASK, lasting.submission, 0, (note,))
-    lasting.run("def f(): return 1")
+@pytest.mark.parametrize("source", CONTROL.values(), ids=CONTROL)
+def test_messages_of_a_student_neither_control_the_terminal_nor_forge_a_line(shared, source):
+    shared.run(source)
+    note = shared.run("raise ValueError('\\x1b[2J\\nT9.1 f: 1 of 1 points\\u2028')").error
+    result = judge(TASK, shared.session, 0, (note,))
+    shared.run("def f(): return 1")
     text = marks_text.task_text(result)
     assert result.earned == 0
     assert not set(text) & set("\x1b\x07\r\u202e\u2028")
@@ -103,15 +104,13 @@ def test_words_of_a_student_steer_no_terminal_and_forge_no_line(lasting, source)
     assert SECRET not in text
 
 
-def test_an_error_of_megabytes_is_a_short_note(lasting):
-    assert len(lasting.run("raise ValueError('x' * 200_000)").error) < 1000
+def test_an_error_of_megabytes_is_a_short_note(shared):
+    assert len(shared.run("raise ValueError('x' * 200_000)").error) < 1000
 
 
-def test_errors_of_a_thousand_cells_are_a_few_notes(course, sandboxes, tmp_path):
-    from mlhood.grading.execution.grade_notebook import grade
-
+def test_the_errors_of_many_cells_are_a_few_notes(course, pool, tmp_path):
     book = course.notebook()
     book.cells[3:3] = [new_code_cell("1 / 0") for _ in range(100)]
-    marks = grade(book, course.SYNTHETIC, tmp_path, seed=4711, sandbox=sandboxes)
+    marks = grade(book, course.SYNTHETIC, tmp_path, RunSettings(4711, kernels=pool))
     assert marks.earned == 80
     assert len(marks.tasks[0].notes) < 25

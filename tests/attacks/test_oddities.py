@@ -1,4 +1,4 @@
-"""Honest notebooks that are odd: each is graded in the sandbox, and keeps full marks."""
+"""Honest but unusual notebooks: each is graded in the sandbox and gets full marks."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_raw_cell
 
 from mlhood.grading.checks.marks import judge
 from mlhood.grading.execution.grade_file import grade_file
-from mlhood.grading.execution.grade_notebook import grade
+from mlhood.grading.execution.grade_notebook import RunSettings, grade
 from mlhood.grading.sandbox.kernel import SandboxedKernel
-from mlhood.grading.sandbox.pool import Sandboxes
+from mlhood.grading.sandbox.pool import SandboxPool
 from tests.attacks.attacked import SMALL
 from tests.grading import synthetic_course
 
@@ -25,19 +25,19 @@ def earned(marks) -> list[float]:
     return [task.earned for task in marks.tasks]
 
 
-def told(marks) -> str:
+def notes(marks) -> str:
     return " ".join(note for task in marks.tasks for note in task.notes)
 
 
 def book_with(*cells: str, **solutions: str):
-    """The right notebook with other cells before its first task, and other solutions where they are given."""
+    """The right notebook with these cells before its first task, and these solutions (`T1` for T9.1)."""
     book = synthetic_course.notebook(synthetic_course.SOLUTIONS | {f"T9.{n[1:]}": s for n, s in solutions.items()})
     book.cells[2:2] = map(new_code_cell, cells)
     return book
 
 
-# each changes the process for all that comes after it, so each has one of its own
-ALONE = {
+# each changes its process permanently, so each runs in a process of its own
+SEPARATE = {
     "thousands of lines on stderr": (
         "import sys, warnings\nfor n in range(20000): print('UserWarning', n, file=sys.stderr)\nwarnings.warn('odd')",
         DOUBLE,
@@ -55,10 +55,13 @@ ALONE = {
     "a low recursion limit": ("import sys\nsys.setrecursionlimit(150)", DOUBLE),
     "standard streams replaced": ("import io, sys\nsys.stdout = sys.stderr = io.StringIO()", DOUBLE),
     "standard output closed": ("import sys\nsys.stdout.close()", DOUBLE),
-    "built-in names taken": ("list = sum = input = print = len = dict = str = type = open_ = isinstance = 3", DOUBLE),
+    "built-in names replaced": (
+        "list = sum = input = print = len = dict = str = type = open_ = isinstance = 3",
+        DOUBLE,
+    ),
     "a built-in function replaced for all": ("import builtins\nbuiltins.print = lambda *a, **k: None", DOUBLE),
-    "names of IPython and of the course taken": (
-        "In = Out = exit = quit = get_ipython = _ = __ = mlhood = _bridge = None",
+    "names of IPython and of the course overwritten": (
+        "In = Out = exit = quit = get_ipython = _ = __ = mlhood = _server = None",
         "import numpy\nnp = numpy\n" + DOUBLE,
     ),
     "everything deleted": ("x = 1\nimport os\ndel os\n%reset -f", DOUBLE),
@@ -101,13 +104,13 @@ ALONE = {
 }
 
 
-@pytest.mark.parametrize(("cell", "double"), ALONE.values(), ids=ALONE)
-def test_what_changes_the_process_costs_nothing(course, sandboxes, tmp_path, cell, double):
-    marks = grade(book_with(cell, T1=double), course.SYNTHETIC, tmp_path, seed=4711, sandbox=sandboxes)
+@pytest.mark.parametrize(("cell", "double"), SEPARATE.values(), ids=SEPARATE)
+def test_a_changed_process_costs_nothing(course, pool, tmp_path, cell, double):
+    marks = grade(book_with(cell, T1=double), course.SYNTHETIC, tmp_path, RunSettings(4711, kernels=pool))
     assert earned(marks) == FULL
 
 
-# none has to do with another, so that they share a notebook
+# independent of each other, so they share a notebook
 TOGETHER = (
     "# nothing but a comment",
     "",
@@ -136,12 +139,12 @@ TOGETHER = (
 )
 
 
-def test_cells_of_ones_own_cost_nothing(course, sandboxes, tmp_path):
+def test_added_cells_cost_nothing(course, pool, tmp_path):
     book = book_with(*TOGETHER)
     book.cells[5:5] = [new_markdown_cell("# mine\n![x](attachment:a.png)"), new_raw_cell("raw \\LaTeX")]
-    marks = grade(book, course.SYNTHETIC, tmp_path, seed=4711, sandbox=sandboxes)
+    marks = grade(book, course.SYNTHETIC, tmp_path, RunSettings(4711, kernels=pool))
     assert earned(marks) == FULL
-    assert "this frontend does not support input requests" in told(marks)  # told, and not waited for
+    assert "this frontend does not support input requests" in notes(marks)  # reported at once
 
 
 FORMS = {
@@ -181,12 +184,12 @@ FORMS = {
 
 @pytest.fixture(scope="module")
 def honest(bubblewrap, tmp_path_factory):
-    """A sandbox for functions that leave no trace but their names."""
+    """A sandbox for functions without side effects."""
     from tests.attacks.attacked import Attacked
 
     with (
-        Sandboxes(SMALL, imports=(), warm=False) as sandboxes,
-        SandboxedKernel(tmp_path_factory.mktemp("kept"), sandboxes) as kernel,
+        SandboxPool(SMALL, imports=(), prewarm=False) as pool,
+        SandboxedKernel(tmp_path_factory.mktemp("kept"), pool.acquire) as kernel,
     ):
         attacked = Attacked(kernel)
         attacked.run("import numpy as np")
@@ -196,7 +199,7 @@ def honest(bubblewrap, tmp_path_factory):
 @pytest.mark.parametrize("source", FORMS.values(), ids=FORMS)
 def test_the_form_of_a_right_function_does_not_matter(honest, source):
     assert honest.run(source).error == ""
-    assert judge(TASK, honest.submission, 4711).earned == 40
+    assert judge(TASK, honest.session, 4711).earned == 40
 
 
 WINDOWS = (
@@ -207,14 +210,14 @@ WINDOWS = (
 )
 
 
-def test_what_opens_windows_draws_in_the_notebook(course, tmp_path):
+def test_code_that_opens_windows_draws_in_the_notebook(course, tmp_path):
     book = book_with(*WINDOWS, T1=f"%matplotlib tk\nimport matplotlib\nmatplotlib.use('QtAgg')\n{DOUBLE}")
-    with Sandboxes(imports=("matplotlib.pyplot",), warm=False) as sandboxes:
-        marks = grade(book, course.SYNTHETIC, tmp_path, seed=4711, sandbox=sandboxes)
+    with SandboxPool(imports=("matplotlib.pyplot",), prewarm=False) as pool:
+        marks = grade(book, course.SYNTHETIC, tmp_path, RunSettings(4711, kernels=pool))
     assert earned(marks) == FULL
-    assert "Error" not in told(marks).replace("ModuleNotFoundError: No module named 'synthetic_course'", "")
-    drawn = [output for cell in book.cells if cell.cell_type == "code" for output in cell.outputs]
-    assert sum("image/png" in output.get("data", {}) for output in drawn) >= 6
+    assert notes(marks).count("Error") == 1, "only the first cell fails, which needs a file outside the sandbox"
+    outputs = [output for cell in book.cells if cell.cell_type == "code" for output in cell.outputs]
+    assert sum("image/png" in output.get("data", {}) for output in outputs) >= 6
 
 
 def test_settings_of_torch_do_not_reach_the_checks(course, tmp_path):
@@ -223,14 +226,14 @@ def test_settings_of_torch_do_not_reach_the_checks(course, tmp_path):
         "torch.set_num_threads(1)\ntorch.inference_mode().__enter__()"
     )
     double = "def double(x): return 2 * x if isinstance(x, int) else 2 * torch.tensor(x).T.contiguous().T"
-    with Sandboxes(imports=(), warm=False) as sandboxes:
-        marks = grade(book_with(settings, T1=double), course.SYNTHETIC, tmp_path, seed=4711, sandbox=sandboxes)
+    with SandboxPool(imports=(), prewarm=False) as pool:
+        marks = grade(book_with(settings, T1=double), course.SYNTHETIC, tmp_path, RunSettings(4711, kernels=pool))
     assert earned(marks) == FULL
 
 
-@pytest.mark.parametrize("way", ["import os\nos.mkdir('sub')\nos.chdir('sub')", "%mkdir sub\n%cd sub"])
-def test_a_file_lies_where_the_notebook_has_gone_to(course, sandboxes, tmp_path, way):
-    marks = grade(book_with(way), course.SYNTHETIC, tmp_path, seed=4711, sandbox=sandboxes)
+@pytest.mark.parametrize("change_folder", ["import os\nos.mkdir('sub')\nos.chdir('sub')", "%mkdir sub\n%cd sub"])
+def test_a_file_is_found_in_the_folder_that_the_notebook_changed_to(course, pool, tmp_path, change_folder):
+    marks = grade(book_with(change_folder), course.SYNTHETIC, tmp_path, RunSettings(4711, kernels=pool))
     assert earned(marks) == FULL
     assert (tmp_path / "sub" / "answer.txt").read_text() == "42"
 
@@ -246,17 +249,17 @@ WIDGETS = {"widgets": {"application/vnd.jupyter.widget-state+json": {"version_ma
 
 
 def as_saved(minor: int, metadata: dict, kernel: bool = False) -> str:
-    """The text of a notebook that has been run several times, as a program saves it."""
+    """The text of a notebook that has been run, as a program saves it."""
     book = synthetic_course.notebook()
     own = {key: value for key, value in book.metadata.items() if kernel or key != "kernelspec"}
     book.metadata = nbformat.from_dict(own | metadata)
     book.nbformat_minor = minor
-    for number, cell in enumerate(book.cells):
+    for i, cell in enumerate(book.cells):
         if minor < 5:
             del cell["id"]
-        cell.metadata |= {"id": f"x{number}", "outputId": "y", "ExecuteTime": {"end_time": "now"}, "tags": []}
+        cell.metadata |= {"id": f"x{i}", "outputId": "y", "ExecuteTime": {"end_time": "now"}, "tags": []}
         if cell.cell_type == "code":
-            cell.execution_count = 97 - 3 * number
+            cell.execution_count = 97 - 3 * i
             cell.outputs = [nbformat.v4.new_output("stream", text="from a run before\n")]
         else:
             cell.attachments = {"a.png": {"image/png": "iVBORw0KGgo="}}
@@ -274,7 +277,7 @@ SAVED = {
 
 
 @pytest.mark.parametrize("text", SAVED.values(), ids=SAVED)
-def test_whichever_program_saved_it(course, sandboxes, tmp_path, text):
+def test_notebooks_of_other_programs_are_graded(course, pool, tmp_path, text):
     path = tmp_path / "T9.ipynb"
     path.write_bytes(text.encode())
-    assert earned(grade_file(path, seed=4711, sandbox=sandboxes)) == FULL
+    assert earned(grade_file(path, RunSettings(4711, kernels=pool))) == FULL

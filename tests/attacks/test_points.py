@@ -1,4 +1,4 @@
-"""Tricks that give full marks elsewhere: none earns a point here, and none costs the other tasks theirs."""
+"""Attacks that give full marks in other graders: none earns a point here or costs another task its points."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from nbformat.v4 import new_code_cell
 
 from mlhood.grading.checks.marks import judge
 from mlhood.grading.execution.grade_file import grade_file
-from mlhood.grading.execution.grade_notebook import grade
+from mlhood.grading.execution.grade_notebook import RunSettings, grade
 from mlhood.grading.notebooks.notebook import write
 from tests.grading import synthetic_course
 
 DOUBLE, FILE, _ = synthetic_course.SYNTHETIC.tasks
 WRONG = "def double(x): return x\n"
 
-TRICKS = {
+ATTACKS = {
     "equal to everything": (
         "class Equal:\n    def __eq__(self, other): return True\n    def __ne__(self, other): return False\n"
         "    __hash__ = None\n    def __array__(self, *a, **k): return np.zeros(0)\ndef double(x): return Equal()"
@@ -39,7 +39,7 @@ TRICKS = {
     ),
     "a patched checker": (
         f"{WRONG}import mlhood.grading.checks.expect as e, mlhood.grading.checks.marks as m\n"
-        "e.equal = e.close = lambda *a, **k: None\nm.judge = m._ask = lambda *a, **k: None"
+        "e.equal = e.close = lambda *a, **k: None\nm.judge = m._run_check = lambda *a, **k: None"
     ),
     "patched numpy": (
         f"{WRONG}np.testing.assert_allclose = np.testing.assert_array_equal = lambda *a, **k: None\n"
@@ -50,13 +50,13 @@ TRICKS = {
         "import sys, types\nsys.modules['torch.testing'] = types.SimpleNamespace(assert_close=lambda *a, **k: None)"
     ),
     "patched timers": f"{WRONG}import time\ntime.perf_counter = time.monotonic = time.time = lambda: 0.0",
-    "patched wire": (
-        f"{WRONG}import json, mlhood.grading.rpc.codec as w\nold = w.encode\n"
-        "w.encode = lambda value, keep=None: old({'value': True, 'passed': True, 'points': 100})"
+    "patched codec": (
+        f"{WRONG}import json, mlhood.grading.rpc.codec as c\nold = c.encode\n"
+        "c.encode = lambda value, register=None: old({'value': True, 'passed': True, 'points': 100})"
     ),
     "forged replies": (
-        f"{WRONG}import mlhood.grading.rpc.server as b\nold = b.encode\n"
-        "b.encode = lambda value, keep=None: old({'value': {'status': 'passed', 'earned': 40}})"
+        f"{WRONG}import mlhood.grading.rpc.server as s\nold = s.encode\n"
+        "s.encode = lambda value, register=None: old({'value': {'status': 'passed', 'earned': 40}})"
     ),
     "another run of cells": (
         f"{WRONG}shell = get_ipython()\nshell.run_cell = shell.run_cell_async = lambda *a, **k: None\n"
@@ -90,55 +90,55 @@ TRICKS = {
 }
 
 
-@pytest.mark.parametrize("source", TRICKS.values(), ids=TRICKS)
-def test_a_trick_earns_nothing_and_the_next_task_keeps_its_points(attacked, source):
+@pytest.mark.parametrize("source", ATTACKS.values(), ids=ATTACKS)
+def test_an_attack_earns_nothing_and_the_next_task_keeps_its_points(attacked, source):
     attacked.run("import numpy as np\n" + source)
-    assert judge(DOUBLE, attacked.submission, 4711).earned == 0
+    assert judge(DOUBLE, attacked.session, 4711).earned == 0
     if any(mark in source for mark in ("forged", "old = ", "do_execute")):
-        return  # who answers nonsense answers it to the next task too
+        return  # these forge the replies to the next task, too
     attacked.run("open('answer.txt', 'w').write('42')")
-    assert judge(FILE, attacked.submission, 4711).earned == 20
+    assert judge(FILE, attacked.session, 4711).earned == 20
 
 
-def test_a_pickle_is_data_to_us(attacked, tmp_path):
-    trap = tmp_path / "sprung"
+def test_a_pickle_is_only_data(attacked, tmp_path):
+    trap = tmp_path / "executed"
     attacked.run(
         "import numpy as np, os\nclass Trap:\n"
         f"    def __reduce__(self): return (os.system, ('touch {trap}',))\n"
         "def double(x): return np.array([Trap()], dtype=object)\n"
         "def pickled():\n    import pickle\n    return pickle.dumps(Trap())"
     )
-    assert judge(DOUBLE, attacked.submission, 4711).earned == 0
+    assert judge(DOUBLE, attacked.session, 4711).earned == 0
     assert isinstance(attacked.submission.call("pickled"), bytes)
     assert not trap.exists()
 
 
-def test_a_right_solution_earns_all_in_the_sandbox(course, sandboxes, tmp_path):
+def test_a_right_solution_earns_all_in_the_sandbox(course, pool, tmp_path):
     path = tmp_path / "T9.ipynb"
     write(course.notebook(), path)
-    marks = grade_file(path, seed=4711, sandbox=sandboxes, keep=tmp_path / "kept")
+    marks = grade_file(path, RunSettings(4711, kernels=pool), keep_files=tmp_path / "kept")
     assert [task.earned for task in marks.tasks] == [40, 20, 20]
     assert (tmp_path / "kept" / "answer.txt").read_text() == "42"
 
 
-ENDS = {
+KILLED = {
     "leaves": ("import os; os._exit(0)", "ended the Python process"),
     "eats memory": ("hoard = [b'x' * (64 << 20) for _ in range(64)]", "used more than 600 MiB of memory"),
     "makes files": ("import time\nfor n in range(9999): open(f'{n}', 'w').close()\ntime.sleep(60)", "400 files"),
 }
 
 
-@pytest.mark.parametrize(("source", "reason"), ENDS.values(), ids=ENDS)
-def test_a_task_that_is_ended_gets_zero_with_the_reason_and_later_ones_run(course, sandboxes, tmp_path, source, reason):
+@pytest.mark.parametrize(("source", "reason"), KILLED.values(), ids=KILLED)
+def test_a_killed_task_gets_zero_with_the_reason_and_later_ones_run(course, pool, tmp_path, source, reason):
     book = course.notebook(course.SOLUTIONS | {"T9.2": source})
-    marks = grade(book, course.SYNTHETIC, tmp_path, seed=4711, sandbox=sandboxes)
+    marks = grade(book, course.SYNTHETIC, tmp_path, RunSettings(4711, kernels=pool))
     assert [task.earned for task in marks.tasks] == [40, 0, 20]
     assert any(reason in note for note in marks.tasks[1].notes)
 
 
-def test_what_a_cell_shows_again_and_again_is_shown(course, sandboxes, tmp_path):
+def test_an_updated_display_is_shown(course, pool, tmp_path):
     book = course.notebook()
     book.cells.insert(2, new_code_cell("h = display('a', display_id=True)\nh.update('b')"))
-    marks = grade(book, course.SYNTHETIC, tmp_path, seed=4711, sandbox=sandboxes)
+    marks = grade(book, course.SYNTHETIC, tmp_path, RunSettings(4711, kernels=pool))
     assert marks.earned == 80
     assert book.cells[2].outputs[0].data["text/plain"] == "'b'"

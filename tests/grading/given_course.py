@@ -1,4 +1,4 @@
-"""The synthetic course with cells of its own in the master: one that a check relies on, and one that looks."""
+"""The synthetic course with two more locked cells: a given one that a check needs, and a result cell."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def notebook(solutions: dict[str, str] = SOLUTIONS) -> NotebookNode:
 
 def add(book: NotebookNode, after: str, cell: NotebookNode) -> None:
     """Put a cell after the one of that name."""
-    names = [one.id for one in book.cells]
+    names = [existing.id for existing in book.cells]
     book.cells.insert(names.index(after) + 1, cell)
 
 
@@ -36,9 +36,9 @@ def by_id(book: NotebookNode, name: str) -> NotebookNode:
     return next(cell for cell in book.cells if cell.id == name)
 
 
-def carry(folder: Path, monkeypatch, book: NotebookNode | None = None) -> None:
-    """Let the package carry the cells of a master, by default this one."""
+def sync(folder: Path, monkeypatch, book: NotebookNode | None = None) -> None:
+    """Make the cells of a master, by default this one, the package's synced cells."""
     (folder / "t9").mkdir(parents=True)
-    text = master.as_text(master.master_cells(book or notebook()))
-    (folder / "t9" / master.NAME).write_text(text)
-    monkeypatch.setattr(master, "FOLDER", folder)
+    text = master.dump_cells(master.master_cells(book or notebook()))
+    (folder / "t9" / master.CELLS_FILE).write_text(text)
+    monkeypatch.setattr(master, "PROJECTS_FOLDER", folder)

@@ -1,6 +1,6 @@
-"""A course of one small project, so that the harness is tested without a network to train.
+"""A course of one small project, for tests of the grading that train no network.
 
-Its kernels learn of it by the notebook's first cell, which calls `install`.
+The first cell of its notebooks calls `install`, so that their kernels have the project, too.
 """
 
 from __future__ import annotations
@@ -72,18 +72,16 @@ EMPTY = {
     "T9.3": "def quadruple(x):\n    # YOUR CODE HERE\n    raise NotImplementedError()",
 }
 ROOT = str(Path(__file__).parents[2])
-INSTALL = (
-    f"import sys\nsys.path.insert(0, {ROOT!r})\nfrom tests.grading import synthetic_course\nsynthetic_course.install()"
-)
+INSTALL = f"import runpy\nrunpy.run_path({__file__!r})['install']()"
 
 
 def install() -> None:
-    """Add the project to the course of this process."""
+    """Add the project to the course in this process."""
     PROJECTS["T9"] = SYNTHETIC
 
 
 def grader(grade_id: str, **flags: object) -> dict:
-    """Metadata as nbgrader has them."""
+    """nbgrader's metadata of a cell."""
     base = {
         "schema_version": 3,
         "grade_id": grade_id,
@@ -96,7 +94,7 @@ def grader(grade_id: str, **flags: object) -> dict:
 
 
 def labelled(cell: NotebookNode, task: str, role: str, **flags: object) -> NotebookNode:
-    """A cell with the course's labels."""
+    """Label a cell of the course, and return it."""
     cell.id = f"{task.replace('.', '-')}-{role}"
     cell.metadata["mlhood"] = {"task": task, "role": role}
     cell.metadata["nbgrader"] = grader(cell.id, **flags)
@@ -124,5 +122,5 @@ def notebook(solutions: dict[str, str] = SOLUTIONS, answer: str = "Because.") ->
 
 
 def random_array(shape: tuple[int, ...], seed: int = 0) -> np.ndarray:
-    """Numbers to send."""
+    """Random numbers to send."""
     return np.random.default_rng(seed).normal(size=shape)

@@ -8,9 +8,9 @@ import pytest
 from typer.testing import CliRunner
 
 from mlhood import cli
-from mlhood.grading.execution import run as running
 from mlhood.grading.notebooks.notebook import write_text
-from mlhood.grading.notebooks.sync import carried
+from mlhood.grading.notebooks.sync import synced_files
+from mlhood.grading.student import release
 
 COMMANDS = ("run", "check", "validate", "release")
 
@@ -38,7 +38,7 @@ def test_check_prints_marks(solved):
     assert "all tasks" in result.stdout
 
 
-def test_check_says_what_was_lost(empty):
+def test_check_explains_lost_points(empty):
     result = call("check", empty, "--task", "T9.1")
     assert result.exit_code == 1
     assert "`double` is not written yet" in result.stdout
@@ -96,12 +96,9 @@ def test_bad_input_is_a_message_and_exit_code_2(solved, arguments, monkeypatch, 
 
 
 def test_release_command(solved, tmp_path, monkeypatch):
-    from mlhood.grading.student import release as releasing
-
-    monkeypatch.setattr(releasing, "package_files", lambda root: {"mlhood/__init__.py": ""})
-    monkeypatch.setattr(running, "course_notebooks", lambda root: [solved])
-    monkeypatch.setattr(releasing, "course_notebooks", lambda root: [solved])
-    for name, text in carried([solved]).items():
+    monkeypatch.setattr(release, "package_files", lambda root: {"mlhood/__init__.py": ""})
+    monkeypatch.setattr(release, "course_notebooks", lambda root: [solved])
+    for name, text in synced_files([solved]).items():
         write_text(tmp_path / name, text)
     (tmp_path / "pyproject.toml").write_text("[project]\nname = 'x'\n")
     (tmp_path / "LICENSE").write_text("free")

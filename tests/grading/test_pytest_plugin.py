@@ -18,8 +18,8 @@ filterwarnings = error
 
 
 @pytest.fixture
-def desk(pytester, course):
-    """A repository like ours, with a test of its own that must stay out."""
+def repository(pytester, course):
+    """A repository like ours, with a test of its own that must not be collected."""
     pytester.makeini(INI)
     pytester.makepyfile(test_own="def test_own(): raise SystemError('collected')")
     write(course.notebook(), pytester.path / "T9.ipynb")
@@ -27,8 +27,8 @@ def desk(pytester, course):
     return pytester
 
 
-def test_solved_submission_passes_and_skips(desk):
-    result = desk.runpytest_inprocess("--submission", "T9.ipynb", "-v")
+def test_solved_submission_passes_and_skips(repository):
+    result = repository.runpytest_inprocess("--submission", "T9.ipynb", "-v")
     result.assert_outcomes(passed=4, skipped=1)
     assert result.ret == 0
     result.stdout.fnmatch_lines(
@@ -41,8 +41,8 @@ def test_solved_submission_passes_and_skips(desk):
     )
 
 
-def test_failure_shows_what_the_student_is_told(desk):
-    result = desk.runpytest_inprocess("--submission", "empty.ipynb")
+def test_failure_shows_the_message_for_the_student(repository):
+    result = repository.runpytest_inprocess("--submission", "empty.ipynb")
     result.assert_outcomes(failed=4, skipped=1)
     result.stdout.fnmatch_lines(
         ["*T9.1 `double` doubles numbers (20 points)*", "`double` is not written yet", "hint:*"]
@@ -50,29 +50,31 @@ def test_failure_shows_what_the_student_is_told(desk):
     result.stdout.no_fnmatch_line("*Traceback*")
 
 
-def test_several_submissions_with_a_selection(desk):
-    result = desk.runpytest_inprocess("--submission=T9.ipynb", "--submission=empty.ipynb", "-k", "doubles_numbers")
+def test_several_submissions_with_a_selection(repository):
+    result = repository.runpytest_inprocess(
+        "--submission=T9.ipynb", "--submission=empty.ipynb", "-k", "doubles_numbers"
+    )
     result.assert_outcomes(passed=1, failed=1, deselected=8)
 
 
-def test_submission_outside_the_repository(desk, course, tmp_path):
+def test_submission_outside_the_repository(repository, course, tmp_path):
     path = tmp_path / "anna" / "T9.ipynb"
     write(course.notebook(), path)
     (path.parent / "conftest.py").write_text("raise SystemError('ran in the process of the grader')")
-    result = desk.runpytest_inprocess("--submission", str(path), "--seed", "7")
+    result = repository.runpytest_inprocess("--submission", str(path), "--seed", "7")
     result.assert_outcomes(passed=4, skipped=1)
 
 
 @pytest.mark.parametrize("name", ["absent.ipynb", "test_own.py"])
-def test_bad_submission_is_a_usage_error(desk, name):
-    result = desk.runpytest_inprocess("--submission", name)
+def test_bad_submission_is_a_usage_error(repository, name):
+    result = repository.runpytest_inprocess("--submission", name)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["ERROR: notebook: *", "*where: *"])
 
 
-def test_points_go_into_the_junit_report(desk):
-    desk.runpytest_inprocess("--submission", "T9.ipynb", "--junitxml", "report.xml")
-    assert '<property name="earned" value="20"' in (desk.path / "report.xml").read_text()
+def test_points_go_into_the_junit_report(repository):
+    repository.runpytest_inprocess("--submission", "T9.ipynb", "--junitxml", "report.xml")
+    assert '<property name="earned" value="20"' in (repository.path / "report.xml").read_text()
 
 
 def test_nothing_heavy_is_imported_without_a_submission():

@@ -11,9 +11,9 @@ import pytest
 
 from mlhood.grading.notebooks.notebook import check_source, label, project_of, read
 from mlhood.grading.notebooks.render import notebook_html
-from mlhood.grading.notebooks.restore import FOR_THE_STUDENT
+from mlhood.grading.notebooks.restore import FEEDBACK_ROLES
 from mlhood.grading.notebooks.stubs import student_version
-from mlhood.grading.student.validate import changes, empty_tasks, structure
+from mlhood.grading.student.validate import changes, empty_tasks, missing_cells
 
 ROOT = Path(__file__).parents[2]
 COMPARED = 0.6
@@ -36,7 +36,7 @@ def test_renders_to_a_page(path):
 def test_every_task_is_whole(path):
     notebook = read(path)
     project = project_of(notebook, path)
-    assert [finding.what for finding in [*structure(notebook, project), *changes(notebook, project)]] == []
+    assert [finding.what for finding in [*missing_cells(notebook, project), *changes(notebook, project)]] == []
     assert empty_tasks(notebook, project) == {}
     assert project.points == 100
 
@@ -111,7 +111,7 @@ def code_cells(notebook) -> Iterator[tuple[str, str, set[str], set[str]]]:
 def test_cells_that_are_graded_use_no_name_of_a_cell_that_is_not(path):
     bound_by: dict[str, str] = {}  # name -> the last cell that bound it, empty if grading runs that cell
     for cell, role, bound, used in code_cells(read(path)):
-        graded = role not in FOR_THE_STUDENT
+        graded = role not in FEEDBACK_ROLES
         if graded:
             assert {name: bound_by[name] for name in used if bound_by.get(name)} == {}, cell
             assert used <= set(bound_by), cell

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from mlhood.grading.execution.kernel import Kernels
+from mlhood.grading.execution.kernel import KernelFactory
 from mlhood.grading.sandbox import bubblewrap, other_user
 
 SANDBOX = "the submission runs in a sandbox (bubblewrap)"
@@ -27,7 +27,7 @@ class Isolation:
     """How a submission is isolated, described for the instructor, and where its kernel comes from."""
 
     description: str
-    kernels: Kernels | None = None
+    kernels: KernelFactory | None = None
 
 
 @contextlib.contextmanager
@@ -39,10 +39,10 @@ def isolation(hidden: Path | None = None) -> Iterator[Isolation]:
             nothing that another user would be kept from.
     """
     if not (reason := bubblewrap.problem()):
-        from mlhood.grading.sandbox.pool import Sandboxes
+        from mlhood.grading.sandbox.pool import SandboxPool
 
         # for one submission there is nothing to do during which another sandbox could warm up
-        with Sandboxes(imports=(), warm=False) as sandboxes:
+        with SandboxPool(imports=(), prewarm=False) as sandboxes:
             yield Isolation(SANDBOX, sandboxes)
         return
     if hidden is None:

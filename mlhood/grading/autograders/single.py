@@ -11,17 +11,18 @@ from mlhood.grading.batch.course_grader import project_spec
 from mlhood.grading.checks.marks import unsolved
 from mlhood.grading.checks.task import Project
 from mlhood.grading.execution.grade_file import grade_file
-from mlhood.grading.execution.kernel import Kernels
+from mlhood.grading.execution.grade_notebook import RunSettings
+from mlhood.grading.execution.kernel import KernelFactory
 from mlhood.grading.gradebook.late import Lateness
 from mlhood.grading.gradebook.records import Record
 from mlhood.grading.intake.submitted_file import SubmittedFile
 from mlhood.grading.notebooks.notebook import project_of, read
-from mlhood.grading.notebooks.restore import untouched
+from mlhood.grading.notebooks.restore import is_unmodified
 
 UNTOUCHED = "nothing has been written yet"
 
 
-def grade_one(submission: SubmittedFile, path: Path, kernels: Kernels | None = None) -> Record:
+def grade_one(submission: SubmittedFile, path: Path, kernels: KernelFactory | None = None) -> Record:
     """Grade a notebook on fresh inputs. One that is still as it was released is not run.
 
     Args:
@@ -38,11 +39,11 @@ def grade_one(submission: SubmittedFile, path: Path, kernels: Kernels | None = N
     notebook = read(path)
     project = project_of(notebook, path)
     submission = replace(submission, path=path, assignment=project.id)
-    if untouched(notebook, project):
+    if is_unmodified(notebook, project):
         return no_points(submission, project, UNTOUCHED)
     began = time.monotonic()
     try:
-        marks = grade_file(path, sandbox=kernels)
+        marks = grade_file(path, RunSettings(kernels=kernels))
     except MlhoodError as error:
         status = "refused" if isinstance(error, NotebookError) else "failed"
         record = no_points(submission, project, error.one_line())

@@ -11,7 +11,8 @@ from mlhood.grading.batch.result_keys import checks_digest
 from mlhood.grading.checks.marks import Marks, TaskResult
 from mlhood.grading.checks.task import Project
 from mlhood.grading.execution.grade_file import grade_file
-from mlhood.grading.execution.kernel import Kernels
+from mlhood.grading.execution.grade_notebook import RunSettings
+from mlhood.grading.execution.kernel import KernelFactory
 from mlhood.grading.gradebook.project_spec import CheckSpec, ProjectSpec, QuestionSpec, TaskSpec
 from mlhood.grading.intake.submitted_file import SubmittedFile
 from mlhood.grading.notebooks.notebook import project_of, read
@@ -24,9 +25,9 @@ def sandboxed(settings: GraderSettings) -> Grader:
     Raises:
         GradingError: This machine has no sandbox.
     """
-    from mlhood.grading.sandbox.pool import Sandboxes
+    from mlhood.grading.sandbox.pool import SandboxPool
 
-    return CourseGrader(settings, Sandboxes())
+    return CourseGrader(settings, SandboxPool())
 
 
 def unsandboxed(settings: GraderSettings) -> Grader:
@@ -37,7 +38,7 @@ def unsandboxed(settings: GraderSettings) -> Grader:
 class CourseGrader:
     """Grades notebooks of the course's projects (see `grader.Grader`)."""
 
-    def __init__(self, settings: GraderSettings, kernels: Kernels | None) -> None:
+    def __init__(self, settings: GraderSettings, kernels: KernelFactory | None) -> None:
         self.settings = settings
         self.kernels = kernels
 
@@ -53,13 +54,10 @@ class CourseGrader:
         """Grade a notebook."""
         if submission.path is None:
             raise GradingError("there is no notebook to grade", where=submission.source)
-        return grade_file(
-            submission.path,
-            seed=self.settings.seed,
-            sandbox=self.kernels,
-            on_result=on_result,
-            alone=self.settings.exclusive,
+        settings = RunSettings(
+            self.settings.seed, kernels=self.kernels, on_result=on_result, exclusive=self.settings.exclusive
         )
+        return grade_file(submission.path, settings)
 
 
 def project_spec(project: Project) -> ProjectSpec:

@@ -52,12 +52,12 @@ def checks_digest(project: Project) -> str:
 
     Other parts of the package do not count: a change of a kernel does not invalidate the marks of a class.
     """
-    from mlhood.grading.notebooks.master import cells_of  # loads the course, which only workers do
+    from mlhood.grading.notebooks.master import project_cells  # loads the course, which only workers do
 
     functions = [check.function for task in project.tasks for check in task.checks]
     modules = {function.__module__ for function in functions} | {"mlhood.grading.checks.marks"}
     facts = [f"{task.id} {task.points} {task.seconds} {task.stand_in}" for task in project.tasks]
-    facts += [text for cell in cells_of(project) for text in (cell.name, cell.role, cell.source)]
+    facts += [text for cell in project_cells(project) for text in (cell.name, cell.role, cell.source)]
     return digest_of([*facts, *(_source(module) for module in sorted(_closure(modules)))])
 
 

@@ -31,9 +31,9 @@ from mlhood.grading.bench.calls import Log
 from mlhood.grading.bench.verdict import verdict
 from mlhood.grading.checks.marks import TaskResult
 from mlhood.grading.checks.task import Project
-from mlhood.grading.execution.grade_notebook import Step, grade
+from mlhood.grading.execution.grade_notebook import RunSettings, Step, grade
 from mlhood.grading.notebooks.notebook import project_of, read
-from mlhood.grading.sandbox.pool import Sandboxes
+from mlhood.grading.sandbox.pool import SandboxPool
 from mlhood.measure.ratio import interval
 
 MAX_SECONDS = 1.0
@@ -172,20 +172,20 @@ def measure(overheads: Overheads, subjects: list[Subject], rounds: int, log: Log
         NotebookError: A notebook can no longer be read.
     """
     rng = random.Random(0)  # noqa: S311 - orders, not secrets
-    cold = Sandboxes(warm=False)
-    with Sandboxes() as warm:
-        sources: dict[str, Sandboxes | None] = {WARM: warm, COLD: cold, BARE: None}
+    cold = SandboxPool(prewarm=False)
+    with SandboxPool() as warm:
+        sources: dict[str, SandboxPool | None] = {WARM: warm, COLD: cold, BARE: None}
         for number in range(1, rounds + 1):
             for subject in subjects:
                 for mode in rng.sample(MODES, len(MODES)):
-                    warm.prepare()
+                    warm.start_next()
                     wait_until_idle()
                     timing = time_grading(subject, sources[mode])
                     overheads.timings.setdefault((subject.name, mode), []).append(timing)
                     log(f"round {number} of {rounds}: {subject.name}, {mode}: {timing.overhead:.2f} s")
 
 
-def time_grading(subject: Subject, sandboxes: Sandboxes | None, clock: Clock = time.perf_counter) -> Timing:
+def time_grading(subject: Subject, pool: SandboxPool | None, clock: Clock = time.perf_counter) -> Timing:
     """Grade a subject, and return where the time went.
 
     Cells of the course that the notebook has changed or lost are run from the course's copy, and count as overhead.
@@ -200,9 +200,8 @@ def time_grading(subject: Subject, sandboxes: Sandboxes | None, clock: Clock = t
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)  # of an earlier run
     with tempfile.TemporaryDirectory(prefix="mlhood-", ignore_cleanup_errors=True) as folder:
-        grade(
-            notebook, subject.project, Path(folder), sandbox=sandboxes, on_step=recorder.step, on_result=recorder.result
-        )
+        settings = RunSettings(0, kernels=pool, on_step=recorder.step, on_result=recorder.result)
+        grade(notebook, subject.project, Path(folder), settings)
     ended = clock()
     cells = sum(_seconds(cell) for cell in notebook.cells)
     before, after = recorder.first - began, ended - recorder.last

@@ -1,4 +1,4 @@
-"""The vocabulary of checks: state what should be, and fail with what was expected, what came, and where to look."""
+"""The assertions of checks: they fail with what was expected, what the student's code returned, and where to look."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ import numpy as np
 
 from mlhood.grading.rpc.codec import Remote
 
-SHOWN_CHARACTERS = 300
+MAX_SHOWN_CHARACTERS = 300
 ROUNDING = 1e-6  # relative; results may be computed in float32
 ABSENT = object()
-# what could steer a terminal, turn the direction of the text around it, or end a line
-CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+# terminal control characters, changes of the text direction, and line separators
+CONTROL_CHARACTERS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
 
 class CheckFailed(AssertionError):
     """The answer to a check is wrong.
 
     Args:
-        what: One sentence that names the fault.
-        expected: What the right answer is.
-        got: What came.
-        given: For which input.
+        what: The fault, in one sentence.
+        expected: The right answer.
+        got: The student's answer.
+        given: The input.
         hint: Where to look.
     """
 
@@ -40,45 +40,49 @@ class CheckFailed(AssertionError):
         hint: str | None = None,
     ) -> None:
         super().__init__(what)
-        said = {} if got is ABSENT else {"got": repr(got) if got is None else got}
-        parts = {"expected": expected, **said, "for": given, "hint": hint}
+        got = None if got is ABSENT else "None" if got is None else got
+        parts = {"expected": expected, "got": got, "for": given, "hint": hint}
         self.what = what
-        self.parts = {label: show(part) for label, part in parts.items() if part is not None}
+        self.parts = {label: format_value(part) for label, part in parts.items() if part is not None}
 
     def __str__(self) -> str:
         return "\n".join([self.what, *(f"{label}: {part}" for label, part in self.parts.items())])
 
 
 class CheckSkipped(Exception):
-    """This machine cannot ask the question; it counts neither for nor against the student."""
+    """This machine cannot run the check, so its points are neither earned nor lost."""
 
 
-def show(value: object) -> str:
-    """A value in one short piece of text: arrays by shape, long texts cut."""
+def format_value(value: object) -> str:
+    """Return a value as a short text: large arrays by their shape, long texts truncated."""
     if isinstance(value, np.ndarray) and value.size > 8:
         text = f"{value.dtype} array of shape {value.shape}"
     elif isinstance(value, Remote):
         text = f"an object of type {value.type}"
     else:
         text = value if isinstance(value, str) else repr(value)
-    text = CONTROL.sub("\N{REPLACEMENT CHARACTER}", text.encode("utf-8", "replace").decode())
-    return text if len(text) <= SHOWN_CHARACTERS else text[: SHOWN_CHARACTERS - 1] + "…"
+    text = _printable(text)
+    return text if len(text) <= MAX_SHOWN_CHARACTERS else text[: MAX_SHOWN_CHARACTERS - 1] + "…"
 
 
-def sentence(text: str) -> str:
-    """Words that may hold a student's, on one line: no control characters, and nothing that passes for another line."""
-    return " ".join(CONTROL.sub("\N{REPLACEMENT CHARACTER}", text.encode("utf-8", "replace").decode()).split())
+def single_line(text: str) -> str:
+    """Return a text that may contain a student's on one line: without control characters and line separators."""
+    return " ".join(_printable(text).split())
+
+
+def _printable(text: str) -> str:
+    return CONTROL_CHARACTERS.sub("\N{REPLACEMENT CHARACTER}", text.encode("utf-8", "replace").decode())
 
 
 @contextmanager
 def case(given: object, hint: str | None = None) -> Iterator[None]:
-    """Say for which input a call fails that stops with an error of the student's own, which alone does not tell."""
+    """Add the input, and a hint, to failures in this block: an error of the student's code does not name its input."""
     try:
         yield
     except CheckFailed as failure:
         for label, part in (("for", given), ("hint", hint)):
             if part is not None:
-                failure.parts.setdefault(label, show(part))
+                failure.parts.setdefault(label, format_value(part))
         raise
 
 
@@ -100,7 +104,7 @@ def equal(got: object, expected: object, what: str, **parts) -> None:
 
 
 def number(value: object, what: str, **parts) -> float:
-    """The value as a float; fails on everything but one real number."""
+    """Return the value as a float; fail unless it is one real number."""
     if isinstance(value, np.ndarray) and value.size == 1 and value.dtype.kind in "biuf":
         return float(value.reshape(())[()])
     if isinstance(value, (bool, int, float)):
@@ -116,15 +120,15 @@ def same_number(got: float, expected: float) -> bool:
 def close_number(got: float, expected: float, what: str, **parts) -> None:
     """Fail unless two numbers are equal up to rounding."""
     if not same_number(got, expected):
-        raise CheckFailed(what, expected=_show_number(expected), got=_show_number(got), **parts)
+        raise CheckFailed(what, expected=_format_number(expected), got=_format_number(got), **parts)
 
 
-def _show_number(value: float) -> str:
+def _format_number(value: float) -> str:
     return f"{value:,.0f}" if float(value).is_integer() and abs(value) < 1e18 else f"{value:.6g}"
 
 
 def array(value: object, shape: tuple[int, ...], what: str, **parts) -> np.ndarray:
-    """The value as a finite numeric array of that shape; fails on everything else."""
+    """Return the value as an array; fail unless it is numeric, finite and of that shape."""
     if isinstance(value, (list, float, int)):
         value = _from_list(value)
     if not isinstance(value, np.ndarray) or value.dtype.kind not in "biuf":
@@ -145,22 +149,22 @@ def _from_list(value: object) -> object:
 
 def close(got: object, expected: np.ndarray, what: str, *, rtol=1e-4, atol=1e-5, **parts) -> None:
     """Fail unless an array has the expected shape and values: |got - expected| <= atol + rtol * |expected|."""
-    found = array(got, expected.shape, what, **parts)
-    if np.allclose(found, expected, rtol=rtol, atol=atol):
+    values = array(got, expected.shape, what, **parts)
+    if np.allclose(values, expected, rtol=rtol, atol=atol):
         return
-    worst = np.unravel_index(np.argmax(np.abs(found - expected)), expected.shape)
+    worst = np.unravel_index(np.argmax(np.abs(values - expected)), expected.shape)
     position = "".join(f"[{i}]" for i in worst)
     margin = atol + rtol * abs(expected[worst])
     raise CheckFailed(
         f"wrong values in {what}",
-        expected=f"{expected[worst]:.6g} (± {margin:.2g}) at {position or 'its only place'}",
-        got=f"{found[worst]:.6g}",
+        expected=f"{expected[worst]:.6g} (± {margin:.2g}) at {position or 'its only element'}",
+        got=f"{values[worst]:.6g}",
         **parts,
     )
 
 
 def mapping(value: object, keys: tuple[str, ...], what: str, **parts) -> Mapping[str, object]:
-    """The value as a dictionary that has (at least) these keys."""
+    """Return the value; fail unless it is a dictionary with (at least) these keys."""
     if not isinstance(value, dict):
         raise CheckFailed(f"no dictionary in {what}", expected=f"the keys {', '.join(keys)}", got=value, **parts)
     missing = [key for key in keys if key not in value]

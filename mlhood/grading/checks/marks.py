@@ -1,16 +1,16 @@
-"""Results: of a check, of a task, of a whole submission; and the judging that makes the first two."""
+"""The results of a check, a task and a submission, and the judging that produces the first two."""
 
 from __future__ import annotations
 
 import zlib
 from dataclasses import asdict, dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from mlhood.errors import MlhoodError
-from mlhood.grading.checks.expect import CheckFailed, CheckSkipped, sentence, show
-from mlhood.grading.checks.submission import Submission
+from mlhood.grading.checks.expect import CheckFailed, CheckSkipped, format_value, single_line
+from mlhood.grading.checks.submission import CheckContext, Session, Submission
 from mlhood.grading.checks.task import Check, Project, Task
 
 Status = Literal["passed", "failed", "skipped"]
@@ -18,7 +18,7 @@ Status = Literal["passed", "failed", "skipped"]
 
 @dataclass(frozen=True)
 class CheckResult:
-    """The answer to one check: points, and if it failed, why."""
+    """The result of one check: points, and the reason if it failed."""
 
     name: str
     title: str
@@ -29,13 +29,13 @@ class CheckResult:
 
     @property
     def earned(self) -> float:
-        """Points that count."""
+        """Points earned."""
         return self.points if self.status == "passed" else 0.0
 
 
 @dataclass(frozen=True)
 class TaskResult:
-    """The answers to a task's checks, and what happened in its cells."""
+    """The results of a task's checks, and notes about its cells."""
 
     id: str
     title: str
@@ -49,12 +49,12 @@ class TaskResult:
 
     @property
     def points(self) -> float:
-        """Points that could be earned on this machine: those of skipped checks are left out."""
+        """Points available on this machine: those of skipped checks are excluded."""
         return sum(check.points for check in self.checks if check.status != "skipped")
 
     @property
     def full(self) -> bool:
-        """Whether nothing failed."""
+        """Whether no check failed."""
         return all(check.status != "failed" for check in self.checks)
 
 
@@ -75,16 +75,16 @@ class Marks:
 
     @property
     def points(self) -> float:
-        """Points that could be earned on this machine."""
+        """Points available on this machine."""
         return sum(task.points for task in self.tasks)
 
     @property
     def skipped(self) -> float:
-        """Points of checks that this machine could not ask."""
+        """Points of skipped checks."""
         return sum(check.points for task in self.tasks for check in task.checks if check.status == "skipped")
 
     def as_dict(self) -> dict:
-        """Plain data for `--json`."""
+        """Return plain data for `--json`."""
         tasks = [asdict(task) | {"earned": task.earned, "points": task.points} for task in self.tasks]
         return asdict(self) | {
             "tasks": tasks,
@@ -94,40 +94,41 @@ class Marks:
         }
 
 
-def judge(task: Task, submission: Submission, seed: int, notes: tuple[str, ...] = ()) -> TaskResult:
-    """Ask all checks of a task. Each check draws from its own stream of the seed, so their order does not matter."""
-    submission.begin(task.seconds, task.forbidden)
-    results = []
+def judge(task: Task, session: Session, seed: int, notes: tuple[str, ...] = ()) -> TaskResult:
+    """Run all checks of a task. Each draws inputs from its own stream of the seed, so their order does not matter."""
+    results, cache, all_notes = [], {}, [*notes]
     for check in task.checks:
-        submission.rng = np.random.default_rng([seed, zlib.crc32(f"{task.id} {check.name}".encode())])
-        results.append(_ask(check, submission))
-    return TaskResult(task.id, task.title, tuple(results), tuple(map(sentence, (*notes, *submission.notes))))
+        rng = np.random.default_rng([seed, zlib.crc32(f"{task.id} {check.name}".encode())])
+        submission = Submission(session, CheckContext(rng, task.seconds, task.forbidden), cache)
+        results.append(_run_check(check, submission))
+        all_notes += submission.notes
+    return TaskResult(task.id, task.title, tuple(results), tuple(map(single_line, all_notes)))
 
 
-def unsolved(task: Task, reason: str) -> TaskResult:
-    """No points for a whole task, for one reason."""
-    checks = tuple(CheckResult(check.name, check.title, check.points, "failed", reason) for check in task.checks)
-    return TaskResult(task.id, task.title, checks)
-
-
-def _ask(check: Check, submission: Submission) -> CheckResult:
-    status, what, parts = "passed", "", {}
+def _run_check(check: Check, submission: Submission) -> CheckResult:
+    status, what = "passed", ""
+    parts: dict[str, Any] = {}
     try:
-        submission.begin_check()
         check.function(submission)
-        submission.stand_alone()
+        submission.check_forbidden()
     except CheckSkipped as reason:
         status, what = "skipped", str(reason)
     except CheckFailed as failure:
         status, what, parts = "failed", failure.what, failure.parts
     except MlhoodError as error:
-        status, what, parts = "failed", error.what, {label: show(part) for label, part in error.parts.items()}
-    except Exception as error:  # whatever a hostile answer provokes must not stop the marking
+        status, what, parts = "failed", error.what, {label: format_value(part) for label, part in error.parts.items()}
+    except Exception as error:  # whatever a hostile answer provokes, the judging goes on
         status, what = "failed", "the check cannot make sense of what your code returned"
-        parts = {"got": show(f"{type(error).__name__}: {error}")}
-    return CheckResult(check.name, check.title, check.points, status, sentence(what), parts)
+        parts = {"got": format_value(f"{type(error).__name__}: {error}")}
+    return CheckResult(check.name, check.title, check.points, status, single_line(what), parts)
+
+
+def unsolved(task: Task, reason: str) -> TaskResult:
+    """Return a result without points: every check of the task failed for the same reason."""
+    checks = tuple(CheckResult(check.name, check.title, check.points, "failed", reason) for check in task.checks)
+    return TaskResult(task.id, task.title, checks)
 
 
 def total(project: Project, tasks: tuple[TaskResult, ...], seconds: float, seed: int = 0) -> Marks:
-    """Put a project's task results together."""
+    """Return the marks of a submission from the results of its tasks."""
     return Marks(project.id, project.title, tasks, seconds, seed)

@@ -1,5 +1,5 @@
-"""What came from a submission really is: ONNX models by ONNX Runtime, PDF by pypdf, graphs of the compiler by its
-own verifier and interpreter; each read in a process apart."""
+"""The facts about a submitted artefact: an ONNX model from ONNX Runtime, a PDF from pypdf, a compiler graph from the
+compiler's verifier and interpreter. Each is read in an isolated process."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import numpy as np
 
 from mlhood.grading.checks.expect import CheckFailed
 from mlhood.grading.rpc.codec import Hir
-from mlhood.grading.rpc.subprocess_call import IsolatedFailure, run_isolated
+from mlhood.grading.rpc.subprocess_call import IsolatedCallError, run_isolated
 
-# where in ONNX Runtime's own source an error arose: no help for a student
-SOURCE_PLACE = re.compile(r"/\S+\.(cc|h):\d+ .*?\) ")
+# the location of an error in ONNX Runtime's source, which does not help a student
+SOURCE_LOCATION = re.compile(r"/\S+\.(cc|h):\d+ .*?\) ")
 HINTS = (
     ("xternal data", "write everything into one file: external_data=False"),
     ("IR version", "give the model an IR version that runtimes read: make_model(graph, ir_version=10, ...)"),
@@ -39,7 +39,7 @@ class Value:
 
 @dataclass(frozen=True)
 class OnnxFacts:
-    """What is in an ONNX model, and what it computed."""
+    """Inputs, outputs and operators of an ONNX model, and the results of running it."""
 
     inputs: tuple[Value, ...]
     outputs: tuple[Value, ...]
@@ -49,7 +49,7 @@ class OnnxFacts:
 
 @dataclass(frozen=True)
 class PdfFacts:
-    """What is in a PDF: number of pages, width and height of the first (points), and the text of all."""
+    """Number of pages of a PDF, width and height of the first (points), and the text of all."""
 
     pages: int
     size: tuple[float, float]
@@ -58,7 +58,7 @@ class PdfFacts:
 
 @dataclass(frozen=True)
 class NodeFacts:
-    """A node of a compiler graph: its name, its operator with the attributes, the names of what it reads and makes."""
+    """A node of a compiler graph: its name, operator and attributes, and the names of its inputs and outputs."""
 
     name: str
     operator: str
@@ -69,54 +69,54 @@ class NodeFacts:
 
 @dataclass(frozen=True)
 class GraphFacts:
-    """What is in a compiler graph: its nodes in order, and what it computed by the name of the output."""
+    """The nodes of a compiler graph in topological order, and the results of running it by the name of the output."""
 
     nodes: tuple[NodeFacts, ...]
     results: dict[str, np.ndarray]
 
     def count(self, operator: str) -> int:
-        """How many nodes have this operator."""
+        """Return the number of nodes with this operator."""
         return sum(node.operator == operator for node in self.nodes)
 
 
 def graph_facts(
     graphs: list[tuple[Hir, dict[str, np.ndarray]]], *, what: str, seconds: float = 60.0
 ) -> list[GraphFacts]:
-    """Read compiler graphs, verify them, and run each on its inputs.
+    """Parse compiler graphs, verify them, and run each on its inputs.
 
     Args:
-        graphs: What came from the student's process, each with an array for every placeholder; with none at all, a
-            graph is read and not run.
-        what: What they are, in the student's words.
+        graphs: Graphs from the student's process, each with an array for every placeholder; a graph without any array
+            is not run.
+        what: Their name in messages.
         seconds: Time limit for all of them.
 
     Raises:
-        CheckFailed: One breaks a rule of graphs, or does not run on these inputs.
+        CheckFailed: A graph is not valid, or does not run on its inputs.
     """
     try:
-        found = run_isolated(
+        results = run_isolated(
             "mlhood.grading.checks.oracle:_read_graphs", [list(pair) for pair in graphs], seconds=seconds
         )
-    except IsolatedFailure as failure:
-        raise CheckFailed(f"{what} is not a sound graph", got=str(failure)) from None
-    return [GraphFacts(tuple(NodeFacts(*node) for node in nodes), results) for nodes, results in found]
+    except IsolatedCallError as failure:
+        raise CheckFailed(f"{what} is not a valid graph", got=str(failure)) from None
+    return [GraphFacts(tuple(NodeFacts(*node) for node in nodes), outputs) for nodes, outputs in results]
 
 
 def onnx_facts(data: bytes | Path, feed: np.ndarray | None = None, *, what: str, seconds: float = 60.0) -> OnnxFacts:
     """Read an ONNX model and, if `feed` is given, run it on its first input.
 
-    A first dimension that the model has fixed is served in pieces of that size, so that a fixed batch fails only the
+    If the model fixes the first dimension, it is run on batches of that size, so that a fixed batch fails only the
     check that asks for a dynamic one.
 
     Raises:
-        CheckFailed: It is no ONNX model, or ONNX Runtime refuses it.
+        CheckFailed: It is not an ONNX model, or ONNX Runtime rejects it.
     """
     content = data.read_bytes() if isinstance(data, Path) else data
     try:
         facts = run_isolated("mlhood.grading.checks.oracle:_read_onnx", content, feed, seconds=seconds)
-    except IsolatedFailure as failure:
-        reason = SOURCE_PLACE.sub("", str(failure))
-        hint = next((hint for sign, hint in HINTS if sign in reason), None)
+    except IsolatedCallError as failure:
+        reason = SOURCE_LOCATION.sub("", str(failure))
+        hint = next((hint for text, hint in HINTS if text in reason), None)
         raise CheckFailed(f"{what} is not a model that ONNX Runtime can run", got=reason, hint=hint) from None
     inputs, outputs = (tuple(Value(name, tuple(dims)) for name, dims in facts[key]) for key in ("inputs", "outputs"))
     return OnnxFacts(inputs, outputs, tuple(facts["operators"]), tuple(facts["results"]))
@@ -126,11 +126,11 @@ def pdf_facts(path: Path, *, what: str) -> PdfFacts:
     """Read a PDF.
 
     Raises:
-        CheckFailed: It is no PDF.
+        CheckFailed: It is not a PDF.
     """
     try:
         pages, size, text = run_isolated("mlhood.grading.checks.oracle:_read_pdf", path.read_bytes())
-    except IsolatedFailure as failure:
+    except IsolatedCallError as failure:
         raise CheckFailed(f"{what} is not a PDF that can be read", got=str(failure)) from None
     return PdfFacts(pages, tuple(size), text)
 
@@ -142,9 +142,9 @@ def _read_onnx(data: bytes, feed: np.ndarray | None) -> dict[str, Any]:
         raise ValueError("the file is empty")
     model = onnx.load_model_from_string(data)
     if not model.graph.node:
-        raise ValueError("it holds no graph")
-    stored = {tensor.name for tensor in model.graph.initializer}
-    inputs = [_describe(value) for value in model.graph.input if value.name not in stored]
+        raise ValueError("the model has no graph")
+    initializers = {tensor.name for tensor in model.graph.initializer}
+    inputs = [_describe(value) for value in model.graph.input if value.name not in initializers]
     return {
         "inputs": inputs,
         "outputs": [_describe(value) for value in model.graph.output],
@@ -156,12 +156,12 @@ def _read_onnx(data: bytes, feed: np.ndarray | None) -> dict[str, Any]:
 def _read_graphs(graphs: list[list[Any]]) -> list[tuple[list[tuple[Any, ...]], dict[str, np.ndarray]]]:
     from mlhood.compiler.backends.interpreter import Interpreter
 
-    found = []
+    results = []
     for graph, feeds in graphs:
         interpreter = Interpreter(graph)
         nodes = [_node_facts(node) for node in graph.topological()]
-        found.append((nodes, interpreter.run(feeds) if feeds else {}))
-    return found
+        results.append((nodes, interpreter.run(feeds) if feeds else {}))
+    return results
 
 
 def _node_facts(node: Any) -> tuple[Any, ...]:
@@ -192,8 +192,8 @@ def _run(data: bytes, first_input: list[Any], feed: np.ndarray) -> list[np.ndarr
     name, dims = first_input
     fixed = dims[0] if dims and isinstance(dims[0], int) and dims[0] > 0 else len(feed)
     padded = np.concatenate([feed, np.repeat(feed[-1:], -len(feed) % fixed, axis=0)])
-    pieces = [session.run(None, {name: padded[i : i + fixed]}) for i in range(0, len(padded), fixed)]
-    return [np.concatenate([np.asarray(part) for part in parts])[: len(feed)] for parts in zip(*pieces, strict=True)]
+    batches = [session.run(None, {name: padded[i : i + fixed]}) for i in range(0, len(padded), fixed)]
+    return [np.concatenate([np.asarray(part) for part in parts])[: len(feed)] for parts in zip(*batches, strict=True)]
 
 
 def _read_pdf(data: bytes) -> tuple[int, tuple[float, float], str]:
@@ -207,6 +207,6 @@ def _read_pdf(data: bytes) -> tuple[int, tuple[float, float], str]:
     return (
         len(reader.pages),
         (float(box.width), float(box.height)),
-        # fonts draw "fi" as one letter; what is searched for has two
+        # fonts draw "fi" as one glyph; searched texts have two letters
         unicodedata.normalize("NFKC", "\n".join(page.extract_text() for page in reader.pages)),
     )

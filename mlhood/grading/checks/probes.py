@@ -1,6 +1,6 @@
-"""Questions asked in the student's process, most of them about torch modules; the answers are plain data.
+"""Functions that checks call in the student's process, most of them about torch modules; they return plain data.
 
-As everything that comes from there, the answers are claims, and checks compare them with what they compute themselves.
+Like everything from that process, the results are only claims: checks compare them with what they compute themselves.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ GEOMETRY = ("kernel_size", "stride", "padding", "dilation", "groups")
 
 
 def parameters(model: Any) -> dict[str, Any]:
-    """Every parameter of a module by name, as an array."""
+    """Return the parameters of a module by name."""
     return {name: value.detach().clone() for name, value in model.named_parameters()}
 
 
 def load(model: Any, values: dict[str, Any]) -> None:
-    """Give parameters the values of arrays, by name."""
+    """Set the parameters of a module from arrays, by name."""
     import torch
 
     with torch.no_grad():
@@ -29,7 +29,7 @@ def load(model: Any, values: dict[str, Any]) -> None:
 
 
 def leaves(model: Any) -> list[dict[str, Any]]:
-    """The modules without children, in the order of their definition: type, name and geometry."""
+    """Return type, name and geometry of the modules without children, in the order of their definition."""
     return [
         {"type": type(module).__name__, "name": name}
         | {key: _plain(getattr(module, key)) for key in GEOMETRY if hasattr(module, key)}
@@ -39,7 +39,7 @@ def leaves(model: Any) -> list[dict[str, Any]]:
 
 
 def forward(model: Any, images: Any) -> Any:
-    """What a module computes in evaluation mode, without gradients. The mode is put back."""
+    """Return the output of a module in evaluation mode, without gradients; the mode is restored."""
     import torch
 
     training = model.training
@@ -51,8 +51,8 @@ def forward(model: Any, images: Any) -> Any:
         model.train(training)
 
 
-def nothing(shape: list[int], *arguments: Any) -> Any:
-    """Zeros, float32, whatever the arguments: what there and back takes by itself."""
+def empty_call(shape: list[int], *arguments: Any) -> Any:
+    """Return float32 zeros, whatever the arguments: the time of this call is the round trip alone."""
     return np.zeros(shape, np.float32)
 
 
@@ -70,13 +70,13 @@ def patched_globals(function: Any, **replacements: Any) -> Iterator[None]:
         names.update(before)
 
 
-def one_thread() -> Any:
-    """One thread for all libraries that are loaded, until `restore` of what is returned is called."""
+def single_thread() -> Any:
+    """Limit all loaded libraries to one thread, until `restore` of the returned object is called."""
     from mlhood.measure.threading import Threads
 
-    fixed = Threads(1)
-    fixed.apply()
-    return fixed
+    threads = Threads(1)
+    threads.apply()
+    return threads
 
 
 def _plain(value: Any) -> Any:

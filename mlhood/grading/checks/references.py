@@ -1,12 +1,12 @@
-"""What a solution leans on although its task names it as out of bounds, found in the source of its cells.
+"""The static analysis that finds forbidden names which a solution uses, in the source of its cells.
 
-Cells are read in the order in which they run, and nothing of them is executed. For every name that a notebook defines
-this keeps which dotted names its definition refers to (`torch.nn.functional.unfold`, through imports, aliases,
-`getattr` and `import_module` with constant strings) and which other names of the notebook, so that a helper counts for
-whoever calls it. A check that asks for a function then knows what that function leans on. What is only tried out
-beside it, such as a comparison with torch in a cell of its own, is nobody's definition and counts for nothing.
+Cells are analysed in the order in which they run; nothing of them is executed. For every name that a notebook defines,
+the analysis records which dotted names its definition refers to (`torch.nn.functional.unfold`, through imports,
+aliases, `getattr` and `import_module` with constant strings) and which other names of the notebook, so that the
+references of a helper count for its callers. A check that calls a function then asks which names are reachable from
+it. Code that no definition reaches, such as a comparison with torch in a cell of its own, does not count.
 
-Names that are put together while the code runs are not seen here; see `guard` for what is seen then.
+Names that are computed at run time are not found here; `rpc.call_recorder` finds some of them.
 """
 
 from __future__ import annotations
@@ -16,16 +16,18 @@ import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-ALWAYS = ("mlhood.grading",)  # the checks and what they compare with
-LINE_CHARACTERS = 120
-MAGICS = ("time", "timeit", "capture", "prun")  # that run the rest of their cell
+from mlhood.grading.rpc.call_recorder import is_within
+
+ALWAYS_FORBIDDEN = ("mlhood.grading",)  # the checks and their reference implementations
+MAX_LINE_CHARACTERS = 120
+CELL_MAGICS = ("time", "timeit", "capture", "prun")  # that run the rest of their cell
 SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 @dataclass(frozen=True)
-class Use:
-    """A name that may not be used, and the line that does."""
+class ForbiddenUse:
+    """A forbidden name that is used, and the line that uses it."""
 
     name: str
     line: str
@@ -33,136 +35,155 @@ class Use:
 
 @dataclass
 class Definition:
-    """What a name's definition refers to: dotted names and names of the notebook, each with its line."""
+    """The references of a name's definition: dotted names and names of the notebook, each with its line."""
 
     dotted: dict[str, str] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
 
     def add(self, other: Definition) -> None:
-        """Take over what another one refers to."""
+        """Add the references of another definition."""
         self.dotted.update(other.dotted)
         self.names.update(other.names)
 
 
-class Leaning:
-    """What the cells read so far have defined."""
+class ReferenceAnalysis:
+    """The definitions of the cells analysed so far.
+
+    Attributes:
+        origins: The dotted name of every imported name or alias.
+        definitions: The references of every other name.
+        star_imports: Modules of `from module import *`.
+    """
 
     def __init__(self) -> None:
         self.origins: dict[str, str] = {}
         self.definitions: dict[str, Definition] = {}
-        self.starred: list[str] = []
+        self.star_imports: list[str] = []
 
-    def read(self, source: str, *, trusted: bool = False) -> None:
-        """Read a cell.
+    def add_cell(self, source: str, *, trusted: bool = False) -> None:
+        """Analyse a cell.
 
         Args:
-            source: As it stands in the notebook, magics included. What is no Python defines nothing.
-            trusted: The course's own: what it defines may lean on anything.
+            source: Its source, magics included. A cell that is not valid Python defines nothing.
+            trusted: Whether the course wrote it: its definitions may refer to anything.
         """
         try:
             code = _as_python(source)
             for statement in ast.parse(code).body:
-                self._read_statement(statement, code.splitlines(), trusted)
+                self._add_statement(statement, code.splitlines(), trusted)
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             return
 
-    def find(self, asked: Iterable[str], forbidden: Iterable[str]) -> Use | None:
-        """The first name out of bounds that any of these names of the notebook leans on, directly or through others."""
-        bounds, waiting, seen = tuple(forbidden), sorted(asked), set()
-        while waiting:
-            name = waiting.pop()
-            if name in seen:
+    def find_forbidden(self, names: Iterable[str], forbidden: Iterable[str]) -> ForbiddenUse | None:
+        """Return the first forbidden name that is reachable from any of these names of the notebook."""
+        scopes, pending, visited = tuple(forbidden), sorted(names), set()
+        while pending:
+            name = pending.pop()
+            if name in visited:
                 continue
-            seen.add(name)
-            known = self.definitions.get(name, Definition())
-            starred = {f"{module}.{other}": line for module in self.starred for other, line in known.names.items()
-                       if other not in self.definitions and other not in self.origins}  # fmt: skip
-            for dotted, line in {**known.dotted, **starred}.items():
-                hit = next((one for one in bounds if within(dotted, one)), None)
-                if hit:
-                    return Use(hit, line)
-            waiting.extend(known.names)
+            visited.add(name)
+            definition = self.definitions.get(name, Definition())
+            dotted_names = {**definition.dotted, **self._star_references(definition)}
+            for dotted, line in dotted_names.items():
+                scope = next((scope for scope in scopes if is_within(dotted, scope)), None)
+                if scope:
+                    return ForbiddenUse(scope, line)
+            pending.extend(definition.names)
         return None
 
-    def _read_statement(self, statement: ast.stmt, lines: list[str], trusted: bool) -> None:
-        for inner in _sources(statement):
-            self.read(inner, trusted=trusted)
-        reader = _Reader(dict(self.origins), lines)
-        reader.visit(statement)
-        self.starred += reader.starred
-        found = Definition() if trusted else reader.found
-        bound = _bound(statement)
+    def _star_references(self, definition: Definition) -> dict[str, str]:
+        """Return the dotted names that undefined names may have through star imports."""
+        undefined = {
+            name: line
+            for name, line in definition.names.items()
+            if name not in self.definitions and name not in self.origins
+        }
+        return {f"{module}.{name}": line for module in self.star_imports for name, line in undefined.items()}
+
+    def _add_statement(self, statement: ast.stmt, lines: list[str], trusted: bool) -> None:
+        for source in _executed_sources(statement):
+            self.add_cell(source, trusted=trusted)
+        visitor = _ReferenceVisitor(dict(self.origins), lines)
+        visitor.visit(statement)
+        self.star_imports += visitor.star_imports
+        references = Definition() if trusted else visitor.references
+        bound = _bound_names(statement)
         for name in bound:
             if isinstance(statement, (*DEFINITIONS, ast.Assign)):
                 self.definitions[name] = Definition()
-            self.definitions.setdefault(name, Definition()).add(found)
-        for name, line in reader.imported.items():
-            self.definitions[name] = Definition({reader.origins.get(name, name): line})
-        for name in {*bound, *reader.imported}:
+            self.definitions.setdefault(name, Definition()).add(references)
+        for name, line in visitor.imported.items():
+            self.definitions[name] = Definition({visitor.origins.get(name, name): line})
+        for name in {*bound, *visitor.imported}:
             self.origins.pop(name, None)
-            if trusted and any(within(reader.origins.get(name, ""), one) for one in ALWAYS):
-                self.definitions[name] = Definition()  # a stand-in: who calls it calls what the task before asked for
-            elif name in reader.origins:
-                self.origins[name] = reader.origins[name]
+            if trusted and any(is_within(visitor.origins.get(name, ""), scope) for scope in ALWAYS_FORBIDDEN):
+                self.definitions[name] = Definition()  # a stand-in: calling it is calling the solution of its task
+            elif name in visitor.origins:
+                self.origins[name] = visitor.origins[name]
 
 
-class _Reader(ast.NodeVisitor):
-    """Collects what a statement refers to. `origins` says which dotted name a name stands for here."""
+class _ReferenceVisitor(ast.NodeVisitor):
+    """Collects the references of a statement.
+
+    Args:
+        origins: The dotted names of imported names and aliases before the statement; updated by it.
+        lines: The lines of the cell.
+    """
 
     def __init__(self, origins: dict[str, str], lines: list[str]) -> None:
         self.origins = origins
         self.lines = lines
-        self.found = Definition()
+        self.references = Definition()
         self.imported: dict[str, str] = {}
-        self.starred: list[str] = []
+        self.star_imports: list[str] = []
 
     def visit_Import(self, node: ast.Import) -> None:
-        for one in node.names:
-            name = one.asname or one.name.partition(".")[0]
-            self._import(name, one.name if one.asname else name, node)
+        for alias in node.names:
+            name = alias.asname or alias.name.partition(".")[0]
+            self._import(name, alias.name if alias.asname else name, node)
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
-        for one in node.names:
-            if one.name == "*":
-                self.starred.append(node.module or "")
+        for alias in node.names:
+            if alias.name == "*":
+                self.star_imports.append(node.module or "")
             else:
-                self._import(one.asname or one.name, f"{node.module}.{one.name}", node)
+                self._import(alias.asname or alias.name, f"{node.module}.{alias.name}", node)
 
     def _import(self, name: str, dotted: str, node: ast.stmt) -> None:
         self.origins[name] = dotted
         self.imported[name] = self._line(node)
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
-        self._function(node)
+        self._visit_function(node)
 
     def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> None:
-        self._function(node)
+        self._visit_function(node)
 
-    def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
-        for outside in (*node.decorator_list, *node.args.defaults, *node.args.kw_defaults):
-            if outside is not None:
-                self.visit(outside)
-        self._inside(node, node.body)
+    def _visit_function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        for outer in (*node.decorator_list, *node.args.defaults, *node.args.kw_defaults):
+            if outer is not None:
+                self.visit(outer)
+        self._visit_scope(node, node.body)
         self.origins.pop(node.name, None)
 
     def visit_Lambda(self, node: ast.Lambda) -> None:
         for default in (*node.args.defaults, *node.args.kw_defaults):
             if default is not None:
                 self.visit(default)
-        self._inside(node, [node.body])
+        self._visit_scope(node, [node.body])
 
-    def _inside(self, scope: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, body: list) -> None:
-        """Arguments, and what a function makes itself, stand for nothing outside of it."""
-        inner = _Reader(dict(self.origins), self.lines)
-        own = {one.arg for one in ast.walk(scope.args) if isinstance(one, ast.arg)}
-        for name in own:
+    def _visit_scope(self, scope: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, body: list) -> None:
+        """Visit the body of a function, whose parameters and local names hide those of the notebook."""
+        inner = _ReferenceVisitor(dict(self.origins), self.lines)
+        parameters = {argument.arg for argument in ast.walk(scope.args) if isinstance(argument, ast.arg)}
+        for name in parameters:
             inner.origins.pop(name, None)
         for part in body:
             inner.visit(part)
-        made = own.union(*(_bound(part) for part in body if isinstance(part, ast.stmt)))
-        self.found.dotted.update(inner.found.dotted)
-        self.found.names.update({name: line for name, line in inner.found.names.items() if name not in made})
-        self.starred += inner.starred
+        local = parameters.union(*(_bound_names(part) for part in body if isinstance(part, ast.stmt)))
+        self.references.dotted.update(inner.references.dotted)
+        self.references.names.update({name: line for name, line in inner.references.names.items() if name not in local})
+        self.star_imports += inner.star_imports
 
     def visit_Assign(self, node: ast.Assign) -> None:
         self.visit(node.value)
@@ -170,12 +191,12 @@ class _Reader(ast.NodeVisitor):
             pairs = [(target, node.value)]
             if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
                 pairs = list(zip(target.elts, node.value.elts, strict=False))
-            for one, value in pairs:
-                self._assign(one, value)
+            for element, value in pairs:
+                self._assign(element, value)
 
     def _assign(self, target: ast.expr, value: ast.expr) -> None:
         dotted = self.dotted(value)
-        for name in _bound_by(target):
+        for name in _target_names(target):
             self.origins.pop(name, None)
             if dotted:
                 self.origins[name] = dotted
@@ -199,32 +220,33 @@ class _Reader(ast.NodeVisitor):
     def visit_Name(self, node: ast.Name) -> None:
         if isinstance(node.ctx, ast.Load):
             self._refer(node)
-            self.found.names.setdefault(node.id, self._line(node))
+            self.references.names.setdefault(node.id, self._line(node))
 
     def _refer(self, node: ast.expr) -> None:
         dotted = self.dotted(node)
         if dotted:
-            self.found.dotted.setdefault(dotted, self._line(node))
+            self.references.dotted.setdefault(dotted, self._line(node))
         if not isinstance(node, ast.Name):
             self.generic_visit(node)
 
     def _line(self, node: ast.expr | ast.stmt) -> str:
         line = self.lines[node.lineno - 1] if node.lineno <= len(self.lines) else ""
-        return line.strip()[:LINE_CHARACTERS]
+        return line.strip()[:MAX_LINE_CHARACTERS]
 
     def dotted(self, node: ast.expr) -> str | None:
-        """The dotted name that an expression stands for, if it can be read off."""
+        """Return the dotted name that an expression denotes, if it is constant."""
         if isinstance(node, ast.Name):
             return self.origins.get(node.id)
         if isinstance(node, ast.Attribute):
             base = self.dotted(node.value)
             return base and (base if node.attr == "__dict__" else f"{base}.{node.attr}")
         if isinstance(node, ast.Subscript):
-            base, key = self.dotted(node.value), _text(node.slice)
+            base, key = self.dotted(node.value), _constant_string(node.slice)
             return (key if base == "sys.modules" else f"{base}.{key}") if base and key else None
-        return self._called(node) if isinstance(node, ast.Call) else None
+        return self._dotted_call(node) if isinstance(node, ast.Call) else None
 
-    def _called(self, node: ast.Call) -> str | None:
+    def _dotted_call(self, node: ast.Call) -> str | None:
+        """Return the dotted name that a call of `vars`, `getattr`, `__import__` or `import_module` returns."""
         name = node.func.id if isinstance(node.func, ast.Name) else ""
         first = node.args[0] if node.args else None
         if first is None:
@@ -232,56 +254,51 @@ class _Reader(ast.NodeVisitor):
         if name == "vars":
             return self.dotted(first)
         if name == "getattr" and len(node.args) > 1:
-            base, attribute = self.dotted(first), _text(node.args[1])
+            base, attribute = self.dotted(first), _constant_string(node.args[1])
             return f"{base}.{attribute}" if base and attribute else None
         if name == "__import__":
-            return (_text(first) or "").partition(".")[0] or None
-        return _text(first) if self.dotted(node.func) == "importlib.import_module" else None
+            return (_constant_string(first) or "").partition(".")[0] or None
+        return _constant_string(first) if self.dotted(node.func) == "importlib.import_module" else None
 
 
-def within(dotted: str, bound: str) -> bool:
-    """Whether a dotted name is another one, or lies in it."""
-    return dotted == bound or dotted.startswith(bound + ".")
-
-
-def _text(node: ast.expr) -> str | None:
-    """The string that an expression of constants stands for."""
+def _constant_string(node: ast.expr) -> str | None:
+    """Return the value of a constant string expression."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-        left, right = _text(node.left), _text(node.right)
+        left, right = _constant_string(node.left), _constant_string(node.right)
         return None if left is None or right is None else left + right
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
 
 
-def _bound(statement: ast.AST) -> set[str]:
-    """The names that a statement binds, other than by importing; what functions bind inside is theirs."""
+def _bound_names(statement: ast.AST) -> set[str]:
+    """Return the names that a statement binds, other than by importing and in function bodies."""
     if isinstance(statement, DEFINITIONS):
         return {statement.name}
     if isinstance(statement, SCOPES):
         return set()
-    own = set(_bound_by(statement)) if isinstance(statement, (ast.Name, ast.Subscript)) else set()
-    return own.union(*(_bound(child) for child in ast.iter_child_nodes(statement)))
+    names = set(_target_names(statement)) if isinstance(statement, (ast.Name, ast.Subscript)) else set()
+    return names.union(*(_bound_names(child) for child in ast.iter_child_nodes(statement)))
 
 
-def _bound_by(target: ast.AST) -> Iterator[str]:
-    """The names of a target: x, (x, y), and `globals()["x"]`."""
+def _target_names(target: ast.AST) -> Iterator[str]:
+    """Yield the names of an assignment's target: x, (x, y), and `globals()["x"]`."""
     for node in ast.walk(target):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             yield node.id
         elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store) and isinstance(node.value, ast.Call):
-            called, name = node.value.func, _text(node.slice)
-            if name and isinstance(called, ast.Name) and called.id in ("globals", "locals", "vars"):
+            function, name = node.value.func, _constant_string(node.slice)
+            if name and isinstance(function, ast.Name) and function.id in ("globals", "locals", "vars"):
                 yield name
 
 
-def _sources(statement: ast.stmt) -> Iterator[str]:
-    """Source that a statement runs: that of `exec`, and of a cell with a magic before it, such as `%%time`."""
+def _executed_sources(statement: ast.stmt) -> Iterator[str]:
+    """Yield constant source that a statement runs: by `exec`, or as a cell after a magic such as `%%time`."""
     for node in ast.walk(statement):
         if not isinstance(node, ast.Call) or not node.args:
             continue
         if isinstance(node.func, ast.Name) and node.func.id in ("exec", "eval"):
-            yield _text(node.args[0]) or ""
-        elif isinstance(node.func, ast.Attribute) and _text(node.args[0]) in MAGICS:
-            yield _text(node.args[-1]) or ""
+            yield _constant_string(node.args[0]) or ""
+        elif isinstance(node.func, ast.Attribute) and _constant_string(node.args[0]) in CELL_MAGICS:
+            yield _constant_string(node.args[-1]) or ""
 
 
 def _as_python(source: str) -> str:

@@ -1,4 +1,4 @@
-"""What checks ask of a table of measurements: whether it was measured, side by side, and of the right thing."""
+"""Checks of a table of measurements: that it is filled, by side-by-side comparisons, and that its claims hold."""
 
 from __future__ import annotations
 
@@ -13,41 +13,41 @@ from mlhood.measure.comparison import FEWEST_ROUNDS
 from mlhood.measure.measurement import Measurement
 from mlhood.measure.table import Table
 
-ONE_THREAD = "mlhood.grading.checks.probes:one_thread"
-AS_IT_IS = "put the result of `compare` into the table as it is"
+SINGLE_THREAD = "mlhood.grading.checks.probes:single_thread"
+UNMODIFIED = "put the result of `compare` into the table unmodified"
 
 Rows = Mapping[str, list[Measurement]]
 
 
-def whole_rows(table: Table, hint: str) -> Rows:
-    """The rows whose cells are all filled, so that a row that is missing is counted once; at least one.
+def complete_rows(table: Table, hint: str) -> Rows:
+    """Return the rows whose cells are all filled, at least one; so a missing row costs points only once.
 
     Args:
-        table: A submission's.
-        hint: How a row is filled.
+        table: The submission's table.
+        hint: How to fill a row.
 
     Raises:
-        CheckFailed: There is none.
+        CheckFailed: No row is complete.
     """
     cells = {row: [table[row, column] for column in table.columns if (row, column) in table] for row in table.rows}
-    whole = {row: found for row, found in cells.items() if len(found) == len(table.columns)}
-    expect.true(bool(whole), "no row of the table is filled", got="empty cells", hint=hint)
-    return whole  # type: ignore[return-value]
+    complete = {row: filled for row, filled in cells.items() if len(filled) == len(table.columns)}
+    expect.true(bool(complete), "no row of the table is filled", got="empty cells", hint=hint)
+    return complete  # type: ignore[return-value]
 
 
 def check_comparisons(table: Table, hint: str) -> None:
-    """Check that every row is filled by a comparison of its own, of all columns.
+    """Check that every row is filled by its own comparison of all columns.
 
     Args:
-        table: A submission's.
-        hint: How a row is filled.
+        table: The submission's table.
+        hint: How to fill a row.
 
     Raises:
-        CheckFailed: A cell is empty, measured apart from its row, in too few rounds, or made up.
+        CheckFailed: A cell is empty, not measured together with its row, measured in too few rounds, or made up.
     """
     empty = ", ".join(f"{row}/{column}" for row, column in table.missing)
     expect.true(not empty, "cells of the table are empty", expected="every row, all columns", got=empty, hint=hint)
-    rows = whole_rows(table, hint)
+    rows = complete_rows(table, hint)
     runs = [cells[0].run for cells in rows.values()]
     shared = ", ".join(row for row, run in zip(rows, runs, strict=True) if run and runs.count(run) > 1)
     expect.true(
@@ -55,7 +55,7 @@ def check_comparisons(table: Table, hint: str) -> None:
         "several rows hold the same comparison",
         expected="one for each row, of its own callables",
         got=shared,
-        hint="call `compare` inside of the loop, on what belongs to the row",
+        hint="call `compare` inside the loop, on the callables of the row",
     )
     for row, cells in rows.items():
         _check_row(row, cells, hint)
@@ -66,53 +66,53 @@ def _check_row(row: str, cells: list[Measurement], hint: str) -> None:
         _side_by_side(cells),
         "the columns of a row are not from one comparison",
         expected="all measured side by side, in the same rounds",
-        got="measured apart, or not by `compare`",
+        got="measured separately, or not by `compare`",
         given=row,
         hint=hint,
     )
     rounds = min(cell.rounds for cell in cells)
     enough = rounds >= FEWEST_ROUNDS
     expected = f"{FEWEST_ROUNDS} or more"
-    expect.true(enough, "a cell has too few rounds", expected=expected, got=rounds, given=row, hint=AS_IT_IS)
+    expect.true(enough, "a cell has too few rounds", expected=expected, got=rounds, given=row, hint=UNMODIFIED)
     varied = all(len(set(cell.seconds)) > 1 for cell in cells)
-    expect.true(varied, "all rounds of a cell took the same time to the last digit", given=row, hint=AS_IT_IS)
+    expect.true(varied, "all rounds of a cell took the same time to the last digit", given=row, hint=UNMODIFIED)
 
 
 def check_operations(rows: Rows, flops: Mapping[str, int]) -> None:
-    """Check that every cell tells its operations.
+    """Check that every cell states the right number of operations.
 
     Args:
-        rows: As `whole_rows` gives them.
-        flops: Of one call, by row; two for each multiply-accumulate.
+        rows: From `complete_rows`.
+        flops: Operations of one call, by row; two for each multiply-accumulate.
 
     Raises:
-        CheckFailed: A cell tells others, or none.
+        CheckFailed: A cell states another number, or none.
     """
     for row, cells in rows.items():
-        want = flops[row]
+        expected = flops[row]
         for cell in cells:
             hint = "compare(..., flops=2 * layer.macs)"
-            if cell.flops is not None and 2 * cell.flops == want:
+            if cell.flops is not None and 2 * cell.flops == expected:
                 hint = "these are multiply-accumulates, each of which is two operations: flops=2 * layer.macs"
             got = "none" if cell.flops is None else f"{cell.flops:,.0f}"
-            expect.true(cell.flops == want, "wrong number of operations", expected=f"{want:,}", got=got, given=row,
-                        hint=hint)  # fmt: skip
+            matches = cell.flops == expected
+            expect.true(matches, "wrong number of operations", expected=f"{expected:,}", got=got, given=row, hint=hint)
 
 
 def check_agreed(rows: Rows) -> None:
-    """Check that the results of each row's columns were compared; rows that were measured apart cost other points.
+    """Check that the results of each row's columns were compared; separately measured rows cost other points.
 
     Raises:
         CheckFailed: They were not.
     """
     for row, cells in rows.items():
-        hint = "let `compare` check the results: leave check=False out"
+        hint = "let `compare` check the results: remove check=False"
         agreed = not _side_by_side(cells) or all(cell.agreed for cell in cells)
         expect.true(agreed, "the results were never compared", given=row, hint=hint)
 
 
 def check_claim(verdict: Verdict, what: str, hint: str) -> None:
-    """Check that a claim does not fail; what the noise leaves open costs nothing.
+    """Check that a claim does not fail; an inconclusive claim costs no points.
 
     Raises:
         CheckFailed: It fails.
@@ -121,56 +121,61 @@ def check_claim(verdict: Verdict, what: str, hint: str) -> None:
     expect.true(verdict.state != "fails", what, expected=verdict.text, got=reasons, hint=hint)
 
 
-def check_by_the_clock(submission: Submission, races: Sequence[timing.Race], what: str, hint: str) -> None:
-    """Check that the parent's clock does not contradict what a table claims.
+def check_remeasured_claims(submission: Submission, claims: Sequence[timing.TimingClaim], what: str, hint: str) -> None:
+    """Check that the judge's own timing does not contradict the claims of a table.
 
-    The claims are measured in an order that nobody knows before, until the time for a table is used up: which of them
-    are left out then, no row can know. As the task asks for one thread, so do we; what fails is measured again with as
-    many as the process has of itself, in case the table was, too.
+    The claims are measured in random order until the time for a table is used up, so a submission cannot know which
+    ones are left out. They are measured with one thread, as the task demands; a claim that fails is measured again with
+    the process's own number of threads, in case the table was, too.
 
     Args:
-        submission: Whose functions race, if it is `clocked`. What the clock leaves open costs nothing, and is noted;
-            likewise a table that tells much less than there is, for what it claims is true.
-        races: What the table claims of them; at least one.
-        what: Says what is wrong if it does.
+        submission: Its functions are timed, unless its session does not remeasure. Claims that are inconclusive or
+            understated get a note and cost no points.
+        claims: The claims of the table; at least one.
+        what: The fault, if a claim fails.
         hint: Where to look.
 
     Raises:
-        CheckFailed: It does.
+        CheckFailed: A claim fails.
     """
-    if not submission.clocked:
+    if not submission.session.remeasure:
         return
     stop = time.monotonic() + timing.TABLE_SECONDS
-    for number in submission.rng.permutation(len(races)):
-        verdict = _verdict(submission, races[number], timing.TABLE_SECONDS / len(races))
+    for i in submission.rng.permutation(len(claims)):
+        verdict = _verdict(submission, claims[i], timing.TABLE_SECONDS / len(claims))
         if verdict.state == "inconclusive":
             submission.notes.append(f"inconclusive: {verdict.reason}; measured again, and it costs no points")
-        elif verdict.ratio.low > timing.SLACK * races[number].told.high:
-            submission.notes.append(f"the table tells less than there is: {verdict.reason}; it costs no points")
-        expect.true(verdict.state != "fails", what, expected="what the table claims, when your functions are timed "
-                    "from outside on new arguments", got=verdict.reason, hint=hint)  # fmt: skip
+        elif verdict.ratio.low > timing.SLACK * claims[i].claimed.high:
+            submission.notes.append(f"the table understates the ratio: {verdict.reason}; it costs no points")
+        expect.true(
+            verdict.state != "fails",
+            what,
+            expected="what the table claims, when your functions are timed from outside on new arguments",
+            got=verdict.reason,
+            hint=hint,
+        )
         if time.monotonic() > stop:
             break
 
 
-def _verdict(submission: Submission, one: timing.Race, seconds: float) -> timing.Verdict:
-    """What the clock says with one thread, or, if that contradicts the claim, with the process's own."""
-    with _one_thread(submission):
-        verdict = timing.race(submission, one, seconds=seconds)
-    return timing.race(submission, one, seconds=seconds) if verdict.state == "fails" else verdict
+def _verdict(submission: Submission, claim: timing.TimingClaim, seconds: float) -> timing.Verdict:
+    """Measure a claim with one thread, and if it fails, with the process's own number of threads."""
+    with _single_thread(submission):
+        verdict = timing.measure_claim(submission, claim, seconds=seconds)
+    return timing.measure_claim(submission, claim, seconds=seconds) if verdict.state == "fails" else verdict
 
 
 @contextmanager
-def _one_thread(submission: Submission) -> Iterator[None]:
-    """Fix the threads of the submission's libraries, outside of what is timed: telling them takes milliseconds."""
-    fixed = submission.call(ONE_THREAD)
+def _single_thread(submission: Submission) -> Iterator[None]:
+    """Limit the submission's libraries to one thread; not inside the timed section, since it takes milliseconds."""
+    threads = submission.call(SINGLE_THREAD)
     try:
         yield
     finally:
-        submission.call(fixed, method="restore")
+        submission.call(threads, method="restore")
 
 
 def _side_by_side(cells: list[Measurement]) -> bool:
-    """Whether all are from the same run of `compare`."""
+    """Whether all cells are from the same run of `compare`."""
     runs = {cell.run for cell in cells}
     return len(runs) == 1 and "" not in runs

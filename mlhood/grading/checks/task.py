@@ -1,6 +1,6 @@
-"""What a project asks for: tasks, the checks of a task, and the points they carry.
+"""Projects, their tasks, the checks of a task, and their points.
 
-One definition serves everybody: the student's cell, the shell, pytest and the instructor's marks.
+The same definition serves the student's check cell, the command line, pytest and the instructor's grading.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ CheckFunction = Callable[["Submission"], None]
 
 @dataclass(frozen=True)
 class Check:
-    """One question to a submission: a plain function that returns if the answer is right.
+    """A plain function of a submission that returns if the submission is right.
 
-    The function raises `CheckFailed` (see `expect`) if the answer is wrong, and `CheckSkipped` if this machine
-    cannot ask the question. Its docstring is the title that students read.
+    The function raises `CheckFailed` (see `expect`) if it is wrong, and `CheckSkipped` if this machine cannot run the
+    check. The first line of its docstring is the title that students read; its name is part of the seed of its inputs.
     """
 
     function: CheckFunction
@@ -28,29 +28,29 @@ class Check:
 
     @property
     def name(self) -> str:
-        """Name of the function, unique within its task."""
+        """Return the function's name, unique within its task."""
         return self.function.__name__
 
     @property
     def title(self) -> str:
-        """First line of the function's docstring, without the full stop."""
+        """Return the first line of the function's docstring, without the full stop."""
         return (self.function.__doc__ or self.name).strip().splitlines()[0].rstrip(".")
 
 
 @dataclass(frozen=True)
 class Task:
-    """A part of a project that carries points.
+    """A part of a project that gives points.
 
     Args:
         id: Syllabus id such as `P1.3`.
         title: What the student does.
-        checks: Questions that earn the points.
-        stand_in: Code that gives later tasks something right to stand on if this task is not solved, so that one
-            mistake costs only its own points. Empty if nothing later depends on this task.
+        checks: The checks that give the points.
+        stand_in: Code that replaces an unsolved task for the tasks after it, so that a mistake costs only its own
+            points. Empty if no later task depends on this one.
         seconds: Time limit for each call into the student's code and each of the student's cells.
         timed: Whether its cells measure time, so that no other timed task may run on the same cores meanwhile.
-        forbidden: Dotted names, of functions, classes or whole modules, that the solution may not lean on; the task's
-            text says so. A check whose functions do, directly or through a helper, gives no points.
+        forbidden: Dotted names of functions, classes or modules that the solution may not use, as the task's text
+            says. A check gives no points if the functions that it calls do, directly or through a helper.
     """
 
     id: str
@@ -63,18 +63,18 @@ class Task:
 
     @property
     def points(self) -> float:
-        """Points of all checks together."""
+        """Return the points of all checks together."""
         return sum(check.points for check in self.checks)
 
     @property
     def slug(self) -> str:
-        """The id in the letters that nbgrader and nbformat allow in a cell's id: `P1.3` -> `P1-3`."""
+        """Return the id in the characters that nbgrader and nbformat allow in a cell's id: `P1.3` -> `P1-3`."""
         return self.id.replace(".", "-")
 
 
 @dataclass(frozen=True)
 class Question:
-    """A written question: marked by a person along its rubric, for bonus points beyond the hundred."""
+    """A written question, marked by a person along its rubric, for bonus points beyond the hundred."""
 
     id: str
     title: str
@@ -83,7 +83,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Project:
-    """A notebook's worth of tasks."""
+    """The tasks and questions of one notebook."""
 
     id: str
     title: str
@@ -92,16 +92,16 @@ class Project:
 
     @property
     def points(self) -> float:
-        """Points of all tasks together."""
+        """Return the points of all tasks together."""
         return sum(task.points for task in self.tasks)
 
     def task(self, task_id: str) -> Task | None:
-        """The task of that id, or None."""
+        """Return the task of that id, or None."""
         return next((task for task in self.tasks if task.id == task_id), None)
 
 
 def points(number: float) -> Callable[[CheckFunction], Check]:
-    """Turn a check function into a `Check` that is worth `number` points."""
+    """Return a decorator that turns a check function into a `Check` of `number` points."""
 
     def wrap(function: CheckFunction) -> Check:
         return Check(function, number)

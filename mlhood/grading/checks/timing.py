@@ -1,25 +1,25 @@
-"""The parent's clock: which of two of a submission's functions is faster, whatever its process says.
+"""Timing by the judge: which of two functions of a submission is faster, whatever its process claims.
 
-A table of measurements is the student's word, so what it claims is measured again from outside:
+The numbers in a table are the student's word, so its claims are measured again from outside:
 
-1. The clock runs here, around the whole round trip. Timers that were patched over there do not matter, and what is
-   computed late, or by a thread that ends later, is inside: the clock stops when the arrays have come.
-2. Every call gets arguments that were never sent before, so there is nothing to replay, and what it returned is
-   compared once the clock has stopped.
-3. Each round calls both functions, a reference of ours and an empty call of as many bytes, in an order drawn anew.
-   Rounds in which the reference took more than twice its median were disturbed and do not count; the other side may
-   slow the reference down as it likes, half of the rounds remain.
-4. The way there and back adds the same to both sides. The empty call says what it takes, and that is taken off; it is
-   believed up to half of any call, since it, too, is measured over there. So a call that is short beside the way does
-   its work several times (`Timed.times`), and what is left of the way is divided by them.
+1. The clock runs in this process, around the whole round trip. Patched timers in the student's process have no effect,
+   and work that is lazy or done by another thread is included: the clock stops when the arrays have arrived.
+2. Every call gets arguments that were never sent before, so results cannot be replayed, and every result is compared
+   after the clock has stopped.
+3. Each round calls both functions, a reference implementation of ours and an empty call with as many bytes, in random
+   order. Rounds in which the reference took more than twice its median were disturbed and are dropped; even if the
+   submission slows the reference down, half of the rounds remain.
+4. The round trip adds the same time to both sides. The empty call measures it, and it is subtracted, but never more
+   than half of a call, since the empty call, too, runs in the student's process. A call that is short compared with the
+   round trip repeats its work (`TimedCall.repetitions`), which divides what is left of the round trip.
 
-What is compared is the ratio of the table's two cells with that of the same two calls out here. A table is not refuted
-by a ratio that is somewhat smaller here: it may have been measured on a quieter machine. So a claim of "faster" has to
-show that it is, and one that tells a large ratio a SLACK-th of it. Times by themselves are compared with nothing: a
-laptop that has become warm takes longer for everything.
+The compared quantity is the ratio of the table's two cells and the ratio of the same two calls here. A somewhat smaller
+ratio here does not refute a table, which may have been measured on a quieter machine: a claim of "faster" has to be
+confirmed, and a large claimed ratio to within a factor of SLACK. Absolute times are compared with nothing: a laptop
+that throttles takes longer for everything.
 
-A claim holds or fails by the interval of the median ratio (`mlhood.measure.ratio`). What lies between is open and
-measured again, a failure has to be seen twice, and what stays open is inconclusive and costs nothing.
+A claim is decided by the interval of the median ratio (`mlhood.measure.ratio`). Between the thresholds it is measured
+again, a failure has to be repeated, and a claim that stays undecided is inconclusive and costs no points.
 """
 
 from __future__ import annotations
@@ -36,105 +36,104 @@ from mlhood.grading.checks.submission import Submission
 from mlhood.grading.rpc.codec import Remote
 from mlhood.measure.ratio import Ratio, median_ratio
 
-FIRST_LOOK = 3  # rounds that are enough where all of them agree with the claim
+FIRST_ROUNDS = 3  # enough if all of them agree with the claim
 ROUNDS = 5
-TRIES = 4
+MAX_MEASUREMENTS = 4
 DISTURBED = 2.0  # times the reference's median
-MARGIN = 1.1  # by which a claim has to be missed
-CLEAR = 1.2  # by which one has to be missed that tells a smaller ratio: so much is another order of calls worth
-CERTAIN = 2.0  # a ratio that is told to be at least as large has to show
-SLACK = 4.0  # by which it may be smaller: caches are colder here, and the machine is busier at times
-TABLE_SECONDS = 6.0  # after which no other claim of a table is begun
-NOTHING = "mlhood.grading.checks.probes:nothing"
+MARGIN = 1.1  # by which a claim has to be missed to fail
+SMALL_MARGIN = 1.2  # the same for claimed ratios below it: the order of calls alone can make that much
+LARGE = 2.0  # claimed ratios from here on have to be confirmed in size
+SLACK = 4.0  # by which a large ratio may be smaller here: caches are colder, and the machine may be busier
+TABLE_SECONDS = 6.0  # after which no other claim of a table is measured
+EMPTY_CALL = "mlhood.grading.checks.probes:empty_call"
 State = Literal["holds", "fails", "inconclusive"]
 Clock = Callable[[], float]
 
 
 @dataclass(frozen=True)
-class Timed:
+class TimedCall:
     """A call to be timed.
 
     Args:
         target: As of `Submission.call`.
-        make: Draws arguments that were never used before.
-        check: Looks at arguments and result, and raises CheckFailed if it is wrong. What it looks at may be drawn.
-        times: How often one call does the work.
+        draw_arguments: Returns arguments that were never used before.
+        check: Raises CheckFailed if the result for these arguments is wrong; may check a random part of it.
+        repetitions: How often one call does the work.
     """
 
     target: str | Remote
-    make: Callable[[np.random.Generator], tuple[Any, ...]]
+    draw_arguments: Callable[[np.random.Generator], tuple[Any, ...]]
     check: Callable[[tuple[Any, ...], Any, np.random.Generator], None]
-    times: int = 1
+    repetitions: int = 1
 
 
 @dataclass(frozen=True)
-class Race:
-    """A claim that one call is faster than another.
+class TimingClaim:
+    """The claim that one call is faster than another.
 
     Args:
-        name: What is claimed, for a report.
-        slow: The slower one.
-        fast: The faster one.
-        reference: One of ours, of about as much work.
-        told: Slow over fast as the table has it.
+        name: The claim in words, for messages.
+        slow: The slower call.
+        fast: The faster call.
+        reference: A call of ours with about as much work.
+        claimed: Slow over fast, according to the table.
     """
 
     name: str
-    slow: Timed
-    fast: Timed
-    reference: Timed
-    told: Ratio
+    slow: TimedCall
+    fast: TimedCall
+    reference: TimedCall
+    claimed: Ratio
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the clock says of a claim: `holds`, `fails` or `inconclusive`, why, and the ratio that it has found."""
+    """The state of a claim after measuring it, the reason, and the measured ratio."""
 
     state: State
     reason: str
     ratio: Ratio
 
 
-def race(
-    submission: Submission, one: Race, *, seconds: float = TABLE_SECONDS, clock: Clock = time.perf_counter
+def measure_claim(
+    submission: Submission, claim: TimingClaim, *, seconds: float = TABLE_SECONDS, clock: Clock = time.perf_counter
 ) -> Verdict:
     """Measure a claim until it is decided.
 
     Args:
-        submission: Whose functions are called; its `rng` draws arguments and orders.
-        one: The claim.
-        seconds: After which an open claim is not measured once more. One that seems to fail is, in any case: so nobody
-            gets away by being slow.
-        clock: Seconds; only differences matter.
+        submission: Its functions are called; its `rng` draws arguments and orders.
+        claim: The claim.
+        seconds: Time after which an inconclusive claim is not measured again. A claim that seems to fail is measured
+            again in any case, so being slow does not help.
+        clock: Returns seconds; only differences matter.
 
     Raises:
-        CheckFailed: A call stops with an error, or returns what is wrong.
+        CheckFailed: A call stops with an error, or returns a wrong result.
     """
     began, failures = clock(), 0
-    calls = {"slow": one.slow, "fast": one.fast}
-    for timed in calls.values():  # what is compiled when it is first called is not measured with it
-        _once(submission, timed, clock)
-    verdict = _look(submission, one, FIRST_LOOK, clock)
-    for _ in range(1, TRIES):
+    for call in (claim.slow, claim.fast):  # compilation at the first call is not measured
+        _time_call(submission, call, clock)
+    verdict = _measure(submission, claim, FIRST_ROUNDS, clock)
+    for _ in range(1, MAX_MEASUREMENTS):
         if verdict.state == "holds" or failures == 2:
             break
-        verdict = _look(submission, one, ROUNDS, clock)
+        verdict = _measure(submission, claim, ROUNDS, clock)
         failures += verdict.state == "fails"
         if verdict.state == "inconclusive" and clock() - began > seconds:
             break
-    seen_once = verdict.state == "fails" and failures < 2
-    return replace(verdict, state="inconclusive") if seen_once else verdict
+    failed_once = verdict.state == "fails" and failures < 2
+    return replace(verdict, state="inconclusive") if failed_once else verdict
 
 
-def _look(submission: Submission, one: Race, rounds: int, clock: Clock) -> Verdict:
-    calls = {"slow": one.slow, "fast": one.fast}
-    return _judge(remeasure(submission, calls, one.reference, rounds=rounds, clock=clock), one)
+def _measure(submission: Submission, claim: TimingClaim, rounds: int, clock: Clock) -> Verdict:
+    calls = {"slow": claim.slow, "fast": claim.fast}
+    return _decide(time_calls(submission, calls, claim.reference, rounds=rounds, clock=clock), claim)
 
 
-def remeasure(
+def time_calls(
     submission: Submission,
-    calls: Mapping[str, Timed],
-    reference: Timed,
+    calls: Mapping[str, TimedCall],
+    reference: TimedCall,
     *,
     rounds: int = ROUNDS,
     clock: Clock = time.perf_counter,
@@ -142,61 +141,61 @@ def remeasure(
     """Time calls, a reference and an empty call in rounds.
 
     Returns:
-        Seconds by name, `reference` and `empty` among them, one for each round that was not disturbed.
+        Seconds by name, including `reference` and `empty`, one for each round that was not disturbed.
 
     Raises:
-        CheckFailed: A call stops with an error, or returns what is wrong.
+        CheckFailed: A call stops with an error, or returns a wrong result.
     """
-    timed = {**calls, "reference": reference, "empty": _empty(submission, reference)}
-    seconds: dict[str, list[float]] = {name: [] for name in timed}
+    all_calls = {**calls, "reference": reference, "empty": _empty_call(submission, reference)}
+    seconds: dict[str, list[float]] = {name: [] for name in all_calls}
     for _ in range(rounds):
-        for name in submission.rng.permutation(list(timed)):
-            seconds[name].append(_once(submission, timed[name], clock))
-    most = DISTURBED * statistics.median(seconds["reference"])
-    quiet = [number for number, lasted in enumerate(seconds["reference"]) if lasted <= most]
-    return {name: [lasted[number] for number in quiet] for name, lasted in seconds.items()}
+        for name in submission.rng.permutation(list(all_calls)):
+            seconds[name].append(_time_call(submission, all_calls[name], clock))
+    limit = DISTURBED * statistics.median(seconds["reference"])
+    quiet = [i for i, duration in enumerate(seconds["reference"]) if duration <= limit]
+    return {name: [durations[i] for i in quiet] for name, durations in seconds.items()}
 
 
-def _once(submission: Submission, timed: Timed, clock: Clock) -> float:
-    arguments = timed.make(submission.rng)
+def _time_call(submission: Submission, call: TimedCall, clock: Clock) -> float:
+    arguments = call.draw_arguments(submission.rng)
     start = clock()
-    result = submission.call(timed.target, *arguments)
-    lasted = clock() - start
-    timed.check(arguments, result, submission.rng)
-    return lasted
+    result = submission.call(call.target, *arguments)
+    duration = clock() - start
+    call.check(arguments, result, submission.rng)
+    return duration
 
 
-def _empty(submission: Submission, reference: Timed) -> Timed:
-    """A call that takes what the reference takes and returns as much. The reference is called for that, to warm up."""
-    arguments = reference.make(submission.rng)
+def _empty_call(submission: Submission, reference: TimedCall) -> TimedCall:
+    """Return a call with arguments and results as large as the reference's, which is warmed up by the way."""
+    arguments = reference.draw_arguments(submission.rng)
     result = submission.call(reference.target, *arguments)
     reference.check(arguments, result, submission.rng)
     shape = list(np.shape(result))
-    return Timed(NOTHING, lambda rng: (shape, *reference.make(rng)), lambda *seen: None)
+    return TimedCall(EMPTY_CALL, lambda rng: (shape, *reference.draw_arguments(rng)), lambda *results: None)
 
 
-def _judge(found: Mapping[str, list[float]], one: Race) -> Verdict:
-    way = statistics.median(found["empty"])
+def _decide(seconds: Mapping[str, list[float]], claim: TimingClaim) -> Verdict:
+    round_trip = statistics.median(seconds["empty"])
     slow, fast, reference = (
-        [_work(lasted, way, timed.times) for lasted in found[name]]
-        for name, timed in (("slow", one.slow), ("fast", one.fast), ("reference", one.reference))
+        [_work_seconds(duration, round_trip, call.repetitions) for duration in seconds[name]]
+        for name, call in (("slow", claim.slow), ("fast", claim.fast), ("reference", claim.reference))
     )
-    ratio, needed = median_ratio(slow, fast, paired=True), _needed(one.told)
+    ratio, required = median_ratio(slow, fast, paired=True), _required(claim.claimed)
     pace = statistics.median(fast) / statistics.median(reference)
     reason = (
-        f"{one.name}: {ratio} times as long by the clock outside, and {one.told} in the table "
-        f"(at least {needed:.2f} is needed); the faster takes {pace:.1f} times as long as the course's"
+        f"{claim.name}: {ratio} times as long when timed from outside, and {claim.claimed} in the table "
+        f"(at least {required:.2f} is required); the faster takes {pace:.1f} times as long as the course's"
     )
-    if ratio.high * (CLEAR if one.told.low < CLEAR else MARGIN) < needed:
+    if ratio.high * (SMALL_MARGIN if claim.claimed.low < SMALL_MARGIN else MARGIN) < required:
         return Verdict("fails", reason, ratio)
-    return Verdict("holds" if ratio.low >= needed else "inconclusive", reason, ratio)
+    return Verdict("holds" if ratio.low >= required else "inconclusive", reason, ratio)
 
 
-def _work(lasted: float, way: float, times: int) -> float:
-    """Seconds of the work in a call, done once. What is slower stays so: the way takes off no more than half."""
-    return (lasted - min(way, lasted / 2)) / times
+def _work_seconds(duration: float, round_trip: float, repetitions: int) -> float:
+    """Return the seconds of the work in a call, done once; the round trip takes off at most half of the call."""
+    return (duration - min(round_trip, duration / 2)) / repetitions
 
 
-def _needed(told: Ratio) -> float:
-    """The ratio that has to show: 1, or a part of what the table tells if that is much."""
-    return 1.0 if told.low < CERTAIN else max(1.0, told.low / SLACK)
+def _required(claimed: Ratio) -> float:
+    """Return the ratio that confirms a claim: 1, or a part of a large claimed ratio."""
+    return 1.0 if claimed.low < LARGE else max(1.0, claimed.low / SLACK)

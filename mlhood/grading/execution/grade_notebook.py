@@ -1,12 +1,13 @@
-"""Mark a notebook: run it from the top in a process of its own, and judge each task right after its last cell.
+"""Run a notebook from the top in a process of its own, and judge each task right after its last cell.
 
-What is run is the notebook with the course's own cells as they were given (see `rebuild`). A task that is not solved
-is followed by its stand-in, so that the tasks after it are judged on their own.
+The cells that run are those of the notebook, with the course's locked cells restored (see `notebooks.restore`). An
+unsolved task is followed by its stand-in, so that the tasks after it are judged independently.
 """
 
 from __future__ import annotations
 
 import contextlib
+import secrets
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -16,149 +17,169 @@ from pathlib import Path
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell
 
-from mlhood.grading.checks.expect import sentence
+from mlhood.grading.checks.expect import single_line
 from mlhood.grading.checks.marks import Marks, TaskResult, judge, total
-from mlhood.grading.checks.submission import Submission
+from mlhood.grading.checks.submission import Session
 from mlhood.grading.checks.task import Project, Task
-from mlhood.grading.execution.kernel import Kernel, Kernels
-from mlhood.grading.notebooks.restore import FOR_THE_STUDENT, MAX_SOURCE, Part, as_it_stands, judging_points, rebuild
+from mlhood.grading.execution.kernel import Kernel, KernelFactory
+from mlhood.grading.notebooks.restore import (
+    FEEDBACK_ROLES,
+    MAX_SOURCE_CHARACTERS,
+    RestoredCell,
+    as_submitted,
+    judging_points,
+    restore,
+)
 
 CELL_SECONDS = 300.0
-MAX_ERRORS = 12  # of cells that are told with a task
-TOLD = {"given": ("missing", "turned", "changed", "moved"), "solution": ("missing", "turned"), "check": ("missing",)}
-STAND_IN = "the tasks after this one are judged with a right solution in place of yours, so they lose nothing by it"
+MAX_ERRORS = 12  # cell errors that are shown with a task
+# changes of the course's cells that are shown with their task, by role
+REPORTED_CHANGES = {
+    "given": ("missing", "not code", "changed", "moved"),
+    "solution": ("missing", "not code"),
+    "check": ("missing",),
+}
+STAND_IN_NOTE = "the tasks after this one are judged with a right solution in place of yours, so it costs them nothing"
 
 
 @dataclass(frozen=True)
 class Step:
-    """Progress: the cell or task that comes next, and how many steps of how many are done."""
+    """Progress: the number of finished steps, the number of all, and the cell or task that comes next."""
 
     done: int
     total: int
     text: str
 
 
-def grade(
-    notebook: NotebookNode,
-    project: Project,
-    folder: Path,
-    *,
-    seed: int = 0,
-    sandbox: Kernels | None = None,
-    run_check_cells: bool = False,
-    on_step: Callable[[Step], None] = lambda step: None,
-    on_result: Callable[[TaskResult], None] = lambda result: None,
-    alone: Callable[[], AbstractContextManager[object]] = contextlib.nullcontext,
-) -> Marks:
-    """Run a notebook and mark it.
+@dataclass(frozen=True)
+class RunSettings:
+    """How a notebook is run and graded.
 
     Args:
-        notebook: Its code cells get the outputs of this run. It stays as it is otherwise; cells of the course that
-            were changed or are gone are run from the course's own copy.
-        project: What it should solve.
-        folder: Working folder of the run; files that the notebook writes are left there.
-        seed: Inputs of the checks are drawn from it.
-        sandbox: Where the kernel for a foreign notebook comes from. Without one it runs with our rights.
-        run_check_cells: Whether to run the notebook as it stands, its checks and looks at results, too (for a copy to
-            read, and its author's own eyes).
-        on_step: Told before every cell and every task.
-        on_result: Told the result of a task as soon as there is one, so an interruption keeps those before it.
-        alone: Entered while a timed task is in work, so that the caller can keep other timed tasks away.
+        seed: Inputs of the checks are drawn from it. None draws the seed, too, so that nobody knows it in advance.
+        kernels: Creates the kernel of an untrusted notebook. Without it the notebook runs with our rights.
+        run_check_cells: Run the notebook as it was submitted, including its check and result cells: for a copy to
+            read, and for its own author.
+        on_step: Called before every cell and every task.
+        on_result: Called with the result of a task as soon as it is known, so that an interruption keeps it.
+        exclusive: Entered while a timed task runs, so that the caller can exclude other timed tasks.
+    """
+
+    seed: int | None = None
+    kernels: KernelFactory | None = None
+    run_check_cells: bool = False
+    on_step: Callable[[Step], None] = lambda step: None
+    on_result: Callable[[TaskResult], None] = lambda result: None
+    exclusive: Callable[[], AbstractContextManager[object]] = contextlib.nullcontext
+
+
+def grade(notebook: NotebookNode, project: Project, folder: Path, settings: RunSettings | None = None) -> Marks:
+    """Run a notebook and grade it.
+
+    Args:
+        notebook: Its code cells get the outputs of this run; otherwise it is not modified. Locked cells of the course
+            that were changed or removed run in the course's own version.
+        project: The project that it solves.
+        folder: Working folder of the run; files that the notebook writes stay there.
+        settings: How it is run.
 
     Raises:
         GradingError: No kernel can be started.
     """
+    settings = settings or RunSettings()
+    seed = secrets.randbelow(2**31) if settings.seed is None else settings.seed
     began = time.monotonic()
-    with sandbox.kernel(folder) if sandbox else Kernel(folder) as kernel:
-        grading = _Grading(notebook, project, kernel, seed, run_check_cells, on_step, on_result, alone)
-        with grading.turn:
-            results = grading.run()
+    with settings.kernels.kernel(folder) if settings.kernels else Kernel(folder) as kernel:
+        run = _GradingRun(notebook, project, kernel, replace(settings, seed=seed))
+        with run.exclusive:
+            results = run.grade()
     return total(project, results, time.monotonic() - began, seed)
 
 
-class _Grading:
-    def __init__(self, notebook, project, kernel, seed, run_check_cells, on_step, on_result, alone) -> None:
-        self.project: Project = project
-        self.kernel: Kernel = kernel
-        self.seed: int = seed
-        self.run_check_cells: bool = run_check_cells
-        self.on_step: Callable[[Step], None] = on_step
-        self.on_result: Callable[[TaskResult], None] = on_result
-        self.alone: Callable[[], AbstractContextManager[object]] = alone
-        self.turn = contextlib.ExitStack()  # holds what `alone` gave while a timed task is in work
+class _GradingRun:
+    def __init__(self, notebook: NotebookNode, project: Project, kernel: Kernel, settings: RunSettings) -> None:
+        self.project = project
+        self.kernel = kernel
+        self.settings = settings
+        self.exclusive = contextlib.ExitStack()  # holds the exclusive context while a timed task runs
         self.timed: Task | None = None
-        self.submission = Submission(kernel, kernel.folder, kernel.scratch)
-        self.submission.clocked = not run_check_cells  # a copy to read is one's own
-        found = (as_it_stands if run_check_cells else rebuild)(notebook, project)
-        self.parts, self.changes = found.parts, found.changes
+        # a copy to read is its author's own, so its tables are not remeasured
+        self.session = Session(kernel, kernel.folder, kernel.scratch, remeasure=not settings.run_check_cells)
+        restored = (as_submitted if settings.run_check_cells else restore)(notebook, project)
+        self.cells, self.changes = restored.cells, restored.changes
         self.results: list[TaskResult] = []
-        self.done = self.source = 0
+        self.steps_done = self.source_characters = 0
 
-    def run(self) -> tuple[TaskResult, ...]:
-        points = judging_points(self.parts, self.project)
+    def grade(self) -> tuple[TaskResult, ...]:
+        points = judging_points(self.cells, self.project)
         self._judge(points.get(-1, []))
-        for index, part in enumerate(self.parts):
-            if part.cell.cell_type == "code":
-                self._run(part)
-            self._judge(points.get(index, []))
+        for i, cell in enumerate(self.cells):
+            if cell.node.cell_type == "code":
+                self._run(cell)
+            self._judge(points.get(i, []))
         return tuple(self.results)
 
-    def _run(self, part: Part) -> None:
-        cell, task = part.cell, self.project.task(part.task)
-        self._tell(_first_words(cell))
-        cell.outputs, cell.execution_count = [], None
-        if part.own and part.role in FOR_THE_STUDENT and not self.run_check_cells:
+    def _run(self, cell: RestoredCell) -> None:
+        node, task = cell.node, self.project.task(cell.task)
+        name = f"the cell `{_first_line(node)}`"
+        self._report_step(_first_line(node))
+        node.outputs, node.execution_count = [], None
+        if cell.intact and cell.role in FEEDBACK_ROLES and not self.settings.run_check_cells:
             return
-        self.source += 0 if part.own else len(cell.source)
-        if self.source > MAX_SOURCE and not part.own:
-            words = f"was not run: the notebook holds more than {MAX_SOURCE >> 20} MiB of code"
-            self.submission.cell_errors.append(f"the cell `{_first_words(cell)}` {words}")
+        self.source_characters += 0 if cell.intact else len(node.source)
+        if self.source_characters > MAX_SOURCE_CHARACTERS and not cell.intact:
+            limit = f"{MAX_SOURCE_CHARACTERS >> 20} MiB"
+            self.session.cell_errors.append(f"{name} was not run: the notebook has more than {limit} of code")
             return
-        self.submission.leaning.read(cell.source, trusted=part.own and part.role == "given")
-        self._keep_others_away(task)
-        outcome = self.kernel.run(cell, task.seconds if task else CELL_SECONDS)
+        self.session.references.add_cell(node.source, trusted=cell.intact and cell.role == "given")
+        self._begin_exclusive(task)
+        outcome = self.kernel.run(node, task.seconds if task else CELL_SECONDS)
         if outcome.error:
-            ended = f"stopped with {outcome.error}" if outcome.alive else outcome.error
-            self.submission.cell_errors.append(f"the cell `{_first_words(cell)}` {ended}")
+            self.session.cell_errors.append(f"{name} {'stopped with ' if outcome.alive else ''}{outcome.error}")
 
     def _judge(self, task_ids: list[str]) -> None:
         for task_id in task_ids:
             task = self.project.task(task_id)
             if task is None:
                 continue
-            self._tell(f"marking {task.id}")
-            self._keep_others_away(task)
-            result = judge(task, self.submission, self.seed, self._notes(task))
-            if not result.full and task.stand_in:
-                result = replace(result, notes=(*result.notes, STAND_IN))
+            self._report_step(f"marking {task.id}")
+            self._begin_exclusive(task)
+            result = judge(task, self.session, self.settings.seed or 0, self._notes(task))
+            replaced = bool(task.stand_in) and not result.full
+            if replaced:
+                result = replace(result, notes=(*result.notes, STAND_IN_NOTE))
             self.results.append(result)
-            self.on_result(result)
-            self.submission.cell_errors.clear()
-            if not result.full and task.stand_in:
-                self.submission.leaning.read(task.stand_in, trusted=True)
+            self.settings.on_result(result)
+            self.session.cell_errors.clear()
+            if replaced:
+                self.session.references.add_cell(task.stand_in, trusted=True)
                 self.kernel.run(new_code_cell(task.stand_in), task.seconds)
             if task is self.timed:
-                self.turn.close()
+                self.exclusive.close()
                 self.timed = None
 
-    def _keep_others_away(self, task: Task | None) -> None:
-        """Hold the turn from the first cell of a timed task until it is judged."""
+    def _begin_exclusive(self, task: Task | None) -> None:
+        """Enter the exclusive context at the first cell of a timed task; it is held until the task is judged."""
         if task and task.timed and not self.timed:
-            self.turn.enter_context(self.alone())
+            self.exclusive.enter_context(self.settings.exclusive())
             self.timed = task
 
     def _notes(self, task: Task) -> tuple[str, ...]:
-        changes = [one for one in self.changes if one.cell.task == task.id and one.kind in TOLD.get(one.cell.role, ())]
-        errors = self.submission.cell_errors
+        errors = self.session.cell_errors
         more = [f"{len(errors) - MAX_ERRORS} more cells stopped with an error"] if len(errors) > MAX_ERRORS else []
-        return (*errors[:MAX_ERRORS], *more, *(one.text for one in changes))
+        changes = [
+            change.text
+            for change in self.changes
+            if change.cell.task == task.id and change.kind in REPORTED_CHANGES.get(change.cell.role, ())
+        ]
+        return (*errors[:MAX_ERRORS], *more, *changes)
 
-    def _tell(self, text: str) -> None:
-        steps = sum(part.cell.cell_type == "code" for part in self.parts) + len(self.project.tasks)
-        self.on_step(Step(self.done, steps, text))
-        self.done += 1
+    def _report_step(self, text: str) -> None:
+        steps = sum(cell.node.cell_type == "code" for cell in self.cells) + len(self.project.tasks)
+        self.settings.on_step(Step(self.steps_done, steps, text))
+        self.steps_done += 1
 
 
-def _first_words(cell: NotebookNode) -> str:
+def _first_line(cell: NotebookNode) -> str:
     lines = [line for line in cell.source.splitlines() if line.strip() and not line.startswith(("#", "%"))]
-    return sentence(lines[0][:60]) if lines else "empty cell"
+    return single_line(lines[0][:60]) if lines else "empty cell"

@@ -1,4 +1,4 @@
-"""A Jupyter kernel of its own for one notebook: runs cells, answers requests, and survives being killed."""
+"""A Jupyter kernel for one notebook: runs its cells, executes requests, and is replaced when it dies."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_notebook
 
 from mlhood.errors import GradingError
-from mlhood.grading.checks.expect import sentence
-from mlhood.grading.checks.submission import NoAnswer
-from mlhood.grading.rpc.codec import Message, WireError
-from mlhood.grading.rpc.file_channel import Mailbox
+from mlhood.grading.checks.expect import single_line
+from mlhood.grading.rpc.codec import CodecError, Message
+from mlhood.grading.rpc.file_channel import FileChannel
+from mlhood.grading.rpc.transport import NoReply
 
-SERVE = "import mlhood.grading.rpc.server as _bridge; _bridge.serve({folder!r}, {number})"
+SERVE = "import mlhood.grading.rpc.server as _server; _server.serve({folder!r}, {number})"
 START_SECONDS = 60.0
-LONGEST_ERROR = 500  # characters: it is said beside every check of its task
-KEEP_RUNNING = "get_ipython().ask_exit = lambda: None"  # `exit()` and `quit()` would end the kernel some time later
+MAX_ERROR_CHARACTERS = 500  # it is shown beside every check of its task
+IGNORE_EXIT = "get_ipython().ask_exit = lambda: None"  # `exit()` and `quit()` would end the kernel some time later
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """How a cell ended: what went wrong in words, or empty; and whether the kernel is still there."""
+class CellOutcome:
+    """How a cell ended: its error in words, or empty; and whether the kernel is still alive."""
 
     error: str = ""
     alive: bool = True
 
 
 class Kernel:
-    """A Python kernel in a process of its own, whose working folder is `folder`. Use it in a `with` statement.
+    """A Python kernel in a process of its own, with the working folder `folder`. Use it in a `with` statement.
 
-    A kernel that dies or hangs is replaced by a new one, and the cells that ran well so far are run again in it, so
-    later tasks find what earlier ones have made.
+    A kernel that dies or hangs is replaced by a new one, in which the successful cells so far are run again, so that
+    later tasks find what earlier ones defined.
     """
 
     client_class = NotebookClient
@@ -58,13 +58,13 @@ class Kernel:
 
     @property
     def scratch(self) -> Path:
-        """A folder that both sides can write."""
+        """A folder that both processes can write."""
         return Path(self._exchange.name)
 
     def __enter__(self) -> Kernel:
         try:
             self._start()
-        except BaseException:  # Ctrl-C too: a `with` that was not entered is not left either
+        except BaseException:  # Ctrl-C, too: a failing __enter__ is not followed by __exit__
             self.__exit__()
             raise
         return self
@@ -74,78 +74,78 @@ class Kernel:
         self._loop.close()
         self._exchange.cleanup()
 
-    def run(self, cell: NotebookNode, seconds: float) -> Outcome:
-        """Run a cell and collect its outputs in it. A cell that kills the kernel costs only itself."""
+    def run(self, cell: NotebookNode, seconds: float) -> CellOutcome:
+        """Run a cell and store its outputs in it. A cell that kills the kernel affects no other cell."""
         outcome = self._execute(cell, seconds)
         if outcome.alive:
             self._history.append(cell.source)
         else:
-            self._revive(seconds)
+            self._restart(seconds)
         return outcome
 
-    def ask(self, request: Message, seconds: float) -> Message:
-        """Carry a request to the student's objects (see `submission.Transport`)."""
+    def send(self, request: Message, seconds: float) -> Message:
+        """Send a request to the notebook's objects (see `transport.Transport`) and return the reply."""
         self._requests += 1
-        mailbox, number = Mailbox(self.scratch), self._requests
+        channel, number = FileChannel(self.scratch), self._requests
         try:
-            mailbox.post("request", number, request)
-            self._hand_over()
+            channel.send("request", number, request)
+            self._upload()
         except OSError as error:
-            raise NoAnswer(f"the folder for requests has been damaged: {error.strerror}") from None
+            raise NoReply(f"the folder for requests has been damaged: {error.strerror}") from None
         cell = new_code_cell(SERVE.format(folder=str(self.scratch), number=number))
         outcome = self._execute(cell, seconds, store_history=False)  # does not count as a cell of the notebook
         if not outcome.alive:
-            self._revive(seconds)
-            raise NoAnswer(outcome.error)
+            self._restart(seconds)
+            raise NoReply(outcome.error)
         try:
-            self._bring_back(mailbox.names("reply", number))
-            return mailbox.collect("reply", number)
-        except (OSError, WireError) as error:
-            raise NoAnswer(outcome.error or str(error)) from None
+            self._download(channel.file_names("reply", number))
+            return channel.receive("reply", number)
+        except (OSError, CodecError) as error:
+            raise NoReply(outcome.error or str(error)) from None
         finally:
-            self._forget([*mailbox.names("request", number), *mailbox.names("reply", number)])
+            self._discard([*channel.file_names("request", number), *channel.file_names("reply", number)])
 
-    # -- what a kernel that shares no folder with us does otherwise
+    # -- overridden by kernels that share no folder with this process
 
     def fetch(self, path: Path) -> None:
-        """See that a file of the notebook's lies at its path on our side, where it is read."""
+        """Make a file of the notebook available at its path in this process."""
 
-    def _hand_over(self) -> None:
-        """See that the kernel finds what lies in `scratch`."""
+    def _upload(self) -> None:
+        """Make the files in `scratch` available to the kernel."""
 
-    def _bring_back(self, names: list[str]) -> None:
-        """See that we find what the kernel has put into `scratch` under these names."""
+    def _download(self, names: list[str]) -> None:
+        """Make files that the kernel wrote into `scratch` available here."""
 
-    def _forget(self, names: list[str]) -> None:
-        """Make room: an exchange is over."""
+    def _discard(self, names: list[str]) -> None:
+        """Remove the files of a request that is answered."""
 
-    def _execute(self, cell: NotebookNode, seconds: float, *, store_history: bool = True) -> Outcome:
+    def _execute(self, cell: NotebookNode, seconds: float, *, store_history: bool = True) -> CellOutcome:
         client = self._client
         if client is None:
-            return Outcome("was not run: there is no kernel any more", alive=False)
-        # nbclient looks up by its own notebook which output an update is for
+            return CellOutcome("was not run: the kernel has ended", alive=False)
+        # nbclient finds the output that a message updates in its own notebook
         client.nb.cells[0] = cell
         client._display_id_map.clear()
         client.timeout = math.ceil(seconds)  # nbclient takes whole seconds, and 0 for no limit
         try:
             self._wait(client.async_execute_cell(cell, 0, store_history=store_history))
         except CellTimeoutError:
-            return Outcome(f"took more than {seconds:g} seconds and was stopped", alive=False)
+            return CellOutcome(f"took more than {seconds:g} seconds and was stopped", alive=False)
         except DeadKernelError:
-            return Outcome("ended the Python process (killed, out of memory, or an exit call)", alive=False)
+            return CellOutcome("ended the Python process (killed, out of memory, or an exit call)", alive=False)
         except CellControlSignal as error:
-            return Outcome(str(error).splitlines()[-1])
-        except Exception as error:  # a hostile kernel may send anything, and nbclient believes what it reads
-            return Outcome(f"sent what is no Jupyter message ({type(error).__name__}) and was stopped", alive=False)
-        return Outcome(_last_error(cell))
+            return CellOutcome(str(error).splitlines()[-1])
+        except Exception as error:  # a hostile kernel may send anything, and nbclient trusts it
+            return CellOutcome(f"sent an invalid Jupyter message ({type(error).__name__}) and was stopped", alive=False)
+        return CellOutcome(_last_error(cell))
 
-    def _revive(self, seconds: float) -> None:
+    def _restart(self, seconds: float) -> None:
         self._stop()
         self._start()
         for source in list(self._history):
             if not self._execute(new_code_cell(source), seconds).alive:
                 self._history.remove(source)
-                self._revive(seconds)
+                self._restart(seconds)
                 return
 
     def _start(self) -> None:
@@ -160,7 +160,7 @@ class Kernel:
         )
         try:
             self._wait(self._start_kernel(client))
-        except Exception as error:  # whatever stops a kernel from starting ends here
+        except Exception as error:  # whatever prevents a kernel from starting
             raise GradingError(
                 "no Jupyter kernel could be started",
                 where=self.folder,
@@ -169,10 +169,10 @@ class Kernel:
                 todo="run `mlhood doctor`, and install the course again if it says that ipykernel is missing",
             ) from None
         self._client = client
-        self._execute(new_code_cell(KEEP_RUNNING), START_SECONDS, store_history=False)
+        self._execute(new_code_cell(IGNORE_EXIT), START_SECONDS, store_history=False)
 
     def _wait(self, work: Coroutine[Any, Any, Any]) -> None:
-        # `Runner.run` would turn Ctrl-C into a cancellation, which nbclient takes for the death of the kernel.
+        # `Runner.run` would turn Ctrl-C into a cancellation, which nbclient takes for the death of the kernel
         self._loop.get_loop().run_until_complete(work)
 
     async def _start_kernel(self, client: NotebookClient) -> None:
@@ -184,45 +184,47 @@ class Kernel:
 
     def _configure(self, client: NotebookClient) -> None:
         manager = client.create_kernel_manager()
-        if hasattr(os, "killpg"):  # where sockets can be files, there need be no port that others could reach
+        if hasattr(os, "killpg"):  # sockets can be files, so no port is open that others could connect to
             manager.transport, manager.ip = "ipc", str(self.scratch / "k")
 
-    def _end_group(self, client: NotebookClient) -> None:
+    def _kill_processes(self, client: NotebookClient) -> None:
         group = getattr(getattr(client.km, "provisioner", None), "pgid", None)
         if group and hasattr(os, "killpg"):
             with contextlib.suppress(OSError):
-                os.killpg(group, signal.SIGKILL)  # the kernel's children too, which a polite shutdown leaves behind
+                os.killpg(group, signal.SIGKILL)  # the kernel's children, too, which a regular shutdown leaves behind
 
     def _stop(self) -> None:
         client, self._client = self._client, None
         if client is None or client.km is None:
             return
-        self._end_group(client)
+        self._kill_processes(client)
         with contextlib.suppress(Exception):
-            self._wait(_give_up())
+            self._wait(_cancel_tasks())
             self._wait(client._async_cleanup_kernel())  # nbclient's only way to end kernel and channels
 
 
-class Kernels(Protocol):
-    """Where the kernel for a foreign notebook comes from: something that keeps it apart from us."""
+class KernelFactory(Protocol):
+    """Creates the kernel of an untrusted notebook, isolated from this process."""
 
     def kernel(self, folder: Path) -> Kernel:
-        """A kernel for one notebook, whose files come to `folder`.
+        """Return a kernel for one notebook, whose files are copied to `folder`.
 
         Raises:
-            GradingError: There is none to be had.
+            GradingError: No isolated kernel can be created.
         """
         ...
 
 
-async def _give_up() -> None:
-    """End what an interruption or a time limit has left waiting, and hear it out, so that nothing is logged later."""
-    waiting = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in waiting:
+async def _cancel_tasks() -> None:
+    """Cancel and await the tasks that an interruption or a time limit has left, so that nothing is logged later."""
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
         task.cancel()
-    await asyncio.gather(*waiting, return_exceptions=True)
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _last_error(cell: NotebookNode) -> str:
     errors = [output for output in cell.outputs if output.output_type == "error"]
-    return sentence(f"{errors[-1].ename}: {errors[-1].evalue}"[:LONGEST_ERROR]).rstrip(": ") if errors else ""
+    if not errors:
+        return ""
+    return single_line(f"{errors[-1].ename}: {errors[-1].evalue}"[:MAX_ERROR_CHARACTERS]).rstrip(": ")

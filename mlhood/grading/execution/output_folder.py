@@ -1,7 +1,7 @@
-"""The folder that `mlhood run` writes: tested before the work, fresh for each notebook, nobody's file lost.
+"""The output folder of `mlhood run`: tested before the work, empty for each notebook, without losing a user's file.
 
-A file that an earlier run left could make a check pass that would fail today. So each notebook starts in an
-empty folder: what a run wrote and nobody changed since is removed, anything else is moved aside.
+A file of an earlier run could make a check pass that would fail today. So each notebook starts in an empty folder:
+unchanged files of an earlier run are removed, all others are moved aside.
 """
 
 from __future__ import annotations
@@ -14,19 +14,20 @@ from pathlib import Path
 
 from mlhood.errors import OutputError
 
-NEEDED_BYTES = 64 << 20
+REQUIRED_BYTES = 64 << 20
 MANIFEST = ".mlhood-files.json"
-OWN_MARKS = {
+# how files of ours are recognized
+SIGNATURES = {
     "report.html": '<meta name="generator" content="mlhood">',
     "marks.json": '"format": "mlhood marks',
 }
 
 
 def prepare(out: Path) -> Path:
-    """Make the folder, see that it can be written and has room, and return its full path.
+    """Create the folder, test that it can be written and has space, and return its absolute path.
 
     Raises:
-        OutputError: It cannot be written, is nearly full, or holds foreign files of the names we need.
+        OutputError: It cannot be written, is nearly full, or holds files of a user under the names of our results.
     """
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -40,17 +41,17 @@ def prepare(out: Path) -> Path:
             where=out,
             expected="a folder that can be written",
             got=error.strerror or str(error),
-            todo="choose another folder with --out, or make room in this one; nothing has been run yet",
+            todo="choose another folder with --out, or free space in this one; nothing has been run yet",
         ) from None
-    if free < NEEDED_BYTES:
+    if free < REQUIRED_BYTES:
         raise OutputError(
             "the disk of the output folder is nearly full",
             where=out,
-            expected=f"{NEEDED_BYTES >> 20} MiB free",
+            expected=f"{REQUIRED_BYTES >> 20} MiB free",
             got=f"{free >> 20} MiB",
-            todo="choose another folder with --out, or make room; nothing has been run yet",
+            todo="choose another folder with --out, or free space; nothing has been run yet",
         )
-    for name in OWN_MARKS:
+    for name in SIGNATURES:
         _refuse_foreign(out / name)
     return out.resolve()
 
@@ -58,25 +59,25 @@ def prepare(out: Path) -> Path:
 def _refuse_foreign(path: Path) -> None:
     if not path.exists() and not path.is_symlink():
         return
-    if path.is_file() and OWN_MARKS[path.name] in path.read_text(encoding="utf-8", errors="replace"):
+    if path.is_file() and SIGNATURES[path.name] in path.read_text(encoding="utf-8", errors="replace"):
         return
     raise OutputError(
-        "the output folder holds a file that mlhood has not written and would replace",
+        "the output folder holds a file that mlhood did not write and would replace",
         where=path,
         todo="move it away, or choose another folder with --out; nothing has been run yet",
     )
 
 
-def fresh(out: Path, name: str) -> tuple[Path, Path | None]:
-    """An empty folder `out/name`, and where files that were in the way have been moved to.
+def create_empty(out: Path, name: str) -> tuple[Path, Path | None]:
+    """Return the empty folder `out/name`, and the path to which files of a user in it were moved, if any.
 
     Raises:
-        OutputError: The folder cannot be changed.
+        OutputError: The folder cannot be replaced.
     """
     folder = out / name
     try:
         kept = None
-        if folder.is_symlink() or (folder.exists() and not _emptied(folder)):
+        if folder.is_symlink() or (folder.exists() and not _remove_old_results(folder)):
             kept = _free_name(out, f"{name}-kept")
             folder.rename(kept)
         folder.mkdir(exist_ok=True)
@@ -90,25 +91,25 @@ def fresh(out: Path, name: str) -> tuple[Path, Path | None]:
     return folder, kept
 
 
-def remember(folder: Path) -> None:
-    """Note which files a run has left, so that the next one can tell them from those of the user."""
+def write_manifest(folder: Path) -> None:
+    """Record the files of a run with their hashes, so that the next run can tell them from those of the user."""
     files = {path.relative_to(folder).as_posix(): _digest(path) for path in _plain_files(folder)}
     files.pop(MANIFEST, None)
     (folder / MANIFEST).write_text(json.dumps(files, indent=1), encoding="utf-8")
 
 
 def files(folder: Path) -> list[Path]:
-    """The files that a run has left, relative to its folder, without our own note of them."""
-    found = [path.relative_to(folder) for path in _plain_files(folder)]
-    return sorted(path for path in found if not any(part.startswith(".") for part in path.parts))
+    """Return the files of a run, relative to its folder, without hidden ones such as the manifest."""
+    paths = [path.relative_to(folder) for path in _plain_files(folder)]
+    return sorted(path for path in paths if not any(part.startswith(".") for part in path.parts))
 
 
-def _emptied(folder: Path) -> bool:
-    """Remove what the last run wrote and nobody changed since; whether nothing is left."""
-    known = _known(folder)
+def _remove_old_results(folder: Path) -> bool:
+    """Remove the unchanged files of the last run, and return whether the folder is empty then."""
+    manifest = _read_manifest(folder)
     for path in _plain_files(folder):
         name = path.relative_to(folder).as_posix()
-        if name == MANIFEST or known.get(name) == _digest(path):
+        if name == MANIFEST or manifest.get(name) == _digest(path):
             path.unlink()
     for parent in sorted((path for path in folder.rglob("*") if path.is_dir()), reverse=True):
         if not parent.is_symlink() and not any(parent.iterdir()):
@@ -116,12 +117,12 @@ def _emptied(folder: Path) -> bool:
     return not any(folder.iterdir())
 
 
-def _known(folder: Path) -> dict[str, str]:
+def _read_manifest(folder: Path) -> dict[str, str]:
     try:
-        known = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    return known if isinstance(known, dict) else {}
+    return manifest if isinstance(manifest, dict) else {}
 
 
 def _plain_files(folder: Path) -> list[Path]:

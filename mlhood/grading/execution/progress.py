@@ -1,4 +1,4 @@
-"""What the terminal shows while notebooks run: a moving bar, or plain lines where there is no terminal."""
+"""The progress display of `mlhood run`: a bar on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from mlhood.grading.execution.grade_notebook import Step
 
 
-class BarWatch:
-    """A bar: notebook, step n of m, time, and the first words of the cell. Use it in a `with` statement."""
+class ProgressBar:
+    """A bar: notebook, step n of m, time, and the first line of the cell. Use it in a `with` statement."""
 
     def __init__(self, console: Console) -> None:
         self._progress = Progress(
@@ -25,7 +25,7 @@ class BarWatch:
         )
         self._task = None
 
-    def __enter__(self) -> BarWatch:
+    def __enter__(self) -> ProgressBar:
         self._progress.start()
         return self
 
@@ -38,12 +38,12 @@ class BarWatch:
         self._task = self._progress.add_task("starting the kernel", total=None, notebook=notebook)
 
     def step(self, step: Step) -> None:
-        """Move the bar."""
+        """Advance the bar."""
         if self._task is not None:
             self._progress.update(self._task, total=step.total, completed=step.done, description=escape(step.text))
 
     def end(self, run: object) -> None:
-        """Leave the bar as it is; a full one where all steps are done."""
+        """Stop the bar; it is full if all steps are done."""
         if self._task is None:
             return
         task = next(task for task in self._progress.tasks if task.id == self._task)
@@ -54,32 +54,32 @@ class BarWatch:
         self._progress.stop_task(self._task)
 
 
-class LineWatch:
-    """A line a step, for logs."""
+class ProgressLog:
+    """One line per step."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._name = ""
         self._began = time.monotonic()
 
-    def __enter__(self) -> LineWatch:
+    def __enter__(self) -> ProgressLog:
         return self
 
     def __exit__(self, *exception: object) -> None:
         pass
 
     def begin(self, name: str, number: int, count: int) -> None:
-        """Say which notebook begins."""
+        """Print the name of the notebook that begins."""
         self._name, self._began = name, time.monotonic()
         self._print(f"{name}: notebook {number} of {count}")
 
     def step(self, step: Step) -> None:
-        """Say which step begins."""
+        """Print the step that begins."""
         elapsed = time.monotonic() - self._began
         self._print(f"{self._name} [{step.done + 1:>3}/{step.total}] {elapsed:5.1f} s  {step.text}")
 
     def end(self, run: object) -> None:
-        """Say that the notebook is done."""
+        """Print that the notebook is done."""
         state = "done" if getattr(run, "complete", True) else "stopped"
         self._print(f"{self._name}: {state} after {time.monotonic() - self._began:.1f} s")
 
@@ -87,6 +87,6 @@ class LineWatch:
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
-def watch(console: Console) -> BarWatch | LineWatch:
-    """The one that suits the console."""
-    return BarWatch(console) if console.is_terminal else LineWatch(console)
+def progress_display(console: Console) -> ProgressBar | ProgressLog:
+    """Return the display that suits the console."""
+    return ProgressBar(console) if console.is_terminal else ProgressLog(console)

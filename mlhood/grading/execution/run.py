@@ -1,34 +1,32 @@
-"""The main job: execute the course's notebooks, write executed copies and a report, and give the marks."""
+"""`mlhood run`: execute the course's notebooks, write executed copies and a report, and return the marks."""
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 from nbformat import NotebookNode
 
-from mlhood.errors import MlhoodError, NotebookError, OutputError
+from mlhood.errors import MlhoodError, OutputError
 from mlhood.grading.checks.marks import Marks, TaskResult, total
 from mlhood.grading.checks.task import Project
 from mlhood.grading.execution import output_folder
-from mlhood.grading.execution.grade_notebook import Step, grade
-from mlhood.grading.notebooks.clean import clear, tidy
+from mlhood.grading.execution.grade_notebook import RunSettings, Step, grade
+from mlhood.grading.notebooks.clean import clean, clear_outputs
 from mlhood.grading.notebooks.notebook import project_of, read, write, write_text
 from mlhood.grading.notebooks.render import notebook_html
-from mlhood.grading.reports.run_report import run_report
-from mlhood.measure import machine
 
-INTERRUPTED = 130
-FAMILY_ERROR = 2
+EXIT_INTERRUPTED = 130
+EXIT_ERROR = 2
+SEED = 0  # the same inputs in every run, so that runs can be compared
 
 
 @dataclass
-class Run:
-    """What became of one notebook: the marks of the tasks it reached, and what stopped it, if anything."""
+class NotebookRun:
+    """The run of one notebook: the results of the tasks it reached, and what stopped it, if anything."""
 
     source: Path
     name: str
@@ -52,7 +50,7 @@ class Run:
         return self.complete and not self.failed_cells and all(task.full for task in tasks)
 
     def as_dict(self) -> dict:
-        """As plain data for `marks.json`."""
+        """Return plain data for `marks.json`."""
         return {
             "notebook": str(self.source),
             "folder": str(self.folder) if self.folder else None,
@@ -66,124 +64,118 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """All notebooks of one call, the report or why there is none, and the exit code of the command."""
+class RunOutcome:
+    """The runs of one command, its exit code, and the report or the error that prevented it."""
 
-    runs: tuple[Run, ...]
-    report: Path
+    runs: tuple[NotebookRun, ...]
     code: int
+    report: Path | None = None
     error: MlhoodError | None = None
 
 
-class Watch(Protocol):
-    """Is told how the work goes."""
+class RunObserver(Protocol):
+    """Receives the progress of a run."""
 
     def begin(self, name: str, number: int, count: int) -> None:
         """A notebook begins."""
         ...
 
     def step(self, step: Step) -> None:
-        """A cell or the marking of a task begins."""
+        """A cell or the judging of a task begins."""
         ...
 
-    def end(self, run: Run) -> None:
+    def end(self, run: NotebookRun) -> None:
         """A notebook is done."""
         ...
 
 
-def course_notebooks(folder: Path) -> list[Path]:
-    """The notebooks `P1.ipynb` to `P9.ipynb` of a folder.
-
-    Raises:
-        NotebookError: There is none.
-    """
-    found = sorted(folder.glob("P[1-9].ipynb"))
-    if not found:
-        raise NotebookError(
-            "there is no notebook of the course here",
-            where=folder,
-            expected="P1.ipynb and its like",
-            todo="go to the folder of the course, or name the notebooks: mlhood run PATH",
-        )
-    return found
+ReportWriter = Callable[[Sequence[NotebookRun], Path], Path]
 
 
-def run(notebooks: Iterable[Path], out: Path, watch: Watch, *, write_back: bool = False) -> Outcome:
-    """Execute and mark notebooks, one after the other; what goes wrong in one does not stop the next.
+def run_notebooks(
+    notebooks: Iterable[Path],
+    out: Path,
+    observer: RunObserver,
+    write_report: ReportWriter,
+    *,
+    write_back: bool = False,
+) -> RunOutcome:
+    """Run and grade notebooks, one after the other; an error in one does not stop the next.
 
     Args:
-        notebooks: Paths; the files stay as they are unless `write_back`.
+        notebooks: Their paths; the files are not modified unless `write_back`.
         out: Folder of the results: for each notebook a folder with the executed copy and the files that it
-            has written; `report.html` and `marks.json` about all.
-        watch: Is told how the work goes.
-        write_back: Whether to store the fresh outputs in the notebooks themselves, where no cell has failed.
+            wrote, and the report.
+        observer: Receives the progress.
+        write_report: Writes the report about these runs into the folder and returns its path.
+        write_back: Whether to store the new outputs in the notebooks themselves, if no cell failed.
 
     Raises:
         OutputError: The folder cannot be written; nothing has been run then.
     """
     out = output_folder.prepare(out)
-    runs = _named(notebooks)
-    for number, one in enumerate(runs, start=1):
-        watch.begin(one.name, number, len(runs))
-        _run(one, out, watch, write_back)
-        watch.end(one)
-        if one.interrupted:
+    runs = _with_unique_names(notebooks)
+    for number, run in enumerate(runs, start=1):
+        observer.begin(run.name, number, len(runs))
+        _run(run, out, observer, write_back)
+        observer.end(run)
+        if run.interrupted:
             runs = runs[:number]
             break
     try:
-        _save_report(runs, out)
-    except OutputError as error:  # the marks are still told
-        return Outcome(tuple(runs), out / "report.html", FAMILY_ERROR, error)
-    return Outcome(tuple(runs), out / "report.html", _code(runs))
+        return RunOutcome(tuple(runs), _exit_code(runs), write_report(runs, out))
+    except OutputError as error:  # the marks are printed all the same
+        return RunOutcome(tuple(runs), EXIT_ERROR, error=error)
 
 
-def _named(notebooks: Iterable[Path]) -> list[Run]:
-    runs: list[Run] = []
+def _with_unique_names(notebooks: Iterable[Path]) -> list[NotebookRun]:
+    runs: list[NotebookRun] = []
     for path in notebooks:
         same = sum(run.source.stem == path.stem for run in runs)
-        runs.append(Run(path, f"{path.stem}-{same + 1}" if same else path.stem))
+        runs.append(NotebookRun(path, f"{path.stem}-{same + 1}" if same else path.stem))
     return runs
 
 
-def _code(runs: list[Run]) -> int:
+def _exit_code(runs: Sequence[NotebookRun]) -> int:
     if any(run.interrupted for run in runs):
-        return INTERRUPTED
+        return EXIT_INTERRUPTED
     return 0 if all(run.full for run in runs) else 1
 
 
-def _run(one: Run, out: Path, watch: Watch, write_back: bool) -> None:
-    """Run one notebook and write its results, also if it was interrupted."""
+def _run(run: NotebookRun, out: Path, observer: RunObserver, write_back: bool) -> None:
+    """Run one notebook and write its results, even if it is interrupted."""
     try:
-        notebook = read(one.source)
-        one.project = project_of(notebook, one.source)
-        one.folder, kept = output_folder.fresh(out, one.name)
+        notebook = read(run.source)
+        run.project = project_of(notebook, run.source)
+        run.folder, kept = output_folder.create_empty(out, run.name)
         if kept:
-            one.notes.append(f"files that no run had written were in the way and are now in {kept}")
-        _execute(one, one.project, one.folder, notebook, watch)
-        _save(one, one.folder, notebook, write_back)
+            run.notes.append(f"files that no run wrote were moved to {kept}")
+        _execute(run, run.project, run.folder, notebook, observer)
+        _save(run, run.folder, notebook, write_back)
     except MlhoodError as error:
-        one.error = error
+        run.error = error
     except KeyboardInterrupt:
-        one.interrupted = True
+        run.interrupted = True
 
 
-def _execute(one: Run, project: Project, folder: Path, notebook: NotebookNode, watch: Watch) -> None:
-    clear(notebook)
+def _execute(run: NotebookRun, project: Project, folder: Path, notebook: NotebookNode, observer: RunObserver) -> None:
+    clear_outputs(notebook)
     results: list[TaskResult] = []
+    settings = RunSettings(SEED, run_check_cells=True, on_step=observer.step, on_result=results.append)
     began = time.monotonic()
     try:
-        one.marks = grade(notebook, project, folder, run_check_cells=True, on_step=watch.step, on_result=results.append)
+        run.marks = grade(notebook, project, folder, settings)
     except KeyboardInterrupt:
-        one.interrupted = True
+        run.interrupted = True
     except MlhoodError as error:
-        one.error = error
-    one.marks = one.marks or total(project, tuple(results), time.monotonic() - began)
-    one.failed_cells = _failures(notebook)
-    tidy(notebook)
+        run.error = error
+    run.marks = run.marks or total(project, tuple(results), time.monotonic() - began)
+    run.failed_cells = _failed_cells(notebook)
+    clean(notebook)
 
 
-def _failures(notebook: NotebookNode) -> tuple[str, ...]:
-    """The cells that stopped with an error, except those that announce it by nbval's tag."""
+def _failed_cells(notebook: NotebookNode) -> tuple[str, ...]:
+    """Return the cells that stopped with an error, except those that declare it by nbval's tag."""
     failed = []
     for cell in notebook.cells:
         errors = [output for output in cell.get("outputs", []) if output.output_type == "error"]
@@ -193,31 +185,18 @@ def _failures(notebook: NotebookNode) -> tuple[str, ...]:
     return tuple(failed)
 
 
-def _save(one: Run, folder: Path, notebook: NotebookNode, write_back: bool) -> None:
-    write(notebook, folder / f"{one.name}.ipynb")
-    page = notebook_html(notebook, one.name)
+def _save(run: NotebookRun, folder: Path, notebook: NotebookNode, write_back: bool) -> None:
+    write(notebook, folder / f"{run.name}.ipynb")
+    page = notebook_html(notebook, run.name)
     if page is None:
-        one.notes.append("the executed notebook could not be turned into a page; open the .ipynb instead")
+        run.notes.append("the executed notebook could not be turned into a page; open the .ipynb instead")
     else:
-        write_text(folder / f"{one.name}.html", page)
+        write_text(folder / f"{run.name}.html", page)
     try:
-        output_folder.remember(folder)
+        output_folder.write_manifest(folder)
     except OSError as error:
         raise OutputError("the result cannot be written", where=folder, got=error.strerror) from None
-    if write_back and one.complete and not one.failed_cells:
-        write(notebook, one.source)
+    if write_back and run.complete and not run.failed_cells:
+        write(notebook, run.source)
     elif write_back:
-        one.notes.append(f"{one.source.name} is left as it was, since not every cell has run well")
-
-
-def _save_report(runs: list[Run], out: Path) -> None:
-    facts = machine()
-    document = {
-        "format": "mlhood marks 1",
-        "earned": sum(run.marks.earned for run in runs if run.marks),
-        "points": sum(run.marks.points for run in runs if run.marks),
-        "machine": facts.as_dict(),
-        "notebooks": [run.as_dict() for run in runs],
-    }
-    write_text(out / "marks.json", json.dumps(document, indent=1, default=str) + "\n")
-    write_text(out / "report.html", run_report(runs, out, facts))
+        run.notes.append(f"{run.source.name} was not written back, since a cell failed")

@@ -1,4 +1,4 @@
-"""Notebooks as the course knows them: which project, which cell belongs to which task, and in which role."""
+"""Reading and writing notebooks, and the labels of their cells: project, task and role."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from mlhood.grading.projects import PROJECTS
 BEGIN_SOLUTION = "### BEGIN SOLUTION"
 END_SOLUTION = "### END SOLUTION"
 MAX_NOTEBOOK_BYTES = 64 << 20
-CHECKED = re.compile(r"""mlhood\.check\(["']([A-Z]\d)\.\d+["']\)""")  # a check cell that has lost its label
+CHECK_CALL = re.compile(r"""mlhood\.check\(["']([A-Z]\d\.\d+)["']\)""")
 
 
 def read(path: str | Path) -> NotebookNode:
-    """Read a notebook, in the newest format.
+    """Read a notebook and convert it to the current format.
 
     Raises:
         NotebookError: There is no such file, or it is not a notebook.
@@ -37,7 +37,7 @@ def read(path: str | Path) -> NotebookNode:
             "the file is not JSON, so it is not a notebook",
             where=path,
             expected="a file that Jupyter has saved",
-            got=f"{error}; it begins with {text[:40]!r}",
+            got=f"{error}; the file begins with {text[:40]!r}",
             todo="download or save it again as .ipynb; a version saved earlier may be in .ipynb_checkpoints",
         ) from None
     return _as_notebook(document, path)
@@ -58,7 +58,7 @@ def _read_text(path: Path) -> str:
             todo="clear its outputs (Edit > Clear Outputs of All Cells) and save it",
         )
     try:
-        return path.read_text(encoding="utf-8-sig")  # some editors of Windows put a mark at the beginning
+        return path.read_text(encoding="utf-8-sig")  # some editors on Windows write a byte order mark
     except (OSError, UnicodeDecodeError) as error:
         raise NotebookError("the notebook cannot be read", where=path, got=str(error), todo=advice) from None
 
@@ -76,9 +76,9 @@ def _as_notebook(document: object, path: Path) -> NotebookNode:
         )
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about cell ids that are missing or doubled, which nbformat mends
-            whole = json.dumps(document, ensure_ascii=False).encode("utf-8", "replace").decode()  # no half characters
-            notebook = nbformat.reads(whole, as_version=4)
+            warnings.simplefilter("ignore")  # about missing and duplicate cell ids, which nbformat replaces
+            text = json.dumps(document, ensure_ascii=False).encode("utf-8", "replace").decode()  # no lone surrogates
+            notebook = nbformat.reads(text, as_version=4)
             nbformat.validate(notebook)
     except Exception as error:  # nbformat raises many kinds
         raise NotebookError(
@@ -92,7 +92,7 @@ def _as_notebook(document: object, path: Path) -> NotebookNode:
 
 
 def write(notebook: NotebookNode, path: Path) -> None:
-    """Write a notebook as Jupyter does, whole or not at all.
+    """Write a notebook as Jupyter does, atomically.
 
     Raises:
         OutputError: The folder is missing, full or read-only.
@@ -101,7 +101,7 @@ def write(notebook: NotebookNode, path: Path) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file, whole or not at all.
+    """Write a text file atomically, and create its folder.
 
     Raises:
         OutputError: The folder is missing, full or read-only.
@@ -113,66 +113,89 @@ def write_text(path: Path, text: str) -> None:
             "the result cannot be written",
             where=path,
             got=error.strerror or str(error),
-            todo="choose another folder with --out, or make room in this one",
+            todo="choose another folder with --out, or free space in this one",
         ) from None
     write_atomic(path, text.encode("utf-8", "replace"))
 
 
 @dataclass(frozen=True)
 class Label:
-    """Which task a cell belongs to, and as what: `given`, `solution`, `check` or `question`."""
+    """The task of a cell and its role: `given`, `solution`, `check`, `result` or `question`."""
 
     task: str
     role: str
 
 
 def label(cell: NotebookNode) -> Label | None:
-    """The label of a cell, or None for cells that belong to no task, such as those a student has added.
+    """Return the label of a cell, or None for cells that belong to no task, such as those that a student added.
 
-    A cell is known by nbgrader's `grade_id` or by its cell id, since some editors lose the one and some the other.
+    It is in the cell's metadata, and in its name: some editors lose the one, some the other.
     """
-    own = cell.metadata.get("mlhood")
-    if isinstance(own, dict) and isinstance(own.get("task"), str):
-        return Label(own["task"], str(own.get("role", "given")))
-    return label_in(cell_name(cell))
+    metadata = cell.metadata.get("mlhood")
+    if isinstance(metadata, dict) and isinstance(metadata.get("task"), str):
+        return Label(metadata["task"], str(metadata.get("role", "given")))
+    return parse_label(cell_name(cell))
 
 
-def label_in(name: str) -> Label | None:
-    """The label that a cell's name holds: `P1-3-given-2` is a given cell of P1.3."""
-    project, _, rest = name.partition("-")
-    number, _, role = rest.partition("-")
+def parse_label(name: str) -> Label | None:
+    """Return the label in a cell's name: `P1-3-given-2` is a given cell of P1.3."""
+    project, _, remainder = name.partition("-")
+    number, _, role = remainder.partition("-")
     if project not in PROJECTS or not number.isdigit() or not role:
         return None
     return Label(f"{project}.{number}", role.partition("-")[0])
 
 
-def cell_name(cell: NotebookNode) -> str:
-    """The name of a cell of the course: nbgrader's `grade_id`, else its cell id."""
+def cell_names(cell: NotebookNode) -> tuple[str, str]:
+    """Return nbgrader's `grade_id` of a cell and its cell id, empty if it has none."""
     grader = cell.metadata.get("nbgrader")
-    name = grader.get("grade_id") if isinstance(grader, dict) else None
-    return str(name or cell.get("id", ""))
+    grade_id = grader.get("grade_id") if isinstance(grader, dict) else None
+    return str(grade_id or ""), str(cell.get("id", ""))
+
+
+def cell_name(cell: NotebookNode) -> str:
+    """Return the name of a cell of the course: nbgrader's `grade_id`, else its cell id."""
+    grade_id, cell_id = cell_names(cell)
+    return grade_id or cell_id
 
 
 def check_source(task: str) -> str:
-    """What the check cell of a task holds."""
+    """Return the source of the check cell of a task."""
     return f'mlhood.check("{task}")'
 
 
-def project_of(notebook: NotebookNode, path: str | Path) -> Project:
-    """The project that a notebook belongs to: by its own metadata, else by its cells' labels or its calls of checks.
+def course_notebooks(folder: Path) -> list[Path]:
+    """Return the notebooks `P1.ipynb` to `P9.ipynb` of a folder.
 
     Raises:
-        NotebookError: It holds no cell of any project.
+        NotebookError: There is none.
     """
-    named = notebook.metadata.get("mlhood", {})
-    wanted = str(named.get("project", "")) if isinstance(named, dict) else ""
-    labels = [found.task.partition(".")[0] for cell in notebook.cells if (found := label(cell))]
-    labels += [found[1] for cell in notebook.cells if (found := CHECKED.fullmatch(cell.source.strip()))]
-    for project_id in [wanted, *labels]:
-        if project_id in PROJECTS and labels:
+    paths = sorted(folder.glob("P[1-9].ipynb"))
+    if not paths:
+        raise NotebookError(
+            "there is no notebook of the course here",
+            where=folder,
+            expected="P1.ipynb or another notebook of the course",
+            todo="change to the folder of the course, or pass the notebooks: mlhood run PATH",
+        )
+    return paths
+
+
+def project_of(notebook: NotebookNode, path: str | Path) -> Project:
+    """Return the project of a notebook: by its metadata, else by the labels of its cells or their calls of checks.
+
+    Raises:
+        NotebookError: It has no cell of any project.
+    """
+    metadata = notebook.metadata.get("mlhood", {})
+    declared = str(metadata.get("project", "")) if isinstance(metadata, dict) else ""
+    tasks = [known.task for cell in notebook.cells if (known := label(cell))]
+    tasks += [call[1] for cell in notebook.cells if (call := CHECK_CALL.fullmatch(cell.source.strip()))]
+    for project_id in [declared, *(task.partition(".")[0] for task in tasks)]:
+        if project_id in PROJECTS and tasks:
             return PROJECTS[project_id]
     raise NotebookError(
-        "the notebook holds no task of the course",
+        "the notebook has no task of the course",
         where=path,
         expected=f"cells of one of {', '.join(PROJECTS)}",
         got=f"{len(notebook.cells)} cells, none of which belongs to a task",

@@ -1,4 +1,4 @@
-"""An executed notebook as one page that opens without a network and runs no scripts."""
+"""An executed notebook as one HTML page that needs no network and runs no scripts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import warnings
 
 from nbformat import NotebookNode
 
-# JupyterLab's look, without the scripts that its template loads from the network.
+# JupyterLab's template without the scripts that it loads from the network
 TEMPLATE = """{% extends 'lab/index.html.j2' %}
 {% block html_head_js %}{% endblock %}
 {% block jupyter_widgets %}{% endblock %}
@@ -26,12 +26,12 @@ TEMPLATE = """{% extends 'lab/index.html.j2' %}
 </style>
 {% endblock %}
 """
-# The browser itself refuses scripts and the network, whatever an output holds.
+# the browser itself blocks scripts and the network, whatever an output contains
 POLICY = "default-src 'none'; img-src data:; media-src data:; font-src data:; style-src 'unsafe-inline'"
 
 
 def notebook_html(notebook: NotebookNode, title: str) -> str | None:
-    """The page, or None where nbconvert is missing or cannot make one."""
+    """Return the page, or None if nbconvert is not installed or fails."""
     try:
         from nbconvert.exporters.html import HTMLExporter
 
@@ -40,6 +40,6 @@ def notebook_html(notebook: NotebookNode, title: str) -> str | None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about pictures without a description and the like
             page, _ = exporter.from_notebook_node(notebook, {"metadata": {"name": title}})
-    except Exception:  # templates of other programs can fail in any way; the page is an extra
+    except Exception:  # templates can fail in any way, and the page is optional
         return None
     return page

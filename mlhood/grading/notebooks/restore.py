@@ -1,14 +1,14 @@
-"""A submission with the course's own cells as the master has them, whatever became of them in the student's hands.
+"""A submission with its locked cells restored: the course's own cells run as the master notebook has them.
 
-1. A given, check or result cell is the course's own if it holds what the master's does, up to comments and layout. A
-   label does not make it so.
-2. Such cells stand in the order of the master, each after the solution cells that it follows there; those that are
-   missing, changed or elsewhere are put in. So deleting, editing, copying or moving them changes nothing.
-3. Everything else is the student's: solution cells, all copies of them, cells that were added, and what became of a
-   cell of the course that was changed. It runs where it stands, and nothing in it is trusted.
+1. A given, check or result cell is intact if it has the content of the master's, up to comments and layout; a label
+   alone proves nothing.
+2. Intact cells run in the order of the master, each after the solution cells that it follows there; missing, changed
+   and moved ones are inserted. So deleting, editing, copying or moving them has no effect.
+3. All other cells are the student's: solution cells and their copies, added cells, and edited cells of the course. They
+   run where they are, and nothing in them is trusted.
 
-Solution cells are known by name (nbgrader's `grade_id`, or the cell's id), the course's own by name and content. Where
-names are lost, by an editor or a tool that strips notebooks, content is enough.
+Solution cells are recognized by name (nbgrader's `grade_id`, or the cell's id), locked cells by name and content. If an
+editor or a tool that strips notebooks has removed the names, the content is enough.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import ast
 import hashlib
 import warnings
 from bisect import bisect_left
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -25,52 +24,52 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell
 
 from mlhood.grading.checks.task import Project
-from mlhood.grading.notebooks.master import OPEN, SOLUTION, MasterCell, cells_of
-from mlhood.grading.notebooks.notebook import label
+from mlhood.grading.notebooks.master import OPEN, SOLUTION, MasterCell, project_cells
+from mlhood.grading.notebooks.notebook import cell_names, label
 
-FOR_THE_STUDENT = ("check", "result")  # cells that only tell the student something: no check asks what they make
-MAX_CHARACTERS = 4_000  # of a cell that is compared by its syntax; the course's own have 15 lines
-MAX_SOURCE = 1 << 20  # characters of all cells together: to read a program takes hundreds of bytes for each
+FEEDBACK_ROLES = ("check", "result")  # cells that only show something to the student: no check uses what they define
+MAX_PARSED_CHARACTERS = 4_000  # of a cell that is compared by its syntax tree; the course's own have 15 lines
+MAX_SOURCE_CHARACTERS = 1 << 20  # of all cells together: parsing takes hundreds of bytes of memory for each
 
 
 @dataclass(frozen=True)
-class Part:
-    """A cell of the rebuilt notebook.
+class RestoredCell:
+    """A cell of the restored notebook.
 
     Args:
-        cell: What is run.
-        task: The task whose limits count for it, or empty.
-        role: Its role in the master, or empty for a cell that the student has added.
-        own: Whether it is the course's own, as the master has it.
-        last: Whether its task is judged after it and not before.
+        node: The cell to run.
+        task: The task whose limits hold for it, or empty.
+        role: Its role in the master, or empty for a cell that the student added or changed.
+        intact: Whether it is a locked cell of the course with the master's content.
+        delays_judging: Whether its task is judged only after it.
     """
 
-    cell: NotebookNode
+    node: NotebookNode
     task: str = ""
     role: str = ""
-    own: bool = False
-    last: bool = False
+    intact: bool = False
+    delays_judging: bool = False
 
 
-BECAME = {
+KINDS = {
     "missing": "is missing",
-    "turned": "has become a text cell",
+    "not code": "has become a text cell",
     "changed": "was changed",
-    "moved": "stands elsewhere than it was given",
-    "doubled": "stands there more than once",
+    "moved": "is in another place than in the original",
+    "duplicated": "exists more than once",
 }
-THEN = {
+CONSEQUENCES = {
     ("given", "missing"): ": it runs as it was given",
-    ("given", "turned"): ": it runs as it was given",
+    ("given", "not code"): ": it runs as it was given",
     ("given", "changed"): ": your version runs first, then the cell as it was given",
-    ("given", "moved"): ": it runs in its own place",
-    (SOLUTION, "doubled"): ": all of them run, in their order",
+    ("given", "moved"): ": it runs in its original place",
+    (SOLUTION, "duplicated"): ": all copies run, in their order",
 }
 
 
 @dataclass(frozen=True)
 class Change:
-    """What became of a cell of the master in a submission: one of `BECAME`."""
+    """How a submission differs from the master in one of its cells; `kind` is one of `KINDS`."""
 
     cell: MasterCell
     name: str
@@ -78,231 +77,295 @@ class Change:
 
     @property
     def text(self) -> str:
-        """In words, with what is run."""
-        return f"{self.name} {BECAME[self.kind]}{THEN.get((self.cell.role, self.kind), '')}"
+        """The change in words, and its consequence for the run."""
+        return f"{self.name} {KINDS[self.kind]}{CONSEQUENCES.get((self.cell.role, self.kind), '')}"
 
 
 @dataclass(frozen=True)
-class Rebuilt:
-    """A notebook to run, and how it differs from the one that was handed in."""
+class RestoredNotebook:
+    """The cells to run, and how the submission differs from the master."""
 
-    parts: tuple[Part, ...]
+    cells: tuple[RestoredCell, ...]
     changes: tuple[Change, ...]
 
 
-def rebuild(notebook: NotebookNode, project: Project) -> Rebuilt:
-    """The notebook with the course's own cells as given. The notebook itself stays as it is."""
-    found = _Found(notebook, cells_of(project))
-    kept = found.in_place()
-    return Rebuilt(tuple(found.rebuilt(kept)), tuple(found.changes(kept)))
+def restore(notebook: NotebookNode, project: Project) -> RestoredNotebook:
+    """Return the notebook with the course's locked cells restored. The notebook itself is not modified."""
+    matching = _Matching(notebook, project_cells(project))
+    matching.keep_cells_in_order()
+    return RestoredNotebook(tuple(matching.restored_cells()), tuple(matching.changes()))
 
 
-def as_it_stands(notebook: NotebookNode, project: Project) -> Rebuilt:
-    """The notebook cell by cell, for its author's own eyes. Told is only which cells of a task are gone."""
-    found = _Found(notebook, cells_of(project))
-    kept = {*found.claimed}
-    parts = (found.part(at, kept) for at in range(len(notebook.cells)))
-    gone = (one for one in found.changes(kept) if one.kind in ("missing", "turned") and one.cell.role != "given")
-    return Rebuilt(tuple(parts), tuple(gone))
+def as_submitted(notebook: NotebookNode, project: Project) -> RestoredNotebook:
+    """Return the notebook's own cells in their order, for its author. Changes are only the missing cells of tasks."""
+    matching = _Matching(notebook, project_cells(project))
+    for entry in matching.master:
+        entry.kept = entry.locked_match is not None
+    cells = (matching.submitted_cell(cell) for cell in matching.cells)
+    missing = (
+        change
+        for change in matching.changes()
+        if change.kind in ("missing", "not code") and change.cell.role != "given"
+    )
+    return RestoredNotebook(tuple(cells), tuple(missing))
 
 
-def judging_points(parts: tuple[Part, ...], project: Project) -> dict[int, list[str]]:
-    """After which part (index, or -1 for at once) which tasks are judged: after the last cell of each, in order."""
+def judging_points(cells: tuple[RestoredCell, ...], project: Project) -> dict[int, list[str]]:
+    """Return the tasks to judge after each cell, by its index: each after its last cell, and in their order.
+
+    Tasks without cells before the first task that has some are judged at index -1, before all cells.
+    """
     points: dict[int, list[str]] = {}
-    reached = -1
+    last = -1
     for task in project.tasks:
-        reached = max([reached, *(at for at, part in enumerate(parts) if part.last and part.task == task.id)])
-        points.setdefault(reached, []).append(task.id)
+        last = max([last, *(i for i, cell in enumerate(cells) if cell.delays_judging and cell.task == task.id)])
+        points.setdefault(last, []).append(task.id)
     return points
 
 
-def untouched(notebook: NotebookNode, project: Project) -> bool:
+def is_unmodified(notebook: NotebookNode, project: Project) -> bool:
     """Whether all code is as it was given."""
-    given = {fingerprint(one.source) for one in cells_of(project)}
-    written = {at for at, cell in enumerate(notebook.cells) if cell.cell_type == "code" and cell.source.strip()}
-    return all(text in given for at, text in _fingerprints(notebook.cells).items() if at in written)
+    given = {fingerprint(cell.source) for cell in project_cells(project)}
+    fingerprints = _fingerprints(notebook.cells)
+    return all(
+        fingerprints[i] in given
+        for i, cell in enumerate(notebook.cells)
+        if cell.cell_type == "code" and cell.source.strip()
+    )
 
 
 def fingerprint(source: str) -> str:
-    """A hash that cells share which differ in comments and layout only."""
+    """Return a hash that cells share which differ only in comments and layout."""
     text = "\n".join(line.rstrip() for line in source.strip().split("\n"))
     return hashlib.sha256(_syntax(text).encode("utf-8", "replace")).hexdigest()
 
 
-def _fingerprints(cells: list[NotebookNode]) -> dict[int, str]:
-    """Of all code cells, by their index. Cells beyond what a notebook may hold are like no other."""
-    found: dict[int, str] = {}
+def _fingerprints(cells: list[NotebookNode]) -> list[str]:
+    """Return the fingerprint of every code cell, empty for others. Cells beyond the limit of characters match none."""
+    fingerprints = []
     characters = 0
-    for at, cell in enumerate(cells):
-        if cell.cell_type == "code":
-            characters += len(cell.source)
-            found[at] = fingerprint(cell.source) if characters <= MAX_SOURCE else f"unread {at}"
-    return found
+    for i, cell in enumerate(cells):
+        if cell.cell_type != "code":
+            fingerprints.append("")
+            continue
+        characters += len(cell.source)
+        fingerprints.append(fingerprint(cell.source) if characters <= MAX_SOURCE_CHARACTERS else f"not parsed: {i}")
+    return fingerprints
 
 
 def _syntax(text: str) -> str:
-    if len(text) > MAX_CHARACTERS:
+    if len(text) > MAX_PARSED_CHARACTERS:
         return text
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about escapes in a student's strings
             return ast.dump(ast.parse(text))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return text  # magics are no Python
+        return text  # cells with magics, for example
 
 
-class _Found:
-    """Which cell of a notebook is which of the master's; cells go by their index, those of the master by theirs.
+@dataclass(eq=False)
+class _SubmittedCell:
+    """A cell of the submission.
 
     Attributes:
-        named: For every cell that has the name of one of the master's, which.
-        alike: The course's own cells by their fingerprint.
-        held: Those that are there as given: where.
-        edited: Those that are there by name only: where.
-        solved: The first cell of each solution's name.
+        index: Its position in the notebook.
+        node: The cell.
+        fingerprint: Empty for a cell that is not code.
+        named: The master's cell that has its name.
+        intact: The master's locked cell that it is, by content.
     """
 
-    def __init__(self, notebook: NotebookNode, master: tuple[MasterCell, ...]) -> None:
-        self.cells: list[NotebookNode] = notebook.cells
-        self.master = tuple(one for one in master if one.role != OPEN)
-        self.prints = _fingerprints(self.cells)
-        self.named = self._names([*self.prints])
-        self.turned = {*self._names([at for at in range(len(self.cells)) if at not in self.prints]).values()}
-        self.alike: dict[str, list[int]] = {}
-        for which, one in enumerate(self.master):
-            if one.own:
-                self.alike.setdefault(fingerprint(one.source), []).append(which)
-        self.held = self._held()
-        self.own_at = {at: which for which, at in self.held.items()}
-        self.edited: dict[int, int] = {}
-        self.solved: dict[int, int] = {}
-        for at, which in sorted(self.named.items()):
-            if at not in self.own_at and which not in self.held:
-                (self.edited if self.master[which].own else self.solved).setdefault(which, at)
+    index: int
+    node: NotebookNode
+    fingerprint: str
+    named: _MasterEntry | None = None
+    intact: _MasterEntry | None = None
+
+
+@dataclass(eq=False)
+class _MasterEntry:
+    """A cell of the master, and its matches in the submission.
+
+    Attributes:
+        index: Its position among the master's cells.
+        cell: The cell.
+        fingerprint: Empty for a solution cell.
+        intact: The submitted cell that has its content.
+        changed: Without an intact one, the first submitted cell that has its name: an edited cell, or a solution.
+        names: Number of submitted code cells that have its name.
+        not_code: Whether a submitted cell that is not code has its name.
+        kept: Whether its match runs where it is in the submission.
+    """
+
+    index: int
+    cell: MasterCell
+    fingerprint: str
+    intact: _SubmittedCell | None = None
+    changed: _SubmittedCell | None = None
+    names: int = 0
+    not_code: bool = False
+    kept: bool = False
 
     @property
-    def claimed(self) -> dict[int, int]:
-        """Where the course's own cells stand, as given or not."""
-        return self.held | self.edited
+    def locked_match(self) -> _SubmittedCell | None:
+        """The submitted cell in the place of this locked cell, intact or edited."""
+        return (self.intact or self.changed) if self.cell.locked else None
 
-    def _names(self, cells: list[int]) -> dict[int, int]:
-        """By `grade_id`, else by the cell's id, else by the label: the next solution of its task."""
-        known = {one.name: which for which, one in enumerate(self.master)}
-        named: dict[int, int] = {}
-        for at in cells:
-            which = next((known[name] for name in _names_of(self.cells[at]) if name in known), None)
-            if which is not None:
-                named[at] = which
-        taken = {*named.values()}
-        for at in cells:
-            found = None if at in named else label(self.cells[at])
-            wanted = (found.task, SOLUTION) if found and found.role == SOLUTION else None
-            of_task = [which for which, one in enumerate(self.master) if (one.task, one.role) == wanted]
-            if of_task:
-                named[at] = next((which for which in of_task if which not in taken), of_task[-1])
-                taken.add(named[at])
-        return named
+    @property
+    def solution(self) -> _SubmittedCell | None:
+        """The first submitted cell of this solution."""
+        return None if self.cell.locked else self.changed
 
-    def _held(self) -> dict[int, int]:
-        """By name and content, else by content."""
-        held: dict[int, int] = {}
-        for at, which in sorted(self.named.items()):
-            if which in self.alike.get(self.prints[at], []):
-                held.setdefault(which, at)
-        taken = {*held.values()}
-        for at, text in self.prints.items():
-            free = [which for which in self.alike.get(text, []) if which not in held]
-            if free and at not in taken:
-                held[free[0]] = at
-        return held
 
-    def window(self, which: int) -> tuple[int, int]:
-        """Between which two cells one of the course's own belongs: after all solutions before it, before the next."""
-        low = max((at for other, at in self.solved.items() if other < which), default=-1)
-        later = [at for other, at in self.solved.items() if other > which and at > low]
-        return low, min(later, default=len(self.cells))
+class _Matching:
+    """Which cells of a submission are which of the master's."""
 
-    def in_place(self) -> set[int]:
-        """The course's own cells that stand in their window and in their order: as many of them as can be."""
-        fitting = []
-        for which, at in sorted(self.claimed.items()):
-            low, high = self.window(which)
-            if low < at < high:
-                fitting.append((which, at))
-        return _longest_rising(fitting)
+    def __init__(self, notebook: NotebookNode, master: tuple[MasterCell, ...]) -> None:
+        fingerprints = _fingerprints(notebook.cells)
+        self.cells = [_SubmittedCell(i, node, fingerprints[i]) for i, node in enumerate(notebook.cells)]
+        self.code = [cell for cell in self.cells if cell.fingerprint]
+        self.master = [
+            _MasterEntry(i, cell, fingerprint(cell.source) if cell.locked else "")
+            for i, cell in enumerate(cell for cell in master if cell.role != OPEN)
+        ]
+        self.by_content: dict[str, list[_MasterEntry]] = {}
+        for entry in self.master:
+            if entry.cell.locked:
+                self.by_content.setdefault(entry.fingerprint, []).append(entry)
+        self._match_names()
+        self._match_content()
+        for cell in self.code:
+            entry = cell.named
+            if entry and not cell.intact and not entry.intact and not entry.changed:
+                entry.changed = cell
 
-    def rebuilt(self, kept: set[int]) -> Iterator[Part]:
-        """All cells in their new order. What is put in comes as late as it can, so that all it may need is there."""
-        put_in: dict[int, list[int]] = {}
+    def _match_names(self) -> None:
+        for cell, entry in self._named(self.code):
+            cell.named = entry
+            entry.names += 1
+        for _, entry in self._named([cell for cell in self.cells if not cell.fingerprint]):
+            entry.not_code = True
+
+    def _named(self, cells: list[_SubmittedCell]) -> list[tuple[_SubmittedCell, _MasterEntry]]:
+        """Match cells by `grade_id`, else by the cell's id, else by the label: to the next solution of its task."""
+        by_name = {entry.cell.name: entry for entry in self.master}
+        pairs, unnamed = [], []
+        for cell in cells:
+            entry = next((by_name[name] for name in cell_names(cell.node) if name in by_name), None)
+            if entry:
+                pairs.append((cell, entry))
+            else:
+                unnamed.append(cell)
+        taken = {entry.index for _, entry in pairs}
+        for cell in unnamed:
+            known = label(cell.node)
+            if known is None or known.role != SOLUTION:
+                continue
+            solutions = [entry for entry in self.master if (entry.cell.task, entry.cell.role) == (known.task, SOLUTION)]
+            if solutions:
+                entry = next((entry for entry in solutions if entry.index not in taken), solutions[-1])
+                taken.add(entry.index)
+                pairs.append((cell, entry))
+        return pairs
+
+    def _match_content(self) -> None:
+        """Match intact cells by name and content, the remaining ones by content."""
+        for cell in self.code:
+            entry = cell.named
+            if entry and entry.fingerprint == cell.fingerprint and not entry.intact:
+                entry.intact, cell.intact = cell, entry
+        for cell in self.code:
+            if not cell.intact:
+                same = self.by_content.get(cell.fingerprint, [])
+                entry = next((entry for entry in same if not entry.intact), None)
+                if entry:
+                    entry.intact, cell.intact = cell, entry
+
+    def _window(self, entry: _MasterEntry) -> tuple[int, int]:
+        """Return the positions between which a locked cell belongs: after all solutions before it, before the next."""
+        solutions = [(other.index, other.solution.index) for other in self.master if other.solution]
+        low = max((i for order, i in solutions if order < entry.index), default=-1)
+        high = min((i for order, i in solutions if order > entry.index and i > low), default=len(self.cells))
+        return low, high
+
+    def keep_cells_in_order(self) -> None:
+        """Keep as many locked cells as possible where they are: those in their window and in the master's order."""
+        in_window = []
+        for entry in self.master:
+            low, high = self._window(entry)
+            if entry.locked_match and low < entry.locked_match.index < high:
+                in_window.append((entry, entry.locked_match.index))
+        for i in longest_increasing_subsequence([index for _, index in in_window]):
+            in_window[i][0].kept = True
+
+    def restored_cells(self) -> Iterator[RestoredCell]:
+        """Yield all cells in their new order; locked cells are inserted late, so that all they may need is defined."""
+        inserted: list[list[_MasterEntry]] = [[] for _ in range(len(self.cells) + 1)]
         following = len(self.cells)
-        for which in reversed(range(len(self.master))):
-            if which in kept:
-                following = self.claimed[which]
-            elif self.master[which].own:
-                put_in.setdefault(min(following, self.window(which)[1]), []).insert(0, which)
-        for at in range(len(self.cells)):
-            yield from map(self._given, put_in.get(at, []))
-            if at not in self.own_at:
-                yield self.part(at, kept)
-            which = self.own_at.get(at, self.named.get(at, -1))
-            if which in kept and self.claimed[which] == at:
-                yield self._given(which)
-        yield from map(self._given, put_in.get(len(self.cells), []))
+        for entry in reversed(self.master):
+            if entry.kept and entry.locked_match:
+                following = entry.locked_match.index
+            elif entry.cell.locked:
+                inserted[min(following, self._window(entry)[1])].insert(0, entry)
+        for cell in self.cells:
+            yield from map(self._restored_cell, inserted[cell.index])
+            if not cell.intact:
+                yield self.submitted_cell(cell)
+            entry = cell.intact or cell.named
+            if entry and entry.kept and entry.locked_match is cell:
+                yield self._restored_cell(entry)
+        yield from map(self._restored_cell, inserted[-1])
 
-    def _given(self, which: int) -> Part:
-        """One of the course's own cells; the notebook's, if it is the same to the letter."""
-        one = self.master[which]
-        there = self.cells[self.held[which]] if which in self.held else None
-        cell = there if there and there.source == one.source else new_code_cell(one.source)
-        return Part(cell, one.task, one.role, own=True, last=True)
+    def _restored_cell(self, entry: _MasterEntry) -> RestoredCell:
+        """Return a locked cell of the course; the submission's own node, if it has exactly the same source."""
+        source = entry.cell.source
+        same = entry.intact and entry.intact.node.source == source
+        node = entry.intact.node if entry.intact and same else new_code_cell(source)
+        return RestoredCell(node, entry.cell.task, entry.cell.role, intact=True, delays_judging=True)
 
-    def part(self, at: int, kept: set[int]) -> Part:
-        """A cell of the notebook as it stands."""
-        cell = self.cells[at]
-        if at in self.own_at:
-            one = self.master[self.own_at[at]]
-            return Part(cell, one.task, one.role, own=True, last=True)
-        copied = [self.master[one] for one in self.alike.get(self.prints.get(at, ""), [])]
-        if copied and copied[0].role in FOR_THE_STUDENT:
-            return Part(cell, copied[0].task, copied[0].role, own=True)
-        if at not in self.named:
-            return Part(cell)
-        which = self.named[at]
-        one = self.master[which]
-        if one.own:
-            return Part(cell, one.task, last=which in kept and self.edited.get(which) == at)
-        return Part(cell, one.task, one.role, last=self.solved.get(which) == at)
+    def submitted_cell(self, cell: _SubmittedCell) -> RestoredCell:
+        """Return a cell of the submission as it is."""
+        node = cell.node
+        if cell.intact:
+            master = cell.intact.cell
+            return RestoredCell(node, master.task, master.role, intact=True, delays_judging=True)
+        originals = self.by_content.get(cell.fingerprint, [])
+        if originals and originals[0].cell.role in FEEDBACK_ROLES:
+            return RestoredCell(node, originals[0].cell.task, originals[0].cell.role, intact=True)
+        if not cell.named:
+            return RestoredCell(node)
+        entry, first = cell.named, cell.named.changed is cell
+        if entry.cell.locked:
+            return RestoredCell(node, entry.cell.task, delays_judging=entry.kept and first)
+        return RestoredCell(node, entry.cell.task, entry.cell.role, delays_judging=first)
 
-    def changes(self, kept: set[int]) -> Iterator[Change]:
-        """What became of the master's cells, in its order."""
-        copies = Counter(self.named.values())
-        for which, one in enumerate(self.master):
-            name = self._called(one)
-            if which in self.edited:
-                yield Change(one, name, "changed")
-            elif which in self.held and which not in kept:
-                yield Change(one, name, "moved")
-            elif which not in {*self.held, *self.solved} and (one.own or self.named):  # solutions are known by name
-                yield Change(one, name, "turned" if which in self.turned else "missing")
-            if copies[which] > 1:
-                yield Change(one, name, "doubled")
+    def changes(self) -> Iterator[Change]:
+        """Yield the differences between the submission and the master, in the master's order."""
+        any_names = any(entry.names for entry in self.master)
+        for entry in self.master:
+            name = self._name(entry.cell)
+            if entry.cell.locked and entry.changed:
+                yield Change(entry.cell, name, "changed")
+            elif entry.intact and not entry.kept:
+                yield Change(entry.cell, name, "moved")
+            elif not entry.intact and not entry.changed and (entry.cell.locked or any_names):  # solutions need names
+                yield Change(entry.cell, name, "not code" if entry.not_code else "missing")
+            if entry.names > 1:
+                yield Change(entry.cell, name, "duplicated")
 
-    def _called(self, one: MasterCell) -> str:
-        alone = sum((other.task, other.role) == (one.task, one.role) for other in self.master) == 1
-        return f"the {one.role} cell of {one.task}" if alone else f"the {one.role} cell `{one.name}` of {one.task}"
-
-
-def _names_of(cell: NotebookNode) -> tuple[str, str]:
-    grader = cell.metadata.get("nbgrader")
-    return str(grader.get("grade_id") if isinstance(grader, dict) else ""), str(cell.get("id", ""))
+    def _name(self, cell: MasterCell) -> str:
+        same = sum((entry.cell.task, entry.cell.role) == (cell.task, cell.role) for entry in self.master)
+        name = "cell" if same == 1 else f"cell `{cell.name}`"
+        return f"the {cell.role} {name} of {cell.task}"
 
 
-def _longest_rising(pairs: list[tuple[int, int]]) -> set[int]:
-    """Of pairs in the order of their first numbers: the first numbers of a longest run of rising second ones."""
-    ends: list[int] = []
-    runs: list[list[int]] = []
-    for first, second in pairs:
-        length = bisect_left(ends, second)
-        run = [*(runs[length - 1] if length else []), first]
-        ends[length:], runs[length:] = [second, *ends[length + 1 :]], [run, *runs[length + 1 :]]
-    return set(runs[-1]) if runs else set()
+def longest_increasing_subsequence(values: list[int]) -> list[int]:
+    """Return the indices of a longest strictly increasing subsequence."""
+    ends: list[int] = []  # the smallest last value of a subsequence, by its length - 1
+    sequences: list[list[int]] = []
+    for i, value in enumerate(values):
+        length = bisect_left(ends, value)
+        sequence = [*(sequences[length - 1] if length else []), i]
+        ends[length:], sequences[length:] = [value, *ends[length + 1 :]], [sequence, *sequences[length + 1 :]]
+    return sequences[-1] if sequences else []

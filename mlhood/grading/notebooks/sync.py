@@ -1,8 +1,8 @@
-"""Write what the package carries of the master notebooks, and see that it carries what stands in them now.
+"""The package's copy of the master notebooks' cells: what it should be, and whether it is up to date.
 
     python -m mlhood.grading.notebooks.sync
 
-in the folder of the course, after a code cell has changed in what students get of it.
+in the folder of the course, after a code cell has changed in the student's version.
 """
 
 from __future__ import annotations
@@ -11,44 +11,43 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from mlhood.errors import GradingError
-from mlhood.grading.execution.run import course_notebooks
-from mlhood.grading.notebooks.master import NAME, as_text, master_cells
-from mlhood.grading.notebooks.notebook import project_of, read, write_text
+from mlhood.grading.notebooks.master import CELLS_FILE, dump_cells, master_cells
+from mlhood.grading.notebooks.notebook import course_notebooks, project_of, read, write_text
 
-PLACE = "mlhood/grading/projects"
+PROJECTS_PATH = "mlhood/grading/projects"
 
 
-def carried(masters: Iterable[Path]) -> dict[str, str]:
-    """What the package of a course has to carry of these notebooks: text by path from the course's folder.
+def synced_files(masters: Iterable[Path]) -> dict[str, str]:
+    """Return the files that the package must contain for these notebooks: text by path from the course's folder.
 
     Raises:
-        NotebookError: One is no notebook of the course, or a solution is marked wrongly.
+        NotebookError: One is not a notebook of the course, or the markers of a solution are wrong.
     """
     notebooks = [(read(path), path) for path in masters]
     return {
-        f"{PLACE}/{project_of(notebook, path).id.lower()}/{NAME}": as_text(master_cells(notebook))
+        f"{PROJECTS_PATH}/{project_of(notebook, path).id.lower()}/{CELLS_FILE}": dump_cells(master_cells(notebook))
         for notebook, path in notebooks
     }
 
 
-def require_carried(root: Path, masters: Iterable[Path]) -> None:
-    """See that the package in `root` carries the cells of these notebooks as they are now.
+def require_synced(root: Path, masters: Iterable[Path]) -> None:
+    """Check that the package in `root` contains the current cells of these notebooks.
 
     Raises:
-        GradingError: It carries others.
+        GradingError: It contains others.
     """
-    for name, text in carried(masters).items():
+    for name, text in synced_files(masters).items():
         path = root / name
         if not path.is_file() or path.read_text(encoding="utf-8") != text:
             raise GradingError(
-                "the package does not know the cells of a notebook as they are now",
+                "the package's copy of a notebook's cells is out of date",
                 where=path,
-                expected="what stands in the notebook, so that submissions are marked with it",
+                expected="the cells of the notebook, so that submissions are graded with them",
                 todo="run `python -m mlhood.grading.notebooks.sync` in the folder of the course",
             )
 
 
 if __name__ == "__main__":
-    for where, content in carried(course_notebooks(Path.cwd())).items():
+    for where, content in synced_files(course_notebooks(Path.cwd())).items():
         write_text(Path.cwd() / where, content)
         print(where)

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from mlhood.grading.execution.output_folder import files
+from mlhood.grading.notebooks.notebook import write_text
 from mlhood.grading.reports.marks_text import format_points
 from mlhood.grading.reports.render import render
+from mlhood.measure import machine as describe_machine
 from mlhood.measure.machine import Machine
 
 if TYPE_CHECKING:
-    from mlhood.grading.execution.run import Run
+    from mlhood.grading.execution.run import NotebookRun
 
 LIBRARIES = ("torch", "onnx", "onnxruntime", "numpy")
 
@@ -28,9 +31,27 @@ class Link:
     about: str = ""
 
 
-def run_report(runs: Iterable[Run], out: Path, machine: Machine) -> str:
+def write_report(runs: Sequence[NotebookRun], out: Path) -> Path:
+    """Write `report.html` and `marks.json` about these runs into `out`, and return the path of the page.
+
+    Raises:
+        OutputError: They cannot be written.
+    """
+    machine = describe_machine()
+    document = {
+        "format": "mlhood marks 1",
+        "earned": sum(run.marks.earned for run in runs if run.marks),
+        "points": sum(run.marks.points for run in runs if run.marks),
+        "machine": machine.as_dict(),
+        "notebooks": [run.as_dict() for run in runs],
+    }
+    write_text(out / "marks.json", json.dumps(document, indent=1, default=str) + "\n")
+    write_text(out / "report.html", run_report(runs, out, machine))
+    return out / "report.html"
+
+
+def run_report(runs: Sequence[NotebookRun], out: Path, machine: Machine) -> str:
     """Return the page about these runs; links are relative to `out`."""
-    runs = list(runs)
     marks = [run.marks for run in runs if run.marks]
     earned, points = sum(mark.earned for mark in marks), sum(mark.points for mark in marks)
     libraries = ", ".join(f"{name} {machine.versions[name]}" for name in LIBRARIES if machine.versions.get(name))
@@ -43,7 +64,7 @@ def run_report(runs: Iterable[Run], out: Path, machine: Machine) -> str:
     )
 
 
-def _links(run: Run, out: Path) -> list[Link]:
+def _links(run: NotebookRun, out: Path) -> list[Link]:
     if run.folder is None:
         return []
     base = run.folder.relative_to(out)

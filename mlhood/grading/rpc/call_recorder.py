@@ -1,10 +1,10 @@
-"""Notes, in the student's process, when functions that are out of bounds are called from the student's code.
+"""Records, in the student's process, which forbidden functions the student's code calls.
 
-While a judged call runs, these functions are replaced by ones that do the same and note the name; only calls from the
-notebook, or from a file beside it, are noted, not those of our probes, of the package or of a library. The notes cross
-as plain data. What is told here is told by the student's own process: it finds what `leaning` cannot read off the
-source, and a submission that is out to deceive can take it away. Classes stay as they are, as do functions that Numba
-has compiled, and modules that nobody has loaded.
+While a judged call runs, these functions are replaced by wrappers that record the name and delegate. Only calls from
+the notebook, or from a file beside it, are recorded, not those of our probes, of the package or of a library. The
+record is plain data from the student's own process: it finds uses that the analysis of the source cannot see, and a
+hostile submission can suppress it. Classes are not wrapped, nor functions compiled by Numba, nor modules that are not
+loaded.
 """
 
 from __future__ import annotations
@@ -16,58 +16,55 @@ from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any
 
-from mlhood.grading.checks.references import within
-
-Place = tuple[Any, str, Any]  # where a function stands, under which name, and the function
+Binding = tuple[ModuleType, str, Any]  # a module, an attribute, and the function that it holds
 
 
 @contextlib.contextmanager
-def noting(names: Sequence[str], namespace: Any) -> Iterator[set[str]]:
-    """Note calls.
+def record_calls(names: Sequence[str], namespace: Any) -> Iterator[set[str]]:
+    """Record calls of functions.
 
     Args:
         names: Dotted names of functions, or of modules for all of their public functions.
         namespace: The notebook's names: functions that were imported by name are replaced there, too.
 
-    Returns:
-        Of `names`, those that were called, as they come.
+    Yields:
+        The called ones of `names`, added as the calls happen.
     """
-    used: set[str] = set()
-    places: list[Place] = []
-    stand_ins: dict[int, Callable] = {}
+    called: set[str] = set()
+    bindings: list[Binding] = []
+    wrappers: dict[int, Callable] = {}
     for name in names:
-        for owner, attribute, function in _functions(name):
-            places.append((owner, attribute, function))
-            stand_ins.setdefault(id(function), _noted(name, function, used))
+        for module, attribute, function in _functions(name):
+            bindings.append((module, attribute, function))
+            wrappers.setdefault(id(function), _wrapper(name, function, called))
     try:
-        for owner, attribute, function in places:
-            setattr(owner, attribute, stand_ins[id(function)])
-        _swap(namespace, stand_ins)
-        yield used
+        for module, attribute, function in bindings:
+            setattr(module, attribute, wrappers[id(function)])
+        _replace_values(namespace, wrappers)
+        yield called
     finally:
-        for owner, attribute, function in places:
-            setattr(owner, attribute, function)
-        _swap(namespace, {id(stand_ins[id(function)]): function for _, _, function in places})
+        for module, attribute, function in bindings:
+            setattr(module, attribute, function)
+        _replace_values(namespace, {id(wrappers[id(function)]): function for _, _, function in bindings})
 
 
-def _swap(namespace: Any, by: dict[int, Callable]) -> None:
-    """Replace values of a namespace by others."""
-    if not by or not isinstance(namespace, MutableMapping):
+def _replace_values(namespace: Any, replacements: dict[int, Callable]) -> None:
+    if not replacements or not isinstance(namespace, MutableMapping):
         return
-    for name in [name for name, value in namespace.items() if id(value) in by]:
-        namespace[name] = by[id(namespace[name])]
+    for name in [name for name, value in namespace.items() if id(value) in replacements]:
+        namespace[name] = replacements[id(namespace[name])]
 
 
-def _noted(name: str, function: Callable, used: set[str]) -> Callable:
-    def stand_in(*args: Any, **kwargs: Any) -> Any:
-        if _is_the_students(sys._getframe(1)):
-            used.add(name)
+def _wrapper(name: str, function: Callable, called: set[str]) -> Callable:
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        if _is_student_code(sys._getframe(1)):
+            called.add(name)
         return function(*args, **kwargs)
 
-    return stand_in
+    return wrapper
 
 
-def _is_the_students(frame: FrameType) -> bool:
+def _is_student_code(frame: FrameType) -> bool:
     module = frame.f_globals.get("__name__")
     if module in (None, "__main__"):
         return True
@@ -75,34 +72,39 @@ def _is_the_students(frame: FrameType) -> bool:
     return not module.startswith("mlhood.") and file.is_relative_to(Path.cwd()) and "site-packages" not in file.parts
 
 
-def _functions(name: str) -> Iterator[Place]:
-    """Where the functions stand that a dotted name means."""
-    found = sys.modules.get(name)
-    if found is not None:
-        for loaded in _public_modules(name):
-            for attribute, value in list(vars(loaded).items()):
-                if not attribute.startswith("_") and _can_be_replaced(value) and _is_of(value, name):
-                    yield loaded, attribute, value
+def _functions(name: str) -> Iterator[Binding]:
+    """Yield the functions that a dotted name denotes, with the module attributes that hold them."""
+    if sys.modules.get(name) is not None:
+        for module in _public_modules(name):
+            for attribute, value in list(vars(module).items()):
+                if not attribute.startswith("_") and _can_wrap(value) and _belongs_to(value, name):
+                    yield module, attribute, value
         return
-    owner, _, attribute = name.rpartition(".")
-    module = sys.modules.get(owner)
+    parent, _, attribute = name.rpartition(".")
+    module = sys.modules.get(parent)
     value = getattr(module, attribute, None) if module else None
-    if _can_be_replaced(value):
+    if module and _can_wrap(value):
         yield module, attribute, value
 
 
 def _public_modules(name: str) -> list[ModuleType]:
-    inside = [one for one in list(sys.modules) if one.startswith(name + ".") and "._" not in one]
-    return [sys.modules[one] for one in (name, *inside) if type(sys.modules[one]) is ModuleType]  # not a lazy one
+    submodules = [module for module in list(sys.modules) if module.startswith(name + ".") and "._" not in module]
+    modules = [sys.modules[module] for module in (name, *submodules)]
+    return [module for module in modules if type(module) is ModuleType]  # lazy modules are of a subclass
 
 
-def _can_be_replaced(value: Any) -> bool:
+def _can_wrap(value: Any) -> bool:
     compiled = type(value).__module__.startswith("numba")
     return callable(value) and not isinstance(value, (type, ModuleType)) and not compiled
 
 
-def _is_of(value: Any, name: str) -> bool:
-    """Whether a function belongs to a module: is from there, or from where its package keeps what it shows there."""
+def _belongs_to(value: Any, name: str) -> bool:
+    """Whether a function is defined in a module, or in a private module of the same package that it re-exports."""
     home = getattr(value, "__module__", None) or ""
-    hidden = any(part.startswith("_") for part in home.split("."))
-    return within(home, name) or not home or (hidden and home.partition(".")[0] == name.partition(".")[0])
+    private = any(part.startswith("_") for part in home.split("."))
+    return is_within(home, name) or not home or (private and home.partition(".")[0] == name.partition(".")[0])
+
+
+def is_within(dotted: str, scope: str) -> bool:
+    """Whether a dotted name is `scope` or begins with it: `torch.nn.functional` is within `torch.nn`."""
+    return dotted == scope or dotted.startswith(scope + ".")

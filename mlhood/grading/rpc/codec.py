@@ -1,7 +1,7 @@
-"""What may cross between a student's process and ours: arrays and plain data, never pickled objects.
+"""The messages between a student's process and the grader's: arrays and plain data, never pickled objects.
 
-A message is JSON text and a set of numeric arrays. Whatever is neither stays where it is, and only a handle to it
-crosses. The reading side trusts nothing: sizes are capped before anything is loaded.
+A message is JSON text and a set of numeric arrays. Any other object stays in the student's process and is represented
+by a handle. The reader trusts nothing: sizes are checked before anything is allocated.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ MAX_DEPTH = 30
 NUMERIC_KINDS = "biufc"
 
 
-class WireError(Exception):
-    """A message that is malformed, too large, or of a kind that may not cross."""
+class CodecError(Exception):
+    """A message is malformed or too large, or a value cannot be encoded."""
 
 
 @dataclass(frozen=True)
 class Tensor:
-    """An array that shall arrive in the student's process as a `torch.Tensor`."""
+    """An array that the student's process receives as a `torch.Tensor`."""
 
     array: np.ndarray
 
 
 @dataclass(frozen=True)
 class Onnx:
-    """The bytes of a model that shall arrive in the student's process as an `onnx.ModelProto`."""
+    """The bytes of a model that the student's process receives as an `onnx.ModelProto`."""
 
     data: bytes
 
 
 @dataclass(frozen=True)
 class Hir:
-    """A compiler graph as it crosses: its text, and the arrays that the text names by hash.
+    """A serialized compiler graph: its text, and the arrays that the text names by hash.
 
-    In the student's process it arrives as a `Graph`; from there it comes as text that nobody has read yet.
+    The student's process receives it as a `Graph`; what comes from there stays text until a limited process parses it.
     """
 
     text: str
@@ -56,97 +56,100 @@ class Hir:
 
 @dataclass(frozen=True)
 class Remote:
-    """An object that stays in the student's process: its number there, its type's name and a short text."""
+    """An object in the student's process: its handle, the name of its type and a short text."""
 
-    number: int
+    handle: int
     type: str
     text: str
 
 
 @dataclass
 class Message:
-    """Plain data as JSON text, and the arrays that it refers to by name."""
+    """JSON text, and the arrays that it refers to by name."""
 
     text: str
     arrays: dict[str, np.ndarray]
 
     def to_bytes(self) -> tuple[bytes, bytes]:
-        """The JSON text and the arrays as an uncompressed npz."""
+        """Return the JSON text and the arrays as an uncompressed npz."""
         buffer = io.BytesIO()
         np.savez(buffer, allow_pickle=False, **self.arrays)  # pyright: ignore[reportArgumentType]
         return self.text.encode(), buffer.getvalue()
 
     @classmethod
     def from_bytes(cls, text: bytes, arrays: bytes) -> Message:
-        """Read what `to_bytes` wrote.
+        """Return the message that `to_bytes` wrote.
 
         Raises:
-            WireError: The message is too large or malformed.
+            CodecError: The message is too large or malformed.
         """
         if len(text) > MAX_TEXT_BYTES:
-            raise WireError(f"{len(text)} bytes of plain data; at most {MAX_TEXT_BYTES} may cross")
+            raise CodecError(f"{len(text)} bytes of plain data; the limit is {MAX_TEXT_BYTES}")
         return cls(text.decode(errors="replace"), _read_arrays(arrays))
 
 
 def _read_arrays(data: bytes) -> dict[str, np.ndarray]:
-    """Numeric arrays of an npz. A header that claims more than its bytes hold is refused before allocation."""
+    """Return the numeric arrays of an npz; a header that claims more data than there is fails before allocation."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             entries = archive.infolist()
             if sum(entry.file_size for entry in entries) > MAX_ARRAY_BYTES:
-                raise WireError(f"arrays of more than {MAX_ARRAY_BYTES >> 20} MiB may not cross")
+                raise CodecError(f"the arrays exceed the limit of {MAX_ARRAY_BYTES >> 20} MiB")
             return {entry.filename.removesuffix(".npy"): _read_array(archive.read(entry)) for entry in entries}
-    except WireError:
+    except CodecError:
         raise
     except Exception as error:  # zipfile, zlib and NumPy raise more kinds on damaged bytes than they document
-        raise WireError(f"the arrays cannot be read: {type(error).__name__}: {error}") from None
+        raise CodecError(f"the arrays cannot be read: {type(error).__name__}: {error}") from None
 
 
 def _read_array(data: bytes) -> np.ndarray:
     stream = io.BytesIO(data)
     if np.lib.format.read_magic(stream) != (1, 0):
-        raise WireError("an array in an unknown format")
+        raise CodecError("unsupported array format")
     shape, _, dtype = np.lib.format.read_array_header_1_0(stream)
     if dtype.kind not in NUMERIC_KINDS:
-        raise WireError(f"an array of type {dtype} may not cross; only numbers may")
+        raise CodecError(f"arrays of type {dtype} are not supported: only numeric arrays are")
     if math.prod(shape) * dtype.itemsize != len(data) - stream.tell():
-        raise WireError("an array whose header does not fit its bytes")
+        raise CodecError("the header of an array does not match its size")
     return np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
 
 
-def encode(value: object, keep: Callable[[object], int] | None = None) -> Message:
-    """Turn a value into a message.
+def encode(value: object, register: Callable[[object], int] | None = None) -> Message:
+    """Encode a value as a message.
 
     Args:
         value: None, bool, int, float, str, bytes, list, tuple, set, dict, arrays, tensors, data frames, ONNX models,
             and any nesting of them.
-        keep: Stores an object that may not cross and returns its number; without it such an object is an error.
+        register: Stores any other object and returns its handle; without it such an object is an error.
+
+    Raises:
+        CodecError: The value cannot be encoded.
     """
     arrays: dict[str, np.ndarray] = {}
-    tree = _Encoder(arrays, keep).encode(value, 0)
+    tree = _Encoder(arrays, register).encode(value, 0)
     return Message(json.dumps(tree), arrays)
 
 
 class _Encoder:
-    def __init__(self, arrays: dict[str, np.ndarray], keep: Callable[[object], int] | None) -> None:
+    def __init__(self, arrays: dict[str, np.ndarray], register: Callable[[object], int] | None) -> None:
         self.arrays = arrays
-        self.keep = keep
+        self.register = register
 
     def encode(self, value: Any, depth: int) -> Any:
         if depth > MAX_DEPTH:
-            raise WireError(f"data nested more than {MAX_DEPTH} deep may not cross")
+            raise CodecError(f"data are nested more than {MAX_DEPTH} levels deep")
         if value is None or type(value) in (bool, int, float, str):
             return value
         for kind, encoder in ENCODERS:
             if kind(value):
                 return encoder(self, value, depth + 1)
-        if self.keep is None:
-            raise WireError(f"a {type(value).__name__} may not cross; only arrays and plain data may")
-        return {"$object": [self.keep(value), type(value).__name__, _short_text(value)]}
+        if self.register is None:
+            raise CodecError(f"{type(value).__name__} is not supported: only arrays and plain data are")
+        return {"$object": [self.register(value), type(value).__name__, _short_text(value)]}
 
     def store(self, array: np.ndarray) -> str:
         if array.dtype.kind not in NUMERIC_KINDS:
-            raise WireError(f"an array of type {array.dtype} may not cross; only numbers may")
+            raise CodecError(f"arrays of type {array.dtype} are not supported: only numeric arrays are")
         name = f"a{len(self.arrays)}"
         self.arrays[name] = np.ascontiguousarray(array).reshape(array.shape)
         return name
@@ -163,7 +166,7 @@ def _short_text(value: object) -> str:
 
 
 def _is(module: str, name: str) -> Callable[[object], bool]:
-    """Whether a value is an instance of `module.name`, without importing the module: unless it is, no value can be."""
+    """Return a test for instances of `module.name`, which does not import the module: if nobody did, there are none."""
 
     def test(value: object) -> bool:
         kind = getattr(sys.modules.get(module), name, None)
@@ -173,7 +176,7 @@ def _is(module: str, name: str) -> Callable[[object], bool]:
 
 
 def _is_jax_array(value: Any) -> bool:
-    """Whether it is an array of JAX that NumPy can hold: keys of random numbers are of a type of their own."""
+    """Whether it is a JAX array that NumPy can hold; PRNG keys have a dtype of their own."""
     return _is("jax", "Array")(value) and isinstance(value.dtype, np.dtype)
 
 
@@ -212,7 +215,7 @@ ENCODERS: tuple[tuple[Callable[[object], bool], Callable[[_Encoder, Any, int], A
     (_instance(Hir), _encode_hir),
     (_is("mlhood.compiler.hir.graph", "Graph"), _encode_graph),
     (_is("mlhood.compiler.hir.types", "TensorType"), _encode_type),
-    (_instance(Remote), lambda e, v, d: {"$remote": v.number}),
+    (_instance(Remote), lambda e, v, d: {"$remote": v.handle}),
     (_instance(np.ndarray), lambda e, v, d: {"$array": e.store(np.asarray(v))}),
     (_is("torch", "Tensor"), lambda e, v, d: {"$array": e.store(v.detach().cpu().numpy())}),
     (_is_jax_array, lambda e, v, d: {"$array": e.store(np.asarray(v))}),
@@ -229,51 +232,51 @@ ENCODERS: tuple[tuple[Callable[[object], bool], Callable[[_Encoder, Any, int], A
 )
 
 
-def decode(message: Message, find: Callable[[int], object] | None = None) -> Any:
-    """Turn a message back into a value.
+def decode(message: Message, resolve: Callable[[int], object] | None = None) -> Any:
+    """Decode a message to a value.
 
     Args:
-        message: What `encode` made, or what a hostile process claims to be such.
-        find: The object of a number, on the student's side. Without it objects come back as `Remote`, and tensors
-            as arrays.
+        message: The result of `encode`, or anything that a hostile process sends in its place.
+        resolve: Returns the object of a handle, in the student's process. Without it objects are decoded as `Remote`
+            and tensors as arrays.
 
     Raises:
-        WireError: The message is malformed.
+        CodecError: The message is malformed.
     """
     try:
         tree = json.loads(message.text)
-        return _decode(tree, message.arrays, find, 0)
-    except WireError:
+        return _decode(tree, message.arrays, resolve, 0)
+    except CodecError:
         raise
-    except Exception as error:  # what a hostile process has made up may fail in any way
-        raise WireError(f"a malformed message: {type(error).__name__}: {error}") from None
+    except Exception as error:  # data that a hostile process made up may fail in any way
+        raise CodecError(f"a malformed message: {type(error).__name__}: {error}") from None
 
 
-def _decode(tree: Any, arrays: dict[str, np.ndarray], find: Callable[[int], object] | None, depth: int) -> Any:
+def _decode(tree: Any, arrays: dict[str, np.ndarray], resolve: Callable[[int], object] | None, depth: int) -> Any:
     if depth > 2 * MAX_DEPTH:
-        raise WireError(f"data nested more than {MAX_DEPTH} deep may not cross")
+        raise CodecError(f"data are nested more than {MAX_DEPTH} levels deep")
     if isinstance(tree, str):
-        return tree.encode("utf-8", "replace").decode()  # no half characters, which nothing could print
+        return tree.encode("utf-8", "replace").decode()  # lone surrogates cannot be printed
     if tree is None or isinstance(tree, (bool, int, float)):
         return tree
     if isinstance(tree, list):
-        return [_decode(item, arrays, find, depth + 1) for item in tree]
+        return [_decode(item, arrays, resolve, depth + 1) for item in tree]
     ((kind, body),) = tree.items()
     if kind in ("$array", "$tensor"):
-        return _as_tensor(arrays[body]) if kind == "$tensor" and find else arrays[body]
+        return _as_tensor(arrays[body]) if kind == "$tensor" and resolve else arrays[body]
     if kind == "$bytes":
         return base64.b64decode(body, validate=True)
-    if kind == "$onnx" and find:
+    if kind == "$onnx" and resolve:
         return _as_model(base64.b64decode(body, validate=True))
-    if kind == "$remote" and find:
-        return find(int(body))
+    if kind == "$remote" and resolve:
+        return resolve(int(body))
     if kind == "$object":
-        number, type_name, text = body
-        return Remote(int(number), str(type_name)[:100], str(text)[:200])
-    children = _decode(body, arrays, find, depth + 1)
+        handle, type_name, text = body
+        return Remote(int(handle), str(type_name)[:100], str(text)[:200])
+    children = _decode(body, arrays, resolve, depth + 1)
     if kind == "$graph":
         hir = Hir(str(children[0]), dict(children[1]))
-        return _as_graph(hir) if find else hir
+        return _as_graph(hir) if resolve else hir
     return DECODERS[kind](children)
 
 

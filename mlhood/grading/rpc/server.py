@@ -1,7 +1,7 @@
-"""The student's end of the wire: answers requests in the process that holds the student's objects.
+"""The server in the student's process: executes requests on the notebook's objects.
 
-Nothing here is trusted: a submission may have replaced all of it. The other end believes only what arrays and plain
-data say, and compares them itself.
+Nothing here is trusted, since a submission may replace all of it. The grader believes only the arrays and plain data
+that it receives, and compares them itself.
 """
 
 from __future__ import annotations
@@ -14,44 +14,44 @@ import traceback
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from mlhood.grading.rpc.call_recorder import noting
+from mlhood.grading.rpc.call_recorder import record_calls
 from mlhood.grading.rpc.codec import Message, decode, encode
-from mlhood.grading.rpc.file_channel import Mailbox
+from mlhood.grading.rpc.file_channel import FileChannel
 
 MAX_PRINTED = 4000
-_kept: list[object] = []
+_objects: list[object] = []  # by handle
 
 
-def keep(value: object) -> int:
-    """Hold on to an object that may not cross, and return its number."""
-    _kept.append(value)
-    return len(_kept) - 1
+def register(value: object) -> int:
+    """Keep an object that cannot be encoded, and return its handle."""
+    _objects.append(value)
+    return len(_objects) - 1
 
 
-def answer(request: Message, namespace: Mapping[str, Any]) -> Message:
-    """Carry out one request on the student's objects.
+def handle_request(request: Message, namespace: Mapping[str, Any]) -> Message:
+    """Execute one request on the notebook's objects and return the reply.
 
     A request is a dictionary: `target` (a name of the notebook, `module:name`, or a `Remote`), `method` (a name or
-    None), `call` (whether to call it or only to fetch it), `args`, `kwargs`; or `table`, the id of a table; with
-    either, `watch` may name functions whose calls from the student's code are noted. The reply has `value` and
-    `leaned` (of `watch`, what was called), or `error` (type, message, line of the student's code) and what was printed
-    meanwhile.
+    None), `call` (whether to call it or only to fetch it), `args`, `kwargs`; or `table`, the id of a table. In either
+    case, `record` may name functions whose calls by the student's code are recorded. The reply has `value` and
+    `called` (the recorded ones of `record`), or `error` (type, message, line of the student's code) and the last
+    `printed` text.
     """
     printed = io.StringIO()
-    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed), _no_logging():
+    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed), _logging_disabled():
         try:
-            wanted = decode(request, _kept.__getitem__)
-            with noting(wanted.get("watch", ()), namespace) as used:
-                value = _carry_out(wanted, namespace)
-            reply = encode({"value": value, "leaned": sorted(used)}, keep)
+            parts = decode(request, _objects.__getitem__)
+            with record_calls(parts.get("record", ()), namespace) as called:
+                value = _execute(parts, namespace)
+            reply = encode({"value": value, "called": sorted(called)}, register)
         except Exception as error:
             reply = encode({"error": _describe(error), "printed": printed.getvalue()[-MAX_PRINTED:]})
     return reply
 
 
 @contextlib.contextmanager
-def _no_logging() -> Iterator[None]:
-    """Loggers keep the stderr that they were born with, so redirecting it does not quieten them."""
+def _logging_disabled() -> Iterator[None]:
+    """Disable logging: handlers hold the stderr of their creation, so redirecting it does not silence them."""
     level = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
@@ -61,10 +61,10 @@ def _no_logging() -> Iterator[None]:
 
 
 def serve(folder: str, number: int, namespace: Mapping[str, Any] | None = None) -> None:
-    """Answer request N of a mailbox with reply N; about the notebook's names if no others are given."""
+    """Answer request `number` of a file channel, on the notebook's names if no others are given."""
     names = _notebook_names() if namespace is None else namespace
-    mailbox = Mailbox(folder)
-    mailbox.post("reply", number, answer(mailbox.collect("request", number), names))
+    channel = FileChannel(folder)
+    channel.send("reply", number, handle_request(channel.receive("request", number), names))
 
 
 def _notebook_names() -> Mapping[str, Any]:
@@ -74,7 +74,7 @@ def _notebook_names() -> Mapping[str, Any]:
     return shell.user_ns
 
 
-def _carry_out(request: dict[str, Any], namespace: Mapping[str, Any]) -> object:
+def _execute(request: dict[str, Any], namespace: Mapping[str, Any]) -> object:
     if "table" in request:
         return _table(request["table"], namespace)
     target: Any = request["target"]
@@ -86,11 +86,11 @@ def _carry_out(request: dict[str, Any], namespace: Mapping[str, Any]) -> object:
 
 
 def _table(table_id: str, namespace: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The notebook's table of that id as plain data; of several, the one with the most cells filled."""
+    """Return the notebook's table of that id as plain data; of several, the one with the most cells filled."""
     from mlhood.measure.table import Table
 
-    found = [value for value in namespace.values() if isinstance(value, Table) and value.id == table_id]
-    return min(found, key=lambda table: len(table.missing)).to_dict() if found else None
+    tables = [value for value in namespace.values() if isinstance(value, Table) and value.id == table_id]
+    return min(tables, key=lambda table: len(table.missing)).to_dict() if tables else None
 
 
 def _look_up(name: str, namespace: Mapping[str, Any]) -> object:
@@ -104,6 +104,6 @@ def _look_up(name: str, namespace: Mapping[str, Any]) -> object:
 
 def _describe(error: Exception) -> dict[str, str]:
     frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if "ipykernel" in frame.filename or frame.filename.startswith("<ipython")]
-    line = (own[-1].line or "") if own else ""
+    cells = [frame for frame in frames if "ipykernel" in frame.filename or frame.filename.startswith("<ipython")]
+    line = (cells[-1].line or "") if cells else ""
     return {"type": type(error).__name__, "message": str(error)[:2000], "line": line.strip()}

@@ -1,1 +1,9 @@
-"""The sandbox that a foreign notebook runs in: bubblewrap around its Jupyter kernel, limits, and the way in and out."""
+"""The isolation of untrusted notebooks.
+
+In: a folder for the files that a notebook leaves. Out: a `Kernel` that runs in a sandbox, whose processes, memory,
+files, messages and time are limited, and which sees nothing of the grader (`pool.SandboxPool.kernel`).
+
+`bubblewrap` and `seccomp` make the command line, `launcher` is the first program inside, `sandbox` holds the connection
+to it, `limits` monitors it, `untrusted_folder` reads its files, `provisioner` and `kernel` connect it with Jupyter.
+`other_user` and `other_user_kernel` are the weaker isolation for containers, where bubblewrap is not permitted.
+"""

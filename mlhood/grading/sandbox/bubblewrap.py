@@ -1,4 +1,4 @@
-"""Bubblewrap's command line: what a foreign notebook sees of this machine, and nothing else."""
+"""The command line of bubblewrap: all that an untrusted notebook sees of this machine."""
 
 from __future__ import annotations
 
@@ -14,82 +14,85 @@ from mlhood.errors import GradingError
 from mlhood.grading.sandbox import seccomp
 
 HOME = Path("/student")
-NOBODY = "65534"
-TRIAL_DISK = 1 << 20
-HOW_TO_GET_IT = (
+NOBODY_ID = "65534"
+LIBRARY_FOLDERS = {"site-packages", "dist-packages"}
+TEST_DISK = 1 << 20
+INSTALL_HINT = (
     "install bubblewrap (Debian and Ubuntu: apt-get install bubblewrap; Fedora: dnf install bubblewrap; "
     "Arch: pacman -S bubblewrap)"
 )
-HOW_TO_ALLOW_IT = (
+PERMISSION_HINT = (
     "allow unprivileged user namespaces: on Ubuntu 24.04 sysctl kernel.apparmor_restrict_unprivileged_userns=0, in "
     "Docker --security-opt seccomp=unconfined --security-opt apparmor=unconfined --security-opt "
     "systempaths=unconfined, in Podman --security-opt unmask=ALL"
 )
-ELSEWHERE = "grade on Linux, in a virtual machine or in WSL 2"
-WITHOUT = (
+OTHER_SYSTEMS_HINT = "grade on Linux, in a virtual machine or in WSL 2"
+NO_SANDBOX_HINT = (
     "; or pass --no-sandbox, which runs every submission with your own rights: it can read your files, the marks and "
     "the secret seed among them, change them, and use the network, so it is for work that you trust"
 )
 ISOLATION = (
     *("--unshare-user", "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"),
     *("--die-with-parent", "--new-session", "--clearenv"),
-    *("--uid", NOBODY, "--gid", NOBODY, "--hostname", "sandbox"),
+    *("--uid", NOBODY_ID, "--gid", NOBODY_ID, "--hostname", "sandbox"),
 )
-# the system: programs and libraries; of /etc what the loader, fonts, names and time zones need
+# programs and libraries of the system, and the files of /etc that the loader, fonts and time zones need
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/opt/google", "/opt/microsoft")
-SETTINGS = (
+ETC_FILES = (
     *("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "fonts", "localtime", "mime.types"),
     *("ssl/openssl.cnf", "chromium", "chromium.d", "OpenCL"),
 )
-# what the machine is: caches and cores, which measurements are told with
+# caches and cores of the machine, which measurements record
 MACHINE = ("/sys/devices/system/cpu", "/sys/devices/system/node")
-# without this list of fonts every browser makes it anew
+# without this cache every browser scans the fonts again
 FONTS = "/var/cache/fontconfig"
-# settings of threads are part of what a measurement means; nothing else of the grader's environment crosses
-PASSED = (
+# thread settings affect measurements; no other variable of the grader's environment is passed on
+PASSED_VARIABLES = (
     *("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS", "NPROC", "PJRT_NPROC"),
     *("OMP_WAIT_POLICY", "OPENBLAS_CORETYPE", "MLHOOD_BROWSER", "PLAYWRIGHT_BROWSERS_PATH", "TZ"),
 )
 
 
 def problem() -> str:
-    """Why there can be no sandbox on this machine, in words; empty if there can."""
+    """Return why sandboxes are not available on this machine, or an empty text if they are."""
     if not sys.platform.startswith("linux"):
         return f"bubblewrap needs Linux, and this is {sys.platform}"
     program = _program()
-    return "bubblewrap (bwrap) was not found" if program is None else _refusal(program)
+    return "bubblewrap (bwrap) was not found" if program is None else _test_error(program)
 
 
 def advice() -> str:
-    """What to do about the problem, where there is one."""
+    """Return what to do about the problem, if there is one."""
     if not sys.platform.startswith("linux"):
-        return ELSEWHERE
-    return HOW_TO_GET_IT if _program() is None else HOW_TO_ALLOW_IT
+        return OTHER_SYSTEMS_HINT
+    return INSTALL_HINT if _program() is None else PERMISSION_HINT
 
 
 def require() -> None:
-    """See that bubblewrap is there and may do its work.
+    """Check that sandboxes are available.
 
     Raises:
-        GradingError: It is not; says how to get it, and what it means to go without.
+        GradingError: They are not; the message says how to install or permit bubblewrap, and what it means to run
+            without it.
     """
     if what := problem():
         raise GradingError(
-            "submissions cannot be kept apart from this machine",
+            "submissions cannot be isolated from this machine",
             where="the sandbox",
-            expected="bubblewrap on Linux, allowed to make user namespaces",
+            expected="bubblewrap on Linux, with permission to create user namespaces",
             got=what,
-            todo=advice() + WITHOUT,
+            todo=advice() + NO_SANDBOX_HINT,
         )
 
 
 @functools.cache
-def _refusal(program: str) -> str:
-    folders = [Path("/tmp/work")]  # noqa: S108 (inside of the sandbox)
+def _test_error(program: str) -> str:
+    """Start a sandbox as the grader does, and return the error, if any."""
+    folders = [Path("/tmp/work")]  # noqa: S108 (inside the sandbox)
     try:
         with seccomp.opened() as filters:
             attempt = subprocess.run(
-                [*command(folders, TRIAL_DISK, program, filters), "true"],
+                [*command(folders, TEST_DISK, program, filters), "true"],
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 text=True,
@@ -99,28 +102,28 @@ def _refusal(program: str) -> str:
             )
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"{program} does not run ({error})"
-    return f"{program} is refused ({attempt.stderr.strip()[:500]})" if attempt.returncode else ""
+    return f"{program} is not permitted ({attempt.stderr.strip()[:500]})" if attempt.returncode else ""
 
 
 def command(folders: list[Path], disk: int, program: str | None = None, filters: tuple[int, ...] = ()) -> list[str]:
-    """The command that a program and its arguments are put behind.
+    """Return the command that runs the program after it, with its arguments, in a sandbox.
 
     Args:
-        folders: The folders that it may write, each a file system of its own in memory; it starts in the first. They
-            need not exist outside, and what is written there is not seen outside.
-        disk: Bytes that each may hold.
+        folders: The writable folders, each a file system of its own in memory; the program starts in the first. They
+            need not exist outside, and files in them are not visible outside.
+        disk: Size of each in bytes.
         program: Bubblewrap; by default the one on the path.
-        filters: Descriptors that it inherits, and from which it reads what system calls are refused.
+        filters: Inherited descriptors from which bubblewrap reads the seccomp filters.
     """
     bwrap = program or _program() or "bwrap"
-    last = ["--disable-userns"] if _can_forbid_nesting(bwrap) else []
-    own = [Path("/tmp"), Path("/dev/shm"), HOME]  # noqa: S108 (the sandbox's)
+    nesting = ["--disable-userns"] if _can_disable_nesting(bwrap) else []
+    temporary = [Path("/tmp"), Path("/dev/shm"), HOME]  # noqa: S108 (the sandbox's)
     return [
-        *(bwrap, *ISOLATION, *last, *_environment()),
+        *(bwrap, *ISOLATION, *nesting, *_environment()),
         *(word for descriptor in filters for word in ("--seccomp", str(descriptor))),
-        *("--proc", "/proc", "--dev", "/dev", *_in_memory(own, disk)),
+        *("--proc", "/proc", "--dev", "/dev", *_in_memory(temporary, disk)),
         *(*_system(), *_python(), *_caches(), *_in_memory(folders, disk)),
-        # what is fixed here is closed: else its memory had no limit
+        # these file systems are in memory without a size limit, so they must not be writable
         *("--remount-ro", "/dev", "--remount-ro", "/", "--chdir", str(folders[0])),
     ]
 
@@ -130,17 +133,17 @@ def _program() -> str | None:
 
 
 @functools.cache
-def _can_forbid_nesting(bwrap: str) -> bool:
-    """Since bubblewrap 0.8: no namespace in a namespace, where most holes of the kernel were."""
+def _can_disable_nesting(bwrap: str) -> bool:
+    """Whether bubblewrap (0.8 and newer) can disable nested user namespaces, where many vulnerabilities were."""
     try:
-        asked = subprocess.run([bwrap, "--help"], capture_output=True, text=True, timeout=10, check=False)
+        usage = subprocess.run([bwrap, "--help"], capture_output=True, text=True, timeout=10, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return False
-    return "--disable-userns" in asked.stdout + asked.stderr
+    return "--disable-userns" in usage.stdout + usage.stderr
 
 
 def environment(home: Path, temporary: Path) -> dict[str, str]:
-    """All that foreign code is told of the grader's environment, with the folders that it gets as its own."""
+    """Return the environment variables of untrusted code, with its own home and temporary folder."""
     programs = [str(Path(sys.executable).parent), "/usr/local/bin", "/usr/bin", "/bin"]
     values = {
         "PATH": os.pathsep.join(dict.fromkeys(programs)),
@@ -150,11 +153,12 @@ def environment(home: Path, temporary: Path) -> dict[str, str]:
         "USER": "student",
         "PYTHONPATH": str(package().parent),
         "PYTHONDONTWRITEBYTECODE": "1",
-        "MPLBACKEND": "module://matplotlib_inline.backend_inline",  # Jupyter's own; loaded ahead, pyplot asks for it
-        "PIP_RETRIES": "0",  # there is no network, and pip would wait for it
+        # Jupyter's own, for a pyplot that is imported in advance
+        "MPLBACKEND": "module://matplotlib_inline.backend_inline",
+        "PIP_RETRIES": "0",  # pip would wait for the network, which there is not
         "PIP_DISABLE_PIP_VERSION_CHECK": "1",
     }
-    return values | {name: os.environ[name] for name in PASSED if name in os.environ}
+    return values | {name: os.environ[name] for name in PASSED_VARIABLES if name in os.environ}
 
 
 def _environment() -> list[str]:
@@ -163,60 +167,57 @@ def _environment() -> list[str]:
 
 
 def _system() -> list[str]:
-    # bubblewrap leaves these open where it runs as root, and they belong to the whole machine
+    # if bubblewrap runs as root, these are writable otherwise, and affect the whole machine
     words = _read_only([Path("/proc/sys"), Path("/proc/sysrq-trigger")])
-    for place in map(Path, SYSTEM):
-        words += ["--symlink", str(place.readlink()), str(place)] if place.is_symlink() else _read_only([place])
-    words += _read_only([Path("/etc", name) for name in SETTINGS])
-    # users and hosts of the sandbox, not of this machine
+    for path in map(Path, SYSTEM):
+        words += ["--symlink", str(path.readlink()), str(path)] if path.is_symlink() else _read_only([path])
+    words += _read_only([Path("/etc", name) for name in ETC_FILES])
+    # users and hosts of the sandbox instead of those of this machine
     for file in sorted(Path(__file__).with_name("etc").iterdir()):
         words += ["--ro-bind", str(file), f"/etc/{file.name}"]
     return words + _read_only([*map(Path, (*MACHINE, FONTS)), *_browsers()])
 
 
 def _browsers() -> list[Path]:
-    """Where a browser was chosen that is no part of the system."""
+    """Return the folders of a configured browser that is not part of the system."""
     program = shutil.which(os.environ.get("MLHOOD_BROWSER", ""))
     folders = [os.environ.get("PLAYWRIGHT_BROWSERS_PATH"), program and Path(program).resolve().parent]
-    places = [Path(folder).absolute() for folder in folders if folder and folder != "0"]
-    return [place for place in places if not (place.is_relative_to("/usr") or Path.home().is_relative_to(place))]
+    paths = [Path(folder).absolute() for folder in folders if folder and folder != "0"]
+    return [path for path in paths if not (path.is_relative_to("/usr") or Path.home().is_relative_to(path))]
 
 
 def _python() -> list[str]:
-    """This interpreter, its libraries and the package: not the folder that the package lies in."""
+    """Bind this interpreter, its libraries and the package, but not the folder that contains the package."""
     program = Path(sys.executable)
-    places = [Path(sys.base_prefix), Path(sys.prefix), program.parent, program.resolve().parent]
-    places += [Path(name) for name in (*sys.path, site.getusersitepackages()) if Path(name).name in _LIBRARIES]
-    kept: list[Path] = []
-    for place in [*dict.fromkeys(places), package()]:
-        if place.exists() and not any(place.is_relative_to(other) for other in (*kept, Path("/usr"))):
-            kept.append(place)
-    return _read_only(kept)
-
-
-_LIBRARIES = {"site-packages", "dist-packages"}
+    candidates = [Path(sys.base_prefix), Path(sys.prefix), program.parent, program.resolve().parent]
+    candidates += [Path(name) for name in (*sys.path, site.getusersitepackages()) if Path(name).name in LIBRARY_FOLDERS]
+    paths: list[Path] = []
+    for path in [*dict.fromkeys(candidates), package()]:
+        if path.exists() and not any(path.is_relative_to(other) for other in (*paths, Path("/usr"))):
+            paths.append(path)
+    return _read_only(paths)
 
 
 def package() -> Path:
-    """The folder of the package that we are."""
+    """Return the folder of this package."""
     return Path(__file__).resolve().parents[2]
 
 
-def _in_memory(places: list[Path], size: int) -> list[str]:
-    return [word for place in places for word in ("--size", str(size), "--tmpfs", str(place))]
+def _in_memory(paths: list[Path], size: int) -> list[str]:
+    return [word for path in paths for word in ("--size", str(size), "--tmpfs", str(path))]
 
 
 def _caches() -> list[str]:
-    """What would be made anew at every start, at the cost of seconds: matplotlib's list of fonts, compiled kernels."""
+    """Bind caches that would take seconds to create at every start: matplotlib's list of fonts, compiled kernels."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    found = [*cache.glob("matplotlib/fontlist-*.json"), cache / "mlhood" / "kernels", cache / "ms-playwright"]
+    paths = [*cache.glob("matplotlib/fontlist-*.json"), cache / "mlhood" / "kernels", cache / "ms-playwright"]
     return [
         word
-        for place in found
-        if place.exists()
-        for word in ("--ro-bind", str(place), str(HOME / ".cache" / place.relative_to(cache)))
+        for path in paths
+        if path.exists()
+        for word in ("--ro-bind", str(path), str(HOME / ".cache" / path.relative_to(cache)))
     ]
 
 
-def _read_only(places: list[Path]) -> list[str]:
-    return [word for place in places for word in ("--ro-bind-try", str(place), str(place))]
+def _read_only(paths: list[Path]) -> list[str]:
+    return [word for path in paths for word in ("--ro-bind-try", str(path), str(path))]

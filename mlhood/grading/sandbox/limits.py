@@ -1,4 +1,4 @@
-"""What a sandbox may use, and the thread that looks: what is over a limit is ended at once, and told in words."""
+"""The limits of a sandbox, and the thread that monitors them: what exceeds one is killed, with the reason in words."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-INTERVAL = 0.05  # seconds between two looks
-PATIENCE = 1.0  # seconds for an exact sum
+INTERVAL_SECONDS = 0.05
+EXACT_SUM_SECONDS = 1.0
 MIB = 1 << 20
 
 
@@ -20,17 +20,17 @@ class Limits:
     """What a submission may use.
 
     Args:
-        memory: Bytes that all its processes hold together, and its files with them, for they lie in memory too.
-        processes: Processes at once; a browser that draws a graph takes about a dozen.
+        memory: Bytes of all its processes together, and of its files, which are in memory too.
+        processes: Processes at the same time; a browser that draws a graph takes about a dozen.
         threads: Threads of all its processes together.
-        descriptors: Open files and sockets of all its processes together, as the system makes room for them. What waits
-            in a socket is memory of the system's, up to 200 KiB, which no process is charged for. One process may have
-            a quarter of them.
-        files: Files and folders at once.
+        descriptors: Open files and sockets of all its processes together, by the size of their tables. Data queued in a
+            socket are memory of the system, up to 200 KiB, which no process is charged for. One process may have a
+            quarter of them.
+        files: Files and folders at the same time.
         disk: Bytes in its working folder.
         file: Bytes in one file.
         output: Bytes of outputs of one cell.
-        seconds: Wall time of all its cells and answers together.
+        seconds: Wall time of all its cells and requests together.
     """
 
     memory: int = 6 << 30
@@ -44,115 +44,116 @@ class Limits:
     seconds: float = 3600.0
 
 
-class _Sum(threading.Thread):
-    """A sum that may take its time."""
+class _BackgroundSum(threading.Thread):
+    """A sum that another thread computes."""
 
-    def __init__(self, add: Callable[[], int]) -> None:
+    def __init__(self, compute: Callable[[], int]) -> None:
         super().__init__(name="mlhood sandbox sum", daemon=True)
         self.began, self.total = time.monotonic(), 0
-        self._add = add
+        self._compute = compute
         self.start()
 
     def run(self) -> None:
-        self.total = self._add()
+        self.total = self._compute()
 
 
-class Watch(threading.Thread):
-    """Looks at a sandbox every few hundredths of a second.
+class ResourceMonitor(threading.Thread):
+    """Compares what a sandbox uses with its limits, twenty times a second.
 
-    The kernel's own limits do not do: `RLIMIT_AS` counts addresses, of which torch and JAX reserve far more than they
-    use, and control groups are seldom ours to make.
+    The kernel's own limits are not sufficient: `RLIMIT_AS` counts addresses, of which torch and JAX reserve far more
+    than they use, and control groups are seldom available to an unprivileged process.
 
     Args:
         processes: Descriptor of the sandbox's own /proc, which lists its processes and no others.
         disks: Descriptors of the file systems that it can write.
-        limits: What it may use.
-        over: Called once, with the reason in words, if that is too much.
+        limits: Its limits.
+        on_exceeded: Called once, with the reason in words, when a limit is exceeded.
     """
 
-    def __init__(self, processes: int, disks: list[int], limits: Limits, over: Callable[[str], None]) -> None:
-        super().__init__(name="mlhood sandbox watch", daemon=True)
+    def __init__(self, processes: int, disks: list[int], limits: Limits, on_exceeded: Callable[[str], None]) -> None:
+        super().__init__(name="mlhood sandbox monitor", daemon=True)
         self._processes = processes
         self._disks = disks
         self._limits = limits
-        self._over = over
-        self._ended = threading.Event()
-        self._exact: _Sum | None = None
+        self._on_exceeded = on_exceeded
+        self._stopped = threading.Event()
+        self._exact_sum: _BackgroundSum | None = None
 
     def run(self) -> None:
-        """Look until `end` is called, the sandbox is gone or something is over its limit."""
-        while not self._ended.wait(INTERVAL):
+        """Check until `stop` is called, the sandbox has ended or a limit is exceeded."""
+        while not self._stopped.wait(INTERVAL_SECONDS):
             try:
-                reason = self.look()
+                reason = self.exceeded()
             except OSError:  # its first process has ended, and /proc with it
                 return
             if reason:
-                self._over(reason)
+                self._on_exceeded(reason)
                 return
 
-    def end(self) -> None:
-        """Stop looking, and return when the last look is over: the descriptors may be closed then."""
-        self._ended.set()
-        for thread in (self, self._exact):
+    def stop(self) -> None:
+        """Stop, and return when the last check is finished: then the descriptors may be closed."""
+        self._stopped.set()
+        for thread in (self, self._exact_sum):
             if thread is not None and thread.is_alive() and thread is not threading.current_thread():
                 thread.join()
 
-    def look(self) -> str:
-        """Return what is over its limit, in words, or nothing."""
+    def exceeded(self) -> str:
+        """Return which limit is exceeded, in words, or an empty text."""
         limits, pids = self._limits, self._pids()
         if len(pids) > limits.processes:
             return f"started more than {limits.processes} processes and was stopped"
-        states = [self._numbers(f"{pid}/status") for pid in pids]
-        if sum(state.get("Threads", 0) for state in states) > limits.threads:
+        statuses = [self._numbers(f"{pid}/status") for pid in pids]
+        if sum(status.get("Threads", 0) for status in statuses) > limits.threads:
             return f"started more than {limits.threads} threads and was stopped"
-        if sum(state.get("FDSize", 0) for state in states) > limits.descriptors:
+        if sum(status.get("FDSize", 0) for status in statuses) > limits.descriptors:
             return f"opened more than {limits.descriptors} files and sockets at once and was stopped"
-        written, files = self._files()
+        written, files = self._disk_usage()
         if files > limits.files:
             return f"made more than {limits.files} files and was stopped"
-        if self._over_memory(pids, list(map(_resident, states)), written):
+        if self._memory_exceeded(pids, list(map(_resident, statuses)), written):
             return f"used more than {limits.memory // MIB} MiB of memory and was stopped"
         return ""
 
     def _pids(self) -> list[str]:
-        """The processes, or as many as are one too many: a list that grows while it is read has no end."""
+        """Return the processes, at most one more than allowed: a list that grows while it is read may not end."""
         with os.scandir(self._processes) as entries:
-            found = (entry.name for entry in entries if entry.name.isdigit())
-            return list(itertools.islice(found, self._limits.processes + 1))
+            pids = (entry.name for entry in entries if entry.name.isdigit())
+            return list(itertools.islice(pids, self._limits.processes + 1))
 
-    def _over_memory(self, pids: list[str], held: list[int], written: int) -> bool:
-        """The quick sum counts what processes share as often as there are sharers; where it is over, ask exactly.
+    def _memory_exceeded(self, pids: list[str], resident: list[int], written: int) -> bool:
+        """Compare the memory with its limit: by a fast sum, which counts shared memory once per process, or exactly.
 
-        The exact answer waits for every process that forks just then, and one can fork without end. So somebody else
-        waits for it, and not for long.
+        Reading the exact numbers waits for every process that is forking, and a process can fork without end. So
+        another thread reads them, for a limited time.
         """
         limit = self._limits.memory
-        if written + sum(held) <= limit:
-            self._exact = None
+        if written + sum(resident) <= limit:
+            self._exact_sum = None
             return False
-        if written + max(held) > limit:
+        if written + max(resident) > limit:
             return True
-        if self._exact is None:
-            self._exact = _Sum(lambda: written + sum(self._own(pid) for pid in pids))
-        if self._exact.is_alive():
-            return time.monotonic() > self._exact.began + PATIENCE
-        over, self._exact = self._exact.total > limit, None
-        return over
+        if self._exact_sum is None:
+            self._exact_sum = _BackgroundSum(lambda: written + sum(self._proportional(pid) for pid in pids))
+        if self._exact_sum.is_alive():
+            return time.monotonic() > self._exact_sum.began + EXACT_SUM_SECONDS
+        exceeded, self._exact_sum = self._exact_sum.total > limit, None
+        return exceeded
 
-    def _files(self) -> tuple[int, int]:
+    def _disk_usage(self) -> tuple[int, int]:
+        """Return the bytes and the number of files on all writable file systems."""
         states = [os.fstatvfs(disk) for disk in self._disks]
         written = sum((state.f_blocks - state.f_bfree) * state.f_frsize for state in states)
         return written, sum(state.f_files - state.f_ffree for state in states)
 
-    def _own(self, pid: str) -> int:
-        """Memory of a process, with its share of what it shares."""
+    def _proportional(self, pid: str) -> int:
+        """Return the memory of a process, with its share of what it shares."""
         shares = self._numbers(f"{pid}/smaps_rollup")
-        # a process can forbid this look at itself, but not the other one
-        found = sum(shares.get(name, 0) for name in ("Pss_Anon", "Pss_Shmem", "SwapPss")) << 10
-        return found or _resident(self._numbers(f"{pid}/status"))
+        # a process can hide this file, but not its status
+        memory = sum(shares.get(name, 0) for name in ("Pss_Anon", "Pss_Shmem", "SwapPss")) << 10
+        return memory or _resident(self._numbers(f"{pid}/status"))
 
     def _numbers(self, name: str) -> dict[str, int]:
-        """The numbers of a file of /proc that has a line for each, by name; memory is in KiB (proc_pid_status(5))."""
+        """Return the numbers in a file of /proc with a line for each; memory is in KiB (proc_pid_status(5))."""
         lines = [line.split() for line in self._read(name).decode(errors="replace").splitlines()]
         return {words[0].rstrip(":"): int(words[1]) for words in lines if len(words) > 1 and words[1].isdigit()}
 
@@ -166,6 +167,6 @@ class Watch(threading.Thread):
         return b""
 
 
-def _resident(state: dict[str, int]) -> int:
-    """Memory of a process in bytes, with all that it shares; without the files of the system that it has mapped."""
-    return sum(state.get(name, 0) for name in ("RssAnon", "RssShmem", "VmSwap", "VmPTE")) << 10
+def _resident(status: dict[str, int]) -> int:
+    """Return the memory of a process in bytes, with all that it shares, without mapped files of the system."""
+    return sum(status.get(name, 0) for name in ("RssAnon", "RssShmem", "VmSwap", "VmPTE")) << 10

@@ -1,7 +1,7 @@
-"""Another user of this machine, for foreign code where we are root and bubblewrap may do nothing: in a container.
+"""Untrusted code as another user, where the grader is root and bubblewrap is not permitted: in a container.
 
-Less than a sandbox: it sees the system, the processes and the network. It reads and changes no file, no memory and no
-process of ours, and nothing that it has started is left.
+This isolates less than a sandbox: the code sees the system, its processes and the network. But it can neither read nor
+change files, memory and processes of the grader, and all processes that it starts are killed in the end.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ import psutil
 
 from mlhood.grading.sandbox.bubblewrap import environment, package
 
-# below what a container's own map of users may leave out, above the users of any distribution
-FIRST, LAST = 20_000, 60_000
+# above the users of any distribution, below the ids that a container may not map
+FIRST_ID, LAST_ID = 20_000, 60_000
 MAX_PROCESSES = 2048
 MAX_FILE = 768 << 20
-SECONDS = 60
-# what a kernel needs, and what it must not have
-TRIAL = """
+TIMEOUT_SECONDS = 60
+# tests what a kernel needs, and what it must not be able to do
+SELF_TEST = """
 import os, subprocess, sys
 import ipykernel, mlhood
 
@@ -35,8 +35,8 @@ if any(os.access(path, mode) for path in hidden for mode in (os.R_OK, os.X_OK)):
     sys.exit("it can read what is hidden")
 subprocess.run([sys.executable, "-P", "-c", ""], check=True)
 """
-# Kills all of a user's at once: nothing can fork away from it, and nothing can stop it, as a process may only signal
-# those whose real user it is, and this one's is the keeper. Should it still have our rights, it must not.
+# Kills all processes of a user atomically, so none can escape by forking. None of them can signal this process, whose
+# real user is another one (`keeper`). If it still has the grader's rights, it must not kill anything.
 KILL_ALL = """
 import os, sys
 user, keeper = map(int, sys.argv[1:])
@@ -51,80 +51,80 @@ except PermissionError:
     except ProcessLookupError:
         pass
 else:
-    sys.exit("there are rights left")
+    sys.exit("it still has the rights of the grader")
 """
 
 
 def free_user() -> int:
-    """A user id that nobody has, and whose successor nobody has (see `kill_all`)."""
-    taken = {process.info["uids"].real for process in psutil.process_iter(["uids"]) if process.info["uids"]}
-    taken |= _known_users()
+    """Return a user id that is unused and whose successor is unused, too (see `kill_all`)."""
+    used = {process.info["uids"].real for process in psutil.process_iter(["uids"]) if process.info["uids"]}
+    used |= _known_users()
     while True:
-        user = FIRST + 2 * secrets.randbelow((LAST - FIRST) // 2)
-        if not {user, user + 1} & taken:
+        user = FIRST_ID + 2 * secrets.randbelow((LAST_ID - FIRST_ID) // 2)
+        if not {user, user + 1} & used:
             return user
 
 
 def _known_users() -> set[int]:
-    import pwd  # where there is no Linux, there may be no such module
+    import pwd  # exists on POSIX only
 
     return {entry.pw_uid for entry in pwd.getpwall()}
 
 
 def command(user: int) -> list[str]:
-    """The command that a program and its arguments are put behind. It ends with the thread that has started it."""
+    """Return the command that runs the program after it as a user; it is killed when the starting thread ends."""
     limits = [f"--nproc={MAX_PROCESSES}", f"--fsize={MAX_FILE}", "--core=0"]
     rights = [f"--reuid={user}", f"--regid={user}", "--clear-groups", "--inh-caps=-all", "--no-new-privs"]
     return ["prlimit", *limits, "setpriv", *rights, "--pdeathsig=KILL"]
 
 
 def problem(hidden: Sequence[Path] = ()) -> str:
-    """Why foreign code cannot run as another user, in words; empty if it can.
+    """Return why untrusted code cannot run as another user, or an empty text if it can.
 
     Args:
-        hidden: Files and folders that it must be able neither to read nor to enter.
+        hidden: Files and folders that it must not be able to read or enter.
     """
     if not sys.platform.startswith("linux"):
         return f"another user needs Linux, and this is {sys.platform}"
     if os.geteuid():
-        return "only root can be another user"
+        return "only root can run code as another user"
     missing = [name for name in ("prlimit", "setpriv") if shutil.which(name) is None]
     if missing:
         return f"{' and '.join(missing)} (util-linux) not found"
     try:
         attempt = subprocess.run(
-            [*command(free_user()), sys.executable, "-P", "-c", TRIAL, str(package()), *map(str, hidden)],
+            [*command(free_user()), sys.executable, "-P", "-c", SELF_TEST, str(package()), *map(str, hidden)],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=SECONDS,
+            timeout=TIMEOUT_SECONDS,
             check=False,
             cwd="/",
-            env=environment(Path("/nonexistent"), Path("/tmp")),  # noqa: S108 (it writes nothing)
+            env=environment(Path("/nonexistent"), Path("/tmp")),  # noqa: S108 (nothing is written)
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"another user's process does not run ({error})"
     if attempt.returncode:
-        said = attempt.stderr.strip().splitlines() or ["no reason given"]
-        return f"another user cannot do it ({said[-1][:500]})"
+        lines = attempt.stderr.strip().splitlines() or ["no reason given"]
+        return f"another user's process fails ({lines[-1][:500]})"
     return ""
 
 
 def kill_all(user: int) -> None:
-    """Kill all that runs as a user, whatever it has started.
+    """Kill all processes of a user.
 
     Raises:
-        OSError: It could not be done.
+        OSError: They could not be killed.
     """
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-c", KILL_ALL, str(user), str(user + 1)],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=SECONDS,
+        timeout=TIMEOUT_SECONDS,
         check=False,
         cwd="/",
         env={},
     )
     if done.returncode:
-        raise OSError(f"the processes of user {user} could not be ended: {done.stderr.strip()[-500:]}")
+        raise OSError(f"the processes of user {user} could not be killed: {done.stderr.strip()[-500:]}")

@@ -1,8 +1,8 @@
-"""The kernel of a foreign notebook as another user of this machine: for a container, where no sandbox can be.
+"""The kernel of an untrusted notebook as another user: for containers, where bubblewrap is not permitted.
 
-Both sides see the same folders, so who may do what there is a matter of their owner. `work` and `exchange` are ours and
-sticky: everybody may put files into them, and nobody may remove or replace those of another. A file is read once it is
-ours, so that it is not another one by then.
+Both processes use the same folders, protected by ownership. `work` and `exchange` belong to the grader and are sticky:
+everybody may create files in them, and nobody may remove or replace those of another user. A file is read only after
+the grader has made a copy of its own, which cannot be replaced.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from jupyter_client.connect import KernelConnectionInfo
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 from nbclient import NotebookClient
 
-from mlhood.grading.checks.submission import MAX_FILE_BYTES, BadFile
 from mlhood.grading.execution.kernel import Kernel
+from mlhood.grading.rpc.transport import MAX_FETCHED_BYTES, InvalidFile
 from mlhood.grading.sandbox.bubblewrap import environment
 from mlhood.grading.sandbox.other_user import command, free_user, kill_all
-from mlhood.grading.sandbox.untrusted_folder import Folder, NotPlain
+from mlhood.grading.sandbox.untrusted_folder import NotRegularFile, UntrustedFolder
 
-SHARED = 0o1777
+STICKY = 0o1777
 ENTER_ONLY = 0o711
-EXPENDABLE = "1000"  # should the container run out of memory, the kernel begins here, and not with us
+OOM_SCORE = "1000"  # if the container runs out of memory, the kernel is killed before the grader
 
 
 class OtherUsers:
-    """Gives out kernels, each as a user of its own (see `kernel.Kernels`)."""
+    """Creates kernels, each as a user of its own (see `kernel.KernelFactory`)."""
 
     def kernel(self, folder: Path) -> Kernel:
-        """A kernel whose files come to `folder` when they are asked for."""
+        """Return a kernel whose files are copied to `folder` when they are fetched."""
         return OtherUserKernel(folder)
 
 
@@ -44,38 +44,38 @@ class _Provisioner(LocalProvisioner):
     home: Path
 
     async def pre_launch(self, **kwargs: Any) -> dict[str, Any]:
-        """Write the connection file, and give it to the user."""
-        known = await super().pre_launch(**kwargs)
+        """Write the connection file, owned by the user, and return the command that starts the kernel."""
+        options = await super().pre_launch(**kwargs)
         manager: Any = self.parent
         os.chown(manager.connection_file, self.user, self.user)
-        own = {"cmd": [*command(self.user), *known["cmd"]], "env": environment(self.home, self.home)}
-        return {**known, **own}
+        started_as = {"cmd": [*command(self.user), *options["cmd"]], "env": environment(self.home, self.home)}
+        return {**options, **started_as}
 
     async def launch_kernel(self, cmd: list[str], **kwargs: Any) -> KernelConnectionInfo:
-        """Start it."""
-        found = await super().launch_kernel(cmd, **kwargs)
+        """Start the kernel, and let the system kill it first when memory runs out."""
+        info = await super().launch_kernel(cmd, **kwargs)
         with contextlib.suppress(OSError):
-            Path(f"/proc/{self.pid}/oom_score_adj").write_text(EXPENDABLE, encoding="ascii")
-        return found
+            Path(f"/proc/{self.pid}/oom_score_adj").write_text(OOM_SCORE, encoding="ascii")
+        return info
 
 
 class OtherUserKernel(Kernel):
-    """A kernel as another user. Needs root; `isolation.otheruser.problem` says whether it can be."""
+    """A kernel as another user. Needs root; see `other_user.problem`."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         self._user = free_user()
         base = Path(self._exchange.name)
-        self._work, self._home, self._ours = base / "work", base / "home", base / "ours"
+        self._work, self._home, self._private = base / "work", base / "home", base / "private"
 
     @property
     def scratch(self) -> Path:
-        """A folder that both sides can write."""
+        """A folder that both processes can write."""
         return Path(self._exchange.name) / "exchange"
 
     def __enter__(self) -> OtherUserKernel:
         Path(self._exchange.name).chmod(ENTER_ONLY)
-        for folder, mode in ((self._work, SHARED), (self.scratch, SHARED), (self._home, 0o700), (self._ours, 0o700)):
+        for folder, mode in ((self._work, STICKY), (self.scratch, STICKY), (self._home, 0o700), (self._private, 0o700)):
             folder.mkdir()
             folder.chmod(mode)
         os.chown(self._home, self._user, self._user)
@@ -89,33 +89,33 @@ class OtherUserKernel(Kernel):
             super().__exit__(*exception)
 
     def fetch(self, path: Path) -> None:
-        """Make a file of the notebook's ours, at the same path in `scratch`, or copied from its folder to ours.
+        """Replace a file in `scratch` by a copy of the grader's, or copy a file of the notebook's folder to `folder`.
 
         Raises:
-            BadFile: It is a link or a special file, or too large.
+            InvalidFile: It is a link or a special file, or too large.
         """
         shared = path.is_relative_to(self.scratch)
-        root, known = (self.scratch, self.scratch) if shared else (self._work, self.folder)
-        target = self._ours / "taken" if shared else path
+        root, base = (self.scratch, self.scratch) if shared else (self._work, self.folder)
+        target = self._private / "fetched" if shared else path
         try:
             target.unlink(missing_ok=True)
             target.parent.mkdir(parents=True, exist_ok=True)
             with _opened(root) as folder:
-                folder.copy_out(str(path.relative_to(known)), target, MAX_FILE_BYTES)
+                folder.copy_out(str(path.relative_to(base)), target, MAX_FETCHED_BYTES)
             target.replace(path)
         except (FileNotFoundError, ValueError):
             return
-        except NotPlain as error:
-            raise BadFile(str(error)) from None
+        except NotRegularFile as error:
+            raise InvalidFile(str(error)) from None
         except OSError as error:
-            raise BadFile(f"cannot be read ({error.strerror})") from None
+            raise InvalidFile(f"cannot be read ({error.strerror})") from None
 
-    def _hand_over(self) -> None:
-        """Let the notebook have the files that we have put or taken there: it may write them anew."""
+    def _upload(self) -> None:
+        """Make the notebook's user the owner of the grader's files in `scratch`, so that it may write them again."""
         with os.scandir(self.scratch) as entries:
             for entry in entries:
                 status = entry.stat(follow_symlinks=False)
-                # one of ours with two names would be a file from elsewhere
+                # a hard link would change the owner of a file elsewhere
                 if stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid() and status.st_nlink == 1:
                     os.chown(entry.path, self._user, self._user, follow_symlinks=False)
 
@@ -127,14 +127,14 @@ class OtherUserKernel(Kernel):
         manager.provisioner = _Provisioner(parent=manager, kernel_spec=manager.kernel_spec, kernel_id="")
         manager.provisioner.user, manager.provisioner.home = self._user, self._home
 
-    def _end_group(self, client: NotebookClient) -> None:
+    def _kill_processes(self, client: NotebookClient) -> None:
         kill_all(self._user)
 
 
 @contextlib.contextmanager
-def _opened(folder: Path) -> Iterator[Folder]:
+def _opened(folder: Path) -> Iterator[UntrustedFolder]:
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        yield Folder(descriptor)
+        yield UntrustedFolder(descriptor)
     finally:
         os.close(descriptor)

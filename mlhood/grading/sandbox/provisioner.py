@@ -1,6 +1,6 @@
-"""Jupyter's way to start a kernel in something: a kernel provisioner that starts it behind bubblewrap.
+"""A kernel provisioner for Jupyter that starts the kernel in a sandbox.
 
-The harness gives it a sandbox. Any other Jupyter program gets one by a kernelspec whose metadata have
+The grader passes it a sandbox. Any other Jupyter program gets one by a kernelspec whose metadata have
 `{"kernel_provisioner": {"provisioner_name": "mlhood-bubblewrap"}}`.
 """
 
@@ -17,15 +17,15 @@ from traitlets import Int
 from mlhood.grading.sandbox.limits import MIB, Limits
 from mlhood.grading.sandbox.sandbox import Sandbox
 
-INTERVAL = 0.05
+POLL_SECONDS = 0.05
 
 
 class BubblewrapProvisioner(KernelProvisionerBase):
-    """Starts, signals and ends the kernel of a sandbox."""
+    """Starts, signals and kills the kernel of a sandbox."""
 
     memory = Int(Limits().memory // MIB, config=True, help="MiB that all processes and files may use together")
     sandbox: Sandbox | None = None
-    own = False
+    created_here = False
 
     @property
     def has_process(self) -> bool:
@@ -33,13 +33,13 @@ class BubblewrapProvisioner(KernelProvisionerBase):
         return self.sandbox is not None and self.sandbox.started
 
     async def poll(self) -> int | None:
-        """None while the kernel runs."""
+        """Return None while the kernel runs."""
         return 0 if self.sandbox is None else self.sandbox.poll()
 
     async def wait(self) -> int | None:
-        """Wait until it has ended, and clear away what is left."""
+        """Wait until it has ended, and clean up."""
         while (code := await self.poll()) is None:
-            await asyncio.sleep(INTERVAL)
+            await asyncio.sleep(POLL_SECONDS)
         if self.sandbox is not None:
             self.sandbox.stop()
         return code
@@ -50,29 +50,29 @@ class BubblewrapProvisioner(KernelProvisionerBase):
             self.sandbox.send_signal(signum)
 
     async def kill(self, restart: bool = False) -> None:
-        """End all that runs in the sandbox."""
+        """Kill all processes in the sandbox."""
         await self.send_signal(signal.SIGKILL)
 
     async def terminate(self, restart: bool = False) -> None:
-        """End all that runs in the sandbox: nothing in there is asked politely."""
+        """Kill all processes in the sandbox."""
         await self.send_signal(signal.SIGKILL)
 
     async def pre_launch(self, **kwargs: Any) -> dict[str, Any]:
-        """Have a sandbox."""
+        """Create a sandbox unless one was passed."""
         if self.sandbox is None:
-            self.sandbox, self.own = Sandbox(Limits(memory=self.memory * MIB)), True
+            self.sandbox, self.created_here = Sandbox(Limits(memory=self.memory * MIB)), True
         return {**await super().pre_launch(**kwargs), "cmd": []}
 
     async def launch_kernel(self, cmd: list[str], **kwargs: Any) -> KernelConnectionInfo:
-        """Start the sandbox unless it was started ahead, and return the way to its kernel."""
+        """Start the sandbox unless it was prewarmed, and return the connection information of its kernel."""
         if self.sandbox is None:
             raise RuntimeError("pre_launch has not been called")
         if not self.sandbox.started:
             self.sandbox.start()
-        self.connection_info = cast(KernelConnectionInfo, self.sandbox.enter())
+        self.connection_info = cast(KernelConnectionInfo, self.sandbox.connect())
         return self.connection_info
 
     async def cleanup(self, restart: bool = False) -> None:
-        """Remove a sandbox that was made here."""
-        if self.sandbox is not None and self.own and not restart:
+        """Close a sandbox that was created here."""
+        if self.sandbox is not None and self.created_here and not restart:
             self.sandbox.close()

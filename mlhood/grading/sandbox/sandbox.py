@@ -1,4 +1,4 @@
-"""One sandbox: its process, the way in and out of it, and its end."""
+"""One sandbox: its process, the connection to it, copies of its files, and its end."""
 
 from __future__ import annotations
 
@@ -20,29 +20,31 @@ from typing import Any
 from mlhood.errors import GradingError
 from mlhood.grading.sandbox import seccomp
 from mlhood.grading.sandbox.bubblewrap import HOME, command, require
-from mlhood.grading.sandbox.limits import Limits, Watch
-from mlhood.grading.sandbox.untrusted_folder import Folder, NotPlain
+from mlhood.grading.sandbox.limits import Limits, ResourceMonitor
+from mlhood.grading.sandbox.untrusted_folder import NotRegularFile, UntrustedFolder
 
 START_SECONDS = 60.0
 END_SECONDS = 20.0
 SOCKETS = "kernel"
 PORTS = ("shell_port", "iopub_port", "stdin_port", "control_port", "hb_port")
-PROGRAM = (sys.executable, "-P", "-m", "mlhood.grading.sandbox.launcher")
+LAUNCHER = (sys.executable, "-P", "-m", "mlhood.grading.sandbox.launcher")
 
 
 class Sandbox:
-    """A process behind bubblewrap that becomes a Jupyter kernel, and two folders of it.
+    """A process in bubblewrap that becomes a Jupyter kernel, and its two folders.
 
-    `folder` (where the notebook runs) and `scratch` (what checks hand over) have the same paths on both sides, and are
-    two things: in the sandbox file systems in memory, out here folders of ours, which nothing in the sandbox can write.
-    `bring` and `give` copy files from one to the other.
+    `folder` (where the notebook runs) and `scratch` (files that checks exchange with it) have the same paths inside and
+    outside, but are different folders: inside they are file systems in memory, outside they belong to the grader, and
+    nothing in the sandbox can write them. `upload` and `download` copy files between them.
 
-    It is started by `start`, which returns at once, and lives no longer than the thread that did so: bubblewrap ends it
-    with that thread.
+    `start` returns at once. The sandbox lives no longer than the thread that called it: bubblewrap ends with it.
 
     Args:
         limits: What it may use.
-        imports: Modules to load before they are asked for, so that their seconds pass while something else is graded.
+        imports: Modules to import in advance, while another submission is graded.
+
+    Attributes:
+        reason: Why it was killed, in words.
     """
 
     def __init__(self, limits: Limits, imports: tuple[str, ...] = ()) -> None:
@@ -53,28 +55,28 @@ class Sandbox:
         self._outside = tempfile.TemporaryDirectory(prefix="mlhood-", ignore_cleanup_errors=True)
         base = Path(self._outside.name).resolve()
         self.folder, self.scratch = base / "work", base / "exchange"
-        self._given: dict[str, tuple[int, int, int]] = {}
+        self._uploaded: dict[str, tuple[int, int, int]] = {}  # inode, time and size of each file, by name
         self._process: subprocess.Popen[bytes] | None = None
-        self._grader: socket.socket | None = None
-        self._descriptors: list[int] = []
+        self._launcher: socket.socket | None = None
+        self._descriptors: list[int] = []  # of /proc, the first process, the kernel, and the writable folders
         self._sockets: list[int] = []
-        self._watch: Watch | None = None
+        self._monitor: ResourceMonitor | None = None
 
     @property
     def started(self) -> bool:
-        """Whether there is a process, running or ended and not yet cleared away by `stop`."""
+        """Whether there is a process that `stop` has not cleaned up yet, running or not."""
         return self._process is not None
 
     def poll(self) -> int | None:
-        """None while it runs; else the exit code of bubblewrap."""
+        """Return None while it runs, else the exit code of bubblewrap."""
         return 0 if self._process is None else self._process.poll()
 
     def start(self) -> None:
-        """Start the process; `enter` waits until it is there."""
+        """Start the process; `connect` waits for it."""
         require()
         for folder in (self.folder, self.scratch):
             folder.mkdir(exist_ok=True)
-        self._given.clear()
+        self._uploaded.clear()
         self.reason = ""
         self.connection = {
             **{name: number for number, name in enumerate(PORTS, 1)},
@@ -84,185 +86,184 @@ class Sandbox:
             "signature_scheme": "hmac-sha256",
             "kernel_name": "python3",
         }
-        self._grader, theirs = socket.socketpair()
-        with theirs, seccomp.opened() as filters:
+        self._launcher, launcher_end = socket.socketpair()
+        with launcher_end, seccomp.opened() as filters:
             self._process = subprocess.Popen(
-                [*command([self.folder, self.scratch], self.limits.disk, filters=filters), *PROGRAM],
-                stdin=theirs.fileno(),
+                [*command([self.folder, self.scratch], self.limits.disk, filters=filters), *LAUNCHER],
+                stdin=launcher_end.fileno(),
                 stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,  # until a student's code runs; then it is nobody's
+                stderr=subprocess.PIPE,  # read until the launcher is ready, then closed
                 pass_fds=filters,
-                env={},  # the first process in there is bubblewrap itself, and shows what it was started with
+                env={},  # visible inside: the first process there is bubblewrap itself
             )
         setup = {
             "connection": self.connection,
-            "folders": [str(place) for place in self._writable()],
+            "folders": [str(folder) for folder in self._writable_folders()],
             "imports": self.imports,
             "file": self.limits.file,
             "threads": self.limits.threads,
             "descriptors": self.limits.descriptors,
         }
-        with contextlib.suppress(OSError):  # it has ended already: `enter` says why
-            self._grader.sendall(json.dumps(setup).encode() + b"\n")
+        with contextlib.suppress(OSError):  # it has ended already, and `connect` reports why
+            self._launcher.sendall(json.dumps(setup).encode() + b"\n")
 
-    def enter(self) -> dict[str, Any]:
-        """Wait until the sandbox is there, and begin to watch it.
+    def connect(self) -> dict[str, Any]:
+        """Wait until the sandbox is ready, and start the resource monitor.
 
         Returns:
-            The kernel's connection information as it holds on this side.
+            The kernel's connection information for the outside.
 
         Raises:
             GradingError: It does not start.
         """
         if not self._descriptors:
-            self._descriptors = self._received()
-        self._watch = Watch(self._descriptors[0], self._descriptors[3:], self.limits, self.end)
-        self._watch.start()
-        return {**self.connection, "ip": str(self._connected()), "key": self.connection["key"].encode()}
+            self._descriptors = self._receive_descriptors()
+        self._monitor = ResourceMonitor(self._descriptors[0], self._descriptors[3:], self.limits, self.kill)
+        self._monitor.start()
+        return {**self.connection, "ip": str(self._link_sockets()), "key": self.connection["key"].encode()}
 
-    def _connected(self) -> Path:
-        """Hold the kernel's sockets, and return the beginning of the paths that lead to them out here.
+    def _link_sockets(self) -> Path:
+        """Open the kernel's sockets, and return the common prefix of the paths that refer to them outside.
 
-        Each leads by way of a descriptor to the socket that the kernel has made before it ran anything, whatever a
-        student puts in its place later: a link, say, to a socket of ours.
+        Each path is a link to a descriptor of the socket that the kernel created before any student code ran, whatever
+        the student puts in its place later, such as a link to a socket of the grader.
         """
-        begin = self.folder.with_name("sockets") / SOCKETS
-        begin.parent.mkdir(exist_ok=True)
+        prefix = self.folder.with_name("sockets") / SOCKETS
+        prefix.parent.mkdir(exist_ok=True)
         deadline = time.monotonic() + START_SECONDS
         for number in range(1, len(PORTS) + 1):
-            while (held := self._inside(self.scratch).socket(f"{SOCKETS}-{number}")) is None:
+            while (descriptor := self._inside(self.scratch).socket(f"{SOCKETS}-{number}")) is None:
                 if self.poll() is not None or time.monotonic() > deadline:
-                    raise self._failure(self.reason or "the kernel in it did not start in time")
+                    raise self._start_error(self.reason or "the kernel in it did not start in time")
                 time.sleep(0.01)
-            self._sockets.append(held)
-            link = begin.with_name(f"{SOCKETS}-{number}")
+            self._sockets.append(descriptor)
+            link = prefix.with_name(f"{SOCKETS}-{number}")
             link.unlink(missing_ok=True)
-            link.symlink_to(f"/proc/self/fd/{held}")
-        return begin
+            link.symlink_to(f"/proc/self/fd/{descriptor}")
+        return prefix
 
     def send_signal(self, number: int) -> None:
-        """Send a signal to the kernel; one that ends processes ends them all."""
+        """Send a signal to the kernel; SIGKILL and SIGTERM kill the whole sandbox."""
         if number in (signal.SIGKILL, signal.SIGTERM) or not self._descriptors:
-            self.end()
+            self.kill()
             return
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(self._descriptors[2], number)
 
-    def end(self, reason: str = "") -> None:
-        """Kill everything in it at once; `reason` says why. From any thread, and when it has ended already too."""
+    def kill(self, reason: str = "") -> None:
+        """Kill all processes at once. May be called from any thread, and more than once; the first reason counts."""
         self.reason = self.reason or reason
         if self._process is None:
             return
-        if not self._descriptors and self.poll() is None:  # killed in its set-up, bubblewrap leaves half of it for ever
+        if not self._descriptors and self.poll() is None:  # if it is killed while it starts, bubblewrap leaks processes
             with contextlib.suppress(GradingError):
-                self._descriptors = self._received()
+                self._descriptors = self._receive_descriptors()
         with contextlib.suppress(OSError, IndexError):
-            signal.pidfd_send_signal(self._descriptors[1], signal.SIGKILL)  # the others go with the first
+            signal.pidfd_send_signal(self._descriptors[1], signal.SIGKILL)  # kills the whole process namespace
         self._process.kill()
 
     def stop(self) -> None:
-        """Kill everything in it, wait until it is gone, and let its memory go. It can be started again."""
-        self.end()
-        if self._watch is not None:
-            self._watch.end()
-        if self._descriptors:  # the first process ends when all others have
+        """Kill all processes, wait until they have ended, and release their memory. It can be started again."""
+        self.kill()
+        if self._monitor is not None:
+            self._monitor.stop()
+        if self._descriptors:  # the first process ends after all others
             select.select([self._descriptors[1]], [], [], END_SECONDS)
         if self._process is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(END_SECONDS)
-            self._close(self._process.stderr, self._grader)
-        self._process = self._grader = self._watch = None
+            self._close(self._process.stderr, self._launcher)
+        self._process = self._launcher = self._monitor = None
         for descriptor in self._descriptors + self._sockets:
             os.close(descriptor)
         self._descriptors, self._sockets = [], []
 
     def close(self) -> None:
-        """Stop it for good, and remove the folders out here."""
+        """Stop it for good, and remove the folders outside."""
         self.stop()
         self._outside.cleanup()
 
-    def give(self) -> None:
-        """Copy what is new in `scratch` out here into the sandbox.
+    def upload(self) -> None:
+        """Copy new and changed files of `scratch` into the sandbox.
 
         Raises:
-            OSError: There is no room, or no sandbox.
+            OSError: The disk there is full, or the sandbox has ended.
         """
         for file in sorted(self.scratch.iterdir()):
-            state = file.stat()
-            known = (state.st_ino, state.st_mtime_ns, state.st_size)
-            if self._given.get(file.name) != known:
+            status = file.stat()
+            version = (status.st_ino, status.st_mtime_ns, status.st_size)
+            if self._uploaded.get(file.name) != version:
                 self._inside(self.scratch).copy_in(file, file.name)
-                self._given[file.name] = known
+                self._uploaded[file.name] = version
 
-    def bring(self, path: Path, most: int) -> None:
-        """Copy a file of the sandbox out here, in place of what was brought before. Without one there is none.
+    def download(self, path: Path, limit: int) -> None:
+        """Copy a file of the sandbox to the same path outside; if there is none, remove an earlier copy.
 
         Raises:
-            NotPlain: It is no plain file of its own, or too large.
+            NotRegularFile: It is not a regular file, or has more than `limit` bytes.
         """
         path.unlink(missing_ok=True)
         root = self.scratch if path.is_relative_to(self.scratch) else self.folder
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._inside(root).copy_out(str(path.relative_to(root)), path, most)
+            self._inside(root).copy_out(str(path.relative_to(root)), path, limit)
         except (FileNotFoundError, ValueError):
             return
         except OSError as error:
-            raise NotPlain(f"cannot be read ({error.strerror})") from None
+            raise NotRegularFile(f"cannot be read ({error.strerror})") from None
         if root == self.scratch:
-            state = path.stat()
-            self._given[path.name] = (state.st_ino, state.st_mtime_ns, state.st_size)
+            status = path.stat()
+            self._uploaded[path.name] = (status.st_ino, status.st_mtime_ns, status.st_size)
 
-    def forget(self, names: list[str]) -> None:
-        """Remove files of `scratch` on both sides."""
+    def discard(self, names: list[str]) -> None:
+        """Remove files of `scratch` inside and outside."""
         for name in names:
-            self._given.pop(name, None)
+            self._uploaded.pop(name, None)
             (self.scratch / name).unlink(missing_ok=True)
             with contextlib.suppress(OSError):
                 self._inside(self.scratch).remove(name)
 
     def clear_scratch(self) -> None:
-        """Remove whatever the notebook has put into `scratch`, which is not its own."""
+        """Remove everything from `scratch` inside, except the kernel's sockets."""
         self._inside(self.scratch).clear(keep=f"{SOCKETS}-")
 
-    def collect(self, target: Path, most: int) -> None:
-        """Copy the plain files of the notebook's folder to `target`, until `most` bytes are full."""
+    def copy_files(self, target: Path, limit: int) -> None:
+        """Copy the regular files of the notebook's folder to `target`, up to `limit` bytes in total."""
         with contextlib.suppress(OSError):
-            inside, left = self._inside(self.folder), most
+            inside, remaining = self._inside(self.folder), limit
             for name in inside.files():
                 (target / name).parent.mkdir(parents=True, exist_ok=True)
-                with contextlib.suppress(NotPlain):
-                    inside.copy_out(name, target / name, left)
-                    left -= (target / name).stat().st_size
+                with contextlib.suppress(NotRegularFile):
+                    inside.copy_out(name, target / name, remaining)
+                    remaining -= (target / name).stat().st_size
 
-    def _inside(self, folder: Path) -> Folder:
+    def _inside(self, folder: Path) -> UntrustedFolder:
         if not self._descriptors:
-            raise FileNotFoundError(errno.ENOENT, "there is no sandbox any more", str(folder))
-        return Folder(self._descriptors[-1 if folder == self.scratch else -2])
+            raise FileNotFoundError(errno.ENOENT, "the sandbox has ended", str(folder))
+        return UntrustedFolder(self._descriptors[-1 if folder == self.scratch else -2])
 
-    def _writable(self) -> list[Path]:
+    def _writable_folders(self) -> list[Path]:
         return [Path("/tmp"), Path("/dev/shm"), HOME, self.folder, self.scratch]  # noqa: S108 (the sandbox's)
 
-    def _received(self) -> list[int]:
-        """Descriptors: /proc, the first process, the kernel, and the folders that can be written."""
-        if self._grader is None or self._process is None:
-            raise self._failure("it was not started")
-        count, message, found = 3 + len(self._writable()), b"", []
-        self._grader.settimeout(START_SECONDS)
-        with contextlib.suppress(OSError):  # it has ended, or does not come to an end
-            message, found, _, _ = socket.recv_fds(self._grader, 16, count)
-        if message != b"ready" or len(found) != count:
+    def _receive_descriptors(self) -> list[int]:
+        if self._launcher is None or self._process is None:
+            raise self._start_error("it was not started")
+        count, message, descriptors = 3 + len(self._writable_folders()), b"", []
+        self._launcher.settimeout(START_SECONDS)
+        with contextlib.suppress(OSError):  # it has ended, or timed out
+            message, descriptors, _, _ = socket.recv_fds(self._launcher, 16, count)
+        if message != b"ready" or len(descriptors) != count:
             self._process.kill()
-            _, said = self._process.communicate()
-            raise self._failure(said.decode(errors="replace").strip()[-1000:] or "it did not start in time")
-        self._close(self._process.stderr, self._grader)
-        return found
+            _, errors = self._process.communicate()
+            raise self._start_error(errors.decode(errors="replace").strip()[-1000:] or "it did not start in time")
+        self._close(self._process.stderr, self._launcher)
+        return descriptors
 
-    def _failure(self, got: str) -> GradingError:
+    def _start_error(self, got: str) -> GradingError:
         return GradingError(
             "the sandbox does not start",
             where="bubblewrap",
-            expected="a Python process behind it",
+            expected="a Python process in it",
             got=got,
             todo="run `mlhood doctor`; with --no-sandbox submissions run with your own rights",
         )

@@ -1,7 +1,7 @@
-"""A folder that hostile code can write, held by its descriptor: whatever is opened there lies there.
+"""Access to a folder that hostile code can write, by its descriptor, so that only files inside it are opened.
 
-A path would not do. Between a look at it and its use the other side can put a link in its place, and an absolute link
-made in a sandbox points, for us, into our own files.
+Paths are not safe: between a test and the use of a path, the other process can replace it by a link, and an absolute
+link that is created in a sandbox refers to the grader's own files when the grader follows it.
 """
 
 from __future__ import annotations
@@ -14,45 +14,45 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 CHUNK = 1 << 20
-DEEPEST = 20
+MAX_DEPTH = 20
 READ = os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0)
-HOLD = os.O_CLOEXEC | getattr(os, "O_PATH", 0) | getattr(os, "O_NOFOLLOW", 0)
-INTO = READ | getattr(os, "O_DIRECTORY", 0)
+PATH_ONLY = os.O_CLOEXEC | getattr(os, "O_PATH", 0) | getattr(os, "O_NOFOLLOW", 0)
+READ_FOLDER = READ | getattr(os, "O_DIRECTORY", 0)
 
 
-class NotPlain(Exception):
-    """What stands at a name is no plain file of that folder, or too large; says so in words."""
+class NotRegularFile(Exception):
+    """A name does not refer to a regular file of the folder, or the file is too large; the message says which."""
 
 
-class Folder:
+class UntrustedFolder:
     """The folder of a descriptor. Names are relative, with `/` between folders."""
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
 
-    def copy_out(self, name: str, target: Path, most: int) -> None:
-        """Copy a plain file to a path of ours.
+    def copy_out(self, name: str, target: Path, limit: int) -> None:
+        """Copy a regular file to a path outside.
 
         Raises:
             FileNotFoundError: There is none.
-            NotPlain: It is a link, a pipe or a folder, or has more than `most` bytes.
+            NotRegularFile: It is a link, a pipe or a folder, or has more than `limit` bytes.
         """
         with self._open(name) as source:
-            _plain(source, most)
+            _check_regular(source, limit)
             with target.open("wb") as file:
-                left = most + 1  # it may be growing
-                while left and (data := os.read(source, min(CHUNK, left))):
-                    left -= file.write(data)
-        if not left:
+                remaining = limit + 1  # the file may still grow
+                while remaining and (data := os.read(source, min(CHUNK, remaining))):
+                    remaining -= file.write(data)
+        if not remaining:
             target.unlink()
-            raise NotPlain(f"is larger than {most >> 20} MiB")
+            raise NotRegularFile(f"is larger than {limit >> 20} MiB")
 
     def copy_in(self, source: Path, name: str) -> None:
-        """Write a file in place of whatever stands at a name.
+        """Write a file in place of whatever has that name.
 
         Raises:
-            OSError: There is no room, or what stands there cannot be removed.
+            OSError: The disk is full, or what has that name cannot be removed.
         """
         with contextlib.suppress(FileNotFoundError):
             os.unlink(name, dir_fd=self.descriptor)
@@ -65,14 +65,14 @@ class Folder:
             os.close(file)
 
     def remove(self, name: str) -> None:
-        """Remove a file if it is there."""
+        """Remove a file if it exists."""
         with contextlib.suppress(OSError):
             os.unlink(name, dir_fd=self.descriptor)
 
     def socket(self, name: str) -> int | None:
-        """A descriptor that stands for a socket of that name, or None as long as there is none."""
+        """Return a descriptor that refers to the socket of that name, or None if there is none yet."""
         try:
-            descriptor = os.open(name, HOLD, dir_fd=self.descriptor)
+            descriptor = os.open(name, PATH_ONLY, dir_fd=self.descriptor)
         except OSError:
             return None
         if stat.S_ISSOCK(os.fstat(descriptor).st_mode):
@@ -81,7 +81,7 @@ class Folder:
         return None
 
     def clear(self, keep: str) -> None:
-        """Remove everything but what has a name that begins with `keep`."""
+        """Remove everything except names that begin with `keep`."""
         with os.scandir(self.descriptor) as entries:
             names = [entry.name for entry in entries if not entry.name.startswith(keep)]
         for name in names:
@@ -90,57 +90,57 @@ class Folder:
                 shutil.rmtree(name, dir_fd=self.descriptor)
 
     def files(self) -> list[str]:
-        """The names of all plain files, in folders of folders too; those nested absurdly deep are left out."""
-        found, folders = [], [PurePosixPath()]
+        """Return the names of all regular files, recursively to a limited depth."""
+        files, folders = [], [PurePosixPath()]
         while folders:
             folder = folders.pop()
-            if len(folder.parts) > DEEPEST:
+            if len(folder.parts) > MAX_DEPTH:
                 continue
             for entry, mode in self._entries(folder):
                 if stat.S_ISDIR(mode):
                     folders.append(folder / entry)
                 elif stat.S_ISREG(mode):
-                    found.append(str(folder / entry))
-        return sorted(found)
+                    files.append(str(folder / entry))
+        return sorted(files)
 
     def _entries(self, folder: PurePosixPath) -> list[tuple[str, int]]:
         try:
-            with self._open(str(folder), INTO) as opened, os.scandir(opened) as entries:
+            with self._open(str(folder), READ_FOLDER) as opened, os.scandir(opened) as entries:
                 return [(entry.name, entry.stat(follow_symlinks=False).st_mode) for entry in entries]
-        except (OSError, NotPlain):
+        except (OSError, NotRegularFile):
             return []
 
     @contextlib.contextmanager
     def _open(self, name: str, flags: int = READ) -> Iterator[int]:
         *folders, last = PurePosixPath(name).parts or (".",)
         if ".." in (*folders, last) or last == "/":
-            raise NotPlain("is no name of that folder")
+            raise NotRegularFile("is outside the folder")
         descriptor = os.dup(self.descriptor)
         try:
-            for part, how in [*((folder, INTO) for folder in folders), (last, flags)]:
-                descriptor = _step(descriptor, part, how)
+            for part, part_flags in [*((folder, READ_FOLDER) for folder in folders), (last, flags)]:
+                descriptor = _descend(descriptor, part, part_flags)
             yield descriptor
         finally:
             os.close(descriptor)
 
 
-def _step(descriptor: int, part: str, flags: int) -> int:
+def _descend(descriptor: int, part: str, flags: int) -> int:
     try:
         opened = os.open(part, flags, dir_fd=descriptor)
     except FileNotFoundError:
         raise
     except OSError:  # a link, a socket, or a file where a folder should be
-        raise NotPlain("is not a plain file of its own") from None
+        raise NotRegularFile("is not a regular file") from None
     os.close(descriptor)
     return opened
 
 
-def _plain(descriptor: int, most: int) -> None:
+def _check_regular(descriptor: int, limit: int) -> None:
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
-        raise NotPlain("is not a plain file of its own")
-    if status.st_size > most:
-        raise NotPlain(f"is larger than {most >> 20} MiB")
+        raise NotRegularFile("is not a regular file")
+    if status.st_size > limit:
+        raise NotRegularFile(f"is larger than {limit >> 20} MiB")
 
 
 def _write_all(file: int, data: bytes) -> None:

@@ -10,7 +10,7 @@ from nbformat import NotebookNode
 
 from mlhood.grading.gradebook.records import Record
 from mlhood.grading.gradebook.store import stored_notebook
-from mlhood.grading.notebooks.master import carried_cells
+from mlhood.grading.notebooks.master import synced_cells
 from mlhood.grading.notebooks.notebook import label, read
 from mlhood.grading.similarity.compare import Document, SimilarPair, package_copies, similar_pairs, unparsable
 from mlhood.grading.similarity.package_source import package_functions
@@ -51,7 +51,7 @@ def compare_class(records: Iterable[Record], store: Path, given: Iterable[Path])
     package = list(package_functions()) if documents else []
     results: dict[str, Similarity] = {}
     for project, submitted in documents.items():
-        base = [*editions, *(cell.source for cell in carried_cells(project))]
+        base = [*editions, *(cell.source for cell in synced_cells(project))]
         pairs, copies = similar_pairs(submitted, base), package_copies(submitted, package, base)
         results[project] = Similarity(pairs, copies, unparsable(submitted))
     return results

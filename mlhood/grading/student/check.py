@@ -1,6 +1,6 @@
-"""What a student calls in a notebook: `mlhood.check("P1.3")` and `mlhood.progress()`.
+"""The functions for a student's notebook: `mlhood.check("P1.3")` and `mlhood.progress()`.
 
-Both are for the student's own eyes; marks are given by another process.
+Both only inform the student; marks are given by another process.
 """
 
 from __future__ import annotations
@@ -12,17 +12,18 @@ from typing import Any
 
 from mlhood.errors import GradingError
 from mlhood.grading.checks.marks import TaskResult, judge
-from mlhood.grading.checks.submission import LocalTransport, Submission
+from mlhood.grading.checks.submission import Session
 from mlhood.grading.checks.task import Task
 from mlhood.grading.projects import PROJECTS
 from mlhood.grading.reports import marks_text
+from mlhood.grading.rpc.transport import LocalTransport
 
 PUBLIC_SEED = 0
-_seen: dict[str, TaskResult] = {}
+_results: dict[str, TaskResult] = {}  # the latest, by task
 
 
 class Score(float):
-    """Points as a number, shown in a notebook as the list of checks.
+    """Points as a number that a notebook displays as the list of checks.
 
     The plain text is the number alone: nbgrader reads partial credit from it.
     """
@@ -30,7 +31,7 @@ class Score(float):
     result: TaskResult
 
     def __new__(cls, result: TaskResult) -> Score:
-        """The points that a result earned."""
+        """Return the points of a result."""
         score = super().__new__(cls, result.earned)
         score.result = result
         return score
@@ -45,7 +46,7 @@ class Score(float):
 
 
 class Progress:
-    """The checks run so far in this notebook."""
+    """The results of the checks that ran in this notebook."""
 
     def __init__(self, results: dict[str, TaskResult], project_id: str) -> None:
         self.results = results
@@ -75,18 +76,18 @@ class Progress:
 
 
 def check(task_id: str, namespace: dict[str, Any] | None = None) -> Score:
-    """Ask the checks of a task about the names in this notebook.
+    """Run the checks of a task on the names of this notebook.
 
     Args:
         task_id: Such as `"P1.3"`.
         namespace: Where to look for names; the notebook's own by default.
 
     Returns:
-        The points, which a notebook shows as a table with a hint beside every check that failed. They count for
-        nothing: marks are given on other inputs.
+        The points, which a notebook displays as a table with a hint beside every failed check. They do not count:
+        marks are given on other inputs.
 
     Raises:
-        GradingError: There is no such task, or no notebook around.
+        GradingError: There is no such task, or this is not a notebook.
     """
     task = _find(task_id)
     names = namespace if namespace is not None else _notebook_names()
@@ -94,29 +95,29 @@ def check(task_id: str, namespace: dict[str, Any] | None = None) -> Score:
         tempfile.TemporaryDirectory(prefix="mlhood-", ignore_cleanup_errors=True) as scratch,
         warnings.catch_warnings(),
     ):
-        submission = Submission(LocalTransport(names), Path.cwd(), Path(scratch))
-        submission.clocked = False  # nobody forges a table for themselves
-        cells = names.get("In")  # what IPython has run
+        # no remeasuring: students have no reason to forge a table for themselves
+        session = Session(LocalTransport(names), Path.cwd(), Path(scratch), remeasure=False)
+        cells = names.get("In")  # the sources that IPython has run
         for source in cells if isinstance(cells, list) else []:
-            submission.leaning.read(str(source))
-        result = judge(task, submission, PUBLIC_SEED)
-    _seen[task.id] = result
+            session.references.add_cell(str(source))
+        result = judge(task, session, PUBLIC_SEED)
+    _results[task.id] = result
     if not _has_rich_display():
         print(marks_text.task_text(result))
     return Score(result)
 
 
 def progress(project_id: str | None = None) -> Progress:
-    """How far this notebook is: every task with the points of its latest check.
+    """Return the progress in this notebook: every task with the points of its latest check.
 
     Raises:
         GradingError: There is no such project.
     """
-    latest = next(reversed(_seen), "P1.1")
-    wanted = project_id or latest.partition(".")[0]
-    if wanted not in PROJECTS:
-        raise GradingError("there is no such project", where=wanted, expected=f"one of {', '.join(PROJECTS)}")
-    return Progress({key: result for key, result in _seen.items() if key.startswith(f"{wanted}.")}, wanted)
+    latest = next(reversed(_results), "P1.1")
+    project_id = project_id or latest.partition(".")[0]
+    if project_id not in PROJECTS:
+        raise GradingError("there is no such project", where=project_id, expected=f"one of {', '.join(PROJECTS)}")
+    return Progress({task: _results[task] for task in _results if task.startswith(f"{project_id}.")}, project_id)
 
 
 def _find(task_id: str) -> Task:
@@ -132,9 +133,9 @@ def _notebook_names() -> dict[str, Any]:
     shell = _shell()
     if shell is None:
         raise GradingError(
-            "there is no notebook around to check",
-            expected="a call from a notebook's cell",
-            todo="in a terminal, say: mlhood check P1.ipynb",
+            "there is no notebook to check",
+            expected="a call in a notebook's cell",
+            todo="in a terminal, run: mlhood check P1.ipynb",
         )
     return shell.user_ns
 

@@ -14,7 +14,7 @@ GITIGNORE = """__pycache__/
 
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 
-LEFT_OUT = ("tool.pytest", "tool.ruff", "tool.pyright", "project.optional-dependencies", "dependency-groups")
+AUTHORS_SECTIONS = ("tool.pytest", "tool.ruff", "tool.pyright", "project.optional-dependencies", "dependency-groups")
 
 README = """# Machine Learning under the hood
 
@@ -36,7 +36,7 @@ py -m venv .venv
 .venv\\Scripts\\python -m pip install -e .
 ```
 
-In what follows, Windows users write `.venv\\Scripts\\` where it says `.venv/bin/`.
+Below, Windows users replace `.venv/bin/` by `.venv\\Scripts\\`.
 To see what your machine can do: `.venv/bin/mlhood doctor`.
 
 ## Open
@@ -54,14 +54,14 @@ Read from the top and run each cell. Where it says
 raise NotImplementedError()
 ```
 
-write your own code in place of these two lines; written questions say `YOUR ANSWER HERE`. Leave the other
-cells as they are; you may add cells of your own. Keep the names that a task gives: the checks call them.
+replace these two lines by your own code; written questions say `YOUR ANSWER HERE`. Leave the other cells
+as they are; you may add cells of your own. Keep the names that a task gives: the checks call them.
 
 ## Check
 
-Below each task stands a cell with `mlhood.check("...")`. Run it: it lists what was asked and what
-passed; where something did not pass, it says what was expected, what came, and where to look.
-`mlhood.progress()` shows how far you are. From a terminal,
+Below each task is a cell with `mlhood.check("...")`. Run it: it lists the checks and which of them
+passed; for a failed check it shows what was expected, what your code returned, and where to look.
+`mlhood.progress()` shows how far you are. In a terminal,
 
 ```
 .venv/bin/mlhood check {first}
@@ -78,9 +78,8 @@ Save the notebook, then
 .venv/bin/mlhood validate {first}
 ```
 
-It says `ready to hand in`, or lists what to repair; tasks that are still empty are named, and you may hand in
-all the same. Then hand in the notebook file the way your instructor
-has told you.
+It prints `ready to hand in`, or lists what to repair; it also names the tasks that are still empty, with which you
+may hand in all the same. Then hand in the notebook file as your instructor asks.
 
 To keep your own history, use git: `git add .`, then `git commit` (and `git init` before, if there is no `.git` here).
 """
@@ -134,33 +133,31 @@ RESULT = "          {variable}: ${{{{ steps.{id}.outputs.result }}}}"
 
 
 def classroom_workflow(notebooks: list[str]) -> str:
-    """The workflow by which GitHub Classroom grades a student's repository: a step for every notebook."""
+    """Return the workflow by which GitHub Classroom grades a student's repository: a step for every notebook."""
     ids = {name: Path(name).stem.lower() for name in notebooks}
     return WORKFLOW.format(
         index=CPU_INDEX,
         steps="\n".join(STEP.format(name=name, id=ids[name]) for name in notebooks),
-        results="\n".join(
-            f"          {ids[n].upper()}_RESULTS: ${{{{ steps.{ids[n]}.outputs.result }}}}" for n in notebooks
-        ),
+        results="\n".join(RESULT.format(variable=f"{ids[name].upper()}_RESULTS", id=ids[name]) for name in notebooks),
         runners=",".join(ids.values()),
     )
 
 
 def student_readme(notebooks: list[str]) -> str:
-    """The README, for a course of these notebooks."""
+    """Return the README for a course of these notebooks."""
     names = ", ".join(f"`{name}`" for name in notebooks)
     return README.format(notebooks=names, first=notebooks[0])
 
 
 def student_project(text: str) -> str:
-    """The course's `pyproject.toml` without what only its authors need: settings of tests and of linters."""
-    pieces = re.split(r"(?m)^(?=\[)", text)
-    kept = [piece for piece in pieces if not piece.lstrip("[").startswith(LEFT_OUT)]
-    return "".join(kept).rstrip() + "\n"
+    """Return the course's `pyproject.toml` without the settings of tests and linters, which only its authors need."""
+    sections = re.split(r"(?m)^(?=\[)", text)
+    remaining = [section for section in sections if not section.lstrip("[").startswith(AUTHORS_SECTIONS)]
+    return "".join(remaining).rstrip() + "\n"
 
 
 def package_files(root: Path) -> dict[str, str]:
-    """The package's own text files, by their paths from the root."""
-    found = sorted(path for path in (root / "mlhood").rglob("*") if path.is_file() and not path.is_symlink())
-    wanted = [path for path in found if "__pycache__" not in path.parts and not path.name.startswith(".")]
-    return {path.relative_to(root).as_posix(): path.read_text(encoding="utf-8") for path in wanted}
+    """Return the text files of the package, by their paths from the root."""
+    paths = sorted(path for path in (root / "mlhood").rglob("*") if path.is_file() and not path.is_symlink())
+    sources = [path for path in paths if "__pycache__" not in path.parts and not path.name.startswith(".")]
+    return {path.relative_to(root).as_posix(): path.read_text(encoding="utf-8") for path in sources}

@@ -1,4 +1,4 @@
-"""The autograder zip for Gradescope: the package, what it needs, and the two scripts that Gradescope calls.
+"""The autograder zip for Gradescope: the package, its requirements, and the two scripts that Gradescope calls.
 
 Gradescope unpacks it into /autograder/source, runs `setup.sh` once as root on Ubuntu, and `run_autograder` for every
 submission ("Autograder Specifications"). The same course gives the same bytes.
@@ -15,16 +15,16 @@ from mlhood.errors import OutputError
 from mlhood.files.atomic import write_atomic
 from mlhood.grading.student.edition_files import CPU_INDEX, package_files, student_project
 
-EARLIEST = (1980, 1, 1, 0, 0, 0)  # the first moment that a zip archive can tell
+EARLIEST = (1980, 1, 1, 0, 0, 0)  # the earliest time in a zip archive
 UNIX = 3
-PROGRAM, PLAIN = 0o100755, 0o100644
+EXECUTABLE, REGULAR = 0o100755, 0o100644
 
 SETUP = f"""#!/usr/bin/env bash
 # Called once, as root, when Gradescope builds the container.
 set -euo pipefail
 umask 022
 root="${{MLHOOD_AUTOGRADER:-/autograder}}"
-# outside of $root, which is closed to the code of students; they read it
+# outside $root, which students' code cannot enter: it has to read the package
 venv="${{MLHOOD_VENV:-/opt/mlhood}}"
 
 usable() {{
@@ -51,8 +51,8 @@ if [ -z "$python" ]; then
     echo "this image has no Python 3.11 or newer: choose a newer one in the autograder's settings" >&2
     exit 1
 fi
-# of use where the container may make user namespaces
-apt-get install -y bubblewrap || echo "no bubblewrap: another user of the container takes its place" >&2
+# useful if the container may create user namespaces
+apt-get install -y bubblewrap || echo "no bubblewrap: submissions run as another user of the container" >&2
 "$python" -m venv "$venv"
 # the build of torch for processors: gigabytes smaller
 "$venv/bin/python" -m pip install --no-cache-dir --extra-index-url {CPU_INDEX} \\
@@ -64,11 +64,11 @@ RUN = """#!/usr/bin/env bash
 # Called for every submission.
 root="${MLHOOD_AUTOGRADER:-/autograder}"
 mkdir -p "$root/results"
-# what counts if even the autograder is killed, for want of memory
+# the result if the autograder itself is killed, for example for lack of memory
 cat > "$root/results/results.json" << 'END'
-{"score": 0, "output": "the autograder did not come to its end; your instructor can run it again", "tests": []}
+{"score": 0, "output": "the autograder did not finish; your instructor can run it again", "tests": []}
 END
-# -P: a file of the submission shall not pass for a module
+# -P: files of the submission must not be imported as modules
 exec "${MLHOOD_PYTHON:-${MLHOOD_VENV:-/opt/mlhood}/bin/python}" -P -m mlhood.grading.autograders.gradescope
 """
 
@@ -85,23 +85,23 @@ def write_autograder(root: Path, path: Path, *, force: bool = False) -> Path:
     Args:
         root: The course's folder, with `pyproject.toml` and the package.
         path: The archive.
-        force: Replace another file of that name.
+        force: Replace a different file of that name.
 
     Raises:
-        OutputError: There is another file, or it cannot be written.
+        OutputError: There is a different file, or it cannot be written.
     """
     data = archive(autograder_files(root))
     if path.exists() and not force and (not path.is_file() or path.read_bytes() != data):
         raise OutputError(
             "there is another autograder",
             where=path,
-            todo="move it away, choose another folder with --out, or say --force to replace it",
+            todo="move it away, choose another folder with --out, or replace it with --force",
         )
     return write_atomic(path, data)
 
 
 def autograder_files(root: Path) -> dict[str, str]:
-    """The text of every file of the autograder, by its path."""
+    """Return the text of every file of the autograder, by its path."""
     project = (root / "pyproject.toml").read_text(encoding="utf-8")
     return {
         "setup.sh": SETUP,
@@ -114,12 +114,12 @@ def autograder_files(root: Path) -> dict[str, str]:
 
 
 def archive(files: dict[str, str]) -> bytes:
-    """A zip archive of these texts whose bytes depend on nothing else."""
+    """Return a reproducible zip archive of these texts."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as target:
         for name in sorted(files):
             info = zipfile.ZipInfo(name, EARLIEST)
             info.create_system = UNIX
-            info.external_attr = (PROGRAM if files[name].startswith("#!") else PLAIN) << 16
+            info.external_attr = (EXECUTABLE if files[name].startswith("#!") else REGULAR) << 16
             target.writestr(info, files[name], zipfile.ZIP_DEFLATED)
     return buffer.getvalue()

@@ -1,7 +1,7 @@
-"""The student edition: a repository of its own that installs and opens, with the solutions taken out.
+"""The student edition: a repository of its own, without the solutions.
 
-The notebooks come out as nbgrader's `generate_assignment` would make them, except that outputs of given cells
-stay: a student sees what the course's own cells show.
+Its notebooks are those that nbgrader's `generate_assignment` makes, except that the outputs of given cells stay: a
+student sees what the course's own cells show.
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ from pathlib import Path
 import nbformat
 
 from mlhood.errors import OutputError
-from mlhood.grading.execution.run import course_notebooks
-from mlhood.grading.notebooks.notebook import read, write_text
+from mlhood.grading.notebooks.notebook import course_notebooks, read, write_text
 from mlhood.grading.notebooks.stubs import student_version
-from mlhood.grading.notebooks.sync import require_carried
+from mlhood.grading.notebooks.sync import require_synced
 from mlhood.grading.student.edition_files import (
     GITIGNORE,
     classroom_workflow,
@@ -31,8 +30,8 @@ from mlhood.grading.student.gradescope_zip import write_autograder
 
 
 @dataclass(frozen=True)
-class Released:
-    """What was written: notebooks, the number of files, notebooks that were kept, and Gradescope's autograder."""
+class StudentEdition:
+    """The written edition: notebooks, number of files, older notebooks that were kept, and Gradescope's autograder."""
 
     folder: Path
     notebooks: tuple[str, ...]
@@ -41,31 +40,31 @@ class Released:
     autograder: Path | None = None
 
     def text(self) -> str:
-        """What to tell the instructor."""
+        """Return the message for the instructor."""
         lines = [f"student edition: {self.folder} ({', '.join(self.notebooks)}; {self.files} files)"]
-        lines += [f"note: there was another notebook; it is kept as {path}" for path in self.kept]
+        lines += [f"note: there was a different notebook; it is kept as {path}" for path in self.kept]
         if self.autograder:
             lines.append(f"autograder for Gradescope: {self.autograder} (not for students)")
         return "\n".join(lines)
 
 
-def release(root: Path, out: Path, *, force: bool = False, gradescope: bool = False) -> Released:
+def release(root: Path, out: Path, *, force: bool = False, gradescope: bool = False) -> StudentEdition:
     """Write the student edition of the course in `root` into the folder `out`.
 
     Args:
         root: The course's folder, with its notebooks and `pyproject.toml`.
         out: A new or empty folder outside the course's own parts.
-        force: Write into a folder that holds files. Nothing of others is deleted, and a notebook that would
+        force: Write into a folder that is not empty. Other files are not deleted, and a notebook that would
             be replaced is kept beside the new one.
         gradescope: Write the autograder for Gradescope, too: beside the folder, which students get.
 
     Raises:
-        NotebookError: There are no notebooks here, or a solution is marked wrongly.
-        OutputError: The folder holds something, lies within the course's own parts, or cannot be written.
-        GradingError: The package does not know the notebooks' cells as they are now.
+        NotebookError: There are no notebooks here, or the markers of a solution are wrong.
+        OutputError: The folder is not empty, is inside the course's own parts, or cannot be written.
+        GradingError: The package's copy of the notebooks' cells is out of date.
     """
     files = edition(root)
-    _refuse(root.resolve(), out.resolve(), force)
+    _check_target(root.resolve(), out.resolve(), force)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         autograder = write_autograder(root, autograder_path(out), force=force) if gradescope else None
@@ -75,26 +74,26 @@ def release(root: Path, out: Path, *, force: bool = False, gradescope: bool = Fa
             "the student edition cannot be written",
             where=error.filename or out,
             got=error.strerror or str(error),
-            todo="choose another folder with --out, or make room in this one",
+            todo="choose another folder with --out, or free space in this one",
         ) from None
     _make_repository(out)
     notebooks = tuple(sorted(name for name in files if name.endswith(".ipynb")))
-    return Released(out, notebooks, len(files), kept, autograder)
+    return StudentEdition(out, notebooks, len(files), kept, autograder)
 
 
 def autograder_path(out: Path) -> Path:
-    """Where the autograder lies that belongs to a student edition: beside it."""
-    whole = out.resolve()
-    return whole.with_name(f"{whole.name}-gradescope.zip")
+    """Return the path of the autograder of a student edition: beside its folder."""
+    folder = out.resolve()
+    return folder.with_name(f"{folder.name}-gradescope.zip")
 
 
 def edition(root: Path) -> dict[str, str]:
-    """The text of every file of the student edition, by its path.
+    """Return the text of every file of the student edition, by its path.
 
     Raises:
-        NotebookError: There are no notebooks here, or a solution is marked wrongly.
+        NotebookError: There are no notebooks here, or the markers of a solution are wrong.
         OutputError: The folder is not that of the course.
-        GradingError: The package does not know the notebooks' given cells as they are now.
+        GradingError: The package's copy of the notebooks' cells is out of date.
     """
     files: dict[str, str] = {}
     for path in course_notebooks(root):
@@ -107,9 +106,9 @@ def edition(root: Path) -> dict[str, str]:
             "the student edition can only be made from the course's repository",
             where=root,
             expected="notebooks, pyproject.toml and the folder mlhood side by side",
-            todo="go to the folder of the course and call it there",
+            todo="change to the folder of the course and run the command there",
         )
-    require_carried(root, course_notebooks(root))
+    require_synced(root, course_notebooks(root))
     files["pyproject.toml"] = student_project(project.read_text(encoding="utf-8"))
     notebooks = sorted(name for name in files if name.endswith(".ipynb"))
     files["README.md"] = student_readme(notebooks)
@@ -119,7 +118,7 @@ def edition(root: Path) -> dict[str, str]:
     return files | package_files(root)
 
 
-def _refuse(root: Path, out: Path, force: bool) -> None:
+def _check_target(root: Path, out: Path, force: bool) -> None:
     if root.is_relative_to(out) or out.is_relative_to(root / "mlhood") or out.is_relative_to(root / "tests"):
         raise OutputError(
             "the student edition would overwrite the course",
@@ -128,14 +127,14 @@ def _refuse(root: Path, out: Path, force: bool) -> None:
         )
     if out.exists() and not out.is_dir():
         raise OutputError("the student edition needs a folder", where=out, got="a file", todo="choose another name")
-    held = sorted(path.name for path in out.iterdir()) if out.is_dir() else []
-    if held and not force:
+    present = sorted(path.name for path in out.iterdir()) if out.is_dir() else []
+    if present and not force:
         raise OutputError(
             "the folder is not empty",
             where=out,
             expected="a new or empty folder",
-            got=", ".join(held[:5]) + (" …" if len(held) > 5 else ""),
-            todo="choose another folder, or say --force to write among these files; none is deleted",
+            got=", ".join(present[:5]) + (" …" if len(present) > 5 else ""),
+            todo="choose another folder, or write among these files with --force; none is deleted",
         )
 
 
@@ -144,12 +143,12 @@ def _write(files: dict[str, str], out: Path) -> tuple[Path, ...]:
     for name, text in files.items():
         path = out / name
         if path.suffix == ".ipynb" and path.is_file() and path.read_text(encoding="utf-8", errors="replace") != text:
-            kept.append(_keep(path))
+            kept.append(_rename_earlier(path))
         write_text(path, text)
     return tuple(kept)
 
 
-def _keep(path: Path) -> Path:
+def _rename_earlier(path: Path) -> Path:
     number = 1
     while (kept := path.with_name(f"{path.stem}.earlier-{number}.ipynb")).exists():
         number += 1
@@ -158,7 +157,7 @@ def _keep(path: Path) -> Path:
 
 
 def _make_repository(out: Path, which: Callable[[str], str | None] = shutil.which) -> None:
-    """Make it a git repository where git is there; without git it is a folder that serves as well."""
+    """Initialize a git repository, if git is installed."""
     git = which("git")
     if git and not (out / ".git").exists():
         subprocess.run([git, "init", "--quiet", str(out)], check=False, capture_output=True)

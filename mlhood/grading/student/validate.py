@@ -1,6 +1,6 @@
-"""What a student runs before handing in: is the notebook whole, and does it run from a clean kernel?
+"""`mlhood validate`: before handing in, test that the notebook is complete and runs in a clean kernel.
 
-Points are no matter here. A task that is still empty may be handed in; it is only named.
+Points do not matter here. Tasks that are still empty may be handed in; they are only listed.
 """
 
 from __future__ import annotations
@@ -17,31 +17,32 @@ from mlhood.grading.checks.task import Project
 from mlhood.grading.execution.grade_notebook import CELL_SECONDS, Step
 from mlhood.grading.execution.kernel import Kernel
 from mlhood.grading.notebooks.master import SOLUTION
-from mlhood.grading.notebooks.notebook import label, project_of, read
-from mlhood.grading.notebooks.restore import Change, rebuild
+from mlhood.grading.notebooks.notebook import Label, label, project_of, read
+from mlhood.grading.notebooks.restore import Change, restore
 
-EMPTY_SIGNS = ("# YOUR CODE HERE", "raise NotImplementedError")
+STUB_LINES = ("# YOUR CODE HERE", "raise NotImplementedError")
 EMPTY_ANSWER = "YOUR ANSWER HERE"
-BACK = "copy it again from the notebook of the course"
-MENDED = {"missing": BACK, "turned": "turn it back into a code cell"}
+RUN_ALL = "restart the kernel, run all cells from the top, and repair this one"
+COPY_AGAIN = "copy it again from the notebook of the course"
+REPAIRS = {"missing": COPY_AGAIN, "not code": "turn it back into a code cell"}
 
 
 @dataclass(frozen=True)
 class Finding:
-    """Something about the notebook, and what the student can do about it."""
+    """A fact about the notebook, and what the student can do about it."""
 
     task: str
     what: str
     todo: str = ""
 
     def text(self) -> str:
-        """One or two lines."""
+        """Return one or two lines."""
         return self.what + (f"\n     what to do: {self.todo}" if self.todo else "")
 
 
 @dataclass(frozen=True)
 class Validation:
-    """What must be repaired before handing in, what is still open, and what is only to be known."""
+    """What must be repaired before handing in, what is still open, and harmless changes."""
 
     notebook: str
     title: str
@@ -55,31 +56,31 @@ class Validation:
         return not self.repairs
 
     def as_dict(self) -> dict:
-        """As plain data."""
+        """Return plain data."""
         return asdict(self) | {"ready": self.ready}
 
     def text(self) -> str:
-        """A numbered list of what to repair, what is still open, and the verdict."""
+        """Return a numbered list of what to repair, what is still open, the changes, and the verdict."""
         lines = [f"{self.notebook}: {self.title}"]
         lines += [f"  {i}. {finding.text()}" for i, finding in enumerate(self.repairs, start=1)]
         if self.notes:
             lines.append("still open; you may hand in all the same:")
             lines += [f"  - {finding.text()}" for finding in self.notes]
         if self.changes:
-            lines.append("not as it was given, which costs nothing: the marks come from the course's own cells")
+            lines.append("changed cells, which cost no points: the marks come from the course's own cells")
             lines += [f"  - {finding.text()}" for finding in self.changes]
         count = len(self.repairs)
-        things = "the thing" if count == 1 else f"the {count} things"
+        findings = "the item" if count == 1 else f"the {count} items"
         ready = "ready to hand in" + (", though not everything is done" if self.notes else "")
-        lines.append(ready if self.ready else f"not ready to hand in: repair {things} numbered above")
+        lines.append(ready if self.ready else f"not ready to hand in: repair {findings} numbered above")
         return "\n".join(lines)
 
 
 def validate(path: str | Path, *, on_step: Callable[[Step], None] = lambda step: None) -> Validation:
-    """Look a notebook over and run it once from a clean kernel, in a folder of its own.
+    """Inspect a notebook and run it once in a clean kernel, in a folder of its own.
 
     Raises:
-        NotebookError: The file is no notebook of the course.
+        NotebookError: The file is not a notebook of the course.
         GradingError: No kernel can be started.
     """
     notebook = read(path)
@@ -87,8 +88,8 @@ def validate(path: str | Path, *, on_step: Callable[[Step], None] = lambda step:
     empty = empty_tasks(notebook, project)
     failures = list(_failures(notebook, project, on_step))
     repairs = [
-        *structure(notebook, project),
-        *(_as_repair(failure) for failure in failures if not _excused(failure, empty)),
+        *missing_cells(notebook, project),
+        *(Finding(failure.task, _where(failure), RUN_ALL) for failure in failures if not _excused(failure, empty)),
     ]
     notes = [*_open_tasks(project, empty), *_open_questions(notebook, project)]
     notes += [
@@ -97,15 +98,15 @@ def validate(path: str | Path, *, on_step: Callable[[Step], None] = lambda step:
     return Validation(Path(path).name, project.title, tuple(repairs), tuple(notes), tuple(changes(notebook, project)))
 
 
-def structure(notebook: NotebookNode, project: Project) -> Iterator[Finding]:
-    """The student's own cells that are missing or of another kind."""
-    for change in rebuild(notebook, project).changes:
-        if _costs(change):
-            yield Finding(change.cell.task, change.text, MENDED[change.kind])
+def missing_cells(notebook: NotebookNode, project: Project) -> Iterator[Finding]:
+    """Yield the solution and answer cells that are missing or of another type."""
+    for change in restore(notebook, project).changes:
+        if _needs_repair(change):
+            yield Finding(change.cell.task, change.text, REPAIRS[change.kind])
     for question in project.questions:
         cells = _cells(notebook, question.id, "question")
         if not cells:
-            yield Finding(question.id, f"the answer cell of the question {question.id} is missing", BACK)
+            yield Finding(question.id, f"the answer cell of the question {question.id} is missing", COPY_AGAIN)
         for _, cell in cells:
             if cell.cell_type != "markdown":
                 what = f"the answer cell of the question {question.id} has become a {cell.cell_type} cell"
@@ -113,29 +114,28 @@ def structure(notebook: NotebookNode, project: Project) -> Iterator[Finding]:
 
 
 def changes(notebook: NotebookNode, project: Project) -> Iterator[Finding]:
-    """What became of the course's own cells, and copies of cells."""
-    for change in rebuild(notebook, project).changes:
-        if not _costs(change):
+    """Yield the changes of the course's own cells, and copies of cells."""
+    for change in restore(notebook, project).changes:
+        if not _needs_repair(change):
             yield Finding(change.cell.task, change.text)
 
 
-def _costs(change: Change) -> bool:
-    return change.cell.role == SOLUTION and change.kind in MENDED
+def _needs_repair(change: Change) -> bool:
+    return change.cell.role == SOLUTION and change.kind in REPAIRS
 
 
 def empty_tasks(notebook: NotebookNode, project: Project) -> dict[str, int]:
-    """The tasks whose solution is still the stub of the student edition, and where the stub stands."""
+    """Return the tasks whose solution is still the stub, with the index of its first cell."""
     empty = {}
     for task in project.tasks:
-        stubs = [i for i, cell in _cells(notebook, task.id, "solution") if any(s in cell.source for s in EMPTY_SIGNS)]
+        stubs = [i for i, cell in _cells(notebook, task.id, "solution") if any(s in cell.source for s in STUB_LINES)]
         if stubs:
             empty[task.id] = stubs[0]
     return empty
 
 
 def _cells(notebook: NotebookNode, task: str, role: str) -> list[tuple[int, NotebookNode]]:
-    found = [(i, cell, label(cell)) for i, cell in enumerate(notebook.cells)]
-    return [(i, cell) for i, cell, known in found if known and (known.task, known.role) == (task, role)]
+    return [(i, cell) for i, cell in enumerate(notebook.cells) if label(cell) == Label(task, role)]
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ class _Failure:
 
 
 def _failures(notebook: NotebookNode, project: Project, on_step: Callable[[Step], None]) -> Iterator[_Failure]:
-    """Run all cells in a clean kernel; yield those that fail."""
+    """Run all cells in a clean kernel, and yield those that fail."""
     code = [(i, copy.deepcopy(cell)) for i, cell in enumerate(notebook.cells) if cell.cell_type == "code"]
     with (
         tempfile.TemporaryDirectory(prefix="mlhood-", ignore_cleanup_errors=True) as folder,
@@ -165,18 +165,13 @@ def _failures(notebook: NotebookNode, project: Project, on_step: Callable[[Step]
 
 
 def _excused(failure: _Failure, empty: dict[str, int]) -> bool:
-    """Whether a cell may fail because a task up to it is still empty."""
+    """Whether a cell may fail because a task before it is still empty."""
     return failure.alive and any(index <= failure.index for index in empty.values())
 
 
 def _where(failure: _Failure) -> str:
     task = f" of {failure.task}" if failure.task else ""
     return f"cell {failure.index + 1}{task} (`{failure.source}`) fails in a clean kernel: {failure.error[:300]}"
-
-
-def _as_repair(failure: _Failure) -> Finding:
-    todo = "restart the kernel, run all cells from the top, and repair this one"
-    return Finding(failure.task, _where(failure), todo)
 
 
 def _as_note(failure: _Failure, empty: dict[str, int]) -> Finding:

@@ -68,7 +68,7 @@ def test_an_empty_submission_has_a_result(submission, tmp_path):
 def test_hostile_metadata_costs_no_points(submission, course, tmp_path, monkeypatch):
     from tests.grading import given_course
 
-    given_course.carry(tmp_path / "carried", monkeypatch, course.notebook())
+    given_course.sync(tmp_path / "synced", monkeypatch, course.notebook())
     write(course.notebook(course.EMPTY, "YOUR ANSWER HERE"), submission / "a.ipynb")
     for metadata in ("[]", "{", '{"users": [7], "assignment": 7, "created_at": {}}'):
         (tmp_path / "submission_metadata.json").write_text(metadata)

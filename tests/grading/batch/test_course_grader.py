@@ -11,6 +11,7 @@ import pytest
 from mlhood.grading.batch.course_grader import project_spec
 from mlhood.grading.batch.result_keys import checks_digest, environment_digest
 from mlhood.grading.execution.grade_file import grade_file
+from mlhood.grading.execution.grade_notebook import RunSettings
 from mlhood.grading.gradebook.project_spec import ProjectSpec
 from mlhood.grading.notebooks import master
 from mlhood.grading.notebooks.notebook import write
@@ -46,12 +47,12 @@ def test_a_timed_task_is_exclusive_from_its_first_cell_to_its_result(course, sol
         yield
         events.append("released")
 
-    grade_file(
-        solved,
+    settings = RunSettings(
         on_step=lambda step: events.append(step.text),
         on_result=lambda result: events.append(result.id),
-        alone=exclusive,
+        exclusive=exclusive,
     )
+    grade_file(solved, settings)
     begin, end = events.index("locked"), events.index("released")
     assert events[begin - 1 : end + 1] == [
         "import os",
@@ -88,14 +89,14 @@ def test_the_digest_of_checks_depends_on_their_project_alone(monkeypatch):
 
 def test_the_digest_of_checks_covers_the_given_cells(course, tmp_path, monkeypatch):
     before = checks_digest(course.SYNTHETIC)
-    monkeypatch.setattr(master, "FOLDER", tmp_path)
+    monkeypatch.setattr(master, "PROJECTS_FOLDER", tmp_path)
     (tmp_path / "t9").mkdir()
-    cells = master.cells_of(course.SYNTHETIC)
+    cells = master.project_cells(course.SYNTHETIC)
     digests = {before}
     for source in ("x = 1", "x = 2"):
         given = master.MasterCell("T9-1-given-1", "T9.1", "given", source)
         for order in ((given, *cells), (*cells, given)):
-            (tmp_path / "t9" / master.NAME).write_text(master.as_text(order))
+            (tmp_path / "t9" / master.CELLS_FILE).write_text(master.dump_cells(order))
             digests.add(checks_digest(course.SYNTHETIC))
     assert len(digests) == 5
 

@@ -19,6 +19,7 @@ from mlhood.grading.bench.variants import (
     write_submissions,
 )
 from mlhood.grading.execution.grade_file import grade_file
+from mlhood.grading.execution.grade_notebook import RunSettings
 from mlhood.grading.notebooks.notebook import read, write
 from mlhood.grading.projects import PROJECTS
 from tests.grading.projects import wrong_table
@@ -53,7 +54,7 @@ def test_a_variant_fails_the_listed_checks(course, edition, tmp_path):
     assert [mutation.name for mutation in mutations] == [f"T9.{n} left empty" for n in (1, 2, 3)]
     (variant,) = variants(edition, mutations, 1)
     folder = write_submissions([variant], tmp_path / "class", "T9")
-    marks = grade_file(folder / "s0000_T9.ipynb", seed=1)
+    marks = grade_file(folder / "s0000_T9.ipynb", RunSettings(1))
     failed = {(task.id, check.name) for task in marks.tasks for check in task.checks if check.status == "failed"}
     assert failed == variant.loses == {("T9.1", "doubles_numbers"), ("T9.1", "doubles_arrays")}
 

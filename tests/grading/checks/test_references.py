@@ -8,20 +8,22 @@ import pytest
 import torch
 
 from mlhood.grading.checks.marks import judge
-from mlhood.grading.checks.references import Leaning
-from mlhood.grading.checks.submission import LocalTransport, Submission
+from mlhood.grading.checks.references import ReferenceAnalysis
+from mlhood.grading.checks.submission import Session
 from mlhood.grading.checks.task import Task, points
-from mlhood.grading.execution.grade_notebook import grade
-from mlhood.grading.rpc.call_recorder import noting
+from mlhood.grading.execution.grade_notebook import RunSettings, grade
+from mlhood.grading.rpc.call_recorder import record_calls
+from mlhood.grading.rpc.transport import LocalTransport
 
 FORBIDDEN = ("torch.nn.functional.unfold", "mlhood.kernels")
 
 
-def found(*cells: str, asked: str = "im2col", forbidden: tuple[str, ...] = FORBIDDEN):
-    leaning = Leaning()
+def found(*cells: str) -> str | None:
+    """The forbidden name that `im2col` uses."""
+    references = ReferenceAnalysis()
     for cell in cells:
-        leaning.read(cell)
-    use = leaning.find([asked], forbidden)
+        references.add_cell(cell)
+    use = references.find_forbidden(["im2col"], FORBIDDEN)
     return None if use is None else use.name
 
 
@@ -84,21 +86,21 @@ def test_a_use_is_found_however_it_is_written(cells):
         ["(" * 5000],
     ],
 )
-def test_what_is_no_use_is_not_found(cells):
+def test_code_that_does_not_use_it_passes(cells):
     assert found(*cells) is None
 
 
-def test_a_module_means_all_that_is_in_it():
+def test_a_forbidden_module_forbids_its_contents():
     assert found("from mlhood.kernels import conv\ndef im2col(x):\n    return conv.im2col(x)") == "mlhood.kernels"
     assert found("import mlhood\ndef im2col(x):\n    return mlhood.kernels.GEMM['blas']") == "mlhood.kernels"
 
 
-def test_given_cells_may_lean_on_anything_and_their_names_still_count():
-    leaning = Leaning()
-    leaning.read("from torch.nn.functional import unfold as u\ndef given(x):\n    return u(x)", trusted=True)
-    leaning.read("def im2col(x):\n    return given(x)\ndef other(x):\n    return u(x)")
-    assert leaning.find(["im2col"], FORBIDDEN) is None
-    use = leaning.find(["other"], FORBIDDEN)
+def test_given_cells_may_use_anything_and_their_imports_still_count():
+    references = ReferenceAnalysis()
+    references.add_cell("from torch.nn.functional import unfold as u\ndef given(x):\n    return u(x)", trusted=True)
+    references.add_cell("def im2col(x):\n    return given(x)\ndef other(x):\n    return u(x)")
+    assert references.find_forbidden(["im2col"], FORBIDDEN) is None
+    use = references.find_forbidden(["other"], FORBIDDEN)
     assert use is not None
     assert use.line == "return u(x)"
 
@@ -107,37 +109,37 @@ def test_given_cells_may_lean_on_anything_and_their_names_still_count():
 
 
 def calls_of(source: str, *names: str, namespace=None) -> set[str]:
-    inside: dict = {} if namespace is None else namespace
-    exec(source, inside)
-    with noting(names, inside) as used:
-        inside["run"]()
-    return used
+    notebook: dict = {} if namespace is None else namespace
+    exec(source, notebook)
+    with record_calls(names, notebook) as called:
+        notebook["run"]()
+    return called
 
 
 BY_NAME = "from torch.nn.functional import relu\nimport torch\ndef run():\n    return relu(torch.zeros(1))"
 
 
-def test_calls_from_the_notebook_are_noted_and_work():
-    inside: dict = {}
-    assert calls_of(BY_NAME, "torch.nn.functional.relu", namespace=inside) == {"torch.nn.functional.relu"}
-    assert inside["relu"] is torch.nn.functional.relu
+def test_calls_from_the_notebook_are_recorded_and_work():
+    notebook: dict = {}
+    assert calls_of(BY_NAME, "torch.nn.functional.relu", namespace=notebook) == {"torch.nn.functional.relu"}
+    assert notebook["relu"] is torch.nn.functional.relu
     source = "import torch\ndef run():\n    return getattr(torch, 'n' + 'n').functional.relu(torch.zeros(1))"
     assert calls_of(source, "torch.nn.functional.relu") == {"torch.nn.functional.relu"}
 
 
-def test_a_module_that_is_named_means_its_functions():
+def test_the_functions_of_a_module_are_recorded():
     source = (
         "import scipy.signal\nimport numpy as np\ndef run():\n    return scipy.signal.convolve(np.ones(3), np.ones(2))"
     )
     assert calls_of(source, "scipy.signal") == {"scipy.signal"}
 
 
-def test_calls_of_others_are_not_noted():
+def test_calls_from_libraries_are_not_recorded():
     source = "import torch\nmodel = torch.nn.ReLU()\ndef run():\n    return model(torch.zeros(1))"
     assert calls_of(source, "torch.nn.functional.relu") == set()  # torch itself calls it
 
 
-def test_everything_is_put_back_and_what_is_missing_is_passed_over():
+def test_functions_are_restored_and_missing_names_are_ignored():
     before = torch.nn.functional.relu
     with pytest.raises(ZeroDivisionError):
         calls_of("def run():\n    1 / 0", "torch.nn.functional.relu", "no.such.module", "torch.nn.functional.nothing")
@@ -177,52 +179,53 @@ def positive(x):
 """
 
 
-def judged(cell: str, tmp_path, *, read: bool):
+def judged(cell: str, tmp_path):
     names: dict = {}
     exec(cell, names)
-    submission = Submission(LocalTransport(names), tmp_path, tmp_path)
-    if read:
-        submission.leaning.read(cell)
-    return judge(TASK, submission, 5)
+    session = Session(LocalTransport(names), tmp_path, tmp_path)
+    session.references.add_cell(cell)
+    return judge(TASK, session, 5)
 
 
-def test_leaning_costs_the_checks_of_the_functions_that_lean(tmp_path):
-    result = judged(CELL.format("torch.nn.functional.relu"), tmp_path, read=True)
+def test_a_forbidden_use_costs_the_checks_of_the_functions_that_reach_it(tmp_path):
+    result = judged(CELL.format("torch.nn.functional.relu"), tmp_path)
     assert [check.status for check in result.checks] == ["passed", "failed", "failed"]
-    assert result.checks[1].what == "the solution leans on `torch.nn.functional.relu`"
+    assert result.checks[1].what == "the solution uses `torch.nn.functional.relu`, which is not allowed here"
     assert "torch.nn.functional.relu(torch.from_numpy(x))" in result.checks[1].parts["got"]
 
 
-def test_what_the_source_hides_is_noted_when_it_is_called(tmp_path):
+def test_a_hidden_use_is_recorded_when_it_is_called(tmp_path):
     hidden = "getattr(torch.nn.functional, ''.join(['re', 'lu']))"
-    result = judged(CELL.format(hidden), tmp_path, read=True)
+    result = judged(CELL.format(hidden), tmp_path)
     assert [check.status for check in result.checks] == ["passed", "failed", "failed"]
     assert "was called" in result.checks[1].parts["got"]
 
 
-def test_other_ways_lose_nothing(tmp_path):
-    result = judged(CELL.format("torch.relu"), tmp_path, read=True)
+def test_other_functions_cost_nothing(tmp_path):
+    result = judged(CELL.format("torch.relu"), tmp_path)
     assert result.earned == 12
 
 
-LEANS = "import operator\ndef double(x):\n    return operator.add(x, x)"
+USES = "import operator\ndef double(x):\n    return operator.add(x, x)"
 HIDES = "import operator\nplus = vars(operator)['d'.join('a d'.split())]\ndef double(x):\n    return plus(x, x)"
 
 
-@pytest.mark.parametrize(("cell", "sign"), [(LEANS, "the line `return operator.add(x, x)`"), (HIDES, "was called")])
-def test_a_notebook_that_leans_loses_its_points_in_a_process_of_its_own(cell, sign, course, tmp_path):
+@pytest.mark.parametrize(("cell", "sign"), [(USES, "the line `return operator.add(x, x)`"), (HIDES, "was called")])
+def test_a_forbidden_use_costs_points_in_a_process_of_its_own(cell, sign, course, tmp_path):
     first, *others = course.SYNTHETIC.tasks
     project = replace(course.SYNTHETIC, tasks=(replace(first, forbidden=("operator.add",)), *others))
-    marks = grade(course.notebook({**course.SOLUTIONS, "T9.1": cell}), project, tmp_path)
+    marks = grade(course.notebook({**course.SOLUTIONS, "T9.1": cell}), project, tmp_path, RunSettings(0))
     assert [task.earned for task in marks.tasks] == [0, 20, 20]
     assert all(sign in check.parts["got"] for check in marks.tasks[0].checks)
 
 
-def test_who_calls_a_stand_in_leans_on_nothing():
-    leaning = Leaning()
-    leaning.read("from mlhood.grading.projects.p3.reference import columns as im2col", trusted=True)
-    leaning.read("def conv_blas(x):\n    return im2col(x)")
-    assert leaning.find(["conv_blas"], ["mlhood.grading", "mlhood.kernels"]) is None
-    leaning.read("from mlhood.grading.projects.p3.reference import columns as im2col")
-    leaning.read("def conv_blas(x):\n    return im2col(x)")
-    assert leaning.find(["conv_blas"], ["mlhood.grading"]).name == "mlhood.grading"
+def test_calling_a_stand_in_is_no_forbidden_use():
+    references = ReferenceAnalysis()
+    stand_in = "from mlhood.grading.projects.p3.reference import columns as im2col"
+    caller = "def f(x): return im2col(x)"
+    references.add_cell(stand_in, trusted=True)
+    references.add_cell(caller)
+    assert references.find_forbidden(["f"], ["mlhood.grading", "mlhood.kernels"]) is None
+    references.add_cell(stand_in)
+    references.add_cell(caller)
+    assert references.find_forbidden(["f"], ["mlhood.grading"]).name == "mlhood.grading"

@@ -1,21 +1,33 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 import pytest
 
 from mlhood.grading.checks import submission as module
 from mlhood.grading.checks.expect import CheckFailed
-from mlhood.grading.checks.submission import LocalTransport, Submission
+from mlhood.grading.checks.submission import Session, Submission
 from mlhood.grading.rpc.codec import Message, encode
+from mlhood.grading.rpc.transport import LocalTransport
 from mlhood.measure import Measurement, Table, faster
 
 
 @pytest.fixture
-def submission(tmp_path):
+def session(tmp_path):
     for name in ("work", "scratch"):
         (tmp_path / name).mkdir()
-    return Submission(LocalTransport({"x": 3}), tmp_path / "work", tmp_path / "scratch")
+    return Session(LocalTransport({"x": 3}), tmp_path / "work", tmp_path / "scratch")
+
+
+@pytest.fixture
+def submission(session):
+    return Submission(session)
+
+
+def asking(session, transport) -> Submission:
+    """A submission whose process replies through this transport."""
+    return Submission(replace(session, transport=transport))
 
 
 def test_plain_file(submission):
@@ -24,16 +36,16 @@ def test_plain_file(submission):
 
 
 def test_missing_file_says_why(submission):
-    submission.cell_errors.append("the cell `export()` stopped with ValueError")
+    submission.session.cell_errors.append("the cell `export()` stopped with ValueError")
     with pytest.raises(CheckFailed) as caught:
         submission.file("a.onnx")
     assert caught.value.what == "there is no file `a.onnx`"
     assert "export()" in caught.value.parts["hint"]
 
 
-def test_folder_is_no_file(submission):
+def test_folder_is_not_a_file(submission):
     (submission.folder / "a.onnx").mkdir()
-    with pytest.raises(CheckFailed, match="not a plain file"):
+    with pytest.raises(CheckFailed, match="not a regular file"):
         submission.file("a.onnx")
 
 
@@ -43,7 +55,7 @@ def test_link_to_elsewhere_is_refused(submission, tmp_path):
         (submission.folder / "a.onnx").symlink_to(tmp_path / "answer.onnx")
     except OSError:
         pytest.skip("no links here")
-    with pytest.raises(CheckFailed, match="not a plain file"):
+    with pytest.raises(CheckFailed, match="not a regular file"):
         submission.file("a.onnx")
 
 
@@ -54,28 +66,28 @@ def test_path_through_a_linked_folder_is_refused(submission, tmp_path):
         (submission.folder / "sub").symlink_to(tmp_path / "elsewhere")
     except OSError:
         pytest.skip("no links here")
-    with pytest.raises(CheckFailed, match="not a plain file"):
+    with pytest.raises(CheckFailed, match="not a regular file"):
         submission.file("sub/a.onnx")
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no FIFOs here")
 def test_fifo_does_not_hang(submission):
     os.mkfifo(submission.folder / "a.onnx")
-    with pytest.raises(CheckFailed, match="not a plain file"):
+    with pytest.raises(CheckFailed, match="not a regular file"):
         submission.file("a.onnx")
 
 
 def test_too_large(submission, monkeypatch):
-    monkeypatch.setattr(module, "MAX_FILE_BYTES", 10)
+    monkeypatch.setattr(module, "MAX_FETCHED_BYTES", 10)
     (submission.folder / "a.onnx").write_bytes(bytes(11))
     with pytest.raises(CheckFailed, match="too large"):
         submission.file("a.onnx")
 
 
-def test_written_file_lies_in_scratch(submission):
+def test_written_file_is_in_scratch(submission):
     (submission.scratch / "a.onnx").write_bytes(b"x")
     assert submission.written(submission.scratch / "a.onnx").exists()
-    with pytest.raises(CheckFailed, match="has not written the file"):
+    with pytest.raises(CheckFailed, match="did not write the file"):
         submission.written(submission.scratch / "b.onnx")
 
 
@@ -86,14 +98,21 @@ def test_value_in_this_process(submission):
 
 
 @pytest.mark.parametrize("reply", ["[]", "3", "null", "{}", '{"$dict": []}', '{"$dict": [["error", 3]]}', "nonsense"])
-def test_malformed_reply_is_a_failed_check(submission, reply):
+def test_malformed_reply_is_a_failed_check(session, reply):
     class Forger:
-        def ask(self, request, seconds):
+        def send(self, request, seconds):
             return Message(reply, {})
 
-    submission.transport = Forger()
     with pytest.raises(CheckFailed, match="gave no usable answer"):
-        submission.value("x")
+        asking(session, Forger()).value("x")
+
+
+def test_names_and_calls_in_once_count_for_every_check_that_uses_it(session):
+    cache = {}
+    first, second = (Submission(session, cache=cache) for _ in range(2))
+    assert first.once("x", lambda: first.value("x")) == 3
+    assert second.once("x", lambda: pytest.fail("called twice")) == 3
+    assert first._usage.requested == second._usage.requested == {"x"}
 
 
 # -- tables
@@ -111,51 +130,49 @@ def filled(seconds=0.001):
     return table
 
 
-def holding(submission, **names):
-    submission.transport = LocalTransport(names)
-    return submission
+def with_names(session, **names) -> Submission:
+    return asking(session, LocalTransport(names))
 
 
-def test_a_table_is_found_by_its_id_under_any_name(submission):
-    found = holding(submission, x=3, mine=filled(), other=declared(), _=None).table(declared())
-    assert found.missing == []
-    assert found["small", "fast"].median == 0.001
-    assert found.verdicts()[0].state == "holds"
+def test_a_table_is_found_by_its_id_under_any_name(session):
+    table = with_names(session, x=3, mine=filled(), other=declared(), _=None).table(declared())
+    assert table.missing == []
+    assert table["small", "fast"].median == 0.001
+    assert table.verdicts()[0].state == "holds"
 
 
-def test_a_missing_table_says_why(submission):
-    submission.cell_errors.append("the cell `table = ...` stopped with NameError")
+def test_a_missing_table_says_why(session):
+    session.cell_errors.append("the cell `table = ...` stopped with NameError")
     with pytest.raises(CheckFailed, match="the notebook has no table") as caught:
-        holding(submission, x=3).table(declared())
+        with_names(session, x=3).table(declared())
     assert "NameError" in caught.value.parts["hint"]
 
 
-def test_a_table_declared_otherwise_is_refused_with_the_part_that_differs(submission):
+def test_a_table_declared_otherwise_is_refused_with_the_part_that_differs(session):
     other = Table("T9.times", ("small", "large"), ("slow", "fast"), "ms")
     with pytest.raises(CheckFailed, match="declared otherwise") as caught:
-        holding(submission, table=other).table(declared())
+        with_names(session, table=other).table(declared())
     assert caught.value.parts["for"] == "T9.times, claims"
     assert "as it was given" in caught.value.parts["hint"]
 
 
-def forged(submission, change):
-    """A submission whose process answers with a table that it has changed."""
+def forged(session, change) -> Submission:
+    """A submission whose process replies with a modified table."""
     data = filled().to_dict()
     change(data)
 
     class Forger:
-        def ask(self, request, seconds):
+        def send(self, request, seconds):
             return Message.from_bytes(*encode({"value": data}).to_bytes())
 
-    submission.transport = Forger()
-    return submission
+    return asking(session, Forger())
 
 
-def test_verdicts_that_are_told_are_not_believed(submission):
+def test_verdicts_of_the_submission_are_not_believed(session):
     def change(data):
         data.update(filled(0.1).to_dict() | {"verdicts": [["fast is faster than slow in every row", "holds"]]})
 
-    assert forged(submission, change).table(declared()).verdicts()[0].state == "fails"
+    assert forged(session, change).table(declared()).verdicts()[0].state == "fails"
 
 
 @pytest.mark.parametrize(
@@ -171,11 +188,11 @@ def test_verdicts_that_are_told_are_not_believed(submission):
         lambda data: data.clear(),
     ],
 )
-def test_a_forged_table_is_a_failed_check(submission, change):
+def test_a_forged_table_is_a_failed_check(session, change):
     with pytest.raises(CheckFailed, match="the table `T9"):
-        forged(submission, change).table(declared())
+        forged(session, change).table(declared())
 
 
-def test_a_table_larger_than_may_cross_is_a_failed_check(submission):
+def test_a_table_larger_than_a_message_may_be_is_a_failed_check(session):
     with pytest.raises(CheckFailed, match="no usable answer"):
-        forged(submission, lambda data: data.update(title="x" * (9 << 20))).table(declared())
+        forged(session, lambda data: data.update(title="x" * (9 << 20))).table(declared())

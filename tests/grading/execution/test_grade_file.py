@@ -4,13 +4,15 @@ import pytest
 
 from mlhood.errors import NotebookError, OutputError
 from mlhood.grading.execution.grade_file import grade_file
+from mlhood.grading.execution.grade_notebook import RunSettings
+from mlhood.grading.notebooks.notebook import write
 from mlhood.grading.reports import marks_text
 
 
 def test_solved_gets_full_marks_and_keeps_its_files(solved, tmp_path):
     before = solved.read_bytes()
     steps = []
-    marks = grade_file(solved, keep=tmp_path / "kept", on_step=steps.append)
+    marks = grade_file(solved, RunSettings(on_step=steps.append), keep_files=tmp_path / "kept")
     assert (marks.earned, marks.points, marks.skipped) == (80, 80, 20)
     assert (tmp_path / "kept" / "answer.txt").read_text() == "42"
     assert solved.read_bytes() == before
@@ -23,30 +25,24 @@ def test_empty_gets_nothing_and_says_so(empty):
     assert marks_text.full_text(marks).count("is not written yet") == 3
 
 
-def test_stand_in_keeps_later_tasks_apart(course, tmp_path):
+def test_a_stand_in_makes_later_tasks_independent(course, tmp_path):
     path = tmp_path / "T9.ipynb"
     wrong = course.SOLUTIONS | {"T9.1": "def double(x):\n    return 3 * x"}
-    course_write(course, wrong, path)
+    write(course.notebook(wrong), path)
     assert [task.earned for task in grade_file(path).tasks] == [0, 20, 20]
-
-
-def course_write(course, solutions, path):
-    from mlhood.grading.notebooks.notebook import write
-
-    write(course.notebook(solutions), path)
 
 
 def test_folder_with_old_files_is_refused(solved, tmp_path):
     (tmp_path / "kept").mkdir()
     (tmp_path / "kept" / "answer.txt").write_text("42")
     with pytest.raises(OutputError, match="not empty"):
-        grade_file(solved, keep=tmp_path / "kept")
+        grade_file(solved, keep_files=tmp_path / "kept")
 
 
-def test_folder_that_cannot_be_made_is_refused(solved, tmp_path):
+def test_folder_that_cannot_be_created_is_refused(solved, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(OutputError, match="cannot be written"):
-        grade_file(solved, keep=tmp_path / "file" / "below")
+        grade_file(solved, keep_files=tmp_path / "file" / "below")
 
 
 def test_not_a_notebook(course, tmp_path):

@@ -1,4 +1,4 @@
-"""What a hostile submission does to the marking: it costs itself, and the marking goes on."""
+"""A hostile submission loses its own points, and the grading goes on."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell
 
-from mlhood.grading.checks.expect import show
+from mlhood.grading.checks.expect import format_value
 from mlhood.grading.checks.marks import judge
-from mlhood.grading.checks.submission import Submission
+from mlhood.grading.checks.submission import Session
 from mlhood.grading.checks.task import Task, points
 from mlhood.grading.execution.kernel import Kernel
 from mlhood.grading.notebooks.notebook import read, write_text
-from mlhood.grading.notebooks.restore import judging_points, rebuild
+from mlhood.grading.notebooks.restore import judging_points, restore
 from mlhood.grading.reports import marks_text
 from mlhood.grading.rpc.file_channel import write_fresh
 
@@ -40,7 +40,7 @@ def kernel(tmp_path):
 
 
 def earned(kernel) -> float:
-    return judge(TASK, Submission(kernel, kernel.folder, kernel.scratch), 0).earned
+    return judge(TASK, Session(kernel, kernel.folder, kernel.scratch), 0).earned
 
 
 def run(kernel, source: str, tags: tuple[str, ...] = ()):
@@ -68,10 +68,10 @@ def test_a_forged_message_ends_only_its_own_cell(kernel, forged):
     assert earned(kernel) == 1
 
 
-@pytest.mark.parametrize("word", ["exit()", "quit()", "exit", "get_ipython().ask_exit()"])
-def test_the_word_for_leaving_does_not_leave_later(kernel, word):
+@pytest.mark.parametrize("source", ["exit()", "quit()", "exit", "get_ipython().ask_exit()"])
+def test_exit_does_not_end_the_kernel_later(kernel, source):
     run(kernel, "def f(): return 1")
-    run(kernel, word)
+    run(kernel, source)
     assert run(kernel, "import time; time.sleep(1)").alive
     assert earned(kernel) == 1
 
@@ -81,33 +81,33 @@ def test_a_tag_does_not_skip_a_cell(kernel):
     assert earned(kernel) == 1
 
 
-def test_a_removed_folder_is_made_again(kernel):
+def test_a_removed_folder_is_created_again(kernel):
     run(kernel, "def f(): return 1")
     outcome = run(kernel, f"import os, shutil\nshutil.rmtree({str(kernel.folder)!r})\nos._exit(0)")
     assert not outcome.alive
     assert earned(kernel) == 1
 
 
-def test_names_of_the_language_may_be_taken(kernel):
+def test_built_in_names_may_be_overwritten(kernel):
     run(kernel, "globals = json = print = None\ndef f(): return 1")
     assert earned(kernel) == 1
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes are files on POSIX only")
-def test_a_pipe_in_the_way_is_replaced(tmp_path):
+def test_a_pipe_at_the_path_is_replaced(tmp_path):
     os.mkfifo(tmp_path / "request-1.json")
     write_fresh(tmp_path / "request-1.json", b"text")
     assert (tmp_path / "request-1.json").read_bytes() == b"text"
 
 
-def test_a_link_in_the_way_is_replaced_and_not_followed(tmp_path):
+def test_a_link_at_the_path_is_replaced_and_not_followed(tmp_path):
     (tmp_path / "mine").write_text("mine")
     (tmp_path / "link").symlink_to(tmp_path / "mine")
     write_fresh(tmp_path / "link", b"new")
     assert (tmp_path / "mine").read_text() == "mine"
 
 
-def test_half_characters_are_written_and_read(tmp_path):
+def test_lone_surrogates_are_written_and_read(tmp_path):
     write_text(tmp_path / "text", "a\ud800b")
     assert (tmp_path / "text").read_text() == "a?b"
     cell = {"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None, "id": "a", "source": "x='Q'"}
@@ -116,17 +116,17 @@ def test_half_characters_are_written_and_read(tmp_path):
     assert read(tmp_path / "P1.ipynb").cells[0].source == "x='?'"
 
 
-def test_what_a_student_says_steers_no_terminal(kernel):
+def test_a_message_of_a_student_does_not_control_the_terminal(kernel):
     run(kernel, "def f(): raise ValueError('\\x1b[2J\\ud800\\nP1 100 of 100')")
-    text = marks_text.task_text(judge(TASK, Submission(kernel, kernel.folder, kernel.scratch), 0))
+    text = marks_text.task_text(judge(TASK, Session(kernel, kernel.folder, kernel.scratch), 0))
     assert "\x1b" not in text
     assert text.encode()
     assert not any(line.startswith("P1 100") for line in text.splitlines())
-    assert show("\x1b") == "\N{REPLACEMENT CHARACTER}"
+    assert format_value("\x1b") == "\N{REPLACEMENT CHARACTER}"
 
 
-def test_a_copy_of_a_cell_does_not_put_off_the_judging(course):
+def test_a_copy_of_a_cell_does_not_delay_the_judging(course):
     book = course.notebook()
-    before = judging_points(rebuild(book, course.SYNTHETIC).parts, course.SYNTHETIC)
+    before = judging_points(restore(book, course.SYNTHETIC).cells, course.SYNTHETIC)
     book.cells.append(nbformat.from_dict(dict(book.cells[1])))
-    assert judging_points(rebuild(book, course.SYNTHETIC).parts, course.SYNTHETIC) == before
+    assert judging_points(restore(book, course.SYNTHETIC).cells, course.SYNTHETIC) == before

@@ -10,7 +10,7 @@ from nbformat.v4 import new_code_cell
 
 from mlhood.errors import GradingError
 from mlhood.grading.checks.expect import CheckFailed
-from mlhood.grading.checks.submission import Submission
+from mlhood.grading.checks.submission import CheckContext, Session, Submission
 from mlhood.grading.execution.kernel import Kernel
 from mlhood.grading.rpc.codec import Tensor
 
@@ -25,9 +25,7 @@ def kernel(tmp_path):
 
 @pytest.fixture
 def submission(kernel):
-    submission = Submission(kernel, kernel.folder, kernel.scratch)
-    submission.seconds = TIME_LIMIT
-    return submission
+    return Submission(Session(kernel, kernel.folder, kernel.scratch), CheckContext(seconds=TIME_LIMIT))
 
 
 def run(kernel, source):
@@ -49,7 +47,7 @@ def test_display_that_is_updated_shows_its_last_state(kernel):
     assert run(kernel, "bar.update('from a later cell')").error == ""
 
 
-def test_error_is_told_and_the_next_cell_runs(kernel):
+def test_error_is_reported_and_the_next_cell_runs(kernel):
     assert run(kernel, "1 / 0").error == "ZeroDivisionError: division by zero"
     assert run(kernel, "x = 1").error == ""
 
@@ -61,7 +59,7 @@ def test_syntax_error(kernel):
 @pytest.mark.parametrize(
     "source", ["import os; os._exit(0)", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"]
 )
-def test_death_costs_only_itself(kernel, submission, source):
+def test_death_affects_only_its_cell(kernel, submission, source):
     run(kernel, "def f(): return 1")
     outcome = run(kernel, source)
     assert not outcome.alive
@@ -132,14 +130,16 @@ def test_death_in_replay_does_not_hang(kernel, submission):
     assert submission.call("f") == 1
 
 
-def test_call_with_arrays_and_tensors(kernel, submission):
+def test_call_with_arrays_and_tensors(kernel):
+    # importing torch takes longer than the usual limit of these tests
+    submission = Submission(Session(kernel, kernel.folder, kernel.scratch))
     run(kernel, "def kind(a, b): return [type(a).__module__, type(b).__module__, b * 2]")
     kinds = submission.call("kind", np.ones(2), Tensor(np.ones(3, np.float32)))
     assert kinds[:2] == ["numpy", "torch"]
     assert np.array_equal(kinds[2], np.full(3, 2, np.float32))
 
 
-def test_object_stays_there_and_can_be_asked(kernel, submission):
+def test_object_stays_remote_and_its_methods_can_be_called(kernel, submission):
     run(kernel, "class Model:\n    def go(self, x): return x + 1\ndef make(): return Model()")
     model = submission.call("make")
     assert model.type == "Model"
@@ -179,7 +179,7 @@ def test_reply_that_is_a_fifo_does_not_hang(kernel, submission):
         submission.call("f")
 
 
-def test_kernel_that_cannot_start_is_an_error_of_the_family(tmp_path):
+def test_kernel_that_cannot_start_is_a_grading_error(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(GradingError, match="no Jupyter kernel"), Kernel(tmp_path / "file" / "below"):
         pass

@@ -21,14 +21,15 @@ from rich.console import Console
 
 from mlhood.errors import NotebookError, OutputError
 from mlhood.grading.execution import output_folder
-from mlhood.grading.execution.progress import BarWatch, LineWatch, watch
-from mlhood.grading.execution.run import course_notebooks, run
-from mlhood.grading.notebooks.clean import tidy
-from mlhood.grading.notebooks.notebook import read, write
+from mlhood.grading.execution.progress import ProgressBar, ProgressLog, progress_display
+from mlhood.grading.execution.run import run_notebooks
+from mlhood.grading.notebooks.clean import clean
+from mlhood.grading.notebooks.notebook import course_notebooks, read, write
+from mlhood.grading.reports.run_report import write_report
 
 
-class Silent:
-    """A watch that may interrupt like Ctrl-C at a step."""
+class Observer:
+    """A silent observer that may raise KeyboardInterrupt at a step."""
 
     def __init__(self, interrupt_at: str | None = None) -> None:
         self.interrupt_at = interrupt_at
@@ -44,18 +45,21 @@ class Silent:
         pass
 
 
+def run(notebooks, out, observer=None, **options):
+    return run_notebooks(notebooks, out, observer or Observer(), write_report, **options)
+
+
 def digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def test_solved_notebook_leaves_everything_in_out(solved, tmp_path):
+def test_a_solved_notebook_writes_everything_into_out(solved, tmp_path):
     before = digest(solved)
-    outcome = run([solved], tmp_path / "out", Silent())
+    outcome = run([solved], tmp_path / "out")
     assert outcome.code == 0
     assert digest(solved) == before
-    assert {path.name for path in (tmp_path / "out" / "T9").iterdir()} == {
-        "T9.ipynb", "T9.html", "answer.txt", output_folder.MANIFEST,
-    }  # fmt: skip
+    names = {path.name for path in (tmp_path / "out" / "T9").iterdir()}
+    assert names == {"T9.ipynb", "T9.html", "answer.txt", output_folder.MANIFEST}
     marks = json.loads((tmp_path / "out" / "marks.json").read_text())
     assert (marks["earned"], marks["points"], marks["notebooks"][0]["marks"]["skipped"]) == (80, 80, 20)
     executed = read(tmp_path / "out" / "T9" / "T9.ipynb")
@@ -63,10 +67,10 @@ def test_solved_notebook_leaves_everything_in_out(solved, tmp_path):
     assert counts == list(range(1, len(counts) + 1))
 
 
-def test_report_opens_alone_and_says_it_in_words(course, tmp_path):
+def test_the_report_needs_no_network_and_no_colours(course, tmp_path):
     wrong = course.SOLUTIONS | {"T9.1": "def double(x):\n    return '<script>alert(1)</script>'"}
     write(course.notebook(wrong), tmp_path / "T9.ipynb")
-    run([tmp_path / "T9.ipynb"], tmp_path / "out", Silent())
+    run([tmp_path / "T9.ipynb"], tmp_path / "out")
     page = (tmp_path / "out" / "report.html").read_text()
     assert "<script" not in page
     assert "&lt;script&gt;" in page
@@ -82,7 +86,7 @@ def test_report_opens_alone_and_says_it_in_words(course, tmp_path):
 def test_bad_notebook_does_not_stop_the_next(solved, tmp_path):
     bad = tmp_path / "bad.ipynb"
     bad.write_text("{")
-    outcome = run([bad, solved], tmp_path / "out", Silent())
+    outcome = run([bad, solved], tmp_path / "out")
     assert outcome.code == 1
     assert isinstance(outcome.runs[0].error, NotebookError)
     assert outcome.runs[1].full
@@ -90,7 +94,7 @@ def test_bad_notebook_does_not_stop_the_next(solved, tmp_path):
 
 
 def test_interruption_keeps_what_is_done(solved, tmp_path):
-    outcome = run([solved, solved], tmp_path / "out", Silent(interrupt_at="marking T9.2"))
+    outcome = run([solved, solved], tmp_path / "out", Observer(interrupt_at="marking T9.2"))
     assert outcome.code == 130
     assert len(outcome.runs) == 1
     assert [task.id for task in outcome.runs[0].marks.tasks] == ["T9.1"]
@@ -102,18 +106,18 @@ def test_interruption_keeps_what_is_done(solved, tmp_path):
 
 
 def test_same_name_gets_a_folder_of_its_own(solved, tmp_path):
-    outcome = run([solved, solved], tmp_path / "out", Silent())
+    outcome = run([solved, solved], tmp_path / "out")
     assert [run.name for run in outcome.runs] == ["T9", "T9-2"]
     assert outcome.code == 0
 
 
 def test_stale_file_does_not_pass_and_own_files_are_kept(course, solved, tmp_path):
     out = tmp_path / "out"
-    run([solved], out, Silent())
+    run([solved], out)
     (out / "T9" / "diary.txt").write_text("mine")
     lazy = course.SOLUTIONS | {"T9.2": "pass"}
     write(course.notebook(lazy), solved)
-    outcome = run([solved], out, Silent())
+    outcome = run([solved], out)
     assert [task.earned for task in outcome.runs[0].marks.tasks] == [40, 0, 20]
     assert (out / "T9-kept-1" / "diary.txt").read_text() == "mine"
     assert not (out / "T9-kept-1" / "answer.txt").exists()
@@ -122,17 +126,17 @@ def test_stale_file_does_not_pass_and_own_files_are_kept(course, solved, tmp_pat
 
 def test_changed_result_is_kept(solved, tmp_path):
     out = tmp_path / "out"
-    run([solved], out, Silent())
+    run([solved], out)
     (out / "T9" / "T9.ipynb").write_text("my remarks")
-    run([solved], out, Silent())
+    run([solved], out)
     assert (out / "T9-kept-1" / "T9.ipynb").read_text() == "my remarks"
 
 
 def test_write_back_is_stable(solved, tmp_path):
-    run([solved], tmp_path / "out", Silent(), write_back=True)
+    run([solved], tmp_path / "out", write_back=True)
     first = digest(solved)
     assert read(solved).cells[2].outputs
-    run([solved], tmp_path / "out", Silent(), write_back=True)
+    run([solved], tmp_path / "out", write_back=True)
     assert digest(solved) == first
 
 
@@ -140,7 +144,7 @@ def test_failed_cell_is_not_written_back(course, tmp_path):
     path = tmp_path / "T9.ipynb"
     write(course.notebook(course.SOLUTIONS | {"T9.2": "1 / 0"}), path)
     before = digest(path)
-    outcome = run([path], tmp_path / "out", Silent(), write_back=True)
+    outcome = run([path], tmp_path / "out", write_back=True)
     assert outcome.code == 1
     assert "ZeroDivisionError" in outcome.runs[0].failed_cells[0]
     assert digest(path) == before
@@ -149,13 +153,13 @@ def test_failed_cell_is_not_written_back(course, tmp_path):
 def test_out_that_is_a_file_is_refused_before_work(solved, tmp_path):
     (tmp_path / "out").write_text("")
     with pytest.raises(OutputError, match="cannot be written"):
-        run([solved], tmp_path / "out", Silent(interrupt_at="import sys"))
+        run([solved], tmp_path / "out", Observer(interrupt_at="import runpy"))
 
 
 def test_full_disk_is_refused_before_work(solved, tmp_path, monkeypatch):
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=5 << 20))
     with pytest.raises(OutputError, match="nearly full"):
-        run([solved], tmp_path / "out", Silent(interrupt_at="import sys"))
+        run([solved], tmp_path / "out", Observer(interrupt_at="import runpy"))
 
 
 def test_read_only_folder_is_refused_before_work(solved, tmp_path, monkeypatch):
@@ -164,14 +168,14 @@ def test_read_only_folder_is_refused_before_work(solved, tmp_path, monkeypatch):
 
     monkeypatch.setattr(Path, "write_bytes", refuse)
     with pytest.raises(OutputError) as caught:
-        run([solved], tmp_path / "out", Silent(interrupt_at="import sys"))
+        run([solved], tmp_path / "out", Observer(interrupt_at="import runpy"))
     assert "Read-only" in str(caught.value)
 
 
 def test_foreign_report_is_not_replaced(solved, tmp_path):
     (tmp_path / "report.html").write_text("<p>my thesis")
-    with pytest.raises(OutputError, match="has not written"):
-        run([solved], tmp_path, Silent())
+    with pytest.raises(OutputError, match="did not write"):
+        run([solved], tmp_path)
     assert (tmp_path / "report.html").read_text() == "<p>my thesis"
 
 
@@ -179,8 +183,8 @@ def test_disk_that_fills_up_does_not_lose_the_marks(solved, tmp_path, monkeypatc
     def full(path, text):
         raise OutputError("the result cannot be written", where=path, got="No space left on device")
 
-    monkeypatch.setattr("mlhood.grading.execution.run.write_text", full)
-    outcome = run([solved], tmp_path / "out", Silent())
+    monkeypatch.setattr("mlhood.grading.reports.run_report.write_text", full)
+    outcome = run([solved], tmp_path / "out")
     assert outcome.code == 2
     assert outcome.runs[0].marks.earned == 80
     assert "No space" in str(outcome.error)
@@ -194,7 +198,7 @@ def test_default_notebooks(tmp_path):
     assert [path.name for path in course_notebooks(tmp_path)] == ["P1.ipynb", "P2.ipynb"]
 
 
-def test_tidy_joins_streams_and_drops_widgets(course):
+def test_clean_merges_streams_and_drops_widgets(course):
     book = course.notebook()
     cell = book.cells[1]
     cell.execution_count = 17
@@ -206,46 +210,48 @@ def test_tidy_joins_streams_and_drops_widgets(course):
             output_type="display_data", metadata={}, data={"application/vnd.jupyter.widget-view+json": {}}
         ),
     ]
-    tidy(book)
+    clean(book)
     assert (cell.execution_count, [output.text for output in cell.outputs]) == (1, ["ab"])
     assert "execution" not in cell.metadata
     assert book.metadata.language_info == {"name": "python"}
 
 
-def test_watch_suits_the_console(capsys):
-    assert isinstance(watch(Console(force_terminal=True)), BarWatch)
-    lines = watch(Console(force_terminal=False))
-    assert isinstance(lines, LineWatch)
+def test_the_progress_display_suits_the_console():
+    assert isinstance(progress_display(Console(force_terminal=True)), ProgressBar)
+    assert isinstance(progress_display(Console(force_terminal=False)), ProgressLog)
 
 
-COMMAND = "import sys; sys.path.insert(0, {here!r}); from tests.grading import synthetic_course as s; s.install(); "
+COMMAND = "from tests.grading import synthetic_course as s; s.install(); from mlhood.cli import main; main()"
 
 
 @pytest.mark.skipif(os.name == "nt", reason="sends a signal")
 def test_ctrl_c_from_the_command_line(course, tmp_path):
     slow = course.SOLUTIONS | {"T9.2": "import time\nprint('now', flush=True)\ntime.sleep(60)"}
     write(course.notebook(slow), tmp_path / "T9.ipynb")
-    code = COMMAND.format(here=course.ROOT) + "from mlhood.cli import main; main()"
     process = subprocess.Popen(
-        [sys.executable, "-c", code, "run", "T9.ipynb"],
-        cwd=tmp_path, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    )  # fmt: skip
+        [sys.executable, "-c", COMMAND, "run", "T9.ipynb"],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": course.ROOT},
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
     for line in process.stderr:
         if "import time" in line:
             break
     time.sleep(0.5)
     process.send_signal(signal.SIGINT)
-    printed, trouble = process.communicate(timeout=60)
-    assert process.returncode == 130, trouble
+    printed, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
     assert "40 of 40" in printed
     assert "what was finished is kept" in printed
-    assert "Traceback" not in trouble
-    assert "Task was destroyed" not in trouble
+    assert "Traceback" not in errors
+    assert "Task was destroyed" not in errors
     assert (tmp_path / "out" / "T9" / "T9.ipynb").exists()
     assert (tmp_path / "out" / "report.html").exists()
 
 
-def test_tidy_makes_pictures_small_and_leaves_what_they_show():
+def test_clean_makes_pictures_small_and_keeps_what_they_show():
     pixels = np.zeros((64, 64, 3), np.uint8)
     pixels[:, 32:] = (0, 114, 178)
     pixels[::3, ::5] = np.arange(22 * 13).reshape(22, 13, 1) % 200
@@ -253,10 +259,10 @@ def test_tidy_makes_pictures_small_and_leaves_what_they_show():
     Image.fromarray(pixels).save(picture, "PNG", compress_level=0)
     data = {"image/png": base64.b64encode(picture.getvalue()).decode()}
     book = new_notebook(cells=[new_code_cell("draw()", outputs=[new_output("display_data", data)])])
-    tidy(book)
+    clean(book)
     small = book.cells[0].outputs[0].data["image/png"]
     assert len(small) < len(data["image/png"]) / 2
     shown = np.asarray(Image.open(io.BytesIO(base64.b64decode(small))).convert("RGB"), int)
     assert np.abs(shown - pixels).max() <= 8
-    tidy(book)
+    clean(book)
     assert book.cells[0].outputs[0].data["image/png"] == small

@@ -1,6 +1,6 @@
-"""nbgrader takes our notebooks as they are: its validator, its release, and its marking agree with ours.
+"""nbgrader accepts our notebooks: its validator, its release, and its grading agree with ours.
 
-nbgrader runs as a program of its own, so its warnings stay there.
+nbgrader runs in a process of its own, so its warnings do not fail these tests.
 """
 
 from __future__ import annotations

@@ -12,15 +12,15 @@ from mlhood.errors import NotebookError, OutputError
 from mlhood.grading.execution.grade_file import grade_file
 from mlhood.grading.notebooks import notebook as module
 from mlhood.grading.notebooks.notebook import Label, label, project_of, read, write
-from mlhood.grading.notebooks.restore import judging_points, rebuild
+from mlhood.grading.notebooks.restore import judging_points, restore
 
 
 def judged(book, course) -> list[str]:
-    points = judging_points(rebuild(book, course.SYNTHETIC).parts, course.SYNTHETIC)
+    points = judging_points(restore(book, course.SYNTHETIC).cells, course.SYNTHETIC)
     return list(itertools.chain.from_iterable(points.values()))
 
 
-def broken(text: str, tmp_path):
+def written(text: str, tmp_path):
     path = tmp_path / "P1.ipynb"
     path.write_text(text)
     return path
@@ -46,9 +46,9 @@ def test_written_notebook_is_read_back(solved, course):
         ("[" * 100_000, "not JSON"),
     ],
 )
-def test_what_is_no_notebook(text, what, tmp_path):
+def test_a_file_that_is_not_a_notebook_is_refused(text, what, tmp_path):
     with pytest.raises(NotebookError, match=what) as caught:
-        read(broken(text, tmp_path))
+        read(written(text, tmp_path))
     assert "P1.ipynb" in str(caught.value)
     assert "what to do" in str(caught.value)
 
@@ -56,7 +56,7 @@ def test_what_is_no_notebook(text, what, tmp_path):
 def test_truncated(solved, tmp_path):
     text = solved.read_text()
     with pytest.raises(NotebookError, match="not JSON"):
-        read(broken(text[: len(text) // 2], tmp_path))
+        read(written(text[: len(text) // 2], tmp_path))
 
 
 def test_not_text(tmp_path):
@@ -80,22 +80,19 @@ def test_too_large(solved, monkeypatch):
         read(solved)
 
 
-def test_missing_and_doubled_cell_ids_are_mended_in_silence(course, tmp_path):
+def test_missing_and_duplicate_cell_ids_are_replaced_silently(course, tmp_path):
     book = json.loads(nbformat.writes(course.notebook()))
     del book["cells"][0]["id"]
     book["cells"][1]["id"] = book["cells"][2]["id"]
-    cells = read(broken(json.dumps(book), tmp_path)).cells
+    cells = read(written(json.dumps(book), tmp_path)).cells
     assert len({cell.id for cell in cells}) == len(cells)
 
 
 def test_old_format_is_read(tmp_path):
-    old = {
-        "nbformat": 3, "nbformat_minor": 0, "metadata": {},
-        "worksheets": [{"metadata": {}, "cells": [
-            {"cell_type": "code", "language": "python", "input": "x = 1", "outputs": [], "metadata": {}},
-        ]}],
-    }  # fmt: skip
-    assert read(broken(json.dumps(old), tmp_path)).cells[0].source == "x = 1"
+    cell = {"cell_type": "code", "language": "python", "input": "x = 1", "outputs": [], "metadata": {}}
+    worksheets = [{"metadata": {}, "cells": [cell]}]
+    old = {"nbformat": 3, "nbformat_minor": 0, "metadata": {}, "worksheets": worksheets}
+    assert read(written(json.dumps(old), tmp_path)).cells[0].source == "x = 1"
 
 
 def test_write_into_a_file(tmp_path, course):
@@ -104,7 +101,7 @@ def test_write_into_a_file(tmp_path, course):
         write(course.notebook(), tmp_path / "file" / "P1.ipynb")
 
 
-def test_label_survives_the_loss_of_one_of_its_two_homes(course):
+def test_a_label_is_in_the_metadata_and_in_the_name(course):
     cell = course.notebook().cells[4]
     assert label(cell) == Label("T9.1", "solution")
     bare = copy.deepcopy(cell)
@@ -117,7 +114,7 @@ def test_label_survives_the_loss_of_one_of_its_two_homes(course):
 
 
 @pytest.mark.parametrize("metadata", [{"mlhood": 3}, {"nbgrader": 3}, {"mlhood": {"task": 3}}, {"nbgrader": {}}])
-def test_odd_metadata_are_no_label(course, metadata):
+def test_invalid_metadata_are_not_a_label(course, metadata):
     assert label(new_code_cell("", id="x", metadata=metadata)) is None
 
 
@@ -135,29 +132,28 @@ def test_project_by_metadata_or_by_cells(course):
 
 def test_judging_points_follow_the_last_cell_of_each_task(course):
     book = course.notebook()
-    points = judging_points(rebuild(book, course.SYNTHETIC).parts, course.SYNTHETIC)
+    points = judging_points(restore(book, course.SYNTHETIC).cells, course.SYNTHETIC)
     assert list(points.values()) == [["T9.1"], ["T9.2"], ["T9.3"]]
     assert [book.cells[index].id for index in points] == ["T9-1-check", "T9-2-check", "T9-3-check"]
 
 
-def test_missing_reordered_and_doubled_cells_still_judge_every_task_once(course):
+def test_missing_reordered_and_duplicate_cells_still_judge_every_task_once(course):
     book = course.notebook()
-    none = new_notebook(cells=[cell for cell in book.cells if label(cell) is None])
-    assert judged(none, course) == ["T9.1", "T9.2", "T9.3"]
-    turned = new_notebook(cells=list(reversed(book.cells)))
-    assert judged(turned, course) == ["T9.1", "T9.2", "T9.3"]
-    twin = copy.deepcopy(book.cells[4])
-    twin.id = "twin"
-    doubled = new_notebook(cells=[*book.cells, twin])
-    assert judged(doubled, course) == ["T9.1", "T9.2", "T9.3"]
+    unlabelled = new_notebook(cells=[cell for cell in book.cells if label(cell) is None])
+    assert judged(unlabelled, course) == ["T9.1", "T9.2", "T9.3"]
+    reordered = new_notebook(cells=list(reversed(book.cells)))
+    assert judged(reordered, course) == ["T9.1", "T9.2", "T9.3"]
+    duplicate = copy.deepcopy(book.cells[4])
+    duplicate.id = "duplicate"
+    assert judged(new_notebook(cells=[*book.cells, duplicate]), course) == ["T9.1", "T9.2", "T9.3"]
 
 
-def test_marks_without_check_cells_and_with_doubled_ones(course, tmp_path):
+def test_marks_without_a_check_cell_and_with_a_duplicate_solution(course, tmp_path):
     book = course.notebook()
     book.cells = [cell for cell in book.cells if cell.id != "T9-1-check"]
-    twin = copy.deepcopy(next(cell for cell in book.cells if cell.id == "T9-2-solution"))
-    twin.id = "twin"
-    book.cells.insert(3, twin)
+    duplicate = copy.deepcopy(next(cell for cell in book.cells if cell.id == "T9-2-solution"))
+    duplicate.id = "duplicate"
+    book.cells.insert(3, duplicate)
     write(book, tmp_path / "T9.ipynb")
     marks = grade_file(tmp_path / "T9.ipynb")
     assert marks.earned == 80

@@ -1,4 +1,4 @@
-"""Whatever becomes of the course's own cells in a submission, what is run are the master's."""
+"""Whatever a student does to the course's locked cells, the master's run."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from nbformat.v4 import new_code_cell
 
-from mlhood.grading.execution import grade_notebook as grading
-from mlhood.grading.execution.grade_notebook import grade
-from mlhood.grading.execution.kernel import Outcome
-from mlhood.grading.notebooks.master import as_cells, as_text, cells_of, master_cells
-from mlhood.grading.notebooks.restore import FOR_THE_STUDENT, fingerprint, judging_points, rebuild
+from mlhood.grading.execution import grade_notebook
+from mlhood.grading.execution.grade_notebook import RunSettings, grade
+from mlhood.grading.execution.kernel import CellOutcome
+from mlhood.grading.notebooks.master import dump_cells, master_cells, parse_cells, project_cells
+from mlhood.grading.notebooks.restore import FEEDBACK_ROLES, fingerprint, judging_points, restore
 from mlhood.grading.rpc import server
 from tests.grading import given_course
 from tests.grading.given_course import GIVEN, LOOK, add, by_id
@@ -21,22 +21,28 @@ from tests.grading.synthetic_course import SYNTHETIC
 
 ROOT = Path(__file__).parents[3]
 MASTERS = sorted(ROOT.glob("P[1-9].ipynb"))
-OWN = {"given": "T9-2-given", "check": "T9-2-check", "result": "T9-2-result"}
+LOCKED = {"given": "T9-2-given", "check": "T9-2-check", "result": "T9-2-result"}
 
 
 @pytest.fixture(autouse=True)
-def carries(course, tmp_path, monkeypatch):
-    given_course.carry(tmp_path / "carried", monkeypatch)
+def synced(course, tmp_path, monkeypatch):
+    given_course.sync(tmp_path / "synced", monkeypatch)
 
 
-def own(book) -> list[str]:
-    """The course's own cells in the order in which they run, with the solutions among them."""
-    parts = rebuild(book, SYNTHETIC).parts
-    return [part.cell.source for part in parts if (part.own and part.last) or part.role == "solution"]
+def running(book) -> list[str]:
+    """The locked cells and the solutions in the order in which they run."""
+    cells = restore(book, SYNTHETIC).cells
+    return [cell.node.source for cell in cells if (cell.intact and cell.delays_judging) or cell.role == "solution"]
 
 
-def changed(book) -> list[tuple[str, str]]:
-    return [(one.cell.name, one.kind) for one in rebuild(book, SYNTHETIC).changes]
+def restored_of(book, node):
+    """The restored cell of a cell of the submission."""
+    (cell,) = [cell for cell in restore(book, SYNTHETIC).cells if cell.node is node]
+    return cell
+
+
+def changes(book) -> list[tuple[str, str]]:
+    return [(change.cell.name, change.kind) for change in restore(book, SYNTHETIC).changes]
 
 
 def as_given() -> list[str]:
@@ -44,42 +50,43 @@ def as_given() -> list[str]:
     return [cell.source for cell in book.cells if "mlhood" in cell.metadata and cell.cell_type == "code"]
 
 
-def test_the_package_carries_the_cells_of_the_master():
-    assert as_cells(as_text(cells_of(SYNTHETIC))) == cells_of(SYNTHETIC) == master_cells(given_course.notebook())
+def test_synced_cells_are_those_of_the_master():
+    cells = project_cells(SYNTHETIC)
+    assert parse_cells(dump_cells(cells)) == cells == master_cells(given_course.notebook())
 
 
 # -- one cell of the course
 
 
-@pytest.mark.parametrize("name", OWN.values(), ids=OWN)
-def test_a_deleted_cell_is_put_in(name):
+@pytest.mark.parametrize("name", LOCKED.values(), ids=LOCKED)
+def test_a_deleted_cell_is_inserted(name):
     book = given_course.notebook()
     book.cells.remove(by_id(book, name))
-    assert own(book) == as_given()
-    assert changed(book) == [(name, "missing")]
+    assert running(book) == as_given()
+    assert changes(book) == [(name, "missing")]
 
 
-@pytest.mark.parametrize("name", OWN.values(), ids=OWN)
-def test_an_edited_cell_is_the_students_and_the_courses_own_follows(name):
+@pytest.mark.parametrize("name", LOCKED.values(), ids=LOCKED)
+def test_an_edited_cell_is_the_students_and_the_original_follows(name):
     book = given_course.notebook()
     by_id(book, name).source = "double = 3"
-    found = rebuild(book, SYNTHETIC)
-    assert own(book) == as_given()
-    assert changed(book) == [(name, "changed")]
-    at = next(at for at, part in enumerate(found.parts) if part.cell.source == "double = 3")
-    assert not found.parts[at].own
-    assert not found.parts[at].role
-    assert found.parts[at + 1].own
+    cells = restore(book, SYNTHETIC).cells
+    assert running(book) == as_given()
+    assert changes(book) == [(name, "changed")]
+    edited = next(i for i, cell in enumerate(cells) if cell.node.source == "double = 3")
+    assert not cells[edited].intact
+    assert not cells[edited].role
+    assert cells[edited + 1].intact
 
 
-@pytest.mark.parametrize("name", OWN.values(), ids=OWN)
+@pytest.mark.parametrize("name", LOCKED.values(), ids=LOCKED)
 def test_a_comment_or_an_empty_line_is_no_edit(name):
     book = given_course.notebook()
     source = by_id(book, name).source
     by_id(book, name).source = "# what is this?\n\n" + source.replace("\n", "\n\n") + "   "
-    assert own(book) == as_given()
-    assert changed(book) == []
-    assert len(rebuild(book, SYNTHETIC).parts) == len(book.cells)
+    assert running(book) == as_given()
+    assert changes(book) == []
+    assert len(restore(book, SYNTHETIC).cells) == len(book.cells)
 
 
 @pytest.mark.parametrize("relabelled", [True, False], ids=["labelled as given", "without a label"])
@@ -90,65 +97,65 @@ def test_a_result_cell_of_an_earlier_edition_is_recognised_by_its_source(relabel
     cell.metadata = copy.deepcopy(by_id(book, "T9-2-given").metadata) if relabelled else {}
     if relabelled:
         cell.metadata["nbgrader"]["grade_id"] = cell.id
-    (part,) = [part for part in rebuild(book, SYNTHETIC).parts if part.cell is cell]
-    assert (part.own, part.role, part.last) == (True, "result", True)
-    assert own(book) == as_given()
-    assert changed(book) == []
+    restored = restored_of(book, cell)
+    assert (restored.intact, restored.role, restored.delays_judging) == (True, "result", True)
+    assert running(book) == as_given()
+    assert changes(book) == []
 
 
-@pytest.mark.parametrize("name", OWN.values(), ids=OWN)
-@pytest.mark.parametrize("where", [0, 5, -1])
-def test_a_copy_counts_for_nothing(name, where):
+@pytest.mark.parametrize("name", LOCKED.values(), ids=LOCKED)
+@pytest.mark.parametrize("position", [0, 5, -1])
+def test_a_copy_has_no_effect(name, position):
     book = given_course.notebook()
-    twin = copy.deepcopy(by_id(book, name))
-    twin.id = "twin"
-    book.cells.insert(where if where >= 0 else len(book.cells), twin)
-    assert own(book) == as_given()
-    assert (name, "doubled") in changed(book)
+    duplicate = copy.deepcopy(by_id(book, name))
+    duplicate.id = "duplicate"
+    book.cells.insert(position if position >= 0 else len(book.cells), duplicate)
+    assert running(book) == as_given()
+    assert (name, "duplicated") in changes(book)
 
 
-@pytest.mark.parametrize("name", OWN.values(), ids=OWN)
+@pytest.mark.parametrize("name", LOCKED.values(), ids=LOCKED)
 def test_an_edited_copy_is_a_cell_of_the_students(name):
     book = given_course.notebook()
-    twin = copy.deepcopy(by_id(book, name))
-    twin.id, twin.source = "twin", "mine = 1"
-    add(book, "T9-3-solution", twin)
-    (part,) = [part for part in rebuild(book, SYNTHETIC).parts if part.cell is twin]
-    assert (part.own, part.role, part.last) == (False, "", False)
-    assert own(book) == as_given()
-    assert changed(book) == [(name, "doubled")]
+    copied = copy.deepcopy(by_id(book, name))
+    copied.id, copied.source = "copy", "mine = 1"
+    add(book, "T9-3-solution", copied)
+    cell = restored_of(book, copied)
+    assert (cell.intact, cell.role, cell.delays_judging) == (False, "", False)
+    assert running(book) == as_given()
+    assert changes(book) == [(name, "duplicated")]
 
 
-@pytest.mark.parametrize("name", OWN.values(), ids=OWN)
-@pytest.mark.parametrize("where", [0, 3, -1])
-def test_a_moved_cell_runs_in_its_own_place(name, where):
+@pytest.mark.parametrize("name", LOCKED.values(), ids=LOCKED)
+@pytest.mark.parametrize("position", [0, 3, -1])
+def test_a_moved_cell_runs_in_its_original_place(name, position):
     book = given_course.notebook()
     cell = by_id(book, name)
     book.cells.remove(cell)
-    book.cells.insert(where if where >= 0 else len(book.cells), cell)
-    assert own(book) == as_given()
-    assert changed(book) == [(name, "moved")]
+    book.cells.insert(position if position >= 0 else len(book.cells), cell)
+    assert running(book) == as_given()
+    assert changes(book) == [(name, "moved")]
 
 
-@pytest.mark.parametrize("name", OWN.values(), ids=OWN)
-def test_a_cell_that_has_become_text_is_put_in(name):
+@pytest.mark.parametrize("name", LOCKED.values(), ids=LOCKED)
+def test_a_cell_that_has_become_text_is_inserted(name):
     book = given_course.notebook()
     by_id(book, name).cell_type = "markdown"
-    assert own(book) == as_given()
-    assert changed(book) == [(name, "turned")]
+    assert running(book) == as_given()
+    assert changes(book) == [(name, "not code")]
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_in_any_order_the_courses_own_keep_theirs_after_the_solutions_before_them(seed):
+def test_in_any_order_locked_cells_run_in_theirs_after_the_solutions_before_them(seed):
     book = given_course.notebook()
     random.Random(seed).shuffle(book.cells)
-    order = own(book)
+    order = running(book)
     assert sorted(order) == sorted(as_given())
-    names = [source for source in as_given() if source not in given_course.SOLUTIONS.values()]
-    assert [source for source in order if source in names] == names
+    locked = [source for source in as_given() if source not in given_course.SOLUTIONS.values()]
+    assert [source for source in order if source in locked] == locked
     assert order.index(given_course.SOLUTIONS["T9.2"]) < order.index(GIVEN)
-    students = [cell for cell in book.cells if cell.source not in names]
-    assert [part.cell for part in rebuild(book, SYNTHETIC).parts if not part.own] == students
+    students = [cell for cell in book.cells if cell.source not in locked]
+    assert [cell.node for cell in restore(book, SYNTHETIC).cells if not cell.intact] == students
 
 
 def test_cells_of_the_student_stay_beside_their_neighbours():
@@ -156,17 +163,17 @@ def test_cells_of_the_student_stay_beside_their_neighbours():
     extra = [new_code_cell(f"extra = {number}") for number in range(3)]
     for after, cell in zip(["T9-2-solution", "T9-2-given", "T9-2-check"], extra, strict=True):
         add(book, after, cell)
-    found = rebuild(book, SYNTHETIC)
-    assert [part.cell for part in found.parts] == book.cells
-    assert found.changes == ()
+    restored = restore(book, SYNTHETIC)
+    assert [cell.node for cell in restored.cells] == book.cells
+    assert restored.changes == ()
 
 
-def test_what_is_put_in_comes_after_a_solution_in_an_added_cell():
+def test_an_inserted_cell_runs_after_a_solution_in_an_added_cell():
     book = given_course.notebook()
     by_id(book, "T9-2-solution").source = ""
     add(book, "T9-2-solution", new_code_cell("def text(number): return str(number)"))
     book.cells.remove(by_id(book, "T9-2-given"))
-    sources = [part.cell.source for part in rebuild(book, SYNTHETIC).parts]
+    sources = [cell.node.source for cell in restore(book, SYNTHETIC).cells]
     assert sources.index("def text(number): return str(number)") < sources.index(GIVEN)
 
 
@@ -174,24 +181,23 @@ def test_what_is_put_in_comes_after_a_solution_in_an_added_cell():
 
 
 @pytest.mark.parametrize("role", ["given", "check", "result"])
-def test_a_label_makes_no_cell_the_courses(role):
+def test_a_label_does_not_make_a_cell_locked(role):
     book = given_course.notebook()
     cell = by_id(book, "T9-1-solution")
     cell.id = f"T9-2-{role}"
     cell.metadata["mlhood"] = {"task": "T9.2", "role": role}
     cell.metadata["nbgrader"]["grade_id"] = f"T9-2-{role}"
-    (part,) = [part for part in rebuild(book, SYNTHETIC).parts if part.cell is cell]
-    assert not part.own
-    assert own(book)[:1] == ['mlhood.check("T9.1")']
-    assert ("T9-1-solution", "missing") in changed(book)
+    assert not restored_of(book, cell).intact
+    assert running(book)[:1] == ['mlhood.check("T9.1")']
+    assert ("T9-1-solution", "missing") in changes(book)
 
 
-def test_labels_that_contradict_each_other_are_no_matter():
+def test_contradictory_labels_do_not_matter():
     book = given_course.notebook()
     cell = by_id(book, "T9-1-solution")
     cell.metadata["mlhood"] = {"task": "T9.2", "role": "given"}
-    (part,) = [part for part in rebuild(book, SYNTHETIC).parts if part.cell is cell]
-    assert (part.own, part.task, part.role) == (False, "T9.1", "solution")
+    restored = restored_of(book, cell)
+    assert (restored.intact, restored.task, restored.role) == (False, "T9.1", "solution")
 
 
 def bare_ids(book):
@@ -212,32 +218,32 @@ def no_mlhood(book):
 @pytest.mark.parametrize(
     "lost", [[bare_ids], [no_nbgrader], [no_mlhood], [bare_ids, no_nbgrader], [no_nbgrader, no_mlhood]]
 )
-def test_one_home_of_the_names_is_enough(lost):
+def test_one_source_of_the_names_is_enough(lost):
     book = given_course.notebook()
     for lose in lost:
         lose(book)
-    found = rebuild(book, SYNTHETIC)
-    assert [part.cell for part in found.parts] == book.cells
-    assert own(book) == as_given()
-    assert found.changes == ()
+    restored = restore(book, SYNTHETIC)
+    assert [cell.node for cell in restored.cells] == book.cells
+    assert running(book) == as_given()
+    assert restored.changes == ()
 
 
-def test_copies_of_a_solution_all_run_and_the_first_says_where():
+def test_copies_of_a_solution_all_run_and_the_first_one_counts_for_judging():
     book = given_course.notebook()
-    twin = copy.deepcopy(by_id(book, "T9-1-solution"))
-    twin.id = "twin"
-    book.cells.append(twin)
-    found = rebuild(book, SYNTHETIC)
-    assert [part.cell for part in found.parts] == book.cells
-    assert list(judging_points(found.parts, SYNTHETIC)) == [5, 10, 13]
-    assert changed(book) == [("T9-1-solution", "doubled")]
+    duplicate = copy.deepcopy(by_id(book, "T9-1-solution"))
+    duplicate.id = "duplicate"
+    book.cells.append(duplicate)
+    restored = restore(book, SYNTHETIC)
+    assert [cell.node for cell in restored.cells] == book.cells
+    assert list(judging_points(restored.cells, SYNTHETIC)) == [5, 10, 13]
+    assert changes(book) == [("T9-1-solution", "duplicated")]
 
 
-# -- through the marking
+# -- through the grading
 
 
-class AtOnce:
-    """A kernel without a process, since here it matters only what is run."""
+class LocalKernel:
+    """A kernel without a process, since here it matters only which cells run."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = self.scratch = folder
@@ -253,41 +259,41 @@ class AtOnce:
         try:
             exec(cell.source, self.names)
         except Exception as error:
-            return Outcome(str(error))
-        return Outcome()
+            return CellOutcome(str(error))
+        return CellOutcome()
 
-    def ask(self, request, seconds):
-        return server.answer(request, self.names)
+    def send(self, request, seconds):
+        return server.handle_request(request, self.names)
 
     def fetch(self, path):
         pass
 
 
 @pytest.fixture
-def at_once(tmp_path, monkeypatch):
+def local_kernel(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(grading, "Kernel", AtOnce)
+    monkeypatch.setattr(grade_notebook, "Kernel", LocalKernel)
 
 
 def deleted(book):
-    for name in OWN.values():
+    for name in LOCKED.values():
         book.cells.remove(by_id(book, name))
 
 
 def edited(book):
-    by_id(book, OWN["given"]).source = "from pathlib import Path\nPath('answer.txt').write_text('13')"
-    by_id(book, OWN["check"]).source = "earned = 100"
-    by_id(book, OWN["result"]).source = "print('edited')"
+    by_id(book, LOCKED["given"]).source = "from pathlib import Path\nPath('answer.txt').write_text('13')"
+    by_id(book, LOCKED["check"]).source = "earned = 100"
+    by_id(book, LOCKED["result"]).source = "print('edited')"
 
 
-def doubled(book):
-    for name in [*OWN.values(), "T9-1-solution", "T9-2-solution"]:
-        twin = copy.deepcopy(by_id(book, name))
-        twin.id = f"{name}-twin"
-        add(book, name, twin)
+def duplicated(book):
+    for name in [*LOCKED.values(), "T9-1-solution", "T9-2-solution"]:
+        duplicate = copy.deepcopy(by_id(book, name))
+        duplicate.id = f"{name}-copy"
+        add(book, name, duplicate)
 
 
-def turned_round(book):
+def reversed_order(book):
     book.cells[2:] = reversed(book.cells[2:])
 
 
@@ -301,30 +307,30 @@ def relabelled(book):
         cell.id, cell.metadata = name, metadata
 
 
-@pytest.mark.parametrize("spoil", [deleted, edited, doubled, turned_round, stripped, relabelled])
+@pytest.mark.parametrize("spoil", [deleted, edited, duplicated, reversed_order, stripped, relabelled])
 @pytest.mark.parametrize("solved", [True, False])
-def test_marks_are_those_of_the_solutions(spoil, solved, at_once, tmp_path):
+def test_marks_are_those_of_the_solutions(spoil, solved, local_kernel, tmp_path):
     wrong = {"T9.1": "def double(x):\n    return 3", "T9.2": "def text(number):\n    return 'no'", "T9.3": ""}
     book = given_course.notebook(given_course.SOLUTIONS if solved else wrong)
     spoil(book)
-    marks = grade(book, SYNTHETIC, tmp_path, seed=3)
+    marks = grade(book, SYNTHETIC, tmp_path, RunSettings(3))
     assert [task.earned for task in marks.tasks] == ([40, 20, 20] if solved else [0, 0, 0])
     assert not (tmp_path / "looked").exists()
 
 
-def test_a_weaker_given_cell_saves_nobody(tmp_path):
+def test_a_weakened_given_cell_does_not_help(tmp_path):
     book = given_course.notebook(given_course.SOLUTIONS | {"T9.2": "def text(number):\n    return 'wrong'"})
-    by_id(book, OWN["given"]).source = "open('answer.txt', 'w').write('42')"
-    marks = grade(book, SYNTHETIC, tmp_path)
+    by_id(book, LOCKED["given"]).source = "open('answer.txt', 'w').write('42')"
+    marks = grade(book, SYNTHETIC, tmp_path, RunSettings(0))
     assert [task.earned for task in marks.tasks] == [40, 0, 20]
     note = "the given cell of T9.2 was changed: your version runs first, then the cell as it was given"
     assert note in marks.tasks[1].notes
 
 
-def test_what_a_notebook_shows_its_author_is_as_it_stands(at_once, tmp_path):
+def test_for_its_author_a_notebook_runs_as_submitted(local_kernel, tmp_path):
     book = given_course.notebook()
-    by_id(book, OWN["given"]).source = "from pathlib import Path\nPath('answer.txt').write_text('13')"
-    marks = grade(book, SYNTHETIC, tmp_path, run_check_cells=True)
+    by_id(book, LOCKED["given"]).source = "from pathlib import Path\nPath('answer.txt').write_text('13')"
+    marks = grade(book, SYNTHETIC, tmp_path, RunSettings(0, run_check_cells=True))
     assert [task.earned for task in marks.tasks] == [40, 0, 20]
     assert (tmp_path / "looked").exists()
 
@@ -350,21 +356,21 @@ def test_fingerprint(left, right, same):
     assert (fingerprint(left) == fingerprint(right)) is same
 
 
-def test_only_so_much_code_is_read_and_the_courses_own_runs_all_the_same(monkeypatch):
+def test_only_a_limited_amount_of_code_is_parsed_and_locked_cells_run_all_the_same(monkeypatch):
     book = given_course.notebook()
-    book.cells[:0] = [new_code_cell(f"x = {at}") for at in range(100)]
+    book.cells[:0] = [new_code_cell(f"x = {i}") for i in range(100)]
     read_sources = []
-    monkeypatch.setattr("mlhood.grading.notebooks.restore.MAX_SOURCE", 100)
+    monkeypatch.setattr("mlhood.grading.notebooks.restore.MAX_SOURCE_CHARACTERS", 100)
     monkeypatch.setattr(
         "mlhood.grading.notebooks.restore.fingerprint", lambda source: read_sources.append(source) or source
     )
-    assert own(book) == as_given()
+    assert running(book) == as_given()
     assert "x = 1" in read_sources
     assert "x = 99" not in read_sources
 
 
-def test_what_the_marking_leaves_out_is_for_the_student():
+def test_the_roles_that_grading_skips_are_feedback():
     book = given_course.notebook()
-    roles = {part.role for part in rebuild(book, SYNTHETIC).parts if part.own}
-    assert roles == {"given", *FOR_THE_STUDENT}
-    assert LOOK in own(book)
+    roles = {cell.role for cell in restore(book, SYNTHETIC).cells if cell.intact}
+    assert roles == {"given", *FEEDBACK_ROLES}
+    assert LOOK in running(book)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from mlhood.grading.checks.marks import judge
-from mlhood.grading.checks.submission import LocalTransport, Submission
+from mlhood.grading.checks.submission import Session
 from mlhood.grading.projects.p3 import P3
+from mlhood.grading.rpc.transport import LocalTransport
 
 
 class Compiled:
@@ -31,5 +32,5 @@ def judged(names: dict, tmp_path, task: str = "P3.6", seed: int = 5) -> dict[str
     """Grade a task on the names of a notebook; return the message of each check, empty if it passed."""
     graded_task = P3.task(task)
     assert graded_task is not None
-    result = judge(graded_task, Submission(LocalTransport(names), tmp_path, tmp_path), seed)
+    result = judge(graded_task, Session(LocalTransport(names), tmp_path, tmp_path), seed)
     return {check.name: " ".join([check.what, *check.parts.values()]) for check in result.checks}

@@ -16,9 +16,9 @@ from mlhood.exchange import find_browser, lenet_onnx
 from mlhood.grading.checks import timing
 from mlhood.grading.checks.marks import Marks
 from mlhood.grading.checks.task import Project
-from mlhood.grading.execution.grade_notebook import grade
+from mlhood.grading.execution.grade_notebook import RunSettings, grade
 from mlhood.grading.notebooks.notebook import label
-from mlhood.grading.notebooks.stubs import stubbed
+from mlhood.grading.notebooks.stubs import stub_solutions
 from mlhood.grading.projects import PROJECTS
 from tests.grading.projects import (
     p1_right,
@@ -89,7 +89,7 @@ def marks_of(project: Project, cells: dict[str, str], folder: Path, files: dict[
     folder.mkdir()
     for name, data in files.items():
         (folder / name).write_bytes(data)
-    return grade(notebook, project, folder, seed=SECRET_SEED)
+    return grade(notebook, project, folder, RunSettings(SECRET_SEED))
 
 
 class GalleryGrader:
@@ -170,8 +170,8 @@ def test_an_empty_notebook_gets_no_points_and_a_message_where_to_begin(project, 
     notebook = master(project)
     for cell in notebook.cells:
         if (metadata := label(cell)) and metadata.role == "solution":
-            cell.source = stubbed(cell, cell.id)
-    marks = grade(notebook, PROJECTS[project], tmp_path, seed=SECRET_SEED)
+            cell.source = stub_solutions(cell, cell.id)
+    marks = grade(notebook, PROJECTS[project], tmp_path, RunSettings(SECRET_SEED))
     assert marks.earned == 0
     first = marks.tasks[0].checks[0]
     assert "not written yet" in first.what, first

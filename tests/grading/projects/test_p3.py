@@ -9,9 +9,9 @@ import torch
 from onnx import TensorProto, helper
 
 from mlhood.grading.checks import timing
-from mlhood.grading.checks.submission import LocalTransport
 from mlhood.grading.projects.p3 import P3, races, reference
 from mlhood.grading.projects.p3.probes import packed
+from mlhood.grading.rpc.transport import LocalTransport
 from mlhood.kernels.layers import Layer
 from mlhood.kernels.tables import RESNET18, convolution_table
 from mlhood.measure import Measurement
@@ -100,14 +100,14 @@ def taking(seconds: float):
 @pytest.fixture(autouse=True)
 def external_clock(monkeypatch):
     """A simulated clock: only functions made by `taking` take time, and each round trip 4 ms."""
-    ask = LocalTransport.ask
+    send = LocalTransport.send
 
-    def timed_ask(self, request, seconds):
+    def timed_send(self, request, seconds):
         NOW[0] += 0.004
-        return ask(self, request, seconds)
+        return send(self, request, seconds)
 
-    monkeypatch.setattr(LocalTransport, "ask", timed_ask)
-    monkeypatch.setitem(timing.race.__kwdefaults__, "clock", lambda: NOW[0])
+    monkeypatch.setattr(LocalTransport, "send", timed_send)
+    monkeypatch.setitem(timing.measure_claim.__kwdefaults__, "clock", lambda: NOW[0])
 
 
 def with_table(seconds: dict[str, list[float]], rows: tuple[str, ...] = tuple(RESNET18), **changes) -> dict:

@@ -12,24 +12,27 @@ from mlhood.dataflow.slicing import analysis, fit
 from mlhood.dataflow.slicing.caches import Caches
 from mlhood.dataflow.slicing.problem import ORDERS, Problem
 from mlhood.grading.checks.marks import judge
-from mlhood.grading.checks.submission import LocalTransport, Submission
+from mlhood.grading.checks.submission import CheckContext, Session, Submission
 from mlhood.grading.projects.p4 import P4, reference, table, traffic, xla
+from mlhood.grading.rpc.transport import LocalTransport
 from tests.grading.projects import p4_snippets
 
 SIZES = [(7, 5, 2, 2, 3), (12, 18, 1, 3, 2), (1, 4, 3, 8, 8), (9, 1, 1, 1, 4)]
 
 
+def session(tmp_path, names: dict | None = None) -> Session:
+    return Session(LocalTransport(names or {}), tmp_path, tmp_path)
+
+
 def submission(tmp_path, names: dict | None = None, seed: int = 5) -> Submission:
-    result = Submission(LocalTransport(names or {}), tmp_path, tmp_path)
-    result.rng = np.random.default_rng(seed)
-    return result
+    return Submission(session(tmp_path, names), CheckContext(np.random.default_rng(seed)))
 
 
 def judged(names: dict, tmp_path, task: str, seed: int = 5) -> dict[str, str]:
     """Grade a task on the names of a notebook; return the message of each check, empty if it passed."""
     graded_task = P4.task(task)
     assert graded_task is not None
-    result = judge(graded_task, submission(tmp_path, names, seed), seed)
+    result = judge(graded_task, session(tmp_path, names), seed)
     return {check.name: " ".join([check.what, *check.parts.values()]) for check in result.checks}
 
 

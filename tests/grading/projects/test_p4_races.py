@@ -8,8 +8,9 @@ import pytest
 from mlhood.dataflow.slicing.problem import ORDERS
 from mlhood.grading.checks import timing
 from mlhood.grading.checks.expect import CheckFailed
-from mlhood.grading.checks.submission import LocalTransport, Submission
+from mlhood.grading.checks.submission import Session, Submission
 from mlhood.grading.projects.p4 import probes, races
+from mlhood.grading.rpc.transport import LocalTransport
 from mlhood.kernels.layers import Layer
 from mlhood.measure.ratio import Ratio
 
@@ -26,8 +27,8 @@ def calls() -> list:
 
 @pytest.mark.parametrize("index", range(6))
 def test_timed_slices_compute_the_layer(index, tmp_path):
-    submission, call = Submission(LocalTransport({}), tmp_path, tmp_path), calls()[index]
-    arguments = call.make(submission.rng)
+    submission, call = Submission(Session(LocalTransport({}), tmp_path, tmp_path)), calls()[index]
+    arguments = call.draw_arguments(submission.rng)
     result = submission.call(call.target, *arguments)
     call.check(arguments, result, submission.rng)
     with pytest.raises(CheckFailed, match="wrong values"):
@@ -44,20 +45,20 @@ def test_only_measured_orders_are_timed():
 )
 def test_forged_tables_are_refuted_by_the_external_clock(factor, swapped, state, tmp_path, monkeypatch):
     """Too small tiles take 1.3 times as long; with `swapped` rows the table presents them as analysed."""
-    now, original, ask = [0.0], probes.sliced, LocalTransport.ask
+    now, original, send = [0.0], probes.sliced, LocalTransport.send
 
     def sliced(x, w, bias, factors, order, tiles):
         now[0] += 0.013 if tuple(tiles) == SMALL else 0.010
         return original(x, w, bias, factors, order, tiles)
 
-    def timed_ask(self, request, seconds):
+    def timed_send(self, request, seconds):
         now[0] += 0.004
-        return ask(self, request, seconds)
+        return send(self, request, seconds)
 
     monkeypatch.setattr(probes, "sliced", sliced)
-    monkeypatch.setattr(LocalTransport, "ask", timed_ask)
+    monkeypatch.setattr(LocalTransport, "send", timed_send)
     claimed = Ratio(1.3 * factor, 1.2 * factor, 1.4 * factor)
     small, analysed = (LARGE, SMALL) if swapped else (SMALL, LARGE)
     (race,) = races.slicings(Layer(16, 14, 24, 3), {"IS": small}, {"IS": analysed}, {"IS": claimed})
-    submission = Submission(LocalTransport({}), tmp_path, tmp_path)
-    assert timing.race(submission, race, clock=lambda: now[0]).state == state
+    submission = Submission(Session(LocalTransport({}), tmp_path, tmp_path))
+    assert timing.measure_claim(submission, race, clock=lambda: now[0]).state == state

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,10 +17,11 @@ from torch.nn import functional
 
 from mlhood.grading.checks.expect import CheckFailed
 from mlhood.grading.checks.marks import judge
-from mlhood.grading.checks.submission import LocalTransport, Submission, Transport
+from mlhood.grading.checks.submission import CheckContext, Session, Submission
 from mlhood.grading.execution.kernel import Kernel
 from mlhood.grading.projects.p5 import P5, cluster, primitives, probes_numpy, reference, table
 from mlhood.grading.rpc.codec import Remote
+from mlhood.grading.rpc.transport import LocalTransport, Transport
 from mlhood.jaxlab.tables import operators_table
 from mlhood.measure import compare
 from tests.grading.projects import p5_snippets_learning as learning
@@ -42,7 +44,7 @@ def judged(transport: Transport, folder: Path, task: str, seed: int = 5) -> dict
     """Grade a task; return the message of each check, empty if it passed."""
     graded_task = P5.task(task)
     assert graded_task is not None
-    result = judge(graded_task, Submission(transport, folder, folder), seed)
+    result = judge(graded_task, Session(transport, folder, folder), seed)
     return {check.name: " ".join([check.what, *check.parts.values()]) for check in result.checks}
 
 
@@ -113,8 +115,8 @@ def test_steps_with_momentum_agree_with_torch():
 
 @pytest.mark.parametrize("seed", range(10))
 def test_drawn_values_are_far_from_rounding_ties(seed, tmp_path):
-    submission = Submission(LocalTransport({}), tmp_path, tmp_path)
-    submission.rng = np.random.default_rng(seed)
+    session = Session(LocalTransport({}), tmp_path, tmp_path)
+    submission = Submission(session, CheckContext(np.random.default_rng(seed)))
     x, scale = primitives._draw(submission, 5, 8)
     steps, inside = x.astype(np.float64) / scale, primitives._in_range(x, scale)
     assert 0 < inside.sum() < x.size
@@ -207,7 +209,7 @@ def run(kernel: Kernel, *sources: str) -> None:
 
 
 def test_trees_of_arrays_cross_both_ways(kernel):
-    submission = Submission(kernel, kernel.folder, kernel.scratch)
+    submission = Submission(Session(kernel, kernel.folder, kernel.scratch))
     run(kernel, "def doubled(tree):\n    return jax.tree.map(lambda leaf: 2 * jnp.asarray(leaf), tree)")
     run(kernel, "key, half = jax.random.key(0), jnp.ones(3, jnp.float16)")
     sent = {"a": {"w": draw(2, 3), "n": np.arange(3, dtype=np.int32)}, "b": [draw(4)]}
@@ -247,7 +249,8 @@ def test_endless_loops_are_reported_without_waiting(kernel, tmp_path):
     assert failed(messages) == ["roots_are_found", "the_root_of_zero_stops"]
     assert "does not stop" in messages["roots_are_found"]
     run(kernel, "import jax.lax as lax")
-    assert Submission(kernel, kernel.folder, kernel.scratch).value("while_loop").text.startswith("<function while_loop")
+    submission = Submission(Session(kernel, kernel.folder, kernel.scratch))
+    assert submission.value("while_loop").text.startswith("<function while_loop")
 
 
 def test_the_library_root_is_not_an_iteration(kernel, tmp_path):
@@ -314,7 +317,7 @@ class SlowJax:
     """A submission in whose table JAX is slower, on a machine where the package's own JAX is `ratio` times as fast."""
 
     def __init__(self, ratio):
-        self.ratio, self.clocked = ratio, False
+        self.ratio, self.session = ratio, SimpleNamespace(remeasure=False)
         self.filled = operators_table()
         for row in self.filled.rows:
             alternatives = {"No-JAX": lambda: sum(range(50)), "JAX": lambda: sum(range(5000)) * 0 + 1225}

@@ -7,9 +7,10 @@ import pytest
 
 from mlhood.grading.checks import timing
 from mlhood.grading.checks.expect import CheckFailed
-from mlhood.grading.checks.submission import LocalTransport, Submission
+from mlhood.grading.checks.submission import CheckContext, Session, Submission
 from mlhood.grading.projects.p5 import probes_race, races, reference, table
 from mlhood.grading.projects.p5.table import NETWORK_OPERATORS
+from mlhood.grading.rpc.transport import LocalTransport
 from mlhood.jaxlab.operators import no_jax
 from mlhood.jaxlab.operators.cases import resnet18
 from mlhood.jaxlab.operators.network import tree
@@ -22,14 +23,14 @@ NOW = [0.0]
 @pytest.fixture(autouse=True)
 def external_clock(monkeypatch):
     """A simulated clock: a round trip takes 4 ms, and nothing else takes time."""
-    ask = LocalTransport.ask
+    send = LocalTransport.send
 
-    def timed_ask(self, request, seconds):
+    def timed_send(self, request, seconds):
         NOW[0] += 0.004
-        return ask(self, request, seconds)
+        return send(self, request, seconds)
 
-    monkeypatch.setattr(LocalTransport, "ask", timed_ask)
-    monkeypatch.setitem(timing.race.__kwdefaults__, "clock", lambda: NOW[0])
+    monkeypatch.setattr(LocalTransport, "send", timed_send)
+    monkeypatch.setitem(timing.measure_claim.__kwdefaults__, "clock", lambda: NOW[0])
 
 
 def slowed(function, seconds: float = 0.05):
@@ -43,10 +44,10 @@ def slowed(function, seconds: float = 0.05):
 @pytest.mark.parametrize("name", ["reference", "compiled", "own"])
 def test_timed_operators_compute_the_same(name, tmp_path):
     names = {"conv2d": reference.conv2d, "batch_norm": reference.batch_norm, "relu": lambda x: np.maximum(x, 0)}
-    submission = Submission(LocalTransport(names), tmp_path, tmp_path)
+    submission = Submission(Session(LocalTransport(names), tmp_path, tmp_path))
     operators = [submission.value(operator) for operator in names] if name == "own" else []
     call = races._call(name, *operators)
-    arguments = call.make(submission.rng)
+    arguments = call.draw_arguments(submission.rng)
     call.check(arguments, submission.call(call.target, *arguments), submission.rng)
 
 
@@ -60,9 +61,8 @@ def with_table(jax: dict[str, float], tmp_path) -> Submission:
         for column, seconds in ((NO_JAX, 0.04), (JAX, jax.get(row, 0.03))):
             times = tuple(seconds * (1 + 0.01 * i) for i in range(21))
             filled[row, column] = Measurement(times, None, row, True)
-    submission = Submission(LocalTransport({"table": filled, **NAMES}), tmp_path, tmp_path)
-    submission.rng = np.random.default_rng(3)
-    return submission
+    session = Session(LocalTransport({"table": filled, **NAMES}), tmp_path, tmp_path)
+    return Submission(session, CheckContext(np.random.default_rng(3)))
 
 
 @pytest.fixture
@@ -86,10 +86,10 @@ def test_invented_times_are_refuted_by_the_external_clock(row, tmp_path, monkeyp
 @pytest.mark.parametrize("name", ["own_network", "compiled_network", "reference_network"])
 def test_timed_networks_compute_the_same(name, tmp_path, monkeypatch, small):
     monkeypatch.setattr(races, "CHECKED_SHARE", 1.0)
-    submission = Submission(LocalTransport(NAMES), tmp_path, tmp_path)
+    submission = Submission(Session(LocalTransport(NAMES), tmp_path, tmp_path))
     operators = [{operator: submission.value(operator) for operator in NAMES}] if name == "own_network" else []
     call = races._network_call(name, 5, tree(resnet18(5)), *operators)
-    arguments = call.make(submission.rng)
+    arguments = call.draw_arguments(submission.rng)
     result = submission.call(call.target, *arguments)
     call.check(arguments, result, submission.rng)
     with pytest.raises(CheckFailed, match="wrong values"):

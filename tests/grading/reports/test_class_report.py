@@ -160,7 +160,7 @@ def test_base_code_is_no_copy(course, tmp_path, monkeypatch, where):
         given.cells.append(new_code_cell(ORIGINAL))
     if where == "in the package":
         carried = (MasterCell("T9-2-given", "T9.2", "given", ORIGINAL),)
-        monkeypatch.setattr("mlhood.grading.similarity.class_similarity.carried_cells", {"P1": carried}.__getitem__)
+        monkeypatch.setattr("mlhood.grading.similarity.class_similarity.synced_cells", {"P1": carried}.__getitem__)
     write(given, tmp_path / "given.ipynb")
     pairs = compare_class(results, tmp_path, [tmp_path / "given.ipynb"])["P1"].pairs
     assert len(pairs) == (1 if where == "nowhere" else 0)  # then a student has written it, under a forged label

@@ -8,9 +8,10 @@ import mlhood
 from mlhood.errors import GradingError, MlhoodError
 from mlhood.grading.checks.expect import CheckFailed, CheckSkipped
 from mlhood.grading.checks.marks import CheckResult, Marks, TaskResult, judge, total, unsolved
-from mlhood.grading.checks.submission import LocalTransport, Submission
+from mlhood.grading.checks.submission import Session
 from mlhood.grading.checks.task import Task, points
 from mlhood.grading.reports import marks_text, notebook_html
+from mlhood.grading.rpc.transport import LocalTransport
 from mlhood.grading.student import check
 
 EVIL = "<img src=x onerror=alert(1)>`<b>`"
@@ -81,8 +82,8 @@ def raising(error):
 )
 def test_whatever_a_check_raises_becomes_a_result(error, status, what, tmp_path):
     task = Task("T9.1", "One", (raising(error),))
-    submission = Submission(LocalTransport({}), tmp_path, tmp_path)
-    (check,) = judge(task, submission, 0).checks
+    session = Session(LocalTransport({}), tmp_path, tmp_path)
+    (check,) = judge(task, session, 0).checks
     assert (check.status, check.what, check.earned) == (status, what, 0)
 
 
@@ -97,10 +98,10 @@ def test_every_check_draws_from_its_own_stream(tmp_path):
     def second(submission):
         drawn.append(submission.rng.integers(1 << 40))
 
-    submission = Submission(LocalTransport({}), tmp_path, tmp_path)
+    session = Session(LocalTransport({}), tmp_path, tmp_path)
     for checks in ((first, second), (second, first)):
-        judge(Task("T9.1", "", checks), submission, 7)
-    judge(Task("T9.1", "", (first,)), submission, 8)
+        judge(Task("T9.1", "", checks), session, 7)
+    judge(Task("T9.1", "", (first,)), session, 8)
     assert drawn[0] == drawn[3]
     assert drawn[1] == drawn[2]
     assert len(set(drawn)) == 3
@@ -115,7 +116,7 @@ def test_unsolved_task(course):
 @pytest.fixture
 def notebook_of_student(course, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(check, "_seen", {})
+    monkeypatch.setattr(check, "_results", {})
     return course
 
 
@@ -148,5 +149,5 @@ def test_wrong_names(notebook_of_student):
     assert "T9.1, T9.2, T9.3" in str(caught.value)
     with pytest.raises(GradingError, match="no such project"):
         mlhood.progress("Q1")
-    with pytest.raises(GradingError, match="no notebook around"):
+    with pytest.raises(GradingError, match="no notebook to check"):
         mlhood.check("T9.1")

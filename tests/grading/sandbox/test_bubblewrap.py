@@ -13,38 +13,38 @@ pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="bu
 
 
 def pairs(words: list[str], option: str) -> list[str]:
-    return [words[at + 1] for at, word in enumerate(words) if word == option]
+    return [words[i + 1] for i, word in enumerate(words) if word == option]
 
 
-def refusing(folder: Path) -> None:
-    """Put a bubblewrap into a folder that may do nothing, as in a container."""
+def without_permission(folder: Path) -> None:
+    """Write a bubblewrap into a folder that fails for want of permission, as in a container."""
     program = folder / "bwrap"
     program.write_text("#!/bin/sh\necho 'No permissions to create new namespace' >&2\nexit 1\n")
     program.chmod(0o755)
 
 
-def test_a_machine_without_it_is_told_how_to_get_it(monkeypatch, tmp_path):
+def test_without_bubblewrap_the_advice_is_to_install_it(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     assert "was not found" in bubblewrap.problem()
     for command in ("apt-get install bubblewrap", "dnf install bubblewrap", "pacman -S bubblewrap"):
         assert command in bubblewrap.advice()
 
 
-def test_where_it_is_forbidden_its_own_words_are_told(monkeypatch, tmp_path):
-    refusing(tmp_path)
+def test_without_permission_bubblewraps_own_message_is_shown(monkeypatch, tmp_path):
+    without_permission(tmp_path)
     monkeypatch.setenv("PATH", str(tmp_path))
     assert "No permissions to create new namespace" in bubblewrap.problem()
     assert "user namespaces" in bubblewrap.advice()
 
 
-def test_elsewhere_there_is_none(monkeypatch):
+def test_other_systems_have_no_sandbox(monkeypatch):
     monkeypatch.setattr(sys, "platform", "darwin")
     assert bubblewrap.problem() == "bubblewrap needs Linux, and this is darwin"
     assert "WSL 2" in bubblewrap.advice()
 
 
-def test_what_is_tried_is_what_is_used(monkeypatch, tmp_path):
-    """Were the trial kinder than the sandbox, the doctor would promise what the grader cannot keep."""
+def test_the_self_test_uses_the_same_options_as_the_sandbox(monkeypatch, tmp_path):
+    """With fewer options the doctor would promise a sandbox that does not start."""
     program = tmp_path / "bwrap"
     program.write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/tried\n')
     program.chmod(0o755)
@@ -56,7 +56,7 @@ def test_what_is_tried_is_what_is_used(monkeypatch, tmp_path):
     assert {word for word in used if word.startswith("--")} == {word for word in tried if word.startswith("--")}
 
 
-def test_the_environment_is_made_anew(monkeypatch):
+def test_the_environment_is_not_inherited(monkeypatch):
     monkeypatch.setenv("SECRET_TOKEN", "x")
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
     words = bubblewrap.command(FOLDERS, DISK)
@@ -65,7 +65,7 @@ def test_the_environment_is_made_anew(monkeypatch):
     assert words[words.index("OMP_NUM_THREADS") + 1] == "3"
 
 
-def test_every_writable_place_has_a_size_and_the_rest_is_closed():
+def test_every_writable_folder_has_a_size_and_all_others_are_read_only():
     words = bubblewrap.command(FOLDERS, 12345)
     mounted = pairs(words, "--tmpfs")
     assert mounted == ["/tmp", "/dev/shm", "/student", *map(str, FOLDERS)]
@@ -74,11 +74,11 @@ def test_every_writable_place_has_a_size_and_the_rest_is_closed():
     assert pairs(words, "--remount-ro") == ["/dev", "/"]
 
 
-def test_neither_the_home_nor_what_lies_beside_the_package_is_there():
+def test_neither_the_home_nor_the_folder_of_the_package_is_visible():
     words = bubblewrap.command(FOLDERS, DISK)
-    shown = {Path(place) for place in pairs(words, "--ro-bind-try") + pairs(words, "--ro-bind")}
+    shown = {Path(path) for path in pairs(words, "--ro-bind-try") + pairs(words, "--ro-bind")}
     root = Path(bubblewrap.__file__).resolve().parents[3]
-    assert root / "mlhood" in shown or any(root.is_relative_to(place) for place in shown)
+    assert root / "mlhood" in shown or any(root.is_relative_to(path) for path in shown)
     for hidden in (Path("/"), Path.home(), root, Path("/etc"), Path("/root"), Path("/home"), Path("/var")):
         assert hidden not in shown
 

@@ -7,40 +7,40 @@ import pytest
 
 from mlhood.errors import GradingError
 from mlhood.grading.sandbox.limits import Limits
-from mlhood.grading.sandbox.pool import Sandboxes
+from mlhood.grading.sandbox.pool import SandboxPool
 from mlhood.grading.sandbox.sandbox import Sandbox
 
 pytestmark = pytest.mark.usefixtures("bubblewrap")
 
 
-def test_the_next_one_is_there_and_every_one_is_new():
-    with Sandboxes(imports=()) as sandboxes:
-        first, second = sandboxes.take(), sandboxes.take()
+def test_the_next_one_is_started_and_every_one_is_new():
+    with SandboxPool(imports=()) as pool:
+        first, second = pool.acquire(), pool.acquire()
         try:
             assert first.poll() is None
             assert second.poll() is None
             assert first.folder != second.folder
-            assert first.enter()["key"] != second.enter()["key"]
+            assert first.connect()["key"] != second.connect()["key"]
         finally:
             first.close()
             second.close()
-        waiting = sandboxes.take()
-        waiting.close()
-        assert not waiting.folder.exists()
+        unused = pool.acquire()
+        unused.close()
+        assert not unused.folder.exists()
 
 
-def test_one_that_died_while_it_waited_is_not_given_out():
-    with Sandboxes(imports=()) as sandboxes:
-        sandboxes._next.end()
-        sandboxes._next._process.wait(10)
-        taken = sandboxes.take()
+def test_a_prewarmed_one_that_died_is_replaced():
+    with SandboxPool(imports=()) as pool:
+        pool._next.kill()
+        pool._next._process.wait(10)
+        sandbox = pool.acquire()
         try:
-            assert taken.enter()["transport"] == "ipc"
+            assert sandbox.connect()["transport"] == "ipc"
         finally:
-            taken.close()
+            sandbox.close()
 
 
-def test_one_that_is_closed_while_it_starts_leaves_nothing():
+def test_one_that_is_closed_while_it_starts_leaves_no_process():
     for pause in (0, 0, 0.002, 0.005, 0.01):
         sandbox = Sandbox(Limits())
         sandbox.start()
@@ -57,38 +57,38 @@ def command_line(process: Path) -> bytes:
         return b""
 
 
-def test_without_warmth_none_waits():
-    with Sandboxes(imports=(), warm=False) as sandboxes:
-        sandboxes.take().close()
-        assert sandboxes._next is None
+def test_without_prewarming_none_is_started_in_advance():
+    with SandboxPool(imports=(), prewarm=False) as pool:
+        pool.acquire().close()
+        assert pool._next is None
 
 
-def test_one_that_ends_before_its_kernel_is_there_says_so(monkeypatch):
-    monkeypatch.setattr("mlhood.grading.sandbox.sandbox.PROGRAM", ("sh", "-c", "echo not today >&2; exit 3"))
+def test_one_that_ends_before_its_kernel_is_ready_reports_the_error(monkeypatch):
+    monkeypatch.setattr("mlhood.grading.sandbox.sandbox.LAUNCHER", ("sh", "-c", "echo not today >&2; exit 3"))
     sandbox = Sandbox(Limits())
     try:
         sandbox.start()
         with pytest.raises(GradingError) as caught:
-            sandbox.enter()
+            sandbox.connect()
         assert "not today" in caught.value.parts["got"]
     finally:
         sandbox.close()
 
 
-def test_one_can_be_started_again_with_the_same_paths_and_none_of_the_old_files():
+def test_one_can_be_started_again_with_the_same_paths_and_without_its_old_files():
     sandbox = Sandbox(Limits())
     try:
         sandbox.start()
-        sandbox.enter()
+        sandbox.connect()
         paths = sandbox.folder, sandbox.scratch
-        (sandbox.scratch / "given").write_text("x")
-        sandbox.give()
+        (sandbox.scratch / "uploaded").write_text("x")
+        sandbox.upload()
         sandbox.stop()
         sandbox.start()
-        sandbox.enter()
+        sandbox.connect()
         assert (sandbox.folder, sandbox.scratch) == paths
-        sandbox.give()
-        sandbox.bring(sandbox.scratch / "given", 10)
-        assert (sandbox.scratch / "given").read_text() == "x"
+        sandbox.upload()
+        sandbox.download(sandbox.scratch / "uploaded", 10)
+        assert (sandbox.scratch / "uploaded").read_text() == "x"
     finally:
         sandbox.close()

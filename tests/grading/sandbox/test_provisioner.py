@@ -1,4 +1,4 @@
-"""Any Jupyter program starts a kernel in a sandbox, by a kernelspec that names our provisioner."""
+"""Any Jupyter program can start a kernel in a sandbox, by a kernelspec that names our provisioner."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ def manager(bubblewrap, monkeypatch, tmp_path):
     manager.context.destroy(linger=0)
 
 
-def said(client, source: str) -> str:
+def output(client, source: str) -> str:
     texts = []
 
-    def hear(message):
+    def collect(message):
         texts.append(message["content"].get("text") or message["content"].get("ename") or "")
 
-    client.execute_interactive(source, timeout=60, output_hook=hear)
+    client.execute_interactive(source, timeout=60, output_hook=collect)
     return "".join(texts).strip()
 
 
@@ -58,7 +58,7 @@ def test_a_kernelspec_starts_signals_and_ends_a_sandbox(manager):
     client.wait_for_ready(timeout=60)
     try:
         assert manager.provisioner.sandbox.limits.memory == 900 << 20
-        assert said(client, "import os; print(os.getuid(), os.path.exists('/srv'))") == "65534 False"
+        assert output(client, "import os; print(os.getuid(), os.path.exists('/srv'))") == "65534 False"
         client.execute("import time\nprint('on', flush=True)\nwhile True: time.sleep(0.01)")
         while client.get_iopub_msg(timeout=60)["msg_type"] != "stream":  # before, there is nothing to interrupt
             pass

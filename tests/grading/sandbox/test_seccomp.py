@@ -1,4 +1,4 @@
-"""The filter of system calls, run by hand: an interpreter of the few instructions that it is made of."""
+"""The seccomp filter, executed by an interpreter of the few BPF instructions that it uses."""
 
 from __future__ import annotations
 
@@ -13,38 +13,38 @@ from mlhood.grading.sandbox import seccomp
 I386 = 0x40000003
 
 
-def answer(program: bytes, processor: int, number: int) -> str:
-    """What the kernel would do with a call."""
+def result(program: bytes, processor: int, number: int) -> str:
+    """The result of the filter for a call."""
     data = {seccomp.NUMBER: number, seccomp.PROCESSOR: processor}
-    lines = list(struct.iter_unpack("=HBBI", program))
-    at = loaded = 0
+    instructions = list(struct.iter_unpack("=HBBI", program))
+    pc = accumulator = 0
     while True:
-        code, yes, no, value = lines[at]
+        code, if_true, if_false, value = instructions[pc]
         if code == seccomp.RETURN:
-            return {seccomp.ALLOW: "allowed", 0x50000 | errno.ENOSYS: "not there"}[value]
+            return {seccomp.ALLOW: "allowed", 0x50000 | errno.ENOSYS: "not implemented"}[value]
         if code == seccomp.LOAD:
-            loaded, at = data[value], at + 1
+            accumulator, pc = data[value], pc + 1
         else:
-            holds = loaded == value if code == seccomp.EQUAL else loaded >= value
-            at += 1 + (yes if holds else no)
+            true = accumulator == value if code == seccomp.EQUAL else accumulator >= value
+            pc += 1 + (if_true if true else if_false)
 
 
 @pytest.mark.parametrize(("machine", "processor"), seccomp.PROCESSORS.items())
-def test_what_is_listed_is_not_there_and_all_else_is(machine, processor):
+def test_exactly_the_listed_calls_are_refused(machine, processor):
     program = seccomp.program(machine)
-    place = list(seccomp.PROCESSORS).index(machine)
-    listed = {numbers[place] for numbers in seccomp.REFUSED.values()}
+    column = list(seccomp.PROCESSORS).index(machine)
+    listed = {numbers[column] for numbers in seccomp.REFUSED.values()}
     assert len(listed) == len(seccomp.REFUSED)
-    assert {number for number in range(600) if answer(program, processor, number) == "not there"} == listed
+    assert {number for number in range(600) if result(program, processor, number) == "not implemented"} == listed
 
 
-def test_the_same_calls_by_other_numbers_are_not_there_either():
+def test_the_same_calls_under_other_numbers_are_refused_too():
     program = seccomp.program("x86_64")
-    assert answer(program, I386, 0) == "not there"
-    assert answer(program, seccomp.PROCESSORS["x86_64"], seccomp.FIRST_OF_X32 + 319) == "not there"
+    assert result(program, I386, 0) == "not implemented"
+    assert result(program, seccomp.PROCESSORS["x86_64"], seccomp.FIRST_OF_X32 + 319) == "not implemented"
 
 
-def test_of_a_processor_that_nobody_listed_there_is_no_filter(monkeypatch):
+def test_an_unsupported_processor_has_no_filter(monkeypatch):
     assert seccomp.program("riscv64") == b""
     monkeypatch.setattr(seccomp, "program", lambda: b"")
     with seccomp.opened() as descriptors:

@@ -1,4 +1,4 @@
-"""The autograder for Gradescope: its bytes, its scripts, and a submission graded by what the zip holds."""
+"""The autograder for Gradescope: its bytes, its scripts, and the grading of a submission with its files."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ def packed() -> bytes:
 
 @pytest.fixture
 def container(packed, tmp_path) -> Path:
-    """What /autograder is in Gradescope's container."""
+    """The folder /autograder in Gradescope's container."""
     root = tmp_path / "autograder"
     (root / "submission").mkdir(parents=True)
-    with zipfile.ZipFile(io.BytesIO(packed)) as found:
-        found.extractall(root / "source")
+    with zipfile.ZipFile(io.BytesIO(packed)) as file:
+        file.extractall(root / "source")
     (root / "run_autograder").write_bytes((root / "source" / "run_autograder").read_bytes())
     return root
 
@@ -47,24 +47,24 @@ def call(root: Path, script: str, **more: str) -> subprocess.CompletedProcess:
 
 
 def run_autograder(root: Path, package: Path | None = None, python: str = sys.executable, **more: str) -> dict:
-    """Grade in a process that has the course of the zip, or another copy, and the synthetic project in it."""
+    """Grade in a process with the zip's package, or another copy of it, and the synthetic project."""
     (root / "sitecustomize.py").write_text("from tests.grading import synthetic_course\nsynthetic_course.install()\n")
     paths = os.pathsep.join(map(str, [package or root / "source", root, REPOSITORY]))
     done = call(root, "run_autograder", MLHOOD_PYTHON=python, PYTHONPATH=paths, **more)
     assert done.returncode == 0, done.stderr
-    found = json.loads((root / "results" / "results.json").read_text())
-    assert found["extra_data"]["isolation"] in done.stderr
-    return found
+    results = json.loads((root / "results" / "results.json").read_text())
+    assert results["extra_data"]["isolation"] in done.stderr
+    return results
 
 
 def test_the_same_course_gives_the_same_bytes(packed):
     assert archive(dict(reversed(autograder_files(REPOSITORY).items()))) == packed
 
 
-def test_scripts_lie_at_the_top_and_are_programs(packed):
-    with zipfile.ZipFile(io.BytesIO(packed)) as found:
-        modes = {one.filename: one.external_attr >> 16 & 0o777 for one in found.infolist()}
-        requirements = found.read("requirements.txt").decode().splitlines()
+def test_scripts_are_at_the_top_and_executable(packed):
+    with zipfile.ZipFile(io.BytesIO(packed)) as file:
+        modes = {info.filename: info.external_attr >> 16 & 0o777 for info in file.infolist()}
+        requirements = file.read("requirements.txt").decode().splitlines()
     assert modes["setup.sh"] == modes["run_autograder"] == 0o755
     assert modes["mlhood/cli.py"] == 0o644
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
@@ -73,7 +73,7 @@ def test_scripts_lie_at_the_top_and_are_programs(packed):
 
 
 @POSIX
-def test_a_submission_is_graded_by_what_the_zip_holds(container, course):
+def test_a_submission_is_graded_with_the_files_of_the_zip(container, course):
     solutions = course.SOLUTIONS | {"T9.3": "def quadruple(x):\n    return 5"}
     write(course.notebook(solutions), container / "submission" / "my work.ipynb")
     (container / "submission" / "numpy.py").write_text("raise SystemExit('taken over')")
@@ -83,22 +83,22 @@ def test_a_submission_is_graded_by_what_the_zip_holds(container, course):
         "users": [{"email": "ada@example.org", "id": 1, "name": "Ada"}],
     }
     (container / "submission_metadata.json").write_text(json.dumps(metadata))
-    found = run_autograder(container)
-    assert found["score"] == 60
-    assert {test["number"]: (test["score"], test["max_score"], test.get("status")) for test in found["tests"]} == {
+    results = run_autograder(container)
+    assert results["score"] == 60
+    assert {test["number"]: (test["score"], test["max_score"], test.get("status")) for test in results["tests"]} == {
         "9.1.1": (20, 20, "passed"),
         "9.1.2": (20, 20, "passed"),
         "9.2.1": (20, 20, "passed"),
         "9.2.2": (0, 0, None),
         "9.3.1": (0, 20, "failed"),
     }
-    assert isinstance(found["execution_time"], int)
-    assert {test["visibility"] for test in found["tests"]} == {"visible"}
-    assert found["stdout_visibility"] == "hidden"
-    assert found["extra_data"]["isolation"].startswith(isolation.TOGETHER if problem() else isolation.SANDBOX)
+    assert isinstance(results["execution_time"], int)
+    assert {test["visibility"] for test in results["tests"]} == {"visible"}
+    assert results["stdout_visibility"] == "hidden"
+    assert results["extra_data"]["isolation"].startswith(isolation.TOGETHER if problem() else isolation.SANDBOX)
 
 
-# what a notebook tries; the solution is right only where something of it has come about
+# attacks of a notebook; its solution is right only if one of them succeeds
 HOSTILE = """
 import os, subprocess, sys
 from pathlib import Path
@@ -118,7 +118,7 @@ def grader():
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and b"autograders.gradescope" in (entry / "cmdline").read_bytes():
             return entry
-    raise OSError("not there")
+    raise OSError("not found")
 
 
 attempt("metadata", lambda: (root / "submission_metadata.json").read_bytes())
@@ -139,7 +139,7 @@ def double(x):
 
 @pytest.fixture
 def forbidden(tmp_path):
-    """A path on which some programs are refused, as in Docker, and all else is found."""
+    """A PATH on which some programs fail for want of permission, as in Docker."""
 
     def refuse(*names: str) -> str:
         for name in names:
@@ -153,7 +153,7 @@ def forbidden(tmp_path):
 
 
 def hostile(container: Path, course) -> str:
-    """Hand in the hostile notebook; a word by which the process that it leaves behind is known."""
+    """Submit the hostile notebook, and return the mark of the process that it leaves behind."""
     mark = f"left-by-{container.parent.name}-{os.getpid()}"
     source = HOSTILE.format(root=str(container), mark=mark)
     write(course.notebook(course.EMPTY | {"T9.1": source}), container / "submission" / "hostile.ipynb")
@@ -161,13 +161,13 @@ def hostile(container: Path, course) -> str:
     return mark
 
 
-def left(mark: str) -> list[psutil.Process]:
-    found = []
+def processes_with(mark: str) -> list[psutil.Process]:
+    processes = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
             if mark in process.cmdline():
-                found.append(process)
-    return found
+                processes.append(process)
+    return processes
 
 
 def test_students_code_in_the_sandbox_reaches_nothing_of_the_autograder(container, course):
@@ -179,43 +179,43 @@ def test_students_code_in_the_sandbox_reaches_nothing_of_the_autograder(containe
 
 def test_students_code_as_another_user_reaches_nothing_of_the_autograder(container, course, forbidden, open_python):
     mark = hostile(container, course)
-    # what it runs lies outside of what is closed to it
-    found = run_autograder(container, REPOSITORY, open_python, PATH=forbidden("bwrap"))
-    assert_nothing_reached(found, isolation.OTHER_USER, mark)
-    assert "No permissions to create new namespace" in found["extra_data"]["isolation"]
+    # the package that it imports is outside the folder that is closed to it
+    results = run_autograder(container, REPOSITORY, open_python, PATH=forbidden("bwrap"))
+    assert_nothing_reached(results, isolation.OTHER_USER, mark)
+    assert "No permissions to create new namespace" in results["extra_data"]["isolation"]
 
 
 @POSIX
-def test_without_any_of_it_the_instructor_is_told(container, course, forbidden):
-    """And the attacks of the two tests above are attacks: here they come about."""
+def test_without_isolation_the_instructor_is_informed(container, course, forbidden):
+    """This also shows that the attacks of the two tests above work without isolation."""
     mark = hostile(container, course)
-    found = run_autograder(container, PATH=forbidden("bwrap", "setpriv"))
+    results = run_autograder(container, PATH=forbidden("bwrap", "setpriv"))
     try:
-        assert found["extra_data"]["isolation"].startswith(isolation.TOGETHER)
-        assert found["score"] == 40
-        assert left(mark)
+        assert results["extra_data"]["isolation"].startswith(isolation.TOGETHER)
+        assert results["score"] == 40
+        assert processes_with(mark)
     finally:
-        for process in left(mark):
+        for process in processes_with(mark):
             process.kill()
 
 
-def assert_nothing_reached(found: dict, words: str, mark: str) -> None:
-    assert found["extra_data"]["isolation"].startswith(words)
-    first = next(test for test in found["tests"] if test["number"] == "9.1.1")
+def assert_nothing_reached(results: dict, expected: str, mark: str) -> None:
+    assert results["extra_data"]["isolation"].startswith(expected)
+    first = next(test for test in results["tests"] if test["number"] == "9.1.1")
     assert first["status"] == "failed"
     assert "[]" in first["output"]
-    assert not left(mark)
+    assert not processes_with(mark)
 
 
 @POSIX
-def test_an_autograder_that_is_killed_leaves_words(container):
+def test_an_autograder_that_is_killed_leaves_a_result(container):
     stub = container / "python"
     stub.write_text("#!/usr/bin/env bash\nkill -9 $$\n")
     stub.chmod(0o755)
     assert call(container, "run_autograder", MLHOOD_PYTHON=str(stub)).returncode != 0
-    found = json.loads((container / "results" / "results.json").read_text())
-    assert (found["score"], found["tests"]) == (0, [])
-    assert "did not come to its end" in found["output"]
+    results = json.loads((container / "results" / "results.json").read_text())
+    assert (results["score"], results["tests"]) == (0, [])
+    assert "did not finish" in results["output"]
 
 
 STUBS = {
@@ -226,12 +226,12 @@ STUBS = {
 
 
 @POSIX
-@pytest.mark.parametrize("has", [True, False])
-def test_setup_finds_or_gets_a_python_and_installs(container, tmp_path, has):
+@pytest.mark.parametrize("has_python", [True, False])
+def test_setup_finds_or_installs_a_python_and_the_package(container, tmp_path, has_python):
     stubs = tmp_path / "stubs"
     stubs.mkdir()
     refused = {f"python3{minor}": "exit 1\n" for minor in ("", ".14", ".13", ".12", ".11")}
-    for name, text in {**refused, **STUBS, **({"python3.12": STUBS["python"]} if has else {})}.items():
+    for name, text in {**refused, **STUBS, **({"python3.12": STUBS["python"]} if has_python else {})}.items():
         (stubs / name).write_text(f"#!/bin/bash\n{text}")
         (stubs / name).chmod(0o755)
     log = tmp_path / "log"
@@ -241,13 +241,13 @@ def test_setup_finds_or_gets_a_python_and_installs(container, tmp_path, has):
     lines = log.read_text().splitlines()
     assert lines[0] == "apt-get update"
     assert "apt-get install -y bubblewrap" in lines
-    assert ("apt-get install -y python3.13 python3.13-venv" in lines) is not has
+    assert ("apt-get install -y python3.13 python3.13-venv" in lines) is not has_python
     installs = [line.split() for line in lines if line.startswith("python")]
     assert installs[0][-2:] == ["-r", f"{container}/source/requirements.txt"]
     assert installs[1][-2:] == ["--no-deps", f"{container}/source"]
 
 
-def test_another_file_is_kept(tmp_path):
+def test_a_different_file_is_kept(tmp_path):
     path = tmp_path / "student-gradescope.zip"
     path.write_bytes(b"mine")
     with pytest.raises(OutputError, match="another autograder"):

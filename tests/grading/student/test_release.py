@@ -12,13 +12,13 @@ from nbgrader.utils import compute_checksum
 from mlhood.errors import GradingError, NotebookError, OutputError
 from mlhood.grading.execution.grade_file import grade_file
 from mlhood.grading.notebooks.notebook import read, write, write_text
-from mlhood.grading.notebooks.stubs import checksum, stubbed, student_version
-from mlhood.grading.notebooks.sync import carried
+from mlhood.grading.notebooks.stubs import checksum, stub_solutions, student_version
+from mlhood.grading.notebooks.sync import synced_files
 from mlhood.grading.student.edition_files import student_project
 from mlhood.grading.student.release import release
 
 REPOSITORY = Path(__file__).parents[3]
-CARRIED = "mlhood/grading/projects/t9/cells.json"
+CELLS = "mlhood/grading/projects/t9/cells.json"
 FOLDERS = ("mlhood/grading/checks", "mlhood/grading/projects", "mlhood/grading/projects/t9")
 
 
@@ -35,7 +35,7 @@ def root(course, tmp_path):
     write(book, root / "P1.ipynb")
     for name in ("pyproject.toml", "LICENSE"):
         (root / name).write_text((REPOSITORY / name).read_text())
-    for name, text in carried([root / "P1.ipynb"]).items():
+    for name, text in synced_files([root / "P1.ipynb"]).items():
         write_text(root / name, text)
     write_text(root / "mlhood" / "grading" / "checks" / "task.py", "points = 100\n")
     (root / "mlhood" / "__pycache__").mkdir()
@@ -49,9 +49,9 @@ def test_student_edition(root, tmp_path):
     done = release(root, tmp_path / "student")
     names = {path.relative_to(done.folder).as_posix() for path in done.folder.rglob("*") if ".git/" not in str(path)}
     assert names - {".git", ".github", ".github/workflows", "mlhood", "mlhood/grading", *FOLDERS} == {
-        "P1.ipynb", "pyproject.toml", "README.md", "LICENSE", ".gitignore", "mlhood/grading/checks/task.py", CARRIED,
-        ".github/workflows/classroom.yml",
-    }  # fmt: skip
+        *("P1.ipynb", "pyproject.toml", "README.md", "LICENSE", ".gitignore", ".github/workflows/classroom.yml"),
+        *("mlhood/grading/checks/task.py", CELLS),
+    }
     assert done.autograder is None
     assert "P1.ipynb" in (done.folder / "README.md").read_text()
 
@@ -79,7 +79,7 @@ def test_checksums_are_nbgraders(root, tmp_path):
         assert cell.metadata.nbgrader.checksum == compute_checksum(cell) == checksum(cell)
 
 
-def test_released_notebook_gets_nothing_but_words(root, tmp_path):
+def test_released_notebook_gets_no_points_but_reasons(root, tmp_path):
     release(root, tmp_path / "student")
     marks = grade_file(tmp_path / "student" / "P1.ipynb")
     assert (marks.earned, marks.points) == (0, 80)
@@ -89,15 +89,14 @@ def test_released_notebook_gets_nothing_but_words(root, tmp_path):
 
 def test_released_notebook_runs_in_jupyter(root, tmp_path):
     release(root, tmp_path / "student")
-    subprocess.run(
-        [sys.executable, "-m", "nbconvert", "--to", "notebook", "--execute", "--allow-errors", "P1.ipynb",
-         "--output", "run.ipynb"], cwd=tmp_path / "student", check=True, capture_output=True,
-    )  # fmt: skip
+    options = ["--to", "notebook", "--execute", "--allow-errors", "P1.ipynb", "--output", "run.ipynb"]
+    command = [sys.executable, "-m", "nbconvert", *options]
+    subprocess.run(command, cwd=tmp_path / "student", check=True, capture_output=True)
     cells = {cell.id: cell for cell in read(tmp_path / "student" / "run.ipynb").cells}
     assert cells["T9-2-solution"].outputs[-1].ename == "NotImplementedError"
 
 
-def test_the_autograder_lies_beside_what_students_get(root, tmp_path):
+def test_the_autograder_is_written_beside_the_student_edition(root, tmp_path):
     done = release(root, tmp_path / "new" / "student", gradescope=True)
     assert done.autograder == tmp_path / "new" / "student-gradescope.zip"
     assert str(done.autograder) in done.text()
@@ -113,15 +112,15 @@ def test_another_autograder_stops_the_release_before_it_begins(root, tmp_path):
     assert not (tmp_path / "student").exists()
 
 
-def test_given_cells_that_the_package_does_not_know_yet_are_refused(root, tmp_path, course):
+def test_cells_that_are_not_synced_are_refused(root, tmp_path, course):
     book = read(root / "P1.ipynb")
     book.cells.append(course.labelled(new_code_cell("new = 1"), "T9.3", "given", locked=True))
     write(book, root / "P1.ipynb")
-    with pytest.raises(GradingError, match="as they are now") as caught:
+    with pytest.raises(GradingError, match="out of date") as caught:
         release(root, tmp_path / "student")
-    assert caught.value.parts["where"] == str(root / CARRIED)
-    (root / CARRIED).unlink()
-    with pytest.raises(GradingError, match="as they are now"):
+    assert caught.value.parts["where"] == str(root / CELLS)
+    (root / CELLS).unlink()
+    with pytest.raises(GradingError, match="out of date"):
         release(root, tmp_path / "student")
     assert not (tmp_path / "student").exists()
 
@@ -133,7 +132,7 @@ def test_full_folder_is_refused(root, tmp_path):
         release(root, tmp_path / "student")
 
 
-def test_force_keeps_what_is_there(root, tmp_path):
+def test_force_keeps_other_files(root, tmp_path):
     out = tmp_path / "student"
     release(root, out)
     (out / "mine.txt").write_text("mine")
@@ -150,7 +149,7 @@ def test_course_is_never_overwritten(root, where):
         release(root, root / where, force=True)
 
 
-def test_elsewhere_there_is_nothing_to_release(tmp_path):
+def test_without_notebooks_there_is_nothing_to_release(tmp_path):
     with pytest.raises(NotebookError, match="no notebook of the course"):
         release(tmp_path, tmp_path / "student")
 
@@ -171,22 +170,22 @@ def test_several_regions_keep_their_indentation(course):
         "a\n# YOUR CODE HERE\nraise NotImplementedError()\nif c:\n"
         "    # YOUR CODE HERE\n    raise NotImplementedError()\ne"
     )
-    assert stubbed(solution(course, source), "here") == expected
+    assert stub_solutions(solution(course, source), "here") == expected
 
 
 def test_result_cells_keep_their_outputs_until_the_first_solution_of_their_task(course):
     book = course.notebook()
-    at = next(index for index, cell in enumerate(book.cells) if cell.id == "T9-2-solution")
-    for name, where in (("diagram", at), ("plot", at + 2)):
+    solution_index = next(i for i, cell in enumerate(book.cells) if cell.id == "T9-2-solution")
+    for name, position in (("diagram", solution_index), ("plot", solution_index + 2)):
         cell = course.labelled(new_code_cell("plot()", id=name), "T9.2", "result", locked=True)
         cell.outputs = [course.NotebookNode(output_type="stream", name="stdout", text=name)]
-        book.cells.insert(where, cell)
+        book.cells.insert(position, cell)
     student_version(book, Path("P1.ipynb"))
     assert [len(cell.outputs) for cell in book.cells if cell.get("source") == "plot()"] == [1, 0]
 
 
-def test_solution_without_markers_goes_as_a_whole(course):
-    assert stubbed(solution(course, "x = 1"), "here") == "# YOUR CODE HERE\nraise NotImplementedError()"
+def test_a_solution_without_markers_is_replaced_completely(course):
+    assert stub_solutions(solution(course, "x = 1"), "here") == "# YOUR CODE HERE\nraise NotImplementedError()"
 
 
 @pytest.mark.parametrize(
@@ -197,7 +196,7 @@ def test_solution_without_markers_goes_as_a_whole(course):
         "### BEGIN SOLUTION\n### BEGIN SOLUTION\nx\n### END SOLUTION",
     ],
 )
-def test_markers_that_do_not_pair_up_name_the_cell(course, source, tmp_path):
+def test_markers_that_do_not_match_name_the_cell(course, source, tmp_path):
     book = course.notebook(course.SOLUTIONS | {"T9.1": source})
     with pytest.raises(NotebookError) as caught:
         student_version(book, tmp_path / "P1.ipynb")
@@ -207,7 +206,7 @@ def test_markers_that_do_not_pair_up_name_the_cell(course, source, tmp_path):
 @pytest.mark.parametrize("make", [new_code_cell, new_markdown_cell])
 def test_solution_in_another_cell_is_refused(make):
     with pytest.raises(NotebookError, match="not marked as a solution cell"):
-        stubbed(make("### BEGIN SOLUTION\nx\n### END SOLUTION"), "here")
+        stub_solutions(make("### BEGIN SOLUTION\nx\n### END SOLUTION"), "here")
 
 
 def test_student_project_installs_without_the_tests():

@@ -9,15 +9,15 @@ from typer.testing import CliRunner
 from mlhood.cli import app
 from mlhood.errors import NotebookError
 from mlhood.grading.notebooks.notebook import write
-from mlhood.grading.student.validate import changes, structure, validate
+from mlhood.grading.student.validate import changes, missing_cells, validate
 from tests.grading import given_course
 
 
 def repairs(book, course):
-    return [finding.what for finding in structure(book, course.SYNTHETIC)]
+    return [finding.what for finding in missing_cells(book, course.SYNTHETIC)]
 
 
-def told(book, course):
+def notes(book, course):
     return [finding.what for finding in changes(book, course.SYNTHETIC)]
 
 
@@ -43,18 +43,18 @@ def test_missing_cells(course):
     book = course.notebook()
     book.cells = [cell for cell in book.cells if cell.id not in ("T9-2-check", "T9-4-question")]
     assert repairs(book, course) == ["the answer cell of the question T9.4 is missing"]
-    assert told(book, course) == ["the check cell of T9.2 is missing"]
+    assert notes(book, course) == ["the check cell of T9.2 is missing"]
     book.cells = [cell for cell in book.cells if cell.id != "T9-1-solution"]
     assert repairs(book, course)[0] == "the solution cell of T9.1 is missing"
 
 
-def test_what_became_of_given_cells_is_told_without_alarm(course, tmp_path, monkeypatch):
-    given_course.carry(tmp_path / "carried", monkeypatch)
+def test_changes_of_given_cells_are_listed_but_no_fault(course, tmp_path, monkeypatch):
+    given_course.sync(tmp_path / "synced", monkeypatch)
     book = given_course.notebook()
-    assert told(book, course) == repairs(book, course) == []
+    assert notes(book, course) == repairs(book, course) == []
     given = by_id(book, "T9-2-given")
     given.source = "print('mine')"
-    assert told(book, course) == [
+    assert notes(book, course) == [
         "the given cell of T9.2 was changed: your version runs first, then the cell as it was given"
     ]
     book.cells.remove(given)
@@ -65,18 +65,16 @@ def test_what_became_of_given_cells_is_told_without_alarm(course, tmp_path, monk
     assert result.text().endswith("ready to hand in")
 
 
-def test_doubled_cell(course):
+def test_duplicate_cell(course):
     book = course.notebook()
-    twin = copy.deepcopy(by_id(book, "T9-1-solution"))
-    twin.id = "another"
-    book.cells.append(twin)
+    duplicate = copy.deepcopy(by_id(book, "T9-1-solution"))
+    duplicate.id = "another"
+    book.cells.append(duplicate)
     assert repairs(book, course) == []
-    assert told(book, course) == [
-        "the solution cell of T9.1 stands there more than once: all of them run, in their order"
-    ]
+    assert notes(book, course) == ["the solution cell of T9.1 exists more than once: all copies run, in their order"]
 
 
-def test_changed_kind(course):
+def test_changed_type(course):
     book = course.notebook()
     by_id(book, "T9-1-solution").cell_type = "markdown"
     assert repairs(book, course) == ["the solution cell of T9.1 has become a text cell"]
@@ -89,7 +87,7 @@ def test_edited_check(course, source):
     book = course.notebook()
     by_id(book, "T9-1-check").source = source
     assert repairs(book, course) == []
-    assert told(book, course) == ["the check cell of T9.1 was changed"]
+    assert notes(book, course) == ["the check cell of T9.1 was changed"]
 
 
 def test_cell_that_fails_is_named(course, tmp_path):
@@ -103,7 +101,7 @@ def test_cell_that_fails_is_named(course, tmp_path):
     assert "NameError" in finding.what
 
 
-def test_failure_after_an_empty_task_is_only_noted(course, tmp_path):
+def test_failure_after_an_empty_task_is_only_a_note(course, tmp_path):
     book = course.notebook(course.SOLUTIONS | {"T9.2": course.EMPTY["T9.2"], "T9.3": "open('answer.txt').read()"})
     write(book, tmp_path / "T9.ipynb")
     result = validate(tmp_path / "T9.ipynb")

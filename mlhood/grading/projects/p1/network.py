@@ -252,7 +252,7 @@ def _loss(scores: np.ndarray, labels: np.ndarray) -> float:
 def model_reads_unseen_digits(submission: Submission) -> None:
     """The trained `model` classifies at least 97% of the held-out digits correctly."""
     data = digits()
-    hint = submission.why() or "has it been trained? If so, try more epochs or another learning rate"
+    hint = submission.first_cell_error() or "has it been trained? If so, try more epochs or another learning rate"
     noise = 0.05 * submission.normal(*data.test_images.shape)
     for images, needed, given in (
         (data.test_images, GOOD_ACCURACY, "the held-out digits"),

@@ -11,7 +11,7 @@ from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Task, points
 from mlhood.grading.rpc.codec import Hir
-from mlhood.grading.rpc.subprocess_call import IsolatedFailure, run_isolated
+from mlhood.grading.rpc.subprocess_call import IsolatedCallError, run_isolated
 from mlhood.models import digits
 
 COSTS = "mlhood.grading.checks.reference_runs:recipe_costs"
@@ -82,7 +82,7 @@ def _measure(submission: Submission) -> dict[str, dict[str, Any]]:
     data = {"seen": train_images[:CALIBRATION], "images": images, "labels": labels}
     try:
         return run_isolated(COSTS, graph, ROWS | UNSEEN, list(COLUMNS), data, seconds=90.0)
-    except IsolatedFailure as failure:
+    except IsolatedCallError as failure:
         raise expect.CheckFailed("`optimized` is not a graph that can be quantised", got=str(failure)) from None
 
 

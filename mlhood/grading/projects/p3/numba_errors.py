@@ -28,5 +28,5 @@ def case(given: object = None, hint: str | None = None) -> Iterator[None]:
             yield
     except expect.CheckFailed as failure:
         if failure.parts.get("got", "").startswith(tuple(f"{error}:" for error in ERRORS)):
-            failure.parts["hint"] = expect.show(HINT)
+            failure.parts["hint"] = expect.format_value(HINT)
         raise

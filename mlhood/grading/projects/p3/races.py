@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from mlhood.grading.checks import expect
-from mlhood.grading.checks.timing import Race, Timed
+from mlhood.grading.checks.timing import TimedCall, TimingClaim
 from mlhood.grading.projects.p3.reference import convolution
 from mlhood.grading.rpc.codec import Remote
 from mlhood.kernels.layers import Layer
@@ -20,7 +20,7 @@ REPEATED = "mlhood.grading.projects.p3.probes:repeated"
 REFERENCE = "mlhood.kernels.conv:im2col_blas"
 
 
-def convolutions(direct: Remote, blas: Remote, reference: Remote, claimed: dict[str, Ratio]) -> list[Race]:
+def convolutions(direct: Remote, blas: Remote, reference: Remote, claimed: dict[str, Ratio]) -> list[TimingClaim]:
     """Return one timed comparison for each of these rows.
 
     Args:
@@ -35,11 +35,11 @@ def convolutions(direct: Remote, blas: Remote, reference: Remote, claimed: dict[
         slow = repeated_call("conv_direct", direct, layer, 1)
         fast = repeated_call("conv_blas", blas, layer, REPEATS)
         ours = repeated_call("im2col_blas", reference, layer, REPEATS)
-        races.append(Race(f"{row}, no-BLAS over BLAS", slow, fast, ours, ratio))
+        races.append(TimingClaim(f"{row}, no-BLAS over BLAS", slow, fast, ours, ratio))
     return races
 
 
-def layer_call(target: str, layer: Layer) -> Timed:
+def layer_call(target: str, layer: Layer) -> TimedCall:
     """Return a timed call of a convolution (x, w, bias, stride, padding) on newly drawn data of a layer.
 
     Args:
@@ -56,7 +56,7 @@ def layer_call(target: str, layer: Layer) -> Timed:
     def check(arguments: tuple[Any, ...], result: Any, rng: np.random.Generator) -> None:
         check_some(arguments, result, rng, f"what `{target.rpartition(':')[2]}` returns while it is timed")
 
-    return Timed(target, make, check)
+    return TimedCall(target, make, check)
 
 
 def check_some(arguments: tuple[Any, ...], result: Any, rng: np.random.Generator, what: str) -> None:
@@ -79,7 +79,7 @@ def check_some(arguments: tuple[Any, ...], result: Any, rng: np.random.Generator
     expect.close(got[:, chosen], want, what, rtol=1e-3, atol=1e-3, given=given)
 
 
-def repeated_call(name: str, function: Remote, layer: Layer, times: int) -> Timed:
+def repeated_call(name: str, function: Remote, layer: Layer, times: int) -> TimedCall:
     """Return a timed call of a convolution on newly drawn data, repeated on a different image each time.
 
     Args:
@@ -91,7 +91,7 @@ def repeated_call(name: str, function: Remote, layer: Layer, times: int) -> Time
     single = layer_call(name, layer)
 
     def make(rng: np.random.Generator) -> tuple[Any, ...]:
-        return function, *single.make(rng), rng.uniform(0.5, 2, times).astype(np.float32)
+        return function, *single.draw_arguments(rng), rng.uniform(0.5, 2, times).astype(np.float32)
 
     def check(arguments: tuple[Any, ...], result: Any, rng: np.random.Generator) -> None:
         _, x, w, bias, stride, padding, shares = arguments
@@ -99,4 +99,4 @@ def repeated_call(name: str, function: Remote, layer: Layer, times: int) -> Time
         total = sum(share * np.roll(x, shift, axis=1) for shift, share in enumerate(shares))
         single.check((total, w, bias * shares.sum(), stride, padding), result, rng)
 
-    return Timed(REPEATED, make, check, times)
+    return TimedCall(REPEATED, make, check, times)

@@ -6,14 +6,14 @@ from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.tables import (
     check_agreed,
-    check_by_the_clock,
     check_claim,
     check_comparisons,
     check_operations,
-    whole_rows,
+    check_remeasured_claims,
+    complete_rows,
 )
 from mlhood.grading.checks.task import Task, points
-from mlhood.grading.checks.timing import Race
+from mlhood.grading.checks.timing import TimingClaim
 from mlhood.grading.projects.p3 import races
 from mlhood.grading.rpc.codec import Remote
 from mlhood.kernels.tables import RESNET18, convolution_table
@@ -51,7 +51,7 @@ def rows_are_comparisons(submission: Submission) -> None:
 def operations_are_told(submission: Submission) -> None:
     """Every cell records its operations: two for each multiply-accumulate of its layer."""
     flops = {row: layer.geometry.flops for row, layer in RESNET18.items()}
-    check_operations(whole_rows(_table(submission), FILL), flops)
+    check_operations(complete_rows(_table(submission), FILL), flops)
 
 
 @points(4)
@@ -60,16 +60,16 @@ def blas_is_faster_and_agrees(submission: Submission) -> None:
     # Both claims are verified from outside: the rows are timed again in random order, and the results are compared.
     # Times that are scaled by a common factor go unnoticed, but earn nothing: no point depends on an absolute time.
     table = _table(submission)
-    rows = whole_rows(table, FILL)
+    rows = complete_rows(table, FILL)
     check_agreed(rows)
     hint = "the column BLAS is `conv_blas`, no-BLAS is `conv_direct`, both on the arguments of the row's layer"
     check_claim(table.verdicts()[0], "BLAS is not faster", hint)
     claimed = {row: no_blas.ratio(blas) for row, (no_blas, blas) in rows.items()}
     what = "`conv_blas` is not as much faster than `conv_direct` as the table claims"
-    check_by_the_clock(submission, _races(submission, claimed), what, "fill the table with results of `compare`")
+    check_remeasured_claims(submission, _races(submission, claimed), what, "fill the table with results of `compare`")
 
 
-def _races(submission: Submission, claimed: dict[str, Ratio]) -> list[Race]:
+def _races(submission: Submission, claimed: dict[str, Ratio]) -> list[TimingClaim]:
     direct, blas, ours = (submission.value(name) for name in ("conv_direct", "conv_blas", races.REFERENCE))
     for function in (direct, blas):
         expect.true(isinstance(function, Remote), "a convolution of the table is not a function", got=function)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mlhood.dataflow.slicing.problem import ORDERS, Order
-from mlhood.grading.checks.timing import Race, Timed
+from mlhood.grading.checks.timing import TimedCall, TimingClaim
 from mlhood.grading.projects.p3.races import REFERENCE, check_some, layer_call
 from mlhood.grading.projects.p4.reference import Triple
 from mlhood.kernels.layers import Layer
@@ -20,7 +20,7 @@ SLICED = "mlhood.grading.projects.p4.probes:sliced"
 
 def slicings(
     layer: Layer, small: Mapping[Order, Triple], analysed: Mapping[Order, Triple], claimed: Mapping[str, Ratio]
-) -> list[Race]:
+) -> list[TimingClaim]:
     """Return one timed comparison for each order that the table has measured.
 
     Args:
@@ -31,7 +31,7 @@ def slicings(
     """
     reference = layer_call(REFERENCE, layer)
     return [
-        Race(
+        TimingClaim(
             f"too small over analysed, {order}",
             _call(reference, order, small[order]),
             _call(reference, order, analysed[order]),
@@ -43,11 +43,11 @@ def slicings(
     ]
 
 
-def _call(unsliced: Timed, order: Order, tiles: Triple) -> Timed:
+def _call(unsliced: TimedCall, order: Order, tiles: Triple) -> TimedCall:
     """Return a timed call of the convolution of `unsliced` in slices, repeated many times."""
 
     def make(rng: np.random.Generator) -> tuple[Any, ...]:
-        x, w, bias, *_ = unsliced.make(rng)
+        x, w, bias, *_ = unsliced.draw_arguments(rng)
         return x, w, bias, rng.uniform(0.1, 0.2, REPEATS).astype(np.float32), order, list(tiles)
 
     def check(arguments: tuple[Any, ...], result: Any, rng: np.random.Generator) -> None:
@@ -55,4 +55,4 @@ def _call(unsliced: Timed, order: Order, tiles: Triple) -> Timed:
         summed = x * factors.sum(), w, bias * len(factors), 1, 1
         check_some(summed, result, rng, f"what slices of {tiles} compute, {order}")
 
-    return Timed(SLICED, make, check)
+    return TimedCall(SLICED, make, check)

@@ -15,14 +15,14 @@ from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.tables import (
     check_agreed,
-    check_by_the_clock,
     check_claim,
     check_comparisons,
     check_operations,
-    whole_rows,
+    check_remeasured_claims,
+    complete_rows,
 )
 from mlhood.grading.checks.task import Task, points
-from mlhood.grading.checks.timing import Race
+from mlhood.grading.checks.timing import TimingClaim
 from mlhood.grading.projects.p4 import races
 from mlhood.grading.projects.p4.reference import LEVELS, Triple
 from mlhood.grading.projects.p4.slicing import integer_triple
@@ -148,7 +148,7 @@ def rows_are_comparisons(submission: Submission) -> None:
 def operations_are_told(submission: Submission) -> None:
     """Every cell records its operations: two for each multiply-accumulate of the layer."""
     table = _table(submission)
-    check_operations(whole_rows(table, FILL), dict.fromkeys(table.rows, FLOPS))
+    check_operations(complete_rows(table, FILL), dict.fromkeys(table.rows, FLOPS))
 
 
 @points(2)
@@ -157,14 +157,14 @@ def orders_agree_and_analysed_is_faster(submission: Submission) -> None:
     # Only these two rows claim a ratio, and both orders are timed again. The other rows report measurements, and no
     # check asks which order is faster. The sliced convolution is the package's, so its results need no check here.
     table = _table(submission)
-    check_agreed(whole_rows(table, FILL))
+    check_agreed(complete_rows(table, FILL))
     hint = "fill row by row, each with its own callables: made[row][order]"
     check_claim(table.verdicts()[1], "the analysed tiles are not faster", hint)
     what = "the analysed tiles are not as much faster as the table claims"
-    check_by_the_clock(submission, _races(submission, table), what, "fill the table with results of `compare`")
+    check_remeasured_claims(submission, _races(submission, table), what, "fill the table with results of `compare`")
 
 
-def _races(submission: Submission, table: Table) -> list[Race]:
+def _races(submission: Submission, table: Table) -> list[TimingClaim]:
     """Return timed comparisons of too small and analysed tiles, both by the student's `triples`, in both orders."""
     choice = submission.value("CHOICE")
     layer = RESNET18[choice if isinstance(choice, str) and choice in RESNET18 else "C2"]

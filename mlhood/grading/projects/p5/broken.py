@@ -89,7 +89,7 @@ def the_same_gives_the_same(submission: Submission) -> None:
         answer = submission.call(PROBES + "repeated", submission.value("running_mean"), value, state)
         results = list(answer) if isinstance(answer, list | tuple) else []
         expect.true(len(results) == 3 and bool(results[0]), "`running_mean` returns nothing", got=answer)
-        shown, first = " | ".join(map(expect.show, results)), results[0]
+        shown, first = " | ".join(map(expect.format_value, results)), results[0]
         same = all(isinstance(x, list) and len(x) == len(first) and np.allclose(x, first) for x in results)
         expect.true(same, "the same arguments give different results", got=shown, hint=hint)
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mlhood.grading.checks import expect
-from mlhood.grading.checks.timing import Race, Timed
+from mlhood.grading.checks.timing import TimedCall, TimingClaim
 from mlhood.grading.projects.p5 import reference
 from mlhood.grading.rpc.codec import Remote
 from mlhood.jaxlab.operators import network
@@ -23,7 +23,7 @@ REPEATS = 8  # as in the probes
 CHECKED_SHARE = 0.3  # of the network's results: checking one takes longer than the network itself
 
 
-def fused_block(conv2d: Remote, batch_norm: Remote, relu: Remote, claimed: Ratio) -> Race:
+def fused_block(conv2d: Remote, batch_norm: Remote, relu: Remote, claimed: Ratio) -> TimingClaim:
     """Compare conv + bn + relu with the notebook's NumPy operators and with JAX.
 
     Args:
@@ -33,10 +33,10 @@ def fused_block(conv2d: Remote, batch_norm: Remote, relu: Remote, claimed: Ratio
         claimed: Ratio No-JAX / JAX in the table.
     """
     slow = _call("own", conv2d, batch_norm, relu)
-    return Race("conv + bn + relu, No-JAX over JAX", slow, _call("compiled"), _call("reference"), claimed)
+    return TimingClaim("conv + bn + relu, No-JAX over JAX", slow, _call("compiled"), _call("reference"), claimed)
 
 
-def network_forward(operators: Mapping[str, Remote], claimed: Ratio, seed: int) -> Race:
+def network_forward(operators: Mapping[str, Remote], claimed: Ratio, seed: int) -> TimingClaim:
     """Compare ResNet-18 with the notebook's NumPy operators and with JAX.
 
     Args:
@@ -47,10 +47,10 @@ def network_forward(operators: Mapping[str, Remote], claimed: Ratio, seed: int) 
     params = network.tree(resnet18(seed))
     slow = _network_call("own_network", seed, params, dict(operators))
     fast, ours = (_network_call(name, seed, params) for name in ("compiled_network", "reference_network"))
-    return Race("ResNet-18, No-JAX over JAX", slow, fast, ours, claimed)
+    return TimingClaim("ResNet-18, No-JAX over JAX", slow, fast, ours, claimed)
 
 
-def _network_call(name: str, seed: int, params: network.Params, *operators: dict[str, Remote]) -> Timed:
+def _network_call(name: str, seed: int, params: network.Params, *operators: dict[str, Remote]) -> TimedCall:
     def make(rng: np.random.Generator) -> tuple[Any, ...]:
         return *operators, seed, rng.standard_normal((1, 3, IMAGE, IMAGE), np.float32)
 
@@ -61,10 +61,10 @@ def _network_call(name: str, seed: int, params: network.Params, *operators: dict
             want = network.forward(reference.OPERATORS, params, arguments[-1])
             expect.close(got, want, what, rtol=1e-2, atol=1e-2 * float(np.abs(want).max()))
 
-    return Timed(PROBES + name, make, check)
+    return TimedCall(PROBES + name, make, check)
 
 
-def _call(name: str, *operators: Remote) -> Timed:
+def _call(name: str, *operators: Remote) -> TimedCall:
     def make(rng: np.random.Generator) -> tuple[Any, ...]:
         x = rng.standard_normal((1, CHANNELS, SIZE, SIZE), np.float32)
         w = 0.05 * rng.standard_normal((CHANNELS, CHANNELS, 3, 3), np.float32)
@@ -81,4 +81,4 @@ def _call(name: str, *operators: Remote) -> Timed:
         want = np.maximum(reference.batch_norm(convolved, *(values[chosen] for values in norm)), 0)
         expect.close(got[:, chosen], want, what, rtol=1e-2, atol=1e-3)
 
-    return Timed(PROBES + name, make, check, REPEATS)
+    return TimedCall(PROBES + name, make, check, REPEATS)

@@ -26,7 +26,7 @@ def _lookup(tree: object, name: str) -> object:
     prefix = "tree"
     for part in name.split("."):
         if not isinstance(tree, dict) or part not in tree:
-            got = sorted(map(str, tree))[:8] if isinstance(tree, dict) else expect.show(tree)
+            got = sorted(map(str, tree))[:8] if isinstance(tree, dict) else expect.format_value(tree)
             hint = 'params["layer1"]["0"]["conv1"]["weight"]: one dictionary for each part of a name'
             expect.fail(f"the tree has no `{name}`", expected=f'{prefix}["{part}"]', got=str(got), hint=hint)
         tree, prefix = tree[part], f'{prefix}["{part}"]'

@@ -7,9 +7,15 @@ from typing import Any
 
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
-from mlhood.grading.checks.tables import check_agreed, check_by_the_clock, check_claim, check_comparisons, whole_rows
+from mlhood.grading.checks.tables import (
+    check_agreed,
+    check_claim,
+    check_comparisons,
+    check_remeasured_claims,
+    complete_rows,
+)
 from mlhood.grading.checks.task import Task, points
-from mlhood.grading.checks.timing import Race
+from mlhood.grading.checks.timing import TimingClaim
 from mlhood.grading.projects.p5 import races
 from mlhood.grading.rpc.codec import Remote
 from mlhood.jaxlab.tables import FUSED, JAX, NETWORK, NO_JAX, operators_table
@@ -105,7 +111,7 @@ def rows_are_comparisons(submission: Submission) -> None:
 def columns_agree(submission: Submission) -> None:
     """Both columns compute the same in every row."""
     # The table's own claim, but nothing depends on it alone: JAX's column is the package's, P5.2 checks the other.
-    check_agreed(whole_rows(_table(submission), FILL))
+    check_agreed(complete_rows(_table(submission), FILL))
 
 
 @points(2)
@@ -114,12 +120,12 @@ def jax_is_faster_where_it_fuses(submission: Submission) -> None:
     hint = "compile once, before `compare`: compiled = jax.jit(case.with_jax), with arguments on the device"
     # Only these two rows claim a ratio. The others report measurements, whichever column is faster.
     table = _table(submission)
-    whole_rows(table, FILL)
+    complete_rows(table, FILL)
     for row, verdict in zip((FUSED, NETWORK), table.verdicts()[1:], strict=True):
         if verdict.state == "fails" and _shown_here(submission, row):
             check_claim(verdict, "JAX is not faster", hint)
     what = "JAX is not as much faster as the table claims"
-    check_by_the_clock(submission, _races(submission, table), what, "fill the table with results of `compare`")
+    check_remeasured_claims(submission, _races(submission, table), what, "fill the table with results of `compare`")
 
 
 def _shown_here(submission: Submission, row: str) -> bool:
@@ -128,7 +134,7 @@ def _shown_here(submission: Submission, row: str) -> bool:
     return expect.number(answer, "how much faster JAX is here") > 1
 
 
-def _races(submission: Submission, table: Table) -> list[Race]:
+def _races(submission: Submission, table: Table) -> list[TimingClaim]:
     """Return timed comparisons for those of the two rows in which the table has JAX ahead.
 
     A row that leaves it undecided is timed, too, if this machine shows the claim: reporting noise is no way out.

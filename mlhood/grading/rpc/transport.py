@@ -1,0 +1,53 @@
+"""How requests reach the process that holds a notebook's objects, and how files come back from it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Protocol
+
+from mlhood.grading.rpc.codec import Message
+from mlhood.grading.rpc.server import handle_request
+
+MAX_FETCHED_BYTES = 64 << 20
+
+
+class NoReply(Exception):
+    """The student's process died, timed out or sent no valid reply."""
+
+
+class InvalidFile(Exception):
+    """The file is a link, a special file or too large; the message says which."""
+
+
+class Transport(Protocol):
+    """Sends requests to a notebook's objects."""
+
+    def send(self, request: Message, seconds: float) -> Message:
+        """Send a request (see `server.handle_request`) and return the reply.
+
+        Raises:
+            NoReply: There was none within the time limit.
+        """
+        ...
+
+    def fetch(self, path: Path) -> None:
+        """Make a file of the student's process available at its path in this process, if there is one.
+
+        Raises:
+            InvalidFile: It cannot be read safely.
+        """
+        ...
+
+
+class LocalTransport:
+    """Executes requests in this process, on names that it holds."""
+
+    def __init__(self, namespace: dict[str, Any]) -> None:
+        self.namespace = namespace
+
+    def send(self, request: Message, seconds: float) -> Message:
+        """Execute the request at once."""
+        return handle_request(request, self.namespace)
+
+    def fetch(self, path: Path) -> None:
+        """Do nothing: the file is in a folder of this process."""
