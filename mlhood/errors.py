@@ -85,6 +85,12 @@ class CompilerError(MlhoodError):
     stage = "compiler"
 
 
+class DrawingError(MlhoodError):
+    """A graph cannot be drawn, or its drawing cannot be saved in the requested format."""
+
+    stage = "drawing"
+
+
 class MeasureError(MlhoodError):
     """A measurement is not possible, alternatives disagree, or a stored result is invalid."""
 

@@ -19,7 +19,7 @@ PLAN: dict[str, set[str]] = {
     "files": {"errors"},
     "plotting": {"errors"},
     "measure": {"errors", "files", "plotting"},
-    "graph_drawing": {"compiler"},
+    "graph_drawing": set(),
     "models": set(),
     "exchange": {"models"},
     "compiler": {"exchange", "models", "graph_drawing"},

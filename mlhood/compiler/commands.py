@@ -49,12 +49,12 @@ def compile_model(
     from mlhood.compiler.quantize import Recipe
     from mlhood.compiler.quantize.samples import read_samples, samples
     from mlhood.files.atomic import check_output
-    from mlhood.graph_drawing.drawing import check_drawing
+    from mlhood.graph_drawing import check_path
 
     if quantize is None:
         _check_unquantized(element, per_channel, calibration)
     if draw is not None:
-        check_drawing(draw)
+        check_path(draw)
     if export is not None:
         check_output(export)
     recipe = None if quantize is None else Recipe(quantize, element=element, per_channel=per_channel)

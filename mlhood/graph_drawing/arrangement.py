@@ -1,148 +1,173 @@
-"""One part of a drawing in layers: the room of each vertex, columns, places from left to right, heights of layers."""
+"""A connected component in layers: sizes of its vertices, columns, x coordinates and heights of the layers."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mlhood.graph_drawing.columns import cuts
-from mlhood.graph_drawing.layers import Layered
-from mlhood.graph_drawing.node_sizes import BEND, frame, slots
+from mlhood.graph_drawing.layers import Layering
+from mlhood.graph_drawing.node_sizes import BEND_SIZE, arrow_offsets, node_size
 from mlhood.graph_drawing.scene import Box, Wire
-from mlhood.graph_drawing.x_coordinates import Piece, abscissae
+from mlhood.graph_drawing.x_coordinates import Segment, x_coordinates
+
+_COLUMN_SLACK = 0.2  # share of a column's height by which a break may be off, to cut fewer wires
 
 
 @dataclass(frozen=True)
-class Level:
-    """Heights of one layer: room for arrows, the boxes, labels below, and the gap to the next layer."""
+class LayerHeights:
+    """Heights of one layer: space for arrows, the boxes, labels below, and the gap to the next layer."""
 
-    head: float
-    body: float
-    foot: float
-    gap: float
+    head: float = 0.0
+    body: float = 0.0
+    foot: float = 0.0
+    gap: float = 0.0
 
     @property
     def band(self) -> float:
-        """Height that belongs to the boxes of the layer."""
+        """Height of the layer without the gap."""
         return self.head + self.body + self.foot
 
-    def joined(self, other: Level) -> Level:
-        """Return heights that hold both layers."""
-        return Level(*(max(pair) for pair in zip(self._numbers, other._numbers, strict=True)))
-
-    @property
-    def _numbers(self) -> tuple[float, ...]:
-        return self.head, self.body, self.foot, self.gap
+    def joined(self, other: LayerHeights) -> LayerHeights:
+        """Return heights that are sufficient for both layers."""
+        parts = ("head", "body", "foot", "gap")
+        return LayerHeights(*(max(getattr(self, part), getattr(other, part)) for part in parts))
 
 
 class Arrangement:
-    """One part in layers, with places from left to right.
+    """One component in layers, with x coordinates.
 
     Args:
         boxes: The boxes.
-        wires: The wires, by numbers of these boxes.
-        layers: Their layers.
-        columns: Into how many columns they are cut.
+        wires: The wires, by indices into these boxes.
+        layering: Their layers.
+        columns: Into how many columns the layers are split.
     """
 
-    def __init__(self, boxes: list[Box], wires: list[Wire], layers: Layered, columns: int) -> None:
+    def __init__(self, boxes: list[Box], wires: list[Wire], layering: Layering, columns: int) -> None:
         self.boxes = boxes
         self.wires = wires
-        self.rows = layers.rows
-        self.paths = layers.paths
-        self.row_of = {vertex: i for i, row in enumerate(self.rows) for vertex in row}
-        self.frames = {vertex: frame(boxes[vertex]) if vertex < len(boxes) else BEND for vertex in self.row_of}
+        self.layers = layering.layers
+        self.paths = layering.paths
+        self.layer_of = {vertex: i for i, layer in enumerate(self.layers) for vertex in layer}
+        self.sizes = dict.fromkeys(self.layer_of, BEND_SIZE) | dict(enumerate(map(node_size, boxes)))
         self.main = self._main_wires()
-        self.trunk = self._trunk()
-        self.slots = self._slots()
-        heads = self._columns(columns)
-        self.columns = [range(*pair) for pair in zip([0, *heads], [*heads, len(self.rows)], strict=True)]
+        self.trunk = self._trunk_wires()
+        self.arrow_offsets = self._arrow_offsets()
+        starts = self._column_starts(columns)
+        self.columns = [range(*pair) for pair in zip([0, *starts], [*starts, len(self.layers)], strict=True)]
         self.x: dict[int, float] = {}
         for column in self.columns:
-            self.x |= abscissae([self.rows[i] for i in column], self.frames, self._pieces(column))
-        self.levels = [self._level(i, side) for i, side in enumerate(self._sideways())]
+            self.x |= x_coordinates([self.layers[i] for i in column], self.sizes, self._segments(column))
+        self.heights = [self._heights(i, distance) for i, distance in enumerate(self._sideways_distances())]
 
-    def _slots(self) -> list[float]:
-        """Return where each wire arrives, from the middle of its box: in the order in which the wires come."""
-        rank = {vertex: i for row in self.rows for i, vertex in enumerate(row)}
+    def _arrow_offsets(self) -> list[float]:
+        """Return where each wire arrives, relative to the middle of its box: in the order in which the wires come."""
+        position = {vertex: i for layer in self.layers for i, vertex in enumerate(layer)}
         arriving: dict[int, list[int]] = {}
-        for number, wire in enumerate(self.wires):
-            arriving.setdefault(wire.target, []).append(number)
-        places = [0.0] * len(self.wires)
-        for target, numbers in arriving.items():
-            numbers.sort(key=lambda number: (rank[self.paths[number][-2]], self.wires[number].port))
-            main = next(i for i, number in enumerate(numbers) if number in self.main)
-            for number, place in zip(numbers, slots(len(numbers), main, self.frames[target].step), strict=True):
-                places[number] = place
-        return places
+        for i, wire in enumerate(self.wires):
+            arriving.setdefault(wire.target, []).append(i)
+        offsets = [0.0] * len(self.wires)
+        for target, indices in arriving.items():
+            indices.sort(key=lambda i: (position[self.paths[i][-2]], self.wires[i].port))
+            main = next(rank for rank, i in enumerate(indices) if i in self.main)
+            distance = self.sizes[target].arrow_distance
+            for i, offset in zip(indices, arrow_offsets(len(indices), main, distance), strict=True):
+                offsets[i] = offset
+        return offsets
 
     def _main_wires(self) -> set[int]:
-        """Return for each box the wire that arrives after the longest way: where it should stand below."""
+        """Return for each box the wire that ends the longest path to it: the box should be below its source."""
         depth = [0] * len(self.boxes)
         main: dict[int, int] = {}
-        for number, wire in sorted(enumerate(self.wires), key=lambda pair: pair[1].target):
+        for i, wire in sorted(enumerate(self.wires), key=lambda pair: pair[1].target):
             if wire.target not in main or depth[wire.source] >= depth[wire.target]:
-                main[wire.target] = number
+                main[wire.target] = i
                 depth[wire.target] = depth[wire.source] + 1
         return set(main.values())
 
-    def _trunk(self) -> set[int]:
-        """Return for each box the wire that begins the longest way: what should stand below it."""
+    def _trunk_wires(self) -> set[int]:
+        """Return for each box the wire that begins the longest path from it: its target should be below the box."""
         length = [0] * len(self.boxes)
         trunk: dict[int, int] = {}
-        for number, wire in sorted(enumerate(self.wires), key=lambda pair: -pair[1].source):
+        for i, wire in sorted(enumerate(self.wires), key=lambda pair: -pair[1].source):
             if wire.source not in trunk or length[wire.target] >= length[wire.source]:
-                trunk[wire.source] = number
+                trunk[wire.source] = i
                 length[wire.source] = length[wire.target] + 1
         return set(trunk.values())
 
-    def _columns(self, count: int) -> list[int]:
-        if count <= 1:
+    def _column_starts(self, columns: int) -> list[int]:
+        if columns <= 1:
             return []
-        heights = [max(one.head + one.body + one.foot for one in map(self.frames.get, row) if one) for row in self.rows]
-        return cuts([height + 24.0 for height in heights], [len(values) for values in self.crossing()], count)
+        heights = []
+        for layer in self.layers:
+            sizes = [self.sizes[vertex] for vertex in layer]
+            heights.append(max(size.head + size.body + size.foot for size in sizes) + 24.0)
+        return column_starts(heights, [len(values) for values in self.crossing()], columns)
 
     def crossing(self) -> list[dict[tuple[int, int], None]]:
-        """Return which values go from each layer to the next."""
-        values: list[dict[tuple[int, int], None]] = [{} for _ in self.rows]
+        """Return which values, as pairs of box and port, pass from each layer to the next."""
+        values: list[dict[tuple[int, int], None]] = [{} for _ in self.layers]
         for wire, path in zip(self.wires, self.paths, strict=True):
             for vertex in path[:-1]:
-                values[self.row_of[vertex]][wire.source, wire.port] = None
+                values[self.layer_of[vertex]][wire.source, wire.port] = None
         return values
 
-    def ends(self, number: int, step: int) -> Piece:
-        """Return one piece of a wire: its vertices, and how far from their middles it leaves and arrives."""
-        wire, path = self.wires[number], self.paths[number]
-        leaves = self.frames[wire.source].stems[wire.port] if step == 0 else 0.0
-        arrives = self.slots[number] if step == len(path) - 2 else 0.0
+    def segment(self, wire: int, step: int) -> Segment:
+        """Return one segment of a wire: its vertices, and at which offsets from their middles it leaves and arrives."""
+        source, path = self.wires[wire], self.paths[wire]
+        leaves = self.sizes[source.source].port_offsets[source.port] if step == 0 else 0.0
+        arrives = self.arrow_offsets[wire] if step == len(path) - 2 else 0.0
         return path[step], leaves, path[step + 1], arrives
 
-    def _pieces(self, column: range) -> dict[Piece, float]:
-        pieces: dict[Piece, float] = {}
-        for number, path in enumerate(self.paths):
+    def _segments(self, column: range) -> dict[Segment, float]:
+        segments: dict[Segment, float] = {}
+        for i, path in enumerate(self.paths):
             for step in range(len(path) - 1):
-                if self.row_of[path[step]] in column and self.row_of[path[step + 1]] in column:
-                    piece = self.ends(number, step)
-                    pieces[piece] = max(pieces.get(piece, 0.0), self._weight(number, piece))
-        return pieces
+                if self.layer_of[path[step]] in column and self.layer_of[path[step + 1]] in column:
+                    segment = self.segment(i, step)
+                    segments[segment] = max(segments.get(segment, 0.0), self._weight(i, segment))
+        return segments
 
-    def _weight(self, number: int, piece: Piece) -> float:
-        bends = sum(vertex >= len(self.boxes) for vertex in (piece[0], piece[2]))
+    def _weight(self, wire: int, segment: Segment) -> float:
+        bends = sum(vertex >= len(self.boxes) for vertex in (segment[0], segment[2]))
         if bends:
             return (2.0, 8.0)[bends - 1]
-        return 1.0 + 2.0 * (number in self.main) + 3.0 * (number in self.trunk)
+        return 1.0 + 2.0 * (wire in self.main) + 3.0 * (wire in self.trunk)
 
-    def _level(self, row: int, sideways: float) -> Level:
-        frames = [self.frames[vertex] for vertex in self.rows[row]]
-        heights = (max((getattr(one, part) for one in frames), default=0.0) for part in ("head", "body", "foot"))
-        return Level(*heights, gap=12.0 + (8.0 if sideways > 1 else 0.0) + min(62.0, 0.11 * sideways))
+    def _heights(self, layer: int, sideways: float) -> LayerHeights:
+        sizes = [self.sizes[vertex] for vertex in self.layers[layer]]
+        heights = (max((getattr(size, part) for size in sizes), default=0.0) for part in ("head", "body", "foot"))
+        return LayerHeights(*heights, gap=12.0 + (8.0 if sideways > 1 else 0.0) + min(62.0, 0.11 * sideways))
 
-    def _sideways(self) -> list[float]:
-        """Return for each layer how far wires go to the side below it: the further, the higher the gap."""
-        far = [0.0] * len(self.rows)
-        for number, path in enumerate(self.paths):
+    def _sideways_distances(self) -> list[float]:
+        """Return how far wires run sideways below each layer: the further, the larger the gap."""
+        distances = [0.0] * len(self.layers)
+        for i, path in enumerate(self.paths):
             for step in range(len(path) - 1):
-                upper, leaves, lower, arrives = self.ends(number, step)
-                row = self.row_of[upper]
-                if not any(column.start == row + 1 for column in self.columns):
-                    far[row] = max(far[row], abs(self.x[upper] + leaves - self.x[lower] - arrives))
-        return far
+                upper, leaves, lower, arrives = self.segment(i, step)
+                layer = self.layer_of[upper]
+                if not any(column.start == layer + 1 for column in self.columns):
+                    distances[layer] = max(distances[layer], abs(self.x[upper] + leaves - self.x[lower] - arrives))
+        return distances
+
+
+def column_starts(heights: Sequence[float], crossing: Sequence[int], count: int) -> list[int]:
+    """Return the layers with which the second and later columns begin.
+
+    Args:
+        heights: Height of each layer.
+        crossing: How many values pass from each layer to the next.
+        count: Number of columns; there are fewer if there are not enough layers.
+    """
+    ends = [0.0]
+    for height in heights:
+        ends.append(ends[-1] + height)
+    starts: list[int] = []
+    for i in range(1, count):
+        ideal = ends[-1] * i / count
+        first = starts[-1] + 1 if starts else 1
+        slack = _COLUMN_SLACK * ends[-1] / count
+        candidates = [layer for layer in range(first, len(heights)) if abs(ends[layer] - ideal) <= slack]
+        if candidates:
+            starts.append(min(candidates, key=lambda layer: (crossing[layer - 1], abs(ends[layer] - ideal))))
+    return starts

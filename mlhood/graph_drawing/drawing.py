@@ -18,67 +18,59 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from PIL import Image
 
-from mlhood.compiler.hir.drawing.families import FAMILIES
-from mlhood.errors import CompilerError
+from mlhood.errors import DrawingError
 from mlhood.files.atomic import check_output, write_atomic
+from mlhood.graph_drawing.layout import place_mirrored, place_scene, place_side_by_side
 from mlhood.graph_drawing.placement import Placement
-from mlhood.graph_drawing.render import INKS, PIXELS_AN_INCH
-from mlhood.graph_drawing.text_metrics import legal
+from mlhood.graph_drawing.render import INKS, PIXELS_PER_INCH, render
+from mlhood.graph_drawing.scene import Scene, StyleSheet
+from mlhood.graph_drawing.text_metrics import escape_xml
 
-_SHARPNESS = 2.0  # dots for a pixel, so that a fine screen shows it sharp
-_MOST_DOTS = 24_000_000
-_LONGEST_SIDE = 30_000  # dots; matplotlib draws no more than 65,535
+_SCALE = 2.0  # dots per pixel, for high-resolution screens
+_MAX_DOTS = 24_000_000
+_MAX_SIDE = 30_000  # dots; matplotlib draws at most 65,535
 _SHADES = 7
-UNHINTED: dict[Any, Any] = {"text.hinting": "no_hinting"}  # hinting makes letters wider than they were measured
-_BOX = re.compile(r'<g id="box-(\d+)">')
-_FONTS = "'DejaVu Sans', 'Bitstream Vera Sans', Verdana, Geneva, sans-serif"  # all of about the same width
+UNHINTED: dict[Any, Any] = {"text.hinting": "no_hinting"}  # hinted letters are wider than they were measured
+_BOX_ID = re.compile(r'<g id="box-(\d+)">')
+_FONTS = "'DejaVu Sans', 'Bitstream Vera Sans', Verdana, Geneva, sans-serif"  # of similar width
 
 
-@cache
-def _palette() -> Image.Image:
-    """Return all colours of drawings: those of boxes, of ink, and the shades between where letters have soft edges."""
-    shades = np.linspace(0, 1, _SHADES)[:, None]
-    papers = dict.fromkeys(to_rgb(family.colour) for family in FAMILIES.values())
-    colours = [np.array(paper) * (1 - shades) + np.array(to_rgb(ink)) * shades for ink in INKS for paper in papers]
-    palette = Image.new("P", (1, 1))
-    palette.putpalette(np.rint(np.concatenate(colours) * 255).astype(np.uint8).tobytes())
-    return palette
-
-
-def check_drawing(path: Path) -> None:
-    """Say before long work whether its drawing could be saved there.
+def check_path(path: Path) -> None:
+    """Check, before expensive work, that a drawing can be saved to a path.
 
     Raises:
-        CompilerError: The name does not end in .svg or .png.
+        DrawingError: The name does not end in .svg or .png.
         OutputError: The folder does not exist, or the path is a folder.
     """
-    kind = path.suffix.lower()
-    if kind not in (".svg", ".png"):
-        raise CompilerError(
-            "a drawing of a graph is SVG or PNG",
+    suffix = path.suffix.lower()
+    if suffix not in (".svg", ".png"):
+        raise DrawingError(
+            "a drawing of a graph is saved as SVG or PNG",
             where=path,
             expected="a name that ends in .svg or .png",
-            got=kind or "no ending",
+            got=suffix or "no suffix",
             todo=f"save it as {path.stem}.svg",
         )
     check_output(path)
 
 
 class Drawing:
-    """A drawing of a graph, or of the difference of two.
+    """A drawing of one graph or of two.
 
-    In a notebook it shows itself as a PNG, sharp on fine screens and at the size at which letters are easy to read,
-    which GitHub shows too. The same graph always gives the same bytes with the same matplotlib. In an
-    SVG, the full name of a box shows where the mouse rests on it.
+    In a notebook it shows itself as a PNG at a size that is easy to read, in the resolution of fine screens; GitHub
+    shows that, too. The same graph always gives the same bytes with the same matplotlib. In an SVG, the full name of a
+    box is its tooltip.
 
     Args:
-        placement: What stands where.
-        figure: Makes the figure; called once for each format, as matplotlib's figures are changed by drawing them.
-        name: What is drawn.
+        placement: Positions of everything.
+        styles: The styles that boxes and wires may have.
+        figure: Makes the figure; called once for each format, since drawing a matplotlib figure changes it.
+        name: Title.
     """
 
-    def __init__(self, placement: Placement, figure: Callable[[], Figure], name: str) -> None:
+    def __init__(self, placement: Placement, styles: StyleSheet, figure: Callable[[], Figure], name: str) -> None:
         self.placement = placement
+        self.styles = styles
         self.figure = figure
         self.name = name
 
@@ -89,48 +81,89 @@ class Drawing:
     def size(self) -> tuple[int, int]:
         """Width and height in pixels, at 96 to the inch."""
         width, height = self.figure().get_size_inches()
-        return round(width * PIXELS_AN_INCH), round(height * PIXELS_AN_INCH)
+        return round(width * PIXELS_PER_INCH), round(height * PIXELS_PER_INCH)
 
     @cached_property
     def svg(self) -> str:
-        """The drawing as SVG, in which the words are text that can be searched."""
+        """The drawing as SVG, with searchable text."""
         buffer = io.StringIO()
         with mpl.rc_context({"svg.hashsalt": "mlhood", "svg.fonttype": "none", "path.simplify": False}):
-            FigureCanvasSVG(self.figure()).print_svg(buffer, metadata={"Date": None, "Title": legal(self.name)})
-        text = buffer.getvalue().replace("'DejaVu Sans'", _FONTS)
-        return _BOX.sub(lambda found: found[0] + self._title(int(found[1])), text)
+            FigureCanvasSVG(self.figure()).print_svg(buffer, metadata={"Date": None, "Title": escape_xml(self.name)})
+        return _BOX_ID.sub(self._with_tooltip, buffer.getvalue().replace("'DejaVu Sans'", _FONTS))
 
-    def _title(self, number: int) -> str:
-        """What a browser shows when the mouse rests on a box: its name in full."""
-        return f"<title>{escape(legal(self.placement.boxes[number].box.key[1]))}</title>"
+    def _with_tooltip(self, match: re.Match[str]) -> str:
+        name = self.placement.boxes[int(match[1])].box.key[1]
+        return f"{match[0]}<title>{escape(escape_xml(name))}</title>"
 
     @cached_property
     def png(self) -> bytes:
-        """The drawing as PNG, of few colours so that it is small."""
+        """The drawing as PNG, with few colours to keep it small."""
         width, height = self.size
-        sharpness = min(_SHARPNESS, _LONGEST_SIDE / max(width, height), (_MOST_DOTS / (width * height)) ** 0.5)
+        scale = min(_SCALE, _MAX_SIDE / max(width, height), (_MAX_DOTS / (width * height)) ** 0.5)
         figure = self.figure()
-        figure.set_dpi(PIXELS_AN_INCH * sharpness)
+        figure.set_dpi(PIXELS_PER_INCH * scale)
         canvas = FigureCanvasAgg(figure)
         with mpl.rc_context(UNHINTED):
             canvas.draw()
-        picture = Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
+        image = Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
         buffer = io.BytesIO()
-        picture.quantize(palette=_palette(), dither=Image.Dither.NONE).save(buffer, "png", optimize=True)
+        palette = _palette(tuple(style.color for style in self.styles.nodes))
+        image.quantize(palette=palette, dither=Image.Dither.NONE).save(buffer, "png", optimize=True)
         return buffer.getvalue()
 
     def save(self, path: str | Path) -> Path:
-        """Write the drawing to a file that ends in .svg or .png, whole or not at all, and return its path.
+        """Write the drawing atomically to a file that ends in .svg or .png, and return its path.
 
         Raises:
-            CompilerError: The name has another ending.
+            DrawingError: The name has another ending.
             OutputError: The file cannot be written.
         """
         path = Path(path)
-        check_drawing(path)
+        check_path(path)
         return write_atomic(path, self.svg.encode("utf-8") if path.suffix.lower() == ".svg" else self.png)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> tuple[dict[str, Any], dict[str, Any]]:
-        """What a notebook shows: the PNG, as wide as it is meant."""
+        """Show the PNG in a notebook, at its size in pixels."""
         width, height = self.size
         return {"image/png": self.png, "text/plain": repr(self)}, {"image/png": {"width": width, "height": height}}
+
+
+@cache
+def _palette(colors: tuple[str, ...]) -> Image.Image:
+    """Return all colours of a drawing: of boxes, of ink, and the shades between them at the soft edges of letters."""
+    shades = np.linspace(0, 1, _SHADES)[:, None]
+    papers = dict.fromkeys(map(to_rgb, colors))
+    blends = [np.array(paper) * (1 - shades) + np.array(to_rgb(ink)) * shades for ink in INKS for paper in papers]
+    palette = Image.new("P", (1, 1))
+    palette.putpalette(np.rint(np.concatenate(blends) * 255).astype(np.uint8).tobytes())
+    return palette
+
+
+def draw_scene(scene: Scene, *, columns: int | None = None, key: bool = True, name: str | None = None) -> Drawing:
+    """Draw a scene from top to bottom.
+
+    Args:
+        scene: What to draw.
+        columns: Into how many columns a component is split; by its height and width if omitted.
+        key: Whether to explain below what colours, outlines and lines mean.
+        name: Title; the scene's if omitted.
+
+    Raises:
+        DrawingError: Too many values pass by other nodes to be drawn.
+    """
+    placement = place_scene(scene, columns)
+    return Drawing(placement, scene.styles, lambda: render(placement, scene.styles, key=key), name or scene.name)
+
+
+def draw_side_by_side(scenes: tuple[Scene, Scene], titles: tuple[str, str], *, name: str, key: bool = True) -> Drawing:
+    """Draw two scenes side by side, boxes of one key at the same height; arguments and errors as of `draw_scene`."""
+    placement, divider = place_side_by_side(scenes, titles)
+    styles = scenes[0].styles
+    return Drawing(placement, styles, lambda: render(placement, styles, key=key, divider=divider), name)
+
+
+def draw_mirrored(scenes: tuple[Scene, Scene], titles: tuple[str, str], *, name: str, key: bool = True) -> Drawing:
+    """Draw two scenes with the same wires side by side; those of the second one point upwards. As `draw_scene`."""
+    placement, upward = place_mirrored(scenes, titles)
+    styles = scenes[0].styles
+    return Drawing(placement, styles, lambda: render(placement, styles, key=key, upward=upward), name)

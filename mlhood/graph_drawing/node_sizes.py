@@ -1,36 +1,35 @@
-"""How much room a box takes: its text, the arrows that arrive above it, the labels of what leaves it below."""
+"""The size of a box with what belongs to it: its text, the arrows above it, the labels of its values below it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import accumulate
 
-from mlhood.compiler.hir.drawing.families import FAMILIES
-from mlhood.graph_drawing.outlines import INSETS
 from mlhood.graph_drawing.scene import Box, Port
+from mlhood.graph_drawing.shapes import INSETS
 from mlhood.graph_drawing.text_metrics import Line
 
 LABEL_GAP = 6.0  # between a wire and the label to its right
-_SLOT = 16.0
-_FEW = 3
+_ARROW_DISTANCE = 16.0
+_MAX_OFF_CENTER = 3  # arrows, of which the main one is in the middle of the box
 _PADDING = 9.0
-_DOUBLE = 6.0  # more in width and height for a double outline
-_ABOVE = 9.0  # room for an arrow's head
+_DOUBLE_OUTLINE = 6.0  # added to width and height
+_ARROW_HEIGHT = 9.0
 
 
 @dataclass(frozen=True)
-class Frame:
-    """The room of a vertex, in pixels from the middle of its box.
+class NodeSize:
+    """The size of a vertex in pixels.
 
     Args:
-        left: How far it reaches to the left.
-        right: How far it reaches to the right.
+        left: Extent to the left of the box's middle.
+        right: Extent to the right of it.
         width: Width of the box itself.
-        head: Height above the box for arrows and the words beside them.
+        head: Height above the box, for arrows and the text beside them.
         body: Height of the box itself.
-        foot: Height below the box for the labels of what leaves it.
-        step: How far the arrows that arrive are apart.
-        stems: Where the values leave, from the middle.
+        foot: Height below the box, for the labels of its values.
+        arrow_distance: Distance of neighbouring arrows that arrive.
+        port_offsets: Where the values leave, relative to the middle.
     """
 
     left: float
@@ -39,59 +38,49 @@ class Frame:
     head: float = 0.0
     body: float = 0.0
     foot: float = 0.0
-    step: float = 0.0
-    stems: tuple[float, ...] = ()
+    arrow_distance: float = 0.0
+    port_offsets: tuple[float, ...] = ()
 
 
-BEND = Frame(5.0, 5.0)
+BEND_SIZE = NodeSize(5.0, 5.0)
 
 
-def frame(box: Box) -> Frame:
-    """Return the room that a box takes."""
-    stems = _stems(box.ports)
-    step = _step(box.slots)
-    reach = max((abs(place) for place in (*slots(len(box.slots), 0, step), *stems)), default=0.0)
+def node_size(box: Box) -> NodeSize:
+    """Return the size of a box."""
+    ports = _port_offsets(box.ports)
+    labels = [label for label in box.arrow_labels if label]
+    distance = max([_ARROW_DISTANCE, *(arrow_label(label).width + LABEL_GAP + 5 for label in labels)])
+    reach = max(map(abs, (*arrow_offsets(len(box.arrow_labels), 0, distance), *ports)), default=0.0)
     text = max((line.width for line in box.lines), default=0.0)
-    more = _DOUBLE if box.mark == "changed" else 0.0
-    width = max(56.0, text + 2 * (_PADDING + INSETS[FAMILIES[box.family].outline]), 2 * (reach + 12)) + more
-    labels = [place + LABEL_GAP + port.width for place, port in zip(stems, box.ports, strict=True)]
-    words = reach + step if any(box.slots) else 0.0
-    return Frame(
+    extra = _DOUBLE_OUTLINE if box.mark == "changed" else 0.0
+    width = max(56.0, text + 2 * (_PADDING + INSETS[box.style.shape]), 2 * (reach + 12)) + extra
+    label_ends = [offset + LABEL_GAP + port.width for offset, port in zip(ports, box.ports, strict=True)]
+    head = _ARROW_HEIGHT + (arrow_label("x").height if labels else 0.0)
+    return NodeSize(
         left=width / 2,
-        right=max([width / 2, words, *labels]),
+        right=max([width / 2, reach + distance if labels else 0.0, *label_ends]),
         width=width,
-        head=_head(box.slots),
-        body=sum(line.height for line in box.lines) + 9.0 + more,
+        head=head if box.arrow_labels else 0.0,
+        body=sum(line.height for line in box.lines) + 9.0 + extra,
         foot=max((port.height + 5 for port in box.ports), default=0.0),
-        step=step,
-        stems=stems,
+        arrow_distance=distance,
+        port_offsets=ports,
     )
 
 
-def slots(count: int, main: int, step: float) -> tuple[float, ...]:
-    """Return where arrows arrive, from the middle of the box: the main one in the middle, unless there are many."""
-    middle = main if count <= _FEW else (count - 1) / 2
-    return tuple((i - middle) * step for i in range(count))
+def arrow_offsets(count: int, main: int, distance: float) -> tuple[float, ...]:
+    """Return where arrows arrive, relative to the box's middle: there the main one, or the middle one of many."""
+    middle = main if count <= _MAX_OFF_CENTER else (count - 1) / 2
+    return tuple((i - middle) * distance for i in range(count))
 
 
-def _head(words: list[str]) -> float:
-    if not words:
-        return 0.0
-    return _ABOVE + (word_line("x").height if any(words) else 0.0)
+def arrow_label(label: str) -> Line:
+    """Return the text beside an arrow as a line."""
+    return Line(label, 9.5, faint=True)
 
 
-def word_line(word: str) -> Line:
-    """Return the words beside an arrow as a line of text."""
-    return Line(word, 9.5, faint=True)
-
-
-def _step(words: list[str]) -> float:
-    """Return how far arrows are apart: enough for the words to their right."""
-    return max([_SLOT, *(word_line(word).width + LABEL_GAP + 5 for word in words if word)])
-
-
-def _stems(ports: tuple[Port, ...]) -> tuple[float, ...]:
-    """Return where values leave: one in the middle; several side by side, each with its label to its right."""
+def _port_offsets(ports: tuple[Port, ...]) -> tuple[float, ...]:
+    """Return where values leave: a single one in the middle, several side by side, each with its label to its right."""
     if len(ports) <= 1:
         return (0.0,) * len(ports)
     ends = [0.0, *accumulate(port.width + LABEL_GAP + 10 for port in ports)]

@@ -1,16 +1,16 @@
-"""Where everything in a drawing stands. Lengths are pixels at 96 to the inch; y grows downwards."""
+"""The positions of everything in a drawing. Lengths are pixels at 96 to the inch; y grows downwards."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from mlhood.graph_drawing.scene import Box
+from mlhood.graph_drawing.scene import Box, WireStyle
 from mlhood.graph_drawing.text_metrics import Line
 
 
 @dataclass(frozen=True)
 class PlacedBox:
-    """A box and the rectangle that it fills."""
+    """A box and its rectangle."""
 
     box: Box
     left: float
@@ -21,7 +21,7 @@ class PlacedBox:
 
 @dataclass(frozen=True)
 class PlacedText:
-    """Words: the left end and the top of the first line, and the box that they belong to, if any."""
+    """Lines of text, the left and top end of the first, and the box that they belong to, if any."""
 
     lines: tuple[Line, ...]
     left: float
@@ -31,24 +31,24 @@ class PlacedText:
 
 @dataclass(frozen=True)
 class Route:
-    """A wire's way: straight where two points differ in x or in y only, and in an S where in both.
+    """The path of a wire: straight between points that differ in x or y only, S-shaped between others.
 
     Args:
-        points: From the box that makes the value to the one that reads it.
-        kind: As in `Port`.
-        source: The box that makes the value.
-        target: The box that reads it; None for the stump to which all its readers' wires are tied.
+        points: From the box that produces the value to the one that uses it.
+        style: As in `Port`.
+        source: The box that produces the value.
+        target: The box that uses it; None for the stub from which the wires to all its users branch off.
     """
 
     points: tuple[tuple[float, float], ...]
-    kind: str
+    style: WireStyle
     source: Box
     target: Box | None = None
 
 
 @dataclass
 class Placement:
-    """Everything with its place, in a picture of this width and height."""
+    """Everything in a drawing of this width and height."""
 
     width: float = 0.0
     height: float = 0.0
@@ -56,12 +56,11 @@ class Placement:
     texts: list[PlacedText] = field(default_factory=list)
     routes: list[Route] = field(default_factory=list)
 
-    def add(self, other: Placement, right: float, down: float) -> None:
-        """Put another placement into this one."""
-        self.boxes += [replace(one, left=one.left + right, top=one.top + down) for one in other.boxes]
-        self.texts += [replace(one, left=one.left + right, top=one.top + down) for one in other.texts]
-        self.routes += [
-            replace(one, points=tuple((x + right, y + down) for x, y in one.points)) for one in other.routes
-        ]
-        self.width = max(self.width, right + other.width)
-        self.height = max(self.height, down + other.height)
+    def add(self, other: Placement, dx: float, dy: float) -> None:
+        """Insert another placement, shifted."""
+        self.boxes += [replace(box, left=box.left + dx, top=box.top + dy) for box in other.boxes]
+        self.texts += [replace(text, left=text.left + dx, top=text.top + dy) for text in other.texts]
+        for route in other.routes:
+            self.routes.append(replace(route, points=tuple((x + dx, y + dy) for x, y in route.points)))
+        self.width = max(self.width, dx + other.width)
+        self.height = max(self.height, dy + other.height)

@@ -1,122 +1,120 @@
-"""From an arrangement to places: layers from top to bottom, columns side by side.
+"""From an arrangement to positions: layers from top to bottom, columns side by side, and the routes of the wires.
 
-In a layer, boxes stand on a common middle line; above
-them is room for arrows, below for the labels of what leaves. Wires run straight down beside and between the boxes of a
-layer and bend only in the gaps between layers, so that none runs through a box.
+The boxes of a layer are centred on a common line; above them is space for arrows, below for the labels of their
+values. Wires run straight down beside and between the boxes of a layer and bend only in the gaps between layers, so
+that none runs through a box.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mlhood.graph_drawing.arrangement import Arrangement, Level
-from mlhood.graph_drawing.node_sizes import LABEL_GAP, word_line
+from mlhood.graph_drawing.arrangement import Arrangement, LayerHeights
+from mlhood.graph_drawing.node_sizes import LABEL_GAP, arrow_label
 from mlhood.graph_drawing.placement import PlacedBox, PlacedText, Placement, Route
 from mlhood.graph_drawing.scene import Box, Wire
 
 _LANE = 10.0
-_CLEAR = 12.0
+_CLEARANCE = 12.0
 
 
-def set_out(plan: Arrangement, levels: Sequence[Level] | None = None) -> Placement:
-    """Return an arrangement with everything in its place, the layers as high as it says itself, or as given."""
-    return _Sheet(plan, levels or plan.levels).placement
+def place_arrangement(arrangement: Arrangement, heights: Sequence[LayerHeights] | None = None) -> Placement:
+    """Return the positions of an arrangement, with its own heights of layers or given ones."""
+    return _Router(arrangement, heights or arrangement.heights).placement
 
 
-class _Sheet:
-    """Turns an arrangement into places."""
+class _Router:
+    """Turns an arrangement into a placement.
 
-    def __init__(self, plan: Arrangement, levels: Sequence[Level]) -> None:
-        self.plan = plan
-        self.levels = levels
-        crossing = plan.crossing()
-        self.lanes = [list(crossing[column.stop - 1]) for column in plan.columns[:-1]]
-        self.x = dict(plan.x)
+    Where a wire continues in the next column, it runs below its column, up between the columns in a lane of its own
+    and over the next one.
+    """
+
+    def __init__(self, arrangement: Arrangement, heights: Sequence[LayerHeights]) -> None:
+        self.arrangement = arrangement
+        self.heights = heights
+        crossing = arrangement.crossing()
+        self.lanes = [list(crossing[column.stop - 1]) for column in arrangement.columns[:-1]]
+        self.x = dict(arrangement.x)
         self.top: dict[int, float] = {}
-        self.edges: list[float] = []  # right edge of each column
-        self.bottoms: list[float] = []  # lower edge of each column
+        self.right_edges: list[float] = []  # of each column
+        self.bottom_edges: list[float] = []
         self.placement = Placement()
         self._place_columns()
         self._sort_lanes()
-        for vertex, box in enumerate(plan.boxes):
-            self._box(vertex, box)
-        self._routes()
+        for vertex, box in enumerate(arrangement.boxes):
+            self._place_box(vertex, box)
+        for i, wire in enumerate(arrangement.wires):
+            self._route(i, wire)
 
     def _place_columns(self) -> None:
-        header = max((_CLEAR + _LANE * len(lanes) for lanes in self.lanes), default=0.0)
+        arrangement = self.arrangement
+        header = max((_CLEARANCE + _LANE * len(lanes) for lanes in self.lanes), default=0.0)
         left = 0.0
-        for number, column in enumerate(self.plan.columns):
-            vertices = [vertex for row in column for vertex in self.plan.rows[row]]
-            start = min((self.plan.x[vertex] - self.plan.frames[vertex].left for vertex in vertices), default=0.0)
-            end = max((self.plan.x[vertex] + self.plan.frames[vertex].right for vertex in vertices), default=0.0)
-            self.x |= {vertex: self.plan.x[vertex] - start + left for vertex in vertices}
+        for i, column in enumerate(arrangement.columns):
+            vertices = [vertex for layer in column for vertex in arrangement.layers[layer]]
+            start = min((arrangement.x[vertex] - arrangement.sizes[vertex].left for vertex in vertices), default=0.0)
+            end = max((arrangement.x[vertex] + arrangement.sizes[vertex].right for vertex in vertices), default=0.0)
+            self.x |= {vertex: arrangement.x[vertex] - start + left for vertex in vertices}
             y = header
-            for row in column:
-                self.top[row] = y
-                y += self.levels[row].band + self.levels[row].gap
-            bottom = y - self.levels[column.stop - 1].gap if column else y
-            self.edges.append(left + end - start)
-            self.bottoms.append(bottom)
-            lanes = len(self.lanes[number]) if number < len(self.lanes) else 0
-            self.placement.width = self.edges[-1]
-            self.placement.height = max(self.placement.height, bottom + (_CLEAR + _LANE * lanes if lanes else 0.0))
-            left = self.edges[-1] + 2 * _CLEAR + _LANE * lanes
+            for layer in column:
+                self.top[layer] = y
+                y += self.heights[layer].band + self.heights[layer].gap
+            bottom = y - self.heights[column.stop - 1].gap if column else y
+            self.right_edges.append(left + end - start)
+            self.bottom_edges.append(bottom)
+            lanes = len(self.lanes[i]) if i < len(self.lanes) else 0
+            self.placement.width = self.right_edges[-1]
+            footer = _CLEARANCE + _LANE * lanes if lanes else 0.0
+            self.placement.height = max(self.placement.height, bottom + footer)
+            left = self.right_edges[-1] + 2 * _CLEARANCE + _LANE * lanes
 
     def _sort_lanes(self) -> None:
-        """Let the value that is furthest right take the inmost lane, so that the lanes of a cut do not cross."""
-        for column, lanes in zip(self.plan.columns, self.lanes, strict=False):
-            at = {}
-            for number, path in enumerate(self.plan.paths):
-                wire = self.plan.wires[number]
+        """Give the rightmost value the innermost lane, so that the lanes between two columns do not cross."""
+        arrangement = self.arrangement
+        for column, lanes in zip(arrangement.columns, self.lanes, strict=False):
+            x_of = {}
+            for i, path in enumerate(arrangement.paths):
+                wire = arrangement.wires[i]
                 for step, vertex in enumerate(path[:-1]):
-                    if self.plan.row_of[vertex] == column.stop - 1:
-                        at[wire.source, wire.port] = self.x[vertex] + self.plan.ends(number, step)[1]
-            lanes.sort(key=lambda value: -at[value])
+                    if arrangement.layer_of[vertex] == column.stop - 1:
+                        x_of[wire.source, wire.port] = self.x[vertex] + arrangement.segment(i, step)[1]
+            lanes.sort(key=lambda value: -x_of[value])
 
-    def _box(self, vertex: int, box: Box) -> None:
-        one, level = self.plan.frames[vertex], self.levels[self.plan.row_of[vertex]]
-        top = self.top[self.plan.row_of[vertex]] + level.head + (level.body - one.body) / 2
-        self.placement.boxes.append(PlacedBox(box, self.x[vertex] - one.width / 2, top, one.width, one.body))
-        end = self.top[self.plan.row_of[vertex]] + level.band
-        for stem, port in zip(one.stems, box.ports, strict=True):
-            x = self.x[vertex] + stem
-            self.placement.texts.append(PlacedText(port.label, x + LABEL_GAP, top + one.body + 3, box))
-            self.placement.routes.append(Route(((x, top + one.body), (x, end)), port.kind, box))
+    def _place_box(self, vertex: int, box: Box) -> None:
+        size, layer = self.arrangement.sizes[vertex], self.arrangement.layer_of[vertex]
+        heights = self.heights[layer]
+        top = self.top[layer] + heights.head + (heights.body - size.body) / 2
+        self.placement.boxes.append(PlacedBox(box, self.x[vertex] - size.width / 2, top, size.width, size.body))
+        end = self.top[layer] + heights.band
+        for offset, port in zip(size.port_offsets, box.ports, strict=True):
+            x = self.x[vertex] + offset
+            self.placement.texts.append(PlacedText(port.label, x + LABEL_GAP, top + size.body + 3, box))
+            self.placement.routes.append(Route(((x, top + size.body), (x, end)), port.style, box))
 
-    def _routes(self) -> None:
-        for number, wire in enumerate(self.plan.wires):
-            points: list[tuple[float, float]] = []
-            for step in range(len(self.plan.paths[number]) - 1):
-                points += self._piece(number, step)
-            target = self._placed(wire.target)
-            points.append((points[-1][0], target.top))
-            source = self._placed(wire.source)
-            points.insert(0, (points[0][0], source.top + source.height))
-            kind = source.box.ports[wire.port].kind
-            self.placement.routes.append(Route(tuple(points), kind, source.box, target.box))
-            self._word(wire, points[-1])
+    def _route(self, i: int, wire: Wire) -> None:
+        points: list[tuple[float, float]] = []
+        for step in range(len(self.arrangement.paths[i]) - 1):
+            points += self._segment(i, step)
+        source, target = self.placement.boxes[wire.source], self.placement.boxes[wire.target]
+        points = [(points[0][0], source.top + source.height), *points, (points[-1][0], target.top)]
+        self.placement.routes.append(Route(tuple(points), source.box.ports[wire.port].style, source.box, target.box))
+        if label := target.box.arrow_labels[wire.arrow]:
+            line, (x, y) = arrow_label(label), points[-1]
+            self.placement.texts.append(PlacedText((line,), x + LABEL_GAP, y - line.height - 2, target.box))
 
-    def _placed(self, vertex: int) -> PlacedBox:
-        return self.placement.boxes[vertex]
-
-    def _piece(self, number: int, step: int) -> list[tuple[float, float]]:
-        upper, leaves, lower, arrives = self.plan.ends(number, step)
-        row = self.plan.row_of[upper]
-        start = (self.x[upper] + leaves, self.top[row] + self.levels[row].band)
-        end = (self.x[lower] + arrives, self.top[row + 1])
-        cut = next((i for i, column in enumerate(self.plan.columns[:-1]) if column.stop == row + 1), None)
-        if cut is None:
+    def _segment(self, i: int, step: int) -> list[tuple[float, float]]:
+        """Return the points of one segment of a wire: two, or a detour to the top of the next column."""
+        upper, leaves, lower, arrives = self.arrangement.segment(i, step)
+        layer = self.arrangement.layer_of[upper]
+        start = (self.x[upper] + leaves, self.top[layer] + self.heights[layer].band)
+        end = (self.x[lower] + arrives, self.top[layer + 1])
+        last_layers = [column.stop - 1 for column in self.arrangement.columns[:-1]]
+        if layer not in last_layers:
             return [start, end]
-        wire = self.plan.wires[number]
-        lane = self.lanes[cut].index((wire.source, wire.port))
-        below = self.bottoms[cut] + _CLEAR + _LANE * lane
-        beside = self.edges[cut] + _CLEAR + _LANE * lane
-        above = end[1] - _CLEAR - _LANE * (len(self.lanes[cut]) - 1 - lane)
+        column, wire = last_layers.index(layer), self.arrangement.wires[i]
+        lane = self.lanes[column].index((wire.source, wire.port))
+        below = self.bottom_edges[column] + _CLEARANCE + _LANE * lane
+        beside = self.right_edges[column] + _CLEARANCE + _LANE * lane
+        above = end[1] - _CLEARANCE - _LANE * (len(self.lanes[column]) - 1 - lane)
         return [start, (start[0], below), (beside, below), (beside, above), (end[0], above), end]
-
-    def _word(self, wire: Wire, tip: tuple[float, float]) -> None:
-        box = self.plan.boxes[wire.target]
-        word = box.slots[wire.slot]
-        if word:
-            line = word_line(word)
-            self.placement.texts.append(PlacedText((line,), tip[0] + LABEL_GAP, tip[1] - line.height - 2, box))

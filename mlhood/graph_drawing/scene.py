@@ -1,4 +1,4 @@
-"""What a drawing says, before anything has a place: boxes with lines of text, and the wires between them."""
+"""What is to be drawn: boxes with lines of text, the wires between them, and their styles; nothing has a place yet."""
 
 from __future__ import annotations
 
@@ -6,8 +6,41 @@ from dataclasses import dataclass, field
 
 from mlhood.graph_drawing.text_metrics import Line
 
-# How a wire is drawn: one line, two lines, dots.
-REAL, QUANTIZED, NUMBERS = "floating point", "quantised", "integers"
+
+@dataclass(frozen=True)
+class NodeStyle:
+    """The look of a kind of boxes.
+
+    Args:
+        title: What the key below the drawing calls it.
+        color: Fill colour, "#rrggbb".
+        shape: Outline of the box, one of `shapes.INSETS`, so that kinds differ in a copy without colour, too.
+    """
+
+    title: str
+    color: str
+    shape: str
+
+
+@dataclass(frozen=True)
+class WireStyle:
+    """The look of a kind of wires.
+
+    Args:
+        title: What the key below the drawing calls it.
+        pattern: "single", "double" or "dotted".
+    """
+
+    title: str
+    pattern: str = "single"
+
+
+@dataclass(frozen=True)
+class StyleSheet:
+    """All styles of a family of drawings, in the order of the key: the ones in use are explained there."""
+
+    nodes: tuple[NodeStyle, ...]
+    wires: tuple[WireStyle, ...]
 
 
 @dataclass(frozen=True)
@@ -15,12 +48,12 @@ class Port:
     """Where a value leaves its box.
 
     Args:
-        label: The value's type, a few words a line.
-        kind: REAL, QUANTIZED or NUMBERS.
+        label: Lines beside the wire, such as the value's type.
+        style: Style of the wires that begin here.
     """
 
     label: tuple[Line, ...]
-    kind: str
+    style: WireStyle
 
     @property
     def width(self) -> float:
@@ -35,46 +68,55 @@ class Port:
 
 @dataclass
 class Box:
-    """A node, an input or an output of the graph.
+    """A vertex of the graph.
 
     Args:
-        key: What it is and its name, by which the boxes of two graphs are matched: ("node", "conv1").
-        family: A family of `drawing.families`, which gives colour and outline.
+        key: Kind and name, by which the boxes of two scenes are matched: ("node", "conv1"). An SVG shows the name as
+            the box's tooltip.
+        style: Colour and outline.
         lines: The text inside.
-        ports: One for each value that it makes.
-        slots: For each wire that arrives, the words beside its arrow, mostly none.
-        mark: "" in the drawing of one graph; in that of a difference "added", "removed", "changed" or "same".
+        ports: One for each value that it produces.
+        arrow_labels: For each wire that arrives, the text beside its arrow, "" for none.
+        mark: "" in a drawing of one scene; in a comparison "added", "removed", "changed" or "same", which is pale.
     """
 
     key: tuple[str, str]
-    family: str
+    style: NodeStyle
     lines: tuple[Line, ...]
     ports: tuple[Port, ...] = ()
-    slots: list[str] = field(default_factory=list)
+    arrow_labels: list[str] = field(default_factory=list)
     mark: str = ""
 
 
 @dataclass(frozen=True)
 class Wire:
-    """A value on its way from a box to one that reads it.
+    """An edge of the graph: a value on its way from the box that produces it to one that uses it.
 
     Args:
-        source: Number of the box that makes it.
-        port: Which of that box's values it is.
-        target: Number of the box that reads it.
-        slot: At which of that box's arrows it arrives.
+        source: Index of the box that produces it.
+        port: Index among that box's ports.
+        target: Index of the box that uses it.
+        arrow: Index among the arrows that arrive at that box.
     """
 
     source: int
     port: int
     target: int
-    slot: int
+    arrow: int
 
 
 @dataclass
 class Scene:
-    """All boxes, in an order in which each comes after those that it reads, and all wires."""
+    """A graph to draw.
+
+    Args:
+        name: Title.
+        boxes: In topological order.
+        wires: All edges.
+        styles: The styles that boxes and ports have, and those that drawings of this family might have.
+    """
 
     name: str
     boxes: list[Box]
     wires: list[Wire]
+    styles: StyleSheet

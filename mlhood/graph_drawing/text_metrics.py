@@ -1,8 +1,7 @@
-"""Text in drawings: how wide it is in the font that matplotlib brings along, and how any name is made printable."""
+"""Text in drawings: its width in the font that matplotlib ships, and how any name is made printable."""
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -10,9 +9,8 @@ from matplotlib.font_manager import FontProperties, findfont, get_font
 from matplotlib.ft2font import FT2Font, LoadFlags
 
 FONT = "DejaVu Sans"
-_LARGE = 100  # points at which characters are measured, so that rounding to pixels does not show
-_LEADING = 1.28
-_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+_MEASURED_SIZE = 100  # points at which characters are measured: large, so that rounding to pixels does not matter
+_LINE_SPACING = 1.28
 
 
 @dataclass(frozen=True)
@@ -20,10 +18,10 @@ class Line:
     """One line of text.
 
     Args:
-        text: What it says; `said` makes one of any name.
-        size: Height of the font in pixels.
-        bold: Whether the letters are bold.
-        faint: Whether it is printed in grey.
+        text: The characters; `fit_text` makes any name printable and short enough.
+        size: Font size in pixels.
+        bold: Whether the font is bold.
+        faint: Whether the text is grey.
     """
 
     text: str
@@ -33,62 +31,50 @@ class Line:
 
     @property
     def width(self) -> float:
-        """How wide the line is, in pixels."""
+        """Width of the line in pixels."""
         return sum(_advance(character, self.bold) for character in self.text) * self.size
 
     @property
     def height(self) -> float:
-        """How far the next line is below, in pixels."""
-        return self.size * _LEADING
+        """Distance to the next line in pixels."""
+        return self.size * _LINE_SPACING
 
 
-def printable(text: str) -> str:
-    """Return the text with an escape for each character that the font does not have."""
-    return "".join(one if _has(one) else _escaped(one) for one in text)
+def fit_text(text: str, max_chars: int = 34) -> str:
+    """Return any text as it can be drawn: characters that the font lacks are escaped, the middle of long text elided.
 
-
-def legal(text: str) -> str:
-    """Return the text with an escape for each character that XML does not allow, or that cannot be seen."""
-    return "".join(one if one.isprintable() else _escaped(one) for one in text)
-
-
-def _escaped(character: str) -> str:
-    return character.encode("unicode_escape").decode("ascii")
-
-
-def shortened(text: str, most: int) -> str:
-    """Return the text without its middle where it is longer than `most` characters: names differ at their ends."""
-    if len(text) <= most:
+    The middle, since long names differ at their ends.
+    """
+    text = "".join(character if _has_glyph(character) else _escape(character) for character in text)
+    if len(text) <= max_chars:
         return text
-    front = (most - 1) // 2
-    return f"{text[:front]}…{text[len(text) - (most - 1 - front) :]}"
+    head = (max_chars - 1) // 2
+    return f"{text[:head]}…{text[len(text) - (max_chars - 1 - head) :]}"
 
 
-def said(text: str, most: int = 34) -> str:
-    """Return any text as it stands in a drawing: printable, and at most so many characters."""
-    return shortened(printable(text), most)
+def escape_xml(text: str) -> str:
+    """Return the text with an escape for each character that is invalid in XML or invisible."""
+    return "".join(character if character.isprintable() else _escape(character) for character in text)
 
 
-def typeset(text: str) -> str:
-    """Return words of our own with a raised exponent and a real arrow: "2^-7 -> 1" becomes "2⁻⁷ → 1"."""
-    raised = re.sub(r"(?<=scale 2)\^(-?\d+)", lambda match: match[1].translate(_RAISED), text)
-    return raised.replace(" -> ", " → ")
+def _escape(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")
 
 
 @lru_cache(maxsize=2)
 def _font(bold: bool) -> FT2Font:
-    return get_font(
-        findfont(FontProperties(family=FONT, weight="bold" if bold else "normal"), fallback_to_default=True)
-    )
+    properties = FontProperties(family=FONT, weight="bold" if bold else "normal")
+    return get_font(findfont(properties, fallback_to_default=True))
 
 
 @lru_cache(maxsize=8192)
 def _advance(character: str, bold: bool) -> float:
+    """Return a character's advance width as a multiple of the font size."""
     font = _font(bold)
-    font.set_size(_LARGE, 72)
-    return font.load_char(ord(character), flags=LoadFlags.NO_HINTING).linearHoriAdvance / 65536 / _LARGE
+    font.set_size(_MEASURED_SIZE, 72)
+    return font.load_char(ord(character), flags=LoadFlags.NO_HINTING).linearHoriAdvance / 65536 / _MEASURED_SIZE
 
 
 @lru_cache(maxsize=8192)
-def _has(character: str) -> bool:
+def _has_glyph(character: str) -> bool:
     return character.isprintable() and all(ord(character) in _font(bold).get_charmap() for bold in (False, True))

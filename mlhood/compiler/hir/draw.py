@@ -1,4 +1,4 @@
-"""Drawings of graphs, as SVG and PNG, by matplotlib alone: no program besides Python is needed.
+"""Drawings of graphs, as SVG and PNG, without any program besides Python.
 
 draw(graph)                            # shows itself in a notebook
 draw(graph, "lenet.svg")               # or .png
@@ -12,13 +12,10 @@ from pathlib import Path
 
 from mlhood.compiler.hir.diff import diff
 from mlhood.compiler.hir.drawing.describe import describe
+from mlhood.compiler.hir.drawing.styles import STYLES
 from mlhood.compiler.hir.graph import Graph
 from mlhood.errors import CompilerError
-from mlhood.graph_drawing.drawing import Drawing
-from mlhood.graph_drawing.layout import place
-from mlhood.graph_drawing.render import figure_of
-from mlhood.graph_drawing.scene import Scene
-from mlhood.graph_drawing.side_by_side import side_by_side
+from mlhood.graph_drawing import Drawing, Scene, draw_scene, draw_side_by_side, fit_text
 
 
 def draw(
@@ -33,30 +30,28 @@ def draw(
 ) -> Drawing:
     """Draw a graph from top to bottom: inputs, operators, outputs; the type of each value beside its wire.
 
-    Constants are lines in the box of the node that reads them. Families of operators differ in colour and in outline.
-    Floating-point values are single lines, quantised ones double, other integers dotted.
+    Constants are lines in the box of the node that reads them. Families of operators differ in colour and outline.
+    The wires of floating-point values are single, those of quantised values double, those of other integers dotted.
 
     Args:
         graph: The graph.
-        path: Where to save the drawing, .svg or .png; nowhere if left out.
-        part: Names of the nodes to draw; all if left out.
-        columns: Into how many columns a long graph is cut; by its height and width if left out.
-        sizes: Whether to say how many bytes the constants take.
-        key: Whether to say below what colours, outlines and lines mean.
-        limit: The most nodes to draw: more would be slow, and nobody could find anything in it.
+        path: Where to save the drawing, .svg or .png; nowhere if omitted.
+        part: Names of the nodes to draw; all if omitted.
+        columns: Into how many columns a long graph is split; by its height and width if omitted.
+        sizes: Whether to show how many bytes the constants occupy.
+        key: Whether to explain below what colours, outlines and lines mean.
+        limit: The largest number of nodes: more would be slow, and unreadable.
 
     Raises:
-        CompilerError: The graph has more nodes than `limit`, a cycle, or no node of a name in `part`; or the file's
-            name has another ending.
+        CompilerError: The graph has more nodes than `limit`, a cycle, or no node of a name in `part`.
+        DrawingError: Too many values pass by other nodes, or the file's name has another ending.
         OutputError: The file cannot be written.
     """
     part = part if part is None or isinstance(part, str) else list(part)
-    check_limit(graph, part, limit)
+    _check_limit(graph, part, limit)
     if columns is not None and columns < 1:
         raise CompilerError("a drawing has at least one column", where=f"graph {graph.name!r}", got=columns)
-    scene = describe(graph, part=part, sizes=sizes)
-    placement = place(scene, columns)
-    drawing = Drawing(placement, lambda: figure_of(placement, key=key), graph.name)
+    drawing = draw_scene(describe(graph, part=part, sizes=sizes), columns=columns, key=key)
     if path is not None:
         drawing.save(path)
     return drawing
@@ -71,42 +66,47 @@ def draw_diff(
     key: bool = True,
     limit: int = 500,
 ) -> Drawing:
-    """Draw two graphs side by side, with what changed from one to the other; `diff` says the same in words.
+    """Draw two graphs side by side and mark the differences, which `diff` lists as text.
 
-    Nodes of one name stand at the same height. What went has a dashed outline and a minus, what came a thick outline
-    and a plus, what changed a double outline and a ~, with words in the later drawing; the rest is pale.
+    Nodes of the same name are at the same height. Removed nodes have a dashed outline and a minus, added ones a thick
+    outline and a plus, changed ones a double outline and a ~, with the changes in the later graph; others are pale.
 
     Args:
         before: The earlier graph.
         after: The later one.
-        path: Where to save the drawing, .svg or .png; nowhere if left out.
-        part: Names of the nodes to draw, of which each graph shows those that it has; all if left out.
-        key: Whether to say below what colours, outlines and lines mean.
-        limit: The most nodes to draw of one graph.
+        path: Where to save the drawing, .svg or .png; nowhere if omitted.
+        part: Names of the nodes to draw, of which each graph shows those that it has; all if omitted.
+        key: Whether to explain below what colours, outlines and lines mean.
+        limit: The largest number of nodes of one graph.
 
     Raises:
-        CompilerError: A graph has more nodes than `limit`, or a cycle; neither has a node of a name in `part`; or the
-            file's name has another ending.
+        CompilerError: A graph has more nodes than `limit`, or a cycle; or neither has a node of a name in `part`.
+        DrawingError: Too many values pass by other nodes, or the file's name has another ending.
         OutputError: The file cannot be written.
     """
     part = part if part is None else [part] if isinstance(part, str) else list(part)
     for graph in (before, after):
-        check_limit(graph, part, limit)
-    changes = {(change.sort, change.name): change for change in diff(before, after).changes}
+        _check_limit(graph, part, limit)
+    changes = {(change.entity, change.name): change for change in diff(before, after).changes}
     notes = {key: change.details for key, change in changes.items()}
     if part is None:
         scenes = describe(before), describe(after, notes=notes)
     else:
         _check_part(part, before, after)
-        scenes = _described(before, part), _described(after, part, notes)
+        scenes = _describe_part(before, part), _describe_part(after, part, notes)
     for scene in scenes:
         for box in scene.boxes:
             box.mark = changes[box.key].kind if box.key in changes else "same"
-    placement, rule = side_by_side(*scenes)
-    drawing = Drawing(placement, lambda: figure_of(placement, key=key, rule=rule), f"{before.name} and {after.name}")
+    titles = _title("before", scenes[0]), _title("after", scenes[1])
+    drawing = draw_side_by_side(scenes, titles, name=f"{before.name} and {after.name}", key=key)
     if path is not None:
         drawing.save(path)
     return drawing
+
+
+def _title(prefix: str, scene: Scene) -> str:
+    count = sum(kind == "node" for kind, _ in (box.key for box in scene.boxes))
+    return fit_text(f"{prefix}: {scene.name}, {count} node{'' if count == 1 else 's'}", 40)
 
 
 def _check_part(part: list[str], before: Graph, after: Graph) -> None:
@@ -120,17 +120,12 @@ def _check_part(part: list[str], before: Graph, after: Graph) -> None:
         )
 
 
-def _described(graph: Graph, part: list[str], notes: dict[tuple[str, str], tuple[str, ...]] | None = None) -> Scene:
+def _describe_part(graph: Graph, part: list[str], notes: dict[tuple[str, str], tuple[str, ...]] | None = None) -> Scene:
     names = [name for name in part if name in graph.nodes]
-    return describe(graph, part=names, notes=notes) if names else Scene(graph.name, [], [])
+    return describe(graph, part=names, notes=notes) if names else Scene(graph.name, [], [], STYLES)
 
 
-def check_limit(graph: Graph, part: str | list[str] | None, limit: int) -> None:
-    """Check that there is not too much to draw.
-
-    Raises:
-        CompilerError: There is.
-    """
+def _check_limit(graph: Graph, part: str | list[str] | None, limit: int) -> None:
     count = len(graph.nodes) if part is None else len([part] if isinstance(part, str) else part)
     if count > limit:
         raise CompilerError(

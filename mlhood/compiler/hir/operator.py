@@ -47,7 +47,7 @@ class Operator:
         moves: It only moves or copies elements, so that it works on names of axes as well as on numbers.
         commutative: Its two inputs can be swapped, so a drawing need not tell them apart.
         converts: It converts between reals and the integers that stand for them, see `to_onnx`.
-        family: Which operators it is drawn like: a key of `hir.drawing.families.FAMILIES`.
+        family: Which operators it is drawn like: a key of `hir.drawing.styles.FAMILIES`.
         quantization_rule: How `mlhood.compiler.quantize` computes it with integers: a key of `quantize.rules.RULES`.
     """
 
@@ -75,7 +75,7 @@ class Operator:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @property
-    def stated(self) -> dict[str, Any]:
+    def non_default_attributes(self) -> dict[str, Any]:
         """The attributes that differ from their defaults: what the text form and drawings show."""
         return {field.name: getattr(self, field.name) for field in fields(self) if _differs(self, field)}
 

@@ -100,7 +100,7 @@ def _node(node: Node) -> str:
     made = ", ".join(map(_declared, node.outputs))
     name = "" if node.outputs and node.outputs[0].name == node.name else f" {json.dumps(node.name)} "
     read = ", ".join(map(_reference, node.inputs))
-    attributes = ", ".join(f"{key}={spell(value)}" for key, value in node.operator.stated.items())
+    attributes = ", ".join(f"{key}={spell(value)}" for key, value in node.operator.non_default_attributes.items())
     return f"{made} = {node.operator.name}{name}({read})" + (f" {{{attributes}}}" if attributes else "")
 
 

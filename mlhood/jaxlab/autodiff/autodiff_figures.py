@@ -10,35 +10,23 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from pathlib import Path as File
+from pathlib import Path
 
 import numpy as np
-from matplotlib.figure import Figure
-from matplotlib.patches import PathPatch
-from matplotlib.path import Path
 
+from mlhood.compiler.hir.drawing.styles import FLOAT, STYLES
 from mlhood.errors import AutodiffError
-from mlhood.graph_drawing.arrangement import Arrangement
-from mlhood.graph_drawing.drawing import Drawing
-from mlhood.graph_drawing.layers import layered, ranks
-from mlhood.graph_drawing.layout import BETWEEN
-from mlhood.graph_drawing.placement import PlacedText, Placement, Route
-from mlhood.graph_drawing.render import INKS, figure_of, line_path
-from mlhood.graph_drawing.routing import set_out
-from mlhood.graph_drawing.scene import REAL, Box, Port, Scene, Wire
-from mlhood.graph_drawing.text_metrics import Line
+from mlhood.graph_drawing import Box, Drawing, Line, Port, Scene, Wire, draw_mirrored
 from mlhood.jaxlab.autodiff.rules import RULES, Rule
 from mlhood.jaxlab.autodiff.tape import Entry, Tape, backward
 from mlhood.jaxlab.tracing.boxes import end_box, heading, operation_box, shape_port, shape_text
 
-_TITLE = 34.0
 _MAX_OPERATIONS = 150
 _WEIGHTED = {"conv2d", "dense", "batch_norm", "cross_entropy"}  # all inputs but the first are lines in the box
-_ARROW = 7.5
 
 
 def gradient_graph(
-    tape: Tape, rules: Mapping[str, Rule] = RULES, path: str | File | None = None, *, key: bool = True
+    tape: Tape, rules: Mapping[str, Rule] = RULES, path: str | Path | None = None, *, key: bool = True
 ) -> Drawing:
     """Draw a tape from top to bottom, and beside it the flow of the gradients from bottom to top.
 
@@ -55,7 +43,7 @@ def gradient_graph(
 
     Raises:
         AutodiffError: As for `backward`, or there are too many operations.
-        CompilerError: The file name has another suffix.
+        DrawingError: The file name has another suffix.
         OutputError: The file cannot be written.
     """
     scenes = GradientScenes(tape, backward(tape, rules))
@@ -66,8 +54,8 @@ def gradient_graph(
             got=len(scenes.entries),
             todo="draw a part: one block, or one layer",
         )
-    placement, back = side_by_side(scenes.forward, scenes.backward)
-    drawing = Drawing(placement, lambda: _figure(placement, back, key), "a tape and its gradients")
+    halves, titles = (scenes.forward, scenes.backward), ("forward, downwards", "backward, upwards")
+    drawing = draw_mirrored(halves, titles, name="a tape and its gradients", key=key)
     if path is not None:
         drawing.save(path)
     return drawing
@@ -92,8 +80,8 @@ class GradientScenes:
         self.computed = {entry.output for entry in self.entries}
         self.uses = Counter(number for entry in self.entries for number in entry.inputs)
         self.box_of: dict[int, int] = {}  # the box that a value's wires leave, after it was copied
-        self.forward = Scene("forward", [], [])
-        self.backward = Scene("backward", [], [])
+        self.forward = Scene("forward", [], [], STYLES)
+        self.backward = Scene("backward", [], [], STYLES)
         for entry in self.entries:
             self._add_entry(entry)
         self._add_result()
@@ -140,7 +128,7 @@ class GradientScenes:
             lines = heading("copy", f"{name}, read {count} times"), heading("sum", f"{count} gradients")
             copy = operation_box("copy", name, lines[0], self._ports(number)[0], 1)
             # the arriving wires have different gradients; the norm of their sum is shown above
-            total = operation_box("add", name, lines[1], Port((), REAL), 1)
+            total = operation_box("add", name, lines[1], Port((), FLOAT), 1)
             total.mark = boxes[1].mark
             self._add_boxes([copy, total], [len(self.forward.boxes) - 1])
         self.box_of[number] = len(self.forward.boxes) - 1
@@ -154,8 +142,8 @@ class GradientScenes:
 
     def _add_boxes(self, boxes: list[Box], sources: list[int]) -> None:
         for scene, box in zip((self.forward, self.backward), boxes, strict=True):
-            box.slots = [""] * len(sources)
-            scene.wires += [Wire(source, 0, len(scene.boxes), slot) for slot, source in enumerate(sources)]
+            box.arrow_labels = [""] * len(sources)
+            scene.wires += [Wire(source, 0, len(scene.boxes), arrow) for arrow, source in enumerate(sources)]
             scene.boxes.append(box)
 
     def _name(self, number: int) -> str:
@@ -174,7 +162,7 @@ class GradientScenes:
         label = Line("no gradient", 10.0, faint=True)
         if number in self.gradients:
             label = Line(f"‖g‖ = {np.linalg.norm(self.gradients[number]):.2g}", 10.0)
-        return shape_port(self.tape.values[number].shape), Port((label,), REAL)
+        return shape_port(self.tape.values[number].shape), Port((label,), FLOAT)
 
 
 def _live_entries(tape: Tape, last: int) -> list[Entry]:
@@ -189,44 +177,3 @@ def _live_entries(tape: Tape, last: int) -> list[Entry]:
 def _attributes(entry: Entry) -> list[str]:
     shown = [f"{name} {value}" for name, value in entry.attributes.items() if name != "eps" and value is not None]
     return [", ".join(shown)] if shown else []
-
-
-# -- layout and rendering
-
-
-def side_by_side(left: Scene, right: Scene) -> tuple[Placement, list[Route]]:
-    """Place two scenes with equal wires, corresponding boxes at the same height; return the right one's routes apart.
-
-    Its routes still lead downwards.
-    """
-    count = len(left.boxes)
-    layers = layered(count, left.wires, ranks(count, [(wire.source, wire.target) for wire in left.wires]))
-    arrangements = [Arrangement(scene.boxes, scene.wires, layers, 1) for scene in (left, right)]
-    levels = [a.joined(b) for a, b in zip(arrangements[0].levels, arrangements[1].levels, strict=True)]
-    halves = [set_out(arrangement, levels) for arrangement in arrangements]
-    placement = Placement()
-    titles = [Line(text, 13.0, bold=True) for text in ("forward, downwards", "backward, upwards")]
-    middle = max(halves[0].width, titles[0].width) + 2 * BETWEEN
-    for half, title, x in zip(halves, titles, (0.0, middle), strict=True):
-        placement.texts.append(PlacedText((title,), x, 0.0))
-        placement.add(half, x, _TITLE)
-        placement.width = max(placement.width, x + title.width)
-    placement.texts = [text for text in placement.texts if text.lines]
-    forward = len(halves[0].routes)
-    back = [route for route in placement.routes[forward:] if route.target is not None]
-    del placement.routes[forward:]
-    return placement, back
-
-
-def _figure(placement: Placement, back: list[Route], key: bool) -> Figure:
-    figure = figure_of(placement, key=key)
-    axes = figure.axes[0]
-    ink = INKS[0]
-    for route in back:
-        x, y = route.points[0]  # the gradient arrives where the value leaves its box
-        tip = Path([(x, y), (x - 3.6, y + _ARROW), (x + 3.6, y + _ARROW), (x, y)], closed=True)
-        axes.add_patch(PathPatch(tip, facecolor=ink, edgecolor="none", zorder=3))
-        line = line_path([(x, y + 5.0), *route.points[1:]])
-        style = {"capstyle": "butt", "joinstyle": "round", "zorder": 1, "snap": False}
-        axes.add_patch(PathPatch(line, fill=False, edgecolor=ink, linewidth=1.1, **style))
-    return figure

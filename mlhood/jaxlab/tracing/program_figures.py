@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from mlhood.compiler.hir.drawing.styles import STYLES
 from mlhood.errors import TraceError
-from mlhood.graph_drawing.drawing import Drawing
-from mlhood.graph_drawing.layout import place
-from mlhood.graph_drawing.render import figure_of
-from mlhood.graph_drawing.scene import Scene, Wire
+from mlhood.graph_drawing import Drawing, Scene, Wire, draw_scene
 from mlhood.jaxlab.tracing.boxes import end_box, heading, operation_box, shape_port
 
 _MAX_EQUATIONS = 150
@@ -30,13 +28,12 @@ def program_graph(program: Any) -> Drawing:
             got=len(program.equations),
             todo="trace and draw a part: one block, or one layer",
         )
-    placement = place(_scene(program))
-    return Drawing(placement, lambda: figure_of(placement), "a traced program")
+    return draw_scene(_scene(program), name="a traced program")
 
 
 def _scene(program: Any) -> Scene:
     names = program.names()  # has variables as keys, as opposed to literals
-    scene = Scene("program", [], [])
+    scene = Scene("program", [], [], STYLES)
     box_of: dict[Any, int] = {}
     defined = {equation.output for equation in program.equations}
     for variable, name in names.items():

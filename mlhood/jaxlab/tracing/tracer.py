@@ -29,7 +29,7 @@ import numpy as np
 from mlhood.errors import TraceError
 
 if TYPE_CHECKING:
-    from mlhood.graph_drawing.drawing import Drawing
+    from mlhood.graph_drawing import Drawing
 
 Shape = tuple[int, ...]
 

@@ -11,12 +11,9 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+from mlhood.compiler.hir.drawing.styles import FAMILIES, FLOAT, INTEGER, STYLES
 from mlhood.errors import XlaError
-from mlhood.graph_drawing.drawing import Drawing
-from mlhood.graph_drawing.layout import place
-from mlhood.graph_drawing.render import figure_of
-from mlhood.graph_drawing.scene import NUMBERS, REAL, Box, Port, Scene, Wire
-from mlhood.graph_drawing.text_metrics import Line, said
+from mlhood.graph_drawing import Box, Drawing, Line, Port, Scene, Wire, draw_scene, fit_text
 from mlhood.jaxlab.tracing.boxes import end_box, heading
 from mlhood.jaxlab.xla.hlo import Instruction, Module
 from mlhood.jaxlab.xla.steps import POOLINGS, PRODUCTS, Step, callee, opcodes, outputs, steps
@@ -71,7 +68,7 @@ def draw(
 
     Raises:
         XlaError: The stage is unknown, or there are too many boxes.
-        CompilerError: The file name has another suffix.
+        DrawingError: The file name has another suffix.
         OutputError: The file cannot be written.
     """
     scene = scene_of(view.module(stage), view.data, fold=fold)
@@ -83,8 +80,7 @@ def draw(
             got=f"{len(scene.boxes)} boxes",
             todo="use draw(..., fold=True), or print the text: view.optimized",
         )
-    placement = place(scene, columns)
-    drawing = Drawing(placement, lambda: figure_of(placement, key=key), f"{view.name}, {stage}")
+    drawing = draw_scene(scene, columns=columns, key=key, name=f"{view.name}, {stage}")
     if path is not None:
         drawing.save(path)
     return drawing
@@ -102,7 +98,7 @@ def scene_of(module: Module, data: tuple[int, ...] | None = None, *, fold: bool 
     for i, name in enumerate(results):
         wires.append(Wire(box_of[name], 0, len(boxes), 0))
         boxes.append(end_box("output", "result" if len(results) == 1 else f"result {i}"))
-    return Scene(module.name, boxes, wires)
+    return Scene(module.name, boxes, wires, STYLES)
 
 
 def _box(module: Module, step: Step) -> Box:
@@ -113,13 +109,13 @@ def _box(module: Module, step: Step) -> Box:
     if len(details) > _MAX_DETAILS:
         details[_MAX_DETAILS - 1 :] = [f"… and {len(details) - _MAX_DETAILS + 1} lines more"]
     lines = heading(_title(module, step.first), name, details, 44)
-    return Box(("node", name), _family(module, step), lines, (port,), [""] * len(step.sources))
+    return Box(("node", name), FAMILIES[_family(module, step)], lines, (port,), [""] * len(step.sources))
 
 
 def _port(instruction: Instruction) -> Port:
     real = all(array.element_type.startswith(("f", "bf", "c")) for array in instruction.arrays)
-    label = tuple(Line(said(str(array), 40), 10.0) for array in instruction.arrays[:3])
-    return Port(label, REAL if real else NUMBERS)
+    label = tuple(Line(fit_text(str(array), 40), 10.0) for array in instruction.arrays[:3])
+    return Port(label, FLOAT if real else INTEGER)
 
 
 def _title(module: Module, instruction: Instruction) -> str:

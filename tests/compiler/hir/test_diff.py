@@ -12,7 +12,7 @@ from mlhood.compiler.onnx.importer import import_model
 from mlhood.compiler.operators import OPERATORS
 from mlhood.compiler.parse import parse
 from mlhood.errors import CompilerError
-from tests.compiler.geometry import check, check_words
+from tests.graph_drawing.geometry import check, check_words
 
 BEFORE = """\
 graph "before"

@@ -4,14 +4,15 @@ import numpy as np
 import pytest
 from torch import nn
 
-from mlhood.errors import CompilerError
+from mlhood.errors import DrawingError
+from mlhood.graph_drawing.layout import place_mirrored
 from mlhood.jaxlab import autodiff as ad
 from mlhood.jaxlab.autodiff import AutodiffError
-from mlhood.jaxlab.autodiff.autodiff_figures import GradientScenes, gradient_graph, side_by_side
+from mlhood.jaxlab.autodiff.autodiff_figures import GradientScenes, gradient_graph
 from mlhood.jaxlab.operators.network import block, tree
 from mlhood.models import LeNet
 from mlhood.models.resnet import BasicBlock
-from tests.compiler.geometry import check, check_no_overlap, check_wires, check_words
+from tests.graph_drawing.geometry import check, check_no_overlap, check_wires, check_words
 
 RNG = np.random.default_rng(0)
 PAGE_WIDTH = 1040  # pixels that a notebook shows at most
@@ -71,7 +72,7 @@ def test_it_is_readable_at_a_notebooks_width(request, name):
     check_words(drawing)
     assert drawing.size[0] <= PAGE_WIDTH
     scenes = scenes_of(tape)
-    placement, back = side_by_side(scenes.forward, scenes.backward)
+    placement, back = place_mirrored((scenes.forward, scenes.backward), ("forward", "backward"))
     assert len(back) == len(scenes.backward.wires)
     placement.routes = back  # drawn upwards, along the same routes
     check_no_overlap(placement)
@@ -143,5 +144,5 @@ def test_a_tape_without_operations_and_one_with_too_many():
 def test_drawings_are_saved(tmp_path):
     gradient_graph(small(), path=tmp_path / "small.svg")
     assert "rule of mul" in (tmp_path / "small.svg").read_text(encoding="utf-8")
-    with pytest.raises(CompilerError, match="SVG or PNG"):
+    with pytest.raises(DrawingError, match="SVG or PNG"):
         gradient_graph(small(), path=tmp_path / "small.pdf")

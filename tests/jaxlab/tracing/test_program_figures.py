@@ -4,7 +4,7 @@ import pytest
 
 from mlhood.jaxlab.tracing import tracer
 from mlhood.jaxlab.tracing.tracer import Equation, Program, TraceError, fresh
-from tests.compiler.geometry import check, check_words
+from tests.graph_drawing.geometry import check, check_words
 
 
 def test_a_program_is_drawn_completely_and_readably(tmp_path):

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from mlhood.errors import CompilerError, XlaError
+from mlhood.errors import DrawingError, XlaError
 from mlhood.jaxlab.operators.resnet import from_torch, logits
 from mlhood.jaxlab.xla.drawing import draw, scene_of
 from mlhood.jaxlab.xla.steps import steps
 from mlhood.jaxlab.xla.views import view
 from mlhood.models import resnet18
-from tests.compiler.geometry import check, check_words
+from tests.graph_drawing.geometry import check, check_words
 
 
 def texts(scene) -> list[str]:
@@ -97,7 +97,7 @@ def test_the_optimised_resnet_is_drawn(network):
 def test_too_many_boxes_and_other_file_formats_are_rejected(plain, tmp_path):
     with pytest.raises(XlaError, match="too large to be drawn"):
         draw(plain, "hlo", limit=3)
-    with pytest.raises(CompilerError, match="SVG or PNG"):
+    with pytest.raises(DrawingError, match="SVG or PNG"):
         draw(plain, "hlo", tmp_path / "conv.pdf")
     draw(plain, "hlo", tmp_path / "conv.svg")
     assert "convolution" in (tmp_path / "conv.svg").read_text(encoding="utf-8")

@@ -1,1 +1,1 @@
-"""How a graph becomes a picture: what is said in each box, the layers, the places, the paint."""
+"""From a graph to a scene for `mlhood.graph_drawing`: which boxes there are, what they say, and how they look."""
