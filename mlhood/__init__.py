@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 __all__ = ["check", "compile", "progress"]
 
-_HOMES = {
+_MODULES = {
     "check": "mlhood.grading.student.check",
     "compile": "mlhood.compiler.compile",
     "progress": "mlhood.grading.student.check",
@@ -19,7 +19,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Load the notebook's calls when they are first used, so that importing the package costs nothing."""
-    if name not in _HOMES:
+    """Import what notebooks call lazily, so that importing the package is cheap."""
+    if name not in _MODULES:
         raise AttributeError(f"module 'mlhood' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    return getattr(import_module(_MODULES[name]), name)

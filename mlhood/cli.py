@@ -1,7 +1,8 @@
-"""The command line: one command a job, each a thin call into the part of the package that does it."""
+"""The command line: each command is a thin call into the part of the package that does the work."""
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import sys
 from pathlib import Path
@@ -32,16 +33,26 @@ app = typer.Typer(
 )
 
 
+def _print_version(requested: bool) -> None:
+    if requested:
+        typer.echo(f"mlhood {importlib.metadata.version('mlhood')}")
+        raise typer.Exit
+
+
 @app.callback()
-def _root() -> None:
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and exit.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
     """Machine Learning under the hood."""
 
 
 @app.command()
 def doctor(
-    as_json: Annotated[bool, typer.Option("--json", help="Print plain data for a program to read.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Say what this machine is and which parts of the course will work on it.
+    """Report what this machine is and which parts of the course work on it.
 
     The exit code is 1 if something required is missing or broken, 0 if only optional parts are.
 
@@ -61,12 +72,12 @@ def doctor(
 def view(
     file: Annotated[Path, typer.Argument(help="An ONNX file.")],
     output: Annotated[
-        Path | None, typer.Option(help="Draw into this .svg, .png or .pdf instead of serving the page.")
+        Path | None, typer.Option(help="Draw to this .svg, .png or .pdf file instead of serving the page.")
     ] = None,
-    port: Annotated[int | None, typer.Option(help="Where to serve; a free one if left out.")] = None,
+    port: Annotated[int | None, typer.Option(help="Port to serve on; a free one by default.")] = None,
     browser: Annotated[bool, typer.Option(help="Open the page in a browser.")] = True,
 ) -> None:
-    """Show an ONNX file with Netron, until Ctrl-C, or draw it into a file.
+    """Show an ONNX file with Netron until Ctrl-C, or draw it to a file.
 
     Example: mlhood view lenet.onnx --output lenet.pdf
     """
@@ -95,7 +106,7 @@ bench_commands.register(bench)
 
 
 def main() -> None:
-    """Entry point: an error of the family becomes its message and exit code 2, Ctrl-C becomes 130."""
+    """Entry point: an MlhoodError becomes its message and exit code 2, Ctrl-C becomes exit code 130."""
     try:
         app()
     except MlhoodError as error:

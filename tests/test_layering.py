@@ -63,6 +63,7 @@ PLAN: dict[str, set[str]] = {
     "cli": {"models", "exchange", "compiler", "kernels", "dataflow", "jaxlab", "doctor", "grading"}
     | {"compiler.commands", "kernels.commands", "dataflow.systolic", "dataflow.sliced", "jaxlab.commands"}
     | {"grading.class_commands", "grading.bench"},
+    "__main__": {"cli"},
     # the package itself: `mlhood.check` in a notebook, loaded when it is called
     "": {"exchange", "compiler", "compiler.compile", "grading"},
 }
