@@ -1,4 +1,4 @@
-"""What this machine is, and which parts of the course will work on it."""
+"""The doctor: examines this machine, and reports which parts of the course work on it."""
 
 from mlhood.doctor.examination import Examination, examine
 from mlhood.doctor.report import print_report

@@ -1,4 +1,4 @@
-"""The examination: everything tried at once, each trial kept from spoiling the others."""
+"""The examination: all checks, run concurrently and isolated from each other's failures."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from mlhood.doctor import surroundings
+from mlhood.doctor import environment
 from mlhood.doctor.finding import Finding, Verdict, judge
-from mlhood.doctor.libraries import attempt, libraries, libraries_for_tests
+from mlhood.doctor.libraries import libraries, libraries_for_tests, run_python
 from mlhood.measure import Machine, machine
 
-# imports wait for the disk as much as for the processor, so a few more than two cores pay
-_AT_ONCE = 4
+# imports wait for the disk as much as for the processor, so a few more threads than cores pay off
+_WORKERS = 4
 
 
 @dataclasses.dataclass(frozen=True)
 class Examination:
-    """What this machine is, what was tried on it, and what follows."""
+    """The machine, the findings on it, and what follows from them."""
 
     machine: Machine
     findings: tuple[Finding, ...]
@@ -31,48 +31,52 @@ class Examination:
 
     @property
     def healthy(self) -> bool:
-        """Whether everything that is required works; optional parts may be missing."""
+        """Whether everything required works; optional parts may be missing."""
         return all(finding.works for finding in self.findings if finding.required)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return plain data for `mlhood doctor --json`."""
+        """Return JSON-serializable data for `mlhood doctor --json`."""
         return {
             "healthy": self.healthy,
             "machine": self.machine.as_dict(),
-            "findings": [dataclasses.asdict(finding) for finding in self.findings],
-            "abilities": [dataclasses.asdict(verdict) for verdict in self.verdicts],
+            "findings": [_renamed(finding, message="says") for finding in self.findings],
+            "abilities": [_renamed(verdict, reason="because") for verdict in self.verdicts],
         }
 
 
+def _renamed(record: Finding | Verdict, **keys: str) -> dict[str, Any]:
+    """Return a record as a dictionary with the keys that the JSON format has for its fields."""
+    return {keys.get(name, name): value for name, value in dataclasses.asdict(record).items()}
+
+
 def examine(folder: Path | None = None) -> Examination:
-    """Examine this machine, for work in `folder` (default: where the process is). Takes a few seconds."""
-    place = folder or Path.cwd()
-    with ThreadPoolExecutor(_AT_ONCE) as loaders, ThreadPoolExecutor(_AT_ONCE) as trials:
+    """Examine this machine, for work in `folder` (the current one by default). Takes a few seconds."""
+    folder = folder or Path.cwd()
+    with ThreadPoolExecutor(_WORKERS) as importers, ThreadPoolExecutor(_WORKERS) as checks:
         started: list[tuple[str, bool, Future[Finding]]] = [
-            ("libraries", True, trials.submit(libraries, loaders)),
-            ("disk", True, trials.submit(surroundings.disk, place)),
-            ("local port", True, trials.submit(surroundings.local_port)),
-            ("browser", False, trials.submit(_browser)),
-            ("sandbox", False, trials.submit(surroundings.sandbox)),
-            ("test libraries", False, trials.submit(libraries_for_tests)),
+            ("libraries", True, checks.submit(libraries, importers)),
+            ("disk", True, checks.submit(environment.disk, folder)),
+            ("local port", True, checks.submit(environment.local_port)),
+            ("browser", False, checks.submit(_browser)),
+            ("sandbox", False, checks.submit(environment.sandbox)),
+            ("test libraries", False, checks.submit(libraries_for_tests)),
         ]
-        findings = tuple(settle(name, required, future.result) for name, required, future in started)
+        findings = tuple(finding_or_error(name, required, future.result) for name, required, future in started)
     return Examination(machine(), findings)
 
 
-def settle(name: str, required: bool, result: Callable[[], Finding]) -> Finding:
-    """Return a trial's finding; a trial that breaks is a finding too, as a broken machine is why one asks."""
+def finding_or_error(name: str, required: bool, result: Callable[[], Finding]) -> Finding:
+    """Return a check's finding; an exception in the check is a finding too, as the machine may be broken."""
     try:
         return result()
     except Exception as error:
-        says = f"could not be examined ({type(error).__name__}: {error})"
-        return Finding(name, False, says, "run the README's first command again", required)
+        message = f"could not be examined ({type(error).__name__}: {error})"
+        return Finding(name, False, message, "run the README's first command again", required)
 
 
 def _browser() -> Finding:
-    # in a process of its own, as `exchange` loads torch: slow where it works, deadly where it does not
-    code = "from mlhood.exchange import find_browser; print(find_browser() or '')"
-    failure, path = attempt(code)
-    if failure:
-        return Finding("browser", False, f"none could be looked for ({failure})", "repair what this names")
-    return surroundings.browser(Path(path.strip()) if path.strip() else None)
+    # in a separate process: `exchange` imports torch, which is slow, and crashes where torch is broken
+    error, path = run_python("from mlhood.exchange import find_browser; print(find_browser() or '')")
+    if error:
+        return Finding("browser", False, f"the search for one failed ({error})", "repair what this names")
+    return environment.browser(Path(path.strip()) if path.strip() else None)

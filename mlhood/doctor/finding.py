@@ -1,4 +1,4 @@
-"""What the doctor finds: one record for each thing it tries, and what follows for the user."""
+"""What the doctor finds: one record per check, and what follows for the user."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was tried.
+    """The result of one check.
 
     Args:
-        name: What was tried; abilities refer to it.
+        name: What was checked; abilities refer to it.
         works: Whether it works on this machine.
-        says: One sentence for the user.
-        todo: What to do about it where it does not work.
-        required: Whether the course does not run without it.
+        message: One sentence for the user.
+        todo: How to repair it if it does not work.
+        required: Whether the course cannot run without it.
     """
 
     name: str
     works: bool
-    says: str
+    message: str
     todo: str = ""
     required: bool = False
 
 
 @dataclass(frozen=True)
 class Ability:
-    """Something that a user wants to do, and the findings that it needs."""
+    """Something that a user wants to do, and the findings it depends on."""
 
     name: str
     needs: tuple[str, ...]
@@ -35,11 +35,11 @@ class Ability:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether an ability works here, and if not, why and what to do."""
+    """Whether an ability works on this machine, and if not, the reason and the remedy."""
 
     name: str
     works: bool
-    because: str = ""
+    reason: str = ""
     todo: str = ""
 
 
@@ -53,13 +53,13 @@ ABILITIES = (
 
 
 def judge(findings: Iterable[Finding], abilities: Iterable[Ability] = ABILITIES) -> tuple[Verdict, ...]:
-    """Return a verdict for each ability: it works if all that it needs was found to work."""
+    """Return a verdict on each ability: it works if everything it depends on does."""
     by_name = {finding.name: finding for finding in findings}
     return tuple(_verdict(ability, [by_name[name] for name in ability.needs]) for ability in abilities)
 
 
 def _verdict(ability: Ability, needed: list[Finding]) -> Verdict:
     faults = [finding for finding in needed if not finding.works]
-    because = f"needs what does not work: {', '.join(fault.name for fault in faults)}" if faults else ""
+    reason = f"needs what does not work: {', '.join(fault.name for fault in faults)}" if faults else ""
     todo = "; ".join(fault.todo for fault in faults if fault.todo)
-    return Verdict(ability.name, not faults, because, todo)
+    return Verdict(ability.name, not faults, reason, todo)

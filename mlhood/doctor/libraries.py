@@ -1,4 +1,4 @@
-"""Are the libraries there, in the versions that the package asks for, and do they load?"""
+"""Whether the libraries are installed, have the required versions, and can be imported."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from packaging.requirements import Requirement
 
 from mlhood.doctor.finding import Finding
 
-# those with machine code of their own, which can be installed and still not load: module -> library.
-# The slowest come first, so that they load beside the others.
+# module -> library, for those with native code, which may be installed and yet fail to load.
+# The slowest come first: the others load meanwhile.
 NATIVE = {
     "torch": "torch",
     "jax": "jax",
@@ -30,58 +30,58 @@ NATIVE = {
     "ipykernel": "ipykernel",
     "playwright.sync_api": "playwright",
 }
-_SECONDS = 60
+_TIMEOUT = 60  # seconds
 _INSTALL = "run the README's first command again; it installs what is missing"
 _LOAD = _INSTALL + " (Windows: torch and onnxruntime need Microsoft's Visual C++ Redistributable)"
 
 
 def libraries(executor: Executor, modules: Mapping[str, str] = NATIVE) -> Finding:
-    """Return whether all required libraries have the right version and load, each in a process of its own.
+    """Check that all required libraries have the right version and can be imported, each in a separate process.
 
-    A library built for another processor, or against a missing system library, ends the process that imports
-    it, so the import is never tried in this one.
+    A library built for another processor, or against a missing system library, kills the process that imports it, so
+    imports are never tried in this one.
     """
-    wrong = unmet(required())
+    problems = unmet(requirements())
     installed = [module for module, library in modules.items() if is_installed(library)]
-    failures = [failure for failure in executor.map(load_failure, installed) if failure]
-    if wrong or failures:
-        todo = _LOAD if failures else _INSTALL
-        return Finding("libraries", False, "; ".join(wrong + failures), todo, required=True)
-    says = f"all {len(required())} are there in the versions asked for, and those with machine code load"
-    return Finding("libraries", True, says, required=True)
+    errors = [error for error in executor.map(import_error, installed) if error]
+    if problems or errors:
+        todo = _LOAD if errors else _INSTALL
+        return Finding("libraries", False, "; ".join(problems + errors), todo, required=True)
+    message = f"all {len(requirements())} are installed in the required versions, and those with native code load"
+    return Finding("libraries", True, message, required=True)
 
 
 def libraries_for_tests() -> Finding:
-    """Return whether the libraries that only the tests need are there."""
-    wrong = unmet(required("test"))
-    if wrong:
+    """Check the libraries that only the tests need."""
+    problems = unmet(requirements("test"))
+    if problems:
         todo = "run the README's second command; it installs them"
-        return Finding("test libraries", False, "; ".join(wrong), todo)
-    return Finding("test libraries", True, "those that only the tests need are there")
+        return Finding("test libraries", False, "; ".join(problems), todo)
+    return Finding("test libraries", True, "those that only the tests need are installed")
 
 
-def required(extra: str = "") -> list[Requirement]:
-    """Return what the installed package asks for: always, or only with an extra."""
-    asked = [Requirement(text) for text in metadata.requires("mlhood") or []]
-    return [one for one in asked if _applies(one, extra) and (not extra or not _applies(one, ""))]
+def requirements(extra: str = "") -> list[Requirement]:
+    """Return the package's requirements, or only those that an extra adds."""
+    declared = [Requirement(text) for text in metadata.requires("mlhood") or []]
+    return [r for r in declared if _applies(r, extra) and (not extra or not _applies(r, ""))]
 
 
 def unmet(requirements: Iterable[Requirement], version: Callable[[str], str] = metadata.version) -> list[str]:
-    """Return in words what is not installed, and what is in another version than asked for."""
-    missing, wrong = [], []
+    """Return messages about libraries that are missing or have another version than required."""
+    missing, mismatched = [], []
     for requirement in requirements:
         try:
-            have = version(requirement.name)
+            installed = version(requirement.name)
         except metadata.PackageNotFoundError:
             missing.append(requirement.name)
             continue
-        if not requirement.specifier.contains(have, prereleases=True):
-            wrong.append(f"{requirement.name} is {have}, but {requirement.specifier} is needed")
-    return ([f"not installed: {', '.join(missing)}"] if missing else []) + wrong
+        if not requirement.specifier.contains(installed, prereleases=True):
+            mismatched.append(f"{requirement.name} is {installed}, but {requirement.specifier} is needed")
+    return ([f"not installed: {', '.join(missing)}"] if missing else []) + mismatched
 
 
 def is_installed(library: str) -> bool:
-    """Return whether a library is installed, in whatever version."""
+    """Return whether a library is installed, in any version."""
     try:
         metadata.version(library)
     except metadata.PackageNotFoundError:
@@ -89,14 +89,14 @@ def is_installed(library: str) -> bool:
     return True
 
 
-def load_failure(module: str) -> str | None:
-    """Return why a module does not load, or None if it does."""
-    failure, _ = attempt(f"import {module}")
-    return f"{module} does not load ({failure})" if failure else None
+def import_error(module: str) -> str | None:
+    """Return a message about why a module cannot be imported, or None if it can."""
+    error, _ = run_python(f"import {module}")
+    return f"{module} does not load ({error})" if error else None
 
 
-def attempt(code: str) -> tuple[str | None, str]:
-    """Run code in a Python process of its own; return why it fails, or None, and what it prints."""
+def run_python(code: str) -> tuple[str | None, str]:
+    """Run code in a separate Python process; return the error, or None, and standard output."""
     try:
         process = subprocess.run(
             [sys.executable, "-W", "ignore", "-c", code],
@@ -104,11 +104,11 @@ def attempt(code: str) -> tuple[str | None, str]:
             capture_output=True,
             text=True,
             errors="replace",
-            timeout=_SECONDS,
+            timeout=_TIMEOUT,
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return f"not within {_SECONDS} s", ""
+        return f"not within {_TIMEOUT} s", ""
     if process.returncode == 0:
         return None, process.stdout
     return _reason(process.returncode, process.stderr), process.stdout
@@ -117,7 +117,7 @@ def attempt(code: str) -> tuple[str | None, str]:
 def _reason(returncode: int, stderr: str) -> str:
     if returncode < 0:
         return f"its process ends with {signal.Signals(-returncode).name}"
-    # the lines of a traceback, and of an error's own details, are indented
+    # the lines of a traceback, and of an error's details, are indented
     lines = [line for line in stderr.splitlines() if line and not line.startswith(" ")]
     return lines[-1] if lines else f"exit code {returncode}"
 

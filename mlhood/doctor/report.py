@@ -1,4 +1,4 @@
-"""The report: plain words in 80 columns, readable on a terminal, in a pipe and in a bug report."""
+"""The report: plain text in 80 columns, readable on a terminal, in a pipe and in a bug report."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ _STYLES = {True: "green", False: "red"}
 
 
 def print_report(examination: Examination, file: IO[str] | None = None) -> None:
-    """Print what the machine is, what was tried, and what works, to `file` (default: standard output)."""
+    """Print the machine, the findings and the verdicts to `file` (standard output by default)."""
     console = Console(file=file, highlight=False)
     console = Console(file=file, highlight=False, width=min(console.width, WIDTH))
     marks = _marks(console.encoding)
     _section(console, "This machine", facts(examination.machine))
-    _section(console, "What was tried", [_tried(finding, marks) for finding in examination.findings])
-    _section(console, "What works here", [_judged(verdict, marks) for verdict in examination.verdicts])
+    _section(console, "What was checked", [_finding_row(finding, marks) for finding in examination.findings])
+    _section(console, "What works here", [_verdict_row(verdict, marks) for verdict in examination.verdicts])
     console.print(_conclusion(examination), style=_STYLES[examination.healthy])
 
 
 def facts(machine: Machine) -> list[tuple[Text, Text]]:
-    """Return the machine's facts as rows of a label and words."""
+    """Return the machine's facts as rows of label and text."""
     caches, memory, blas = machine.caches, machine.memory, machine.blas
     limit = f", {binary_size(memory.limit)} usable here" if memory.limit else ""
     threads = f", {blas.threads} threads" if blas.threads else ""
@@ -49,15 +49,15 @@ def facts(machine: Machine) -> list[tuple[Text, Text]]:
     return [(Text(label), Text(text)) for label, text in rows.items()]
 
 
-def _tried(finding: Finding, marks: dict[bool, str]) -> tuple[Text, Text]:
+def _finding_row(finding: Finding, marks: dict[bool, str]) -> tuple[Text, Text]:
     word = "works" if finding.works else "does not work" if finding.required else "does not work (optional)"
     mark = (f"{marks[finding.works]} {word}", _STYLES[finding.works])
-    return Text(finding.name), Text.assemble(mark, f": {finding.says}")
+    return Text(finding.name), Text.assemble(mark, f": {finding.message}")
 
 
-def _judged(verdict: Verdict, marks: dict[bool, str]) -> tuple[Text, Text]:
+def _verdict_row(verdict: Verdict, marks: dict[bool, str]) -> tuple[Text, Text]:
     word = "works" if verdict.works else "does not"
-    reasons = [f"why: {verdict.because}"] if verdict.because else []
+    reasons = [f"why: {verdict.reason}"] if verdict.reason else []
     remedies = [f"what to do: {verdict.todo}"] if verdict.todo else []
     mark = Text(f"{marks[verdict.works]} {word}", _STYLES[verdict.works])
     return mark, Text("\n".join([verdict.name, *reasons, *remedies]))
@@ -65,7 +65,7 @@ def _judged(verdict: Verdict, marks: dict[bool, str]) -> tuple[Text, Text]:
 
 def _conclusion(examination: Examination) -> str:
     if not examination.healthy:
-        return "Something required is missing or broken: see above what to do."
+        return "Something required is missing or broken: see above for what to do."
     if all(verdict.works for verdict in examination.verdicts):
         return "Everything works."
     return "Everything required works; what is missing is optional."
@@ -82,7 +82,7 @@ def _section(console: Console, title: str, rows: list[tuple[Text, Text]]) -> Non
 
 
 def _marks(encoding: str) -> dict[bool, str]:
-    """Return the marks, or nothing but the words where the terminal's encoding has no such characters."""
+    """Return the marks, in ASCII where the terminal's encoding lacks the characters."""
     marks = {True: "✓", False: "✗"}
     try:
         "".join(marks.values()).encode(encoding)

@@ -1,4 +1,4 @@
-"""Writing a result whole or not at all."""
+"""Atomic writes of result files."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from mlhood.errors import OutputError
 
 
 def write_atomic(path: str | Path, data: bytes) -> Path:
-    """Write `data` to `path` such that a reader never finds half of it, and return the path.
+    """Write `data` to `path` atomically, and return the path.
 
-    The bytes go to a file beside it first, which then takes its name; what was there stays until then.
+    The bytes are written to a temporary file in the same folder, which then replaces `path`; a reader sees either the
+    old or the new content.
 
     Raises:
         OutputError: The folder is missing, read-only or full, or `path` is a folder.
@@ -27,10 +28,15 @@ def write_atomic(path: str | Path, data: bytes) -> Path:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        _open_to_others(Path(temporary))
+        _apply_umask(Path(temporary))
         Path(temporary).replace(path)
     except OSError as error:
-        raise _refused(path, error) from error
+        raise OutputError(
+            "the file cannot be written",
+            where=path,
+            got=error.strerror or str(error),
+            todo="free space on the disk, or choose a folder with write permission",
+        ) from error
     finally:
         if temporary is not None:
             with contextlib.suppress(OSError):
@@ -39,7 +45,7 @@ def write_atomic(path: str | Path, data: bytes) -> Path:
 
 
 def check_output(path: Path) -> None:
-    """Say before long work whether its result could be written.
+    """Check, before long work, that its result can be written.
 
     Raises:
         OutputError: The folder does not exist, or `path` is a folder.
@@ -54,17 +60,8 @@ def check_output(path: Path) -> None:
         )
 
 
-def _open_to_others(path: Path) -> None:
-    # mkstemp makes files that only their owner may read; a result gets the mode that any new file would.
+def _apply_umask(path: Path) -> None:
+    # mkstemp creates files readable by their owner only; a result gets the mode of any new file
     mask = os.umask(0)
     os.umask(mask)
     path.chmod(0o666 & ~mask)
-
-
-def _refused(path: Path, error: OSError) -> OutputError:
-    return OutputError(
-        "the file cannot be written",
-        where=path,
-        got=error.strerror or str(error),
-        todo="free space on the disk, or choose a folder in which you may write",
-    )

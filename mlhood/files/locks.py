@@ -1,6 +1,6 @@
 """Locks between processes: who may measure time on this machine, and who may write a gradebook.
 
-The lock is on an open file, so the operating system releases it when its holder dies, however it dies.
+The lock is on an open file, so the operating system releases it when the process that holds it dies, however it dies.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Writing: whole or not at all."""
+"""Atomic writes: a file holds the old or the new content, whatever fails."""
 
 import errno
 import os
@@ -24,18 +24,18 @@ def test_the_file_has_the_mode_of_any_new_file(tmp_path):
     assert write_atomic(tmp_path / "x", b"").stat().st_mode == (tmp_path / "plain").stat().st_mode
 
 
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EACCES])
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS, errno.EACCES])
 @pytest.mark.parametrize("step", ["fsync", "mkstemp"])
-def test_a_full_or_read_only_folder_leaves_what_was_there(tmp_path, monkeypatch, number, step):
+def test_a_full_or_read_only_folder_keeps_the_old_content(tmp_path, monkeypatch, code, step):
     def fail(*_, **__):
-        raise OSError(number, os.strerror(number))
+        raise OSError(code, os.strerror(code))
 
     path = write_atomic(tmp_path / "x", b"before")
     with monkeypatch.context() as patch:
         patch.setattr(f"mlhood.files.atomic.{'os' if step == 'fsync' else 'tempfile'}.{step}", fail)
         with pytest.raises(OutputError, match="cannot be written") as caught:
             write_atomic(path, b"after")
-    assert caught.value.parts["got"] == os.strerror(number)
+    assert caught.value.parts["got"] == os.strerror(code)
     assert path.read_bytes() == b"before"
     assert [entry.name for entry in tmp_path.iterdir()] == ["x"]
 
@@ -52,7 +52,7 @@ def test_a_really_full_disk(tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
-def test_folders_are_told(tmp_path):
+def test_a_folder_and_a_missing_folder_are_refused(tmp_path):
     with pytest.raises(OutputError, match="is a folder"):
         write_atomic(tmp_path, b"")
     with pytest.raises(OutputError, match="does not exist"):
