@@ -1,6 +1,6 @@
-"""What this machine is and can do, and how alternatives compare on it; every result carries the machine.
+"""Measuring: functions to compare in, a `Comparison` with ratios, intervals and the machine out.
 
-All but the machine's facts is loaded when it is first used: the facts must not need NumPy.
+Everything but the machine's facts is imported lazily, as the facts must not need NumPy.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ __all__ = [
     "threads",
 ]
 
-# No module is named like what it holds: importing the module would put it in the place of the function.
-_HOMES = {
+# No module has the name of something that it exports: importing the module would shadow the function.
+_MODULES = {
     "limits": ("Ceilings", "bandwidth", "ceilings", "peak"),
     "claims": ("Claim", "agree", "faster"),
     "comparison": ("Comparison", "compare"),
@@ -59,11 +59,11 @@ _HOMES = {
     "table": ("Table",),
     "threading": ("environment", "session_options", "threads"),
 }
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    """Load what is asked for."""
-    if name not in _HOME_OF:
+    """Import lazily."""
+    if name not in _MODULE_OF:
         raise AttributeError(f"module 'mlhood.measure' has no attribute {name!r}")
-    return getattr(import_module(f"mlhood.measure.{_HOME_OF[name]}"), name)
+    return getattr(import_module(f"mlhood.measure.{_MODULE_OF[name]}"), name)

@@ -1,4 +1,4 @@
-"""What alternatives return, as NumPy arrays: taken apart, waited for, and compared."""
+"""The results of alternatives as NumPy arrays: flattened, waited for, and compared."""
 
 from __future__ import annotations
 
@@ -9,39 +9,39 @@ import numpy as np
 
 from mlhood.errors import MeasureError
 
-_DEEPEST = 20
+_MAX_DEPTH = 20
 
 
 def leaves(result: Any, path: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
-    """Yield the arrays and numbers in a result with their place in it, such as `[0]['y']`; None holds nothing.
+    """Yield the arrays and numbers in a result with their path, such as `[0]['y']`; None has no leaves.
 
     Raises:
         MeasureError: Lists, tuples and dictionaries are nested deeper than 20.
     """
-    if depth > _DEEPEST:
-        raise MeasureError("the result is nested too deep", where=path[:80], expected=f"{_DEEPEST} levels at most")
+    if depth > _MAX_DEPTH:
+        raise MeasureError("the result is nested too deeply", where=path[:80], expected=f"{_MAX_DEPTH} levels at most")
     if isinstance(result, Mapping):
-        inner = [(f"{path}[{key!r}]", value) for key, value in result.items()]
+        children = [(f"{path}[{key!r}]", value) for key, value in result.items()]
     elif isinstance(result, list | tuple):
-        inner = [(f"{path}[{i}]", value) for i, value in enumerate(result)]
+        children = [(f"{path}[{i}]", value) for i, value in enumerate(result)]
     else:
         if result is not None:
             yield path, result
         return
-    for place, value in inner:
-        yield from leaves(value, place, depth + 1)
+    for child_path, value in children:
+        yield from leaves(value, child_path, depth + 1)
 
 
 def finisher(result: Any) -> Callable[[Any], object] | None:
-    """Return what waits for a result of this kind, or None where results are there when the call returns.
+    """Return a function that waits for results of this kind, or None if a call returns finished results.
 
-    JAX returns before it has computed (its benchmarking guide: call `block_until_ready`).
+    JAX dispatches asynchronously (see its benchmarking guide: call `block_until_ready`).
 
     Raises:
-        MeasureError: A torch tensor lies on another device, whose work is not waited for.
+        MeasureError: A torch tensor is on another device, whose work the clock does not wait for.
     """
-    found = [leaf for _, leaf in leaves(result)]
-    for leaf in found:
+    values = [leaf for _, leaf in leaves(result)]
+    for leaf in values:
         device = getattr(getattr(leaf, "device", None), "type", "cpu")
         if device != "cpu":
             raise MeasureError(
@@ -50,68 +50,72 @@ def finisher(result: Any) -> Callable[[Any], object] | None:
                 got=f"a tensor on {device}",
                 todo="compare on the CPU: the clock does not wait for other devices",
             )
-    if not any(hasattr(leaf, "block_until_ready") for leaf in found):
+    if not any(hasattr(leaf, "block_until_ready") for leaf in values):
         return None
-    return type(result).block_until_ready if hasattr(result, "block_until_ready") else _wait
+    return type(result).block_until_ready if hasattr(result, "block_until_ready") else _block
 
 
-def _wait(result: Any) -> None:
+def _block(result: Any) -> None:
     for _, leaf in leaves(result):
         if hasattr(leaf, "block_until_ready"):
             leaf.block_until_ready()
 
 
 def arrays(result: Any) -> dict[str, np.ndarray]:
-    """Return copies of a result's arrays by their place in it: an alternative may write into the same memory again.
+    """Return copies of a result's arrays by path; copies, as an alternative may reuse its output buffer.
 
     Raises:
-        MeasureError: Something in it is neither an array nor a number.
+        MeasureError: A leaf is neither an array nor a number.
     """
-    return {place: _array(place, leaf) for place, leaf in leaves(result)}
+    return {path: _array(path, leaf) for path, leaf in leaves(result)}
 
 
-def _array(place: str, leaf: Any) -> np.ndarray:
+def _array(path: str, leaf: Any) -> np.ndarray:
     try:
         array = np.array(_from_torch(leaf) if hasattr(leaf, "detach") else leaf)
     except (TypeError, ValueError, RuntimeError) as error:
-        raise MeasureError("this is no array", where=place or "result", got=f"{type(leaf).__name__}: {error}") from None
+        got = f"{type(leaf).__name__}: {error}"
+        raise MeasureError("not an array or a number", where=path or "result", got=got) from None
     if array.dtype == object:
-        raise MeasureError("this is no array", where=place or "result", got=type(leaf).__name__)
-    if array.dtype.kind == "V":  # bfloat16 and its like, which NumPy knows only by ml_dtypes
+        raise MeasureError("not an array or a number", where=path or "result", got=type(leaf).__name__)
+    if array.dtype.kind == "V":  # bfloat16 and others that NumPy knows only through ml_dtypes
         array = array.astype(np.float32)
     return array
 
 
 def _from_torch(tensor: Any) -> np.ndarray:
-    """Return a tensor's values; NumPy has no bfloat16, and takes none that requires a gradient."""
+    """Return a tensor's values; NumPy has no bfloat16, and rejects tensors that require gradients."""
     return (tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor).detach().numpy()
 
 
 def check_agreement(
     expected: tuple[str, dict[str, np.ndarray]], got: tuple[str, dict[str, np.ndarray]], rtol: float, atol: float
 ) -> None:
-    """Say whether two alternatives agree.
+    """Check that two alternatives agree: |got - expected| <= rtol * |expected| + atol * scale.
+
+    The scale is the largest finite |expected| of an array, as the error of a sum with cancellation is relative to its
+    terms.
 
     Args:
-        expected: Name and arrays of the one that is right.
+        expected: Name and arrays of the reference.
         got: Name and arrays of the other; NaN equals NaN.
-        rtol: |got - expected| may be `rtol` times |expected|, plus
-        atol: this times the largest finite |expected| of the array: sums that cancel are as wrong as their terms.
+        rtol: Tolerance relative to the element.
+        atol: Tolerance relative to the scale.
 
     Raises:
-        MeasureError: They do not; it names the element that is furthest off.
+        MeasureError: They disagree; the message names the element with the largest error.
     """
-    (reference, right), (name, found) = expected, got
-    who = f"{name!r} against {reference!r}"
-    if right.keys() != found.keys():
+    (reference, right), (name, other) = expected, got
+    where = f"{name!r} against {reference!r}"
+    if right.keys() != other.keys():
         raise MeasureError(
             "the alternatives return different structures",
-            where=who,
+            where=where,
             expected=f"{len(right)} arrays at {list(right)[:5]}",
-            got=f"{len(found)} arrays at {list(found)[:5]}",
+            got=f"{len(other)} arrays at {list(other)[:5]}",
         )
-    for place, array in right.items():
-        _check_array(f"{who}, result{place}", array, found[place], rtol, atol)
+    for path, array in right.items():
+        _check_array(f"{where}, result{path}", array, other[path], rtol, atol)
 
 
 def _check_array(where: str, expected: np.ndarray, got: np.ndarray, rtol: float, atol: float) -> None:
@@ -125,15 +129,15 @@ def _check_array(where: str, expected: np.ndarray, got: np.ndarray, rtol: float,
     if not wrong.any():
         return
     with np.errstate(all="ignore"):
-        off = np.abs(np.subtract(got, expected, dtype=np.result_type(got, expected, np.float64)))
-    off = np.where(wrong, np.where(np.isnan(off), np.inf, off), -1)
-    worst = tuple(int(i) for i in np.unravel_index(np.argmax(off), off.shape))
+        error = np.abs(np.subtract(got, expected, dtype=np.result_type(got, expected, np.float64)))
+    error = np.where(wrong, np.where(np.isnan(error), np.inf, error), -1)
+    worst = tuple(int(i) for i in np.unravel_index(np.argmax(error), error.shape))
     raise MeasureError(
         "the alternatives disagree",
         where=f"{where}, element {list(worst)}; {int(wrong.sum()):,} of {wrong.size:,} elements differ",
         expected=expected[worst],
         got=got[worst],
-        todo="correct the alternative, or allow more with rtol= and atol= if only the order of adding differs",
+        todo="correct the alternative, or increase rtol= and atol= if only the order of summation differs",
     )
 
 

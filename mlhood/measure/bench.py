@@ -1,7 +1,7 @@
-"""Do ratios stay within their intervals on a busy machine? Alternatives whose true ratio is known, compared over again.
+"""Whether confidence intervals of ratios hold on a busy machine: alternatives with a known ratio, compared repeatedly.
 
-Each pair does the same work a different number of times, so that the ratio is known without measuring it: whatever the
-machine, 3 loops take 1.5 times as long as 2. Meanwhile other processes burn cores.
+The alternatives of a pair do the same work a different number of times, so their true ratio is known without a
+measurement: on any machine, 3 iterations take 1.5 times as long as 2. Meanwhile other processes burn cores.
 """
 
 from __future__ import annotations
@@ -23,41 +23,41 @@ from mlhood.measure.ratio import Ratio
 from mlhood.measure.result import Comparison
 
 RUNS = 10
-NEEDED = 0.9
+REQUIRED_COVERAGE = 0.9
 _ACCUMULATORS = 12
 Pair = dict[str, Callable[[], Any]]
 
 
 @dataclass
 class Coverage:
-    """How often the interval of a ratio held what is true.
+    """How often the confidence interval of a ratio contained the true ratio.
 
     Args:
-        name: Of the pair.
+        name: Name of the pair.
         truth: The true ratio.
-        found: One for each run.
-        results: The comparisons themselves.
+        ratios: The measured ratios, one per run.
+        results: The comparisons.
     """
 
     name: str
     truth: float
-    found: list[Ratio] = field(default_factory=list)
+    ratios: list[Ratio] = field(default_factory=list)
     results: list[Comparison] = field(default_factory=list)
 
     @property
-    def held(self) -> int:
-        """In how many runs the truth lay within the interval."""
-        return sum(self.truth in ratio for ratio in self.found)
+    def covered(self) -> int:
+        """Number of runs whose interval contains the true ratio."""
+        return sum(self.truth in ratio for ratio in self.ratios)
 
     @property
-    def enough(self) -> bool:
-        """Whether that was in at least 9 of 10."""
-        return self.held >= NEEDED * len(self.found)
+    def sufficient(self) -> bool:
+        """Whether these are at least 9 of 10."""
+        return self.covered >= REQUIRED_COVERAGE * len(self.ratios)
 
     def row(self) -> dict[str, Any]:
-        """Return plain data."""
-        ratios = sorted(self.found, key=lambda ratio: ratio.value)
-        widths = sorted(ratio.high / ratio.low - 1 for ratio in self.found)
+        """Return a row of the table."""
+        ratios = sorted(self.ratios, key=lambda ratio: ratio.value)
+        widths = sorted(ratio.high / ratio.low - 1 for ratio in self.ratios)
         return {
             "pair": self.name,
             "truth": self.truth,
@@ -66,66 +66,66 @@ class Coverage:
             "highest": ratios[-1].value,
             "interval's width": widths[len(widths) // 2],
             "interrupted": sum(result.interrupted for result in self.results),
-            "held": self.held,
-            "runs": len(self.found),
+            "held": self.covered,
+            "runs": len(self.ratios),
         }
 
 
 def coverage(
     burners: int = 1, runs: int = RUNS, rounds: int = 21, report: Callable[[str], None] = lambda line: None
 ) -> list[Coverage]:
-    """Compare all pairs over again while other processes burn cores.
+    """Compare all pairs repeatedly while other processes burn cores.
 
     Args:
-        burners: How many such processes.
-        runs: How often.
-        rounds: Of each comparison.
-        report: Called with a line about each run.
+        burners: Number of such processes.
+        runs: Number of comparisons of each pair.
+        rounds: Rounds of each comparison.
+        report: Called with a line of progress before each run.
 
     Raises:
         MeasureError: There are too few rounds.
     """
-    known = [(Coverage(name, truth), pair) for name, (truth, pair) in pairs().items()]
+    coverages = [(Coverage(name, truth), pair) for name, (truth, pair) in pairs().items()]
     with burning(burners):
-        for number in range(runs):
-            report(f"run {number + 1} of {runs}")
-            for one, pair in known:
-                result = compare(pair, baseline="less", rounds=rounds, threads=1, check=False, seed=number)
-                one.results.append(result)
-                one.found.append(result.ratio("more", "less"))
-    return [one for one, _ in known]
+        for run in range(runs):
+            report(f"run {run + 1} of {runs}")
+            for entry, pair in coverages:
+                result = compare(pair, baseline="less", rounds=rounds, threads=1, check=False, seed=run)
+                entry.results.append(result)
+                entry.ratios.append(result.ratio("more", "less"))
+    return [entry for entry, _ in coverages]
 
 
 def pairs() -> dict[str, tuple[float, Pair]]:
-    """Return name -> (true ratio, calls): registers for long and for short, BLAS, memory."""
+    """Return name -> (true ratio, alternatives): long and short work in registers, BLAS, memory."""
     lanes = machine().vector.float32_lanes or PORTABLE_LANES
     multiply_add = microbenchmarks.multiply_add(lanes, _ACCUMULATORS)
-    place = np.linspace(0.4, 0.6, lanes * (_ACCUMULATORS + 1), dtype=np.float32)
-    start = place.ctypes.data
+    buffer = np.linspace(0.4, 0.6, lanes * (_ACCUMULATORS + 1), dtype=np.float32)
+    address = buffer.ctypes.data
     draw = np.random.default_rng(0)
     a, product = draw.standard_normal((2, 160, 160), np.float32)
-    large, other = draw.standard_normal((2, 2**20), np.float32)
+    source, target = draw.standard_normal((2, 2**20), np.float32)
 
-    def long(kept: np.ndarray = place) -> None:
-        multiply_add(start, 250_000)
+    def long(_keep_alive: np.ndarray = buffer) -> None:
+        multiply_add(address, 250_000)
 
-    def short(kept: np.ndarray = place) -> None:
-        multiply_add(start, 10_000)
+    def short(_keep_alive: np.ndarray = buffer) -> None:
+        multiply_add(address, 10_000)
 
     return {
         "registers, long": (1.5, _pair(long, 2, 3)),
         "registers, short": (1.5, _pair(short, 2, 3)),
         "BLAS 160 x 160": (2.0, _pair(lambda: np.matmul(a, a, out=product), 3, 6)),
-        "copies of 4 MiB": (2.0, _pair(lambda: np.copyto(other, large), 2, 4)),
+        "copies of 4 MiB": (2.0, _pair(lambda: np.copyto(target, source), 2, 4)),
     }
 
 
 def _pair(call: Callable[[], object], less: int, more: int) -> Pair:
-    """Return two loops over whole calls, so that what a call costs besides its work is in the ratio, too."""
-    return {"less": _times(call, less), "more": _times(call, more)}
+    """Return two loops over complete calls, so that the overhead of a call scales with the work."""
+    return {"less": _repeat(call, less), "more": _repeat(call, more)}
 
 
-def _times(call: Callable[[], object], count: int) -> Callable[[], None]:
+def _repeat(call: Callable[[], object], count: int) -> Callable[[], None]:
     def run() -> None:
         for _ in range(count):
             call()
@@ -135,7 +135,7 @@ def _times(call: Callable[[], object], count: int) -> Callable[[], None]:
 
 @contextmanager
 def burning(count: int) -> Iterator[None]:
-    """Keep as many cores busy with other processes."""
+    """Keep this number of cores busy with other processes."""
     context = multiprocessing.get_context("spawn")
     workers = [context.Process(target=_burn, daemon=True) for _ in range(count)]
     for worker in workers:
@@ -149,11 +149,11 @@ def burning(count: int) -> Iterator[None]:
 
 
 def _burn() -> None:
-    number = 1
+    state = 1
     while True:
-        number = number * 1_103_515_245 % 2_147_483_647
+        state = state * 1_103_515_245 % 2_147_483_647
 
 
-def table(found: list[Coverage]) -> str:
-    """Return the rows as people read them."""
-    return pd.DataFrame([one.row() for one in found]).to_string(index=False, float_format="{:.3f}".format)
+def table(coverages: list[Coverage]) -> str:
+    """Return the rows as a text table."""
+    return pd.DataFrame([entry.row() for entry in coverages]).to_string(index=False, float_format="{:.3f}".format)

@@ -1,4 +1,4 @@
-"""What must hold between the cells of a table: said in words, as data, and judged from the cells."""
+"""Claims about the cells of a table: declared as data, and judged from the cells' confidence intervals."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from mlhood.errors import MeasureError
-from mlhood.measure.measurement import Count, Measurement, exactly, positive
+from mlhood.measure.measurement import Count, Measurement, check_keys, check_positive
 from mlhood.measure.ratio import Ratio
 
 EVERY = "*"
 Cell = Measurement | Count
-Place = tuple[str, str]
+Position = tuple[str, str]
+"""Row and column of a cell."""
 Relation = Literal["<", ">", "agree"]
 State = Literal["fails", "missing", "open", "holds"]
-# A claim about several pairs of cells is as good as the worst of them, in the order of `State`
+# worst first: a claim about several pairs of cells has the state of the worst of them
 STATES: tuple[State, ...] = get_args(State)
-_RELATIONS = ("<", ">", "agree")
-_LONGEST_TEXT = 500
+_MAX_TEXT = 500
 
 
 @dataclass(frozen=True)
@@ -26,68 +26,69 @@ class Claim:
     """A statement about pairs of cells: left < factor x right, left > factor x right, or both agree.
 
     Args:
-        text: In words.
-        left: Row and column; `EVERY` for all rows (or columns), and then the same one on the right.
+        text: The claim in words.
+        left: Row and column; `EVERY` for all rows (or columns), paired with the same one on the right.
         relation: `<`, `>` or `agree`.
         right: Row and column.
-        factor: By which the right side is multiplied.
+        factor: Factor of the right side.
     """
 
     text: str
-    left: Place
+    left: Position
     relation: Relation
-    right: Place
+    right: Position
     factor: float = 1.0
 
     def __post_init__(self) -> None:
-        if self.relation not in _RELATIONS:
-            raise MeasureError("this is no relation", where=self.text, expected=_RELATIONS, got=repr(self.relation))
-        if not isinstance(self.text, str) or not 0 < len(self.text) <= _LONGEST_TEXT:
-            raise MeasureError("a claim is said in words", expected=f"1 to {_LONGEST_TEXT} characters", got=self.text)
-        stars = [[name == EVERY for name in place] for place in (self.left, self.right)]
-        if stars[0] != stars[1]:
-            raise MeasureError("a claim says `every` on both sides", where=self.text, got=f"{self.left}, {self.right}")
-        positive(self.factor, self.text)
+        if self.relation not in get_args(Relation):
+            expected = get_args(Relation)
+            raise MeasureError("unknown relation", where=self.text, expected=expected, got=repr(self.relation))
+        if not isinstance(self.text, str) or not 0 < len(self.text) <= _MAX_TEXT:
+            raise MeasureError("invalid text of a claim", expected=f"1 to {_MAX_TEXT} characters", got=self.text)
+        wildcards = [[name == EVERY for name in position] for position in (self.left, self.right)]
+        if wildcards[0] != wildcards[1]:
+            got = f"{self.left}, {self.right}"
+            raise MeasureError("a claim has `every` on both sides or on neither", where=self.text, got=got)
+        check_positive(self.factor, self.text)
 
-    def pairs(self, rows: tuple[str, ...], columns: tuple[str, ...]) -> Iterator[tuple[Place, Place]]:
-        """Yield the places that are compared.
+    def pairs(self, rows: tuple[str, ...], columns: tuple[str, ...]) -> Iterator[tuple[Position, Position]]:
+        """Yield the pairs of cells that are compared.
 
         Raises:
-            MeasureError: The claim names a row or column that there is not.
+            MeasureError: The claim names an unknown row or column.
         """
-        for name, known in ((self.left, rows), (self.right, rows)):
-            _check_known(self.text, name[0], known)
-        for name in (self.left[1], self.right[1]):
-            _check_known(self.text, name, columns)
+        for position in (self.left, self.right):
+            for name, names in zip(position, (rows, columns), strict=True):
+                if name != EVERY and name not in names:
+                    what = "a claim names an unknown row or column"
+                    raise MeasureError(what, where=self.text, expected=names, got=repr(name))
         for row in rows if self.left[0] == EVERY else [None]:
             for column in columns if self.left[1] == EVERY else [None]:
-                yield _filled(self.left, row, column), _filled(self.right, row, column)
+                yield _substitute(self.left, row, column), _substitute(self.right, row, column)
 
-    def judge(self, cells: Mapping[Place, Cell], rows: tuple[str, ...], columns: tuple[str, ...]) -> Verdict:
-        """Judge the claim from the cells there are.
+    def judge(self, cells: Mapping[Position, Cell], rows: tuple[str, ...], columns: tuple[str, ...]) -> Verdict:
+        """Judge the claim from the cells that are filled.
 
-        It holds where the whole interval of the ratio does, fails where the whole interval does not, and is open
-        where the interval goes across.
+        It holds if the whole confidence interval of the ratio satisfies it, fails if none of it does, and is open if
+        the interval contains the threshold.
         """
-        found = [self._judge_pair(cells, left, right) for left, right in self.pairs(rows, columns)]
-        states: set[State] = {state for state, _ in found}
-        state = min(states, key=STATES.index)
-        reasons = tuple(reason for one, reason in found if one == state)
-        return Verdict(self.text, state, reasons)
+        judged = [self._judge_pair(cells, left, right) for left, right in self.pairs(rows, columns)]
+        states: set[State] = {state for state, _ in judged}
+        worst = min(states, key=STATES.index)
+        return Verdict(self.text, worst, tuple(reason for state, reason in judged if state == worst))
 
-    def _judge_pair(self, cells: Mapping[Place, Cell], left: Place, right: Place) -> tuple[State, str]:
+    def _judge_pair(self, cells: Mapping[Position, Cell], left: Position, right: Position) -> tuple[State, str]:
         where = f"{_name(left)} against {_name(right)}"
         if left not in cells or right not in cells:
-            missing = " and ".join(_name(place) for place in (left, right) if place not in cells)
+            missing = " and ".join(_name(position) for position in (left, right) if position not in cells)
             return "missing", f"{missing} not measured yet"
-        one, other = cells[left], cells[right]
         if self.relation == "agree":
-            return _agreement(one, other, where)
-        return self._compared(ratio(one, other, where), where)
+            return _agreement(cells[left], cells[right], where)
+        return self._judge_ratio(ratio(cells[left], cells[right], where), where)
 
-    def _compared(self, found: Ratio, where: str) -> tuple[State, str]:
-        reason = f"{where}: ratio {found}, claimed {self.relation} {self.factor:g}"
-        low, high = found.low - self.factor, found.high - self.factor
+    def _judge_ratio(self, measured: Ratio, where: str) -> tuple[State, str]:
+        reason = f"{where}: ratio {measured}, claimed {self.relation} {self.factor:g}"
+        low, high = measured.low - self.factor, measured.high - self.factor
         if self.relation == ">":
             low, high = -high, -low
         if high < 0:
@@ -95,7 +96,7 @@ class Claim:
         return ("fails", reason) if low >= 0 else ("open", f"{reason}; measure more rounds, on a quieter machine")
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain data."""
+        """Return JSON-serializable data."""
         return {
             "text": self.text,
             "left": list(self.left),
@@ -106,24 +107,24 @@ class Claim:
 
     @classmethod
     def from_dict(cls, data: Any, where: str = "claim") -> Claim:
-        """Read what `to_dict` wrote.
+        """Parse the result of `to_dict`.
 
         Raises:
-            MeasureError: It is not what `to_dict` writes.
+            MeasureError: The data are invalid.
         """
-        data = exactly(data, {"text", "left", "relation", "right", "factor"}, where)
-        left, right = (_place(data[side], where) for side in ("left", "right"))
+        data = check_keys(data, {"text", "left", "relation", "right", "factor"}, where)
+        left, right = (_parse_position(data[side], where) for side in ("left", "right"))
         if not all(isinstance(data[name], str) for name in ("text", "relation")):
             raise MeasureError("a claim has a text and a relation", where=where, got=repr(data["relation"])[:50])
-        return cls(data["text"], left, data["relation"], right, positive(data["factor"], where))
+        return cls(data["text"], left, data["relation"], right, check_positive(data["factor"], where))
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of a claim.
+    """The verdict on a claim.
 
     Args:
-        text: The claim's.
+        text: The claim's text.
         state: `holds`, `fails`, `open` (the intervals do not decide it) or `missing` (cells are empty).
         reasons: One for each pair of cells in that state.
     """
@@ -136,62 +137,56 @@ class Verdict:
         return self.state == "holds"
 
     def __str__(self) -> str:
-        told = f"{self.state}: {self.text}"
-        return told if self.state == "holds" else "\n".join([told, *(f"  {reason}" for reason in self.reasons)])
+        verdict = f"{self.state}: {self.text}"
+        return verdict if self.state == "holds" else "\n".join([verdict, *(f"  {reason}" for reason in self.reasons)])
 
 
 def faster(column: str, than: str, text: str | None = None, by: float = 1.0) -> Claim:
-    """Return the claim that in every row `column` takes less time than `than`, at least `by` times less."""
-    amount = "" if by == 1 else f" by {by:g} times"
-    return Claim(
-        text or f"{column} is faster than {than}{amount} in every row", (EVERY, than), ">", (EVERY, column), by
-    )
+    """Return the claim that in every row `column` is faster than `than`, by at least this factor."""
+    factor = "" if by == 1 else f" by {by:g} times"
+    text = text or f"{column} is faster than {than}{factor} in every row"
+    return Claim(text, (EVERY, than), ">", (EVERY, column), by)
 
 
 def agree(column: str, other: str, text: str | None = None) -> Claim:
     """Return the claim that in every row the results of two columns were compared when measured, and agreed."""
-    return Claim(
-        text or f"{column} and {other} compute the same in every row", (EVERY, column), "agree", (EVERY, other)
-    )
+    text = text or f"{column} and {other} compute the same in every row"
+    return Claim(text, (EVERY, column), "agree", (EVERY, other))
 
 
-def ratio(one: Cell, other: Cell, where: str = "cells") -> Ratio:
+def ratio(cell: Cell, other: Cell, where: str = "cells") -> Ratio:
     """Return the ratio of two cells of the same kind.
 
     Raises:
-        MeasureError: One is measured, the other counted.
+        MeasureError: One is a measurement, the other a count.
     """
-    if isinstance(one, Measurement) and isinstance(other, Measurement):
-        return one.ratio(other)
-    if isinstance(one, Count) and isinstance(other, Count):
-        return one.ratio(other)
+    if isinstance(cell, Measurement) and isinstance(other, Measurement):
+        return cell.ratio(other)
+    if isinstance(cell, Count) and isinstance(other, Count):
+        return cell.ratio(other)
     raise MeasureError("a measurement and a count have no ratio", where=where)
 
 
-def _agreement(one: Cell, other: Cell, where: str) -> tuple[State, str]:
-    if isinstance(one, Count) or isinstance(other, Count):
-        return ("holds" if one == other else "fails"), f"{where}: {one} and {other}"
-    if not (one.run and one.run == other.run):
+def _agreement(cell: Cell, other: Cell, where: str) -> tuple[State, str]:
+    if isinstance(cell, Count) or isinstance(other, Count):
+        return ("holds" if cell == other else "fails"), f"{where}: {cell} and {other}"
+    if not (cell.run and cell.run == other.run):
         return "fails", f"{where}: not from the same comparison, so their results were never compared"
-    if not (one.agreed and other.agreed):
+    if not (cell.agreed and other.agreed):
         return "fails", f"{where}: measured without comparing the results; leave check=False out"
     return "holds", f"{where}: compared in the same run"
 
 
-def _place(data: Any, where: str) -> Place:
+def _parse_position(data: Any, where: str) -> Position:
     if isinstance(data, list) and len(data) == 2 and all(isinstance(name, str) for name in data):
         return data[0], data[1]
-    raise MeasureError("this is no place in a table", where=where, expected="[row, column]", got=repr(data)[:50])
+    raise MeasureError("invalid cell of a claim", where=where, expected="[row, column]", got=repr(data)[:50])
 
 
-def _check_known(text: str, name: str, known: tuple[str, ...]) -> None:
-    if name != EVERY and name not in known:
-        raise MeasureError("a claim names what is not in the table", where=text, expected=known, got=repr(name))
+def _substitute(position: Position, row: str | None, column: str | None) -> Position:
+    """Replace the wildcards of a cell."""
+    return (position[0] if row is None else row), (position[1] if column is None else column)
 
 
-def _filled(place: Place, row: str | None, column: str | None) -> Place:
-    return (place[0] if row is None else row), (place[1] if column is None else column)
-
-
-def _name(place: Place) -> str:
-    return f"{place[0]}/{place[1]}"
+def _name(position: Position) -> str:
+    return f"{position[0]}/{position[1]}"

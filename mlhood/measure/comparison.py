@@ -1,10 +1,10 @@
-"""Alternatives side by side: checked for agreement, then timed in turns, so that what slows one slows all.
+"""Alternatives compared: checked for agreement, then timed interleaved, so that a disturbance affects all of them.
 
-A machine is never quiet and its clock never constant. So the alternatives are not timed one after the other but in
-rounds, each of which calls them all in an order drawn anew, and they are compared within rounds. Where the system
-counts how often it has taken the processor away, the least disturbed of a few tries is the round. This follows
-Georges, Buytaert, Eeckhout, "Statistically rigorous Java performance evaluation" (OOPSLA 2007), and of Kalibera and
-Jones, "Rigorous benchmarking in reasonable time" (ISMM 2013), with medians for means.
+A machine is never idle and its clock frequency never constant. So the alternatives are not timed one after another but
+in rounds: each round calls all of them in a new random order, and they are compared within rounds. Where the operating
+system counts preemptions, a round is the least disturbed of several attempts. This follows Georges, Buytaert, Eeckhout,
+"Statistically rigorous Java performance evaluation" (OOPSLA 2007), and Kalibera and Jones, "Rigorous benchmarking in
+reasonable time" (ISMM 2013), with medians instead of means.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from mlhood.measure.agreement import arrays, check_agreement, finisher
 from mlhood.measure.machine import machine as this_machine
 from mlhood.measure.measurement import Measurement
 from mlhood.measure.result import Comparison
-from mlhood.measure.threading import Threads, threads
+from mlhood.measure.threading import threads as fix_threads
 
-FEWEST_ROUNDS = 21
+MIN_ROUNDS = 21
 SHORTEST = 1e-3
-MOST_REPEATS = 10_000_000
+MAX_REPEATS = 10_000_000
 WARM_UP_CALLS = 2
-# A round in which the scheduler has taken the processor away is measured again, where that does not take long.
-MOST_TRIES = 6
-LONGEST_AGAIN = 0.05
+# A round during which the process was preempted is repeated, unless it takes longer than this many seconds.
+MAX_ATTEMPTS = 6
+REPEATABLE_SECONDS = 0.05
 Cache = Literal["interleaved", "hot"]
 
 __all__ = ["Comparison", "compare"]
@@ -41,7 +41,7 @@ __all__ = ["Comparison", "compare"]
 
 @dataclass
 class _Alternative:
-    """One alternative while it is being measured."""
+    """An alternative while it is being measured."""
 
     name: str
     call: Callable[[], Any]
@@ -52,7 +52,7 @@ class _Alternative:
     seconds: list[float] = field(default_factory=list)
 
     def run(self, repeats: int) -> float:
-        """Return how long that many calls take together."""
+        """Return the duration of `repeats` calls together."""
         call, finish, clock = self.call, self.finish, self.clock
         start = clock()
         if finish is None:
@@ -69,7 +69,7 @@ def compare(
     *,
     baseline: str | None = None,
     flops: float | Mapping[str, float] | None = None,
-    rounds: int = FEWEST_ROUNDS,
+    rounds: int = MIN_ROUNDS,
     threads: int | None = None,
     cache: Cache = "interleaved",
     check: bool = True,
@@ -81,79 +81,77 @@ def compare(
     interruptions: Callable[[], int] | None = None,
     describe_machine: bool = True,
 ) -> Comparison:
-    """Time alternatives that compute the same.
+    """Time alternatives that compute the same result.
 
-    The first call of each is timed on its own (it may compile); its result is compared with the baseline's. Calls
-    shorter than `shortest` are repeated within a round until they last that long together.
+    The first call of each is timed separately, as it may compile; its result is compared with the baseline's. Calls
+    shorter than `shortest` are repeated within a round until they take that long together.
 
     Args:
-        alternatives: Name -> call without arguments. What it returns (arrays of NumPy, torch or JAX, numbers, None, or
+        alternatives: Name -> function without arguments. Its result (arrays of NumPy, torch or JAX, numbers, None, or
             lists, tuples and dictionaries of them) is waited for and compared.
-        baseline: The one that others are compared with; the first if left out.
-        flops: Floating-point operations of one call, of all or by name.
-        rounds: How often each is timed, at least 21.
-        threads: Fix the threads of BLAS, torch, Numba and our kernels to this number; left as they are if left out.
-            ONNX Runtime and JAX are told before (`session_options`, `environment`); the result says so where they are
-            loaded.
-        cache: `interleaved`: what an alternative finds in the caches is what the others have left there. `hot`: each
-            is called once, untimed, before it is timed.
-        check: Compare the results. Without it the measurements do not count as agreed.
-        rtol: Allowed difference, relative to the baseline's element.
-        atol: Allowed difference, relative to the largest of the baseline's elements.
-        shortest: Seconds that a timing lasts at least.
-        seed: Of the orders.
-        clock: Seconds; only differences matter.
-        interruptions: How often the process has been interrupted so far; the system's count if left out.
-        describe_machine: Put the machine's facts into the result.
+        baseline: Name of the reference; the first alternative by default.
+        flops: Floating-point operations of one call, for all or by name.
+        rounds: Number of timings of each alternative, at least 21.
+        threads: Set BLAS, torch, Numba and our kernels to this number of threads; unchanged by default. ONNX Runtime
+            and JAX are configured beforehand (`session_options`, `environment`); where they are loaded, the result's
+            note says so.
+        cache: `interleaved`: the caches hold what the other alternatives have left. `hot`: each alternative is called
+            once, untimed, before it is timed.
+        check: Compare the results. Without it the measurements are not marked as agreed.
+        rtol: Tolerance relative to the baseline's element.
+        atol: Tolerance relative to the largest of the baseline's elements.
+        shortest: Minimum duration of a timing in seconds.
+        seed: Seed of the random orders.
+        clock: Returns seconds; only differences matter.
+        interruptions: Returns the number of preemptions of the process so far; the operating system's by default.
+        describe_machine: Include the machine's facts in the result.
 
     Raises:
-        MeasureError: An alternative fails, or returns something else than the baseline; or what is asked for makes no
-            sense.
+        MeasureError: An alternative fails, or disagrees with the baseline; or an argument is invalid.
     """
-    baseline = _check_request(alternatives, baseline, rounds, cache, shortest)
+    baseline = _check_arguments(alternatives, baseline, rounds, cache, shortest)
     operations = _operations(flops, alternatives)
     measured = [_Alternative(name, call, clock) for name, call in alternatives.items()]
-    with _fixed(threads) as fixed:
+    with contextlib.nullcontext() if threads is None else fix_threads(threads) as fixed:
         _first_calls(measured, baseline, (rtol, atol) if check else None)
         if fixed is not None:
-            fixed.apply()  # to what the first calls have loaded
-        for one in measured:
-            _warm_up(one, shortest)
+            fixed.apply()  # to libraries that the first calls have loaded
+        for alternative in measured:
+            _warm_up(alternative, shortest)
         draw = random.Random(seed)  # noqa: S311 - orders, not secrets
-        count = switched_out if interruptions is None else interruptions
-        disturbed = _rounds(measured, rounds, cache, draw, count)
+        interrupted = _time_rounds(measured, rounds, cache, draw, interruptions or preemptions)
         facts = this_machine().as_dict() if describe_machine else {}
         unfixed = [] if fixed is None else fixed.notes()
     run = uuid.uuid4().hex
     return Comparison(
-        {one.name: Measurement(tuple(one.seconds), operations.get(one.name), run, check) for one in measured},
+        {a.name: Measurement(tuple(a.seconds), operations.get(a.name), run, check) for a in measured},
         baseline=baseline,
         cache=cache,
         threads=threads,
-        first={one.name: one.first for one in measured},
-        repeats={one.name: one.repeats for one in measured},
+        first={a.name: a.first for a in measured},
+        repeats={a.name: a.repeats for a in measured},
         unfixed=unfixed,
-        interrupted=disturbed,
+        interrupted=interrupted,
         machine=facts,
     )
 
 
-def _check_request(
+def _check_arguments(
     alternatives: Mapping[str, Callable[[], Any]], baseline: str | None, rounds: int, cache: str, shortest: float
 ) -> str:
     if not alternatives or not all(isinstance(name, str) and callable(call) for name, call in alternatives.items()):
         got = {name: type(call).__name__ for name, call in alternatives.items()}
         raise MeasureError("there is nothing to compare", expected='{"name": function, ...}', got=got)
-    if rounds < FEWEST_ROUNDS:
-        raise MeasureError("so few rounds say little", expected=f"at least {FEWEST_ROUNDS} rounds", got=rounds)
+    if rounds < MIN_ROUNDS:
+        raise MeasureError("too few rounds", expected=f"at least {MIN_ROUNDS} rounds", got=rounds)
     if cache not in ("interleaved", "hot"):
-        raise MeasureError("this is no state of the caches", expected="interleaved or hot", got=repr(cache))
+        raise MeasureError("unknown state of the caches", expected="interleaved or hot", got=repr(cache))
     if not 0 <= shortest < math.inf:
-        raise MeasureError("this is no shortest timing", expected="seconds, 0 or more", got=shortest)
-    chosen = next(iter(alternatives)) if baseline is None else baseline
-    if chosen not in alternatives:
-        raise MeasureError("the baseline is not an alternative", expected=list(alternatives), got=repr(chosen))
-    return chosen
+        raise MeasureError("invalid `shortest`", expected="seconds, 0 or more", got=shortest)
+    baseline = next(iter(alternatives)) if baseline is None else baseline
+    if baseline not in alternatives:
+        raise MeasureError("the baseline is not an alternative", expected=list(alternatives), got=repr(baseline))
+    return baseline
 
 
 def _operations(flops: float | Mapping[str, float] | None, alternatives: Mapping[str, Any]) -> Mapping[str, float]:
@@ -163,90 +161,83 @@ def _operations(flops: float | Mapping[str, float] | None, alternatives: Mapping
         return dict.fromkeys(alternatives, flops)
     unknown = [name for name in flops if name not in alternatives]
     if unknown:
-        raise MeasureError("operations are told of what is not there", expected=list(alternatives), got=unknown)
+        raise MeasureError("unknown alternative in `flops`", expected=list(alternatives), got=unknown)
     return flops
 
 
-@contextlib.contextmanager
-def _fixed(count: int | None) -> Iterator[Threads | None]:
-    if count is None:
-        yield None
-        return
-    with threads(count) as fixed:
-        yield fixed
-
-
 def _first_calls(measured: list[_Alternative], baseline: str, tolerance: tuple[float, float] | None) -> None:
-    """Call each once, the baseline before the others, and compare what they return."""
-    right = None
-    for one in sorted(measured, key=lambda one: one.name != baseline):
-        with _named(one.name):
-            start = one.clock()
-            result = one.call()
-            one.finish = finisher(result)
-            if one.finish is not None:
-                one.finish(result)
-            one.first = one.clock() - start
-            found = (one.name, arrays(result)) if tolerance else None
-        if tolerance is None or found is None:
+    """Call each alternative once, the baseline first, and compare the results."""
+    reference = None
+    for alternative in sorted(measured, key=lambda a: a.name != baseline):
+        with _attribute_errors(alternative.name):
+            start = alternative.clock()
+            result = alternative.call()
+            alternative.finish = finisher(result)
+            if alternative.finish is not None:
+                alternative.finish(result)
+            alternative.first = alternative.clock() - start
+            named = (alternative.name, arrays(result)) if tolerance else None
+        if tolerance is None or named is None:
             continue
-        right = right or found
-        check_agreement(right, found, *tolerance)
+        reference = reference or named
+        check_agreement(reference, named, *tolerance)
 
 
-def _warm_up(one: _Alternative, shortest: float) -> None:
-    """Call it a few times more, then choose its repeats: the first number that lasts at least `shortest`."""
-    with _named(one.name):
-        one.run(WARM_UP_CALLS)
-        while (lasted := one.run(one.repeats)) < shortest and one.repeats < MOST_REPEATS:
-            wanted = 1.2 * shortest / lasted if lasted > 0 else 10
-            one.repeats = min(math.ceil(one.repeats * min(max(wanted, 1.2), 10)), MOST_REPEATS)
+def _warm_up(alternative: _Alternative, shortest: float) -> None:
+    """Warm up, then find the smallest number of repeats that takes at least `shortest`."""
+    with _attribute_errors(alternative.name):
+        alternative.run(WARM_UP_CALLS)
+        while (elapsed := alternative.run(alternative.repeats)) < shortest and alternative.repeats < MAX_REPEATS:
+            factor = 1.2 * shortest / elapsed if elapsed > 0 else 10
+            repeats = math.ceil(alternative.repeats * min(max(factor, 1.2), 10))
+            alternative.repeats = min(repeats, MAX_REPEATS)
 
 
-def _rounds(
+def _time_rounds(
     measured: list[_Alternative], rounds: int, cache: Cache, draw: random.Random, interruptions: Callable[[], int]
 ) -> int:
-    """Measure all rounds, and return how many of them were interrupted nevertheless."""
-    disturbed = 0
-    with _no_collection():
+    """Time all rounds, and return how many of them were interrupted in every attempt."""
+    interrupted = 0
+    with _collection_disabled():
         for _ in range(rounds):
             order = draw.sample(measured, len(measured))
-            count, seconds = _least_disturbed(order, cache, interruptions)
-            disturbed += count > 0
-            for one, lasted in zip(order, seconds, strict=True):
-                one.seconds.append(_positive(lasted, one))
-    return disturbed
+            count, seconds = _least_interrupted(order, cache, interruptions)
+            interrupted += count > 0
+            for alternative, elapsed in zip(order, seconds, strict=True):
+                alternative.seconds.append(_positive(elapsed, alternative))
+    return interrupted
 
 
-def _least_disturbed(
+def _least_interrupted(
     order: list[_Alternative], cache: Cache, interruptions: Callable[[], int]
 ) -> tuple[int, list[float]]:
-    """Return interruptions and times of a round; of several tries, those of the one with the fewest.
+    """Attempt a round several times; return interruptions and times of the attempt with the fewest.
 
-    The whole round is tried again, not one call: that would find in the caches what it has itself left there.
+    The round is repeated as a whole: an alternative repeated alone would find its own data in the caches.
     """
     best = None
-    for _ in range(MOST_TRIES):
+    for _ in range(MAX_ATTEMPTS):
         before = interruptions()
-        seconds = [_time(one, cache) for one in order]
+        seconds = [_time(alternative, cache) for alternative in order]
         count = interruptions() - before
         if best is None or count < best[0]:
             best = count, seconds
-        if count == 0 or sum(lasted * one.repeats for lasted, one in zip(seconds, order, strict=True)) > LONGEST_AGAIN:
+        total = sum(elapsed * alternative.repeats for elapsed, alternative in zip(seconds, order, strict=True))
+        if count == 0 or total > REPEATABLE_SECONDS:
             break
     return best or (0, [])
 
 
-def _time(one: _Alternative, cache: Cache) -> float:
-    """Return the time of one call, from all repeats."""
-    with _named(one.name):
+def _time(alternative: _Alternative, cache: Cache) -> float:
+    """Return the mean duration of a call over all repeats."""
+    with _attribute_errors(alternative.name):
         if cache == "hot":
-            one.run(1)
-        return one.run(one.repeats) / one.repeats
+            alternative.run(1)
+        return alternative.run(alternative.repeats) / alternative.repeats
 
 
-def switched_out() -> int:
-    """Return how often the system has taken the processor away from this process; 0 where it does not say."""
+def preemptions() -> int:
+    """Return the number of involuntary context switches of this process so far; 0 where the system has no count."""
     if sys.platform == "win32":
         return 0
     import resource
@@ -254,32 +245,32 @@ def switched_out() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
 
 
-def _positive(seconds: float, one: _Alternative) -> float:
+def _positive(seconds: float, alternative: _Alternative) -> float:
     if seconds > 0:
         return seconds
     raise MeasureError(
-        "the clock did not move while the alternative ran",
-        where=f"{one.name!r}, {one.repeats:,} calls",
-        todo="give a longer `shortest`, or a clock that is finer",
+        "the clock did not advance while the alternative ran",
+        where=f"{alternative.name!r}, {alternative.repeats:,} calls",
+        todo="use a longer `shortest`, or a clock with a finer resolution",
     )
 
 
 @contextlib.contextmanager
-def _no_collection() -> Iterator[None]:
-    """Keep the garbage collector from running in whichever alternative happens to fill its quota."""
+def _collection_disabled() -> Iterator[None]:
+    """Disable the garbage collector, which would run in whichever alternative reaches its threshold."""
     gc.collect()
-    was_on = gc.isenabled()
+    was_enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        if was_on:
+        if was_enabled:
             gc.enable()
 
 
 @contextlib.contextmanager
-def _named(name: str) -> Iterator[None]:
-    """Say which alternative has raised what."""
+def _attribute_errors(name: str) -> Iterator[None]:
+    """Name the alternative in errors that the block raises."""
     try:
         yield
     except MeasureError as error:
@@ -290,7 +281,7 @@ def _named(name: str) -> Iterator[None]:
             f"the alternative {name!r} raised {type(error).__name__}",
             where=_line(error),
             got=error,
-            todo="call it on its own to see the whole traceback",
+            todo="call it outside of `compare` to see the complete traceback",
         ) from error
 
 

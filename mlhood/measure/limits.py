@@ -1,7 +1,7 @@
-"""What this machine can do at most, measured: multiply-adds from registers, and bytes per second from each cache.
+"""This machine's ceilings, measured: multiply-adds from registers, and bytes per second from each cache.
 
-A ceiling is the best of many short rounds, for whatever disturbs a round can only lower it; the median is kept beside
-it, and says how quiet the machine was.
+A ceiling is the best of many short rounds, as disturbances can only lower a rate; the median is kept too, and shows how
+idle the machine was.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -29,10 +30,10 @@ from mlhood.measure.units import rate
 ROUNDS = 30
 SECONDS = 1e-3
 PORTABLE_LANES = 4
-# Enough to keep the multipliers busy (latency x units: 8 on most processors, 16 on Apple's), few enough for registers
+# enough to saturate the multipliers (latency x units: 8 on most processors, 16 on Apple's), few enough for registers
 ACCUMULATORS = (8, 12, 24)
 _FIRST_SIZE = 12 * 1024
-_LARGEST = 512 * 2**20
+_MAX_SIZE = 512 * 2**20
 _LINE = 64
 _ARRAYS = 3
 
@@ -43,7 +44,7 @@ class Ceiling:
 
     Args:
         rates: Per second, for each round.
-        threads: How many worked at once.
+        threads: Number of threads.
     """
 
     rates: tuple[float, ...]
@@ -51,22 +52,22 @@ class Ceiling:
 
     @property
     def value(self) -> float:
-        """The best round."""
+        """The rate of the best round."""
         return max(self.rates)
 
     @property
     def median(self) -> float:
-        """The round in the middle."""
+        """The median rate."""
         return statistics.median(self.rates)
 
 
 @dataclass(frozen=True)
 class Bandwidth:
-    """Bytes per second through arrays of one size.
+    """Bytes per second for arrays of one size.
 
     Args:
-        size: Bytes that one thread goes through, all three arrays together.
-        level: `L1`, `L2`, `L3` or `memory`, where they lie; None where that is not clear.
+        size: Working set of a thread in bytes, all three arrays together.
+        level: `L1`, `L2`, `L3` or `memory`, the level that holds it; None near a border.
         ceiling: Bytes per second, all threads together.
     """
 
@@ -81,8 +82,8 @@ class Ceilings:
 
     Args:
         peak: float32 operations per second.
-        sweep: Bandwidth by size, from small to large.
-        lanes: float32 in the vectors used.
+        sweep: Bandwidth by size, ascending.
+        lanes: float32 per vector.
     """
 
     peak: Ceiling
@@ -91,24 +92,24 @@ class Ceilings:
 
     @property
     def bandwidths(self) -> dict[str, float]:
-        """Bytes per second by level: the best of the sizes that lie there."""
-        found: dict[str, float] = {}
-        for one in self.sweep:
-            if one.level is not None:
-                found[one.level] = max(found.get(one.level, 0.0), one.ceiling.value)
-        return found
+        """Bytes per second by level: the best of the sizes in it."""
+        best: dict[str, float] = {}
+        for entry in self.sweep:
+            if entry.level is not None:
+                best[entry.level] = max(best.get(entry.level, 0.0), entry.ceiling.value)
+        return best
 
     def roofline(self) -> Roofline:
         """Return the roofline of these ceilings."""
         return Roofline(self.peak.value, self.bandwidths)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain data, all rounds included."""
+        """Return JSON-serializable data with all rounds."""
         return asdict(self)
 
     def __str__(self) -> str:
-        quiet = self.peak.median / self.peak.value
-        lines = [f"{self.peak.threads} thread(s), {self.lanes} float32 lanes, median round {quiet:.0%} of the best"]
+        idle = self.peak.median / self.peak.value
+        lines = [f"{self.peak.threads} thread(s), {self.lanes} float32 lanes, median round {idle:.0%} of the best"]
         lines.append(f"{'peak':8} {rate(self.peak.value)}")
         return "\n".join(lines + [f"{name:8} {rate(value, 'B/s')}" for name, value in self.bandwidths.items()])
 
@@ -117,11 +118,11 @@ def ceilings(threads: int = 1, machine: Machine | None = None) -> Ceilings:
     """Measure all ceilings, which takes a second or two.
 
     Args:
-        threads: How many work at once, each on data of its own.
-        machine: Its facts; asked for if left out.
+        threads: Number of threads, each with its own data.
+        machine: The machine's facts; read by default.
 
     Raises:
-        MeasureError: The number of threads is not 1 or more, or LLVM cannot compile here.
+        MeasureError: The number of threads is less than 1, or LLVM cannot compile for this machine.
     """
     machine = machine or this_machine()
     lanes = machine.vector.float32_lanes or PORTABLE_LANES
@@ -132,25 +133,24 @@ def peak(threads: int = 1, lanes: int | None = None, rounds: int = ROUNDS) -> Ce
     """Measure float32 operations per second from registers; a multiply-add counts as two.
 
     Args:
-        threads: How many work at once.
-        lanes: float32 in a vector; the host's if left out.
-        rounds: How often, for each of `ACCUMULATORS`.
+        threads: Number of threads.
+        lanes: float32 per vector; the host's by default.
+        rounds: Number of rounds for each of `ACCUMULATORS`.
 
     Raises:
-        MeasureError: The number of threads is not 1 or more, or LLVM cannot compile here.
+        MeasureError: The number of threads is less than 1, or LLVM cannot compile for this machine.
     """
     lanes = lanes or this_machine().vector.float32_lanes or PORTABLE_LANES
-    found = [_peak(threads, lanes, count, rounds) for count in ACCUMULATORS]
-    return max(found, key=lambda ceiling: ceiling.value)
+    measured = [_peak(threads, lanes, count, rounds) for count in ACCUMULATORS]
+    return max(measured, key=lambda ceiling: ceiling.value)
 
 
 def _peak(threads: int, lanes: int, accumulators: int, rounds: int) -> Ceiling:
     run = microbenchmarks.multiply_add(lanes, accumulators)
 
     def worker() -> Callable[[int], None]:
-        place = np.linspace(0.4, 0.6, lanes * (accumulators + 1), dtype=np.float32)
-
-        return lambda count, place=place: run(place.ctypes.data, count)
+        buffer = np.linspace(0.4, 0.6, lanes * (accumulators + 1), dtype=np.float32)
+        return lambda count, buffer=buffer: run(buffer.ctypes.data, count)
 
     return measure_rate(worker, 2.0 * lanes * accumulators, threads, rounds)
 
@@ -158,72 +158,69 @@ def _peak(threads: int, lanes: int, accumulators: int, rounds: int) -> Ceiling:
 def bandwidth(threads: int = 1, machine: Machine | None = None, rounds: int = ROUNDS) -> list[Bandwidth]:
     """Measure bytes per second of a = b + s c over arrays of growing size.
 
-    Bytes are counted as STREAM does: two arrays read, one written; that a cache may read before it writes is left out.
+    Bytes are counted as in STREAM: two arrays read, one written; write-allocate traffic is not counted.
 
     Args:
-        threads: How many work at once, each on arrays of its own.
-        machine: Its facts; asked for if left out.
-        rounds: How often for each size.
+        threads: Number of threads, each with its own arrays.
+        machine: The machine's facts; read by default.
+        rounds: Number of rounds for each size.
 
     Raises:
-        MeasureError: The number of threads is not 1 or more, or LLVM cannot compile here.
+        MeasureError: The number of threads is less than 1, or LLVM cannot compile for this machine.
     """
     machine = machine or this_machine()
     lanes = machine.vector.float32_lanes or PORTABLE_LANES
     run = microbenchmarks.triad(lanes)
-    room = (machine.memory.limit or machine.memory.total or _LARGEST) // 8
-    found = []
-    for size in sizes(machine.caches, threads, room):
-        count = max(size // (_ARRAYS * 4 * lanes * microbenchmarks.UNROLLED), 1) * microbenchmarks.UNROLLED
-        whole = _ARRAYS * 4 * lanes * count
+    max_size = (machine.memory.limit or machine.memory.total or _MAX_SIZE) // 8
+    bandwidths = []
+    for size in sizes(machine.caches, threads, max_size):
+        unrolled = microbenchmarks.UNROLLED
+        count = max(size // (_ARRAYS * 4 * lanes * unrolled), 1) * unrolled
+        working_set = _ARRAYS * 4 * lanes * count
 
         def worker(count: int = count) -> Callable[[int], None]:
-            a, b, c, kept = _arrays(count * lanes)
-            return lambda repeats, kept=kept: run(a, b, c, count, repeats)
+            a, b, c, buffer = _arrays(count * lanes)
+            return lambda repeats, _keep_alive=buffer: run(a, b, c, count, repeats)
 
-        ceiling = measure_rate(worker, float(whole), threads, rounds)
-        found.append(Bandwidth(whole, level(whole, machine.caches, threads), ceiling))
-    return found
+        ceiling = measure_rate(worker, float(working_set), threads, rounds)
+        bandwidths.append(Bandwidth(working_set, level(working_set, machine.caches, threads), ceiling))
+    return bandwidths
 
 
 def _arrays(length: int) -> tuple[int, int, int, np.ndarray]:
-    """Return the addresses of three arrays, each at a cache line's begin, and what they lie in.
+    """Return the addresses of three arrays, aligned to cache lines, and the buffer that holds them.
 
-    They are set apart by some lines more than their length: at a multiple of 4 KiB, a store would seem to hit the
-    next load (4K aliasing in Intel's optimization manual).
+    Their distance exceeds their length by a few lines: at a multiple of 4 KiB, stores would appear to conflict with
+    subsequent loads (4K aliasing in Intel's optimization manual).
     """
-    apart = -(-length * 4 // _LINE) * _LINE + 5 * _LINE
-    kept = np.full((3 * apart + _LINE) // 4, 0.5, np.float32)
-    first = -(-kept.ctypes.data // _LINE) * _LINE
-    return first, first + apart, first + 2 * apart, kept
+    distance = -(-length * 4 // _LINE) * _LINE + 5 * _LINE
+    buffer = np.full((3 * distance + _LINE) // 4, 0.5, np.float32)
+    first = -(-buffer.ctypes.data // _LINE) * _LINE
+    return first, first + distance, first + 2 * distance, buffer
 
 
-def sizes(caches: Caches, threads: int, room: int) -> list[int]:
-    """Return bytes a thread: growing by the square root of two until all threads fill the last cache four times."""
+def sizes(caches: Caches, threads: int, max_size: int) -> list[int]:
+    """Return bytes per thread, growing by sqrt(2) until all threads together use four times the last cache."""
     known = [size for size in (caches.l1d, caches.l2, caches.l3) if size]
-    last = min(4 * max(known, default=16 * 2**20), _LARGEST, room) // threads
+    last = min(4 * max(known, default=16 * 2**20), _MAX_SIZE, max_size) // threads
     steps = max(math.ceil(2 * math.log2(max(last / _FIRST_SIZE, 1))), 0)
     return [round(_FIRST_SIZE * 2 ** (step / 2)) for step in range(steps + 1)]
 
 
 def level(size: int, caches: Caches, threads: int) -> str | None:
-    """Return where arrays of this size a thread lie, None near the borders.
+    """Return the level that holds a thread's working set of this size, None near a border.
 
-    A cache counts up to three quarters of its size, and only from one and a half times that of the one before. The
-    first and second level are each core's own; the third is shared.
+    A level holds from one and a half times the capacity of the level before up to three quarters of its own. First and
+    second level are private to a core; the third is shared.
     """
-    known = [(name, size) for name, size in _shares(caches, threads) if size]
+    l3 = None if caches.l3 is None else caches.l3 / threads
+    capacities = [(name, size) for name, size in (("L1", caches.l1d), ("L2", caches.l2), ("L3", l3)) if size]
     before = 0.0
-    for name, capacity in known:
+    for name, capacity in capacities:
         if 1.5 * before <= size <= 0.75 * capacity:
             return name
         before = max(before, capacity)
-    return "memory" if known and size >= 2 * before else None
-
-
-def _shares(caches: Caches, threads: int) -> list[tuple[str, float | None]]:
-    shared = None if caches.l3 is None else caches.l3 / threads
-    return [("L1", caches.l1d), ("L2", caches.l2), ("L3", shared)]
+    return "memory" if capacities and size >= 2 * before else None
 
 
 def measure_rate(
@@ -233,42 +230,43 @@ def measure_rate(
     rounds: int,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Ceiling:
-    """Measure how much threads do per second, together.
+    """Measure the combined rate of several threads.
 
     Args:
         worker: Called in each thread; returns a function that does a number of units of work.
-        unit: What one unit is worth.
-        threads: How many.
-        rounds: How often; in each, all start together, and the last to end ends it.
-        clock: Seconds.
+        unit: Operations or bytes per unit.
+        threads: Number of threads.
+        rounds: Number of rounds; in each, all threads start together, and the last one to finish ends it.
+        clock: Returns seconds.
 
     Raises:
-        MeasureError: The number of threads or rounds is not 1 or more.
+        MeasureError: The number of threads or rounds is less than 1.
     """
     if min(threads, rounds) < 1:
-        raise MeasureError("there is nothing to do", expected="1 or more", got=f"{threads} threads, {rounds} rounds")
+        got = f"{threads} threads, {rounds} rounds"
+        raise MeasureError("invalid number of threads or rounds", expected="1 or more", got=got)
     units = _calibrate(worker(), clock)
-    gate = threading.Barrier(threads)
+    barrier = threading.Barrier(threads)
     spans: list[list[tuple[float, float]]] = [[] for _ in range(threads)]
 
-    def run(number: int) -> None:
-        own = spans[number]
+    def run(thread: int) -> None:
         try:
             if threads > 1:
-                _pin(number)
+                _pin(thread)
             work = worker()
             work(units)
             for _ in range(rounds):
-                gate.wait()
+                barrier.wait()
                 start = clock()
                 work(units)
-                own.append((start, clock()))
+                spans[thread].append((start, clock()))
         except BaseException:
-            gate.abort()
+            barrier.abort()
             raise
 
-    _together(run, range(threads))
-    return Ceiling(tuple(threads * units * unit / _span(each) for each in zip(*spans, strict=True)), threads)
+    _run_threads(run, threads)
+    durations = [max(end for _, end in each) - min(start for start, _ in each) for each in zip(*spans, strict=True)]
+    return Ceiling(tuple(threads * units * unit / seconds for seconds in durations), threads)
 
 
 def _calibrate(work: Callable[[int], None], clock: Callable[[], float]) -> int:
@@ -282,36 +280,30 @@ def _calibrate(work: Callable[[int], None], clock: Callable[[], float]) -> int:
         units *= 2
 
 
-def _span(each: Sequence[tuple[float, float]]) -> float:
-    return max(end for _, end in each) - min(start for start, _ in each)
-
-
-def _pin(number: int) -> None:
-    """Keep the calling thread on a processor of its own, where the system lets it: two may be put on one otherwise."""
+def _pin(thread: int) -> None:
+    """Pin the calling thread to its own processor, where the system supports it: two may share one otherwise."""
     if sys.platform == "linux":
         allowed = sorted(os.sched_getaffinity(0))
-        os.sched_setaffinity(0, {allowed[number % len(allowed)]})
+        os.sched_setaffinity(0, {allowed[thread % len(allowed)]})
 
 
 def all_threads() -> int:
-    """Return how many threads it takes to keep all processors busy that this process may use."""
+    """Return the number of threads that keeps all processors of this process busy."""
     cores = this_machine().cores
     return max(int(cores.usable or cores.logical or 1), 1)
 
 
-def _together(run: Callable[[Any], None], arguments: Sequence[Any]) -> None:
-    """Run a function in a thread for each argument; the first error is raised here."""
-    from concurrent.futures import ThreadPoolExecutor
-
-    with ThreadPoolExecutor(len(arguments)) as pool:
-        futures = [pool.submit(run, argument) for argument in arguments]
+def _run_threads(run: Callable[[int], None], count: int) -> None:
+    """Run a function in several threads, with the thread's index; raise the first error."""
+    with ThreadPoolExecutor(count) as pool:
+        futures = [pool.submit(run, thread) for thread in range(count)]
         errors = [error for future in futures if (error := future.exception()) is not None]
-    real = [error for error in errors if not isinstance(error, threading.BrokenBarrierError)]
+    causes = [error for error in errors if not isinstance(error, threading.BrokenBarrierError)]
     if errors:
-        raise (real or errors)[0]
+        raise (causes or errors)[0]
 
 
 def describe(sweep: Sequence[Bandwidth]) -> str:
-    """Return one line a size, for people."""
-    rows = [f"{binary_size(one.size):>10}  {rate(one.ceiling.value, 'B/s'):>10}  {one.level or ''}" for one in sweep]
-    return "\n".join(rows)
+    """Return a table with one line per size."""
+    lines = [f"{binary_size(b.size):>10}  {rate(b.ceiling.value, 'B/s'):>10}  {b.level or ''}" for b in sweep]
+    return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""Two loops in LLVM's language, compiled for this processor: one only multiplies and adds, one only moves data."""
+"""Two microbenchmarks in LLVM IR, compiled for this processor: multiply-adds in registers, and a stream of memory."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from mlhood.errors import MeasureError
 
 UNROLLED = 4
 
-# `fmuladd` is one fused instruction where the processor has it and two where it has not, but two operations always.
-# Every accumulator waits for itself only, so as many are in flight as there are; |factor| < 1 keeps them finite.
+# `fmuladd` is one fused instruction where the processor has it, else two, but always two operations. Each accumulator
+# depends only on itself, so all of them are in flight at once; |factor| < 1 keeps them finite.
 _MULTIPLY_ADD = """
 declare {vector} @llvm.fmuladd.{mangled}({vector}, {vector}, {vector})
 
@@ -34,7 +34,7 @@ done:
 attributes #0 = {{ nounwind "prefer-vector-width"="512" "min-legal-vector-width"="512" }}
 """
 
-# STREAM's triad (McCalpin): a = b + s c, each array once through, `repeats` times over
+# STREAM's triad (McCalpin): a = b + s c over whole arrays, repeated `repeats` times
 _TRIAD = """
 declare {vector} @llvm.fmuladd.{mangled}({vector}, {vector}, {vector})
 
@@ -64,14 +64,12 @@ attributes #0 = {{ nounwind "prefer-vector-width"="512" "min-legal-vector-width"
 
 
 class Native:
-    """A function compiled for this processor; it holds the machine code as long as it lives.
-
-    Calling it lets other Python threads run meanwhile.
+    """A function compiled for this processor, which owns its machine code; a call releases the GIL.
 
     Args:
         source: LLVM IR.
-        name: The function in it; it returns nothing.
-        arguments: Types of its arguments.
+        name: Name of the function in it, which returns nothing.
+        arguments: ctypes of its arguments.
 
     Raises:
         MeasureError: LLVM cannot compile for this machine.
@@ -79,31 +77,31 @@ class Native:
 
     def __init__(self, source: str, name: str, *arguments: Any) -> None:
         try:
-            self._engine = _compiled(source)
+            self._engine = _compile(source)
         except (ImportError, OSError, RuntimeError) as error:
             raise MeasureError("LLVM cannot compile for this machine", got=error, todo="run mlhood doctor") from error
         address = self._engine.get_function_address(name)
         self.call: Callable[..., None] = ctypes.CFUNCTYPE(None, *arguments)(address)
 
     def __call__(self, *arguments: int) -> None:
-        """Run it."""
+        """Call it."""
         self.call(*arguments)
 
 
 def multiply_add(lanes: int, accumulators: int) -> Native:
-    """Return f(place, count): `count` times 2 x lanes x accumulators floating-point operations, all in registers.
+    """Return f(address, count): `count` times 2 x lanes x accumulators floating-point operations, all in registers.
 
     Args:
         lanes: float32 in a vector.
-        accumulators: Vectors. `place` has a vector of factors, smaller than 1, and then as many as this.
+        accumulators: Number of accumulators. The address is that of a vector of factors < 1, followed by these vectors.
     """
     return Native(multiply_add_source(lanes, accumulators), "multiply_add", ctypes.c_void_p, ctypes.c_int64)
 
 
 def multiply_add_source(lanes: int, accumulators: int) -> str:
-    """Return the loop as LLVM IR."""
+    """Return the LLVM IR of `multiply_add`."""
     vector, mangled = f"<{lanes} x float>", f"v{lanes}f32"
-    # the accumulators begin with different values, or a compiler might see that they are the same
+    # the accumulators are initialized separately, or a compiler might merge them
     loads = [
         f"  %p{i} = getelementptr {vector}, ptr %place, i64 {i + 1}\n  %z{i} = load {vector}, ptr %p{i}, align 4"
         for i in range(accumulators)
@@ -125,7 +123,7 @@ def triad(lanes: int) -> Native:
 
 
 def triad_source(lanes: int) -> str:
-    """Return the loops as LLVM IR."""
+    """Return the LLVM IR of `triad`."""
     vector, mangled = f"<{lanes} x float>", f"v{lanes}f32"
     moves = "\n".join(_move(i, vector, mangled) for i in range(UNROLLED))
     return _TRIAD.format(vector=vector, mangled=mangled, moves=moves, unrolled=UNROLLED)
@@ -143,7 +141,7 @@ def _move(i: int, vector: str, mangled: str) -> str:
   store {vector} %w{i}, ptr %a{i}, align 4"""
 
 
-def _compiled(source: str) -> Any:
+def _compile(source: str) -> Any:
     from llvmlite import binding
 
     binding.initialize_native_target()

@@ -1,10 +1,10 @@
-"""Medians and what they are worth: quartiles, and the bootstrap interval of a median, computed exactly.
+"""Medians and their uncertainty: quartiles, and the bootstrap confidence interval of a median, computed exactly.
 
-Timings are skewed and have outliers, so nothing here is a mean. The bootstrap draws n values with replacement from the
-n there are, and looks how far the median of what was drawn moves. For a median this needs no random numbers: the
-median of a draw is at most the k-th smallest value when more than half of n draws fall among the k smallest, and that
+Timings are skewed and have outliers, so nothing here is a mean. The bootstrap resamples n values with replacement from
+the n values, and observes how the median of the resample varies. For a median this needs no random numbers: the median
+of a resample is at most the k-th smallest value if more than half of the n draws are among the k smallest, and that
 probability is binomial (B. Efron, "Bootstrap methods: another look at the jackknife", Annals of Statistics 7, 1979,
-section 3). So an interval depends on the values alone: not on their order, and on no seed.
+section 3). So an interval depends only on the values: neither on their order nor on a seed.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True)
 class Ratio:
-    """How many times as large one thing is as another, with the interval of that median.
+    """A median ratio with its confidence interval.
 
     Args:
         value: Median ratio.
-        low: Lower end of its interval.
+        low: Lower end of the interval.
         high: Upper end.
     """
 
@@ -42,44 +42,44 @@ class Ratio:
 
     @property
     def inverse(self) -> Ratio:
-        """The other thing's ratio to this one."""
+        """The inverse ratio."""
         return Ratio(1 / self.value, 1 / self.high, 1 / self.low)
 
 
 def median_ratio(above: Sequence[float], below: Sequence[float], *, paired: bool) -> Ratio:
-    """Return by how much `above` exceeds `below`, as a ratio.
+    """Return the ratio of `above` to `below`.
 
     Args:
-        above: Positive numbers, one a round.
-        below: Likewise; as many as `above` where paired.
-        paired: Both come from the same rounds, so what slowed a round down slowed both: the median is that of the
-            per-round ratios. Otherwise it is the ratio of the medians, and its interval goes from the one's low end
-            over the other's high end to the reverse, which is wider than need be.
+        above: Positive numbers, one per round.
+        below: Likewise; as many as `above` if paired.
+        paired: Whether both come from the same rounds, in which a disturbance slowed both: then the result is the
+            median of the per-round ratios. Otherwise it is the ratio of the medians, and its interval divides the low
+            end of one by the high end of the other and vice versa, which is conservative.
 
     Raises:
-        MeasureError: There is nothing to compare, or the rounds are not the same number.
+        MeasureError: There are no values, or the numbers of rounds differ.
     """
     if not paired:
         (low, high), (below_low, below_high) = interval(above), interval(below)
         return Ratio(statistics.median(above) / statistics.median(below), low / below_high, high / below_low)
     if len(above) != len(below):
-        raise MeasureError("paired ratios need the same rounds", expected=len(above), got=len(below))
+        raise MeasureError("paired ratios need equal numbers of rounds", expected=len(above), got=len(below))
     ratios = [a / b for a, b in zip(above, below, strict=True)]
     return Ratio(middle(ratios), *interval(ratios))
 
 
 def middle(ratios: Sequence[float]) -> float:
-    """Return the median of ratios; of an even number, the geometric mean of the two in the middle.
+    """Return the median of ratios; for an even number, the geometric mean of the two in the middle.
 
     So the median of the inverse ratios is the inverse of the median.
     """
-    _check(ratios)
+    _check_not_empty(ratios)
     return math.sqrt(statistics.median_low(ratios) * statistics.median_high(ratios))
 
 
 def quartiles(values: Sequence[float]) -> tuple[float, float]:
     """Return the first and third quartile, interpolated between values as `numpy.quantile` does."""
-    _check(values)
+    _check_not_empty(values)
     if len(values) == 1:
         return values[0], values[0]
     first, _, third = statistics.quantiles(values, n=4, method="inclusive")
@@ -89,9 +89,9 @@ def quartiles(values: Sequence[float]) -> tuple[float, float]:
 def interval(values: Sequence[float], confidence: float = CONFIDENCE) -> tuple[float, float]:
     """Return the bootstrap percentile interval of the median.
 
-    The ends are two of the values: the innermost ones such that the median of a draw lies at or beyond an end with no
-    more than the tail's probability. For 21 values and 95 % they are the 6th and the 16th, as in the sign test, which
-    hold the true median of independent rounds in 97 % of all cases; between the 7th and the 15th it would be 92 %.
+    The ends are two of the values: the innermost ones such that the median of a resample is at or beyond an end with at
+    most the tail's probability. For 21 values and 95 % they are the 6th and the 16th, as in the sign test, which cover
+    the true median of independent rounds in 97 % of all cases; the 7th and the 15th would in 92 %.
 
     Args:
         values: At least one number, in any order.
@@ -100,43 +100,43 @@ def interval(values: Sequence[float], confidence: float = CONFIDENCE) -> tuple[f
     Raises:
         MeasureError: There are no values, or `confidence` is not between 0 and 1.
     """
-    _check(values)
+    _check_not_empty(values)
     if not 0 < confidence < 1:
-        raise MeasureError("this is no confidence", expected="a number between 0 and 1", got=confidence)
+        raise MeasureError("invalid confidence", expected="a number between 0 and 1", got=confidence)
     ordered = sorted(values)
-    place = _lower_place(len(ordered), (1 - confidence) / 2)
-    return ordered[place], ordered[-1 - place]
+    index = _lower_index(len(ordered), (1 - confidence) / 2)
+    return ordered[index], ordered[-1 - index]
 
 
 @lru_cache(maxsize=256)
-def _lower_place(n: int, tail: float) -> int:
-    """Return the largest place, from 0, such that a draw's median is at most the value there with at most `tail`.
+def _lower_index(n: int, tail: float) -> int:
+    """Return the largest index such that a resample's median is at most the value there with probability <= `tail`.
 
-    For an even n the draw's median is here the lower one of the two values in its middle.
+    For an even n the median of a resample is the lower of its two middle values here.
     """
     needed = (n + 1) // 2
     low, high = 0, (n - 1) // 2
     while low < high:
-        place = (low + high + 1) // 2
-        if _at_least(needed, n, (place + 1) / n) <= tail:
-            low = place
+        index = (low + high + 1) // 2
+        if _binomial_tail(needed, n, (index + 1) / n) <= tail:
+            low = index
         else:
-            high = place - 1
+            high = index - 1
     return low
 
 
-def _at_least(needed: int, n: int, chance: float) -> float:
-    """Return the probability of `needed` or more successes in n trials: a binomial tail, in logarithms."""
-    if chance >= 1:
+def _binomial_tail(needed: int, n: int, probability: float) -> float:
+    """Return the probability of `needed` or more successes in n trials, computed from logarithms."""
+    if probability >= 1:
         return 1.0
-    success, failure = math.log(chance), math.log1p(-chance)
-    whole = math.lgamma(n + 1)
+    success, failure = math.log(probability), math.log1p(-probability)
+    factorial = math.lgamma(n + 1)
     return math.fsum(
-        math.exp(whole - math.lgamma(k + 1) - math.lgamma(n - k + 1) + k * success + (n - k) * failure)
+        math.exp(factorial - math.lgamma(k + 1) - math.lgamma(n - k + 1) + k * success + (n - k) * failure)
         for k in range(needed, n + 1)
     )
 
 
-def _check(values: Sequence[float]) -> None:
+def _check_not_empty(values: Sequence[float]) -> None:
     if not values:
-        raise MeasureError("there is nothing to take a median of", expected="at least one round", got="none")
+        raise MeasureError("there are no values to take a median of", expected="at least one round", got="none")

@@ -1,20 +1,20 @@
-"""What a comparison has found: shown as a table, asked for ratios, stored and read again."""
+"""The result of a comparison: a table with ratios, and its storage format."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from mlhood.errors import MeasureError
-from mlhood.measure.measurement import Measurement, exactly
+from mlhood.measure.measurement import Measurement, check_keys
 from mlhood.measure.ratio import Ratio
 from mlhood.measure.units import duration, rate
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_MOST_ALTERNATIVES = 1000
+_MAX_ALTERNATIVES = 1000
 
 
 @dataclass(frozen=True)
@@ -23,13 +23,13 @@ class Comparison:
 
     Args:
         measurements: By name, in the order given.
-        baseline: What the others are compared with.
+        baseline: Name of the reference.
         cache: `interleaved` or `hot`.
-        threads: To what number threads were fixed; None if they were not.
-        first: Seconds of each one's first call, which may hold compiling.
-        repeats: Calls that one timing of each holds.
-        unfixed: What chooses its threads itself, and how it is told; empty where all are fixed or none was to be.
-        interrupted: In how many rounds the system has taken the processor away.
+        threads: The number that threads were set to; None if they were not.
+        first: Seconds of each alternative's first call, which may include compilation.
+        repeats: Calls per timing, by name.
+        unfixed: Libraries that choose their own number of threads, and how to configure them.
+        interrupted: Rounds during which the process was preempted.
         machine: `Machine.as_dict()`.
     """
 
@@ -49,50 +49,50 @@ class Comparison:
         return self.measurements[name]
 
     def ratio(self, above: str, below: str | None = None) -> Ratio:
-        """Return how many times as long `above` takes as `below` (the baseline if left out): median over rounds."""
+        """Return the time of `above` relative to `below` (the baseline by default): the median over rounds."""
         return self[above].ratio(self[self.baseline if below is None else below])
 
     def speedup(self, name: str) -> Ratio:
-        """Return how many times as fast as the baseline it is."""
+        """Return the speed-up of an alternative over the baseline."""
         return self[self.baseline].ratio(self[name])
 
     @property
     def rates(self) -> dict[str, tuple[float, float, float]]:
-        """Operations per second of each alternative that tells its operations; see `Measurement.rates`."""
-        return {name: rates for name, one in self.measurements.items() if (rates := one.rates) is not None}
+        """Operations per second of each alternative with known operations; see `Measurement.rates`."""
+        return {name: rates for name, m in self.measurements.items() if (rates := m.rates) is not None}
 
     def pairs(self) -> pd.DataFrame:
-        """Return all ratios: how many times as long the row's alternative takes as the column's."""
+        """Return all ratios: the time of the row's alternative relative to the column's."""
         import pandas as pd
 
         names = list(self.measurements)
         return pd.DataFrame([[self.ratio(a, b) for b in names] for a in names], names, names)
 
     def frame(self) -> pd.DataFrame:
-        """Return one row an alternative, formatted for people."""
+        """Return one formatted row per alternative."""
         import pandas as pd
 
-        rows = {name: self._row(name, one) for name, one in self.measurements.items()}
+        rows = {name: self._row(name, measurement) for name, measurement in self.measurements.items()}
         return pd.DataFrame.from_dict(rows, orient="index").fillna("")
 
-    def _row(self, name: str, one: Measurement) -> dict[str, str]:
-        row = {"median": duration(one.median), "IQR": duration(one.iqr) if one.iqr else "0"}
-        if one.flops_per_second is not None:
-            row["rate"] = rate(one.flops_per_second)
+    def _row(self, name: str, measurement: Measurement) -> dict[str, str]:
+        row = {"median": duration(measurement.median), "IQR": duration(measurement.iqr) if measurement.iqr else "0"}
+        if measurement.flops_per_second is not None:
+            row["rate"] = rate(measurement.flops_per_second)
         row[f"speed-up over {self.baseline}"] = "" if name == self.baseline else str(self.speedup(name))
         if name in self.first:
             row["first call"] = duration(self.first[name])
         return row
 
     def note(self) -> str:
-        """Say in one line how it was measured."""
+        """Describe the conditions of the measurement in one line."""
         count = next(iter(self.measurements.values())).rounds
         parts = [f"medians of {count} rounds in random order", f"caches {self.cache}"]
         repeated = {name: times for name, times in self.repeats.items() if times > 1}
         if repeated:
-            parts.append("calls a timing: " + ", ".join(f"{name} {times:,}" for name, times in repeated.items()))
-        parts.append("threads as they were" if self.threads is None else f"threads {self.threads}")
-        parts += [f"not told by `threads`: {name}" for name in self.unfixed]
+            parts.append("calls per timing: " + ", ".join(f"{name} {times:,}" for name, times in repeated.items()))
+        parts.append("threads unchanged" if self.threads is None else f"threads {self.threads}")
+        parts += [f"not set by `threads`: {library}" for library in self.unfixed]
         if self.interrupted:
             parts.append(f"{self.interrupted} rounds interrupted by other programs")
         if self.machine:
@@ -111,46 +111,25 @@ class Comparison:
         return f"{self.frame().to_html()}<p>{escape(self.note())}</p>"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain data, all rounds included."""
-        return {
-            "measurements": {name: one.to_dict() for name, one in self.measurements.items()},
-            "baseline": self.baseline,
-            "cache": self.cache,
-            "threads": self.threads,
-            "first": self.first,
-            "repeats": self.repeats,
-            "unfixed": self.unfixed,
-            "interrupted": self.interrupted,
-            "machine": self.machine,
-        }
+        """Return JSON-serializable data with all rounds."""
+        data = {part.name: getattr(self, part.name) for part in fields(self)}
+        return data | {"measurements": {name: m.to_dict() for name, m in self.measurements.items()}}
 
     @classmethod
     def from_dict(cls, data: Any, where: str = "comparison") -> Comparison:
-        """Read what `to_dict` wrote.
+        """Parse the result of `to_dict`.
 
         Raises:
-            MeasureError: It is not what `to_dict` writes.
+            MeasureError: The data are invalid.
         """
-        parts = {
-            "measurements",
-            "baseline",
-            "cache",
-            "threads",
-            "first",
-            "repeats",
-            "unfixed",
-            "interrupted",
-            "machine",
-        }
-        data = exactly(data, parts, where)
+        data = check_keys(data, {part.name for part in fields(cls)}, where)
         stored = data["measurements"]
-        if not isinstance(stored, Mapping) or not 0 < len(stored) <= _MOST_ALTERNATIVES:
-            raise MeasureError("no alternatives are stored", where=where, got=type(stored).__name__)
-        found = {str(name): Measurement.from_dict(one, f"{where}, {name}") for name, one in stored.items()}
-        if data["baseline"] not in found:
-            raise MeasureError("the baseline is not stored", where=where, expected=list(found), got=data["baseline"])
+        if not isinstance(stored, Mapping) or not 0 < len(stored) <= _MAX_ALTERNATIVES:
+            raise MeasureError("invalid measurements", where=where, got=type(stored).__name__)
+        measurements = {str(name): Measurement.from_dict(m, f"{where}, {name}") for name, m in stored.items()}
+        if data["baseline"] not in measurements:
+            raise MeasureError("unknown baseline", where=where, expected=list(measurements), got=data["baseline"])
         for name in ("first", "repeats", "machine"):
             if not isinstance(data[name], dict):
-                raise MeasureError(f"{name!r} is no mapping", where=where, got=type(data[name]).__name__)
-        rest = {name: data[name] for name in parts - {"measurements"}}
-        return cls(found, **rest)
+                raise MeasureError(f"{name!r} is not a mapping", where=where, got=type(data[name]).__name__)
+        return cls(**{**data, "measurements": measurements})

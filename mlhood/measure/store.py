@@ -1,4 +1,4 @@
-"""Results kept in a file: one line of JSON a result, with when and on which machine, to be compared with later ones."""
+"""Results in a file, one JSON object per line with time and machine, to be compared with later ones."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from mlhood.errors import MeasureError, OutputError
 from mlhood.measure.machine import machine as this_machine
-from mlhood.measure.measurement import exactly
+from mlhood.measure.measurement import check_keys
 from mlhood.measure.result import Comparison
 
 if TYPE_CHECKING:
     import pandas as pd
 
 FORMAT = 1
-# what makes one machine as fast as another; memory limits and free cores change from day to day
+# facts that determine the speed; memory limits and usable cores change from day to day
 _HARDWARE = ("cpu", "architecture", "vector", "caches")
 
 
@@ -29,10 +29,10 @@ class Record:
     """A stored result.
 
     Args:
-        result: What was measured.
-        tags: What it was about, such as `{"bench": "gemm", "n": 512}`.
-        time: When it was stored, ISO 8601 in UTC.
-        fingerprint: Of the machine's hardware.
+        result: The comparison.
+        tags: Its subject, such as `{"bench": "gemm", "n": 512}`.
+        time: Time of storage, ISO 8601 in UTC.
+        fingerprint: Digest of the machine's hardware.
     """
 
     result: Comparison
@@ -41,16 +41,16 @@ class Record:
     fingerprint: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain data."""
-        told = {"format": FORMAT, "time": self.time, "fingerprint": self.fingerprint, "tags": self.tags}
-        return {**told, "result": self.result.to_dict()}
+        """Return JSON-serializable data."""
+        metadata = {"format": FORMAT, "time": self.time, "fingerprint": self.fingerprint, "tags": self.tags}
+        return {**metadata, "result": self.result.to_dict()}
 
 
 def fingerprint(machine: Mapping[str, Any] | None = None) -> str:
-    """Return twelve hexadecimal digits that are the same for the same processor, vector sets and caches.
+    """Return twelve hexadecimal digits that identify processor, vector sets and caches.
 
     Args:
-        machine: `Machine.as_dict()`; of this machine if left out.
+        machine: `Machine.as_dict()`; of this machine by default.
     """
     facts = this_machine().as_dict() if machine is None else machine
     text = json.dumps({name: facts.get(name) for name in _HARDWARE}, sort_keys=True)
@@ -58,23 +58,23 @@ def fingerprint(machine: Mapping[str, Any] | None = None) -> str:
 
 
 def save(path: str | Path, result: Comparison, **tags: Any) -> Record:
-    """Add a result to a file of JSON lines, which is made if it is not there, and return its record.
+    """Append a result to a file of JSON lines, and return its record.
 
     Args:
-        path: The file.
-        result: What was measured.
-        tags: What it was about; plain data.
+        path: The file; created if it does not exist.
+        result: The comparison.
+        tags: Its subject; JSON-serializable.
 
     Raises:
         OutputError: The file cannot be written.
-        MeasureError: A tag is no plain data.
+        MeasureError: A tag is not JSON-serializable.
     """
     now = datetime.now(UTC).isoformat(timespec="seconds")
     record = Record(result, tags, now, fingerprint(result.machine or None))
     try:
         line = json.dumps(record.to_dict(), allow_nan=False) + "\n"
     except (TypeError, ValueError) as error:
-        raise MeasureError("a tag is no plain data", expected="numbers and texts", got=error) from None
+        raise MeasureError("a tag is not JSON-serializable", expected="numbers and texts", got=error) from None
     try:
         _append(Path(path), line.encode())
     except OSError as error:
@@ -83,7 +83,7 @@ def save(path: str | Path, result: Comparison, **tags: Any) -> Record:
 
 
 def _append(path: Path, line: bytes) -> None:
-    """Write a line at the end with one call; after a line that was cut off it begins a new one."""
+    """Append a line with a single write; a preceding line that is incomplete is terminated first."""
     with path.open("ab+") as file:
         if file.tell() > 0:
             file.seek(-1, os.SEEK_END)
@@ -96,34 +96,34 @@ def load(path: str | Path, **tags: Any) -> list[Record]:
     """Return the results in a file whose tags have these values, oldest first.
 
     Raises:
-        MeasureError: The file cannot be read, or a line in it is no result; it says which.
+        MeasureError: The file cannot be read, or a line in it is invalid; the message names the line.
     """
     try:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise MeasureError("the results cannot be read", where=path, got=error) from error
-    records = [_record(line, f"{path}, line {i}") for i, line in enumerate(lines, 1) if line.strip()]
+    records = [_parse(line, f"{path}, line {i}") for i, line in enumerate(lines, 1) if line.strip()]
     return [record for record in records if all(record.tags.get(name) == value for name, value in tags.items())]
 
 
-def _record(line: str, where: str) -> Record:
+def _parse(line: str, where: str) -> Record:
     try:
         data = json.loads(line)
     except (ValueError, RecursionError) as error:
-        todo = "delete this line: it was cut off when it was written"
-        raise MeasureError("this line is no JSON", where=where, got=error, todo=todo) from None
-    data = exactly(data, {"format", "time", "fingerprint", "tags", "result"}, where)
+        todo = "delete this line: it was not written completely"
+        raise MeasureError("invalid JSON", where=where, got=error, todo=todo) from None
+    data = check_keys(data, {"format", "time", "fingerprint", "tags", "result"}, where)
     if data["format"] != FORMAT or not isinstance(data["tags"], dict):
-        raise MeasureError("this line is no result", where=where, expected=f"format {FORMAT}", got=data["format"])
+        raise MeasureError("invalid record", where=where, expected=f"format {FORMAT}", got=data["format"])
     result = Comparison.from_dict(data["result"], where)
     return Record(result, data["tags"], str(data["time"]), str(data["fingerprint"]))
 
 
 def compare_runs(before: Iterable[Record], after: Iterable[Record]) -> pd.DataFrame:
-    """Compare runs with the same tags: one row for each alternative that both have measured.
+    """Compare runs with the same tags, one row for each alternative that both have measured.
 
-    Times of two runs are not from the same rounds, so their ratio has a wide interval; how each alternative stands
-    against its baseline moves less, and stands beside it. Of several runs with the same tags the last one counts.
+    Times of two runs are not from the same rounds, so their ratio has a wide interval; the speed-ups over the baseline,
+    listed beside it, are more stable. Of several runs with the same tags the last one is used.
 
     Returns:
         Columns `tags`, `alternative`, `time` (after / before), `speedup_before`, `speedup_after` (each a `Ratio`), and
@@ -133,18 +133,17 @@ def compare_runs(before: Iterable[Record], after: Iterable[Record]) -> pd.DataFr
 
     old, new = ({_key(record): record for record in records} for records in (before, after))
     rows = [row for key, record in old.items() if key in new for row in _rows(record, new[key])]
-    return pd.DataFrame(
-        rows, columns=["tags", "alternative", "time", "speedup_before", "speedup_after", "same_machine"]
-    )
+    columns = ["tags", "alternative", "time", "speedup_before", "speedup_after", "same_machine"]
+    return pd.DataFrame(rows, columns=columns)
 
 
 def _rows(old: Record, new: Record) -> list[tuple[Any, ...]]:
     same = old.fingerprint == new.fingerprint
     tags = ", ".join(f"{name}={value}" for name, value in old.tags.items())
-    both = [name for name in old.result.measurements if name in new.result.measurements]
+    common = [name for name in old.result.measurements if name in new.result.measurements]
     return [
         (tags, name, new.result[name].ratio(old.result[name]), old.result.speedup(name), new.result.speedup(name), same)
-        for name in both
+        for name in common
     ]
 
 

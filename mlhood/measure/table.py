@@ -1,4 +1,4 @@
-"""A project's table: declared before anything is measured, filled with measurements, read again from a notebook."""
+"""A project's table: declared before anything is measured, filled with measurements, and parsed from a notebook."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from html import escape
 from typing import TYPE_CHECKING, Any, Literal
 
 from mlhood.errors import MeasureError
-from mlhood.measure.claims import EVERY, Cell, Claim, Place, Verdict, ratio
-from mlhood.measure.measurement import Count, Measurement, exactly
+from mlhood.measure.claims import EVERY, Cell, Claim, Position, Verdict, ratio
+from mlhood.measure.measurement import Count, Measurement, check_keys
 from mlhood.measure.units import TIMES
 
 if TYPE_CHECKING:
@@ -22,25 +22,25 @@ MIME = "application/vnd.mlhood.table+json"
 FORMAT = 1
 Kind = Literal["measurement", "count"]
 _KINDS: dict[str, type[Measurement] | type[Count]] = {"measurement": Measurement, "count": Count}
-_MOST_LINES = 500
-_MOST_CELLS = 5_000
-_LONGEST_NAME = 200
-_PARTS = {"format", "id", "title", "rows", "columns", "unit", "kind", "baseline", "claims", "cells", "verdicts"}
+_MAX_LINES = 500
+_MAX_CELLS = 5_000
+_MAX_NAME = 200
+_KEYS = {"format", "id", "title", "rows", "columns", "unit", "kind", "baseline", "claims", "cells", "verdicts"}
 
 
 @dataclass
 class Table:
-    """Rows and columns of cells that are measurements, and claims about them.
+    """Rows and columns of cells that are measurements or counts, and claims about them.
 
     Args:
-        id: Such as `P3.convolutions`; by it the harness finds the table.
-        rows: Names of rows.
-        columns: Names of columns.
-        unit: In which cells are shown: a unit of time for measurements; any for counts.
-        title: Shown above.
-        kind: What goes into a cell: `measurement` or `count`.
-        baseline: A column; the table also shows how many times as fast as it the others are.
-        claims: What must hold between cells.
+        id: Such as `P3.convolutions`; the harness finds the table by it.
+        rows: Names of the rows.
+        columns: Names of the columns.
+        unit: Unit that cells are shown in: a unit of time for measurements; any for counts.
+        title: Title shown above the table.
+        kind: Kind of all cells: `measurement` or `count`.
+        baseline: A column; the table also shows the speed-ups of the other columns over it.
+        claims: Claims about the cells.
     """
 
     id: str
@@ -51,81 +51,83 @@ class Table:
     kind: Kind = "measurement"
     baseline: str | None = None
     claims: tuple[Claim, ...] = ()
-    _cells: dict[Place, Cell] = field(default_factory=dict, init=False, repr=False)
+    _cells: dict[Position, Cell] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         self.rows, self.columns, self.claims = tuple(self.rows), tuple(self.columns), tuple(self.claims)
         _check_names("rows", self.rows)
         _check_names("columns", self.columns)
         texts = (self.id, self.unit, self.title)
-        if not self.id or not all(isinstance(text, str) and len(text) <= _LONGEST_NAME for text in texts):
+        if not self.id or not all(isinstance(text, str) and len(text) <= _MAX_NAME for text in texts):
             raise MeasureError("a table has an id, a unit and a title", expected="short texts", got=texts)
-        if len(self.rows) * len(self.columns) > _MOST_CELLS:
-            raise MeasureError("the table is too large", where=self.id, expected=f"{_MOST_CELLS:,} cells at most")
+        if len(self.rows) * len(self.columns) > _MAX_CELLS:
+            raise MeasureError("the table is too large", where=self.id, expected=f"{_MAX_CELLS:,} cells at most")
         if self.kind not in _KINDS or (self.kind == "measurement" and self.unit not in TIMES):
-            raise MeasureError("this unit does not fit the cells", where=self.id, got=f"{self.kind!r} in {self.unit!r}")
-        if self.baseline is not None and self.baseline not in self.columns:
-            raise MeasureError("the baseline is no column", where=self.id, expected=self.columns, got=self.baseline)
-        for claim in self.claims:
-            list(claim.pairs(self.rows, self.columns))
-
-    def __setitem__(self, place: Place, cell: Cell) -> None:
-        place = self._place(place)
-        wanted = _KINDS[self.kind]
-        if not isinstance(cell, wanted):
             raise MeasureError(
-                "this does not go into a cell",
-                where=f"{self.id}, {place[0]}/{place[1]}",
-                expected=f"a {wanted.__name__}",
-                got=repr(cell)[:100],
-                todo='measure with `compare`, and give comparison["name"]' if wanted is Measurement else None,
+                "invalid unit for cells of this kind", where=self.id, got=f"{self.kind!r}, {self.unit!r}"
             )
-        self._cells[place] = cell
+        if self.baseline is not None and self.baseline not in self.columns:
+            raise MeasureError("the baseline is not a column", where=self.id, expected=self.columns, got=self.baseline)
+        for claim in self.claims:
+            list(claim.pairs(self.rows, self.columns))  # raises if the claim names an unknown row or column
 
-    def __getitem__(self, place: Place) -> Cell:
-        place = self._place(place)
-        if place not in self._cells:
-            raise MeasureError("this cell is empty", where=f"{self.id}, {place[0]}/{place[1]}")
-        return self._cells[place]
+    def __setitem__(self, position: Position, cell: Cell) -> None:
+        position = self._check_position(position)
+        kind = _KINDS[self.kind]
+        if not isinstance(cell, kind):
+            raise MeasureError(
+                "invalid value for a cell",
+                where=f"{self.id}, {position[0]}/{position[1]}",
+                expected=f"a {kind.__name__}",
+                got=repr(cell)[:100],
+                todo='measure with `compare`, and assign comparison["name"]' if kind is Measurement else None,
+            )
+        self._cells[position] = cell
 
-    def __contains__(self, place: object) -> bool:
-        return place in self._cells
+    def __getitem__(self, position: Position) -> Cell:
+        position = self._check_position(position)
+        if position not in self._cells:
+            raise MeasureError("this cell is empty", where=f"{self.id}, {position[0]}/{position[1]}")
+        return self._cells[position]
+
+    def __contains__(self, position: object) -> bool:
+        return position in self._cells
 
     def fill(self, row: str, comparison: Comparison, names: Mapping[str, str] | None = None) -> None:
-        """Put a comparison into a row.
+        """Fill a row from a comparison.
 
         Args:
-            row: Which.
-            comparison: With an alternative for each column.
-            names: Column -> alternative; if left out, alternatives are named like columns.
+            row: Name of the row.
+            comparison: A comparison with an alternative for each column.
+            names: Column -> alternative; by default alternatives have the names of columns.
 
         Raises:
-            MeasureError: The comparison has not measured one of them, or there is no such row or column.
+            MeasureError: An alternative was not measured, or a row or column is unknown.
         """
         names = names or {column: column for column in self.columns}
-        found = {self._place((row, column)): comparison[name] for column, name in names.items()}
-        for place, cell in found.items():
-            self[place] = cell
+        cells = {self._check_position((row, column)): comparison[name] for column, name in names.items()}
+        for position, cell in cells.items():
+            self[position] = cell
 
     @property
-    def missing(self) -> list[Place]:
-        """Places that are empty."""
+    def missing(self) -> list[Position]:
+        """Empty cells."""
         return [(row, column) for row in self.rows for column in self.columns if (row, column) not in self._cells]
 
     def verdicts(self) -> list[Verdict]:
-        """Judge all claims from the cells there are."""
+        """Judge all claims from the cells that are filled."""
         return [claim.judge(self._cells, self.rows, self.columns) for claim in self.claims]
 
     def frame(self) -> pd.DataFrame:
-        """Return the table formatted for people, with a column of speed-ups for each that is not the baseline."""
+        """Return the formatted table, with a column of speed-ups over the baseline for each other column."""
         import pandas as pd
 
-        found = pd.DataFrame({column: [self._text(row, column) for row in self.rows] for column in self.columns})
+        frame = pd.DataFrame({column: [self._text(row, column) for row in self.rows] for column in self.columns})
         for column in self.columns:
             if self.baseline is not None and column != self.baseline:
-                found[f"{self.baseline} / {column}"] = [self._speedup(row, column) for row in self.rows]
-        found.index = pd.Index(self.rows, name=self.id)
-        return found
+                frame[f"{self.baseline} / {column}"] = [self._speedup(row, column) for row in self.rows]
+        frame.index = pd.Index(self.rows, name=self.id)
+        return frame
 
     def _text(self, row: str, column: str) -> str:
         cell = self._cells.get((row, column))
@@ -136,7 +138,7 @@ class Table:
         return "–" if base is None or other is None else str(ratio(base, other))
 
     def note(self) -> str:
-        """Say how cells are to be read."""
+        """Explain the format of the cells."""
         if self.kind == "count":
             return "counted"
         return "median (first and third quartile); ratios are medians over rounds [95 % interval]"
@@ -151,19 +153,19 @@ class Table:
     def _repr_html_(self) -> str:
         title = f"<p><b>{escape(self.title)}</b></p>" if self.title else ""
         claims = "".join(f"<li>{escape(str(verdict))}</li>" for verdict in self.verdicts())
-        listed = f"<ul>{claims}</ul>" if claims else ""
-        return f"{title}{self.frame().to_html()}<p>{escape(self.note())}</p>{listed}"
+        claims = f"<ul>{claims}</ul>" if claims else ""
+        return f"{title}{self.frame().to_html()}<p>{escape(self.note())}</p>{claims}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain data: the declaration, the cells that are filled, and the verdicts."""
+        """Return JSON-serializable data: the declaration, the filled cells, and the verdicts."""
         return {
             "format": FORMAT,
-            **self._declared(),
+            **self._declaration(),
             "cells": [[row, column, cell.to_dict()] for (row, column), cell in sorted(self._cells.items())],
             "verdicts": [[verdict.text, verdict.state] for verdict in self.verdicts()],
         }
 
-    def _declared(self) -> dict[str, Any]:
+    def _declaration(self) -> dict[str, Any]:
         return {
             "id": self.id,
             "title": self.title,
@@ -176,78 +178,76 @@ class Table:
         }
 
     def read(self, data: Any) -> Table:
-        """Return a table declared like this one, with the cells of one that was stored.
+        """Return a table with this declaration and the cells of a stored one.
 
-        What the stored one says of itself is not believed: its declaration has to be this one, and the verdicts are
-        judged anew from its cells.
+        The stored table is not trusted: it must have the same declaration, and the verdicts are judged again from its
+        cells.
 
         Args:
-            data: What `to_dict` returned, or JSON of it.
+            data: The result of `to_dict`, or JSON of it.
 
         Raises:
-            MeasureError: It is not what `to_dict` writes, or is declared otherwise.
+            MeasureError: The data are invalid, or have another declaration.
         """
-        found = Table.from_dict(data)
-        told, wanted = found._declared(), self._declared()
-        for name, value in wanted.items():
-            if told[name] != value:
+        table = Table.from_dict(data)
+        stored = table._declaration()
+        for name, value in self._declaration().items():
+            if stored[name] != value:
                 raise MeasureError(
-                    "the stored table is declared otherwise",
+                    "the stored table has another declaration",
                     where=f"{self.id}, {name}",
                     expected=value,
-                    got=told[name],
+                    got=stored[name],
                     todo="leave the table's declaration as it was given",
                 )
-        return found
+        return table
 
     @classmethod
     def from_dict(cls, data: Any) -> Table:
-        """Read what `to_dict` wrote, or JSON of it, and take its declaration as it is.
+        """Parse the result of `to_dict`, or JSON of it, with whatever declaration it has.
 
         Raises:
-            MeasureError: It is not what `to_dict` writes.
+            MeasureError: The data are invalid.
         """
-        data = exactly(_parsed(data), _PARTS, "table")
-        if data["format"] != FORMAT or not isinstance(data["claims"], list) or len(data["claims"]) > _MOST_LINES:
-            raise MeasureError("this is no stored table", expected=f"format {FORMAT}", got=repr(data["format"])[:50])
+        data = check_keys(_parse_json(data), _KEYS, "table")
+        if data["format"] != FORMAT or not isinstance(data["claims"], list) or len(data["claims"]) > _MAX_LINES:
+            raise MeasureError("invalid stored table", expected=f"format {FORMAT}", got=repr(data["format"])[:50])
         claims = [Claim.from_dict(claim) for claim in data["claims"]]
         rows, columns = (_names(data[part], part) for part in ("rows", "columns"))
         kind, baseline = data["kind"], data["baseline"]
         if not isinstance(kind, str) or not (baseline is None or isinstance(baseline, str)):
-            raise MeasureError(
-                "this is no stored table", where="kind and baseline", got=f"{kind!r}, {baseline!r}"[:100]
-            )
+            got = f"{kind!r}, {baseline!r}"[:100]
+            raise MeasureError("invalid stored table", where="kind and baseline", got=got)
         table = cls(data["id"], rows, columns, data["unit"], data["title"], kind, baseline, tuple(claims))  # type: ignore[arg-type]
         table._read_cells(data["cells"])
         return table
 
     def _read_cells(self, cells: Any) -> None:
         if not isinstance(cells, list) or len(cells) > len(self.rows) * len(self.columns):
-            raise MeasureError("this is no list of cells", where=self.id, got=type(cells).__name__)
+            raise MeasureError("invalid list of cells", where=self.id, got=type(cells).__name__)
         for cell in cells:
             if not isinstance(cell, list) or len(cell) != 3:
-                raise MeasureError(
-                    "this is no cell", where=self.id, expected="[row, column, cell]", got=repr(cell)[:50]
-                )
-            place = self._place((cell[0], cell[1]))
-            if place in self._cells:
-                raise MeasureError("a cell is there twice", where=f"{self.id}, {place[0]}/{place[1]}")
-            self[place] = _KINDS[self.kind].from_dict(cell[2], f"{self.id}, {place[0]}/{place[1]}")
+                raise MeasureError("invalid cell", where=self.id, expected="[row, column, cell]", got=repr(cell)[:50])
+            position = self._check_position((cell[0], cell[1]))
+            where = f"{self.id}, {position[0]}/{position[1]}"
+            if position in self._cells:
+                raise MeasureError("duplicate cell", where=where)
+            self[position] = _KINDS[self.kind].from_dict(cell[2], where)
 
-    def _place(self, place: Any) -> Place:
-        known = isinstance(place, tuple) and len(place) == 2 and all(isinstance(name, str) for name in place)
-        if known and place[0] in self.rows and place[1] in self.columns:
-            return place
-        wanted = f"one of {self.rows} and one of {self.columns}"
-        raise MeasureError("the table has no such place", where=self.id, expected=wanted, got=repr(place)[:100])
+    def _check_position(self, position: Any) -> Position:
+        is_pair = isinstance(position, tuple) and len(position) == 2 and all(isinstance(n, str) for n in position)
+        if is_pair and position[0] in self.rows and position[1] in self.columns:
+            return position
+        expected = f"one of {self.rows} and one of {self.columns}"
+        raise MeasureError("the table has no such cell", where=self.id, expected=expected, got=repr(position)[:100])
 
 
 def _check_names(what: str, names: Sequence[Any]) -> None:
-    fine = all(isinstance(name, str) and 0 < len(name) <= _LONGEST_NAME and name != EVERY for name in names)
-    if not fine or not 0 < len(names) <= _MOST_LINES or len(set(names)) != len(names):
+    valid = all(isinstance(name, str) and 0 < len(name) <= _MAX_NAME and name != EVERY for name in names)
+    if not valid or not 0 < len(names) <= _MAX_LINES or len(set(names)) != len(names):
         raise MeasureError(
-            f"these are no {what}",
-            expected=f"1 to {_MOST_LINES} different short names, none of them {EVERY!r}",
+            f"invalid names of {what}",
+            expected=f"1 to {_MAX_LINES} different short names, none of them {EVERY!r}",
             got=repr(names)[:100],
         )
 
@@ -255,18 +255,18 @@ def _check_names(what: str, names: Sequence[Any]) -> None:
 def _names(data: Any, where: str) -> tuple[str, ...]:
     if isinstance(data, list):
         return tuple(data)
-    raise MeasureError("names are stored as a list", where=where, got=type(data).__name__)
+    raise MeasureError("names are not stored as a list", where=where, got=type(data).__name__)
 
 
-def _parsed(data: Any) -> Any:
-    """Return JSON as data; NaN and infinity are no JSON, nor is what is nested without end."""
+def _parse_json(data: Any) -> Any:
+    """Parse strict JSON: NaN and infinity are rejected, and so is unbounded nesting."""
     if not isinstance(data, str | bytes):
         return data
     try:
-        return json.loads(data, parse_constant=_refuse)
+        return json.loads(data, parse_constant=_reject_constant)
     except (ValueError, RecursionError) as error:
-        raise MeasureError("this is no JSON", where="table", got=error) from None
+        raise MeasureError("invalid JSON", where="table", got=error) from None
 
 
-def _refuse(constant: str) -> float:
-    raise ValueError(f"{constant} is no number")
+def _reject_constant(constant: str) -> float:
+    raise ValueError(f"{constant} is not a number in JSON")

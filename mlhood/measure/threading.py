@@ -1,7 +1,7 @@
-"""How many threads the libraries take: fixed for those that can be told while they run, explained for the others.
+"""The number of threads that libraries use: set where it can change at run time, explained where it cannot.
 
-BLAS and OpenMP (threadpoolctl), torch, Numba and our own kernels can be told at any time. ONNX Runtime is told when a
-session is made (`session_options`), JAX when its process starts (`environment`).
+BLAS and OpenMP (threadpoolctl), torch, Numba and our own kernels can be set at any time. ONNX Runtime is configured
+when a session is created (`session_options`), JAX when its process starts (`environment`).
 """
 
 from __future__ import annotations
@@ -27,20 +27,19 @@ _VARIABLES = (
 
 
 class Threads:
-    """A number of threads, and to which libraries it has been applied.
+    """A number of threads, and the libraries it has been applied to.
 
     Args:
-        count: Threads.
+        count: Number of threads.
     """
 
     def __init__(self, count: int) -> None:
         self.count = count
         self.applied: dict[str, int] = {}
         self._restore = ExitStack()
-        self._pools = None
 
     def apply(self) -> None:
-        """Tell all libraries that are loaded by now; those that are told already are told again."""
+        """Set all libraries that are loaded by now, including those that are set already."""
         for name, apply in _LIBRARIES.items():
             if name in sys.modules:
                 restore = apply(sys.modules[name], self.count)
@@ -50,7 +49,7 @@ class Threads:
         self._apply_to_pools()
 
     def _apply_to_pools(self) -> None:
-        """Tell BLAS and OpenMP, last: torch and NumPy may have brought libraries of their own."""
+        """Set BLAS and OpenMP, last: torch and NumPy may have loaded libraries of their own."""
         from threadpoolctl import ThreadpoolController, threadpool_limits
 
         self._restore.enter_context(threadpool_limits(self.count))
@@ -58,17 +57,17 @@ class Threads:
             self.applied[f"{pool['user_api']}: {pool['internal_api']}"] = pool["num_threads"]
 
     def restore(self) -> None:
-        """Give all libraries the threads they had before."""
+        """Restore the numbers of threads that all libraries had before."""
         self._restore.close()
 
     def notes(self) -> list[str]:
-        """Say which libraries in this process have chosen their threads themselves, and how to choose for them."""
-        found = []
+        """Return the libraries in this process that choose their number of threads, and how to configure them."""
+        notes = []
         if "onnxruntime" in sys.modules:
-            found.append(f"ONNX Runtime: give sessions `session_options({self.count})`")
+            notes.append(f"ONNX Runtime: create sessions with `session_options({self.count})`")
         if "jax" in sys.modules and os.environ.get("PJRT_NPROC", os.environ.get("NPROC")) != str(self.count):
-            found.append(f"JAX: start the process with the variables of `environment({self.count})`")
-        return found
+            notes.append(f"JAX: start the process with the variables of `environment({self.count})`")
+        return notes
 
 
 def _torch(torch: Any, count: int) -> Callable[[], object]:
@@ -96,7 +95,7 @@ def _kernels(parallel: Any, count: int) -> Callable[[], object]:
     return lambda: parallel.set_threads(before)
 
 
-# module -> what tells it: found by name among what is loaded, so that nothing is loaded here, not even our own kernels
+# module -> setter that returns the function to restore it; looked up among loaded modules, so nothing is imported here
 _LIBRARIES: dict[str, Callable[[Any, int], Callable[[], object]]] = {
     "torch": _torch,
     "numba": _numba,
@@ -106,37 +105,37 @@ _LIBRARIES: dict[str, Callable[[Any, int], Callable[[], object]]] = {
 
 @contextmanager
 def threads(count: int) -> Iterator[Threads]:
-    """Fix the threads of BLAS, OpenMP, torch, Numba and our kernels, as far as they are loaded; give them back after.
+    """Set the threads of BLAS, OpenMP, torch, Numba and our kernels, as far as they are loaded; restore them after.
 
-    Our kernels are told for the thread that asks; the others for the whole process.
+    The setting of our kernels is that of the calling thread; the others hold for the whole process.
 
     Yields:
-        What has been told how many threads: `applied`; `apply()` tells what has been loaded since; `notes()` says what
-        has to be started differently.
+        The libraries that were set: `applied`; `apply()` sets those that were loaded since; `notes()` explains how to
+        configure the others.
 
     Raises:
-        MeasureError: The number is not 1 or more, or more than Numba was started with.
+        MeasureError: The number is less than 1, or more than Numba was started with.
     """
-    fixed = Threads(_count(count))
+    setting = Threads(_check_count(count))
     try:
-        fixed.apply()
-        yield fixed
+        setting.apply()
+        yield setting
     finally:
-        fixed.restore()
+        setting.restore()
 
 
 def session_options(count: int) -> Any:
-    """Return `onnxruntime.SessionOptions` with which an ONNX Runtime session takes this many threads.
+    """Return `onnxruntime.SessionOptions` for an ONNX Runtime session with this number of threads.
 
-    Its threads stop spinning when a run ends: otherwise they would burn the cores of what is measured next.
+    Its threads stop spinning when a run ends: otherwise they would take processor time from what is measured next.
 
     Raises:
-        MeasureError: The number is not 1 or more.
+        MeasureError: The number is less than 1.
     """
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = _count(count)
+    options.intra_op_num_threads = _check_count(count)
     options.inter_op_num_threads = 1
     options.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL
     options.add_session_config_entry("session.force_spinning_stop", "1")
@@ -144,20 +143,20 @@ def session_options(count: int) -> Any:
 
 
 def environment(count: int, base: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return environment variables with which a new process takes this many threads in all libraries, JAX included.
+    """Return environment variables with which a new process uses this number of threads in all libraries, also JAX.
 
     Args:
-        count: Threads.
-        base: Variables to start from; this process's if left out.
+        count: Number of threads.
+        base: Variables to start from; this process's by default.
 
     Raises:
-        MeasureError: The number is not 1 or more.
+        MeasureError: The number is less than 1.
     """
-    chosen = dict.fromkeys(_VARIABLES, str(_count(count)))
-    return {**(os.environ if base is None else base), **chosen}
+    variables = dict.fromkeys(_VARIABLES, str(_check_count(count)))
+    return {**(os.environ if base is None else base), **variables}
 
 
-def _count(count: int) -> int:
+def _check_count(count: int) -> int:
     if type(count) is int and count >= 1:
         return count
-    raise MeasureError("this is no number of threads", expected="1 or more", got=repr(count))
+    raise MeasureError("invalid number of threads", expected="1 or more", got=repr(count))

@@ -1,4 +1,4 @@
-"""In which order a product reads its matrices: its function run as it is written, on arrays that remember."""
+"""The access order of a matrix product: its Python function run on arrays that trace their accesses."""
 
 from __future__ import annotations
 
@@ -9,96 +9,98 @@ from typing import Any
 
 import numpy as np
 
-from mlhood.measure.traffic import Trace, Traced
+from mlhood.measure.traffic import Trace, TracedArray
 
 
 def touched(function: Callable, a: np.ndarray, b: np.ndarray, *rest: int) -> dict[str, Any]:
-    """Run a matrix product on arrays that remember in which order they are touched.
+    """Run a matrix product on traced arrays, and return the trace.
 
-    The result that the function makes remembers, too, unless something is done with it that only NumPy's own can do.
+    The result that the function allocates is traced too, unless an operation on it works on real arrays only.
 
     Returns:
-        The `addresses`, those of b from `first` up to `last`, and whether a or b was read as a `whole`.
+        The `addresses` in order of access, those of b from `first` to `last`, and the names of the operands that NumPy
+        read as a `whole`.
     """
     try:
-        return _touched(function, a, b, rest, own=True)
+        return _trace(function, a, b, rest, trace_result=True)
     except NotImplementedError:
         raise
-    except Exception:  # whatever an array cannot do that is none of NumPy's
-        return _touched(function, a, b, rest, own=False)
+    except Exception:  # whatever a traced array does not support
+        return _trace(function, a, b, rest, trace_result=False)
 
 
-def _touched(function: Callable, a: np.ndarray, b: np.ndarray, rest: tuple[int, ...], *, own: bool) -> dict[str, Any]:
+def _trace(
+    function: Callable, a: np.ndarray, b: np.ndarray, rest: tuple[int, ...], *, trace_result: bool
+) -> dict[str, Any]:
     trace = Trace()
     traced = [trace.array(array, name) for array, name in ((a, "a"), (b, "b"))]
-    as_written(function, _Numpy(trace, (len(a), b.shape[1]) if own else None))(*traced, *rest)
-    first, last = (int(traced[1].places[place]) for place in ((0, 0), (-1, -1)))
-    whole = sorted(trace.whole & {"a", "b"})
-    return {"addresses": trace.addresses(), "first": first, "last": last, "whole": whole}
+    uncompiled(function, _TracingNumpy(trace, (len(a), b.shape[1]) if trace_result else None))(*traced, *rest)
+    first, last = (int(traced[1].addresses[index]) for index in ((0, 0), (-1, -1)))
+    return {"addresses": trace.addresses(), "first": first, "last": last, "whole": sorted(trace.whole & {"a", "b"})}
 
 
-def as_written(function: Callable, numpy: Any, **instead: Callable) -> Callable:
-    """Return a function of a notebook as it is written: what Numba has compiled takes no arrays that remember.
+def uncompiled(function: Callable, numpy: Any, **replacements: Callable) -> Callable:
+    """Return the Python version of a notebook's function: what Numba has compiled does not accept traced arrays.
 
-    Functions of the notebook that it calls are also taken as they are written, so all of them are given a copy of the
-    notebook's names.
+    Functions of the notebook that it calls are replaced by their Python versions too, so all of them get a copy of the
+    notebook's globals.
 
     Args:
         function: Compiled or not.
-        numpy: What stands in the place of NumPy.
-        instead: Functions that are put in the place of the notebook's.
+        numpy: Replacement of NumPy.
+        replacements: Functions that replace the notebook's of the same name.
     """
-    found = written(function)
-    if found is None:
+    source = python_function(function)
+    if source is None:
         return function
-    names = dict(found.__globals__)
-    for name, value in found.__globals__.items():
-        inner = written(value)
-        if inner is not None and inner.__globals__ is found.__globals__:
-            names[name] = _moved(inner, names)
+    names = dict(source.__globals__)
+    for name, value in source.__globals__.items():
+        callee = python_function(value)
+        if callee is not None and callee.__globals__ is source.__globals__:
+            names[name] = _with_globals(callee, names)
         elif value is np:
             names[name] = numpy
-    names.update(instead)
-    return _moved(found, names)
+    names.update(replacements)
+    return _with_globals(source, names)
 
 
-def written(value: Any) -> FunctionType | None:
-    """Return a function as it is written, also of a compiled one; None of what is no function of Python."""
-    inner = getattr(value, "py_func", value) if callable(value) else None
-    return inner if isinstance(inner, FunctionType) else None
+def python_function(value: Any) -> FunctionType | None:
+    """Return a Python function, or the one that Numba has compiled; None for anything else."""
+    function = getattr(value, "py_func", value) if callable(value) else None
+    return function if isinstance(function, FunctionType) else None
 
 
-def _moved(function: FunctionType, names: dict[str, Any]) -> FunctionType:
-    moved = FunctionType(function.__code__, names, function.__name__, function.__defaults__, function.__closure__)
-    moved.__kwdefaults__ = function.__kwdefaults__
-    return moved
+def _with_globals(function: FunctionType, names: dict[str, Any]) -> FunctionType:
+    copy = FunctionType(function.__code__, names, function.__name__, function.__defaults__, function.__closure__)
+    copy.__kwdefaults__ = function.__kwdefaults__
+    return copy
 
 
-class _Numpy:
-    """NumPy, but arrays that remember stay so when they are converted, and one of the result's shape is made to.
+class _TracingNumpy:
+    """NumPy, except that conversions of traced arrays stay traced, and a new array of the result's shape is traced.
 
-    Others that are made are small and short-lived, and lie wherever the last ones did.
+    Other new arrays are temporaries, which reuse the memory of earlier ones.
     """
 
-    MAKERS = ("zeros", "empty", "full", "ones", "zeros_like", "empty_like", "full_like", "ones_like")
+    CREATORS = ("zeros", "empty", "full", "ones", "zeros_like", "empty_like", "full_like", "ones_like")
     CONVERTERS = ("asarray", "ascontiguousarray", "array")
 
-    def __init__(self, trace: Trace, result: tuple[int, int] | None) -> None:
+    def __init__(self, trace: Trace, result_shape: tuple[int, int] | None) -> None:
         self._trace = trace
-        self._result = result
+        self._result_shape = result_shape
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(np, name)
-        if name in self.MAKERS:
-            return partial(self._make, found)
-        return partial(_converted, found) if name in self.CONVERTERS else found
+        attribute = getattr(np, name)
+        if name in self.CREATORS:
+            return partial(self._create, attribute)
+        return partial(_convert, attribute) if name in self.CONVERTERS else attribute
 
-    def _make(self, make: Callable, first: Any, *rest: Any, **options: Any) -> Any:
-        made = make(first.array if isinstance(first, Traced) else first, *rest, **options)
-        return self._trace.array(made, "result") if made.shape == self._result else made
+    def _create(self, create: Callable, first: Any, *rest: Any, **options: Any) -> Any:
+        array = create(first.array if isinstance(first, TracedArray) else first, *rest, **options)
+        return self._trace.array(array, "result") if array.shape == self._result_shape else array
 
 
-def _converted(convert: Callable, array: Any, dtype: Any = None, **options: Any) -> Any:
-    if isinstance(array, Traced):
+def _convert(convert: Callable, array: Any, dtype: Any = None, **options: Any) -> Any:
+    if isinstance(array, TracedArray):
         return array.astype(array.dtype if dtype is None else dtype)
     return convert(array, dtype=dtype, **options)

@@ -1,5 +1,4 @@
-"""Memory traffic, counted and followed: arrays that know how many of their elements have been read and written, and in
-which order."""
+"""Memory traffic of Python code: arrays that count or trace the accesses to their elements, and an LRU cache model."""
 
 from __future__ import annotations
 
@@ -9,12 +8,12 @@ import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 
-class Watched:
-    """What an array that is watched tells of itself without being read.
+class InstrumentedArray:
+    """Base of arrays that observe accesses; reading these attributes is not an access.
 
     Args:
-        array: What it holds; it is not copied.
-        name: What reports call it.
+        array: The data; not copied.
+        name: Name in reports.
     """
 
     def __init__(self, array: np.ndarray, name: str) -> None:
@@ -45,12 +44,12 @@ class Watched:
         return len(self.array)
 
 
-class Counted(Watched):
-    """An array that counts.
+class Counted(InstrumentedArray):
+    """An array that counts how many elements are read and written: `reads`, `writes`.
 
     Args:
-        array: What it holds; it is not copied.
-        name: What reports call it.
+        array: The data; not copied.
+        name: Name in reports.
     """
 
     def __init__(self, array: np.ndarray, name: str = "") -> None:
@@ -58,18 +57,18 @@ class Counted(Watched):
         self.reads = 0
         self.writes = 0
 
-    def __getitem__(self, place: Any) -> Any:
-        """Read elements; a slice reads all of its elements, and gives a copy that refuses to be written."""
-        found = self.array[place]
-        self.reads += np.size(found)
-        return _sealed(found) if isinstance(found, np.ndarray) else found
+    def __getitem__(self, index: Any) -> Any:
+        """Read elements; a slice reads all of its elements, and returns a read-only copy."""
+        value = self.array[index]
+        self.reads += np.size(value)
+        return _read_only(value) if isinstance(value, np.ndarray) else value
 
-    def __setitem__(self, place: Any, value: Any) -> None:
-        self.writes += np.size(self.array[place])
-        self.array[place] = value
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self.writes += np.size(self.array[index])
+        self.array[index] = value
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        """Read the whole array, as every NumPy function does that is given it."""
+        """Read the whole array, as every NumPy function does with its arguments."""
         self.reads += self.array.size
         return self.array.astype(dtype or self.array.dtype)
 
@@ -85,143 +84,142 @@ class Counted(Watched):
         return np.asarray(other) @ np.asarray(self)
 
 
-def _sealed(array: np.ndarray) -> np.ndarray:
-    """A copy that cannot be written: a write to it would be lost, and not be counted."""
+def _read_only(array: np.ndarray) -> np.ndarray:
+    """Return a read-only copy: a write to it would be lost, and not be counted."""
     copy = array.copy()
     copy.flags.writeable = False
     return copy
 
 
 class Trace:
-    """A memory that remembers in which order its numbers have been touched.
+    """An address space that records the order of accesses to its arrays.
 
-    Arrays lie in it one after the other, each from a multiple of `ALIGNMENT` on.
+    Arrays are allocated one after another, aligned to `ALIGNMENT` elements; an address counts elements.
     """
 
     ALIGNMENT = 64
 
     def __init__(self) -> None:
         self.whole: set[str] = set()
-        self._touches: list[int] = []
+        self._accesses: list[int] = []
         self._size = 0
 
-    def array(self, array: np.ndarray, name: str = "") -> Traced:
-        """Lay an array into the memory.
+    def array(self, array: np.ndarray, name: str = "") -> TracedArray:
+        """Allocate an array.
 
         Args:
-            array: What it holds; it is not copied.
-            name: What reports call it.
+            array: The data; not copied.
+            name: Name in reports.
         """
         first = self._size
         self._size += -(-array.size // self.ALIGNMENT) * self.ALIGNMENT
-        return Traced(array, np.arange(first, first + array.size).reshape(array.shape), self, name, array.size)
+        addresses = np.arange(first, first + array.size).reshape(array.shape)
+        return TracedArray(array, addresses, self, name, array.size)
 
-    def touch(self, places: np.ndarray) -> None:
-        """Note that these places are read or written, one after the other."""
-        self._touches += places.ravel().tolist()
+    def record(self, addresses: np.ndarray) -> None:
+        """Record reads or writes of these addresses, in order."""
+        self._accesses += addresses.ravel().tolist()
 
     def addresses(self) -> np.ndarray:
-        """Every touch so far: int32 [touches], counted in numbers from the begin of the memory."""
-        return np.array(self._touches, np.int32)
+        """Return all accesses so far: int32 [accesses]."""
+        return np.array(self._accesses, np.int32)
 
 
-class Traced(Watched, NDArrayOperatorsMixin):
-    """An array whose touches are remembered in their order.
+class TracedArray(InstrumentedArray, NDArrayOperatorsMixin):
+    """An array whose accesses are recorded in a trace.
 
-    A part of it is a view, as NumPy's are, and touches nothing until its numbers are needed: one after the other in
-    loops, all of them in the order in which they lie where NumPy computes with them. In which order a library reads
-    nobody can see, so a computation with all of the array at once is also noted in `Trace.whole`. Transposed and
-    converted, it is still the same memory.
+    A slice of it is a view, as in NumPy, and accesses nothing until its elements are needed: individually in loops, or
+    all of them in memory order where NumPy computes with them. The access order inside a library is unknown, so a
+    computation with the whole array at once is also recorded in `Trace.whole`. Transposed and converted arrays keep
+    their addresses.
 
     Args:
-        array: What it holds.
-        places: int64, of the array's shape: where in the memory each number lies.
-        trace: The memory.
-        name: What reports call it.
-        total: Numbers in all of the array, of which this may be a part.
+        array: The data.
+        addresses: int64, of the array's shape: address of each element.
+        trace: The trace.
+        name: Name in reports.
+        total: Number of elements of the allocated array, of which this may be a part.
     """
 
-    def __init__(self, array: np.ndarray, places: np.ndarray, trace: Trace, name: str, total: int) -> None:
+    def __init__(self, array: np.ndarray, addresses: np.ndarray, trace: Trace, name: str, total: int) -> None:
         super().__init__(array, name)
-        self.places = places
+        self.addresses = addresses
         self.trace = trace
         self.total = total
 
-    def __getitem__(self, place: Any) -> Any:
-        """Read one number, or take a part."""
-        found = self.array[place]
-        if isinstance(found, np.ndarray):
-            return self._view(found, self.places[place])
-        self.trace.touch(self.places[place])
-        return found
+    def __getitem__(self, index: Any) -> Any:
+        """Read one element, or return a view."""
+        value = self.array[index]
+        if isinstance(value, np.ndarray):
+            return self._view(value, self.addresses[index])
+        self.trace.record(self.addresses[index])
+        return value
 
-    def __setitem__(self, place: Any, value: Any) -> None:
-        self.trace.touch(self.places[place])
-        self.array[place] = value
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self.trace.record(self.addresses[index])
+        self.array[index] = value
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        """Read all numbers, as every NumPy function does that is given them."""
-        self.trace.touch(self.places)
+        """Read all elements, as every NumPy function does with its arguments."""
+        self.trace.record(self.addresses)
         if self.array.size == self.total > 1:
             self.trace.whole.add(self.name)
         return self.array.astype(dtype or self.array.dtype)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = None, **options: Any) -> Any:
-        """Compute with the numbers; what is written to, as by `+=`, is touched again."""
-        given = [np.asarray(value) if isinstance(value, Traced) else value for value in inputs]
+        """Compute with the elements; the output of an in-place operation such as `+=` is accessed again."""
+        operands = [np.asarray(value) if isinstance(value, TracedArray) else value for value in inputs]
         if out is not None:
-            options["out"] = tuple(map(_written, out))
-        found = getattr(ufunc, method)(*given, **options)
-        return found if out is None else out[0]
+            options["out"] = tuple(map(_record_write, out))
+        result = getattr(ufunc, method)(*operands, **options)
+        return result if out is None else out[0]
 
     def __getattr__(self, name: str) -> Any:
-        """What else an array can do, with all numbers read first."""
+        """Return any other attribute of the array, after reading all elements."""
         if name.startswith("__"):
             raise AttributeError(name)
         return getattr(np.asarray(self), name)
 
     @property
-    def T(self) -> Traced:  # noqa: N802 - NumPy's name
-        """The same memory, seen transposed."""
-        return self._view(self.array.T, self.places.T)
+    def T(self) -> TracedArray:  # noqa: N802 - NumPy's name
+        """A transposed view."""
+        return self._view(self.array.T, self.addresses.T)
 
-    def astype(self, dtype: Any) -> Traced:
-        """The same places holding another type, as if it had always been so."""
-        return self._view(self.array.astype(dtype), self.places)
+    def astype(self, dtype: Any) -> TracedArray:
+        """Convert without recording accesses: as if the array had had this type from the start."""
+        return self._view(self.array.astype(dtype), self.addresses)
 
-    def copy(self) -> Traced:
-        """The same places again: a copy is walked as the original is."""
+    def copy(self) -> TracedArray:
+        """Copy without recording accesses; the copy keeps the addresses."""
         return self.astype(self.dtype)
 
-    def _view(self, array: np.ndarray, places: np.ndarray) -> Traced:
-        return Traced(array, places, self.trace, self.name, self.total)
+    def _view(self, array: np.ndarray, addresses: np.ndarray) -> TracedArray:
+        return TracedArray(array, addresses, self.trace, self.name, self.total)
 
 
-def _written(out: Any) -> Any:
-    if not isinstance(out, Traced):
+def _record_write(out: Any) -> Any:
+    if not isinstance(out, TracedArray):
         return out
-    out.trace.touch(out.places)
+    out.trace.record(out.addresses)
     return out.array
 
 
 def misses(addresses: np.ndarray, lines: int, line: int) -> int:
-    """Count how often a small cache has to fetch a line.
-
-    The cache is fully associative and throws out what has not been used for longest (LRU).
+    """Count the misses of a small, fully associative cache with LRU replacement.
 
     Args:
-        addresses: Integers [touches] in order, as `Trace.addresses` gives them.
-        lines: How many lines fit.
-        line: How many numbers a line holds.
+        addresses: Integers [accesses] in order, as from `Trace.addresses`.
+        lines: Capacity in cache lines.
+        line: Elements per line.
     """
-    held: dict[int, None] = {}
-    fetched = 0
-    for number in (np.asarray(addresses) // line).tolist():
-        if number in held:
-            del held[number]  # and put last again
+    cache: dict[int, None] = {}  # in order of last use
+    count = 0
+    for tag in (np.asarray(addresses) // line).tolist():
+        if tag in cache:
+            del cache[tag]  # reinserted below as the most recently used
         else:
-            fetched += 1
-            if len(held) == lines:
-                del held[next(iter(held))]
-        held[number] = None
-    return fetched
+            count += 1
+            if len(cache) == lines:
+                del cache[next(iter(cache))]
+        cache[tag] = None
+    return count

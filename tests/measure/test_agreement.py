@@ -1,4 +1,4 @@
-"""What alternatives return is taken apart and compared, whichever library it is from."""
+"""Results of alternatives are flattened and compared, whichever library they are from."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -8,34 +8,34 @@ import torch
 from mlhood.errors import MeasureError
 from mlhood.measure.agreement import arrays, check_agreement, finisher, leaves
 
-RIGHT = np.arange(12, dtype=np.float32).reshape(3, 4)
+REFERENCE = np.arange(12, dtype=np.float32).reshape(3, 4)
 
 
 def check(expected, got, rtol=1e-3, atol=1e-5):
-    check_agreement(("right", arrays(expected)), ("other", arrays(got)), rtol, atol)
+    check_agreement(("reference", arrays(expected)), ("other", arrays(got)), rtol, atol)
 
 
 @pytest.mark.parametrize(
     "other",
     [
-        RIGHT,
-        RIGHT.astype(np.float64),
-        RIGHT.astype(int),
-        RIGHT + 5e-6,
-        RIGHT * (1 + 5e-4),
-        torch.from_numpy(RIGHT),
-        torch.from_numpy(RIGHT.copy()).requires_grad_(),
-        jnp.asarray(RIGHT),
+        REFERENCE,
+        REFERENCE.astype(np.float64),
+        REFERENCE.astype(int),
+        REFERENCE + 5e-6,
+        REFERENCE * (1 + 5e-4),
+        torch.from_numpy(REFERENCE),
+        torch.from_numpy(REFERENCE.copy()).requires_grad_(),
+        jnp.asarray(REFERENCE),
     ],
 )
-def test_these_agree(other):
-    check(RIGHT, other)
-    check((RIGHT, {"a": RIGHT, "b": None}, 3), [other, {"a": other, "b": None}, np.int64(3)])
+def test_equal_values_agree_across_types_and_libraries(other):
+    check(REFERENCE, other)
+    check((REFERENCE, {"a": REFERENCE, "b": None}, 3), [other, {"a": other, "b": None}, np.int64(3)])
 
 
 def test_bfloat16_is_compared_as_float32():
-    check(RIGHT, jnp.asarray(RIGHT, jnp.bfloat16))
-    check(RIGHT, torch.from_numpy(RIGHT).bfloat16())
+    check(REFERENCE, jnp.asarray(REFERENCE, jnp.bfloat16))
+    check(REFERENCE, torch.from_numpy(REFERENCE).bfloat16())
 
 
 def test_nan_equals_nan_and_infinities_by_sign():
@@ -46,43 +46,43 @@ def test_nan_equals_nan_and_infinities_by_sign():
         check(np.array([1.0]), np.array([np.nan]))
 
 
-def test_the_element_furthest_off_is_named():
-    wrong = RIGHT.copy()
+def test_the_element_with_the_largest_error_is_named():
+    wrong = REFERENCE.copy()
     wrong[1, 2] += 0.5
     wrong[2, 3] += 2.0
-    with pytest.raises(MeasureError) as found:
-        check({"y": RIGHT}, {"y": wrong})
-    said = str(found.value)
-    assert "'other' against 'right', result['y'], element [2, 3]; 2 of 12 elements differ" in said
-    assert "expected: 11.0" in said
-    assert "got: 13.0" in said
+    with pytest.raises(MeasureError) as caught:
+        check({"y": REFERENCE}, {"y": wrong})
+    message = str(caught.value)
+    assert "'other' against 'reference', result['y'], element [2, 3]; 2 of 12 elements differ" in message
+    assert "expected: 11.0" in message
+    assert "got: 13.0" in message
 
 
 @pytest.mark.parametrize(
     ("got", "message"),
     [
-        (RIGHT.T, "shape"),
-        ((RIGHT, RIGHT), "structures"),
-        ({"x": RIGHT}, "structures"),
-        (RIGHT.astype(bool), "disagree"),
+        (REFERENCE.T, "shape"),
+        ((REFERENCE, REFERENCE), "structures"),
+        ({"x": REFERENCE}, "structures"),
+        (REFERENCE.astype(bool), "disagree"),
         (np.full((3, 4), "a"), "disagree"),
     ],
 )
-def test_other_differences_are_told(got, message):
+def test_other_differences_are_reported(got, message):
     with pytest.raises(MeasureError, match=message):
-        check(RIGHT, got)
+        check(REFERENCE, got)
 
 
 @pytest.mark.parametrize("result", [object(), [object()], {"a": lambda: 0}])
-def test_what_is_no_array_is_refused(result):
-    with pytest.raises(MeasureError, match="no array"):
+def test_other_objects_are_refused(result):
+    with pytest.raises(MeasureError, match="not an array"):
         arrays(result)
 
 
 def test_endless_nesting_is_refused():
     endless = []
     endless.append(endless)
-    with pytest.raises(MeasureError, match="nested too deep"):
+    with pytest.raises(MeasureError, match="nested too deeply"):
         list(leaves(endless))
 
 
@@ -93,15 +93,15 @@ def test_empty_arrays_agree():
 
 def test_a_result_is_copied():
     buffer = np.zeros(3)
-    kept = arrays(buffer)
+    copies = arrays(buffer)
     buffer[:] = 1
-    assert not kept[""].any()
+    assert not copies[""].any()
 
 
-def test_only_what_comes_later_is_waited_for():
-    assert finisher(RIGHT) is None
+def test_only_asynchronous_results_are_waited_for():
+    assert finisher(REFERENCE) is None
     assert finisher([torch.zeros(1), 3]) is None
-    for result in (jnp.ones(3), (jnp.ones(3), RIGHT), {"a": [jnp.ones(3)]}):
+    for result in (jnp.ones(3), (jnp.ones(3), REFERENCE), {"a": [jnp.ones(3)]}):
         wait = finisher(result)
         assert wait is not None
         wait(result)

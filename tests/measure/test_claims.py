@@ -1,4 +1,4 @@
-"""Claims: judged by intervals, so that noise decides nothing."""
+"""Claims: judged by confidence intervals, not by noise."""
 
 import pytest
 
@@ -14,13 +14,13 @@ def rounds(*seconds, run="r", agreed=True):
 
 
 def cells(**changes):
-    found = {
+    measured = {
         ("C1", "slow"): rounds(*[2.0] * 21, run="1"),
         ("C1", "fast"): rounds(*[1.0] * 21, run="1"),
         ("C2", "slow"): rounds(*[6.0] * 21, run="2"),
         ("C2", "fast"): rounds(*[2.0] * 21, run="2"),
     }
-    return found | {(name[:2], name[3:]): cell for name, cell in changes.items()}
+    return measured | {(name[:2], name[3:]): cell for name, cell in changes.items()}
 
 
 def judge(claim, cells):
@@ -34,31 +34,31 @@ def test_a_claim_holds_in_every_row():
 
 
 @pytest.mark.parametrize(("by", "state"), [(1.0, "holds"), (1.99, "holds"), (2.01, "fails"), (3.5, "fails")])
-def test_by_how_much(by, state):
+def test_a_claim_may_have_a_factor(by, state):
     assert judge(faster("fast", "slow", by=by), cells()).state == state
 
 
-def test_the_worst_row_decides_and_says_why():
+def test_the_worst_row_decides_and_gives_the_reason():
     verdict = judge(faster("fast", "slow"), cells(C2_fast=rounds(*[7.0] * 21, run="2")))
     assert not verdict
     assert verdict.state == "fails"
     assert verdict.reasons == ("C2/slow against C2/fast: ratio 0.86 [0.86, 0.86], claimed > 1",)
 
 
-def test_an_interval_across_is_open():
+def test_an_interval_around_the_threshold_is_open():
     noisy = rounds(*[1.9, 2.1] * 10, 2.0, run="1")
     verdict = judge(faster("fast", "slow"), cells(C1_fast=noisy))
     assert verdict.state == "open"
     assert "measure more rounds" in str(verdict)
 
 
-def test_an_empty_cell_is_missing_but_does_not_hide_what_fails():
-    some = cells()
-    del some["C1", "fast"]
-    assert judge(faster("fast", "slow"), some).state == "missing"
-    assert "C1/fast not measured yet" in str(judge(faster("fast", "slow"), some))
-    some["C2", "fast"] = rounds(*[7.0] * 21, run="2")
-    assert judge(faster("fast", "slow"), some).state == "fails"
+def test_an_empty_cell_is_missing_but_does_not_hide_a_failure():
+    partial = cells()
+    del partial["C1", "fast"]
+    assert judge(faster("fast", "slow"), partial).state == "missing"
+    assert "C1/fast not measured yet" in str(judge(faster("fast", "slow"), partial))
+    partial["C2", "fast"] = rounds(*[7.0] * 21, run="2")
+    assert judge(faster("fast", "slow"), partial).state == "fails"
 
 
 @pytest.mark.parametrize(
@@ -74,18 +74,18 @@ def test_agreement_comes_from_the_same_comparison(cell, state):
     assert judge(agree("fast", "slow"), cells(C1_fast=cell)).state == state
 
 
-def test_claims_go_between_any_cells():
+def test_claims_compare_any_cells():
     across = Claim("C2 takes longer", ("C2", "*"), ">", ("C1", "*"))
     assert judge(across, cells()).state == "holds"
-    one = Claim("C1 slow is less than C2 fast", ("C1", "slow"), "<", ("C2", "slow"), 0.5)
-    assert judge(one, cells()).state == "holds"
+    single = Claim("C1 slow is less than C2 fast", ("C1", "slow"), "<", ("C2", "slow"), 0.5)
+    assert judge(single, cells()).state == "holds"
 
 
 def test_counts_are_exact():
-    some = {("C1", "slow"): Count(10), ("C1", "fast"): Count(5), ("C2", "slow"): Count(4), ("C2", "fast"): Count(4)}
-    assert judge(faster("fast", "slow"), some).state == "fails"
-    assert judge(Claim("half", ("C1", "fast"), "<", ("C1", "slow"), 0.51), some).state == "holds"
-    assert judge(Claim("same", ("C2", "fast"), "agree", ("C2", "slow")), some).state == "holds"
+    counts = {("C1", "slow"): Count(10), ("C1", "fast"): Count(5), ("C2", "slow"): Count(4), ("C2", "fast"): Count(4)}
+    assert judge(faster("fast", "slow"), counts).state == "fails"
+    assert judge(Claim("half", ("C1", "fast"), "<", ("C1", "slow"), 0.51), counts).state == "holds"
+    assert judge(Claim("same", ("C2", "fast"), "agree", ("C2", "slow")), counts).state == "holds"
     with pytest.raises(MeasureError, match="no ratio"):
         ratio(Count(1), rounds(1.0))
 
@@ -99,17 +99,17 @@ def test_counts_are_exact():
         ("x", ("C1", "slow"), "<", ("C1", "fast"), 0.0),
     ],
 )
-def test_what_is_no_claim_is_refused(arguments):
+def test_invalid_claims_are_refused(arguments):
     with pytest.raises(MeasureError):
         Claim(*arguments)
 
 
-def test_a_claim_about_what_is_not_there_is_refused():
-    with pytest.raises(MeasureError, match="not in the table"):
+def test_a_claim_about_an_unknown_column_is_refused():
+    with pytest.raises(MeasureError, match="unknown row or column"):
         judge(faster("fastest", "slow"), cells())
 
 
-def test_claims_survive_as_data():
+def test_claims_survive_a_round_trip():
     for claim in (faster("fast", "slow", by=2), agree("fast", "slow")):
         assert Claim.from_dict(claim.to_dict()) == claim
     for change in ({"left": "ab"}, {"left": [1, 2]}, {"text": 3}, {"relation": []}, {"factor": "2"}, {"more": 1}):

@@ -1,4 +1,4 @@
-"""Comparing, on a clock that the test moves: what is told is exactly what happened."""
+"""Comparisons on a simulated clock: the results are exact."""
 
 import json
 import random
@@ -11,70 +11,72 @@ import pytest
 
 from mlhood.errors import MeasureError
 from mlhood.measure import compare
-from mlhood.measure.comparison import MOST_TRIES, switched_out
+from mlhood.measure.comparison import MAX_ATTEMPTS, preemptions
 from mlhood.measure.result import Comparison
 
 
-class World:
-    """A clock, and alternatives that move it."""
+class Simulation:
+    """A simulated clock, and alternatives that advance it."""
 
     def __init__(self):
         self.now = 0.0
         self.calls = []
-        self.switches = 0
+        self.preemptions = 0
 
     def clock(self):
         return self.now
 
     def interruptions(self):
-        return self.switches
+        return self.preemptions
 
-    def alternative(self, name, lasts, result=0.0):
+    def alternative(self, name, lasts, value=0.0):
         def call():
             self.calls.append(name)
             self.now += lasts() if callable(lasts) else lasts
-            return result
+            return value
 
         return call
 
     def compare(self, alternatives, **options):
-        fixed = {"clock": self.clock, "interruptions": self.interruptions, "describe_machine": False}
-        return compare(alternatives, **(fixed | options))
+        simulated = {"clock": self.clock, "interruptions": self.interruptions, "describe_machine": False}
+        return compare(alternatives, **(simulated | options))
 
 
 @pytest.fixture
-def world():
-    return World()
+def simulation():
+    return Simulation()
 
 
-def test_medians_and_ratios_are_exact(world):
-    found = world.compare({"a": world.alternative("a", 0.25), "b": world.alternative("b", 0.5)}, flops=1e9)
-    assert found["a"].seconds == (0.25,) * 21
-    assert found.repeats == {"a": 1, "b": 1}
-    assert (found.ratio("b", "a").value, found.ratio("b").low, found.speedup("b").high) == (2.0, 2.0, 0.5)
-    assert found["b"].flops_per_second == 2e9
-    assert found["a"].agreed
+def test_medians_and_ratios_are_exact(simulation):
+    result = simulation.compare(
+        {"a": simulation.alternative("a", 0.25), "b": simulation.alternative("b", 0.5)}, flops=1e9
+    )
+    assert result["a"].seconds == (0.25,) * 21
+    assert result.repeats == {"a": 1, "b": 1}
+    assert (result.ratio("b", "a").value, result.ratio("b").low, result.speedup("b").high) == (2.0, 2.0, 0.5)
+    assert result["b"].flops_per_second == 2e9
+    assert result["a"].agreed
 
 
-def test_each_round_calls_all_in_an_order_of_its_own(world):
-    world.compare({name: world.alternative(name, 1.0) for name in "abc"}, rounds=30)
-    timed = world.calls[-90:]
+def test_each_round_calls_all_in_a_new_order(simulation):
+    simulation.compare({name: simulation.alternative(name, 1.0) for name in "abc"}, rounds=30)
+    timed = simulation.calls[-90:]
     rounds = [tuple(timed[i : i + 3]) for i in range(0, 90, 3)]
-    assert all(sorted(one) == ["a", "b", "c"] for one in rounds)
+    assert all(sorted(order) == ["a", "b", "c"] for order in rounds)
     assert len(set(rounds)) == 6
 
 
-def test_the_seed_chooses_the_orders(world):
+def test_the_seed_determines_the_orders(simulation):
     def calls(seed):
-        world.calls.clear()
-        world.compare({name: world.alternative(name, 1.0) for name in "abc"}, seed=seed)
-        return list(world.calls)
+        simulation.calls.clear()
+        simulation.compare({name: simulation.alternative(name, 1.0) for name in "abc"}, seed=seed)
+        return list(simulation.calls)
 
     assert calls(1) == calls(1)
     assert calls(1) != calls(2)
 
 
-def test_a_machine_that_slows_down_does_not_move_the_ratio(world):
+def test_a_machine_that_slows_down_does_not_move_the_ratio(simulation):
     speed = {"now": 1.0}
 
     def slower(lasts):
@@ -84,138 +86,148 @@ def test_a_machine_that_slows_down_does_not_move_the_ratio(world):
 
         return duration
 
-    found = world.compare({"a": world.alternative("a", slower(1.0)), "b": world.alternative("b", slower(3.0))})
-    assert found["a"].seconds[-1] > 1.03 * found["a"].seconds[0]
-    assert found.ratio("b").value == pytest.approx(3.0, rel=2e-3)
-    assert found.ratio("b").high / found.ratio("b").low < 1.0025
+    result = simulation.compare(
+        {"a": simulation.alternative("a", slower(1.0)), "b": simulation.alternative("b", slower(3.0))}
+    )
+    assert result["a"].seconds[-1] > 1.03 * result["a"].seconds[0]
+    assert result.ratio("b").value == pytest.approx(3.0, rel=2e-3)
+    assert result.ratio("b").high / result.ratio("b").low < 1.0025
 
 
-def test_outliers_do_not_matter(world):
+def test_outliers_do_not_matter(simulation):
     draw = random.Random(0)
 
     def noisy():
         return 100.0 if draw.random() < 0.15 else draw.uniform(0.99, 1.01)
 
-    found = world.compare({"a": world.alternative("a", noisy), "b": world.alternative("b", lambda: 2 * noisy())})
-    assert found.ratio("b").value == pytest.approx(2.0, rel=0.02)
+    result = simulation.compare(
+        {"a": simulation.alternative("a", noisy), "b": simulation.alternative("b", lambda: 2 * noisy())}
+    )
+    assert result.ratio("b").value == pytest.approx(2.0, rel=0.02)
 
 
-def test_short_calls_are_repeated_until_the_clock_can_see_them(world):
-    found = world.compare({"a": world.alternative("a", 1e-6), "b": world.alternative("b", 1e-2)}, shortest=1e-3)
-    assert found.repeats["b"] == 1
-    assert 1000 <= found.repeats["a"] <= 1600
-    assert found["a"].median == pytest.approx(1e-6)
+def test_short_calls_are_repeated_until_the_clock_resolves_them(simulation):
+    result = simulation.compare(
+        {"a": simulation.alternative("a", 1e-6), "b": simulation.alternative("b", 1e-2)}, shortest=1e-3
+    )
+    assert result.repeats["b"] == 1
+    assert 1000 <= result.repeats["a"] <= 1600
+    assert result["a"].median == pytest.approx(1e-6)
 
 
-def test_a_clock_that_stands_still_is_told(world):
-    with pytest.raises(MeasureError, match="clock did not move"):
-        world.compare({"a": world.alternative("a", 0.0)}, shortest=0)
+def test_a_clock_that_does_not_advance_is_reported(simulation):
+    with pytest.raises(MeasureError, match="clock did not advance"):
+        simulation.compare({"a": simulation.alternative("a", 0.0)}, shortest=0)
 
 
-def test_the_first_call_is_told_apart(world):
+def test_the_first_call_is_timed_separately(simulation):
     lasts = iter([5.0])
-    found = world.compare({"a": world.alternative("a", lambda: next(lasts, 1.0))})
-    assert found.first == {"a": 5.0}
-    assert set(found["a"].seconds) == {1.0}
+    result = simulation.compare({"a": simulation.alternative("a", lambda: next(lasts, 1.0))})
+    assert result.first == {"a": 5.0}
+    assert set(result["a"].seconds) == {1.0}
 
 
-def test_hot_means_called_just_before(world):
+def test_hot_means_called_immediately_before(simulation):
     cold = []
 
     def a():
-        world.calls.append("a")
-        world.now += 1.0 if world.calls[-2:-1] == ["a"] else 2.0
+        simulation.calls.append("a")
+        simulation.now += 1.0 if simulation.calls[-2:-1] == ["a"] else 2.0
 
     def b():
-        world.calls.append("b")
-        world.now += 1.0
+        simulation.calls.append("b")
+        simulation.now += 1.0
 
     for cache, expected in (("interleaved", 1.0), ("hot", 1.0)):
-        found = world.compare({"a": a, "b": b}, cache=cache, check=False)
-        cold.append(max(found["a"].seconds))
-        assert min(found["a"].seconds) == expected
+        result = simulation.compare({"a": a, "b": b}, cache=cache, check=False)
+        cold.append(max(result["a"].seconds))
+        assert min(result["a"].seconds) == expected
     assert cold == [2.0, 1.0]
 
 
-def test_a_round_that_was_interrupted_is_measured_again(world):
+def test_an_interrupted_round_is_repeated(simulation):
     count = iter(range(1000))
 
     def sometimes():
         if next(count) % 3 == 0:
-            world.switches += 1
+            simulation.preemptions += 1
             return 0.011
         return 0.001
 
-    found = world.compare({"a": world.alternative("a", sometimes), "b": world.alternative("b", 0.001)})
-    assert found["a"].seconds == pytest.approx([0.001] * 21)
-    assert found.interrupted == 0
+    result = simulation.compare({"a": simulation.alternative("a", sometimes), "b": simulation.alternative("b", 0.001)})
+    assert result["a"].seconds == pytest.approx([0.001] * 21)
+    assert result.interrupted == 0
 
 
-def test_tries_are_few_and_the_least_disturbed_counts(world):
+def test_attempts_are_limited_and_the_least_interrupted_counts(simulation):
     timed = []
 
     def always():
-        lasts = 0.001 * (1 + len(timed) % MOST_TRIES)
-        world.switches += 1 + len(timed) % MOST_TRIES
+        lasts = 0.001 * (1 + len(timed) % MAX_ATTEMPTS)
+        simulation.preemptions += 1 + len(timed) % MAX_ATTEMPTS
         timed.append(lasts)
         return lasts
 
-    found = world.compare({"a": world.alternative("a", always)})
-    assert len(timed) <= 21 * MOST_TRIES + 10
-    assert found.interrupted == 21
-    assert "21 rounds interrupted" in found.note()
-    assert found["a"].seconds == pytest.approx([0.001] * 21)
+    result = simulation.compare({"a": simulation.alternative("a", always)})
+    assert len(timed) <= 21 * MAX_ATTEMPTS + 10
+    assert result.interrupted == 21
+    assert "21 rounds interrupted" in result.note()
+    assert result["a"].seconds == pytest.approx([0.001] * 21)
 
 
-def test_long_rounds_are_measured_once(world):
+def test_long_rounds_are_measured_once(simulation):
     def always():
-        world.switches += 1
+        simulation.preemptions += 1
         return 1.0
 
-    world.compare({"a": world.alternative("a", always)})
-    assert len(world.calls) == 21 + 1 + 2 + 1
+    simulation.compare({"a": simulation.alternative("a", always)})
+    assert len(simulation.calls) == 21 + 1 + 2 + 1
 
 
-def test_an_alternative_that_disagrees_is_named(world):
-    with pytest.raises(MeasureError, match="disagree") as found:
-        world.compare({"a": world.alternative("a", 1.0, np.zeros(3)), "b": world.alternative("b", 1.0, np.ones(3))})
-    assert "'b' against 'a'" in str(found.value)
+def test_an_alternative_that_disagrees_is_named(simulation):
+    with pytest.raises(MeasureError, match="disagree") as caught:
+        simulation.compare(
+            {"a": simulation.alternative("a", 1.0, np.zeros(3)), "b": simulation.alternative("b", 1.0, np.ones(3))}
+        )
+    assert "'b' against 'a'" in str(caught.value)
 
 
-def test_the_baseline_is_right_wherever_it_stands(world):
-    alternatives = {"a": world.alternative("a", 1.0, 1), "b": world.alternative("b", 1.0, 2)}
-    with pytest.raises(MeasureError, match="disagree") as found:
-        world.compare(alternatives, baseline="b")
-    assert "'a' against 'b'" in str(found.value)
+def test_the_baseline_is_the_reference_at_any_position(simulation):
+    alternatives = {"a": simulation.alternative("a", 1.0, 1), "b": simulation.alternative("b", 1.0, 2)}
+    with pytest.raises(MeasureError, match="disagree") as caught:
+        simulation.compare(alternatives, baseline="b")
+    assert "'a' against 'b'" in str(caught.value)
 
 
-def test_alternatives_that_share_a_buffer_are_told_apart(world):
+def test_alternatives_may_share_an_output_buffer(simulation):
     buffer = np.zeros(3)
 
     def fill(value):
         def call():
-            world.now += 1.0
+            simulation.now += 1.0
             buffer[:] = value
             return buffer
 
         return call
 
     with pytest.raises(MeasureError, match="disagree"):
-        world.compare({"a": fill(1), "b": fill(2)})
+        simulation.compare({"a": fill(1), "b": fill(2)})
 
 
-def test_without_check_nothing_counts_as_agreed(world):
-    found = world.compare({"a": world.alternative("a", 1.0, 1), "b": world.alternative("b", 1.0, 2)}, check=False)
-    assert not found["a"].agreed
+def test_without_check_nothing_is_marked_as_agreed(simulation):
+    result = simulation.compare(
+        {"a": simulation.alternative("a", 1.0, 1), "b": simulation.alternative("b", 1.0, 2)}, check=False
+    )
+    assert not result["a"].agreed
 
 
 def test_an_alternative_that_raises_is_named():
-    with pytest.raises(MeasureError) as found:
+    with pytest.raises(MeasureError) as caught:
         compare({"good": lambda: 1, "bad": lambda: [][0]})
-    said = str(found.value)
-    assert "the alternative 'bad' raised IndexError" in said
-    assert "test_comparison.py, line" in said
-    assert isinstance(found.value.__cause__, IndexError)
+    message = str(caught.value)
+    assert "the alternative 'bad' raised IndexError" in message
+    assert "test_comparison.py, line" in message
+    assert isinstance(caught.value.__cause__, IndexError)
 
 
 @pytest.mark.parametrize(
@@ -223,16 +235,16 @@ def test_an_alternative_that_raises_is_named():
     [
         ({}, {}, "nothing to compare"),
         ({"a": 3}, {}, "nothing to compare"),
-        ({"a": int}, {"rounds": 20}, "say little"),
+        ({"a": int}, {"rounds": 20}, "too few rounds"),
         ({"a": int}, {"baseline": "b"}, "baseline"),
         ({"a": int}, {"cache": "cold"}, "state of the caches"),
         ({"a": int}, {"shortest": -1.0}, "shortest"),
-        ({"a": int}, {"flops": {"b": 1.0}}, "operations"),
+        ({"a": int}, {"flops": {"b": 1.0}}, "unknown alternative in `flops`"),
         ({"a": int}, {"threads": 0}, "number of threads"),
-        ({"a": object}, {}, "no array"),
+        ({"a": object}, {}, "not an array"),
     ],
 )
-def test_requests_that_make_no_sense_are_refused(alternatives, options, message):
+def test_invalid_arguments_are_refused(alternatives, options, message):
     with pytest.raises(MeasureError, match=message):
         compare(alternatives, **options)
 
@@ -243,41 +255,42 @@ def test_jax_is_waited_for():
         return jax.lax.fori_loop(0, 20, lambda _, y: y @ y / 100.0, x)
 
     x = jnp.ones((100, 100))
-    found = compare({"jax": lambda: heavy(x), "numpy": lambda: np.ones((100, 100))}, rtol=1.0)
-    assert found["jax"].median > 0
-    assert found.machine["cpu"]
+    result = compare({"jax": lambda: heavy(x), "numpy": lambda: np.ones((100, 100))}, rtol=1.0)
+    assert result["jax"].median > 0
+    assert result.machine["cpu"]
 
 
-def test_what_threads_do_not_reach_is_said(world, monkeypatch):
+def test_libraries_that_threads_does_not_set_are_noted(simulation, monkeypatch):
     monkeypatch.delenv("NPROC", raising=False)
     monkeypatch.delenv("PJRT_NPROC", raising=False)
-    alternatives = {"a": world.alternative("a", 1.0)}
-    assert "JAX" in world.compare(alternatives, threads=1).note()
-    assert world.compare(alternatives).unfixed == []
+    alternatives = {"a": simulation.alternative("a", 1.0)}
+    assert "JAX" in simulation.compare(alternatives, threads=1).note()
+    assert simulation.compare(alternatives).unfixed == []
 
 
-def test_a_comparison_survives_json_and_shows_itself(world):
+def test_a_comparison_survives_json_and_is_displayed(simulation):
     draw = random.Random(0)
-    found = world.compare(
-        {"<a>": world.alternative("a", lambda: draw.uniform(1, 2)), "b": world.alternative("b", 1e-5)}, threads=1
+    result = simulation.compare(
+        {"<a>": simulation.alternative("a", lambda: draw.uniform(1, 2)), "b": simulation.alternative("b", 1e-5)},
+        threads=1,
     )
-    again = Comparison.from_dict(json.loads(json.dumps(found.to_dict())))
-    assert again == found
-    assert again["<a>"].median == statistics.median(found["<a>"].seconds)
-    assert "&lt;a&gt;" in found._repr_html_()
-    assert "threads 1" in str(found)
-    assert "21 rounds in random order" in repr(found)
-    assert found.pairs().loc["b", "b"].value == 1.0
+    again = Comparison.from_dict(json.loads(json.dumps(result.to_dict())))
+    assert again == result
+    assert again["<a>"].median == statistics.median(result["<a>"].seconds)
+    assert "&lt;a&gt;" in result._repr_html_()
+    assert "threads 1" in str(result)
+    assert "21 rounds in random order" in repr(result)
+    assert result.pairs().loc["b", "b"].value == 1.0
     with pytest.raises(MeasureError, match="not measured"):
-        found["c"]
+        result["c"]
 
 
 @pytest.mark.parametrize("change", [{"baseline": "x"}, {"measurements": {}}, {"first": []}, {"more": 1}])
-def test_what_is_no_comparison_is_refused(world, change):
-    data = world.compare({"a": world.alternative("a", 1.0)}).to_dict()
+def test_invalid_comparisons_are_refused(simulation, change):
+    data = simulation.compare({"a": simulation.alternative("a", 1.0)}).to_dict()
     with pytest.raises(MeasureError):
         Comparison.from_dict({**data, **change})
 
 
-def test_the_system_counts_interruptions():
-    assert switched_out() >= 0
+def test_the_system_counts_preemptions():
+    assert preemptions() >= 0

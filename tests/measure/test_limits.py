@@ -1,4 +1,4 @@
-"""Ceilings: the arithmetic on a fake clock, the loops by what they compute, and no opinion about how fast this is."""
+"""Ceilings: the arithmetic on a simulated clock, the loops by what they compute; no test depends on speed."""
 
 import ctypes
 import threading
@@ -17,17 +17,17 @@ SMALL = Caches(l1d=32 * 1024, l2=2**18, l3=None, line=64)
 
 @pytest.mark.parametrize("lanes", [1, 4, 8, 16])
 @pytest.mark.parametrize("accumulators", [1, 12, 24])
-def test_the_loop_of_multiply_adds_computes_what_it_says(lanes, accumulators):
-    place = np.linspace(0.1, 0.9, lanes * (accumulators + 1), dtype=np.float32)
-    factor, x = place[:lanes].astype(np.float64), place[lanes:].reshape(accumulators, lanes).astype(np.float64)
-    microbenchmarks.multiply_add(lanes, accumulators)(place.ctypes.data, 5)
+def test_the_loop_of_multiply_adds_is_right(lanes, accumulators):
+    buffer = np.linspace(0.1, 0.9, lanes * (accumulators + 1), dtype=np.float32)
+    factor, x = buffer[:lanes].astype(np.float64), buffer[lanes:].reshape(accumulators, lanes).astype(np.float64)
+    microbenchmarks.multiply_add(lanes, accumulators)(buffer.ctypes.data, 5)
     for _ in range(5):
         x = x * factor + factor
-    np.testing.assert_allclose(place[lanes:].reshape(accumulators, lanes), x, rtol=1e-5)
+    np.testing.assert_allclose(buffer[lanes:].reshape(accumulators, lanes), x, rtol=1e-5)
 
 
 @pytest.mark.parametrize("lanes", [1, 4, 16])
-def test_the_triad_computes_what_it_says(lanes):
+def test_the_triad_is_right(lanes):
     a, b, c = np.random.default_rng(0).random((3, 8 * lanes + 1), np.float32)
     expected, last = b + np.tile(c[:lanes], 9)[: len(b)] * c, a[-1]
     microbenchmarks.triad(lanes)(a.ctypes.data, b.ctypes.data, c.ctypes.data, 8, 2)
@@ -35,39 +35,39 @@ def test_the_triad_computes_what_it_says(lanes):
     assert a[-1] == last
 
 
-def test_every_accumulator_is_one_instruction_of_its_own():
+def test_every_accumulator_has_its_own_instruction():
     source = microbenchmarks.multiply_add_source(8, 12)
     assert source.count("call <8 x float> @llvm.fmuladd.v8f32") == 12
     assert source.count("phi <8 x float>") == 12
 
 
-def test_llvm_that_fails_is_told():
+def test_invalid_ir_is_reported():
     with pytest.raises(MeasureError, match="LLVM cannot compile"):
-        microbenchmarks.Native("this is no program", "f", ctypes.c_int64)
+        microbenchmarks.Native("invalid", "f", ctypes.c_int64)
 
 
-class Ticks:
-    """A clock for several threads, of which work moves only the own one."""
+class ThreadClocks:
+    """A simulated clock per thread, which work advances."""
 
     def __init__(self):
-        self.own = threading.local()
+        self.local = threading.local()
 
     def now(self):
-        return getattr(self.own, "now", 0.0)
+        return getattr(self.local, "now", 0.0)
 
     def work(self, units):
-        self.own.now = self.now() + units * 1e-6
+        self.local.now = self.now() + units * 1e-6
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
 def test_the_rate_is_that_of_all_threads(threads):
-    ticks = Ticks()
-    found = measure_rate(lambda: ticks.work, 8.0, threads, 3, ticks.now)
-    assert found.threads == threads
-    assert found.rates == pytest.approx([8e6 * threads] * 3)
+    clocks = ThreadClocks()
+    ceiling = measure_rate(lambda: clocks.work, 8.0, threads, 3, clocks.now)
+    assert ceiling.threads == threads
+    assert ceiling.rates == pytest.approx([8e6 * threads] * 3)
 
 
-def test_an_error_in_a_thread_comes_out_and_stops_the_others():
+def test_an_error_in_a_thread_is_raised_and_stops_the_others():
     calls = []
 
     def work(units):
@@ -80,8 +80,8 @@ def test_an_error_in_a_thread_comes_out_and_stops_the_others():
 
 
 @pytest.mark.parametrize(("threads", "rounds"), [(0, 1), (1, 0)])
-def test_nothing_to_do_is_refused(threads, rounds):
-    with pytest.raises(MeasureError, match="nothing to do"):
+def test_no_threads_and_no_rounds_are_refused(threads, rounds):
+    with pytest.raises(MeasureError, match="invalid number of threads or rounds"):
         measure_rate(lambda: lambda units: None, 1.0, threads, rounds)
 
 
@@ -104,34 +104,34 @@ def test_a_ceiling_is_the_best_round():
         (2**22, 8, "memory"),
     ],
 )
-def test_sizes_lie_in_levels(size, threads, expected):
+def test_a_level_holds_a_size(size, threads, expected):
     assert level(size, Caches(l1d=32 * 1024, l2=2**18, l3=2**23), threads) == expected
 
 
-def test_unknown_caches_are_left_out():
+def test_unknown_caches_are_ignored():
     assert level(2**20, Caches(), 1) is None
     assert level(2**20, SMALL, 1) == "memory"
     assert level(2**17, Caches(l1d=2**15), 1) == "memory"
 
 
-def test_sizes_grow_past_the_last_cache_and_stay_in_the_room():
-    found = sizes(SMALL, 1, 2**40)
-    assert found == sorted(set(found))
-    assert found[0] == 12 * 1024
-    assert found[-1] >= 4 * 2**18
-    assert sizes(SMALL, 2, 2**40)[-1] < found[-1]
+def test_sizes_exceed_the_last_cache_and_respect_the_limit():
+    swept = sizes(SMALL, 1, 2**40)
+    assert swept == sorted(set(swept))
+    assert swept[0] == 12 * 1024
+    assert swept[-1] >= 4 * 2**18
+    assert sizes(SMALL, 2, 2**40)[-1] < swept[-1]
     assert max(sizes(Caches(), 1, 2**20)) <= 2**20 * 2**0.5
     assert sizes(SMALL, 1, 0) == [12 * 1024]
 
 
 def test_the_sweep_covers_the_levels(monkeypatch):
     monkeypatch.setattr(limits, "SECONDS", 1e-5)
-    here = machine()
-    fake = type(here)(**{**vars(here), "caches": SMALL, "memory": Memory(2**30)})
-    found = bandwidth(1, fake, rounds=2)
-    assert {one.level for one in found} == {"L1", "L2", "memory", None}
-    assert all(one.ceiling.value > 0 and one.size % 3 == 0 for one in found)
-    assert "KiB" in describe(found)
+    actual = machine()
+    fake = type(actual)(**{**vars(actual), "caches": SMALL, "memory": Memory(2**30)})
+    sweep = bandwidth(1, fake, rounds=2)
+    assert {entry.level for entry in sweep} == {"L1", "L2", "memory", None}
+    assert all(entry.ceiling.value > 0 and entry.size % 3 == 0 for entry in sweep)
+    assert "KiB" in describe(sweep)
 
 
 @pytest.mark.parametrize("lanes", [None, 4])
@@ -148,16 +148,18 @@ def test_all_ceilings_make_a_roofline():
         Bandwidth(2**16, None, Ceiling((99.0,), 1)),
         Bandwidth(2**30, "memory", Ceiling((5.0,), 1)),
     )
-    found = Ceilings(Ceiling((100.0, 90.0), 1), sweep, 4)
-    assert found.bandwidths == {"L1": 70.0, "memory": 5.0}
-    assert found.roofline().attainable(2.0) == 10.0
-    assert "peak     100 FLOP/s" in str(found)
-    assert found.to_dict()["sweep"][0]["level"] == "L1"
+    ceilings = Ceilings(Ceiling((100.0, 90.0), 1), sweep, 4)
+    assert ceilings.bandwidths == {"L1": 70.0, "memory": 5.0}
+    assert ceilings.roofline().attainable(2.0) == 10.0
+    assert "peak     100 FLOP/s" in str(ceilings)
+    assert ceilings.to_dict()["sweep"][0]["level"] == "L1"
 
 
-def test_processors_that_may_be_used_are_counted(monkeypatch):
-    here = machine()
+def test_usable_processors_are_counted(monkeypatch):
+    actual = machine()
     for usable, expected in ((1.5, 1), (0.5, 1), (8, 8)):
         cores = Cores(8, 8, usable)
-        monkeypatch.setattr(limits, "this_machine", lambda cores=cores: type(here)(**{**vars(here), "cores": cores}))
+        monkeypatch.setattr(
+            limits, "this_machine", lambda cores=cores: type(actual)(**{**vars(actual), "cores": cores})
+        )
         assert limits.all_threads() == expected

@@ -1,4 +1,4 @@
-"""The door of the room: light to open, and everything behind it."""
+"""The facade of the package: quick to import, with every name in it."""
 
 import subprocess
 import sys
@@ -7,16 +7,18 @@ import pytest
 
 from mlhood import measure
 
-LOADED = "import sys, mlhood.measure; print({'numpy', 'pandas', 'matplotlib', 'threadpoolctl'} & set(sys.modules))"
+PRINT_IMPORTED = (
+    "import sys, mlhood.measure; print({'numpy', 'pandas', 'matplotlib', 'threadpoolctl'} & set(sys.modules))"
+)
 
 
-def test_the_machines_facts_load_no_library():
-    found = subprocess.run([sys.executable, "-c", LOADED], capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == "set()"
+def test_the_machines_facts_import_no_library():
+    result = subprocess.run([sys.executable, "-c", PRINT_IMPORTED], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "set()"
 
 
 @pytest.mark.parametrize("name", measure.__all__)
-def test_every_name_is_there_however_it_is_asked_for(name):
+def test_every_name_is_exported(name):
     first = getattr(measure, name)
     assert callable(first)
     assert getattr(measure, name) is first

@@ -1,4 +1,4 @@
-"""Cells: what is told of the rounds follows from the rounds, also when it is read again."""
+"""Cells: statistics follow from the rounds, also when they are parsed."""
 
 import json
 import math
@@ -20,16 +20,16 @@ measurements = st.builds(
 
 
 @given(measurements)
-def test_a_measurement_survives_json(one):
-    assert Measurement.from_dict(json.loads(json.dumps(one.to_dict()))) == one
+def test_a_measurement_survives_json(measurement):
+    assert Measurement.from_dict(json.loads(json.dumps(measurement.to_dict()))) == measurement
 
 
-def test_what_it_tells():
-    one = Measurement((0.004, 0.001, 0.002, 0.003, 0.005), flops=6e6)
-    assert (one.median, one.rounds, one.iqr) == (0.003, 5, pytest.approx(0.002))
-    assert one.quartiles == (0.002, 0.004)
-    assert one.flops_per_second == pytest.approx(2e9)
-    assert one.text("ms") == "3.00 ms (2.00–4.00), 2.00 GFLOP/s"
+def test_statistics():
+    measurement = Measurement((0.004, 0.001, 0.002, 0.003, 0.005), flops=6e6)
+    assert (measurement.median, measurement.rounds, measurement.iqr) == (0.003, 5, pytest.approx(0.002))
+    assert measurement.quartiles == (0.002, 0.004)
+    assert measurement.flops_per_second == pytest.approx(2e9)
+    assert measurement.text("ms") == "3.00 ms (2.00–4.00), 2.00 GFLOP/s"
 
 
 @pytest.mark.parametrize("seconds", [(), (0.0,), (-1.0,), (math.nan,), (1.0, math.inf)])
@@ -58,7 +58,7 @@ def test_times_are_positive_and_finite(seconds):
         {"more": 1},
     ],
 )
-def test_what_is_not_a_measurement_is_refused(change):
+def test_invalid_measurements_are_refused(change):
     with pytest.raises(MeasureError):
         Measurement.from_dict({**Measurement((1.0, 2.0, 3.0)).to_dict(), **change})
 
@@ -81,8 +81,8 @@ def test_rounds_are_paired_only_within_a_run():
 
 
 @pytest.mark.parametrize("value", [-1, 1.0, True, "1", 2**63])
-def test_what_is_not_a_count_is_refused(value):
-    with pytest.raises(MeasureError, match="no count"):
+def test_invalid_counts_are_refused(value):
+    with pytest.raises(MeasureError, match="invalid count"):
         Count(value)
 
 

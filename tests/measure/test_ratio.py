@@ -1,4 +1,4 @@
-"""Medians of ratios and their intervals: exact, whatever the order, and the same seen from the other side."""
+"""Medians of ratios and their intervals: exact, independent of the order, and symmetric under inversion."""
 
 import statistics
 
@@ -16,7 +16,7 @@ pairs = st.lists(st.tuples(times, times), min_size=1, max_size=60)
 
 
 @given(rounds)
-def test_the_interval_holds_the_median_and_ends_at_values(values):
+def test_the_interval_contains_the_median_and_ends_at_values(values):
     low, high = interval(values)
     assert low in values
     assert high in values
@@ -33,16 +33,16 @@ def test_the_order_of_rounds_does_not_matter(values, draw):
 
 
 @given(pairs)
-def test_seen_from_the_other_side_the_ratio_is_the_inverse(both):
+def test_exchanging_the_sides_inverts_the_ratio(both):
     a, b = zip(*both, strict=True)
-    there, back = median_ratio(a, b, paired=True), median_ratio(b, a, paired=True).inverse
-    assert (there.value, there.low, there.high) == pytest.approx((back.value, back.low, back.high))
-    assert there.low <= there.value * (1 + 1e-12)
-    assert there.value <= there.high * (1 + 1e-12)
+    forward, backward = median_ratio(a, b, paired=True), median_ratio(b, a, paired=True).inverse
+    assert (forward.value, forward.low, forward.high) == pytest.approx((backward.value, backward.low, backward.high))
+    assert forward.low <= forward.value * (1 + 1e-12)
+    assert forward.value <= forward.high * (1 + 1e-12)
 
 
 @given(pairs, st.lists(times, min_size=60, max_size=60))
-def test_what_slows_both_sides_of_a_round_does_not_count(both, slowed):
+def test_a_disturbance_of_both_sides_of_a_round_cancels(both, slowed):
     a, b = zip(*both, strict=True)
     scaled = [(x * s, y * s) for (x, y), s in zip(both, slowed[: len(both)], strict=True)]
     c, d = zip(*scaled, strict=True)
@@ -53,9 +53,9 @@ def test_what_slows_both_sides_of_a_round_does_not_count(both, slowed):
 def test_a_few_outliers_do_not_move_the_ratio_much():
     quiet = [1.0 + i * 1e-3 for i in range(21)]
     noisy = [*quiet[:-5], *[1000.0] * 5]
-    found = median_ratio(noisy, [1.0] * 21, paired=True)
-    assert found.value == pytest.approx(1.01)
-    assert found.high == pytest.approx(1.015)
+    ratio = median_ratio(noisy, [1.0] * 21, paired=True)
+    assert ratio.value == pytest.approx(1.01)
+    assert ratio.high == pytest.approx(1.015)
 
 
 @pytest.mark.parametrize(("n", "low", "high"), [(1, 1, 1), (5, 1, 5), (21, 6, 16), (41, 14, 28), (100, 39, 62)])
@@ -64,22 +64,22 @@ def test_the_ends_are_these_order_statistics(n, low, high):
 
 
 @pytest.mark.parametrize("n", [5, 21, 22, 41])
-def test_the_exact_interval_is_that_of_many_random_draws(n):
+def test_the_exact_interval_is_that_of_many_resamples(n):
     values = np.arange(1, n + 1)
     draws = np.random.default_rng(0).choice(values, (20_000, n))
     low, high = interval(values.tolist())
     medians = np.sort(draws, axis=1)
     assert np.mean(medians[:, (n - 1) // 2] <= low) <= 0.027 or low == 1
     assert np.mean(medians[:, n // 2] >= high) <= 0.027 or high == n
-    assert np.mean(medians[:, (n - 1) // 2] <= low + 1) > 0.023  # one further in would be too far
+    assert np.mean(medians[:, (n - 1) // 2] <= low + 1) > 0.023  # the next value inwards would be too far
 
 
 @pytest.mark.parametrize("n", [21, 31, 50])
-def test_the_interval_holds_the_true_median_as_often_as_promised(n):
+def test_the_interval_has_its_nominal_coverage(n):
     draws = np.random.default_rng(1).exponential(1.0, (2_000, n))
-    found = [interval(draw.tolist()) for draw in draws]
-    held = np.mean([low <= np.log(2) <= high for low, high in found])
-    assert 0.94 <= held <= 0.99
+    intervals = [interval(draw.tolist()) for draw in draws]
+    covered = np.mean([low <= np.log(2) <= high for low, high in intervals])
+    assert 0.94 <= covered <= 0.99
 
 
 def test_unpaired_intervals_are_wider():
@@ -91,7 +91,7 @@ def test_unpaired_intervals_are_wider():
     assert unpaired.low < 2.0 < unpaired.high
 
 
-def test_a_ratio_reads_well():
+def test_a_ratio_is_formatted():
     ratio = Ratio(1.234, 1.2, 1.3)
     assert str(ratio) == "1.23 [1.20, 1.30]"
     assert 1.25 in ratio
@@ -107,7 +107,7 @@ def test_a_ratio_reads_well():
         lambda: median_ratio([1.0], [1.0, 2.0], paired=True),
     ],
 )
-def test_what_has_no_median_is_refused(call):
+def test_invalid_values_are_refused(call):
     with pytest.raises(MeasureError):
         call()
 

@@ -1,4 +1,4 @@
-"""The roofline's arithmetic, and a picture in which no word covers another."""
+"""The roofline's arithmetic, and a figure without overlapping labels."""
 
 import itertools
 import random
@@ -18,9 +18,9 @@ ROOF = Roofline(265e9, {"L1": 734e9, "L2": 261e9, "L3": 129e9, "memory": 53.8e9}
 
 @given(st.floats(1e-3, 1e4), st.sampled_from([*ROOF.bandwidths, None]))
 def test_the_roof_is_the_lower_of_both_limits(intensity, level):
-    found = ROOF.attainable(intensity, level)
-    assert found == min(ROOF.peak, intensity * ROOF.bandwidths[level or "memory"])
-    assert (found < ROOF.peak) == (intensity < ROOF.ridge(level)) or intensity == pytest.approx(ROOF.ridge(level))
+    attainable = ROOF.attainable(intensity, level)
+    assert attainable == min(ROOF.peak, intensity * ROOF.bandwidths[level or "memory"])
+    assert (attainable < ROOF.peak) == (intensity < ROOF.ridge(level)) or intensity == pytest.approx(ROOF.ridge(level))
 
 
 def test_a_level_that_was_not_measured_is_refused():
@@ -31,13 +31,13 @@ def test_a_level_that_was_not_measured_is_refused():
 @pytest.mark.parametrize(
     ("peak", "bandwidths"), [(0, {"L1": 1.0}), (1.0, {}), (1.0, {"L1": float("inf")}), (float("nan"), {"L1": 1.0})]
 )
-def test_what_is_no_roof_is_refused(peak, bandwidths):
+def test_invalid_roofs_are_refused(peak, bandwidths):
     with pytest.raises(MeasureError, match="roofline has a peak"):
         Roofline(peak, bandwidths)
 
 
 @pytest.mark.parametrize(("intensity", "rate"), [(0, 1), (1, 0), (-1, 1), (1, float("inf"))])
-def test_what_is_no_point_is_refused(intensity, rate):
+def test_invalid_points_are_refused(intensity, rate):
     with pytest.raises(MeasureError, match="invalid point"):
         Point("x", intensity, rate)
 
@@ -51,28 +51,29 @@ def points(seed, count=10):
     ]
 
 
-def words(figure) -> list[Bbox]:
+def label_boxes(figure) -> list[Bbox]:
     figure.draw_without_rendering()
     axes = figure.axes[0]
     return [Text.get_window_extent(text) for text in axes.texts]
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_labels_of_ten_points_keep_clear_of_each_other_and_of_the_points(seed):
-    given = points(seed)
-    figure = ROOF.plot(*given)
-    boxes = words(figure)
+def test_labels_of_ten_points_do_not_overlap(seed):
+    kernels = points(seed)
+    figure = ROOF.plot(*kernels)
+    boxes = label_boxes(figure)
     axes = figure.axes[0]
-    room = axes.get_window_extent()
-    marks = [axes.transData.transform((point.intensity, point.rate / 1e9)) for point in given]
+    window = axes.get_window_extent()
+    markers = [axes.transData.transform((point.intensity, point.rate / 1e9)) for point in kernels]
     plt.close(figure)
     assert len(boxes) == 11
     assert not [1 for a, b in itertools.combinations(boxes, 2) if Bbox.intersection(a, b) is not None]
-    assert not [1 for box in boxes for mark in marks if box.contains(*mark)]
-    assert all(room.x0 <= box.x0 and box.x1 <= room.x1 and room.y0 <= box.y0 and box.y1 <= room.y1 for box in boxes)
+    assert not [1 for box in boxes for marker in markers if box.contains(*marker)]
+    assert all(window.x0 <= box.x0 and box.x1 <= window.x1 for box in boxes)
+    assert all(window.y0 <= box.y0 and box.y1 <= window.y1 for box in boxes)
 
 
-def test_it_is_read_without_colour():
+def test_the_figure_is_readable_without_colour():
     figure = ROOF.plot(*points(0), title="P3")
     axes = figure.axes[0]
     roofs = [line for line in axes.lines if "B/s" in str(line.get_label())]
@@ -85,9 +86,9 @@ def test_it_is_read_without_colour():
     assert axes.get_title() == "P3"
 
 
-def test_a_roof_without_points_and_points_on_one_spot_are_drawn():
+def test_no_points_and_coinciding_points_are_drawn():
     plt.close(ROOF.plot())
     crowd = [Point(f"layer {i}", 10.0, 1e11) for i in range(12)]
     figure = ROOF.plot(*crowd)
-    assert len(words(figure)) == 13
+    assert len(label_boxes(figure)) == 13
     plt.close(figure)

@@ -1,4 +1,4 @@
-"""Results in a file: added, found again, compared with later ones; a damaged line is named."""
+"""Results in a file: appended, loaded by tags, compared with later ones; a damaged line is named."""
 
 import json
 
@@ -12,7 +12,7 @@ from mlhood.measure.store import fingerprint
 
 
 def comparison(slow=2.0, fast=1.0, **machine):
-    cells = {name: Measurement((lasts,) * 21, run=f"{slow}") for name, lasts in (("slow", slow), ("fast", fast))}
+    cells = {name: Measurement((seconds,) * 21, run=f"{slow}") for name, seconds in (("slow", slow), ("fast", fast))}
     return Comparison(cells, "slow", machine=machine)
 
 
@@ -27,14 +27,14 @@ def test_results_are_found_by_their_tags(tmp_path):
     assert saved[0].time.endswith("+00:00")
 
 
-def test_a_line_that_was_cut_off_is_named_and_the_next_one_is_whole(tmp_path):
+def test_an_incomplete_line_is_named_and_the_next_one_is_complete(tmp_path):
     path = tmp_path / "runs.jsonl"
     save(path, comparison())
     path.write_text(path.read_text(encoding="utf-8") + '{"format": 1, "ti', encoding="utf-8")
     save(path, comparison(), late=True)
-    with pytest.raises(MeasureError, match="no JSON") as found:
+    with pytest.raises(MeasureError, match="invalid JSON") as caught:
         load(path)
-    assert "line 2" in str(found.value)
+    assert "line 2" in str(caught.value)
     lines = path.read_text(encoding="utf-8").splitlines()
     path.write_text("\n".join([lines[0], "", lines[2]]), encoding="utf-8")
     assert [record.tags for record in load(path)] == [{}, {"late": True}]
@@ -43,23 +43,23 @@ def test_a_line_that_was_cut_off_is_named_and_the_next_one_is_whole(tmp_path):
 @pytest.mark.parametrize(
     "change", [{"format": 2}, {"tags": []}, {"result": {}}, {"more": 1}, {"result": [1]}, {"format": None}]
 )
-def test_a_line_that_is_no_result_is_named(tmp_path, change):
+def test_an_invalid_line_is_named(tmp_path, change):
     path = tmp_path / "runs.jsonl"
     data = save(path, comparison()).to_dict()
     path.write_text(json.dumps({**data, **change}), encoding="utf-8")
-    with pytest.raises(MeasureError) as found:
+    with pytest.raises(MeasureError) as caught:
         load(path)
-    assert "line 1" in str(found.value)
+    assert "line 1" in str(caught.value)
 
 
-def test_what_cannot_be_read_or_written_is_told(tmp_path):
+def test_files_that_cannot_be_read_or_written_are_reported(tmp_path):
     with pytest.raises(MeasureError, match="cannot be read"):
         load(tmp_path / "nothing")
     with pytest.raises(OutputError):
         save(tmp_path / "no folder" / "runs", comparison())
-    with pytest.raises(MeasureError, match="no plain data"):
+    with pytest.raises(MeasureError, match="not JSON-serializable"):
         save(tmp_path / "runs", comparison(), what=object())
-    with pytest.raises(MeasureError, match="no plain data"):
+    with pytest.raises(MeasureError, match="not JSON-serializable"):
         save(tmp_path / "runs", comparison(), what=float("nan"))
     assert not (tmp_path / "runs").exists()
 
@@ -74,10 +74,10 @@ def test_the_fingerprint_is_that_of_the_hardware():
 def test_runs_are_compared_by_tags(tmp_path):
     before = [save(tmp_path / "a", comparison(2.0, 1.0, cpu="x"), n=n) for n in (1, 2)]
     after = [save(tmp_path / "b", comparison(3.0, 1.0, cpu="y"), n=2), save(tmp_path / "b", comparison(), n=3)]
-    found = compare_runs(before, after)
-    assert list(found["alternative"]) == ["slow", "fast"]
-    assert [ratio.value for ratio in found["time"]] == [1.5, 1.0]
-    assert found["speedup_before"][1].value == 2.0
-    assert found["speedup_after"][1].value == 3.0
-    assert not found["same_machine"].any()
+    table = compare_runs(before, after)
+    assert list(table["alternative"]) == ["slow", "fast"]
+    assert [ratio.value for ratio in table["time"]] == [1.5, 1.0]
+    assert table["speedup_before"][1].value == 2.0
+    assert table["speedup_after"][1].value == 3.0
+    assert not table["same_machine"].any()
     assert compare_runs([], after).empty

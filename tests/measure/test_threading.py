@@ -1,4 +1,4 @@
-"""Threads: told to what can be told, and given back; a new process for what cannot."""
+"""Threads: set and restored where possible; a new process where not."""
 
 import contextlib
 import subprocess
@@ -27,7 +27,7 @@ def blas():
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_loaded_libraries_are_told_and_get_back_what_they_had(count):
+def test_loaded_libraries_are_set_and_restored(count):
     before = blas(), torch.get_num_threads()
     with threads(count) as fixed:
         assert set(blas()) == {count}
@@ -37,7 +37,7 @@ def test_loaded_libraries_are_told_and_get_back_what_they_had(count):
     assert (blas(), torch.get_num_threads()) == before
 
 
-def test_threads_nest_and_come_back_after_an_error():
+def test_threads_nest_and_are_restored_after_an_error():
     before = blas(), torch.get_num_threads()
     with contextlib.suppress(KeyError), threads(2), threads(1) as inner:
         inner.apply()
@@ -46,7 +46,7 @@ def test_threads_nest_and_come_back_after_an_error():
     assert (blas(), torch.get_num_threads()) == before
 
 
-def test_numba_is_told():
+def test_numba_is_set():
     numba = pytest.importorskip("numba")
     before = numba.get_num_threads()
     with threads(1):
@@ -58,7 +58,7 @@ def test_numba_is_told():
     assert torch.get_num_threads() == torch_before
 
 
-def test_our_kernels_are_told():
+def test_our_kernels_are_set():
     with kernels.use_threads(5):
         with threads(2) as fixed:
             assert kernels.threads() == 2
@@ -70,15 +70,15 @@ def test_our_kernels_are_told():
         assert kernels.threads() == 5
 
 
-def test_a_comparison_tells_our_kernels():
-    found = []
+def test_a_comparison_sets_our_kernels():
+    counts = []
     with kernels.use_threads(5):
-        compare({"one": lambda: found.append(kernels.threads())}, threads=2, check=False, shortest=0)
-    assert set(found) == {2}
+        compare({"kernel": lambda: counts.append(kernels.threads())}, threads=2, check=False, shortest=0)
+    assert set(counts) == {2}
 
 
 @pytest.mark.parametrize("count", [0, -1, 1.0, True, "2"])
-def test_what_is_no_number_of_threads_is_refused(count):
+def test_invalid_numbers_of_threads_are_refused(count):
     with pytest.raises(MeasureError, match="number of threads"), threads(count):
         pass
     with pytest.raises(MeasureError, match="number of threads"):
@@ -87,13 +87,13 @@ def test_what_is_no_number_of_threads_is_refused(count):
         session_options(count)
 
 
-def test_sessions_take_the_threads_and_stop_spinning():
+def test_sessions_use_the_threads_and_stop_spinning():
     options = session_options(2)
     assert (options.intra_op_num_threads, options.inter_op_num_threads) == (2, 1)
     assert options.get_session_config_entry("session.force_spinning_stop") == "1"
 
 
-def test_what_chooses_its_threads_itself_is_said(monkeypatch):
+def test_libraries_that_choose_their_threads_are_noted(monkeypatch):
     monkeypatch.setitem(sys.modules, "jax", object())
     monkeypatch.setitem(sys.modules, "onnxruntime", object())
     monkeypatch.delenv("NPROC", raising=False)
@@ -104,15 +104,15 @@ def test_what_chooses_its_threads_itself_is_said(monkeypatch):
         assert not any("JAX" in note for note in fixed.notes())
 
 
-def test_the_environment_adds_to_what_is_there():
-    found = environment(3, {"PATH": "x", "OMP_NUM_THREADS": "8"})
-    assert (found["PATH"], found["OMP_NUM_THREADS"], found["NUMBA_NUM_THREADS"]) == ("x", "3", "3")
+def test_the_environment_extends_the_base():
+    variables = environment(3, {"PATH": "x", "OMP_NUM_THREADS": "8"})
+    assert (variables["PATH"], variables["OMP_NUM_THREADS"], variables["NUMBA_NUM_THREADS"]) == ("x", "3", "3")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="counts threads under /proc")
 @pytest.mark.parametrize("count", [1, 3])
-def test_a_process_started_so_gives_jax_these_threads(count):
-    found = subprocess.run(
+def test_jax_uses_the_threads_of_the_environment(count):
+    result = subprocess.run(
         [sys.executable, "-c", JAX_THREADS], env=environment(count), capture_output=True, text=True, check=True
     )
-    assert int(found.stdout) == count
+    assert int(result.stdout) == count

@@ -1,4 +1,4 @@
-"""Arrays that count: every way in which NumPy and loops read them."""
+"""Counting and tracing arrays, however NumPy and loops access them; the cache model."""
 
 import numpy as np
 import pytest
@@ -24,7 +24,7 @@ DATA = np.arange(12.0, dtype=np.float32).reshape(3, 4)
         (lambda a: (a.shape, a.dtype, a.ndim, a.size, len(a)), 0),
     ],
 )
-def test_reads_are_counted_by_the_element(read, count):
+def test_reads_are_counted_per_element(read, count):
     counted = Counted(DATA.copy())
     read(counted)
     assert (counted.reads, counted.writes) == (count, 0)
@@ -39,14 +39,14 @@ def test_writes_are_counted_and_done():
     np.testing.assert_array_equal(counted.array, [[7, 1, 2, 3], [5, 5, 5, 5], [8, 1, 2, 11]])
 
 
-def test_what_was_read_cannot_be_written_through():
+def test_a_slice_is_read_only():
     counted = Counted(DATA.copy())
     with pytest.raises(ValueError, match="read-only"):
         counted[0][0] = 99
     assert counted.array[0, 0] == 0
 
 
-def test_a_loop_nest_counts_what_it_says():
+def test_a_loop_nest_is_counted():
     x, w, y = Counted(DATA), Counted(DATA), Counted(np.zeros((3, 3), np.float32))
     for i in range(3):
         for j in range(3):
@@ -73,11 +73,11 @@ def traced(*shape):
         (lambda b: b.astype(np.float64)[2, 0], [8]),
         (lambda b: b.copy().T[0, 1], [4]),
         (lambda b: [row[0] for row in b], [0, 4, 8]),
-        (lambda b: [number for row in b[1:] for number in row], [4, 5, 6, 7, 8, 9, 10, 11]),
+        (lambda b: [element for row in b[1:] for element in row], [4, 5, 6, 7, 8, 9, 10, 11]),
         (lambda b: (b.shape, b.T.shape, len(b), b[1], b.size, b.ndim, b.dtype), []),
     ],
 )
-def test_touches_are_remembered_in_their_order(read, order):
+def test_accesses_are_recorded_in_order(read, order):
     trace, b = traced(3, 4)
     read(b)
     assert trace.addresses().tolist() == order
@@ -87,23 +87,23 @@ def test_touches_are_remembered_in_their_order(read, order):
 @pytest.mark.parametrize(
     "read", [lambda b: b @ np.ones(4), lambda b: np.dot(np.ones(3), b), lambda b: b[:] + 1, lambda b: b.sum(), np.array]
 )
-def test_what_needs_all_of_it_at_once_is_noted(read):
+def test_reads_of_the_whole_array_are_noted(read):
     trace, b = traced(3, 4)
     read(b)
     assert trace.whole == {"b"}
     assert trace.addresses().tolist()[:12] == list(range(12))
 
 
-def test_what_is_computed_is_what_numpy_computes():
+def test_results_are_those_of_numpy():
     _, b = traced(3, 4)
-    plain = b.array.copy()
-    np.testing.assert_array_equal(b[1:, :3] @ b[:, 1:], plain[1:, :3] @ plain[:, 1:])
-    np.testing.assert_array_equal(2 - b[0] / (b[1] + 1), 2 - plain[0] / (plain[1] + 1))
-    np.testing.assert_array_equal(np.outer(b[:, 0], b[1]), np.outer(plain[:, 0], plain[1]))
-    np.testing.assert_array_equal(b.T.astype(np.float64)[2], plain[:, 2].astype(np.float64))
+    array = b.array.copy()
+    np.testing.assert_array_equal(b[1:, :3] @ b[:, 1:], array[1:, :3] @ array[:, 1:])
+    np.testing.assert_array_equal(2 - b[0] / (b[1] + 1), 2 - array[0] / (array[1] + 1))
+    np.testing.assert_array_equal(np.outer(b[:, 0], b[1]), np.outer(array[:, 0], array[1]))
+    np.testing.assert_array_equal(b.T.astype(np.float64)[2], array[:, 2].astype(np.float64))
 
 
-def test_a_write_is_a_touch_and_is_done():
+def test_a_write_is_recorded_and_done():
     trace, b = traced(3, 4)
     b[0, 1] = 7
     b[2] = 5
@@ -116,7 +116,7 @@ def test_a_write_is_a_touch_and_is_done():
     assert other.tolist() == [0, 7, 2, 3]
 
 
-def test_arrays_of_one_memory_do_not_share_a_line():
+def test_arrays_do_not_share_a_cache_line():
     trace = Trace()
     first, second = (trace.array(np.zeros(shape, np.float32)) for shape in [(5, 13), (2, 2)])
     first[4, 12], second[0, 0]
@@ -124,11 +124,11 @@ def test_arrays_of_one_memory_do_not_share_a_line():
 
 
 @given(st.lists(st.integers(0, 60), max_size=80), st.integers(1, 6), st.sampled_from([1, 4, 8]))
-def test_a_line_is_fetched_unless_it_is_among_the_last_used(addresses, lines, line):
-    numbers = [address // line for address in addresses]
-    fetched = 0
-    for i, number in enumerate(numbers):
-        since = [j for j in range(i) if numbers[j] == number]
-        distinct = set(numbers[since[-1] + 1 : i]) if since else set()
-        fetched += not since or len(distinct) >= lines
-    assert misses(np.array(addresses, np.int64), lines, line) == fetched
+def test_a_miss_has_a_reuse_distance_of_at_least_the_capacity(addresses, lines, line):
+    tags = [address // line for address in addresses]
+    expected = 0
+    for i, tag in enumerate(tags):
+        uses = [j for j in range(i) if tags[j] == tag]
+        distinct = set(tags[uses[-1] + 1 : i]) if uses else set()
+        expected += not uses or len(distinct) >= lines
+    assert misses(np.array(addresses, np.int64), lines, line) == expected

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from mlhood.grading.checks import expect, timing
 from mlhood.grading.checks.submission import Submission
 from mlhood.measure.claims import Verdict
-from mlhood.measure.comparison import FEWEST_ROUNDS
+from mlhood.measure.comparison import MIN_ROUNDS
 from mlhood.measure.measurement import Measurement
 from mlhood.measure.table import Table
 
@@ -71,8 +71,8 @@ def _check_row(row: str, cells: list[Measurement], hint: str) -> None:
         hint=hint,
     )
     rounds = min(cell.rounds for cell in cells)
-    enough = rounds >= FEWEST_ROUNDS
-    expected = f"{FEWEST_ROUNDS} or more"
+    enough = rounds >= MIN_ROUNDS
+    expected = f"{MIN_ROUNDS} or more"
     expect.true(enough, "a cell has too few rounds", expected=expected, got=rounds, given=row, hint=UNMODIFIED)
     varied = all(len(set(cell.seconds)) > 1 for cell in cells)
     expect.true(varied, "all rounds of a cell took the same time to the last digit", given=row, hint=UNMODIFIED)

@@ -1,4 +1,4 @@
-"""The machine as Linux shows it: files under /proc and /sys.
+"""The hardware as Linux reports it: files under /proc and /sys.
 
 Sources: the kernel's documentation of `/sys/devices/system/cpu` (ABI/stable/sysfs-devices-system-cpu) and of
 control groups (version 2: `cpu.max`, `memory.max`; version 1: `cpu.cfs_quota_us`, `memory.limit_in_bytes`).
@@ -18,7 +18,7 @@ _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
 
 
 def read(root: Path = Path("/")) -> Hardware:
-    """Read the machine's facts from the files under `root`; what is not there stays unknown."""
+    """Read the hardware's facts from the files under `root`; facts without a file are unknown."""
     total = parse_meminfo(_text(root / "proc/meminfo"))
     groups = parse_cgroups(_text(root / "proc/self/cgroup"))
     limits = [limit for limit in memory_limits(root, groups) if total is None or limit < total]
@@ -35,20 +35,20 @@ def read(root: Path = Path("/")) -> Hardware:
 
 def parse_cpuinfo(text: str) -> str | None:
     """Return the processor's name from /proc/cpuinfo; ARM kernels do not print one."""
-    found = re.search(r"^model name\s*:\s*(\S.*)$", text, re.MULTILINE)
-    return found.group(1).strip() if found else None
+    match = re.search(r"^model name\s*:\s*(\S.*)$", text, re.MULTILINE)
+    return match.group(1).strip() if match else None
 
 
 def parse_meminfo(text: str) -> int | None:
     """Return the total memory in bytes from /proc/meminfo."""
-    found = re.search(r"^MemTotal:\s+(\d+) kB", text, re.MULTILINE)
-    return int(found.group(1)) * 1024 if found else None
+    match = re.search(r"^MemTotal:\s+(\d+) kB", text, re.MULTILINE)
+    return int(match.group(1)) * 1024 if match else None
 
 
 def parse_size(text: str) -> int | None:
     """Return bytes for sysfs' `48K`, `32768K` or `8M`; None for anything else."""
-    found = re.fullmatch(r"(\d+)([KMG]?)", text.strip())
-    return int(found.group(1)) * _UNITS[found.group(2)] if found else None
+    match = re.fullmatch(r"(\d+)([KMG]?)", text.strip())
+    return int(match.group(1)) * _UNITS[match.group(2)] if match else None
 
 
 def parse_cgroups(text: str) -> dict[str, str]:
@@ -58,13 +58,13 @@ def parse_cgroups(text: str) -> dict[str, str]:
 
 
 def parse_cpu_max(text: str) -> float | None:
-    """Return the processors that `quota period` (both in microseconds) allows; None without a quota."""
-    found = re.fullmatch(r"(\d+)\s+(\d+)", text.strip())
-    return int(found.group(1)) / int(found.group(2)) if found and int(found.group(2)) else None
+    """Return the number of processors for `quota period` (both in microseconds); None without a quota."""
+    match = re.fullmatch(r"(\d+)\s+(\d+)", text.strip())
+    return int(match.group(1)) / int(match.group(2)) if match and int(match.group(2)) else None
 
 
 def cpu_quotas(root: Path, groups: dict[str, str]) -> Iterator[float]:
-    """Yield the processor quota of every control group around this process that has one."""
+    """Yield the processor quotas of this process's control group and its ancestors."""
     for level in _levels(root, groups, "cpu"):
         legacy = f"{_text(level / 'cpu.cfs_quota_us').strip()} {_text(level / 'cpu.cfs_period_us').strip()}"
         for quota in (parse_cpu_max(_text(level / "cpu.max")), parse_cpu_max(legacy)):
@@ -73,7 +73,7 @@ def cpu_quotas(root: Path, groups: dict[str, str]) -> Iterator[float]:
 
 
 def memory_limits(root: Path, groups: dict[str, str]) -> Iterator[int]:
-    """Yield the memory limit in bytes of every control group around this process that has one."""
+    """Yield the memory limits in bytes of this process's control group and its ancestors."""
     for level in _levels(root, groups, "memory"):
         for name in ("memory.max", "memory.limit_in_bytes"):
             limit = parse_size(_text(level / name))
@@ -82,24 +82,24 @@ def memory_limits(root: Path, groups: dict[str, str]) -> Iterator[int]:
 
 
 def physical_cores(root: Path) -> int | None:
-    """Return the number of distinct groups of hardware threads, which is the number of cores."""
+    """Return the number of cores: of distinct sets of sibling hardware threads."""
     siblings = (root / "sys/devices/system/cpu").glob("cpu[0-9]*/topology/thread_siblings_list")
     return len({_text(path).strip() for path in siblings}) or None
 
 
 def read_caches(root: Path) -> Caches:
     """Return the data and unified caches of processor 0."""
-    found: dict[str, int | None] = {}
+    caches: dict[str, int | None] = {}
     for index in sorted((root / "sys/devices/system/cpu/cpu0/cache").glob("index*")):
         if _text(index / "type").strip() == "Instruction":
             continue
-        found[_text(index / "level").strip()] = parse_size(_text(index / "size"))
-        found.setdefault("line", parse_size(_text(index / "coherency_line_size")))
-    return Caches(found.get("1"), found.get("2"), found.get("3"), found.get("line"))
+        caches[_text(index / "level").strip()] = parse_size(_text(index / "size"))
+        caches.setdefault("line", parse_size(_text(index / "coherency_line_size")))
+    return Caches(caches.get("1"), caches.get("2"), caches.get("3"), caches.get("line"))
 
 
 def _levels(root: Path, groups: dict[str, str], controller: str) -> Iterator[Path]:
-    """Yield the folders of a control group and of those around it; a limit on any of them binds."""
+    """Yield the folders of a control group and of its ancestors; a limit on any of them applies."""
     for name in ("", controller):
         if name not in groups:
             continue
@@ -109,7 +109,7 @@ def _levels(root: Path, groups: dict[str, str], controller: str) -> Iterator[Pat
 
 
 def _text(path: Path) -> str:
-    """Return a file's text, or nothing where the kernel or a container does not show it."""
+    """Return a file's text, empty if the kernel or a container hides the file."""
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -1,4 +1,4 @@
-"""The machine as macOS shows it: `sysctl`.
+"""The hardware as macOS reports it: `sysctl`.
 
 Source: Apple, "Determining system capabilities" (the `hw.perflevel` keys).
 """
@@ -12,31 +12,31 @@ from mlhood.measure.machine.facts import Caches, Cores, Hardware, Memory
 
 
 def read() -> Hardware:
-    """Ask `sysctl` for the machine's facts; what it does not answer stays unknown."""
+    """Query `sysctl` for the hardware's facts; missing ones are unknown."""
     try:
-        answer = subprocess.run(
+        result = subprocess.run(
             ["/usr/sbin/sysctl", "hw", "machdep.cpu"], capture_output=True, text=True, timeout=10, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
         return Hardware(cores=Cores(logical=os.cpu_count(), usable=os.cpu_count()))
-    return parse_sysctl(answer.stdout)
+    return parse_sysctl(result.stdout)
 
 
 def parse_sysctl(text: str) -> Hardware:
-    """Return the facts in lines of `key: value`.
+    """Parse lines of `key: value`.
 
-    Apple's processors have two kinds of cores; `hw.perflevel0` are the fast ones, whose caches are reported.
+    Apple's processors have two kinds of cores; the caches are those of the performance cores, `hw.perflevel0`.
     """
     rows = [line.partition(":") for line in text.splitlines()]
-    said = {key.strip(): value.strip() for key, _, value in rows}
+    values = {key.strip(): value.strip() for key, _, value in rows}
 
     def number(*names: str) -> int | None:
-        values = (said.get(name, "") for name in names)
-        return next((int(value) for value in values if value.isdigit() and int(value) > 0), None)
+        texts = (values.get(name, "") for name in names)
+        return next((int(text) for text in texts if text.isdigit() and int(text) > 0), None)
 
     logical = number("hw.logicalcpu", "hw.ncpu")
     return Hardware(
-        cpu=said.get("machdep.cpu.brand_string") or None,
+        cpu=values.get("machdep.cpu.brand_string") or None,
         cores=Cores(number("hw.physicalcpu"), logical, logical),
         caches=Caches(
             l1d=number("hw.perflevel0.l1dcachesize", "hw.l1dcachesize"),

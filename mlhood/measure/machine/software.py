@@ -1,4 +1,4 @@
-"""The libraries that a measurement depends on: versions without importing them, and NumPy's BLAS."""
+"""The software that a measurement depends on: versions of libraries, without importing them, and NumPy's BLAS."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from mlhood.measure.machine.facts import Blas
 
-# the libraries whose version can change a number or a result
+# libraries whose version can affect a time or a result
 LIBRARIES = (
     "numpy",
     "torch",
@@ -34,7 +34,7 @@ def versions(libraries: Iterable[str] = LIBRARIES) -> dict[str, str | None]:
 
 
 def numpy_blas() -> Blas:
-    """Return NumPy's BLAS library, its version and how many threads it takes; unknown without NumPy."""
+    """Return NumPy's BLAS library, its version and its number of threads; unknown without NumPy."""
     try:
         import numpy as np
         from threadpoolctl import threadpool_info
@@ -48,14 +48,14 @@ def choose_blas(loaded: Iterable[Mapping[str, Any]], configured: Mapping[str, An
     """Return the BLAS that NumPy uses among those loaded, else the one it was built with.
 
     Args:
-        loaded: threadpoolctl's list; other packages (SciPy, torch) bring a BLAS of their own.
-        configured: NumPy's build record. Apple's Accelerate is known only by it; its threads cannot be asked.
+        loaded: threadpoolctl's list; other packages (SciPy, torch) load a BLAS of their own.
+        configured: NumPy's build configuration, the only source for Apple's Accelerate, whose threads are unknown.
     """
     candidates = [library for library in loaded if library.get("user_api") == "blas"]
-    own = [library for library in candidates if "numpy" in str(library.get("filepath", "")).lower()]
-    built = str(configured.get("name", "")).lower()
-    same = [library for library in candidates if library.get("internal_api", "?") in built]
-    for library in own + same:
+    bundled = [library for library in candidates if "numpy" in str(library.get("filepath", "")).lower()]
+    build_name = str(configured.get("name", "")).lower()
+    same_kind = [library for library in candidates if library.get("internal_api", "?") in build_name]
+    for library in bundled + same_kind:
         return Blas(library.get("internal_api"), library.get("version"), library.get("num_threads"))
     return Blas(configured.get("name") or None, configured.get("version") or None)
 

@@ -1,4 +1,4 @@
-"""Vector instruction sets: what LLVM says of the host, and how many float32 a register holds."""
+"""Vector instruction sets: LLVM's features of the host, and how many float32 a register holds."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from mlhood.measure.machine.facts import Vector
 
-# LLVM's feature -> the name people use and the float32 lanes of its registers, widest first.
-# Scalable vectors (SVE) have no fixed width; the generated code uses the NEON part of such a processor.
+# LLVM's feature -> common name and float32 lanes of a register, widest first.
+# Scalable vectors (SVE) have no fixed width; the generated code uses NEON on such a processor.
 _SETS: dict[str, tuple[str, int | None]] = {
     "avx512f": ("AVX-512", 16),
     "avx2": ("AVX2", 8),
@@ -21,25 +21,25 @@ _ARM64 = {"aarch64", "arm64"}
 
 
 def host_vector(architecture: str) -> Vector:
-    """Return the vector instruction sets of this machine, as far as LLVM knows them."""
+    """Return the vector instruction sets of this machine that LLVM reports."""
     return vector(host_features(), architecture)
 
 
 def vector(features: Mapping[str, bool], architecture: str) -> Vector:
     """Return the vector sets among LLVM's host features.
 
-    NEON is part of the 64-bit ARM architecture itself (Arm ARM, A1.5: Advanced SIMD), so it needs no report.
+    NEON is part of the 64-bit ARM architecture (Arm ARM, A1.5: Advanced SIMD), so it is implied.
     """
-    have = {name for name, present in features.items() if present}
+    present = {name for name, enabled in features.items() if enabled}
     if architecture.lower() in _ARM64:
-        have.add("neon")
-    found = [_SETS[name] for name in _SETS if name in have]
-    widths = [lanes for _, lanes in found if lanes is not None]
-    return Vector(tuple(name for name, _ in found), max(widths, default=None))
+        present.add("neon")
+    sets = [_SETS[name] for name in _SETS if name in present]
+    widths = [lanes for _, lanes in sets if lanes is not None]
+    return Vector(tuple(name for name, _ in sets), max(widths, default=None))
 
 
 def host_features() -> dict[str, bool]:
-    """Return LLVM's features of the host; empty where LLVM cannot tell."""
+    """Return LLVM's features of the host; empty if they are unknown."""
     try:
         from llvmlite import binding
 

@@ -1,4 +1,4 @@
-"""The machine as Windows shows it: kernel32 and the registry.
+"""The hardware as Windows reports it: kernel32 and the registry.
 
 Source: Microsoft, `GetLogicalProcessorInformationEx` and `SYSTEM_LOGICAL_PROCESSOR_INFORMATION_EX`: records
 of a header (relationship, size) and a body; relationship 0 is a core, 2 a cache.
@@ -19,9 +19,9 @@ _ALL_RELATIONS = 0xFFFF
 
 
 def read() -> Hardware:
-    """Ask Windows for the machine's facts; what it does not answer stays unknown."""
+    """Query Windows for the hardware's facts; missing ones are unknown."""
     records = _processor_records()
-    # os.process_cpu_count came with Python 3.13 and knows the process's affinity
+    # os.process_cpu_count, new in Python 3.13, respects the process's affinity
     usable = getattr(os, "process_cpu_count", os.cpu_count)()
     return Hardware(
         cpu=_name(),
@@ -32,32 +32,32 @@ def read() -> Hardware:
 
 
 def parse_cores(records: bytes) -> int | None:
-    """Return the number of physical cores: the core records counted."""
-    return sum(kind == _CORE for kind, _ in _bodies(records)) or None
+    """Return the number of physical cores: of core records."""
+    return sum(relation == _CORE for relation, _ in _bodies(records)) or None
 
 
 def parse_caches(records: bytes) -> Caches:
     """Return the first data or unified cache of each level, in bytes."""
-    found: dict[int, int] = {}
+    caches: dict[int, int] = {}
     line = None
-    for kind, body in _bodies(records):
-        if kind != _CACHE or len(body) < 12:
+    for relation, body in _bodies(records):
+        if relation != _CACHE or len(body) < 12:
             continue
-        level, _, width, size, use = struct.unpack_from("<BBHII", body)
-        if use != _INSTRUCTION:
-            found.setdefault(level, size)
+        level, _, width, size, kind = struct.unpack_from("<BBHII", body)
+        if kind != _INSTRUCTION:
+            caches.setdefault(level, size)
             line = line or width
-    return Caches(found.get(1), found.get(2), found.get(3), line)
+    return Caches(caches.get(1), caches.get(2), caches.get(3), line)
 
 
 def _bodies(records: bytes) -> Iterator[tuple[int, bytes]]:
-    at = 0
-    while at + 8 <= len(records):
-        kind, size = struct.unpack_from("<II", records, at)
+    offset = 0
+    while offset + 8 <= len(records):
+        relation, size = struct.unpack_from("<II", records, offset)
         if size < 8:
             return
-        yield kind, records[at + 8 : at + size]
-        at += size
+        yield relation, records[offset + 8 : offset + size]
+        offset += size
 
 
 def _processor_records() -> bytes:
@@ -65,11 +65,11 @@ def _processor_records() -> bytes:
         return b""
     import ctypes
 
-    ask = ctypes.windll.kernel32.GetLogicalProcessorInformationEx
+    query = ctypes.windll.kernel32.GetLogicalProcessorInformationEx
     size = ctypes.c_ulong(0)
-    ask(_ALL_RELATIONS, None, ctypes.byref(size))  # fails, and says how much room it needs
+    query(_ALL_RELATIONS, None, ctypes.byref(size))  # fails, and returns the size of the buffer
     buffer = ctypes.create_string_buffer(size.value)
-    return buffer.raw if ask(_ALL_RELATIONS, buffer, ctypes.byref(size)) else b""
+    return buffer.raw if query(_ALL_RELATIONS, buffer, ctypes.byref(size)) else b""
 
 
 def _memory() -> int | None:
@@ -79,8 +79,8 @@ def _memory() -> int | None:
 
     # MEMORYSTATUSEX: two 32-bit fields (its own size, the load), then seven 64-bit ones, the total first
     buffer = ctypes.create_string_buffer(struct.pack("<II7Q", 64, *[0] * 8), 64)
-    answered = ctypes.windll.kernel32.GlobalMemoryStatusEx(buffer)
-    return struct.unpack_from("<Q", buffer.raw, 8)[0] if answered else None
+    succeeded = ctypes.windll.kernel32.GlobalMemoryStatusEx(buffer)
+    return struct.unpack_from("<Q", buffer.raw, 8)[0] if succeeded else None
 
 
 def _name() -> str | None:

@@ -1,4 +1,4 @@
-"""The facts of a machine: read here, and parsed from samples of the systems that this one is not."""
+"""The facts of a machine: read on this one, and parsed from samples of other systems."""
 
 from __future__ import annotations
 
@@ -61,15 +61,15 @@ def cache_files(index: int, level: int, kind: str, size: str) -> dict[str, str]:
 # -- this machine
 
 
-def test_this_machine_goes_through_json_unchanged():
+def test_this_machine_survives_json():
     facts = mlhood.measure.machine().as_dict()
     assert json.loads(json.dumps(facts)) == facts
 
 
 def test_this_machine_knows_the_versions_of_its_libraries():
-    found = mlhood.measure.machine().versions
-    assert set(found) == set(LIBRARIES)
-    assert found["numpy"]
+    installed = mlhood.measure.machine().versions
+    assert set(installed) == set(LIBRARIES)
+    assert installed["numpy"]
 
 
 def test_one_line_names_the_processor_and_the_caches():
@@ -102,16 +102,16 @@ def test_linux_reads_processor_caches_and_memory(tmp_path):
             **cache_files(3, 3, "Unified", "32M"),
         },
     )
-    found = linux.read(root)
-    assert found.cpu == "Some CPU @ 3 GHz"
-    assert found.cores.physical == 2
-    assert found.memory == Memory(total=16 * 2**20)
-    assert found.caches == Caches(l1d=48 * 2**10, l2=2**20, l3=32 * 2**20, line=64)
+    hardware = linux.read(root)
+    assert hardware.cpu == "Some CPU @ 3 GHz"
+    assert hardware.cores.physical == 2
+    assert hardware.memory == Memory(total=16 * 2**20)
+    assert hardware.caches == Caches(l1d=48 * 2**10, l2=2**20, l3=32 * 2**20, line=64)
 
 
-def test_linux_without_its_files_knows_nothing_and_does_not_fail(tmp_path):
-    found = linux.read(tmp_path)
-    assert (found.cpu, found.cores.physical, found.caches, found.memory) == (None, None, Caches(), Memory())
+def test_linux_without_its_files_leaves_everything_unknown(tmp_path):
+    hardware = linux.read(tmp_path)
+    assert (hardware.cpu, hardware.cores.physical, hardware.caches, hardware.memory) == (None, None, Caches(), Memory())
 
 
 def test_an_arm_kernel_names_no_processor():
@@ -134,7 +134,7 @@ def test_processor_quotas(text, quota):
     assert linux.parse_cpu_max(text) == quota
 
 
-def test_limits_of_the_second_version_bind_from_any_group_around(tmp_path):
+def test_cgroup_v2_limits_of_ancestors_apply(tmp_path):
     root = write(
         tmp_path,
         {
@@ -146,12 +146,12 @@ def test_limits_of_the_second_version_bind_from_any_group_around(tmp_path):
             "sys/fs/cgroup/memory.max": "2147483648\n",
         },
     )
-    found = linux.read(root)
-    assert found.cores.usable == 0.5
-    assert found.memory.limit == 2 * 2**30
+    hardware = linux.read(root)
+    assert hardware.cores.usable == 0.5
+    assert hardware.memory.limit == 2 * 2**30
 
 
-def test_limits_of_the_first_version_and_no_limit(tmp_path):
+def test_cgroup_v1_limits_and_no_limit(tmp_path):
     root = write(
         tmp_path,
         {
@@ -162,48 +162,48 @@ def test_limits_of_the_first_version_and_no_limit(tmp_path):
             "sys/fs/cgroup/memory/box/memory.limit_in_bytes": "9223372036854771712\n",
         },
     )
-    found = linux.read(root)
-    assert found.cores.usable == 0.25
-    assert found.memory.limit is None
+    hardware = linux.read(root)
+    assert hardware.cores.usable == 0.25
+    assert hardware.memory.limit is None
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads Linux' own files")
 def test_this_linux_has_memory_and_a_core():
-    found = linux.read()
-    assert found.memory.total
-    assert found.cores.usable
+    hardware = linux.read()
+    assert hardware.memory.total
+    assert hardware.cores.usable
 
 
 # -- macOS
 
 
-def test_apple_silicon_reports_the_fast_cores_and_no_third_level():
-    found = macos.parse_sysctl(APPLE)
-    assert found.cpu == "Apple M2"
-    assert found.cores == Cores(8, 8, 8)
-    assert found.caches == Caches(l1d=131072, l2=16 * 2**20, l3=None, line=128)
-    assert found.memory.total == 16 * 2**30
+def test_apple_silicon_reports_the_performance_cores_and_no_third_level():
+    hardware = macos.parse_sysctl(APPLE)
+    assert hardware.cpu == "Apple M2"
+    assert hardware.cores == Cores(8, 8, 8)
+    assert hardware.caches == Caches(l1d=131072, l2=16 * 2**20, l3=None, line=128)
+    assert hardware.memory.total == 16 * 2**30
 
 
-def test_an_intel_mac_has_three_levels_and_two_threads_a_core():
-    found = macos.parse_sysctl(INTEL_MAC)
-    assert found.cores == Cores(physical=6, logical=12, usable=12)
-    assert found.caches == Caches(l1d=32768, l2=262144, l3=12 * 2**20, line=None)
+def test_an_intel_mac_has_three_levels_and_two_threads_per_core():
+    hardware = macos.parse_sysctl(INTEL_MAC)
+    assert hardware.cores == Cores(physical=6, logical=12, usable=12)
+    assert hardware.caches == Caches(l1d=32768, l2=262144, l3=12 * 2**20, line=None)
 
 
-def test_no_answer_from_sysctl_is_unknown():
+def test_empty_output_of_sysctl_is_unknown():
     assert macos.parse_sysctl("") == Hardware()
 
 
 # -- Windows
 
 
-def record(kind: int, body: bytes) -> bytes:
-    return struct.pack("<II", kind, 8 + len(body)) + body
+def record(relation: int, body: bytes) -> bytes:
+    return struct.pack("<II", relation, 8 + len(body)) + body
 
 
-def cache_record(level: int, size: int, use: int) -> bytes:
-    return record(2, struct.pack("<BBHII", level, 8, 64, size, use) + bytes(36))
+def cache_record(level: int, size: int, kind: int) -> bytes:
+    return record(2, struct.pack("<BBHII", level, 8, 64, size, kind) + bytes(36))
 
 
 def test_windows_counts_cores_and_takes_the_first_data_cache_of_a_level():
@@ -224,7 +224,7 @@ def test_windows_counts_cores_and_takes_the_first_data_cache_of_a_level():
 
 
 @pytest.mark.parametrize("records", [b"", b"\0" * 7, bytes(64), record(2, b"")], ids=len)
-def test_windows_records_cut_short_are_unknown(records):
+def test_truncated_windows_records_are_unknown(records):
     assert windows.parse_caches(records) == Caches()
 
 
@@ -243,9 +243,9 @@ def test_windows_records_cut_short_are_unknown(records):
     ],
 )
 def test_the_widest_vector_set_gives_the_lanes(features, architecture, widest, lanes):
-    found = vector(features, architecture)
-    assert found.sets[0] == widest
-    assert found.float32_lanes == lanes
+    widest_vector = vector(features, architecture)
+    assert widest_vector.sets[0] == widest
+    assert widest_vector.float32_lanes == lanes
 
 
 def test_a_processor_that_llvm_does_not_know_has_an_unknown_width():
@@ -266,12 +266,12 @@ def loaded(path: str, api: str = "openblas", threads: int = 2) -> dict[str, obje
     }
 
 
-def test_numpys_own_blas_is_told_from_scipys():
+def test_numpys_blas_is_distinguished_from_scipys():
     libraries = [loaded("/lib/scipy.libs/libblas.so", threads=7), loaded("/lib/numpy.libs/libblas.so")]
     assert choose_blas(libraries, {"name": "scipy-openblas"}) == Blas("openblas", "1.2", 2)
 
 
-def test_a_shared_blas_is_recognised_by_its_kind():
+def test_a_shared_blas_is_recognised_by_its_api():
     libraries = [{"user_api": "openmp", "internal_api": "openmp"}, loaded("/conda/libmkl_rt.so", "mkl", 4)]
     assert choose_blas(libraries, {"name": "mkl", "version": "2025"}) == Blas("mkl", "1.2", 4)
 
@@ -281,14 +281,14 @@ def test_accelerate_is_known_from_the_build_only():
     assert choose_blas([], {}) == Blas()
 
 
-# -- words
+# -- text
 
 
 @pytest.mark.parametrize(
     ("size", "text"),
     [(None, "unknown"), (0, "0 B"), (512, "512 B"), (49152, "48 KiB"), (3 * 2**19, "1.5 MiB")],
 )
-def test_sizes_in_words(size, text):
+def test_sizes_as_text(size, text):
     assert binary_size(size) == text
 
 
@@ -301,5 +301,5 @@ def test_sizes_in_words(size, text):
         (Cores(), "cores unknown"),
     ],
 )
-def test_cores_in_words(cores, text):
+def test_cores_as_text(cores, text):
     assert describe_cores(cores) == text

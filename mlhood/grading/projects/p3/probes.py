@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mlhood.grading.projects.p3.reference import columns
-from mlhood.measure.touches import as_written, written
+from mlhood.measure.touches import python_function, uncompiled
 
 
 def after_call(function: Callable, arrays: list[np.ndarray], rest: list[int]) -> list[np.ndarray]:
@@ -30,8 +30,8 @@ def with_reference_columns(function: Callable, arrays: list[np.ndarray], stride:
         images.append(x)
         return columns(x, kernel, stride, padding)
 
-    result = as_written(function, np, im2col=im2col)(*arrays, stride, padding)
-    return {"result": result, "images": None if written(function) is None else len(images)}
+    result = uncompiled(function, np, im2col=im2col)(*arrays, stride, padding)
+    return {"result": result, "images": None if python_function(function) is None else len(images)}
 
 
 def repeated(
@@ -55,13 +55,13 @@ def calls_pack(function: Callable, a: np.ndarray, b: np.ndarray) -> bool:
         calls.append(width)
         return packed(b, width)
 
-    as_written(function, np, pack=pack)(a, b)
+    uncompiled(function, np, pack=pack)(a, b)
     return bool(calls)
 
 
 def with_reference_pack(function: Callable, a: np.ndarray, b: np.ndarray) -> Any:
     """Call a matrix product with the notebook's `pack` replaced by the reference's."""
-    return as_written(function, np, pack=packed)(a, b)
+    return uncompiled(function, np, pack=packed)(a, b)
 
 
 def packed(b: np.ndarray, width: int) -> np.ndarray:
