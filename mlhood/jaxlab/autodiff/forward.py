@@ -90,10 +90,6 @@ def _require_dual(result: Any) -> Dual:
 # -- the JVP rules: jvp(y, inputs, tangents, **attributes) -> the tangent of y
 
 
-def _div(y: np.ndarray, inputs: Arrays, tangents: Arrays) -> np.ndarray:
-    return (tangents[0] - y * tangents[1]) / inputs[1]
-
-
 def _conv2d(y: np.ndarray, inputs: Arrays, tangents: Arrays, stride: Pair, padding: Pair) -> np.ndarray:
     (x, w), (dx, dw) = inputs[:2], tangents[:2]
     dbias = tangents[2] if len(tangents) == 3 else None
@@ -119,10 +115,6 @@ def _max_pool(y: np.ndarray, inputs: Arrays, tangents: Arrays, kernel: int, stri
     return np.take_along_axis(windows.reshape(*y.shape[:2], kernel**2, -1), argmax, 2).reshape(y.shape)
 
 
-def _softmax(y: np.ndarray, inputs: Arrays, tangents: Arrays) -> np.ndarray:
-    return y * (tangents[0] - (y * tangents[0]).sum(-1, keepdims=True))
-
-
 def _cross_entropy(y: np.ndarray, inputs: Arrays, tangents: Arrays) -> np.ndarray:
     logits, labels = inputs
     expected = (no_jax.softmax(logits) * tangents[0]).sum(1)
@@ -133,7 +125,7 @@ JVPS: dict[str, Callable[..., np.ndarray]] = {
     "add": lambda y, inputs, tangents: tangents[0] + tangents[1],
     "sub": lambda y, inputs, tangents: tangents[0] - tangents[1],
     "mul": lambda y, inputs, tangents: tangents[0] * inputs[1] + inputs[0] * tangents[1],
-    "div": _div,
+    "div": lambda y, inputs, tangents: (tangents[0] - y * tangents[1]) / inputs[1],
     "neg": lambda y, inputs, tangents: -tangents[0],
     "exp": lambda y, inputs, tangents: y * tangents[0],
     "log": lambda y, inputs, tangents: tangents[0] / inputs[0],
@@ -148,6 +140,6 @@ JVPS: dict[str, Callable[..., np.ndarray]] = {
     "batch_norm": _batch_norm,
     "max_pool": _max_pool,
     "global_average_pool": lambda y, inputs, tangents: no_jax.global_average_pool(tangents[0]),
-    "softmax": _softmax,
+    "softmax": lambda y, inputs, tangents: y * (tangents[0] - (y * tangents[0]).sum(-1, keepdims=True)),
     "cross_entropy": _cross_entropy,
 }

@@ -113,11 +113,6 @@ def vjp_max_pool(g: Array, y: Array, x: Array, kernel: int, stride: int, padding
     return (scatter(parts.reshape(len(g), -1, flat.shape[-1]), x.shape, kernel, stride, padding),)
 
 
-def vjp_global_average_pool(g: Array, y: Array, x: Array) -> tuple[Array]:
-    """y = x.mean((2, 3))."""
-    return vjp_mean(g, y, x, (2, 3))
-
-
 def vjp_softmax(g: Array, y: Array, x: Array) -> tuple[Array]:
     """y = softmax(x), whose Jacobian is diag(y) - y y^T."""
     return (y * (g - (g * y).sum(-1, keepdims=True)),)
@@ -148,7 +143,7 @@ RULES: dict[str, Rule] = {
     "conv2d": vjp_conv2d,
     "batch_norm": vjp_batch_norm,
     "max_pool": vjp_max_pool,
-    "global_average_pool": vjp_global_average_pool,
+    "global_average_pool": lambda g, y, x: vjp_mean(g, y, x, (2, 3)),
     "softmax": vjp_softmax,
     "cross_entropy": vjp_cross_entropy,
 }

@@ -150,8 +150,9 @@ class _Supervisor:
             if event.code and self.error is None:
                 self._terminate(self._failure(), self._grace)
         else:
-            # a second signal kills at once
-            self._terminate(_signal_error(event.number), 0 if self.error is None else -self._grace)
+            interrupted = event.number == signal.SIGINT
+            error = KeyboardInterrupt() if interrupted else SystemExit(128 + event.number)
+            self._terminate(error, 0 if self.error is None else -self._grace)  # a second signal kills at once
 
     def _terminate(self, error: BaseException, delay: float) -> None:
         self.error = self.error or error
@@ -264,7 +265,8 @@ def launch(
     _check(command, processes, devices, timeout)
     supervisor = _Supervisor(grace, timeout, say)
     with _reserved_port() as port, _signals_posted(supervisor.events.put):
-        spec = ClusterSpec(processes, port, devices, threads or max(1, _cores() // processes))
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        spec = ClusterSpec(processes, port, devices, threads or max(1, cores // processes))
         try:
             for rank in range(processes):
                 supervisor.start(rank, _resolve_python(command), spec.environment(rank))
@@ -305,10 +307,6 @@ def _bypass_proxies() -> dict[str, str]:
     return {"no_proxy": ",".join([*hosts, _LOOPBACK]), "JAX_CHECK_PROXY_ENVS": "false"}
 
 
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 @contextlib.contextmanager
 def _reserved_port() -> Iterator[int]:
     """Reserve a port for the coordinator by binding it, so that no other program is given it.
@@ -337,10 +335,6 @@ def _signals_posted(post: Callable[[_Event], None]) -> Iterator[None]:
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
-
-
-def _signal_error(number: int) -> BaseException:
-    return KeyboardInterrupt() if number == signal.SIGINT else SystemExit(128 + number)
 
 
 def _signal_name(number: int) -> str:

@@ -50,16 +50,16 @@ def shard(mesh: Mesh, arrays: Mapping[str, Any], specs: Mapping[str, PartitionSp
     Raises:
         ClusterError: The size of an array is not divisible by that of its mesh axis.
     """
-    return {name: _shard(mesh, name, np.asarray(a), specs.get(name, PartitionSpec())) for name, a in arrays.items()}
-
-
-def _shard(mesh: Mesh, name: str, array: np.ndarray, spec: PartitionSpec) -> jax.Array:
-    try:
-        return jax.make_array_from_callback(array.shape, NamedSharding(mesh, spec), lambda index: array[index])
-    except ValueError as error:
-        raise ClusterError(
-            "the array cannot be divided into equal shards",
-            where=name,
-            expected=f"sizes divisible by the mesh {dict(mesh.shape)}",
-            got=f"{array.shape} partitioned by {spec}",
-        ) from error
+    sharded = {}
+    for name, value in arrays.items():
+        array, spec = np.asarray(value), specs.get(name, PartitionSpec())
+        try:
+            sharded[name] = jax.make_array_from_callback(array.shape, NamedSharding(mesh, spec), array.__getitem__)
+        except ValueError as error:
+            raise ClusterError(
+                "the array cannot be divided into equal shards",
+                where=name,
+                expected=f"sizes divisible by the mesh {dict(mesh.shape)}",
+                got=f"{array.shape} partitioned by {spec}",
+            ) from error
+    return sharded

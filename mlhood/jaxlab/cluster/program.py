@@ -9,6 +9,7 @@ The result does not depend on the number of processes, up to the order of summat
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import signal
 from collections.abc import Callable, Sequence
@@ -84,27 +85,24 @@ def train(
         "velocity": meshes.shard(mesh, {name: np.zeros_like(w) for name, w in params.items()}, parallel.SPECS),
     }
 
-    def train_step(state: dict[str, Any], step: int) -> dict[str, Any]:
-        before_step(step)
-        _, x, y = data(seed + step)
-        value, gradients = gradient(state["params"], *parallel.shard_batch(mesh, x, y))
-        params, velocity = parallel.momentum(state["params"], state["velocity"], gradients)
-        report(f"step {step + 1} of {steps}: loss {float(value):.6f}")
-        return {"params": params, "velocity": velocity}
+    manager = contextlib.nullcontext()
+    if checkpoints is not None:
+        from mlhood.jaxlab.cluster.checkpoint import Checkpoints
 
-    if checkpoints is None:
-        for step in range(steps):
-            state = train_step(state, step)
-        return state["params"]
-    from mlhood.jaxlab.cluster.checkpoint import Checkpoints
-
-    with Checkpoints(checkpoints, every=every) as saved:
-        done, state = saved.resume(state)
+        manager = Checkpoints(checkpoints, every=every)
+    with manager as saved:
+        done, state = saved.resume(state) if saved else (0, state)
         if done:
             report(f"resumed after step {done}")
         for step in range(done, steps):
-            state = train_step(state, step)
-            saved.save(step + 1, state)
+            before_step(step)
+            _, x, y = data(seed + step)
+            value, gradients = gradient(state["params"], *parallel.shard_batch(mesh, x, y))
+            params, velocity = parallel.momentum(state["params"], state["velocity"], gradients)
+            state = {"params": params, "velocity": velocity}
+            report(f"step {step + 1} of {steps}: loss {float(value):.6f}")
+            if saved:
+                saved.save(step + 1, state)
     return state["params"]
 
 

@@ -46,8 +46,7 @@ def layout(arrays: Mapping[str, jax.Array | tuple[tuple[int, ...], Sharding]]) -
     figure, axes = canvas(sum(max(wide, 1.1) + _GAP for wide, _ in sizes.values()) + _GAP, height)
     left = _GAP
     for name, (shape, _) in inputs.items():
-        for bounds, devices in shards[name].items():
-            _tile(axes, (left, height - 0.65), sizes[name], _rows_and_columns(shape), bounds, devices)
+        _draw_array(axes, (left, height - 0.65), sizes[name], shape, shards[name])
         text = f"{name}  [{', '.join(map(str, shape))}]"
         axes.text(left, height - 0.5, text, fontsize=10, va="bottom")
         left += max(sizes[name][0], 1.1) + _GAP
@@ -121,24 +120,20 @@ def _size(shape: tuple[int, ...]) -> tuple[float, float]:
     return max(width, _MIN_SIDE), max(height, _MIN_SIDE)
 
 
-def _tile(
-    axes: Axes,
-    corner: Point,
-    size: tuple[float, float],
-    shape: tuple[int, int],
-    bounds: Bounds,
-    devices: list[int],
+def _draw_array(
+    axes: Axes, corner: Point, size: tuple[float, float], shape: tuple[int, ...], shards: dict[Bounds, list[int]]
 ) -> None:
-    """Draw a shard of an array of this shape, which is drawn in this size with its upper left corner there."""
-    (top, bottom), (left, right) = bounds
-    width, height = size[0] * (right - left) / shape[1], size[1] * (bottom - top) / shape[0]
-    x, y = corner[0] + size[0] * left / shape[1], corner[1] - size[1] * bottom / shape[0]
-    fill = _FILLS[devices[0] % len(_FILLS)]
-    axes.add_patch(Rectangle((x, y), width, height, facecolor=fill, edgecolor="#444444", linewidth=1))
-    text = _devices_text(devices)
-    angle = 90 if width < min(height, 0.09 * len(text)) else 0
-    font = 6 if min(width, height) < 0.2 else 9
-    axes.text(x + width / 2, y + height / 2, text, ha="center", va="center", rotation=angle, fontsize=font)
+    """Draw the shards of an array in a rectangle of this size with its upper left corner there."""
+    rows, columns = _rows_and_columns(shape)
+    for ((top, bottom), (left, right)), devices in shards.items():
+        width, height = size[0] * (right - left) / columns, size[1] * (bottom - top) / rows
+        x, y = corner[0] + size[0] * left / columns, corner[1] - size[1] * bottom / rows
+        fill = _FILLS[devices[0] % len(_FILLS)]
+        axes.add_patch(Rectangle((x, y), width, height, facecolor=fill, edgecolor="#444444", linewidth=1))
+        text = _devices_text(devices)
+        angle = 90 if width < min(height, 0.09 * len(text)) else 0
+        font = 6 if min(width, height) < 0.2 else 9
+        axes.text(x + width / 2, y + height / 2, text, ha="center", va="center", rotation=angle, fontsize=font)
 
 
 def _devices_text(devices: list[int]) -> str:

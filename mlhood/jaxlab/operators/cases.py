@@ -68,6 +68,14 @@ def cases(size: int = SIZE, seed: int = 0, without: Any = no_jax) -> dict[str, C
     features, scores = _normal(rng, 1, _FEATURES), _normal(rng, 1, _CLASSES)
     head = _weight(rng, _CLASSES, _FEATURES), _normal(rng, _CLASSES)
     conv_flops = geometry(image.shape, w.shape, 1, 1).flops
+    photo, params = _normal(rng, 1, 3, size, size), network.tree(resnet18(seed))
+
+    def fused(ops: Any) -> Callable[..., Any]:
+        return partial(network.fused_block, ops, padding=1)
+
+    def resnet(ops: Any) -> Callable[..., Any]:
+        return partial(network.forward, ops, params)
+
     return {
         "conv": _operator(without, "conv2d", (image, w), conv_flops, padding=1),
         "batch norm": _operator(without, "batch_norm", (image, *statistics), 2 * image.size),
@@ -77,13 +85,8 @@ def cases(size: int = SIZE, seed: int = 0, without: Any = no_jax) -> dict[str, C
         "global average pool": _operator(without, "global_average_pool", (small,), small.size),
         "dense": _operator(without, "dense", (features, *head), 2 * head[0].size),
         "softmax": _operator(without, "softmax", (scores,), 5 * scores.size),
-        FUSED: _case(
-            without,
-            lambda ops: partial(network.fused_block, ops, padding=1),
-            (image, w, *statistics),
-            conv_flops + 3 * image.size,
-        ),
-        NETWORK: _network(without, _normal(rng, 1, 3, size, size), seed),
+        FUSED: _case(without, fused, (image, w, *statistics), conv_flops + 3 * image.size),
+        NETWORK: _case(without, resnet, (photo,), resnet_flops(params, photo.shape)),
     }
 
 
@@ -96,13 +99,6 @@ def _case(without: Any, build: Callable[[Any], Any], arguments: tuple[Any, ...],
 
 def _operator(without: Any, name: str, arguments: tuple[Any, ...], flops: int, **options: Any) -> Case:
     return _case(without, lambda ops: partial(getattr(ops, name), **options), arguments, flops)
-
-
-def _network(without: Any, image: np.ndarray, seed: int) -> Case:
-    params = network.tree(resnet18(seed))
-    return _case(
-        without, lambda ops: partial(network.forward, ops, params), (image,), resnet_flops(params, image.shape)
-    )
 
 
 def resnet_flops(params: network.Params, shape: tuple[int, ...]) -> int:

@@ -60,12 +60,11 @@ def convolutions(module: Module) -> list[Layout]:
 def _layout(computation: Computation, convolution: Instruction) -> Layout:
     labels = (convolution.attribute("dim_labels") or "").replace("->", "_").split("_")
     operands = [computation.instructions[name].arrays[0] for name in convolution.operands[:2]]
-    arrays = [*operands, convolution.arrays[0]]
-    return Layout(convolution.name, *(_order(label, array) for label, array in zip(labels, arrays, strict=True)))
-
-
-def _order(labels: str, array: Array) -> str:
-    return "".join(_LETTERS.get(labels[dim], "?") for dim in reversed(array.layout))
+    orders = [
+        "".join(_LETTERS.get(label[dim], "?") for dim in reversed(array.layout))
+        for label, array in zip(labels, [*operands, convolution.arrays[0]], strict=True)
+    ]
+    return Layout(convolution.name, *orders)
 
 
 def layout_changes(module: Module) -> list[LayoutChange]:

@@ -90,8 +90,8 @@ def _chains(module: Module, shown: dict[str, Instruction], fold: bool) -> list[S
     chains: dict[str, Step] = {}  # by the name of the last instruction
     for name, instruction in shown.items():
         chain = chains.get(sources[name][0]) if len(set(sources[name])) == 1 else None
-        extends = fold and chain is not None and chain.first.opcode != "parameter" and uses[chain.last.name] == 1
-        if chain is not None and extends and not _starts_chain(module, instruction):
+        extends = fold and not any(opcode in (*PRODUCTS, *POOLINGS) for opcode in opcodes(module, instruction))
+        if extends and chain is not None and chain.first.opcode != "parameter" and uses[chain.last.name] == 1:
             del chains[chain.last.name]
             chain.chained.append(instruction)
             chains[name] = chain
@@ -99,7 +99,3 @@ def _chains(module: Module, shown: dict[str, Instruction], fold: bool) -> list[S
             chains[name] = Step(instruction, sources[name], [])
     positions = {name: position for position, name in enumerate(shown)}
     return sorted(chains.values(), key=lambda step: positions[step.first.name])
-
-
-def _starts_chain(module: Module, instruction: Instruction) -> bool:
-    return any(opcode in (*PRODUCTS, *POOLINGS) for opcode in opcodes(module, instruction))

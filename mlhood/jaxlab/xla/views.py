@@ -79,6 +79,7 @@ class View:
         self.name = getattr(function, "__name__", type(function).__name__)
         self.arguments = arguments
         self.options = dict(options or {})
+        self._modules: dict[str, Module] = {}
         # unused arguments are kept, so that the numbers of parameters are those of the arguments
         self._traced = _translate_errors(lambda: jax.jit(function, keep_unused=True).trace(*arguments), self.name)
         self._lowered = _translate_errors(self._traced.lower, self.name)
@@ -201,10 +202,6 @@ class View:
                 todo="use view(function, ..., options=OWN_CONVOLUTION), and turn JAX's compilation cache off",
             )
         return kernels
-
-    @cached_property
-    def _modules(self) -> dict[str, Module]:
-        return {}
 
     def _parse(self, stage: str) -> Module:
         if stage == "stablehlo":
