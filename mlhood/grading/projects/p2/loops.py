@@ -86,7 +86,7 @@ def traffic_is_predicted(submission: Submission) -> None:
 TASKS = (
     Task(
         "P2.1",
-        "Two loop nests made one",
+        "Fuse two loop nests",
         checks=(one_nest_computes_the_layer, nothing_is_stored_in_between, traffic_is_predicted),
         forbidden=("torch.nn", "mlhood.kernels"),
     ),

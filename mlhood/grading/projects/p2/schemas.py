@@ -99,7 +99,7 @@ def choose_parameters(low, high, schema):
 TASKS = (
     Task(
         "P2.5",
-        "Four ways to choose",
+        "Four quantisation schemas",
         checks=(asymmetric_is_right, symmetric_is_right, symmetric_unsigned_is_right, power_of_two_is_right),
         stand_in=PARAMETERS_STAND_IN,
         forbidden=("mlhood.compiler.quantize",),

@@ -165,7 +165,7 @@ def infer_pool(x, kernel, strides, pads):
 TASKS = (
     Task(
         "P2.3",
-        "Which type comes out?",
+        "Type inference",
         checks=(convolution_has_its_shape, batch_and_element_are_kept, misfits_are_refused, pooling_has_its_type),
         stand_in=TYPES_STAND_IN,
     ),
