@@ -203,7 +203,7 @@ def conv_blas(x, w, bias, stride, padding):
 TASKS = (
     Task(
         "P3.2",
-        "A convolution by the definition",
+        "Convolution from its definition",
         checks=(
             values_are_right,
             stride_is_taken,
@@ -217,7 +217,7 @@ TASKS = (
     ),
     Task(
         "P3.4",
-        "Convolution as one product",
+        "Convolution as one matrix product",
         checks=(
             product_is_right,
             product_is_of_columns,
