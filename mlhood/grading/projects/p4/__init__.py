@@ -1,10 +1,10 @@
-"""P4: loops as a space, tiles that stay and tiles that pass, and systolic arrays that do the same in hardware."""
+"""P4: loops as an iteration space, stationary and streamed tiles, and systolic arrays that do the same in hardware."""
 
 from mlhood.grading.checks.task import Question
 from mlhood.grading.projects.collect import collect_project
 
 P4 = collect_project(
     __name__,
-    "Tiles that stay, tiles that pass",
+    "Stationary tiles, streamed tiles",
     questions=(Question("P4.8", "Why are WS and IS so close?"), Question("P4.9", "What would you build?")),
 )

@@ -111,7 +111,7 @@ def _is_value_error(answer: object) -> bool:
 def _check_largest(submission: Submission, arguments: tuple, hint: str) -> None:
     order, channels, passing, staying, sizes, rooms = arguments
     shown = ", ".join(f"{room:.10g}" for room in rooms)
-    given = f"{order}, channels {channels}, passing {passing}, staying {staying}, sizes {sizes}, rooms ({shown})"
+    given = f"{order}, channels {channels}, streamed {passing}, stationary {staying}, sizes {sizes}, rooms ({shown})"
     want = reference.largest(*arguments)
     with expect.case(given, hint):
         answers = [answer for answer in _largest(submission, *arguments) if not _is_value_error(answer)]
@@ -169,7 +169,7 @@ def what_never_fits_is_an_error(submission: Submission) -> None:
     for level, k1 in enumerate((1, 8, 8)):  # L1 limits k1; where it does not, all 8 channels fit
         rooms = [1e9] * 3
         rooms[level] = reference.needs("IS", k1, 1, 1, sizes)[level] - 1.0
-        given = f"IS, channels 8, passing 4, staying 6, sizes {sizes}, rooms {tuple(map(int, rooms))}"
+        given = f"IS, channels 8, streamed 4, stationary 6, sizes {sizes}, rooms {tuple(map(int, rooms))}"
         hint = f"halving 1 gives 0: raise ValueError if {LEVELS[level]} has no room for even one"
         with expect.case(given, hint):
             answers = _largest(submission, "IS", 8, 4, 6, sizes, tuple(rooms))

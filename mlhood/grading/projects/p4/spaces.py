@@ -130,7 +130,7 @@ def blocks_are_taken_together(submission: Submission) -> None:
 TASKS = (
     Task(
         "P4.1",
-        "Loops as a space",
+        "Loops as an iteration space",
         checks=(visits_go_tile_by_tile, tiles_at_the_edge_are_smaller, every_loop_is_split, blocks_are_taken_together),
     ),
 )

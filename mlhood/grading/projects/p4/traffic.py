@@ -36,7 +36,7 @@ def partial_groups(submission: Submission) -> list[Sizes]:
 
 
 def _given(sizes: Sizes) -> str:
-    return ", ".join(f"{name} {size}" for name, size in zip(("staying", "passing", "k2", "k3"), sizes, strict=True))
+    return ", ".join(f"{name} {size}" for name, size in zip(("stationary", "streamed", "k2", "k3"), sizes, strict=True))
 
 
 def _loads(submission: Submission, sizes: Sizes, level: str) -> tuple[float, float]:
