@@ -105,7 +105,7 @@ def short_gradients_stay(submission: Submission) -> None:
 TASKS = (
     Task(
         "P5.7",
-        "One gradient an example",
+        "Per-example gradients",
         checks=(
             examples_lead_the_tree,
             examples_have_their_own_gradient,

@@ -130,7 +130,7 @@ def it_stands_in_the_jaxpr(submission: Submission) -> None:
 TASKS = (
     Task(
         "P5.9",
-        "An operation of your own",
+        "A primitive of your own",
         checks=(
             values_are_rounded_and_cut,
             it_is_compiled,

@@ -224,7 +224,7 @@ def what_outputs_need_stays(submission: Submission) -> None:
 TASKS = (
     Task(
         "P5.5",
-        "A tracer in a page",
+        "A tracer in one page",
         checks=(
             operations_are_written_down,
             results_have_their_shapes,
