@@ -50,8 +50,8 @@ class ClusterComparison:
     Args:
         submissions: Graded by both.
         setting: How to grade.
-        calls: By place: this machine, or the cluster.
-        audits: By place.
+        calls: By target: this machine, or the cluster.
+        audits: By target.
         killed: Number of graded submissions after which a worker was killed.
         differing: Checks whose results differ.
     """
@@ -73,10 +73,10 @@ class ClusterComparison:
         """Return the outcome as text."""
         if not self.calls:
             return "nothing was measured"
-        rows = [_row(place, call, self.audits.get(place)) for place, call in self.calls.items()]
+        rows = [_row(target, call, self.audits.get(target)) for target, call in self.calls.items()]
         lines = [pd.DataFrame(rows).to_string(index=False)]
-        for place, found in self.audits.items():
-            lines += [f"{place}:", *(f"  {line}" for line in found.text().splitlines())]
+        for target, result in self.audits.items():
+            lines += [f"{target}:", *(f"  {line}" for line in result.text().splitlines())]
         when = "none" if self.killed is None else f"one, after {self.killed} submissions"
         lines.append(f"workers of the cluster killed: {when}")
         if self.differing is not None:
@@ -90,18 +90,18 @@ class ClusterComparison:
         return {
             "setting": asdict(self.setting),
             "submissions": len(self.submissions),
-            "calls": {place: asdict(call) for place, call in self.calls.items()},
-            "audits": {place: asdict(audit) for place, audit in self.audits.items()},
+            "calls": {target: asdict(call) for target, call in self.calls.items()},
+            "audits": {target: asdict(audit) for target, audit in self.audits.items()},
             "killed_after": self.killed,
             "differing": self.differing,
             "held": self.held,
         }
 
 
-def _row(place: str, call: Call, found: Audit | None) -> dict[str, object]:
-    graded = found.whole if found else 0
+def _row(target: str, call: Call, result: Audit | None) -> dict[str, object]:
+    graded = result.whole if result else 0
     return {
-        "where": place,
+        "where": target,
         "seconds": f"{call.seconds:.1f}",
         "graded": graded,
         "per minute": f"{per_minute(graded, call.seconds):.2f}",
@@ -132,7 +132,7 @@ def compare_with_cluster(comparison: ClusterComparison, folder: Path, log: Log) 
             run_grade(arguments, log, fault, comparison.calls.setdefault(CLUSTER, Call()))
         finally:
             comparison.audits = {
-                place: audit(book, comparison.submissions) for place, book in books.items() if book.is_file()
+                target: audit(book, comparison.submissions) for target, book in books.items() if book.is_file()
             }
     comparison.differing = differences(books[LOCAL], books[CLUSTER])
 

@@ -15,33 +15,22 @@ from mlhood.grading.gradebook.project_spec import ProjectSpec
 from mlhood.grading.gradebook.records import Record, records
 from mlhood.grading.reports.outputs import PageBudget
 from mlhood.grading.reports.render import render
-from mlhood.grading.reports.similarity_report import SimilarityView, similarity_view
 from mlhood.grading.similarity.class_similarity import Similarity, compare_class
 
 BINS = 5
-MAX_BAR = 2.2  # rem; height of the highest bar of a task
 MAX_HARDEST = 12
-MAX_REASONS = 12
-
-
-@dataclass(frozen=True)
-class Bar:
-    """A bar of a histogram: the number of submissions and its height in rem."""
-
-    count: int
-    height: float
 
 
 @dataclass(frozen=True)
 class Distribution:
-    """The points that a class has earned in one task, or in all of them."""
+    """The points that a class has earned in one task, or in all of them; `counts` is their histogram."""
 
     id: str
     title: str
     points: float
     mean: float
     median: float
-    bars: Sequence[Bar]
+    counts: Sequence[int]
 
 
 @dataclass(frozen=True)
@@ -51,7 +40,7 @@ class HardCheck:
     task: str
     title: str
     failed: int
-    asked: int
+    total: int
     reason: str
 
 
@@ -66,7 +55,7 @@ class ProjectView:
     hardest: Sequence[HardCheck]
     reasons: Counter[str]
     late: Sequence[Record]
-    similarity: SimilarityView
+    similarity: Similarity
 
 
 def write_class_report(gradebook: Path, path: Path, given: Iterable[Path]) -> str:
@@ -75,8 +64,8 @@ def write_class_report(gradebook: Path, path: Path, given: Iterable[Path]) -> st
         results = records(book)
     similarity = compare_class(results, gradebook.parent / SUBMISSIONS_FOLDER, given)
     write_atomic(path, class_report(results, similarity).encode("utf-8", "replace"))
-    pairs = sum(len(found.pairs) for found in similarity.values())
-    copies = sum(len(found.copies) for found in similarity.values())
+    pairs = sum(len(result.pairs) for result in similarity.values())
+    copies = sum(len(result.copies) for result in similarity.values())
     return f"{len(results)} results, {pairs} similar pairs, {copies} copies of the package's source: {path}"
 
 
@@ -90,20 +79,17 @@ def class_report(results: Sequence[Record], similarity: Mapping[str, Similarity]
     by_project: dict[str, list[Record]] = {}
     for record in results:
         by_project.setdefault(record.project.id, []).append(record)
-    budget = PageBudget()
     return render(
         "class_report.html.j2",
         students=len({record.student for record in results}),
         submissions=len(results),
         graded=sum(record.status == "done" for record in results),
-        projects=[
-            _project_view(group, similarity.get(project, Similarity()), budget) for project, group in by_project.items()
-        ],
-        max_reasons=MAX_REASONS,
+        projects=[_view(group, similarity.get(project, Similarity())) for project, group in by_project.items()],
+        budget=PageBudget(),
     )
 
 
-def _project_view(results: Sequence[Record], similarity: Similarity, budget: PageBudget) -> ProjectView:
+def _view(results: Sequence[Record], similarity: Similarity) -> ProjectView:
     graded = [record for record in results if record.status == "done"]
     return ProjectView(
         results[0].project,
@@ -111,9 +97,9 @@ def _project_view(results: Sequence[Record], similarity: Similarity, budget: Pag
         len(graded),
         list(_distributions(graded)) if graded else [],
         _hardest(graded),
-        Counter(check.what for _, check in _asked(graded) if check.status == "failed"),
+        Counter(check.what for _, check in _checks(graded) if check.status == "failed"),
         sorted((r for r in results if r.late.days), key=lambda record: (-record.late.days, record.student)),
-        similarity_view(similarity, budget),
+        similarity,
     )
 
 
@@ -125,12 +111,12 @@ def _distributions(graded: Sequence[Record]) -> Iterator[Distribution]:
 
 
 def _distribution(task_id: str, title: str, points: float, earned: Sequence[float]) -> Distribution:
-    counts = Counter(min(int(BINS * score / points), BINS - 1) if points else 0 for score in earned)
-    bars = [Bar(counts[i], MAX_BAR * counts[i] / max(counts.values())) for i in range(BINS)]
-    return Distribution(task_id, title, points, statistics.mean(earned), statistics.median(earned), bars)
+    bins = [min(int(BINS * score / points), BINS - 1) if points else 0 for score in earned]
+    counts = [bins.count(i) for i in range(BINS)]
+    return Distribution(task_id, title, points, statistics.mean(earned), statistics.median(earned), counts)
 
 
-def _asked(graded: Iterable[Record]) -> Iterator[tuple[str, CheckResult]]:
+def _checks(graded: Iterable[Record]) -> Iterator[tuple[str, CheckResult]]:
     """Yield task and result of every check that was not skipped."""
     for record in graded:
         for task in record.tasks:
@@ -138,14 +124,14 @@ def _asked(graded: Iterable[Record]) -> Iterator[tuple[str, CheckResult]]:
 
 
 def _hardest(graded: Iterable[Record]) -> list[HardCheck]:
-    asked: Counter[tuple[str, str]] = Counter()
+    totals: Counter[tuple[str, str]] = Counter()
     reasons: dict[tuple[str, str], Counter[str]] = {}  # of the submissions that failed
-    for task, check in _asked(graded):
-        asked[task, check.title] += 1
+    for task, check in _checks(graded):
+        totals[task, check.title] += 1
         if check.status == "failed":
             reasons.setdefault((task, check.title), Counter())[check.what] += 1
     checks = [
-        HardCheck(task, title, counts.total(), asked[task, title], counts.most_common(1)[0][0])
+        HardCheck(task, title, counts.total(), totals[task, title], counts.most_common(1)[0][0])
         for (task, title), counts in reasons.items()
     ]
-    return sorted(checks, key=lambda check: (-check.failed / check.asked, check.task, check.title))[:MAX_HARDEST]
+    return sorted(checks, key=lambda check: (-check.failed / check.total, check.task, check.title))[:MAX_HARDEST]

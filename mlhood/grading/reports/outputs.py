@@ -1,4 +1,4 @@
-"""The outputs of a student's cells as fragments of a page: tables, pictures and text, nothing that runs.
+"""A student's code and outputs as fragments of a page: tables, pictures and text, nothing that runs.
 
 Of an output in several formats the safest one that still shows it is taken: a table of measurements, parsed strictly
 and rendered by us; a picture, decoded and encoded again; HTML, reduced to tables; text. SVG is not shown: it can hold
@@ -7,14 +7,14 @@ programs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from markupsafe import escape
 
 from mlhood.grading.reports.images import FORMATS, data_uri
-from mlhood.grading.reports.sanitize import plain, table_html
+from mlhood.grading.reports.sanitize import highlight_python, plain, table_html
 from mlhood.measure.table import MIME, Table
 
 MAX_PAGE = 6_000_000  # characters
@@ -30,52 +30,50 @@ class Fragment:
     kind: Literal["text", "code", "html", "picture", "note"]
     content: str
 
-    @property
-    def cost(self) -> int:
-        """Its length on the page."""
-        return len(escape(self.content))
 
-
-Fragments = Sequence[Fragment]
 PAGE_FULL = Fragment("note", "Not shown: this page has reached its largest size.")
 
 
 @dataclass
 class PageBudget:
-    """Characters that a page may still grow by: many small things also make a large page and hours of work."""
+    """Characters that a page may still grow by: many small things also make a large page and hours of work.
+
+    Templates call its methods; what exceeds the budget is replaced by a note and exhausts it.
+    """
 
     remaining: int = MAX_PAGE
 
-    def admit(self, fragments: Fragments, work: int = 0) -> Fragments:
-        """Return the fragments, or a note if they exceed the budget, which is exhausted then.
+    def text(self, text: object) -> Fragment:
+        """Return a student's text."""
+        return self._admit([Fragment("code", plain(text))])[0]
 
-        Args:
-            fragments: To be shown.
-            work: Cost of producing them, in characters; counts if it is more than their length.
-        """
-        cost = max(sum(fragment.cost for fragment in fragments), work)
+    def code(self, source: object, marked: Collection[int] = ()) -> Fragment:
+        """Return highlighted source code, with some lines emphasised."""
+        return self._admit([Fragment("code", highlight_python(source, marked))])[0] if self.remaining else PAGE_FULL
+
+    def outputs(self, cell: Any) -> list[list[Fragment]]:
+        """Return what a code cell of a notebook shows: fragments for each output that is not empty."""
+        outputs = list(cell.get("outputs", []))
+        shown = [self._output(output) for output in outputs[:MAX_OUTPUTS]]
+        if len(outputs) > MAX_OUTPUTS:
+            shown.append([Fragment("note", f"{len(outputs) - MAX_OUTPUTS:,} more outputs are not shown.")])
+        return [fragments for fragments in shown if fragments]
+
+    def _output(self, output: Any) -> list[Fragment]:
+        if not self.remaining:
+            return [PAGE_FULL]
+        data = _data(output)
+        work = PICTURE_COST * sum(kind in data for kind in FORMATS) + len(str(data.get("text/html", "")))
+        return self._admit(_fragments(output), work)
+
+    def _admit(self, fragments: list[Fragment], work: int = 0) -> list[Fragment]:
+        """Return the fragments, or a note; `work` is what they cost if it is more than their length on the page."""
+        cost = max(sum(len(escape(fragment.content)) for fragment in fragments), work)
         if cost > self.remaining:
             self.remaining = 0
             return [PAGE_FULL]
         self.remaining -= cost
         return fragments
-
-
-def cell_outputs(cell: Any, budget: PageBudget) -> list[Fragments]:
-    """Return what a code cell of a notebook shows: fragments for each output that is not empty."""
-    outputs = list(cell.get("outputs", []))
-    shown = [_admitted(output, budget) for output in outputs[:MAX_OUTPUTS]]
-    if len(outputs) > MAX_OUTPUTS:
-        shown.append([Fragment("note", f"{len(outputs) - MAX_OUTPUTS:,} more outputs are not shown.")])
-    return [fragments for fragments in shown if fragments]
-
-
-def _admitted(output: Any, budget: PageBudget) -> Fragments:
-    if not budget.remaining:
-        return [PAGE_FULL]
-    data = _data(output)
-    pictures = sum(kind in data for kind in FORMATS)
-    return budget.admit(_fragments(output), pictures * PICTURE_COST + len(str(data.get("text/html", ""))))
 
 
 def _data(output: Any) -> dict[str, Any]:

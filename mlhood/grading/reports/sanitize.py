@@ -7,12 +7,14 @@ again. The list holds what tables are made of: no links, images, styles, classes
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 
 import nh3
 from markupsafe import Markup
 
 MAX_HTML = 60_000
 MAX_TEXT = 10_000
+MAX_CODE = 20_000
 MAX_SPAN = 100
 
 ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-_])")
@@ -52,18 +54,17 @@ def table_html(html: str) -> Markup | None:
     """
     if len(html) > MAX_HTML:
         return None
-    return trusted(
-        nh3.clean(
-            INVISIBLE.sub("\ufffd", html.encode("utf-8", "replace").decode()),
-            tags=TABLE_TAGS | TEXT_TAGS,
-            clean_content_tags=DROPPED,
-            attributes={"th": SPANS | {"scope"}, "td": SPANS},
-            attribute_filter=_attribute,
-            url_schemes=set(),
-            link_rel=None,
-            strip_comments=True,
-        )
+    cleaned = nh3.clean(
+        INVISIBLE.sub("\ufffd", html.encode("utf-8", "replace").decode()),
+        tags=TABLE_TAGS | TEXT_TAGS,
+        clean_content_tags=DROPPED,
+        attributes={"th": SPANS | {"scope"}, "td": SPANS},
+        attribute_filter=_attribute,
+        url_schemes=set(),
+        link_rel=None,
+        strip_comments=True,
     )
+    return Markup(cleaned)  # noqa: S704 (nh3's output)
 
 
 def _attribute(tag: str, name: str, value: str) -> str | None:
@@ -72,6 +73,21 @@ def _attribute(tag: str, name: str, value: str) -> str | None:
     return value if value.isascii() and value.isdigit() and 1 <= int(value[:4]) <= MAX_SPAN and len(value) < 4 else None
 
 
-def trusted(html: str) -> Markup:
-    """Declare HTML that nh3 or pygments has produced as safe: the only place where a string becomes markup."""
-    return Markup(html)  # noqa: S704
+def highlight_python(source: object, marked: Collection[int] = ()) -> Markup:
+    """Return source code as HTML for a `<pre>` element, highlighted by pygments.
+
+    Args:
+        source: Of a cell; anything other than text is converted to text.
+        marked: Lines (from 1) to emphasise.
+    """
+    from pygments import highlight  # not needed for the tables in a student's notebook
+    from pygments.formatters import HtmlFormatter
+    from pygments.lexers import PythonLexer
+
+    lexer = PythonLexer(stripnl=False, ensurenl=False)
+    html = Markup(highlight(plain(source, MAX_CODE), lexer, HtmlFormatter(nowrap=True)))  # noqa: S704 (pygments' output)
+    lines = [
+        Markup("<mark>{}</mark>").format(line or " ") if number in marked else line + "\n"
+        for number, line in enumerate(html.split("\n"), start=1)
+    ]
+    return Markup().join(lines)[: None if marked else -1]

@@ -9,8 +9,7 @@ from nbformat.v4 import new_code_cell, new_output
 
 from mlhood.grading.checks.marks import CheckResult, Marks, TaskResult
 from mlhood.grading.reports.feedback_page import Answer, Feedback, feedback_page
-from mlhood.grading.reports.highlight import MAX_CODE, highlight_python
-from mlhood.grading.reports.sanitize import plain
+from mlhood.grading.reports.sanitize import MAX_CODE, highlight_python, plain
 
 SEED = 918273645
 FAILED = CheckResult("b", "second", 5, "failed", "`double` is wrong", {"expected": "4", "got": "5", "hint": "twice"})

@@ -9,7 +9,7 @@ from nbformat.v4 import new_code_cell, new_output
 from PIL import Image
 
 from mlhood.grading.reports.images import MAX_PIXELS, MAX_WIDTH, data_uri
-from mlhood.grading.reports.outputs import MAX_OUTPUTS, PageBudget, cell_outputs
+from mlhood.grading.reports.outputs import MAX_OUTPUTS, PageBudget
 from mlhood.grading.reports.render import render
 from mlhood.measure.measurement import Count
 from mlhood.measure.table import MIME, Table
@@ -18,7 +18,7 @@ from tests.grading.reports import attacks
 
 def shown(*outputs, budget: PageBudget | None = None) -> str:
     cell = new_code_cell(outputs=list(outputs))
-    return re.sub(r">\s+<", "><", render("outputs.html.j2", shown=cell_outputs(cell, budget or PageBudget()))).strip()
+    return re.sub(r">\s+<", "><", render("outputs.html.j2", shown=(budget or PageBudget()).outputs(cell))).strip()
 
 
 def decoded(uri: str) -> Image.Image:
