@@ -96,7 +96,7 @@ class ClusterExecutor:
         except (OSError, ValueError) as error:
             raise self._unusable(f"{type(error).__name__}: {error}") from None
         self.client.subscribe_topic(self.name, lambda event: self._completed.put(str(event[1])))
-        self.client.register_plugin(WorkerPool(self.grader, self.seed, START_SECONDS), name=self.name)
+        self.client.register_plugin(WorkerPool(self.grader, self.seed), name=self.name)
         descriptions = self._describe()
         environments = {facts["environment"] for facts in descriptions.values()}
         if len(environments) > 1:

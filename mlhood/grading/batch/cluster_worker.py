@@ -1,22 +1,24 @@
-"""What runs on the workers of a Dask cluster: jobs of a batch, each processed by a worker process of ours.
+"""What runs on the workers of a Dask cluster: jobs of a batch, run by a `LocalExecutor` beside the Dask worker.
 
-That process is the same that a batch starts on its own machine, so crashes, timeouts and refusals are reported in the
-same way. It ends when the Dask worker does, however that ends.
+So crashes, timeouts and refusals are handled as on a single machine. The processes end when the Dask worker does,
+however that ends.
 """
 
 from __future__ import annotations
 
 import json
-import queue
+import tempfile
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 from distributed import WorkerPlugin, get_worker
 
-from mlhood.grading.batch.executor import TICK_SECONDS, TIMED_OUT, Job
-from mlhood.grading.batch.worker_process import EXITED, Worker, WorkerMessage
+from mlhood.errors import GradingError
+from mlhood.grading.batch.executor import Course, Finished, Job, Lost, TaskFinished
+from mlhood.grading.batch.local_executor import LocalExecutor
 from mlhood.grading.intake.submitted_file import SubmittedFile
 
 LOST = "lost"
@@ -62,115 +64,76 @@ def process(request: Request) -> str:
     return json.dumps(pool.process(request, report_task))
 
 
-@dataclass
-class _PooledWorker:
-    worker: Worker
-    messages: queue.Queue[WorkerMessage]
-    description: Facts = field(default_factory=dict)
-
-
 class WorkerPool(WorkerPlugin):
-    """Worker processes beside a Dask worker: as many as it has jobs at once, reused, and killed with it.
+    """Executors of one worker process each, beside a Dask worker: as many as it has jobs at once, reused.
 
     Args:
-        grader: `module:function` that makes their graders.
+        grader: `module:function` that makes the graders.
         seed: Inputs of the checks are drawn from it.
-        seconds: Time limit for the start of a process.
     """
 
-    def __init__(self, grader: str, seed: int, seconds: float) -> None:
-        self.grader, self.seed, self.seconds = grader, seed, seconds
+    def __init__(self, grader: str, seed: int) -> None:
+        self.grader, self.seed = grader, seed
 
-    def setup(self, worker: object) -> None:
+    def setup(self, worker: Any) -> None:
         """Start no process yet: the first job does."""
+        self._folder = worker.local_directory  # Dask removes it, also after a crash
         self._lock = threading.Lock()
-        self._workers: list[_PooledWorker] = []
-        self._idle: list[_PooledWorker] = []
+        self._executors: list[LocalExecutor] = []
+        self._idle: list[tuple[LocalExecutor, Course]] = []
         self._closed = False
 
     def teardown(self, worker: object) -> None:
         """Kill all processes, and with them the jobs that are running."""
         with self._lock:
             self._closed = True
-            workers, self._workers = self._workers, []
-        for pooled in workers:
-            pooled.worker.kill()
+            for executor in self._executors:
+                executor.close()
 
     def process(self, request: Request, report_task: ReportTask) -> Facts:
         """Process a request; return the last message with the results of all tasks, or why the job is lost."""
-        pooled = self._acquire()
-        answer: Facts = {}
         try:
-            answer = _answer(pooled, request, report_task)
-        finally:
-            self._release(pooled, healthy=answer.get("kind", LOST) != LOST)
-        return answer
+            executor, course = self._acquire()
+            try:
+                return self._answer(executor, course, request, report_task)
+            finally:
+                self._idle.append((executor, course))
+        except GradingError as error:  # no process starts
+            return {"kind": LOST, "reason": error.parts.get("got", error.what)}
 
-    def _acquire(self) -> _PooledWorker:
+    def _acquire(self) -> tuple[LocalExecutor, Course]:
         with self._lock:
             if self._closed:
                 raise RuntimeError("the batch has ended")
             if self._idle:
                 return self._idle.pop()
-            messages: queue.Queue[WorkerMessage] = queue.Queue()
             # The scheduler counts the resource `timed`. Where it was declared twice for one machine, the exclusive
             # lock of the processes still keeps timed tasks from running at the same time.
-            pooled = _PooledWorker(Worker(self.grader, self.seed, messages, self.seconds), messages)
-            self._workers.append(pooled)
-            return pooled
+            executor = LocalExecutor(self.grader, self.seed, max_workers=1)
+            self._executors.append(executor)
+        return executor, executor.start()
 
-    def _release(self, pooled: _PooledWorker, *, healthy: bool) -> None:
-        with self._lock:
-            if healthy:
-                self._idle.append(pooled)
-                return
-            self._workers = [other for other in self._workers if other is not pooled]
-        pooled.worker.kill()
-
-
-def _answer(pooled: _PooledWorker, request: Request, report_task: ReportTask) -> Facts:
-    worker = pooled.worker
-    if not pooled.description:
-        started = _follow(pooled, report_task)
-        if started["kind"] != "ready":
-            return started
-        pooled.description = started
-        worker.set_idle()
-    if request.kind == "describe":
-        return pooled.description
-    if pooled.description["environment"] != request.environment:
-        return _lost("a machine of the cluster has other versions of Python or of libraries than the others")
-    path = worker.folder / f"{request.sha256}.ipynb"
-    path.write_bytes(request.content)
-    worker.run(Job(request.kind, SubmittedFile("", path=path, sha256=request.sha256), request.seconds))
-    answer = _follow(pooled, report_task)
-    worker.set_idle()
-    path.unlink(missing_ok=True)
-    return answer
-
-
-def _follow(pooled: _PooledWorker, report_task: ReportTask) -> Facts:
-    """Receive messages until a job has ended, and report each task's result."""
-    tasks: list[Facts] = []
-    while True:
-        try:
-            message = pooled.messages.get(timeout=TICK_SECONDS)
-        except queue.Empty:
-            if pooled.worker.timed_out():
-                return _lost(TIMED_OUT, tasks)
-            continue
-        if message.kind == EXITED:
-            return _lost(pooled.worker.exit_reason(), tasks)
-        if message.kind == "error":
-            return _lost(message.facts["reason"], tasks)
-        if message.kind in {"waiting", "resumed"}:
-            pooled.worker.set_waiting(message.kind == "waiting")
-            continue
-        if message.kind != "task":
-            return {**message.facts, "tasks": tasks}
-        report_task(len(tasks), message.facts["result"])
-        tasks.append(message.facts["result"])
-
-
-def _lost(reason: str, tasks: Sequence[Facts] = ()) -> Facts:
-    return {"kind": LOST, "reason": reason, "tasks": tasks}
+    def _answer(self, executor: LocalExecutor, course: Course, request: Request, report_task: ReportTask) -> Facts:
+        if request.kind == "describe":
+            projects = [project.as_dict() for project in course.projects]
+            return {"kind": "ready", "projects": projects, "environment": course.environment}
+        if course.environment != request.environment:
+            reason = "a machine of the cluster has other versions of Python or of libraries than the others"
+            return {"kind": LOST, "reason": reason}
+        tasks: list[Facts] = []
+        with tempfile.TemporaryDirectory(dir=self._folder, ignore_cleanup_errors=True) as folder:
+            path = Path(folder, f"{request.sha256}.ipynb")
+            path.write_bytes(request.content)
+            executor.submit([Job(request.kind, SubmittedFile("", path=path, sha256=request.sha256), request.seconds)])
+            while not self._closed:
+                for event in executor.poll():
+                    match event:
+                        case TaskFinished(_, position, result):
+                            tasks.append(asdict(result))
+                            report_task(position, tasks[-1])
+                        case Finished(_, outcome, project, reason, seconds):
+                            facts = {"project": project, "reason": reason, "seconds": seconds}
+                            return {"kind": outcome, "tasks": tasks, **facts}
+                        case Lost(_, reason):
+                            return {"kind": LOST, "tasks": tasks, "reason": reason}
+        raise RuntimeError("the batch has ended")

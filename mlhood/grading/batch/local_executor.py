@@ -102,11 +102,11 @@ class LocalExecutor:
         elif message.kind in {"waiting", "resumed"}:
             worker.set_waiting(message.kind == "waiting")
         elif job and message.kind == "task":
-            yield TaskFinished(job, worker.tasks_finished, read_task_result(facts["result"]))
             worker.tasks_finished += 1
+            yield TaskFinished(job, worker.tasks_finished - 1, read_task_result(facts["result"]))
         elif job:
-            yield read_finished(job, facts)
             self._set_idle(worker)
+            yield read_finished(job, facts)
 
     def _replace(self, worker: Worker, reason: str) -> Iterator[Event]:
         worker.kill()
