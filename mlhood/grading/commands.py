@@ -18,7 +18,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print plain data for a pro
 
 def register(app: typer.Typer) -> None:
     """Add the commands to the command line."""
-    for command in (run, check, validate, release):
+    for command in (run, check, validate, sync, release):
         app.command()(command)
 
 
@@ -148,6 +148,34 @@ def validate(notebook: Notebook, as_json: AsJson = False) -> None:
         result = validate_notebook(notebook, on_step=on_step)
     typer.echo(json.dumps(result.as_dict(), indent=2) if as_json else result.text())
     raise typer.Exit(0 if result.ready else 1)
+
+
+def sync(
+    check: Annotated[
+        bool,
+        typer.Option("--check", help="Change nothing; list the files that are not in sync, with exit code 1."),
+    ] = False,
+) -> None:
+    """Update the notebooks' task metadata and the package's copy of their cells, after either has changed.
+
+    Run it in the folder of the course. To add a task, write its section in the notebook (heading, solution cell with
+    markers, check cell) and a check module in mlhood/grading/projects, then run this.
+
+    Example: mlhood sync
+
+    Example: mlhood sync --check
+    """
+    from mlhood.grading.notebooks.notebook import write_text
+    from mlhood.grading.notebooks.sync import outdated_files
+
+    files = outdated_files(Path.cwd())
+    for name, text in files.items():
+        if not check:
+            write_text(Path.cwd() / name, text)
+        typer.echo(f"{'not in sync' if check else 'updated'}: {name}")
+    if not files:
+        typer.echo("everything is in sync")
+    raise typer.Exit(1 if check and files else 0)
 
 
 def release(

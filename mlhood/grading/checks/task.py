@@ -47,6 +47,9 @@ class Task:
         checks: The checks that give the points.
         stand_in: Code that replaces an unsolved task for the tasks after it, so that a mistake costs only its own
             points. Empty if no later task depends on this one.
+        solution_stands_in: Whether the stand-in is the master's solution. `mlhood sync` copies it into the package, so
+            use it only where students may see the solution: the student edition leaves it out and the sandbox hides
+            it, but weaker isolation does not.
         seconds: Time limit for each call into the student's code and each of the student's cells.
         timed: Whether its cells measure time, so that no other timed task may run on the same cores meanwhile.
         forbidden: Dotted names of functions, classes or modules that the solution may not use, as the task's text
@@ -60,6 +63,7 @@ class Task:
     seconds: float = 120.0
     timed: bool = False
     forbidden: tuple[str, ...] = ()
+    solution_stands_in: bool = False
 
     @property
     def points(self) -> float:

@@ -97,7 +97,12 @@ def write(notebook: NotebookNode, path: Path) -> None:
     Raises:
         OutputError: The folder is missing, full or read-only.
     """
-    write_text(path, nbformat.writes(notebook) + "\n")
+    write_text(path, notebook_text(notebook))
+
+
+def notebook_text(notebook: NotebookNode) -> str:
+    """Return the text of a notebook's file, as Jupyter writes it."""
+    return nbformat.writes(notebook) + "\n"
 
 
 def write_text(path: Path, text: str) -> None:

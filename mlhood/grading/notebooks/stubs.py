@@ -65,6 +65,11 @@ def stub_solutions(cell: NotebookNode, where: str) -> str:
     return "\n".join(stub) if _flag(cell, "solution") and not replaced else "\n".join(lines)
 
 
+def solution_source(cell: NotebookNode) -> str:
+    """Return the source of a cell without its solution markers."""
+    return "\n".join(line for line in cell.source.split("\n") if BEGIN not in line and END not in line)
+
+
 def _refuse(what: str, got: str, where: str) -> None:
     raise NotebookError(
         what,

@@ -1,33 +1,78 @@
-"""The package's copy of the master notebooks' cells: what it should be, and whether it is up to date.
+"""`mlhood sync`: make the course's notebooks, their check modules and the package's copies of cells agree.
 
-    python -m mlhood.grading.notebooks.sync
-
-in the folder of the course, after a code cell has changed in the student's version.
+1. In the section of a heading `### P1.3 · ...`, a code cell with solution markers is a solution, `mlhood.check("P1.3")`
+   the check, and any other code cell `given` before the check and a `result` after it. A cell that has a label keeps
+   it: to change its role, edit `mlhood.role` in its metadata. A copy of a labelled cell is labelled by its place.
+2. Labelled cells get a unique name, nbgrader's metadata, and the points of their task (check cells).
+3. Titles and points in headings and in the table of tasks come from the check modules.
+4. The package gets the cells in their student's version (`cells.json`), which submissions are compared with, and the
+   solutions that replace unsolved tasks (`stand_ins.json`).
 """
 
 from __future__ import annotations
 
+import itertools
+import json
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from mlhood.errors import GradingError
-from mlhood.grading.notebooks.master import CELLS_FILE, dump_cells, master_cells
-from mlhood.grading.notebooks.notebook import course_notebooks, project_of, read, write_text
+from nbformat import NotebookNode
+
+from mlhood.errors import GradingError, NotebookError
+from mlhood.grading.checks.task import Project
+from mlhood.grading.notebooks.master import CELLS_FILE, SOLUTION, dump_cells, master_cells
+from mlhood.grading.notebooks.notebook import (
+    CHECK_CALL,
+    Label,
+    cell_name,
+    check_source,
+    course_notebooks,
+    label,
+    notebook_text,
+    project_of,
+    read,
+)
+from mlhood.grading.notebooks.stubs import BEGIN, solution_source
+from mlhood.grading.projects.collect import STAND_INS_FILE
 
 PROJECTS_PATH = "mlhood/grading/projects"
+HEADING = re.compile(r"^#{2,3} (?:([A-Z]\d\.\d+) · )?", re.MULTILINE)
+TASK_HEADING = re.compile(r"^### ([A-Z]\d\.\d+) · .*$", re.MULTILINE)
+# nbgrader's flags by role
+FLAGS = {
+    "given": {"grade": False, "locked": True, "solution": False},
+    "solution": {"grade": False, "locked": False, "solution": True},
+    "check": {"grade": True, "locked": True, "solution": False},
+    "result": {"grade": False, "locked": True, "solution": False},
+    "question": {"grade": True, "locked": False, "solution": True},
+}
 
 
-def synced_files(masters: Iterable[Path]) -> dict[str, str]:
-    """Return the files that the package must contain for these notebooks: text by path from the course's folder.
+def outdated_files(root: Path) -> dict[str, str]:
+    """Return the files of the course in `root` that are not in sync: their new text, by path from the folder.
+
+    Raises:
+        NotebookError: A notebook has a cell of an unknown task, or a task lacks a cell.
+    """
+    files = {}
+    for path in course_notebooks(root):
+        notebook = read(path)
+        sync_notebook(notebook, project_of(notebook, path), path)
+        files |= {path.name: notebook_text(notebook)} | _package_files(notebook, path)
+    return {name: text for name, text in files.items() if not _is_current(root / name, text)}
+
+
+def cell_files(masters: Iterable[Path]) -> dict[str, str]:
+    """Return the files of the package that are copied from these notebooks: text by path from the course's folder.
 
     Raises:
         NotebookError: One is not a notebook of the course, or the markers of a solution are wrong.
     """
-    notebooks = [(read(path), path) for path in masters]
-    return {
-        f"{PROJECTS_PATH}/{project_of(notebook, path).id.lower()}/{CELLS_FILE}": dump_cells(master_cells(notebook))
-        for notebook, path in notebooks
-    }
+    files = {}
+    for path in masters:
+        files |= _package_files(read(path), path)
+    return files
 
 
 def require_synced(root: Path, masters: Iterable[Path]) -> None:
@@ -36,18 +81,143 @@ def require_synced(root: Path, masters: Iterable[Path]) -> None:
     Raises:
         GradingError: It contains others.
     """
-    for name, text in synced_files(masters).items():
-        path = root / name
-        if not path.is_file() or path.read_text(encoding="utf-8") != text:
+    for name, text in cell_files(masters).items():
+        if not _is_current(root / name, text):
             raise GradingError(
                 "the package's copy of a notebook's cells is out of date",
-                where=path,
+                where=root / name,
                 expected="the cells of the notebook, so that submissions are graded with them",
-                todo="run `python -m mlhood.grading.notebooks.sync` in the folder of the course",
+                todo="run `mlhood sync` in the folder of the course",
             )
 
 
-if __name__ == "__main__":
-    for where, content in synced_files(course_notebooks(Path.cwd())).items():
-        write_text(Path.cwd() / where, content)
-        print(where)
+def _is_current(path: Path, text: str) -> bool:
+    return path.is_file() and path.read_text(encoding="utf-8") == text
+
+
+def _package_files(notebook: NotebookNode, path: Path) -> dict[str, str]:
+    project = project_of(notebook, path)
+    folder = f"{PROJECTS_PATH}/{project.id.lower()}"
+    files = {f"{folder}/{CELLS_FILE}": dump_cells(master_cells(notebook))}
+    stand_ins = {
+        task.id: "\n".join(solution_source(cell) for cell in notebook.cells if label(cell) == Label(task.id, SOLUTION))
+        for task in project.tasks
+        if task.solution_stands_in
+    }
+    if stand_ins:
+        files[f"{folder}/{STAND_INS_FILE}"] = json.dumps(stand_ins, indent=1, ensure_ascii=False) + "\n"
+    return files
+
+
+def sync_notebook(notebook: NotebookNode, project: Project, path: Path) -> None:
+    """Update labels, names and metadata of a master notebook's cells, and titles and points in its text, in place.
+
+    Raises:
+        NotebookError: It has a cell of an unknown task, or lacks a cell of a task.
+    """
+    labels = _labels(notebook)
+    _check_tasks(labels, project, path)
+    names = {cell_name(cell) for cell in notebook.cells}
+    named: set[str] = set()
+    for cell, known in zip(notebook.cells, labels, strict=True):
+        name = cell_name(cell)
+        if not known and name in named:  # a copy outside of any task
+            for key in ("mlhood", "nbgrader", "deletable", "editable"):
+                cell.metadata.pop(key, None)
+        if known:
+            if name in named or not re.fullmatch(rf"{_base_name(known)}(-\d+)?", name):
+                name = _new_name(known, names)
+            names.add(name)
+            named.add(name)
+            _write_metadata(cell, known, name, project)
+        if cell.cell_type == "markdown":
+            cell.source = TASK_HEADING.sub(lambda match: _heading(match, project), cell.source)
+    _write_task_table(notebook.cells[0], project)
+
+
+def _labels(notebook: NotebookNode) -> list[Label | None]:
+    """Return the label of each cell: its own, or for a new cell and for a copy, that of its place."""
+    labels: list[Label | None] = []
+    names: set[str] = set()
+    section = ""
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown":
+            section = next((match[1] or "" for match in reversed([*HEADING.finditer(cell.source)])), section)
+        known = None if cell_name(cell) in names else label(cell)
+        labels.append(known or _label_by_place(cell, section, Label(section, "check") in labels))
+        names.add(cell_name(cell))
+    return labels
+
+
+def _label_by_place(cell: NotebookNode, section: str, checked: bool) -> Label | None:
+    if cell.cell_type != "code":
+        return None
+    if call := CHECK_CALL.fullmatch(cell.source.strip()):
+        return Label(call[1], "check")
+    if not section:
+        return None
+    return Label(section, SOLUTION if BEGIN in cell.source else "result" if checked else "given")
+
+
+def _check_tasks(labels: list[Label | None], project: Project, path: Path) -> None:
+    ids = [task.id for task in project.tasks] + [question.id for question in project.questions]
+    for i, known in enumerate(labels):
+        if known and known.task not in ids:
+            raise NotebookError(
+                "a cell belongs to a task that is not declared",
+                where=f"{path}, cell {i + 1}",
+                expected=f"one of {', '.join(ids)}",
+                got=known.task,
+                todo=f"declare the task in a check module of {PROJECTS_PATH}/{project.id.lower()}, or remove the cell",
+            )
+    for task in project.tasks:
+        for role in (SOLUTION, "check"):
+            if Label(task.id, role) not in labels:
+                raise NotebookError(
+                    f"a task has no {role} cell",
+                    where=path,
+                    expected=f"a section `### {task.id} · {task.title}` with a {role} cell",
+                    got=task.id,
+                    todo=f"add a code cell with ### {BEGIN}" if role == SOLUTION else f"add {check_source(task.id)}",
+                )
+
+
+def _base_name(known: Label) -> str:
+    return f"{known.task.replace('.', '-')}-{known.role}"
+
+
+def _new_name(known: Label, names: set[str]) -> str:
+    base = _base_name(known)
+    numbered = known.role in ("given", "result")
+    candidates = (f"{base}-{n}" if numbered or n > 1 else base for n in itertools.count(1))
+    return next(name for name in candidates if name not in names)
+
+
+def _write_metadata(cell: NotebookNode, known: Label, name: str, project: Project) -> None:
+    flags = FLAGS[known.role]
+    cell.id = name
+    cell.metadata["deletable"] = False
+    cell.metadata.pop("editable", None)
+    if flags["locked"]:
+        cell.metadata["editable"] = False
+    cell.metadata["mlhood"] = {"task": known.task, "role": known.role}
+    cell.metadata["nbgrader"] = {**flags, "grade_id": name, "schema_version": 3, "task": False}
+    if known.role == "check":
+        cell.source = check_source(known.task)
+    if flags["grade"]:
+        task = project.task(known.task)
+        cell.metadata["nbgrader"]["points"] = task.points if task else 0
+
+
+def _heading(match: re.Match[str], project: Project) -> str:
+    task = project.task(match[1])
+    return f"### {task.id} · {task.title} ({task.points:g} points)" if task else match[0]
+
+
+def _write_task_table(cell: NotebookNode, project: Project) -> None:
+    """Replace the rows of tasks in the table of the first cell, and the number of points and tasks above it."""
+    rows = [f"| [{task.id}](#{task.slug.lower()}) | {task.title} | {task.points:g} |" for task in project.tasks]
+    row = rf"\| \[{project.id}\.\d+\]\(#.*\) \| .* \| [\d.]+ \|\n"
+    cell.source = re.sub(rf"(^{row})+", lambda _: "\n".join(rows) + "\n", cell.source, count=1, flags=re.MULTILINE)
+    counts = f"`{project.points:g} points` · `{len(project.tasks)} tasks`"
+    cell.source = re.sub(r"`[\d.]+ points` · `\d+ tasks`", counts, cell.source, count=1)

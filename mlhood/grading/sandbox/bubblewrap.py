@@ -187,7 +187,7 @@ def _browsers() -> list[Path]:
 
 
 def _python() -> list[str]:
-    """Bind this interpreter, its libraries and the package, but not the folder that contains the package."""
+    """Bind this interpreter, its libraries and the package, without solutions and without the folder around it."""
     program = Path(sys.executable)
     candidates = [Path(sys.base_prefix), Path(sys.prefix), program.parent, program.resolve().parent]
     candidates += [Path(name) for name in (*sys.path, site.getusersitepackages()) if Path(name).name in LIBRARY_FOLDERS]
@@ -195,7 +195,9 @@ def _python() -> list[str]:
     for path in [*dict.fromkeys(candidates), package()]:
         if path.exists() and not any(path.is_relative_to(other) for other in (*paths, Path("/usr"))):
             paths.append(path)
-    return _read_only(paths)
+    solutions = package().glob("grading/projects/*/stand_ins.json")
+    hidden = [word for path in solutions for word in ("--ro-bind", os.devnull, str(path))]
+    return [*_read_only(paths), *hidden]
 
 
 def package() -> Path:

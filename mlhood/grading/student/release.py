@@ -13,12 +13,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import nbformat
-
 from mlhood.errors import OutputError
-from mlhood.grading.notebooks.notebook import course_notebooks, read, write_text
+from mlhood.grading.notebooks.notebook import course_notebooks, notebook_text, read, write_text
 from mlhood.grading.notebooks.stubs import student_version
 from mlhood.grading.notebooks.sync import require_synced
+from mlhood.grading.projects.collect import STAND_INS_FILE
 from mlhood.grading.student.edition_files import (
     GITIGNORE,
     classroom_workflow,
@@ -99,7 +98,7 @@ def edition(root: Path) -> dict[str, str]:
     for path in course_notebooks(root):
         notebook = copy.deepcopy(read(path))
         student_version(notebook, path)
-        files[path.name] = nbformat.writes(notebook) + "\n"
+        files[path.name] = notebook_text(notebook)
     project = root / "pyproject.toml"
     if not project.is_file() or not (root / "mlhood").is_dir():
         raise OutputError(
@@ -115,7 +114,8 @@ def edition(root: Path) -> dict[str, str]:
     files[".github/workflows/classroom.yml"] = classroom_workflow(notebooks)
     files["LICENSE"] = (root / "LICENSE").read_text(encoding="utf-8")
     files[".gitignore"] = GITIGNORE
-    return files | package_files(root)
+    package = package_files(root)
+    return files | {name: package[name] for name in package if not name.endswith(STAND_INS_FILE)}
 
 
 def _check_target(root: Path, out: Path, force: bool) -> None:

@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[3]
 @pytest.fixture(scope="module")
 def released(tmp_path_factory) -> Path:
     """A released repository of the course: the package, and the synthetic project as P1."""
-    from mlhood.grading.notebooks.sync import synced_files
+    from mlhood.grading.notebooks.sync import cell_files
     from mlhood.grading.projects import PROJECTS
     from mlhood.grading.student.edition_files import package_files
     from mlhood.grading.student.release import release
@@ -33,7 +33,7 @@ def released(tmp_path_factory) -> Path:
     write(synthetic_course.notebook(), root / "P1.ipynb")
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(PROJECTS, "T9", synthetic_course.SYNTHETIC)
-        for name, text in {**package_files(ROOT), **synced_files([root / "P1.ipynb"])}.items():
+        for name, text in {**package_files(ROOT), **cell_files([root / "P1.ipynb"])}.items():
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             (root / name).write_text(text)
         for name in ("pyproject.toml", "LICENSE"):

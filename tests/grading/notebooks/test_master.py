@@ -11,7 +11,7 @@ from mlhood.grading.notebooks.master import SOLUTION, parse_cells
 from mlhood.grading.notebooks.notebook import project_of, read
 from mlhood.grading.notebooks.restore import as_submitted, is_unmodified, restore
 from mlhood.grading.notebooks.stubs import student_version
-from mlhood.grading.notebooks.sync import synced_files
+from mlhood.grading.notebooks.sync import cell_files
 
 ROOT = Path(__file__).parents[3]
 MASTERS = sorted(ROOT.glob("P[1-9].ipynb"))
@@ -30,12 +30,12 @@ def test_a_notebook_of_the_course_runs_unchanged(path, edition):
 
 
 def test_the_packages_copy_of_the_cells_is_up_to_date():
-    files = {name: (ROOT / name).read_text(encoding="utf-8") for name in synced_files(MASTERS)}
-    assert files == synced_files(MASTERS), "run `python -m mlhood.grading.notebooks.sync` in the folder of the course"
+    files = {name: (ROOT / name).read_text(encoding="utf-8") for name in cell_files(MASTERS)}
+    assert files == cell_files(MASTERS), "run `mlhood sync` in the folder of the course"
 
 
 def test_the_copy_contains_no_solution():
-    for name in synced_files(MASTERS):
+    for name in cell_files(MASTERS):
         cells = [cell for cell in parse_cells((ROOT / name).read_text(encoding="utf-8")) if cell.role == SOLUTION]
         assert all("raise NotImplementedError()" in cell.source for cell in cells)
         assert cells

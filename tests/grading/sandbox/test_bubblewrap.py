@@ -83,6 +83,17 @@ def test_neither_the_home_nor_the_folder_of_the_package_is_visible():
         assert hidden not in shown
 
 
+def test_solutions_in_the_package_are_hidden(monkeypatch, tmp_path):
+    solutions = tmp_path / "grading" / "projects" / "p1" / "stand_ins.json"
+    solutions.parent.mkdir(parents=True)
+    solutions.touch()
+    monkeypatch.setattr(bubblewrap, "package", lambda: tmp_path)
+    words = bubblewrap.command(FOLDERS, DISK)
+    shown, hidden = words.index(str(tmp_path)), words.index(str(solutions))
+    assert words[hidden - 2 : hidden] == ["--ro-bind", "/dev/null"]
+    assert shown < hidden
+
+
 def test_a_browser_in_the_home_does_not_show_the_home(monkeypatch, tmp_path):
     for folder in (tmp_path, tmp_path / "browser"):
         folder.mkdir(exist_ok=True)

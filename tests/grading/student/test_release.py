@@ -3,6 +3,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import tomllib
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from mlhood.errors import GradingError, NotebookError, OutputError
 from mlhood.grading.execution.grade_file import grade_file
 from mlhood.grading.notebooks.notebook import read, write, write_text
 from mlhood.grading.notebooks.stubs import checksum, stub_solutions, student_version
-from mlhood.grading.notebooks.sync import synced_files
+from mlhood.grading.notebooks.sync import cell_files
 from mlhood.grading.student.edition_files import student_project
 from mlhood.grading.student.release import release
 
@@ -35,7 +36,7 @@ def root(course, tmp_path):
     write(book, root / "P1.ipynb")
     for name in ("pyproject.toml", "LICENSE"):
         (root / name).write_text((REPOSITORY / name).read_text())
-    for name, text in synced_files([root / "P1.ipynb"]).items():
+    for name, text in cell_files([root / "P1.ipynb"]).items():
         write_text(root / name, text)
     write_text(root / "mlhood" / "grading" / "checks" / "task.py", "points = 100\n")
     (root / "mlhood" / "__pycache__").mkdir()
@@ -103,6 +104,14 @@ def test_the_autograder_is_written_beside_the_student_edition(root, tmp_path):
     assert list(done.folder.rglob("*.zip")) == []
     again = release(root, tmp_path / "new" / "student", gradescope=True, force=True)
     assert again.autograder == done.autograder
+
+
+def test_students_do_not_get_the_solutions_that_stand_in(root, tmp_path):
+    write_text(root / "mlhood/grading/projects/t9/stand_ins.json", '{"T9.1": "secret"}\n')
+    release(root, tmp_path / "student", gradescope=True)
+    assert not [*(tmp_path / "student").rglob("stand_ins.json")]
+    with zipfile.ZipFile(tmp_path / "student-gradescope.zip") as autograder:
+        assert "mlhood/grading/projects/t9/stand_ins.json" in autograder.namelist()
 
 
 def test_another_autograder_stops_the_release_before_it_begins(root, tmp_path):

@@ -1,0 +1,201 @@
+"""`mlhood sync` labels new cells, updates points and titles, and leaves everything else as it is."""
+
+from __future__ import annotations
+
+import copy
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+from nbgrader.nbgraderformat.v3 import MetadataValidatorV3
+from typer.testing import CliRunner
+
+from mlhood.cli import app
+from mlhood.errors import NotebookError
+from mlhood.grading.notebooks.notebook import notebook_text, read, write
+from mlhood.grading.notebooks.restore import restore
+from mlhood.grading.notebooks.sync import cell_files, outdated_files, sync_notebook
+from mlhood.grading.projects import PROJECTS
+from tests.grading import given_course
+from tests.grading.given_course import by_id
+from tests.grading.synthetic_course import SOLUTIONS, SYNTHETIC
+
+ROOT = Path(__file__).parents[3]
+TITLE = "# T9\n\n`1 points` · `9 tasks` · `1 questions`\n\n| task | what you do | points |\n|---|---|---|\n"
+ROWS = "| [T9.1](#t9-1) | Twice | 1 |\n| [T9.8](#t9-8) | No task any more | 2 |\n| T9.4 | Why two? | bonus, up to 5 |"
+PATH = Path("T9.ipynb")
+CELLS = "mlhood/grading/projects/t9/cells.json"
+
+
+def section(task: str, *after: str) -> list:
+    """The cells of a task as an author writes them."""
+    heading = new_markdown_cell(f'<a id="{task.lower()}"></a>\n### {task} · A title (7 points)\n\nDo it.')
+    sources = ["x = 1", SOLUTIONS[task], f'mlhood.check("{task}")', *after]
+    return [heading, *map(new_code_cell, sources)]
+
+
+@pytest.fixture
+def book(course):
+    cells = [new_markdown_cell(TITLE + ROWS), new_code_cell("import mlhood"), *section("T9.1", "print(double(2))")]
+    cells += [*section("T9.2"), *section("T9.3"), new_markdown_cell("## The end"), new_code_cell("mlhood.progress()")]
+    return new_notebook(cells=cells, metadata={"mlhood": {"project": "T9"}})
+
+
+def synced(book):
+    sync_notebook(book, SYNTHETIC, PATH)
+    return book
+
+
+def test_new_cells_are_labelled_by_their_place(book):
+    labelled = [cell for cell in synced(book).cells if "mlhood" in cell.metadata]
+    assert [cell.id for cell in labelled] == [
+        *("T9-1-given-1", "T9-1-solution", "T9-1-check", "T9-1-result-1"),
+        *("T9-2-given-1", "T9-2-solution", "T9-2-check", "T9-3-given-1", "T9-3-solution", "T9-3-check"),
+    ]
+    assert [cell.metadata.nbgrader.grade_id for cell in labelled] == [cell.id for cell in labelled]
+    check = by_id(book, "T9-1-check").metadata
+    assert check.mlhood == {"task": "T9.1", "role": "check"}
+    assert (check.nbgrader.points, check.nbgrader.grade, check.nbgrader.locked, check.editable) == (
+        40,
+        True,
+        True,
+        False,
+    )
+    assert "editable" not in by_id(book, "T9-1-solution").metadata
+    MetadataValidatorV3().validate_nb(book)
+
+
+def test_titles_and_points_come_from_the_check_modules(book):
+    text = synced(book).cells[0].source
+    assert "`100 points` · `3 tasks` · `1 questions`" in text
+    rows = [
+        "| [T9.1](#t9-1) | Double | 40 |",
+        "| [T9.2](#t9-2) | A file | 40 |",
+        "| [T9.3](#t9-3) | Build on it | 20 |",
+    ]
+    assert [line for line in text.splitlines() if line.startswith("| [")] == rows
+    assert "| T9.4 | Why two? | bonus, up to 5 |" in text
+    assert "### T9.1 · Double (40 points)\n\nDo it." in book.cells[2].source
+
+
+def test_a_synced_notebook_does_not_change(book):
+    text = notebook_text(synced(book))
+    assert notebook_text(synced(book)) == text
+
+
+def test_a_label_is_kept_and_a_changed_role_renames_the_cell(book):
+    by_id(synced(book), "T9-1-result-1").metadata["mlhood"]["role"] = "given"
+    assert by_id(synced(book), "T9-1-given-2").metadata.nbgrader.locked
+
+
+def test_a_copy_is_labelled_by_its_place(book):
+    synced(book)
+    for name, index in (("T9-3-given-1", len(book.cells)), ("T9-1-check", 8), ("T9-1-solution", 4)):
+        duplicate = copy.deepcopy(by_id(book, name))
+        duplicate.id = "copy"  # as nbformat does
+        book.cells.insert(index, duplicate)
+    names = [cell.id for cell in synced(book).cells]
+    assert names[4:6] == ["T9-1-solution", "T9-1-solution-2"]
+    assert names[9] == "T9-1-check-2"
+    assert book.cells[-1].metadata == {}
+
+
+@pytest.mark.parametrize("missing", [SOLUTIONS["T9.3"], 'mlhood.check("T9.2")'])
+def test_a_task_without_one_of_its_cells_is_an_error(book, missing):
+    book.cells = [cell for cell in book.cells if cell.source != missing]
+    with pytest.raises(NotebookError, match=r"a task has no (solution|check) cell"):
+        synced(book)
+
+
+def test_a_cell_of_a_task_that_is_not_declared_is_an_error(book):
+    book.cells.append(new_code_cell('mlhood.check("T9.7")'))
+    with pytest.raises(NotebookError, match="not declared"):
+        synced(book)
+
+
+def test_the_command_writes_and_check_only_lists(book, tmp_path, monkeypatch):
+    write(book, tmp_path / "P1.ipynb")
+    monkeypatch.chdir(tmp_path)
+    before = (tmp_path / "P1.ipynb").read_text()
+    listed = CliRunner().invoke(app, ["sync", "--check"])
+    assert listed.exit_code == 1
+    assert listed.stdout.splitlines() == [f"not in sync: {name}" for name in ("P1.ipynb", CELLS)]
+    assert (tmp_path / "P1.ipynb").read_text() == before
+    assert CliRunner().invoke(app, ["sync"]).exit_code == 0
+    assert CliRunner().invoke(app, ["sync", "--check"]).exit_code == 0
+
+
+def test_the_repository_is_in_sync():
+    assert outdated_files(ROOT) == {}, "run `mlhood sync`"
+
+
+def test_a_solution_that_stands_in_is_copied_without_its_markers(book, tmp_path, monkeypatch):
+    first, *others = SYNTHETIC.tasks
+    project = replace(SYNTHETIC, tasks=(replace(first, solution_stands_in=True), *others))
+    monkeypatch.setitem(PROJECTS, "T9", project)
+    write(synced(book), tmp_path / "T9.ipynb")
+    files = cell_files([tmp_path / "T9.ipynb"])
+    assert '"T9.1": "def double(x):\\n    return 2 * x"' in files["mlhood/grading/projects/t9/stand_ins.json"]
+
+
+MODULE = '''"""Checks of P1.12: counting."""
+
+from mlhood.grading.checks import expect
+from mlhood.grading.checks.submission import Submission
+from mlhood.grading.checks.task import Task, points
+
+
+@points(7)
+def layers_are_counted(submission: Submission) -> None:
+    """`count_layers` counts."""
+    expect.equal(submission.call("count_layers", [1, 2]), 2, "`count_layers` is wrong")
+
+
+TASKS = (Task("P1.12", "Count the layers", checks=(layers_are_counted,), solution_stands_in=True),)
+'''
+SOLUTION = "def count_layers(layers):\n    ### BEGIN SOLUTION\n    return len(layers)\n    ### END SOLUTION"
+USE = """
+import mlhood
+from mlhood.grading.projects import PROJECTS
+
+assert PROJECTS["P1"].task("P1.12").stand_in == "def count_layers(layers):\\n    return len(layers)"
+assert mlhood.check("P1.12", {"count_layers": len}) == 7
+"""
+
+
+def test_a_new_task_is_its_cells_one_check_module_and_this_command(tmp_path):
+    """On a scratch copy of the package and of one notebook."""
+    shutil.copytree(ROOT / "mlhood", tmp_path / "mlhood", ignore=shutil.ignore_patterns("__pycache__"))
+    book = read(ROOT / "P1.ipynb")
+    cells = [new_markdown_cell("### P1.12 · Count"), new_code_cell(SOLUTION), new_code_cell('mlhood.check("P1.12")')]
+    book.cells[-1:-1] = cells
+    write(book, tmp_path / "P1.ipynb")
+    (tmp_path / "mlhood" / "grading" / "projects" / "p1" / "counting.py").write_text(MODULE)
+
+    def python(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-c", code, *arguments]
+        environment = os.environ | {"PYTHONPATH": str(tmp_path)}
+        return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+
+    main = "from mlhood.cli import main; main()"
+    assert python(main, "sync", "--check").returncode == 1
+    done = python(main, "sync")
+    folder = "mlhood/grading/projects/p1"
+    expected = ["P1.ipynb", f"{folder}/cells.json", f"{folder}/stand_ins.json"]
+    assert done.stdout.splitlines() == [f"updated: {name}" for name in expected], done.stderr
+    assert python(main, "sync", "--check").stdout == "everything is in sync\n"
+    book = read(tmp_path / "P1.ipynb")
+    assert "| [P1.12](#p1-12) | Count the layers | 7 |" in book.cells[0].source
+    assert by_id(book, "P1-12-check").metadata.nbgrader.points == 7
+    used = python(USE)
+    assert used.returncode == 0, used.stderr
+
+
+def test_the_synthetic_notebook_restores_to_itself_after_a_sync(book, tmp_path, monkeypatch):
+    given_course.sync(tmp_path / "synced", monkeypatch, synced(book))
+    assert restore(book, SYNTHETIC).changes == ()
