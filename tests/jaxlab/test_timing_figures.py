@@ -3,7 +3,6 @@
 import math
 from itertools import combinations
 
-import matplotlib.pyplot as plt
 import pytest
 from matplotlib.text import Text
 
@@ -40,27 +39,6 @@ FIGURES = {
     "break-even, late": lambda: timing_figures.break_even(10.0, 1.00001e-3, 1e-3),
     "break-even, never": lambda: timing_figures.break_even(72e-3, 4e-6, 6.6e-6, "softmax"),
 }
-
-
-@pytest.fixture
-def visible_texts():
-    def of(figure):
-        figure.draw_without_rendering()
-        texts = [text for text in figure.findobj(Text) if text.get_visible() and text.get_text().strip()]
-        hidden = {id(label) for axes in figure.axes for label in _labels_outside(axes)}
-        return [text for text in texts if id(text) not in hidden]
-
-    yield of
-    plt.close("all")
-
-
-def _labels_outside(axes):
-    """Yield the labels of ticks outside of the axis limits, which are not drawn."""
-    for axis in (axes.xaxis, axes.yaxis):
-        low, high = sorted(axis.get_view_interval())
-        for tick in axis.get_major_ticks():
-            if not low <= tick.get_loc() <= high:
-                yield from (tick.label1, tick.label2)
 
 
 @pytest.mark.parametrize("name", FIGURES)

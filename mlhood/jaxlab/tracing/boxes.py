@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from mlhood.compiler.hir.drawing.styles import FAMILIES, FLOAT
 from mlhood.graph_drawing import Box, Line, Port, fit_text
 
-_FAMILIES = {
+_FAMILY_OPS = {
     "product": {"conv2d", "dense", "matmul"},
     "normalization": {"batch_norm"},
     "activation": {"relu", "tanh", "sigmoid", "softmax"},
@@ -24,7 +24,7 @@ def heading(title: str, subtitle: str, details: Iterable[str] = (), width: int =
 
 def operation_box(op: str, name: str, lines: tuple[Line, ...], port: Port, arrows: int) -> Box:
     """Return the box of an operation with one result, read by `port`, and `arrows` operands."""
-    family = next((family for family, ops in _FAMILIES.items() if op in ops), "arithmetic")
+    family = next((family for family, ops in _FAMILY_OPS.items() if op in ops), "arithmetic")
     return Box(("node", f"{op}, {name}"), FAMILIES[family], lines, (port,), [""] * arrows)
 
 

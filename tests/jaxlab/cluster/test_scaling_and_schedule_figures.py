@@ -2,10 +2,8 @@
 
 from itertools import combinations
 
-import matplotlib.pyplot as plt
 import pytest
 from matplotlib.patches import Rectangle
-from matplotlib.text import Text
 
 from mlhood.jaxlab.cluster.scaling import LINKS, HalvingDoubling, Hierarchical, Link, Ring, predict
 from mlhood.jaxlab.cluster.scaling_figures import scaling
@@ -29,27 +27,6 @@ FIGURES = {
     "schedule, one stage": lambda: gantt(gpipe(1, 1, 1e-3, 2e-3)),
     "schedule, long": lambda: gantt(one_forward_one_backward(8, 40, communication=0.2)),
 }
-
-
-@pytest.fixture
-def visible_texts():
-    def of(figure):
-        figure.draw_without_rendering()
-        hidden = {id(label) for axes in figure.axes for label in _labels_outside(axes)}
-        texts = [text for text in figure.findobj(Text) if text.get_visible() and text.get_text().strip()]
-        return [text for text in texts if id(text) not in hidden]
-
-    yield of
-    plt.close("all")
-
-
-def _labels_outside(axes):
-    """Yield the labels of ticks outside of the axis limits, which are not drawn."""
-    for axis in (axes.xaxis, axes.yaxis):
-        low, high = sorted(axis.get_view_interval())
-        for tick in [*axis.get_major_ticks(), *axis.get_minor_ticks()]:
-            if not low <= tick.get_loc() <= high:
-                yield from (tick.label1, tick.label2)
 
 
 @pytest.mark.parametrize("name", FIGURES)

@@ -61,21 +61,21 @@ def test_memory_holds_arguments_and_results(plain):
     assert memory.aliased == 0
 
 
-def test_all_options_compute_the_same(plain, unfused, own):
+def test_all_options_compute_the_same(plain, unfused, own_convolution):
     rng = np.random.default_rng(0)
     arguments = [rng.standard_normal(argument.shape).astype(np.float32) for argument in plain.arguments]
     expected = np.maximum(conv2d(*arguments, 1, 1), 0)
-    for compiled in (plain.compiled, unfused.compiled, own.compiled):
+    for compiled in (plain.compiled, unfused.compiled, own_convolution.compiled):
         np.testing.assert_allclose(compiled(*arguments), expected, rtol=1e-4, atol=1e-5)
 
 
-def test_the_llvm_ir_of_a_convolution_has_the_seven_loops_of_its_definition(own):
-    kernels = own.llvm_ir()
+def test_the_llvm_ir_of_a_convolution_has_the_seven_loops_of_its_definition(own_convolution):
+    kernels = own_convolution.llvm_ir()
     name = next(name for name in kernels if name.startswith("conv"))
     assert len(re.findall(r"^[\w.]+\.loop_header\.\w+(?:\.\d+)?:", kernels[name], re.MULTILINE)) == 7
     assert "fmul" in kernels[name] or "llvm.fma" in kernels[name]
-    assert kernels[name] != own.llvm_ir(optimized=True)[name]
-    assert not any(opcode == "convolution" for opcodes in own.fusions().values() for opcode in opcodes)
+    assert kernels[name] != own_convolution.llvm_ir(optimized=True)[name]
+    assert not any(opcode == "convolution" for opcodes in own_convolution.fusions().values() for opcode in opcodes)
 
 
 def test_the_identity_has_no_llvm_ir():
@@ -84,13 +84,13 @@ def test_the_identity_has_no_llvm_ir():
     assert "OWN_CONVOLUTION" in str(caught.value)
 
 
-def test_layouts_before_optimisation_are_those_of_the_source_and_stay_so_without_canonicalisation(plain, own):
+def test_layouts_are_those_of_the_source_before_optimisation_and_without_canonicalisation(plain, own_convolution):
     (before,) = plain.layouts("hlo")
     assert (before.x, before.w, before.y) == ("NCHW", "OIHW", "NCHW")
     assert plain.layout_changes("hlo") == []
-    (after,) = own.layouts()
+    (after,) = own_convolution.layouts()
     assert (after.x, after.w, after.y) == ("NCHW", "OIHW", "NCHW")
-    assert own.layout_changes() == []
+    assert own_convolution.layout_changes() == []
 
 
 def test_layouts_and_layout_changes_of_a_module():
