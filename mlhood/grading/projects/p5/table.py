@@ -18,7 +18,8 @@ from mlhood.grading.checks.task import Task, points
 from mlhood.grading.checks.timing import TimingClaim
 from mlhood.grading.projects.p5 import races
 from mlhood.grading.rpc.codec import Remote
-from mlhood.jaxlab.tables import FUSED, JAX, NETWORK, NO_JAX, operators_table
+from mlhood.jaxlab.operators.cases import FUSED, NETWORK
+from mlhood.jaxlab.tables import JAX, NO_JAX, operators_table
 from mlhood.measure.claims import ratio
 from mlhood.measure.table import Table
 
