@@ -1,4 +1,4 @@
-"""What the benches write; how fast anything is, they say themselves."""
+"""The output of the benchmarks; no test depends on times."""
 
 import json
 
@@ -11,7 +11,7 @@ from mlhood.kernels import bench
 from mlhood.kernels.layers import Layer
 
 
-def test_a_row_has_every_side_and_its_ratio():
+def test_a_row_has_every_alternative_and_its_ratio():
     (case,) = bench.gemm_cases(1, 21, "interleaved", [16])
     row = case.row()
     assert json.loads(json.dumps(row)) == row
@@ -22,15 +22,15 @@ def test_a_row_has_every_side_and_its_ratio():
     assert row["gflops"]["numpy"] == pytest.approx(2 * 16**3 / row["seconds"]["numpy"] / 1e9)
 
 
-def test_all_sides_of_a_convolution_agree_and_are_summed_up():
+def test_all_convolutions_agree_and_are_summarised():
     cases = list(bench.conv_cases(1, 21, "hot", [Layer(4, 8, 8, 3), Layer(4, 8, 8, 3, groups=4)]))
     assert cases[0].peers == ["torch", "onnxruntime", "im2col_blas", "direct, packing"]
-    summed = bench.summary(cases)
+    summary = bench.summary(cases)
     rows = [case.row() for case in cases]
     for peer in cases[0].peers:
         ratios = [row["ratios"][peer]["value"] for row in rows]
-        assert summed["ratios"][peer] == pytest.approx((ratios[0] * ratios[1]) ** 0.5)
-        assert summed["lowest"][peer] == min(ratios)
+        assert summary["ratios"][peer] == pytest.approx((ratios[0] * ratios[1]) ** 0.5)
+        assert summary["lowest"][peer] == min(ratios)
 
 
 def test_our_share_of_the_peak():
@@ -41,7 +41,7 @@ def test_our_share_of_the_peak():
     assert f"{row['share_of_peak']:.1%} of peak" in bench.line(case)
 
 
-def test_the_product_of_bytes_beside_float32():
+def test_the_product_of_bytes_is_compared_with_float32():
     (case,) = bench.int8_cases(1, 21, "hot", [40])
     assert case.peers == ["float32", "onnxruntime"]
     assert bench.line(case).startswith("40: GOP/s int8 ")
@@ -56,7 +56,7 @@ def test_blocked_layers_agree_with_plain_ones():
 
 
 @pytest.mark.parametrize(
-    ("command", "says"),
+    ("command", "message"),
     [
         (["conv", "--network", "lenet"], "resnet50"),
         (["conv", "--layout", "striped"], "blocked"),
@@ -64,20 +64,20 @@ def test_blocked_layers_agree_with_plain_ones():
         (["gemm", "--dtype", "float16"], "int8"),
     ],
 )
-def test_what_is_not_known_is_refused(command, says):
+def test_unknown_choices_are_refused(command, message):
     result = CliRunner().invoke(app, ["bench", *command])
     assert isinstance(result.exception, KernelError)
-    assert says in str(result.exception)
+    assert message in str(result.exception)
 
 
-def test_what_is_written(tmp_path, monkeypatch):
+def test_results_are_written_as_json(tmp_path, monkeypatch):
     monkeypatch.setattr(bench, "SIZES", (16, 20))
     path = tmp_path / "gemm.json"
     result = CliRunner().invoke(app, ["bench", "gemm", "--hot", "--json", str(path)])
     assert result.exit_code == 0, result.output
-    found = json.loads(path.read_text())
-    assert (found["bench"], found["dtype"], found["threads"]) == ("gemm", "float32", 1)
-    assert [row["case"] for row in found["rows"]] == ["16", "20"]
-    shares = [row["gflops"]["vectorised"] * 1e9 / found["peak_flops"] for row in found["rows"]]
-    assert [row["share_of_peak"] for row in found["rows"]] == pytest.approx(shares)
-    assert found["summary"]["all"]["share_of_peak"] == pytest.approx((shares[0] * shares[1]) ** 0.5)
+    data = json.loads(path.read_text())
+    assert (data["bench"], data["dtype"], data["threads"]) == ("gemm", "float32", 1)
+    assert [row["case"] for row in data["rows"]] == ["16", "20"]
+    shares = [row["gflops"]["vectorised"] * 1e9 / data["peak_flops"] for row in data["rows"]]
+    assert [row["share_of_peak"] for row in data["rows"]] == pytest.approx(shares)
+    assert data["summary"]["all"]["share_of_peak"] == pytest.approx((shares[0] * shares[1]) ** 0.5)

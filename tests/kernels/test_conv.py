@@ -1,4 +1,4 @@
-"""Every rung of the convolution gives what torch and ONNX Runtime give."""
+"""Every rung of the convolution agrees with torch and ONNX Runtime."""
 
 import numpy as np
 import onnxruntime
@@ -40,16 +40,16 @@ def tensors(*shapes: tuple[int, ...]) -> list[np.ndarray]:
 
 def by_torch(x, w, bias=None, stride=(1, 1), padding=(0, 0, 0, 0), dilation=(1, 1), groups=1) -> np.ndarray:
     top, left, bottom, right = padding
-    wide = torch.nn.functional.pad(torch.from_numpy(x).double(), (left, right, top, bottom))
+    padded = torch.nn.functional.pad(torch.from_numpy(x).double(), (left, right, top, bottom))
     offset = None if bias is None else torch.from_numpy(bias).double()
     weights = torch.from_numpy(w).double()
-    return torch.nn.functional.conv2d(wide, weights, offset, stride, 0, dilation, groups).numpy()
+    return torch.nn.functional.conv2d(padded, weights, offset, stride, 0, dilation, groups).numpy()
 
 
 def by_onnx_runtime(x, w, bias, stride, padding, dilation, groups) -> np.ndarray:
     names = ("x", "w", "b")
-    inputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, one.shape)
-              for name, one in zip(names, (x, w, bias), strict=True)]  # fmt: skip
+    arrays = dict(zip(names, (x, w, bias), strict=True))
+    inputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, array.shape) for name, array in arrays.items()]
     node = helper.make_node("Conv", names, ["y"], strides=stride, pads=padding, dilations=dilation, group=groups)
     out = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
     model = helper.make_model(
@@ -58,10 +58,10 @@ def by_onnx_runtime(x, w, bias, stride, padding, dilation, groups) -> np.ndarray
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    return session.run(None, dict(zip(names, (x, w, bias), strict=True)))[0]
+    return session.run(None, arrays)[0]
 
 
-def close(y: np.ndarray, expected: np.ndarray, depth: int) -> None:
+def assert_close(y: np.ndarray, expected: np.ndarray, depth: int) -> None:
     assert y.dtype == np.float32
     assert y.shape == expected.shape
     assert np.abs(y - expected).max(initial=0) <= 1e-6 * (8 + depth) * (1 + np.abs(expected).max(initial=0))
@@ -74,11 +74,11 @@ def test_a_rung_agrees_with_torch(rung, case, threads):
     shape, weights, options = case
     x, w, bias = tensors(shape, weights, (weights[0],))
     expected = by_torch(x, w, bias, **options)
-    close(CONV2D[rung](x, w, bias, **options, threads=threads), expected, w[0].size)
+    assert_close(CONV2D[rung](x, w, bias, **options, threads=threads), expected, w[0].size)
     (residual,) = tensors(expected.shape)
     clipped = np.clip(expected + residual, 0, 6)
     y = CONV2D[rung](x, w, bias, **options, residual=residual, clip=(0, 6), threads=threads)
-    close(y, clipped, w[0].size)
+    assert_close(y, clipped, w[0].size)
 
 
 @pytest.mark.parametrize("rung", CONV2D)
@@ -88,7 +88,7 @@ def test_a_rung_agrees_with_onnx_runtime(rung, case):
     shape, weights, options = case
     x, w, bias = tensors(shape, weights, (weights[0],))
     expected = by_onnx_runtime(x, w, bias, *options.values())
-    close(CONV2D[rung](x, w, bias, **options, threads=1), expected, w[0].size)
+    assert_close(CONV2D[rung](x, w, bias, **options, threads=1), expected, w[0].size)
 
 
 @settings(max_examples=25, deadline=None)
@@ -98,31 +98,31 @@ def test_the_direct_kernel_agrees_on_every_processor(case, threads):
     x, w, bias = tensors(shape, weights, (weights[0],))
     expected = by_torch(x, w, bias, **options)
     for target in available():
-        made = Direct(geometry(shape, weights, **options), w, bias, target=target)
-        close(made(x, threads=threads), expected, w[0].size)
+        prepared = Direct(geometry(shape, weights, **options), w, bias, target=target)
+        assert_close(prepared(x, threads=threads), expected, w[0].size)
 
 
-def test_a_deep_window_is_summed_in_stretches(monkeypatch, target):
+def test_a_deep_window_is_summed_in_blocks(monkeypatch, target):
     monkeypatch.setattr("mlhood.kernels.direct._WEIGHT_BYTES", 4 * 16 * 40)
     x, w, bias, residual = tensors((1, 30, 9, 15), (20, 30, 3, 3), (20,), (1, 20, 9, 15))
     expected = np.maximum(by_torch(x, w, bias, padding=(1, 1, 1, 1)) + residual, 0)
-    made = Direct(geometry(x.shape, w.shape, padding=1), w, bias, RELU, target)
+    prepared = Direct(geometry(x.shape, w.shape, padding=1), w, bias, RELU, target)
     for threads in (1, 2, 4):
-        close(made(x, residual, threads=threads), expected, w[0].size)
+        assert_close(prepared(x, residual, threads=threads), expected, w[0].size)
 
 
 @pytest.mark.parametrize("rung", CONV2D)
-def test_arrays_with_gaps(rung):
+def test_strided_arrays(rung):
     x, w = tensors((2, 6, 10, 22), (8, 6, 3, 3))
     x, w = x[:, ::2, ::-1, ::2], w.transpose(0, 1, 3, 2)[:, ::2]
-    close(CONV2D[rung](x, w, threads=1), by_torch(x.copy(), w.copy()), 27)
+    assert_close(CONV2D[rung](x, w, threads=1), by_torch(x.copy(), w.copy()), 27)
 
 
 @pytest.mark.parametrize("rung", CONV2D)
 @pytest.mark.parametrize(
     ("x", "w"), [((0, 3, 5, 5), (4, 3, 3, 3)), ((1, 3, 5, 5), (0, 3, 3, 3)), ((2, 0, 5, 5), (4, 0, 1, 1))]
 )
-def test_nothing_to_convolve(rung, x, w):
+def test_empty_convolutions(rung, x, w):
     bias = np.arange(w[0], dtype=np.float32)
     y = CONV2D[rung](np.ones(x, np.float32), np.ones(w, np.float32), bias, padding=1, threads=1)
     high = 5 + 2 - w[2] + 1
@@ -132,7 +132,7 @@ def test_nothing_to_convolve(rung, x, w):
 
 
 @pytest.mark.parametrize("rung", CONV2D)
-def test_nan_and_infinity_stay_where_they_belong(rung):
+def test_nan_spreads_within_its_windows_only(rung):
     x, w = np.ones((1, 2, 9, 20), np.float32), np.ones((3, 2, 3, 3), np.float32)
     x[0, 0, 4, 10] = np.nan
     y = CONV2D[rung](x, w, padding=1, clip=RELU, threads=1)
@@ -142,7 +142,7 @@ def test_nan_and_infinity_stay_where_they_belong(rung):
 
 @pytest.mark.parametrize("rung", CONV2D)
 @pytest.mark.parametrize(
-    ("x", "w", "options", "says"),
+    ("x", "w", "options", "message"),
     [
         ((1, 3, 5), (4, 3, 3, 3), {}, "four-dimensional"),
         ((1, 3, 5, 5), (4, 2, 3, 3), {}, "inconsistent"),
@@ -157,61 +157,61 @@ def test_nan_and_infinity_stay_where_they_belong(rung):
         ((1, 3, 5, 5), (4, 3, 3, 3), {"bias": np.zeros(4)}, "bias is not a NumPy array of float32"),
     ],
 )
-def test_what_is_no_convolution_is_refused(rung, x, w, options, says):
-    with pytest.raises(KernelError, match=says):
+def test_invalid_convolutions_are_refused(rung, x, w, options, message):
+    with pytest.raises(KernelError, match=message):
         CONV2D[rung](np.zeros(x, np.float32), np.zeros(w, np.float32), **options)
 
 
-def test_a_plan_refuses_another_input():
+def test_a_prepared_convolution_refuses_other_inputs():
     (w,) = tensors((4, 3, 3, 3))
-    made = Direct(geometry((1, 3, 8, 8), w.shape), w)
-    for wrong in (
+    prepared = Direct(geometry((1, 3, 8, 8), w.shape), w)
+    for invalid in (
         np.zeros((1, 3, 8, 9), np.float32),
         np.zeros((1, 3, 8, 8)),
         np.zeros((1, 3, 8, 16), np.float32)[..., ::2],
     ):
         with pytest.raises(KernelError, match="x does not fit"):
-            made(wrong)
+            prepared(invalid)
     with pytest.raises(KernelError, match="out does not fit"):
-        made(np.zeros((1, 3, 8, 8), np.float32), out=np.zeros((1, 4, 5, 6), np.float32))
+        prepared(np.zeros((1, 3, 8, 8), np.float32), out=np.zeros((1, 4, 5, 6), np.float32))
 
 
-def test_a_plan_refuses_weights_that_do_not_fit():
+def test_preparing_refuses_mismatched_weights():
     g = geometry((1, 3, 8, 8), (4, 3, 3, 3))
-    for wrong in (
+    for invalid in (
         np.zeros((4, 3, 3, 2), np.float32),
         np.zeros((4, 3, 3, 3)),
         np.zeros((4, 3, 3, 6), np.float32)[..., ::2],
     ):
         with pytest.raises(KernelError, match="w does not fit"):
-            Direct(g, wrong)
+            Direct(g, invalid)
     with pytest.raises(KernelError, match="bias does not fit"):
         Direct(g, np.zeros((4, 3, 3, 3), np.float32), np.zeros(3, np.float32))
 
 
-def test_the_result_goes_where_it_is_told_to():
+def test_the_result_is_written_to_out():
     x, w = tensors((1, 3, 8, 8), (4, 3, 3, 3))
     out = np.full((1, 4, 6, 6), 7, np.float32)
     assert Direct(geometry(x.shape, w.shape), w)(x, out=out) is out
-    close(out, by_torch(x, w), 27)
+    assert_close(out, by_torch(x, w), 27)
 
 
-def test_im2col_puts_a_window_into_each_column():
+def test_a_column_of_im2col_is_a_window():
     x = np.arange(2 * 4 * 5, dtype=np.float32).reshape(2, 4, 5)
     columns = im2col(geometry((1, 2, 4, 5), (1, 2, 3, 3)), x)
     assert columns.shape == (1, 18, 6)
     assert (columns[0, :, 4] == x[:, 1:4, 1:4].ravel()).all()
 
 
-def test_a_convolution_prepared_once_serves_many_inputs():
+def test_a_prepared_convolution_is_reusable():
     rng = np.random.default_rng(5)
     w, bias = rng.standard_normal((5, 3, 3, 3), np.float32), rng.standard_normal(5, np.float32)
-    made = prepare((2, 3, 8, 6), w, bias, stride=2, padding=(1, 0), clip=RELU)
+    prepared = prepare((2, 3, 8, 6), w, bias, stride=2, padding=(1, 0), clip=RELU)
     for x in rng.standard_normal((3, 2, 3, 8, 6), np.float32):
-        want = CONV2D["naive"](x, w, bias, 2, (1, 0), clip=RELU)
-        np.testing.assert_allclose(made(x), want, rtol=1e-4, atol=1e-5)
+        expected = CONV2D["naive"](x, w, bias, 2, (1, 0), clip=RELU)
+        np.testing.assert_allclose(prepared(x), expected, rtol=1e-4, atol=1e-5)
 
 
-def test_what_does_not_fit_cannot_be_prepared():
+def test_mismatched_channels_cannot_be_prepared():
     with pytest.raises(KernelError, match="channels"):
         prepare((1, 4, 8, 8), np.zeros((5, 3, 3, 3), np.float32))

@@ -1,4 +1,4 @@
-"""Pictures of P3: they draw at any size that can be read, say their numbers, and keep their words apart."""
+"""The figures of P3: drawn at any legible size, with the right numbers, and without overlapping text."""
 
 from itertools import combinations, pairwise
 
@@ -32,7 +32,7 @@ RATIOS = {
     "C1": {"torch": Ratio(1.3, 1.2, 1.4), "ONNX Runtime": Ratio(0.97, 0.9, 1.01)},
     "C2": {"torch": Ratio(2.6, 2.5, 2.7)},
 }
-PICTURES = {
+FIGURES = {
     "window": lambda: convolution_figures.window(),
     "window, stride 2": lambda: convolution_figures.window(7, 3, 2, 1),
     "window, kernel 5": lambda: convolution_figures.window(8, 5, 2, 2),
@@ -50,7 +50,7 @@ PICTURES = {
     "blocking, one block": lambda: gemm_figures.blocking(2, 2),
     "packing": lambda: gemm_figures.packing(),
     "packing, zeros": lambda: gemm_figures.packing(4, 7, 3),
-    "packing, columns alone": lambda: gemm_figures.packing(5, 12, 1),
+    "packing, single columns": lambda: gemm_figures.packing(5, 12, 1),
     "packing, one number": lambda: gemm_figures.packing(1, 1, 1),
     "register_tile": lambda: gemm_figures.register_tile(),
     "register_tile, AVX-512": lambda: gemm_figures.register_tile(12, 2, 16),
@@ -71,19 +71,19 @@ PICTURES = {
 
 
 @pytest.fixture
-def words():
-    def of(figure):
+def texts():
+    def visible_texts(figure):
         figure.draw_without_rendering()
-        beyond = {id(label) for axes in figure.axes for label in _beyond(axes)}
-        texts = [text for text in figure.findobj(Text) if text.get_visible() and text.get_text().strip()]
-        return [text for text in texts if id(text) not in beyond]
+        hidden = {id(label) for axes in figure.axes for label in _hidden_labels(axes)}
+        shown = [text for text in figure.findobj(Text) if text.get_visible() and text.get_text().strip()]
+        return [text for text in shown if id(text) not in hidden]
 
-    yield of
+    yield visible_texts
     plt.close("all")
 
 
-def _beyond(axes):
-    """Labels of ticks outside of the limits, which are not drawn."""
+def _hidden_labels(axes):
+    """Yield labels of ticks outside the limits, which are not drawn."""
     for axis in (axes.xaxis, axes.yaxis):
         low, high = sorted(axis.get_view_interval())
         for tick in axis.get_major_ticks():
@@ -91,82 +91,81 @@ def _beyond(axes):
                 yield from (tick.label1, tick.label2)
 
 
-@pytest.mark.parametrize("name", PICTURES)
-def test_words_do_not_stand_on_each_other_nor_leave_the_picture(name, words):
-    figure = PICTURES[name]()
-    # without the arrow that an annotation has
-    shown = words(figure)
-    boxes = [(text.get_text(), Text.get_window_extent(text)) for text in shown]
+@pytest.mark.parametrize("name", FIGURES)
+def test_texts_do_not_overlap_or_leave_the_figure(name, texts):
+    figure = FIGURES[name]()
+    shown = texts(figure)
+    boxes = [(text.get_text(), Text.get_window_extent(text)) for text in shown]  # without annotations' arrows
     assert len(boxes) > 3
-    assert [(a, b) for (a, one), (b, other) in combinations(boxes, 2) if _shared(one, other) > 4] == []
+    assert [(a, b) for (a, box), (b, other) in combinations(boxes, 2) if _overlap(box, other) > 4] == []
     wide, high = figure.canvas.get_width_height()
     assert [text for text, box in boxes if box.x0 < -1 or box.y0 < -1 or box.x1 > wide + 1 or box.y1 > high + 1] == []
     assert [text.get_text() for text in shown if text.get_fontsize() < 8.5] == []
 
 
-def _shared(one, other):
-    """Pixels squared that two boxes share, less a margin for the empty rim of letters."""
-    width = min(one.x1, other.x1) - max(one.x0, other.x0) - 1
-    height = min(one.y1, other.y1) - max(one.y0, other.y0) - 3
+def _overlap(box, other):
+    """Return the overlap of two boxes in square pixels, less a margin for the empty border of letters."""
+    width = min(box.x1, other.x1) - max(box.x0, other.x0) - 1
+    height = min(box.y1, other.y1) - max(box.y0, other.y0) - 3
     return max(width, 0) * max(height, 0)
 
 
-def said(words, figure):
-    return [text.get_text() for text in words(figure)]
+def strings(texts, figure):
+    return [text.get_text() for text in texts(figure)]
 
 
 @pytest.mark.parametrize(("size", "kernel", "stride", "padding"), [(6, 3, 1, 1), (7, 3, 2, 0)])
-def test_a_window_tells_its_sum_which_is_the_pixel_shown(size, kernel, stride, padding, words):
-    texts = said(words, convolution_figures.window(size, kernel, stride, padding))
-    (line,) = [text.strip() for text in texts if "·" in text and "sum" not in text]
+def test_the_sum_of_a_window_is_the_output_pixel(size, kernel, stride, padding, texts):
+    shown = strings(texts, convolution_figures.window(size, kernel, stride, padding))
+    (line,) = [text.strip() for text in shown if "·" in text and "sum" not in text]
     terms, total = line.removeprefix("= ").split("  =  ")
     products = [[int(number.strip("()")) for number in term.split("·")] for term in terms.split(" + ")]
     assert len(products) == kernel**2
     assert sum(a * b for a, b in products) == int(total)
-    assert total in texts
-    assert any(f"x[0·{stride} + i − {padding}, " in text for text in texts)
+    assert total in shown
+    assert any(f"x[0·{stride} + i − {padding}, " in text for text in shown)
 
 
-def test_columns_are_the_windows_row_by_row(words):
+def test_columns_are_the_windows_row_by_row(texts):
     figure = convolution_figures.im2col_layout(1, 3, 2)
-    numbers = [text for text in words(figure) if text.get_text().isdigit()]
+    numbers = [text for text in texts(figure) if text.get_text().isdigit()]
     right = max(text.get_window_extent().x1 for text in numbers)
     column = [text for text in numbers if text.get_window_extent().x1 > right - 12]
     shown = [int(text.get_text()) for text in sorted(column, key=lambda text: -text.get_window_extent().y0)]
     assert shown == [5, 6, 8, 9]  # the last window of 1 2 3 / 4 5 6 / 7 8 9
-    assert {"[F, 4]", "[4, 4]", "window (0, 1)"} <= set(said(words, figure))
+    assert {"[F, 4]", "[4, 4]", "window (0, 1)"} <= set(strings(texts, figure))
 
 
-def test_walking_down_a_column_costs_a_line_for_each_number(words):
-    texts = said(words, gemm_figures.loop_orders(8, 4))
-    assert texts.count("down a column: 8 numbers\nin 8 cache lines") == 1
-    assert texts.count("along a row: 8 numbers\nin 2 cache lines") == 3
+def test_a_column_touches_a_line_per_element(texts):
+    shown = strings(texts, gemm_figures.loop_orders(8, 4))
+    assert shown.count("down a column: 8 numbers\nin 8 cache lines") == 1
+    assert shown.count("along a row: 8 numbers\nin 2 cache lines") == 3
 
 
-def test_blocks_keep_less_in_use(words):
-    texts = " ".join(said(words, gemm_figures.blocking(8, 4)))
-    assert "80 numbers, 320 bytes" in texts  # a row of a, all of b, a row of c
-    assert "48 numbers, 192 bytes" in texts
-    assert "used 4 times" in texts
+def test_blocks_reduce_the_working_set(texts):
+    shown = " ".join(strings(texts, gemm_figures.blocking(8, 4)))
+    assert "80 numbers, 320 bytes" in shown  # a row of a, all of b, a row of c
+    assert "48 numbers, 192 bytes" in shown
+    assert "used 4 times" in shown
 
 
-def test_panels_fill_up_with_zeros(words):
-    assert said(words, gemm_figures.packing(4, 7, 3)).count("0") == 2 * 4 * 2  # in the panel, and in memory
-    assert said(words, gemm_figures.packing(6, 8, 4)).count("0") == 0
+def test_panels_are_zero_padded(texts):
+    assert strings(texts, gemm_figures.packing(4, 7, 3)).count("0") == 2 * 4 * 2  # in the panel and in memory
+    assert strings(texts, gemm_figures.packing(6, 8, 4)).count("0") == 0
 
 
-def test_a_step_counts_its_loads_and_its_sums(words):
-    texts = said(words, gemm_figures.register_tile(6, 2, 8))
-    assert {"2", "6", "12", "192", "FLOP for 22 numbers loaded"} <= set(texts)
+def test_a_step_counts_its_loads_and_its_sums(texts):
+    shown = strings(texts, gemm_figures.register_tile(6, 2, 8))
+    assert {"2", "6", "12", "192", "FLOP for 22 numbers loaded"} <= set(shown)
 
 
-def test_a_ladder_names_each_rung_at_its_end(words):
-    texts = said(words, benchmark_figures.ladder(LADDER, PEAK))
-    assert {"naive  0.8%", "reordered  1.5%", "blas  91.9%", "vectorised  92.3%", "peak: 260 GFLOP/s"} <= set(texts)
+def test_a_ladder_names_each_rung_at_its_end(texts):
+    shown = strings(texts, benchmark_figures.ladder(LADDER, PEAK))
+    assert {"naive  0.8%", "reordered  1.5%", "blas  91.9%", "vectorised  92.3%", "peak: 260 GFLOP/s"} <= set(shown)
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
-def test_spread_labels_keep_their_order_and_their_distance(values):
+def test_spread_labels_keep_order_and_distance(values):
     moved = spread_apart(values, 0.1, 0.0, 1.0)
     order = np.argsort(values, kind="stable")
     assert all(b - a >= 0.1 - 1e-9 for a, b in pairwise(np.array(moved)[order]))
@@ -174,40 +173,40 @@ def test_spread_labels_keep_their_order_and_their_distance(values):
     assert max(moved) <= 1 + 1e-9
 
 
-def test_peers_tell_rates_and_shares_of_the_peak(words):
-    texts = said(words, benchmark_figures.peers(PEERS, PEAK))
-    assert {"235  (90%)", "208  (80%)", "peak: 260 GFLOP/s", "im2col + BLAS"} <= set(texts)
+def test_peers_are_labelled_with_rates_and_shares(texts):
+    shown = strings(texts, benchmark_figures.peers(PEERS, PEAK))
+    assert {"235  (90%)", "208  (80%)", "peak: 260 GFLOP/s", "im2col + BLAS"} <= set(shown)
 
 
-def test_columns_tell_how_much_larger_they_are(words):
-    texts = " ".join(said(words, benchmark_figures.im2col_memory(MEMORY)))
-    assert "6.89 MiB,  9.00x the input" in texts
-    assert "12.2x the input" in texts
+def test_im2col_memory_is_labelled_with_the_growth(texts):
+    shown = " ".join(strings(texts, benchmark_figures.im2col_memory(MEMORY)))
+    assert "6.89 MiB,  9.00x the input" in shown
+    assert "12.2x the input" in shown
 
 
-def test_whole_models_tell_predicted_and_measured_speed_ups(words):
-    texts = said(words, benchmark_figures.amdahl(MODELS))
-    assert "46.0 ms, 52.3x\nmeasured 50.0 ms, 50.0x" in texts
-    assert "25.0 ms, 96.3x" in texts
-    assert sum("cut" in text for text in texts) == 1
+def test_models_are_labelled_with_predicted_and_measured_speedups(texts):
+    shown = strings(texts, benchmark_figures.amdahl(MODELS))
+    assert "46.0 ms, 52.3x\nmeasured 50.0 ms, 50.0x" in shown
+    assert "25.0 ms, 96.3x" in shown
+    assert sum("cut" in text for text in shown) == 1
 
 
-def test_bars_of_one_size_are_not_cut(words):
-    texts = said(words, benchmark_figures.amdahl({"a": (0.02, 0.01, 0.03), "b": (0.01, 0.01, 0.02)}))
-    assert not any("cut" in text for text in texts)
+def test_bars_of_similar_length_are_not_broken(texts):
+    shown = strings(texts, benchmark_figures.amdahl({"a": (0.02, 0.01, 0.03), "b": (0.01, 0.01, 0.02)}))
+    assert not any("cut" in text for text in shown)
 
 
-def test_chosen_layers_are_numbered_in_the_order_of_the_network(words):
-    places = [
+def test_selected_layers_are_numbered_in_network_order(texts):
+    labels = [
         (text.get_text(), text.xy[1])
-        for text in words(benchmark_figures.inventory(LAYERS))
+        for text in texts(benchmark_figures.inventory(LAYERS))
         if text.get_text()[0] == "C"
     ]
-    assert sorted(set(places)) == [("C1", 1), ("C2", 2)]
+    assert sorted(set(labels)) == [("C1", 1), ("C2", 2)]
 
 
 @pytest.mark.parametrize(
-    ("draw", "what"),
+    ("draw", "message"),
     [
         (lambda: convolution_figures.window(6, 9, 1, 0), "does not fit"),
         (lambda: convolution_figures.window(0), "size"),
@@ -236,14 +235,14 @@ def test_chosen_layers_are_numbered_in_the_order_of_the_network(words):
         (lambda: benchmark_figures.inventory([("a", 1.0, float("nan"), False)]), "intensity of a"),
     ],
 )
-def test_what_cannot_be_drawn_is_refused_kindly(draw, what):
-    with pytest.raises(KernelError, match=what):
+def test_invalid_arguments_are_refused(draw, message):
+    with pytest.raises(KernelError, match=message):
         draw()
     assert plt.get_fignums() == []
 
 
-def test_ratios_tell_the_geometric_mean_of_each_peer():
+def test_ratios_are_labelled_with_geometric_means():
     figure = benchmark_figures.ratios(RATIOS)
-    said = [text.get_text() for text in figure.legends[0].get_texts()]
+    labels = [text.get_text() for text in figure.legends[0].get_texts()]
     plt.close(figure)
-    assert said == ["torch (geometric mean 1.84)", "ONNX Runtime (geometric mean 0.97)"]
+    assert labels == ["torch (geometric mean 1.84)", "ONNX Runtime (geometric mean 0.97)"]

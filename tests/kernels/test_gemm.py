@@ -1,4 +1,4 @@
-"""Every rung of the matrix product gives what NumPy gives in float64, for any shape, strides and threads."""
+"""Every rung of the matrix product agrees with NumPy in float64, for any shape, strides and threads."""
 
 import math
 
@@ -14,7 +14,7 @@ from mlhood.kernels.codegen.microkernel import cheapest
 from mlhood.kernels.codegen.target import Target, available
 
 SIZES = st.one_of(st.integers(0, 40), st.sampled_from([63, 64, 65, 100, 513, 530]))
-LAYOUTS = ("plain", "transposed", "every other", "backwards", "one for all")
+LAYOUTS = ("plain", "transposed", "every other", "reversed", "broadcast")
 
 
 def matrix(rng: np.random.Generator, rows: int, columns: int, layout: str) -> np.ndarray:
@@ -22,14 +22,14 @@ def matrix(rng: np.random.Generator, rows: int, columns: int, layout: str) -> np
         return rng.standard_normal((columns, rows), np.float32).T
     if layout == "every other":
         return rng.standard_normal((2 * rows, 2 * columns), np.float32)[::2, ::2]
-    if layout == "backwards":
+    if layout == "reversed":
         return rng.standard_normal((rows, columns), np.float32)[::-1, ::-1]
-    if layout == "one for all":
+    if layout == "broadcast":
         return np.broadcast_to(rng.standard_normal((1, columns), np.float32), (rows, columns))
     return rng.standard_normal((rows, columns), np.float32)
 
 
-def agree(c: np.ndarray, a: np.ndarray, b: np.ndarray) -> None:
+def assert_close(c: np.ndarray, a: np.ndarray, b: np.ndarray) -> None:
     exact = a.astype(np.float64) @ b.astype(np.float64)
     assert c.dtype == np.float32
     assert c.shape == exact.shape
@@ -49,23 +49,23 @@ def agree(c: np.ndarray, a: np.ndarray, b: np.ndarray) -> None:
 def test_a_rung_agrees_with_numpy(rung, m, k, n, layouts, threads):
     rng = np.random.default_rng(m * 10007 + k * 101 + n)
     a, b = matrix(rng, m, k, layouts[0]), matrix(rng, k, n, layouts[1])
-    agree(GEMM[rung](a, b, threads=threads), a, b)
+    assert_close(GEMM[rung](a, b, threads=threads), a, b)
 
 
 @settings(max_examples=30, deadline=None)
 @given(
     m=st.sampled_from([1, 5, 14, 47, 70]), k=st.integers(1, 70), n=st.integers(1, 150), threads=st.sampled_from([1, 2])
 )
-def test_the_generated_kernel_agrees_on_every_processor(target_of_example, m, k, n, threads):
+def test_the_generated_kernel_agrees_on_every_processor(generator_target, m, k, n, threads):
     rng = np.random.default_rng(m + k + n)
     for left in ("plain", "transposed"):
         for right in ("plain", "transposed"):
             a, b = matrix(rng, m, k, left), matrix(rng, k, n, right)
-            agree(vectorised.multiply(a, b, threads, target_of_example), a, b)
+            assert_close(vectorised.multiply(a, b, threads, generator_target), a, b)
 
 
 @pytest.fixture(scope="module", params=available(), ids=lambda target: target.name)
-def target_of_example(request) -> Target:
+def generator_target(request) -> Target:
     return request.param
 
 
@@ -75,11 +75,11 @@ def test_several_rounds_over_columns_and_depth(monkeypatch):
     rng = np.random.default_rng(0)
     a, b = matrix(rng, 50, 90, "plain"), matrix(rng, 90, 300, "plain")
     for threads in (1, 2, 5):
-        agree(vectorised.multiply(a, b, threads), a, b)
+        assert_close(vectorised.multiply(a, b, threads), a, b)
 
 
 @pytest.mark.parametrize("rung", GEMM)
-def test_nan_and_infinity_come_through(rung):
+def test_nan_and_infinity_propagate(rung):
     a, b = np.ones((5, 6), np.float32), np.ones((6, 40), np.float32)
     a[2, 3], b[4, 7] = np.nan, np.inf
     c = GEMM[rung](a, b, threads=1)
@@ -90,7 +90,7 @@ def test_nan_and_infinity_come_through(rung):
 
 @pytest.mark.parametrize("rung", GEMM)
 @pytest.mark.parametrize(
-    ("a", "b", "says"),
+    ("a", "b", "message"),
     [
         (np.zeros((2, 3), np.float32), np.zeros((2, 3), np.float32), "do not conform"),
         (np.zeros((2, 3)), np.zeros((3, 2), np.float32), "a is not a matrix of float32"),
@@ -98,27 +98,27 @@ def test_nan_and_infinity_come_through(rung):
         ([[1.0]], np.zeros((1, 1), np.float32), "a is not a matrix"),
     ],
 )
-def test_what_has_no_product_is_refused(rung, a, b, says):
-    with pytest.raises(KernelError, match=says):
+def test_invalid_operands_are_refused(rung, a, b, message):
+    with pytest.raises(KernelError, match=message):
         GEMM[rung](a, b)
 
 
 @pytest.mark.parametrize("threads", [0, -1, 1.5, "2"])
-def test_a_number_of_threads_that_cannot_be(threads):
-    one = np.ones((1, 1), np.float32)
+def test_invalid_numbers_of_threads_are_refused(threads):
+    ones = np.ones((1, 1), np.float32)
     for rung in GEMM.values():
         with pytest.raises(KernelError, match="threads"):
-            rung(one, one, threads=threads)
+            rung(ones, ones, threads=threads)
 
 
 def test_threads_as_a_setting():
-    outside = kernels.threads()
+    default = kernels.threads()
     with kernels.use_threads(7):
         assert kernels.threads() == 7
         with kernels.use_threads(1):
             assert kernels.threads() == 1
         assert kernels.threads() == 7
-    assert kernels.threads() == outside >= 1
+    assert kernels.threads() == default >= 1
 
 
 def test_tiles_fit_into_the_registers(target):

@@ -11,7 +11,7 @@ from mlhood.kernels.codegen.target import available
 
 
 @pytest.fixture(scope="module", params=available(), ids=lambda target: target.name)
-def processor(request):
+def any_target(request):
     return request.param
 
 
@@ -22,34 +22,34 @@ def processor(request):
     n=st.one_of(st.integers(0, 70), st.just(130)),
     threads=st.sampled_from([1, 2]),
 )
-def test_a_product_is_exact(processor, m, k, n, threads):
+def test_a_product_is_exact(any_target, m, k, n, threads):
     rng = np.random.default_rng(m + k + n)
     a, b = rng.integers(0, 256, (m, k), np.uint8), rng.integers(-128, 128, (k, n), np.int8)
-    c = int8_product(a, b, threads=threads, target=processor)
+    c = int8_product(a, b, threads=threads, target=any_target)
     assert c.dtype == np.int32
     assert np.array_equal(c, a.astype(np.int32) @ b.astype(np.int32))
 
 
-def test_the_largest_numbers_do_not_saturate(processor):
+def test_the_largest_numbers_do_not_saturate(any_target):
     a, low, high = np.full((3, 64), 255, np.uint8), np.full((64, 20), -128, np.int8), np.full((64, 20), 127, np.int8)
-    assert (int8_product(a, low, target=processor) == -128 * 255 * 64).all()
-    assert (int8_product(a, high, target=processor) == 127 * 255 * 64).all()
+    assert (int8_product(a, low, target=any_target) == -128 * 255 * 64).all()
+    assert (int8_product(a, high, target=any_target) == 127 * 255 * 64).all()
 
 
-def test_matrices_with_gaps():
+def test_strided_matrices():
     rng = np.random.default_rng(0)
     a, b = rng.integers(0, 256, (40, 60), np.uint8).T[::2], rng.integers(-128, 128, (90, 80), np.int8)[::-2, ::2][:40]
     assert np.array_equal(int8_product(a, b), a.astype(np.int32) @ b.astype(np.int32))
 
 
 @pytest.mark.parametrize(
-    ("a", "b", "says"),
+    ("a", "b", "message"),
     [
         (np.zeros((2, 3), np.int8), np.zeros((3, 2), np.int8), "a is not a matrix of uint8"),
         (np.zeros((2, 3), np.uint8), np.zeros((3, 2), np.uint8), "b is not a matrix of int8"),
         (np.zeros((2, 3), np.uint8), np.zeros((2, 3), np.int8), "do not conform"),
     ],
 )
-def test_what_has_no_product_is_refused(a, b, says):
-    with pytest.raises(KernelError, match=says):
+def test_invalid_operands_are_refused(a, b, message):
+    with pytest.raises(KernelError, match=message):
         int8_product(a, b)

@@ -1,4 +1,4 @@
-"""The networks' layers: that they are the networks', and that the direct kernel computes them."""
+"""The layers are those of the networks, and the direct kernel computes them."""
 
 from collections import Counter
 
@@ -13,19 +13,19 @@ from mlhood.models import resnet50 as model
 
 
 def test_the_layers_are_the_models():
-    found = []
+    layers = []
 
-    def note(module: nn.Module, inputs: tuple[torch.Tensor, ...], _: object) -> None:
+    def record(module: nn.Module, inputs: tuple[torch.Tensor, ...], _: object) -> None:
         channels, size = inputs[0].shape[1:3]
-        found.append(Layer(channels, size, module.out_channels, module.kernel_size[0], module.stride[0]))
+        layers.append(Layer(channels, size, module.out_channels, module.kernel_size[0], module.stride[0]))
 
     network = model().eval()
     for module in network.modules():
         if isinstance(module, nn.Conv2d):
-            module.register_forward_hook(note)
+            module.register_forward_hook(record)
     with torch.inference_mode():
         network(torch.zeros(1, 3, 224, 224))
-    assert Counter(resnet50()) == Counter(found)
+    assert Counter(resnet50()) == Counter(layers)
     assert len(distinct(resnet50())) == 23
 
 
@@ -41,16 +41,16 @@ def test_the_networks_have_their_known_size(network, convolutions, millions):
 
 @pytest.mark.parametrize("layer", distinct(resnet50()), ids=lambda layer: layer.name)
 def test_every_layer_of_resnet_50(layer):
-    agree(layer, ["direct", "im2col_gemm", "im2col_blas"])
+    assert_agreement(layer, ["direct", "im2col_gemm", "im2col_blas"])
 
 
 @pytest.mark.parametrize("network", [name for name in NETWORKS if name != "resnet50"])
 def test_every_layer_of_other_networks(network):
     for layer in distinct(NETWORKS[network]()):
-        agree(layer, ["direct"])
+        assert_agreement(layer, ["direct"])
 
 
-def agree(layer: Layer, rungs: list[str]) -> None:
+def assert_agreement(layer: Layer, rungs: list[str]) -> None:
     rng = np.random.default_rng(layer.channels)
     x = rng.standard_normal((1, layer.channels, layer.size, layer.size), np.float32)
     shape = (layer.filters, layer.channels // layer.groups, layer.kernel, layer.kernel)

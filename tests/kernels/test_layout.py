@@ -1,4 +1,4 @@
-"""Blocked activations: converted there and back, and convolved as plain ones are."""
+"""Blocked activations: converted in both directions, and convolved like plain ones."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ COUNTS = st.sampled_from([1, 3, 4, 16, 17, 33, 48])
     lanes=st.sampled_from([1, 4, 8, 16]),
     kind=st.sampled_from([np.float32, np.int8]),
 )
-def test_there_and_back(shape, lanes, kind):
+def test_conversion_round_trip(shape, lanes, kind):
     x = np.arange(np.prod(shape)).reshape(shape).astype(kind)
     blocked = to_blocked(x, lanes)
     assert np.array_equal(to_plain(blocked, shape[1]), x)
@@ -44,40 +44,43 @@ def convolutions(draw, lanes):
     return x, (groups * filters, channels, *kernel), options
 
 
-@pytest.mark.parametrize(("reads", "writes"), [("blocked", "plain"), ("plain", "blocked"), ("blocked", "blocked")])
+@pytest.mark.parametrize(
+    ("input_layout", "output_layout"), [("blocked", "plain"), ("plain", "blocked"), ("blocked", "blocked")]
+)
 @pytest.mark.parametrize("processor", available(), ids=lambda target: target.name)
 @settings(max_examples=8, deadline=None)
 @given(data=st.data(), threads=st.sampled_from([1, 2]), clip=st.sampled_from([None, (0, 6), (1, 2)]))
-def test_a_layout_changes_nothing_else(processor, reads, writes, data, threads, clip):
+def test_the_layout_does_not_change_the_result(processor, input_layout, output_layout, data, threads, clip):
     shape, weights, options = data.draw(convolutions(processor.lanes))
     g, rng = geometry(shape, weights, **options), np.random.default_rng(shape[2])
     x, w, bias, residual = (rng.standard_normal(s, np.float32) for s in (shape, weights, weights[0], g.out_shape))
     expected = CONV2D["im2col_blas"](x, w, bias, **options, residual=residual, clip=clip, threads=1)
-    made = Direct(g, w, bias, clip, processor, input_layout=reads, output_layout=writes)
-    inside, beside = stored(x, reads, processor.lanes), stored(residual, writes, processor.lanes)
-    fence = np.full(np.prod(made.shapes[1], dtype=int) + 1, 7, np.float32)
-    y = made(inside, beside, fence[:-1].reshape(made.shapes[1]), threads)
-    y = to_plain(y, g.filters) if writes == "blocked" else y
+    prepared = Direct(g, w, bias, clip, processor, input_layout=input_layout, output_layout=output_layout)
+    stored_x = stored(x, input_layout, processor.lanes)
+    stored_residual = stored(residual, output_layout, processor.lanes)
+    guarded = np.full(np.prod(prepared.shapes[1], dtype=int) + 1, 7, np.float32)
+    y = prepared(stored_x, stored_residual, guarded[:-1].reshape(prepared.shapes[1]), threads)
+    y = to_plain(y, g.filters) if output_layout == "blocked" else y
     assert np.abs(y - expected).max() <= 1e-5 * (8 + g.depth)
-    assert fence[-1] == 7
+    assert guarded[-1] == 7
 
 
 def stored(x: np.ndarray, layout: str, lanes: int) -> np.ndarray:
     return to_blocked(x, lanes) if layout == "blocked" else x
 
 
-def test_a_deep_window_is_summed_in_stretches(monkeypatch, target):
+def test_a_deep_window_is_summed_in_blocks(monkeypatch, target):
     monkeypatch.setattr("mlhood.kernels.direct._WEIGHT_BYTES", 4 * 16 * 40)
     rng = np.random.default_rng(0)
     x, w = rng.standard_normal((1, 30, 9, 15), np.float32), rng.standard_normal((20, 30, 3, 3), np.float32)
-    made = Direct(
+    prepared = Direct(
         geometry(x.shape, w.shape, padding=1), w, target=target, input_layout="blocked", output_layout="blocked"
     )
-    y = made(to_blocked(x, target.lanes), threads=2)
+    y = prepared(to_blocked(x, target.lanes), threads=2)
     assert np.abs(to_plain(y, 20) - CONV2D["im2col_blas"](x, w, padding=1, threads=1)).max() <= 1e-3
 
 
-def test_numbers_beyond_the_channels_are_not_read(target):
+def test_lanes_beyond_the_channels_are_not_read(target):
     rng = np.random.default_rng(0)
     x, w = rng.standard_normal((1, 5, 6, 6), np.float32), rng.standard_normal((4, 5, 3, 3), np.float32)
     blocked = to_blocked(x, target.lanes)
@@ -93,7 +96,7 @@ def test_groups_within_a_block_are_refused(layouts):
         Direct(g, w, **layouts)
 
 
-def test_what_does_not_fit_is_refused():
+def test_invalid_arguments_are_refused():
     g, w = geometry((1, 5, 6, 6), (4, 5, 3, 3)), np.zeros((4, 5, 3, 3), np.float32)
     with pytest.raises(KernelError, match="unknown layout"):
         Direct(g, w, input_layout="striped")
@@ -105,6 +108,6 @@ def test_what_does_not_fit_is_refused():
         to_blocked(np.zeros((1, 2, 3)), 4)
     with pytest.raises(KernelError, match="number of lanes"):
         to_blocked(np.zeros((1, 2, 3, 3)), 0)
-    for wrong in (np.zeros((1, 2, 3, 3)), np.zeros((1, 2, 3, 3, 4))):
+    for invalid in (np.zeros((1, 2, 3, 3)), np.zeros((1, 2, 3, 3, 4))):
         with pytest.raises(KernelError, match="have the blocked layout"):
-            to_plain(wrong, 9)
+            to_plain(invalid, 9)

@@ -1,4 +1,4 @@
-"""The table of P3 as it is declared."""
+"""The declaration of P3's table."""
 
 import pytest
 
@@ -8,9 +8,9 @@ from mlhood.measure import compare
 
 @pytest.mark.parametrize("name", RESNET18)
 def test_the_layers_are_those_of_resnet_18(name):
-    found = RESNET18[name].geometry
-    assert found.flops == 2 * 115_605_504
-    assert found.out_shape[1:] == (found.channels, found.height, found.width)
+    g = RESNET18[name].geometry
+    assert g.flops == 2 * 115_605_504
+    assert g.out_shape[1:] == (g.channels, g.height, g.width)
 
 
 def test_the_table_takes_comparisons_of_all_layers():
@@ -22,7 +22,7 @@ def test_the_table_takes_comparisons_of_all_layers():
     assert table.read(table.to_dict()).verdicts() == table.verdicts()
 
 
-def test_every_call_returns_a_table_of_its_own():
+def test_every_call_returns_a_new_table():
     first, second = convolution_table(), convolution_table()
     first.fill("C1", compare({name: lambda: 1.0 for name in first.columns}, shortest=0, describe_machine=False))
     assert len(first.missing) == 6

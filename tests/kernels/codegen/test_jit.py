@@ -1,4 +1,4 @@
-"""Machine code: kept on disk between processes, whole or not at all; and written for processors that are not here."""
+"""Just-in-time compilation: the cache of object code, and cross-compilation."""
 
 import inspect
 import os
@@ -19,20 +19,20 @@ from mlhood.kernels.direct import Direct
 from mlhood.kernels.geometry import geometry
 
 
-def build_seven(_: Target, where: int) -> str:
-    """A kernel that writes 7 into a word of its plan."""
+def build_seven(_: Target, index: int) -> str:
+    """Generate a kernel that writes 7 to a word of its argument block."""
     module = ir.Module()
     code = kernel_function(module)
-    code.pointer("arguments", INDEX).at(where).store(INDEX(7))
+    code.pointer("arguments", INDEX).at(index).store(INDEX(7))
     code.ret()
     return str(module)
 
 
-def call(where: int) -> list[int]:
+def call(index: int) -> list[int]:
     jit._load.cache_clear()
-    plan = np.zeros(4, np.int64)
-    jit.load(build_seven, PORTABLE, where)(plan.ctypes.data, 0)
-    return plan.tolist()
+    arguments = np.zeros(4, np.int64)
+    jit.load(build_seven, PORTABLE, index)(arguments.ctypes.data, 0)
+    return arguments.tolist()
 
 
 @pytest.fixture
@@ -42,43 +42,43 @@ def folder(tmp_path, monkeypatch):
     jit._load.cache_clear()
 
 
-def test_code_is_kept_and_used_again(folder, monkeypatch):
+def test_code_is_cached_and_reused(folder, monkeypatch):
     assert call(2) == [0, 0, 7, 0]
-    (kept,) = folder.iterdir()
+    (cached,) = folder.iterdir()
     monkeypatch.setattr(jit, "compile_ir", None)
     assert call(2) == [0, 0, 7, 0]
-    assert list(folder.iterdir()) == [kept]
+    assert list(folder.iterdir()) == [cached]
 
 
-def test_other_arguments_are_another_file(folder):
+def test_other_arguments_have_another_file(folder):
     assert call(1) == [0, 7, 0, 0]
     assert call(3) == [0, 0, 0, 7]
     assert len(list(folder.iterdir())) == 2
 
 
-def test_a_generator_that_was_changed_makes_new_code(folder, tmp_path):
+def test_a_modified_generator_is_compiled_again(folder, tmp_path):
     generator = tmp_path / "generator.py"
     for value in (7, 8):
         generator.write_text(inspect.getsource(build_seven).replace("INDEX(7)", f"INDEX({value})"))
         names = {"Target": Target, "ir": ir, "kernel_function": kernel_function, "INDEX": INDEX}
         exec(compile(generator.read_text(), generator, "exec"), names)
         jit._source_digest.cache_clear()  # as in another process
-        plan = np.zeros(1, np.int64)
-        jit.load(names["build_seven"], PORTABLE, 0)(plan.ctypes.data, 0)
-        assert plan.tolist() == [value]
+        arguments = np.zeros(1, np.int64)
+        jit.load(names["build_seven"], PORTABLE, 0)(arguments.ctypes.data, 0)
+        assert arguments.tolist() == [value]
 
 
 @pytest.mark.parametrize("damage", [lambda code: code[:100], lambda code: b"", lambda code: code[:-1] + b"\xff"])
 def test_damaged_code_is_compiled_again(folder, damage):
     call(2)
-    (kept,) = folder.iterdir()
-    whole = kept.read_bytes()
-    kept.write_bytes(damage(whole))
+    (cached,) = folder.iterdir()
+    intact = cached.read_bytes()
+    cached.write_bytes(damage(intact))
     assert call(2) == [0, 0, 7, 0]
-    assert kept.read_bytes() == whole
+    assert cached.read_bytes() == intact
 
 
-def test_a_folder_that_cannot_be_written_costs_only_time(tmp_path, monkeypatch):
+def test_a_read_only_folder_is_ignored(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("MLHOOD_CACHE", str(tmp_path / "file" / "kernels"))
     assert call(2) == [0, 0, 7, 0]
@@ -91,7 +91,7 @@ def test_a_folder_that_cannot_be_written_costs_only_time(tmp_path, monkeypatch):
         ("win32", "LOCALAPPDATA", ("mlhood", "kernels")),
     ],
 )
-def test_where_code_is_kept(platform, variable, parts, tmp_path, monkeypatch):
+def test_the_cache_folder_is_the_users(platform, variable, parts, tmp_path, monkeypatch):
     monkeypatch.delenv("MLHOOD_CACHE", raising=False)
     monkeypatch.setattr(sys, "platform", platform)
     monkeypatch.setenv(variable, str(tmp_path))
@@ -106,24 +106,24 @@ from mlhood.kernels import CONV2D
 from mlhood.kernels.codegen import jit
 compiled = []
 compile_ir = jit.compile_ir
-jit.compile_ir = lambda *asked: compiled.append(asked) or compile_ir(*asked)
+jit.compile_ir = lambda *arguments: compiled.append(arguments) or compile_ir(*arguments)
 y = CONV2D["direct"](np.ones((1, 3, 9, 20), np.float32), np.ones((5, 3, 3, 3), np.float32), padding=1, threads=1)
 print(len(compiled), float(y.sum()), "numba" in sys.modules)
 """
     environment = {**os.environ, "MLHOOD_CACHE": str(folder)}
-    said = [
+    outputs = [
         subprocess.run(
             [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
         ).stdout.split()
         for _ in range(2)
     ]
-    assert int(said[0][0]) > 0
-    assert said[1][0] == "0"
-    assert said[0][1:] == said[1][1:]
-    assert said[1][2] == "False"
+    assert int(outputs[0][0]) > 0
+    assert outputs[1][0] == "0"
+    assert outputs[0][1:] == outputs[1][1:]
+    assert outputs[1][2] == "False"
 
 
-# -- processors that are not here
+# -- cross-compilation
 
 
 def test_a_convolution_for_arm_is_assembled():
@@ -142,13 +142,13 @@ def test_a_product_for_arm_is_assembled():
     assert text.count("fmla") >= 24
 
 
-def test_the_microkernel_uses_the_registers_that_it_was_made_for(target):
+def test_the_microkernel_uses_the_targets_registers(target):
     tile = max(candidates(target), key=lambda tile: tile.rows * tile.vectors)
     text = jit.compile_ir(direct_kernel.build(target, Variant(tile.rows, tile.vectors, 1)), target, assembly=True)
     register = {"avx512": "zmm", "avx2": "ymm", "neon": ".4s", "portable": "xmm"}[target.name]
     multiply = "mulps" if target.name == "portable" else "fmla" if target.name == "neon" else "vfmadd"
     lines = [line for line in text.splitlines() if multiply in line and register in line]
-    assert len(lines) >= 2 * tile.rows * tile.vectors  # in the kernel that leaves sums and in the one that finishes
+    assert len(lines) >= 2 * tile.rows * tile.vectors  # in the partial and in the final microkernel
 
 
 def test_the_variant_fits_the_layer():
