@@ -28,7 +28,7 @@ def machine_lock_file() -> Path:
     Its folder belongs to this user and is closed to others, who can neither hold the lock nor redirect it.
 
     Raises:
-        OutputError: The folder cannot be made, or is not a folder that belongs to this user alone.
+        OutputError: The folder cannot be created, or is not a folder that belongs to this user alone.
     """
     folder = SHARED / f"mlhood-{os.geteuid()}" if hasattr(os, "geteuid") else Path(tempfile.gettempdir(), "mlhood")
     try:

@@ -12,16 +12,16 @@ RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)  #
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder and its parents.
+    """Create a folder and its parents.
 
     Raises:
-        OutputError: It cannot be made.
+        OutputError: It cannot be created.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise OutputError(
-            "the folder cannot be made",
+            "the folder cannot be created",
             where=folder,
             got=error.strerror or str(error),
             todo="choose another folder with --to",

@@ -1,11 +1,12 @@
 """The ladder of the convolution: y[N, F, OH, OW] from x[N, C, H, W] and w[F, C / groups, KH, KW] in float32.
 
-Every rung has the same signature, and the results agree up to rounding. The epilogue is the same everywhere:
+Every rung has the signature of `direct`, and the results agree up to rounding. The epilogue is the same everywhere:
 y = clip(convolution + bias + residual).
 """
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 
@@ -22,7 +23,77 @@ Clip = tuple[float, float]
 RELU: Clip = (0.0, math.inf)
 
 
-def naive(
+def _with_epilogue(convolve: Callable[[Geometry, np.ndarray, np.ndarray, int], np.ndarray]) -> Conv2d:
+    """Return a rung of the ladder from a convolution without checks and epilogue."""
+
+    def rung(
+        x: np.ndarray,
+        w: np.ndarray,
+        bias: np.ndarray | None = None,
+        stride: Pair = 1,
+        padding: Pair = 0,
+        *,
+        dilation: Pair = 1,
+        groups: int = 1,
+        residual: np.ndarray | None = None,
+        clip: Clip | None = None,
+        threads: int | None = None,
+    ) -> np.ndarray:
+        g = check_convolution(x, w, bias, stride, padding, dilation, groups, residual)
+        return _epilogue(convolve(g, x, w, parallel.resolve_threads(threads)), bias, residual, clip)
+
+    return functools.update_wrapper(rung, convolve, ("__module__", "__name__", "__qualname__", "__doc__"))
+
+
+def _epilogue(y: np.ndarray, bias: np.ndarray | None, residual: np.ndarray | None, clip: Clip | None) -> np.ndarray:
+    if bias is not None:
+        y += bias[:, None, None]
+    if residual is not None:
+        y += residual
+    if clip is not None:
+        np.clip(y, np.float32(clip[0]), np.float32(clip[1]), out=y)
+    return y
+
+
+@_with_epilogue
+def naive(g: Geometry, x: np.ndarray, w: np.ndarray, threads: int) -> np.ndarray:
+    """Convolve by the definition, in seven nested loops. Arguments as for `direct`."""
+    from mlhood.kernels import loops
+
+    y, padded = np.empty(g.out_shape, np.float32), pad(g, x)
+    w = np.ascontiguousarray(w)
+
+    def convolve(first: int, stop: int) -> None:
+        loops.conv_naive(padded, w, y, first, stop, g.stride, g.dilation, g.groups)
+
+    parallel.parallel_for(convolve, g.filters, threads)
+    return y
+
+
+@_with_epilogue
+def im2col_gemm(g: Geometry, x: np.ndarray, w: np.ndarray, threads: int) -> np.ndarray:
+    """Convolve by im2col and our own matrix product, without a library. Arguments as for `direct`."""
+    return _by_matrix_product(g, x, w, gemm.vectorised, threads)
+
+
+@_with_epilogue
+def im2col_blas(g: Geometry, x: np.ndarray, w: np.ndarray, threads: int) -> np.ndarray:
+    """Convolve by im2col and NumPy's BLAS. Arguments as for `direct`."""
+    return _by_matrix_product(g, x, w, gemm.blas, threads)
+
+
+def _by_matrix_product(g: Geometry, x: np.ndarray, w: np.ndarray, product: gemm.Gemm, threads: int) -> np.ndarray:
+    """Multiply the weights [F, k] of each group with the windows [k, OH * OW] of each image."""
+    high, wide = g.out
+    y = np.empty((g.images, g.groups, g.filters // g.groups, high * wide), np.float32)
+    filters = w.reshape(g.groups, g.filters // g.groups, g.depth)
+    for image in range(g.images):
+        for group, columns in enumerate(im2col(g, x[image])):
+            y[image, group] = product(filters[group], columns, threads=threads)
+    return y.reshape(g.out_shape)
+
+
+def direct(
     x: np.ndarray,
     w: np.ndarray,
     bias: np.ndarray | None = None,
@@ -35,7 +106,9 @@ def naive(
     clip: Clip | None = None,
     threads: int | None = None,
 ) -> np.ndarray:
-    """Convolve by the definition, in seven nested loops.
+    """Convolve with the generated microkernel, without im2col.
+
+    Each call packs the weights; `mlhood.kernels.direct.prepare` packs them once.
 
     Args:
         x: float32 [N, C, H, W].
@@ -54,73 +127,6 @@ def naive(
 
     Raises:
         KernelError: If dtypes, shapes or parameters are inconsistent.
-    """
-    from mlhood.kernels import loops
-
-    g = check_convolution(x, w, bias, stride, padding, dilation, groups, residual)
-    count = parallel.resolve_threads(threads)
-    y, padded = np.empty(g.out_shape, np.float32), pad(g, x)
-    w = np.ascontiguousarray(w)
-
-    def convolve(first: int, stop: int) -> None:
-        loops.conv_naive(padded, w, y, first, stop, g.stride, g.dilation, g.groups)
-
-    parallel.parallel_for(convolve, g.filters, count)
-    return _epilogue(y, bias, residual, clip)
-
-
-def im2col_gemm(
-    x: np.ndarray,
-    w: np.ndarray,
-    bias: np.ndarray | None = None,
-    stride: Pair = 1,
-    padding: Pair = 0,
-    *,
-    dilation: Pair = 1,
-    groups: int = 1,
-    residual: np.ndarray | None = None,
-    clip: Clip | None = None,
-    threads: int | None = None,
-) -> np.ndarray:
-    """Convolve by im2col and our own matrix product, without a library. Arguments as for `naive`."""
-    g = check_convolution(x, w, bias, stride, padding, dilation, groups, residual)
-    return _epilogue(_by_matrix_product(g, x, w, gemm.vectorised, threads), bias, residual, clip)
-
-
-def im2col_blas(
-    x: np.ndarray,
-    w: np.ndarray,
-    bias: np.ndarray | None = None,
-    stride: Pair = 1,
-    padding: Pair = 0,
-    *,
-    dilation: Pair = 1,
-    groups: int = 1,
-    residual: np.ndarray | None = None,
-    clip: Clip | None = None,
-    threads: int | None = None,
-) -> np.ndarray:
-    """Convolve by im2col and NumPy's BLAS. Arguments as for `naive`."""
-    g = check_convolution(x, w, bias, stride, padding, dilation, groups, residual)
-    return _epilogue(_by_matrix_product(g, x, w, gemm.blas, threads), bias, residual, clip)
-
-
-def direct(
-    x: np.ndarray,
-    w: np.ndarray,
-    bias: np.ndarray | None = None,
-    stride: Pair = 1,
-    padding: Pair = 0,
-    *,
-    dilation: Pair = 1,
-    groups: int = 1,
-    residual: np.ndarray | None = None,
-    clip: Clip | None = None,
-    threads: int | None = None,
-) -> np.ndarray:
-    """Convolve with the generated microkernel, without im2col. Arguments as for `naive`.
-
-    Each call packs the weights; `mlhood.kernels.direct.prepare` packs them once.
     """
     from mlhood.kernels.direct import Direct
 
@@ -166,29 +172,6 @@ def pad(g: Geometry, x: np.ndarray) -> np.ndarray:
     if not any(g.padding):
         return np.ascontiguousarray(x)
     return np.pad(x, ((0, 0), (0, 0), (top, bottom), (left, right)))
-
-
-def _by_matrix_product(
-    g: Geometry, x: np.ndarray, w: np.ndarray, product: gemm.Gemm, threads: int | None
-) -> np.ndarray:
-    """Multiply the weights [F, k] of each group with the windows [k, OH * OW] of each image."""
-    high, wide = g.out
-    y = np.empty((g.images, g.groups, g.filters // g.groups, high * wide), np.float32)
-    filters = w.reshape(g.groups, g.filters // g.groups, g.depth)
-    for image in range(g.images):
-        for group, columns in enumerate(im2col(g, x[image])):
-            y[image, group] = product(filters[group], columns, threads=threads)
-    return y.reshape(g.out_shape)
-
-
-def _epilogue(y: np.ndarray, bias: np.ndarray | None, residual: np.ndarray | None, clip: Clip | None) -> np.ndarray:
-    if bias is not None:
-        y += bias[:, None, None]
-    if residual is not None:
-        y += residual
-    if clip is not None:
-        np.clip(y, np.float32(clip[0]), np.float32(clip[1]), out=y)
-    return y
 
 
 CONV2D: dict[str, Conv2d] = {

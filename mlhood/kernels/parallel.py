@@ -143,12 +143,6 @@ def _exclude_this_cpu(helpers: int) -> None:
         _EXCLUDED_CPUS[helper] = this_cpu
 
 
-def _find_current_cpu() -> Callable[[], int] | None:
-    if sys.platform != "linux":
-        return None
-    return getattr(ctypes.CDLL(None), "sched_getcpu", None)
-
-
 def _start_helpers(count: int) -> None:
     if len(_HELPERS) >= count:
         return
@@ -171,7 +165,7 @@ def _reset_after_fork() -> None:
     _QUEUE, _LOCK = SimpleQueue(), threading.Lock()
 
 
-_current_cpu = _find_current_cpu()
+_current_cpu = getattr(ctypes.CDLL(None), "sched_getcpu", None) if sys.platform == "linux" else None
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_reset_after_fork)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 
 from mlhood.errors import MeasureError
@@ -97,13 +97,7 @@ class Claim:
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-serializable data."""
-        return {
-            "text": self.text,
-            "left": list(self.left),
-            "relation": self.relation,
-            "right": list(self.right),
-            "factor": self.factor,
-        }
+        return asdict(self) | {"left": list(self.left), "right": list(self.right)}
 
     @classmethod
     def from_dict(cls, data: Any, where: str = "claim") -> Claim:

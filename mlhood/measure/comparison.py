@@ -204,7 +204,13 @@ def _time_rounds(
             count, seconds = _least_interrupted(order, cache, interruptions)
             interrupted += count > 0
             for alternative, elapsed in zip(order, seconds, strict=True):
-                alternative.seconds.append(_positive(elapsed, alternative))
+                if elapsed <= 0:
+                    raise MeasureError(
+                        "the clock did not advance while the alternative ran",
+                        where=f"{alternative.name!r}, {alternative.repeats:,} calls",
+                        todo="use a longer `shortest`, or a clock with a finer resolution",
+                    )
+                alternative.seconds.append(elapsed)
     return interrupted
 
 
@@ -243,16 +249,6 @@ def preemptions() -> int:
     import resource
 
     return resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
-
-
-def _positive(seconds: float, alternative: _Alternative) -> float:
-    if seconds > 0:
-        return seconds
-    raise MeasureError(
-        "the clock did not advance while the alternative ran",
-        where=f"{alternative.name!r}, {alternative.repeats:,} calls",
-        todo="use a longer `shortest`, or a clock with a finer resolution",
-    )
 
 
 @contextlib.contextmanager

@@ -15,9 +15,9 @@ UNROLLED = 4
 _MULTIPLY_ADD = """
 declare {vector} @llvm.fmuladd.{mangled}({vector}, {vector}, {vector})
 
-define void @multiply_add(ptr %place, i64 %count) #0 {{
+define void @multiply_add(ptr %address, i64 %count) #0 {{
 entry:
-  %factor = load {vector}, ptr %place, align 4
+  %factor = load {vector}, ptr %address, align 4
 {loads}
   br label %loop
 loop:
@@ -103,7 +103,7 @@ def multiply_add_source(lanes: int, accumulators: int) -> str:
     vector, mangled = f"<{lanes} x float>", f"v{lanes}f32"
     # the accumulators are initialized separately, or a compiler might merge them
     loads = [
-        f"  %p{i} = getelementptr {vector}, ptr %place, i64 {i + 1}\n  %z{i} = load {vector}, ptr %p{i}, align 4"
+        f"  %p{i} = getelementptr {vector}, ptr %address, i64 {i + 1}\n  %z{i} = load {vector}, ptr %p{i}, align 4"
         for i in range(accumulators)
     ]
     phis = [f"  %x{i} = phi {vector} [ %z{i}, %entry ], [ %y{i}, %loop ]" for i in range(accumulators)]

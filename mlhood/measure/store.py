@@ -131,7 +131,7 @@ def compare_runs(before: Iterable[Record], after: Iterable[Record]) -> pd.DataFr
     """
     import pandas as pd
 
-    old, new = ({_key(record): record for record in records} for records in (before, after))
+    old, new = ({json.dumps(r.tags, sort_keys=True): r for r in records} for records in (before, after))
     rows = [row for key, record in old.items() if key in new for row in _rows(record, new[key])]
     columns = ["tags", "alternative", "time", "speedup_before", "speedup_after", "same_machine"]
     return pd.DataFrame(rows, columns=columns)
@@ -145,7 +145,3 @@ def _rows(old: Record, new: Record) -> list[tuple[Any, ...]]:
         (tags, name, new.result[name].ratio(old.result[name]), old.result.speedup(name), new.result.speedup(name), same)
         for name in common
     ]
-
-
-def _key(record: Record) -> str:
-    return json.dumps(record.tags, sort_keys=True)

@@ -43,14 +43,12 @@ class Simulation:
 
 
 @pytest.fixture
-def simulation():
+def sim():
     return Simulation()
 
 
-def test_medians_and_ratios_are_exact(simulation):
-    result = simulation.compare(
-        {"a": simulation.alternative("a", 0.25), "b": simulation.alternative("b", 0.5)}, flops=1e9
-    )
+def test_medians_and_ratios_are_exact(sim):
+    result = sim.compare({"a": sim.alternative("a", 0.25), "b": sim.alternative("b", 0.5)}, flops=1e9)
     assert result["a"].seconds == (0.25,) * 21
     assert result.repeats == {"a": 1, "b": 1}
     assert (result.ratio("b", "a").value, result.ratio("b").low, result.speedup("b").high) == (2.0, 2.0, 0.5)
@@ -58,25 +56,25 @@ def test_medians_and_ratios_are_exact(simulation):
     assert result["a"].agreed
 
 
-def test_each_round_calls_all_in_a_new_order(simulation):
-    simulation.compare({name: simulation.alternative(name, 1.0) for name in "abc"}, rounds=30)
-    timed = simulation.calls[-90:]
+def test_each_round_calls_all_in_a_new_order(sim):
+    sim.compare({name: sim.alternative(name, 1.0) for name in "abc"}, rounds=30)
+    timed = sim.calls[-90:]
     rounds = [tuple(timed[i : i + 3]) for i in range(0, 90, 3)]
     assert all(sorted(order) == ["a", "b", "c"] for order in rounds)
     assert len(set(rounds)) == 6
 
 
-def test_the_seed_determines_the_orders(simulation):
+def test_the_seed_determines_the_orders(sim):
     def calls(seed):
-        simulation.calls.clear()
-        simulation.compare({name: simulation.alternative(name, 1.0) for name in "abc"}, seed=seed)
-        return list(simulation.calls)
+        sim.calls.clear()
+        sim.compare({name: sim.alternative(name, 1.0) for name in "abc"}, seed=seed)
+        return list(sim.calls)
 
     assert calls(1) == calls(1)
     assert calls(1) != calls(2)
 
 
-def test_a_machine_that_slows_down_does_not_move_the_ratio(simulation):
+def test_a_machine_that_slows_down_does_not_move_the_ratio(sim):
     speed = {"now": 1.0}
 
     def slower(lasts):
@@ -86,138 +84,128 @@ def test_a_machine_that_slows_down_does_not_move_the_ratio(simulation):
 
         return duration
 
-    result = simulation.compare(
-        {"a": simulation.alternative("a", slower(1.0)), "b": simulation.alternative("b", slower(3.0))}
-    )
+    result = sim.compare({"a": sim.alternative("a", slower(1.0)), "b": sim.alternative("b", slower(3.0))})
     assert result["a"].seconds[-1] > 1.03 * result["a"].seconds[0]
     assert result.ratio("b").value == pytest.approx(3.0, rel=2e-3)
     assert result.ratio("b").high / result.ratio("b").low < 1.0025
 
 
-def test_outliers_do_not_matter(simulation):
+def test_outliers_do_not_matter(sim):
     draw = random.Random(0)
 
     def noisy():
         return 100.0 if draw.random() < 0.15 else draw.uniform(0.99, 1.01)
 
-    result = simulation.compare(
-        {"a": simulation.alternative("a", noisy), "b": simulation.alternative("b", lambda: 2 * noisy())}
-    )
+    result = sim.compare({"a": sim.alternative("a", noisy), "b": sim.alternative("b", lambda: 2 * noisy())})
     assert result.ratio("b").value == pytest.approx(2.0, rel=0.02)
 
 
-def test_short_calls_are_repeated_until_the_clock_resolves_them(simulation):
-    result = simulation.compare(
-        {"a": simulation.alternative("a", 1e-6), "b": simulation.alternative("b", 1e-2)}, shortest=1e-3
-    )
+def test_short_calls_are_repeated_until_the_clock_resolves_them(sim):
+    result = sim.compare({"a": sim.alternative("a", 1e-6), "b": sim.alternative("b", 1e-2)}, shortest=1e-3)
     assert result.repeats["b"] == 1
     assert 1000 <= result.repeats["a"] <= 1600
     assert result["a"].median == pytest.approx(1e-6)
 
 
-def test_a_clock_that_does_not_advance_is_reported(simulation):
+def test_a_clock_that_does_not_advance_is_reported(sim):
     with pytest.raises(MeasureError, match="clock did not advance"):
-        simulation.compare({"a": simulation.alternative("a", 0.0)}, shortest=0)
+        sim.compare({"a": sim.alternative("a", 0.0)}, shortest=0)
 
 
-def test_the_first_call_is_timed_separately(simulation):
+def test_the_first_call_is_timed_separately(sim):
     lasts = iter([5.0])
-    result = simulation.compare({"a": simulation.alternative("a", lambda: next(lasts, 1.0))})
+    result = sim.compare({"a": sim.alternative("a", lambda: next(lasts, 1.0))})
     assert result.first == {"a": 5.0}
     assert set(result["a"].seconds) == {1.0}
 
 
-def test_hot_means_called_immediately_before(simulation):
+def test_hot_means_called_immediately_before(sim):
     cold = []
 
     def a():
-        simulation.calls.append("a")
-        simulation.now += 1.0 if simulation.calls[-2:-1] == ["a"] else 2.0
+        sim.calls.append("a")
+        sim.now += 1.0 if sim.calls[-2:-1] == ["a"] else 2.0
 
     def b():
-        simulation.calls.append("b")
-        simulation.now += 1.0
+        sim.calls.append("b")
+        sim.now += 1.0
 
     for cache, expected in (("interleaved", 1.0), ("hot", 1.0)):
-        result = simulation.compare({"a": a, "b": b}, cache=cache, check=False)
+        result = sim.compare({"a": a, "b": b}, cache=cache, check=False)
         cold.append(max(result["a"].seconds))
         assert min(result["a"].seconds) == expected
     assert cold == [2.0, 1.0]
 
 
-def test_an_interrupted_round_is_repeated(simulation):
+def test_an_interrupted_round_is_repeated(sim):
     count = iter(range(1000))
 
     def sometimes():
         if next(count) % 3 == 0:
-            simulation.preemptions += 1
+            sim.preemptions += 1
             return 0.011
         return 0.001
 
-    result = simulation.compare({"a": simulation.alternative("a", sometimes), "b": simulation.alternative("b", 0.001)})
+    result = sim.compare({"a": sim.alternative("a", sometimes), "b": sim.alternative("b", 0.001)})
     assert result["a"].seconds == pytest.approx([0.001] * 21)
     assert result.interrupted == 0
 
 
-def test_attempts_are_limited_and_the_least_interrupted_counts(simulation):
+def test_attempts_are_limited_and_the_least_interrupted_counts(sim):
     timed = []
 
     def always():
         lasts = 0.001 * (1 + len(timed) % MAX_ATTEMPTS)
-        simulation.preemptions += 1 + len(timed) % MAX_ATTEMPTS
+        sim.preemptions += 1 + len(timed) % MAX_ATTEMPTS
         timed.append(lasts)
         return lasts
 
-    result = simulation.compare({"a": simulation.alternative("a", always)})
+    result = sim.compare({"a": sim.alternative("a", always)})
     assert len(timed) <= 21 * MAX_ATTEMPTS + 10
     assert result.interrupted == 21
     assert "21 rounds interrupted" in result.note()
     assert result["a"].seconds == pytest.approx([0.001] * 21)
 
 
-def test_long_rounds_are_measured_once(simulation):
+def test_long_rounds_are_measured_once(sim):
     def always():
-        simulation.preemptions += 1
+        sim.preemptions += 1
         return 1.0
 
-    simulation.compare({"a": simulation.alternative("a", always)})
-    assert len(simulation.calls) == 21 + 1 + 2 + 1
+    sim.compare({"a": sim.alternative("a", always)})
+    assert len(sim.calls) == 21 + 1 + 2 + 1
 
 
-def test_an_alternative_that_disagrees_is_named(simulation):
+def test_an_alternative_that_disagrees_is_named(sim):
     with pytest.raises(MeasureError, match="disagree") as caught:
-        simulation.compare(
-            {"a": simulation.alternative("a", 1.0, np.zeros(3)), "b": simulation.alternative("b", 1.0, np.ones(3))}
-        )
+        sim.compare({"a": sim.alternative("a", 1.0, np.zeros(3)), "b": sim.alternative("b", 1.0, np.ones(3))})
     assert "'b' against 'a'" in str(caught.value)
 
 
-def test_the_baseline_is_the_reference_at_any_position(simulation):
-    alternatives = {"a": simulation.alternative("a", 1.0, 1), "b": simulation.alternative("b", 1.0, 2)}
+def test_the_baseline_is_the_reference_at_any_position(sim):
+    alternatives = {"a": sim.alternative("a", 1.0, 1), "b": sim.alternative("b", 1.0, 2)}
     with pytest.raises(MeasureError, match="disagree") as caught:
-        simulation.compare(alternatives, baseline="b")
+        sim.compare(alternatives, baseline="b")
     assert "'a' against 'b'" in str(caught.value)
 
 
-def test_alternatives_may_share_an_output_buffer(simulation):
+def test_alternatives_may_share_an_output_buffer(sim):
     buffer = np.zeros(3)
 
     def fill(value):
         def call():
-            simulation.now += 1.0
+            sim.now += 1.0
             buffer[:] = value
             return buffer
 
         return call
 
     with pytest.raises(MeasureError, match="disagree"):
-        simulation.compare({"a": fill(1), "b": fill(2)})
+        sim.compare({"a": fill(1), "b": fill(2)})
 
 
-def test_without_check_nothing_is_marked_as_agreed(simulation):
-    result = simulation.compare(
-        {"a": simulation.alternative("a", 1.0, 1), "b": simulation.alternative("b", 1.0, 2)}, check=False
-    )
+def test_without_check_nothing_is_marked_as_agreed(sim):
+    result = sim.compare({"a": sim.alternative("a", 1.0, 1), "b": sim.alternative("b", 1.0, 2)}, check=False)
     assert not result["a"].agreed
 
 
@@ -260,18 +248,18 @@ def test_jax_is_waited_for():
     assert result.machine["cpu"]
 
 
-def test_libraries_that_threads_does_not_set_are_noted(simulation, monkeypatch):
+def test_libraries_that_threads_does_not_set_are_noted(sim, monkeypatch):
     monkeypatch.delenv("NPROC", raising=False)
     monkeypatch.delenv("PJRT_NPROC", raising=False)
-    alternatives = {"a": simulation.alternative("a", 1.0)}
-    assert "JAX" in simulation.compare(alternatives, threads=1).note()
-    assert simulation.compare(alternatives).unfixed == []
+    alternatives = {"a": sim.alternative("a", 1.0)}
+    assert "JAX" in sim.compare(alternatives, threads=1).note()
+    assert sim.compare(alternatives).unfixed == []
 
 
-def test_a_comparison_survives_json_and_is_displayed(simulation):
+def test_a_comparison_survives_json_and_is_displayed(sim):
     draw = random.Random(0)
-    result = simulation.compare(
-        {"<a>": simulation.alternative("a", lambda: draw.uniform(1, 2)), "b": simulation.alternative("b", 1e-5)},
+    result = sim.compare(
+        {"<a>": sim.alternative("a", lambda: draw.uniform(1, 2)), "b": sim.alternative("b", 1e-5)},
         threads=1,
     )
     again = Comparison.from_dict(json.loads(json.dumps(result.to_dict())))
@@ -286,8 +274,8 @@ def test_a_comparison_survives_json_and_is_displayed(simulation):
 
 
 @pytest.mark.parametrize("change", [{"baseline": "x"}, {"measurements": {}}, {"first": []}, {"more": 1}])
-def test_invalid_comparisons_are_refused(simulation, change):
-    data = simulation.compare({"a": simulation.alternative("a", 1.0)}).to_dict()
+def test_invalid_comparisons_are_refused(sim, change):
+    data = sim.compare({"a": sim.alternative("a", 1.0)}).to_dict()
     with pytest.raises(MeasureError):
         Comparison.from_dict({**data, **change})
 

@@ -198,7 +198,8 @@ class _LoopNest:
 
     def _finish(self, inputs: Any, initial: Pointer, offset: Int, bias: Pointer, filters: Int) -> None:
         """Call the final microkernel; a block with fewer channels than the tile is computed in a buffer and copied."""
-        out, residual = self.arguments.pointer("out").at(offset), self._residual(offset)
+        out, residual = self.arguments.pointer("out").at(offset), self.arguments.pointer("residual")
+        residual = self._null_if(residual, residual.at(offset))
         bias = self._null_if(self.arguments.pointer("bias"), bias)
         if self.variant.lanes == "pixels":
             self._call(self.callees.final, inputs, initial, out, self.field["ld"], bias, residual)
@@ -215,10 +216,6 @@ class _LoopNest:
                 edge_residual = self._null_if(residual, self.edge_residual)
                 self._call(self.callees.final, inputs, initial, self.edge, rows, bias, edge_residual)
                 self._copy(out, self.field["ld"], self.edge, rows, valid)
-
-    def _residual(self, offset: Int) -> Pointer:
-        base = self.arguments.pointer("residual")
-        return self._null_if(base, base.at(offset))
 
     def _null_if(self, condition: Pointer, pointer: Pointer) -> Pointer:
         """Return null if the first pointer is null, else the second."""

@@ -26,26 +26,17 @@ def dot(code: FunctionBuilder, a: Any, b: Any, total: Any, target: Target) -> An
         callee = code.module.globals.get(_VNNI) or ir.Function(code.module, signature, _VNNI)
         return code.builder.call(callee, [total, code.builder.bitcast(a, quads), code.builder.bitcast(b, quads)])
     for parity in (0, 1):
-        total = code.builder.add(total, _pairwise(code, _unsigned(code, a, parity), _signed(code, b, parity)))
+        unsigned = _extend(code, a, parity, code.builder.lshr)
+        signed = _extend(code, b, parity, code.builder.ashr)
+        total = code.builder.add(total, _pairwise(code, unsigned, signed))
     return total
 
 
-def _as_shorts(code: FunctionBuilder, vector: Any) -> tuple[Any, Any]:
-    """Return the vector reinterpreted as 16-bit integers, and a shift count of eight for each."""
+def _extend(code: FunctionBuilder, vector: Any, parity: int, shift_right: Any) -> Any:
+    """Return the even (0) or odd (1) bytes as 16-bit integers; `lshr` extends them with zeros, `ashr` with the sign."""
     kind = ir.VectorType(_SHORT, 2 * vector.type.count)
-    return code.builder.bitcast(vector, kind), ir.Constant(kind, [8] * kind.count)
-
-
-def _unsigned(code: FunctionBuilder, vector: Any, parity: int) -> Any:
-    """Return the even (0) or odd (1) bytes, zero-extended."""
-    shorts, eight = _as_shorts(code, vector)
-    return code.builder.lshr(shorts if parity else code.builder.shl(shorts, eight), eight)
-
-
-def _signed(code: FunctionBuilder, vector: Any, parity: int) -> Any:
-    """Return the even (0) or odd (1) bytes, sign-extended."""
-    shorts, eight = _as_shorts(code, vector)
-    return code.builder.ashr(shorts if parity else code.builder.shl(shorts, eight), eight)
+    shorts, eight = code.builder.bitcast(vector, kind), ir.Constant(kind, [8] * kind.count)
+    return shift_right(shorts if parity else code.builder.shl(shorts, eight), eight)
 
 
 def _pairwise(code: FunctionBuilder, a: Any, b: Any) -> Any:

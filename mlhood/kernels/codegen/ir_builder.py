@@ -34,23 +34,20 @@ class Int:
     def _operand(self, other: Int | int) -> Any:
         return other.value if isinstance(other, Int) else INDEX(other)
 
-    def _result(self, value: Any) -> Int:
-        return Int(self.builder, value)
-
     def __add__(self, other: Int | int) -> Int:
-        return self._result(self.builder.add(self.value, self._operand(other)))
+        return Int(self.builder, self.builder.add(self.value, self._operand(other)))
 
     def __sub__(self, other: Int | int) -> Int:
-        return self._result(self.builder.sub(self.value, self._operand(other)))
+        return Int(self.builder, self.builder.sub(self.value, self._operand(other)))
 
     def __mul__(self, other: Int | int) -> Int:
-        return self._result(self.builder.mul(self.value, self._operand(other)))
+        return Int(self.builder, self.builder.mul(self.value, self._operand(other)))
 
     def __floordiv__(self, other: Int | int) -> Int:
-        return self._result(self.builder.udiv(self.value, self._operand(other)))
+        return Int(self.builder, self.builder.udiv(self.value, self._operand(other)))
 
     def __mod__(self, other: Int | int) -> Int:
-        return self._result(self.builder.urem(self.value, self._operand(other)))
+        return Int(self.builder, self.builder.urem(self.value, self._operand(other)))
 
     def __lt__(self, other: Int | int) -> Any:
         return self.builder.icmp_signed("<", self.value, self._operand(other))
@@ -61,11 +58,11 @@ class Int:
 
     def minimum(self, other: Int | int) -> Int:
         """Return the smaller of the two."""
-        return self._result(self.builder.select(self < other, self.value, self._operand(other)))
+        return Int(self.builder, self.builder.select(self < other, self.value, self._operand(other)))
 
     def where(self, condition: Any, other: Int | int) -> Int:
         """Select this value if the condition holds, else the other."""
-        return self._result(self.builder.select(condition, self.value, self._operand(other)))
+        return Int(self.builder, self.builder.select(condition, self.value, self._operand(other)))
 
 
 @dataclass(frozen=True)
@@ -217,7 +214,10 @@ class FunctionBuilder:
 
     def fma(self, a: Any, b: Any, c: Any) -> Any:
         """Return a * b + c, fused where the processor can."""
-        return self._intrinsic("llvm.fmuladd", a, b, c)
+        name = f"llvm.fmuladd.v{a.type.count}f32"
+        signature = ir.FunctionType(a.type, [a.type] * 3)
+        callee = self.module.globals.get(name) or ir.Function(self.module, signature, name)
+        return self.builder.call(callee, (a, b, c))
 
     def maximum(self, vector: Any, floor: Any) -> Any:
         """Return the larger of the two; NaN in the vector propagates."""
@@ -226,14 +226,6 @@ class FunctionBuilder:
     def minimum(self, vector: Any, ceiling: Any) -> Any:
         """Return the smaller of the two; NaN in the vector propagates."""
         return self.builder.select(self.builder.fcmp_ordered(">", vector, ceiling), ceiling, vector)
-
-    def _intrinsic(self, name: str, *operands: Any) -> Any:
-        """Call an LLVM intrinsic on float32 vectors of one type."""
-        kind = operands[0].type
-        mangled = f"{name}.v{kind.count}f32"
-        signature = ir.FunctionType(kind, [kind] * len(operands))
-        callee = self.module.globals.get(mangled) or ir.Function(self.module, signature, mangled)
-        return self.builder.call(callee, operands)
 
 
 def _size(element: Any) -> int:

@@ -44,8 +44,10 @@ def padder(module: ir.Module, name: str, target: Target) -> FunctionBuilder:
                 with copy:
                     address.store(pixels.load(target.lanes))
                 with mix:
-                    image = code.builder.and_(_from(code, column, left, target), _below(code, column, stop, target))
-                    _copy_masked(code, pixels, address, image, _below(code, column, padded_wide, target))
+                    from_left = _compare_lanes(code, ">=", column, left, target)
+                    image = code.builder.and_(from_left, _compare_lanes(code, "<", column, stop, target))
+                    valid = _compare_lanes(code, "<", column, padded_wide, target)
+                    _copy_masked(code, pixels, address, image, valid)
     code.ret()
     return code
 
@@ -58,18 +60,8 @@ def _copy_masked(code: FunctionBuilder, source: Pointer, out: Pointer, image: An
     code.builder.call(masked_intrinsic(code, "store", kind), [pixels, out.value, INT32(4), valid])
 
 
-def _below(code: FunctionBuilder, first: Int, limit: Int, target: Target) -> Any:
-    """Return the mask of the indices `first`, `first` + 1, ... that are below the limit."""
-    return code.builder.icmp_signed("<", _lane_indices(target), _splat(code, limit - first, target))
-
-
-def _from(code: FunctionBuilder, first: Int, limit: Int, target: Target) -> Any:
-    return code.builder.icmp_signed(">=", _lane_indices(target), _splat(code, limit - first, target))
-
-
-def _lane_indices(target: Target) -> Any:
-    return ir.Constant(ir.VectorType(INT32, target.lanes), list(range(target.lanes)))
-
-
-def _splat(code: FunctionBuilder, value: Int, target: Target) -> Any:
-    return code.splat(code.builder.trunc(value.value, INT32), target.lanes)
+def _compare_lanes(code: FunctionBuilder, comparison: str, first: Int, limit: Int, target: Target) -> Any:
+    """Return the mask of the indices `first`, `first` + 1, ... that compare like this with the limit."""
+    lanes = ir.Constant(ir.VectorType(INT32, target.lanes), list(range(target.lanes)))
+    distance = code.builder.trunc((limit - first).value, INT32)
+    return code.builder.icmp_signed(comparison, lanes, code.splat(distance, target.lanes))
