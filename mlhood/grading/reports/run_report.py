@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import quote
 
 from mlhood.grading.execution.output_folder import files
 from mlhood.grading.notebooks.notebook import write_text
@@ -20,15 +18,6 @@ if TYPE_CHECKING:
     from mlhood.grading.execution.run import NotebookRun
 
 LIBRARIES = ("torch", "onnx", "onnxruntime", "numpy")
-
-
-@dataclass(frozen=True)
-class Link:
-    """A link to a file: its address relative to the report, its name, and what it is."""
-
-    address: str
-    name: str
-    about: str = ""
 
 
 def write_report(runs: Sequence[NotebookRun], out: Path) -> Path:
@@ -60,17 +49,13 @@ def run_report(runs: Sequence[NotebookRun], out: Path, machine: Machine) -> str:
         summary=f"{format_points(earned)} of {format_points(points)} points",
         machine=f"Made on {machine}; {machine.system}, {machine.python}, {libraries}.",
         runs=runs,
-        links={run.name: _links(run, out) for run in runs},
+        files={run.name: _files(run) for run in runs},
+        out=out,
     )
 
 
-def _links(run: NotebookRun, out: Path) -> list[Link]:
-    if run.folder is None:
-        return []
-    base = run.folder.relative_to(out)
-    about = {
-        f"{run.name}.html": "the executed notebook as a page",
-        f"{run.name}.ipynb": "the executed notebook",
-    }
-    names = sorted((path.as_posix() for path in files(run.folder)), key=lambda name: (name not in about, name))
-    return [Link(quote((base / name).as_posix()), name, about.get(name, "")) for name in names]
+def _files(run: NotebookRun) -> list[str]:
+    """Return the files that a run has written, the executed notebook first."""
+    first = {f"{run.name}.html", f"{run.name}.ipynb"}
+    names = [path.as_posix() for path in files(run.folder)] if run.folder else []
+    return sorted(names, key=lambda name: (name not in first, name))
