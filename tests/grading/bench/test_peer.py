@@ -94,10 +94,10 @@ def test_both_give_the_same_points(course, graded_by, tmp_path):
     submissions = variants(solved(course.notebook(), master), [SOLVED], 1)
     setting = Setting(master, (1,))
     outcome = NbgraderComparison(setting.names)
-    compare(outcome, setting, [submissions], tmp_path / "place", print)
+    compare(outcome, setting, [submissions], tmp_path / "folder", print)
     assert outcome.differing == []
     assert {side: len(seconds) for side, seconds in outcome.seconds.items()} == dict.fromkeys(SIDES, 1)
-    (book,) = (tmp_path / "place").glob("part-1-graded-1/gradebook.sqlite")
+    (book,) = (tmp_path / "folder").glob("part-1-graded-1/gradebook.sqlite")
     assert peer.our_scores(book) == {"s0000": 80}
 
 

@@ -26,9 +26,9 @@ def test_results_are_read_as_they_were_written(book):
     for position, name in enumerate(["P1.10", "P1.2"]):
         book.put_task("key", position, task(name))
     book.close_grading("key", "done", seconds=2.5)
-    found = book.grading("key")
-    assert found.tasks == (task("P1.10"), task("P1.2"))
-    assert (found.state, found.seconds) == ("done", 2.5)
+    grading = book.grading("key")
+    assert grading.tasks == (task("P1.10"), task("P1.2"))
+    assert (grading.state, grading.seconds) == ("done", 2.5)
 
 
 def test_a_result_that_is_stored_twice_counts_once(book):
@@ -70,8 +70,10 @@ def test_a_later_submission_replaces_an_earlier_one(book):
             SubmittedFile("bob", assignment="P1", sha256="2"),
         ]
     )
-    found = {entry.submission.student: (entry.submission.sha256, entry.project, entry.key) for entry in book.entries()}
-    assert found == {"ada": ("3", "", None), "bob": ("2", "P1", "key")}
+    entries = {
+        entry.submission.student: (entry.submission.sha256, entry.project, entry.key) for entry in book.entries()
+    }
+    assert entries == {"ada": ("3", "", None), "bob": ("2", "P1", "key")}
 
 
 def test_projects_metadata_and_manual_marks_are_stored(tmp_path):

@@ -78,16 +78,16 @@ def test_a_disguised_copy_is_found_and_independent_solutions_are_not(project):
     assert similar_pairs(solutions) == []
     copy = disguised(solutions[1], "copy")
     assert all(copy.sources[place] != source for place, source in solutions[1].sources.items())
-    found = similar_pairs([*solutions, copy])
-    assert [set(pair.names) for pair in found] == [{solutions[1].name, "copy"}]
-    assert found[0].share > 0.9
+    pairs = similar_pairs([*solutions, copy])
+    assert [set(pair.names) for pair in pairs] == [{solutions[1].name, "copy"}]
+    assert pairs[0].share > 0.9
 
 
 def test_a_partial_copy_is_found():
     solutions = gallery("P3")
     mixed = Document("mixed", {**disguised(solutions[1], "").sources, "own": solutions[2].sources["P3-2-solution"]})
-    found = similar_pairs([*solutions, mixed])
-    assert [pair.names for pair in found] == [(solutions[1].name, "mixed")]
+    pairs = similar_pairs([*solutions, mixed])
+    assert [pair.names for pair in pairs] == [(solutions[1].name, "mixed")]
 
 
 def test_a_pair_has_the_places_that_are_similar():
@@ -173,4 +173,4 @@ def test_the_source_is_complete_and_excludes_the_harness():
 @pytest.mark.parametrize("project", PROJECTS)
 def test_independent_solutions_are_far_from_the_limit(project):
     for pair in combinations(gallery(project), 2):
-        assert all(found.share < MIN_SHARE / 2 for found in similar_pairs(list(pair)))
+        assert all(similar.share < MIN_SHARE / 2 for similar in similar_pairs(list(pair)))
