@@ -85,9 +85,9 @@ def graded(bubblewrap, tmp_path_factory):
     from tests.grading import synthetic_course
 
     folder = tmp_path_factory.mktemp("class")
-    for name, made in CLASS.items():
+    for name, text in CLASS.items():
         (folder / "in" / name).mkdir(parents=True)
-        (folder / "in" / name / "T9.ipynb").write_text(made(synthetic_course))
+        (folder / "in" / name / "T9.ipynb").write_text(text(synthetic_course))
     (folder / "in" / "link").mkdir()
     (folder / "in" / "link" / "T9.ipynb").symlink_to(folder / "in" / "ada" / "T9.ipynb")
     with pytest.MonkeyPatch.context() as patch:
@@ -106,7 +106,7 @@ def test_everyone_has_a_result_and_who_can_be_graded_keeps_what_was_earned(grade
     assert {record.possible for record in graded.records} == {80}
 
 
-def test_what_cannot_be_graded_says_why(graded):
+def test_files_that_cannot_be_graded_have_a_reason(graded):
     reasons = {file.source.partition("/")[0]: file.problem for file in graded.unassigned}
     assert set(reasons) == {"broken", "deep", "empty", "large", "link", "nobody", "wrong kinds"}
     assert "larger than 32 MiB; clear its outputs" in reasons["large"]

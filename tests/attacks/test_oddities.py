@@ -251,8 +251,8 @@ WIDGETS = {"widgets": {"application/vnd.jupyter.widget-state+json": {"version_ma
 def as_saved(minor: int, metadata: dict, kernel: bool = False) -> str:
     """The text of a notebook that has been run, as a program saves it."""
     book = synthetic_course.notebook()
-    own = {key: value for key, value in book.metadata.items() if kernel or key != "kernelspec"}
-    book.metadata = nbformat.from_dict(own | metadata)
+    kept = {key: value for key, value in book.metadata.items() if kernel or key != "kernelspec"}
+    book.metadata = nbformat.from_dict(kept | metadata)
     book.nbformat_minor = minor
     for i, cell in enumerate(book.cells):
         if minor < 5:

@@ -169,9 +169,9 @@ def test_the_first_process_has_no_more_rights(shared):
         "def rights(pid):\n    lines = open(f'/proc/{pid}/status').read().split('\\n')\n"
         "    return ' '.join(line for line in lines if line.startswith(('CapPrm', 'NoNewPrivs', 'Seccomp:')))"
     )
-    own = shared.eval("rights('self')").split()
-    assert own == ["CapPrm:", "0" * 16, "NoNewPrivs:", "1", "Seccomp:", "2"]
-    assert shared.eval("rights(1)").split() == own
+    rights = shared.eval("rights('self')").split()
+    assert rights == ["CapPrm:", "0" * 16, "NoNewPrivs:", "1", "Seccomp:", "2"]
+    assert shared.eval("rights(1)").split() == rights
 
 
 def test_no_descriptor_of_the_grader_is_inherited(shared):

@@ -70,7 +70,7 @@ def graded(master: Path, tmp_path: Path) -> tuple[dict[str, float], Path]:
     return scores(course), released
 
 
-def same_cells(ours, theirs) -> None:
+def assert_same_cells(ours, theirs) -> None:
     """Our release and nbgrader's have the same text and the same checksums in every cell."""
     assert [cell.source for cell in ours.cells] == [cell.source for cell in theirs.cells]
     checksums = [[cell.metadata.get("nbgrader", {}).get("checksum") for cell in nb.cells] for nb in (ours, theirs)]
@@ -108,11 +108,11 @@ def test_released_metadata_are_valid(course, tmp_path):
 def test_small_project_in_nbgrader(course, tmp_path):
     master = tmp_path / "T9.ipynb"
     write(course.notebook(), master)
-    found, released = graded(master, tmp_path)
-    assert found == {"solved": 80, "empty": 0}
+    points, released = graded(master, tmp_path)
+    assert points == {"solved": 80, "empty": 0}
     ours = read(master)
     student_version(ours, master)
-    same_cells(ours, read(released))
+    assert_same_cells(ours, read(released))
 
 
 @pytest.mark.slow
@@ -120,8 +120,8 @@ def test_small_project_in_nbgrader(course, tmp_path):
 @pytest.mark.skipif(not find_browser(), reason="without a browser some checks are skipped, and nbgrader counts them")
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
 def test_course_in_nbgrader(path, tmp_path):
-    found, released = graded(path, tmp_path)
+    points, released = graded(path, tmp_path)
     ours = read(path)
     student_version(ours, path)
-    same_cells(ours, read(released))
-    assert found == {"solved": 100, "empty": 0}
+    assert_same_cells(ours, read(released))
+    assert points == {"solved": 100, "empty": 0}
