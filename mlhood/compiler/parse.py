@@ -1,4 +1,4 @@
-"""From the text form back to the graph; the grammar is in `text`."""
+"""From the text form back to the graph; the grammar is that of `mlhood.compiler.hir.text`."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _TOKEN = re.compile(
         |(?P<mark>[\[\](){}=:,]))""",
     re.VERBOSE,
 )
-_WORDS = {"true": True, "false": False, "none": None}
+_LITERALS = {"true": True, "false": False, "none": None}
 
 
 def constants_by_digest(graph: Graph) -> dict[str, np.ndarray]:
-    """Return a graph's constants under the hashes by which its text names them."""
+    """Return a graph's constants by the hashes that identify them in its text."""
     return {digest(constant.data): constant.data for constant in graph.constants.values()}
 
 
@@ -38,37 +38,37 @@ def parse(text: str, constants: Mapping[str, np.ndarray] | None = None) -> Graph
     """Return the graph that a text describes.
 
     Args:
-        text: What `to_text` wrote, or what somebody wrote by hand.
-        constants: The arrays that the text names by hash, as `constants_by_digest` gives them.
+        text: The result of `to_text`, or written by hand.
+        constants: The arrays that the text identifies by hash, as `constants_by_digest` returns them.
 
     Raises:
-        CompilerError: The text breaks the grammar, names an unknown operator, value or constant, or a type that is
-            not the one of the operator's rule. The error names the line.
+        CompilerError: The syntax is invalid, an operator, value or constant is unknown, or a type is not the one that
+            the operator infers. The error names the line.
     """
     graph = Graph()
-    for number, line in enumerate(text.splitlines(), 1):
+    for line_number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.strip().startswith("#"):
             continue
-        reader = _Line(line, number, graph, constants or {})
+        line_parser = _LineParser(line, line_number, graph, constants or {})
         try:
-            reader.read()
-        except (ValueError, TypeError, AttributeError) as error:  # attributes of the wrong kind or number
-            raise CompilerError("the line says what cannot be", where=reader.where, got=error) from error
+            line_parser.parse()
+        except (ValueError, TypeError, AttributeError) as error:  # attributes of the wrong type or number
+            raise CompilerError("the line is invalid", where=line_parser.where, got=error) from error
     return graph
 
 
-class _Line:
-    """One line of text, read from left to right."""
+class _LineParser:
+    """A recursive-descent parser of one line."""
 
-    def __init__(self, line: str, number: int, graph: Graph, constants: Mapping[str, np.ndarray]) -> None:
-        self.where = f"line {number}"
+    def __init__(self, line: str, line_number: int, graph: Graph, constants: Mapping[str, np.ndarray]) -> None:
+        self.where = f"line {line_number}"
         self.graph = graph
         self.constants = constants
         self.tokens = self._tokens(line)
         self.next = 0
 
-    def read(self) -> None:
-        """Add what the line says to the graph."""
+    def parse(self) -> None:
+        """Parse the line and add its statement to the graph."""
         kind, word = self.tokens[0]
         statements = {
             "graph": self._graph,
@@ -82,7 +82,7 @@ class _Line:
         else:
             self._node()
         if self.next < len(self.tokens):
-            raise self._wrong("the end of the line")
+            raise self._syntax_error("the end of the line")
 
     def _graph(self) -> None:
         self.graph.name = json.loads(self._take("string"))
@@ -94,10 +94,10 @@ class _Line:
         name, type = self._declaration()
         self._mark("=")
         if self._peek()[0] == "hash":
-            wanted = self._take("hash").removeprefix("sha256:")
-            if wanted not in self.constants:
-                raise CompilerError("the text names a constant that was not given", where=self.where, got=name)
-            data = self.constants[wanted]
+            key = self._take("hash").removeprefix("sha256:")
+            if key not in self.constants:
+                raise CompilerError("the text refers to a constant that was not given", where=self.where, got=name)
+            data = self.constants[key]
         else:
             data = np.array(self._attribute(), type.dtype).reshape([int(axis) for axis in type.shape])
         self.graph.constant(name, data, type.quantization)
@@ -110,32 +110,32 @@ class _Line:
         self.graph.output(self._value(self._take("value")), name)
 
     def _node(self) -> None:
-        made = [self._declaration()]
+        outputs = [self._declaration()]
         while self._accept(","):
-            made.append(self._declaration())
+            outputs.append(self._declaration())
         self._mark("=")
         operator_name = self._take("word")
-        name = json.loads(self._take("string")) if self._peek()[0] == "string" else made[0][0]
-        inputs = self._listed("(", ")", self._operand)
-        attributes = dict(self._listed("{", "}", self._pair)) if self._peek() == ("mark", "{") else {}
+        name = json.loads(self._take("string")) if self._peek()[0] == "string" else outputs[0][0]
+        inputs = self._list("(", ")", self._operand)
+        attributes = dict(self._list("{", "}", self._pair)) if self._peek() == ("mark", "{") else {}
         if operator_name not in OPERATORS:
-            raise CompilerError("there is no such operator", where=self.where, got=operator_name)
+            raise CompilerError("unknown operator", where=self.where, got=operator_name)
         try:
             operator = OPERATORS[operator_name](**attributes)
         except TypeError as error:
-            raise CompilerError("these are not the operator's attributes", where=self.where, got=error) from error
-        node = self.graph.add(operator, *inputs, name=name, outputs=[name for name, _ in made])
-        for value, (name, type) in zip(node.outputs, made, strict=True):
+            raise CompilerError("invalid attributes of the operator", where=self.where, got=error) from error
+        node = self.graph.add(operator, *inputs, name=name, outputs=[name for name, _ in outputs])
+        for value, (name, type) in zip(node.outputs, outputs, strict=True):
             if (value.name, value.type) != (name, type):
-                raise CompilerError("the operator gives another type", where=self.where, expected=value.type, got=type)
+                raise CompilerError("the operator infers another type", where=self.where, expected=value.type, got=type)
 
     def _declaration(self) -> tuple[str, TensorType]:
         name = self._take("value")
         self._mark(":")
         element = self._take("word")
         if element not in ELEMENTS:
-            raise CompilerError("there is no such element type", where=self.where, got=element)
-        shape = self._listed("[", "]", self._dim)
+            raise CompilerError("unknown element type", where=self.where, got=element)
+        shape = self._list("[", "]", self._dim)
         quantization = self._attribute() if self._peek() == ("word", "quantized") else None
         return _unquoted(name), TensorType(element, tuple(shape), quantization)
 
@@ -146,7 +146,7 @@ class _Line:
             return text
         if kind in ("string", "number"):
             return json.loads(text)
-        raise self._wrong("an axis")
+        raise self._syntax_error("an axis")
 
     def _operand(self) -> Value | None:
         if self._peek() == ("word", "none"):
@@ -168,26 +168,26 @@ class _Line:
     def _attribute(self) -> Any:
         kind, text = self._peek()
         if (kind, text) == ("mark", "["):
-            return tuple(self._listed("[", "]", self._attribute))
+            return tuple(self._list("[", "]", self._attribute))
         self.next += 1
         if (kind, text) == ("word", "quantized"):
-            return Quantization(**dict(self._listed("(", ")", self._pair)))
-        if kind == "word" and text in _WORDS:
-            return _WORDS[text]
+            return Quantization(**dict(self._list("(", ")", self._pair)))
+        if kind == "word" and text in _LITERALS:
+            return _LITERALS[text]
         if kind == "string":
             return json.loads(text)
         if kind == "number":
             return int(text) if text.lstrip("-").isdecimal() else float(text)
-        raise self._wrong("an attribute")
+        raise self._syntax_error("an attribute")
 
-    def _listed(self, start: str, end: str, item: Callable[[], _T]) -> list[_T]:
+    def _list(self, start: str, end: str, item: Callable[[], _T]) -> list[_T]:
         self._mark(start)
-        found: list[_T] = []
+        items: list[_T] = []
         while not self._accept(end):
-            if found:
+            if items:
                 self._mark(",")
-            found.append(item())
-        return found
+            items.append(item())
+        return items
 
     def _peek(self) -> tuple[str, str]:
         return self.tokens[self.next] if self.next < len(self.tokens) else ("end", "")
@@ -200,30 +200,30 @@ class _Line:
 
     def _mark(self, mark: str) -> None:
         if not self._accept(mark):
-            raise self._wrong(repr(mark))
+            raise self._syntax_error(repr(mark))
 
     def _take(self, kind: str) -> str:
-        found, text = self._peek()
-        if found != kind:
-            raise self._wrong(f"a {kind}")
+        actual, text = self._peek()
+        if actual != kind:
+            raise self._syntax_error(f"a {kind}")
         self.next += 1
         return text
 
     def _tokens(self, line: str) -> list[tuple[str, str]]:
-        found, at = [], 0
+        tokens, position = [], 0
         line = line.rstrip()
-        while at < len(line):
-            match = _TOKEN.match(line, at)
+        while position < len(line):
+            match = _TOKEN.match(line, position)
             if match is None or match.lastgroup is None:
-                raise CompilerError("the text of the graph cannot be read", where=self.where, got=line[at : at + 20])
-            found.append((match.lastgroup, match[match.lastgroup]))
-            at = match.end()
-        return found
+                got = line[position : position + 20]
+                raise CompilerError("syntax error in the text of a graph", where=self.where, got=got)
+            tokens.append((match.lastgroup, match[match.lastgroup]))
+            position = match.end()
+        return tokens
 
-    def _wrong(self, expected: str) -> CompilerError:
-        return CompilerError(
-            "the text of the graph cannot be read", where=self.where, expected=expected, got=repr(self._peek()[1])
-        )
+    def _syntax_error(self, expected: str) -> CompilerError:
+        got = repr(self._peek()[1])
+        return CompilerError("syntax error in the text of a graph", where=self.where, expected=expected, got=got)
 
 
 def _unquoted(text: str) -> str:

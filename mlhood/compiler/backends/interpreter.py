@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from mlhood.compiler.hir.graph import Graph
-from mlhood.compiler.hir.operator import as_tuple, footprint, located
+from mlhood.compiler.hir.operator import as_tuple, footprint, locate_error
 from mlhood.compiler.hir.types import TensorType
 from mlhood.compiler.hir.values import Node, Value
 from mlhood.compiler.hir.verify import verify
@@ -175,7 +175,7 @@ def with_location(node: Node, compute: Implementation) -> Implementation:
         try:
             return compute(*inputs)
         except CompilerError as error:
-            raise located(error, node.where) from error
+            raise locate_error(error, node.where) from error
         except (ValueError, TypeError, LookupError, MemoryError, ArithmeticError) as error:
             shapes = ", ".join("none" if array is None else str(list(array.shape)) for array in inputs)
             what = "the operator failed on these inputs"
@@ -193,7 +193,7 @@ def _check_memory(node: Node, inputs: list[np.ndarray | None], limit: int) -> No
     try:
         needed = footprint(node.operator, types, as_tuple(node.operator.infer(*types)))
     except CompilerError as error:
-        raise located(error, node.where) from error
+        raise locate_error(error, node.where) from error
     if needed > limit:
         raise CompilerError(
             "the node needs more memory than the interpreter's limit",

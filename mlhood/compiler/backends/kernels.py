@@ -16,7 +16,7 @@ from mlhood.compiler.backends.interpreter import MAX_ARRAY_BYTES, Implementation
 from mlhood.compiler.hir.graph import Graph
 from mlhood.compiler.hir.types import Shape
 from mlhood.compiler.hir.values import Constant, Node, Value
-from mlhood.compiler.operators.activation import Activation, activate
+from mlhood.compiler.operators.activation import Activation, apply_activation
 from mlhood.compiler.operators.convolution import Conv
 from mlhood.errors import CompilerError
 from mlhood.kernels.conv import CONV2D, RELU, Clip, Conv2d
@@ -75,7 +75,7 @@ class _KernelConv:
 
     def __call__(self, x: Array, w: Array, bias: Array | None = None, z: Array | None = None) -> tuple[Array, ...]:
         y = self.conv2d(x, w, bias, **self.arguments, residual=z, clip=self.clip)
-        return (activate(y, self.remaining),)
+        return (apply_activation(y, self.remaining),)
 
 
 class _PackedConv:
@@ -95,7 +95,7 @@ class _PackedConv:
         if not x.size or not w.size:
             return self.fallback(x, w, bias, z)
         y = self.plan(x.shape)(np.ascontiguousarray(x), None if z is None else np.ascontiguousarray(z))
-        return (activate(y, self.fallback.remaining),)
+        return (apply_activation(y, self.fallback.remaining),)
 
     def _plan(self, shape: tuple[int, ...]) -> Direct:
         g = geometry(shape, self.w.shape, **self.fallback.arguments)
@@ -113,7 +113,7 @@ class _CustomConv:
         bias = np.zeros(len(w), np.float32) if bias is None else bias
         y = self.conv2d(np.ascontiguousarray(x), w, bias, self.stride, self.padding)
         self._check(y, geometry(x.shape, w.shape, self.stride, self.padding).out_shape)
-        return (activate(y if z is None else y + z, self.operator.activation),)
+        return (apply_activation(y if z is None else y + z, self.operator.activation),)
 
     def _check(self, y: object, shape: tuple[int, ...]) -> None:
         if isinstance(y, np.ndarray) and y.dtype == np.float32 and y.shape == shape:

@@ -1,4 +1,8 @@
-"""The high-level IR: a strongly typed graph of tensor operators."""
+"""The high-level IR: a strongly typed graph of tensor operators.
+
+In: nodes that a front end adds to a `Graph`. Out: a graph that `verify` accepts, its text, its drawing, or its
+difference to another one. No module imports the operators but `importer`, a facade for the notebooks.
+"""
 
 from mlhood.compiler.hir.graph import Graph
 from mlhood.compiler.hir.operator import Operator

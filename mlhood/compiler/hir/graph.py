@@ -1,6 +1,6 @@
-"""The graph: values, the nodes that make and use them, and edits that keep both sides in step.
+"""The graph: values, the nodes that produce and use them, and edits that keep both consistent.
 
-Every edit costs what it touches, not what the graph holds, so passes stay linear on graphs of any length.
+The cost of an edit depends on what it changes, not on the size of the graph, so passes take linear time.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 from mlhood.compiler.hir.garbage_collection import gc_paused
 from mlhood.compiler.hir.operator import Operator
 from mlhood.compiler.hir.types import Quantization, TensorType
-from mlhood.compiler.hir.values import Constant, Node, Placeholder, Value, inferred, topological
+from mlhood.compiler.hir.values import Constant, Node, Placeholder, Value, infer_types, topological
 from mlhood.errors import CompilerError
 
 
@@ -28,8 +28,8 @@ class Graph:
         self.placeholders: dict[str, Placeholder] = {}
         self.constants: dict[str, Constant] = {}
         self.nodes: dict[str, Node] = {}
-        self.outputs: dict[str, Value] = {}  # added to by `output`
-        self._output_names: dict[Value, set[str]] = {}  # so that asking about one value costs no walk over all outputs
+        self.outputs: dict[str, Value] = {}  # filled by `output`
+        self._output_names: dict[Value, set[str]] = {}  # for `is_output` in constant time
         self._values: dict[str, Value] = {}
         self._counters: dict[str, int] = {}
 
@@ -40,11 +40,11 @@ class Graph:
             CompilerError: There is none.
         """
         if name not in self._values:
-            raise CompilerError("the graph has no value of this name", where=f"graph {self.name!r}", got=name)
+            raise CompilerError("the graph has no value with this name", where=f"graph {self.name!r}", got=name)
         return self._values[name]
 
     def values(self) -> Iterator[Value]:
-        """Give all values: placeholders, constants and what nodes make."""
+        """Return all values: placeholders, constants and outputs of nodes."""
         return iter(self._values.values())
 
     def placeholder(self, name: str, type: TensorType) -> Placeholder:
@@ -59,8 +59,8 @@ class Graph:
         return value
 
     def constant(self, name: str, data: np.ndarray, quantization: Quantization | None = None) -> Constant:
-        """Add a constant, under the given name or, where that is taken, the next free one."""
-        value = Constant(self.fresh(name), np.asarray(data), quantization)
+        """Add a constant; if the name is taken, under the next free one."""
+        value = Constant(self.unique_name(name), np.asarray(data), quantization)
         self._register(value)
         self.constants[value.name] = value
         return value
@@ -68,21 +68,21 @@ class Graph:
     def add(
         self, operator: Operator, *inputs: Value | None, name: str | None = None, outputs: Sequence[str] = ()
     ) -> Node:
-        """Add a node; the operator's type rule gives the types of what it makes.
+        """Add a node; the operator's type rule determines the types of its outputs.
 
         Args:
             operator: What to compute.
             inputs: Values of this graph, or None for an optional input.
-            name: The node's name; one after the operator if left out. Where it is taken, the next free one.
-            outputs: Names of the outputs; after the node if left out.
+            name: The node's name, the operator's if omitted; if it is taken, the next free one.
+            outputs: Names of the outputs; derived from the node's name if omitted.
 
         Raises:
-            CompilerError: The operator does not take these inputs.
+            CompilerError: The inputs are invalid for the operator.
         """
-        node = Node(self._fresh_in(self.nodes, name or operator.name.lower()), operator, _trimmed(inputs))
-        types = inferred(node)
+        node = Node(self._unique_in(self.nodes, name or operator.name.lower()), operator, _trimmed(inputs))
+        types = infer_types(node)
         names = outputs or [node.name if not i else f"{node.name}.{i}" for i in range(len(types))]
-        node.outputs = tuple(Value(self.fresh(name), type, node) for name, type in zip(names, types, strict=True))
+        node.outputs = tuple(Value(self.unique_name(name), type, node) for name, type in zip(names, types, strict=True))
         for value in node.outputs:
             self._register(value)
         for value in inputs:
@@ -98,18 +98,18 @@ class Graph:
         self._output_names.setdefault(value, set()).add(name)
 
     def is_output(self, value: Value) -> bool:
-        """Tell whether a value is an output of the graph."""
+        """Return whether a value is an output of the graph."""
         return any(self.outputs.get(name) is value for name in self._output_names.get(value, ()))
 
     def replace_input(self, node: Node, position: int, value: Value | None) -> None:
-        """Let a node read another value at one position.
+        """Replace one input of a node.
 
         Raises:
-            CompilerError: The node has no input there.
+            CompilerError: The node has no input at this position.
         """
         if not 0 <= position < len(node.inputs):
             expected = f"0 to {len(node.inputs) - 1}"
-            raise CompilerError("there is no such input", where=node.where, expected=expected, got=position)
+            raise CompilerError("the input position is out of range", where=node.where, expected=expected, got=position)
         before = node.inputs[position]
         node.inputs = (*node.inputs[:position], value, *node.inputs[position + 1 :])
         if before is not None and before not in node.inputs:
@@ -118,9 +118,9 @@ class Graph:
             value.users[node] = None
 
     def replace_all_uses(self, old: Value, new: Value) -> None:
-        """Let all that read `old` read `new`: nodes, and outputs of the graph, which keep their names.
+        """Replace all uses of a value: by nodes, and as outputs of the graph, which keep their names.
 
-        The node that makes `new` goes on reading `old`, so that a node can be put behind a value.
+        The producer of `new` is excepted, so that a node can be inserted after a value.
         """
         if old is new:
             return
@@ -135,14 +135,13 @@ class Graph:
                 self.output(new, name)
 
     def replace(self, old: Node, operator: Operator, *inputs: Value | None) -> Node:
-        """Put a node with another operator, or other inputs, in the place of one that makes a single output.
+        """Replace a node that has a single output by one with another operator or other inputs.
 
-        The new node takes the old one's name, and its output the old output's: a name in the graph stands for the same
-        tensor before and after. Where a rewrite folds a node into the one before it, `replace` the later one and
-        `rename_node` it after the earlier one.
+        The new node and its output take the names of the old ones: a name denotes the same tensor before and after. A
+        rewrite that folds a node into its predecessor should `replace` the later one and then `rename_node` it.
 
         Raises:
-            CompilerError: The operator does not take these inputs, or gives another type; the graph is as it was.
+            CompilerError: The operator rejects the inputs, or the output's type differs; the graph is unchanged.
         """
         before = old.outputs[0]
         new = self.add(operator, *inputs)
@@ -150,7 +149,7 @@ class Graph:
         if len(old.outputs) > 1 or after.type != before.type:
             self.remove(new)
             raise CompilerError(
-                "the new node gives another type", where=old.where, expected=before.type, got=after.type
+                "the new node's output has another type", where=old.where, expected=before.type, got=after.type
             )
         self.replace_all_uses(before, after)
         self.remove(old)
@@ -159,24 +158,25 @@ class Graph:
         return new
 
     def rename_node(self, node: Node, name: str) -> None:
-        """Give a node another name; the next free one, where it is taken."""
+        """Rename a node; if the name is taken, to the next free one."""
         if name == node.name:
             return
         del self.nodes[node.name]
-        node.name = self._fresh_in(self.nodes, name)
+        node.name = self._unique_in(self.nodes, name)
         self.nodes[node.name] = node
 
     def remove(self, node: Node) -> None:
-        """Take out a node that nothing reads.
+        """Remove a node whose outputs have no uses.
 
         Raises:
-            CompilerError: A node or an output of the graph still reads what it makes, or the node is not in the graph.
+            CompilerError: An output of the node is used by a node or is an output of the graph, or the node is not in
+                the graph.
         """
         if self.nodes.get(node.name) is not node:
             raise CompilerError("a node that is not in the graph cannot be removed", where=node.where)
         used = [value.name for value in node.outputs if value.users or self.is_output(value)]
         if used:
-            raise CompilerError("a node that is read cannot be removed", where=node.where, got=", ".join(used))
+            raise CompilerError("a node whose output is used cannot be removed", where=node.where, got=", ".join(used))
         for value in node.inputs:
             if value is not None:
                 value.users.pop(node, None)
@@ -185,22 +185,22 @@ class Graph:
         del self.nodes[node.name]
 
     def remove_constant(self, constant: Constant) -> None:
-        """Take out a constant that nothing reads.
+        """Remove a constant that has no uses.
 
         Raises:
-            CompilerError: Something still reads it, or it is not in the graph.
+            CompilerError: It is used, or not in the graph.
         """
         if self.constants.get(constant.name) is not constant:
             raise CompilerError(
                 "a constant that is not in the graph cannot be removed", where=f"constant {constant.name!r}"
             )
         if constant.users or self.is_output(constant):
-            raise CompilerError("a constant that is read cannot be removed", where=f"constant {constant.name!r}")
+            raise CompilerError("a constant that is used cannot be removed", where=f"constant {constant.name!r}")
         del self._values[constant.name]
         del self.constants[constant.name]
 
     def rename(self, value: Value, name: str) -> None:
-        """Give a constant, or what a node makes, another name.
+        """Rename a constant or an output of a node.
 
         Raises:
             CompilerError: The name is taken.
@@ -217,7 +217,7 @@ class Graph:
 
     @gc_paused()
     def copy(self) -> Graph:
-        """Return a graph of its own with the same names; the constants' arrays, which nobody can write to, are shared.
+        """Return a copy with the same names; the constants' arrays, which are read-only, are shared.
 
         Raises:
             CompilerError: The graph has a cycle.
@@ -230,18 +230,18 @@ class Graph:
             values[constant] = other.constant(constant.name, constant.data, constant.type.quantization)
         for node in self.topological():
             names = [value.name for value in node.outputs]
-            made = other.add(node.operator, *(values[value] for value in node.inputs), name=node.name, outputs=names)
-            values.update(zip(node.outputs, made.outputs, strict=True))
+            copy = other.add(node.operator, *(values[value] for value in node.inputs), name=node.name, outputs=names)
+            values.update(zip(node.outputs, copy.outputs, strict=True))
         for name, value in self.outputs.items():
             other.output(other.value(value.name), name)
         return other
 
-    def fresh(self, name: str) -> str:
-        """Return a name for a value that is free: this one, or with the lowest number that makes it so."""
-        return self._fresh_in(self._values, name)
+    def unique_name(self, name: str) -> str:
+        """Return a free name for a value: this one, or this one with the lowest number for which it is free."""
+        return self._unique_in(self._values, name)
 
     def topological(self) -> list[Node]:
-        """Return the nodes in an order in which each comes after what it reads; as they were added, where that does.
+        """Return the nodes, each after the producers of its inputs; in the order of insertion if that is such an order.
 
         Raises:
             CompilerError: The graph has a cycle; the error names a node on it.
@@ -255,10 +255,10 @@ class Graph:
     def _check_name(self, name: str) -> None:
         if not name or name in self._values:
             raise CompilerError(
-                "names of values must differ and not be empty", where=f"graph {self.name!r}", got=repr(name)
+                "names of values must be unique and not empty", where=f"graph {self.name!r}", got=repr(name)
             )
 
-    def _fresh_in(self, taken: dict, name: str) -> str:
+    def _unique_in(self, taken: dict, name: str) -> str:
         if name not in taken:
             return name
         while True:
@@ -269,7 +269,7 @@ class Graph:
 
 
 def _trimmed(inputs: tuple[Value | None, ...]) -> tuple[Value | None, ...]:
-    """Return the inputs without those left out at the end."""
+    """Return the inputs without trailing ones that are left out."""
     length = len(inputs)
     while length and inputs[length - 1] is None:
         length -= 1

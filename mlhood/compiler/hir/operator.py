@@ -1,7 +1,6 @@
-"""What an operator is: its attributes, its type rule, what it computes, and how it comes from ONNX.
+"""The base class of operators: the questions that the compiler asks of each, and checks that type rules share.
 
-Everything that is known of an operator stands in its one class. To add an operator, write such a class in a module of
-`mlhood.compiler.operators` and name it in that module's `OPERATORS`.
+Everything about an operator is in its class; `mlhood.compiler.operators` says how to add one.
 """
 
 from __future__ import annotations
@@ -80,26 +79,26 @@ class Operator:
         return {field.name: getattr(self, field.name) for field in fields(self) if _differs(self, field)}
 
     def infer(self, *args: Any, **kwargs: Any) -> Any:
-        """Type rule: from the inputs' types (None for one left out) to the output's type, or a tuple of them.
+        """Type rule: return the output's type, or a tuple of several, from the inputs' types (None for one left out).
 
         Raises:
-            CompilerError: The operator does not take these types.
+            CompilerError: The types are invalid for this operator.
         """
         raise NotImplementedError
 
     def evaluate(self, *args: Any, **kwargs: Any) -> Any:
-        """Reference semantics: from arrays (None for one left out) to an array, or a tuple of them."""
+        """Reference semantics: return the output, or a tuple of several, from the inputs (None for one left out)."""
         raise NotImplementedError
 
     def evaluate_typed(self, types: tuple[TensorType | None, ...], *args: Any, **kwargs: Any) -> Any:
-        """Reference semantics of operators that also need the inputs' types, which hold the quantisation."""
+        """Reference semantics of operators that also need the inputs' types, for the quantisation parameters."""
         return self.evaluate(*args, **kwargs)
 
     def workspace(self, *types: TensorType | None) -> int:
-        """Return how many elements the largest array has that `evaluate` makes on its way, its results aside.
+        """Return the number of elements of the largest temporary array in `evaluate`.
 
         Args:
-            types: The inputs' types, all axes being numbers.
+            types: The inputs' types, without dynamic axes.
         """
         return 0
 
@@ -163,7 +162,7 @@ QUESTIONS = (
 
 
 def supports(operator: type[Operator], question: str) -> bool:
-    """Return whether an operator, or a base of it other than `Operator` itself, has a rule for one of `QUESTIONS`."""
+    """Return whether an operator, or a base of it other than `Operator`, answers one of `QUESTIONS` with a rule."""
     owner = next(base for base in operator.__mro__ if question in vars(base))
     return owner is not Operator and not isinstance(vars(owner)[question], Unsupported)
 
@@ -173,8 +172,8 @@ def _differs(operator: Operator, field: Field[Any]) -> bool:
     return type(value) is not type(field.default) or value != field.default
 
 
-def located(error: CompilerError, where: str) -> CompilerError:
-    """Return the error with the place where it happened, unless it names one already."""
+def locate_error(error: CompilerError, where: str) -> CompilerError:
+    """Return the error with a location, unless it has one."""
     if "where" in error.parts:
         return error
     parts = error.parts
@@ -183,64 +182,61 @@ def located(error: CompilerError, where: str) -> CompilerError:
     )
 
 
-def plain(*types: TensorType | None) -> None:
-    """Check that no type is quantised: the operator computes with the numbers as they stand.
+def require(condition: bool, what: str, *, expected: object = None, got: object = None) -> None:
+    """Check a condition of a type rule.
 
     Raises:
-        CompilerError: One is.
+        CompilerError: The condition is false.
+    """
+    if not condition:
+        raise CompilerError(what, expected=expected, got=got)
+
+
+def require_unquantized(*types: TensorType | None) -> None:
+    """Check that no tensor is quantised, for operators that compute with the elements as they are stored.
+
+    Raises:
+        CompilerError: One is quantised.
     """
     if any(type is not None and type.quantization is not None for type in types):
-        raise CompilerError("the operator does not take quantised tensors", todo="dequantise its inputs first")
+        raise CompilerError("the operator does not support quantised tensors", todo="dequantise its inputs first")
 
 
-def same_element(*types: TensorType | None) -> str:
+def require_channels(x: TensorType) -> None:
+    """Check that a tensor has a batch and a channel axis and floating-point elements.
+
+    Raises:
+        CompilerError: It does not.
+    """
+    valid = x.rank >= 2 and x.is_float
+    what = "the input must have a batch and a channel axis and floating-point elements"
+    require(valid, what, got=f"{x.element}{list(x.shape)}")
+
+
+def common_element(*types: TensorType | None) -> str:
     """Return the element type that all given types share.
 
     Raises:
         CompilerError: They differ.
     """
-    found = dict.fromkeys(type.element for type in types if type is not None)
-    if len(found) != 1:
-        raise CompilerError("the inputs' element types differ", expected="one element type", got=", ".join(found))
-    return next(iter(found))
-
-
-def need(holds: bool, what: str, *, expected: object = None, got: object = None) -> None:
-    """Check a type rule.
-
-    Raises:
-        CompilerError: It does not hold.
-    """
-    if not holds:
-        raise CompilerError(what, expected=expected, got=got)
+    elements = dict.fromkeys(type.element for type in types if type is not None)
+    require(len(elements) == 1, "the element types differ", expected="one element type", got=", ".join(elements))
+    return next(iter(elements))
 
 
 def footprint(operator: Operator, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]) -> int:
-    """Return the bytes of the largest array that `evaluate` makes: an output, or one on the way to it.
+    """Return the bytes of the largest array that `evaluate` allocates: an output or a temporary array.
 
     Args:
         operator: The operator.
-        inputs: The inputs' types, None for one left out; all axes are numbers.
-        outputs: What the operator's rule gives for them.
+        inputs: The inputs' types, None for one left out, without dynamic axes.
+        outputs: The types that the operator infers from them.
     """
-    known = [type for type in (*inputs, *outputs) if type is not None]
+    types = [type for type in (*inputs, *outputs) if type is not None]
     # integers are multiplied and added in 64 bits
-    widest = max((type.dtype.itemsize if type.is_float else 8 for type in known), default=8)
-    largest = max((math.prod(int(axis) for axis in type.shape) for type in outputs), default=0)
-    return widest * max(largest, operator.workspace(*inputs))
-
-
-def need_channels(x: TensorType) -> None:
-    """Check that a tensor has a batch and a channel axis, and holds floating-point numbers.
-
-    Raises:
-        CompilerError: It does not.
-    """
-    need(
-        x.rank >= 2 and x.is_float,
-        "the input needs a batch and a channel axis of floating-point numbers",
-        got=f"{x.element}{list(x.shape)}",
-    )
+    itemsize = max((type.dtype.itemsize if type.is_float else 8 for type in types), default=8)
+    size = max((math.prod(int(axis) for axis in type.shape) for type in outputs), default=0)
+    return itemsize * max(size, operator.workspace(*inputs))
 
 
 def as_tuple(results: Any) -> tuple[Any, ...]:

@@ -1,4 +1,4 @@
-"""The text form of a graph: the same graph always gives the same text, and the text gives the graph back.
+"""The text form of a graph: deterministic, and parsed back by `mlhood.compiler.parse`.
 
     graph "lenet"
       placeholder %image : float32[batch, 1, 32, 32]
@@ -6,9 +6,8 @@
       %conv1 : float32[batch, 6, 28, 28] = Conv(%image, %conv1.weight) {strides=[1, 1], pads=[0, 0, 0, 0], ...}
       output %conv1
 
-A node is named after its first output unless its own name stands before the bracket. Attributes that have their
-operator's default are left out. Constants of up to eight elements are written out, longer ones by a hash of their
-content.
+A node has the name of its first output unless another name precedes the parenthesis. Attributes at their default are
+left out. Constants of up to eight elements are written out, larger ones are given by a hash of their content.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ from mlhood.compiler.hir.graph import Graph
 from mlhood.compiler.hir.types import Dim, Quantization, TensorType
 from mlhood.compiler.hir.values import Constant, Node, Value
 
-INLINE = 8
+_MAX_INLINE = 8  # elements of a constant that is written out
 PLAIN_NAME = re.compile(r"[\w./:-]+")
-PLAIN_WORD = re.compile(r"(?!(?:inf|nan)\Z)[A-Za-z_]\w*")  # those two are numbers
+PLAIN_WORD = re.compile(r"(?!(?:inf|nan)\Z)[A-Za-z_]\w*")  # these two are numbers
 
 
 def to_text(graph: Graph) -> str:
@@ -37,15 +36,15 @@ def to_text(graph: Graph) -> str:
         CompilerError: The graph has a cycle.
     """
     lines = [f"graph {json.dumps(graph.name)}"]
-    lines += [f"  placeholder {_declared(value)}" for value in graph.placeholders.values()]
-    lines += [f"  constant {_declared(value)} = {_content(value)}" for value in graph.constants.values()]
+    lines += [f"  placeholder {_declaration(value)}" for value in graph.placeholders.values()]
+    lines += [f"  constant {_declaration(value)} = {_content(value)}" for value in graph.constants.values()]
     lines += [f"  {_node(node)}" for node in graph.topological()]
     lines += [f"  output {_output(name, value)}" for name, value in graph.outputs.items()]
     return "\n".join(lines) + "\n"
 
 
 def digest(array: np.ndarray) -> str:
-    """Return the hash by which the text form names a constant: of its element type, shape and elements."""
+    """Return the hash that identifies a constant in the text form: of its element type, shape and elements."""
     content = np.ascontiguousarray(array)
     if content.dtype.byteorder == ">":
         content = content.astype(content.dtype.newbyteorder("<"))
@@ -53,20 +52,20 @@ def digest(array: np.ndarray) -> str:
     return hashlib.sha256(header + content.tobytes()).hexdigest()[:16]
 
 
-def spell_type(type: TensorType) -> str:
+def type_text(type: TensorType) -> str:
     """Return the text of a type: `float32[batch, 3]`."""
     shape = ", ".join(map(_dim, type.shape))
-    quantization = f" {spell(type.quantization)}" if type.quantization else ""
+    quantization = f" {attribute_text(type.quantization)}" if type.quantization else ""
     return f"{type.element}[{shape}]{quantization}"
 
 
-def spell(attribute: Any) -> str:
+def attribute_text(attribute: Any) -> str:
     """Return the text of an attribute."""
     if isinstance(attribute, Quantization):
         axis = "" if attribute.axis is None else f", axis={attribute.axis}"
-        return f"quantized(scale={spell(attribute.scale)}, offset={spell(attribute.offset)}{axis})"
+        return f"quantized(scale={attribute_text(attribute.scale)}, offset={attribute_text(attribute.offset)}{axis})"
     if isinstance(attribute, tuple):
-        return f"[{', '.join(map(spell, attribute))}]"
+        return f"[{', '.join(map(attribute_text, attribute))}]"
     if attribute is None or isinstance(attribute, bool):
         return str(attribute).lower()
     if isinstance(attribute, float):
@@ -86,22 +85,23 @@ def _name(name: str) -> str:
     return name if PLAIN_NAME.fullmatch(name) else json.dumps(name)
 
 
-def _declared(value: Value) -> str:
-    return f"{_reference(value)} : {spell_type(value.type)}"
+def _declaration(value: Value) -> str:
+    return f"{_reference(value)} : {type_text(value.type)}"
 
 
 def _content(constant: Constant) -> str:
-    if constant.data.size > INLINE:
+    if constant.data.size > _MAX_INLINE:
         return f"sha256:{digest(constant.data)}"
-    return spell(tuple(constant.data.ravel().tolist()))
+    return attribute_text(tuple(constant.data.ravel().tolist()))
 
 
 def _node(node: Node) -> str:
-    made = ", ".join(map(_declared, node.outputs))
+    outputs = ", ".join(map(_declaration, node.outputs))
     name = "" if node.outputs and node.outputs[0].name == node.name else f" {json.dumps(node.name)} "
-    read = ", ".join(map(_reference, node.inputs))
-    attributes = ", ".join(f"{key}={spell(value)}" for key, value in node.operator.non_default_attributes.items())
-    return f"{made} = {node.operator.name}{name}({read})" + (f" {{{attributes}}}" if attributes else "")
+    inputs = ", ".join(map(_reference, node.inputs))
+    non_default = node.operator.non_default_attributes
+    attributes = ", ".join(f"{key}={attribute_text(value)}" for key, value in non_default.items())
+    return f"{outputs} = {node.operator.name}{name}({inputs})" + (f" {{{attributes}}}" if attributes else "")
 
 
 def _output(name: str, value: Value) -> str:

@@ -1,4 +1,4 @@
-"""What a graph is made of: values and nodes."""
+"""Values and nodes, of which a graph consists."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from mlhood.compiler.hir.operator import Operator, as_tuple, located
+from mlhood.compiler.hir.operator import Operator, as_tuple, locate_error
 from mlhood.compiler.hir.types import Quantization, TensorType
 from mlhood.errors import CompilerError
 
 
 class Value:
-    """One tensor of the graph: what a node makes, and which nodes use it.
+    """One tensor of the graph, the node that produces it, and the nodes that use it.
 
     Args:
         name: Unique among the graph's values.
         type: Element type, shape and quantisation.
-        producer: The node that makes it; None for a placeholder or a constant.
+        producer: The node that produces it; None for a placeholder or a constant.
     """
 
     def __init__(self, name: str, type: TensorType, producer: Node | None = None) -> None:
         self.name = name
         self.type = type
         self.producer = producer
-        self.users: dict[Node, None] = {}  # a set that keeps its order
+        self.users: dict[Node, None] = {}  # an ordered set
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}, {self.type})"
@@ -35,7 +35,7 @@ class Placeholder(Value):
 
 
 class Constant(Value):
-    """A weight, or another tensor known when compiling; its array cannot be written to."""
+    """A weight, or another tensor that is known at compile time; its array is read-only."""
 
     def __init__(self, name: str, data: np.ndarray, quantization: Quantization | None = None) -> None:
         super().__init__(name, TensorType(data.dtype.name, data.shape, quantization))
@@ -44,12 +44,12 @@ class Constant(Value):
 
 
 class Node:
-    """One use of an operator.
+    """One application of an operator.
 
     Args:
         name: Unique among the graph's nodes.
-        operator: What it computes, with its attributes.
-        inputs: The values it reads; None for an optional one that is left out.
+        operator: The operator with its attributes.
+        inputs: The values that it reads; None for an optional one that is left out.
     """
 
     def __init__(self, name: str, operator: Operator, inputs: tuple[Value | None, ...]) -> None:
@@ -60,18 +60,18 @@ class Node:
 
     @property
     def where(self) -> str:
-        """How errors name this node."""
+        """The node in error messages."""
         return f"node {self.name!r} ({self.operator.name})"
 
     def __repr__(self) -> str:
         return f"Node({self.name!r}, {self.operator})"
 
 
-def inferred(node: Node) -> tuple[TensorType, ...]:
-    """Return the types that the operator's rule gives for a node's outputs.
+def infer_types(node: Node) -> tuple[TensorType, ...]:
+    """Return the types of a node's outputs by its operator's type rule.
 
     Raises:
-        CompilerError: The operator does not take these inputs; the error names the node.
+        CompilerError: The inputs are invalid for the operator; the error names the node.
     """
     least, most = node.operator.arity
     missing = [str(i) for i in range(least) if i >= len(node.inputs) or node.inputs[i] is None]
@@ -81,39 +81,39 @@ def inferred(node: Node) -> tuple[TensorType, ...]:
     try:
         types = as_tuple(node.operator.infer(*(None if value is None else value.type for value in node.inputs)))
     except CompilerError as error:
-        raise located(error, node.where) from error
+        raise locate_error(error, node.where) from error
     for type in types:
-        if excess := type.excess:
-            raise CompilerError("what the node makes is too large", where=node.where, got=excess)
+        if violation := type.size_violation:
+            raise CompilerError("an output of the node is too large", where=node.where, got=violation)
     return types
 
 
 def topological(nodes: Iterable[Node]) -> list[Node]:
     """Return the nodes, each after those among them whose outputs it reads; see `Graph.topological`."""
     members = dict.fromkeys(nodes)
-    done: dict[Node, bool] = {}  # False while what the node reads is being placed
+    done: dict[Node, bool] = {}  # False while the node's predecessors are being visited
     order: list[Node] = []
     for root in members:
-        pending = [root]
-        while pending:
-            node = pending[-1]
+        stack = [root]
+        while stack:
+            node = stack[-1]
             if done.get(node):
-                pending.pop()
+                stack.pop()
                 continue
-            before = [] if node in done else _producers(node, members)
-            waiting = [other for other in before if not done.get(other)]
-            if cyclic := [other for other in waiting if other in done or other is node]:
+            predecessors = [] if node in done else _producers(node, members)
+            pending = [other for other in predecessors if not done.get(other)]
+            if cyclic := [other for other in pending if other in done or other is node]:
                 raise CompilerError("the graph has a cycle", where=cyclic[0].where)
-            if waiting:
+            if pending:
                 done[node] = False
-                pending += reversed(waiting)
+                stack += reversed(pending)
                 continue
             done[node] = True
             order.append(node)
-            pending.pop()
+            stack.pop()
     return order
 
 
 def _producers(node: Node, members: dict[Node, None]) -> list[Node]:
-    found = [value.producer for value in node.inputs if value is not None]
-    return [producer for producer in dict.fromkeys(found) if producer is not None and producer in members]
+    producers = dict.fromkeys(value.producer for value in node.inputs if value is not None)
+    return [producer for producer in producers if producer is not None and producer in members]

@@ -20,20 +20,20 @@ OLDEST_OPSET, NEWEST_OPSET = 18, 23
 def to_onnx(graph: Graph, *, opset: int = OPSET) -> onnx.ModelProto:
     """Return a graph as an ONNX model.
 
-    What fusion has put into an operator comes out again: a convolution with a residual branch and a Relu is Conv, Add
-    and Relu. A quantised graph becomes QDQ: float operators between DequantizeLinear and QuantizeLinear, weights and
-    biases as int8, int16 and int32 initialisers behind a DequantizeLinear. That is the form in which ONNX Runtime and
-    other runtimes take quantised models, to compute with their own integer kernels.
+    Fused operators are split again: a convolution with a residual branch and a Relu becomes Conv, Add and Relu. A
+    quantised graph becomes QDQ: float operators between DequantizeLinear and QuantizeLinear, weights and biases as
+    int8, int16 and int32 initialisers with a DequantizeLinear. ONNX Runtime and other runtimes expect quantised models
+    in this form, and compute them with their own integer kernels.
 
-    Values and nodes keep their names. An output of the graph that is called otherwise than its value gives the value
-    its name; integers that stand for it are then called `.quantized`.
+    Values and nodes keep their names. A value that is an output of the graph under another name takes that name; the
+    integers that represent it then get the suffix `.quantized`.
 
     Args:
-        graph: A graph that keeps the rules of `verify`.
+        graph: A graph that `verify` accepts.
         opset: Version of ONNX's operator set, 18 to 23; integers of 16 bits need 21.
 
     Raises:
-        CompilerError: The graph breaks a rule, has operators that ONNX does not (all are listed), or needs a newer
+        CompilerError: The graph is invalid, has operators that cannot be exported (all are listed), or needs a newer
             opset.
     """
     verify(graph)
@@ -57,10 +57,10 @@ def _write(w: OnnxWriter, node: Node) -> None:
     if operator.converts:
         operator.to_onnx(w, inputs, w.name(y))
         return
-    name = w.name(y) if y.type.quantization is None else w.fresh(f"{y.name}.real")
+    name = w.name(y) if y.type.quantization is None else w.unique_name(f"{y.name}.real")
     result = operator.to_onnx(w, inputs, name)
     if result is None:
-        raise CompilerError("this operator cannot be exported", where=node.where)
+        raise CompilerError("the operator cannot be exported", where=node.where)
     if y.type.quantization is not None:
         w.quantize(result, y)
     elif result != name:
@@ -83,7 +83,7 @@ def _info(name: str, type: TensorType) -> onnx.ValueInfoProto:
 def _check(graph: Graph, opset: int) -> None:
     if not OLDEST_OPSET <= opset <= NEWEST_OPSET:
         raise CompilerError(
-            "this opset is not written", expected=f"{OLDEST_OPSET} to {NEWEST_OPSET}", got=opset, todo=f"use {OPSET}"
+            "the opset is not supported", expected=f"{OLDEST_OPSET} to {NEWEST_OPSET}", got=opset, todo=f"use {OPSET}"
         )
     wide = [v.name for v in graph.values() if v.type.quantization and v.type.element in ("int16", "uint16")]
     if wide and opset < 21:
@@ -91,4 +91,4 @@ def _check(graph: Graph, opset: int) -> None:
     unknown = [node.where for node in graph.nodes.values() if not supports(type(node.operator), "to_onnx")]
     if unknown:
         shown = ", ".join(unknown[:10]) + (f" and {len(unknown) - 10} more" if len(unknown) > 10 else "")
-        raise CompilerError("these operators cannot be exported", where=f"graph {graph.name!r}", got=shown)
+        raise CompilerError("some operators cannot be exported", where=f"graph {graph.name!r}", got=shown)

@@ -27,6 +27,7 @@ from mlhood.compiler.operators import (
     cast,
     convolution,
     creation,
+    decompositions,
     elementwise,
     integer,
     integer_arithmetic,
@@ -76,8 +77,8 @@ OPERATORS: dict[str, type[Operator]] = {
     operator.__name__: operator for family in _FAMILIES for operator in family.OPERATORS
 }
 
-# By the name of the ONNX operator; a name that two operators claimed would be a mistake, which a test finds.
+# By the name of the ONNX operator.
 IMPORT_RULES: dict[str, ImportRule] = {
     **{name: operator.from_onnx for operator in OPERATORS.values() for name in operator.onnx},
-    **creation.RULES,
+    **decompositions.RULES,
 }

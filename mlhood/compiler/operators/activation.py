@@ -1,7 +1,7 @@
-"""Activations as an attribute of the operator before them, where a fusion puts them.
+"""Activations that are fused into the operator before them, as an attribute of it.
 
-An activation is spelled as an operator of one tensor: its name, then its attributes: ("Relu",), ("Clip", 0.0, 6.0),
-("LeakyRelu", 0.01). The empty tuple is none.
+An activation is a tuple of the name and the attributes of a unary operator: ("Relu",), ("Clip", 0.0, 6.0),
+("LeakyRelu", 0.01). The empty tuple stands for none.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mlhood.compiler.hir.operator import UNBOUNDED, Operator, Range, need, plain, same_element
+from mlhood.compiler.hir.operator import UNBOUNDED, Operator, Range, common_element, require, require_unquantized
 from mlhood.compiler.hir.types import TensorType, broadcast
 from mlhood.compiler.operators import elementwise
 from mlhood.compiler.operators.base import MADE_BY_PASS, Elementwise
@@ -25,37 +25,37 @@ ACTIVATIONS: dict[str, type[Operator]] = {
 
 
 def activation_of(operator: Operator) -> Activation | None:
-    """Return an operator as an activation; None if it cannot be one."""
+    """Return an operator as an activation; None if it is not fusible."""
     return (operator.name, *operator.attributes.values()) if operator.name in ACTIVATIONS else None
 
 
 def operator_of(activation: Activation) -> Operator:
-    """Return an activation, which must not be empty, as an operator.
+    """Return the operator of a non-empty activation.
 
     Raises:
-        CompilerError: There is no such activation.
+        CompilerError: The activation is unknown, or its attributes are invalid.
     """
     name, *attributes = activation
     if name not in ACTIVATIONS:
-        raise CompilerError("there is no such activation", expected=", ".join(ACTIVATIONS), got=name)
+        raise CompilerError("unknown activation", expected=", ".join(ACTIVATIONS), got=name)
     try:
         return ACTIVATIONS[str(name)](*attributes)
     except TypeError as error:
-        raise CompilerError("these are not the activation's attributes", got=activation) from error
+        raise CompilerError("invalid attributes of the activation", got=activation) from error
 
 
 def check_activation(activation: Activation) -> None:
-    """Check an attribute.
+    """Check the attribute `activation` of an operator.
 
     Raises:
-        CompilerError: There is no such activation.
+        CompilerError: The activation is unknown, or its attributes are invalid.
     """
     if activation:
         operator_of(activation)
 
 
-def activate(x: np.ndarray, activation: Activation) -> np.ndarray:
-    """Return the activation of x: of its shape and dtype."""
+def apply_activation(x: np.ndarray, activation: Activation) -> np.ndarray:
+    """Return the activation of x, with the shape and dtype of x."""
     return operator_of(activation).evaluate(x) if activation else x
 
 
@@ -71,7 +71,7 @@ def activation_to_onnx(activation: Activation, writer: OnnxWriter, x: str, name:
 
 @dataclass(frozen=True)
 class AddActivation(Elementwise):
-    """y = activation(a + b), a and b stretched to one shape: the end of a residual block that no convolution takes."""
+    """y = activation(a + b), broadcast: the end of a residual block whose sum is not fused into a convolution."""
 
     activation: Activation
 
@@ -83,17 +83,17 @@ class AddActivation(Elementwise):
 
     @property
     def label(self) -> str:
-        """The sum; what follows it is told as its activation."""
+        """The sum; drawings show its activation separately."""
         return "Add"
 
     def infer(self, a: TensorType, b: TensorType) -> TensorType:
-        plain(a, b)
+        require_unquantized(a, b)
         check_activation(self.activation)
-        need(bool(self.activation), "without an activation this is Add")
-        return TensorType(same_element(a, b), broadcast(a.shape, b.shape))
+        require(bool(self.activation), "the activation is missing; without one, the operator is Add")
+        return TensorType(common_element(a, b), broadcast(a.shape, b.shape))
 
     def evaluate(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        return activate(a + b, self.activation)
+        return apply_activation(a + b, self.activation)
 
     def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
         return activation_to_onnx(self.activation, writer, writer.emit("Add", *inputs), name)

@@ -1,4 +1,4 @@
-"""Operators that combine two or three tensors element by element, stretched to one shape."""
+"""Elementwise operators of two or three tensors, which are broadcast to one shape."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from mlhood.compiler.hir.operator import Range, need, plain, same_element
-from mlhood.compiler.hir.types import TensorType, broadcast, normalized
+from mlhood.compiler.hir.operator import Range, common_element, require, require_unquantized
+from mlhood.compiler.hir.types import TensorType, broadcast, normalize_axis
 from mlhood.compiler.hir.values import Value
 from mlhood.compiler.operators.base import NO_BOUNDS, NOT_REAL, STAYS_FLOAT, Elementwise
 from mlhood.compiler.operators.cast import Identity
@@ -19,7 +19,7 @@ from mlhood.compiler.operators.shape import Unsqueeze
 
 
 class Binary(Elementwise):
-    """Base: y = function(a, b) of the element type of a and b, or of `result`."""
+    """Base: y = function(a, b), with the element type of a and b, or `result`."""
 
     arity = (2, 2)
     family = "arithmetic"
@@ -29,8 +29,8 @@ class Binary(Elementwise):
     result: ClassVar[str | None] = None
 
     def infer(self, a: TensorType, b: TensorType) -> TensorType:
-        plain(a, b)
-        element = same_element(a, b)
+        require_unquantized(a, b)
+        element = common_element(a, b)
         return TensorType(self.result or element, broadcast(a.shape, b.shape))
 
     def evaluate(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -41,26 +41,26 @@ class Binary(Elementwise):
 
     @classmethod
     def from_onnx(cls, source: OnnxNode) -> Value:
-        """Take one, two or more inputs: Max, Min and Sum of many become a chain."""
+        """Import a node of one, two or more inputs: Max, Min and Sum of several become a chain."""
         value = source.input(0)
         if len(source.inputs) == 1:
             return source.add(Identity(), value)
         for position in range(1, len(source.inputs)):
             axis = source.attribute("axis", None) if source.opset < 7 else None
-            value = source.add(cls(), value, aligned(source, value, source.input(position), axis))
+            value = source.add(cls(), value, align(source, value, source.input(position), axis))
         return value
 
 
-def aligned(source: OnnxNode, a: Value, b: Value, axis: int | None) -> Value:
-    """Return b so that its first axis stretches along the given one of a, as opset 6 and older could say."""
-    missing = 0 if axis is None else a.type.rank - normalized(axis, a.type.rank) - b.type.rank
+def align(source: OnnxNode, a: Value, b: Value, axis: int | None) -> Value:
+    """Return b, broadcast such that its first axis is the given one of a, as opset 6 and older specify it."""
+    missing = 0 if axis is None else a.type.rank - normalize_axis(axis, a.type.rank) - b.type.rank
     return source.add(Unsqueeze(tuple(range(-missing, 0))), b) if missing > 0 else b
 
 
 def _divide(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     if a.dtype.kind == "f":
         return np.divide(a, b)
-    quotient = np.floor_divide(a, b)  # rounds down, ONNX towards zero
+    quotient = np.floor_divide(a, b)  # rounds down, whereas ONNX rounds towards zero
     return (quotient + ((quotient < 0) & (quotient * b != a))).astype(a.dtype)
 
 
@@ -109,15 +109,16 @@ LessOrEqual = _define("LessOrEqual", np.less_equal, "y = a <= b.", **_COMPARISON
 
 
 class PRelu(Binary):
-    """y = a where a > 0, a b elsewhere: b is the slope, and stretches to the shape of a."""
+    """y = a where a > 0, a b elsewhere; the slope b is broadcast to the shape of a."""
 
     onnx = ("PRelu",)
     family = "activation"
 
     def infer(self, a: TensorType, b: TensorType) -> TensorType:
-        plain(a, b)
-        same_element(a, b)
-        need(broadcast(a.shape, b.shape) == a.shape, "the slope does not stretch to the input's shape", got=b.shape)
+        require_unquantized(a, b)
+        common_element(a, b)
+        fits = broadcast(a.shape, b.shape) == a.shape
+        require(fits, "the slope cannot be broadcast to the input's shape", expected=a.shape, got=b.shape)
         return a
 
     def evaluate(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -127,16 +128,16 @@ class PRelu(Binary):
     def from_onnx(cls, source: OnnxNode) -> Value:
         a, b = source.input(0), source.input(1)
         along_channels = source.opset < 7 and b.type.shape not in ((), (1,))
-        return source.add(cls(), a, aligned(source, a, b, 1 if along_channels else None))
+        return source.add(cls(), a, align(source, a, b, 1 if along_channels else None))
 
 
 class Pow(Binary):
-    """y = a to the power of b, of the element type of a; b may have another."""
+    """y = a to the power of b, with the element type of a; that of b may differ."""
 
     onnx = ("Pow",)
 
     def infer(self, a: TensorType, b: TensorType) -> TensorType:
-        plain(a, b)
+        require_unquantized(a, b)
         return TensorType(a.element, broadcast(a.shape, b.shape))
 
     def evaluate(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -158,9 +159,9 @@ class Where(Elementwise):
     value_range = NO_BOUNDS
 
     def infer(self, condition: TensorType, a: TensorType, b: TensorType) -> TensorType:
-        plain(a, b)
-        need(condition.element == "bool", "the condition must be bool", got=condition.element)
-        return TensorType(same_element(a, b), broadcast(condition.shape, a.shape, b.shape))
+        require_unquantized(a, b)
+        require(condition.element == "bool", "the condition must be bool", got=condition.element)
+        return TensorType(common_element(a, b), broadcast(condition.shape, a.shape, b.shape))
 
     def evaluate(self, condition: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         return np.where(condition, a, b)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from mlhood.compiler.hir.operator import Operator, Permutation, Range, unsupported
-from mlhood.compiler.hir.types import TensorType, normalized
+from mlhood.compiler.hir.types import TensorType, normalize_axis
 
 NO_PRODUCTS = unsupported("it sums no products")
 NOT_REAL = unsupported("its inputs or results do not stand for real numbers")
@@ -46,7 +46,7 @@ class IntegerArithmetic:
 
 def transposed_axes(axes: Iterable[int], permutation: Permutation) -> tuple[int, ...]:
     """Return the axes of x that axes of T(x) are, T being a Transpose by the permutation."""
-    return tuple(permutation[normalized(axis, len(permutation))] for axis in axes)
+    return tuple(permutation[normalize_axis(axis, len(permutation))] for axis in axes)
 
 
 def without_axes(permutation: Permutation, axes: tuple[int, ...]) -> Permutation:

@@ -1,4 +1,4 @@
-"""Operators that keep the numbers and change at most how they are stored."""
+"""Identity and conversion of element types."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
-from mlhood.compiler.hir.operator import plain
-from mlhood.compiler.hir.types import ELEMENTS, LARGEST_RANK, TensorType
+from mlhood.compiler.hir.operator import require_unquantized
+from mlhood.compiler.hir.types import ELEMENTS, MAX_RANK, TensorType
 from mlhood.compiler.hir.values import Value
 from mlhood.compiler.operators.base import NO_BOUNDS, NOT_REAL, Elementwise, Movement
 from mlhood.compiler.operators.onnx_node import OnnxNode
@@ -26,7 +26,7 @@ _BY_NUMBER = {number_of(element): element for element in ELEMENTS}
 
 @dataclass(frozen=True)
 class Cast(Elementwise):
-    """The same numbers in another element type; from floating point to integers, towards zero."""
+    """The same numbers with another element type; conversion to integers rounds towards zero."""
 
     element: str
 
@@ -36,7 +36,7 @@ class Cast(Elementwise):
     value_range = NO_BOUNDS
 
     def infer(self, x: TensorType) -> TensorType:
-        plain(x)
+        require_unquantized(x)
         return TensorType(self.element, x.shape)
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:
@@ -53,10 +53,10 @@ class Cast(Elementwise):
 
 
 def element_of(number: int) -> str:
-    """Return the element type that ONNX gives by number.
+    """Return the element type with a number in ONNX.
 
     Raises:
-        CompilerError: The compiler does not have it.
+        CompilerError: The element type is not supported.
     """
     if number in _BY_NUMBER:
         return _BY_NUMBER[number]
@@ -69,10 +69,10 @@ def element_of(number: int) -> str:
 
 
 def array_of(tensor: TensorProto) -> np.ndarray:
-    """Return the numbers that ONNX writes as a tensor.
+    """Return the array of an ONNX tensor.
 
     Raises:
-        CompilerError: The compiler does not have the element type, or the data are missing or do not fit the shape.
+        CompilerError: The element type is not supported, or the data are missing or do not match the shape.
     """
     element_of(tensor.data_type)
     where = f"tensor {tensor.name!r}" if tensor.name else None
@@ -80,11 +80,11 @@ def array_of(tensor: TensorProto) -> np.ndarray:
         raise CompilerError("the tensor's data are in another file", where=where, todo="load the model from its path")
     try:
         return numpy_helper.to_array(tensor)
-    except Exception as error:  # whatever is wrong with the data
+    except Exception as error:  # numpy_helper raises various classes for invalid data
         raise CompilerError(
             "a constant cannot be read",
             where=where,
-            expected=f"as many elements as the shape {list(tensor.dims[:LARGEST_RANK])} has",
+            expected=f"the elements of a tensor of shape {list(tensor.dims[:MAX_RANK])}",
             got=error,
             todo="export the model again",
         ) from error

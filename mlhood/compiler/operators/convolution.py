@@ -1,32 +1,33 @@
-"""Convolution, by laying out the windows and one matrix product a group (im2col)."""
+"""Convolution by im2col: the windows as a matrix, and one matrix product per group."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from mlhood.compiler.hir.operator import Operator, Range, need, plain, same_element
+from mlhood.compiler.hir.operator import Operator, Range, common_element, require, require_unquantized
 from mlhood.compiler.hir.types import Shape, TensorType
 from mlhood.compiler.hir.values import Value
 from mlhood.compiler.operators.activation import (
     Activation,
-    activate,
     activated_range,
     activation_to_onnx,
+    apply_activation,
     check_activation,
 )
 from mlhood.compiler.operators.base import POSITIONAL
 from mlhood.compiler.operators.onnx_node import OnnxNode
 from mlhood.compiler.operators.onnx_writer import OnnxWriter
-from mlhood.compiler.operators.windows import Window, window_of
+from mlhood.compiler.operators.windows import Window, read_window
 
 
 @dataclass(frozen=True)
 class Convolution(Operator):
-    """Base of convolutions, of reals and of integers: where the windows stand, and which shapes fit.
+    """Base of convolutions of reals and of integers: their windows and shapes.
 
     Inputs: x [N, C, spatial...], w [F, C / group, kernel...], bias [F] or none. Output: y [N, F, windows...].
     """
@@ -41,7 +42,7 @@ class Convolution(Operator):
     sink_transpose = POSITIONAL
 
     def window(self, weight: Shape) -> Window:
-        """Return the window that a weight's shape and the attributes give."""
+        """Return the sliding window for a weight of this shape."""
         kernel = tuple(int(size) for size in weight[2:])
         return Window(kernel, self.strides, self.pads, self.dilations)
 
@@ -49,31 +50,28 @@ class Convolution(Operator):
         """Return the output's shape.
 
         Raises:
-            CompilerError: The inputs' shapes do not fit each other or the attributes.
+            CompilerError: The inputs' shapes do not match each other or the attributes.
         """
-        need(
+        require(
             x.rank == w.rank and x.rank >= 3,
-            "input and weight need the same rank, 3 at least",
+            "input and weight must have the same rank, at least 3",
             got=f"{list(x.shape)} and {list(w.shape)}",
         )
-        need(all(isinstance(size, int) for size in w.shape), "a weight's shape must be numbers", got=list(w.shape))
+        require(all(isinstance(size, int) for size in w.shape), "the weight's shape must be static", got=list(w.shape))
         features, depth = int(w.shape[0]), int(w.shape[1])
         window = self.window(w.shape)
         window.check(x)
-        need(
+        require(
             self.group >= 1 and features % self.group == 0,
             "the groups must divide the output channels",
             got=f"{self.group} groups, {features} channels",
         )
-        fits = isinstance(x.shape[1], str) or x.shape[1] == depth * self.group
-        need(fits, "the input's channels do not fit the weight", expected=depth * self.group, got=x.shape[1])
+        matches = isinstance(x.shape[1], str) or x.shape[1] == depth * self.group
+        what = "the input's channels do not match the weight"
+        require(matches, what, expected=depth * self.group, got=x.shape[1])
         if bias is not None:
-            need(
-                bias.shape == (features,),
-                "the bias needs one number for each output channel",
-                expected=[features],
-                got=list(bias.shape),
-            )
+            what = "the bias must have one element for each output channel"
+            require(bias.shape == (features,), what, expected=[features], got=list(bias.shape))
         return (x.shape[0], features, *window.output(x.shape[2:]))
 
     def workspace(self, *types: TensorType | None) -> int:
@@ -93,17 +91,17 @@ class Convolution(Operator):
         return activation_to_onnx(activation, writer, y, name)
 
     @classmethod
-    def attributes_of(cls, source: OnnxNode, x: TensorType, w: TensorType) -> dict[str, object]:
-        """Return a convolution's attributes as an ONNX node gives them.
+    def read_attributes(cls, source: OnnxNode, x: TensorType, w: TensorType) -> dict[str, Any]:
+        """Return a convolution's attributes from an ONNX node.
 
         Raises:
-            CompilerError: The weight's shape is open, or contradicts the attribute `kernel_shape`.
+            CompilerError: The weight's shape is dynamic, or contradicts the attribute `kernel_shape`.
         """
-        need(all(isinstance(size, int) for size in w.shape), "a weight's shape must be numbers", got=list(w.shape))
+        require(all(isinstance(size, int) for size in w.shape), "the weight's shape must be static", got=list(w.shape))
         kernel = tuple(int(size) for size in w.shape[2:])
         declared = source.attribute("kernel_shape", kernel)
-        need(declared == kernel, "kernel_shape is not the weight's", expected=kernel, got=declared)
-        window = window_of(source, x, kernel)
+        require(declared == kernel, "kernel_shape differs from the weight's shape", expected=kernel, got=declared)
+        window = read_window(source, x, kernel)
         return {
             "strides": window.strides,
             "pads": window.pads,
@@ -120,7 +118,7 @@ class Conv(Convolution):
     other branch of a residual block. Output: y [N, F, windows...].
 
     Attributes:
-        activation: What the output goes through; ONNX's Conv has none, a fusion puts it here, and z.
+        activation: The activation of the output. ONNX's Conv has none; fusion adds it, and z.
     """
 
     activation: Activation = ()
@@ -132,10 +130,10 @@ class Conv(Convolution):
     def infer(
         self, x: TensorType, w: TensorType, bias: TensorType | None = None, z: TensorType | None = None
     ) -> TensorType:
-        plain(x, w, bias, z)
+        require_unquantized(x, w, bias, z)
         check_activation(self.activation)
-        y = TensorType(same_element(x, w, bias, z), self.shape(x, w, bias))
-        need(z in (None, y), "what is added has another type", expected=list(y.shape), got=z and list(z.shape))
+        y = TensorType(common_element(x, w, bias, z), self.shape(x, w, bias))
+        require(z in (None, y), "the residual branch has another type", expected=list(y.shape), got=z and list(z.shape))
         return y
 
     def evaluate(
@@ -143,7 +141,7 @@ class Conv(Convolution):
     ) -> np.ndarray:
         y = convolve(x, w, self.window(w.shape), self.group)
         y = y if bias is None else y + bias.reshape(-1, *(1,) * (y.ndim - 2))
-        return activate(y if z is None else y + z, self.activation)
+        return apply_activation(y if z is None else y + z, self.activation)
 
     def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
         return self.write_conv(writer, inputs, self.activation, name)
@@ -154,7 +152,7 @@ class Conv(Convolution):
     @classmethod
     def from_onnx(cls, source: OnnxNode) -> Value:
         x, w = source.input(0), source.input(1)
-        return source.add(cls(**cls.attributes_of(source, x.type, w.type)), x, w, source.optional(2))  # type: ignore[arg-type]
+        return source.add(cls(**cls.read_attributes(source, x.type, w.type)), x, w, source.optional(2))
 
 
 def convolve(x: np.ndarray, w: np.ndarray, window: Window, group: int) -> np.ndarray:
@@ -164,10 +162,10 @@ def convolve(x: np.ndarray, w: np.ndarray, window: Window, group: int) -> np.nda
         x: [N, C, spatial...].
         w: [F, C / group, kernel...].
         window: Strides, pads and dilations.
-        group: Into how many independent convolutions the channels are divided.
+        group: Number of independent convolutions of equal parts of the channels.
 
     Returns:
-        [N, F, windows...] of the element type of x.
+        [N, F, windows...] with the element type of x.
     """
     view = window.view(x, 0)
     batch, counts = view.shape[0], view.shape[2 : x.ndim]

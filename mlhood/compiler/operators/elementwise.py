@@ -1,4 +1,4 @@
-"""Operators that treat each element of one tensor alone: activations and other functions."""
+"""Elementwise operators of one tensor: activations and other functions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from mlhood.compiler.hir.operator import Operator, Range, need, plain, unsupported
+from mlhood.compiler.hir.operator import Operator, Range, require, require_unquantized, unsupported
 from mlhood.compiler.hir.types import TensorType
 from mlhood.compiler.hir.values import Value
 from mlhood.compiler.operators.arithmetic import Max, Min
@@ -19,12 +19,12 @@ from mlhood.compiler.operators.onnx_writer import OnnxWriter
 
 
 class Unary(Elementwise):
-    """Base: y = f(x), of the type of x.
+    """Base: y = f(x), with the type of x.
 
     Class attributes:
-        fusible: A layer or an addition can apply it to its result, see `activation`.
-        saturates_at: For fusible operators that a table computes: by bytes of an integer, the range of x outside of
-            which y changes by less than a step of 256 or 65,536; None for an upper end where it never does.
+        fusible: It can be fused into the layer or addition before it, see `activation`.
+        saturates_at: For fusible operators that are quantised to a table: by bytes per integer, the range of x outside
+            of which y changes by less than one of 256 or 65,536 steps; None as upper end if y grows without bound.
     """
 
     family = "activation"
@@ -33,7 +33,7 @@ class Unary(Elementwise):
     saturates_at: ClassVar[Mapping[int, tuple[float, float | None]]] = {}
 
     def infer(self, x: TensorType) -> TensorType:
-        plain(x)
+        require_unquantized(x)
         return x
 
     def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
@@ -112,7 +112,7 @@ FUNCTIONS = (
 
 
 class Round(Function):
-    """y = the nearest integer, halves to the even one."""
+    """y = x rounded to the nearest integer, ties to even."""
 
     onnx = ("Round",)
     function = staticmethod(lambda x: np.rint(x))
@@ -140,11 +140,11 @@ def _clipped(x: Range, limits: Range) -> Range:
 
 @dataclass(frozen=True)
 class Slope(Unary):
-    """Base of activations of floating-point numbers that have attributes."""
+    """Base of floating-point activations with attributes."""
 
     def infer(self, x: TensorType) -> TensorType:
-        plain(x)
-        need(x.is_float, "the operator needs floating-point numbers", got=x.element)
+        require_unquantized(x)
+        require(x.is_float, "the operator requires floating-point elements", got=x.element)
         return x
 
 
@@ -172,7 +172,7 @@ class LeakyRelu(Slope):
 
 @dataclass(frozen=True)
 class Elu(Slope):
-    """y = gamma x where x > 0, gamma alpha (exp(x) - 1) elsewhere; Selu is Elu with its own two numbers."""
+    """y = gamma x where x > 0, gamma alpha (exp(x) - 1) elsewhere; Selu has other values of alpha and gamma."""
 
     alpha: float = 1.0
     gamma: float = 1.0
@@ -198,7 +198,7 @@ class Elu(Slope):
 
 @dataclass(frozen=True)
 class HardSigmoid(Slope):
-    """y = alpha x + beta, kept in [0, 1]."""
+    """y = alpha x + beta, clamped to [0, 1]."""
 
     alpha: float = 0.2
     beta: float = 0.5
@@ -218,7 +218,7 @@ class HardSigmoid(Slope):
 
 @dataclass(frozen=True)
 class Gelu(Slope):
-    """y = x Phi(x), by the error function or by the approximation with tanh (arXiv 1606.08415)."""
+    """y = x Phi(x), by the error function or the approximation with tanh (arXiv 1606.08415)."""
 
     approximate: str = "none"
 
@@ -239,7 +239,7 @@ class Gelu(Slope):
 
 @dataclass(frozen=True)
 class Clip(Unary):
-    """y = min(max(x, low), high); a limit that is None does not hold."""
+    """y = min(max(x, low), high); None stands for no limit."""
 
     low: float | int | None = None
     high: float | int | None = None
@@ -250,7 +250,7 @@ class Clip(Unary):
 
     @property
     def limits(self) -> Range:
-        """The limits, infinite where one does not hold."""
+        """The limits, infinite where there is none."""
         return -math.inf if self.low is None else self.low, math.inf if self.high is None else self.high
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:
@@ -268,7 +268,7 @@ class Clip(Unary):
 
     @classmethod
     def from_onnx(cls, source: OnnxNode) -> Value:
-        """Take limits as attributes (opset 6) or as constants; limits computed when running become Max and Min."""
+        """Import limits that are attributes (opset 6) or constants; limits computed at run time become Max and Min."""
         if source.opset < 11:
             limits = source.attribute("min", None), source.attribute("max", None)
             return source.add(cls(*limits), source.input(0))

@@ -1,11 +1,11 @@
-"""Multiplying integers by reals with integers alone: one multiplication and one shift.
+"""Integers times a real scale, with integer arithmetic only: one multiplication and one shift.
 
 A real scale r becomes multiplier / 2^shift, and round(x r) becomes (x multiplier + 2^(shift - 1)) >> shift. The shift
-rounds down, so ties, which fall on a half exactly, go up: 2.5 to 3 and -2.5 to -2.
+rounds down, so ties are rounded up: 2.5 to 3 and -2.5 to -2.
 
-Glow writes the same as ((((x >> pre) * scale) + (1 << (post - 1))) >> post) + offset (`quantizeScaleOffset32To8`). Its
-`pre` throws bits of x away so that the product fits int32; here products are int64, `pre` is always 0, and instead the
-multiplier has as many bits as x leaves free.
+Glow writes this as ((((x >> pre) * scale) + (1 << (post - 1))) >> post) + offset (`quantizeScaleOffset32To8`), where
+`pre` drops bits of x so that the product fits into int32. Here products are int64, `pre` is always 0, and instead the
+multiplier has as many bits as x leaves.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import numpy as np
 
 from mlhood.errors import CompilerError
 
-# Products and their sum stay within 2^62, so that the half that rounds still fits int64.
+# Products and their sum stay within 2^62, so that adding one half for rounding cannot overflow int64.
 _PRODUCT_BITS = 62
-# What one multiplication of 32 by 32 bits takes, as an int32 accumulator has it.
+# Of a factor in a multiplication of 32 by 32 bits, for int32 accumulators.
 MULTIPLIER_BITS = 31
 
 
@@ -28,8 +28,8 @@ class FixedPoint:
     """The real number multiplier / 2^shift.
 
     Args:
-        multiplier: An integer; 1 where multiplying is a pure shift.
-        shift: By how many bits the product is shifted right, 0 to 62.
+        multiplier: An integer; 1 for a pure shift.
+        shift: Number of bits by which the product is shifted right, 0 to 62.
     """
 
     multiplier: int
@@ -37,10 +37,10 @@ class FixedPoint:
 
     @classmethod
     def of(cls, scale: float, bits: int = 31) -> FixedPoint:
-        """Return the nearest one to a scale whose products with integers of `bits` bits fit int64.
+        """Return the approximation of a scale for integers of `bits` bits, whose products then fit into int64.
 
-        Its relative error is at most 2^-31 for accumulators of int32 (`bits` = 31); each further bit of the integers
-        doubles it. Scales so large that one step of x already is out of every range are made as large as fits.
+        Its relative error is at most 2^-31 for int32 accumulators (`bits` = 31), and doubles with each further bit.
+        Scales that are so large that a single step of x overflows every range are clamped.
 
         Args:
             scale: Finite; negative scales have negative multipliers.
@@ -54,50 +54,52 @@ class FixedPoint:
 
     @property
     def is_shift(self) -> bool:
-        """Whether the scale is a power of two, so that multiplying is shifting."""
+        """Whether the scale is a power of two, so that the multiplication is a shift."""
         return self.multiplier > 0 and self.multiplier & (self.multiplier - 1) == 0
 
     @property
     def real(self) -> float:
-        """The number itself."""
+        """The number that is represented."""
         return self.multiplier / 2**self.shift
 
     def apply(self, x: np.ndarray) -> np.ndarray:
         """Return round(x real), ties up, as int64."""
-        return shifted(np.asarray(x, np.int64) * self.multiplier, np.array(self.shift))
+        return round_shift(np.asarray(x, np.int64) * self.multiplier, np.array(self.shift))
 
 
 def fixed_points(
-    scales: Sequence[np.ndarray], bits: Sequence[int], widest: int = MULTIPLIER_BITS
+    scales: Sequence[np.ndarray], bits: Sequence[int], max_bits: int = MULTIPLIER_BITS
 ) -> tuple[list[np.ndarray], np.ndarray]:
-    """Return integers m_i and s such that m_i / 2^s are the scales of terms x_i that are summed before the shift.
+    """Return integers m_i and s such that m_i / 2^s approximate the scales of terms x_i, which are summed and shifted.
 
-    One s for all terms rounds their sum once. It is as large as lets every product and the sum fit int64.
+    With one s for all terms, their sum is rounded once; s is the largest for which products and sum fit into int64.
 
     Args:
-        scales: float64 for each term, of shapes that stretch to one: one number, or one a channel.
+        scales: float64 for each term, of shapes that broadcast: one number, or one for each channel.
         bits: For each term, x_i is within -2^bits to 2^bits.
-        widest: No multiplier has more bits.
+        max_bits: Upper bound of the bits of a multiplier.
 
     Returns:
-        The multipliers, int64 for each term, and the shifts, int64, all of the scales' common shape.
+        The multipliers, int64 for each term, and the shifts, int64, all of the scales' broadcast shape.
 
     Raises:
         CompilerError: A scale is not finite.
     """
-    stretched = np.broadcast_arrays(*scales)
-    if not all(np.isfinite(scale).all() for scale in stretched):
-        raise CompilerError("a scale must be finite", got=", ".join(str(scale) for scale in scales))
+    scales = np.broadcast_arrays(*scales)
+    if not all(np.isfinite(scale).all() for scale in scales):
+        raise CompilerError("a scale must be finite", got=", ".join(map(str, scales)))
     carry = (len(scales) - 1).bit_length()
-    limits = [min(widest, _PRODUCT_BITS - carry - size) for size in bits]
-    room = [limit - np.frexp(scale)[1].astype(np.int64) for limit, scale in zip(limits, stretched, strict=True)]
-    shift = np.clip(np.min(room, axis=0), 0, _PRODUCT_BITS)
-    whole = [np.rint(np.ldexp(scale, shift)) for scale in stretched]
-    ends = [2.0**limit for limit in limits]
-    return [np.clip(m, -end, end).astype(np.int64) for m, end in zip(whole, ends, strict=True)], shift
+    limits = [min(max_bits, _PRODUCT_BITS - carry - size) for size in bits]
+    shifts = [limit - np.frexp(scale)[1].astype(np.int64) for limit, scale in zip(limits, scales, strict=True)]
+    shift = np.clip(np.min(shifts, axis=0), 0, _PRODUCT_BITS)
+    multipliers = []
+    for scale, limit in zip(scales, limits, strict=True):
+        rounded = np.rint(np.ldexp(scale, shift))
+        multipliers.append(np.clip(rounded, -(2.0**limit), 2.0**limit).astype(np.int64))
+    return multipliers, shift
 
 
-def shifted(total: np.ndarray, shift: np.ndarray) -> np.ndarray:
+def round_shift(total: np.ndarray, shift: np.ndarray) -> np.ndarray:
     """Return total / 2^shift rounded to the nearest integer, ties up."""
     half = np.left_shift(np.int64(1), shift) >> 1
     return (total + half) >> shift

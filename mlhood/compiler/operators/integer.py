@@ -1,7 +1,7 @@
-"""Products of integers: with the parameters in the types, and ONNX's ConvInteger and MatMulInteger.
+"""Products of integers: of quantised tensors, and ONNX's ConvInteger and MatMulInteger.
 
-An accumulator of 8-bit factors is int32, in which what does not fit wraps round; one of 16-bit factors is int64. The
-products are summed in float64, which holds each of them exactly and is fast.
+The accumulator of 8-bit factors is int32, which wraps around on overflow; that of 16-bit factors is int64. The products
+are summed in float64, which represents each of them exactly and is fast.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mlhood.compiler.hir.operator import Operator, need
+from mlhood.compiler.hir.operator import Operator, require
 from mlhood.compiler.hir.types import Quantization, TensorType
 from mlhood.compiler.hir.values import Value
 from mlhood.compiler.operators.activation import Activation
@@ -21,67 +21,67 @@ from mlhood.compiler.operators.convolution import Convolution, convolve
 from mlhood.compiler.operators.matrix import MatrixProduct, dense_shape, dense_to_onnx, matmul_shape
 from mlhood.compiler.operators.onnx_node import OnnxNode
 from mlhood.compiler.operators.onnx_writer import OnnxWriter
-from mlhood.compiler.operators.quantized import along, parameters, reinterpret, saturated, sound
+from mlhood.compiler.operators.quantized import per_axis_array, read_quantization, reinterpret, require_valid, saturate
 from mlhood.compiler.operators.rescale import (
-    NUMBERS,
+    UNIT_SCALE,
     Term,
-    bits_of,
-    is_whole,
+    as_term,
+    bit_width,
+    max_magnitude,
     parameters_of,
     quantized_type,
-    reach,
-    requantized,
-    term,
+    requantize,
+    require_per_tensor,
 )
 
 
-def _centred(x: np.ndarray, quantization: Quantization) -> np.ndarray:
-    """Return stored - offset in float64, which holds every sum of products that fits int32 exactly, and is fast."""
-    return x.astype(np.float64) - along(quantization.offset, quantization.axis, x.ndim, np.float64)
+def _subtract_offsets(x: np.ndarray, quantization: Quantization) -> np.ndarray:
+    """Return stored - offset in float64, in which sums of products that fit into int32 are exact, and fast."""
+    return x.astype(np.float64) - per_axis_array(quantization.offset, quantization.axis, x.ndim, np.float64)
 
 
-def _check_quantized(*types: TensorType) -> None:
+def _require_quantized(*types: TensorType) -> None:
     for type in types:
-        need(type.quantization is not None, "the input is not quantised", got=type.element)
+        require(type.quantization is not None, "the input is not quantised", got=type.element)
 
 
-def _wrapped(total: np.ndarray) -> np.ndarray:
-    return total.astype(np.int64).astype(np.int32)  # what does not fit wraps round, as in the machine
+def _to_int32(total: np.ndarray) -> np.ndarray:
+    return total.astype(np.int64).astype(np.int32)  # wraps around on overflow, as hardware does
 
 
-def _accumulated(total: np.ndarray, x: TensorType, w: TensorType) -> Term:
+def _accumulator_term(total: np.ndarray, x: TensorType, w: TensorType) -> Term:
     """Return a sum of products (and the bias, in the same units) as a term with the scale of the products.
 
     Args:
-        total: The sums, float64; the output channels along axis 1, or along the last of a dense layer's.
+        total: The sums, float64, with the output channels along axis 1, in a dense layer along the last axis.
         x: Type of the input.
-        w: Type of the weight, its scales along the output channels.
+        w: Type of the weight, with scales along the output channels.
     """
     scale = np.array(parameters_of(w).scale) * parameters_of(x).scale[0]
     scale = scale.reshape(-1, *(1,) * (total.ndim - 2)) if w.rank > 2 else scale
     if x.dtype.itemsize == 1:
-        return Term(_wrapped(total).astype(np.int64), scale, 31)
+        return Term(_to_int32(total).astype(np.int64), scale, 31)
     depth = int(np.prod([int(size) for size in w.shape[1:]]))
-    return Term(total.astype(np.int64), scale, bits_of(depth * reach(x) * reach(w) + 2**31))
+    return Term(total.astype(np.int64), scale, bit_width(depth * max_magnitude(x) * max_magnitude(w) + 2**31))
 
 
-def _check_product(x: TensorType, w: TensorType, bias: TensorType | None) -> None:
-    """Check what both products with a weight need of their types.
+def _check_types(x: TensorType, w: TensorType, bias: TensorType | None) -> None:
+    """Check the types of a convolution or a dense layer.
 
     Raises:
-        CompilerError: The input is not quantised as a whole, the weight along another axis than its first, or the bias
-            is not int32 in units of scale_x scale_w.
+        CompilerError: The input is not quantised per tensor, the weight is quantised along another axis than the first,
+            or the bias is not int32 in units of scale_x scale_w.
     """
-    is_whole(x)
-    _check_quantized(w)
-    need(parameters_of(w).axis in (None, 0), "a weight's scales must run along its output channels")
+    require_per_tensor(x)
+    _require_quantized(w)
+    require(parameters_of(w).axis in (None, 0), "the weight's scales must vary along its output channels")
     if bias is None:
         return
-    need(bias.element == "int32", "the bias must be int32", got=bias.element)
+    require(bias.element == "int32", "the bias must be int32", got=bias.element)
     if bias.quantization is not None:
         units = np.array(parameters_of(w).scale) * parameters_of(x).scale[0]
-        fits = np.allclose(bias.quantization.scale, units, rtol=1e-6, atol=0) and not any(bias.quantization.offset)
-        need(fits, "the bias must be in units of scale_x scale_w, with offset 0", got=bias.quantization)
+        matches = np.allclose(bias.quantization.scale, units, rtol=1e-6, atol=0) and not any(bias.quantization.offset)
+        require(matches, "the bias must be in units of scale_x scale_w, with offset 0", got=bias.quantization)
 
 
 @dataclass(frozen=True)
@@ -93,15 +93,14 @@ class QuantizedConv(IntegerArithmetic, Convolution):
 
     Attributes:
         quantization: The output's parameters.
-        activation: None, Relu, Clip or LeakyRelu, on integers.
-        rescale: "shift" multiplies by integers and shifts, see `rescale.requantized`; "real" multiplies by a float64
-            and takes halves to even, as ONNX says of QLinearConv, and has no activation and no z.
+        activation: None, Relu, Clip or LeakyRelu, computed with integers.
+        rescale: "shift" multiplies by integers and shifts, see `rescale.requantize`; "real" multiplies by a float64
+            and rounds ties to even, as ONNX specifies QLinearConv, and excludes an activation and z.
 
-    The residual branch z has parameters of its own; with "shift" it is a second term beside acc, and the sum of both
-    is rounded once.
+    The residual branch z has its own parameters; with "shift" it is a second term, and the sum is rounded once.
     """
 
-    quantization: Quantization = NUMBERS
+    quantization: Quantization = UNIT_SCALE
     activation: Activation = ()
     rescale: str = "real"
 
@@ -111,13 +110,17 @@ class QuantizedConv(IntegerArithmetic, Convolution):
     def infer(
         self, x: TensorType, w: TensorType, bias: TensorType | None = None, z: TensorType | None = None
     ) -> TensorType:
-        _check_product(x, w, bias)
-        need(self.rescale in ("real", "shift"), "there is no such way to rescale", got=self.rescale)
-        bare = not self.activation and z is None
-        need(bare or self.rescale == "shift", "an activation and a residual branch need rescaling by shifts")
+        _check_types(x, w, bias)
+        require(
+            self.rescale in ("real", "shift"), "unknown method of rescaling", expected="real or shift", got=self.rescale
+        )
+        plain = not self.activation and z is None
+        require(plain or self.rescale == "shift", "an activation or a residual branch requires rescaling by shifts")
         y = quantized_type(x.element, self.shape(x, w, bias), self.quantization, self.activation)
-        is_whole(z)
-        need(z is None or (z.element, z.shape) == (y.element, y.shape), "what is added has another type", got=z)
+        require_per_tensor(z)
+        require(
+            z is None or (z.element, z.shape) == (y.element, y.shape), "the residual branch has a different type", got=z
+        )
         return y
 
     def evaluate_typed(
@@ -128,27 +131,29 @@ class QuantizedConv(IntegerArithmetic, Convolution):
         bias: np.ndarray | None = None,
         z: np.ndarray | None = None,
     ) -> np.ndarray:
-        """Reference semantics; what the integers stand for is in the types."""
+        """Reference semantics; the quantisation parameters are in the types."""
         of_x, of_w = parameters_of(types[0]), parameters_of(types[1])
-        total = convolve(_centred(x, of_x), _centred(w, of_w), self.window(w.shape), self.group)
+        total = convolve(_subtract_offsets(x, of_x), _subtract_offsets(w, of_w), self.window(w.shape), self.group)
         channel = (-1, *(1,) * (total.ndim - 2))
         total = total + (0 if bias is None else bias.reshape(channel))
         if self.rescale == "real":
             scale = np.array(of_w.scale).reshape(channel) * of_x.scale[0] / self.quantization.scale[0]
-            return saturated(np.rint(_wrapped(total) * scale) + self.quantization.offset[0], types[0].element)
-        terms = [_accumulated(total, *types[:2]), *([] if z is None else [term(z, types[3])])]
+            return saturate(np.rint(_to_int32(total) * scale) + self.quantization.offset[0], types[0].element)
+        terms = [_accumulator_term(total, *types[:2]), *([] if z is None else [as_term(z, types[3])])]
         y = TensorType(types[0].element, total.shape, self.quantization)
-        return requantized(terms, y, self.activation)
+        return requantize(terms, y, self.activation)
 
     def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
         return self.write_conv(writer, inputs, self.activation, name)
 
     @classmethod
     def from_onnx(cls, source: OnnxNode) -> Value:
-        x = reinterpret(source, source.input(0), parameters(source, 1, 2, None))
-        w = reinterpret(source, source.input(3), parameters(source, 4, 5, 0))
-        need(source.input(7).type.element == x.type.element, "input and output differ in element type")
-        operator = cls(**cls.attributes_of(source, x.type, w.type), quantization=parameters(source, 6, 7, None))  # type: ignore[arg-type]
+        x = reinterpret(source, source.input(0), read_quantization(source, 1, 2, None))
+        w = reinterpret(source, source.input(3), read_quantization(source, 4, 5, 0))
+        require(source.input(7).type.element == x.type.element, "input and output have different element types")
+        operator = cls(
+            **cls.read_attributes(source, x.type, w.type), quantization=read_quantization(source, 6, 7, None)
+        )
         return source.add(operator, x, w, source.optional(8))
 
 
@@ -164,16 +169,16 @@ class QuantizedFullyConnected(IntegerArithmetic, Operator):
     from_onnx = MADE_BY_PASS
 
     def infer(self, x: TensorType, w: TensorType, bias: TensorType | None = None) -> TensorType:
-        _check_product(x, w, bias)
+        _check_types(x, w, bias)
         return quantized_type(x.element, dense_shape(x, w, bias), self.quantization, self.activation)
 
     def evaluate_typed(
         self, types: tuple[TensorType, ...], x: np.ndarray, w: np.ndarray, bias: np.ndarray | None = None
     ) -> np.ndarray:
-        """Reference semantics; what the integers stand for is in the types."""
-        total = _centred(x, parameters_of(types[0])) @ _centred(w, parameters_of(types[1])).T
+        """Reference semantics; the quantisation parameters are in the types."""
+        total = _subtract_offsets(x, parameters_of(types[0])) @ _subtract_offsets(w, parameters_of(types[1])).T
         y = TensorType(types[0].element, total.shape, self.quantization)
-        return requantized([_accumulated(total + (0 if bias is None else bias), *types[:2])], y, self.activation)
+        return requantize([_accumulator_term(total + (0 if bias is None else bias), *types[:2])], y, self.activation)
 
     def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
         return dense_to_onnx(self.activation, writer, inputs, name)
@@ -186,7 +191,7 @@ class QuantizedFullyConnected(IntegerArithmetic, Operator):
 class QuantizedMatMul(IntegerArithmetic, MatrixProduct):
     """MatMul of quantised tensors: acc = sum of (a - offset_a)(b - offset_b) in int32, then rescaled as QuantizedConv.
 
-    a may have one scale for each row, b one for each column.
+    There may be one scale for each row of a and each column of b.
     """
 
     quantization: Quantization
@@ -195,19 +200,19 @@ class QuantizedMatMul(IntegerArithmetic, MatrixProduct):
     onnx = ("QLinearMatMul",)
 
     def infer(self, a: TensorType, b: TensorType) -> TensorType:
-        _check_quantized(a, b)
-        need(parameters_of(a).axis in (None, a.rank - 2), "a's scales must run along its rows")
-        need(parameters_of(b).axis in (None, b.rank - 1), "b's scales must run along its columns")
-        return sound(TensorType(a.element, matmul_shape(a.shape, b.shape), self.quantization))
+        _require_quantized(a, b)
+        require(parameters_of(a).axis in (None, a.rank - 2), "the scales of a must vary along its rows")
+        require(parameters_of(b).axis in (None, b.rank - 1), "the scales of b must vary along its columns")
+        return require_valid(TensorType(a.element, matmul_shape(a.shape, b.shape), self.quantization))
 
     def evaluate_typed(self, types: tuple[TensorType, ...], a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        """Reference semantics; what the integers stand for is in the types."""
+        """Reference semantics; the quantisation parameters are in the types."""
         of_a, of_b = parameters_of(types[0]), parameters_of(types[1])
-        accumulator = _wrapped(np.matmul(_centred(a, of_a), _centred(b, of_b)))
-        rows = along(of_a.scale, of_a.axis, a.ndim, np.float64)
-        columns = along(of_b.scale, of_b.axis, b.ndim, np.float64)
+        accumulator = _to_int32(np.matmul(_subtract_offsets(a, of_a), _subtract_offsets(b, of_b)))
+        rows = per_axis_array(of_a.scale, of_a.axis, a.ndim, np.float64)
+        columns = per_axis_array(of_b.scale, of_b.axis, b.ndim, np.float64)
         scaled = accumulator * (rows * columns / self.quantization.scale[0])
-        return saturated(np.rint(scaled) + self.quantization.offset[0], types[0].element)
+        return saturate(np.rint(scaled) + self.quantization.offset[0], types[0].element)
 
     def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
         return writer.emit("MatMul", *inputs, name=name)
@@ -215,10 +220,10 @@ class QuantizedMatMul(IntegerArithmetic, MatrixProduct):
     @classmethod
     def from_onnx(cls, source: OnnxNode) -> Value:
         a, b = source.input(0), source.input(3)
-        a = reinterpret(source, a, parameters(source, 1, 2, a.type.rank - 2))
-        b = reinterpret(source, b, parameters(source, 4, 5, b.type.rank - 1))
-        need(source.input(7).type.element == a.type.element, "input and output differ in element type")
-        return source.add(cls(parameters(source, 6, 7, None)), a, b)
+        a = reinterpret(source, a, read_quantization(source, 1, 2, a.type.rank - 2))
+        b = reinterpret(source, b, read_quantization(source, 4, 5, b.type.rank - 1))
+        require(source.input(7).type.element == a.type.element, "input and output have different element types")
+        return source.add(cls(read_quantization(source, 6, 7, None)), a, b)
 
 
 @dataclass(frozen=True)
@@ -234,25 +239,27 @@ class ConvInteger(IntegerArithmetic, Convolution):
 
     def infer(self, x: TensorType, w: TensorType, bias: TensorType | None = None) -> TensorType:
         y = TensorType("int32", self.shape(x, w, None))
-        need(len(self.w_offset) in (1, w.shape[0]), "the weight needs one offset, or one for each output channel")
+        require(len(self.w_offset) in (1, w.shape[0]), "the weight needs one offset, or one per output channel")
         return y
 
     def evaluate(self, x: np.ndarray, w: np.ndarray, bias: np.ndarray | None = None) -> np.ndarray:
-        of_w = along(self.w_offset, None if len(self.w_offset) == 1 else 0, w.ndim, np.float64)
+        of_w = per_axis_array(self.w_offset, None if len(self.w_offset) == 1 else 0, w.ndim, np.float64)
         y = convolve(x.astype(np.float64) - self.x_offset, w - of_w, self.window(w.shape), self.group)
-        return _wrapped(y)
+        return _to_int32(y)
 
     @classmethod
     def from_onnx(cls, source: OnnxNode) -> Value:
         x, w = source.input(0), source.input(1)
         x_offset = source.integers(2)[0] if source.has(2) else 0
         w_offset = source.integers(3) if source.has(3) else (0,)
-        return source.add(cls(**cls.attributes_of(source, x.type, w.type), x_offset=x_offset, w_offset=w_offset), x, w)  # type: ignore[arg-type]
+        return source.add(
+            cls(**cls.read_attributes(source, x.type, w.type), x_offset=x_offset, w_offset=w_offset), x, w
+        )
 
 
 @dataclass(frozen=True)
 class MatMulInteger(IntegerArithmetic, MatrixProduct):
-    """MatMul of integers, int32: sum of (a - offset_a)(b - offset_b); a's may differ by row, b's by column."""
+    """MatMul of integers, int32: sum of (a - offset_a)(b - offset_b), offsets by row of a and by column of b."""
 
     a_offset: tuple[int, ...] = (0,)
     b_offset: tuple[int, ...] = (0,)
@@ -265,9 +272,9 @@ class MatMulInteger(IntegerArithmetic, MatrixProduct):
         return TensorType("int32", matmul_shape(a.shape, b.shape))
 
     def evaluate(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        of_a = along(self.a_offset, None if len(self.a_offset) == 1 else a.ndim - 2, a.ndim, np.float64)
-        of_b = along(self.b_offset, None if len(self.b_offset) == 1 else b.ndim - 1, b.ndim, np.float64)
-        return _wrapped(np.asarray(np.matmul(a - of_a, b - of_b)))
+        of_a = per_axis_array(self.a_offset, None if len(self.a_offset) == 1 else a.ndim - 2, a.ndim, np.float64)
+        of_b = per_axis_array(self.b_offset, None if len(self.b_offset) == 1 else b.ndim - 1, b.ndim, np.float64)
+        return _to_int32(np.asarray(np.matmul(a - of_a, b - of_b)))
 
     @classmethod
     def from_onnx(cls, source: OnnxNode) -> Value:

@@ -1,4 +1,4 @@
-"""Means of quantised tensors, with integers alone; the largest element needs no parameters, see `pooling.MaxPool`."""
+"""Average pooling of quantised tensors, with integer arithmetic only; `pooling.MaxPool` works on integers as it is."""
 
 from __future__ import annotations
 
@@ -6,28 +6,28 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mlhood.compiler.hir.operator import Operator, need
+from mlhood.compiler.hir.operator import Operator, require
 from mlhood.compiler.hir.types import Quantization, TensorType
 from mlhood.compiler.operators.base import MADE_BY_PASS, NO_PRODUCTS, IntegerArithmetic
 from mlhood.compiler.operators.onnx_writer import OnnxWriter
 from mlhood.compiler.operators.pooling import Pool
 from mlhood.compiler.operators.rescale import (
-    NUMBERS,
+    UNIT_SCALE,
     Term,
-    bits_of,
-    centred,
-    is_whole,
+    bit_width,
+    max_magnitude,
     parameters_of,
     quantized_type,
-    reach,
-    requantized,
+    requantize,
+    require_per_tensor,
+    subtract_offset,
 )
 
 
-def _mean(total: np.ndarray, count: np.ndarray, most: int, type: TensorType) -> Term:
-    """Return sums of `count` elements, `most` at most, as a term with the scale of their mean."""
+def _mean_term(total: np.ndarray, count: np.ndarray, max_count: int, type: TensorType) -> Term:
+    """Return sums of `count` elements, at most `max_count`, as a term with the scale of their mean."""
     scale = parameters_of(type).scale[0] / np.maximum(count, 1)
-    return Term(total, scale, bits_of(most * reach(type)))
+    return Term(total, scale, bit_width(max_count * max_magnitude(type)))
 
 
 @dataclass(frozen=True)
@@ -35,28 +35,28 @@ class QuantizedAveragePool(IntegerArithmetic, Pool):
     """AveragePool of a quantised tensor: the window's sum, rescaled by scale_x / (scale_y count).
 
     Attributes:
-        count_pads: Whether the pads count as zeros; otherwise only elements of x count.
+        count_pads: Whether padding counts as zeros; otherwise only elements of x count.
         quantization: The result's parameters.
     """
 
     count_pads: bool = False
-    quantization: Quantization = NUMBERS
+    quantization: Quantization = UNIT_SCALE
 
     family = "other"
     from_onnx = MADE_BY_PASS
 
     def infer(self, x: TensorType) -> TensorType:
-        is_whole(x)
+        require_per_tensor(x)
         return quantized_type(x.element, super().infer(x).shape, self.quantization)
 
     def evaluate_typed(self, types: tuple[TensorType, ...], x: np.ndarray) -> np.ndarray:
-        """Reference semantics; what the integers stand for is in the type."""
+        """Reference semantics; the quantisation parameters are in the type."""
         axes = tuple(range(x.ndim, 2 * x.ndim - 2))
-        total = self.window.view(centred(x, types[0]), 0).sum(axis=axes)
-        one = np.ones((1, 1, *x.shape[2:]), np.int64)
-        count = self.window.view(one, 0, inner=1 if self.count_pads else 0).sum(axis=axes)
+        total = self.window.view(subtract_offset(x, types[0]), 0).sum(axis=axes)
+        ones = np.ones((1, 1, *x.shape[2:]), np.int64)
+        count = self.window.view(ones, 0, inner=1 if self.count_pads else 0).sum(axis=axes)
         y = TensorType(types[0].element, total.shape, self.quantization)
-        return requantized([_mean(total, count, int(np.prod(self.kernel)), types[0])], y)
+        return requantize([_mean_term(total, count, int(np.prod(self.kernel)), types[0])], y)
 
     def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
         return writer.emit("AveragePool", *inputs, name=name, count_include_pad=self.count_pads, **self.onnx_window)
@@ -73,16 +73,16 @@ class QuantizedGlobalAveragePool(IntegerArithmetic, Operator):
     from_onnx = MADE_BY_PASS
 
     def infer(self, x: TensorType) -> TensorType:
-        is_whole(x)
-        need(x.rank >= 2, "the input needs a batch and a channel axis", got=list(x.shape))
+        require_per_tensor(x)
+        require(x.rank >= 2, "the input must have a batch and a channel axis", got=list(x.shape))
         return quantized_type(x.element, (*x.shape[:2], *(1,) * (x.rank - 2)), self.quantization)
 
     def evaluate_typed(self, types: tuple[TensorType, ...], x: np.ndarray) -> np.ndarray:
-        """Reference semantics; what the integers stand for is in the type."""
-        total = centred(x, types[0]).sum(axis=tuple(range(2, x.ndim)), keepdims=True)
+        """Reference semantics; the quantisation parameters are in the type."""
+        total = subtract_offset(x, types[0]).sum(axis=tuple(range(2, x.ndim)), keepdims=True)
         count = int(np.prod(x.shape[2:]))
         y = TensorType(types[0].element, total.shape, self.quantization)
-        return requantized([_mean(total, np.array(count), count, types[0])], y)
+        return requantize([_mean_term(total, np.array(count), count, types[0])], y)
 
     def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
         return writer.emit("GlobalAveragePool", *inputs, name=name)

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mlhood.compiler.hir.operator import Operator, Range, need, plain, same_element, unsupported
+from mlhood.compiler.hir.operator import Operator, Range, common_element, require, require_unquantized, unsupported
 from mlhood.compiler.hir.types import Dim, Shape, TensorType, broadcast
 from mlhood.compiler.hir.values import Value
 from mlhood.compiler.operators.activation import (
     Activation,
-    activate,
     activated_range,
     activation_to_onnx,
+    apply_activation,
     check_activation,
 )
 from mlhood.compiler.operators.base import MADE_BY_PASS, NO_BOUNDS, POSITIONAL
@@ -24,7 +24,7 @@ from mlhood.compiler.operators.onnx_writer import OnnxWriter
 
 
 class MatrixProduct(Operator):
-    """Base of products a b of reals or integers, whose inner axis is the last one of a."""
+    """Base of products a b, of reals or of integers."""
 
     family = "product"
 
@@ -33,7 +33,7 @@ class MatrixProduct(Operator):
 
 
 class MatMul(MatrixProduct):
-    """y = a b by the rules of numpy.matmul: a [..., M, K], b [..., K, N] -> y [..., M, N], leading axes stretched."""
+    """y = a b as numpy.matmul: a [..., M, K], b [..., K, N] -> y [..., M, N], leading axes broadcast."""
 
     arity = (2, 2)
     onnx = ("MatMul",)
@@ -42,8 +42,8 @@ class MatMul(MatrixProduct):
     value_range = NO_BOUNDS
 
     def infer(self, a: TensorType, b: TensorType) -> TensorType:
-        plain(a, b)
-        return TensorType(same_element(a, b), matmul_shape(a.shape, b.shape))
+        require_unquantized(a, b)
+        return TensorType(common_element(a, b), matmul_shape(a.shape, b.shape))
 
     def evaluate(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         return np.asarray(np.matmul(a, b))
@@ -56,20 +56,19 @@ def matmul_shape(a: Shape, b: Shape) -> Shape:
     """Return the shape of numpy.matmul.
 
     Raises:
-        CompilerError: The inner axes differ, or an input has no axis.
+        CompilerError: The inner axes differ, or an input is a scalar.
     """
-    need(bool(a and b), "a matrix product needs at least one axis on both sides", got=f"{list(a)} and {list(b)}")
+    require(bool(a and b), "both factors of a matrix product must have an axis", got=f"{list(a)} and {list(b)}")
     inner: tuple[Dim, Dim] = (a[-1], b[-2:][0])
-    fit = inner[0] == inner[1] or (isinstance(inner[0], str) != isinstance(inner[1], str))
-    need(fit, "the inner axes of a matrix product differ", expected=f"{inner[0]} rows on the right", got=inner[1])
+    match = inner[0] == inner[1] or (isinstance(inner[0], str) != isinstance(inner[1], str))
+    require(match, "the inner axes of a matrix product differ", expected=f"{inner[0]} rows on the right", got=inner[1])
     rows, columns = (a[-2:-1] if len(a) > 1 else ()), (b[-1:] if len(b) > 1 else ())
     return (*broadcast(a[:-2], b[:-2]), *rows, *columns)
 
 
 @dataclass(frozen=True)
 class Gemm(Operator):
-    """y = alpha a' b' + beta c,
-    with a' [M, K] and b' [K, N] being a and b or their transposes; c stretches to [M, N]."""
+    """y = alpha a' b' + beta c: a' [M, K] and b' [K, N] are a and b or their transposes, c is broadcast to [M, N]."""
 
     alpha: float = 1.0
     beta: float = 1.0
@@ -84,14 +83,14 @@ class Gemm(Operator):
     value_range = NO_BOUNDS
 
     def infer(self, a: TensorType, b: TensorType, c: TensorType | None = None) -> TensorType:
-        plain(a, b, c)
-        need(a.rank == b.rank == 2, "Gemm multiplies matrices", got=f"{list(a.shape)} and {list(b.shape)}")
+        require_unquantized(a, b, c)
+        require(a.rank == b.rank == 2, "Gemm multiplies matrices", got=f"{list(a.shape)} and {list(b.shape)}")
         left = a.shape[::-1] if self.transpose_a else a.shape
         right = b.shape[::-1] if self.transpose_b else b.shape
         shape = matmul_shape(left, right)
-        stretches = c is None or broadcast(shape, c.shape) == shape
-        need(stretches, "the addend does not stretch to the product", expected=list(shape), got=c and list(c.shape))
-        return TensorType(same_element(a, b, c), shape)
+        fits = c is None or broadcast(shape, c.shape) == shape
+        require(fits, "the addend cannot be broadcast to the product", expected=list(shape), got=c and list(c.shape))
+        return TensorType(common_element(a, b, c), shape)
 
     def evaluate(self, a: np.ndarray, b: np.ndarray, c: np.ndarray | None = None) -> np.ndarray:
         number = a.dtype.type
@@ -118,9 +117,9 @@ class Gemm(Operator):
 
 @dataclass(frozen=True)
 class FullyConnected(Operator):
-    """y = activation(x w^T + bias): a dense layer, into which passes bring MatMul + Add and Gemm with constant weights.
+    """y = activation(x w^T + bias): a dense layer. Passes rewrite MatMul + Add and Gemm with constant weights to it.
 
-    Inputs: x [..., K], w [F, K] with one row for each output, as a convolution's weight has it, bias [F] or none.
+    Inputs: x [..., K], w [F, K] with one row for each output, as in a convolution's weight, bias [F] or none.
     Output: y [..., F].
     """
 
@@ -133,13 +132,13 @@ class FullyConnected(Operator):
     from_onnx = MADE_BY_PASS
 
     def infer(self, x: TensorType, w: TensorType, bias: TensorType | None = None) -> TensorType:
-        plain(x, w, bias)
+        require_unquantized(x, w, bias)
         check_activation(self.activation)
-        return TensorType(same_element(x, w, bias), dense_shape(x, w, bias))
+        return TensorType(common_element(x, w, bias), dense_shape(x, w, bias))
 
     def evaluate(self, x: np.ndarray, w: np.ndarray, bias: np.ndarray | None = None) -> np.ndarray:
         y = x @ w.T
-        return activate(y if bias is None else y + bias, self.activation)
+        return apply_activation(y if bias is None else y + bias, self.activation)
 
     def macs(self, inputs: Sequence[tuple[int, ...]], output: tuple[int, ...]) -> int:
         return math.prod(output) * inputs[1][1]
@@ -168,17 +167,14 @@ def dense_shape(x: TensorType, w: TensorType, bias: TensorType | None = None) ->
     """Return the output's shape of a dense layer.
 
     Raises:
-        CompilerError: The inputs' shapes do not fit.
+        CompilerError: The inputs' shapes do not match.
     """
-    need(x.rank >= 2 and w.rank == 2, "a dense layer takes rows and a matrix", got=f"{list(x.shape)}, {list(w.shape)}")
-    fits = isinstance(x.shape[-1], str) or x.shape[-1] == w.shape[1]
-    need(fits, "the rows are not as long as the weight's", expected=w.shape[1], got=x.shape[-1])
-    need(
-        bias is None or bias.shape == w.shape[:1],
-        "the bias needs one number for each output",
-        expected=[w.shape[0]],
-        got=bias and list(bias.shape),
-    )
+    ranks = f"{list(x.shape)} and {list(w.shape)}"
+    require(x.rank >= 2 and w.rank == 2, "a dense layer takes an input of rank 2 or more and a matrix", got=ranks)
+    matches = isinstance(x.shape[-1], str) or x.shape[-1] == w.shape[1]
+    require(matches, "the input's last axis does not match the weight", expected=w.shape[1], got=x.shape[-1])
+    matches, what = bias is None or bias.shape == w.shape[:1], "the bias must have one element for each output"
+    require(matches, what, expected=[w.shape[0]], got=bias and list(bias.shape))
     return (*x.shape[:-1], w.shape[0])
 
 

@@ -1,4 +1,4 @@
-"""Operators that move, pick, join and repeat elements."""
+"""Operators that permute, select, concatenate and repeat elements."""
 
 from __future__ import annotations
 
@@ -7,17 +7,16 @@ from functools import reduce
 
 import numpy as np
 
-from mlhood.compiler.hir.operator import Operator, Permutation, Range, need, same_element, unsupported
+from mlhood.compiler.hir.operator import Operator, Permutation, Range, common_element, require, unsupported
 from mlhood.compiler.hir.types import (
     Dim,
     Quantization,
     TensorType,
-    add,
+    add_dims,
     broadcast,
-    cut_length,
-    normalized,
-    plus,
+    normalize_axis,
     product,
+    slice_length,
 )
 from mlhood.compiler.hir.values import Value
 from mlhood.compiler.operators.base import (
@@ -36,7 +35,7 @@ from mlhood.compiler.operators.onnx_writer import OnnxWriter
 
 @dataclass(frozen=True)
 class Transpose(Movement):
-    """y's axis i is x's axis permutation[i]."""
+    """Axis i of y is axis permutation[i] of x."""
 
     permutation: tuple[int, ...]
 
@@ -45,9 +44,9 @@ class Transpose(Movement):
     sink_transpose = unsupported("two Transposes are merged into one instead")
 
     def infer(self, x: TensorType) -> TensorType:
-        need(
+        require(
             sorted(self.permutation) == list(range(x.rank)),
-            "not a permutation of the axes",
+            "invalid permutation of the axes",
             expected=f"0 to {x.rank - 1} in any order",
             got=self.permutation,
         )
@@ -71,7 +70,7 @@ class Transpose(Movement):
 
 @dataclass(frozen=True)
 class Concat(Movement):
-    """The inputs one after the other along `axis`."""
+    """The inputs, concatenated along `axis`."""
 
     axis: int
 
@@ -82,13 +81,13 @@ class Concat(Movement):
 
     def infer(self, *inputs: TensorType) -> TensorType:
         first = inputs[0]
-        axis = normalized(self.axis, first.rank)
+        axis = normalize_axis(self.axis, first.rank)
         for x in inputs:
-            fits = x.shape[:axis] == first.shape[:axis] and x.shape[axis + 1 :] == first.shape[axis + 1 :]
-            need(fits, "the inputs differ along other axes", expected=list(first.shape), got=list(x.shape))
-            need(x.quantization == first.quantization, "the inputs are quantised differently")
-        same_element(*inputs)
-        length = reduce(add, (x.shape[axis] for x in inputs))
+            equal = x.shape[:axis] == first.shape[:axis] and x.shape[axis + 1 :] == first.shape[axis + 1 :]
+            require(equal, "the inputs differ along other axes", expected=list(first.shape), got=list(x.shape))
+            require(x.quantization == first.quantization, "the inputs have different quantisation parameters")
+        common_element(*inputs)
+        length = reduce(add_dims, (x.shape[axis] for x in inputs))
         return first.with_shape((*first.shape[:axis], length, *first.shape[axis + 1 :]))
 
     def evaluate(self, *inputs: np.ndarray) -> np.ndarray:
@@ -110,7 +109,7 @@ class Concat(Movement):
 
 @dataclass(frozen=True)
 class Slice(Movement):
-    """y = x[start:stop:step] along some axes; a start out of range is moved into it, which Python does not do."""
+    """y = x[start:stop:step] along some axes; unlike in Python, a start out of range is clamped."""
 
     starts: tuple[int, ...]
     stops: tuple[int, ...]
@@ -122,19 +121,19 @@ class Slice(Movement):
 
     def infer(self, x: TensorType) -> TensorType:
         lengths = {len(self.starts), len(self.stops), len(self.axes), len(self.steps)}
-        need(len(lengths) == 1, "starts, stops, axes and steps differ in number", got=sorted(lengths))
-        need(0 not in self.steps, "a step cannot be 0")
+        require(len(lengths) == 1, "starts, stops, axes and steps differ in length", got=sorted(lengths))
+        require(0 not in self.steps, "a step cannot be 0")
         shape = list(x.shape)
-        for axis, cut in self._cuts(x.rank).items():
-            shape[axis] = _cut_length(shape[axis], cut)
+        for axis, part in self._slices(x.rank).items():
+            shape[axis] = _slice_length(shape[axis], part)
         return x.with_shape(shape)
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:
         slices = [slice(None)] * x.ndim
-        for axis, cut in self._cuts(x.ndim).items():
-            taken = _taken(x.shape[axis], cut)
-            stop = taken.stop if taken.stop >= 0 else None
-            slices[axis] = slice(taken.start, stop, taken.step) if taken else slice(0)
+        for axis, part in self._slices(x.ndim).items():
+            indices = _indices(x.shape[axis], part)
+            stop = indices.stop if indices.stop >= 0 else None
+            slices[axis] = slice(indices.start, stop, indices.step) if indices else slice(0)
         return x[tuple(slices)]
 
     def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
@@ -144,9 +143,9 @@ class Slice(Movement):
     def sink_transpose(self, permutation: Permutation) -> tuple[Operator, Permutation]:
         return replace(self, axes=transposed_axes(self.axes, permutation)), permutation
 
-    def _cuts(self, rank: int) -> dict[int, slice]:
-        cuts = zip(self.axes, self.starts, self.stops, self.steps, strict=True)
-        return {normalized(axis, rank): slice(start, stop, step) for axis, start, stop, step in cuts}
+    def _slices(self, rank: int) -> dict[int, slice]:
+        slices = zip(self.axes, self.starts, self.stops, self.steps, strict=True)
+        return {normalize_axis(axis, rank): slice(start, stop, step) for axis, start, stop, step in slices}
 
     @classmethod
     def from_onnx(cls, source: OnnxNode) -> Value:
@@ -157,27 +156,27 @@ class Slice(Movement):
         return source.add(cls(starts, stops, axes, steps), x)
 
 
-def _taken(size: int, cut: slice) -> range:
-    """Return which elements of an axis are taken: ONNX moves start to [0, size], or backwards to [0, size - 1]."""
-    lowest, highest = (0, size) if cut.step > 0 else (-1, size - 1)
-    start, stop = (end + size if end < 0 else end for end in (cut.start, cut.stop))
-    return range(min(max(start, 0), highest), min(max(stop, lowest), highest), cut.step)
+def _indices(size: int, part: slice) -> range:
+    """Return the indices of a slice: ONNX clamps start to [0, size], or to [0, size - 1] if the step is negative."""
+    lowest, highest = (0, size) if part.step > 0 else (-1, size - 1)
+    start, stop = (end + size if end < 0 else end for end in (part.start, part.stop))
+    return range(min(max(start, 0), highest), min(max(stop, lowest), highest), part.step)
 
 
 _OPEN_END = 2**31 - 1
 
 
-def _cut_length(size: Dim, cut: slice) -> Dim:
+def _slice_length(size: Dim, part: slice) -> Dim:
     if isinstance(size, int):
-        return len(_taken(size, cut))
-    if cut.step == 1 and cut.stop >= _OPEN_END and cut.start >= 0:
-        return plus(size, -cut.start)
-    return cut_length(size, cut.start, cut.stop, cut.step)
+        return len(_indices(size, part))
+    if part.step == 1 and part.stop >= _OPEN_END and part.start >= 0:
+        return add_dims(size, -part.start)
+    return slice_length(size, part.start, part.stop, part.step)
 
 
 @dataclass(frozen=True)
 class Gather(Movement):
-    """y = x taken at the indices along `axis`; negative ones count from the end."""
+    """y = the slices of x at the given indices along `axis`; negative indices count from the end."""
 
     axis: int = 0
 
@@ -187,13 +186,13 @@ class Gather(Movement):
     sink_transpose = POSITIONAL
 
     def infer(self, x: TensorType, indices: TensorType) -> TensorType:
-        axis = normalized(self.axis, x.rank)
-        need(indices.element in ("int32", "int64"), "indices must be int32 or int64", got=indices.element)
+        axis = normalize_axis(self.axis, x.rank)
+        require(indices.element in ("int32", "int64"), "indices must be int32 or int64", got=indices.element)
         return x.with_shape((*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]))
 
     def evaluate(self, x: np.ndarray, indices: np.ndarray) -> np.ndarray:
         size = x.shape[self.axis]
-        need(
+        require(
             indices.size == 0 or (-size <= indices.min() and indices.max() < size),
             "an index is out of range",
             expected=f"-{size} to {size - 1}",
@@ -210,10 +209,12 @@ class Gather(Movement):
 
 @dataclass(frozen=True)
 class GatherND(Operator):
-    """y[b..., i...] = x[b..., indices[b..., i..., 0], indices[b..., i..., 1], ...]; negative ones count from the end.
+    """y[b..., i...] = x[b..., indices[b..., i..., 0], indices[b..., i..., 1], ...].
+
+    Negative indices count from the end.
 
     Attributes:
-        batch: How many axes at the front, b, both inputs share.
+        batch: Number of leading axes b that both inputs share.
     """
 
     batch: int = 0
@@ -228,22 +229,22 @@ class GatherND(Operator):
     to_onnx = NOT_EXPORTED
 
     def infer(self, x: TensorType, indices: TensorType) -> TensorType:
-        need(indices.element == "int64" and indices.rank >= 1, "indices must be int64", got=indices.element)
+        require(indices.element == "int64" and indices.rank >= 1, "indices must be int64", got=indices.element)
         depth = indices.shape[-1]
         fits = isinstance(depth, int) and 0 <= self.batch < min(x.rank, indices.rank)
-        need(fits and 1 <= int(depth) <= x.rank - self.batch, "the indices name more axes than there are", got=depth)
+        require(fits and 1 <= int(depth) <= x.rank - self.batch, "the indices are longer than the rank", got=depth)
         same = x.shape[: self.batch] == indices.shape[: self.batch]
-        need(same, "the first axes differ", expected=x.shape[: self.batch], got=indices.shape[: self.batch])
+        require(same, "the batch axes differ", expected=x.shape[: self.batch], got=indices.shape[: self.batch])
         return x.with_shape((*indices.shape[:-1], *x.shape[self.batch + int(depth) :]))
 
     def evaluate(self, x: np.ndarray, indices: np.ndarray) -> np.ndarray:
         depth = indices.shape[-1]
         lengths = np.array(x.shape[self.batch : self.batch + depth])
-        need(bool(((indices >= -lengths) & (indices < lengths)).all()), "an index is out of range", expected=lengths)
+        require(bool(((indices >= -lengths) & (indices < lengths)).all()), "an index is out of range", expected=lengths)
         rank = indices.ndim - 1
-        front = np.ogrid[tuple(slice(size) for size in x.shape[: self.batch])] if self.batch else ()
-        before = [one.reshape(*one.shape, *(1,) * (rank - self.batch)) for one in front]
-        return np.asarray(x[(*before, *np.moveaxis(indices, -1, 0))])
+        grid = np.ogrid[tuple(slice(size) for size in x.shape[: self.batch])] if self.batch else ()
+        batch = [index.reshape(*index.shape, *(1,) * (rank - self.batch)) for index in grid]
+        return np.asarray(x[(*batch, *np.moveaxis(indices, -1, 0))])
 
     @classmethod
     def from_onnx(cls, source: OnnxNode) -> Value:
@@ -252,7 +253,7 @@ class GatherND(Operator):
 
 @dataclass(frozen=True)
 class Expand(Movement):
-    """x stretched to a shape by the rules of broadcasting."""
+    """x, broadcast to a shape."""
 
     shape: tuple[int, ...]
 
@@ -276,7 +277,7 @@ class Expand(Movement):
 
 @dataclass(frozen=True)
 class Tile(Movement):
-    """x repeated along each axis."""
+    """x, repeated along each axis."""
 
     repeats: tuple[int, ...]
 
@@ -285,7 +286,12 @@ class Tile(Movement):
     value_range = NO_BOUNDS
 
     def infer(self, x: TensorType) -> TensorType:
-        need(len(self.repeats) == x.rank, "each axis needs a number", expected=x.rank, got=len(self.repeats))
+        require(
+            len(self.repeats) == x.rank,
+            "there must be a number of repeats for each axis",
+            expected=x.rank,
+            got=len(self.repeats),
+        )
         return x.with_shape([product(pair) for pair in zip(x.shape, self.repeats, strict=True)])
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:

@@ -11,13 +11,13 @@ from mlhood.compiler.hir.operator import (
     Operator,
     Permutation,
     Range,
-    need,
-    need_channels,
-    plain,
-    same_element,
+    common_element,
+    require,
+    require_channels,
+    require_unquantized,
     unsupported,
 )
-from mlhood.compiler.hir.types import TensorType, broadcast, normalized
+from mlhood.compiler.hir.types import TensorType, broadcast, normalize_axis
 from mlhood.compiler.hir.values import Value
 from mlhood.compiler.operators.base import (
     NO_BOUNDS,
@@ -39,11 +39,11 @@ def _channels(x: np.ndarray, vector: np.ndarray) -> np.ndarray:
 
 
 def _check_channels(x: TensorType, *vectors: TensorType) -> None:
-    plain(x, *vectors)
-    need(x.rank >= 2, "the input needs a batch and a channel axis", got=list(x.shape))
+    require_unquantized(x, *vectors)
+    require(x.rank >= 2, "the input needs a batch and a channel axis", got=list(x.shape))
     for vector in vectors:
         fits = vector.rank == 1 and (vector.shape[0] == x.shape[1] or isinstance(x.shape[1], str))
-        need(fits, "each channel needs one number", expected=[x.shape[1]], got=list(vector.shape))
+        require(fits, "each channel needs one number", expected=[x.shape[1]], got=list(vector.shape))
 
 
 class Normalization(Operator):
@@ -85,10 +85,12 @@ class BatchNormalization(Normalization):
     @classmethod
     def from_onnx(cls, source: OnnxNode) -> Value:
         training = source.attribute("training_mode", 0) or (source.opset < 7 and not source.attribute("is_test", 0))
-        if training or any(map(source.wants, range(1, 5))):
-            raise source.refuse("normalising by the batch's own statistics is training", "export in evaluation mode")
+        if training or any(map(source.uses_output, range(1, 5))):
+            raise source.unsupported(
+                "normalising by the batch's own statistics is training", "export in evaluation mode"
+            )
         if not source.attribute("spatial", 1):
-            raise source.refuse("one mean for each element (spatial = 0) is not supported")
+            raise source.unsupported("one mean for each element (spatial = 0) is not supported")
         return source.add(cls(source.attribute("epsilon", 1e-5)), *source.inputs)
 
 
@@ -135,12 +137,12 @@ class LayerNormalization(Normalization):
     to_onnx = NOT_EXPORTED
 
     def infer(self, x: TensorType, scale: TensorType, bias: TensorType | None = None) -> Any:
-        plain(x, scale, bias)
-        same_element(x, scale, bias)
-        axis = normalized(self.axis, x.rank)
+        require_unquantized(x, scale, bias)
+        common_element(x, scale, bias)
+        axis = normalize_axis(self.axis, x.rank)
         for one in (scale, bias):
             fits = one is None or broadcast(x.shape, one.shape) == x.shape
-            need(fits, "scale and bias must stretch to the input", expected=x.shape[axis:], got=one and one.shape)
+            require(fits, "scale and bias must stretch to the input", expected=x.shape[axis:], got=one and one.shape)
         kept = TensorType("float32", (*x.shape[:axis], *(1,) * (x.rank - axis)))
         return (x, kept, kept) if self.statistics else x
 
@@ -153,7 +155,7 @@ class LayerNormalization(Normalization):
 
     @classmethod
     def from_onnx(cls, source: OnnxNode) -> tuple[Value, ...]:
-        statistics = source.wants(1) or source.wants(2)
+        statistics = source.uses_output(1) or source.uses_output(2)
         operator = cls(source.attribute("axis", -1), source.attribute("epsilon", 1e-5), statistics)
         return source.add_all(operator, *source.inputs)
 
@@ -170,9 +172,9 @@ class LocalResponseNormalization(Normalization):
     onnx = ("LRN",)
 
     def infer(self, x: TensorType) -> TensorType:
-        plain(x)
-        need_channels(x)
-        need(self.size >= 1, "the number of channels must be positive", got=self.size)
+        require_unquantized(x)
+        require_channels(x)
+        require(self.size >= 1, "the number of channels must be positive", got=self.size)
         return x
 
     def workspace(self, *types: TensorType | None) -> int:
@@ -205,10 +207,10 @@ class Softmax(Normalization):
     family = "activation"
 
     def infer(self, x: TensorType) -> TensorType:
-        plain(x)
-        need(x.is_float, "the operator needs floating-point numbers", got=x.element)
+        require_unquantized(x)
+        require(x.is_float, "the operator needs floating-point numbers", got=x.element)
         for axis in self.axes:
-            normalized(axis, x.rank)
+            normalize_axis(axis, x.rank)
         return x
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:
@@ -233,7 +235,7 @@ class Softmax(Normalization):
     @classmethod
     def from_onnx(cls, source: OnnxNode) -> Value:
         x = source.input(0)
-        axis = normalized(source.attribute("axis", -1 if source.opset >= 13 else 1), x.type.rank)
+        axis = normalize_axis(source.attribute("axis", -1 if source.opset >= 13 else 1), x.type.rank)
         axes = (axis,) if source.opset >= 13 else tuple(range(axis, x.type.rank))
         return source.add(cls(axes), x)
 

@@ -1,4 +1,4 @@
-"""What an import rule sees of an ONNX node."""
+"""The argument of import rules: one ONNX node, and the graph that is being built."""
 
 from __future__ import annotations
 
@@ -10,43 +10,43 @@ import numpy as np
 import onnx
 
 from mlhood.compiler.hir.graph import Graph
-from mlhood.compiler.hir.operator import Operator, located
-from mlhood.compiler.hir.types import LARGEST_RANK, Dim
+from mlhood.compiler.hir.operator import Operator, locate_error
+from mlhood.compiler.hir.types import MAX_RANK, Dim
 from mlhood.compiler.hir.values import Constant, Placeholder, Value
 from mlhood.errors import CompilerError
 
 _T = TypeVar("_T")
 
-# Elements that all constants together may have that the file does not hold, but says how to fill in.
-LARGEST_FILL = 2**24
-# Longer integer tensors are data, and no list of axes, sizes or offsets.
-LONGEST_LIST = 2**16
+# Elements of all constants together that the model does not store, but describes by a shape.
+_MAX_FILLED = 2**24
+# Larger integer tensors are data, not lists of axes, sizes or offsets.
+_MAX_LIST = 2**16
 
 
 class Budget:
-    """What an import may still fill in: a file of a few bytes must not cost gigabytes."""
+    """How many elements an import may still generate: a file of a few bytes must not allocate gigabytes."""
 
-    def __init__(self, elements: int = LARGEST_FILL) -> None:
-        self.left = elements
+    def __init__(self, elements: int = _MAX_FILLED) -> None:
+        self.remaining = elements
 
     def spend(self, elements: int) -> None:
-        """Take elements out of the budget.
+        """Subtract elements from the budget.
 
         Raises:
-            CompilerError: There are not as many left.
+            CompilerError: The budget is exceeded.
         """
-        if elements > self.left:
+        if elements > self.remaining:
             raise CompilerError(
-                "the model fills in larger constants than the importer allows",
-                expected=f"{LARGEST_FILL:,} elements at most in all constants that the file does not hold",
-                got=f"{elements:,} where {self.left:,} are left",
+                "the model generates larger constants than the importer allows",
+                expected=f"at most {_MAX_FILLED:,} elements in all constants that the file does not store",
+                got=f"{elements:,} where {self.remaining:,} are left",
                 todo="store the tensor in the file, or give the shape as an input",
             )
-        self.left -= elements
+        self.remaining -= elements
 
 
 class ConstantNeeded(CompilerError):
-    """An input of the graph must be known when compiling; it can be given as a constant.
+    """An input of the graph must be known at compile time; it can be given as a constant.
 
     Args:
         input_name: The graph's input.
@@ -56,7 +56,7 @@ class ConstantNeeded(CompilerError):
     def __init__(self, input_name: str, where: str) -> None:
         self.input_name = input_name
         super().__init__(
-            "an input must be known when compiling, as it decides a shape or a quantisation",
+            "an input that determines a shape or a quantisation must be known at compile time",
             where=where,
             got=f"{input_name!r} is an input of the graph",
             todo=f"give its value: import_model(model, constants={{{input_name!r}: array}})",
@@ -68,11 +68,11 @@ class OnnxNode:
 
     Args:
         proto: The node.
-        opset: Version of the operator set that the model is written in.
-        graph: Where the rule adds its nodes.
+        opset: Version of the model's operator set.
+        graph: The graph to which the rule adds nodes.
         inputs: The node's inputs; None for one left out.
-        known: Elements of integer tensors that are known without running: numbers, and names of axes.
-        budget: What may still be filled in.
+        known: Elements of integer tensors that are known at compile time: numbers and names of axes.
+        budget: How many elements may still be generated.
 
     Raises:
         CompilerError: An attribute cannot be read.
@@ -95,19 +95,19 @@ class OnnxNode:
         self.outputs = [bool(name) for name in proto.output]
         self._known = known
         self._budget = budget
-        self._attributes = {one.name: self._read(one) for one in proto.attribute}
+        self._attributes = {attribute.name: self._decode(attribute) for attribute in proto.attribute}
 
     @property
     def where(self) -> str:
-        """How errors name this node."""
+        """The node in error messages."""
         return f"node {self.name!r} ({self.op_type})"
 
     def add(self, operator: Operator, *inputs: Value | None) -> Value:
-        """Add a node, return its first output."""
+        """Add a node and return its first output."""
         return self.graph.add(operator, *inputs, name=self.name).outputs[0]
 
     def add_all(self, operator: Operator, *inputs: Value | None) -> tuple[Value, ...]:
-        """Add a node, return all its outputs."""
+        """Add a node and return all its outputs."""
         return self.graph.add(operator, *inputs, name=self.name).outputs
 
     def constant(self, data: np.ndarray) -> Value:
@@ -115,33 +115,33 @@ class OnnxNode:
         return self.graph.constant(f"{self.name}.constant", data)
 
     def filled(self, shape: Sequence[int], fill: np.ndarray) -> np.ndarray:
-        """Return one number in a shape.
+        """Return an array of equal elements.
 
         Raises:
-            CompilerError: The shape cannot be, or is larger than what may be filled in.
+            CompilerError: The shape is invalid, or exceeds the import's budget.
         """
-        if min(shape, default=0) < 0 or len(shape) > LARGEST_RANK:
-            raise CompilerError("a constant cannot have this shape", where=self.where, got=list(shape[:LARGEST_RANK]))
+        if min(shape, default=0) < 0 or len(shape) > MAX_RANK:
+            raise CompilerError("invalid shape of a constant", where=self.where, got=list(shape[:MAX_RANK]))
         self.spend(math.prod(shape))
         return np.full(shape, fill, fill.dtype)
 
     def spend(self, elements: int) -> None:
-        """Take elements that the file does not hold out of the import's budget.
+        """Subtract elements that the file does not store from the import's budget.
 
         Raises:
-            CompilerError: There are not as many left.
+            CompilerError: The budget is exceeded.
         """
         try:
             self._budget.spend(elements)
         except CompilerError as error:
-            raise located(error, self.where) from error
+            raise locate_error(error, self.where) from error
 
     def has(self, position: int) -> bool:
-        """Tell whether the node has this input."""
+        """Return whether the node has this input."""
         return position < len(self.inputs) and self.inputs[position] is not None
 
-    def wants(self, position: int) -> bool:
-        """Tell whether the model reads this output."""
+    def uses_output(self, position: int) -> bool:
+        """Return whether the model names, and so may use, this output."""
         return position < len(self.outputs) and self.outputs[position]
 
     def input(self, position: int) -> Value:
@@ -160,27 +160,27 @@ class OnnxNode:
         return self.inputs[position] if position < len(self.inputs) else None
 
     def attribute(self, name: str, default: _T) -> _T:
-        """Return an attribute; lists come as tuples."""
+        """Return an attribute; lists are returned as tuples."""
         return self._attributes.get(name, default)
 
     def dims(self, position: int) -> tuple[Dim, ...]:
-        """Return an input that is a list of numbers and named axes, such as a shape.
+        """Return an input that is a list of numbers and names of axes, such as a shape.
 
         Raises:
-            CompilerError: It is not known when compiling.
+            CompilerError: It is not known at compile time.
         """
         value = self.input(position)
         elements = value.data if isinstance(value, Constant) else self._known.get(value)
         if elements is None:
             raise self._unknown(value, position)
         self._check_list(elements, position)
-        return tuple(one if isinstance(one, str) else int(one) for one in elements.ravel().tolist())
+        return tuple(axis if isinstance(axis, str) else int(axis) for axis in elements.ravel().tolist())
 
     def static(self, position: int) -> np.ndarray:
         """Return an input's array.
 
         Raises:
-            CompilerError: It is not known when compiling.
+            CompilerError: It is not known at compile time.
         """
         value = self.input(position)
         if isinstance(value, Constant):
@@ -191,7 +191,7 @@ class OnnxNode:
         return elements
 
     def is_constant(self, position: int) -> bool:
-        """Tell whether an input's array is known when compiling."""
+        """Return whether an input's array is known at compile time."""
         value = self.optional(position)
         if isinstance(value, Constant):
             return True
@@ -201,30 +201,30 @@ class OnnxNode:
         """Return an input that is a list of integers; see `static`."""
         elements = self.static(position)
         self._check_list(elements, position)
-        return tuple(int(one) for one in elements.ravel())
+        return tuple(map(int, elements.ravel()))
 
     def attribute_or_input(self, name: str, position: int) -> tuple[int, ...] | None:
-        """Return integers that older opsets give as an attribute and newer ones as an input; None if neither does."""
+        """Return integers that are an attribute in old opsets and an input in new ones; None if there is neither."""
         if self.has(position):
             return self.integers(position)
         return self._attributes.get(name)
 
-    def refuse(self, what: str, todo: str | None = None) -> CompilerError:
-        """Return the error for something that the compiler does not support."""
+    def unsupported(self, what: str, todo: str | None = None) -> CompilerError:
+        """Return the error for a feature that the compiler does not support."""
         return CompilerError(what, where=self.where, todo=todo)
 
     def _check_list(self, elements: np.ndarray, position: int) -> None:
-        if elements.dtype.kind not in "iubO" or elements.size > LONGEST_LIST:
+        if elements.dtype.kind not in "iubO" or elements.size > _MAX_LIST:
             raise CompilerError(
                 "an input must be a list of integers",
                 where=self.where,
-                expected=f"{LONGEST_LIST} integers at most",
+                expected=f"at most {_MAX_LIST} integers",
                 got=f"input {position}: {elements.dtype.name}{list(elements.shape)}",
             )
 
-    def _read(self, proto: onnx.AttributeProto) -> Any:
+    def _decode(self, proto: onnx.AttributeProto) -> Any:
         try:
-            return _decoded(onnx.helper.get_attribute_value(proto))
+            return _to_python(onnx.helper.get_attribute_value(proto))
         except (ValueError, TypeError) as error:
             what = "an attribute cannot be read"
             raise CompilerError(what, where=self.where, got=f"{proto.name!r}: {error}") from error
@@ -233,15 +233,15 @@ class OnnxNode:
         if isinstance(value, Placeholder):
             return ConstantNeeded(value.name, self.where)
         return CompilerError(
-            "an input must be known when compiling, but is computed when running",
+            "an input must be known at compile time, but is computed at run time",
             where=self.where,
             got=f"input {position}, {value.name!r}",
         )
 
 
-def _decoded(value: Any) -> Any:
+def _to_python(value: Any) -> Any:
     if isinstance(value, bytes):
         return value.decode("utf-8", errors="replace")
     if isinstance(value, (list, tuple)) or type(value).__name__.startswith("Repeated"):
-        return tuple(_decoded(one) for one in value)
+        return tuple(map(_to_python, value))
     return value

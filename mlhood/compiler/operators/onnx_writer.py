@@ -1,4 +1,4 @@
-"""What an export rule sees: the ONNX graph that is being written."""
+"""The argument of export rules: the ONNX graph that is being built."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from mlhood.errors import CompilerError
 
 
 class OnnxWriter:
-    """Nodes and initialisers of an ONNX graph, and which name each value of the HIR has in it.
+    """Nodes and initialisers of an ONNX graph, and the name of each value of the HIR in it.
 
-    A quantised value stands as its integers under its name; rules read it as reals, through a DequantizeLinear, and the
-    reals that they give go through a QuantizeLinear. Runtimes recognise these pairs and compute with integers.
+    The name of a quantised value denotes its integers; rules read it as reals, through a DequantizeLinear, and their
+    results pass through a QuantizeLinear. Runtimes recognise these pairs and compute with integers.
 
     Args:
-        graph: What is exported.
+        graph: The graph to export.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -54,15 +54,15 @@ class OnnxWriter:
         return self._current.name if self._current else ""
 
     def name(self, value: Value) -> str:
-        """Return the name that a value has."""
+        """Return the name of a value."""
         return self._names[value]
 
-    def fresh(self, name: str) -> str:
+    def unique_name(self, name: str) -> str:
         """Return a name that no tensor has yet."""
-        candidate, number = name, 0
+        candidate, suffix = name, 0
         while candidate in self._taken:
-            number += 1
-            candidate = f"{name}_{number}"
+            suffix += 1
+            candidate = f"{name}_{suffix}"
         self._taken.add(candidate)
         return candidate
 
@@ -77,20 +77,20 @@ class OnnxWriter:
 
         Args:
             op_type: ONNX's name of the operator.
-            inputs: Names of tensors; an empty one for an input that is left out.
-            names: What its outputs are called; None for a new name.
-            node: What the node is called; after the node of the HIR if left out.
+            inputs: Names of tensors, "" for one left out.
+            names: Names of the outputs; None for a new name.
+            node: Name of the node; derived from the node of the HIR if omitted.
             attributes: The node's attributes; those that are None are left out.
         """
-        made = [name or self.fresh(f"{self._node_name}.{op_type.lower()}") for name in names]
-        given = {key: _plain(value) for key, value in attributes.items() if value is not None}
+        outputs = [name or self.unique_name(f"{self._node_name}.{op_type.lower()}") for name in names]
+        given = {key: _to_onnx(value) for key, value in attributes.items() if value is not None}
         node_name = self._unique_node_name(op_type, node or self._node_name)
-        self.nodes.append(helper.make_node(op_type, list(inputs), made, node_name, **given))
-        return made
+        self.nodes.append(helper.make_node(op_type, list(inputs), outputs, node_name, **given))
+        return outputs
 
     def constant(self, array: np.ndarray, name: str | None = None) -> str:
         """Add an initialiser and return its name."""
-        name = name or self.fresh(f"{self._node_name}.constant")
+        name = name or self.unique_name(f"{self._node_name}.constant")
         self.initializers.append(numpy_helper.from_array(np.asarray(array, order="C"), name))
         return name
 
@@ -99,19 +99,19 @@ class OnnxWriter:
         return self.constant(np.array(numbers, np.int64))
 
     def real(self, value: Value) -> str:
-        """Return the name of a value as a rule reads it: the reals, where it is quantised."""
+        """Return the name of a value as reals, in which form rules read it."""
         if value.type.quantization is None:
             return self._names[value]
         if value not in self._reals:
-            self._reals[value] = self.dequantize(value, self.fresh(f"{value.name}.dequantized"))
+            self._reals[value] = self.dequantize(value, self.unique_name(f"{value.name}.dequantized"))
         return self._reals[value]
 
     def dequantize(self, value: Value, name: str, node: str | None = None) -> str:
-        """Add a DequantizeLinear of a quantised value; it is called as its result, or as given."""
+        """Add a DequantizeLinear of a quantised value; its own name is that of its result if omitted."""
         return self._linear("DequantizeLinear", self._names[value], value.type, name, node or name)
 
     def quantize(self, real: str, value: Value, node: str | None = None) -> str:
-        """Add the QuantizeLinear that makes a quantised value of reals; it is called after its result, or as given."""
+        """Add the QuantizeLinear of a quantised value; its own name is derived from the value's if omitted."""
         name = self._names[value]
         return self._linear("QuantizeLinear", real, value.type, name, node or f"{name}.quantize")
 
@@ -120,25 +120,25 @@ class OnnxWriter:
         shape = () if quantization.axis is None else (-1,)
         inputs = [
             x,
-            self.constant(np.array(quantization.scale, np.float32).reshape(shape), self.fresh(f"{name}.scale")),
+            self.constant(np.array(quantization.scale, np.float32).reshape(shape), self.unique_name(f"{name}.scale")),
         ]
-        if type.element != "int32":  # whose offset is always 0, and must be left out
+        if type.element != "int32":  # the offset of int32 is always 0, and must be left out
             offset = np.array(quantization.offset, type.dtype).reshape(shape)
-            inputs.append(self.constant(offset, self.fresh(f"{name}.zero_point")))
+            inputs.append(self.constant(offset, self.unique_name(f"{name}.zero_point")))
         return self.emit_all(op_type, *inputs, names=[name], node=node, axis=quantization.axis)[0]
 
-    def _unique_node_name(self, op_type: str, wanted: str) -> str:
-        """Return the HIR node's name for the first ONNX node that it becomes, and names made of it for the others."""
-        candidate, number = wanted, 0
+    def _unique_node_name(self, op_type: str, name: str) -> str:
+        """Return the HIR node's name for the first ONNX node of it, and derived names for the others."""
+        candidate, suffix = name, 0
         while not candidate or candidate in self._node_names:
-            candidate = f"{wanted}/{op_type}" + (f"_{number}" if number else "")
-            number += 1
+            candidate = f"{name}/{op_type}" + (f"_{suffix}" if suffix else "")
+            suffix += 1
         self._node_names.add(candidate)
         return candidate
 
 
 def _names(graph: Graph) -> dict[Value, str]:
-    """Name the values after themselves, but what is an output of the graph as the output is called."""
+    """Return the names of the values: their own, or that of an output of the graph."""
     names: dict[Value, str] = {}
     taken = set(graph.placeholders)
     for name, value in graph.outputs.items():
@@ -159,5 +159,5 @@ def _names(graph: Graph) -> dict[Value, str]:
     return names
 
 
-def _plain(value: Any) -> Any:
+def _to_onnx(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else int(value) if isinstance(value, bool) else value

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from mlhood.compiler.hir.operator import Operator, Permutation, Range, need
-from mlhood.compiler.hir.types import TensorType, normalized, plus
+from mlhood.compiler.hir.operator import Operator, Permutation, Range, require
+from mlhood.compiler.hir.types import TensorType, add_dims, normalize_axis
 from mlhood.compiler.hir.values import Value
 from mlhood.compiler.operators.base import NO_PRODUCTS, hull
 from mlhood.compiler.operators.onnx_node import OnnxNode
@@ -34,10 +34,10 @@ class Pad(Operator):
     macs = NO_PRODUCTS
 
     def infer(self, x: TensorType) -> TensorType:
-        need(len(self.pads) == 2 * x.rank, "each axis needs two pads", expected=2 * x.rank, got=len(self.pads))
-        need(self.mode in ("constant", "reflect", "edge", "wrap"), "there is no such mode of padding", got=self.mode)
-        shape = [plus(size, before + after) for size, (before, after) in zip(x.shape, self._ends, strict=True)]
-        need(all(isinstance(size, str) or size >= 0 for size in shape), "more is cut off than there is", got=shape)
+        require(len(self.pads) == 2 * x.rank, "each axis needs two pads", expected=2 * x.rank, got=len(self.pads))
+        require(self.mode in ("constant", "reflect", "edge", "wrap"), "unknown padding mode", got=self.mode)
+        shape = [add_dims(size, before + after) for size, (before, after) in zip(x.shape, self._ends, strict=True)]
+        require(all(isinstance(size, str) or size >= 0 for size in shape), "more is cut off than there is", got=shape)
         return x.with_shape(shape)
 
     @property
@@ -78,13 +78,13 @@ class Pad(Operator):
         x = source.input(0)
         given = source.attribute_or_input("pads", 1) or ()
         rank = x.type.rank
-        axes = [normalized(axis, rank) for axis in source.integers(3)] if source.has(3) else list(range(rank))
-        need(len(given) == 2 * len(axes), "each axis needs two pads", expected=2 * len(axes), got=len(given))
+        axes = [normalize_axis(axis, rank) for axis in source.integers(3)] if source.has(3) else list(range(rank))
+        require(len(given) == 2 * len(axes), "each axis needs two pads", expected=2 * len(axes), got=len(given))
         pads = [0] * 2 * rank
         for i, axis in enumerate(axes):
             pads[axis], pads[rank + axis] = given[i], given[len(axes) + i]
         fill = source.static(2) if source.has(2) else np.asarray(source.attribute("value", 0))
-        need(fill.size == 1, "the padding needs one number to fill in", got=list(fill.shape))
+        require(fill.size == 1, "the padding needs one number to fill in", got=list(fill.shape))
         value = fill.item()
         return source.add(cls(tuple(pads), source.attribute("mode", "constant"), value), x)
 

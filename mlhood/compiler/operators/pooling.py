@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from mlhood.compiler.hir.operator import Operator, Range, need, need_channels, plain
+from mlhood.compiler.hir.operator import Operator, Range, require, require_channels, require_unquantized
 from mlhood.compiler.hir.types import TensorType
 from mlhood.compiler.hir.values import Value
 from mlhood.compiler.operators.base import NO_PRODUCTS, POSITIONAL, hull
 from mlhood.compiler.operators.onnx_node import OnnxNode
 from mlhood.compiler.operators.onnx_writer import OnnxWriter
 from mlhood.compiler.operators.reduction import mean
-from mlhood.compiler.operators.windows import Window, window_of
+from mlhood.compiler.operators.windows import Window, read_window
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Pool(Operator):
         before = self.kernel and all(
             pad < span for pads, span in zip(self.window.ends, self.window.spans, strict=True) for pad in pads
         )
-        need(bool(before), "pads must be smaller than the window", got=self.pads)
+        require(bool(before), "pads must be smaller than the window", got=self.pads)
         return x.with_shape((*x.shape[:2], *self.window.output(x.shape[2:])))
 
     def workspace(self, *types: TensorType | None) -> int:
@@ -64,7 +64,7 @@ class Pool(Operator):
 
 def _pool_attributes(source: OnnxNode) -> dict[str, Any]:
     x = source.input(0).type
-    window = window_of(source, x, source.attribute("kernel_shape", ()))
+    window = read_window(source, x, source.attribute("kernel_shape", ()))
     return {
         "kernel": window.kernel,
         "strides": window.strides,
@@ -127,7 +127,7 @@ class MaxPool(Pool):
 
     @classmethod
     def from_onnx(cls, source: OnnxNode) -> tuple[Value, ...]:
-        indices = source.wants(1)
+        indices = source.uses_output(1)
         column_major = bool(source.attribute("storage_order", 0)) and indices
         operator = cls(**_pool_attributes(source), indices=indices, column_major=column_major)
         return source.add_all(operator, source.input(0))
@@ -147,8 +147,8 @@ class AveragePool(Pool):
     quantization_rule = "mean_pool"
 
     def infer(self, x: TensorType) -> TensorType:
-        plain(x)
-        need(x.is_float, "the mean needs floating-point numbers", got=x.element)
+        require_unquantized(x)
+        require(x.is_float, "the mean needs floating-point numbers", got=x.element)
         return super().infer(x)
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:
@@ -192,8 +192,8 @@ class GlobalAveragePool(GlobalPool):
     quantization_rule = "global_mean"
 
     def infer(self, x: TensorType) -> TensorType:
-        plain(x)
-        need_channels(x)
+        require_unquantized(x)
+        require_channels(x)
         return x.with_shape((*x.shape[:2], *(1,) * (x.rank - 2)))
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:
@@ -207,7 +207,7 @@ class GlobalMaxPool(GlobalPool):
     quantization_rule = "maximum"
 
     def infer(self, x: TensorType) -> TensorType:
-        need(x.rank >= 2, "the input needs a batch and a channel axis", got=list(x.shape))
+        require(x.rank >= 2, "the input needs a batch and a channel axis", got=list(x.shape))
         return x.with_shape((*x.shape[:2], *(1,) * (x.rank - 2)))
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:

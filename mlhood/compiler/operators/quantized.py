@@ -10,8 +10,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from mlhood.compiler.hir.operator import Operator, need, plain, unsupported
-from mlhood.compiler.hir.types import Quantization, TensorType, normalized
+from mlhood.compiler.hir.operator import Operator, require, require_unquantized, unsupported
+from mlhood.compiler.hir.types import Quantization, TensorType, normalize_axis
 from mlhood.compiler.hir.values import Constant, Value
 from mlhood.compiler.operators.arithmetic import Add, Div, Mul, Sub
 from mlhood.compiler.operators.base import (
@@ -28,19 +28,21 @@ from mlhood.compiler.operators.onnx_node import OnnxNode
 from mlhood.compiler.operators.onnx_writer import OnnxWriter
 
 
-def along(numbers: tuple[float, ...], axis: int | None, rank: int, dtype: Any) -> np.ndarray:
+def per_axis_array(numbers: tuple[float, ...], axis: int | None, rank: int, dtype: Any) -> np.ndarray:
     """Return scales or offsets in the shape that stretches over a tensor of this rank."""
     array = np.array(numbers, dtype)
     return array.reshape(()) if axis is None else array.reshape([-1 if i == axis else 1 for i in range(rank)])
 
 
-def saturated(x: np.ndarray, element: str) -> np.ndarray:
+def saturate(x: np.ndarray, element: str) -> np.ndarray:
     """Round to the nearest integers, halves to even, and keep them in the element type's range."""
     limits = np.iinfo(element)
     return np.clip(np.rint(x), limits.min, limits.max).astype(element)
 
 
-def parameters(source: OnnxNode, scale: int, offset: int, axis: int | None, element: str = "uint8") -> Quantization:
+def read_quantization(
+    source: OnnxNode, scale: int, offset: int, axis: int | None, element: str = "uint8"
+) -> Quantization:
     """Return the parameters that two inputs of an ONNX node give.
 
     Raises:
@@ -48,24 +50,24 @@ def parameters(source: OnnxNode, scale: int, offset: int, axis: int | None, elem
     """
     scales = source.static(scale)
     offsets = source.static(offset) if source.has(offset) else np.zeros(scales.shape, element)
-    need(
+    require(
         scales.ndim <= 1 and scales.size == offsets.size,
         "scale and zero point must be one number, or one for each index of an axis",
         got=f"{list(scales.shape)} and {list(offsets.shape)}",
     )
-    need(offsets.dtype.kind in "iu", "a zero point must be an integer", got=offsets.dtype.name)
+    require(offsets.dtype.kind in "iu", "a zero point must be an integer", got=offsets.dtype.name)
     numbers = tuple(float(one) for one in scales.ravel()), tuple(int(one) for one in offsets.ravel())
     return Quantization(*numbers, None if scales.size == 1 else axis)
 
 
-def sound(type: TensorType) -> TensorType:
+def require_valid(type: TensorType) -> TensorType:
     """Return a quantised type after checking it.
 
     Raises:
         CompilerError: A scale is not positive, an offset is out of range, or there are too few or too many.
     """
-    faults = type.faults()
-    need(not faults, "the tensor cannot be quantised so", got="; ".join(faults))
+    faults = type.violations()
+    require(not faults, "the tensor cannot be quantised so", got="; ".join(faults))
     return type
 
 
@@ -88,14 +90,14 @@ class Quantize(Conversion):
     onnx = ("QuantizeLinear",)
 
     def infer(self, x: TensorType) -> TensorType:
-        plain(x)
-        return sound(TensorType(self.element, x.shape, self.quantization))
+        require_unquantized(x)
+        return require_valid(TensorType(self.element, x.shape, self.quantization))
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:
         axis = self.quantization.axis
-        scale = along(self.quantization.scale, axis, x.ndim, np.float32)
-        offset = along(self.quantization.offset, axis, x.ndim, np.float64)
-        return saturated(np.rint(x / scale) + offset, self.element)
+        scale = per_axis_array(self.quantization.scale, axis, x.ndim, np.float32)
+        offset = per_axis_array(self.quantization.offset, axis, x.ndim, np.float64)
+        return saturate(np.rint(x / scale) + offset, self.element)
 
     def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
         return writer.quantize(inputs[0], writer.node.outputs[0], writer.node.name)
@@ -108,8 +110,8 @@ class Quantize(Conversion):
             element = element_of(source.attribute("output_dtype", 0))
         if source.attribute("block_size", 0):
             return _blockwise_quantize(source, x, element)
-        axis = normalized(source.attribute("axis", 1), x.type.rank) if source.static(1).size > 1 else None
-        return source.add(cls(element, parameters(source, 1, 2, axis, element)), x)
+        axis = normalize_axis(source.attribute("axis", 1), x.type.rank) if source.static(1).size > 1 else None
+        return source.add(cls(element, read_quantization(source, 1, 2, axis, element)), x)
 
 
 @dataclass(frozen=True)
@@ -119,19 +121,19 @@ class Dequantize(Conversion):
     onnx = ("DequantizeLinear",)
 
     def infer(self, x: TensorType) -> TensorType:
-        need(x.quantization is not None, "the input is not quantised")
+        require(x.quantization is not None, "the input is not quantised")
         return TensorType("float32", x.shape)
 
     def evaluate_typed(self, types: tuple[TensorType, ...], x: np.ndarray) -> np.ndarray:
         """Reference semantics; what the integers stand for is in the type."""
         quantization = types[0].quantization or Quantization((1.0,), (0,))
-        scale = along(quantization.scale, quantization.axis, x.ndim, np.float32)
-        offset = along(quantization.offset, quantization.axis, x.ndim, np.int64)
+        scale = per_axis_array(quantization.scale, quantization.axis, x.ndim, np.float32)
+        offset = per_axis_array(quantization.offset, quantization.axis, x.ndim, np.int64)
         return ((x.astype(np.int64) - offset).astype(np.float32) * scale).astype(np.float32)
 
     def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
         (x,) = writer.node.inputs
-        need(x is not None, "the operator needs an input")
+        require(x is not None, "the operator needs an input")
         return writer.dequantize(cast(Value, x), name, writer.node.name)
 
     @classmethod
@@ -140,26 +142,26 @@ class Dequantize(Conversion):
         if source.attribute("block_size", 0):
             return _blockwise_dequantize(source, x)
         if source.input(1).type.element != "float32":
-            raise source.refuse("only scales in float32 are supported")
+            raise source.unsupported("only scales in float32 are supported")
         same = not source.has(2) or source.input(2).type.element == x.type.element
-        need(same, "the zero point has another element type than the input", expected=x.type.element)
-        axis = normalized(source.attribute("axis", 1), x.type.rank) if source.static(1).size > 1 else None
-        return source.add(cls(), reinterpret(source, x, parameters(source, 1, 2, axis, x.type.element)))
+        require(same, "the zero point has another element type than the input", expected=x.type.element)
+        axis = normalize_axis(source.attribute("axis", 1), x.type.rank) if source.static(1).size > 1 else None
+        return source.add(cls(), reinterpret(source, x, read_quantization(source, 1, 2, axis, x.type.element)))
 
 
 def _repeated(source: OnnxNode, position: int, length: int, axis: int) -> np.ndarray:
     blocks = source.static(position)
     size = source.attribute("block_size", 0)
     fits = blocks.ndim > axis and size > 0 and blocks.shape[axis] == -(-length // size)
-    need(fits, "the blocks do not fit the axis", expected=f"{length} / {size}, rounded up", got=list(blocks.shape))
+    require(fits, "the blocks do not fit the axis", expected=f"{length} / {size}, rounded up", got=list(blocks.shape))
     source.spend(blocks.size * size)
     return np.repeat(blocks, size, axis=axis).take(range(length), axis=axis)
 
 
 def _blockwise_quantize(source: OnnxNode, x: Value, element: str) -> Value:
-    axis = normalized(source.attribute("axis", 1), x.type.rank)
+    axis = normalize_axis(source.attribute("axis", 1), x.type.rank)
     length = x.type.shape[axis]
-    need(isinstance(length, int), "quantising by blocks needs the length of the axis", got=length)
+    require(isinstance(length, int), "quantising by blocks needs the length of the axis", got=length)
     y = source.add(Div(), x, source.constant(_repeated(source, 1, int(length), axis)))
     y = source.add(Round(), y)
     if source.has(2):
@@ -170,9 +172,9 @@ def _blockwise_quantize(source: OnnxNode, x: Value, element: str) -> Value:
 
 
 def _blockwise_dequantize(source: OnnxNode, x: Value) -> Value:
-    axis = normalized(source.attribute("axis", 1), x.type.rank)
+    axis = normalize_axis(source.attribute("axis", 1), x.type.rank)
     length = x.type.shape[axis]
-    need(isinstance(length, int), "dequantising by blocks needs the length of the axis", got=length)
+    require(isinstance(length, int), "dequantising by blocks needs the length of the axis", got=length)
     scale = _repeated(source, 1, int(length), axis)
     y = source.add(Cast(scale.dtype.name), x)
     if source.has(2):
@@ -191,8 +193,8 @@ class Reinterpret(Conversion):
     sink_transpose = IntegerArithmetic.sink_transpose
 
     def infer(self, x: TensorType) -> TensorType:
-        need(x.quantization in (None, self.quantization), "the input stands for other reals", got=x.quantization)
-        return sound(TensorType(x.element, x.shape, self.quantization))
+        require(x.quantization in (None, self.quantization), "the input stands for other reals", got=x.quantization)
+        return require_valid(TensorType(x.element, x.shape, self.quantization))
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:
         return x
@@ -206,7 +208,7 @@ def reinterpret(source: OnnxNode, x: Value, quantization: Quantization) -> Value
     if x.type.quantization == quantization:
         return x
     if isinstance(x, Constant) and x.type.quantization is None:
-        sound(TensorType(x.type.element, x.type.shape, quantization))
+        require_valid(TensorType(x.type.element, x.type.shape, quantization))
         return source.graph.constant(x.name, x.data, quantization)
     return source.add(Reinterpret(quantization), x)
 
@@ -226,15 +228,15 @@ class DynamicQuantize(Operator):
     to_onnx = NOT_EXPORTED
 
     def infer(self, x: TensorType) -> tuple[TensorType, ...]:
-        plain(x)
-        need(x.element == "float32", "the input must be float32", got=x.element)
+        require_unquantized(x)
+        require(x.element == "float32", "the input must be float32", got=x.element)
         return TensorType("uint8", x.shape), TensorType("float32", ()), TensorType("uint8", ())
 
     def evaluate(self, x: np.ndarray) -> tuple[np.ndarray, ...]:
         low, high = np.minimum(x.min(initial=0), np.float32(0)), np.maximum(x.max(initial=0), np.float32(0))
         scale = (high - low) / np.float32(255) if high > low else np.float32(1)
-        offset = saturated(-low / scale, "uint8")
-        return saturated(np.rint(x / scale) + offset, "uint8"), np.asarray(scale, np.float32), np.asarray(offset)
+        offset = saturate(-low / scale, "uint8")
+        return saturate(np.rint(x / scale) + offset, "uint8"), np.asarray(scale, np.float32), np.asarray(offset)
 
     @classmethod
     def from_onnx(cls, source: OnnxNode) -> tuple[Value, ...]:

@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from mlhood.compiler.hir.operator import Operator, Permutation, need, plain, unsupported
-from mlhood.compiler.hir.types import Shape, TensorType, normalized
+from mlhood.compiler.hir.operator import Operator, Permutation, require, require_unquantized, unsupported
+from mlhood.compiler.hir.types import Shape, TensorType, normalize_axis
 from mlhood.compiler.hir.values import Value
 from mlhood.compiler.operators.base import (
     NO_BOUNDS,
@@ -24,10 +24,10 @@ from mlhood.compiler.operators.onnx_node import OnnxNode
 from mlhood.compiler.operators.onnx_writer import OnnxWriter
 
 
-def reduced(shape: Shape, axes: tuple[int, ...], keep: bool) -> Shape:
+def reduced_shape(shape: Shape, axes: tuple[int, ...], keep: bool) -> Shape:
     """Return a shape without the given axes, or with one in their place."""
-    gone = {normalized(axis, len(shape)) for axis in axes}
-    need(len(gone) == len(axes), "an axis is named twice", got=axes)
+    gone = {normalize_axis(axis, len(shape)) for axis in axes}
+    require(len(gone) == len(axes), "an axis is named twice", got=axes)
     if keep:
         return tuple(1 if i in gone else size for i, size in enumerate(shape))
     return tuple(size for i, size in enumerate(shape) if i not in gone)
@@ -56,8 +56,8 @@ class Reduction(Operator):
     changes_single: ClassVar[bool] = True
 
     def infer(self, x: TensorType) -> TensorType:
-        plain(x)
-        return TensorType(x.element, reduced(x.shape, self.axes, self.keep))
+        require_unquantized(x)
+        return TensorType(x.element, reduced_shape(x.shape, self.axes, self.keep))
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:
         return np.asarray(type(self).function(x, axis=self.axes, keepdims=self.keep), x.dtype)
@@ -142,8 +142,8 @@ class Arg(Operator):
     function: ClassVar[Callable[..., Any]]
 
     def infer(self, x: TensorType) -> TensorType:
-        plain(x)
-        return TensorType("int64", reduced(x.shape, (self.axis,), self.keep))
+        require_unquantized(x)
+        return TensorType("int64", reduced_shape(x.shape, (self.axis,), self.keep))
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:
         function = type(self).function

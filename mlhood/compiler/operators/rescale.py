@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mlhood.compiler.hir.operator import Operator, need
+from mlhood.compiler.hir.operator import Operator, require
 from mlhood.compiler.hir.types import Quantization, Shape, TensorType
 from mlhood.compiler.operators.activation import Activation, activation_to_onnx, check_activation
 from mlhood.compiler.operators.base import MADE_BY_PASS, NO_PRODUCTS, IntegerArithmetic
-from mlhood.compiler.operators.fixed_point import MULTIPLIER_BITS, fixed_points, shifted
+from mlhood.compiler.operators.fixed_point import MULTIPLIER_BITS, fixed_points, round_shift
 from mlhood.compiler.operators.onnx_writer import OnnxWriter
 
 # parameters under which the stored integers are the numbers themselves
-NUMBERS = Quantization((1.0,), (0,))
+UNIT_SCALE = Quantization((1.0,), (0,))
 
 # The others need a table of all values, see `lookup`.
 INTEGER_ACTIVATIONS = ("Relu", "Clip", "LeakyRelu")
@@ -40,31 +40,31 @@ class Term:
 
 def parameters_of(type: TensorType) -> Quantization:
     """Return what a type's integers stand for; the numbers themselves, where the type does not say."""
-    return type.quantization or NUMBERS
+    return type.quantization or UNIT_SCALE
 
 
-def reach(type: TensorType) -> int:
+def max_magnitude(type: TensorType) -> int:
     """Return the largest |stored - offset| of a quantised type."""
     limits = np.iinfo(type.dtype)
     return max(max(limits.max - offset, offset - limits.min) for offset in parameters_of(type).offset)
 
 
-def bits_of(number: int) -> int:
+def bit_width(number: int) -> int:
     """Return the least b for which 2^b is not less than a number."""
     return max(number - 1, 0).bit_length()
 
 
-def centred(x: np.ndarray, type: TensorType) -> np.ndarray:
+def subtract_offset(x: np.ndarray, type: TensorType) -> np.ndarray:
     """Return stored - offset as int64, for a tensor with one offset."""
     return x.astype(np.int64) - parameters_of(type).offset[0]
 
 
-def term(x: np.ndarray, type: TensorType) -> Term:
+def as_term(x: np.ndarray, type: TensorType) -> Term:
     """Return a quantised tensor with one scale as a term."""
-    return Term(centred(x, type), np.array(parameters_of(type).scale[0]), bits_of(reach(type)))
+    return Term(subtract_offset(x, type), np.array(parameters_of(type).scale[0]), bit_width(max_magnitude(type)))
 
 
-def is_whole(*types: TensorType | None) -> None:
+def require_per_tensor(*types: TensorType | None) -> None:
     """Check that tensors are quantised, each with one scale.
 
     Raises:
@@ -72,8 +72,8 @@ def is_whole(*types: TensorType | None) -> None:
     """
     for type in types:
         if type is not None:
-            need(type.quantization is not None, "the input is not quantised", got=type.element)
-            need(parameters_of(type).axis is None, "the tensor needs one scale for all of it")
+            require(type.quantization is not None, "the input is not quantised", got=type.element)
+            require(parameters_of(type).axis is None, "the tensor needs one scale for all of it")
 
 
 def quantized_type(element: str, shape: Shape, quantization: Quantization, activation: Activation = ()) -> TensorType:
@@ -83,15 +83,15 @@ def quantized_type(element: str, shape: Shape, quantization: Quantization, activ
         CompilerError: The parameters do not fit the element type, or the activation needs reals or a table.
     """
     y = TensorType(element, shape, quantization)
-    need(quantization.axis is None, "what integer operators make has one scale for all of it")
-    need(not y.faults(), "the tensor cannot be quantised so", got="; ".join(y.faults()))
+    require(quantization.axis is None, "what integer operators make has one scale for all of it")
+    require(not y.violations(), "the tensor cannot be quantised so", got="; ".join(y.violations()))
     check_activation(activation)
     fits = not activation or activation[0] in INTEGER_ACTIVATIONS
-    need(fits, "integers have no such activation", expected=", ".join(INTEGER_ACTIVATIONS), got=activation)
+    require(fits, "integers have no such activation", expected=", ".join(INTEGER_ACTIVATIONS), got=activation)
     return y
 
 
-def requantized(terms: Sequence[Term], type: TensorType, activation: Activation = ()) -> np.ndarray:
+def requantize(terms: Sequence[Term], type: TensorType, activation: Activation = ()) -> np.ndarray:
     """Return the quantised activation of the sum of terms, computed with integers.
 
     The terms are multiplied by integers that stand for scale / scale_y, all with one shift, so that their sum is
@@ -108,9 +108,9 @@ def requantized(terms: Sequence[Term], type: TensorType, activation: Activation 
     """
     quantization = parameters_of(type)
     total, shift = _scaled(terms, 1.0, type)
-    y = shifted(total, shift)
+    y = round_shift(total, shift)
     if activation and activation[0] == "LeakyRelu":
-        y = np.where(total < 0, shifted(*_scaled(terms, float(activation[1] or 0), type)), y)
+        y = np.where(total < 0, round_shift(*_scaled(terms, float(activation[1] or 0), type)), y)
     return np.clip(y + quantization.offset[0], *_limits(type, activation)).astype(type.dtype)
 
 
@@ -159,12 +159,12 @@ class Rescale(IntegerArithmetic, Operator):
     from_onnx = MADE_BY_PASS
 
     def infer(self, x: TensorType) -> TensorType:
-        is_whole(x)
+        require_per_tensor(x)
         return quantized_type(x.element, x.shape, self.quantization, self.activation)
 
     def evaluate_typed(self, types: tuple[TensorType, ...], x: np.ndarray) -> np.ndarray:
         """Reference semantics; what the integers stand for is in the type."""
-        return requantized([term(x, types[0])], self.infer(types[0]), self.activation)
+        return requantize([as_term(x, types[0])], self.infer(types[0]), self.activation)
 
     def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
         return activation_to_onnx(self.activation, writer, inputs[0], name)

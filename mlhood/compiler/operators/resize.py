@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mlhood.compiler.hir.operator import Operator, need, plain
-from mlhood.compiler.hir.types import Dim, TensorType, normalized, scaled
+from mlhood.compiler.hir.operator import Operator, require, require_unquantized
+from mlhood.compiler.hir.types import Dim, TensorType, normalize_axis, scale_dim
 from mlhood.compiler.hir.values import Value
 from mlhood.compiler.operators.base import NO_BOUNDS, NO_PRODUCTS, NOT_EXPORTED, POSITIONAL, STAYS_FLOAT
 from mlhood.compiler.operators.onnx_node import OnnxNode
@@ -63,22 +63,22 @@ class Resize(Operator):
     to_onnx = NOT_EXPORTED
 
     def infer(self, x: TensorType) -> TensorType:
-        plain(x)
+        require_unquantized(x)
         lengths = len(self.scales), len(self.sizes) or x.rank
-        need(lengths == (x.rank, x.rank), "each axis needs a scale or a size", expected=x.rank, got=lengths)
+        require(lengths == (x.rank, x.rank), "each axis needs a scale or a size", expected=x.rank, got=lengths)
         positive = all(math.isfinite(scale) and scale > 0 for scale in self.scales)
-        need(positive and min(self.sizes, default=0) >= 0, "scales and sizes must be positive", got=self.scales)
-        need(self.mode in MODES, "there is no such mode of resizing", expected=", ".join(MODES), got=self.mode)
+        require(positive and min(self.sizes, default=0) >= 0, "scales and sizes must be positive", got=self.scales)
+        require(self.mode in MODES, "unknown resize mode", expected=", ".join(MODES), got=self.mode)
         known = ", ".join(COORDINATES)
-        need(
+        require(
             self.coordinates in COORDINATES, "these coordinates are not supported", expected=known, got=self.coordinates
         )
-        need(self.rounding in ROUNDING, "there is no such rounding", expected=", ".join(ROUNDING), got=self.rounding)
-        need(x.is_float or self.mode == "nearest", "a mean needs floating-point numbers", got=x.element)
+        require(self.rounding in ROUNDING, "unknown rounding mode", expected=", ".join(ROUNDING), got=self.rounding)
+        require(x.is_float or self.mode == "nearest", "a mean needs floating-point numbers", got=x.element)
         return x.with_shape([self._length(axis, size) for axis, size in enumerate(x.shape)])
 
     def _length(self, axis: int, size: Dim) -> Dim:
-        return self.sizes[axis] if self.sizes and self.sizes[axis] else scaled(size, self.scales[axis])
+        return self.sizes[axis] if self.sizes and self.sizes[axis] else scale_dim(size, self.scales[axis])
 
     def workspace(self, *types: TensorType | None) -> int:
         """The largest of what one axis after the other makes; a mean adds up products of that size."""
@@ -95,7 +95,7 @@ class Resize(Operator):
             length = int(self._length(axis, size))
             if length == size and self.scales[axis] == 1:
                 continue
-            need(size > 0, "an axis of no elements cannot be made longer", got=list(x.shape))
+            require(size > 0, "an axis of no elements cannot be made longer", got=list(x.shape))
             places = self._places(axis, size, length)
             x = self._nearest(x, axis, places) if self.mode == "nearest" else self._mean(x, axis, places)
         return x.astype(element, copy=False)
@@ -159,19 +159,19 @@ class Resize(Operator):
         if source.op_type == "Upsample" or source.opset < 11:
             return cls._import_upsample(source)
         if source.attribute("antialias", 0):
-            raise source.refuse("resizing without aliasing (antialias = 1) is not supported")
+            raise source.unsupported("resizing without aliasing (antialias = 1) is not supported")
         x = source.input(0)
-        axes = [normalized(axis, x.type.rank) for axis in source.attribute("axes", tuple(range(x.type.rank)))]
+        axes = [normalize_axis(axis, x.type.rank) for axis in source.attribute("axes", tuple(range(x.type.rank)))]
         scales, sizes = [1.0] * x.type.rank, [0] * x.type.rank
         if source.has(3) and source.dims(3):
             _check_policy(source)
             given = source.dims(3)
-            need(len(given) == len(axes), "each axis needs a size", expected=len(axes), got=len(given))
+            require(len(given) == len(axes), "each axis needs a size", expected=len(axes), got=len(given))
             for axis, size in zip(axes, given, strict=True):
                 sizes[axis] = _size(source, x.type.shape[axis], size)
         else:
             numbers = _numbers(source.static(2))
-            need(len(numbers) == len(axes), "each axis needs a scale", expected=len(axes), got=len(numbers))
+            require(len(numbers) == len(axes), "each axis needs a scale", expected=len(axes), got=len(numbers))
             for axis, scale in zip(axes, numbers, strict=True):
                 scales[axis] = scale
         operator = cls(
@@ -187,24 +187,28 @@ class Resize(Operator):
 
 
 def _numbers(scales: np.ndarray) -> tuple[float, ...]:
-    need(scales.dtype.kind == "f" and scales.ndim == 1, "scales must be a list of numbers", got=list(scales.shape))
+    require(scales.dtype.kind == "f" and scales.ndim == 1, "scales must be a list of numbers", got=list(scales.shape))
     return tuple(float(one) for one in scales)
 
 
 def _check_policy(source: OnnxNode) -> None:
     policy = source.attribute("keep_aspect_ratio_policy", "stretch")
     if policy != "stretch":
-        raise source.refuse(f"keep_aspect_ratio_policy = {policy!r} is not supported", "give the sizes that result")
+        raise source.unsupported(
+            f"keep_aspect_ratio_policy = {policy!r} is not supported", "give the sizes that result"
+        )
 
 
 def _size(source: OnnxNode, old: Dim, new: Dim) -> int:
     """Return a size, 0 for an open axis that stays as it is."""
     if isinstance(new, int):
-        need(new > 0, "sizes must be positive", got=new)
+        require(new > 0, "sizes must be positive", got=new)
         return 0 if new == old else new
     if new == old:
         return 0
-    raise source.refuse(f"resizing to the length {new!r} needs its number", f"import_model(..., dims={{{new!r}: n}})")
+    raise source.unsupported(
+        f"resizing to the length {new!r} needs its number", f"import_model(..., dims={{{new!r}: n}})"
+    )
 
 
 OPERATORS = (Resize,)

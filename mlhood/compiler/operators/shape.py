@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mlhood.compiler.hir.operator import Operator, Permutation, need
-from mlhood.compiler.hir.types import Dim, TensorType, normalized, product, quotient
+from mlhood.compiler.hir.operator import Operator, Permutation, require
+from mlhood.compiler.hir.types import Dim, TensorType, normalize_axis, product, quotient
 from mlhood.compiler.hir.values import Value
 from mlhood.compiler.operators.base import POSITIONAL, Movement, transposed_axes, without_axes
 from mlhood.compiler.operators.onnx_node import OnnxNode
 from mlhood.compiler.operators.onnx_writer import OnnxWriter
-from mlhood.compiler.operators.reduction import reduced
+from mlhood.compiler.operators.reduction import reduced_shape
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,8 @@ class Reshape(Movement):
 
     def infer(self, x: TensorType) -> TensorType:
         copies = [i for i, size in enumerate(self.shape) if size == 0 and not self.allow_zero]
-        need(all(i < x.rank for i in copies), "there is no axis to copy", expected=f"{x.rank} axes", got=self.shape)
-        need(
+        require(all(i < x.rank for i in copies), "there is no axis to copy", expected=f"{x.rank} axes", got=self.shape)
+        require(
             self.shape.count(-1) <= 1 and min(self.shape, default=0) >= -1,
             "at most one axis can be left open with -1",
             got=self.shape,
@@ -43,10 +43,10 @@ class Reshape(Movement):
         given = [size for size in shape if size != -1]
         rest = quotient(x.shape, given)
         if -1 in shape:
-            need(rest is not None, "the elements do not fit the new shape", expected=f"{x.size} elements", got=shape)
+            require(rest is not None, "the elements do not fit the new shape", expected=f"{x.size} elements", got=shape)
             shape[shape.index(-1)] = rest if rest is not None else 0
         else:
-            need(
+            require(
                 rest == 1 or product(given) == x.size,
                 "the elements do not fit the new shape",
                 expected=f"{x.size} elements",
@@ -72,7 +72,7 @@ class Reshape(Movement):
             size if isinstance(size, int) else 0 if copy else -1 for size, copy in zip(wanted, same, strict=True)
         ]
         if numbers.count(-1) > 1:
-            raise source.refuse(
+            raise source.unsupported(
                 f"the new shape {list(wanted)} leaves more than one axis open",
                 "give the axes' lengths: import_model(..., dims={...})",
             )
@@ -100,7 +100,7 @@ class Flatten(Movement):
         return writer.emit("Flatten", *inputs, name=name, axis=self.axis)
 
     def _axis(self, rank: int) -> int:
-        return rank if self.axis == rank else normalized(self.axis, rank)
+        return rank if self.axis == rank else normalize_axis(self.axis, rank)
 
     @classmethod
     def from_onnx(cls, source: OnnxNode) -> Value:
@@ -117,9 +117,9 @@ class Squeeze(Movement):
     moves = True
 
     def infer(self, x: TensorType) -> TensorType:
-        lengths = [x.shape[normalized(axis, x.rank)] for axis in self.axes]
-        need(all(size == 1 for size in lengths), "only axes that are one long can be left out", got=lengths)
-        return x.with_shape(reduced(x.shape, self.axes, keep=False))
+        lengths = [x.shape[normalize_axis(axis, x.rank)] for axis in self.axes]
+        require(all(size == 1 for size in lengths), "only axes that are one long can be left out", got=lengths)
+        return x.with_shape(reduced_shape(x.shape, self.axes, keep=False))
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:
         return np.squeeze(x, self.axes)
@@ -152,8 +152,8 @@ class Unsqueeze(Movement):
 
     def infer(self, x: TensorType) -> TensorType:
         rank = x.rank + len(self.axes)
-        new = {normalized(axis, rank) for axis in self.axes}
-        need(len(new) == len(self.axes), "an axis is named twice", got=self.axes)
+        new = {normalize_axis(axis, rank) for axis in self.axes}
+        require(len(new) == len(self.axes), "an axis is named twice", got=self.axes)
         old = iter(x.shape)
         return x.with_shape([1 if i in new else next(old) for i in range(rank)])
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mlhood.compiler.hir.operator import Operator, need, plain, same_element
-from mlhood.compiler.hir.types import Dim, Shape, TensorType, plus, product
+from mlhood.compiler.hir.operator import Operator, common_element, require, require_unquantized
+from mlhood.compiler.hir.types import Dim, Shape, TensorType, add_dims, product
 from mlhood.compiler.hir.values import Value
 from mlhood.compiler.operators.base import NO_BOUNDS, NOT_EXPORTED, POSITIONAL, STAYS_FLOAT
 from mlhood.compiler.operators.onnx_node import OnnxNode
@@ -46,40 +46,44 @@ class ConvTranspose(Operator):
     to_onnx = NOT_EXPORTED
 
     def infer(self, x: TensorType, w: TensorType, bias: TensorType | None = None) -> TensorType:
-        plain(x, w, bias)
+        require_unquantized(x, w, bias)
         self._check(x, w)
         features = int(w.shape[1]) * self.group
         fits = bias is None or bias.shape == (features,)
-        need(fits, "the bias needs one number for each output channel", expected=[features], got=bias and bias.shape)
+        require(fits, "the bias needs one number for each output channel", expected=[features], got=bias and bias.shape)
         axes = len(self.strides)
         ends = zip(self.full(x.shape, w.shape), self.pads[:axes], self.pads[axes:], strict=True)
-        spatial = [plus(size, -before - after) for size, before, after in ends]
-        need(all(isinstance(size, str) or size >= 0 for size in spatial), "more is cut off than there is", got=spatial)
-        return TensorType(same_element(x, w, bias), (x.shape[0], features, *spatial))
+        spatial = [add_dims(size, -before - after) for size, before, after in ends]
+        require(
+            all(isinstance(size, str) or size >= 0 for size in spatial), "more is cut off than there is", got=spatial
+        )
+        return TensorType(common_element(x, w, bias), (x.shape[0], features, *spatial))
 
     def full(self, x: Shape, w: Shape) -> list[Dim]:
         """Return the lengths of the spatial axes before anything is cut off, from the inputs' shapes."""
         axes = zip(x[2:], w[2:], self.strides, self.dilations, self.output_pads, strict=True)
         return [
-            plus(product((size, stride)), (int(kernel) - 1) * dilation + 1 - stride + behind)
+            add_dims(product((size, stride)), (int(kernel) - 1) * dilation + 1 - stride + behind)
             for size, kernel, stride, dilation, behind in axes
         ]
 
     def _check(self, x: TensorType, w: TensorType) -> None:
         axes = x.rank - 2
-        need(axes >= 1 and w.rank == x.rank, "input and weight need the same rank, 3 at least", got=[x.rank, w.rank])
-        need(all(isinstance(size, int) for size in w.shape), "a weight's shape must be numbers", got=list(w.shape))
+        require(axes >= 1 and w.rank == x.rank, "input and weight need the same rank, 3 at least", got=[x.rank, w.rank])
+        require(all(isinstance(size, int) for size in w.shape), "a weight's shape must be numbers", got=list(w.shape))
         lengths = len(self.strides), len(self.dilations), len(self.output_pads), len(self.pads)
         what = "strides, dilations and output_padding need a number for each spatial axis, pads two"
-        need(lengths == (axes, axes, axes, 2 * axes), what, expected=f"{axes} spatial axes", got=lengths)
+        require(lengths == (axes, axes, axes, 2 * axes), what, expected=f"{axes} spatial axes", got=lengths)
         positive = (*self.strides, *self.dilations, *(int(size) for size in w.shape[2:]))
-        need(min(positive) >= 1, "kernel sizes, strides and dilations must be positive", got=positive)
-        need(min(*self.pads, *self.output_pads) >= 0, "pads cannot be negative", got=(*self.pads, *self.output_pads))
-        need(self.group >= 1, "the groups must be positive", got=self.group)
+        require(min(positive) >= 1, "kernel sizes, strides and dilations must be positive", got=positive)
+        require(min(*self.pads, *self.output_pads) >= 0, "pads cannot be negative", got=(*self.pads, *self.output_pads))
+        require(self.group >= 1, "the groups must be positive", got=self.group)
         depth = w.shape[0]
         fits = isinstance(x.shape[1], str) or x.shape[1] == depth
-        need(fits, "the input's channels do not fit the weight", expected=depth, got=x.shape[1])
-        need(int(depth) % self.group == 0, "the groups must divide the input channels", expected=depth, got=self.group)
+        require(fits, "the input's channels do not fit the weight", expected=depth, got=x.shape[1])
+        require(
+            int(depth) % self.group == 0, "the groups must divide the input channels", expected=depth, got=self.group
+        )
 
     def workspace(self, *types: TensorType | None) -> int:
         x, w = types[0], types[1]
@@ -117,10 +121,12 @@ class ConvTranspose(Operator):
     @classmethod
     def from_onnx(cls, source: OnnxNode) -> Value:
         x, w = source.input(0), source.input(1)
-        need(w.type.rank >= 3, "a weight needs a spatial axis", got=list(w.type.shape))
+        require(w.type.rank >= 3, "a weight needs a spatial axis", got=list(w.type.shape))
         axes = w.type.rank - 2
         ones, declared = (1,) * axes, source.attribute("kernel_shape", w.type.shape[2:])
-        need(declared == w.type.shape[2:], "kernel_shape is not the weight's", expected=w.type.shape[2:], got=declared)
+        require(
+            declared == w.type.shape[2:], "kernel_shape is not the weight's", expected=w.type.shape[2:], got=declared
+        )
         operator = cls(
             source.attribute("strides", ones),
             source.attribute("pads", (0, 0) * axes),
@@ -138,9 +144,9 @@ def _with_pads(operator: ConvTranspose, source: OnnxNode, x: TensorType, w: Tens
     if not wanted and auto not in ("SAME_UPPER", "SAME_LOWER"):
         return operator
     spatial = x.shape[2:]
-    need(all(isinstance(size, int) for size in spatial), "the pads need the input's lengths", got=list(spatial))
+    require(all(isinstance(size, int) for size in spatial), "the pads need the input's lengths", got=list(spatial))
     wanted = wanted or tuple(int(size) * stride for size, stride in zip(spatial, operator.strides, strict=True))
-    need(len(wanted) == len(spatial), "output_shape needs each spatial axis", expected=len(spatial), got=wanted)
+    require(len(wanted) == len(spatial), "output_shape needs each spatial axis", expected=len(spatial), got=wanted)
     excess = [int(full) - size for full, size in zip(operator.full(x.shape, w.shape), wanted, strict=True)]
     totals, short = [max(one, 0) for one in excess], [max(-one, 0) for one in excess]
     small, large = tuple(total // 2 for total in totals), tuple(total - total // 2 for total in totals)

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from mlhood.compiler.hir.operator import need
-from mlhood.compiler.hir.types import Dim, Shape, TensorType, divide, plus
+from mlhood.compiler.hir.operator import require
+from mlhood.compiler.hir.types import Dim, Shape, TensorType, add_dims, divide_dim
 from mlhood.compiler.operators.onnx_node import OnnxNode
 
 _AUTO_PADS = ("", "NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER")
@@ -55,16 +55,16 @@ class Window:
             CompilerError: It does not.
         """
         axes = x.rank - 2
-        need(axes >= 1, "the input needs a batch, a channel and at least one spatial axis", got=list(x.shape))
+        require(axes >= 1, "the input needs a batch, a channel and at least one spatial axis", got=list(x.shape))
         lengths = len(self.kernel), len(self.strides), len(self.dilations), len(self.pads)
-        need(
+        require(
             lengths == (axes, axes, axes, 2 * axes),
             f"{axes} spatial axes need as many kernel sizes, strides and dilations, and twice as many pads",
             got=", ".join(map(str, lengths)),
         )
         positive = (*self.kernel, *self.strides, *self.dilations)
-        need(min(positive) >= 1, "kernel sizes, strides and dilations must be positive", got=positive)
-        need(min(self.pads) >= 0, "pads cannot be negative", got=self.pads)
+        require(min(positive) >= 1, "kernel sizes, strides and dilations must be positive", got=positive)
+        require(min(self.pads) >= 0, "pads cannot be negative", got=self.pads)
 
     def output(self, spatial: Shape) -> Shape:
         """Return how many windows there are, per axis.
@@ -76,17 +76,17 @@ class Window:
         return tuple(self._count(*axis) for axis in axes)
 
     def _count(self, size: Dim, span: int, stride: int, pads: tuple[int, int]) -> Dim:
-        free = plus(size, sum(pads) - span)
-        need(
+        free = add_dims(size, sum(pads) - span)
+        require(
             isinstance(free, str) or free >= 0,
             "the window is larger than the padded input",
             expected=f">= {span}",
-            got=plus(size, sum(pads)),
+            got=add_dims(size, sum(pads)),
         )
-        count = plus(divide(free, stride, up=self.ceil), 1)
+        count = add_dims(divide_dim(free, stride, up=self.ceil), 1)
         # a window that would start behind the input, in the padding at the end, is left out
         late = self.ceil and isinstance(count, int) and isinstance(size, int) and (count - 1) * stride >= size + pads[0]
-        return plus(count, -1) if late else count
+        return add_dims(count, -1) if late else count
 
     def workspace(self, shape: Shape) -> int:
         """Return how many elements the larger has: the padded tensor, or all its windows laid out.
@@ -150,7 +150,7 @@ def _put_around(x: np.ndarray, ends: Iterable[tuple[int, int]], fill: float) -> 
     return np.pad(x, widths, constant_values=fill) if any(map(any, widths)) else x
 
 
-def window_of(source: OnnxNode, x: TensorType, kernel: tuple[int, ...]) -> Window:
+def read_window(source: OnnxNode, x: TensorType, kernel: tuple[int, ...]) -> Window:
     """Return the window that an ONNX node describes, `auto_pad` worked out.
 
     Raises:
@@ -164,10 +164,10 @@ def window_of(source: OnnxNode, x: TensorType, kernel: tuple[int, ...]) -> Windo
     axes = x.rank - 2
     lengths = len(kernel), len(strides), len(dilations)
     same = "kernel_shape, strides and dilations need a number for each spatial axis"
-    need(lengths == (axes,) * 3, same, expected=f"{axes} each", got=", ".join(map(str, lengths)))
-    need(auto in _AUTO_PADS, "there is no such auto_pad", expected=", ".join(_AUTO_PADS[1:]), got=auto)
+    require(lengths == (axes,) * 3, same, expected=f"{axes} each", got=", ".join(map(str, lengths)))
+    require(auto in _AUTO_PADS, "unknown auto_pad", expected=", ".join(_AUTO_PADS[1:]), got=auto)
     positive = (*kernel, *strides, *dilations)
-    need(min(positive, default=1) >= 1, "kernel sizes, strides and dilations must be positive", got=positive)
+    require(min(positive, default=1) >= 1, "kernel sizes, strides and dilations must be positive", got=positive)
     if auto in ("", "NOTSET"):
         return Window(kernel, strides, pads, dilations, ceil)
     window = Window(kernel, strides, (0, 0) * len(kernel), dilations, ceil)
@@ -184,7 +184,7 @@ def _same_padding(source: OnnxNode, size: Dim, span: int, stride: int) -> int:
     if stride == 1:
         return span - 1
     if isinstance(size, str):
-        raise source.refuse(
+        raise source.unsupported(
             f"auto_pad with a stride needs the length of axis {size!r}",
             f"give it: import_model(..., dims={{{size!r}: n}})",
         )

@@ -9,7 +9,7 @@ x is float32 and has one to three such axes, which is what runtimes like ONNX Ru
 from __future__ import annotations
 
 from mlhood.compiler.hir.graph import Graph
-from mlhood.compiler.hir.types import normalized
+from mlhood.compiler.hir.types import normalize_axis
 from mlhood.compiler.hir.values import Node
 from mlhood.compiler.operators.pooling import GlobalAveragePool
 from mlhood.compiler.operators.reduction import ReduceMean, Reduction
@@ -26,7 +26,7 @@ def _to_pool(graph: Graph, node: Node) -> bool:
     operator, x = node.operator, node.inputs[0]
     if x is None or not isinstance(operator, Reduction) or x.type.element != "float32" or x.type.rank not in (3, 4, 5):
         return False
-    if sorted(normalized(axis, x.type.rank) for axis in operator.axes) != list(range(2, x.type.rank)):
+    if sorted(normalize_axis(axis, x.type.rank) for axis in operator.axes) != list(range(2, x.type.rank)):
         return False
     if operator.keep:
         graph.replace(node, GlobalAveragePool(), x)  # rule 1

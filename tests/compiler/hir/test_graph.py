@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mlhood.compiler.hir import Graph, Quantization, TensorType, verify
-from mlhood.compiler.hir.types import broadcast, divide, plus, product, quotient
+from mlhood.compiler.hir.types import add_dims, broadcast, divide_dim, product, quotient
 from mlhood.compiler.operators.elementwise import Relu
 from mlhood.errors import CompilerError
 
@@ -37,7 +37,7 @@ def test_replacing_all_uses_moves_users_and_outputs():
 def test_a_node_that_is_read_is_not_removed():
     graph = chain(2)
     for node in graph.nodes.values():
-        with pytest.raises(CompilerError, match="that is read"):
+        with pytest.raises(CompilerError, match="whose output is used"):
             graph.remove(node)
 
 
@@ -101,7 +101,7 @@ def break_node_name(graph):
         (break_producer, "producer"),
         (break_arity, "wrong number of inputs"),
         (break_membership, "not in the graph"),
-        (break_node_name, "filed under the name 'relu_1'"),
+        (break_node_name, "registered under the name 'relu_1'"),
         (lambda graph: graph.outputs.clear(), "no output"),
         (lambda graph: graph.placeholders.update(c=graph.constant("c", np.zeros(1))), "'c' as a placeholder"),
     ],
@@ -117,13 +117,13 @@ def test_a_broken_rule_is_found(harm, says):
 @pytest.mark.parametrize(
     ("type", "says"),
     [
-        (TensorType("bfloat16", (1,)), "no element type"),
-        (TensorType("float32", (-1,)), "-1 long"),
+        (TensorType("bfloat16", (1,)), "unknown element type"),
+        (TensorType("float32", (-1,)), "cannot have length -1"),
         (TensorType("float32", ("",)), "a number or a name"),
         (TensorType("float32", (1,), Quantization((1.0,), (0,))), "only integers"),
         (TensorType("int8", (1,), Quantization((0.0,), (0,))), "not positive"),
-        (TensorType("int8", (1,), Quantization((1.0,), (128,))), "does not fit int8"),
-        (TensorType("int8", (1,), Quantization((1.0,), (0.5,))), "offset 0.5 does not fit"),
+        (TensorType("int8", (1,), Quantization((1.0,), (128,))), "offset 128 is out of the range of int8"),
+        (TensorType("int8", (1,), Quantization((1.0,), (0.5,))), "offset 0.5 is out of the range"),
         (TensorType("int8", (2,), Quantization((1.0,), (0,), 0)), "1 scales"),
         (TensorType("int8", (2,), Quantization((1.0, 1.0), (0, 0), 1)), "axis 1 of 1"),
     ],
@@ -146,8 +146,8 @@ def test_a_constant_cannot_be_written_to():
 
 
 def test_lengths_of_named_axes():
-    assert plus(plus("h", 2), -2) == "h"
-    assert divide(plus("h", -1), 2) == "(h-1)//2"
+    assert add_dims(add_dims("h", 2), -2) == "h"
+    assert divide_dim(add_dims("h", -1), 2) == "(h-1)//2"
     assert product((2, "n", 3)) == "6*n"
     assert quotient((2, "n", 3), ("n",)) == 6
     assert quotient(("6*n",), (2,)) == "3*n"

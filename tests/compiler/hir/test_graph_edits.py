@@ -136,5 +136,5 @@ def test_what_has_gone_cannot_be_taken_out_again():
 @pytest.mark.parametrize("position", [-1, 1])
 def test_a_node_has_no_input_there(position):
     graph = diamond()
-    with pytest.raises(CompilerError, match="no such input"):
+    with pytest.raises(CompilerError, match="input position is out of range"):
         graph.replace_input(graph.nodes["left"], position, graph.value("x"))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mlhood.compiler.hir import Graph, Quantization, TensorType, verify
-from mlhood.compiler.hir.text import spell, to_text
+from mlhood.compiler.hir.text import attribute_text, to_text
 from mlhood.compiler.operators.elementwise import Relu
 from mlhood.compiler.parse import constants_by_digest, parse
 from mlhood.errors import CompilerError
@@ -58,8 +58,8 @@ def test_axes_may_be_called_like_anything():
 
 
 def test_attributes():
-    assert spell((1, 2.0, "a", True, None, (3,))) == '[1, 2.0, "a", true, none, [3]]'
-    assert spell(Quantization((0.5,), (1,))) == "quantized(scale=[0.5], offset=[1])"
+    assert attribute_text((1, 2.0, "a", True, None, (3,))) == '[1, 2.0, "a", true, none, [3]]'
+    assert attribute_text(Quantization((0.5,), (1,))) == "quantized(scale=[0.5], offset=[1])"
 
 
 def test_the_order_of_edits_does_not_show():
@@ -77,18 +77,18 @@ def test_the_order_of_edits_does_not_show():
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        ("%y : float32[1] = Relu(%x)", "no value of this name"),
-        ("%y : float32[2] = Nonsense(%p)", "no such operator"),
+        ("%y : float32[1] = Relu(%x)", "no value with this name"),
+        ("%y : float32[2] = Nonsense(%p)", "unknown operator"),
         ("%y : float32[3] = Relu(%p)", "another type"),
-        ("%y : float32[2] = Relu(%p) {a=1}", "not the operator's attributes"),
-        ("%y : float32[2] = Relu(%p", "cannot be read"),
-        ("%y : float99[2] = Relu(%p)", "no such element type"),
+        ("%y : float32[2] = Relu(%p) {a=1}", "invalid attributes of the operator"),
+        ("%y : float32[2] = Relu(%p", "syntax error"),
+        ("%y : float99[2] = Relu(%p)", "unknown element type"),
         ("output %p extra", "the end of the line"),
-        ("§", "cannot be read"),
-        ("constant %c : float32[2] = [1.0]", "cannot be"),
-        ("placeholder %x : float32[inf]", "cannot be"),
-        ("%y : float32[2] = Transpose(%p) {permutation=3}", "cannot be"),
-        ("%a : float32[2], %b : float32[2] = Relu(%p)", "cannot be"),
+        ("§", "syntax error"),
+        ("constant %c : float32[2] = [1.0]", "the line is invalid"),
+        ("placeholder %x : float32[inf]", "the line is invalid"),
+        ("%y : float32[2] = Transpose(%p) {permutation=3}", "the line is invalid"),
+        ("%a : float32[2], %b : float32[2] = Relu(%p)", "the line is invalid"),
     ],
 )
 def test_a_text_that_is_wrong_is_refused_with_its_line(line, says):

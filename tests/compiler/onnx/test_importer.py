@@ -33,7 +33,7 @@ def test_all_unsupported_operators_are_listed_at_once(new_model):
         node("Det", ["x"], ["c"], "second"),
         node("Einsum", ["x"], ["y"], "third", equation="ij->ji"),
     ]
-    with pytest.raises(CompilerError, match="does not have these operators") as caught:
+    with pytest.raises(CompilerError, match="operators are not supported") as caught:
         import_model(new_model(nodes, {"x": (FLOAT, [2, 2])}))
     assert "Det ('first', 'second'); Einsum ('third')" in str(caught.value)
 
@@ -118,7 +118,7 @@ def test_a_constant_can_be_an_output(new_model):
 
 
 def test_a_negative_axis_is_refused(new_model):
-    with pytest.raises(CompilerError, match="not sound") as caught:
+    with pytest.raises(CompilerError, match="the type of an input is invalid") as caught:
         import_model(new_model([node("Shape", ["x"], ["y"])], {"x": (FLOAT, [-1, 2])}))
     assert "input 'x'" in str(caught.value)
 

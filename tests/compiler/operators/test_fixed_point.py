@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlhood.compiler.operators.fixed_point import FixedPoint, fixed_points, shifted
+from mlhood.compiler.operators.fixed_point import FixedPoint, fixed_points, round_shift
 from mlhood.errors import CompilerError
 
 few = settings(max_examples=200, deadline=None, derandomize=True)
@@ -53,7 +53,7 @@ def test_a_power_of_two_is_a_pure_shift(exponent):
 def test_ties_go_up():
     x = np.array([-5, -3, -1, 1, 3, 5])
     np.testing.assert_array_equal(FixedPoint.of(0.5).apply(x), [-2, -1, 0, 1, 2, 3])
-    np.testing.assert_array_equal(shifted(x, np.array(0)), x)
+    np.testing.assert_array_equal(round_shift(x, np.array(0)), x)
 
 
 @few
@@ -91,7 +91,7 @@ def test_a_sum_is_rounded_once(first, second, seed):
         (int(a) * int(m) + int(b) * int(n) + ((1 << int(shift)) >> 1)) >> int(shift)
         for a, b in zip(acc, z, strict=True)
     ]
-    assert shifted(acc * m + z * n, shift).tolist() == exact
+    assert round_shift(acc * m + z * n, shift).tolist() == exact
     wanted = [Fraction(first) * int(a) + Fraction(second) * int(b) for a, b in zip(acc, z, strict=True)]
     for got, want, a in zip(exact, wanted, acc, strict=True):
         error = abs(int(a)) * Fraction(1, 2 ** int(shift)) + Fraction(1, 2) + Fraction(256, 2 ** int(shift))

@@ -7,8 +7,8 @@ from mlhood.compiler.hir import verify
 from mlhood.compiler.hir.text import to_text
 from mlhood.compiler.operators.activation import (
     AddActivation,
-    activate,
     activation_of,
+    apply_activation,
     check_activation,
     operator_of,
 )
@@ -30,7 +30,7 @@ def test_an_operator_as_an_activation_and_back(operator):
     assert operator_of(activation) == operator
     check_activation(activation)
     x = np.linspace(-8, 8, 33, dtype=np.float32)
-    np.testing.assert_array_equal(activate(x, activation), operator.evaluate(x))
+    np.testing.assert_array_equal(apply_activation(x, activation), operator.evaluate(x))
 
 
 @pytest.mark.parametrize(("operator", "activation"), list(zip(OPERATORS, SPELLED, strict=False)), ids=repr)
@@ -43,7 +43,7 @@ def test_no_activation():
     assert activation_of(Add()) is None
     check_activation(())
     x = np.ones(2)
-    assert activate(x, ()) is x
+    assert apply_activation(x, ()) is x
 
 
 @pytest.mark.parametrize("activation", [("Nonsense",), ("Relu", 1.0), ("Clip", 0.0, 6.0, 1.0), ("Elu",)])
@@ -57,7 +57,7 @@ def test_a_bad_activation_is_named(activation):
 
 def test_a_sum_without_an_activation_is_no_such_node():
     b = Build()
-    with pytest.raises(CompilerError, match="this is Add"):
+    with pytest.raises(CompilerError, match="the operator is Add"):
         b(AddActivation(()), (x := b.x(2)), x)
 
 
@@ -118,11 +118,11 @@ def test_a_residual_branch_has_the_outputs_type(z, says):
 @pytest.mark.parametrize(
     ("inputs", "says"),
     [
-        (lambda b: (b.x(3), b.numbers(2, 3)), "rows and a matrix"),
-        (lambda b: (b.x("n", 3), b.numbers(3)), "rows and a matrix"),
-        (lambda b: (b.x("n", 3), b.numbers(2, 4)), "as long as the weight's"),
-        (lambda b: (b.x("n", 3), b.numbers(2, 3), b.numbers(3)), "one number for each output"),
-        (lambda b: (b.x("n", 3), b.numbers(2, 3), b.numbers(1, 2)), "one number for each output"),
+        (lambda b: (b.x(3), b.numbers(2, 3)), "rank 2 or more and a matrix"),
+        (lambda b: (b.x("n", 3), b.numbers(3)), "rank 2 or more and a matrix"),
+        (lambda b: (b.x("n", 3), b.numbers(2, 4)), "does not match the weight"),
+        (lambda b: (b.x("n", 3), b.numbers(2, 3), b.numbers(3)), "one element for each output"),
+        (lambda b: (b.x("n", 3), b.numbers(2, 3), b.numbers(1, 2)), "one element for each output"),
     ],
 )
 def test_a_dense_layer_says_what_does_not_fit(inputs, says):

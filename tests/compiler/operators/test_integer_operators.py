@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from mlhood.compiler.backends.interpreter import Interpreter
 from mlhood.compiler.hir import Graph, Quantization, TensorType, verify
 from mlhood.compiler.hir.text import to_text
-from mlhood.compiler.operators.activation import activate
+from mlhood.compiler.operators.activation import apply_activation
 from mlhood.compiler.operators.arithmetic import Add
 from mlhood.compiler.operators.convolution import Conv
 from mlhood.compiler.operators.integer import QuantizedConv, QuantizedFullyConnected
@@ -61,7 +61,7 @@ def check(operator, arrays, parameters, real, activation=(), steps=0.51):
         None if a is None else TensorType(a.dtype.name, a.shape, p) for a, p in zip(arrays, parameters, strict=True)
     ]
     got = run(operator, arrays, types)
-    wanted = activate(real, activation)
+    wanted = apply_activation(real, activation)
     limits, y = np.iinfo(got.dtype), operator.quantization
     exact = np.clip(wanted / y.scale[0] + y.offset[0], limits.min, limits.max)
     assert got.shape == wanted.shape
@@ -222,13 +222,13 @@ BARE = ((1, 1), (0, 0, 0, 0), (1, 1), 1)
         (Rescale(Quantization((0.1,), (300,))), [X8], "cannot be quantised so"),
         (Rescale(Quantization((0.1, 0.2), (0, 0), 1)), [X8], "one scale for all of it"),
         (Rescale(Y, ("Sigmoid",)), [X8], "integers have no such activation"),
-        (Rescale(Y, ("Nothing",)), [X8], "no such activation"),
+        (Rescale(Y, ("Nothing",)), [X8], "unknown activation"),
         (Lookup(("Sigmoid",), Y), [TensorType("int16", (2,), Y)], "8 bits"),
-        (Lookup(("Softmax",), Y), [X8], "no table for this function"),
-        (Lookup(("Elu", 1, 2, 3), Y), [X8], "not the function's attributes"),
+        (Lookup(("Softmax",), Y), [X8], "lookup tables do not support this function"),
+        (Lookup(("Elu", 1, 2, 3), Y), [X8], "invalid attributes of the function"),
         (QuantizedAdd(Y), [X8, TensorType("int16", X8.shape, Y)], "element types differ"),
-        (QuantizedConv(*BARE, Y, ("Relu",)), [X8, W8], "need rescaling by shifts"),
-        (QuantizedConv(*BARE, Y, rescale="floor"), [X8, W8], "no such way"),
+        (QuantizedConv(*BARE, Y, ("Relu",)), [X8, W8], "requires rescaling by shifts"),
+        (QuantizedConv(*BARE, Y, rescale="floor"), [X8, W8], "unknown method of rescaling"),
         (
             QuantizedConv(*BARE, Y),
             [X8, TensorType("int8", (2, 2, 3, 3), Quantization((1.0,) * 2, (0,) * 2, 1))],
@@ -236,7 +236,7 @@ BARE = ((1, 1), (0, 0, 0, 0), (1, 1), 1)
         ),
         (QuantizedConv(*BARE, Y), [X8, W8, TensorType("int64", (2,))], "must be int32"),
         (QuantizedConv(*BARE, Y), [X8, W8, TensorType("int32", (2,), Y)], "in units of"),
-        (QuantizedConv(*BARE, Y, rescale="shift"), [X8, W8, None, X8], "another type"),
+        (QuantizedConv(*BARE, Y, rescale="shift"), [X8, W8, None, X8], "a different type"),
         (QuantizedGlobalAveragePool(Y), [TensorType("int8", (2,), Y)], "batch and a channel"),
     ],
 )

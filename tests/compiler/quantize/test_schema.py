@@ -67,7 +67,7 @@ def test_known_ranges(low, high, element, schema, scale, offset):
 @given(limits=ranges, schema=schemas, element=elements)
 def test_parameters_are_always_valid(limits, schema, element):
     scale, offset = choose_parameters(*limits, element, schema)
-    assert TensorType(element, (1,), Quantization((scale,), (offset,))).faults() == []
+    assert TensorType(element, (1,), Quantization((scale,), (offset,))).violations() == []
     centre = 128 if element == "uint8" else 0
     if schema in ("symmetric", "power_of_two"):
         assert offset == centre
@@ -95,7 +95,7 @@ def test_the_round_trip_error_is_half_a_step_within_the_range(limits, schema, el
 def test_extreme_ranges(schema, limits):
     for element in QUANTIZED_ELEMENTS:
         scale, offset = choose_parameters(*limits, element, schema)
-        assert TensorType(element, (1,), Quantization((scale,), (offset,))).faults() == []
+        assert TensorType(element, (1,), Quantization((scale,), (offset,))).violations() == []
         assert np.float32(scale) >= np.finfo(np.float32).tiny
 
 

@@ -216,7 +216,7 @@ WRONG: tuple[Mistake, ...] = (
             "strides and groups are lost",
             fuse("Conv((1, 1), conv.operator.pads, (1, 1), activation=('Relu',))"),
             FUSED,
-            "the new node gives another type|do not fit",
+            "the new node's output has another type|do not fit",
         ),
     ),
 )

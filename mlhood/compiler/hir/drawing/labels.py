@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 from mlhood.compiler.hir.operator import Operator
-from mlhood.compiler.hir.text import spell
+from mlhood.compiler.hir.text import attribute_text
 from mlhood.compiler.hir.types import Quantization, Shape, TensorType
 from mlhood.compiler.hir.values import Constant, Node
 
@@ -38,7 +38,7 @@ def format_number(value: Any) -> str:
     """Return a number with at most four digits; anything else as in the text form."""
     if isinstance(value, float) and math.isfinite(value):
         return f"{value:.4g}"
-    return spell(value)
+    return attribute_text(value)
 
 
 def attribute_lines(node: Node) -> Iterator[str]:
