@@ -11,6 +11,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from mlhood.plotting.alt_text import listing, set_alt_text
 from mlhood.plotting.diagram import (
     BLUE,
     GREEN,
@@ -51,7 +52,12 @@ def pipeline() -> Figure:
     for x, text in ((0.625, "from P1"), (4.2, "this notebook"), (8.4, "the second half")):
         axes.text(x, 0.25, text, ha="center", fontsize=9, color="#333333")
     axes.plot([1.7, 6.35], [0.45, 0.45], color="#333333", lw=1)
-    return figure
+    results = "; ".join(f"{step}: {name}" for step, (name, *_) in zip(steps, stages[1:], strict=True))
+    return set_alt_text(
+        figure,
+        f"The steps of the compiler and their results, from {stages[0][0]}: {results}.",
+        "This notebook goes up to the quantised HIR.",
+    )
 
 
 SEPARATE = """for i in rows:
@@ -80,7 +86,11 @@ def linear_relu() -> Figure:
         box(axes, 5.2, y + (1.75 - height) / 2 - 0.05, 4.1, height, "", "white")
         axes.text(5.35, y + 0.83, code, family="monospace", fontsize=8.2, va="center", linespacing=1.25)
     axes.text(5.2, 4.17, "the same as loop nests", fontsize=9, style="italic", va="bottom")
-    return figure
+    return set_alt_text(
+        figure,
+        "Above: the operators Linear and Relu with z in memory between them, as two loop nests.",
+        "Below: one operator, LinearRelu, as one loop nest, in which each sum stays in a variable.",
+    )
 
 
 def _chain(axes: Axes, y: float, nests: Sequence[str]) -> None:
@@ -117,7 +127,8 @@ def traffic(counts: Mapping[str, Mapping[str, int]]) -> Figure:
     axes.set(xlabel="elements")
     axes.legend(ncols=4, loc="upper center", bbox_to_anchor=(0.45, 1.3), frameon=False, fontsize=8.5)
     figure.tight_layout()
-    return figure
+    text = "; ".join(f"{name}: {listing(bars)}, {sum(bars.values())} in total" for name, bars in counts.items())
+    return set_alt_text(figure, f"Stacked bars of elements read and written. {text}.")
 
 
 def history(steps: pd.DataFrame) -> Figure:
@@ -134,7 +145,8 @@ def history(steps: pd.DataFrame) -> Figure:
     axes.set(yticks=range(len(nodes)), yticklabels=names, xlabel="nodes", xlim=(0, 1.2 * max(nodes)))
     axes.invert_yaxis()
     figure.tight_layout()
-    return figure
+    text = listing(zip(names, nodes, strict=True))
+    return set_alt_text(figure, f"Bar chart of the number of nodes after each pass that changes it: {text}.")
 
 
 def grids(counts: np.ndarray, edges: np.ndarray, parameters: Mapping[str, tuple[float, int]], title: str) -> Figure:
@@ -152,20 +164,26 @@ def grids(counts: np.ndarray, edges: np.ndarray, parameters: Mapping[str, tuple[
     top.stairs(counts, edges, fill=True, color=SKY, ec="#224455")
     top.set(yscale="symlog", ylim=(0, None), ylabel="count", title=title)
     low, high = edges[0], edges[-1]
-    for row, (scale, offset) in enumerate(parameters.values()):
+    uses = {}
+    for row, (name, (scale, offset)) in enumerate(parameters.items()):
         reals = scale * (np.arange(-128, 128) - offset)
         bottom.vlines(reals[::4], row - 0.3, row + 0.3, color=BLUE, lw=0.7)
         bottom.plot([0, 0], [row - 0.42, row + 0.42], color=VERMILION, lw=2)
         used = np.mean((reals >= low - scale / 2) & (reals <= high + scale / 2))
         bottom.set_xlim(min(bottom.get_xlim()[0], reals[0]), max(bottom.get_xlim()[1], reals[-1]))
-        label = f"{used:.0%} used\nstep {scale:.3g}"
+        uses[name] = f"{used:.0%} used, step {scale:.3g}"
+        label = uses[name].replace(", ", "\n")
         bottom.text(1.01, row, label, transform=bottom.get_yaxis_transform(), va="center", fontsize=8)
     bottom.set(yticks=range(len(parameters)), yticklabels=list(parameters), xlabel="real value")
     bottom.set_ylim(len(parameters) - 0.4, -0.6)
     key = "thin lines: every fourth integer; thick line: 0"
     bottom.text(0.0, 1.0, key, transform=bottom.transAxes, fontsize=8, va="bottom")
     figure.tight_layout()
-    return figure
+    return set_alt_text(
+        figure,
+        f"Histogram of {title}, from {low:.3g} to {high:.3g}, above the 256 integers of each schema.",
+        "; ".join(f"{name}: {use}" for name, use in uses.items()) + ".",
+    )
 
 
 def compared(exact: np.ndarray, approximation: np.ndarray, step: float) -> Figure:
@@ -184,7 +202,11 @@ def compared(exact: np.ndarray, approximation: np.ndarray, step: float) -> Figur
     for axes in grid:
         axes.set(xticks=[], yticks=[])
     figure.tight_layout()
-    return figure
+    return set_alt_text(
+        figure,
+        f"Three images of {' x '.join(map(str, exact.shape))} pixels: from real numbers, from integers, and",
+        f"their difference, which is at most {np.abs(difference).max():.2f} steps of the quantised output.",
+    )
 
 
 def waterfall(layers: Sequence[str], cumulative: Sequence[float], alone: Sequence[float]) -> Figure:
@@ -215,7 +237,15 @@ def waterfall(layers: Sequence[str], cumulative: Sequence[float], alone: Sequenc
     axes.set_xticks(xs, layers, rotation=30, ha="right", fontsize=8.5)
     axes.legend(frameon=False, fontsize=8.5, ncols=4, loc="lower left", bbox_to_anchor=(-0.05, 1))
     figure.tight_layout()
-    return figure
+    cumulative_text, alone_text = (
+        listing((name, f"{value:.1f}") for name, value in zip(layers, values, strict=True))
+        for values in (cumulative, alone)
+    )
+    return set_alt_text(
+        figure,
+        f"Waterfall chart of the SQNR in dB after each layer, all quantised: {cumulative_text}.",
+        f"Only this layer quantised: {alone_text}.",
+    )
 
 
 def schemas(sqnr: Mapping[str, float], accuracy: Mapping[str, float]) -> Figure:
@@ -231,7 +261,11 @@ def schemas(sqnr: Mapping[str, float], accuracy: Mapping[str, float]) -> Figure:
         axes.set(xlabel=label, xlim=(0, 1.22 * max(values.values())))
     left.invert_yaxis()
     figure.tight_layout()
-    return figure
+    return set_alt_text(
+        figure,
+        f"Two bar charts. Accuracy: {listing((name, f'{value:.1%}') for name, value in accuracy.items())}.",
+        f"SQNR in dB: {listing((name, f'{value:.1f}') for name, value in sqnr.items())}.",
+    )
 
 
 def parameters_of(

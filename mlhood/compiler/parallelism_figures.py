@@ -17,6 +17,7 @@ from matplotlib.ticker import FuncFormatter, NullFormatter, NullLocator
 from mlhood.compiler.parallelism import ListSchedule, TaskGraph, bounds, list_schedule
 from mlhood.errors import CompilerError
 from mlhood.measure.units import digits, times
+from mlhood.plotting.alt_text import listing, set_alt_text
 from mlhood.plotting.diagram import BLUE, LIGHT_GREY, ORANGE, SKY, VERMILION
 
 MAX_WORKERS, MAX_TASKS = 16, 500
@@ -46,9 +47,15 @@ def speed_up(tasks: TaskGraph, workers: int = 4, unit: str = "", counts: Iterabl
     figure, (left, right) = plt.subplots(
         1, 2, figsize=(10, max(3.4, 1.6 + 0.4 * workers)), dpi=90, width_ratios=(1.7, 1), layout="constrained"
     )
-    _gantt(left, list_schedule(tasks, workers), unit)
-    _plot_speed_up(right, tasks, counts)
-    return figure
+    schedule = list_schedule(tasks, workers)
+    _gantt(left, schedule, unit)
+    speed_ups = _plot_speed_up(right, tasks, counts)
+    return set_alt_text(
+        figure,
+        f"Left: a list schedule on {workers} workers, {times(schedule.speed_up)} as fast as one.",
+        f"Right: the speed-up by the number of workers, {listing(zip(counts, map(times, speed_ups), strict=True))};",
+        f"at most {times(tasks.parallelism)} with any number.",
+    )
 
 
 def critical_path(tasks: TaskGraph) -> Figure:
@@ -87,7 +94,11 @@ def critical_path(tasks: TaskGraph) -> Figure:
         Line2D([], [], color="#888888", lw=1, marker="s", mfc=ORANGE, mec="black", ms=8, label="off the path"),
     ]
     figure.legend(handles=handles, loc="outside lower center", ncols=2, fontsize=9, frameon=False)
-    return figure
+    return set_alt_text(
+        figure,
+        f"A graph's {len(tasks.costs)} nodes from left to right, {len(path)} of them in a row: the critical path, with",
+        f"{share:.1%} of the work. The others branch off below it; at most {tasks.width} could run at a time.",
+    )
 
 
 def _gantt(axes: Axes, schedule: ListSchedule, unit: str) -> None:
@@ -113,7 +124,8 @@ def _gantt(axes: Axes, schedule: ListSchedule, unit: str) -> None:
     axes.legend(handles=patches, loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=3, fontsize=9, frameon=False)
 
 
-def _plot_speed_up(axes: Axes, tasks: TaskGraph, counts: list[int]) -> None:
+def _plot_speed_up(axes: Axes, tasks: TaskGraph, counts: list[int]) -> list[float]:
+    """Plot the speed-ups of list schedules between their bounds, and return them."""
     speed_ups = [list_schedule(tasks, count).speed_up for count in counts]
     limits = [[tasks.work / length if length else 1.0 for length in bounds(tasks, count)] for count in counts]
     upper, lower = zip(*limits, strict=True)
@@ -131,6 +143,7 @@ def _plot_speed_up(axes: Axes, tasks: TaskGraph, counts: list[int]) -> None:
     axes.set_title(f"at most {times(tasks.parallelism)}, for any n", fontsize=10, loc="left")
     axes.grid(visible=True, axis="y", color="#dddddd", lw=0.6)
     axes.legend(loc="upper center", bbox_to_anchor=(0.45, -0.2), fontsize=8.5, frameon=False)
+    return speed_ups
 
 
 def _layout(tasks: TaskGraph, path: set[str]) -> dict[str, tuple[int, int]]:

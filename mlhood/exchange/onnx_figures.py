@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from mlhood.plotting.alt_text import set_alt_text
 from mlhood.plotting.diagram import LIGHT_BLUE, LIGHT_GREEN, LIGHT_YELLOW, arrow, box, canvas
 
 PRODUCERS, FILE, CONSUMERS = LIGHT_BLUE, LIGHT_YELLOW, LIGHT_GREEN
@@ -29,7 +30,11 @@ def landscape() -> Figure:
     axes.text(4.5, 0.9, contents, ha="center", fontsize=8.5)
     arrow(axes, (2.45, 2.0), (3.25, 2.0), "export")
     arrow(axes, (5.75, 2.0), (6.55, 2.0), "import")
-    return figure
+    return set_alt_text(
+        figure,
+        f"Frameworks ({', '.join(FRAMEWORKS)}) export one file, model.onnx: operators by name and version, weights as",
+        f"tensors, no code. Everyone else imports it: {'; '.join(TOOLS)}.",
+    )
 
 
 def anatomy() -> Figure:
@@ -59,7 +64,12 @@ def anatomy() -> Figure:
     arrow(axes, (5.58, 2.27), (5.72, 2.27))
     arrow(axes, (5.2, 1.48), (5.9, 1.82))
     arrow(axes, (7.85, 1.82), (7.85, 1.48))
-    return figure
+    fields = "; ".join(f"{name}, {meaning}" for name, meaning in facts)
+    return set_alt_text(
+        figure,
+        f"An ONNX file is a ModelProto: {fields}; and a graph.",
+        "In the graph, inputs and initializers (weights by name) lead through nodes to outputs.",
+    )
 
 
 def _column(axes: Axes, x: float, title: str, entries: Sequence[str], colour: str) -> None:

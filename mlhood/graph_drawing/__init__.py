@@ -6,7 +6,7 @@ In: a `Scene` of `Box`es with `Line`s of text, `Port`s where values leave, `Wire
 
 This package knows nothing of what the boxes stand for. Its modules are internal, in the order of the pipeline: `scene`,
 `text_metrics`, `shapes`, `node_sizes`, `layers`, `x_coordinates`, `arrangement`, `routing`, `layout`, `render`,
-`drawing`.
+`description` (the alternative text), `drawing`.
 """
 
 from mlhood.graph_drawing.drawing import Drawing, check_path, draw_mirrored, draw_scene, draw_side_by_side

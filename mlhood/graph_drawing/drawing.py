@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Callable
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape
@@ -20,6 +20,7 @@ from PIL import Image
 
 from mlhood.errors import DrawingError
 from mlhood.files.atomic import check_output, write_atomic
+from mlhood.graph_drawing.description import describe_comparison, describe_mirrored, describe_scene
 from mlhood.graph_drawing.layout import place_mirrored, place_scene, place_side_by_side
 from mlhood.graph_drawing.placement import Placement
 from mlhood.graph_drawing.render import INKS, PIXELS_PER_INCH, render
@@ -66,13 +67,17 @@ class Drawing:
         styles: The styles that boxes and wires may have.
         figure: Makes the figure; called once for each format, since drawing a matplotlib figure changes it.
         name: Title.
+        alt_text: What a notebook tells readers who do not see the picture.
     """
 
-    def __init__(self, placement: Placement, styles: StyleSheet, figure: Callable[[], Figure], name: str) -> None:
+    def __init__(
+        self, placement: Placement, styles: StyleSheet, figure: Callable[[], Figure], name: str, alt_text: str
+    ) -> None:
         self.placement = placement
         self.styles = styles
         self.figure = figure
         self.name = name
+        self.alt_text = alt_text
 
     def __repr__(self) -> str:
         return f"Drawing({self.name!r}, {len(self.placement.boxes)} boxes)"
@@ -123,9 +128,10 @@ class Drawing:
         return write_atomic(path, self.svg.encode("utf-8") if path.suffix.lower() == ".svg" else self.png)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Show the PNG in a notebook, at its size in pixels."""
+        """Show the PNG in a notebook, at its size in pixels, with alternative text."""
         width, height = self.size
-        return {"image/png": self.png, "text/plain": repr(self)}, {"image/png": {"width": width, "height": height}}
+        metadata = {"width": width, "height": height, "alt": self.alt_text}
+        return {"image/png": self.png, "text/plain": repr(self)}, {"image/png": metadata}
 
 
 @cache
@@ -152,18 +158,21 @@ def draw_scene(scene: Scene, *, columns: int | None = None, key: bool = True, na
         DrawingError: Too many values pass by other nodes to be drawn.
     """
     placement = place_scene(scene, columns)
-    return Drawing(placement, scene.styles, lambda: render(placement, scene.styles, key=key), name or scene.name)
+    figure = partial(render, placement, scene.styles, key=key)
+    return Drawing(placement, scene.styles, figure, name or scene.name, describe_scene(scene))
 
 
 def draw_side_by_side(scenes: tuple[Scene, Scene], titles: tuple[str, str], *, name: str, key: bool = True) -> Drawing:
     """Draw two scenes side by side, boxes of one key at the same height; arguments and errors as of `draw_scene`."""
     placement, divider = place_side_by_side(scenes, titles)
     styles = scenes[0].styles
-    return Drawing(placement, styles, lambda: render(placement, styles, key=key, divider=divider), name)
+    figure = partial(render, placement, styles, key=key, divider=divider)
+    return Drawing(placement, styles, figure, name, describe_comparison(scenes, titles))
 
 
 def draw_mirrored(scenes: tuple[Scene, Scene], titles: tuple[str, str], *, name: str, key: bool = True) -> Drawing:
     """Draw two scenes with the same wires side by side; those of the second one point upwards. As `draw_scene`."""
     placement, upward = place_mirrored(scenes, titles)
     styles = scenes[0].styles
-    return Drawing(placement, styles, lambda: render(placement, styles, key=key, upward=upward), name)
+    figure = partial(render, placement, styles, key=key, upward=upward)
+    return Drawing(placement, styles, figure, name, describe_mirrored(scenes, titles))

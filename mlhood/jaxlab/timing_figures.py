@@ -19,6 +19,7 @@ from mlhood.measure.claims import ratio
 from mlhood.measure.ratio import Ratio
 from mlhood.measure.table import Table
 from mlhood.measure.units import digits, duration, times
+from mlhood.plotting.alt_text import listing, set_alt_text
 from mlhood.plotting.diagram import BLUE, GREEN, LIGHT_GREY, ORANGE, PINK, SKY, VERMILION
 
 _DARK, _SMALL = "#222222", 9.0
@@ -62,7 +63,8 @@ def ratios(table: Table) -> Figure:
     axes.grid(visible=True, axis="x", color="#dddddd", lw=0.6)
     axes.set_axisbelow(True)
     axes.axvline(1, color=_DARK, lw=1.6)
-    return figure
+    bars = listing((row, times(speed_up.value)) for row, speed_up in speed_ups.items())
+    return set_alt_text(figure, f"Bar chart of the speed-up by JAX, which loses below 1: {bars}.")
 
 
 def _bar(axes: Axes, y: int, speed_up: Ratio) -> None:
@@ -106,7 +108,10 @@ def stages(rows: Mapping[str, Stages]) -> Figure:
     axes.xaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{share:.0%}"))
     axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=len(_STAGES), frameon=False, fontsize=_SMALL)
     figure.tight_layout()
-    return figure
+    bars = [
+        f"{name}: {listing((stage, duration(value)) for stage, value in row.items())}" for name, row in seconds.items()
+    ]
+    return set_alt_text(figure, f"Stacked bars of the time until a function has run twice. {'; '.join(bars)}.")
 
 
 def break_even(compile_seconds: float, no_jax: float, jax: float, name: str = "") -> Figure:
@@ -141,7 +146,11 @@ def break_even(compile_seconds: float, no_jax: float, jax: float, name: str = ""
     axes.xaxis.set_major_formatter(FuncFormatter(lambda count, _: f"{count:,.0f}"))
     axes.grid(visible=True, color="#dddddd", lw=0.6)
     axes.legend(loc="lower right", fontsize=_SMALL)
-    return figure
+    return set_alt_text(
+        figure,
+        f"Total time by the number of calls{f' of {name}' * bool(name)}. {NO_JAX}: {duration(no_jax)} a call. {label}.",
+        f"JAX takes less time in all: {verdict}.",
+    )
 
 
 def _check_not_empty(rows: Mapping, what: str) -> None:

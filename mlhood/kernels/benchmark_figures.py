@@ -15,6 +15,7 @@ from matplotlib.ticker import FuncFormatter, NullFormatter
 from mlhood.kernels.figure_checks import check_not_empty, check_ordered, check_positive
 from mlhood.measure.ratio import Ratio
 from mlhood.measure.units import digits, duration, rate, times
+from mlhood.plotting.alt_text import listing, set_alt_text
 from mlhood.plotting.diagram import BLUE, DARK, GREEN, LIGHT_GREY, MUTED, ORANGE, PINK, SKY, SMALL, VERMILION
 
 _COLOURS = (BLUE, ORANGE, GREEN, VERMILION, PINK, SKY)
@@ -59,7 +60,13 @@ def ladder(rates: Mapping[str, Mapping[int, float]], peak: float) -> Figure:
     if _REFERENCE in shares:
         axes.plot(list(shares[_REFERENCE]), list(shares[_REFERENCE].values()), color="#aaaaaa", lw=6, zorder=2)
     _label_ends(axes, shares, top)
-    return figure
+    lines = []
+    for name, line in shares.items():
+        first, last = min(line), max(line)
+        lines.append(f"{name}: {line[first]:.1%} at n = {first}, {line[last]:.1%} at n = {last}")
+    return set_alt_text(
+        figure, f"Line chart of the share of the peak, {rate(peak)}, by size of the matrices.", "; ".join(lines) + "."
+    )
 
 
 def _shares(name: str, line: Mapping[int, float], peak: float) -> dict[int, float]:
@@ -135,7 +142,11 @@ def peers(rates: Mapping[str, Mapping[str, tuple[float, float, float]]], peak: f
     axes.set_ylim(len(rates) - 0.5, -0.5)
     axes.axvline(peak / 1e9, color=DARK, lw=1.8, ls="--", label=f"peak: {rate(peak)}", zorder=0)
     _legend(axes, len(names) + 1)
-    return figure
+    bars = [
+        f"{layer}: {listing((name, digits(value / 1e9)) for name, (value, *_) in row.items())}"
+        for layer, row in rates.items()
+    ]
+    return set_alt_text(figure, f"Bar chart of GFLOP/s. {'; '.join(bars)}. The machine's peak is {rate(peak)}.")
 
 
 def _label_bar(axes: Axes, text: str, end: tuple[float, float], distance: float, **font: Any) -> None:
@@ -181,14 +192,27 @@ def ratios(layers: Mapping[str, Mapping[str, Ratio]], ours: str = "direct") -> F
     axes.grid(visible=True, axis="x", color="#dddddd", lw=0.6)
     axes.tick_params(axis="y", labelsize=SMALL)
     figure.legend(loc="outside upper center", ncols=len(names), fontsize=9)
-    return figure
+    return set_alt_text(
+        figure,
+        f"Times of other kernels divided by those of {ours}, with their intervals, for {len(layers)} layers.",
+        "; ".join(_summary([row[name].value for row in layers.values() if name in row], name, ours) for name in names)
+        + ".",
+    )
+
+
+def _summary(ratios: Sequence[float], name: str, ours: str) -> str:
+    spread = f"{digits(min(ratios))} to {digits(max(ratios))}, geometric mean {_geometric_mean(ratios):.2f}"
+    return f"{name}: {spread}, {ours} faster in {sum(ratio > 1 for ratio in ratios)} of {len(ratios)}"
+
+
+def _geometric_mean(ratios: Sequence[float] | np.ndarray) -> float:
+    return math.exp(float(np.mean(np.log(ratios))))
 
 
 def _plot_peer(axes: Axes, i: int, name: str, ratios: Mapping[float, Ratio]) -> None:
     values, low, high = np.array([(ratio.value, ratio.low, ratio.high) for ratio in ratios.values()]).T
-    mean = math.exp(float(np.mean(np.log(values))))
     style: dict[str, Any] = {"fmt": _MARKERS[i % 6], "color": _COLOURS[i % 6], "ms": 5.5, "elinewidth": 1.2}
-    label = f"{name} (geometric mean {mean:.2f})"
+    label = f"{name} (geometric mean {_geometric_mean(values):.2f})"
     bars = axes.errorbar(values, list(ratios), xerr=(values - low, high - values), capsize=2, label=label, **style)
     bars.lines[0].set(markeredgecolor="black", markeredgewidth=0.6)
 
@@ -219,7 +243,11 @@ def im2col_memory(layers: Mapping[str, tuple[int, int]]) -> Figure:
     axes.set(yticks=range(len(layers)), yticklabels=list(layers), xlabel=f"memory in {unit}", xlim=(0, 1.38 * longest))
     axes.set_ylim(len(layers) - 0.5, -0.5)
     _legend(axes, 2)
-    return figure
+    bars = [
+        f"{name}: input {digits(image / divisor)}, columns {digits(columns / divisor)}, {times(columns / image)}"
+        for name, (image, columns) in layers.items()
+    ]
+    return set_alt_text(figure, f"Bar chart of memory in {unit}. {'; '.join(bars)}.")
 
 
 def amdahl(rows: Mapping[str, tuple[float, float, float | None]]) -> Figure:
@@ -261,7 +289,11 @@ def amdahl(rows: Mapping[str, tuple[float, float, float | None]]) -> Figure:
     axes.set(yticks=y, yticklabels=list(rows), xlabel="milliseconds", xlim=(0, 1.55e3 * max(ends)))
     axes.set_ylim(len(rows) - 0.5, -0.5)
     _legend(axes, 3)
-    return figure
+    bars = [
+        f"{name}: {', '.join(label.splitlines())}, of which convolutions {duration(row[0])}"
+        for (name, row), label in zip(rows.items(), _speedups(rows), strict=True)
+    ]
+    return set_alt_text(figure, f"Bar chart of the predicted and measured time of the whole model. {'; '.join(bars)}.")
 
 
 def _omitted(row: int, seconds: Sequence[float]) -> float:
@@ -317,4 +349,14 @@ def inventory(layers: Sequence[tuple[str, float, float, bool]]) -> Figure:
     left.set_yticklabels([layer[0] for layer in layers], fontsize=SMALL)
     left.set_ylim(len(layers) - 0.4, -0.6)
     figure.tight_layout()
-    return figure
+    values = [
+        (f"C{number}", f"{digits(macs[i] / 1e6)} and {digits(intensities[i])}")
+        for number, i in enumerate(np.flatnonzero(selected).tolist(), 1)
+    ]
+    return set_alt_text(
+        figure,
+        f"Million multiply-accumulates and FLOP per byte of {len(layers)} convolutions in order, from",
+        f"{digits(macs.min() / 1e6)} to {digits(macs.max() / 1e6)} and from {digits(intensities.min())} to",
+        f"{digits(intensities.max())}.",
+        f"Selected: {listing(values)}." if values else "",
+    )

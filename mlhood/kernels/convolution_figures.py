@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from mlhood.kernels.figure_checks import check_at_most, check_counts
 from mlhood.kernels.geometry import Geometry, geometry
 from mlhood.kernels.im2col import im2col
+from mlhood.plotting.alt_text import set_alt_text
 from mlhood.plotting.diagram import (
     DARK,
     LIGHT_BLUE,
@@ -68,7 +69,11 @@ def window(size: int = 6, kernel: int = 3, stride: int = 1, padding: int = 1) ->
     for left, right, sign in ((image, weights, "*"), (weights, result, "=")):
         axes.text((left.right + right.left) / 2 - 0.1, middle, sign, ha="center", va="center", fontsize=16)
     _sum(axes, x, w, g, pixel)
-    return figure
+    return set_alt_text(
+        figure,
+        f"An image of {size} x {size} pixels{border}, a kernel of {kernel} x {kernel}, a result of {out} x {out}.",
+        f"A window of the image times the kernel, summed, is pixel {pixel} of the result: {_result(x, w, g)[pixel]}.",
+    )
 
 
 def _square(channels: int, size: int, kernel: int, stride: int, padding: int) -> Geometry:
@@ -159,7 +164,11 @@ def im2col_layout(channels: int = 2, size: int = 4, kernel: int = 3, stride: int
     _columns(columns, matrix, g, window, position)
     _legend(axes, columns.right + 0.85, middle + 1.55, g, window, position)
     _product(axes, columns.right + 0.85, middle - 1.3, g, window)
-    return figure
+    return set_alt_text(
+        figure,
+        f"An image of {channels} channels, {size} x {size} pixels each, as a matrix of {g.depth} x {count}.",
+        "Each column is one window, each row one position (c, i, j) in all windows; weights times columns is y.",
+    )
 
 
 def _channel(grid: Grid, x: np.ndarray, g: Geometry, channel: int, window: int, position: int) -> None:

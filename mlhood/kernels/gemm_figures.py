@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from mlhood.kernels.figure_checks import check_at_most, check_counts
+from mlhood.plotting.alt_text import set_alt_text
 from mlhood.plotting.diagram import (
     DARK,
     LIGHT_BLUE,
@@ -60,7 +61,11 @@ def loop_orders(n: int = 8, line: int = 4) -> Figure:
             axes.text(grid.centre[0], grid.bottom - 0.07, captions[name], ha="center", va="top", fontsize=9)
     note = f"boxes: cache lines, drawn with {line} numbers; grey: fetched into the cache by the inner loop"
     axes.text(0.1, 0.1, note, fontsize=9, color=MUTED, style="italic")
-    return figure
+    patterns = [
+        f"order {', '.join(order)}: {'; '.join(f'{name} {caption}' for name, caption in captions.items())}"
+        for *order, captions in orders
+    ]
+    return set_alt_text(figure, f"How the innermost loop walks through three matrices. In {'. In '.join(patterns)}.")
 
 
 def _plural(count: int, noun: str) -> str:
@@ -125,7 +130,12 @@ def blocking(n: int = 8, block: int = 4) -> Figure:
         for j, name in enumerate("abc"):
             grid = Grid(axes, 2.75 + j * 2.4, top, n, n, cell, cell)
             _blocks(grid, name, in_use[name], side)
-    return figure
+    without, blocked = (sum(rows * columns for rows, columns in in_use.values()) for *_, in_use in cases)
+    return set_alt_text(
+        figure,
+        f"The parts in use of three {n} x {n} matrices. Without blocks: a row of a, all of b and a row of c,",
+        f"{without} numbers. In blocks of {block} x {block}: one block of each, {blocked} numbers.",
+    )
 
 
 def _reuse(side: int, count: int) -> str:
@@ -193,7 +203,12 @@ def packing(rows: int = 6, columns: int = 8, width: int = 4) -> Figure:
     axes.text(0.1, 0.3, f"{step} Those of the next step are {columns} further in b; packed, they are next.", fontsize=9)
     zeros = "; 0: padding" if columns % width else ""
     axes.text(0.1, 0.08, f"numbers: positions in b's memory, from 1{zeros}", fontsize=9, color=MUTED, style="italic")
-    return figure
+    return set_alt_text(
+        figure,
+        f"b, {rows} x {columns}, is packed into panels of {_plural(width, 'column')}, {panels} in all.",
+        f"The rows of a panel are {columns} numbers apart in b's memory; packed, they follow one another: positions",
+        f"{', '.join(map(str, packed[: 2 * width]))} and so on.",
+    )
 
 
 def _position(row: int, column: int, columns: int) -> int:
@@ -274,7 +289,13 @@ def register_tile(rows: int = 4, vectors: int = 2, lanes: int = 4) -> Figure:
         arrow(axes, (a.right + 0.08, a.middle(row, 0)[1]), (c.left - 0.06, c.middle(row, 0)[1]))
     _label_operands(a, b, c, step)
     _counts(axes, max(c.right + 0.6, 6.6), tall / 2, (rows, vectors, lanes))
-    return figure
+    sums = rows * vectors
+    return set_alt_text(
+        figure,
+        f"One step of the microkernel: {rows} numbers of a, each broadcast, times {_plural(vectors, 'vector')} of b",
+        f"with {_plural(lanes, 'lane')}, added to a tile of c in {_plural(sums, 'register')}.",
+        f"That is {2 * sums * lanes} FLOP for {rows + vectors * lanes} numbers loaded.",
+    )
 
 
 def _tile(c: Grid, vectors: int, lanes: int) -> None:

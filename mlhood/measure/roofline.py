@@ -107,6 +107,7 @@ class Roofline:
         """
         import matplotlib.pyplot as plt
 
+        from mlhood.plotting.alt_text import listing, set_alt_text
         from mlhood.plotting.labels import label
 
         figure, axes = plt.subplots(figsize=(8.6, 5.2), dpi=90, layout="constrained")
@@ -122,7 +123,11 @@ class Roofline:
         figure.legend(loc="outside lower center", ncols=4, fontsize=8.5, handlelength=3.5)
         names = [f"{point.name} ({point.rate / self.attainable(point.intensity):.0%})" for point in points]
         label(axes, [(point.intensity, point.rate / 1e9) for point in points], names, fontsize=8.5)
-        return figure
+        roofs = listing((name, rate(bandwidth, "B/s")) for name, bandwidth in self.bandwidths.items())
+        kernels = "; ".join(f"{point.name} {rate(point.rate)} at {point.intensity:.3g} FLOP/byte" for point in points)
+        return set_alt_text(
+            figure, f"Roofline: peak {rate(self.peak)}, {roofs}.", f"Kernels: {kernels}." if points else ""
+        )
 
 
 def _plot_roofs(axes: Axes, roof: Roofline, left: float, right: float) -> None:

@@ -12,6 +12,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
 
+from mlhood.plotting.alt_text import listing, set_alt_text
+
 # (label of the layer's output, number of planes, size), as in LeCun et al. 1998, figure 2
 STAGES = (
     ("image\n1 x 32 x 32", 1, 32),
@@ -34,7 +36,8 @@ def lenet() -> Figure:
     axes.set(xlim=(-4, x - 4), ylim=(-36, 36), aspect="equal")
     axes.axis("off")
     figure.subplots_adjust(0, 0, 1, 1)
-    return figure
+    shapes = "; ".join(text for text, *_ in (*STAGES, *DENSE))
+    return set_alt_text(figure, f"LeNet as the shapes of its data, from left to right: {shapes}.")
 
 
 def _planes(axes: Axes, x: float, planes: int, size: int, text: str) -> float:
@@ -68,7 +71,8 @@ def digits(images: Any, titles: Sequence[str], columns: int = 10) -> Figure:
         axes.imshow(np.asarray(image)[0], cmap="gray_r")
         axes.set_title(title, fontsize=8.5)
     figure.tight_layout(pad=0.3)
-    return figure
+    captions = "; ".join(title.replace("\n", ", ") for title in titles)
+    return set_alt_text(figure, f"{count} handwritten digits in rows of {columns}, with the captions: {captions}.")
 
 
 def losses(values: Sequence[float]) -> Figure:
@@ -79,7 +83,8 @@ def losses(values: Sequence[float]) -> Figure:
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.grid(visible=True, alpha=0.3)
     figure.tight_layout()
-    return figure
+    ends = f": from {float(values[0]):.3g} in the first to {float(values[-1]):.3g} in the last" if len(values) else ""
+    return set_alt_text(figure, f"Line chart of the mean loss in {len(values)} epochs of training{ends}.")
 
 
 def shares(table: Any) -> Figure:
@@ -97,7 +102,12 @@ def shares(table: Any) -> Figure:
     axes.invert_yaxis()
     axes.legend(ncols=3, loc="upper center", bbox_to_anchor=(0.5, 1.4), frameon=False)
     figure.tight_layout()
-    return figure
+    parameters, macs = (listing((op, f"{share:.1%}") for op, share in sums[what].items()) for what in sums)
+    return set_alt_text(
+        figure,
+        "Stacked bars of each operator type's share of the whole network.",
+        f"Parameters: {parameters}. Multiply-accumulates: {macs}.",
+    )
 
 
 def feature_map(features: Any, labels: Any) -> Figure:
@@ -116,4 +126,17 @@ def feature_map(features: Any, labels: Any) -> Figure:
     axes.set(xlim=(low[0] - margin[0], high[0] + margin[0]), ylim=(low[1] - margin[1], high[1] + margin[1]))
     axes.set(xlabel="first principal axis", ylabel="second", title="84 features, seen in two dimensions")
     figure.tight_layout()
-    return figure
+    share = _share_of_alike_neighbours(points, np.asarray(labels))
+    return set_alt_text(
+        figure,
+        f"Scatter plot of {len(points)} images, each drawn as its digit, along two principal axes of their features.",
+        f"Equal digits form clusters: {share:.0%} have one of their own kind as the nearest neighbour.",
+    )
+
+
+def _share_of_alike_neighbours(points: np.ndarray, labels: np.ndarray, most: int = 1000) -> float:
+    """Return the share of points [N, 2] whose nearest neighbour has the same label, among at most `most`."""
+    points, labels = points[:most], labels[:most]
+    distances = np.linalg.norm(points[:, None] - points, axis=2)
+    np.fill_diagonal(distances, np.inf)
+    return float(np.mean(labels[distances.argmin(axis=1)] == labels))

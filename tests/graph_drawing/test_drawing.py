@@ -106,7 +106,7 @@ def test_a_notebook_shows_the_png_at_its_size():
     data, metadata = DisplayFormatter().format(drawing)
     assert {*data} == {"image/png", "text/plain"}  # not the SVG, too: a notebook stays small
     assert data["image/png"].startswith(b"\x89PNG")
-    assert metadata["image/png"]["width"] == drawing.size[0]
+    assert metadata["image/png"] == {"width": drawing.size[0], "height": drawing.size[1], "alt": drawing.alt_text}
 
 
 @pytest.mark.parametrize(

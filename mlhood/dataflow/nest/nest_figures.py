@@ -15,6 +15,7 @@ from mlhood.dataflow.nest.count import Counts
 from mlhood.dataflow.nest.loop_nest import ELEMENT_BYTES, LoopNest
 from mlhood.dataflow.nest.space import visits
 from mlhood.errors import NestError
+from mlhood.plotting.alt_text import listing, set_alt_text
 from mlhood.plotting.diagram import BLUE, GREEN, LIGHT_GREY, ORANGE, PINK, SKY, VERMILION
 
 MAX_POINTS = 256  # more are illegible
@@ -50,7 +51,14 @@ def iteration_space(nests: Mapping[str, LoopNest]) -> Figure:
         else:
             _draw_3d(figure.add_subplot(1, len(nests), position, projection="3d"), nest)
         figure.axes[-1].set_title(f"{title}\n{', '.join(nest.names)}", fontsize=10)
-    return figure
+    paths = [f"{title}, loops {', '.join(nest.names)}: {_first_visits(nest)}" for title, nest in nests.items()]
+    return set_alt_text(figure, f"Points of an iteration space, and the path of each schedule. {'; '.join(paths)}.")
+
+
+def _first_visits(nest: LoopNest, most: int = 8) -> str:
+    """Return the first points of the path by their original indices: `(0, 0), (0, 1), and so on`."""
+    points = [f"({', '.join(map(str, point))})" for point in visits(nest)[:most].tolist()]
+    return ", ".join(points) + (", and so on" if len(visits(nest)) > most else "")
 
 
 def _draw_2d(axes: Axes, nest: LoopNest) -> None:
@@ -147,7 +155,21 @@ def _level_bars(counts: Mapping[str, Counts], values: Mapping[str, Mapping[str, 
             axes.axhspan(row - 0.5, row + 0.5, color=LIGHT_GREY, zorder=0)
     patches = [Patch(facecolor=colour, hatch=hatch, edgecolor="black") for colour, hatch in styles.values()]
     figure.legend(patches, names, loc="outside lower center", ncols=len(names), frameon=False, fontsize=9)
-    return figure
+    levels = [
+        f"{title}: "
+        + "; ".join(f"{level.inside}: {_level_text(values[title], i)}" for i, level in enumerate(nest.levels))
+        for title, nest in counts.items()
+    ]
+    return set_alt_text(figure, f"Bar charts of {label}, by level and array. {'. '.join(levels)}.")
+
+
+def _level_text(arrays: Mapping[str, list[float]], level: int) -> str:
+    finite = ((array, values[level]) for array, values in arrays.items() if np.isfinite(values[level]))
+    return listing((array, _number(value)) for array, value in finite)
+
+
+def _number(value: float) -> str:
+    return f"{value:,.4g}" if value < 1000 else f"{value:,.0f}"
 
 
 def _bars(axes: Axes, arrays: Mapping[str, list[float]], styles: Mapping[str, tuple[str, str]], least: float) -> None:
@@ -158,5 +180,5 @@ def _bars(axes: Axes, arrays: Mapping[str, list[float]], styles: Mapping[str, tu
         colour, hatch = styles[array]
         axes.barh(rows, lengths, height, color=colour, hatch=hatch, ec="black", lw=0.6)
         for row, length, value in zip(rows, lengths, values, strict=True):
-            text = f"{value:,.4g}" if value < 1000 else f"{value:,.0f}"
-            axes.text(length, row, f" {text}" if np.isfinite(value) else " produced here", va="center", fontsize=7.5)
+            text = _number(value) if np.isfinite(value) else "produced here"
+            axes.text(length, row, f" {text}", va="center", fontsize=7.5)

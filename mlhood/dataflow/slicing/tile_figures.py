@@ -13,6 +13,7 @@ from mlhood.dataflow.slicing.caches import Caches
 from mlhood.dataflow.slicing.fit import check
 from mlhood.dataflow.slicing.problem import ORDERS, Order, Problem, Slicing
 from mlhood.errors import SlicingError
+from mlhood.plotting.alt_text import set_alt_text
 from mlhood.plotting.diagram import (
     DARK,
     LIGHT_BLUE,
@@ -65,7 +66,13 @@ def tiles(problem: Problem, slicing: Slicing) -> Figure:
     ys, xs = (columns[1] - begin, columns[1] - end), (weights[0] + begin, weights[0] + end)
     _slice_brackets(axes, problem, slicing, ys, xs)
     _legend(axes, problem, slicing)
-    return figure
+    stationary = "input tile" if slicing.order == "IS" else "weight tile"
+    return set_alt_text(
+        figure,
+        f"A convolution as weights of {problem.filters} filters times columns of {problem.windows} windows.",
+        f"Marked: a weight tile of {problem.filter_tile} filters, an input tile of {problem.window} windows and their",
+        f"output tile, in a slice of {slicing.k1} of {problem.channels} channels. The {stationary} stays in L1.",
+    )
 
 
 def _parts(length: int, size: int) -> list[int]:
@@ -195,7 +202,19 @@ def orders(inputs: int, weights: int, k2: int, k3: int) -> Figure:
         grid = Grid(axes, 0.65 + 4.8 * i, (height + weights * cell) / 2 + 1.05, weights, inputs, cell, cell)
         _order(grid, order, k2, k3)
         _captions(grid, order, k2, k3, (height + 1.93, 0.93))
-    return figure
+    return set_alt_text(
+        figure,
+        f"The order in which {inputs} input tiles meet {weights} weight tiles, in groups of k2 = {k2} streamed and",
+        f"k3 = {k3} stationary ones, as pairs (input tile, weight tile).",
+        *(f"{order}: {_first_pairs(order, inputs, weights, k2, k3)}." for order in ORDERS),
+    )
+
+
+def _first_pairs(order: Order, inputs: int, weights: int, k2: int, k3: int, most: int = 8) -> str:
+    stationary, streamed = (inputs, weights) if order == "IS" else (weights, inputs)
+    pairs = list(_visits(stationary, streamed, k2, k3))
+    text = ", ".join(f"({s}, {p})" if order == "IS" else f"({p}, {s})" for s, p in pairs[:most])
+    return text + (", and so on" if len(pairs) > most else "")
 
 
 def _order(grid: Grid, order: Order, k2: int, k3: int) -> None:

@@ -20,6 +20,7 @@ from mlhood.measure.measurement import Measurement
 from mlhood.measure.ratio import Ratio
 from mlhood.measure.table import Table
 from mlhood.measure.units import digits
+from mlhood.plotting.alt_text import listing, set_alt_text
 from mlhood.plotting.diagram import DARK, ORANGE, SKY, SMALL, VERMILION
 
 _STYLES: dict[Order, tuple[str, str, str]] = {"IS": (SKY, "//", "o"), "WS": (ORANGE, "..", "s")}
@@ -54,7 +55,12 @@ def levels(needs: Mapping[str, Sequence[float]], rooms: Sequence[float]) -> Figu
         _level_bars(axes, [sizes[level] for sizes in needs.values()], room, first + 1)
     axes.set_yticks([level * group + 1 + row for level in range(3) for row in range(len(needs))], [*needs] * 3)
     axes.tick_params(labelsize=9)
-    return figure
+    parts = [
+        f"{name} ({'no limit' if room == math.inf else binary_size(int(room))}): "
+        + listing((label, binary_size(int(sizes[level]))) for label, sizes in needs.items())
+        for level, (name, room) in enumerate(zip(LEVELS, rooms, strict=True))
+    ]
+    return set_alt_text(figure, f"Bar chart of the bytes needed in each cache of this capacity. {'; '.join(parts)}.")
 
 
 def _check_bytes(name: str, sizes: Sequence[float], limit: float) -> None:
@@ -110,7 +116,11 @@ def traffic(rows: Mapping[str, Mapping[Order, Traffic]], line: int = 64) -> Figu
     panels[0].set_ylim(len(rows) - 0.5, -0.5)
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper center", ncols=2, frameon=False, fontsize=9.5, handlelength=3)
-    return figure
+    bars = [
+        f"{label}: {listing((order, ' / '.join(map(digits, parts))) for order, parts in row.items())}"
+        for label, row in into.items()
+    ]
+    return set_alt_text(figure, f"Bar charts of the predicted MiB loaded into {' / '.join(LEVELS)}. {'; '.join(bars)}.")
 
 
 def _into(label: str, row: Mapping[Order, Traffic], order: Order, line: int) -> list[float]:
@@ -147,6 +157,7 @@ def times(table: Table) -> Figure:
     axes.xaxis.set_minor_formatter(NullFormatter())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.set_xlabel("ms: median and its 95 % interval")
+    rows = []
     axes.grid(visible=True, axis="x", color="#dddddd", lw=0.6)
     for shift, order in zip((-0.14, 0.14), ORDERS, strict=True):
         _markers(axes, measured[order], order, shift)
@@ -158,8 +169,10 @@ def times(table: Table) -> Figure:
         ratio = ws_time.ratio(is_time)
         text = f"{ratio}\n{_faster(ratio)}"
         axes.text(1.02, row, text, transform=axes.get_yaxis_transform(), fontsize=9, va="center")
+        milliseconds = f"IS {digits(1e3 * is_time.median)}, WS {digits(1e3 * ws_time.median)}"
+        rows.append(f"{table.rows[row]}: {milliseconds}, ratio {ratio}, {_faster(ratio)}")
     axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, frameon=False, fontsize=9)
-    return figure
+    return set_alt_text(figure, f"Times in ms with intervals, and the ratio WS / IS. {'; '.join(rows)}.")
 
 
 def _cell(table: Table, row: str, order: Order) -> Measurement:

@@ -16,6 +16,7 @@ from mlhood.dataflow.systolic.mapping import count
 from mlhood.dataflow.systolic.simulator import EMPTY, Run
 from mlhood.errors import DataflowError
 from mlhood.measure.units import digits
+from mlhood.plotting.alt_text import listing, set_alt_text
 from mlhood.plotting.diagram import BLUE, GREEN, LIGHT_YELLOW, ORANGE, PINK, SKY, VERMILION
 
 MAX_SIDE = 16  # elements; more are illegible
@@ -68,7 +69,12 @@ def filling(run: Run, cycles: Sequence[int] | None = None) -> Figure:
         operand = "weights" if array.dataflow == "ws" else "transposed inputs"
         patches.append(Patch(fc=LIGHT_YELLOW, ec="#888888", label=f"loaded: holds row k of the {operand}"))
     figure.legend(handles=patches, loc="outside lower center", ncols=2, fontsize=8, frameon=False)
-    return figure
+    counts = ", ".join(f"{run.busy[cycle].sum()} in cycle {cycle}" for cycle in drawn)
+    return set_alt_text(
+        figure,
+        f"An array of {array.rows} x {array.columns}, {DATAFLOWS[array.dataflow]}: {_MOVES[array.dataflow]}.",
+        f"Busy elements: {counts}; the wave runs from the upper left to the lower right.",
+    )
 
 
 def _elements(axes: Axes, run: Run, cycle: int) -> None:
@@ -93,6 +99,7 @@ def busy(runs: Mapping[str, Run]) -> Figure:
     figure, grid = plt.subplots(
         len(runs), 1, figsize=(8.5, 0.5 + 1.25 * len(runs)), dpi=90, sharex=True, squeeze=False, layout="constrained"
     )
+    titles = []
     for axes, (name, run) in zip(grid[:, 0], runs.items(), strict=True):
         busy_elements = run.busy.sum(axis=(1, 2))
         elements = run.array.elements
@@ -102,11 +109,10 @@ def busy(runs: Mapping[str, Run]) -> Figure:
         folds = f"{len(starts)} folds" if len(starts) > 1 else "1 fold"
         utilisation = run.macs / (run.cycles * elements)
         axes.set(ylim=(0, 1.05 * elements), yticks=(0, elements), ylabel="busy")
-        axes.set_title(
-            f"{name}: {folds}, {run.cycles} cycles, {utilisation:.0%} of all elements busy", fontsize=9, loc="left"
-        )
+        titles.append(f"{name}: {folds}, {run.cycles} cycles, {utilisation:.0%} of all elements busy")
+        axes.set_title(titles[-1], fontsize=9, loc="left")
     grid[-1, 0].set(xlabel="cycle", xlim=(0, max(run.cycles for run in runs.values())))
-    return figure
+    return set_alt_text(figure, f"How many elements of an array multiply in each cycle. {'; '.join(titles)}.")
 
 
 def compare(cycles: Mapping[str, Mapping[str, float]], what: str = "cycles") -> Figure:
@@ -128,7 +134,8 @@ def compare(cycles: Mapping[str, Mapping[str, float]], what: str = "cycles") -> 
     axes.set_ylim(0, 1.08 * max(max(group.values()) for group in cycles.values()))
     axes.yaxis.set_major_formatter(lambda value, _: _short(value))
     figure.legend(handles=handles, loc="outside upper center", ncols=len(orders), fontsize=8.5, frameon=False)
-    return figure
+    bars = [f"{name}: {listing((o, _short(value)) for o, value in group.items())}" for name, group in cycles.items()]
+    return set_alt_text(figure, f"Bar chart of {what}. {'; '.join(bars)}.")
 
 
 def sides(layers: Sequence[Layer], sizes: Sequence[int], orders: tuple[str, str] = ("ws", "is")) -> Figure:
@@ -140,6 +147,7 @@ def sides(layers: Sequence[Layer], sizes: Sequence[int], orders: tuple[str, str]
         orders: Two of `DATAFLOWS`: above 1 the first is the faster one.
     """
     figure, axes = plt.subplots(figsize=(7.5, 3.6), dpi=90, layout="constrained")
+    lines = []
     for i, layer in enumerate(layers):
         first, second = (
             np.array([count(layer, Array(size, size, order)).cycles for size in sizes]) for order in orders
@@ -147,6 +155,7 @@ def sides(layers: Sequence[Layer], sizes: Sequence[int], orders: tuple[str, str]
         marker, colour = _MARKERS[i % len(_MARKERS)], _SERIES_STYLES[i % len(_SERIES_STYLES)][0]
         name = f"{layer.name}: M {layer.m:,}, N {layer.n:,}, K {layer.k:,}"
         axes.plot(sizes, second / first, color=colour, marker=marker, mec="black", ms=6, label=name)
+        lines.append(f"{layer.name}: {', '.join(digits(ratio) for ratio in second / first)}")
     axes.axhline(1, color="black", lw=1.2, ls="--")
     axes.set_xscale("log", base=2)
     axes.set_yscale("log", base=2)
@@ -157,7 +166,11 @@ def sides(layers: Sequence[Layer], sizes: Sequence[int], orders: tuple[str, str]
     for order, offset, va in ((orders[0], 5, "bottom"), (orders[1], -5, "top")):
         axes.annotate(f"{order.upper()} is faster", (1, 1), (5, offset), ha="left", va=va, **style)
     figure.legend(loc="outside upper center", ncols=min(len(layers), 2), fontsize=8.5, frameon=False)
-    return figure
+    return set_alt_text(
+        figure,
+        f"Cycles of {orders[1].upper()} divided by those of {orders[0].upper()}, above 1 where {orders[0].upper()} is",
+        f"faster, on square arrays of side {', '.join(map(str, sizes))}. {'; '.join(lines)}.",
+    )
 
 
 def energies(bars: Mapping[str, Mapping[str, float]], unit: str = "multiply-accumulates") -> Figure:
@@ -175,7 +188,8 @@ def energies(bars: Mapping[str, Mapping[str, float]], unit: str = "multiply-accu
     axes.set(xlabel=f"energy in {unit}", xlim=(0, 1.1 * max(left.values())))
     axes.xaxis.set_major_formatter(lambda value, _: _short(value))
     figure.legend(loc="outside upper center", ncols=len(levels), fontsize=8.5, frameon=False)
-    return figure
+    text = [f"{name}: {listing((level, _short(size)) for level, size in bar.items())}" for name, bar in bars.items()]
+    return set_alt_text(figure, f"Stacked bars of the energy by level, in {unit}. {'; '.join(text)}.")
 
 
 def _short(value: float) -> str:

@@ -20,15 +20,20 @@ from mlhood.measure.table import MIME, Table
 MAX_PAGE = 6_000_000  # characters
 MAX_OUTPUTS = 12  # of a cell
 PICTURE_COST = 100_000  # characters; a picture of few bytes can have millions of pixels
+MAX_ALT = 1_000  # characters
 SVG = "image/svg+xml"
 
 
 @dataclass(frozen=True)
 class Fragment:
-    """A piece of a page: text, code or HTML (both markup), a picture (a `data:` address), or what is missing."""
+    """A piece of a page: text, code or HTML (both markup), a picture (a `data:` address), or what is missing.
+
+    A picture has alternative text.
+    """
 
     kind: Literal["text", "code", "html", "picture", "note"]
     content: str
+    alt: str = ""
 
 
 PAGE_FULL = Fragment("note", "Not shown: this page has reached its largest size.")
@@ -68,7 +73,7 @@ class PageBudget:
 
     def _admit(self, fragments: list[Fragment], work: int = 0) -> list[Fragment]:
         """Return the fragments, or a note; `work` is what they cost if it is more than their length on the page."""
-        cost = max(sum(len(escape(fragment.content)) for fragment in fragments), work)
+        cost = max(sum(len(escape(fragment.content + fragment.alt)) for fragment in fragments), work)
         if cost > self.remaining:
             self.remaining = 0
             return [PAGE_FULL]
@@ -88,7 +93,7 @@ def _fragments(output: Any) -> list[Fragment]:
     if kind == "error":
         return _text(f"{output.get('ename', '')}: {output.get('evalue', '')}")
     data = _data(output)
-    fragments = _table(data) or _picture(data) or _html(data) or _text(data.get("text/plain", ""))
+    fragments = _table(data) or _picture(output) or _html(data) or _text(data.get("text/plain", ""))
     if SVG in data:
         fragments.append(Fragment("note", "An SVG picture is not shown here: look at it in your notebook."))
     return fragments
@@ -107,14 +112,19 @@ def _table(data: dict[str, Any]) -> list[Fragment]:
     return [Fragment("html", html)]
 
 
-def _picture(data: dict[str, Any]) -> list[Fragment]:
+def _picture(output: Any) -> list[Fragment]:
+    data = _data(output)
     kind = next((kind for kind in FORMATS if kind in data), None)
     if kind is None:
         return []
     uri = data_uri(kind, data[kind])
     if uri is None:
         return [Fragment("note", "A picture is not shown: it is damaged or too large.")]
-    return [Fragment("picture", uri)]
+    try:
+        alt = plain(output["metadata"][kind]["alt"], MAX_ALT)
+    except (KeyError, TypeError):  # no metadata, or not as IPython writes them
+        alt = "a picture from your notebook"
+    return [Fragment("picture", uri, alt)]
 
 
 def _html(data: dict[str, Any]) -> list[Fragment]:

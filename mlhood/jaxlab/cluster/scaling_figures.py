@@ -14,6 +14,7 @@ from matplotlib.ticker import FuncFormatter, NullFormatter, NullLocator
 from mlhood.errors import ClusterError
 from mlhood.jaxlab.cluster.scaling import Prediction
 from mlhood.measure.units import duration
+from mlhood.plotting.alt_text import listing, set_alt_text
 from mlhood.plotting.diagram import BLUE, PINK, VERMILION
 
 MAX_COLUMNS = 4
@@ -69,7 +70,16 @@ def scaling(predictions: Prediction | Sequence[Prediction], titles: Sequence[str
     figure.legend(
         handles.values(), handles.keys(), loc="outside upper center", ncols=4, fontsize=9, frameon=False, handlelength=3
     )
-    return figure
+    lines = [f"{title}: {_summary(prediction)}" for title, prediction in zip(titles, shown, strict=True)]
+    return set_alt_text(figure, f"Predicted time of a step by number of devices. {'; '.join(lines)}.")
+
+
+def _summary(prediction: Prediction) -> str:
+    first, last = prediction.steps[0], prediction.steps[-1]
+    fastest = min(prediction.steps, key=lambda step: step.seconds)
+    times = listing((f"{duration(step.seconds)} on", f"{step.devices:,}") for step in (first, fastest, last))
+    efficient = [step.devices for step in prediction.steps if step.efficiency >= HALF]
+    return f"{times}; efficiency at least a half " + (f"up to {max(efficient):,}" if efficient else "nowhere")
 
 
 def _notes(prediction: Prediction, width: int) -> list[str]:

@@ -13,6 +13,7 @@ from matplotlib.ticker import MaxNLocator
 from mlhood.errors import ClusterError
 from mlhood.jaxlab.cluster.schedule import BACKWARD, FORWARD, Schedule, Slot
 from mlhood.measure.units import digits
+from mlhood.plotting.alt_text import set_alt_text
 from mlhood.plotting.diagram import BLUE, GREEN, LIGHT_BLUE, LIGHT_GREY, ORANGE, PINK, VERMILION
 
 MAX_DEVICES, MAX_SLOTS = 16, 3000
@@ -51,7 +52,13 @@ def gantt(schedules: Schedule | Sequence[Schedule], unit: str = "s") -> Figure:
     patches = [Patch(fc=colour, hatch=hatch, ec="black", label=kind) for kind, (colour, hatch) in _STYLES.items()]
     patches.append(Patch(fc=LIGHT_GREY, hatch="xx", ec="#aaaaaa", label="bubble: nothing to do"))
     figure.legend(handles=patches, loc="outside upper center", ncols=3, fontsize=9, frameon=False)
-    return figure
+    charts = [
+        f"{schedule.name}: {digits(schedule.seconds)} {unit} long, bubble {schedule.bubble:.1%}, "
+        f"at most {schedule.peak(0)} activations on the first device"
+        for schedule in shown
+    ]
+    pipeline = f"{shown[0].microbatches} microbatches through {shown[0].stages} stages"
+    return set_alt_text(figure, f"Gantt charts of {pipeline}. {'; '.join(charts)}.")
 
 
 def _check(schedules: Sequence[Schedule]) -> None:

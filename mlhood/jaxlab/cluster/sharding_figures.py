@@ -15,6 +15,7 @@ from matplotlib.patches import Circle, FancyArrowPatch, Rectangle
 
 from mlhood.errors import ClusterError
 from mlhood.jaxlab.cluster.collectives import Collective, Groups
+from mlhood.plotting.alt_text import set_alt_text
 from mlhood.plotting.diagram import LIGHT_BLUE, LIGHT_GREEN, LIGHT_GREY, LIGHT_YELLOW, Point, canvas
 
 Bounds = tuple[tuple[int, int], tuple[int, int]]  # start and stop of the rows, start and stop of the columns
@@ -50,7 +51,16 @@ def layout(arrays: Mapping[str, jax.Array | tuple[tuple[int, ...], Sharding]]) -
         text = f"{name}  [{', '.join(map(str, shape))}]"
         axes.text(left, height - 0.5, text, fontsize=10, va="bottom")
         left += max(sizes[name][0], 1.1) + _GAP
-    return figure
+    descriptions = [f"{name} {list(shape)}: {_shards_text(shards[name])}" for name, (shape, _) in inputs.items()]
+    return set_alt_text(figure, f"How arrays are sharded over devices. {'; '.join(descriptions)}.")
+
+
+def _shards_text(shards: Mapping[Bounds, list[int]]) -> str:
+    (rows, columns), devices = next(iter(shards.items()))
+    holders = f"device{'s' * (len(devices) > 1)} {_devices_text(devices)}"
+    if len(shards) == 1:
+        return f"whole on {holders}"
+    return f"{len(shards)} shards, the first of {rows[1] - rows[0]} x {columns[1] - columns[0]} on {holders}"
 
 
 def ring(collective: Collective) -> Figure:
@@ -79,7 +89,11 @@ def ring(collective: Collective) -> Figure:
     for i, group in enumerate(rings):
         row, column = divmod(i, columns)
         _draw_ring(axes, (0.2 + (column + 0.5) * side, height - (row + 0.5) * side), side / 2 - 0.4, group, arrows)
-    return figure
+    return set_alt_text(
+        figure,
+        f"{len(rings)} ring{'s' * (len(rings) > 1)} of {devices} devices, each of which sends to the next:",
+        f"{collective.kind} of {collective.bytes:,} bytes, {_bytes_text(collective)}.",
+    )
 
 
 def _rings(collective: Collective) -> tuple[Groups, Groups]:

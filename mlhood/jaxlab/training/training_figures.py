@@ -18,6 +18,7 @@ from mlhood.jaxlab.tracing.primitive import HIGH, LOW, decomposed, fake_quantize
 from mlhood.jaxlab.training.train_loop import History
 from mlhood.measure import Comparison
 from mlhood.measure.units import duration
+from mlhood.plotting.alt_text import listing, set_alt_text
 from mlhood.plotting.diagram import BLUE, GREEN, ORANGE, PINK, SKY, VERMILION
 
 _COLOURS = (SKY, VERMILION, BLUE, GREEN, ORANGE, PINK)
@@ -61,7 +62,12 @@ def learning_curve(runs: Mapping[str, History]) -> Figure:
         axes.grid(visible=True, color="#dddddd", lw=0.6)
     if len(runs) > 1:
         above.legend(fontsize=9, handlelength=3)
-    return figure
+    curves = [f"{name}: {run.losses[0]:.2g} to {run.losses[-1]:.2g}" for name, run in runs.items() if run.losses]
+    return set_alt_text(
+        figure,
+        f"Learning curves. Loss from the first step to the last: {'; '.join(curves)}.",
+        f"Accuracy: {', '.join(ends)}.",
+    )
 
 
 def _losses(axes: Axes, losses: Sequence[float], name: str, style: dict[str, Any]) -> None:
@@ -97,7 +103,8 @@ def step_seconds(measured: Comparison) -> Figure:
     longest = max(measurement.quartiles[1] for measurement in rows.values()) * 1e3
     axes.set(yticks=range(len(rows)), yticklabels=list(rows), xlabel="milliseconds a step", xlim=(0, 1.25 * longest))
     axes.set_ylim(len(rows) - 0.5, -0.5)
-    return figure
+    bars = listing((name, duration(measurement.median)) for name, measurement in rows.items())
+    return set_alt_text(figure, f"Bar chart of the time of a step: {bars}.")
 
 
 def gradient_norms(before: Any, after: Any, limit: float) -> Figure:
@@ -132,7 +139,11 @@ def gradient_norms(before: Any, after: Any, limit: float) -> Figure:
     axes.grid(visible=True, axis="y", color="#dddddd", lw=0.6)
     axes.set_title(f"{np.count_nonzero(before > limit)} of {len(order)} are clipped", fontsize=10)
     axes.legend(fontsize=9)
-    return figure
+    return set_alt_text(
+        figure,
+        f"Norms of the gradients of {len(order)} examples, from {before.min():.2g} to {before.max():.2g}.",
+        f"{np.count_nonzero(before > limit)} are above the limit {limit:.3g} and clipped to it.",
+    )
 
 
 def staircase(scale: float = 0.05) -> Figure:
@@ -165,7 +176,11 @@ def staircase(scale: float = 0.05) -> Figure:
     axes[1, 0].set_ylabel("derivative by x")
     axes[0, 0].legend(fontsize=9)
     axes[1, 1].legend(fontsize=8.5, loc="center")
-    return figure
+    return set_alt_text(
+        figure,
+        f"Fake quantisation is a staircase along x with steps of {scale:g}, from {LOW * scale:g} to {HIGH * scale:g}.",
+        "Its true derivative is 0 but at jumps; the straight-through one is 1 in this range and 0 outside.",
+    )
 
 
 def _slopes(function: Any, x: np.ndarray, scale: float) -> jax.Array:

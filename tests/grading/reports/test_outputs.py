@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import base64
+import html
 import io
 import re
 
@@ -36,6 +37,21 @@ def test_a_picture_is_encoded_again_without_its_metadata():
     assert b"script" in base64.b64decode(attacks.with_secret())
     assert b"script" not in data
     assert decoded(uri).convert("RGB").getpixel((0, 0)) == (255, 165, 0)
+
+
+@pytest.mark.parametrize("alt", ["bars: 1 and 2", '"><script>', "a" * 5000])
+def test_a_picture_keeps_its_alternative_text(alt):
+    output = new_output("display_data", {"image/png": attacks.png(2, 2)}, metadata={"image/png": {"alt": alt}})
+    (text,) = re.findall(r'alt="([^"]*)"', shown(output))
+    assert "<" not in text
+    assert html.unescape(text).startswith(alt[:100])
+    assert len(text) < 1200
+
+
+@pytest.mark.parametrize("metadata", [{}, {"image/png": None}, {"image/png": {}}])
+def test_a_picture_without_alternative_text_says_where_it_is_from(metadata):
+    output = new_output("display_data", {"image/png": attacks.png(2, 2)}, metadata=metadata)
+    assert 'alt="a picture from your notebook"' in shown(output)
 
 
 def test_a_large_picture_is_scaled_down():
