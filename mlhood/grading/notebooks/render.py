@@ -6,7 +6,7 @@ import warnings
 
 from nbformat import NotebookNode
 
-# JupyterLab's template without the scripts that it loads from the network
+# JupyterLab's template without the scripts that it loads from the network, and with alternative texts of pictures
 TEMPLATE = """{% extends 'lab/index.html.j2' %}
 {% block html_head_js %}{% endblock %}
 {% block jupyter_widgets %}{% endblock %}
@@ -24,6 +24,10 @@ TEMPLATE = """{% extends 'lab/index.html.j2' %}
     .jp-OutputPrompt, .jp-InputPrompt { display: none; }
   }
 </style>
+{% endblock %}
+{% block data_png scoped %}
+{%- set alt = output | get_metadata('alt', 'image/png') -%}
+{{ super() | replace('<img', '<img alt="' ~ alt | escape_html ~ '"', 1) if alt else super() }}
 {% endblock %}
 """
 # the browser itself blocks scripts and the network, whatever an output contains
