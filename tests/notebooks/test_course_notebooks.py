@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import builtins
+import re
 import symtable
 from collections.abc import Iterator
+from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 from mlhood.grading.notebooks.notebook import check_source, label, project_of, read
 from mlhood.grading.notebooks.render import notebook_html
@@ -17,6 +20,10 @@ from mlhood.grading.student.validate import changes, empty_tasks, missing_cells
 
 ROOT = Path(__file__).parents[2]
 COMPARED = 0.6
+SHORTEST_ALT = 20  # characters
+FILE_NAME = re.compile(r"[^\s:]+|.*\.(png|svg|jpe?g|gif|webp)", re.IGNORECASE)
+CODE_IN_MARKDOWN = re.compile(r"```.*?```|`[^`]*`", re.DOTALL)
+MARKDOWN_PICTURE = re.compile(r"!\[([^]]*)\](?:\([^)]*\)|\[[^]]*\])")
 every_notebook = pytest.mark.parametrize("path", sorted(ROOT.glob("P[1-9].ipynb")), ids=lambda path: path.name)
 
 
@@ -84,6 +91,101 @@ def test_nbval_compares_most_outputs(path):
     cells = [cell for cell in read(path).cells if cell.cell_type == "code" and cell.outputs]
     ignored = [cell for cell in cells if "nbval-ignore-output" in cell.metadata.get("tags", [])]
     assert 1 - len(ignored) / len(cells) >= COMPARED
+
+
+class PictureParser(HTMLParser):
+    """Collects the alternative texts of pictures in HTML: the `alt` of <img>, the label or the title of <svg>."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.texts: list[str] = []
+        self.tag = ""
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag in ("img", "svg"):
+            self.texts.append(dict(attrs).get("alt" if tag == "img" else "aria-label") or "")
+        self.tag = tag
+
+    def handle_data(self, data: str) -> None:
+        if self.tag == "title" and self.texts and not self.texts[-1]:
+            self.texts[-1] = data
+        self.tag = ""
+
+
+def pictures(notebook) -> Iterator[tuple[str, str]]:
+    """Yield the cell's id and the alternative text, empty if it has none, of every picture in a notebook."""
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown":
+            prose = CODE_IN_MARKDOWN.sub("", cell.source)
+            texts = MARKDOWN_PICTURE.findall(prose) + PictureParser(prose).texts
+            yield from ((cell.id, text) for text in texts)
+        for output in cell.get("outputs", []):
+            for kind, data in output.get("data", {}).items():
+                if kind.startswith("image/"):
+                    yield cell.id, output.metadata.get(kind, {}).get("alt", "")
+                elif kind in ("text/html", "text/markdown"):
+                    yield from ((cell.id, text) for text in PictureParser("".join(data)).texts)
+
+
+def undescribed_pictures(notebook) -> list[tuple[str, str]]:
+    """Return those pictures whose alternative text is missing, short, or the name of a file."""
+    return [
+        (cell, text)
+        for cell, text in pictures(notebook)
+        if len(text.strip()) < SHORTEST_ALT or FILE_NAME.fullmatch(text.strip())
+    ]
+
+
+@every_notebook
+def test_every_picture_has_an_alternative_text(path):
+    notebook = read(path)
+    assert [*pictures(notebook)] != []
+    assert undescribed_pictures(notebook) == []
+
+
+DESCRIPTION = "Bar chart of two rates: naive 0.9, blocked 12."
+
+
+def displayed(kind: str, data: str, **metadata: object):
+    return new_code_cell("1", outputs=[new_output("display_data", {kind: data}, metadata=metadata)])
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        displayed("image/png", ""),
+        displayed("image/png", "", **{"image/png": {"width": 3}}),
+        displayed("image/png", "", **{"image/png": {"alt": "a bar chart"}}),
+        displayed("image/svg+xml", "<svg/>", **{"image/png": {"alt": DESCRIPTION}}),
+        displayed("text/html", "<p><img src='a.png'></p>"),
+        displayed("text/html", "<svg><path d='M 0 0'/></svg>"),
+        new_markdown_cell("![](attachment:a.png)"),
+        new_markdown_cell("![the network in Netron.png](a.png)"),
+        new_markdown_cell("![a_rather_long_file_name_of_a_picture](a.png)"),
+        new_markdown_cell("text <img src='a.png' alt=''> text"),
+    ],
+    ids=lambda cell: cell.source,
+)
+def test_a_picture_without_a_description_is_found(cell):
+    assert len(undescribed_pictures(new_notebook(cells=[cell]))) == 1
+
+
+@pytest.mark.parametrize(
+    ("cell", "count"),
+    [
+        (displayed("image/png", "", **{"image/png": {"alt": DESCRIPTION}}), 1),
+        (displayed("text/html", f"<img alt='{DESCRIPTION}'><svg><title>{DESCRIPTION}</title></svg>"), 2),
+        (displayed("text/html", f"<svg aria-label='{DESCRIPTION}'><text>3</text></svg>"), 1),
+        (new_markdown_cell(f"![{DESCRIPTION}](a.png) and <img src='a.png' alt='{DESCRIPTION}'>"), 2),
+        (new_markdown_cell("`<img>` and ![an unfinished one] are text\n```html\n<img src='a.png'>\n```"), 0),
+    ],
+)
+def test_a_picture_with_a_description_is_not_found(cell, count):
+    notebook = new_notebook(cells=[cell])
+    assert len([*pictures(notebook)]) == count
+    assert undescribed_pictures(notebook) == []
 
 
 def names(source: str) -> tuple[set[str], set[str]]:
