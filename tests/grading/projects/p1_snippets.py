@@ -112,3 +112,25 @@ MAX_ABS, MAX_REL = "np.abs(a - b).max()", "(np.abs(a - b) / np.abs(a)).max()"
 PARAMETERS = "sum(math.prod(shapes[name]) for name in own)"
 MACS = "weight * math.prod(out[2:])"
 GEMM, RELU = ('helper.make_node("Gemm", ["x", "weight", "bias"], ["z"])', 'helper.make_node("Relu", ["z"], ["y"])')
+
+
+# Right, but sees a third of the images that the master's solution sees: a learning rate that rises and falls.
+QUICK = {
+    "P1-3-solution": """
+def train(model, images, labels):
+    epochs, batches = max(2, 9_000 // len(images)), -(-len(images) // 32)
+    optimizer, losses = torch.optim.Adam(model.parameters()), []
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.008, total_steps=epochs * batches)
+    for _ in range(epochs):
+        total = 0.0
+        for batch in torch.randperm(len(images)).split(32):
+            optimizer.zero_grad()
+            loss = nn.functional.cross_entropy(model(images[batch]), labels[batch])
+            loss.backward()
+            optimizer.step()
+            schedule.step()
+            total += loss.item() * len(batch)
+        losses.append(total / len(images))
+    return losses
+"""
+}
