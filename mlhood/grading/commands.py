@@ -156,7 +156,7 @@ def sync(
         typer.Option("--check", help="Change nothing; list the files that are not in sync, with exit code 1."),
     ] = False,
 ) -> None:
-    """Update the notebooks' task metadata and the package's copy of their cells, after either has changed.
+    """Update what is copied from somewhere else: the notebooks' task metadata, cells in the package, the README.
 
     Run it in the folder of the course. To add a task, write its section in the notebook (heading, solution cell with
     markers, check cell) and a check module in mlhood/grading/projects, then run this.
@@ -165,13 +165,15 @@ def sync(
 
     Example: mlhood sync --check
     """
-    from mlhood.grading.notebooks.notebook import write_text
+    from mlhood.files.atomic import write_atomic
+    from mlhood.files.paths import make_folder
     from mlhood.grading.notebooks.sync import outdated_files
 
     files = outdated_files(Path.cwd())
-    for name, text in files.items():
+    for name, content in files.items():
         if not check:
-            write_text(Path.cwd() / name, text)
+            make_folder((Path.cwd() / name).parent)
+            write_atomic(Path.cwd() / name, content)
         typer.echo(f"{'not in sync' if check else 'updated'}: {name}")
     if not files:
         typer.echo("everything is in sync")

@@ -7,6 +7,7 @@
 3. Titles and points in headings and in the table of tasks come from the check modules.
 4. The package gets the cells in their student's version (`cells.json`), which submissions are compared with, and the
    solutions that replace unsolved tasks (`stand_ins.json`).
+5. The README gets a picture and a table of each executed notebook (see `readme`).
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ from mlhood.grading.notebooks.notebook import (
     project_of,
     read,
 )
+from mlhood.grading.notebooks.readme import EXCERPTS, readme_files
 from mlhood.grading.notebooks.stubs import BEGIN, solution_source
+from mlhood.grading.projects import PROJECTS
 from mlhood.grading.projects.collect import STAND_INS_FILE
 
 PROJECTS_PATH = "mlhood/grading/projects"
@@ -49,18 +52,22 @@ FLAGS = {
 }
 
 
-def outdated_files(root: Path) -> dict[str, str]:
-    """Return the files of the course in `root` that are not in sync: their new text, by path from the folder.
+def outdated_files(root: Path) -> dict[str, bytes]:
+    """Return the files of the course in `root` that are not in sync: their new content, by path from the folder.
 
     Raises:
         NotebookError: A notebook has a cell of an unknown task, or a task lacks a cell.
     """
-    files = {}
-    for path in course_notebooks(root):
+    texts = {}
+    paths = course_notebooks(root)
+    for path in paths:
         notebook = read(path)
         sync_notebook(notebook, project_of(notebook, path), path)
-        files |= {path.name: notebook_text(notebook)} | _package_files(notebook, path)
-    return {name: text for name, text in files.items() if not _is_current(root / name, text)}
+        texts |= {path.name: notebook_text(notebook)} | _package_files(notebook, path)
+    files = {name: text.encode() for name, text in texts.items()}
+    if {path.stem for path in paths} >= set(EXCERPTS) and (root / "README.md").is_file():
+        files |= readme_files(root, PROJECTS.values())
+    return {name: content for name, content in files.items() if not _is_current(root / name, content)}
 
 
 def cell_files(masters: Iterable[Path]) -> dict[str, str]:
@@ -82,7 +89,7 @@ def require_synced(root: Path, masters: Iterable[Path]) -> None:
         GradingError: It contains others.
     """
     for name, text in cell_files(masters).items():
-        if not _is_current(root / name, text):
+        if not _is_current(root / name, text.encode()):
             raise GradingError(
                 "the package's copy of a notebook's cells is out of date",
                 where=root / name,
@@ -91,8 +98,8 @@ def require_synced(root: Path, masters: Iterable[Path]) -> None:
             )
 
 
-def _is_current(path: Path, text: str) -> bool:
-    return path.is_file() and path.read_text(encoding="utf-8") == text
+def _is_current(path: Path, content: bytes) -> bool:
+    return path.is_file() and path.read_bytes() == content
 
 
 def _package_files(notebook: NotebookNode, path: Path) -> dict[str, str]:

@@ -1,0 +1,163 @@
+"""What the README shows of the executed notebooks: a picture and a measured table of each project, and its badges.
+
+In: the README with a pair of comments `<!-- P3 -->` and `<!-- /P3 -->` for each project, and the executed notebooks.
+Out: the README with the table between the comments, and the pictures in `.github/images`. Nobody copies a number.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import tomllib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+
+import numpy as np
+from bs4 import BeautifulSoup, Tag
+from matplotlib.image import imread
+from nbformat import NotebookNode
+
+from mlhood.errors import GradingError
+from mlhood.grading.checks.task import Project
+from mlhood.grading.notebooks.notebook import read
+from mlhood.plotting.overview import overview
+
+IMAGES = ".github/images"
+BADGE = """\
+<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="20" role="img" aria-label="{label}: {value}">
+<title>{label}: {value}</title>
+<rect width="{width}" height="20" rx="3" fill="#404040"/>
+<rect x="{left}" width="{right}" height="20" rx="3" fill="#0072b2"/>
+<g fill="#ffffff" font-family="Verdana,DejaVu Sans,sans-serif" font-size="11" text-anchor="middle">
+<text x="{left_centre}" y="14">{label}</text><text x="{right_centre}" y="14">{value}</text></g></svg>
+"""
+MAX_DIFFERENCE = 0.01  # of the overview's pixels between 0 and 1, on average
+CHARACTER = 7.1  # pixels of an average character of the badge's font
+
+
+@dataclass(frozen=True)
+class Excerpt:
+    """Which outputs of a notebook the README shows.
+
+    Args:
+        picture: Id of the cell whose first picture it is.
+        table: Id of the cell whose first table it is.
+        columns: The columns to show; all if empty.
+    """
+
+    picture: str
+    table: str
+    columns: tuple[str, ...] = ()
+
+
+EXCERPTS = {
+    "P1": Excerpt("P1-6-result-1", "P1-6-result-1"),
+    "P2": Excerpt("P2-7-given-2", "P2-7-given-1"),
+    "P3": Excerpt("P3-6-result-2", "P3-5-solution-2"),
+    "P4": Excerpt("P4-2-result-1", "P4-5-solution-2"),
+    "P5": Excerpt("P5-3-result-1", "P5-3-solution-3"),
+}
+
+
+def readme_files(root: Path, projects: Iterable[Project]) -> dict[str, bytes]:
+    """Return the README and its images as they have to be, by their paths from the root of the repository.
+
+    What a notebook does not show yet, because it was edited and not executed, stays as it is in the README.
+
+    Args:
+        root: The repository, with the README and the notebooks.
+        projects: The projects of the course.
+
+    Raises:
+        NotebookError: A notebook cannot be read.
+        GradingError: The README lacks a project's pair of comments.
+    """
+    projects = tuple(projects)
+    text = (root / "README.md").read_text(encoding="utf-8")
+    files = {f"{IMAGES}/{name}.svg": badge(*pair).encode() for name, pair in badges(root, projects).items()}
+    files[f"{IMAGES}/overview.png"] = _overview_png(root / IMAGES / "overview.png")
+    for name, excerpt in EXCERPTS.items():
+        notebook = read(root / f"{name}.ipynb")
+        if picture := output(notebook, excerpt.picture, "image/png"):
+            files[f"{IMAGES}/{name}.png"] = base64.b64decode(picture)
+        if table := output(notebook, excerpt.table, "text/html"):
+            text = _insert(text, name, markdown_table(table, excerpt.columns), root / "README.md")
+    return {"README.md": text.encode(), **files}
+
+
+def _overview_png(path: Path) -> bytes:
+    """Return the overview, or the present file if it looks the same: releases of Matplotlib write different bytes."""
+    buffer = io.BytesIO()
+    overview().savefig(buffer, dpi=130, metadata={"Software": None})
+    if path.is_file():
+        old, new = imread(path), imread(io.BytesIO(buffer.getvalue()))
+        if old.shape == new.shape and np.abs(old - new).mean() < MAX_DIFFERENCE:
+            return path.read_bytes()
+    return buffer.getvalue()
+
+
+def _insert(text: str, name: str, table: str, path: Path) -> str:
+    begin, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
+    if text.count(begin) != 1 or text.count(end) != 1:
+        raise GradingError(
+            "the README does not mark where a project's table belongs",
+            where=path,
+            expected=f"one line {begin.strip()} and one line {end}",
+            got=f"{text.count(begin)} and {text.count(end)}",
+        )
+    before, rest = text.split(begin)
+    return before + begin + table + end + rest.split(end)[1]
+
+
+def output(notebook: NotebookNode, cell_id: str, mime_type: str) -> str:
+    """Return the first output of a MIME type that a cell shows; empty if it shows none."""
+    outputs = [output for cell in notebook.cells if cell.id == cell_id for output in cell.get("outputs", [])]
+    shown = ("".join(output.get("data", {}).get(mime_type, "")) for output in outputs)
+    return next(filter(None, shown), "")
+
+
+def markdown_table(html: str, columns: tuple[str, ...] = ()) -> str:
+    """Return a table of a notebook in Markdown, and the notes under it as small text.
+
+    Args:
+        html: What pandas or a declared table of the course shows in a notebook.
+        columns: The columns to keep, by their headings; all if empty.
+    """
+    soup = BeautifulSoup(html, "html.parser")
+    rows = [[_text(cell) for cell in row.find_all(["th", "td"])] for row in soup.find_all("tr")]
+    heading, body = rows[0], [row for row in rows[1:] if any(row[1:])]
+    if all(row[0].isdigit() for row in body):  # pandas' default index says nothing
+        heading, body = heading[1:], [row[1:] for row in body]
+    keep = [i for i, title in enumerate(heading) if not columns or title in columns]
+    lines = [_row(heading, keep), "|" + "---|" * len(keep), *(_row(row, keep) for row in body)]
+    notes = [_text(tag) for tag in soup.find_all(["p", "li"])]
+    return "\n".join(lines) + "\n" + (f"\n<sub>{'; '.join(escape(note) for note in notes)}</sub>\n" if notes else "")
+
+
+def _text(tag: Tag) -> str:
+    return " ".join(tag.get_text(" ").split()).replace("|", "\\|")
+
+
+def _row(cells: list[str], keep: list[int]) -> str:
+    return "| " + " | ".join(cells[i] for i in keep) + " |"
+
+
+def badges(root: Path, projects: tuple[Project, ...]) -> dict[str, tuple[str, str]]:
+    """Return label and value of each badge, from what the repository declares."""
+    declared = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    tasks, points = sum(len(project.tasks) for project in projects), sum(project.points for project in projects)
+    return {
+        "python": ("Python", declared["requires-python"].removeprefix(">=") + " or newer"),
+        "license": ("license", declared["license"]),
+        "course": ("course", f"{len(projects)} projects, {tasks} tasks, {points:g} points"),
+        "gpu": ("GPU", "not needed"),
+    }
+
+
+def badge(label: str, value: str) -> str:
+    """Return a badge as SVG: a label on dark grey, a value on blue."""
+    left, right = (round(CHARACTER * len(text)) + 12 for text in (label, value))
+    centres = {"left_centre": left / 2, "right_centre": left + right / 2}
+    return BADGE.format(label=escape(label), value=escape(value), width=left + right, left=left, right=right, **centres)

@@ -1,0 +1,107 @@
+"""The README shows what the executed notebooks show: their pictures, their tables, and badges that are true."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from nbformat.v4 import new_code_cell, new_notebook, new_output
+
+from mlhood.errors import GradingError
+from mlhood.grading.notebooks.notebook import read, write
+from mlhood.grading.notebooks.readme import EXCERPTS, IMAGES, badge, badges, markdown_table, output, readme_files
+from mlhood.grading.projects import PROJECTS
+
+ROOT = Path(__file__).parents[3]
+TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+TABLE = """
+<table><tr><th></th><th>layer</th><th>ms</th></tr>
+<tr><th>0</th><td>C1 | C2</td><td>1.5</td></tr><tr><th>1</th><td>C3</td><td>2</td></tr></table><p>best of <b>9</b></p>
+"""
+
+
+@pytest.fixture
+def repository(tmp_path):
+    for name in ("README.md", "pyproject.toml", *(f"{name}.ipynb" for name in EXCERPTS)):
+        shutil.copy(ROOT / name, tmp_path / name)
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", EXCERPTS)
+def test_the_cells_of_an_excerpt_show_a_picture_and_a_table(name):
+    notebook = read(ROOT / f"{name}.ipynb")
+    assert output(notebook, EXCERPTS[name].picture, "image/png")
+    assert markdown_table(output(notebook, EXCERPTS[name].table, "text/html"), EXCERPTS[name].columns) in TEXT
+
+
+def test_every_image_of_the_readme_is_written_and_every_written_image_is_shown():
+    written = set(readme_files(ROOT, PROJECTS.values())) - {"README.md"}
+    assert set(re.findall(rf"{IMAGES}/[\w.-]+", TEXT)) == written
+
+
+def test_a_changed_output_changes_the_readme_alone(repository):
+    before = readme_files(repository, PROJECTS.values())
+    notebook = read(repository / "P4.ipynb")
+    table = new_output("display_data", {"text/html": TABLE})
+    next(cell for cell in notebook.cells if cell.id == EXCERPTS["P4"].table).outputs = [table]
+    write(notebook, repository / "P4.ipynb")
+    after = readme_files(repository, PROJECTS.values())
+    assert {name for name in after if after[name] != before[name]} == {"README.md"}
+    assert "| layer | ms |\n|---|---|\n| C1 \\| C2 | 1.5 |" in after["README.md"].decode()
+
+
+def test_a_notebook_that_is_not_executed_leaves_the_readme_as_it_is(repository):
+    before = readme_files(repository, PROJECTS.values())
+    notebook = read(repository / "P4.ipynb")
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            cell.outputs = []
+    write(notebook, repository / "P4.ipynb")
+    after = readme_files(repository, PROJECTS.values())
+    assert after == {name: content for name, content in before.items() if name != f"{IMAGES}/P4.png"}
+
+
+def test_a_readme_without_the_marks_of_a_project_is_refused(repository):
+    (repository / "README.md").write_text(TEXT.replace("<!-- /P2 -->", ""), encoding="utf-8")
+    with pytest.raises(GradingError, match="<!-- /P2 -->"):
+        readme_files(repository, PROJECTS.values())
+
+
+def test_a_small_difference_of_pixels_does_not_replace_the_overview(repository):
+    overview = repository / IMAGES / "overview.png"
+    overview.parent.mkdir(parents=True)
+    drawn = readme_files(repository, PROJECTS.values())[f"{IMAGES}/overview.png"]
+    overview.write_bytes(drawn + b"0")  # bytes after the end of a PNG change no pixel
+    assert readme_files(repository, PROJECTS.values())[f"{IMAGES}/overview.png"] == drawn + b"0"
+    shutil.copy(ROOT / IMAGES / "P1.png", overview)
+    assert readme_files(repository, PROJECTS.values())[f"{IMAGES}/overview.png"] == drawn
+
+
+def test_the_first_output_of_a_type_counts():
+    shown = [new_output("display_data", {"text/plain": "x"}), new_output("display_data", {"text/html": "<b>y</b>"})]
+    notebook = new_notebook(cells=[new_code_cell("y", id="a", outputs=shown)])
+    assert output(notebook, "a", "text/html") == "<b>y</b>"
+    assert output(notebook, "a", "image/png") == output(notebook, "b", "text/html") == ""
+
+
+def test_a_table_in_markdown():
+    expected = "| layer | ms |\n|---|---|\n| C1 \\| C2 | 1.5 |\n| C3 | 2 |\n\n<sub>best of 9</sub>\n"
+    assert markdown_table(TABLE) == expected
+    assert markdown_table(TABLE, ("ms",)) == "| ms |\n|---|\n| 1.5 |\n| 2 |\n\n<sub>best of 9</sub>\n"
+
+
+def test_badges_say_what_the_repository_declares():
+    values = badges(ROOT, tuple(PROJECTS.values()))
+    name, version = values["license"][1].split("-")
+    assert re.search(rf"{name} License\s+Version {version}", (ROOT / "LICENSE").read_text(encoding="utf-8"))
+    assert re.fullmatch(r"5 projects, \d+ tasks, 500 points", values["course"][1])
+
+
+def test_a_badge_escapes_its_text_and_names_itself():
+    svg = badge("a<b", "1 & 2")
+    assert 'aria-label="a&lt;b: 1 &amp; 2"' in svg
+    assert "<title>a&lt;b: 1 &amp; 2</title>" in svg
