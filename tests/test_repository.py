@@ -157,6 +157,41 @@ def test_the_readme_names_folders_and_files_that_exist():
     assert [name for name in named if not (ROOT / name).exists()] == []
 
 
+# -- a way in for contributors
+
+ROOMS = sorted(path.parent for path in (ROOT / "mlhood").glob("*/__init__.py"))
+LINK = re.compile(r"\]\((?!http)([^)#]+)")
+
+
+@pytest.mark.parametrize("room", ROOMS, ids=lambda path: path.name)
+def test_every_folder_opens_with_a_page(room):
+    page = (room / "README.md").read_text(encoding="utf-8")
+    assert "**In:**" in page
+    assert "**Out:**" in page
+    first = LINK.findall(page.partition("| Read first |")[2])
+    assert len(first) == min(5, len([path for path in room.rglob("*.py") if path.stem != "__init__"]))
+    assert [name for name in first if not (room / name).is_file()] == []
+    (tests,) = re.findall(r"`\.venv/bin/pytest (\S+)`", page)
+    assert list((ROOT / tests).rglob("test_*.py")), tests
+
+
+@pytest.mark.parametrize(
+    "page",
+    [*ROOT.glob(".github/**/*.md"), *(ROOT / "mlhood").rglob("*.md"), ROOT / "README.md"],
+    ids=lambda path: path.relative_to(ROOT).as_posix(),
+)
+def test_links_lead_somewhere(page):
+    links = [link for link in LINK.findall(page.read_text(encoding="utf-8")) if "/actions/" not in link]
+    assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+def test_the_version_is_the_same_everywhere():
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    assert yaml.safe_load((ROOT / ".github/CITATION.cff").read_text(encoding="utf-8"))["version"] == version
+    changes = (ROOT / ".github/CHANGELOG.md").read_text(encoding="utf-8")
+    assert re.search(r"^## (\S+)", changes, re.MULTILINE)[1] == version
+
+
 # -- the notebooks
 
 
