@@ -150,9 +150,8 @@ def measure_scaling(
         CompilerError: There are fewer than two sizes, or no rounds.
     """
     if len(set(sizes)) < 2 or min(sizes) < 1 or rounds < 1:
-        raise CompilerError(
-            "a slope needs at least two sizes and one round", got=f"sizes {list(sizes)}, {rounds} rounds"
-        )
+        got = f"sizes {list(sizes)}, {rounds} rounds"
+        raise CompilerError("a slope needs at least two sizes and one round", got=got)
     samples = {}
     for nodes in sizes:
         data = chain(nodes).SerializeToString()

@@ -112,9 +112,7 @@ def _write(graph: Graph, draw: Path | None, export: Path | None) -> None:
         typer.echo(f"wrote {export}")
 
 
-def conformance(
-    as_json: Annotated[bool, typer.Option("--json", help="Print machine-readable JSON.")] = False,
-) -> None:
+def conformance(as_json: Annotated[bool, typer.Option("--json", help="Print machine-readable JSON.")] = False) -> None:
     """Run ONNX's backend test suite on the compiler and print its score by tier of operators.
 
     The exit code is 1 if a test of a tier fails that is not explicitly excluded, 0 otherwise.

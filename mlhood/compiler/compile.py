@@ -98,15 +98,9 @@ class Executable:
 
     def report(self) -> pd.DataFrame:
         """Return a row per stage: number of nodes, bytes of constants, and time (ms)."""
-        rows = {
-            stage.name: {
-                "nodes": len(stage.graph.nodes),
-                "constant bytes": constant_bytes(stage.graph),
-                "ms": 1000 * stage.seconds,
-            }
-            for stage in self.stages
-        }
-        return pd.DataFrame.from_dict(rows, orient="index")
+        rows = [(len(stage.graph.nodes), constant_bytes(stage.graph), 1000 * stage.seconds) for stage in self.stages]
+        names = [stage.name for stage in self.stages]
+        return pd.DataFrame(rows, index=names, columns=["nodes", "constant bytes", "ms"])
 
 
 def compile(

@@ -191,10 +191,7 @@ def compared(exact: np.ndarray, approximation: np.ndarray, step: float) -> Figur
     figure, grid = plt.subplots(1, 3, figsize=(9, 3), dpi=90)
     difference = (approximation - exact) / step
     limits = {"vmin": min(exact.min(), approximation.min()), "vmax": max(exact.max(), approximation.max())}
-    for axes, image, title in (
-        (grid[0], exact, "real numbers"),
-        (grid[1], approximation, "integers, dequantised"),
-    ):
+    for axes, image, title in ((grid[0], exact, "real numbers"), (grid[1], approximation, "integers, dequantised")):
         figure.colorbar(axes.imshow(image, cmap="cividis", **limits), ax=axes, shrink=0.75)
         axes.set_title(title, fontsize=9)
     figure.colorbar(grid[2].imshow(difference, cmap="PuOr", vmin=-1.5, vmax=1.5), ax=grid[2], shrink=0.75)

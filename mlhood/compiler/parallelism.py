@@ -113,9 +113,8 @@ class TaskGraph:
             CompilerError: There are too many tasks; the memory is quadratic in their number.
         """
         if len(self.costs) > MAX_TASKS:
-            raise CompilerError(
-                "too many tasks to compute the width", expected=f"at most {MAX_TASKS:,}", got=f"{len(self.costs):,}"
-            )
+            expected, got = f"at most {MAX_TASKS:,}", f"{len(self.costs):,}"
+            raise CompilerError("too many tasks to compute the width", expected=expected, got=got)
         from scipy.sparse import csr_array
         from scipy.sparse.csgraph import maximum_bipartite_matching
 

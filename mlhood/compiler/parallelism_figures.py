@@ -67,9 +67,8 @@ def critical_path(tasks: TaskGraph) -> Figure:
         CompilerError: There are too many tasks for a readable figure.
     """
     if len(tasks.costs) > MAX_TASKS:
-        raise CompilerError(
-            "the graph is too large to be drawn", expected=f"at most {MAX_TASKS} tasks", got=len(tasks.costs)
-        )
+        expected = f"at most {MAX_TASKS} tasks"
+        raise CompilerError("the graph is too large to be drawn", expected=expected, got=len(tasks.costs))
     path = tasks.critical_path()
     positions = _layout(tasks, set(path))
     depth = max(x for x, _ in positions.values())

@@ -69,26 +69,21 @@ class _LineParser:
 
     def parse(self) -> None:
         """Parse the line and add its statement to the graph."""
-        kind, word = self.tokens[0]
-        statements = {
-            "graph": self._graph,
-            "placeholder": self._placeholder,
-            "constant": self._constant,
-            "output": self._output,
-        }
-        if kind == "word" and word in statements:
-            self.next = 1
-            statements[word]()
-        else:
-            self._node()
+        self.next = 1
+        match self.tokens[0]:
+            case ("word", "graph"):
+                self.graph.name = json.loads(self._take("string"))
+            case ("word", "placeholder"):
+                self.graph.placeholder(*self._declaration())
+            case ("word", "constant"):
+                self._constant()
+            case ("word", "output"):
+                self._output()
+            case _:
+                self.next = 0
+                self._node()
         if self.next < len(self.tokens):
             raise self._syntax_error("the end of the line")
-
-    def _graph(self) -> None:
-        self.graph.name = json.loads(self._take("string"))
-
-    def _placeholder(self) -> None:
-        self.graph.placeholder(*self._declaration())
 
     def _constant(self) -> None:
         name, type = self._declaration()

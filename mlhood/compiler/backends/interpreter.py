@@ -131,15 +131,10 @@ def run(graph: Graph, **inputs: Any) -> dict[str, np.ndarray]:
 
 
 def check_inputs(inputs: object) -> None:
-    """Check that inputs are given by name.
-
-    Raises:
-        CompilerError: They are not.
-    """
+    """Raise CompilerError unless inputs are given by name."""
     if not isinstance(inputs, Mapping):
-        raise CompilerError(
-            "inputs must be given by name", expected="a dict with an array for each input", got=type(inputs).__name__
-        )
+        expected = "a dict with an array for each input"
+        raise CompilerError("inputs must be given by name", expected=expected, got=type(inputs).__name__)
 
 
 def _array(name: str, value: Any) -> np.ndarray:

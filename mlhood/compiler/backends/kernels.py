@@ -70,7 +70,8 @@ class _KernelConv:
 
     def __init__(self, operator: Conv, conv2d: Conv2d) -> None:
         self.conv2d = conv2d
-        self.arguments = _arguments(operator)
+        window = {"stride": operator.strides, "padding": operator.pads, "dilation": operator.dilations}
+        self.arguments: dict[str, Any] = {**window, "groups": operator.group}  # pads: top, left, bottom, right in both
         self.clip, self.remaining = _split(operator.activation)
 
     def __call__(self, x: Array, w: Array, bias: Array | None = None, z: Array | None = None) -> tuple[Array, ...]:
@@ -125,16 +126,6 @@ class _CustomConv:
             expected=f"a NumPy array, float32{list(shape)}, with stride {self.stride} and padding {self.padding}",
             got=got,
         )
-
-
-def _arguments(operator: Conv) -> dict[str, Any]:
-    """Return the attributes as the kernels' keyword arguments; pads are top, left, bottom, right in both."""
-    return {
-        "stride": operator.strides,
-        "padding": operator.pads,
-        "dilation": operator.dilations,
-        "groups": operator.group,
-    }
 
 
 def _split(activation: Activation) -> tuple[Clip | None, Activation]:

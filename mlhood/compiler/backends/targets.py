@@ -53,10 +53,6 @@ def prepare(graph: Graph, target: Target) -> Runner:
 
 
 def check_target(target: Target) -> None:
-    """Check a target.
-
-    Raises:
-        CompilerError: The target is unknown.
-    """
+    """Raise CompilerError if a target is unknown."""
     if not callable(target) and target not in TARGETS:
         raise CompilerError("unknown target", expected=", ".join(TARGETS), got=repr(target))

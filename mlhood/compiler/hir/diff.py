@@ -13,7 +13,6 @@ name reads another tensor. Constants are compared by their elements, not by thei
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -28,7 +27,7 @@ from mlhood.compiler.hir.drawing.labels import (
     input_names,
 )
 from mlhood.compiler.hir.graph import Graph
-from mlhood.compiler.hir.text import PLAIN_NAME
+from mlhood.compiler.hir.text import quote_name
 from mlhood.compiler.hir.types import Quantization, TensorType
 from mlhood.compiler.hir.values import Constant, Node, Value
 
@@ -54,7 +53,7 @@ class Change:
     details: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        head = f"{SIGNS[self.kind]} {self.operator or self.entity} {_quote(self.name)}"
+        head = f"{SIGNS[self.kind]} {self.operator or self.entity} {quote_name(self.name)}"
         return "\n".join([head, *(f"    {detail}" for detail in self.details)])
 
 
@@ -113,10 +112,6 @@ def diff(before: Graph, after: Graph) -> Diff:
         *_compare_ends("output", before.outputs, after.outputs),
     ]
     return Diff((before.name, len(before.nodes)), (after.name, len(after.nodes)), tuple(changes))
-
-
-def _quote(name: str) -> str:
-    return name if PLAIN_NAME.fullmatch(name) else json.dumps(name)
 
 
 def _compare_ends(entity: str, old: Mapping[str, Value], new: Mapping[str, Value]) -> Iterator[Change]:
@@ -204,7 +199,7 @@ def _compare_values(name: str, old: Value | None, new: Value | None) -> Iterator
 def _reference(value: Value | None) -> str:
     if isinstance(value, Constant):
         return f"constant {format_constant(value)}"
-    return "none" if value is None else f"%{_quote(value.name)}"
+    return "none" if value is None else f"%{quote_name(value.name)}"
 
 
 def _compare_outputs(old: Node, new: Node) -> Iterator[str]:
@@ -235,6 +230,4 @@ def _element(type: TensorType) -> str:
 
 def same_elements(first: np.ndarray, second: np.ndarray) -> bool:
     """Return whether two arrays of the same type and shape are bitwise equal; NaN equals itself."""
-    if first.__array_interface__ == second.__array_interface__:
-        return True
-    return first.tobytes() == second.tobytes()
+    return first.__array_interface__ == second.__array_interface__ or first.tobytes() == second.tobytes()

@@ -17,11 +17,7 @@ from mlhood.errors import CompilerError
 
 
 class Graph:
-    """A function from placeholders to outputs.
-
-    Args:
-        name: The graph's name.
-    """
+    """A function from placeholders to outputs."""
 
     def __init__(self, name: str = "graph") -> None:
         self.name = name
@@ -34,11 +30,7 @@ class Graph:
         self._counters: dict[str, int] = {}
 
     def value(self, name: str) -> Value:
-        """Return the value of this name.
-
-        Raises:
-            CompilerError: There is none.
-        """
+        """Return the value of this name; raise CompilerError if there is none."""
         if name not in self._values:
             raise CompilerError("the graph has no value with this name", where=f"graph {self.name!r}", got=name)
         return self._values[name]
@@ -48,11 +40,7 @@ class Graph:
         return iter(self._values.values())
 
     def placeholder(self, name: str, type: TensorType) -> Placeholder:
-        """Add an input.
-
-        Raises:
-            CompilerError: The name is taken.
-        """
+        """Add an input; raise CompilerError if the name is taken."""
         value = Placeholder(name, type)
         self._register(value)
         self.placeholders[name] = value
@@ -148,9 +136,8 @@ class Graph:
         after = new.outputs[0]
         if len(old.outputs) > 1 or after.type != before.type:
             self.remove(new)
-            raise CompilerError(
-                "the new node's output has another type", where=old.where, expected=before.type, got=after.type
-            )
+            what = "the new node's output has another type"
+            raise CompilerError(what, where=old.where, expected=before.type, got=after.type)
         self.replace_all_uses(before, after)
         self.remove(old)
         self.rename(after, before.name)
@@ -190,12 +177,11 @@ class Graph:
         Raises:
             CompilerError: It is used, or not in the graph.
         """
+        where = f"constant {constant.name!r}"
         if self.constants.get(constant.name) is not constant:
-            raise CompilerError(
-                "a constant that is not in the graph cannot be removed", where=f"constant {constant.name!r}"
-            )
+            raise CompilerError("a constant that is not in the graph cannot be removed", where=where)
         if constant.users or self.is_output(constant):
-            raise CompilerError("a constant that is used cannot be removed", where=f"constant {constant.name!r}")
+            raise CompilerError("a constant that is used cannot be removed", where=where)
         del self._values[constant.name]
         del self.constants[constant.name]
 
@@ -254,9 +240,8 @@ class Graph:
 
     def _check_name(self, name: str) -> None:
         if not name or name in self._values:
-            raise CompilerError(
-                "names of values must be unique and not empty", where=f"graph {self.name!r}", got=repr(name)
-            )
+            what = "names of values must be unique and not empty"
+            raise CompilerError(what, where=f"graph {self.name!r}", got=repr(name))
 
     def _unique_in(self, taken: dict, name: str) -> str:
         if name not in taken:

@@ -139,12 +139,12 @@ class Operator:
 
     @classmethod
     def from_onnx(cls, source: Any) -> Any:
-        """Import rule: add the nodes for one ONNX node, return its outputs: a `Value`, or a sequence of them.
+        """Import rule: add the nodes for one `OnnxNode`, return its outputs: a `Value`, or a sequence of them.
 
-        Args:
-            source: The `OnnxNode`.
+        By default the attributes have the same names in ONNX.
         """
-        return source.add(cls(), *source.inputs)
+        attributes = {field.name: source.attribute(field.name, field.default) for field in fields(cls)}
+        return source.add(cls(**attributes), *source.inputs)
 
 
 # What each operator of `mlhood.compiler.operators.OPERATORS` answers, with a rule or with `unsupported(reason)`.
@@ -183,42 +183,26 @@ def locate_error(error: CompilerError, where: str) -> CompilerError:
 
 
 def require(condition: bool, what: str, *, expected: object = None, got: object = None) -> None:
-    """Check a condition of a type rule.
-
-    Raises:
-        CompilerError: The condition is false.
-    """
+    """Check a condition of a type rule; raise CompilerError if it is false."""
     if not condition:
         raise CompilerError(what, expected=expected, got=got)
 
 
 def require_unquantized(*types: TensorType | None) -> None:
-    """Check that no tensor is quantised, for operators that compute with the elements as they are stored.
-
-    Raises:
-        CompilerError: One is quantised.
-    """
+    """Raise CompilerError if a tensor is quantised, for operators that compute with the elements as they are stored."""
     if any(type is not None and type.quantization is not None for type in types):
         raise CompilerError("the operator does not support quantised tensors", todo="dequantise its inputs first")
 
 
 def require_channels(x: TensorType) -> None:
-    """Check that a tensor has a batch and a channel axis and floating-point elements.
-
-    Raises:
-        CompilerError: It does not.
-    """
+    """Raise CompilerError unless a tensor has a batch and a channel axis and floating-point elements."""
     valid = x.rank >= 2 and x.is_float
     what = "the input must have a batch and a channel axis and floating-point elements"
     require(valid, what, got=f"{x.element}{list(x.shape)}")
 
 
 def common_element(*types: TensorType | None) -> str:
-    """Return the element type that all given types share.
-
-    Raises:
-        CompilerError: They differ.
-    """
+    """Return the element type that all given types share; raise CompilerError if they differ."""
     elements = dict.fromkeys(type.element for type in types if type is not None)
     require(len(elements) == 1, "the element types differ", expected="one element type", got=", ".join(elements))
     return next(iter(elements))

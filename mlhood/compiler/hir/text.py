@@ -73,16 +73,17 @@ def attribute_text(attribute: Any) -> str:
     return json.dumps(attribute)
 
 
+def quote_name(name: str) -> str:
+    """Return the name of a value in the text form, quoted if necessary."""
+    return name if PLAIN_NAME.fullmatch(name) else json.dumps(name)
+
+
 def _dim(axis: Dim) -> str:
     return axis if isinstance(axis, str) and PLAIN_WORD.fullmatch(axis) else json.dumps(axis)
 
 
 def _reference(value: Value | None) -> str:
-    return "none" if value is None else f"%{_name(value.name)}"
-
-
-def _name(name: str) -> str:
-    return name if PLAIN_NAME.fullmatch(name) else json.dumps(name)
+    return "none" if value is None else f"%{quote_name(value.name)}"
 
 
 def _declaration(value: Value) -> str:

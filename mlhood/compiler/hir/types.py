@@ -191,16 +191,13 @@ def quotient(shape: Iterable[Dim], divisor: Iterable[Dim]) -> Dim | None:
 def _factors(shape: Iterable[Dim]) -> tuple[int, Counter[str]]:
     number, names = 1, Counter[str]()
     for axis in shape:
-        for part in str(axis).split("*") if _is_product(axis) else [axis]:
+        is_product = isinstance(axis, str) and "*" in axis and not set("()+-/") & set(axis)
+        for part in str(axis).split("*") if is_product else [axis]:
             if isinstance(part, int) or part.isdecimal():
                 number *= int(part)
             else:
                 names[part] += 1
     return number, names
-
-
-def _is_product(axis: Dim) -> bool:
-    return isinstance(axis, str) and "*" in axis and not set("()+-/") & set(axis)
 
 
 def _format_product(number: int, names: Counter[str]) -> Dim:

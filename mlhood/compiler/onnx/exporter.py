@@ -82,9 +82,8 @@ def _info(name: str, type: TensorType) -> onnx.ValueInfoProto:
 
 def _check(graph: Graph, opset: int) -> None:
     if not OLDEST_OPSET <= opset <= NEWEST_OPSET:
-        raise CompilerError(
-            "the opset is not supported", expected=f"{OLDEST_OPSET} to {NEWEST_OPSET}", got=opset, todo=f"use {OPSET}"
-        )
+        expected = f"{OLDEST_OPSET} to {NEWEST_OPSET}"
+        raise CompilerError("the opset is not supported", expected=expected, got=opset, todo=f"use {OPSET}")
     wide = [v.name for v in graph.values() if v.type.quantization and v.type.element in ("int16", "uint16")]
     if wide and opset < 21:
         raise CompilerError("integers of 16 bits need opset 21", where=f"value {wide[0]!r}", got=opset, todo="use 21")

@@ -171,9 +171,8 @@ class _Import:
             if value.name in self.constants:
                 self._constant(value.name, np.asarray(self.constants[value.name]))
                 continue
-            type = self._type(value)
+            type, where = self._type(value), f"input {value.name!r}"
             if violations := type.violations():
-                where = f"input {value.name!r}"
                 raise CompilerError("the type of an input is invalid", where=where, got="; ".join(violations))
             self.values[value.name] = self.graph.placeholder(value.name, type)
 
@@ -213,14 +212,12 @@ class _Import:
         try:
             results = self.rules[proto.op_type](source)
         except CompilerError as error:
-            raise _with_advice(error, source.where) from error
+            located = locate_error(error, source.where)
+            located.parts.setdefault("what to do", _REPAIR)
+            raise located from error
         except (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, MemoryError) as error:
-            raise CompilerError(
-                "the node cannot be imported",
-                where=source.where,
-                got=f"{type(error).__name__}: {error}",
-                todo=_REPAIR,
-            ) from error
+            got = f"{type(error).__name__}: {error}"
+            raise CompilerError("the node cannot be imported", where=source.where, got=got, todo=_REPAIR) from error
         new_nodes = list(islice(reversed(self.graph.nodes.values()), len(self.graph.nodes) - before))[::-1]
         for name, value in zip(proto.output, _as_values(results, source), strict=False):
             if not name:
@@ -275,13 +272,6 @@ def _as_values(results: Any, source: OnnxNode) -> Sequence[Value | None]:
             todo="return source.add(operator, *inputs)",
         )
     return values
-
-
-def _with_advice(error: CompilerError, where: str) -> CompilerError:
-    """Return the error with the node's name, and with general advice unless it has its own."""
-    error = locate_error(error, where)
-    error.parts.setdefault("what to do", _REPAIR)
-    return error
 
 
 def _is_large(size: Dim) -> bool:

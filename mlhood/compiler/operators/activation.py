@@ -45,11 +45,7 @@ def operator_of(activation: Activation) -> Operator:
 
 
 def check_activation(activation: Activation) -> None:
-    """Check the attribute `activation` of an operator.
-
-    Raises:
-        CompilerError: The activation is unknown, or its attributes are invalid.
-    """
+    """Raise CompilerError if an activation is unknown, or its attributes are invalid."""
     if activation:
         operator_of(activation)
 

@@ -11,10 +11,9 @@ import numpy as np
 from mlhood.compiler.hir.operator import Range, common_element, require, require_unquantized
 from mlhood.compiler.hir.types import TensorType, broadcast, normalize_axis
 from mlhood.compiler.hir.values import Value
-from mlhood.compiler.operators.base import NO_BOUNDS, NOT_REAL, STAYS_FLOAT, Elementwise
+from mlhood.compiler.operators.base import NO_BOUNDS, NOT_REAL, STAYS_FLOAT, Elementwise, export_directly
 from mlhood.compiler.operators.cast import Identity
 from mlhood.compiler.operators.onnx_node import OnnxNode
-from mlhood.compiler.operators.onnx_writer import OnnxWriter
 from mlhood.compiler.operators.shape import Unsqueeze
 
 
@@ -25,6 +24,7 @@ class Binary(Elementwise):
     family = "arithmetic"
     quantization_rule = STAYS_FLOAT
     value_range = NO_BOUNDS
+    to_onnx = export_directly
     function: ClassVar[Callable[[np.ndarray, np.ndarray], Any]]
     result: ClassVar[str | None] = None
 
@@ -35,9 +35,6 @@ class Binary(Elementwise):
 
     def evaluate(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         return np.asarray(type(self).function(a, b))
-
-    def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
-        return writer.emit(self.name, *inputs, name=name)
 
     @classmethod
     def from_onnx(cls, source: OnnxNode) -> Value:
@@ -70,6 +67,10 @@ def _sum_range(operator: Binary, y: TensorType, a: Range, b: Range) -> Range | N
     return bounds if y.is_float else None  # sums of integers may wrap around
 
 
+def _bounds_by(choose: Callable) -> Callable[..., Range]:
+    return lambda operator, y, a, b: (choose(a[0], b[0]), choose(a[1], b[1]))
+
+
 def _define(name: str, function: Callable, doc: str, **members: Any) -> type:
     return type(name, (Binary,), {"function": staticmethod(function), "onnx": (name,), "__doc__": doc, **members})
 
@@ -84,20 +85,8 @@ Add = _define(
 Sub = _define("Sub", np.subtract, "y = a - b.")
 Mul = _define("Mul", np.multiply, "y = a b.", quantization_rule="product", **_SWAPS)
 Div = _define("Div", _divide, "y = a / b; of integers, towards zero.")
-Max = _define(
-    "Max",
-    np.maximum,
-    "y = the larger of a and b.",
-    value_range=lambda operator, y, a, b: (max(a[0], b[0]), max(a[1], b[1])),
-    **_SWAPS,
-)
-Min = _define(
-    "Min",
-    np.minimum,
-    "y = the smaller of a and b.",
-    value_range=lambda operator, y, a, b: (min(a[0], b[0]), min(a[1], b[1])),
-    **_SWAPS,
-)
+Max = _define("Max", np.maximum, "y = the larger of a and b.", value_range=_bounds_by(max), **_SWAPS)
+Min = _define("Min", np.minimum, "y = the smaller of a and b.", value_range=_bounds_by(min), **_SWAPS)
 And = _define("And", np.logical_and, "y = a and b.", **_LOGIC, **_SWAPS)
 Or = _define("Or", np.logical_or, "y = a or b.", **_LOGIC, **_SWAPS)
 Xor = _define("Xor", np.logical_xor, "y = a or b, but not both.", **_LOGIC, **_SWAPS)
@@ -157,6 +146,7 @@ class Where(Elementwise):
     family = "arithmetic"
     quantization_rule = STAYS_FLOAT
     value_range = NO_BOUNDS
+    to_onnx = export_directly
 
     def infer(self, condition: TensorType, a: TensorType, b: TensorType) -> TensorType:
         require_unquantized(a, b)
@@ -166,26 +156,6 @@ class Where(Elementwise):
     def evaluate(self, condition: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         return np.where(condition, a, b)
 
-    def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
-        return writer.emit("Where", *inputs, name=name)
 
-
-OPERATORS = (
-    Add,
-    Sub,
-    Mul,
-    Div,
-    Max,
-    Min,
-    And,
-    Or,
-    Xor,
-    Equal,
-    Greater,
-    GreaterOrEqual,
-    Less,
-    LessOrEqual,
-    PRelu,
-    Pow,
-    Where,
-)
+_COMPARISONS = (Equal, Greater, GreaterOrEqual, Less, LessOrEqual)
+OPERATORS = (Add, Sub, Mul, Div, Max, Min, And, Or, Xor, *_COMPARISONS, PRelu, Pow, Where)

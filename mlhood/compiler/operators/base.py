@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from mlhood.compiler.hir.operator import Operator, Permutation, Range, unsupported
 from mlhood.compiler.hir.types import TensorType, normalize_axis
@@ -14,6 +15,11 @@ NO_BOUNDS = unsupported("no bounds follow from its inputs' bounds, or no pass ne
 POSITIONAL = unsupported("what it does depends on the order of the axes")
 MADE_BY_PASS = unsupported("a pass makes it; no ONNX operator is imported as it")
 NOT_EXPORTED = unsupported("no export rule is written: the networks that are exported have none")
+
+
+def export_directly(self: Operator, writer: Any, inputs: list[str], name: str) -> str:
+    """Export rule, as the method `to_onnx` of an operator: one ONNX node with the same attributes."""
+    return writer.emit(self.onnx[0], *inputs, name=name, **self.attributes)
 
 
 class Elementwise(Operator):

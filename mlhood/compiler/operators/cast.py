@@ -10,7 +10,7 @@ from onnx import TensorProto, helper, numpy_helper
 from mlhood.compiler.hir.operator import require_unquantized
 from mlhood.compiler.hir.types import ELEMENTS, MAX_RANK, TensorType
 from mlhood.compiler.hir.values import Value
-from mlhood.compiler.operators.base import NO_BOUNDS, NOT_REAL, Elementwise, Movement
+from mlhood.compiler.operators.base import NO_BOUNDS, NOT_REAL, Elementwise, Movement, export_directly
 from mlhood.compiler.operators.onnx_node import OnnxNode
 from mlhood.compiler.operators.onnx_writer import OnnxWriter
 from mlhood.errors import CompilerError
@@ -96,15 +96,13 @@ class Identity(Elementwise, Movement):
     onnx = ("Identity",)
     moves = True
     family = "other"
+    to_onnx = export_directly
 
     def infer(self, x: TensorType) -> TensorType:
         return x
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:
         return x
-
-    def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
-        return writer.emit("Identity", *inputs, name=name)
 
 
 OPERATORS = (Cast, Identity)

@@ -52,20 +52,15 @@ class Convolution(Operator):
         Raises:
             CompilerError: The inputs' shapes do not match each other or the attributes.
         """
-        require(
-            x.rank == w.rank and x.rank >= 3,
-            "input and weight must have the same rank, at least 3",
-            got=f"{list(x.shape)} and {list(w.shape)}",
-        )
+        shapes = f"{list(x.shape)} and {list(w.shape)}"
+        require(x.rank == w.rank >= 3, "input and weight must have the same rank, at least 3", got=shapes)
         require(all(isinstance(size, int) for size in w.shape), "the weight's shape must be static", got=list(w.shape))
         features, depth = int(w.shape[0]), int(w.shape[1])
         window = self.window(w.shape)
         window.check(x)
-        require(
-            self.group >= 1 and features % self.group == 0,
-            "the groups must divide the output channels",
-            got=f"{self.group} groups, {features} channels",
-        )
+        groups = f"{self.group} groups, {features} channels"
+        divides = self.group >= 1 and features % self.group == 0
+        require(divides, "the groups must divide the output channels", got=groups)
         matches = isinstance(x.shape[1], str) or x.shape[1] == depth * self.group
         what = "the input's channels do not match the weight"
         require(matches, what, expected=depth * self.group, got=x.shape[1])
@@ -101,13 +96,8 @@ class Convolution(Operator):
         kernel = tuple(int(size) for size in w.shape[2:])
         declared = source.attribute("kernel_shape", kernel)
         require(declared == kernel, "kernel_shape differs from the weight's shape", expected=kernel, got=declared)
-        window = read_window(source, x, kernel)
-        return {
-            "strides": window.strides,
-            "pads": window.pads,
-            "dilations": window.dilations,
-            "group": source.attribute("group", 1),
-        }
+        window, group = read_window(source, x, kernel), source.attribute("group", 1)
+        return {"strides": window.strides, "pads": window.pads, "dilations": window.dilations, "group": group}
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from onnx import helper
 from mlhood.compiler.hir.operator import Operator, require_unquantized, unsupported
 from mlhood.compiler.hir.types import TensorType
 from mlhood.compiler.hir.values import Value
-from mlhood.compiler.operators.base import NO_BOUNDS, NO_PRODUCTS, NOT_REAL, POSITIONAL
+from mlhood.compiler.operators.base import NO_BOUNDS, NO_PRODUCTS, NOT_REAL, POSITIONAL, export_directly
 from mlhood.compiler.operators.cast import number_of
 from mlhood.compiler.operators.onnx_node import OnnxNode
 from mlhood.compiler.operators.onnx_writer import OnnxWriter
@@ -73,6 +73,7 @@ class Size(Creation):
     """The number of elements of x, int64."""
 
     onnx = ("Size",)
+    to_onnx = export_directly
 
     def infer(self, x: TensorType) -> TensorType:
         require_unquantized(x)
@@ -80,9 +81,6 @@ class Size(Creation):
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:
         return np.array(x.size, np.int64)
-
-    def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
-        return writer.emit("Size", *inputs, name=name)
 
 
 OPERATORS = (Splat, Shape, Size)

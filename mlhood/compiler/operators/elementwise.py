@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,7 +13,7 @@ from mlhood.compiler.hir.operator import Operator, Range, require, require_unqua
 from mlhood.compiler.hir.types import TensorType
 from mlhood.compiler.hir.values import Value
 from mlhood.compiler.operators.arithmetic import Max, Min
-from mlhood.compiler.operators.base import NO_BOUNDS, NOT_REAL, Elementwise
+from mlhood.compiler.operators.base import NO_BOUNDS, NOT_REAL, Elementwise, export_directly
 from mlhood.compiler.operators.onnx_node import OnnxNode
 from mlhood.compiler.operators.onnx_writer import OnnxWriter
 
@@ -29,15 +29,13 @@ class Unary(Elementwise):
 
     family = "activation"
     value_range = NO_BOUNDS
+    to_onnx = export_directly
     fusible: ClassVar[bool] = False
     saturates_at: ClassVar[Mapping[int, tuple[float, float | None]]] = {}
 
     def infer(self, x: TensorType) -> TensorType:
         require_unquantized(x)
         return x
-
-    def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
-        return writer.emit(self.name, *inputs, name=name, **self.attributes)
 
 
 class Function(Unary):
@@ -140,12 +138,17 @@ def _clipped(x: Range, limits: Range) -> Range:
 
 @dataclass(frozen=True)
 class Slope(Unary):
-    """Base of floating-point activations with attributes."""
+    """Base of floating-point activations with attributes, which have the same names in ONNX."""
 
     def infer(self, x: TensorType) -> TensorType:
         require_unquantized(x)
         require(x.is_float, "the operator requires floating-point elements", got=x.element)
         return x
+
+    @classmethod
+    def from_onnx(cls, source: OnnxNode) -> Value:
+        attributes = {field.name: source.attribute(field.name, field.default) for field in fields(cls)}
+        return source.add(cls(**attributes), source.input(0))
 
 
 @dataclass(frozen=True)
@@ -164,10 +167,6 @@ class LeakyRelu(Slope):
     def value_range(self, y: TensorType, *inputs: Range) -> Range | None:
         low, high = (end if end > 0 else end * self.alpha for end in inputs[0])
         return (low, high) if self.alpha > 0 else None
-
-    @classmethod
-    def from_onnx(cls, source: OnnxNode) -> Value:
-        return source.add(cls(source.attribute("alpha", 0.01)), source.input(0))
 
 
 @dataclass(frozen=True)
@@ -211,10 +210,6 @@ class HardSigmoid(Slope):
         number = x.dtype.type
         return np.clip(x * number(self.alpha) + number(self.beta), number(0), number(1))
 
-    @classmethod
-    def from_onnx(cls, source: OnnxNode) -> Value:
-        return source.add(cls(source.attribute("alpha", 0.2), source.attribute("beta", 0.5)), source.input(0))
-
 
 @dataclass(frozen=True)
 class Gelu(Slope):
@@ -231,10 +226,6 @@ class Gelu(Slope):
         else:
             inner = _erf(x / math.sqrt(2))
         return np.asarray(0.5 * x * (1 + inner), x.dtype)
-
-    @classmethod
-    def from_onnx(cls, source: OnnxNode) -> Value:
-        return source.add(cls(source.attribute("approximate", "none")), source.input(0))
 
 
 @dataclass(frozen=True)

@@ -111,16 +111,14 @@ class QuantizedConv(IntegerArithmetic, Convolution):
         self, x: TensorType, w: TensorType, bias: TensorType | None = None, z: TensorType | None = None
     ) -> TensorType:
         _check_types(x, w, bias)
-        require(
-            self.rescale in ("real", "shift"), "unknown method of rescaling", expected="real or shift", got=self.rescale
-        )
+        known = self.rescale in ("real", "shift")
+        require(known, "unknown method of rescaling", expected="real or shift", got=self.rescale)
         plain = not self.activation and z is None
         require(plain or self.rescale == "shift", "an activation or a residual branch requires rescaling by shifts")
         y = quantized_type(x.element, self.shape(x, w, bias), self.quantization, self.activation)
         require_per_tensor(z)
-        require(
-            z is None or (z.element, z.shape) == (y.element, y.shape), "the residual branch has a different type", got=z
-        )
+        matches = z is None or (z.element, z.shape) == (y.element, y.shape)
+        require(matches, "the residual branch has a different type", got=z)
         return y
 
     def evaluate_typed(
@@ -131,7 +129,6 @@ class QuantizedConv(IntegerArithmetic, Convolution):
         bias: np.ndarray | None = None,
         z: np.ndarray | None = None,
     ) -> np.ndarray:
-        """Reference semantics; the quantisation parameters are in the types."""
         of_x, of_w = parameters_of(types[0]), parameters_of(types[1])
         total = convolve(_subtract_offsets(x, of_x), _subtract_offsets(w, of_w), self.window(w.shape), self.group)
         channel = (-1, *(1,) * (total.ndim - 2))
@@ -151,9 +148,8 @@ class QuantizedConv(IntegerArithmetic, Convolution):
         x = reinterpret(source, source.input(0), read_quantization(source, 1, 2, None))
         w = reinterpret(source, source.input(3), read_quantization(source, 4, 5, 0))
         require(source.input(7).type.element == x.type.element, "input and output have different element types")
-        operator = cls(
-            **cls.read_attributes(source, x.type, w.type), quantization=read_quantization(source, 6, 7, None)
-        )
+        attributes = cls.read_attributes(source, x.type, w.type)
+        operator = cls(**attributes, quantization=read_quantization(source, 6, 7, None))
         return source.add(operator, x, w, source.optional(8))
 
 
@@ -175,7 +171,6 @@ class QuantizedFullyConnected(IntegerArithmetic, Operator):
     def evaluate_typed(
         self, types: tuple[TensorType, ...], x: np.ndarray, w: np.ndarray, bias: np.ndarray | None = None
     ) -> np.ndarray:
-        """Reference semantics; the quantisation parameters are in the types."""
         total = _subtract_offsets(x, parameters_of(types[0])) @ _subtract_offsets(w, parameters_of(types[1])).T
         y = TensorType(types[0].element, total.shape, self.quantization)
         return requantize([_accumulator_term(total + (0 if bias is None else bias), *types[:2])], y, self.activation)
@@ -206,7 +201,6 @@ class QuantizedMatMul(IntegerArithmetic, MatrixProduct):
         return require_valid(TensorType(a.element, matmul_shape(a.shape, b.shape), self.quantization))
 
     def evaluate_typed(self, types: tuple[TensorType, ...], a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        """Reference semantics; the quantisation parameters are in the types."""
         of_a, of_b = parameters_of(types[0]), parameters_of(types[1])
         accumulator = _to_int32(np.matmul(_subtract_offsets(a, of_a), _subtract_offsets(b, of_b)))
         rows = per_axis_array(of_a.scale, of_a.axis, a.ndim, np.float64)
@@ -244,17 +238,15 @@ class ConvInteger(IntegerArithmetic, Convolution):
 
     def evaluate(self, x: np.ndarray, w: np.ndarray, bias: np.ndarray | None = None) -> np.ndarray:
         of_w = per_axis_array(self.w_offset, None if len(self.w_offset) == 1 else 0, w.ndim, np.float64)
-        y = convolve(x.astype(np.float64) - self.x_offset, w - of_w, self.window(w.shape), self.group)
-        return _to_int32(y)
+        return _to_int32(convolve(x.astype(np.float64) - self.x_offset, w - of_w, self.window(w.shape), self.group))
 
     @classmethod
     def from_onnx(cls, source: OnnxNode) -> Value:
         x, w = source.input(0), source.input(1)
         x_offset = source.integers(2)[0] if source.has(2) else 0
         w_offset = source.integers(3) if source.has(3) else (0,)
-        return source.add(
-            cls(**cls.read_attributes(source, x.type, w.type), x_offset=x_offset, w_offset=w_offset), x, w
-        )
+        attributes = cls.read_attributes(source, x.type, w.type)
+        return source.add(cls(**attributes, x_offset=x_offset, w_offset=w_offset), x, w)
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,6 @@ class QuantizedAdd(Pair):
     float_name = "Add"
 
     def evaluate_typed(self, types: tuple[TensorType, ...], a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        """Reference semantics; the quantisation parameters are in the types."""
         return self._requantize([as_term(a, types[0]), as_term(b, types[1])], types[0].element)
 
 
@@ -69,7 +68,6 @@ class QuantizedMul(Pair):
     float_name = "Mul"
 
     def evaluate_typed(self, types: tuple[TensorType, ...], a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        """Reference semantics; the quantisation parameters are in the types."""
         left, right = as_term(a, types[0]), as_term(b, types[1])
         bits = bit_width(max_magnitude(types[0]) * max_magnitude(types[1]))
         product = Term(left.values * right.values, left.scale * right.scale, bits)

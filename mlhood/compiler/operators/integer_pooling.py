@@ -50,7 +50,6 @@ class QuantizedAveragePool(IntegerArithmetic, Pool):
         return quantized_type(x.element, super().infer(x).shape, self.quantization)
 
     def evaluate_typed(self, types: tuple[TensorType, ...], x: np.ndarray) -> np.ndarray:
-        """Reference semantics; the quantisation parameters are in the type."""
         axes = tuple(range(x.ndim, 2 * x.ndim - 2))
         total = self.window.view(subtract_offset(x, types[0]), 0).sum(axis=axes)
         ones = np.ones((1, 1, *x.shape[2:]), np.int64)
@@ -78,7 +77,6 @@ class QuantizedGlobalAveragePool(IntegerArithmetic, Operator):
         return quantized_type(x.element, (*x.shape[:2], *(1,) * (x.rank - 2)), self.quantization)
 
     def evaluate_typed(self, types: tuple[TensorType, ...], x: np.ndarray) -> np.ndarray:
-        """Reference semantics; the quantisation parameters are in the type."""
         total = subtract_offset(x, types[0]).sum(axis=tuple(range(2, x.ndim)), keepdims=True)
         count = int(np.prod(x.shape[2:]))
         y = TensorType(types[0].element, total.shape, self.quantization)

@@ -69,7 +69,6 @@ class Lookup(IntegerArithmetic, Operator):
         return _table(self.function, x.element, parameters_of(x), self.quantization)
 
     def evaluate_typed(self, types: tuple[TensorType, ...], x: np.ndarray) -> np.ndarray:
-        """Reference semantics; the quantisation parameters are in the type."""
         return self.table(types[0])[x.astype(np.int64) - np.iinfo(x.dtype).min]
 
     def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str | None:

@@ -18,7 +18,7 @@ from mlhood.compiler.operators.activation import (
     apply_activation,
     check_activation,
 )
-from mlhood.compiler.operators.base import MADE_BY_PASS, NO_BOUNDS, POSITIONAL
+from mlhood.compiler.operators.base import MADE_BY_PASS, NO_BOUNDS, POSITIONAL, export_directly
 from mlhood.compiler.operators.onnx_node import OnnxNode
 from mlhood.compiler.operators.onnx_writer import OnnxWriter
 
@@ -40,6 +40,7 @@ class MatMul(MatrixProduct):
     quantization_rule = unsupported("with a constant matrix it becomes FullyConnected, else no integer form is written")
     sink_transpose = POSITIONAL
     value_range = NO_BOUNDS
+    to_onnx = export_directly
 
     def infer(self, a: TensorType, b: TensorType) -> TensorType:
         require_unquantized(a, b)
@@ -47,9 +48,6 @@ class MatMul(MatrixProduct):
 
     def evaluate(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         return np.asarray(np.matmul(a, b))
-
-    def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
-        return writer.emit("MatMul", *inputs, name=name)
 
 
 def matmul_shape(a: Shape, b: Shape) -> Shape:

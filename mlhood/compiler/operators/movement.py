@@ -10,7 +10,6 @@ import numpy as np
 from mlhood.compiler.hir.operator import Operator, Permutation, Range, common_element, require, unsupported
 from mlhood.compiler.hir.types import (
     Dim,
-    Quantization,
     TensorType,
     add_dims,
     broadcast,
@@ -26,6 +25,7 @@ from mlhood.compiler.operators.base import (
     POSITIONAL,
     STAYS_FLOAT,
     Movement,
+    export_directly,
     hull,
     transposed_axes,
 )
@@ -44,16 +44,11 @@ class Transpose(Movement):
     sink_transpose = unsupported("two Transposes are merged into one instead")
 
     def infer(self, x: TensorType) -> TensorType:
-        require(
-            sorted(self.permutation) == list(range(x.rank)),
-            "invalid permutation of the axes",
-            expected=f"0 to {x.rank - 1} in any order",
-            got=self.permutation,
-        )
+        valid, order = sorted(self.permutation) == list(range(x.rank)), f"0 to {x.rank - 1} in any order"
+        require(valid, "invalid permutation of the axes", expected=order, got=self.permutation)
         quantization = x.quantization
         if quantization is not None and quantization.axis is not None:
-            axis = self.permutation.index(quantization.axis)
-            quantization = Quantization(quantization.scale, quantization.offset, axis)
+            quantization = replace(quantization, axis=self.permutation.index(quantization.axis))
         return TensorType(x.element, tuple(x.shape[i] for i in self.permutation), quantization)
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:
@@ -77,6 +72,7 @@ class Concat(Movement):
     arity = (1, None)
     onnx = ("Concat",)
     moves = True
+    to_onnx = export_directly
     quantization_rule = "concatenation"
 
     def infer(self, *inputs: TensorType) -> TensorType:
@@ -92,9 +88,6 @@ class Concat(Movement):
 
     def evaluate(self, *inputs: np.ndarray) -> np.ndarray:
         return np.concatenate(inputs, axis=self.axis)
-
-    def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
-        return writer.emit("Concat", *inputs, name=name, axis=self.axis)
 
     def sink_transpose(self, permutation: Permutation) -> tuple[Operator, Permutation]:
         return Concat(*transposed_axes([self.axis], permutation)), permutation
@@ -184,6 +177,7 @@ class Gather(Movement):
     onnx = ("Gather",)
     moves = True
     sink_transpose = POSITIONAL
+    to_onnx = export_directly
 
     def infer(self, x: TensorType, indices: TensorType) -> TensorType:
         axis = normalize_axis(self.axis, x.rank)
@@ -192,19 +186,9 @@ class Gather(Movement):
 
     def evaluate(self, x: np.ndarray, indices: np.ndarray) -> np.ndarray:
         size = x.shape[self.axis]
-        require(
-            indices.size == 0 or (-size <= indices.min() and indices.max() < size),
-            "an index is out of range",
-            expected=f"-{size} to {size - 1}",
-        )
+        valid = indices.size == 0 or (-size <= indices.min() and indices.max() < size)
+        require(valid, "an index is out of range", expected=f"-{size} to {size - 1}")
         return np.asarray(np.take(x, indices.astype(np.int64), axis=self.axis))
-
-    def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
-        return writer.emit("Gather", *inputs, name=name, axis=self.axis)
-
-    @classmethod
-    def from_onnx(cls, source: OnnxNode) -> Value:
-        return source.add(cls(source.attribute("axis", 0)), *source.inputs)
 
 
 @dataclass(frozen=True)
@@ -286,12 +270,8 @@ class Tile(Movement):
     value_range = NO_BOUNDS
 
     def infer(self, x: TensorType) -> TensorType:
-        require(
-            len(self.repeats) == x.rank,
-            "there must be a number of repeats for each axis",
-            expected=x.rank,
-            got=len(self.repeats),
-        )
+        count = len(self.repeats)
+        require(count == x.rank, "there must be a number of repeats for each axis", expected=x.rank, got=count)
         return x.with_shape([product(pair) for pair in zip(x.shape, self.repeats, strict=True)])
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:

@@ -25,6 +25,7 @@ from mlhood.compiler.operators.base import (
     NOT_EXPORTED,
     POSITIONAL,
     STAYS_FLOAT,
+    export_directly,
     transposed_axes,
 )
 from mlhood.compiler.operators.onnx_node import OnnxNode
@@ -64,6 +65,7 @@ class BatchNormalization(Normalization):
 
     arity = (5, 5)
     onnx = ("BatchNormalization",)
+    to_onnx = export_directly
     quantization_rule = unsupported("a pass folds it into the layer before; elsewhere it stays float")
 
     def infer(
@@ -79,16 +81,12 @@ class BatchNormalization(Normalization):
         y = (x - _channels(x, mean)) * _channels(x, factor) + _channels(x, bias)
         return y.astype(x.dtype, copy=False)
 
-    def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
-        return writer.emit("BatchNormalization", *inputs, name=name, epsilon=self.epsilon)
-
     @classmethod
     def from_onnx(cls, source: OnnxNode) -> Value:
         training = source.attribute("training_mode", 0) or (source.opset < 7 and not source.attribute("is_test", 0))
         if training or any(map(source.uses_output, range(1, 5))):
-            raise source.unsupported(
-                "normalising by the batch's own statistics is training", "export in evaluation mode"
-            )
+            what = "normalising by the batch's own statistics is training"
+            raise source.unsupported(what, "export in evaluation mode")
         if not source.attribute("spatial", 1):
             raise source.unsupported("one mean for each element (spatial = 0) is not supported")
         return source.add(cls(source.attribute("epsilon", 1e-5)), *source.inputs)
@@ -102,6 +100,7 @@ class InstanceNormalization(Normalization):
 
     arity = (3, 3)
     onnx = ("InstanceNormalization",)
+    to_onnx = export_directly
 
     def infer(self, x: TensorType, scale: TensorType, bias: TensorType) -> TensorType:
         _check_channels(x, scale, bias)
@@ -112,13 +111,6 @@ class InstanceNormalization(Normalization):
         centred = x - mean_of(x, axes)
         spread = np.sqrt(mean_of(centred**2, axes) + x.dtype.type(self.epsilon))
         return centred / spread * _channels(x, scale) + _channels(x, bias)
-
-    def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
-        return writer.emit("InstanceNormalization", *inputs, name=name, epsilon=self.epsilon)
-
-    @classmethod
-    def from_onnx(cls, source: OnnxNode) -> Value:
-        return source.add(cls(source.attribute("epsilon", 1e-5)), *source.inputs)
 
 
 @dataclass(frozen=True)
@@ -170,6 +162,7 @@ class LocalResponseNormalization(Normalization):
     bias: float = 1.0
 
     onnx = ("LRN",)
+    to_onnx = export_directly
 
     def infer(self, x: TensorType) -> TensorType:
         require_unquantized(x)
@@ -187,9 +180,6 @@ class LocalResponseNormalization(Normalization):
         total = sum(squares[:, i : i + x.shape[1]] for i in range(before + after + 1))
         number = x.dtype.type
         return x / (number(self.bias) + number(self.alpha / self.size) * total) ** number(self.beta)
-
-    def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
-        return writer.emit("LRN", *inputs, name=name, **self.attributes)
 
     @classmethod
     def from_onnx(cls, source: OnnxNode) -> Value:

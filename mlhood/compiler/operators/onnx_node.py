@@ -205,9 +205,7 @@ class OnnxNode:
 
     def attribute_or_input(self, name: str, position: int) -> tuple[int, ...] | None:
         """Return integers that are an attribute in old opsets and an input in new ones; None if there is neither."""
-        if self.has(position):
-            return self.integers(position)
-        return self._attributes.get(name)
+        return self.integers(position) if self.has(position) else self._attributes.get(name)
 
     def unsupported(self, what: str, todo: str | None = None) -> CompilerError:
         """Return the error for a feature that the compiler does not support."""

@@ -118,10 +118,8 @@ class OnnxWriter:
     def _linear(self, op_type: str, x: str, type: TensorType, name: str, node: str) -> str:
         quantization = type.quantization or Quantization((1.0,), (0,))
         shape = () if quantization.axis is None else (-1,)
-        inputs = [
-            x,
-            self.constant(np.array(quantization.scale, np.float32).reshape(shape), self.unique_name(f"{name}.scale")),
-        ]
+        scale = np.array(quantization.scale, np.float32).reshape(shape)
+        inputs = [x, self.constant(scale, self.unique_name(f"{name}.scale"))]
         if type.element != "int32":  # the offset of int32 is always 0, and must be left out
             offset = np.array(quantization.offset, type.dtype).reshape(shape)
             inputs.append(self.constant(offset, self.unique_name(f"{name}.zero_point")))

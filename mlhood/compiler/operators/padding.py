@@ -46,12 +46,8 @@ class Pad(Operator):
         return list(zip(self.pads[:half], self.pads[half:], strict=True))
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:
-        x = x[
-            tuple(
-                slice(max(-before, 0), size - max(-after, 0))
-                for size, (before, after) in zip(x.shape, self._ends, strict=True)
-            )
-        ]
+        ends = zip(x.shape, self._ends, strict=True)
+        x = x[tuple(slice(max(-before, 0), size - max(-after, 0)) for size, (before, after) in ends)]
         widths = [(max(before, 0), max(after, 0)) for before, after in self._ends]
         if self.mode == "constant":
             return np.pad(x, widths, constant_values=x.dtype.type(self.value))
@@ -85,8 +81,7 @@ class Pad(Operator):
             pads[axis], pads[rank + axis] = given[i], given[len(axes) + i]
         fill = source.static(2) if source.has(2) else np.asarray(source.attribute("value", 0))
         require(fill.size == 1, "the padding needs one number to fill in", got=list(fill.shape))
-        value = fill.item()
-        return source.add(cls(tuple(pads), source.attribute("mode", "constant"), value), x)
+        return source.add(cls(tuple(pads), source.attribute("mode", "constant"), fill.item()), x)
 
 
 OPERATORS = (Pad,)

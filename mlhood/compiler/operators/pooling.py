@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ import numpy as np
 from mlhood.compiler.hir.operator import Operator, Range, require, require_channels, require_unquantized
 from mlhood.compiler.hir.types import TensorType
 from mlhood.compiler.hir.values import Value
-from mlhood.compiler.operators.base import NO_PRODUCTS, POSITIONAL, hull
+from mlhood.compiler.operators.base import NO_PRODUCTS, POSITIONAL, export_directly, hull
 from mlhood.compiler.operators.onnx_node import OnnxNode
 from mlhood.compiler.operators.onnx_writer import OnnxWriter
 from mlhood.compiler.operators.reduction import mean
@@ -47,10 +47,9 @@ class Pool(Operator):
 
     def infer(self, x: TensorType) -> Any:
         self.window.check(x)
-        before = self.kernel and all(
-            pad < span for pads, span in zip(self.window.ends, self.window.spans, strict=True) for pad in pads
-        )
-        require(bool(before), "pads must be smaller than the window", got=self.pads)
+        pads_and_spans = zip(self.window.ends, self.window.spans, strict=True)
+        valid = bool(self.kernel) and all(max(pads) < span for pads, span in pads_and_spans)
+        require(valid, "pads must be smaller than the window", got=self.pads)
         return x.with_shape((*x.shape[:2], *self.window.output(x.shape[2:])))
 
     def workspace(self, *types: TensorType | None) -> int:
@@ -64,14 +63,7 @@ class Pool(Operator):
 
 def _pool_attributes(source: OnnxNode) -> dict[str, Any]:
     x = source.input(0).type
-    window = read_window(source, x, source.attribute("kernel_shape", ()))
-    return {
-        "kernel": window.kernel,
-        "strides": window.strides,
-        "pads": window.pads,
-        "dilations": window.dilations,
-        "ceil": window.ceil,
-    }
+    return asdict(read_window(source, x, source.attribute("kernel_shape", ())))
 
 
 @dataclass(frozen=True)
@@ -177,9 +169,7 @@ class GlobalPool(Operator):
     family = "pooling"
     sink_transpose = POSITIONAL
     macs = NO_PRODUCTS
-
-    def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
-        return writer.emit(self.name, *inputs, name=name)
+    to_onnx = export_directly
 
     def value_range(self, y: TensorType, *inputs: Range) -> Range:
         return inputs[0]

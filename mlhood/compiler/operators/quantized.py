@@ -50,14 +50,12 @@ def read_quantization(
     """
     scales = source.static(scale)
     offsets = source.static(offset) if source.has(offset) else np.zeros(scales.shape, element)
-    require(
-        scales.ndim <= 1 and scales.size == offsets.size,
-        "scale and zero point must be one number, or one for each index of an axis",
-        got=f"{list(scales.shape)} and {list(offsets.shape)}",
-    )
+    what = "scale and zero point must be one number, or one for each index of an axis"
+    shapes = f"{list(scales.shape)} and {list(offsets.shape)}"
+    require(scales.ndim <= 1 and scales.size == offsets.size, what, got=shapes)
     require(offsets.dtype.kind in "iu", "a zero point must be an integer", got=offsets.dtype.name)
-    numbers = tuple(float(one) for one in scales.ravel()), tuple(int(one) for one in offsets.ravel())
-    return Quantization(*numbers, None if scales.size == 1 else axis)
+    scale_numbers, offset_numbers = tuple(map(float, scales.ravel())), tuple(map(int, offsets.ravel()))
+    return Quantization(scale_numbers, offset_numbers, None if scales.size == 1 else axis)
 
 
 def require_valid(type: TensorType) -> TensorType:
@@ -125,7 +123,6 @@ class Dequantize(Conversion):
         return TensorType("float32", x.shape)
 
     def evaluate_typed(self, types: tuple[TensorType, ...], x: np.ndarray) -> np.ndarray:
-        """Reference semantics; what the integers stand for is in the type."""
         quantization = types[0].quantization or Quantization((1.0,), (0,))
         scale = per_axis_array(quantization.scale, quantization.axis, x.ndim, np.float32)
         offset = per_axis_array(quantization.offset, quantization.axis, x.ndim, np.int64)

@@ -11,14 +11,7 @@ import numpy as np
 from mlhood.compiler.hir.operator import Operator, Permutation, require, require_unquantized, unsupported
 from mlhood.compiler.hir.types import Shape, TensorType, normalize_axis
 from mlhood.compiler.hir.values import Value
-from mlhood.compiler.operators.base import (
-    NO_BOUNDS,
-    NO_PRODUCTS,
-    NOT_REAL,
-    POSITIONAL,
-    transposed_axes,
-    without_axes,
-)
+from mlhood.compiler.operators.base import NO_BOUNDS, NO_PRODUCTS, NOT_REAL, POSITIONAL, transposed_axes, without_axes
 from mlhood.compiler.operators.cast import Identity
 from mlhood.compiler.operators.onnx_node import OnnxNode
 from mlhood.compiler.operators.onnx_writer import OnnxWriter
@@ -86,20 +79,14 @@ def mean(x: np.ndarray, axis: tuple[int, ...], keepdims: bool = True) -> np.ndar
     return np.asarray(np.sum(x, axis=axis, keepdims=keepdims) / count.astype(x.dtype if x.dtype.kind == "f" else float))
 
 
-def _lowest(dtype: np.dtype) -> Any:
+def _extremes(dtype: np.dtype) -> tuple[Any, Any]:
     if dtype.kind == "b":
-        return False
-    return -np.inf if dtype.kind == "f" else np.iinfo(dtype).min
-
-
-def _highest(dtype: np.dtype) -> Any:
-    if dtype.kind == "b":
-        return True
-    return np.inf if dtype.kind == "f" else np.iinfo(dtype).max
+        return False, True
+    return (-np.inf, np.inf) if dtype.kind == "f" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
 
 
 def _log_sum_exp(x: np.ndarray, **how: Any) -> np.ndarray:
-    top = np.max(x, axis=how["axis"], keepdims=True, initial=_lowest(x.dtype))
+    top = np.max(x, axis=how["axis"], keepdims=True, initial=_extremes(x.dtype)[0])
     top = np.where(np.isfinite(top), top, 0).astype(x.dtype)
     return np.log(np.sum(np.exp(x - top), **how)) + top.reshape(np.sum(x, **how).shape)
 
@@ -116,8 +103,10 @@ REDUCTIONS = (
     ReduceMean,
     _define("ReduceSum", np.sum, "y = the sum.", **_SAME),
     _define("ReduceProd", np.prod, "y = the product.", **_SAME),
-    _define("ReduceMax", lambda x, **how: np.max(x, initial=_lowest(x.dtype), **how), "y = the largest.", **_SAME),
-    _define("ReduceMin", lambda x, **how: np.min(x, initial=_highest(x.dtype), **how), "y = the smallest.", **_SAME),
+    _define("ReduceMax", lambda x, **how: np.max(x, initial=_extremes(x.dtype)[0], **how), "y = the largest.", **_SAME),
+    _define(
+        "ReduceMin", lambda x, **how: np.min(x, initial=_extremes(x.dtype)[1], **how), "y = the smallest.", **_SAME
+    ),
     _define("ReduceL1", lambda x, **how: np.sum(np.abs(x), **how), "y = the sum of |x|."),
     _define("ReduceL2", lambda x, **how: np.sqrt(np.sum(x * x, **how)), "y = the root of the sum of x^2."),
     _define("ReduceSumSquare", lambda x, **how: np.sum(x * x, **how), "y = the sum of x^2."),

@@ -65,11 +65,7 @@ def as_term(x: np.ndarray, type: TensorType) -> Term:
 
 
 def require_per_tensor(*types: TensorType | None) -> None:
-    """Check that tensors are quantised, each with one scale.
-
-    Raises:
-        CompilerError: One is not.
-    """
+    """Raise CompilerError unless all tensors are quantised, each with one scale."""
     for type in types:
         if type is not None:
             require(type.quantization is not None, "the input is not quantised", got=type.element)
@@ -125,7 +121,9 @@ def _scaled(terms: Sequence[Term], factor: float, type: TensorType) -> tuple[np.
 def _limits(type: TensorType, activation: Activation) -> tuple[int, int]:
     """Return the least and the largest integer that may come out."""
     limits, quantization = np.iinfo(type.dtype), parameters_of(type)
-    low, high = _reals(activation)
+    low, high = activation[1:3] if activation and activation[0] == "Clip" else (None, None)
+    if activation and activation[0] == "Relu":
+        low = 0
 
     def stored(real: float | int | str | None, otherwise: int) -> int:
         if real is None:
@@ -134,12 +132,6 @@ def _limits(type: TensorType, activation: Activation) -> tuple[int, int]:
         return int(np.clip(whole, limits.min, limits.max))
 
     return stored(low, int(limits.min)), stored(high, int(limits.max))
-
-
-def _reals(activation: Activation) -> tuple[float | int | str | None, float | int | str | None]:
-    if activation and activation[0] == "Clip":
-        return activation[1], activation[2]
-    return (0 if activation and activation[0] == "Relu" else None), None
 
 
 @dataclass(frozen=True)
@@ -163,7 +155,6 @@ class Rescale(IntegerArithmetic, Operator):
         return quantized_type(x.element, x.shape, self.quantization, self.activation)
 
     def evaluate_typed(self, types: tuple[TensorType, ...], x: np.ndarray) -> np.ndarray:
-        """Reference semantics; what the integers stand for is in the type."""
         return requantize([as_term(x, types[0])], self.infer(types[0]), self.activation)
 
     def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:

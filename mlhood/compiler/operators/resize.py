@@ -69,10 +69,8 @@ class Resize(Operator):
         positive = all(math.isfinite(scale) and scale > 0 for scale in self.scales)
         require(positive and min(self.sizes, default=0) >= 0, "scales and sizes must be positive", got=self.scales)
         require(self.mode in MODES, "unknown resize mode", expected=", ".join(MODES), got=self.mode)
-        known = ", ".join(COORDINATES)
-        require(
-            self.coordinates in COORDINATES, "these coordinates are not supported", expected=known, got=self.coordinates
-        )
+        known, names = self.coordinates in COORDINATES, ", ".join(COORDINATES)
+        require(known, "these coordinates are not supported", expected=names, got=self.coordinates)
         require(self.rounding in ROUNDING, "unknown rounding mode", expected=", ".join(ROUNDING), got=self.rounding)
         require(x.is_float or self.mode == "nearest", "a mean needs floating-point numbers", got=x.element)
         return x.with_shape([self._length(axis, size) for axis, size in enumerate(x.shape)])
@@ -97,7 +95,11 @@ class Resize(Operator):
                 continue
             require(size > 0, "an axis of no elements cannot be made longer", got=list(x.shape))
             places = self._places(axis, size, length)
-            x = self._nearest(x, axis, places) if self.mode == "nearest" else self._mean(x, axis, places)
+            if self.mode == "nearest":
+                nearest = ROUNDING[self.rounding](places).clip(0, size - 1)
+                x = np.take(x, nearest.astype(np.int64), axis=axis)
+            else:
+                x = self._mean(x, axis, places)
         return x.astype(element, copy=False)
 
     def _places(self, axis: int, size: int, length: int) -> np.ndarray:
@@ -117,10 +119,6 @@ class Resize(Operator):
         if self.coordinates == "half_pixel_symmetric":
             places += size / 2 * (1 - length / (scale * size))
         return places
-
-    def _nearest(self, x: np.ndarray, axis: int, places: np.ndarray) -> np.ndarray:
-        chosen = ROUNDING[self.rounding](places).clip(0, x.shape[axis] - 1)
-        return np.take(x, chosen.astype(np.int64), axis=axis)
 
     def _mean(self, x: np.ndarray, axis: int, places: np.ndarray) -> np.ndarray:
         """Return x along one axis as sums of two or four elements around each place."""
@@ -150,8 +148,7 @@ class Resize(Operator):
         x = source.input(0)
         scales = source.static(1) if source.has(1) else np.asarray(source.attribute("scales", ()))
         mode = source.attribute("mode", "nearest")
-        operator = cls(_numbers(scales), (), mode, "asymmetric", "floor")
-        return source.add(operator, x)
+        return source.add(cls(_numbers(scales), (), mode, "asymmetric", "floor"), x)
 
     @classmethod
     def from_onnx(cls, source: OnnxNode) -> Value:
@@ -164,7 +161,9 @@ class Resize(Operator):
         axes = [normalize_axis(axis, x.type.rank) for axis in source.attribute("axes", tuple(range(x.type.rank)))]
         scales, sizes = [1.0] * x.type.rank, [0] * x.type.rank
         if source.has(3) and source.dims(3):
-            _check_policy(source)
+            if (policy := source.attribute("keep_aspect_ratio_policy", "stretch")) != "stretch":
+                what = f"keep_aspect_ratio_policy = {policy!r} is not supported"
+                raise source.unsupported(what, "give the sizes that result")
             given = source.dims(3)
             require(len(given) == len(axes), "each axis needs a size", expected=len(axes), got=len(given))
             for axis, size in zip(axes, given, strict=True):
@@ -191,24 +190,15 @@ def _numbers(scales: np.ndarray) -> tuple[float, ...]:
     return tuple(float(one) for one in scales)
 
 
-def _check_policy(source: OnnxNode) -> None:
-    policy = source.attribute("keep_aspect_ratio_policy", "stretch")
-    if policy != "stretch":
-        raise source.unsupported(
-            f"keep_aspect_ratio_policy = {policy!r} is not supported", "give the sizes that result"
-        )
-
-
 def _size(source: OnnxNode, old: Dim, new: Dim) -> int:
     """Return a size, 0 for an open axis that stays as it is."""
-    if isinstance(new, int):
-        require(new > 0, "sizes must be positive", got=new)
-        return 0 if new == old else new
+    require(isinstance(new, str) or new > 0, "sizes must be positive", got=new)
     if new == old:
         return 0
-    raise source.unsupported(
-        f"resizing to the length {new!r} needs its number", f"import_model(..., dims={{{new!r}: n}})"
-    )
+    if isinstance(new, int):
+        return new
+    todo = f"import_model(..., dims={{{new!r}: n}})"
+    raise source.unsupported(f"resizing to the length {new!r} needs its number", todo)
 
 
 OPERATORS = (Resize,)

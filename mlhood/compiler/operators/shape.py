@@ -9,7 +9,7 @@ import numpy as np
 from mlhood.compiler.hir.operator import Operator, Permutation, require
 from mlhood.compiler.hir.types import Dim, TensorType, normalize_axis, product, quotient
 from mlhood.compiler.hir.values import Value
-from mlhood.compiler.operators.base import POSITIONAL, Movement, transposed_axes, without_axes
+from mlhood.compiler.operators.base import POSITIONAL, Movement, export_directly, transposed_axes, without_axes
 from mlhood.compiler.operators.onnx_node import OnnxNode
 from mlhood.compiler.operators.onnx_writer import OnnxWriter
 from mlhood.compiler.operators.reduction import reduced_shape
@@ -34,24 +34,15 @@ class Reshape(Movement):
     def infer(self, x: TensorType) -> TensorType:
         copies = [i for i, size in enumerate(self.shape) if size == 0 and not self.allow_zero]
         require(all(i < x.rank for i in copies), "there is no axis to copy", expected=f"{x.rank} axes", got=self.shape)
-        require(
-            self.shape.count(-1) <= 1 and min(self.shape, default=0) >= -1,
-            "at most one axis can be left open with -1",
-            got=self.shape,
-        )
+        valid = self.shape.count(-1) <= 1 and min(self.shape, default=0) >= -1
+        require(valid, "at most one axis can be left open with -1", got=self.shape)
         shape: list[Dim] = [x.shape[i] if i in copies else size for i, size in enumerate(self.shape)]
         given = [size for size in shape if size != -1]
         rest = quotient(x.shape, given)
+        fits = rest is not None if -1 in shape else rest == 1 or product(given) == x.size
+        require(fits, "the elements do not fit the new shape", expected=f"{x.size} elements", got=shape)
         if -1 in shape:
-            require(rest is not None, "the elements do not fit the new shape", expected=f"{x.size} elements", got=shape)
             shape[shape.index(-1)] = rest if rest is not None else 0
-        else:
-            require(
-                rest == 1 or product(given) == x.size,
-                "the elements do not fit the new shape",
-                expected=f"{x.size} elements",
-                got=shape,
-            )
         return x.with_shape(shape)
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:
@@ -67,15 +58,12 @@ class Reshape(Movement):
         """Take the shape as a constant, or as computed from the input's; a named axis is copied, or left open."""
         x = source.input(0)
         wanted = source.dims(1) if source.opset >= 5 else source.attribute("shape", ())
-        same = [size == x.type.shape[i] if i < x.type.rank else False for i, size in enumerate(wanted)]
-        numbers = [
-            size if isinstance(size, int) else 0 if copy else -1 for size, copy in zip(wanted, same, strict=True)
-        ]
+        copied = [i < x.type.rank and size == x.type.shape[i] for i, size in enumerate(wanted)]
+        axes = zip(wanted, copied, strict=True)
+        numbers = [size if isinstance(size, int) else 0 if copy else -1 for size, copy in axes]
         if numbers.count(-1) > 1:
-            raise source.unsupported(
-                f"the new shape {list(wanted)} leaves more than one axis open",
-                "give the axes' lengths: import_model(..., dims={...})",
-            )
+            todo = "give the axes' lengths: import_model(..., dims={...})"
+            raise source.unsupported(f"the new shape {list(wanted)} leaves more than one axis open", todo)
         return source.add(cls(tuple(numbers), bool(source.attribute("allowzero", 0)) and 0 in wanted), x)
 
 
@@ -87,6 +75,7 @@ class Flatten(Movement):
 
     onnx = ("Flatten",)
     sink_transpose = POSITIONAL
+    to_onnx = export_directly
 
     def infer(self, x: TensorType) -> TensorType:
         axis = self._axis(x.rank)
@@ -95,9 +84,6 @@ class Flatten(Movement):
     def evaluate(self, x: np.ndarray) -> np.ndarray:
         axis = self._axis(x.ndim)
         return x.reshape(int(np.prod(x.shape[:axis])), int(np.prod(x.shape[axis:])))
-
-    def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
-        return writer.emit("Flatten", *inputs, name=name, axis=self.axis)
 
     def _axis(self, rank: int) -> int:
         return rank if self.axis == rank else normalize_axis(self.axis, rank)

@@ -54,9 +54,8 @@ class ConvTranspose(Operator):
         axes = len(self.strides)
         ends = zip(self.full(x.shape, w.shape), self.pads[:axes], self.pads[axes:], strict=True)
         spatial = [add_dims(size, -before - after) for size, before, after in ends]
-        require(
-            all(isinstance(size, str) or size >= 0 for size in spatial), "more is cut off than there is", got=spatial
-        )
+        positive = all(isinstance(size, str) or size >= 0 for size in spatial)
+        require(positive, "more is cut off than there is", got=spatial)
         return TensorType(common_element(x, w, bias), (x.shape[0], features, *spatial))
 
     def full(self, x: Shape, w: Shape) -> list[Dim]:
@@ -81,9 +80,8 @@ class ConvTranspose(Operator):
         depth = w.shape[0]
         fits = isinstance(x.shape[1], str) or x.shape[1] == depth
         require(fits, "the input's channels do not fit the weight", expected=depth, got=x.shape[1])
-        require(
-            int(depth) % self.group == 0, "the groups must divide the input channels", expected=depth, got=self.group
-        )
+        divides = int(depth) % self.group == 0
+        require(divides, "the groups must divide the input channels", expected=depth, got=self.group)
 
     def workspace(self, *types: TensorType | None) -> int:
         x, w = types[0], types[1]
@@ -112,21 +110,17 @@ class ConvTranspose(Operator):
         """Add the copies of the kernel to y, one element of the kernel for all elements of x at a time."""
         for k in itertools.product(*map(range, w.shape[2:])):
             starts = [i * dilation for i, dilation in zip(k, self.dilations, strict=True)]
-            places = [
-                slice(start, start + max(size - 1, -1) * stride + 1, stride)
-                for start, size, stride in zip(starts, x.shape[2:], self.strides, strict=True)
-            ]
+            axes = zip(starts, x.shape[2:], self.strides, strict=True)
+            places = [slice(start, start + max(size - 1, -1) * stride + 1, stride) for start, size, stride in axes]
             y[(slice(None), slice(None), *places)] += np.moveaxis(np.tensordot(x, w[(..., *k)], (1, 0)), -1, 1)
 
     @classmethod
     def from_onnx(cls, source: OnnxNode) -> Value:
         x, w = source.input(0), source.input(1)
         require(w.type.rank >= 3, "a weight needs a spatial axis", got=list(w.type.shape))
-        axes = w.type.rank - 2
-        ones, declared = (1,) * axes, source.attribute("kernel_shape", w.type.shape[2:])
-        require(
-            declared == w.type.shape[2:], "kernel_shape is not the weight's", expected=w.type.shape[2:], got=declared
-        )
+        axes, kernel = w.type.rank - 2, w.type.shape[2:]
+        ones, declared = (1,) * axes, source.attribute("kernel_shape", kernel)
+        require(declared == kernel, "kernel_shape differs from the weight's shape", expected=kernel, got=declared)
         operator = cls(
             source.attribute("strides", ones),
             source.attribute("pads", (0, 0) * axes),

@@ -49,19 +49,12 @@ class Window:
         return tuple(zip(self.pads[:axes], self.pads[axes:], strict=True))
 
     def check(self, x: TensorType) -> None:
-        """Check that the window fits the tensor.
-
-        Raises:
-            CompilerError: It does not.
-        """
+        """Raise CompilerError unless the window fits the tensor."""
         axes = x.rank - 2
         require(axes >= 1, "the input needs a batch, a channel and at least one spatial axis", got=list(x.shape))
         lengths = len(self.kernel), len(self.strides), len(self.dilations), len(self.pads)
-        require(
-            lengths == (axes, axes, axes, 2 * axes),
-            f"{axes} spatial axes need as many kernel sizes, strides and dilations, and twice as many pads",
-            got=", ".join(map(str, lengths)),
-        )
+        what = f"{axes} spatial axes need as many kernel sizes, strides and dilations, and twice as many pads"
+        require(lengths == (axes, axes, axes, 2 * axes), what, got=", ".join(map(str, lengths)))
         positive = (*self.kernel, *self.strides, *self.dilations)
         require(min(positive) >= 1, "kernel sizes, strides and dilations must be positive", got=positive)
         require(min(self.pads) >= 0, "pads cannot be negative", got=self.pads)
@@ -76,13 +69,9 @@ class Window:
         return tuple(self._count(*axis) for axis in axes)
 
     def _count(self, size: Dim, span: int, stride: int, pads: tuple[int, int]) -> Dim:
-        free = add_dims(size, sum(pads) - span)
-        require(
-            isinstance(free, str) or free >= 0,
-            "the window is larger than the padded input",
-            expected=f">= {span}",
-            got=add_dims(size, sum(pads)),
-        )
+        padded, free = add_dims(size, sum(pads)), add_dims(size, sum(pads) - span)
+        fits = isinstance(free, str) or free >= 0
+        require(fits, "the window is larger than the padded input", expected=f">= {span}", got=padded)
         count = add_dims(divide_dim(free, stride, up=self.ceil), 1)
         # a window that would start behind the input, in the padding at the end, is left out
         late = self.ceil and isinstance(count, int) and isinstance(size, int) and (count - 1) * stride >= size + pads[0]
@@ -113,9 +102,7 @@ class Window:
             A view [N, C, windows..., kernel...].
         """
         counts = self.output(x.shape[2:])
-        padded = self.padded(x, fill, inner=inner)
-        axes = tuple(range(2, x.ndim))
-        view = sliding_window_view(padded, self.spans, axes)
+        view = sliding_window_view(self.padded(x, fill, inner=inner), self.spans, tuple(range(2, x.ndim)))
         steps = [slice(None, (int(n) - 1) * s + 1, s) for n, s in zip(counts, self.strides, strict=True)]
         inside = [slice(None, None, dilation) for dilation in self.dilations]
         return view[(slice(None), slice(None), *steps, *inside)]
@@ -184,8 +171,6 @@ def _same_padding(source: OnnxNode, size: Dim, span: int, stride: int) -> int:
     if stride == 1:
         return span - 1
     if isinstance(size, str):
-        raise source.unsupported(
-            f"auto_pad with a stride needs the length of axis {size!r}",
-            f"give it: import_model(..., dims={{{size!r}: n}})",
-        )
+        todo = f"give it: import_model(..., dims={{{size!r}: n}})"
+        raise source.unsupported(f"auto_pad with a stride needs the length of axis {size!r}", todo)
     return max((-(-size // stride) - 1) * stride + span - size, 0)

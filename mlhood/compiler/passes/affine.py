@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from mlhood.compiler.hir.graph import Graph
-from mlhood.compiler.hir.values import Constant, Node, Value
+from mlhood.compiler.hir.values import Node, Value
 from mlhood.compiler.operators.arithmetic import Add, Div, Mul, Sub
 from mlhood.compiler.operators.convolution import Conv
 from mlhood.compiler.operators.matrix import FullyConnected
@@ -24,10 +24,7 @@ def fold_into_layer(graph: Graph, node: Node) -> bool:
         w'[f] = factor[f] w[f]        bias'[f] = factor[f] bias[f] + shift[f]
 
     Not applied if the layer's output has another use, if the layer has an activation, if a residual branch would have
-    to be scaled too, if weight or bias are not constants, or if a result would not be finite.
-
-    Returns:
-        Whether the node was folded.
+    to be scaled too, if weight or bias are not constants, or if a result would not be finite. Return whether it is.
     """
     for position in range(min(len(node.inputs), 2)):
         layer = defining_node(node.inputs[position], Conv, FullyConnected)
@@ -93,38 +90,30 @@ def _fold(graph: Graph, layer: Node, node: Node, factor: np.ndarray | None, shif
     weight_array, bias_array = constant_array(w), constant_array(bias)
     if (bias is not None and bias_array is None) or (factor is not None and (weight_array is None or z is not None)):
         return False
-    new_weight = None if factor is None or weight_array is None else _scale_weight(weight_array, factor)
-    new_bias = _scale_and_shift_bias(layer, bias_array, factor, shift)
+    new_weight = None
+    with np.errstate(all="ignore"):
+        if factor is not None and weight_array is not None:
+            column = factor.astype(weight_array.dtype).reshape(-1, *(1,) * (weight_array.ndim - 1))
+            new_weight = weight_array * column
+        new_bias = _scale_and_shift(bias_array, factor, shift, layer.outputs[0].type.dtype)
     if not all(array is None or np.isfinite(array).all() for array in (new_weight, new_bias)):
         return False
-    old_bias = bias or _addend(node)
+    constants = (value for value in node.inputs if constant_array(value) is not None)
+    addend = next(constants, None) if isinstance(node.operator, Add) else None  # the bias of a layer without one
+    old_bias = bias or addend
     new_w = w if w is None or new_weight is None else graph.constant(w.name, new_weight)
     bias_name = old_bias.name if old_bias else f"{layer.name}.bias"
     new_b = None if new_bias is None else graph.constant(bias_name, new_bias)
     fuse(graph, layer, node, layer.operator, x, new_w, new_b, z)
-    for new, old in ((new_w, w), (new_b, old_bias)):
-        if isinstance(new, Constant) and new is not old:
-            transfer_name(graph, new, old)
+    transfer_name(graph, new_w, w)
+    transfer_name(graph, new_b, old_bias)
     return True
 
 
-def _addend(node: Node) -> Value | None:
-    """Return the constant operand of an addition: it becomes the bias of a layer without one."""
-    constants = (value for value in node.inputs if constant_array(value) is not None)
-    return next(constants, None) if isinstance(node.operator, Add) else None
-
-
-def _scale_weight(weight: np.ndarray, factor: np.ndarray) -> np.ndarray:
-    with np.errstate(all="ignore"):
-        return weight * factor.astype(weight.dtype).reshape(-1, *(1,) * (weight.ndim - 1))
-
-
-def _scale_and_shift_bias(
-    layer: Node, bias: np.ndarray | None, factor: np.ndarray | None, shift: np.ndarray | None
+def _scale_and_shift(
+    bias: np.ndarray | None, factor: np.ndarray | None, shift: np.ndarray | None, dtype: np.dtype
 ) -> np.ndarray | None:
     if bias is None and shift is None:
         return None
-    dtype = layer.outputs[0].type.dtype
-    with np.errstate(all="ignore"):
-        scaled = 0.0 if bias is None else bias.astype(np.float64) * (1 if factor is None else factor)
-        return np.asarray(scaled + (0.0 if shift is None else shift)).astype(dtype)
+    scaled = 0.0 if bias is None else bias.astype(np.float64) * (1 if factor is None else factor)
+    return np.asarray(scaled + (0.0 if shift is None else shift)).astype(dtype)

@@ -27,7 +27,7 @@ import numpy as np
 from mlhood.compiler.hir.graph import Graph
 from mlhood.compiler.hir.operator import Operator
 from mlhood.compiler.hir.types import TensorType
-from mlhood.compiler.hir.values import Node, Value
+from mlhood.compiler.hir.values import Node
 from mlhood.compiler.operators.activation import Activation
 from mlhood.compiler.operators.integer import QuantizedConv, QuantizedFullyConnected
 from mlhood.compiler.operators.integer_arithmetic import QuantizedAdd, QuantizedMul
@@ -36,9 +36,9 @@ from mlhood.compiler.operators.lookup import Lookup
 from mlhood.compiler.operators.movement import Slice, Transpose
 from mlhood.compiler.operators.pooling import GlobalMaxPool, MaxPool
 from mlhood.compiler.operators.quantized import Dequantize, Quantize
-from mlhood.compiler.operators.rescale import Rescale
+from mlhood.compiler.operators.rescale import Rescale, parameters_of
 from mlhood.compiler.operators.shape import Flatten, Reshape, Squeeze, Unsqueeze
-from mlhood.compiler.passes.rewriting import defining_node, has_no_uses, has_one_use, replace_and_erase, sweep
+from mlhood.compiler.passes.rewriting import defining_node, erase_if_unused, has_one_use, replace_and_erase, sweep
 
 _EXACT_IN_FLOAT32 = ("int8", "uint8", "int16", "uint16")
 _ORDER_PRESERVING = (MaxPool, GlobalMaxPool, Reshape, Flatten, Squeeze, Unsqueeze, Transpose, Slice)
@@ -48,14 +48,13 @@ _LAYERS = (*_ANY_PARAMETERS, QuantizedConv, QuantizedFullyConnected, Lookup)
 
 def clean_quantization(graph: Graph) -> bool:
     """Remove redundant conversions and rescalings; return whether anything changed."""
-    rules = (
-        (_remove_round_trip, (Quantize,)),
-        (_remove_identity, (Rescale,)),
-        (_sink, _ORDER_PRESERVING),
-        (_merge, (Rescale,)),
-        (_fold_into_user, (*_ANY_PARAMETERS, Dequantize, QuantizedConv)),
-    )
-    changed = [sweep(graph, rule, *operators) for rule, operators in rules]
+    changed = [
+        sweep(graph, _remove_round_trip, Quantize),
+        sweep(graph, _remove_identity, Rescale),
+        sweep(graph, _sink, *_ORDER_PRESERVING),
+        sweep(graph, _merge, Rescale),
+        sweep(graph, _fold_into_user, *_ANY_PARAMETERS, Dequantize, QuantizedConv),
+    ]
     return any(changed)
 
 
@@ -67,11 +66,10 @@ def _remove_round_trip(graph: Graph, node: Node) -> bool:
     if x.type == y.type:
         replace_and_erase(graph, node, x)  # rule 1
     elif x.type.element == y.type.element and _rescales_exactly(x.type, y.type):
-        graph.replace(node, _rescale(y), x)  # rule 2
+        graph.replace(node, Rescale(parameters_of(y.type)), x)  # rule 2
     else:
         return False
-    if has_no_uses(graph, dequantize.outputs[0]):
-        graph.remove(dequantize)
+    erase_if_unused(graph, dequantize)
     return True
 
 
@@ -88,7 +86,7 @@ def _rescales_exactly(x: TensorType, y: TensorType) -> bool:
 
 def _remove_identity(graph: Graph, node: Node) -> bool:
     x = node.inputs[0]
-    if x is None or x.type != node.outputs[0].type or _attribute(node, "activation"):
+    if x is None or x.type != node.outputs[0].type or _activation(node.operator):
         return False
     replace_and_erase(graph, node, x)  # rule 3
     return True
@@ -98,8 +96,9 @@ def _sink(graph: Graph, node: Node) -> bool:
     rescale = defining_node(node.inputs[0], Rescale)
     if rescale is None or len(node.outputs) != 1 or not has_one_use(graph, rescale.outputs[0]):
         return False
-    if not _is_monotonic(_attribute(rescale, "activation")):
-        return False
+    activation = _activation(rescale.operator)
+    if activation and activation[0] == "LeakyRelu" and float(activation[1] or 0) < 0:
+        return False  # the only activation that may be decreasing
     y, name = node.outputs[0], node.name
     moved = graph.add(node.operator, *rescale.inputs, name=node.name, outputs=[f"{y.name}.before"])
     new_rescale = graph.replace(node, rescale.operator, *moved.outputs)  # rule 4
@@ -109,16 +108,11 @@ def _sink(graph: Graph, node: Node) -> bool:
     return True
 
 
-def _is_monotonic(activation: Activation) -> bool:
-    """Return whether an activation is non-decreasing, as all are except a LeakyRelu with a negative slope."""
-    return not activation or activation[0] != "LeakyRelu" or float(activation[1] or 0) >= 0
-
-
 def _merge(graph: Graph, node: Node) -> bool:
     layer = defining_node(node.inputs[0], Quantize, Rescale, *_LAYERS)
     if layer is None or not has_one_use(graph, layer.outputs[0]) or not _can_absorb(layer.operator, node.operator):
         return False
-    activation = _attribute(node, "activation")
+    activation = _activation(node.operator)
     changes: dict[str, Any] = {"quantization": node.outputs[0].type.quantization}
     if activation:
         changes["activation"] = activation
@@ -137,9 +131,7 @@ def _can_absorb(layer: Operator, rescale: Operator) -> bool:
     """Return whether a rescaling can be merged into the layer before it."""
     if isinstance(layer, QuantizedConv) and layer.rescale != "shift":
         return False
-    if not getattr(rescale, "activation", ()):
-        return True
-    return getattr(layer, "activation", None) == ()
+    return not _activation(rescale) or getattr(layer, "activation", None) == ()
 
 
 def _fold_into_user(graph: Graph, node: Node) -> bool:
@@ -148,20 +140,13 @@ def _fold_into_user(graph: Graph, node: Node) -> bool:
         if isinstance(node.operator, QuantizedConv) and position != 3:
             continue  # the bias depends on the scale of the input; only the residual branch may change
         rescale = defining_node(value, Rescale)
-        if rescale is None or _attribute(rescale, "activation"):
+        if rescale is None or _activation(rescale.operator):
             continue
         graph.replace_input(node, position, rescale.inputs[0])  # rules 7 and 8
-        if has_no_uses(graph, rescale.outputs[0]):
-            graph.remove(rescale)
+        erase_if_unused(graph, rescale)
         changed = True
     return changed
 
 
-def _rescale(value: Value) -> Rescale:
-    if value.type.quantization is None:
-        raise TypeError(f"{value.name!r} is not quantised")
-    return Rescale(value.type.quantization)
-
-
-def _attribute(node: Node, name: str) -> Any:
-    return getattr(node.operator, name, ())
+def _activation(operator: Operator) -> Activation:
+    return getattr(operator, "activation", ())

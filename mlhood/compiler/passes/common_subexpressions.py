@@ -29,11 +29,8 @@ def _merge_constants(graph: Graph) -> bool:
     for constant in graph.constants.values():
         if not has_no_uses(graph, constant):
             groups.setdefault((constant.type, _sample(constant.data)), []).append(constant)
-    changed = False
-    for group in groups.values():
-        if len(group) > 1:
-            changed |= _merge_group(graph, group)
-    return changed
+    changed = [_merge_group(graph, group) for group in groups.values() if len(group) > 1]
+    return any(changed)
 
 
 def _merge_group(graph: Graph, group: list[Constant]) -> bool:
@@ -42,7 +39,7 @@ def _merge_group(graph: Graph, group: list[Constant]) -> bool:
     changed = False
     for constant in group:
         first = first_by_digest.setdefault(digest(constant.data), constant)
-        if first is not constant and _same_bytes(first.data, constant.data):  # rule 1
+        if first is not constant and np.array_equal(_as_bytes(first.data), _as_bytes(constant.data)):  # rule 1
             graph.replace_all_uses(constant, first)
             graph.remove_constant(constant)
             changed = True
@@ -55,10 +52,6 @@ def _sample(array: np.ndarray) -> bytes:
     return array.flat[np.linspace(0, size - 1, min(size, _SAMPLE_SIZE)).astype(np.int64)].tobytes() if size else b""
 
 
-def _same_bytes(a: np.ndarray, b: np.ndarray) -> bool:
-    return a is b or np.array_equal(_as_bytes(a), _as_bytes(b))
-
-
 def _as_bytes(array: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 
@@ -67,7 +60,8 @@ def _merge_nodes(graph: Graph) -> bool:
     first_by_key: dict[Hashable, Node] = {}
     changed = False
     for node in graph.topological():
-        first = first_by_key.setdefault(_key(node), node)
+        # repr instead of the attributes, because 0.0 == -0.0 and 1 == True
+        first = first_by_key.setdefault((type(node.operator), repr(node.operator), node.inputs), node)
         if first is node:
             continue
         for old, new in zip(node.outputs, first.outputs, strict=True):  # rule 2
@@ -75,8 +69,3 @@ def _merge_nodes(graph: Graph) -> bool:
         graph.remove(node)
         changed = True
     return changed
-
-
-def _key(node: Node) -> Hashable:
-    # repr instead of the attributes, because 0.0 == -0.0 and 1 == True
-    return type(node.operator), repr(node.operator), node.inputs

@@ -14,8 +14,7 @@ import numpy as np
 
 from mlhood.compiler.hir.graph import Graph
 from mlhood.compiler.hir.operator import as_tuple, footprint
-from mlhood.compiler.hir.types import TensorType
-from mlhood.compiler.hir.values import Constant, Node, Value
+from mlhood.compiler.hir.values import Constant, Node
 from mlhood.compiler.operators.creation import Shape, Size
 from mlhood.compiler.operators.quantized import Dequantize
 from mlhood.compiler.passes.rewriting import has_no_uses
@@ -30,16 +29,13 @@ def fold_constants(graph: Graph) -> bool:
     """Replace nodes with constant results by constants; return whether anything changed."""
     changed, added = False, 0
     for node in graph.topological() if any(map(_is_constant, graph.nodes.values())) else ():
-        if not _is_constant(node):
-            continue
-        size = _result_bytes(node)
+        size = _result_bytes(node) if _is_constant(node) else None
         if size is None or added + size > MAX_ADDED_BYTES:
             continue
         arrays = _evaluate(node)
-        if arrays is None:
-            continue
-        added += size - _replace(graph, node, arrays)
-        changed = True
+        if arrays is not None:
+            added += size - _replace(graph, node, arrays)
+            changed = True
     return changed
 
 
@@ -58,26 +54,17 @@ def _queried_sizes(node: Node) -> tuple:
 
 
 def _result_bytes(node: Node) -> int | None:
-    """Return the size of a node's results in bytes; None if it or the workspace exceeds a limit."""
-    types = [None if value is None else value.type for value in node.inputs]
-    if not isinstance(node.operator, (Shape, Size)) and _workspace_bytes(node, types) > MAX_WORKSPACE_BYTES:
+    """Return the size of a node's results in bytes; None if it is unknown, or if it or the workspace is too large."""
+    types = [value.type for value in node.outputs]
+    sizes = [type.size * type.dtype.itemsize for type in types if isinstance(type.size, int)]
+    if len(sizes) < len(types):
         return None
-    output_bytes = sum(_bytes(value) for value in node.outputs)
+    if not isinstance(node.operator, (Shape, Size)):
+        inputs = [None if value is None else value.type for value in node.inputs]
+        if footprint(node.operator, inputs, types) > MAX_WORKSPACE_BYTES:  # such as a convolution's im2col matrix
+            return None
     input_bytes = sum(value.data.nbytes for value in node.inputs if isinstance(value, Constant))
-    return output_bytes if output_bytes <= max(input_bytes, MAX_RESULT_BYTES) else None
-
-
-def _workspace_bytes(node: Node, types: list[TensorType | None]) -> int:
-    """Return the size of the largest temporary array, such as the im2col matrix of a convolution."""
-    outputs = [value.type for value in node.outputs]
-    if not all(isinstance(type.size, int) for type in outputs):
-        return 2 * MAX_WORKSPACE_BYTES
-    return footprint(node.operator, types, outputs)
-
-
-def _bytes(value: Value) -> int:
-    size = value.type.size
-    return size * value.type.dtype.itemsize if isinstance(size, int) else 2 * MAX_ADDED_BYTES
+    return sum(sizes) if sum(sizes) <= max(input_bytes, MAX_RESULT_BYTES) else None
 
 
 def _evaluate(node: Node) -> tuple[np.ndarray, ...] | None:
@@ -104,10 +91,6 @@ def _replace(graph: Graph, node: Node, arrays: tuple[np.ndarray, ...]) -> int:
     graph.remove(node)
     for constant, name in constants:
         graph.rename(constant, name)
-    return _remove_unused_inputs(graph, node)
-
-
-def _remove_unused_inputs(graph: Graph, node: Node) -> int:
     freed = 0
     for value in dict.fromkeys(node.inputs):
         if isinstance(value, Constant) and has_no_uses(graph, value):

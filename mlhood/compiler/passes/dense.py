@@ -11,12 +11,11 @@ from __future__ import annotations
 import numpy as np
 
 from mlhood.compiler.hir.graph import Graph
-from mlhood.compiler.hir.types import TensorType
 from mlhood.compiler.hir.values import Constant, Node, Value
 from mlhood.compiler.operators.arithmetic import Add
 from mlhood.compiler.operators.matrix import FullyConnected, Gemm, MatMul
 from mlhood.compiler.passes.affine import fold_into_layer
-from mlhood.compiler.passes.rewriting import constant_array, defining_node, sweep, transfer_name, try_infer
+from mlhood.compiler.passes.rewriting import constant_array, defining_node, sweep, transfer_name, try_infer, type_of
 
 
 def products_to_dense(graph: Graph) -> bool:
@@ -66,20 +65,15 @@ def _bias(c: Value, features: int, beta: float) -> np.ndarray | Value | None:
 
 def _replace(graph: Graph, node: Node, x: Value, weight: np.ndarray, bias: np.ndarray | Value | None) -> bool:
     w, c = (*node.inputs, None)[1:3]
-    types = [None if operand is None else _type(operand) for operand in (x, weight, bias)]
+    types = [None if operand is None else type_of(operand) for operand in (x, weight, bias)]
     if try_infer(FullyConnected(), *types) != node.outputs[0].type:
         return False
     new_w = _constant(graph, weight, w, f"{node.name}.weight")
     new_c = bias if bias is None or isinstance(bias, Value) else _constant(graph, bias, c, f"{node.name}.bias")
     graph.replace(node, FullyConnected(), x, new_w, new_c)
-    for new, old in ((new_w, w), (new_c, c)):
-        if isinstance(new, Constant) and new is not old:
-            transfer_name(graph, new, old)
+    transfer_name(graph, new_w, w)
+    transfer_name(graph, new_c, c)
     return True
-
-
-def _type(operand: np.ndarray | Value) -> TensorType:
-    return operand.type if isinstance(operand, Value) else TensorType(operand.dtype.name, operand.shape)
 
 
 def _constant(graph: Graph, array: np.ndarray, old: Value | None, default_name: str) -> Value:

@@ -50,10 +50,5 @@ class History:
 
     def table(self) -> pd.DataFrame:
         """Return one row per step: pass, nodes before, nodes after."""
-        return pd.DataFrame(
-            {
-                "pass": [step.name for step in self.steps],
-                "nodes before": [step.before for step in self.steps],
-                "nodes after": [step.after for step in self.steps],
-            }
-        )
+        rows = [(step.name, step.before, step.after) for step in self.steps]
+        return pd.DataFrame(rows, columns=["pass", "nodes before", "nodes after"])

@@ -50,7 +50,9 @@ def _simplify(graph: Graph, node: Node) -> bool:
     if inner is not None and has_one_use(graph, inner.outputs[0]):
         inner_limits = limits_of(inner.operator)
         if not any(map(math.isnan, (*limits, *inner_limits))):
-            graph.replace(node, _clip(_compose(inner_limits, limits), node.outputs[0].type), inner.inputs[0])
+            # if low > high, the result of a Clip is high
+            low, high = (min(max(end, limits[0]), limits[1]) for end in (min(inner_limits), inner_limits[1]))
+            graph.replace(node, _clip((low, high), node.outputs[0].type), inner.inputs[0])
             graph.remove(inner)  # rule 3
             return True
     operator = _clip(limits, node.outputs[0].type)
@@ -58,12 +60,6 @@ def _simplify(graph: Graph, node: Node) -> bool:
         graph.replace(node, operator, node.inputs[0])  # rule 4
         return True
     return False
-
-
-def _compose(inner: Range, outer: Range) -> Range:
-    """Return the limits of one Clip after another; if low > high, the result of a Clip is high."""
-    low, high = (min(max(end, outer[0]), outer[1]) for end in (min(inner), inner[1]))
-    return low, high
 
 
 def _clip(limits: Range, type: TensorType) -> Operator:

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mlhood.compiler.hir.graph import Graph
-from mlhood.compiler.hir.operator import Operator, Range
+from mlhood.compiler.hir.operator import Operator
 from mlhood.compiler.hir.values import Node, Value
 from mlhood.compiler.operators.arithmetic import Add, Div, Mul, Pow, Sub
 from mlhood.compiler.operators.cast import Cast, Identity
@@ -33,20 +33,52 @@ from mlhood.compiler.passes.ranges import compute_ranges, range_of
 from mlhood.compiler.passes.rewriting import constant_array, replace_and_erase, sweep
 
 
+def _has_unit_window(node: Node) -> bool:
+    operator: Any = node.operator
+    return {*operator.kernel, *operator.strides} == {1} and not any(operator.pads) and len(node.outputs) == 1
+
+
+# Whether a node's output has the elements of its first input if the shape is the same.
+_PRESERVES_ELEMENTS: dict[type[Operator], Callable[[Any], bool]] = {
+    **dict.fromkeys((Identity, Cast, Reshape, Flatten, Squeeze, Unsqueeze, Expand), lambda node: True),
+    **dict.fromkeys((GlobalAveragePool, GlobalMaxPool), lambda node: True),
+    Transpose: lambda node: node.operator.permutation == tuple(range(len(node.operator.permutation))),
+    Pad: lambda node: not any(node.operator.pads),
+    Slice: lambda node: all(step == 1 for step in node.operator.steps),
+    MaxPool: _has_unit_window,
+    AveragePool: _has_unit_window,
+    Reduction: lambda node: not node.operator.changes_single,
+    Concat: lambda node: len(node.inputs) == 1,
+}
+_NEUTRAL_ELEMENTS: dict[type[Operator], int] = {Add: 0, Sub: 0, Mul: 1, Div: 1, Pow: 1}
+
+
 def remove_no_ops(graph: Graph) -> bool:
     """Remove no-ops; return whether anything changed."""
-    changed = sweep(graph, _remove, *_SAME_ELEMENTS)
+    changed = sweep(graph, _remove, *_PRESERVES_ELEMENTS, *_NEUTRAL_ELEMENTS)
     return _remove_unreachable_limits(graph) or changed
 
 
 def _remove(graph: Graph, node: Node) -> bool:
-    kind = next(kind for kind in _SAME_ELEMENTS if isinstance(node.operator, kind))
-    value = _SAME_ELEMENTS[kind](node)
+    value = _equal_input(node)
     # the types differ if x was broadcast
     if value is None or value.type != node.outputs[0].type:
         return False
     replace_and_erase(graph, node, value)
     return True
+
+
+def _equal_input(node: Node) -> Value | None:
+    """Return the input whose elements a node's output has if the shape is the same; None if there is none."""
+    for kind, preserves_elements in _PRESERVES_ELEMENTS.items():
+        if isinstance(node.operator, kind):
+            return node.inputs[0] if preserves_elements(node) else None
+    element = next(element for kind, element in _NEUTRAL_ELEMENTS.items() if isinstance(node.operator, kind))
+    for x, other in (node.inputs, node.inputs[::-1]) if node.operator.commutative else (node.inputs,):
+        array = constant_array(other)
+        if array is not None and array.dtype.kind in "iuf" and (array == element).all():
+            return x
+    return None
 
 
 def _remove_unreachable_limits(graph: Graph) -> bool:
@@ -55,95 +87,13 @@ def _remove_unreachable_limits(graph: Graph) -> bool:
     ranges = compute_ranges(graph)
 
     def remove(graph: Graph, node: Node) -> bool:
-        x = _input(node)
-        if not _is_within_limits(node.operator, range_of(x, ranges)):
+        x, (low, high) = node.inputs[0], limits_of(node.operator)
+        if x is None:
             return False
-        replace_and_erase(graph, node, x)  # rule 11
-        return True
+        minimum, maximum = range_of(x, ranges)
+        if low <= minimum and maximum <= high:
+            replace_and_erase(graph, node, x)  # rule 11
+            return True
+        return False
 
     return sweep(graph, remove, Relu, Clip)
-
-
-def _is_within_limits(operator: Operator, x: Range) -> bool:
-    low, high = limits_of(operator)
-    return low <= x[0] and x[1] <= high
-
-
-def _input(node: Node) -> Value:
-    value = node.inputs[0]
-    if value is None:
-        raise TypeError(f"{node.where} has no input")
-    return value
-
-
-def _first_input(node: Node) -> Value | None:
-    return node.inputs[0]
-
-
-def _transpose(node: Node) -> Value | None:
-    operator = node.operator
-    is_identity = isinstance(operator, Transpose) and operator.permutation == tuple(range(len(operator.permutation)))
-    return node.inputs[0] if is_identity else None
-
-
-def _pad(node: Node) -> Value | None:
-    return node.inputs[0] if isinstance(node.operator, Pad) and not any(node.operator.pads) else None
-
-
-def _slice(node: Node) -> Value | None:
-    has_unit_steps = isinstance(node.operator, Slice) and all(step == 1 for step in node.operator.steps)
-    return node.inputs[0] if has_unit_steps else None
-
-
-def _pool(node: Node) -> Value | None:
-    operator: Any = node.operator
-    is_identity = {*operator.kernel, *operator.strides} == {1} and not any(operator.pads)
-    return node.inputs[0] if is_identity and len(node.outputs) == 1 else None
-
-
-def _reduction(node: Node) -> Value | None:
-    operator = node.operator
-    is_identity = isinstance(operator, Reduction) and not operator.changes_single
-    return node.inputs[0] if is_identity else None
-
-
-def _concat(node: Node) -> Value | None:
-    return node.inputs[0] if len(node.inputs) == 1 else None
-
-
-def _neutral_element(element: int, commutative: bool) -> Callable[[Node], Value | None]:
-    def other_operand(node: Node) -> Value | None:
-        a, b = node.inputs
-        for x, other in ((a, b), (b, a)) if commutative else ((a, b),):
-            array = constant_array(other)
-            if array is not None and array.dtype.kind in "iuf" and (array == element).all():
-                return x
-        return None
-
-    return other_operand
-
-
-# Returns the input whose elements a node's output has if the shape is the same; None if there is none.
-_SAME_ELEMENTS: dict[type[Operator], Callable[[Node], Value | None]] = {
-    Identity: _first_input,
-    Cast: _first_input,
-    Reshape: _first_input,
-    Flatten: _first_input,
-    Squeeze: _first_input,
-    Unsqueeze: _first_input,
-    Expand: _first_input,
-    GlobalAveragePool: _first_input,
-    GlobalMaxPool: _first_input,
-    Transpose: _transpose,
-    Pad: _pad,
-    Slice: _slice,
-    MaxPool: _pool,
-    AveragePool: _pool,
-    Reduction: _reduction,
-    Concat: _concat,
-    Add: _neutral_element(0, True),
-    Sub: _neutral_element(0, False),
-    Mul: _neutral_element(1, True),
-    Div: _neutral_element(1, False),
-    Pow: _neutral_element(1, False),
-}

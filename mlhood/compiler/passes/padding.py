@@ -24,7 +24,7 @@ from mlhood.compiler.operators.convolution import Conv
 from mlhood.compiler.operators.padding import Pad
 from mlhood.compiler.operators.pooling import AveragePool, MaxPool
 from mlhood.compiler.passes.ranges import compute_ranges, range_of
-from mlhood.compiler.passes.rewriting import defining_node, has_no_uses, has_one_use, sweep, try_infer
+from mlhood.compiler.passes.rewriting import defining_node, erase_if_unused, has_one_use, sweep, try_infer
 
 
 def merge_padding(graph: Graph) -> bool:
@@ -40,19 +40,14 @@ def _merge(graph: Graph, node: Node, ranges: dict[Value, Range]) -> bool:
     x = pad.inputs[0] if pad else None
     if pad is None or x is None or len(node.outputs) != 1:
         return False
-    operator = _merged_operator(graph, pad, node, _minimum(x, ranges))
+    lowest = float(np.finfo(x.type.dtype).min) if x.type.is_float else -np.inf  # some exporters write it for -inf
+    operator = _merged_operator(graph, pad, node, max(range_of(x, ranges)[0], lowest))
     types = (None if value is None else value.type for value in node.inputs[1:])
     if operator is None or try_infer(operator, x.type, *types) != node.outputs[0].type:
         return False
     graph.replace(node, operator, x, *node.inputs[1:])
-    if has_no_uses(graph, pad.outputs[0]):
-        graph.remove(pad)
+    erase_if_unused(graph, pad)
     return True
-
-
-def _minimum(x: Value, ranges: dict[Value, Range]) -> float:
-    lowest = float(np.finfo(x.type.dtype).min) if x.type.is_float else -np.inf  # some exporters write it for -inf
-    return max(range_of(x, ranges)[0], lowest)
 
 
 def _merged_operator(graph: Graph, pad: Node, node: Node, minimum: float) -> Operator | None:

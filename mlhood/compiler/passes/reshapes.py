@@ -11,7 +11,7 @@ from mlhood.compiler.hir.values import Node
 from mlhood.compiler.operators.shape import Flatten, Reshape, Squeeze, Unsqueeze
 from mlhood.compiler.passes.rewriting import (
     defining_node,
-    has_no_uses,
+    erase_if_unused,
     has_one_use,
     replace_and_erase,
     reshape_between,
@@ -31,19 +31,12 @@ def _merge(graph: Graph, node: Node) -> bool:
     x = inner.inputs[0] if inner else None
     if inner is None or x is None:
         return False
+    operator = reshape_between(x.type, node.outputs[0].type)
     if x.type == node.outputs[0].type:  # rule 2
         replace_and_erase(graph, node, x)
-    elif not _merge_two(graph, inner, node):
+    elif operator is not None and has_one_use(graph, inner.outputs[0]):  # rule 1
+        graph.replace(node, operator, x)
+    else:
         return False
-    if has_no_uses(graph, inner.outputs[0]):
-        graph.remove(inner)
-    return True
-
-
-def _merge_two(graph: Graph, inner: Node, outer: Node) -> bool:
-    x = inner.inputs[0]
-    operator = reshape_between(x.type, outer.outputs[0].type) if x is not None else None
-    if operator is None or not has_one_use(graph, inner.outputs[0]):
-        return False
-    graph.replace(outer, operator, x)  # rule 1
+    erase_if_unused(graph, inner)
     return True

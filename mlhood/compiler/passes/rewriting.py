@@ -73,6 +73,11 @@ def try_infer(operator: Operator, *inputs: TensorType | None) -> TensorType | No
         return None
 
 
+def type_of(operand: Value | np.ndarray) -> TensorType:
+    """Return the type of a value, or of a constant that is to hold an array."""
+    return operand.type if isinstance(operand, Value) else TensorType(operand.dtype.name, operand.shape)
+
+
 def reshape_between(before: TensorType, after: TensorType) -> Operator | None:
     """Return an operator that reshapes a tensor of type `before` to `after`; None if that cannot be guaranteed."""
     if 0 in (*before.shape, *after.shape):  # a 0 in Reshape's shape copies an axis
@@ -93,6 +98,12 @@ def replace_and_erase(graph: Graph, node: Node, value: Value) -> None:
     graph.remove(node)
 
 
+def erase_if_unused(graph: Graph, node: Node) -> None:
+    """Erase a node with a single output if nothing uses the output, unless it has been erased before."""
+    if graph.nodes.get(node.name) is node and has_no_uses(graph, node.outputs[0]):
+        graph.remove(node)
+
+
 def fuse(graph: Graph, first: Node, last: Node, operator: Operator, *inputs: Value | None) -> Node:
     """Replace two nodes by one; `last` must be the only user of `first`.
 
@@ -107,11 +118,13 @@ def fuse(graph: Graph, first: Node, last: Node, operator: Operator, *inputs: Val
     return fused
 
 
-def transfer_name(graph: Graph, new: Constant, old: Value | None) -> None:
-    """Erase a constant if it has no uses left, and give its name to the constant that replaces it.
+def transfer_name(graph: Graph, new: Value | None, old: Value | None) -> None:
+    """If a constant replaced another one that has no uses left, erase the old one and give its name to the new one.
 
     If both inputs of a node were the same constant, the first replacement gets the name.
     """
-    if isinstance(old, Constant) and graph.constants.get(old.name) is old and has_no_uses(graph, old):
+    if not isinstance(new, Constant) or not isinstance(old, Constant) or new is old:
+        return
+    if graph.constants.get(old.name) is old and has_no_uses(graph, old):
         graph.remove_constant(old)
         graph.rename(new, old.name)

@@ -28,21 +28,21 @@ import numpy as np
 
 from mlhood.compiler.hir.graph import Graph
 from mlhood.compiler.hir.operator import Operator, Permutation, supports
-from mlhood.compiler.hir.types import TensorType
-from mlhood.compiler.hir.values import Constant, Node, Value
+from mlhood.compiler.hir.values import Node, Value
 from mlhood.compiler.operators.matrix import FullyConnected
 from mlhood.compiler.operators.movement import Transpose
 from mlhood.compiler.operators.shape import Flatten, Reshape
 from mlhood.compiler.passes.rewriting import (
     constant_array,
     defining_node,
-    has_no_uses,
+    erase_if_unused,
     has_one_use,
     replace_and_erase,
     reshape_between,
     sweep,
     transfer_name,
     try_infer,
+    type_of,
 )
 
 # Limit on the users of a value that are searched for an inverse Transpose, to avoid quadratic time.
@@ -80,17 +80,12 @@ def _merge(graph: Graph, node: Node) -> bool:
         graph.replace(node, Transpose(composed), x)
     else:
         return False
-    _remove_if_unused(graph, inner)
+    erase_if_unused(graph, inner)
     return True
 
 
 def _permutation(node: Node) -> Permutation:
     return node.operator.attributes["permutation"]
-
-
-def _remove_if_unused(graph: Graph, node: Node) -> None:
-    if graph.nodes.get(node.name) is node and has_no_uses(graph, node.outputs[0]):
-        graph.remove(node)
 
 
 # -- rules 3 to 7
@@ -108,33 +103,32 @@ def _sink(graph: Graph, node: Node) -> bool:
 
 
 def _sink_through(graph: Graph, node: Node, permutation: Permutation, transposes: list[Node]) -> bool:
-    sunk = node.operator.sink_transpose(permutation) if _has_no_quantized_axis(node) else None
+    types = [value.type for value in (*node.inputs, *node.outputs) if value is not None]
+    if any(type.quantization is not None and type.quantization.axis is not None for type in types):
+        return False  # the axis would have to be permuted, too
+    sunk = node.operator.sink_transpose(permutation)
     candidates = [_before_transpose(value, permutation) for value in node.inputs]
     inputs = [operand for operand in candidates if operand is not None]
     if sunk is None or len(inputs) < len(candidates):
         return False
     operator, after = sunk
-    if not _is_identity(after) and not any(_becomes_unused(graph, transpose, inputs) for transpose in transposes):
+    outputs = [transpose.outputs[0] for transpose in transposes]
+    removes_one = any(has_one_use(graph, y) and all(operand is not y for operand in inputs) for y in outputs)
+    if not _is_identity(after) and not removes_one:
         return False
-    result = try_infer(operator, *map(_type, inputs))
+    result = try_infer(operator, *map(type_of, inputs))
     if result is None or try_infer(Transpose(after), result) != node.outputs[0].type:
         return False
     _swap(graph, node, operator, after, inputs)
     for transpose in transposes:
-        _remove_if_unused(graph, transpose)
+        erase_if_unused(graph, transpose)
     return True
-
-
-def _becomes_unused(graph: Graph, transpose: Node, inputs: list[Value | np.ndarray]) -> bool:
-    """Return whether a Transpose has no uses left when its only user gets these inputs instead."""
-    output = transpose.outputs[0]
-    return has_one_use(graph, output) and all(operand is not output for operand in inputs)
 
 
 def _swap(graph: Graph, node: Node, operator: Operator, after: Permutation, inputs: list[Value | np.ndarray]) -> None:
     """Replace a node by Transpose(operator(inputs)); arrays become constants, named after those that they replace."""
     pairs = list(zip(node.inputs, inputs, strict=True))
-    operands = [new if isinstance(new, Value) else graph.constant(_name(old), new) for old, new in pairs]
+    operands = [new if isinstance(new, Value) else _constant(graph, new, old) for old, new in pairs]
     name = node.name
     if _is_identity(after):
         graph.replace(node, operator, *operands)
@@ -144,16 +138,11 @@ def _swap(graph: Graph, node: Node, operator: Operator, after: Permutation, inpu
         graph.rename_node(outer, f"{name}.transpose")
         graph.rename_node(inner, name)
     for new, old in zip(operands, node.inputs, strict=True):
-        if isinstance(new, Constant) and new is not old:
-            transfer_name(graph, new, old)
+        transfer_name(graph, new, old)
 
 
-def _name(value: Value | None) -> str:
-    return "constant" if value is None else value.name
-
-
-def _type(operand: Value | np.ndarray) -> TensorType:
-    return operand.type if isinstance(operand, Value) else TensorType(operand.dtype.name, operand.shape)
+def _constant(graph: Graph, array: np.ndarray, old: Value | None) -> Value:
+    return graph.constant("constant" if old is None else old.name, np.ascontiguousarray(array))
 
 
 def _before_transpose(value: Value | None, permutation: Permutation) -> Value | np.ndarray | None:
@@ -169,7 +158,7 @@ def _before_transpose(value: Value | None, permutation: Permutation) -> Value | 
     if array.size == 1 and array.ndim < len(permutation):
         return value
     full_rank = array.reshape((1,) * (len(permutation) - array.ndim) + array.shape)
-    return np.ascontiguousarray(full_rank.transpose(_inverse(permutation)))
+    return full_rank.transpose(_inverse(permutation))
 
 
 def _existing_transpose(value: Value, permutation: Permutation) -> Value | None:
@@ -186,12 +175,6 @@ def _is_identity(permutation: Permutation) -> bool:
 
 def _inverse(permutation: Permutation) -> Permutation:
     return tuple(permutation.index(axis) for axis in range(len(permutation)))
-
-
-def _has_no_quantized_axis(node: Node) -> bool:
-    """Return whether all quantisation is per tensor; a per-axis one would have to be permuted, too."""
-    types = [value.type for value in (*node.inputs, *node.outputs) if value is not None]
-    return all(type.quantization is None or type.quantization.axis is None for type in types)
 
 
 # -- rules 8 and 9
@@ -225,12 +208,12 @@ def _absorb_into_dense(graph: Graph, node: Node) -> bool:
     columns = weight.reshape(-1, *map(int, image.shape[1:]))
     columns = columns.transpose(_inverse(permutation)).reshape(weight.shape)  # rule 9
     old, name = node.inputs[1], flatten.name
-    new_weight = graph.constant(_name(old), np.ascontiguousarray(columns))
+    new_weight = _constant(graph, columns, old)
     new_flatten = graph.add(operator, x, name=name)
     graph.replace_input(node, 0, new_flatten.outputs[0])
     graph.replace_input(node, 1, new_weight)
     transfer_name(graph, new_weight, old)
     graph.remove(flatten)
     graph.rename_node(new_flatten, name)
-    _remove_if_unused(graph, transpose)
+    erase_if_unused(graph, transpose)
     return True

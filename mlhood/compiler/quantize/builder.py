@@ -69,7 +69,7 @@ class Builder:
         """Return a value of the float graph with its original element type; insert a Dequantize if necessary."""
         if value not in self._floats:
             if isinstance(value, Constant):
-                self._floats[value] = self._constant(value.name, value.data, value.type.quantization)
+                self._floats[value] = self.constant(value, value.data, value.type.quantization)
             else:
                 name = f"{value.name}.dequantized"
                 self._floats[value] = self.insert(Dequantize(), self._integers[value], name=name)
@@ -81,9 +81,8 @@ class Builder:
             element = self.recipe.element
             if isinstance(value, Constant):
                 parameters = tensor_parameters(value.data, element, self.recipe.schema)
-                self._integers[value] = self.constant(
-                    value, quantize_array(value.data, parameters, element), parameters
-                )
+                array = quantize_array(value.data, parameters, element)
+                self._integers[value] = self.constant(value, array, parameters)
             else:
                 quantize, name = Quantize(element, self.parameters(value)), f"{value.name}.quantized"
                 self._integers[value] = self.insert(quantize, self._floats[value], name=name)
@@ -96,15 +95,13 @@ class Builder:
             return integers
         return self.insert(Rescale(quantization), integers, name=f"{value.name}.rescaled")
 
-    def constant(self, value: Value, data: np.ndarray, quantization: Quantization) -> Value:
+    def constant(self, value: Value, data: np.ndarray, quantization: Quantization | None) -> Value:
         """Return a constant that replaces one of the float graph, with its name if that is unused."""
-        return self._constant(value.name, data, quantization)
-
-    def _constant(self, name: str, data: np.ndarray, quantization: Quantization | None) -> Value:
-        key = (name, data.dtype.name, quantization)
+        key = (value.name, data.dtype.name, quantization)
         if key not in self._constants:
-            is_used = name in self.graph.constants  # with other parameters
-            self._constants[key] = self.graph.constant(self._unique(name) if is_used else name, data, quantization)
+            is_used = value.name in self.graph.constants  # with other parameters
+            name = self._unique(value.name) if is_used else value.name
+            self._constants[key] = self.graph.constant(name, data, quantization)
         return self._constants[key]
 
     def insert(self, operator: Operator, *inputs: Value | None, name: str, node: str | None = None) -> Value:

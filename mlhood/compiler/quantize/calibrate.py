@@ -52,11 +52,7 @@ def calibrate_range(
 
 
 def check_calibration(method: str, percentile: float) -> None:
-    """Check a calibration method and a percentile.
-
-    Raises:
-        CompilerError: The method is unknown, or the percentile is out of range.
-    """
+    """Raise CompilerError if a calibration method is unknown, or a percentile is out of range."""
     if method not in CALIBRATIONS:
         raise CompilerError("unknown calibration method", expected=", ".join(CALIBRATIONS), got=repr(method))
     if not 0 < percentile <= 100:
@@ -108,10 +104,6 @@ def _divergence(counts: np.ndarray, edges: np.ndarray, limit: float, levels: int
     non_empty = np.bincount(level, inside > 0)
     mean = np.bincount(level, inside) / np.maximum(non_empty, 1)
     q = np.where(inside > 0, mean[level], 0)
-    return _kl(p / p.sum(), q / q.sum())
-
-
-def _kl(p: np.ndarray, q: np.ndarray) -> float:
-    """Return D(P | Q), with Q bounded below so that the result is finite."""
     support = p > 0
-    return float(np.sum(p[support] * np.log(p[support] / np.maximum(q[support], 1e-12))))
+    p, q = (p / p.sum())[support], (q / q.sum())[support]
+    return float(np.sum(p * np.log(p / np.maximum(q, 1e-12))))  # Q is bounded below so that the result is finite

@@ -88,13 +88,7 @@ class Distribution:
 
     def to_json(self) -> dict[str, object]:
         """Return the distribution as JSON-serialisable data."""
-        return {
-            "low": self.low,
-            "high": self.high,
-            "exponent": self.exponent,
-            "first": self.first,
-            "counts": self.counts.tolist(),
-        }
+        return {**vars(self), "counts": self.counts.tolist()}
 
     @classmethod
     def from_json(cls, data: object, where: str) -> Distribution:
@@ -111,14 +105,11 @@ class Distribution:
             raise CompilerError("invalid range of a distribution", where=where, got=f"{low} to {high}")
         exponent = _exponent(low, high)
         bins = _bin(high, exponent) - _bin(low, exponent) + 1
-        is_valid = isinstance(counts, list) and len(counts) == bins and all(map(_is_count, counts))
+        is_valid = isinstance(counts, list) and len(counts) == bins
+        is_valid = is_valid and all(type(count) is int and 0 <= count < 2**53 for count in counts)
         if not is_valid or (data["exponent"], data["first"]) != (exponent, _bin(low, exponent)) or not sum(counts):
             raise CompilerError("the histogram of a distribution does not match its range", where=where)
         return cls(low, high, exponent, _bin(low, exponent), np.array(counts, np.int64))
-
-
-def _is_count(count: object) -> bool:
-    return isinstance(count, int) and not isinstance(count, bool) and 0 <= count < 2**53
 
 
 def _bin(real: float, exponent: int) -> int:

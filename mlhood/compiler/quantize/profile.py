@@ -108,9 +108,8 @@ class Profile:
 def _read(path: Path) -> object:
     try:
         if path.stat().st_size > _MAX_BYTES:
-            raise CompilerError(
-                "the file is too large for a profile", where=path, expected=f"{_MAX_BYTES} bytes at most"
-            )
+            expected = f"{_MAX_BYTES} bytes at most"
+            raise CompilerError("the file is too large for a profile", where=path, expected=expected)
         return json.loads(path.read_bytes())
     except OSError as error:
         raise CompilerError("the profile cannot be read", where=path, got=error.strerror) from error
@@ -157,11 +156,8 @@ def profile(graph: Graph, batches: Iterable[Mapping[str, np.ndarray]]) -> Profil
                 observe(value, np.asarray(array))  # `run` rejects any other input
         interpreter.run(inputs, observe)
     if not distributions:
-        raise CompilerError(
-            "nothing to profile",
-            where=f"graph {graph.name!r}",
-            todo="pass at least one batch, and a graph with float values",
-        )
+        todo = "pass at least one batch, and a graph with float values"
+        raise CompilerError("nothing to profile", where=f"graph {graph.name!r}", todo=todo)
     return Profile(fingerprint(graph), distributions)
 
 

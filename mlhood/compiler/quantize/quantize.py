@@ -5,7 +5,6 @@ from __future__ import annotations
 from mlhood.compiler.hir.garbage_collection import gc_paused
 from mlhood.compiler.hir.graph import Graph
 from mlhood.compiler.hir.operator import Unsupported
-from mlhood.compiler.hir.values import Node
 from mlhood.compiler.quantize.builder import Builder
 from mlhood.compiler.quantize.profile import Profile
 from mlhood.compiler.quantize.recipe import Recipe
@@ -39,13 +38,9 @@ def quantize(graph: Graph, profile: Profile, recipe: Recipe | None = None) -> Gr
     profile.check(graph)
     builder = Builder(graph, profile, recipe or Recipe())
     for node in graph.topological():
-        if not _quantize_node(builder, node):
+        rule = node.operator.quantization_rule
+        if isinstance(rule, Unsupported) or not RULES[rule](builder, node):
             builder.copy(node)
     for name, value in graph.outputs.items():
         builder.graph.output(builder.as_float(value), name)
     return builder.graph
-
-
-def _quantize_node(builder: Builder, node: Node) -> bool:
-    name = node.operator.quantization_rule
-    return not isinstance(name, Unsupported) and RULES[name](builder, node)

@@ -117,12 +117,23 @@ def _binary(layer: Layer) -> Rule:
     return rule
 
 
-def _activation(b: Builder, node: Node) -> bool:
-    x, y = _inputs(node)[0], node.outputs[0]
-    if not _can_quantize(b, node):
-        return False
-    b.define(y, Rescale(b.parameters(y), activation_of(node.operator) or ()), b.as_integers(x), node=node.name)
-    return True
+def _unary(convert: Callable[[Operator, Quantization], Operator]) -> Rule:
+    """Return the rule for operators of one input that `convert` turns into an integer operator."""
+
+    def rule(b: Builder, node: Node) -> bool:
+        if not _can_quantize(b, node):
+            return False
+        y = node.outputs[0]
+        b.define(y, convert(node.operator, b.parameters(y)), b.as_integers(_inputs(node)[0]), node=node.name)
+        return True
+
+    return rule
+
+
+def _average_pool(operator: Operator, parameters: Quantization) -> Operator:
+    pool = cast(AveragePool, operator)
+    window = (pool.kernel, pool.strides, pool.pads, pool.dilations, pool.ceil)
+    return QuantizedAveragePool(*window, pool.count_pads, parameters)
 
 
 def _lookup_table(b: Builder, node: Node) -> bool:
@@ -130,24 +141,6 @@ def _lookup_table(b: Builder, node: Node) -> bool:
     if function is None or not _can_quantize(b, node) or np.dtype(b.recipe.element).itemsize != 1:
         return False
     b.define(y, Lookup(function, b.parameters(y)), b.as_integers(x), node=node.name)
-    return True
-
-
-def _average_pool(b: Builder, node: Node) -> bool:
-    if not _can_quantize(b, node):
-        return False
-    pool, parameters = cast(AveragePool, node.operator), b.parameters(node.outputs[0])
-    window = (pool.kernel, pool.strides, pool.pads, pool.dilations, pool.ceil, pool.count_pads)
-    operator = QuantizedAveragePool(*window, parameters)
-    b.define(node.outputs[0], operator, b.as_integers(_inputs(node)[0]), node=node.name)
-    return True
-
-
-def _global_average_pool(b: Builder, node: Node) -> bool:
-    if not _can_quantize(b, node):
-        return False
-    operator = QuantizedGlobalAveragePool(b.parameters(node.outputs[0]))
-    b.define(node.outputs[0], operator, b.as_integers(_inputs(node)[0]), node=node.name)
     return True
 
 
@@ -193,12 +186,12 @@ RULES: dict[str, Rule] = {
     "concatenation": _concat,
     "convolution": _conv,
     "dense": _fully_connected,
-    "global_mean": _global_average_pool,
+    "global_mean": _unary(lambda operator, parameters: QuantizedGlobalAveragePool(parameters)),
     "maximum": _max_pool,
-    "mean_pool": _average_pool,
+    "mean_pool": _unary(_average_pool),
     "padding": _pad,
     "product": _binary(QuantizedMul),
-    "rescale": _activation,
+    "rescale": _unary(lambda operator, parameters: Rescale(parameters, activation_of(operator) or ())),
     "same_parameters": _same_parameters,
     "sum": _binary(QuantizedAdd),
     "table": _lookup_table,

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from mlhood.compiler.hir.graph import Graph
-from mlhood.compiler.hir.types import Dim, TensorType
+from mlhood.compiler.hir.types import TensorType
 from mlhood.errors import CompilerError
 from mlhood.models import digits, photographs
 
@@ -43,20 +43,13 @@ def _images(type: TensorType) -> np.ndarray | None:
     batch, *image = type.shape
     if tuple(image) == DIGITS:
         images = digits().train_images[:COUNT]
-    elif _is_photograph(image):
-        images = _center_crop(photographs(), int(image[1]), int(image[2]))
+    elif image[0] == 3 and all(isinstance(size, int) and 1 <= size <= PHOTOGRAPH_SIZE for size in image[1:]):
+        images, (height, width) = photographs(), map(int, image[1:])
+        top, left = (images.shape[2] - height) // 2, (images.shape[3] - width) // 2
+        images = np.ascontiguousarray(images[:, :, top : top + height, left : left + width])
     else:
         return None
     return images[:batch] if isinstance(batch, int) else images
-
-
-def _is_photograph(image: list[Dim]) -> bool:
-    return image[0] == 3 and all(isinstance(size, int) and 1 <= size <= PHOTOGRAPH_SIZE for size in image[1:])
-
-
-def _center_crop(images: np.ndarray, height: int, width: int) -> np.ndarray:
-    top, left = (images.shape[2] - height) // 2, (images.shape[3] - width) // 2
-    return np.ascontiguousarray(images[:, :, top : top + height, left : left + width])
 
 
 def read_samples(path: str | Path) -> Mapping[str, np.ndarray]:

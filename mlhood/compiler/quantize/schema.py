@@ -92,25 +92,16 @@ def _power_of_two(scale: float) -> float:
 
 
 def check_schema(schema: str) -> None:
-    """Check a schema's name.
-
-    Raises:
-        CompilerError: The schema is unknown.
-    """
+    """Raise CompilerError if a schema is unknown."""
     if schema not in SCHEMAS:
         raise CompilerError("unknown schema", expected=", ".join(SCHEMAS), got=repr(schema))
 
 
 def check_element(element: str) -> None:
-    """Check an element type.
-
-    Raises:
-        CompilerError: Tensors cannot be quantised to this type.
-    """
+    """Raise CompilerError if tensors cannot be quantised to this element type."""
     if element not in QUANTIZED_ELEMENTS:
-        raise CompilerError(
-            "unsupported quantised element type", expected=", ".join(QUANTIZED_ELEMENTS), got=repr(element)
-        )
+        expected = ", ".join(QUANTIZED_ELEMENTS)
+        raise CompilerError("unsupported quantised element type", expected=expected, got=repr(element))
 
 
 def tensor_parameters(array: np.ndarray, element: str = "int8", schema: str = "asymmetric") -> Quantization:

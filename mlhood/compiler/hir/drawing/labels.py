@@ -67,7 +67,8 @@ def _window(node: Node) -> Iterator[str]:
     strides, pads = getattr(operator, "strides", None), getattr(operator, "pads", None)
     if strides is None or pads is None:
         return
-    kernel = getattr(operator, "kernel", None) or _weight_shape(node)[2:]
+    weight = node.inputs[1] if len(node.inputs) > 1 else None
+    kernel = getattr(operator, "kernel", None) or (weight.type.shape[2:] if weight is not None else ())
     yield "×".join(map(str, kernel))
     yield f"stride {_per_axis(strides)}"
     if any(pads):
@@ -77,11 +78,6 @@ def _window(node: Node) -> Iterator[str]:
         yield f"dilation {_per_axis(dilations)}"
     if group != 1:
         yield f"group {group}"
-
-
-def _weight_shape(node: Node) -> Shape:
-    weight = node.inputs[1] if len(node.inputs) > 1 else None
-    return weight.type.shape if weight is not None else ()
 
 
 def _per_axis(numbers: tuple[int, ...], separator: str = "×") -> str:
