@@ -25,8 +25,7 @@ def bench_jax(
     ] = False,
     size: Annotated[int, typer.Option(min=32, help="Height and width of the image.")] = 224,
     processes: Annotated[
-        int | None,
-        typer.Option(min=2, help="Time training on this many processes instead, like mlhood bench cluster."),
+        int | None, typer.Option(min=2, help="Time training on this many processes instead, like mlhood bench cluster.")
     ] = None,
     as_json: Annotated[Path | None, typer.Option("--json", help="Also write the rows to this file.")] = None,
 ) -> None:
