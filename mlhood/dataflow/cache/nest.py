@@ -10,8 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mlhood.dataflow.cache import lru
-from mlhood.dataflow.cache.hierarchy import Hierarchy, HitCounts
+from mlhood.dataflow.cache.hierarchy import Hierarchy, HitCounts, look_up_nest
 from mlhood.dataflow.slicing.problem import FLOAT_BYTES, Problem, Slicing, counts
 from mlhood.kernels.geometry import Geometry
 
@@ -84,7 +83,7 @@ def simulate(problem: Problem, slicing: Slicing, hierarchy: Hierarchy, layout: L
     sizes = np.array((depth, slice_depth, slicing.k2, slicing.k3, *tile), np.int64)
     addresses = (at.inputs, at.steps, at.weights, at.outputs)
     caches = (hierarchy.shift, hierarchy.tags, hierarchy.shapes, hierarchy.counts)
-    lru.look_up_nest(slicing.order == "IS", sizes, *addresses, *caches)
+    look_up_nest(slicing.order == "IS", sizes, *addresses, *caches)
     return hierarchy.hits
 
 

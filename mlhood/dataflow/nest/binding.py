@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from mlhood.dataflow.nest.loop_nest import Access, AnyNest, Binding, LoopNest
-from mlhood.dataflow.nest.trips import TripCount, trip_count
+from mlhood.dataflow.nest.space import TripCount, trip_count
 from mlhood.errors import NestError
 
 MAX_REGISTERS = 64  # vectors of a tile: larger ones only spill to memory

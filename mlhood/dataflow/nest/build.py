@@ -5,9 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping, Sequence
 
-from mlhood.dataflow.nest.affine import Affine, variable
 from mlhood.dataflow.nest.facade import Nest
-from mlhood.dataflow.nest.loop_nest import Access, Loop, packed_name
+from mlhood.dataflow.nest.loop_nest import Access, Affine, Loop, packed_name, variable
 from mlhood.dataflow.nest.schedule import check_name
 from mlhood.errors import NestError
 from mlhood.kernels.geometry import Pair, geometry

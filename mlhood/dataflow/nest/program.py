@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mlhood.dataflow.nest.loop_nest import Access, Binding, Loop, LoopNest, Pack
-from mlhood.dataflow.nest.trips import trip_count
+from mlhood.dataflow.nest.space import trip_count
 
 Values = dict[str, int]  # of the unrolled loops
 

@@ -14,10 +14,10 @@ import numpy as np
 from mlhood.dataflow.nest.binding import a_offsets
 from mlhood.dataflow.nest.loop_nest import ELEMENT_BYTES, Access, Binding, LoopNest
 from mlhood.dataflow.nest.program import Emitter, Values
-from mlhood.dataflow.nest.trips import trip_count
+from mlhood.dataflow.nest.space import trip_count
 from mlhood.errors import NestError
 
-_PLAN_WORDS = 6  # as many as micro.FIELDS
+_PLAN_WORDS = 6  # as many as native.FIELDS
 _FASTMATH = {"reassoc", "contract", "nsz"}
 
 
@@ -31,7 +31,7 @@ class _Compiled(Emitter):
         return [f"# {lanes} lanes from {statement}", f"_multiply_add(({', '.join(operands)}))"]
 
     def microkernel(self, binding: Binding, values: Values) -> list[str]:
-        """Fill the plan's words, `micro.FIELDS`, and call."""
+        """Fill the plan's words, `native.FIELDS`, and call."""
         nest, outside = self.nest, self.nest.names[: binding.depth]
         first = values | dict.fromkeys(nest.names[binding.depth :], 0)
         a, b, output = (_address(access, first) for access in (*_operands(nest, binding), nest.output))
@@ -86,12 +86,12 @@ def compiled(nest: LoopNest) -> Any:
 
     scope: dict[str, Any] = {}
     if binding := nest.binding:
-        from mlhood.dataflow.nest.micro import kernel
+        from mlhood.dataflow.nest.native import kernel
 
         a_stride = _operands(nest, binding)[0].offset.coefficient(binding.rows)
         scope["_microkernel"] = kernel(nest.extents[binding.rows], nest.extents[binding.columns], a_stride)
     if nest.loops[-1].kind == "vectorised":
-        from mlhood.dataflow.nest.vectors import multiply_add
+        from mlhood.dataflow.nest.native import multiply_add
 
         scope["_multiply_add"] = multiply_add(nest.loops[-1].extent, nest.strides)
     exec(compile(source(nest), "<loop nest>", "exec"), scope)  # noqa: S102 - made of checked names and integers

@@ -15,9 +15,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
-from mlhood.dataflow.nest.affine import variable
-from mlhood.dataflow.nest.loop_nest import Access, AnyNest, Guard, Kind, Loop, LoopNest, Pack, packed_name
-from mlhood.dataflow.nest.trips import TripCount, trip_count
+from mlhood.dataflow.nest.loop_nest import Access, AnyNest, Guard, Kind, Loop, LoopNest, Pack, packed_name, variable
+from mlhood.dataflow.nest.space import TripCount, trip_count
 from mlhood.errors import NestError
 
 Tail = Literal["perfect", "guard"]

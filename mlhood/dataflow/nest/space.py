@@ -1,23 +1,73 @@
-"""The iteration space: isl's notation for it, its points in schedule order, and how many points and indices there are.
+"""The iteration space: trip counts, isl's notation, the points in schedule order, and how many points and indices.
 
 Loops that no guard and no index connects are independent, so the space is the product of such groups: one is a split
 dimension, or a convolution's row and its kernel's row. A count therefore enumerates the groups one by one, and takes
 as many steps as they have points in sum, not in product.
+
+A guard `16*i_o + i_i < 60` need not be tested in the body. All coefficients are positive and every variable starts at
+0, so the guard bounds each of its loops by an expression of the loops around it: `i_i < min(16, 60 - 16*i_o)` here, or
+with the loops interchanged `i_o < (60 - i_i + 15) // 16`. No iteration is empty, and every point is visited.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from mlhood.dataflow.nest.affine import Affine
-from mlhood.dataflow.nest.loop_nest import LoopNest
+from mlhood.dataflow.nest.loop_nest import Affine, LoopNest
 from mlhood.errors import NestError
 
 MAX_VISITS = 1 << 20
 MAX_POINTS = 1 << 22  # of one group
+
+
+@dataclass(frozen=True)
+class TripCount:
+    """How often a loop runs, given the loops around it: the minimum of a constant and of quotients of affine expressions.
+
+    Args:
+        constant: The constant.
+        quotients: Expressions of the outer loops, and the divisor of each; rounded down.
+    """
+
+    constant: int
+    quotients: tuple[tuple[Affine, int], ...] = ()
+
+    def code(self, values: Mapping[str, int]) -> str:
+        """Return it as Python, where unrolled outer loops have these values."""
+        constant, texts = self.constant, []
+        for dividend, divisor in self.quotients:
+            dividend = dividend.substitute(values)
+            if not dividend.terms:
+                constant = min(constant, dividend.constant // divisor)
+            else:
+                texts.append(str(dividend) if divisor == 1 else f"({dividend}) // {divisor}")
+        return f"min({', '.join([str(constant), *texts])})" if texts else str(constant)
+
+
+def trip_count(nest: LoopNest, name: str, outside: Collection[str]) -> TripCount:
+    """Return a loop's trip count.
+
+    Args:
+        nest: The nest.
+        name: The loop.
+        outside: The loops around it, whose values are known.
+    """
+    constant, quotients, around = nest.extents[name], [], frozenset(outside)
+    for guard in nest.guards:
+        factor, outer = guard.expression.coefficient(name), guard.expression.restrict(around)
+        largest = outer.bounds(nest.extents)[1] + factor * (nest.extents[name] - 1)
+        if not factor or largest < guard.bound:
+            continue
+        dividend = Affine(constant=guard.bound + factor - 1) + outer * -1
+        if outer.terms:
+            quotients.append((dividend, factor))
+        else:
+            constant = min(constant, dividend.constant // factor)
+    return TripCount(constant, tuple(quotients))
 
 
 def domain_set(nest: LoopNest) -> str:

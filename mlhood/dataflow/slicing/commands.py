@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from mlhood.dataflow.slicing.analysis import Analysis
-    from mlhood.dataflow.slicing.search import Optimum
+    from mlhood.dataflow.slicing.analysis import Analysis, Optimum
 
 _MAX_DIGITS = 18  # of a size; Python refuses to parse thousands of them
 
@@ -42,7 +41,7 @@ def slice_convolution(
     Example: mlhood slice --filters 256 --channels 32 --kernel 3 --output 75 --caches 32KiB,1MiB,4MiB --window 16
     --filter-tile 8
     """
-    from mlhood.dataflow.slicing import analysis, search
+    from mlhood.dataflow.slicing.analysis import analyse, search
     from mlhood.dataflow.slicing.caches import declared, of_machine
     from mlhood.dataflow.slicing.problem import Problem
 
@@ -50,7 +49,7 @@ def slice_convolution(
     shape = _size(kernel, "kernel"), _size(output, "output")
     tile = _register_tile(window, filter_tile, shape[1], filters)
     problem = Problem(filters, channels, *shape, *tile)
-    analysed, best = analysis.analyse(problem, sizes), search.search(problem, sizes)
+    analysed, best = analyse(problem, sizes), search(problem, sizes)
     typer.echo(json.dumps(as_data(analysed, best), indent=2) if as_json else _text(analysed, best))
 
 

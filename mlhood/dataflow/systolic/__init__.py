@@ -11,15 +11,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mlhood.dataflow.systolic.array import DATAFLOWS, Array
-    from mlhood.dataflow.systolic.config import read_config
+    from mlhood.dataflow.systolic.array import DATAFLOWS, Array, Layer, gemm_layer, resnet_layers
     from mlhood.dataflow.systolic.energies import EYERISS, EnergyTable, energy
-    from mlhood.dataflow.systolic.layer import Layer, gemm_layer, resnet_layers
+    from mlhood.dataflow.systolic.files import read_config, read_topology
     from mlhood.dataflow.systolic.mapping import Counts, Mapping, count, folds, map_layer
     from mlhood.dataflow.systolic.memory import Memories, simulate_memories
     from mlhood.dataflow.systolic.reports import Report, as_csv, report
     from mlhood.dataflow.systolic.simulator import Run, simulate
-    from mlhood.dataflow.systolic.topology import read_topology
 
 __all__ = [
     "DATAFLOWS",
@@ -47,15 +45,13 @@ __all__ = [
 ]
 
 _EXPORTS = {
-    "array": ("DATAFLOWS", "Array"),
-    "config": ("read_config",),
+    "array": ("DATAFLOWS", "Array", "Layer", "gemm_layer", "resnet_layers"),
     "energies": ("EYERISS", "EnergyTable", "energy"),
-    "layer": ("Layer", "gemm_layer", "resnet_layers"),
+    "files": ("read_config", "read_topology"),
     "mapping": ("Counts", "Mapping", "count", "folds", "map_layer"),
     "memory": ("Memories", "simulate_memories"),
     "reports": ("Report", "as_csv", "report"),
     "simulator": ("Run", "simulate"),
-    "topology": ("read_topology",),
 }
 
 

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from mlhood.dataflow.systolic.array import Array
-    from mlhood.dataflow.systolic.layer import Layer
+    from mlhood.dataflow.systolic.array import Array, Layer
     from mlhood.dataflow.systolic.reports import Report
 
 _COUNTS = ("inputs read", "weights read", "written", "DRAM", "energy")
@@ -42,7 +41,7 @@ def systolic(
     Example: mlhood systolic --config scale.cfg --topology alexnet.csv --dataflow ws
     """
     from mlhood.dataflow.systolic import read_config, read_topology
-    from mlhood.dataflow.systolic.config import has_user_bandwidth
+    from mlhood.dataflow.systolic.files import has_user_bandwidth
 
     array, layers = read_config(config), read_topology(topology)
     if dataflow is not None:

@@ -15,8 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mlhood.dataflow.systolic.array import Array
-from mlhood.dataflow.systolic.layer import Layer
+from mlhood.dataflow.systolic.array import Array, Layer
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from mlhood.dataflow.systolic.array import Array
-from mlhood.dataflow.systolic.layer import Layer
+from mlhood.dataflow.systolic.array import Array, Layer
 from mlhood.dataflow.systolic.mapping import Counts, Fold, count, fold_cycles, folds, map_layer
 from mlhood.dataflow.systolic.memory import Memories, Traffic, simulate_memories
 from mlhood.errors import DataflowError

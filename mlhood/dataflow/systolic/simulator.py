@@ -18,8 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mlhood.dataflow.systolic.array import Array
-from mlhood.dataflow.systolic.layer import gemm_layer
+from mlhood.dataflow.systolic.array import Array, gemm_layer
 from mlhood.dataflow.systolic.mapping import count
 from mlhood.errors import DataflowError
 

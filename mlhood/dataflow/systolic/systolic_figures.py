@@ -10,8 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
-from mlhood.dataflow.systolic.array import DATAFLOWS, Array
-from mlhood.dataflow.systolic.layer import Layer
+from mlhood.dataflow.systolic.array import DATAFLOWS, Array, Layer
 from mlhood.dataflow.systolic.mapping import count
 from mlhood.dataflow.systolic.simulator import EMPTY, Run
 from mlhood.errors import DataflowError

@@ -19,7 +19,7 @@ from mlhood.errors import AutodiffError
 from mlhood.graph_drawing import Box, Drawing, Line, Port, Scene, Wire, draw_mirrored
 from mlhood.jaxlab.autodiff.rules import RULES, Rule
 from mlhood.jaxlab.autodiff.tape import Entry, Tape, backward
-from mlhood.jaxlab.tracing.boxes import end_box, heading, operation_box, shape_port, shape_text
+from mlhood.jaxlab.tracing.program_figures import end_box, heading, operation_box, shape_port, shape_text
 
 _MAX_OPERATIONS = 150
 _WEIGHTED = {"conv2d", "dense", "batch_norm", "cross_entropy"}  # all inputs but the first are lines in the box

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlhood.dataflow.slicing import fit, search, traffic
-from mlhood.dataflow.slicing.analysis import analyse
+from mlhood.dataflow.slicing import fit, traffic
+from mlhood.dataflow.slicing.analysis import analyse, group_sizes, search
 from mlhood.dataflow.slicing.caches import Caches, declared
 from mlhood.dataflow.slicing.problem import ORDERS, Problem, Slicing, counts
 from mlhood.errors import SlicingError
@@ -89,7 +89,7 @@ def test_a_convolution_of_one_element_loads_it_once():
 def test_the_search_finds_the_optimum(problem, caches):
     if analysed(problem, caches) is None:
         return
-    optimum = search.search(problem, caches)
+    optimum = search(problem, caches)
     cycles = []
     for order in ORDERS:
         streamed, stationary = counts(problem, order)
@@ -108,7 +108,7 @@ def test_group_sizes_are_the_smallest_for_each_number_of_groups():
         by_groups = {}
         for size in range(count, 0, -1):
             by_groups[-(-count // size)] = size
-        assert search.group_sizes(count).tolist() == sorted(by_groups.values())
+        assert group_sizes(count).tolist() == sorted(by_groups.values())
 
 
 def test_the_error_of_an_illegal_slicing_names_the_caches_and_the_excess():

@@ -3,7 +3,7 @@
 import pytest
 
 from mlhood.dataflow.systolic import Array, Layer, gemm_layer, read_config, read_topology
-from mlhood.dataflow.systolic.config import has_user_bandwidth
+from mlhood.dataflow.systolic.files import has_user_bandwidth
 from mlhood.errors import DataflowError
 
 CONFIG = """[general]

@@ -10,8 +10,7 @@ from PIL import Image
 
 from mlhood.errors import DrawingError, XlaError
 from mlhood.jaxlab.operators.resnet import from_torch, logits
-from mlhood.jaxlab.xla.drawing import draw, scene_of
-from mlhood.jaxlab.xla.steps import steps
+from mlhood.jaxlab.xla.drawing import draw, scene_of, steps
 from mlhood.jaxlab.xla.views import view
 from mlhood.models import resnet18
 from tests.graph_drawing.geometry import check, check_words
