@@ -26,7 +26,7 @@ MAX_POINTS = 1 << 22  # of one group
 
 @dataclass(frozen=True)
 class TripCount:
-    """How often a loop runs, given the loops around it: the minimum of a constant and of quotients of affine expressions.
+    """How often a loop runs: the minimum of a constant and of quotients of affine expressions.
 
     Args:
         constant: The constant.

@@ -6,9 +6,9 @@
 
 (Ferrari et al., 2023, section 3.)
 
-`search` finds the legal slicing with the fewest predicted cycles, to compare the analysis with. Of group sizes that give
-the same number of groups, the smaller fits wherever a larger one does, and its reuse distances are shorter. So for each
-number of groups only the smallest k2 (and k3) is a candidate, and the optimum is not missed.
+`search` finds the legal slicing with the fewest predicted cycles, to compare the analysis with. Of group sizes that
+give the same number of groups, the smaller fits wherever a larger one does, and its reuse distances are shorter. So for
+each number of groups only the smallest k2 (and k3) is a candidate, and the optimum is not missed.
 """
 
 from __future__ import annotations

@@ -297,7 +297,6 @@ def to_onnx(model, path):
 to_onnx(model, "lenet.onnx")
 """
 
-
 TASKS = (
     Task(
         "P1.4",

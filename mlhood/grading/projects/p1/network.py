@@ -325,7 +325,6 @@ model, _data = _LeNet(), _digits()
 losses = train(model, _data.train_images, _data.train_labels, epochs=max(2, 30_000 // len(_data.train_images)))
 """
 
-
 TASKS = (
     Task(
         "P1.1",

@@ -120,7 +120,6 @@ relu, max_pool, conv = _RULES["Relu"], _RULES["MaxPool"], _RULES["Conv"]
 lenet = import_model("lenet.onnx")
 """
 
-
 TASKS = (
     Task(
         "P2.2",

@@ -226,7 +226,6 @@ from mlhood.compiler.passes import PASSES as _PASSES
 fold_batchnorm, fuse_relu = _PASSES["fold_batch_normalization"], _PASSES["fuse_activation"]
 """
 
-
 TASKS = (
     Task(
         "P2.4",

@@ -161,7 +161,6 @@ def infer_pool(x, kernel, strides, pads):
     return MaxPool(tuple(kernel), tuple(strides), tuple(pads), (1, 1)).infer(x)
 """
 
-
 TASKS = (
     Task(
         "P2.3",

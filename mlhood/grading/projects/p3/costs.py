@@ -1,13 +1,18 @@
-"""Checks of P3.1 and P3.8: what a convolution costs, and what im2col adds to it."""
+"""Checks of P3.1, P3.7, P3.8 and P3.9: costs of a convolution and im2col, the roofline, and Amdahl's law."""
 
 from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Task, points
 from mlhood.grading.projects.p3.reference import ConvolutionShapes, draw_shapes, output_size
+
+PROBES = "mlhood.grading.projects.p3.probes:"
+NAMES = ("convolution", "pooling", "dense")
 
 
 def _check_size(submission: Submission, size: int, kernel: int, stride: int, padding: int, hint: str) -> None:
@@ -147,6 +152,118 @@ def output_size(size, kernel, stride, padding):
 """
 
 
+def _draw_machine(submission: Submission) -> tuple[float, float]:
+    """Draw a machine's peak (FLOP/s) and bandwidth (bytes/s)."""
+    return float(submission.rng.integers(50, 400)) * 1e9, float(submission.rng.integers(5, 40)) * 1e9
+
+
+def _attainable(submission: Submission, intensity: float, peak: float, bandwidth: float) -> float:
+    got = submission.call("attainable", intensity, peak, bandwidth)
+    return expect.number(got, "what `attainable` returns", given=_given(intensity, peak, bandwidth))
+
+
+def _given(intensity: object, peak: float, bandwidth: float) -> str:
+    return f"intensity={intensity}, peak={peak:g}, bandwidth={bandwidth:g}"
+
+
+@points(2)
+def the_lower_roof_counts(submission: Submission) -> None:
+    """`attainable` is the lower of the two roofs: memory bandwidth and peak arithmetic."""
+    peak, bandwidth = _draw_machine(submission)
+    for share in (0.1, 0.7, 1.5, 30.0):
+        intensity = round(share * peak / bandwidth, 3)
+        got, want = _attainable(submission, intensity, peak, bandwidth), min(peak, intensity * bandwidth)
+        hint = "memory allows intensity * bandwidth FLOP/s, and arithmetic never more than peak"
+        given = _given(intensity, peak, bandwidth)
+        expect.close_number(got, want, "`attainable` is wrong", given=given, hint=hint)
+
+
+@points(2)
+def roofs_of_many_at_once(submission: Submission) -> None:
+    """`attainable` also takes an array of intensities."""
+    peak, bandwidth = _draw_machine(submission)
+    intensity = submission.rng.uniform(0.1, 2.5, 9) * peak / bandwidth
+    # compared with the student's own scalar results, so that a wrong roof does not count twice
+    want = np.array([_attainable(submission, float(value), peak, bandwidth) for value in intensity])
+    with expect.case("nine intensities", "np.minimum takes arrays; min and `if` need a single number"):
+        got = submission.call("attainable", intensity, peak, bandwidth)
+        expect.close(got, want, "what `attainable` returns")
+
+
+@points(2)
+def roofs_meet_at_the_ridge(submission: Submission) -> None:
+    """`ridge` is the intensity at which the two roofs meet."""
+    for _ in range(2):
+        peak, bandwidth = _draw_machine(submission)
+        got = expect.number(submission.call("ridge", peak, bandwidth), "what `ridge` returns")
+        hint = "where intensity * bandwidth = peak: FLOP/s divided by bytes/s is FLOP per byte"
+        given = f"peak={peak:g}, bandwidth={bandwidth:g}"
+        expect.close_number(got, peak / bandwidth, "`ridge` is wrong", given=given, hint=hint)
+
+
+def _draw_parts(submission: Submission) -> dict[str, float]:
+    """Draw seconds by part, in sixteenths, so that their sums are exact."""
+    return {name: int(number) / 16 for name, number in zip(NAMES, submission.rng.integers(4, 40, 3), strict=True)}
+
+
+def _check_prediction(
+    submission: Submission, total: float, parts: dict[str, float], speedups: dict[str, float], hint: str
+) -> None:
+    remainder = total - sum(parts.values())
+    want = remainder + sum(seconds / speedups.get(name, 1.0) for name, seconds in parts.items())
+    with expect.case(f"total={total}, parts={parts}, speedups={speedups}", hint):
+        got = expect.number(submission.call("predict", total, parts, speedups), "what `predict` returns")
+        expect.close_number(got, want, "`predict` is wrong")
+
+
+@points(3)
+def parts_are_divided_by_their_factors(submission: Submission) -> None:
+    """`predict` divides the seconds of each part by its factor; the remaining time stays."""
+    hint = "total - sum(parts) stays; each part takes seconds / factor"
+    for remainder in (1.5, 0.25):
+        parts = _draw_parts(submission)
+        drawn = submission.rng.permutation(np.arange(2, 9))[:3]  # in another order than the parts: names decide
+        factors = {name: float(factor) for name, factor in zip(reversed(parts), drawn, strict=True)}
+        _check_prediction(submission, sum(parts.values()) + remainder, parts, factors, hint)
+
+
+@points(2)
+def parts_not_named_keep_their_time(submission: Submission) -> None:
+    """`predict` keeps the time of a part that has no factor."""
+    parts = _draw_parts(submission)
+    hint = "a part without a factor is as fast as before: speedups.get(name, 1)"
+    total = sum(parts.values()) + 2.0
+    for speedups in ({}, {"dense": 1.0}):
+        _check_prediction(submission, total, parts, speedups, hint)
+    arguments = [total, dict(parts), {"dense": 2.0}]
+    after = submission.call(PROBES + "after_call", submission.value("predict"), arguments, [])
+    unchanged = isinstance(after, list) and len(after) == len(arguments) and after[1] == parts
+    hint = "work on a copy: a caller that predicts twice from the same dictionary needs it unchanged"
+    expect.true(unchanged, "`predict` changes `parts`", expected="the original values", got="other values", hint=hint)
+
+
+@points(2)
+def the_rest_limits_the_speedup(submission: Submission) -> None:
+    """`best_possible` is the speed-up if the parts took no time at all."""
+    for remainder in (0.5, 3.0):
+        parts = _draw_parts(submission)
+        total = sum(parts.values()) + remainder
+        got = expect.number(submission.call("best_possible", total, parts), "what `best_possible` returns")
+        hint = "the time before over the time that is left: total / (total - sum(parts))"
+        given = f"total={total}, parts={parts}"
+        expect.close_number(got, total / remainder, "`best_possible` is wrong", given=given, hint=hint)
+
+
+@points(1)
+def without_a_rest_there_is_no_limit(submission: Submission) -> None:
+    """`best_possible` is infinite if the parts are the whole."""
+    parts = _draw_parts(submission)
+    total = sum(parts.values())
+    with expect.case(f"total={total}, parts={parts}", "return float('inf') if total - sum(parts) is 0"):
+        got = expect.number(submission.call("best_possible", total, parts), "what `best_possible` returns")
+        expect.equal(got, float("inf"), "`best_possible` is not infinite")
+
+
 TASKS = (
     Task(
         "P3.1",
@@ -160,5 +277,16 @@ TASKS = (
         ),
         stand_in=COSTS_STAND_IN,
     ),
+    Task("P3.7", "Under the roof", checks=(the_lower_roof_counts, roofs_of_many_at_once, roofs_meet_at_the_ridge)),
     Task("P3.8", "What im2col costs", checks=(columns_are_counted, growth_is_against_the_input)),
+    Task(
+        "P3.9",
+        "What is a faster kernel worth?",
+        checks=(
+            parts_are_divided_by_their_factors,
+            parts_not_named_keep_their_time,
+            the_rest_limits_the_speedup,
+            without_a_rest_there_is_no_limit,
+        ),
+    ),
 )

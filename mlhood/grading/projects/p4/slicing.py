@@ -11,9 +11,9 @@ from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Task, points
 from mlhood.grading.projects.p4 import reference
+from mlhood.grading.projects.p4.orders import PROBES
 from mlhood.grading.projects.p4.probes import VALUE_ERROR
 from mlhood.grading.projects.p4.reference import LEVELS, Triple
-from mlhood.grading.projects.p4.spaces import PROBES
 
 # Ferrari et al., 2023, section 3: 256 filters of 3 x 3 x 32, an output of 75 x 75, tiles of 16 windows and 8 filters
 PAPER = ("IS", 32, 256 // 8, 75 * 75 // 16)
@@ -180,7 +180,6 @@ def what_never_fits_is_an_error(submission: Submission) -> None:
 ANALYSIS_STAND_IN = """
 from mlhood.grading.projects.p4.reference import largest, needs
 """
-
 
 TASKS = (
     Task(

@@ -24,9 +24,9 @@ from mlhood.grading.checks.tables import (
 from mlhood.grading.checks.task import Task, points
 from mlhood.grading.checks.timing import TimingClaim
 from mlhood.grading.projects.p4 import races
+from mlhood.grading.projects.p4.orders import PROBES
 from mlhood.grading.projects.p4.reference import LEVELS, Triple
 from mlhood.grading.projects.p4.slicing import integer_triple
-from mlhood.grading.projects.p4.spaces import PROBES
 from mlhood.kernels.tables import RESNET18
 from mlhood.measure.claims import ratio
 from mlhood.measure.table import Table
@@ -179,7 +179,6 @@ def _races(submission: Submission, table: Table) -> list[TimingClaim]:
 TRIPLES_STAND_IN = """
 from mlhood.grading.projects.p4.reference import triples
 """
-
 
 TASKS = (
     Task(

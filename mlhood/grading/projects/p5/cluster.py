@@ -11,7 +11,7 @@ import numpy as np
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Task, points
-from mlhood.grading.projects.p5.gradients import check_tree
+from mlhood.grading.projects.p5.training import check_tree
 from mlhood.grading.rpc.subprocess_call import IsolatedCallError, run_isolated
 
 PROBES = "mlhood.grading.projects.p5.probes_cluster:"

@@ -230,7 +230,6 @@ from mlhood.jaxlab.operators.no_jax import (
 )
 """
 
-
 TASKS = (
     Task(
         "P5.2",

@@ -123,7 +123,6 @@ from mlhood.grading.projects.p5.probes import reference_block as block, referenc
 from mlhood.grading.projects.p5.probes import reference_tree as to_tree
 """
 
-
 TASKS = (
     Task(
         "P5.1",
