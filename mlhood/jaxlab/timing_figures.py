@@ -117,11 +117,7 @@ def stages(rows: Mapping[str, Stages]) -> Figure:
 def break_even(compile_seconds: float, no_jax: float, jax: float, name: str = "") -> Figure:
     """Draw the total time over the number of calls, without JAX and with it, and mark the break-even point.
 
-    Args:
-        compile_seconds: Seconds before the first call with JAX.
-        no_jax: Seconds of a call without JAX.
-        jax: Seconds of a compiled call.
-        name: Name of the function, for the title.
+    Times as for `timing.break_even`, in seconds; `name` is the function's, for the title.
 
     Raises:
         XlaError: A time is not finite and positive.

@@ -12,9 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from mlhood.dataflow.nest.loop_nest import ELEMENT_BYTES, Access, LoopNest, Pack
+from mlhood.dataflow.nest.loop_nest import ELEMENT_BYTES, Access, LoopNest, Pack, find
 from mlhood.dataflow.nest.space import count_distinct, count_points
-from mlhood.errors import NestError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -71,11 +70,7 @@ class Counts:
         Raises:
             NestError: If there is none.
         """
-        for level in self.levels:
-            if level.inside == inside:
-                return level
-        names = ", ".join(level.inside for level in self.levels)
-        raise NestError("unknown level", expected=f"one of {names}", got=inside)
+        return find("level", {level.inside: level for level in self.levels}, inside)
 
     def reuse(self, array: str, inside: str) -> float:
         """Return the number of reads per element that a level fetches; infinite if it fetches none.
@@ -83,10 +78,8 @@ class Counts:
         Raises:
             NestError: If there is no such array or level.
         """
-        if array not in self.reads:
-            raise NestError("unknown array", expected=f"one of {', '.join(self.reads)}", got=array)
-        fetched = self.level(inside).fetched[array]
-        return self.reads[array] / fetched if fetched else float("inf")
+        reads, fetched = find("array", self.reads, array), self.level(inside).fetched[array]
+        return reads / fetched if fetched else float("inf")
 
     def table(self) -> pd.DataFrame:
         """Return a row for each level and array."""

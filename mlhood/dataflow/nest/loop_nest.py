@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeVar
 from mlhood.errors import NestError
 
 ELEMENT_BYTES = 4
+Item = TypeVar("Item")
 Kind = Literal["serial", "unrolled", "vectorised", "bound"]
 
 
@@ -202,6 +203,17 @@ class Binding:
     b: str
 
 
+def find(kind: str, items: Mapping[str, Item], name: str) -> Item:
+    """Return the item of this name.
+
+    Raises:
+        NestError: If there is none.
+    """
+    if name not in items:
+        raise NestError(f"unknown {kind}", expected=f"one of {', '.join(items)}", got=name)
+    return items[name]
+
+
 @dataclass(frozen=True)
 class LoopNest:
     """Loops around one statement, `output += input * input ...`, in float32.
@@ -265,10 +277,7 @@ class LoopNest:
         Raises:
             NestError: If there is none of that name.
         """
-        for loop in self.loops:
-            if loop.name == name:
-                return loop
-        raise NestError("unknown loop", expected=f"one of {', '.join(self.names)}", got=name)
+        return find("loop", {loop.name: loop for loop in self.loops}, name)
 
     def input(self, array: str) -> Access:
         """Return the access to an input.
@@ -276,11 +285,7 @@ class LoopNest:
         Raises:
             NestError: If there is none of that name.
         """
-        for access in self.inputs:
-            if access.array == array:
-                return access
-        names = ", ".join(access.array for access in self.inputs)
-        raise NestError("unknown input", expected=f"one of {names}", got=array)
+        return find("input", {access.array: access for access in self.inputs}, array)
 
     def operand(self, access: Access) -> Access:
         """Return what the statement reads for an input: its packed copy if there is one."""

@@ -128,17 +128,14 @@ def build(target: Target, rows: int, vectors: int, a_stride: int) -> str:
     code = FunctionBuilder(module, "kernel", {"arguments": ADDRESS, "wait": INDEX})
     words = code.pointer("arguments", INDEX)
     word = {name: words.at(i).load_int() for i, name in enumerate(FIELDS)}
-    address = {name: _pointer(code, word[name].value) for name in ("a", "b", "table", "output")}
+    operands = {name: code.builder.inttoptr(word[name].value, ADDRESS) for name in ("a", "b", "table", "output")}
+    address = {name: Pointer(code.builder, operand) for name, operand in operands.items()}
     null, limits = ir.Constant(ADDRESS, None), [ir.Constant(FLOAT, float(end)) for end in ("-inf", "inf")]
     tile = (address["output"], word["row"])
     arguments = (address["a"], address["b"], address["table"], word["rounds"], *tile, *tile)
     code.call(multiply, *arguments, null, null, *limits)
     code.ret()
     return str(module)
-
-
-def _pointer(code: FunctionBuilder, word: Any) -> Pointer:
-    return Pointer(code.builder, code.builder.inttoptr(word, ADDRESS))
 
 
 @functools.cache

@@ -55,7 +55,7 @@ class _Pair:
 def build(target: Target, nest: NestShape) -> str:
     """Return the module as LLVM IR."""
     module = ir.Module()
-    shape = MicrokernelSpec(Tile(nest.rows, nest.native, target.lanes), nest.window_stride, a="table")
+    shape = MicrokernelSpec(Tile(nest.rows, nest.vectors, target.lanes), nest.window_stride, a="table")
     partial = microkernel(module, "partial", shape, target)
     final = microkernel(module, "final", replace(shape, bias_axis="columns", store="columns"), target)
     code = kernel_function(module)

@@ -78,17 +78,12 @@ def _lines(results: list[Report]) -> list[str]:
     rows += [_cells("all", results)] if len(results) > 1 else []
     table = [_COLUMNS, *rows]
     widths = [max(len(row[column]) for row in table) for column in range(len(_COLUMNS))]
-    lines = ["  ".join(_justified(row, widths)) for row in table]
+    lines = ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in table]
     notes = [
         "cycles: the total; SCALE-Sim reports the index of the last cycle, which is one less (--reports, --json)",
         f"reads, writes, DRAM: words; energy: in multiply-accumulates ({EYERISS.source})",
     ]
     return [*lines, "", *notes]
-
-
-def _justified(row: tuple[str, ...], widths: list[int]) -> Iterator[str]:
-    for column, (cell, width) in enumerate(zip(row, widths, strict=True)):
-        yield cell.ljust(width) if column == 0 else cell.rjust(width)
 
 
 def _cells(name: str, results: list[Report]) -> tuple[str, ...]:

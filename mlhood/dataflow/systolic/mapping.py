@@ -109,7 +109,6 @@ def count(layer: Layer, array: Array) -> Counts:
         "is": (stationary, along_rows, along_columns),
         "os": (along_rows, along_columns, stationary),
     }[array.dataflow]
-    fold_hops = _hops_os if array.dataflow == "os" else _hops_stationary
     return Counts(
         cycles=cycles,
         folds=number,
@@ -119,7 +118,7 @@ def count(layer: Layer, array: Array) -> Counts:
         ifmap_reads=ifmap_reads,
         filter_reads=filter_reads,
         ofmap_writes=ofmap_writes,
-        hops=sum(fold.count * fold_hops(fold, mapping.steps, array.rows) for fold in all_folds),
+        hops=sum(fold.count * _hops(fold, mapping.steps, array) for fold in all_folds),
     )
 
 
@@ -129,12 +128,9 @@ def _partition(length: int, size: int) -> list[tuple[int, int]]:
     return [(used, times) for used, times in ((size, full), (remainder, 1)) if used and times]
 
 
-def _hops_stationary(fold: Fold, steps: int, rows: int) -> int:
-    """Streamed operands move right, partial sums down to the last row, stationary operands down to their own row."""
+def _hops(fold: Fold, steps: int, array: Array) -> int:
+    if array.dataflow == "os":  # inputs move right and weights down; a finished sum leaves through a wire of its column
+        return steps * (fold.rows * (fold.columns - 1) + fold.columns * (fold.rows - 1))
+    # streamed operands move right, partial sums down to the last row, stationary operands down to their own row
     loading = fold.columns * fold.rows * (fold.rows - 1) // 2
-    return steps * (fold.rows * (fold.columns - 1) + fold.columns * (rows - 1)) + loading
-
-
-def _hops_os(fold: Fold, steps: int, rows: int) -> int:
-    """Inputs move right and weights down; a finished sum leaves through a wire of its column."""
-    return steps * (fold.rows * (fold.columns - 1) + fold.columns * (fold.rows - 1))
+    return steps * (fold.rows * (fold.columns - 1) + fold.columns * (array.rows - 1)) + loading

@@ -43,12 +43,7 @@ def collect_project(package: str, title: str, questions: tuple[Question, ...] = 
                 got=", ".join(ids),
                 todo="change the id in the module that declares the task",
             )
-    stand_ins = _stand_ins(folder / STAND_INS_FILE)
+    path = folder / STAND_INS_FILE  # the solutions that `mlhood sync` wrote, by task; empty in a sandbox
+    stand_ins = json.loads((path.read_text(encoding="utf-8") if path.is_file() else "") or "{}")
     tasks = [replace(task, stand_in=stand_ins.get(task.id, "")) if task.solution_stands_in else task for task in tasks]
     return Project(project, title, tuple(sorted(tasks, key=lambda task: int(task.id.partition(".")[2]))), questions)
-
-
-def _stand_ins(path: Path) -> dict[str, str]:
-    """Return the solutions that `mlhood sync` wrote, by task; the file is empty in a sandbox."""
-    text = path.read_text(encoding="utf-8") if path.is_file() else ""
-    return json.loads(text) if text else {}

@@ -94,7 +94,9 @@ class GradientScenes:
                 self._add_leaf(number)
         name = f"value {entry.output}"
         weights = [number for number in inlined if not self._is_literal(number)]
-        details = [*_attributes(entry), *(f"with {self._description(number)}" for number in weights)]
+        attributes = [f"{key} {value}" for key, value in entry.attributes.items() if key != "eps" and value is not None]
+        details = [", ".join(attributes)] if attributes else []
+        details += [f"with {self._description(number)}" for number in weights]
         if len(weights) < len(inlined):  # with a literal among the operands, show all of them
             details.append(" ".join([entry.op, *map(self._operand, entry.inputs)]))
         gradients = [f"∂ {self._description(number)}" for number in weights if number in self.gradients]
@@ -172,8 +174,3 @@ def _live_entries(tape: Tape, last: int) -> list[Entry]:
             needed.update(entry.inputs)
             entries.append(entry)
     return entries[::-1]
-
-
-def _attributes(entry: Entry) -> list[str]:
-    shown = [f"{name} {value}" for name, value in entry.attributes.items() if name != "eps" and value is not None]
-    return [", ".join(shown)] if shown else []

@@ -263,13 +263,15 @@ def launch(
         SystemExit: SIGTERM or SIGHUP was received; all processes have been terminated.
     """
     _check(command, processes, devices, timeout)
+    if command[0] in ("python", "python3"):  # the first one on the PATH may not have the course installed
+        command = [sys.executable, *command[1:]]
     supervisor = _Supervisor(grace, timeout, say)
     with _reserved_port() as port, _signals_posted(supervisor.events.put):
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         spec = ClusterSpec(processes, port, devices, threads or max(1, cores // processes))
         try:
             for rank in range(processes):
-                supervisor.start(rank, _resolve_python(command), spec.environment(rank))
+                supervisor.start(rank, command, spec.environment(rank))
             supervisor.wait()
         finally:
             supervisor.kill()
@@ -290,12 +292,6 @@ def _check(command: Sequence[str], processes: int, devices: int, timeout: float 
         )
     if timeout is not None and not 0 < timeout <= threading.TIMEOUT_MAX:  # rejects NaN, too
         raise ClusterError("invalid timeout", expected="more than 0 s", got=timeout, todo="omit it for no limit")
-
-
-def _resolve_python(command: Sequence[str]) -> list[str]:
-    """Replace `python` by this interpreter: the first one on the PATH may not have the course installed."""
-    program, *arguments = command
-    return [sys.executable if program in ("python", "python3") else program, *arguments]
 
 
 def _bypass_proxies() -> dict[str, str]:

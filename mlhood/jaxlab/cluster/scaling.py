@@ -19,7 +19,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import pandas as pd
 
@@ -90,24 +89,6 @@ LINKS = {
         Link("TPU v4 ICI", 50e9, 1e-6, "Jouppi et al. 2023"),
     )
 }
-
-
-class Network(Protocol):
-    """An all-reduce algorithm on certain links."""
-
-    @property
-    def name(self) -> str:
-        """The algorithm, in a few words."""
-        ...
-
-    @property
-    def links(self) -> tuple[Link, ...]:
-        """The links that it uses."""
-        ...
-
-    def seconds(self, bytes: float, devices: int) -> float:
-        """Return the time of an all-reduce of `bytes` bytes."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -210,6 +191,9 @@ class Hierarchical:
         nodes = max(1, devices // self.size)
         # the rings of a node's devices carry one part each; together these are all bytes on the node's link
         return inside + ring_seconds(bytes, nodes, self.between.bandwidth, self.between.latency)
+
+
+Network = Ring | RecursiveDoubling | HalvingDoubling | Hierarchical  # an all-reduce algorithm on certain links
 
 
 @dataclass(frozen=True)

@@ -117,19 +117,8 @@ def fused_block(
 ) -> Any:
     """Return relu(batch_norm(conv2d(x))), which XLA computes in fewer passes over memory than separate operators.
 
-    Args:
-        ops: As for `forward`.
-        x: float32 [N, C, H, W].
-        w: float32 [F, C, KH, KW].
-        mean: float32 [F], as are var, weight and bias.
-        var: Variance.
-        weight: Scale after the normalisation.
-        bias: Offset after the normalisation.
-        stride: Of the convolution.
-        padding: Of the convolution.
-
-    Returns:
-        float32 [N, F, OH, OW].
+    Arguments are those of `no_jax.conv2d` and `no_jax.batch_norm`, operators as for `forward`. x: float32 [N, C, H, W],
+    w: [F, C, KH, KW], the statistics: [F]; the result: [N, F, OH, OW].
     """
     return ops.relu(ops.batch_norm(ops.conv2d(x, w, stride=stride, padding=padding), mean, var, weight, bias))
 

@@ -107,16 +107,7 @@ def global_average_pool(x: np.ndarray) -> np.ndarray:
 
 
 def dense(x: np.ndarray, w: np.ndarray, bias: np.ndarray) -> np.ndarray:
-    """Return x @ w.T + bias.
-
-    Args:
-        x: float32 [N, inputs].
-        w: float32 [outputs, inputs], as torch stores it.
-        bias: float32 [outputs].
-
-    Returns:
-        float32 [N, outputs].
-    """
+    """Return x @ w.T + bias, float32 [N, outputs]: x [N, inputs], w [outputs, inputs] as in torch, bias [outputs]."""
     return x @ w.T + bias
 
 

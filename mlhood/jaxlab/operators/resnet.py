@@ -40,14 +40,7 @@ def from_torch(model: Any) -> Params:
 
 
 def logits(params: Params, x: jax.Array) -> jax.Array:
-    """Run the network in inference mode: `network.forward` with JAX's operators.
-
-    Args:
-        params: What `from_torch` returns for any ResNet.
-        x: float32 [N, 3, H, W], 224 x 224 as published.
-
-    Returns:
-        float32 [N, classes].
+    """Run a ResNet in inference mode, with `from_torch`'s parameters: float32 [N, 3, H, W] -> [N, classes].
 
     Raises:
         KernelError: x does not fit the first convolution.

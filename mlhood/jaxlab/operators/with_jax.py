@@ -13,21 +13,7 @@ from mlhood.kernels.geometry import Pair, geometry
 
 
 def conv2d(x: jax.Array, w: jax.Array, bias: jax.Array | None = None, stride: Pair = 1, padding: Pair = 0) -> jax.Array:
-    """Convolve by XLA's convolution instruction.
-
-    Args:
-        x: float32 [N, C, H, W].
-        w: float32 [F, C, KH, KW].
-        bias: float32 [F], or None.
-        stride: One number, or down and right.
-        padding: Zeros on each side: one number, (down, right), or (top, left, bottom, right).
-
-    Returns:
-        float32 [N, F, OH, OW].
-
-    Raises:
-        KernelError: The shapes do not match.
-    """
+    """Convolve by XLA's convolution instruction; arguments, result and errors are those of `no_jax.conv2d`."""
     g = geometry(x.shape, w.shape, stride, padding)
     top, left, bottom, right = g.padding
     y = lax.conv_general_dilated(
@@ -39,21 +25,7 @@ def conv2d(x: jax.Array, w: jax.Array, bias: jax.Array | None = None, stride: Pa
 def batch_norm(
     x: jax.Array, mean: jax.Array, var: jax.Array, weight: jax.Array, bias: jax.Array, eps: float = 1e-5
 ) -> jax.Array:
-    """Normalise each channel by running statistics: (x - mean) / sqrt(var + eps) * weight + bias.
-
-    (Ioffe and Szegedy, Batch Normalization, 2015, algorithm 2.) Written like the formula: XLA fuses it into one pass.
-
-    Args:
-        x: float32 [N, C, H, W].
-        mean: float32 [C], as are var, weight and bias.
-        var: Variance.
-        weight: Scale after the normalisation.
-        bias: Offset after the normalisation.
-        eps: Keeps the square root above zero.
-
-    Returns:
-        float32 [N, C, H, W].
-    """
+    """Normalise each channel like `no_jax.batch_norm`, written like the formula: XLA fuses it into one pass."""
     scale = weight * lax.rsqrt(var + eps)
     return (x - mean[:, None, None]) * scale[:, None, None] + bias[:, None, None]
 
@@ -64,20 +36,7 @@ def relu(x: jax.Array) -> jax.Array:
 
 
 def max_pool(x: jax.Array, kernel: int = 3, stride: int = 2, padding: int = 1) -> jax.Array:
-    """Return the maximum of each window; padding is minus infinity, so it is never the maximum.
-
-    Args:
-        x: float32 [N, C, H, W].
-        kernel: Height and width of a window.
-        stride: Distance between windows.
-        padding: Padding on each side.
-
-    Returns:
-        float32 [N, C, OH, OW].
-
-    Raises:
-        KernelError: The window does not fit into the image.
-    """
+    """Return the maximum of each window; arguments, result and errors are those of `no_jax.max_pool`."""
     geometry(x.shape, (x.shape[1], x.shape[1], kernel, kernel), stride, padding)
     window, strides = (1, 1, kernel, kernel), (1, 1, stride, stride)
     sides = ((0, 0), (0, 0), (padding, padding), (padding, padding))
@@ -95,16 +54,7 @@ def global_average_pool(x: jax.Array) -> jax.Array:
 
 
 def dense(x: jax.Array, w: jax.Array, bias: jax.Array) -> jax.Array:
-    """Return x @ w.T + bias.
-
-    Args:
-        x: float32 [N, inputs].
-        w: float32 [outputs, inputs], as torch stores it.
-        bias: float32 [outputs].
-
-    Returns:
-        float32 [N, outputs].
-    """
+    """Return x @ w.T + bias, float32 [N, outputs]: x [N, inputs], w [outputs, inputs] as in torch, bias [outputs]."""
     return x @ w.T + bias
 
 

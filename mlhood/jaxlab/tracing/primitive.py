@@ -112,10 +112,6 @@ def _abstract_eval(x: ShapedArray, scale: ShapedArray) -> ShapedArray:
 mlir.register_lowering(fake_quantize_p, mlir.lower_fun(decomposed, multiple_results=False))
 
 
-def _jvp_x(tangent: jax.Array, x: jax.Array, scale: jax.Array) -> jax.Array:
-    return jnp.where(_in_range(x / scale), tangent, 0)
-
-
 def _jvp_scale(tangent: jax.Array, x: jax.Array, scale: jax.Array) -> jax.Array:
     steps = x / scale
     quantized = jnp.clip(jnp.round(steps), LOW, HIGH)
@@ -126,7 +122,7 @@ def _in_range(steps: jax.Array) -> jax.Array:
     return (steps >= LOW) & (steps <= HIGH)
 
 
-ad.defjvp(fake_quantize_p, _jvp_x, _jvp_scale)
+ad.defjvp(fake_quantize_p, lambda tangent, x, scale: jnp.where(_in_range(x / scale), tangent, 0), _jvp_scale)
 
 
 def _batch(operands: Sequence[jax.Array], axes: Sequence[int | None]) -> tuple[jax.Array, int]:

@@ -20,7 +20,7 @@ Source: "Autodidax: JAX core from scratch", JAX's documentation, parts 1 and 2.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -81,7 +81,8 @@ class Program:
         defined = dict.fromkeys([*self.inputs, *(equation.output for equation in self.equations)])
         used = [*(operand for equation in self.equations for operand in equation.inputs), *self.outputs]
         undefined = {v: f"?{v.number}" for v in used if isinstance(v, Variable) and v not in defined}
-        return dict(zip(defined, _letters(), strict=False)) | undefined
+        letters = (itertools.product("abcdefghijklmnopqrstuvwxyz", repeat=length) for length in itertools.count(1))
+        return dict(zip(defined, map("".join, itertools.chain.from_iterable(letters)), strict=False)) | undefined
 
     def __repr__(self) -> str:
         names = self.names()
@@ -102,11 +103,6 @@ class Program:
         from mlhood.jaxlab.tracing.program_figures import program_graph
 
         return program_graph(self)
-
-
-def _letters() -> Iterator[str]:
-    for length in itertools.count(1):
-        yield from map("".join, itertools.product("abcdefghijklmnopqrstuvwxyz", repeat=length))
 
 
 # -- the rules: shapes, and values in NumPy

@@ -210,12 +210,13 @@ def _parse_instruction(line: str) -> Instruction:
     operands_end = _closing(text, opcode.end())
     inner, attributes = text[opcode.end() + 1 : operands_end - 1], text[operands_end:].removeprefix(", ")
     literal = opcode[1] in ("parameter", "constant")
+    called = [names.strip("{}") for _, names in _CALLS.findall(attributes)]
     return Instruction(
         name=match[2],
         shape=text[:shape_end].strip(),
         opcode=opcode[1],
         operands=() if literal else tuple(_operands(inner)),
-        calls=tuple(_calls(attributes)),
+        calls=tuple(name.strip().lstrip("%") for name in ",".join(called).split(",") if name.strip()),
         literal=inner if literal else "",
         attributes=attributes,
         root=bool(match[1]),
@@ -243,8 +244,3 @@ def _operands(inner: str) -> Iterator[str]:
             word = ""
         else:
             word += character
-
-
-def _calls(attributes: str) -> Iterator[str]:
-    for _, names in _CALLS.findall(attributes):
-        yield from (name.strip().lstrip("%") for name in names.strip("{}").split(",") if name.strip())

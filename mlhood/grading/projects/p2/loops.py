@@ -12,12 +12,6 @@ from mlhood.grading.rpc.codec import Remote
 PROBES = "mlhood.grading.projects.p2.probes:"
 
 
-def _layer(submission: Submission) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Draw x [rows, depth], w [outputs, depth] and b [outputs] of three different sizes."""
-    rows, depth, outputs = (int(n) for n in submission.rng.permutation([3, 4, 5, 6, 7])[:3])
-    return submission.normal(rows, depth), submission.normal(outputs, depth), submission.normal(outputs)
-
-
 def function(submission: Submission, name: str) -> Remote:
     """Return a reference to a function of the notebook, as an argument of a probe."""
     value = submission.value(name)
@@ -27,7 +21,8 @@ def function(submission: Submission, name: str) -> Remote:
 
 
 def _run(submission: Submission) -> tuple[dict, np.ndarray]:
-    x, w, b = _layer(submission)
+    rows, depth, outputs = (int(n) for n in submission.rng.permutation([3, 4, 5, 6, 7])[:3])  # all different
+    x, w, b = submission.normal(rows, depth), submission.normal(outputs, depth), submission.normal(outputs)
     counts = submission.call(PROBES + "counted", function(submission, "linear_relu"), x, w, b)
     keys = ("y", "reads", "writes")
     return dict(expect.mapping(counts, keys, "the result of `linear_relu`")), np.maximum(x @ w.T + b, 0)

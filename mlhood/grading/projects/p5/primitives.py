@@ -36,10 +36,6 @@ def _own_quantize(submission: Submission, x: np.ndarray, scale: float) -> np.nda
         return _quantize(x, scale)
 
 
-def _in_range(x: np.ndarray, scale: float) -> np.ndarray:
-    return (x / scale >= LOW) & (x / scale <= HIGH)
-
-
 def _call(submission: Submission, probe: str, x: np.ndarray, *arguments: object) -> Any:
     return submission.call(PROBES + probe, submission.value("fake_quantize"), x, *arguments)
 
@@ -79,7 +75,7 @@ def _derivatives(submission: Submission) -> tuple[dict[str, np.ndarray], np.ndar
         answer = _call(submission, "quantized_derivatives", x, tangent, scale)
         report = expect.mapping(answer, ("forward", "backward"), "the derivatives")
         arrays = {name: expect.array(report[name], x.shape, f"the {name} derivative") for name in report}
-    return arrays, tangent, _in_range(x, scale), given
+    return arrays, tangent, (x / scale >= LOW) & (x / scale <= HIGH), given
 
 
 @points(1)

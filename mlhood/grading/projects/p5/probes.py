@@ -182,11 +182,8 @@ def repeated(function: Callable, value: float, state: list[float]) -> list[Any]:
     """Call `running_mean` three times with the same arguments: twice directly, and once under `jax.jit`."""
     arguments = jnp.float32(value), tuple(map(jnp.float32, state))
     calls = (function, function, jax.jit(lambda x, state: function(x, state)))
-    return [_flat(call(*arguments)) for call in calls]
-
-
-def _flat(values: Any) -> list[Any]:
-    return [float(number) for leaf in jax.tree.leaves(values) for number in np.ravel(leaf)]  # a state may be an array
+    results = [jax.tree.leaves(call(*arguments)) for call in calls]  # a state may be an array
+    return [[float(number) for leaf in leaves for number in np.ravel(leaf)] for leaves in results]
 
 
 def dropped(function: Callable, seed: int, x: np.ndarray, rate: float) -> Any:
@@ -265,13 +262,12 @@ def training_steps(
         params, state, loss = step(params, state, jnp.asarray(x), jnp.asarray(y))
         report["params"].append(on_host(jax.tree.map(jnp.copy, params)))  # a buffer that NumPy views cannot be donated
         report["losses"].append(float(loss))
-        live = {name: sum(not leaf.is_deleted() for leaf in _arrays(part)) for name, part in passed.items()}
+        live = {
+            name: sum(isinstance(leaf, jax.Array) and not leaf.is_deleted() for leaf in jax.tree.leaves(part))
+            for name, part in passed.items()
+        }
         report["live"].append(live)
     return report
-
-
-def _arrays(values: Any) -> list[jax.Array]:
-    return [leaf for leaf in jax.tree.leaves(values) if isinstance(leaf, jax.Array)]
 
 
 # -- P5.9

@@ -111,27 +111,13 @@ def _plain_equation(equation: Any) -> list[Any]:
 # -- P5.6
 
 
-def _times(g: Any, y: Any, a: Any, b: Any) -> tuple[Any, Any]:
-    return g * b, g * a
-
-
-def _shared(g: Any, y: Any, a: Any, b: Any) -> tuple[Any, Any]:
-    return g, g  # the same array twice: adding to one in place changes both
-
-
-def _scaled(g: Any, y: Any, x: Any, factor: float) -> tuple[Any]:
-    return (g * factor,)
-
-
-def _tanh(g: Any, y: Any, x: Any) -> tuple[Any]:
-    return (g * (1 - y * y),)
-
-
-def _weighted(g: Any, y: Any, x: Any, labels: Any) -> tuple[Any, None]:
-    return g * labels, None
-
-
-RULES: dict[str, Callable] = {"mul": _times, "add": _shared, "scale": _scaled, "tanh": _tanh, "weighted_sum": _weighted}
+RULES: dict[str, Callable] = {
+    "mul": lambda g, y, a, b: (g * b, g * a),
+    "add": lambda g, y, a, b: (g, g),  # the same array twice: adding to one in place changes both
+    "scale": lambda g, y, x, factor: (g * factor,),
+    "tanh": lambda g, y, x: (g * (1 - y * y),),
+    "weighted_sum": lambda g, y, x, labels: (g * labels, None),
+}
 
 
 def backward_result(function: Callable, values: list[np.ndarray], entries: list[list[Any]]) -> Any:

@@ -140,7 +140,8 @@ def _races(submission: Submission, table: Table) -> list[TimingClaim]:
 
     A row that leaves it undecided is timed, too, if this machine shows the claim: reporting noise is no way out.
     """
-    claimed = {row: ratio(table[row, NO_JAX], table[row, JAX]) for row in (FUSED, NETWORK) if _is_filled(table, row)}
+    filled = [row for row in (FUSED, NETWORK) if (row, NO_JAX) in table and (row, JAX) in table]
+    claimed = {row: ratio(table[row, NO_JAX], table[row, JAX]) for row in filled}
     ahead = {
         row: claim for row, claim in claimed.items() if claim.low >= 1 or (1 in claim and _shown_here(submission, row))
     }
@@ -155,10 +156,6 @@ def _races(submission: Submission, table: Table) -> list[TimingClaim]:
         seed = int(submission.rng.integers(2**31))
         comparisons.append(races.network_forward(operators, ahead[NETWORK], seed))
     return comparisons
-
-
-def _is_filled(table: Table, row: str) -> bool:
-    return (row, NO_JAX) in table and (row, JAX) in table
 
 
 TASKS = (

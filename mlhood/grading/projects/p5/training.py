@@ -170,7 +170,9 @@ def buffers_are_donated(submission: Submission) -> None:
 def trained_reads_unseen_digits(submission: Submission) -> None:
     """`trained` classifies at least 95% of the held-out digits correctly."""
     data = digits()
-    params = _network(submission.value("trained"))
+    shapes = reference.DIGIT_SHAPES
+    trained = expect.mapping(submission.value("trained"), tuple(shapes), "`trained`", hint="start with cnn.init(seed)")
+    params = {name: expect.array(trained[name], shape, f'trained["{name}"]') for name, shape in shapes.items()}
     accuracy = float((reference.digit_logits(params, data.test_images).argmax(axis=1) == data.test_labels).mean())
     expect.true(
         accuracy >= GOOD_ACCURACY,
@@ -180,13 +182,6 @@ def trained_reads_unseen_digits(submission: Submission) -> None:
         given="the held-out digits",
         hint="train mlhood.jaxlab.training.cnn for a few epochs over x_train; shuffle images and labels alike",
     )
-
-
-def _network(trained: object) -> dict[str, np.ndarray]:
-    """Return the arrays of the digit network, checked for their shapes."""
-    shapes = reference.DIGIT_SHAPES
-    params = expect.mapping(trained, tuple(shapes), "`trained`", hint="start with cnn.init(seed)")
-    return {name: expect.array(params[name], shape, f'trained["{name}"]') for name, shape in shapes.items()}
 
 
 TASKS = (
