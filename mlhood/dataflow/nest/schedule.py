@@ -230,13 +230,8 @@ def pack(nest: AnyNest, array: str, at: str | None = None, order: Sequence[str] 
     packed = Pack(array, depth, axes, tuple(nest.extents[name] for name in axes))
     if packed.size > MAX_BUFFER:
         expected = f"at most {MAX_BUFFER:,} elements"
-        raise NestError(
-            "the buffer would be too large",
-            where=array,
-            expected=expected,
-            got=f"{packed.size:,}",
-            todo="pack further in",
-        )
+        what = "the buffer would be too large"
+        raise NestError(what, where=array, expected=expected, got=f"{packed.size:,}", todo="pack further in")
     return replace(nest, packs=(*nest.packs, packed))
 
 

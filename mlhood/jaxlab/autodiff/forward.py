@@ -80,11 +80,8 @@ def _pair(path: str, primal: Any, tangent: Any) -> Dual:
 def _require_dual(result: Any) -> Dual:
     if isinstance(result, Dual):
         return result
-    raise AutodiffError(
-        "the function's result does not depend on its arguments",
-        got=type(result).__name__,
-        todo="use the operators of mlhood.jaxlab.autodiff",
-    )
+    what = "the function's result does not depend on its arguments"
+    raise AutodiffError(what, got=type(result).__name__, todo="use the operators of mlhood.jaxlab.autodiff")
 
 
 # -- the JVP rules: jvp(y, inputs, tangents, **attributes) -> the tangent of y

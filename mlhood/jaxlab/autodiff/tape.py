@@ -144,12 +144,8 @@ def _input_gradients(tape: Tape, entry: Entry, rules: Mapping[str, Rule], g: np.
     inputs = [tape.values[number] for number in entry.inputs]
     parts = rules[entry.op](g, tape.values[entry.output], *inputs, **entry.attributes)
     if not isinstance(parts, tuple | list) or len(parts) != len(inputs):
-        raise AutodiffError(
-            "a rule returns a tuple with a gradient, or None, for each input",
-            where=entry.op,
-            expected=f"{len(inputs)} gradients",
-            got=parts,
-        )
+        what = "a rule returns a tuple with a gradient, or None, for each input"
+        raise AutodiffError(what, where=entry.op, expected=f"{len(inputs)} gradients", got=parts)
     return parts
 
 

@@ -59,12 +59,8 @@ def scatter(
     (height, width), (down, right), (top, left, _, _) = g.out, g.stride, g.padding
     expected = (g.images, g.depth, height * width)
     if columns.shape != expected:
-        raise AutodiffError(
-            "the columns do not match the image",
-            where=f"image {list(shape)}",
-            expected=list(expected),
-            got=list(columns.shape),
-        )
+        what = "the columns do not match the image"
+        raise AutodiffError(what, where=f"image {list(shape)}", expected=list(expected), got=list(columns.shape))
     parts = columns.reshape(g.images, g.channels, *g.kernel, height, width)
     padded = np.zeros((g.images, g.channels, *g.padded), columns.dtype)
     # a loop over kernel positions, not over pixels: for one kernel position, the pixels of all windows are distinct

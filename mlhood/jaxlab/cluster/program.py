@@ -115,11 +115,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = _options(arguments)
     initialize()
     if jax.device_count() % options.model:
-        raise ClusterError(
-            "the devices do not form such a mesh",
-            expected=f"a multiple of {options.model} devices",
-            got=jax.device_count(),
-        )
+        expected = f"a multiple of {options.model} devices"
+        raise ClusterError("the devices do not form such a mesh", expected=expected, got=jax.device_count())
     first = jax.process_index() == 0
     params = train(
         meshes.mesh(data=jax.device_count() // options.model, model=options.model),

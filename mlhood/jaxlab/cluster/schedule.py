@@ -216,11 +216,8 @@ def interleaved(
     """
     _check_sizes(devices, microbatches, chunks)
     if microbatches % devices:
-        raise ClusterError(
-            "an interleaved schedule needs complete groups of one microbatch per device",
-            expected=f"a multiple of {devices}",
-            got=microbatches,
-        )
+        what = "an interleaved schedule needs complete groups of one microbatch per device"
+        raise ClusterError(what, expected=f"a multiple of {devices}", got=microbatches)
     count = microbatches * chunks
     orders = []
     for device in range(devices):

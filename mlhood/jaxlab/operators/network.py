@@ -55,12 +55,8 @@ def check_resnet(params: Mapping[str, Any], where: str) -> None:
     """
     missing = [name for name in PARTS if name not in params]
     if missing:
-        raise XlaError(
-            "this is not a ResNet",
-            where=where,
-            expected=f"parameters with torchvision's names: {', '.join(PARTS)}",
-            got=f"no {', '.join(missing)}",
-        )
+        expected = f"parameters with torchvision's names: {', '.join(PARTS)}"
+        raise XlaError("this is not a ResNet", where=where, expected=expected, got=f"no {', '.join(missing)}")
 
 
 def forward(ops: Any, params: Params, x: Any) -> Any:

@@ -288,21 +288,14 @@ def _operand(value: Any, equations: list[Equation]) -> Operand:
     if isinstance(value, Tracer) and value.equations is equations:
         return value.variable
     if isinstance(value, Tracer):
-        raise TraceError(
-            "a tracer has leaked out of the function that was traced",
-            where=repr(value),
-            todo="return it, or pass it as an argument: it is valid only while its function is traced",
-        )
+        todo = "return it, or pass it as an argument: it is valid only while its function is traced"
+        raise TraceError("a tracer has leaked out of the function that was traced", where=repr(value), todo=todo)
     if isinstance(value, np.generic | np.ndarray) and not value.shape:
         value = value.item()
     if isinstance(value, int | float):
         return value
-    raise TraceError(
-        "invalid operand",
-        expected="a tracer or a number",
-        got=type(value).__name__,
-        todo="pass an array as an argument of the traced function",
-    )
+    todo = "pass an array as an argument of the traced function"
+    raise TraceError("invalid operand", expected="a tracer or a number", got=type(value).__name__, todo=todo)
 
 
 def trace(function: Callable[..., Any], *shapes: Sequence[int], record: Callable[..., Variable] = record) -> Program:
@@ -342,12 +335,8 @@ def evaluate(program: Program, *arguments: Any) -> tuple[np.ndarray, ...]:
     """
     expected, got = [variable.shape for variable in program.inputs], [np.shape(array) for array in arguments]
     if got != expected:
-        raise TraceError(
-            "the arguments' shapes differ from those that the function was traced for",
-            expected=expected,
-            got=got,
-            todo="trace the function again, for these shapes",
-        )
+        what = "the arguments' shapes differ from those that the function was traced for"
+        raise TraceError(what, expected=expected, got=got, todo="trace the function again, for these shapes")
     values: dict[Variable, Any] = dict(zip(program.inputs, arguments, strict=True))
 
     def read(operand: Operand) -> Any:

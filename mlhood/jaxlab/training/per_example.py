@@ -86,8 +86,5 @@ def clipped_mean(gradients: Tree, limit: float) -> Tree:
 
 def _check_examples(x: Any, y: Any) -> None:
     if len(x) != len(y) or not len(x):
-        raise XlaError(
-            "different numbers of examples and labels",
-            expected="the same number of both, at least one",
-            got=f"{len(x)} and {len(y)}",
-        )
+        what = "different numbers of examples and labels"
+        raise XlaError(what, expected="the same number of both, at least one", got=f"{len(x)} and {len(y)}")

@@ -218,12 +218,8 @@ def _compile(step: Any, *arguments: Any) -> tuple[Step, float, int]:
 def _require_finite(value: float, step: int) -> float:
     if math.isfinite(value):
         return value
-    raise XlaError(
-        "the training diverged: the loss is not finite",
-        where=f"step {step}",
-        got=value,
-        todo="use a smaller learning rate, and check the images for infinite values",
-    )
+    todo = "use a smaller learning rate, and check the images for infinite values"
+    raise XlaError("the training diverged: the loss is not finite", where=f"step {step}", got=value, todo=todo)
 
 
 def accuracy(params: Params, images: np.ndarray, labels: np.ndarray) -> float:

@@ -120,11 +120,8 @@ def gradient_norms(before: Any, after: Any, limit: float) -> Figure:
     """
     before, after = np.asarray(before), np.asarray(after)
     if before.shape != after.shape or before.ndim != 1 or not before.size:
-        raise XlaError(
-            "the norms are not of the same examples",
-            expected="two arrays [N], N at least 1",
-            got=f"{list(before.shape)} and {list(after.shape)}",
-        )
+        got = f"{list(before.shape)} and {list(after.shape)}"
+        raise XlaError("the norms are not of the same examples", expected="two arrays [N], N at least 1", got=got)
     order = np.argsort(before, kind="stable")
     ranks = np.arange(1, len(order) + 1)
     figure, axes = plt.subplots(figsize=(8.2, 3.4), dpi=90, layout="constrained")

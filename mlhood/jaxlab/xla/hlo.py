@@ -191,11 +191,8 @@ def parse(text: str) -> Module:
             instruction = _parse_instruction(line)
             instructions[instruction.name] = instruction
     if title is None or not entry or not all(computations.values()):
-        raise XlaError(
-            "the text is not an HLO module",
-            expected="what jax.jit(f).lower(x).as_text('hlo') or .compile().as_text() returns",
-            got=text[:80] or "nothing",
-        )
+        expected = "what jax.jit(f).lower(x).as_text('hlo') or .compile().as_text() returns"
+        raise XlaError("the text is not an HLO module", expected=expected, got=text[:80] or "nothing")
     return Module(title[1], {name: Computation(name, lines) for name, lines in computations.items()}, entry)
 
 

@@ -36,31 +36,18 @@ def _export(submission: Submission) -> tuple[OnnxFacts, reference.Weights, np.nd
 def file_has_the_asked_names(submission: Submission) -> None:
     """`to_onnx` writes a single, complete ONNX file with input `image` and output `logits`."""
     facts, _, _ = _exported(submission)
-    expect.equal(
-        [value.name for value in facts.inputs],
-        ["image"],
-        "the graph's input has the wrong name",
-        hint="input_names=['image']",
-    )
-    expect.equal(
-        [value.name for value in facts.outputs],
-        ["logits"],
-        "the graph's output has the wrong name",
-        hint="output_names=['logits']",
-    )
+    what = "the graph's input has the wrong name"
+    expect.equal([value.name for value in facts.inputs], ["image"], what, hint="input_names=['image']")
+    what = "the graph's output has the wrong name"
+    expect.equal([value.name for value in facts.outputs], ["logits"], what, hint="output_names=['logits']")
 
 
 @points(4)
 def file_computes_the_model(submission: Submission) -> None:
     """ONNX Runtime computes the same logits from the file as torch does from the model."""
     facts, weights, images = _exported(submission)
-    expect.close(
-        facts.results[0],
-        reference.lenet(weights, images),
-        "the exported model",
-        atol=1e-4,
-        hint="export the model passed in, unchanged and with its weights",
-    )
+    hint = "export the model passed in, unchanged and with its weights"
+    expect.close(facts.results[0], reference.lenet(weights, images), "the exported model", atol=1e-4, hint=hint)
 
 
 @points(4)
@@ -68,13 +55,9 @@ def batch_is_dynamic(submission: Submission) -> None:
     """The exported graph accepts a batch of any size."""
     facts, _, _ = _exported(submission)
     dim = facts.inputs[0].first
-    expect.true(
-        not isinstance(dim, int),
-        "the batch size is fixed in the file",
-        expected="a symbolic dimension, such as 'batch'",
-        got=dim,
-        hint="dynamic_shapes=({0: 'batch'},) or, with dynamo=False, dynamic_axes={'image': {0: 'batch'}, …}",
-    )
+    hint = "dynamic_shapes=({0: 'batch'},) or, with dynamo=False, dynamic_axes={'image': {0: 'batch'}, …}"
+    expected = "a symbolic dimension, such as 'batch'"
+    expect.true(not isinstance(dim, int), "the batch size is fixed in the file", expected=expected, got=dim, hint=hint)
     expect.equal(facts.results[0].shape, (7, 10), "the output does not have one row per image", given="a batch of 7")
 
 
@@ -224,13 +207,8 @@ def _check_totals(submission: Submission, column: str, hint: str) -> None:
     path, facts = _unseen_network(submission)
     got = _totals(submission, path, column)
     for op, want in getattr(facts, column).items():
-        expect.equal(
-            got.get(op, 0.0),
-            float(want),
-            f"the {column} of {op} are wrong",
-            given="a small network that you have not seen",
-            hint=hint,
-        )
+        given = "a small network that you have not seen"
+        expect.equal(got.get(op, 0.0), float(want), f"the {column} of {op} are wrong", given=given, hint=hint)
 
 
 @points(2)

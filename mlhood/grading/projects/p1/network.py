@@ -118,13 +118,8 @@ def _check_default_geometry(leaf: dict) -> None:
     for key, want in {"stride": [1, 1], "padding": [0, 0], "dilation": [1, 1]}.items():
         got = list(leaf[key]) if isinstance(leaf[key], (list, tuple)) else leaf[key]
         allowed = (want, "valid") if key == "padding" else (want,)
-        expect.true(
-            got in allowed,
-            f"the convolution `{leaf['name']}` has the wrong {key}",
-            expected=want[0],
-            got=got,
-            hint=f"leave `{key}` at its default",
-        )
+        what = f"the convolution `{leaf['name']}` has the wrong {key}"
+        expect.true(got in allowed, what, expected=want[0], got=got, hint=f"leave `{key}` at its default")
 
 
 @points(2)
@@ -163,13 +158,9 @@ def takes_a_batch_of_any_size(submission: Submission) -> None:
     together = logits(submission, model, images)
     for index in (0, 4):
         single = logits(submission, model, images[index : index + 1])
-        expect.close(
-            single[0],
-            together[index],
-            "an image's logits, which depend on the rest of its batch",
-            given="batches of 1 and 5",
-            hint="do not write the batch size into the code: x.flatten(1), not x.view(64, 400)",
-        )
+        hint = "do not write the batch size into the code: x.flatten(1), not x.view(64, 400)"
+        what = "an image's logits, which depend on the rest of its batch"
+        expect.close(single[0], together[index], what, given="batches of 1 and 5", hint=hint)
 
 
 @dataclass(frozen=True)
@@ -217,12 +208,9 @@ def loss_is_told_and_falls(submission: Submission) -> None:
     training = submission.once("training", lambda: _run_training(submission))
     before, returned = training.initial_loss, training.returned
     returned = returned.tolist() if isinstance(returned, np.ndarray) else returned
-    expect.true(
-        isinstance(returned, (list, tuple)) and len(returned) > 1,
-        "`train` does not return a list of losses",
-        expected="one number per epoch, at least two epochs",
-        got=returned,
-    )
+    expected = "one number per epoch, at least two epochs"
+    what = "`train` does not return a list of losses"
+    expect.true(isinstance(returned, (list, tuple)) and len(returned) > 1, what, expected=expected, got=returned)
     losses = [expect.number(loss, "a loss that `train` returns") for loss in returned]
     after = _loss(logits(submission, training.model, training.images), training.labels)
     expect.true(
@@ -259,14 +247,9 @@ def model_reads_unseen_digits(submission: Submission) -> None:
         (data.test_images + noise, GOOD_ACCURACY - 0.05, "the held-out digits with a little noise"),
     ):
         right = logits(submission, "model", images).argmax(1) == data.test_labels
-        expect.true(
-            right.mean() >= needed,
-            "`model` classifies too few of the held-out digits correctly",
-            expected=f"at least {needed:.0%}",
-            got=f"{right.mean():.1%}",
-            given=given,
-            hint=hint,
-        )
+        what = "`model` classifies too few of the held-out digits correctly"
+        expected = f"at least {needed:.0%}"
+        expect.true(right.mean() >= needed, what, expected=expected, got=f"{right.mean():.1%}", given=given, hint=hint)
 
 
 @points(3)
@@ -278,13 +261,9 @@ def mistakes_are_found(submission: Submission) -> None:
     labels = np.where(submission.rng.random(40) < 0.6, predicted, (predicted + 3) % 10).astype(np.int64)
     want = set(np.flatnonzero(predicted != labels).tolist())
     got = submission.call("mistakes", lenet_with(submission, weights), Tensor(images), Tensor(labels))
-    expect.equal(
-        _indices(got),
-        want,
-        "`mistakes` does not return the misclassified images",
-        given="40 random images",
-        hint="an image is misclassified if the argmax of its logits (over dimension 1) differs from its label",
-    )
+    hint = "an image is misclassified if the argmax of its logits (over dimension 1) differs from its label"
+    what = "`mistakes` does not return the misclassified images"
+    expect.equal(_indices(got), want, what, given="40 random images", hint=hint)
 
 
 def _indices(got: object) -> set[int]:

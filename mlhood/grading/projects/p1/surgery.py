@@ -48,12 +48,8 @@ def any_graph_is_printed(submission: Submission) -> None:
     pdf.unlink(missing_ok=True)
     submission.call("print_graph", str(path), str(pdf))
     facts = pdf_facts(submission.written(pdf), what="the PDF")
-    _check_text(
-        facts,
-        {image: 1, scores: 1, "Conv": 2, "Gemm": 3},
-        "the PDF",
-        "print the file at `path`: exchange.render(path, pdf)",
-    )
+    hint = "print the file at `path`: exchange.render(path, pdf)"
+    _check_text(facts, {image: 1, scores: 1, "Conv": 2, "Gemm": 3}, "the PDF", hint)
 
 
 @points(3)
@@ -75,12 +71,8 @@ def _draw_layer(submission: Submission) -> tuple[np.ndarray, np.ndarray]:
 def _build_graph(submission: Submission, weight: np.ndarray, bias: np.ndarray) -> bytes:
     data = submission.call("build_graph", weight, bias)
     if not isinstance(data, bytes):
-        expect.fail(
-            "`build_graph` does not return a model",
-            expected="an onnx.ModelProto",
-            got=data,
-            hint="onnx.helper.make_model(graph)",
-        )
+        what = "`build_graph` does not return a model"
+        expect.fail(what, expected="an onnx.ModelProto", got=data, hint="onnx.helper.make_model(graph)")
     return data
 
 
@@ -89,12 +81,9 @@ def graph_has_two_operators(submission: Submission) -> None:
     """`build_graph` returns a graph of two operators, Gemm and Relu, from `x` to `y`."""
     facts = onnx_facts(_build_graph(submission, *_draw_layer(submission)), what="what `build_graph` returns")
     expect.equal(facts.operators, ("Gemm", "Relu"), "the graph has the wrong operators")
-    expect.equal(
-        [value.name for value in (*facts.inputs, *facts.outputs)],
-        ["x", "y"],
-        "the input or the output has the wrong name",
-        hint="weight and bias are initializers, not inputs",
-    )
+    hint = "weight and bias are initializers, not inputs"
+    what = "the input or the output has the wrong name"
+    expect.equal([value.name for value in (*facts.inputs, *facts.outputs)], ["x", "y"], what, hint=hint)
 
 
 @points(4)
@@ -103,13 +92,9 @@ def graph_computes_the_layer(submission: Submission) -> None:
     weight, bias = _draw_layer(submission)
     x = submission.normal(6, len(weight))
     facts = onnx_facts(_build_graph(submission, weight, bias), x, what="what `build_graph` returns")
-    expect.close(
-        facts.results[0],
-        np.maximum(x @ weight + bias, 0),
-        "relu(x @ weight + bias)",
-        given=f"weight {weight.shape}",
-        hint="weight is [inputs, outputs] here, so Gemm needs no transB",
-    )
+    hint = "weight is [inputs, outputs] here, so Gemm needs no transB"
+    what = "relu(x @ weight + bias)"
+    expect.close(facts.results[0], np.maximum(x @ weight + bias, 0), what, given=f"weight {weight.shape}", hint=hint)
     expect.true(
         not isinstance(facts.inputs[0].first, int),
         "the batch size is fixed",
@@ -129,13 +114,9 @@ def graph_is_run(submission: Submission) -> None:
     x = submission.normal(3, len(weight))
     got = submission.call("run_graph", Onnx(model), x)
     got = got[0] if isinstance(got, (list, tuple)) and len(got) == 1 else got
-    expect.close(
-        got,
-        np.tanh(x @ weight + bias),
-        "what `run_graph` returns",
-        given="a model with a different activation",
-        hint="InferenceSession(model.SerializeToString()).run(None, {'x': x})",
-    )
+    hint = "InferenceSession(model.SerializeToString()).run(None, {'x': x})"
+    given = "a model with a different activation"
+    expect.close(got, np.tanh(x @ weight + bias), "what `run_graph` returns", given=given, hint=hint)
 
 
 def _cut(submission: Submission, data: bytes, nodes: int, feed: np.ndarray) -> np.ndarray:
@@ -145,19 +126,12 @@ def _cut(submission: Submission, data: bytes, nodes: int, feed: np.ndarray) -> n
     shorter.unlink(missing_ok=True)
     submission.call("cut", str(path), str(shorter))
     facts = onnx_facts(submission.written(shorter), feed, what="the file that `cut` writes")
-    expect.equal(
-        len(facts.outputs),
-        1,
-        "the cut network has more than one output",
-        hint="the input of the last node replaces the old output",
-    )
+    hint = "the input of the last node replaces the old output"
+    expect.equal(len(facts.outputs), 1, "the cut network has more than one output", hint=hint)
     if len(facts.operators) >= nodes:
-        expect.fail(
-            "the last node is still in the graph",
-            expected=f"{nodes - 1} nodes",
-            got=len(facts.operators),
-            hint="the graph's output must become the value that the last node reads",
-        )
+        hint = "the graph's output must become the value that the last node reads"
+        what = "the last node is still in the graph"
+        expect.fail(what, expected=f"{nodes - 1} nodes", got=len(facts.operators), hint=hint)
     declared, result = facts.outputs[0].dims, facts.results[0]
     declared_fits = not declared or (
         len(declared) == result.ndim
@@ -165,13 +139,9 @@ def _cut(submission: Submission, data: bytes, nodes: int, feed: np.ndarray) -> n
             not isinstance(dim, int) or dim == size for dim, size in zip(declared[1:], result.shape[1:], strict=True)
         )
     )
-    expect.true(
-        declared_fits,
-        "the declared output shape is not that of the features",
-        expected=result.shape,
-        got=declared,
-        hint="declare the shape of the features for the new output, not that of the logits",
-    )
+    hint = "declare the shape of the features for the new output, not that of the logits"
+    what = "the declared output shape is not that of the features"
+    expect.true(declared_fits, what, expected=result.shape, got=declared, hint=hint)
     return result
 
 
@@ -193,14 +163,9 @@ def any_network_can_be_cut(submission: Submission) -> None:
     data, weights = reference.mlp_onnx(submission.rng, hidden)
     x = submission.normal(4, 784)
     want = np.maximum(x @ weights["a.weight"].T + weights["a.bias"], 0)
-    expect.close(
-        _cut(submission, data, 3, x),
-        want,
-        "the features",
-        atol=1e-4,
-        given=f"an MLP with {hidden} hidden units",
-        hint="look up the last node and its input in the graph; do not write their names into the code",
-    )
+    hint = "look up the last node and its input in the graph; do not write their names into the code"
+    given = f"an MLP with {hidden} hidden units"
+    expect.close(_cut(submission, data, 3, x), want, "the features", atol=1e-4, given=given, hint=hint)
 
 
 TASKS = (

@@ -44,14 +44,8 @@ def sqnr_is_measured(submission: Submission) -> None:
         got = expect.number(submission.call("sqnr", reference, approximation), "what `sqnr` returns")
         hint = _sqnr_hint(got, want, reference, approximation)
         given = f"arrays {shape} around {scale:g}"
-        expect.true(
-            abs(got - want) < 0.01,
-            "`sqnr` is wrong",
-            expected=f"{want:.2f} dB",
-            got=f"{got:.2f}",
-            given=given,
-            hint=hint,
-        )
+        what = "`sqnr` is wrong"
+        expect.true(abs(got - want) < 0.01, what, expected=f"{want:.2f} dB", got=f"{got:.2f}", given=given, hint=hint)
 
 
 def _sqnr_hint(got: float, want: float, reference: np.ndarray, approximation: np.ndarray) -> str:

@@ -60,13 +60,8 @@ def _check_graph(facts: GraphFacts, want: np.ndarray, op: str, rule: str, case: 
     expect.equal(operators, [op], f"`{rule}` adds other nodes", given=given, hint="one source.add(operator, ...)")
     got = facts.results.get("y")
     if isinstance(got, np.ndarray) and got.shape != want.shape:
-        expect.fail(
-            f"the value that `{rule}` adds has the wrong shape",
-            expected=want.shape,
-            got=got.shape,
-            given=given,
-            hint=hint,
-        )
+        what = f"the value that `{rule}` adds has the wrong shape"
+        expect.fail(what, expected=want.shape, got=got.shape, given=given, hint=hint)
     expect.close(got, want, f"the result of the node that `{rule}` adds", atol=1e-4, given=given, hint=hint)
 
 

@@ -153,13 +153,8 @@ def sums_are_right(submission: Submission) -> None:
     for offset, given in ((0, "offset 0"), (int(submission.rng.integers(5, 60)), "an offset")):
         got = submission.call("integer_conv", x, w, bias, offset, 0)
         hint = "subtract the offset from x before you multiply; the bias is added once per output"
-        _check_equal(
-            got,
-            accumulators(x, w, bias, offset, 0),
-            "the accumulators",
-            given=f"{given} ({offset}), no padding",
-            hint=hint,
-        )
+        what = "the accumulators"
+        _check_equal(got, accumulators(x, w, bias, offset, 0), what, given=f"{given} ({offset}), no padding", hint=hint)
 
 
 @points(3)
