@@ -49,9 +49,7 @@ def _root(
 
 
 @app.command()
-def doctor(
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-) -> None:
+def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
     """Report what this machine is and which parts of the course work on it.
 
     The exit code is 1 if something required is missing or broken, 0 if only optional parts are.

@@ -26,13 +26,7 @@ class MlhoodError(Exception):
     stage = "mlhood"
 
     def __init__(
-        self,
-        what: str,
-        *,
-        where: object = None,
-        expected: object = None,
-        got: object = None,
-        todo: str | None = None,
+        self, what: str, *, where: object = None, expected: object = None, got: object = None, todo: str | None = None
     ) -> None:
         self.what = what
         parts = {"where": where, "expected": expected, "got": got, "what to do": todo}

@@ -63,16 +63,8 @@ def grade(
     from mlhood.grading.batch.grade_class import SANDBOXED, UNSANDBOXED, GradeOptions, grade_class
     from mlhood.grading.batch.progress import BatchProgress
 
-    options = GradeOptions(
-        jobs,
-        seed_file,
-        late,
-        format_hint,
-        again,
-        seconds=60 * minutes,
-        grader=UNSANDBOXED if no_sandbox else SANDBOXED,
-        scheduler=scheduler,
-    )
+    grader = UNSANDBOXED if no_sandbox else SANDBOXED
+    options = GradeOptions(jobs, seed_file, late, format_hint, again, 60 * minutes, grader, scheduler)
     with BatchProgress(Console(stderr=True)) as progress:
         result = grade_class(submissions, out, options, progress)
     typer.echo(result.text())
@@ -159,7 +151,7 @@ def feedback(
 
     Example: mlhood feedback graded --to feedback
     """
-    from mlhood.grading.reports.feedback_pages import write_feedback
+    from mlhood.grading.reports.feedback import write_feedback
 
     typer.echo(write_feedback(_path(gradebook), to, tuple(project or ())))
 

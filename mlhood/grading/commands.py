@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from mlhood.grading.execution.run import NotebookRun, RunOutcome
+    from mlhood.grading.execution.run import NotebookRun
 
 Notebook = Annotated[Path, typer.Argument(help="A notebook of the course, such as P1.ipynb.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print plain data for a program to read.")]
@@ -24,13 +24,11 @@ def register(app: typer.Typer) -> None:
 
 def run(
     notebooks: Annotated[
-        list[Path] | None,
-        typer.Argument(help="Notebooks to run; by default P1.ipynb, P2.ipynb, ... of this folder."),
+        list[Path] | None, typer.Argument(help="Notebooks to run; by default P1.ipynb, P2.ipynb, ... of this folder.")
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder of the results.")] = Path("out"),
     write_back: Annotated[
-        bool,
-        typer.Option("--write-back", help="Store the new outputs in the notebooks themselves (for maintainers)."),
+        bool, typer.Option("--write-back", help="Store the new outputs in the notebooks themselves (for maintainers).")
     ] = False,
 ) -> None:
     """Execute the course's notebooks, mark them, and write executed copies and a report.
@@ -53,13 +51,9 @@ def run(
     paths = notebooks or course_notebooks(Path.cwd())
     with progress_display(Console(stderr=True)) as display:
         outcome = run_notebooks(paths, out, display, write_report, write_back=write_back)
-    typer.echo(_outcome_text(outcome))
-    raise typer.Exit(outcome.code)
-
-
-def _outcome_text(outcome: RunOutcome) -> str:
     report = str(outcome.error) if outcome.report is None else f"report: {_relative(outcome.report)}"
-    return "\n\n".join([*map(_run_text, outcome.runs), report])
+    typer.echo("\n\n".join([*map(_run_text, outcome.runs), report]))
+    raise typer.Exit(outcome.code)
 
 
 def _run_text(run: NotebookRun) -> str:
@@ -106,8 +100,7 @@ def check(
 
     Example: mlhood check P1.ipynb --task P1.3 --json
     """
-    from mlhood.grading.execution.grade_file import grade_file, task_filter
-    from mlhood.grading.execution.grade_notebook import RunSettings
+    from mlhood.grading.execution.grade_notebook import RunSettings, grade_file, task_filter
     from mlhood.grading.reports.marks_text import full_text
 
     select_tasks = task_filter(task or [], notebook)
@@ -152,8 +145,7 @@ def validate(notebook: Notebook, as_json: AsJson = False) -> None:
 
 def sync(
     check: Annotated[
-        bool,
-        typer.Option("--check", help="Change nothing; list the files that are not in sync, with exit code 1."),
+        bool, typer.Option("--check", help="Change nothing; list the files that are not in sync, with exit code 1.")
     ] = False,
 ) -> None:
     """Update what is copied from somewhere else: the notebooks' task metadata, cells in the package, the README.
@@ -183,12 +175,10 @@ def sync(
 def release(
     out: Annotated[Path, typer.Option(help="Folder of the student edition: new or empty.")],
     force: Annotated[
-        bool,
-        typer.Option("--force", help="Write into a folder that is not empty; other files in it are not changed."),
+        bool, typer.Option("--force", help="Write into a folder that is not empty; other files in it are not changed.")
     ] = False,
     gradescope: Annotated[
-        bool,
-        typer.Option("--gradescope", help="Write the autograder for Gradescope, too: DIR-gradescope.zip."),
+        bool, typer.Option("--gradescope", help="Write the autograder for Gradescope, too: DIR-gradescope.zip.")
     ] = False,
 ) -> None:
     """Write the student edition: a repository of its own, without the solutions.

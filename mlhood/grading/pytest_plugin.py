@@ -69,8 +69,7 @@ class SubmissionFile(pytest.File):
         return next(result for result in results.checks if result.name == check.name)
 
     def _mark(self) -> None:
-        from mlhood.grading.execution.grade_file import grade_file
-        from mlhood.grading.execution.grade_notebook import RunSettings
+        from mlhood.grading.execution.grade_notebook import RunSettings, grade_file
 
         try:
             with warnings.catch_warnings():

@@ -15,8 +15,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
 from mlhood.grading.batch.grade_class import GradeOptions, grade_class
 from mlhood.grading.exporters.formats import plain_csv
 from mlhood.grading.gradebook.gradebook import SUBMISSIONS_FOLDER
-from mlhood.grading.reports.feedback_page import feedback_page
-from mlhood.grading.reports.feedback_pages import feedback_of
+from mlhood.grading.reports.feedback import feedback_of, feedback_page
 
 SCRIPT = "<script>owned=1</script><img src=x onerror=owned=1><style>*{display:none}</style>"
 SIGN = f"88{os.getpid()}"

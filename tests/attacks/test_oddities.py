@@ -9,8 +9,7 @@ import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_raw_cell
 
 from mlhood.grading.checks.marks import judge
-from mlhood.grading.execution.grade_file import grade_file
-from mlhood.grading.execution.grade_notebook import RunSettings, grade
+from mlhood.grading.execution.grade_notebook import RunSettings, grade, grade_file
 from mlhood.grading.sandbox.kernel import SandboxedKernel
 from mlhood.grading.sandbox.pool import SandboxPool
 from tests.attacks.attacked import SMALL

@@ -6,8 +6,7 @@ import pytest
 from nbformat.v4 import new_code_cell
 
 from mlhood.grading.checks.marks import judge
-from mlhood.grading.execution.grade_file import grade_file
-from mlhood.grading.execution.grade_notebook import RunSettings, grade
+from mlhood.grading.execution.grade_notebook import RunSettings, grade, grade_file
 from mlhood.grading.notebooks.notebook import write
 from tests.grading import synthetic_course
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
+from mlhood.grading.notebooks.master import student_version
 from mlhood.grading.notebooks.notebook import check_source, label, project_of, read
 from mlhood.grading.notebooks.render import notebook_html
 from mlhood.grading.notebooks.restore import FEEDBACK_ROLES
-from mlhood.grading.notebooks.stubs import student_version
 from mlhood.grading.student.validate import changes, empty_tasks, missing_cells
 
 ROOT = Path(__file__).parents[2]

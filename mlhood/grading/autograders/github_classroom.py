@@ -17,10 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from mlhood.errors import NotebookError
-from mlhood.grading.autograders.isolation import isolation
-from mlhood.grading.autograders.single import grade_one, no_points
+from mlhood.grading.autograders.single import grade_one, isolation, no_points
 from mlhood.grading.exporters.formats import github_classroom
-from mlhood.grading.intake.submitted_file import SubmittedFile
+from mlhood.grading.intake.collect import SubmittedFile
 from mlhood.grading.projects import PROJECTS
 
 MAX_ENCODED = 100_000  # Linux limits an environment variable to 128 KiB

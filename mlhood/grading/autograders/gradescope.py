@@ -20,11 +20,10 @@ from typing import Any
 
 from mlhood.errors import MlhoodError, NotebookError
 from mlhood.files.atomic import write_atomic
-from mlhood.grading.autograders.isolation import isolation
-from mlhood.grading.autograders.single import grade_one
+from mlhood.grading.autograders.single import grade_one, isolation
 from mlhood.grading.exporters.formats import gradescope, json_text
+from mlhood.grading.intake.collect import SubmittedFile
 from mlhood.grading.intake.files import input_files
-from mlhood.grading.intake.submitted_file import SubmittedFile
 from mlhood.grading.notebooks.notebook import project_of, read
 
 ROOT = "/autograder"
@@ -69,11 +68,7 @@ def failure(output: str) -> dict[str, Any]:
 
 
 def choose_notebook(folder: Path, project: str = "") -> Path:
-    """Return the notebook to grade among the files that a student has submitted.
-
-    Args:
-        folder: The submission.
-        project: The project in the assignment's title, such as `P1`; empty if there is none.
+    """Return the notebook to grade among the files that a student has submitted: that of `project`, unless it is empty.
 
     Raises:
         NotebookError: There is no notebook of the course, or of that project, or more than one.
@@ -86,7 +81,9 @@ def choose_notebook(folder: Path, project: str = "") -> Path:
                 continue
             path = folder / file.path
             try:
-                notebooks[path] = _project(path, file.problem)
+                if file.problem:
+                    raise NotebookError(file.problem)
+                notebooks[path] = project_of(read(path), path).id
             except NotebookError as error:
                 problems.append(f"{file.path}: {error.one_line()}")
     matches = [path for path, name in notebooks.items() if not project or name == project]
@@ -99,12 +96,6 @@ def choose_notebook(folder: Path, project: str = "") -> Path:
         got="; ".join([*names, *problems]) or "no notebook",
         todo="submit only the notebook of this assignment",
     )
-
-
-def _project(path: Path, problem: str) -> str:
-    if problem:
-        raise NotebookError(problem)
-    return project_of(read(path), path).id
 
 
 def _metadata(path: Path) -> dict[str, Any]:

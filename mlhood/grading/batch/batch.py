@@ -13,7 +13,7 @@ from mlhood.grading.batch.executor import Executor, Finished, Job, Lost, Started
 from mlhood.grading.batch.result_keys import digest_of, result_key
 from mlhood.grading.gradebook.gradebook import Entry, Gradebook, Identification
 from mlhood.grading.gradebook.project_spec import ProjectSpec
-from mlhood.grading.intake.submitted_file import SubmittedFile
+from mlhood.grading.intake.collect import SubmittedFile
 
 MAX_ATTEMPTS = 2
 IDENTIFY_SECONDS = 120.0
@@ -24,15 +24,12 @@ class Observer(Protocol):
 
     def begin(self, count: int, done: int) -> None:
         """Grading begins: this many notebooks are to be graded, and this many are graded already."""
-        ...
 
     def graded(self, submission: SubmittedFile, state: str, reason: str) -> None:
         """The grading of a notebook has ended: `done`, `refused` or `failed`."""
-        ...
 
     def lost(self, submission: SubmittedFile, reason: str) -> None:
         """A worker was lost while it processed a notebook."""
-        ...
 
 
 class Batch:

@@ -19,7 +19,7 @@ from distributed import WorkerPlugin, get_worker
 from mlhood.errors import GradingError
 from mlhood.grading.batch.executor import Course, Finished, Job, Lost, TaskFinished
 from mlhood.grading.batch.local_executor import LocalExecutor
-from mlhood.grading.intake.submitted_file import SubmittedFile
+from mlhood.grading.intake.collect import SubmittedFile
 
 LOST = "lost"
 Facts = dict[str, Any]

@@ -10,11 +10,10 @@ from mlhood.grading.batch.grader import Grader, GraderSettings
 from mlhood.grading.batch.result_keys import checks_digest
 from mlhood.grading.checks.marks import Marks, TaskResult
 from mlhood.grading.checks.task import Project
-from mlhood.grading.execution.grade_file import grade_file
-from mlhood.grading.execution.grade_notebook import RunSettings
+from mlhood.grading.execution.grade_notebook import RunSettings, grade_file
 from mlhood.grading.execution.kernel import KernelFactory
 from mlhood.grading.gradebook.project_spec import CheckSpec, ProjectSpec, QuestionSpec, TaskSpec
-from mlhood.grading.intake.submitted_file import SubmittedFile
+from mlhood.grading.intake.collect import SubmittedFile
 from mlhood.grading.notebooks.notebook import project_of, read
 from mlhood.grading.projects import PROJECTS
 
@@ -63,12 +62,7 @@ class CourseGrader:
 def project_spec(project: Project) -> ProjectSpec:
     """Return a project as plain data."""
     tasks = [
-        TaskSpec(
-            task.id,
-            task.title,
-            task.points,
-            tuple(CheckSpec(check.name, check.title, check.points) for check in task.checks),
-        )
+        TaskSpec(task.id, task.title, task.points, tuple(CheckSpec(c.name, c.title, c.points) for c in task.checks))
         for task in project.tasks
     ]
     questions = tuple(QuestionSpec(question.id, question.title, question.bonus) for question in project.questions)

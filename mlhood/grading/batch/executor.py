@@ -10,7 +10,7 @@ from mlhood.errors import GradingError
 from mlhood.grading.checks.marks import CheckResult, TaskResult
 from mlhood.grading.gradebook.gradebook import identification_job
 from mlhood.grading.gradebook.project_spec import ProjectSpec
-from mlhood.grading.intake.submitted_file import SubmittedFile
+from mlhood.grading.intake.collect import SubmittedFile
 
 START_SECONDS = 300.0
 TICK_SECONDS = 0.25

@@ -19,8 +19,7 @@ from mlhood.grading.batch.result_keys import digest_of
 from mlhood.grading.gradebook.gradebook import GRADEBOOK_FILE, SUBMISSIONS_FOLDER, Gradebook
 from mlhood.grading.gradebook.late import parse_late_policy
 from mlhood.grading.gradebook.records import LATE_POLICY, Record, records, unassigned
-from mlhood.grading.intake.collect import collect
-from mlhood.grading.intake.submitted_file import SubmittedFile
+from mlhood.grading.intake.collect import SubmittedFile, collect
 from mlhood.grading.sandbox.bubblewrap import require
 
 SANDBOXED = "mlhood.grading.batch.course_grader:sandboxed"

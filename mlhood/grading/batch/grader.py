@@ -10,7 +10,7 @@ from typing import Protocol
 
 from mlhood.grading.checks.marks import Marks, TaskResult
 from mlhood.grading.gradebook.project_spec import ProjectSpec
-from mlhood.grading.intake.submitted_file import SubmittedFile
+from mlhood.grading.intake.collect import SubmittedFile
 
 
 @dataclass(frozen=True)

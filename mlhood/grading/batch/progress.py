@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from mlhood.grading.intake.submitted_file import SubmittedFile
+from mlhood.grading.intake.collect import SubmittedFile
 
 LABELS = {"done": "graded", "refused": "could not be run", "failed": "FAILED"}
 MAX_REASON = 300

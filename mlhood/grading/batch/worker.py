@@ -24,9 +24,9 @@ import psutil
 from mlhood.errors import MlhoodError, NotebookError
 from mlhood.files.locks import exclusive_lock
 from mlhood.grading.batch.grader import Grader, GraderSettings
+from mlhood.grading.batch.local_executor import descendants_of
 from mlhood.grading.batch.result_keys import environment_digest
-from mlhood.grading.batch.worker_process import descendants_of
-from mlhood.grading.intake.submitted_file import SubmittedFile
+from mlhood.grading.intake.collect import SubmittedFile
 
 Requests = queue.Queue[dict[str, Any]]
 

@@ -16,9 +16,8 @@ import pandas as pd
 
 from mlhood.errors import GradingError
 from mlhood.grading.bench.audit import MAX_LISTED, Audit, audit, differences
-from mlhood.grading.bench.calls import Call, Fault, Log, per_minute, run_grade
+from mlhood.grading.bench.calls import Call, Fault, Log, per_minute, run_grade, verdict
 from mlhood.grading.bench.variants import Variant
-from mlhood.grading.bench.verdict import verdict
 from mlhood.grading.bench.whole_class import MIDDLE, write_class
 from mlhood.grading.gradebook.gradebook import GRADEBOOK_FILE
 

@@ -189,7 +189,7 @@ def _folder(out: Path | None) -> Iterator[Path]:
         with tempfile.TemporaryDirectory(prefix="mlhood-bench-", ignore_cleanup_errors=True) as name:
             yield Path(name)
         return
-    from mlhood.grading.execution.grade_file import empty_folder
+    from mlhood.grading.execution.grade_notebook import empty_folder
 
     yield empty_folder(out, option="--out")
 

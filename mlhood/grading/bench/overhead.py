@@ -12,6 +12,7 @@ as execution of the cells that need them.
 
 from __future__ import annotations
 
+import contextlib
 import random
 import statistics
 import tempfile
@@ -25,14 +26,15 @@ from typing import Any
 import pandas as pd
 import psutil
 from nbformat import NotebookNode
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
-from mlhood.grading.bench import tiny
-from mlhood.grading.bench.calls import Log
-from mlhood.grading.bench.verdict import verdict
+from mlhood.grading.bench.calls import Log, verdict
+from mlhood.grading.checks import expect
 from mlhood.grading.checks.marks import TaskResult
-from mlhood.grading.checks.task import Project
+from mlhood.grading.checks.submission import Submission
+from mlhood.grading.checks.task import Project, Task, points
 from mlhood.grading.execution.grade_notebook import RunSettings, Step, grade
-from mlhood.grading.notebooks.notebook import project_of, read
+from mlhood.grading.notebooks.notebook import check_source, project_of, read
 from mlhood.grading.sandbox.pool import SandboxPool
 from mlhood.measure.ratio import interval
 
@@ -43,6 +45,26 @@ IDLE_SAMPLES = 3  # in a row
 MAX_WAIT_SECONDS = 60.0
 IDLE = 0.05  # of a core
 Clock = Callable[[], float]
+
+
+@points(10)
+def doubles(submission: Submission) -> None:
+    """`double` doubles numbers."""
+    expect.equal(submission.call("double", 21), 42, "`double` is wrong")
+
+
+TINY = Project("T1", "A tiny project", (Task("T1.1", "Double", (doubles,)),))
+
+
+def tiny_notebook() -> NotebookNode:
+    """Return a solved notebook of one task that takes no time, so that its grading time is all overhead."""
+    book = new_notebook(metadata={"mlhood": {"project": TINY.id}})
+    solution = new_code_cell("def double(x):\n    return 2 * x", id="T1-1-solution")
+    check = new_code_cell(check_source("T1.1"), id="T1-1-check")
+    for cell, role in ((solution, "solution"), (check, "check")):
+        cell.metadata["mlhood"] = {"task": "T1.1", "role": role}
+    book.cells = [new_markdown_cell("# Tiny"), new_code_cell("1 + 1"), solution, check]
+    return book
 
 
 @dataclass(frozen=True)
@@ -146,7 +168,7 @@ def _median(timings: list[Timing], name: str) -> float:
 
 def tiny_subject() -> Subject:
     """Return a notebook whose cells and checks take no time."""
-    return Subject("tiny", tiny.notebook, tiny.TINY)
+    return Subject("tiny", tiny_notebook, TINY)
 
 
 def subject_of(path: Path) -> Subject:
@@ -159,13 +181,7 @@ def subject_of(path: Path) -> Subject:
 
 
 def measure(overheads: Overheads, subjects: list[Subject], rounds: int, log: Log) -> None:
-    """Grade each subject in each mode once per round, in random order.
-
-    Args:
-        overheads: Filled with the timings, also after Ctrl-C.
-        subjects: What to grade.
-        rounds: Number of rounds.
-        log: Called with each line of progress.
+    """Grade each subject in each mode once per round, in random order; `overheads` is filled, also after Ctrl-C.
 
     Raises:
         GradingError: This machine has no sandbox, or no kernel starts.
@@ -253,9 +269,7 @@ def _cpu_seconds() -> float:
     """Return the CPU time that all descendants of this process have used."""
     total = 0.0
     for child in psutil.Process().children(recursive=True):
-        try:
+        with contextlib.suppress(psutil.Error):
             times = child.cpu_times()
-        except psutil.Error:
-            continue
-        total += times.user + times.system
+            total += times.user + times.system
     return total

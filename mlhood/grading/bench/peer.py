@@ -23,9 +23,8 @@ from typing import Any
 import pandas as pd
 
 from mlhood.errors import GradingError
-from mlhood.grading.bench.calls import Log, run_grade
+from mlhood.grading.bench.calls import Log, run_grade, verdict
 from mlhood.grading.bench.variants import Variant
-from mlhood.grading.bench.verdict import verdict
 from mlhood.grading.gradebook.gradebook import GRADEBOOK_FILE, Gradebook
 from mlhood.grading.gradebook.records import records
 from mlhood.measure.ratio import Ratio, median_ratio

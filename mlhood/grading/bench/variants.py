@@ -17,8 +17,8 @@ from nbformat import NotebookNode
 
 from mlhood.errors import GradingError
 from mlhood.grading.checks.task import Project
-from mlhood.grading.notebooks.notebook import BEGIN_SOLUTION, END_SOLUTION, Label, cell_name, label
-from mlhood.grading.notebooks.stubs import student_version
+from mlhood.grading.notebooks.master import solution_source, student_version
+from mlhood.grading.notebooks.notebook import Label, cell_name, label
 
 MAX_TABLE_BYTES = 16 << 20
 Checks = frozenset[tuple[str, str]]
@@ -54,17 +54,12 @@ def solved(master: NotebookNode, path: Path) -> NotebookNode:
     """
     edition = copy.deepcopy(master)
     student_version(edition, path)
-    sources = {cell_name(cell): cell.source for cell in master.cells if cell.cell_type == "code"}
+    sources = {cell_name(cell): solution_source(cell) for cell in master.cells if cell.cell_type == "code"}
     for cell in edition.cells:
         cell_label = label(cell)
         if cell.cell_type == "code" and cell_label and cell_label.role == "solution":
-            cell.source = _without_markers(sources[cell_name(cell)])
+            cell.source = sources[cell_name(cell)]
     return edition
-
-
-def _without_markers(source: str) -> str:
-    lines = source.split("\n")
-    return "\n".join(line for line in lines if BEGIN_SOLUTION not in line and END_SOLUTION not in line)
 
 
 def empty_tasks(master: NotebookNode, project: Project, path: Path) -> list[Mutation]:
@@ -116,14 +111,9 @@ def _checks(names: Iterable[str], project: Project) -> Checks:
 
 
 def variants(edition: NotebookNode, mutations: Sequence[Mutation], count: int) -> list[Variant]:
-    """Return submissions that cycle through the mutations.
+    """Return `count` submissions of the solved student edition that cycle through the mutations.
 
     No two have the same bytes, since identical submissions are graded only once.
-
-    Args:
-        edition: The solved student edition.
-        mutations: At least one; `SOLVED` changes nothing.
-        count: Number of submissions.
 
     Raises:
         GradingError: A mutation is for a cell that the notebook does not have.

@@ -12,10 +12,8 @@ from typing import Any
 import pandas as pd
 
 from mlhood.grading.bench.audit import Audit, audit
-from mlhood.grading.bench.calls import Call, Fault, Log, per_minute, run_grade
-from mlhood.grading.bench.memory import Peaks
+from mlhood.grading.bench.calls import Call, Fault, Log, Peaks, per_minute, run_grade, verdict
 from mlhood.grading.bench.variants import Variant, write_submissions
-from mlhood.grading.bench.verdict import verdict
 from mlhood.grading.gradebook.gradebook import GRADEBOOK_FILE
 
 MIB = 1 << 20

@@ -31,13 +31,7 @@ class CheckFailed(AssertionError):
     """
 
     def __init__(
-        self,
-        what: str,
-        *,
-        expected: object = None,
-        got: object = ABSENT,
-        given: object = None,
-        hint: str | None = None,
+        self, what: str, *, expected: object = None, got: object = ABSENT, given: object = None, hint: str | None = None
     ) -> None:
         super().__init__(what)
         got = None if got is ABSENT else "None" if got is None else got

@@ -11,7 +11,7 @@ import numpy as np
 from mlhood.errors import MlhoodError
 from mlhood.grading.checks.expect import CheckFailed, CheckSkipped, format_value, single_line
 from mlhood.grading.checks.submission import CheckContext, Session, Submission
-from mlhood.grading.checks.task import Check, Project, Task
+from mlhood.grading.checks.task import Check, Task
 
 Status = Literal["passed", "failed", "skipped"]
 
@@ -86,12 +86,7 @@ class Marks:
     def as_dict(self) -> dict:
         """Return plain data for `--json`."""
         tasks = [asdict(task) | {"earned": task.earned, "points": task.points} for task in self.tasks]
-        return asdict(self) | {
-            "tasks": tasks,
-            "earned": self.earned,
-            "points": self.points,
-            "skipped": self.skipped,
-        }
+        return asdict(self) | {"tasks": tasks, "earned": self.earned, "points": self.points, "skipped": self.skipped}
 
 
 def judge(task: Task, session: Session, seed: int, notes: tuple[str, ...] = ()) -> TaskResult:
@@ -127,8 +122,3 @@ def unsolved(task: Task, reason: str) -> TaskResult:
     """Return a result without points: every check of the task failed for the same reason."""
     checks = tuple(CheckResult(check.name, check.title, check.points, "failed", reason) for check in task.checks)
     return TaskResult(task.id, task.title, checks)
-
-
-def total(project: Project, tasks: tuple[TaskResult, ...], seconds: float, seed: int = 0) -> Marks:
-    """Return the marks of a submission from the results of its tasks."""
-    return Marks(project.id, project.title, tasks, seconds, seed)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import secrets
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,11 +18,13 @@ from pathlib import Path
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell
 
+from mlhood.errors import GradingError, OutputError
 from mlhood.grading.checks.expect import single_line
-from mlhood.grading.checks.marks import Marks, TaskResult, judge, total
+from mlhood.grading.checks.marks import Marks, TaskResult, judge
 from mlhood.grading.checks.submission import Session
 from mlhood.grading.checks.task import Project, Task
 from mlhood.grading.execution.kernel import Kernel, KernelFactory
+from mlhood.grading.notebooks.notebook import project_of, read
 from mlhood.grading.notebooks.restore import (
     FEEDBACK_ROLES,
     MAX_SOURCE_CHARACTERS,
@@ -79,9 +82,7 @@ def grade(notebook: NotebookNode, project: Project, folder: Path, settings: RunS
     Args:
         notebook: Its code cells get the outputs of this run; otherwise it is not modified. Locked cells of the course
             that were changed or removed run in the course's own version.
-        project: The project that it solves.
         folder: Working folder of the run; files that the notebook writes stay there.
-        settings: How it is run.
 
     Raises:
         GradingError: No kernel can be started.
@@ -93,7 +94,7 @@ def grade(notebook: NotebookNode, project: Project, folder: Path, settings: RunS
         run = _GradingRun(notebook, project, kernel, replace(settings, seed=seed))
         with run.exclusive:
             results = run.grade()
-    return total(project, results, time.monotonic() - began, seed)
+    return Marks(project.id, project.title, results, time.monotonic() - began, seed)
 
 
 class _GradingRun:
@@ -183,3 +184,77 @@ class _GradingRun:
 def _first_line(cell: NotebookNode) -> str:
     lines = [line for line in cell.source.splitlines() if line.strip() and not line.startswith(("#", "%"))]
     return single_line(lines[0][:60]) if lines else "empty cell"
+
+
+def grade_file(path: str | Path, settings: RunSettings | None = None, *, keep_files: str | Path | None = None) -> Marks:
+    """Grade the notebook in a file. The file itself is not modified.
+
+    The files that the notebook writes are deleted, or kept in the empty or new folder `keep_files`.
+
+    Raises:
+        NotebookError: The file is not a notebook of the course.
+        OutputError: `keep_files` cannot be written, or is not empty.
+        GradingError: No kernel can be started.
+    """
+    notebook = read(path)
+    project = project_of(notebook, path)
+    with _working_folder(keep_files) as folder:
+        return grade(notebook, project, folder, settings)
+
+
+@contextlib.contextmanager
+def _working_folder(keep_files: str | Path | None) -> Iterator[Path]:
+    if keep_files is not None:
+        yield empty_folder(Path(keep_files))
+        return
+    with tempfile.TemporaryDirectory(prefix="mlhood-", ignore_cleanup_errors=True) as name:
+        yield Path(name)
+
+
+def empty_folder(folder: Path, *, option: str = "--keep-files") -> Path:
+    """Create a folder and return its absolute path.
+
+    A folder that holds files is rejected: an old file could be taken for a result of this run.
+
+    Raises:
+        OutputError: The folder cannot be created or written, or is not empty.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / ".mlhood-probe"
+        present = sorted(entry.name for entry in folder.iterdir() if entry.name != probe.name)
+        probe.write_bytes(b"written and removed to test whether this folder can be written")
+        probe.unlink()
+    except OSError as error:
+        raise OutputError(
+            "the folder cannot be written",
+            where=folder,
+            got=error.strerror or str(error),
+            todo=f"choose another folder with {option}, or free space in this one",
+        ) from None
+    if present:
+        raise OutputError(
+            "the folder is not empty",
+            where=folder,
+            expected="a new or empty folder, so that no old file is taken for a result of this run",
+            got=", ".join(present[:5]) + (" …" if len(present) > 5 else ""),
+            todo=f"choose another folder with {option}",
+        )
+    return folder.resolve()
+
+
+def task_filter(task_ids: Collection[str], path: str | Path) -> Callable[[Marks], Marks]:
+    """Return a filter that leaves these tasks of a notebook's marks, or all if none is named.
+
+    Raises:
+        GradingError: The notebook's project has no such task.
+        NotebookError: The file is not a notebook of the course.
+    """
+    project = project_of(read(path), path)
+    for task_id in task_ids:
+        if project.task(task_id) is None:
+            expected = ", ".join(task.id for task in project.tasks)
+            raise GradingError("there is no such task", where=task_id, expected=f"one of {expected}")
+    return lambda marks: replace(
+        marks, tasks=tuple(task for task in marks.tasks if not task_ids or task.id in task_ids)
+    )

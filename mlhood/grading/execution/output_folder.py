@@ -7,6 +7,7 @@ unchanged files of an earlier run are removed, all others are moved aside.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import os
 import shutil
@@ -17,10 +18,7 @@ from mlhood.errors import OutputError
 REQUIRED_BYTES = 64 << 20
 MANIFEST = ".mlhood-files.json"
 # how files of ours are recognized
-SIGNATURES = {
-    "report.html": '<meta name="generator" content="mlhood">',
-    "marks.json": '"format": "mlhood marks',
-}
+SIGNATURES = {"report.html": '<meta name="generator" content="mlhood">', "marks.json": '"format": "mlhood marks'}
 
 
 def prepare(out: Path) -> Path:
@@ -78,7 +76,7 @@ def create_empty(out: Path, name: str) -> tuple[Path, Path | None]:
     try:
         kept = None
         if folder.is_symlink() or (folder.exists() and not _remove_old_results(folder)):
-            kept = _free_name(out, f"{name}-kept")
+            kept = next(path for n in itertools.count(1) if not (path := out / f"{name}-kept-{n}").exists())
             folder.rename(kept)
         folder.mkdir(exist_ok=True)
     except OSError as error:
@@ -134,10 +132,3 @@ def _plain_files(folder: Path) -> list[Path]:
 def _digest(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _free_name(out: Path, base: str) -> Path:
-    number = 1
-    while (out / f"{base}-{number}").exists():
-        number += 1
-    return out / f"{base}-{number}"

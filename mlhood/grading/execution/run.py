@@ -11,12 +11,11 @@ from typing import Protocol
 from nbformat import NotebookNode
 
 from mlhood.errors import MlhoodError, OutputError
-from mlhood.grading.checks.marks import Marks, TaskResult, total
+from mlhood.grading.checks.marks import Marks, TaskResult
 from mlhood.grading.checks.task import Project
 from mlhood.grading.execution import output_folder
 from mlhood.grading.execution.grade_notebook import RunSettings, Step, grade
-from mlhood.grading.notebooks.clean import clean, clear_outputs
-from mlhood.grading.notebooks.notebook import project_of, read, write, write_text
+from mlhood.grading.notebooks.notebook import clean, clear_outputs, project_of, read, write, write_text
 from mlhood.grading.notebooks.render import notebook_html
 
 EXIT_INTERRUPTED = 130
@@ -78,27 +77,19 @@ class RunObserver(Protocol):
 
     def begin(self, name: str, number: int, count: int) -> None:
         """A notebook begins."""
-        ...
 
     def step(self, step: Step) -> None:
         """A cell or the judging of a task begins."""
-        ...
 
     def end(self, run: NotebookRun) -> None:
         """A notebook is done."""
-        ...
 
 
 ReportWriter = Callable[[Sequence[NotebookRun], Path], Path]
 
 
 def run_notebooks(
-    notebooks: Iterable[Path],
-    out: Path,
-    observer: RunObserver,
-    write_report: ReportWriter,
-    *,
-    write_back: bool = False,
+    notebooks: Iterable[Path], out: Path, observer: RunObserver, write_report: ReportWriter, *, write_back: bool = False
 ) -> RunOutcome:
     """Run and grade notebooks, one after the other; an error in one does not stop the next.
 
@@ -122,8 +113,9 @@ def run_notebooks(
         if run.interrupted:
             runs = runs[:number]
             break
+    code = EXIT_INTERRUPTED if runs and runs[-1].interrupted else 0 if all(run.full for run in runs) else 1
     try:
-        return RunOutcome(tuple(runs), _exit_code(runs), write_report(runs, out))
+        return RunOutcome(tuple(runs), code, write_report(runs, out))
     except OutputError as error:  # the marks are printed all the same
         return RunOutcome(tuple(runs), EXIT_ERROR, error=error)
 
@@ -134,12 +126,6 @@ def _with_unique_names(notebooks: Iterable[Path]) -> list[NotebookRun]:
         same = sum(run.source.stem == path.stem for run in runs)
         runs.append(NotebookRun(path, f"{path.stem}-{same + 1}" if same else path.stem))
     return runs
-
-
-def _exit_code(runs: Sequence[NotebookRun]) -> int:
-    if any(run.interrupted for run in runs):
-        return EXIT_INTERRUPTED
-    return 0 if all(run.full for run in runs) else 1
 
 
 def _run(run: NotebookRun, out: Path, observer: RunObserver, write_back: bool) -> None:
@@ -169,7 +155,7 @@ def _execute(run: NotebookRun, project: Project, folder: Path, notebook: Noteboo
         run.interrupted = True
     except MlhoodError as error:
         run.error = error
-    run.marks = run.marks or total(project, tuple(results), time.monotonic() - began)
+    run.marks = run.marks or Marks(project.id, project.title, tuple(results), time.monotonic() - began)
     run.failed_cells = _failed_cells(notebook)
     clean(notebook)
 

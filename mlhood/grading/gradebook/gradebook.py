@@ -19,7 +19,7 @@ from mlhood.errors import GradingError, OutputError
 from mlhood.grading.checks.marks import CheckResult, TaskResult
 from mlhood.grading.gradebook.project_spec import ProjectSpec
 from mlhood.grading.gradebook.schema import APPLICATION, SCHEMA, VERSION
-from mlhood.grading.intake.submitted_file import SubmittedFile
+from mlhood.grading.intake.collect import SubmittedFile
 
 GRADEBOOK_FILE = "gradebook.sqlite"
 SUBMISSIONS_FOLDER = "submissions"  # beside the gradebook; see `store`

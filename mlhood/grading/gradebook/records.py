@@ -10,7 +10,7 @@ from mlhood.grading.checks.marks import CheckResult, TaskResult
 from mlhood.grading.gradebook.gradebook import Entry, Gradebook, Grading, ManualMark
 from mlhood.grading.gradebook.late import Lateness, LatePolicy, parse_late_policy
 from mlhood.grading.gradebook.project_spec import ProjectSpec, TaskSpec
-from mlhood.grading.intake.submitted_file import SubmittedFile
+from mlhood.grading.intake.collect import SubmittedFile
 
 LATE_POLICY = "late"  # name of the gradebook's metadata
 FIRST = datetime.min.replace(tzinfo=UTC)
@@ -70,12 +70,7 @@ class Record:
 
 
 def records(gradebook: Gradebook, policy: LatePolicy | None = None) -> list[Record]:
-    """Return the results that count, by project and student.
-
-    Args:
-        gradebook: Where they are stored.
-        policy: For late submissions; by default the one stored in the gradebook.
-    """
+    """Return the results that count, by project and student; late submissions by the stored policy if none is given."""
     if policy is None:
         text = gradebook.metadata(LATE_POLICY)
         policy = parse_late_policy(text, gradebook.path) if text else LatePolicy()
@@ -85,7 +80,8 @@ def records(gradebook: Gradebook, policy: LatePolicy | None = None) -> list[Reco
         project = _project_of(entry)
         if project in projects:
             key = project, entry.submission.student
-            chosen[key] = max(chosen.get(key, entry), entry, key=_preference)
+            candidates = chosen.get(key, entry), entry
+            chosen[key] = max(candidates, key=lambda e: (e.key is not None, e.submission.submitted or FIRST))
     marks: dict[str, dict[str, ManualMark]] = {}
     for (student, question), mark in gradebook.manual_marks().items():
         marks.setdefault(student, {})[question] = mark
@@ -103,10 +99,6 @@ def unassigned(gradebook: Gradebook) -> list[SubmittedFile]:
 
 def _project_of(entry: Entry) -> str:
     return entry.project or entry.submission.assignment.upper()
-
-
-def _preference(entry: Entry) -> tuple[bool, datetime]:
-    return entry.key is not None, entry.submission.submitted or FIRST
 
 
 def _record(

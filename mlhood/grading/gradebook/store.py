@@ -7,7 +7,7 @@ from pathlib import Path
 from nbformat import NotebookNode
 
 from mlhood.errors import NotebookError
-from mlhood.grading.intake.submitted_file import SubmittedFile
+from mlhood.grading.intake.collect import SubmittedFile
 from mlhood.grading.notebooks.notebook import read
 
 

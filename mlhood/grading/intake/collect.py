@@ -18,7 +18,6 @@ from zoneinfo import ZoneInfo
 from mlhood.errors import GradingError, OutputError
 from mlhood.grading.intake.files import READ_ERRORS, InputFile, input_files
 from mlhood.grading.intake.layouts import TIMESTAMP, Layout, Owner, choose_layout
-from mlhood.grading.intake.submitted_file import SubmittedFile
 
 MAX_BYTES = 32 << 20
 MAX_TOTAL_BYTES = 16 << 30
@@ -29,6 +28,38 @@ MISPLACED = "this layout has no submissions at this path, so it belongs to no st
 Owned = tuple[InputFile, Owner]
 # by student and assignment
 Times = dict[tuple[str, str], datetime]
+
+
+@dataclass(frozen=True)
+class SubmittedFile:
+    """One notebook of one student, or the reason why there is none to grade.
+
+    Args:
+        student: The student's id in the layout.
+        name: Full name where the layout has it, else empty.
+        assignment: Such as `P1`; empty where neither a folder nor the file's name contains it.
+        source: Where it was found, for people to read.
+        path: The copy to grade: named after its content, so that nothing in its name is the student's.
+        sha256: Hash of the content; empty if there is nothing to grade.
+        submitted: Time of submission, with its zone, where the layout has it.
+        late: Whether the layout marks it as late, without a time.
+        problem: Why it cannot be graded; empty if it can.
+    """
+
+    student: str
+    name: str = ""
+    assignment: str = ""
+    source: str = ""
+    path: Path | None = None
+    sha256: str = ""
+    submitted: datetime | None = None
+    late: bool = False
+    problem: str = ""
+
+    @property
+    def slot(self) -> str:
+        """What a later submission of the same student replaces: the same assignment, else the same file."""
+        return self.assignment or self.source
 
 
 @dataclass(frozen=True)

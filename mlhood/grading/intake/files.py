@@ -30,15 +30,8 @@ END_BYTES = 22
 ZIP64_LOCATOR = b"PK\x06\x07"
 IGNORED = {"__MACOSX", "__pycache__", "node_modules"}
 READ_ERRORS = (
-    zipfile.BadZipFile,
-    zipfile.LargeZipFile,
-    zlib.error,
-    lzma.LZMAError,
-    OSError,
-    EOFError,
-    ValueError,
-    NotImplementedError,
-    RuntimeError,
+    *(zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, lzma.LZMAError),
+    *(OSError, EOFError, ValueError, NotImplementedError, RuntimeError),
 )
 
 

@@ -1,25 +1,133 @@
-"""The code cells of each master notebook, with stubs for its solutions.
+"""The master notebooks: their student's version, and the package's copy of their code cells.
 
-The package contains them, as `cells.json` beside a project's checks, because it grades where there is no master
+Solutions become stubs, as nbgrader's ClearSolutions makes them:
+
+1. Every region between solution markers is replaced by the stub, indented like its first marker.
+2. A solution cell without a region is replaced by the stub.
+3. Outputs of solution and check cells are removed, and of `result` cells after the first solution of their task, which
+   would reveal an answer; all other outputs stay, such as diagrams that explain a task. Execution counts are removed.
+4. Graded cells cannot be deleted, given and check cells cannot be edited; their checksums are nbgrader's.
+
+The package contains the cells, as `cells.json` beside a project's checks, because it grades where there is no master
 notebook: in a student's environment and in Gradescope's container. `mlhood sync` writes them from the notebooks.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
 
 from nbformat import NotebookNode
 
+from mlhood.errors import NotebookError
 from mlhood.grading.checks.task import Project
-from mlhood.grading.notebooks.notebook import Label, cell_name, check_source, label
-from mlhood.grading.notebooks.stubs import stub_solutions
+from mlhood.grading.notebooks.notebook import Label, cell_name, check_source, clean, label
 
+BEGIN, END = "BEGIN SOLUTION", "END SOLUTION"
+CODE_STUB = ("# YOUR CODE HERE", "raise NotImplementedError()")
+TEXT_STUB = ("YOUR ANSWER HERE",)
+CLEARED = ("solution", "check")
 PROJECTS_FOLDER = Path(__file__).parents[1] / "projects"
 CELLS_FILE = "cells.json"
 SOLUTION, OPEN = "solution", "open"
 LOCKED_ROLES = ("given", "check", "result")
+
+
+def student_version(notebook: NotebookNode, path: Path) -> None:
+    """Turn a master notebook into the student's version, in place.
+
+    Raises:
+        NotebookError: Solution markers do not match, or are in a cell that is not a solution cell.
+    """
+    clean(notebook)
+    begun: set[str] = set()  # tasks whose first solution cell has been passed
+    for index, cell in enumerate(notebook.cells):
+        where = f"{path}, cell {index + 1} ({cell.get('id', 'without id')})"
+        cell.source = stub_solutions(cell, where)
+        if cell.cell_type == "code":
+            _clear_outputs(cell, begun)
+        _lock(cell)
+
+
+def stub_solutions(cell: NotebookNode, where: str) -> str:
+    """Return the source of a cell with its solution regions replaced by the stub.
+
+    Raises:
+        NotebookError: Solution markers do not match, or are in a cell that is not a solution cell.
+    """
+    stub = CODE_STUB if cell.cell_type == "code" else TEXT_STUB
+    lines, inside = [], False
+    for line in cell.source.split("\n"):
+        if BEGIN in line or END in line:
+            if inside == (BEGIN in line):
+                _refuse("the solution markers do not match", line, where)
+            inside = BEGIN in line
+            indent = line[: len(line) - len(line.lstrip())]
+            lines += [indent + part for part in stub] if inside else []
+        elif not inside:
+            lines.append(line)
+    if inside:
+        _refuse("the solution markers do not match", "no END SOLUTION after the last BEGIN SOLUTION", where)
+    replaced = "\n".join(lines) != cell.source
+    if replaced and not _flag(cell, "solution"):
+        _refuse("a solution is in a cell that is not marked as a solution cell", "solution: false", where)
+    return "\n".join(stub) if _flag(cell, "solution") and not replaced else "\n".join(lines)
+
+
+def solution_source(cell: NotebookNode) -> str:
+    """Return the source of a cell without its solution markers."""
+    return "\n".join(line for line in cell.source.split("\n") if BEGIN not in line and END not in line)
+
+
+def _refuse(what: str, got: str, where: str) -> None:
+    raise NotebookError(
+        what,
+        where=where,
+        expected=f"### {BEGIN} and ### {END} alternating, in a solution cell",
+        got=got.strip(),
+        todo="correct the cell in the master notebook",
+    )
+
+
+def _flag(cell: NotebookNode, name: str) -> bool:
+    grader = cell.metadata.get("nbgrader")
+    return bool(grader.get(name, False)) if isinstance(grader, dict) else False
+
+
+def _clear_outputs(cell: NotebookNode, begun: set[str]) -> None:
+    known = label(cell)
+    if known and known.role == "solution":
+        begun.add(known.task)
+    if known and (known.role in CLEARED or (known.role == "result" and known.task in begun)):
+        cell.outputs = []
+    cell.execution_count = None
+    for output in cell.outputs:
+        if output.output_type == "execute_result":
+            output.execution_count = None
+
+
+def _lock(cell: NotebookNode) -> None:
+    solution, grade, locked = (_flag(cell, name) for name in ("solution", "grade", "locked"))
+    if not (solution or grade or locked):
+        return
+    cell.metadata["deletable"] = False
+    if not solution:
+        cell.metadata["editable"] = False
+    cell.metadata.nbgrader["checksum"] = checksum(cell)
+    cell.metadata.nbgrader["cell_type"] = cell.cell_type
+
+
+def checksum(cell: NotebookNode) -> str:
+    """Return the checksum by which nbgrader detects a changed cell."""
+    solution, grade = _flag(cell, "solution"), _flag(cell, "grade")
+    locked = not solution and (grade or _flag(cell, "locked"))
+    grader = cell.metadata.nbgrader
+    parts = [cell.source, cell.cell_type, str(grade), str(solution), str(locked), grader["grade_id"]]
+    if grade:
+        parts.append(str(float(grader["points"])))
+    return hashlib.md5("".join(parts).encode(), usedforsecurity=False).hexdigest()
 
 
 @dataclass(frozen=True)

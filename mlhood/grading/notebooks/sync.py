@@ -22,7 +22,7 @@ from nbformat import NotebookNode
 
 from mlhood.errors import GradingError, NotebookError
 from mlhood.grading.checks.task import Project
-from mlhood.grading.notebooks.master import CELLS_FILE, SOLUTION, dump_cells, master_cells
+from mlhood.grading.notebooks.master import BEGIN, CELLS_FILE, SOLUTION, dump_cells, master_cells, solution_source
 from mlhood.grading.notebooks.notebook import (
     CHECK_CALL,
     Label,
@@ -35,7 +35,6 @@ from mlhood.grading.notebooks.notebook import (
     read,
 )
 from mlhood.grading.notebooks.readme import EXCERPTS, readme_files
-from mlhood.grading.notebooks.stubs import BEGIN, solution_source
 from mlhood.grading.projects import PROJECTS
 from mlhood.grading.projects.collect import STAND_INS_FILE
 

@@ -7,21 +7,62 @@ programs.
 
 from __future__ import annotations
 
+import base64
+import io
+import warnings
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from markupsafe import escape
+from PIL import Image
 
-from mlhood.grading.reports.images import FORMATS, data_uri
 from mlhood.grading.reports.sanitize import highlight_python, plain, table_html
 from mlhood.measure.table import MIME, Table
 
+FORMATS = {"image/png": "PNG", "image/jpeg": "JPEG"}
+MAX_ENCODED = 8 << 20
+MAX_PIXELS = 4_000_000
+MAX_WIDTH = 1_200
+MAX_DATA = 1 << 20
 MAX_PAGE = 6_000_000  # characters
 MAX_OUTPUTS = 12  # of a cell
 PICTURE_COST = 100_000  # characters; a picture of few bytes can have millions of pixels
 MAX_ALT = 1_000  # characters
 SVG = "image/svg+xml"
+
+
+def data_uri(kind: str, encoded: object) -> str | None:
+    """Return a PNG or JPEG in base64 as a `data:` address, or None for what is not a picture or too large.
+
+    It is decoded, scaled down to a width of 1,200 pixels and encoded again as PNG, so that neither metadata nor bytes
+    after its end get through, nor a file that is valid in two formats. `kind` is its MIME type.
+    """
+    if kind not in FORMATS or not isinstance(encoded, str) or len(encoded) > MAX_ENCODED:
+        return None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # pillow warns of decompression bombs
+            png = _reencode(base64.b64decode("".join(encoded.split()), validate=True), FORMATS[kind])
+    except Exception:  # decoders fail on a hostile picture in any way; the page continues without it
+        return None
+    return f"data:image/png;base64,{base64.b64encode(png).decode()}" if len(png) <= MAX_DATA else None
+
+
+def _reencode(data: bytes, format: str) -> bytes:
+    with Image.open(io.BytesIO(data), formats=[format]) as image:
+        if image.width * image.height > MAX_PIXELS:
+            raise ValueError("too many pixels")
+        image.load()
+        image.thumbnail((MAX_WIDTH, 4 * MAX_WIDTH))
+        rgba = image.convert("RGBA")
+    # on white, as notebooks show it: a dark page would hide a transparent picture
+    opaque = Image.alpha_composite(Image.new("RGBA", rgba.size, "white"), rgba).convert("RGB")
+    quantized = opaque.quantize(256, dither=Image.Dither.NONE)
+    stream = io.BytesIO()
+    quantized.info.clear()
+    quantized.save(stream, "PNG", optimize=True)
+    return stream.getvalue()
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 In: a request about a name of the notebook (call it, fetch it, read a table), made of arrays and plain data.
 Out: a reply of arrays and plain data, decoded under limits on size and depth; a dead or lying process is an error.
 
-`codec` encodes and decodes messages, `transport` sends them, `server` executes them in the student's process (with
-`call_recorder`, which records calls of forbidden functions), `file_channel` carries them as files, and
-`subprocess_call` uses the same channel to run our own parsers on untrusted data.
+`codec` encodes and decodes messages, `transport` sends them and runs our own parsers on untrusted data, `server`
+executes them in the student's process (with `call_recorder`, which records calls of forbidden functions), and
+`file_channel` carries them as files.
 """

@@ -184,11 +184,6 @@ def _instance(*kinds: type) -> Callable[[object], bool]:
     return lambda value: isinstance(value, kinds)
 
 
-def _encode_frame(encoder: _Encoder, frame: Any, depth: int) -> Any:
-    columns = {str(name): frame[name].tolist() for name in frame.columns}
-    return {"$frame": encoder.encode(columns, depth)}
-
-
 def _encode_graph(encoder: _Encoder, graph: Any, depth: int) -> Any:
     from mlhood.compiler.hir.text import to_text
     from mlhood.compiler.parse import constants_by_digest
@@ -198,10 +193,6 @@ def _encode_graph(encoder: _Encoder, graph: Any, depth: int) -> Any:
 
 def _encode_hir(encoder: _Encoder, hir: Hir, depth: int) -> Any:
     return {"$graph": [hir.text, encoder.encode(hir.constants, depth)]}
-
-
-def _encode_type(encoder: _Encoder, type: Any, depth: int) -> Any:
-    return {"$type": encoder.encode_all([type.element, *type.shape], depth)}
 
 
 ENCODERS: tuple[tuple[Callable[[object], bool], Callable[[_Encoder, Any, int], Any]], ...] = (
@@ -214,14 +205,14 @@ ENCODERS: tuple[tuple[Callable[[object], bool], Callable[[_Encoder, Any, int], A
     (_instance(Onnx), lambda e, v, d: {"$onnx": base64.b64encode(v.data).decode()}),
     (_instance(Hir), _encode_hir),
     (_is("mlhood.compiler.hir.graph", "Graph"), _encode_graph),
-    (_is("mlhood.compiler.hir.types", "TensorType"), _encode_type),
+    (_is("mlhood.compiler.hir.types", "TensorType"), lambda e, v, d: {"$type": e.encode_all([v.element, *v.shape], d)}),
     (_instance(Remote), lambda e, v, d: {"$remote": v.handle}),
     (_instance(np.ndarray), lambda e, v, d: {"$array": e.store(np.asarray(v))}),
     (_is("torch", "Tensor"), lambda e, v, d: {"$array": e.store(v.detach().cpu().numpy())}),
     (_is_jax_array, lambda e, v, d: {"$array": e.store(np.asarray(v))}),
     (_is("torch", "Size"), lambda e, v, d: {"$tuple": [int(n) for n in v]}),
     (_is("torch", "dtype"), lambda e, v, d: str(v)),
-    (_is("pandas", "DataFrame"), _encode_frame),
+    (_is("pandas", "DataFrame"), lambda e, v, d: {"$frame": e.encode({str(n): v[n].tolist() for n in v.columns}, d)}),
     (_is("pandas", "Series"), lambda e, v, d: e.encode(v.to_dict(), d)),
     (_is("pandas", "Index"), lambda e, v, d: e.encode(v.tolist(), d)),
     (_is("onnx", "ModelProto"), lambda e, v, d: {"$bytes": base64.b64encode(v.SerializeToString()).decode()}),

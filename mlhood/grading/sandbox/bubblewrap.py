@@ -118,8 +118,10 @@ def command(folders: list[Path], disk: int, program: str | None = None, filters:
     bwrap = program or _program() or "bwrap"
     nesting = ["--disable-userns"] if _can_disable_nesting(bwrap) else []
     temporary = [Path("/tmp"), Path("/dev/shm"), HOME]  # noqa: S108 (the sandbox's)
+    values = environment(HOME, temporary[0])
+    variables = [word for name, value in values.items() for word in ("--setenv", name, value)]
     return [
-        *(bwrap, *ISOLATION, *nesting, *_environment()),
+        *(bwrap, *ISOLATION, *nesting, *variables),
         *(word for descriptor in filters for word in ("--seccomp", str(descriptor))),
         *("--proc", "/proc", "--dev", "/dev", *_in_memory(temporary, disk)),
         *(*_system(), *_python(), *_caches(), *_in_memory(folders, disk)),
@@ -159,11 +161,6 @@ def environment(home: Path, temporary: Path) -> dict[str, str]:
         "PIP_DISABLE_PIP_VERSION_CHECK": "1",
     }
     return values | {name: os.environ[name] for name in PASSED_VARIABLES if name in os.environ}
-
-
-def _environment() -> list[str]:
-    values = environment(HOME, Path("/tmp"))  # noqa: S108 (the sandbox's own)
-    return [word for name, value in values.items() for word in ("--setenv", name, value)]
 
 
 def _system() -> list[str]:

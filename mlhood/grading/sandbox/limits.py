@@ -107,9 +107,10 @@ class ResourceMonitor(threading.Thread):
             return f"started more than {limits.threads} threads and was stopped"
         if sum(status.get("FDSize", 0) for status in statuses) > limits.descriptors:
             return f"opened more than {limits.descriptors} files and sockets at once and was stopped"
-        written, files = self._disk_usage()
-        if files > limits.files:
+        states = [os.fstatvfs(disk) for disk in self._disks]
+        if sum(state.f_files - state.f_ffree for state in states) > limits.files:
             return f"made more than {limits.files} files and was stopped"
+        written = sum((state.f_blocks - state.f_bfree) * state.f_frsize for state in states)
         if self._memory_exceeded(pids, list(map(_resident, statuses)), written):
             return f"used more than {limits.memory // MIB} MiB of memory and was stopped"
         return ""
@@ -138,12 +139,6 @@ class ResourceMonitor(threading.Thread):
             return time.monotonic() > self._exact_sum.began + EXACT_SUM_SECONDS
         exceeded, self._exact_sum = self._exact_sum.total > limit, None
         return exceeded
-
-    def _disk_usage(self) -> tuple[int, int]:
-        """Return the bytes and the number of files on all writable file systems."""
-        states = [os.fstatvfs(disk) for disk in self._disks]
-        written = sum((state.f_blocks - state.f_bfree) * state.f_frsize for state in states)
-        return written, sum(state.f_files - state.f_ffree for state in states)
 
     def _proportional(self, pid: str) -> int:
         """Return the memory of a process, with its share of what it shares."""

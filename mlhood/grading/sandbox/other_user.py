@@ -57,18 +57,14 @@ else:
 
 def free_user() -> int:
     """Return a user id that is unused and whose successor is unused, too (see `kill_all`)."""
+    import pwd  # exists on POSIX only
+
     used = {process.info["uids"].real for process in psutil.process_iter(["uids"]) if process.info["uids"]}
-    used |= _known_users()
+    used |= {entry.pw_uid for entry in pwd.getpwall()}
     while True:
         user = FIRST_ID + 2 * secrets.randbelow((LAST_ID - FIRST_ID) // 2)
         if not {user, user + 1} & used:
             return user
-
-
-def _known_users() -> set[int]:
-    import pwd  # exists on POSIX only
-
-    return {entry.pw_uid for entry in pwd.getpwall()}
 
 
 def command(user: int) -> list[str]:
@@ -79,11 +75,7 @@ def command(user: int) -> list[str]:
 
 
 def problem(hidden: Sequence[Path] = ()) -> str:
-    """Return why untrusted code cannot run as another user, or an empty text if it can.
-
-    Args:
-        hidden: Files and folders that it must not be able to read or enter.
-    """
+    """Return why untrusted code cannot run as another user that cannot read `hidden`, or an empty text if it can."""
     if not sys.platform.startswith("linux"):
         return f"another user needs Linux, and this is {sys.platform}"
     if os.geteuid():

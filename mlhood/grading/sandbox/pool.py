@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import TracebackType
 
 from mlhood.grading.execution.kernel import Kernel
 from mlhood.grading.sandbox.bubblewrap import require
@@ -11,23 +10,13 @@ from mlhood.grading.sandbox.kernel import SandboxedKernel
 from mlhood.grading.sandbox.limits import Limits
 from mlhood.grading.sandbox.sandbox import Sandbox
 
-IMPORTS = (
-    "numpy",
-    "pandas",
-    "matplotlib.pyplot",
-    "torch",
-    "onnx",
-    "onnxruntime",
-    "mlhood",
-    "mlhood.grading.rpc.server",
-)
+IMPORTS = ("numpy", "pandas", "matplotlib.pyplot", "torch", "onnx", "onnxruntime", "mlhood.grading.rpc.server")
 
 
 class SandboxPool:
     """Provides sandboxes, each for one submission. Use it in a `with` statement, in one thread.
 
     Args:
-        limits: The limits of each.
         imports: Modules that a prewarmed sandbox imports.
         prewarm: Whether to start the next one when one is acquired. It takes the memory of its imports meanwhile.
 
@@ -49,9 +38,7 @@ class SandboxPool:
             self.start_next()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.close()
 
     def start_next(self) -> Sandbox:

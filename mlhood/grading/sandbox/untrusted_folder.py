@@ -56,13 +56,8 @@ class UntrustedFolder:
         """
         with contextlib.suppress(FileNotFoundError):
             os.unlink(name, dir_fd=self.descriptor)
-        file = os.open(name, WRITE, 0o600, dir_fd=self.descriptor)
-        try:
-            with source.open("rb") as data:
-                while chunk := data.read(CHUNK):
-                    _write_all(file, chunk)
-        finally:
-            os.close(file)
+        with os.fdopen(os.open(name, WRITE, 0o600, dir_fd=self.descriptor), "wb") as file, source.open("rb") as data:
+            shutil.copyfileobj(data, file, CHUNK)
 
     def remove(self, name: str) -> None:
         """Remove a file if it exists."""
@@ -141,9 +136,3 @@ def _check_regular(descriptor: int, limit: int) -> None:
         raise NotRegularFile("is not a regular file")
     if status.st_size > limit:
         raise NotRegularFile(f"is larger than {limit >> 20} MiB")
-
-
-def _write_all(file: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(file, view) :]

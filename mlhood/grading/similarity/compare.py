@@ -80,9 +80,8 @@ class _Indexed:
 def similar_pairs(documents: Sequence[Document], base: Iterable[str] = ()) -> list[SimilarPair]:
     """Return the pairs that share half of the smaller document's fingerprints, the most similar first.
 
-    Args:
-        documents: Of one project, with unique names.
-        base: Sources given by the course: what they contain is no evidence, nor is what many students have.
+    The documents are of one project and have unique names. What `base`, the sources given by the course, contains is no
+    evidence, nor is what many students have.
     """
     indexed = {index.document.name: index for index in _distinctive(documents, _base_fingerprints(base))}
     sizes = {name: len(index.all) for name, index in indexed.items()}
@@ -104,10 +103,7 @@ def package_copies(
 ) -> list[SimilarPair]:
     """Return the documents that share half of a longer original's fingerprints, or nearly all of a shorter one's.
 
-    Args:
-        documents: Of students, of one project.
-        originals: Of the package, one for each function (see `package_functions`).
-        base: Sources given by the course: what they contain is no evidence, nor is what many students have.
+    The originals are the package's, one for each function (see `package_functions`); `base` as in `similar_pairs`.
     """
     excluded = _base_fingerprints(base)
     sources = {original.name: _index(original).without(excluded) for original in originals}
@@ -120,7 +116,8 @@ def package_copies(
         shared = Counter(name for fingerprint in index.all for name in holders.get(fingerprint, ()))
         for name, count in shared.items():
             share = count / len(sources[name].all)
-            if _is_copy(count, share):
+            partial = count >= MIN_COPIED and share >= MIN_SHARE
+            if partial or (count >= MIN_COPIED_COMPLETELY and share >= COMPLETE_SHARE):
                 pairs.append(_pair(index, sources[name], count, share))
     return sorted(pairs, key=_rank)
 
@@ -137,11 +134,6 @@ def unparsable(documents: Iterable[Document]) -> list[tuple[str, str]]:
 
 def _rank(pair: SimilarPair) -> tuple[float, int, tuple[str, str]]:
     return -pair.share, -pair.shared, pair.names
-
-
-def _is_copy(shared: int, share: float) -> bool:
-    partial = shared >= MIN_COPIED and share >= MIN_SHARE
-    return partial or (shared >= MIN_COPIED_COMPLETELY and share >= COMPLETE_SHARE)
 
 
 def _distinctive(documents: Sequence[Document], excluded: frozenset[int]) -> list[_Indexed]:

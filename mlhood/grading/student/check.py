@@ -40,7 +40,7 @@ class Score(float):
         return marks_text.format_points(self)
 
     def _repr_html_(self) -> str:
-        from mlhood.grading.reports.notebook_html import task_html  # templates are not needed before a display
+        from mlhood.grading.reports.render import task_html  # templates are not needed before a display
 
         return task_html(self.result)
 
@@ -70,7 +70,7 @@ class Progress:
         return "\n".join(f"{task:5} {title:{width}} {bar} {state}" for task, title, bar, state in rows)
 
     def _repr_html_(self) -> str:
-        from mlhood.grading.reports.notebook_html import progress_html
+        from mlhood.grading.reports.render import progress_html
 
         return progress_html(self._rows())
 
@@ -102,7 +102,7 @@ def check(task_id: str, namespace: dict[str, Any] | None = None) -> Score:
             session.references.add_cell(str(source))
         result = judge(task, session, PUBLIC_SEED)
     _results[task.id] = result
-    if not _has_rich_display():
+    if not hasattr(_shell(), "kernel"):  # no rich display
         print(marks_text.task_text(result))
     return Score(result)
 
@@ -138,11 +138,6 @@ def _notebook_names() -> dict[str, Any]:
             todo="in a terminal, run: mlhood check P1.ipynb",
         )
     return shell.user_ns
-
-
-def _has_rich_display() -> bool:
-    shell = _shell()
-    return shell is not None and hasattr(shell, "kernel")
 
 
 def _shell() -> Any:

@@ -7,15 +7,15 @@ student sees what the course's own cells show.
 from __future__ import annotations
 
 import copy
+import itertools
 import shutil
 import subprocess
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from mlhood.errors import OutputError
+from mlhood.grading.notebooks.master import student_version
 from mlhood.grading.notebooks.notebook import course_notebooks, notebook_text, read, write_text
-from mlhood.grading.notebooks.stubs import student_version
 from mlhood.grading.notebooks.sync import require_synced
 from mlhood.grading.projects.collect import STAND_INS_FILE
 from mlhood.grading.student.edition_files import (
@@ -143,21 +143,14 @@ def _write(files: dict[str, str], out: Path) -> tuple[Path, ...]:
     for name, text in files.items():
         path = out / name
         if path.suffix == ".ipynb" and path.is_file() and path.read_text(encoding="utf-8", errors="replace") != text:
-            kept.append(_rename_earlier(path))
+            earlier = (path.with_name(f"{path.stem}.earlier-{n}.ipynb") for n in itertools.count(1))
+            kept.append(path.rename(next(name for name in earlier if not name.exists())))
         write_text(path, text)
     return tuple(kept)
 
 
-def _rename_earlier(path: Path) -> Path:
-    number = 1
-    while (kept := path.with_name(f"{path.stem}.earlier-{number}.ipynb")).exists():
-        number += 1
-    path.rename(kept)
-    return kept
-
-
-def _make_repository(out: Path, which: Callable[[str], str | None] = shutil.which) -> None:
+def _make_repository(out: Path) -> None:
     """Initialize a git repository, if git is installed."""
-    git = which("git")
+    git = shutil.which("git")
     if git and not (out / ".git").exists():
         subprocess.run([git, "init", "--quiet", str(out)], check=False, capture_output=True)

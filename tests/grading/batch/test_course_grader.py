@@ -10,8 +10,7 @@ import pytest
 
 from mlhood.grading.batch.course_grader import project_spec
 from mlhood.grading.batch.result_keys import checks_digest, environment_digest
-from mlhood.grading.execution.grade_file import grade_file
-from mlhood.grading.execution.grade_notebook import RunSettings
+from mlhood.grading.execution.grade_notebook import RunSettings, grade_file
 from mlhood.grading.gradebook.project_spec import ProjectSpec
 from mlhood.grading.notebooks import master
 from mlhood.grading.notebooks.notebook import write

@@ -10,7 +10,7 @@ from mlhood.grading.batch.batch import Batch
 from mlhood.grading.batch.executor import Course, Finished, Lost, Started, TaskFinished
 from mlhood.grading.gradebook.gradebook import Gradebook
 from mlhood.grading.gradebook.records import records
-from mlhood.grading.intake.submitted_file import SubmittedFile
+from mlhood.grading.intake.collect import SubmittedFile
 from tests.grading.batch.fake_grader import PROJECTS, result
 from tests.grading.fake_class import RecordingObserver
 

@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from mlhood.grading.batch.progress import BatchProgress
-from mlhood.grading.intake.submitted_file import SubmittedFile
+from mlhood.grading.intake.collect import SubmittedFile
 
 HOSTILE = "[red]\x1b]0;owned\x07[/nowhere]\ud800.ipynb"
 

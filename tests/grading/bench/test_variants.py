@@ -18,8 +18,7 @@ from mlhood.grading.bench.variants import (
     variants,
     write_submissions,
 )
-from mlhood.grading.execution.grade_file import grade_file
-from mlhood.grading.execution.grade_notebook import RunSettings
+from mlhood.grading.execution.grade_notebook import RunSettings, grade_file
 from mlhood.grading.notebooks.notebook import read, write
 from mlhood.grading.projects import PROJECTS
 from tests.grading.projects import wrong_table

@@ -23,8 +23,7 @@ from mlhood.errors import NotebookError, OutputError
 from mlhood.grading.execution import output_folder
 from mlhood.grading.execution.progress import ProgressBar, ProgressLog, progress_display
 from mlhood.grading.execution.run import run_notebooks
-from mlhood.grading.notebooks.clean import clean
-from mlhood.grading.notebooks.notebook import course_notebooks, read, write
+from mlhood.grading.notebooks.notebook import clean, course_notebooks, read, write
 from mlhood.grading.reports.run_report import write_report
 
 

@@ -24,7 +24,7 @@ from mlhood.grading.exporters.canvas import fill
 from mlhood.grading.gradebook.gradebook import ManualMark
 from mlhood.grading.gradebook.late import Lateness
 from mlhood.grading.gradebook.records import Record
-from mlhood.grading.intake.submitted_file import SubmittedFile
+from mlhood.grading.intake.collect import SubmittedFile
 from tests.grading.batch.fake_grader import project
 
 DUE = datetime(2026, 10, 12, 21, 59, tzinfo=UTC)

@@ -7,7 +7,7 @@ import pytest
 from mlhood.errors import GradingError, MlhoodError, OutputError
 from mlhood.grading.checks.marks import CheckResult, TaskResult
 from mlhood.grading.gradebook.gradebook import Entry, Gradebook, ManualMark
-from mlhood.grading.intake.submitted_file import SubmittedFile
+from mlhood.grading.intake.collect import SubmittedFile
 from tests.grading.batch.fake_grader import project
 
 

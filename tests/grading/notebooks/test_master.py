@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 from nbformat.v4 import new_code_cell, new_notebook
 
-from mlhood.grading.notebooks.master import SOLUTION, parse_cells
+from mlhood.grading.notebooks.master import SOLUTION, parse_cells, student_version
 from mlhood.grading.notebooks.notebook import project_of, read
 from mlhood.grading.notebooks.restore import as_submitted, is_unmodified, restore
-from mlhood.grading.notebooks.stubs import student_version
 from mlhood.grading.notebooks.sync import cell_files
 
 ROOT = Path(__file__).parents[3]

@@ -16,8 +16,8 @@ import pytest
 from nbgrader.nbgraderformat.v3 import MetadataValidatorV3
 
 from mlhood.exchange import find_browser
+from mlhood.grading.notebooks.master import student_version
 from mlhood.grading.notebooks.notebook import label, read, write
-from mlhood.grading.notebooks.stubs import student_version
 from tests.grading.projects.quick import quick_master
 
 ROOT = Path(__file__).parents[3]

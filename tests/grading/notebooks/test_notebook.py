@@ -9,7 +9,7 @@ import pytest
 from nbformat.v4 import new_code_cell, new_notebook
 
 from mlhood.errors import NotebookError, OutputError
-from mlhood.grading.execution.grade_file import grade_file
+from mlhood.grading.execution.grade_notebook import grade_file
 from mlhood.grading.notebooks import notebook as module
 from mlhood.grading.notebooks.notebook import Label, label, project_of, read, write
 from mlhood.grading.notebooks.restore import judging_points, restore

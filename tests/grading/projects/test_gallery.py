@@ -15,8 +15,8 @@ from mlhood.grading.checks import timing
 from mlhood.grading.checks.marks import Marks
 from mlhood.grading.checks.task import Project
 from mlhood.grading.execution.grade_notebook import RunSettings, grade
+from mlhood.grading.notebooks.master import stub_solutions
 from mlhood.grading.notebooks.notebook import label
-from mlhood.grading.notebooks.stubs import stub_solutions
 from mlhood.grading.projects import PROJECTS
 from mlhood.grading.projects.p3 import races
 from tests.grading.projects import (

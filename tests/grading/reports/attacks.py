@@ -11,7 +11,7 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 from mlhood.grading.checks.marks import CheckResult, Marks, TaskResult
-from mlhood.grading.reports.feedback_page import Answer, Feedback
+from mlhood.grading.reports.feedback import Answer, Feedback
 from mlhood.measure.table import MIME
 
 SERVER = "http://127.0.0.1:9/stolen"  # no server; a request is observed before it is sent

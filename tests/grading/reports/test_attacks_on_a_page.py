@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mlhood.exchange import find_browser
-from mlhood.grading.reports.feedback_page import feedback_page
+from mlhood.grading.reports.feedback import feedback_page
 from tests.grading.reports import attacks
 
 

@@ -10,9 +10,8 @@ from mlhood.grading.gradebook.late import Lateness
 from mlhood.grading.notebooks.master import MasterCell
 from mlhood.grading.notebooks.notebook import read, write
 from mlhood.grading.reports.class_report import class_report
-from mlhood.grading.similarity.class_similarity import Similarity, compare_class, document_of
+from mlhood.grading.similarity.class_similarity import Similarity, compare_class, document_of, package_functions
 from mlhood.grading.similarity.compare import Passage, SimilarPair
-from mlhood.grading.similarity.package_source import package_functions
 from tests.grading.exporters.test_formats import BOMB, record, task
 from tests.grading.test_class_commands import call
 

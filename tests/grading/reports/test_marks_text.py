@@ -7,10 +7,10 @@ import pytest
 import mlhood
 from mlhood.errors import GradingError, MlhoodError
 from mlhood.grading.checks.expect import CheckFailed, CheckSkipped
-from mlhood.grading.checks.marks import CheckResult, Marks, TaskResult, judge, total, unsolved
+from mlhood.grading.checks.marks import CheckResult, Marks, TaskResult, judge, unsolved
 from mlhood.grading.checks.submission import Session
 from mlhood.grading.checks.task import Task, points
-from mlhood.grading.reports import marks_text, notebook_html
+from mlhood.grading.reports import marks_text, render
 from mlhood.grading.rpc.transport import LocalTransport
 from mlhood.grading.student import check
 
@@ -38,7 +38,7 @@ def test_text_does_not_depend_on_colour():
 
 
 def test_html_escapes_what_students_wrote():
-    html = notebook_html.task_html(RESULT)
+    html = render.task_html(RESULT)
     tags = set(re.findall(r"</?([a-z]+)", html))
     assert tags <= {"p", "b", "i", "table", "tr", "td", "br", "code"}
     assert "<img" not in html
@@ -110,7 +110,7 @@ def test_every_check_draws_from_its_own_stream(tmp_path):
 def test_unsolved_task(course):
     result = unsolved(course.SYNTHETIC.tasks[0], "no time")
     assert (result.earned, result.points, result.full) == (0, 40, False)
-    assert total(course.SYNTHETIC, (result,), 1.0).earned == 0
+    assert Marks(course.SYNTHETIC.id, course.SYNTHETIC.title, (result,)).earned == 0
 
 
 @pytest.fixture

@@ -9,8 +9,7 @@ import pytest
 from nbformat.v4 import new_code_cell, new_output
 from PIL import Image
 
-from mlhood.grading.reports.images import MAX_PIXELS, MAX_WIDTH, data_uri
-from mlhood.grading.reports.outputs import MAX_OUTPUTS, PageBudget
+from mlhood.grading.reports.outputs import MAX_OUTPUTS, MAX_PIXELS, MAX_WIDTH, PageBudget, data_uri
 from mlhood.grading.reports.render import render
 from mlhood.measure.measurement import Count
 from mlhood.measure.table import MIME, Table

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from mlhood.grading.notebooks.notebook import label, read
+from mlhood.grading.similarity.class_similarity import package_functions
 from mlhood.grading.similarity.compare import MIN_SHARE, Document, package_copies, similar_pairs, unparsable
-from mlhood.grading.similarity.package_source import package_functions
 from mlhood.grading.similarity.winnowing import fingerprints
 
 ROOT = Path(__file__).parents[3]

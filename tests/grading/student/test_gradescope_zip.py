@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from mlhood.errors import OutputError
-from mlhood.grading.autograders import isolation
+from mlhood.grading.autograders import single
 from mlhood.grading.notebooks.notebook import write
 from mlhood.grading.sandbox.bubblewrap import problem
 from mlhood.grading.student.gradescope_zip import archive, autograder_files, write_autograder
@@ -95,7 +95,7 @@ def test_a_submission_is_graded_with_the_files_of_the_zip(container, course):
     assert isinstance(results["execution_time"], int)
     assert {test["visibility"] for test in results["tests"]} == {"visible"}
     assert results["stdout_visibility"] == "hidden"
-    assert results["extra_data"]["isolation"].startswith(isolation.TOGETHER if problem() else isolation.SANDBOX)
+    assert results["extra_data"]["isolation"].startswith(single.NOT_ISOLATED if problem() else single.SANDBOX)
 
 
 # attacks of a notebook; its solution is right only if one of them succeeds
@@ -174,14 +174,14 @@ def test_students_code_in_the_sandbox_reaches_nothing_of_the_autograder(containe
     if reason := problem():
         pytest.skip(f"no sandbox on this machine: {reason}")
     mark = hostile(container, course)
-    assert_nothing_reached(run_autograder(container), isolation.SANDBOX, mark)
+    assert_nothing_reached(run_autograder(container), single.SANDBOX, mark)
 
 
 def test_students_code_as_another_user_reaches_nothing_of_the_autograder(container, course, forbidden, open_python):
     mark = hostile(container, course)
     # the package that it imports is outside the folder that is closed to it
     results = run_autograder(container, REPOSITORY, open_python, PATH=forbidden("bwrap"))
-    assert_nothing_reached(results, isolation.OTHER_USER, mark)
+    assert_nothing_reached(results, single.OTHER_USER, mark)
     assert "No permissions to create new namespace" in results["extra_data"]["isolation"]
 
 
@@ -191,7 +191,7 @@ def test_without_isolation_the_instructor_is_informed(container, course, forbidd
     mark = hostile(container, course)
     results = run_autograder(container, PATH=forbidden("bwrap", "setpriv"))
     try:
-        assert results["extra_data"]["isolation"].startswith(isolation.TOGETHER)
+        assert results["extra_data"]["isolation"].startswith(single.NOT_ISOLATED)
         assert results["score"] == 40
         assert processes_with(mark)
     finally:

@@ -11,9 +11,9 @@ from nbformat.v4 import new_code_cell, new_markdown_cell
 from nbgrader.utils import compute_checksum
 
 from mlhood.errors import GradingError, NotebookError, OutputError
-from mlhood.grading.execution.grade_file import grade_file
+from mlhood.grading.execution.grade_notebook import grade_file
+from mlhood.grading.notebooks.master import checksum, stub_solutions, student_version
 from mlhood.grading.notebooks.notebook import read, write, write_text
-from mlhood.grading.notebooks.stubs import checksum, stub_solutions, student_version
 from mlhood.grading.notebooks.sync import cell_files
 from mlhood.grading.student.edition_files import student_project
 from mlhood.grading.student.release import release

@@ -3,8 +3,7 @@ from __future__ import annotations
 import pytest
 
 from mlhood.errors import NotebookError, OutputError
-from mlhood.grading.execution.grade_file import grade_file
-from mlhood.grading.execution.grade_notebook import RunSettings
+from mlhood.grading.execution.grade_notebook import RunSettings, grade_file
 from mlhood.grading.notebooks.notebook import write
 from mlhood.grading.reports import marks_text
 
