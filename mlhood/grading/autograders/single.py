@@ -81,15 +81,9 @@ def _close(folder: Path) -> str:
 
 
 def grade_one(submission: SubmittedFile, path: Path, kernels: KernelFactory | None = None) -> Record:
-    """Grade a notebook on fresh inputs. One that is still as it was released is not run.
+    """Grade a notebook on fresh inputs. One still as it was released is not run. Lateness is up to the platform.
 
-    Args:
-        submission: Whose it is. Lateness is up to the platform.
-        path: The notebook.
-        kernels: What isolates it (see `isolation`); without it, it runs with our rights.
-
-    Returns:
-        The result; a notebook that cannot be run has a result without points.
+    A notebook that cannot be run has a result without points. Without `kernels` (see `isolation`) it has our rights.
 
     Raises:
         NotebookError: It is not a notebook of the course, so its tasks are not known.

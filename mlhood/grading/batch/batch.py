@@ -36,9 +36,6 @@ class Batch:
     """Grades submissions. Call `run` once.
 
     Args:
-        gradebook: Stores the results.
-        executor: Runs the jobs.
-        observer: Notified of the progress.
         seconds: Time limit for one submission; waiting for the exclusive lock of timed tasks does not count.
     """
 

@@ -33,9 +33,7 @@ class Request:
     Args:
         pool: Name of the plugin that processes it.
         kind: `identify` or `grade`; `describe` asks for the description of the course and of the environment.
-        sha256: Hash of the content.
-        content: The notebook.
-        seconds: Time limit.
+        content: The notebook; `sha256` is its hash.
         environment: Of the worker, as the batch expects it.
     """
 
@@ -65,12 +63,7 @@ def process(request: Request) -> str:
 
 
 class WorkerPool(WorkerPlugin):
-    """Executors of one worker process each, beside a Dask worker: as many as it has jobs at once, reused.
-
-    Args:
-        grader: `module:function` that makes the graders.
-        seed: Inputs of the checks are drawn from it.
-    """
+    """Executors of one worker process each, beside a Dask worker: as many as it has jobs at once, reused."""
 
     def __init__(self, grader: str, seed: int) -> None:
         self.grader, self.seed = grader, seed

@@ -63,10 +63,6 @@ class GradeOptions:
     """How to grade a class; see `mlhood grade --help`.
 
     Args:
-        jobs: Submissions to grade at once on this machine.
-        seed_file: Its text is the seed; by default the gradebook's own.
-        late_file: Policy for late submissions, stored in the gradebook.
-        hint: Layout of the submissions; by default guessed.
         again: Whether to retry what has failed through no fault of the submission.
         seconds: Time limit for one submission.
         grader: `module:function` that makes a worker's grader (see `grader.Grader`).
@@ -84,13 +80,7 @@ class GradeOptions:
 
 
 def grade_class(sources: Iterable[Path], out: Path, options: GradeOptions, observer: Observer) -> ClassResult:
-    """Collect submissions and grade what is new.
-
-    Args:
-        sources: Folders and archives of submissions.
-        out: Folder of the gradebook; what an earlier call has graded there counts.
-        options: How to grade.
-        observer: Notified of the progress.
+    """Collect the submissions in folders and archives, and grade what no earlier call has graded into `out`.
 
     Raises:
         GradingError: There are no submissions, a file of the options is invalid, no worker starts, or this machine has

@@ -58,11 +58,7 @@ class Audit:
 
 
 def audit(gradebook: Path, submissions: Sequence[Variant]) -> Audit:
-    """Compare a gradebook with what was submitted, after grading has ended or was interrupted.
-
-    Args:
-        gradebook: The file.
-        submissions: All of them.
+    """Compare a gradebook with all that was submitted, after grading has ended or was interrupted.
 
     Raises:
         GradingError: It is not a gradebook.

@@ -130,13 +130,7 @@ class Fault:
 
 
 def run_grade(arguments: Sequence[object], log: Log, fault: Fault | None = None, call: Call | None = None) -> Call:
-    """Run `mlhood grade`.
-
-    Args:
-        arguments: Of the command.
-        log: Called with each line of its progress.
-        fault: Injected while it is running.
-        call: Filled with the outcome, also after Ctrl-C.
+    """Run `mlhood grade`; `log` gets each line of its progress, `call` the outcome, also after Ctrl-C.
 
     Raises:
         GradingError: It could not start its work.

@@ -29,13 +29,7 @@ LOCAL, CLUSTER = "this machine", "Dask cluster"
 
 @dataclass(frozen=True)
 class Setting:
-    """How to grade.
-
-    Args:
-        project: Id of the project.
-        workers: Of the cluster, and jobs on this machine.
-        seed: Determines which worker is killed, and when.
-    """
+    """How to grade, with as many jobs here as workers there; the seed determines which one is killed, and when."""
 
     project: str = "P1"
     workers: int = 2
@@ -47,8 +41,6 @@ class ClusterComparison:
     """The outcome: both calls, audits of their gradebooks, and the differences; None if a call has not finished.
 
     Args:
-        submissions: Graded by both.
-        setting: How to grade.
         calls: By target: this machine, or the cluster.
         audits: By target.
         killed: Number of graded submissions after which a worker was killed.
@@ -109,12 +101,9 @@ def _row(target: str, call: Call, result: Audit | None) -> dict[str, object]:
 
 
 def compare_with_cluster(comparison: ClusterComparison, folder: Path, log: Log) -> None:
-    """Grade a batch on this machine, then on a cluster.
+    """Grade a batch on this machine, then on a cluster; `comparison` is filled, also after Ctrl-C.
 
-    Args:
-        comparison: Filled with the outcome, also after Ctrl-C.
-        folder: An empty folder; the submissions and both gradebooks are left in it.
-        log: Called with each line of progress.
+    The submissions and both gradebooks are left in `folder`, which is empty before.
 
     Raises:
         GradingError: Dask is not installed, or a call could not start its work.

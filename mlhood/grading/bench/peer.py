@@ -139,12 +139,7 @@ class Course:
 
 
 def make_course(folder: Path, master: Path, submissions: Sequence[Variant]) -> Course:
-    """Make a course in a new folder.
-
-    Args:
-        folder: Where.
-        master: A master notebook; its name is the assignment's.
-        submissions: For the assignment.
+    """Make a course in a new folder, with an assignment that has the name of the master notebook.
 
     Raises:
         GradingError: nbgrader is missing, or does not accept the notebook.
@@ -226,14 +221,7 @@ class Setting:
 def compare(
     comparison: NbgraderComparison, setting: Setting, parts: Sequence[Sequence[Variant]], folder: Path, log: Log
 ) -> None:
-    """Let all graders grade part after part, in alternating order.
-
-    Args:
-        comparison: Filled with the outcome, also after Ctrl-C.
-        setting: What is compared.
-        parts: The submissions of each part.
-        folder: An empty folder.
-        log: Called with each line of progress.
+    """Let all graders grade part after part, in alternating order; `comparison` is filled, also after Ctrl-C.
 
     Raises:
         GradingError: nbgrader is missing, or a grader has failed.
@@ -246,12 +234,6 @@ def compare(
 
 def warm_up(setting: Setting, first: Variant, folder: Path, log: Log) -> None:
     """Let both grade a notebook untimed, so that all files have been read once.
-
-    Args:
-        setting: What is compared.
-        first: The notebook.
-        folder: An empty folder.
-        log: Called with each line of progress.
 
     Raises:
         GradingError: nbgrader is missing, or a grader has failed.

@@ -24,14 +24,7 @@ SEED_TEXT = "of the bench"
 
 @dataclass(frozen=True)
 class Setting:
-    """How to grade the class.
-
-    Args:
-        project: Id of the project.
-        jobs: Submissions to grade at once.
-        kills: How often the call is killed.
-        seed: Determines when.
-    """
+    """How to grade the class, and how often the call is killed; the seed determines when."""
 
     project: str = "P1"
     jobs: int = 2
@@ -119,12 +112,9 @@ def _ending(call: Call) -> str:
 
 
 def grade_class(run: ClassRun, folder: Path, log: Log) -> None:
-    """Grade a class.
+    """Grade a class; `run` is filled with the outcome, also after Ctrl-C.
 
-    Args:
-        run: Filled with the outcome, also after Ctrl-C.
-        folder: An empty folder; the submissions and the gradebook are left in it.
-        log: Called with each line of progress.
+    The submissions and the gradebook are left in `folder`, which is empty before.
 
     Raises:
         GradingError: A call could not start its work.

@@ -88,7 +88,6 @@ def graph_facts(
         graphs: Graphs from the student's process, each with an array for every placeholder; a graph without any array
             is not run.
         what: Their name in messages.
-        seconds: Time limit for all of them.
 
     Raises:
         CheckFailed: A graph is not valid, or does not run on its inputs.

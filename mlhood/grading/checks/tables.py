@@ -22,10 +22,6 @@ Rows = Mapping[str, list[Measurement]]
 def complete_rows(table: Table, hint: str) -> Rows:
     """Return the rows whose cells are all filled, at least one; so a missing row costs points only once.
 
-    Args:
-        table: The submission's table.
-        hint: How to fill a row.
-
     Raises:
         CheckFailed: No row is complete.
     """
@@ -37,10 +33,6 @@ def complete_rows(table: Table, hint: str) -> Rows:
 
 def check_comparisons(table: Table, hint: str) -> None:
     """Check that every row is filled by its own comparison of all columns.
-
-    Args:
-        table: The submission's table.
-        hint: How to fill a row.
 
     Raises:
         CheckFailed: A cell is empty, not measured together with its row, measured in too few rounds, or made up.
@@ -132,8 +124,6 @@ def check_remeasured_claims(submission: Submission, claims: Sequence[timing.Timi
         submission: Its functions are timed, unless its session does not remeasure. Claims that are inconclusive or
             understated get a note and cost no points.
         claims: The claims of the table; at least one.
-        what: The fault, if a claim fails.
-        hint: Where to look.
 
     Raises:
         CheckFailed: A claim fails.

@@ -102,10 +102,8 @@ def measure_claim(
 
     Args:
         submission: Its functions are called; its `rng` draws arguments and orders.
-        claim: The claim.
         seconds: Time after which an inconclusive claim is not measured again. A claim that seems to fail is measured
             again in any case, so being slow does not help.
-        clock: Returns seconds; only differences matter.
 
     Raises:
         CheckFailed: A call stops with an error, or returns a wrong result.

@@ -31,12 +31,9 @@ class FilledGradebook:
 
 
 def fill(exported: Path, records: Sequence[Record], columns: Mapping[str, str] | None = None) -> FilledGradebook:
-    """Fill scores into an exported gradebook; all other cells keep their content.
+    """Fill scores into the CSV that Canvas has exported; all other cells keep their content.
 
-    Args:
-        exported: The CSV that Canvas has exported.
-        records: The results.
-        columns: Titles of the columns of projects, where their names are ambiguous.
+    `columns` has the titles of the columns of projects, where their names are ambiguous.
 
     Raises:
         GradingError: The file is not such an export, or the column of a project is ambiguous.

@@ -88,11 +88,7 @@ class LatePolicy:
 
 
 def parse_late_policy(text: str, where: object) -> LatePolicy:
-    """Parse a policy for late submissions.
-
-    Args:
-        text: TOML, as shown in this module's docstring.
-        where: Where it comes from, for error messages.
+    """Parse a policy for late submissions, in TOML as shown in this module's docstring; `where` is for messages.
 
     Raises:
         GradingError: It is not TOML, a name is unknown, or a value is invalid.

@@ -76,12 +76,9 @@ class _TooLarge(Exception):
 
 
 def collect(source: Path, store: Path, hint: str | None = None) -> Collection:
-    """Copy the submissions of a folder or archive into a store.
+    """Copy the submissions of a folder or zip archive into a store, which is created if it does not exist.
 
-    Args:
-        source: A folder or a zip archive.
-        store: Folder of the copies; created if it does not exist.
-        hint: Name of the layout (see `layouts.choose_layout`); by default it is guessed.
+    `hint` is the name of the layout (see `layouts.choose_layout`); by default it is guessed.
 
     Raises:
         GradingError: The source does not exist, holds no submission, or the layout is unknown.

@@ -109,7 +109,6 @@ def choose_layout(paths: Collection[PurePosixPath], *, title: str, hint: str | N
     """Return the layout of these paths.
 
     Args:
-        paths: All files of the folder or archive.
         title: Name of the folder or archive.
         hint: Name of the layout, by default guessed; `classroom:SLUG` also gives the prefix of the students' names.
 

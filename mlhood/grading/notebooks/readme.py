@@ -66,10 +66,6 @@ def readme_files(root: Path, projects: Iterable[Project]) -> dict[str, bytes]:
 
     What a notebook does not show yet, because it was edited and not executed, stays as it is in the README.
 
-    Args:
-        root: The repository, with the README and the notebooks.
-        projects: The projects of the course.
-
     Raises:
         NotebookError: A notebook cannot be read.
         GradingError: The README lacks a project's pair of comments.

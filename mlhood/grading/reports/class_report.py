@@ -70,12 +70,7 @@ def write_class_report(gradebook: Path, path: Path, given: Iterable[Path]) -> st
 
 
 def class_report(results: Sequence[Record], similarity: Mapping[str, Similarity]) -> str:
-    """Return the page.
-
-    Args:
-        results: Of all students in all projects.
-        similarity: Of the submissions, by project.
-    """
+    """Return the page about the results of all students in all projects, and the similarity of each project."""
     by_project: dict[str, list[Record]] = {}
     for record in results:
         by_project.setdefault(record.project.id, []).append(record)

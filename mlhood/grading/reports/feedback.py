@@ -108,12 +108,7 @@ def _work(cells: RoleCells) -> RoleCells:
 
 
 def write_feedback(gradebook: Path, folder: Path, projects: Collection[str] = ()) -> str:
-    """Write the pages; return a message about what was written.
-
-    Args:
-        gradebook: A gradebook with its submissions beside it.
-        folder: Where to write; pages of an earlier call are replaced.
-        projects: Only these.
+    """Write the pages, in place of those of an earlier call; return a message about what was written.
 
     Raises:
         GradingError: The gradebook does not exist, or has no results.

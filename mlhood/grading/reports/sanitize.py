@@ -74,12 +74,7 @@ def _attribute(tag: str, name: str, value: str) -> str | None:
 
 
 def highlight_python(source: object, marked: Collection[int] = ()) -> Markup:
-    """Return source code as HTML for a `<pre>` element, highlighted by pygments.
-
-    Args:
-        source: Of a cell; anything other than text is converted to text.
-        marked: Lines (from 1) to emphasise.
-    """
+    """Return source code as highlighted HTML for a `<pre>` element; `marked` lines (from 1) are emphasised."""
     from pygments import highlight  # not needed for the tables in a student's notebook
     from pygments.formatters import HtmlFormatter
     from pygments.lexers import PythonLexer

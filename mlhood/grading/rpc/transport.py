@@ -63,12 +63,7 @@ class IsolatedCallError(Exception):
 
 
 def run_isolated(target: str, *args: object, seconds: float = 60.0) -> Any:
-    """Call `module:function` of ours in a new process.
-
-    Args:
-        target: The function.
-        args: Plain data, bytes and arrays.
-        seconds: Time limit.
+    """Call `module:function` of ours in a new process, with plain data, bytes and arrays.
 
     Raises:
         IsolatedCallError: It raised an error, crashed or timed out.

@@ -21,11 +21,7 @@ EXCLUDED = ("grading", "doctor", "cli.py", "errors.py")
 
 
 def package_functions(root: Path | None = None) -> Iterator[Document]:
-    """Yield a document for each function and class of the package.
-
-    Args:
-        root: Its folder; by default where it is installed.
-    """
+    """Yield a document for each function and class of the package, by default where it is installed."""
     folder = root or PACKAGE
     for path in sorted(folder.rglob("*.py")):
         name = path.relative_to(folder)
@@ -57,10 +53,7 @@ class Similarity:
 def compare_class(records: Iterable[Record], store: Path, given: Iterable[Path]) -> dict[str, Similarity]:
     """Compare submissions, project by project. Given code is recognised by its text, as a cell's label can be forged.
 
-    Args:
-        records: The results.
-        store: Folder of the submissions.
-        given: Notebooks as students got them, where that was another edition than the one in this package.
+    `given` are notebooks as students got them, where that was another edition than the one in this package.
 
     Raises:
         NotebookError: A given notebook cannot be read.

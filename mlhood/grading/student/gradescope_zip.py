@@ -80,12 +80,7 @@ Name the project in the assignment's title (`P1`, ...) where students may hand i
 
 
 def write_autograder(root: Path, path: Path, *, force: bool = False) -> Path:
-    """Write the autograder of the course in `root` as a zip archive.
-
-    Args:
-        root: The course's folder, with `pyproject.toml` and the package.
-        path: The archive.
-        force: Replace a different file of that name.
+    """Write the autograder of the course in `root` as a zip archive; `force` replaces a different file of that name.
 
     Raises:
         OutputError: There is a different file, or it cannot be written.

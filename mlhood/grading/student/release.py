@@ -51,7 +51,6 @@ def release(root: Path, out: Path, *, force: bool = False, gradescope: bool = Fa
     """Write the student edition of the course in `root` into the folder `out`.
 
     Args:
-        root: The course's folder, with its notebooks and `pyproject.toml`.
         out: A new or empty folder outside the course's own parts.
         force: Write into a folder that is not empty. Other files are not deleted, and a notebook that would
             be replaced is kept beside the new one.
