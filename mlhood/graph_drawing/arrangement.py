@@ -1,16 +1,60 @@
-"""A connected component in layers: sizes of its vertices, columns, x coordinates and heights of the layers."""
+"""A connected component in layers: sizes of its vertices, columns, x coordinates and heights of the layers.
+
+The x coordinates are the solution of a linear program (Gansner et al. 1993, section 4): minimise the sum over wires of
+weight · |x of one end - x of the other|, where neighbours in a layer keep their order and their distance. The
+straighter a segment should be, the larger its weight: largest between two bends.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from scipy.optimize import linprog
+from scipy.sparse import coo_array
 
 from mlhood.graph_drawing.layers import Layering
-from mlhood.graph_drawing.node_sizes import BEND_SIZE, arrow_offsets, node_size
 from mlhood.graph_drawing.scene import Box, Wire
-from mlhood.graph_drawing.x_coordinates import Segment, x_coordinates
+from mlhood.graph_drawing.shapes import BEND_SIZE, NodeSize, arrow_offsets, node_size
 
+_DISTANCE = 16.0  # between neighbours in a layer
+Segment = tuple[int, float, int, float]  # upper vertex, offset where the wire leaves, lower vertex, where it arrives
 _COLUMN_SLACK = 0.2  # share of a column's height by which a break may be off, to cut fewer wires
+
+
+def x_coordinates(
+    layers: Sequence[Sequence[int]], sizes: Mapping[int, NodeSize], segments: Mapping[Segment, float]
+) -> dict[int, float]:
+    """Return the x of the middle of each vertex.
+
+    Args:
+        layers: Vertices of each layer from left to right.
+        sizes: Size of each vertex.
+        segments: Weight of each segment of a wire between neighbouring layers.
+    """
+    vertices = [vertex for layer in layers for vertex in layer]
+    column_of = {vertex: i for i, vertex in enumerate(vertices)}
+    entries: list[tuple[int, int, float]] = []
+    bounds: list[float] = []
+    for layer in layers:
+        for first, second in pairwise(layer):
+            entries += [(len(bounds), column_of[first], 1.0), (len(bounds), column_of[second], -1.0)]
+            bounds.append(-(sizes[first].right + _DISTANCE + sizes[second].left))
+    for i, (upper, leaves, lower, arrives) in enumerate(segments):
+        for sign in (1.0, -1.0):  # the length is at least the difference, whichever end is further right
+            row, length = len(bounds), len(vertices) + i
+            entries += [(row, column_of[upper], sign), (row, column_of[lower], -sign), (row, length, -1.0)]
+            bounds.append(sign * (arrives - leaves))
+    if not bounds:
+        return dict.fromkeys(vertices, 0.0)
+    rows, columns, values = zip(*entries, strict=True)
+    matrix = coo_array((values, (rows, columns)), (len(bounds), len(vertices) + len(segments))).tocsr()
+    cost = np.r_[np.zeros(len(vertices)), list(segments.values())]
+    solution = linprog(cost, matrix, bounds, bounds=(0, None), method="highs-ds")
+    return {vertex: round(float(x), 2) for vertex, x in zip(vertices, solution.x, strict=False)}
 
 
 @dataclass(frozen=True)
@@ -50,8 +94,9 @@ class Arrangement:
         self.paths = layering.paths
         self.layer_of = {vertex: i for i, layer in enumerate(self.layers) for vertex in layer}
         self.sizes = dict.fromkeys(self.layer_of, BEND_SIZE) | dict(enumerate(map(node_size, boxes)))
-        self.main = self._main_wires()
-        self.trunk = self._trunk_wires()
+        # the wire that ends the longest path to a box, or begins the longest from it: both boxes should share their x
+        self.main = _last_of_longest_paths([(wire.source, wire.target) for wire in wires])
+        self.trunk = _last_of_longest_paths([(-wire.target, -wire.source) for wire in wires])
         self.arrow_offsets = self._arrow_offsets()
         starts = self._column_starts(columns)
         self.columns = [range(*pair) for pair in zip([0, *starts], [*starts, len(self.layers)], strict=True)]
@@ -74,26 +119,6 @@ class Arrangement:
             for i, offset in zip(indices, arrow_offsets(len(indices), main, distance), strict=True):
                 offsets[i] = offset
         return offsets
-
-    def _main_wires(self) -> set[int]:
-        """Return for each box the wire that ends the longest path to it: the box should be below its source."""
-        depth = [0] * len(self.boxes)
-        main: dict[int, int] = {}
-        for i, wire in sorted(enumerate(self.wires), key=lambda pair: pair[1].target):
-            if wire.target not in main or depth[wire.source] >= depth[wire.target]:
-                main[wire.target] = i
-                depth[wire.target] = depth[wire.source] + 1
-        return set(main.values())
-
-    def _trunk_wires(self) -> set[int]:
-        """Return for each box the wire that begins the longest path from it: its target should be below the box."""
-        length = [0] * len(self.boxes)
-        trunk: dict[int, int] = {}
-        for i, wire in sorted(enumerate(self.wires), key=lambda pair: -pair[1].source):
-            if wire.source not in trunk or length[wire.target] >= length[wire.source]:
-                trunk[wire.source] = i
-                length[wire.source] = length[wire.target] + 1
-        return set(trunk.values())
 
     def _column_starts(self, columns: int) -> list[int]:
         if columns <= 1:
@@ -149,6 +174,17 @@ class Arrangement:
                 if not any(column.start == layer + 1 for column in self.columns):
                     distances[layer] = max(distances[layer], abs(self.x[upper] + leaves - self.x[lower] - arrives))
         return distances
+
+
+def _last_of_longest_paths(edges: Sequence[tuple[int, int]]) -> set[int]:
+    """Return for each vertex the index of the edge that ends the longest path to it; sources are less than targets."""
+    depth: Counter[int] = Counter()
+    last: dict[int, int] = {}
+    for i, (source, target) in sorted(enumerate(edges), key=lambda pair: pair[1][1]):
+        if target not in last or depth[source] >= depth[target]:
+            last[target] = i
+            depth[target] = depth[source] + 1
+    return set(last.values())
 
 
 def column_starts(heights: Sequence[float], crossing: Sequence[int], count: int) -> list[int]:

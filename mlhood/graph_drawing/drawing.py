@@ -20,11 +20,9 @@ from PIL import Image
 
 from mlhood.errors import DrawingError
 from mlhood.files.atomic import check_output, write_atomic
-from mlhood.graph_drawing.description import describe_comparison, describe_mirrored, describe_scene
-from mlhood.graph_drawing.layout import place_mirrored, place_scene, place_side_by_side
-from mlhood.graph_drawing.placement import Placement
+from mlhood.graph_drawing.layout import Placement, place_mirrored, place_scene, place_side_by_side
 from mlhood.graph_drawing.render import INKS, PIXELS_PER_INCH, render
-from mlhood.graph_drawing.scene import Scene, StyleSheet
+from mlhood.graph_drawing.scene import Scene, StyleSheet, describe_comparison, describe_mirrored, describe_scene
 from mlhood.graph_drawing.text_metrics import escape_xml
 
 _SCALE = 2.0  # dots per pixel, for high-resolution screens
@@ -94,11 +92,9 @@ class Drawing:
         buffer = io.StringIO()
         with mpl.rc_context({"svg.hashsalt": "mlhood", "svg.fonttype": "none", "path.simplify": False}):
             FigureCanvasSVG(self.figure()).print_svg(buffer, metadata={"Date": None, "Title": escape_xml(self.name)})
-        return _BOX_ID.sub(self._with_tooltip, buffer.getvalue().replace("'DejaVu Sans'", _FONTS))
-
-    def _with_tooltip(self, match: re.Match[str]) -> str:
-        name = self.placement.boxes[int(match[1])].box.key[1]
-        return f"{match[0]}<title>{escape(escape_xml(name))}</title>"
+        names = [escape(escape_xml(placed.box.key[1])) for placed in self.placement.boxes]
+        svg = buffer.getvalue().replace("'DejaVu Sans'", _FONTS)
+        return _BOX_ID.sub(lambda match: f"{match[0]}<title>{names[int(match[1])]}</title>", svg)
 
     @cached_property
     def png(self) -> bytes:

@@ -117,8 +117,7 @@ def arrange_layers(count: int, wires: Sequence[Wire], ranks: Sequence[int]) -> L
         layers[ranks[vertex]].append(vertex)
     paths = _paths(count, wires, ranks, layers)
     segments = dict.fromkeys(pair for path in paths for pair in pairwise(path))
-    above: dict[int, list[int]] = {vertex: [] for layer in layers for vertex in layer}
-    below: dict[int, list[int]] = {vertex: [] for layer in layers for vertex in layer}
+    above, below = ({vertex: list[int]() for layer in layers for vertex in layer} for _ in range(2))
     for upper, lower in segments:
         below[upper].append(lower)
         above[lower].append(upper)

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import PathPatch
 from matplotlib.path import Path
 
-from mlhood.graph_drawing.placement import PlacedBox, Placement, Route
+from mlhood.graph_drawing.layout import PlacedBox, Placement, Route
 from mlhood.graph_drawing.scene import Box, NodeStyle, StyleSheet, WireStyle
 from mlhood.graph_drawing.shapes import bars, outline
 from mlhood.graph_drawing.text_metrics import FONT, Line
@@ -58,7 +58,10 @@ def render(
     if divider is not None:
         _stroke(axes, Path([(divider, 0.0), (divider, placement.height)]), _PALE, 0.8, "-", 1.0)
     for text in placement.texts:
-        _draw_text(axes, text.lines, text.left, text.top, pale=text.box is not None and _is_pale(text.box))
+        top = text.top
+        for line in text.lines:
+            _draw_line(axes, line, text.left, top, pale=text.box is not None and _is_pale(text.box))
+            top += line.height
     for i, placed in enumerate(placement.boxes):
         _draw_box(axes, placed, box_id(i))
     for i, row in enumerate(rows):
@@ -112,12 +115,6 @@ def _draw_badge(axes: Axes, x: float, y: float, sign: str) -> None:
     axes.add_patch(PathPatch(circle, facecolor=_INK, edgecolor="white", linewidth=1.0, zorder=6))
     line = Line(sign, 13.0, bold=True)
     _draw_line(axes, line, x - line.width / 2, y - line.height / 2, color="white", zorder=7)
-
-
-def _draw_text(axes: Axes, lines: tuple[Line, ...], left: float, top: float, *, pale: bool) -> None:
-    for line in lines:
-        _draw_line(axes, line, left, top, pale=pale)
-        top += line.height
 
 
 def _draw_line(
@@ -226,10 +223,9 @@ def _draw_key_row(axes: Axes, row: list[tuple[float, KeyEntry]], top: float) -> 
     for x, entry in row:
         if isinstance(entry, NodeStyle):
             for path in (outline(entry.shape, x, top, 22.0, 12.0), *bars(entry.shape, x, top, 22.0, 12.0)):
-                patch = PathPatch(path, facecolor=entry.color, edgecolor=_INK, linewidth=0.8, zorder=4)
-                axes.add_patch(patch)
+                axes.add_patch(PathPatch(path, facecolor=entry.color, edgecolor=_INK, linewidth=0.8, zorder=4))
         elif isinstance(entry, WireStyle):
             _draw_pattern(axes, Path([(x, top + 6.0), (x + 22.0, top + 6.0)]), entry, _INK)
         else:
             _draw_badge(axes, x + 14.0, top + 6.0, _BADGES[entry])
-        _draw_text(axes, (_key_line(entry),), x + 27.0, top - 0.5, pale=False)
+        _draw_line(axes, _key_line(entry), x + 27.0, top - 0.5)

@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from mlhood.graph_drawing.drawing import UNHINTED
-from mlhood.graph_drawing.placement import PlacedBox, PlacedText, Placement
+from mlhood.graph_drawing.layout import PlacedBox, PlacedText, Placement
 from mlhood.graph_drawing.render import MARGIN, PIXELS_PER_INCH, line_path
 
 TOLERANCE = 0.05  # pixels, for rounding of sums of lengths

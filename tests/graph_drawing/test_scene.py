@@ -15,7 +15,7 @@ from mlhood.graph_drawing import (
     draw_scene,
     draw_side_by_side,
 )
-from mlhood.graph_drawing.description import describe_comparison, describe_mirrored, describe_scene
+from mlhood.graph_drawing.scene import describe_comparison, describe_mirrored, describe_scene
 
 NODE, WIRE = NodeStyle("nodes", "#ffaaaa", "barred"), WireStyle("thin")
 STYLES = StyleSheet((NODE,), (WIRE,))
