@@ -11,23 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mlhood.kernels.conv import CONV2D, RELU
-    from mlhood.kernels.gemm import GEMM
-    from mlhood.kernels.int8 import int8_product
-    from mlhood.kernels.layout import to_blocked, to_plain
+    from mlhood.kernels.gemm import GEMM, int8_product
+    from mlhood.kernels.geometry import to_blocked, to_plain
     from mlhood.kernels.parallel import threads, use_threads
 
 __all__ = ["CONV2D", "GEMM", "RELU", "int8_product", "threads", "to_blocked", "to_plain", "use_threads"]
 
-_MODULES = {
-    "CONV2D": "conv",
-    "GEMM": "gemm",
-    "RELU": "conv",
-    "int8_product": "int8",
-    "threads": "parallel",
-    "to_blocked": "layout",
-    "to_plain": "layout",
-    "use_threads": "parallel",
-}
+_MODULES = {"CONV2D": "conv", "GEMM": "gemm", "RELU": "conv", "int8_product": "gemm"}
+_MODULES |= {"threads": "parallel", "to_blocked": "geometry", "to_plain": "geometry", "use_threads": "parallel"}
 
 
 def __getattr__(name: str) -> Any:

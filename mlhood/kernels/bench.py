@@ -18,9 +18,9 @@ from mlhood.errors import KernelError
 from mlhood.kernels import conv, gemm, peers
 from mlhood.kernels.codegen.target import host
 from mlhood.kernels.direct import Direct
-from mlhood.kernels.int8 import int8_product
+from mlhood.kernels.gemm import int8_product
+from mlhood.kernels.geometry import Layout, to_blocked, to_plain
 from mlhood.kernels.layers import Layer
-from mlhood.kernels.layout import Layout, to_blocked, to_plain
 from mlhood.measure import Comparison, Ratio, compare
 
 SIZES = (256, 512, 1024, 2048)
@@ -106,12 +106,7 @@ def int8_cases(threads: int, rounds: int, cache: Any, sizes: Iterable[int] | Non
 
 
 def conv_cases(
-    threads: int,
-    rounds: int,
-    cache: Any,
-    layers: Iterable[Layer],
-    layout: Layout = "plain",
-    peak: float | None = None,
+    threads: int, rounds: int, cache: Any, layers: Iterable[Layer], layout: Layout = "plain", peak: float | None = None
 ) -> Iterable[Case]:
     """Measure convolutions: our direct one, torch's, ONNX Runtime's, and im2col with BLAS."""
     for layer in layers:

@@ -268,7 +268,9 @@ def amdahl(rows: Mapping[str, tuple[float, float, float | None]]) -> Figure:
         check_positive(f"time of {name}", convolutions + other if measured is None else measured)
     convolutions = [row[0] for row in rows.values()]
     other = np.array([row[1] for row in rows.values()])
-    omitted = [_omitted(i, convolutions) for i in range(len(rows))]
+    # how much of a row's convolutions is not drawn, so that the other rows remain visible
+    longest = [max(convolutions[:i] + convolutions[i + 1 :], default=0.0) for i in range(len(rows))]
+    omitted = [t - 1.3 * other if 0 < _CUT * other < t else 0.0 for t, other in zip(convolutions, longest, strict=True)]
     shown = np.array(convolutions) - omitted
     figure, axes = plt.subplots(figsize=(8.8, 1.2 + 0.55 * len(rows)), dpi=90)
     y = np.arange(len(rows))
@@ -294,12 +296,6 @@ def amdahl(rows: Mapping[str, tuple[float, float, float | None]]) -> Figure:
         for (name, row), label in zip(rows.items(), _speedups(rows), strict=True)
     ]
     return set_alt_text(figure, f"Bar chart of the predicted and measured time of the whole model. {'; '.join(bars)}.")
-
-
-def _omitted(row: int, seconds: Sequence[float]) -> float:
-    """Return how much of a row's convolutions is not drawn, so that the other rows remain visible."""
-    longest = max((value for other, value in enumerate(seconds) if other != row), default=0.0)
-    return seconds[row] - 1.3 * longest if longest and seconds[row] > _CUT * longest else 0.0
 
 
 def _speedups(rows: Mapping[str, tuple[float, float, float | None]]) -> list[str]:

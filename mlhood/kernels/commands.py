@@ -12,7 +12,7 @@ import typer
 
 if TYPE_CHECKING:
     from mlhood.kernels.bench import Case
-    from mlhood.kernels.layout import Layout
+    from mlhood.kernels.geometry import Layout
 
 Threads = Annotated[int, typer.Option(min=1, help="Threads for every alternative.")]
 Rounds = Annotated[int, typer.Option(min=21, help="Rounds; each times every alternative once.")]

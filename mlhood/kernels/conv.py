@@ -15,12 +15,36 @@ import numpy as np
 from mlhood.errors import KernelError
 from mlhood.kernels import gemm, parallel
 from mlhood.kernels.geometry import Geometry, Pair, geometry
-from mlhood.kernels.im2col import im2col
 
 Conv2d = Callable[..., np.ndarray]
 Clip = tuple[float, float]
 
 RELU: Clip = (0.0, math.inf)
+
+
+def im2col(g: Geometry, image: np.ndarray) -> np.ndarray:
+    """Return the windows of one image, float32 [C, H, W], as [groups, C / groups * KH * KW, OH * OW].
+
+    So a convolution becomes a matrix product. (Chellapilla, Puri and Simard, High Performance Convolutional Neural
+    Networks for Document Processing, 2006.)
+
+    A column holds a window in the order (channel, row, column); the columns are in the order of the result's pixels.
+    The matrix is KH * KW / (stride * stride) times the size of the image, except for a pointwise convolution, which
+    needs no copy.
+    """
+    high, wide = g.out
+    if g.pointwise:
+        return np.ascontiguousarray(image).reshape(g.groups, g.depth, high * wide)
+    top, left, bottom, right = g.padding
+    padded = np.pad(image, ((0, 0), (top, bottom), (left, right))) if any(g.padding) else image
+    matrix = np.empty((g.channels, *g.kernel, high, wide), np.float32)
+    for i in range(g.kernel[0]):
+        for j in range(g.kernel[1]):
+            row, column = i * g.dilation[0], j * g.dilation[1]
+            rows = slice(row, row + g.stride[0] * (high - 1) + 1, g.stride[0])
+            columns = slice(column, column + g.stride[1] * (wide - 1) + 1, g.stride[1])
+            matrix[:, i, j] = padded[:, rows, columns]
+    return matrix.reshape(g.groups, g.depth, high * wide)
 
 
 def _with_epilogue(convolve: Callable[[Geometry, np.ndarray, np.ndarray, int], np.ndarray]) -> Conv2d:
@@ -174,9 +198,4 @@ def pad(g: Geometry, x: np.ndarray) -> np.ndarray:
     return np.pad(x, ((0, 0), (0, 0), (top, bottom), (left, right)))
 
 
-CONV2D: dict[str, Conv2d] = {
-    "naive": naive,
-    "im2col_gemm": im2col_gemm,
-    "im2col_blas": im2col_blas,
-    "direct": direct,
-}
+CONV2D: dict[str, Conv2d] = {"naive": naive, "im2col_gemm": im2col_gemm, "im2col_blas": im2col_blas, "direct": direct}

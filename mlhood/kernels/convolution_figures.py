@@ -6,9 +6,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from mlhood.kernels.conv import im2col
 from mlhood.kernels.figure_checks import check_at_most, check_counts
 from mlhood.kernels.geometry import Geometry, geometry
-from mlhood.kernels.im2col import im2col
 from mlhood.plotting.alt_text import set_alt_text
 from mlhood.plotting.diagram import (
     DARK,
@@ -133,11 +133,7 @@ def im2col_layout(channels: int = 2, size: int = 4, kernel: int = 3, stride: int
     """Draw the im2col matrix: a column per window, a row per position in a window, and the product that follows.
 
     Args:
-        channels: Channels of the image.
-        size: Its height and width.
-        kernel: Height and width of a window.
-        stride: Distance from window to window.
-        padding: Zeros on each side.
+        channels: Channels of the image; the other arguments are those of `window`.
 
     Raises:
         KernelError: The convolution is invalid, or too large to draw.

@@ -14,9 +14,8 @@ from mlhood.kernels.codegen.arguments import pack_arguments, word_index
 from mlhood.kernels.codegen.direct_kernel import FIELDS, Variant, build
 from mlhood.kernels.codegen.microkernel import Tile, candidates
 from mlhood.kernels.codegen.target import Target, host
-from mlhood.kernels.geometry import Geometry, Pair, geometry
-from mlhood.kernels.layout import Layout, stored_shape
-from mlhood.kernels.memory import aligned, scratch
+from mlhood.kernels.geometry import Geometry, Layout, Pair, geometry, stored_shape
+from mlhood.kernels.parallel import aligned, scratch
 
 Clip = tuple[float, float]
 
@@ -45,7 +44,9 @@ def _channel_variants(
     high, wide = g.rows
     filters, blocked = g.filters // g.groups, output_layout == "blocked"
     stride = g.stride[1] * _channel_block(input_layout, target)
-    prefetch = _prefetch_distance(g, input_layout, target)
+    # The prefetch distance in k: about a memory latency. In the blocked layout the next k that needs new cache lines is
+    # a whole block away; a larger window's rows are in the cache already.
+    prefetch = 4 * target.lanes if input_layout == "blocked" else 2 * target.lanes if g.kernel == (1, 1) else 0
     options = []
     for tile in candidates(target):
         if tile.rows <= wide:
@@ -54,16 +55,6 @@ def _channel_variants(
             variant = Variant(tile.rows, tile.vectors, stride, blocked=blocked, prefetch=prefetch)
             options.append((tiles * (g.depth * tile.cycles + transpose), variant))
     return options
-
-
-def _prefetch_distance(g: Geometry, layout: Layout, target: Target) -> int:
-    """Return the prefetch distance in k: about a memory latency. A larger window's rows are in the cache already.
-
-    In the blocked layout the next k that needs new cache lines is a whole block away.
-    """
-    if layout == "blocked":
-        return 4 * target.lanes
-    return 2 * target.lanes if g.kernel == (1, 1) else 0
 
 
 def _pixel_variants(g: Geometry, target: Target) -> list[tuple[float, Variant]]:
@@ -128,7 +119,10 @@ class Direct:
         if bias is not None:
             _check_array("bias", bias, (g.filters,))
         self.variant = variant or choose(g, self.target, input_layout, output_layout)
-        self._check_variant()
+        stride, blocked = g.stride[1] * _channel_block(input_layout, self.target), output_layout == "blocked"
+        if (self.variant.stride, self.variant.blocked) != (stride, blocked):
+            expected = f"stride {stride}, blocked {blocked}"
+            raise KernelError("the variant is for another convolution", expected=expected, got=self.variant)
         self.floor, self.ceiling = clip or (-math.inf, math.inf)
         tile = Tile(self.variant.rows, self.variant.vectors, lanes)
         by_channel = self.variant.lanes == "channels"
@@ -180,13 +174,6 @@ class Direct:
         arguments[self.address_words] = [0 if a is None else a.__array_interface__["data"][0] for a in arrays]
         parallel.launch(self.kernel, arguments, (self, *arrays), count)
         return out
-
-    def _check_variant(self) -> None:
-        stride = self.geometry.stride[1] * _channel_block(self.input_layout, self.target)
-        blocked = self.output_layout == "blocked"
-        if (self.variant.stride, self.variant.blocked) != (stride, blocked):
-            expected = f"stride {stride}, blocked {blocked}"
-            raise KernelError("the variant is for another convolution", expected=expected, got=self.variant)
 
     def _template(self, threads: int) -> np.ndarray:
         """Return the argument block for a number of threads, with all addresses that change per call left zero."""
@@ -272,14 +259,7 @@ def prepare(
     """Prepare a convolution for inputs of one shape: pack its weights and compile its kernel.
 
     Args:
-        shape: [N, C, H, W] of the inputs.
-        w: float32 [F, C / groups, KH, KW].
-        bias: float32 [F], or None.
-        stride: One number, or (vertical, horizontal).
-        padding: One number, (vertical, horizontal) for both sides, or (top, left, bottom, right).
-        dilation: One number, or (vertical, horizontal).
-        groups: Number of groups of channels and filters.
-        clip: Bounds that the result is clamped to, None for none.
+        shape: [N, C, H, W] of the inputs; the other arguments are those of `mlhood.kernels.conv.direct`.
 
     Raises:
         KernelError: If shapes or parameters are inconsistent.

@@ -1,18 +1,22 @@
 """The ladder of the matrix product c[M, N] = a[M, K] @ b[K, N] in float32, from the definition to generated code.
 
-Every rung accepts any shape, also an empty one, and any strides; the results agree up to rounding.
+Every rung accepts any shape, also an empty one, and any strides; the results agree up to rounding. Beside them is the
+product of bytes that quantised networks use.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mlhood.errors import KernelError
 from mlhood.kernels import parallel
+
+if TYPE_CHECKING:
+    from mlhood.kernels.codegen.target import Target
 
 Gemm = Callable[..., np.ndarray]
 
@@ -107,11 +111,33 @@ def _run_loops(name: str, a: np.ndarray, b: np.ndarray, threads: int | None) -> 
     return c
 
 
-GEMM: dict[str, Gemm] = {
-    "naive": naive,
-    "reordered": reordered,
-    "blocked": blocked,
-    "packed": packed,
-    "vectorised": vectorised,
-    "blas": blas,
-}
+GEMM: dict[str, Gemm] = {rung.__name__: rung for rung in (naive, reordered, blocked, packed, vectorised, blas)}
+
+
+def int8_product(
+    a: np.ndarray, b: np.ndarray, *, threads: int | None = None, target: Target | None = None
+) -> np.ndarray:
+    """Return the product u8 [M, K] times s8 [K, N] in 32-bit integers, which wrap around on overflow as NumPy's do.
+
+    Args:
+        a: uint8 [M, K].
+        b: int8 [K, N].
+        threads: Number of threads; `parallel.threads()` by default.
+        target: The processor; the host by default.
+
+    Returns:
+        int32 [M, N].
+
+    Raises:
+        KernelError: If dtypes or shapes are invalid.
+    """
+    from mlhood.kernels.vectorised import multiply_bytes
+
+    count = parallel.resolve_threads(threads)
+    m, k, n = check_shapes(a, b, (np.uint8, np.int8))
+    if not (m and k and n):
+        return np.zeros((m, n), np.int32)
+    missing = -k % 4
+    a = np.pad(a, ((0, 0), (0, missing))) if missing else np.ascontiguousarray(a)
+    b = np.pad(b, ((0, missing), (0, 0))) if missing else np.ascontiguousarray(b)
+    return multiply_bytes(a, b, count, target)

@@ -30,13 +30,7 @@ def torch(
 ) -> Callable[[], Any]:
     """Return a call of torch's convolution (oneDNN on most machines), with torch's own threads.
 
-    Args:
-        x: float32 [N, C, H, W].
-        w: float32 [F, C / groups, KH, KW].
-        bias: float32 [F], or None.
-        stride: In both directions.
-        padding: Zeros on each side.
-        groups: Number of groups of channels and filters.
+    The arguments are those of `mlhood.kernels.conv.direct`, with one number for stride and for padding.
     """
     import torch
 

@@ -11,9 +11,9 @@ from mlhood.kernels import parallel
 from mlhood.kernels.codegen import jit
 from mlhood.kernels.codegen.arguments import pack_arguments, word_index
 from mlhood.kernels.codegen.gemm_kernel import FIELDS, build
-from mlhood.kernels.codegen.microkernel import Tile, cheapest
+from mlhood.kernels.codegen.microkernel import cheapest
 from mlhood.kernels.codegen.target import Target, host
-from mlhood.kernels.memory import scratch
+from mlhood.kernels.parallel import scratch
 
 # Block sizes: a panel of b takes at most half of a second-level cache of 256 KiB; see `mlhood bench gemm`
 KC, NC, MC = 512, 2016, 112
@@ -91,7 +91,10 @@ def _template(
     m, k, n = sizes
     tile = cheapest(target, m, n)
     kc, nc = min(max_blocks[0], k), min(-(-max_blocks[1] // tile.columns), -(-n // tile.columns)) * tile.columns
-    mc = _row_block(m, tile, threads)
+    # mc: few enough rows of a per task to balance the load of all threads
+    most = max(1, MC // tile.rows)
+    balanced = -(-m // (tile.rows * threads * _TASKS_PER_THREAD)) if threads > 1 else most
+    mc = tile.rows * max(1, min(most, balanced))
     rounds_k, rounds_n = -(-k // kc), -(-n // nc)
     pack_tasks, row_tasks = nc // tile.columns, -(-m // mc)
     values = {"tasks": rounds_k * rounds_n * (pack_tasks + row_tasks), "rounds_k": rounds_k}
@@ -107,10 +110,3 @@ def _contiguous_axis(matrix: np.ndarray) -> np.ndarray:
     rows, columns = matrix.strides
     contiguous = (columns == 4 and rows > 0 and rows % 4 == 0) or (rows == 4 and columns > 0 and columns % 4 == 0)
     return matrix if contiguous else np.ascontiguousarray(matrix)
-
-
-def _row_block(m: int, tile: Tile, threads: int) -> int:
-    """Return mc, the rows of a per task: few enough to balance the load of all threads."""
-    most = max(1, MC // tile.rows)
-    balanced = -(-m // (tile.rows * threads * _TASKS_PER_THREAD)) if threads > 1 else most
-    return tile.rows * max(1, min(most, balanced))

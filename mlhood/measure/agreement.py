@@ -72,7 +72,9 @@ def arrays(result: Any) -> dict[str, np.ndarray]:
 
 def _array(path: str, leaf: Any) -> np.ndarray:
     try:
-        array = np.array(_from_torch(leaf) if hasattr(leaf, "detach") else leaf)
+        if hasattr(leaf, "detach"):  # torch: NumPy has no bfloat16, and rejects tensors that require gradients
+            leaf = (leaf.float() if str(leaf.dtype) == "torch.bfloat16" else leaf).detach().numpy()
+        array = np.array(leaf)
     except (TypeError, ValueError, RuntimeError) as error:
         got = f"{type(leaf).__name__}: {error}"
         raise MeasureError("not an array or a number", where=path or "result", got=got) from None
@@ -81,11 +83,6 @@ def _array(path: str, leaf: Any) -> np.ndarray:
     if array.dtype.kind == "V":  # bfloat16 and others that NumPy knows only through ml_dtypes
         array = array.astype(np.float32)
     return array
-
-
-def _from_torch(tensor: Any) -> np.ndarray:
-    """Return a tensor's values; NumPy has no bfloat16, and rejects tensors that require gradients."""
-    return (tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor).detach().numpy()
 
 
 def check_agreement(
@@ -125,7 +122,9 @@ def _check_array(where: str, expected: np.ndarray, got: np.ndarray, rtol: float,
         if not np.array_equal(expected, got):
             raise MeasureError("the alternatives disagree", where=where, expected=expected, got=got)
         return
-    wrong = ~np.isclose(got, expected, rtol=rtol, atol=atol * _scale(expected), equal_nan=True)
+    finite = expected[np.isfinite(expected)] if expected.dtype.kind in "fc" else expected.astype(float)
+    scale = float(np.abs(finite).max(initial=0))
+    wrong = ~np.isclose(got, expected, rtol=rtol, atol=atol * scale, equal_nan=True)
     if not wrong.any():
         return
     with np.errstate(all="ignore"):
@@ -139,8 +138,3 @@ def _check_array(where: str, expected: np.ndarray, got: np.ndarray, rtol: float,
         got=got[worst],
         todo="correct the alternative, or increase rtol= and atol= if only the order of summation differs",
     )
-
-
-def _scale(array: np.ndarray) -> float:
-    finite = np.abs(array[np.isfinite(array)], dtype=None) if array.dtype.kind in "fc" else np.abs(array.astype(float))
-    return float(finite.max(initial=0))

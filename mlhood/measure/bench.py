@@ -19,8 +19,8 @@ from mlhood.measure import microbenchmarks
 from mlhood.measure.comparison import compare
 from mlhood.measure.limits import PORTABLE_LANES
 from mlhood.measure.machine import machine
+from mlhood.measure.measurement import Comparison
 from mlhood.measure.ratio import Ratio
-from mlhood.measure.result import Comparison
 
 RUNS = 10
 REQUIRED_COVERAGE = 0.9
@@ -106,15 +106,12 @@ def pairs() -> dict[str, tuple[float, Pair]]:
     a, product = draw.standard_normal((2, 160, 160), np.float32)
     source, target = draw.standard_normal((2, 2**20), np.float32)
 
-    def long(_keep_alive: np.ndarray = buffer) -> None:
-        multiply_add(address, 250_000)
-
-    def short(_keep_alive: np.ndarray = buffer) -> None:
-        multiply_add(address, 10_000)
+    def in_registers(count: int) -> Callable[[], None]:
+        return lambda _keep_alive=buffer: multiply_add(address, count)
 
     return {
-        "registers, long": (1.5, _pair(long, 2, 3)),
-        "registers, short": (1.5, _pair(short, 2, 3)),
+        "registers, long": (1.5, _pair(in_registers(250_000), 2, 3)),
+        "registers, short": (1.5, _pair(in_registers(10_000), 2, 3)),
         "BLAS 160 x 160": (2.0, _pair(lambda: np.matmul(a, a, out=product), 3, 6)),
         "copies of 4 MiB": (2.0, _pair(lambda: np.copyto(target, source), 2, 4)),
     }

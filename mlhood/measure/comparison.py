@@ -23,8 +23,7 @@ from typing import Any, Literal
 from mlhood.errors import MeasureError
 from mlhood.measure.agreement import arrays, check_agreement, finisher
 from mlhood.measure.machine import machine as this_machine
-from mlhood.measure.measurement import Measurement
-from mlhood.measure.result import Comparison
+from mlhood.measure.measurement import Comparison, Measurement
 from mlhood.measure.threading import threads as fix_threads
 
 MIN_ROUNDS = 21

@@ -251,8 +251,9 @@ def measure_rate(
 
     def run(thread: int) -> None:
         try:
-            if threads > 1:
-                _pin(thread)
+            if threads > 1 and sys.platform == "linux":  # a processor for each thread: two may share one otherwise
+                allowed = sorted(os.sched_getaffinity(0))
+                os.sched_setaffinity(0, {allowed[thread % len(allowed)]})
             work = worker()
             work(units)
             for _ in range(rounds):
@@ -278,13 +279,6 @@ def _calibrate(work: Callable[[int], None], clock: Callable[[], float]) -> int:
         if clock() - start >= SECONDS or units >= 2**40:
             return units
         units *= 2
-
-
-def _pin(thread: int) -> None:
-    """Pin the calling thread to its own processor, where the system supports it: two may share one otherwise."""
-    if sys.platform == "linux":
-        allowed = sorted(os.sched_getaffinity(0))
-        os.sched_setaffinity(0, {allowed[thread % len(allowed)]})
 
 
 def all_threads() -> int:

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from mlhood.errors import MeasureError, OutputError
 from mlhood.measure.machine import machine as this_machine
-from mlhood.measure.measurement import check_keys
-from mlhood.measure.result import Comparison
+from mlhood.measure.measurement import Comparison, check_keys
 
 if TYPE_CHECKING:
     import pandas as pd

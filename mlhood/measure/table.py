@@ -16,7 +16,7 @@ from mlhood.measure.units import TIMES
 if TYPE_CHECKING:
     import pandas as pd
 
-    from mlhood.measure.result import Comparison
+    from mlhood.measure.measurement import Comparison
 
 MIME = "application/vnd.mlhood.table+json"
 FORMAT = 1
@@ -166,16 +166,10 @@ class Table:
         }
 
     def _declaration(self) -> dict[str, Any]:
-        return {
-            "id": self.id,
-            "title": self.title,
-            "rows": list(self.rows),
-            "columns": list(self.columns),
-            "unit": self.unit,
-            "kind": self.kind,
-            "baseline": self.baseline,
-            "claims": [claim.to_dict() for claim in self.claims],
-        }
+        names = ("id", "title", "rows", "columns", "unit", "kind", "baseline")
+        data = {name: getattr(self, name) for name in names}
+        lists = {"rows": list(self.rows), "columns": list(self.columns)}
+        return data | lists | {"claims": [claim.to_dict() for claim in self.claims]}
 
     def read(self, data: Any) -> Table:
         """Return a table with this declaration and the cells of a stored one.

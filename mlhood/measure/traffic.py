@@ -61,7 +61,10 @@ class Counted(InstrumentedArray):
         """Read elements; a slice reads all of its elements, and returns a read-only copy."""
         value = self.array[index]
         self.reads += np.size(value)
-        return _read_only(value) if isinstance(value, np.ndarray) else value
+        if isinstance(value, np.ndarray):
+            value = value.copy()
+            value.flags.writeable = False  # a write to the copy would be lost, and not be counted
+        return value
 
     def __setitem__(self, index: Any, value: Any) -> None:
         self.writes += np.size(self.array[index])
@@ -82,13 +85,6 @@ class Counted(InstrumentedArray):
 
     def __rmatmul__(self, other: Any) -> np.ndarray:
         return np.asarray(other) @ np.asarray(self)
-
-
-def _read_only(array: np.ndarray) -> np.ndarray:
-    """Return a read-only copy: a write to it would be lost, and not be counted."""
-    copy = array.copy()
-    copy.flags.writeable = False
-    return copy
 
 
 class Trace:

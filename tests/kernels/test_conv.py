@@ -11,9 +11,9 @@ from onnx import TensorProto, helper
 from mlhood.errors import KernelError
 from mlhood.kernels import CONV2D, RELU
 from mlhood.kernels.codegen.target import available
+from mlhood.kernels.conv import im2col
 from mlhood.kernels.direct import Direct, prepare
 from mlhood.kernels.geometry import geometry
-from mlhood.kernels.im2col import im2col
 
 PAIRS = st.tuples(st.integers(1, 3), st.integers(1, 3))
 

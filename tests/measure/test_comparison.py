@@ -12,7 +12,7 @@ import pytest
 from mlhood.errors import MeasureError
 from mlhood.measure import compare
 from mlhood.measure.comparison import MAX_ATTEMPTS, preemptions
-from mlhood.measure.result import Comparison
+from mlhood.measure.measurement import Comparison
 
 
 class Simulation:

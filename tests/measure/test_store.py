@@ -6,8 +6,7 @@ import pytest
 
 from mlhood.errors import MeasureError, OutputError
 from mlhood.measure import compare_runs, load, machine, save
-from mlhood.measure.measurement import Measurement
-from mlhood.measure.result import Comparison
+from mlhood.measure.measurement import Comparison, Measurement
 from mlhood.measure.store import fingerprint
 
 

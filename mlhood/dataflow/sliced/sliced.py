@@ -21,7 +21,7 @@ from mlhood.kernels.codegen.target import Target, host
 from mlhood.kernels.conv import check_convolution
 from mlhood.kernels.direct import pack_weights
 from mlhood.kernels.geometry import Geometry, Pair
-from mlhood.kernels.memory import scratch
+from mlhood.kernels.parallel import scratch
 
 _STORE_CYCLES = 3  # to transpose and store one column of a tile, roughly
 

@@ -68,8 +68,10 @@ class Arguments:
 
     def wait_for(self, count: Int) -> None:
         """Spin until `count` tasks are finished: those of an earlier stage, whose results are read next."""
-        finished = self.words.at(self.indices["finished"])
-        with self.code.while_loop(lambda: self._load_acquire(finished) < count):
+        finished, builder = self.words.at(self.indices["finished"]), self.code.builder
+        with self.code.while_loop(
+            lambda: Int(builder, builder.load_atomic(finished.value, "acquire", 8, typ=INDEX)) < count
+        ):
             pass
 
     def thread(self) -> Int:
@@ -79,7 +81,3 @@ class Arguments:
     def _fetch_add(self, counter: str) -> Int:
         address, builder = self.words.at(self.indices[counter]), self.code.builder
         return Int(builder, builder.atomic_rmw("add", address.value, INDEX(1), "seq_cst"))
-
-    def _load_acquire(self, address: Pointer) -> Int:
-        builder = self.code.builder
-        return Int(builder, builder.load_atomic(address.value, "acquire", 8, typ=INDEX))

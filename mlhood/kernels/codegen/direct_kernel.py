@@ -16,7 +16,7 @@ from llvmlite import ir
 from mlhood.kernels.codegen.arguments import Arguments, kernel_function
 from mlhood.kernels.codegen.ir_builder import ADDRESS, FLOAT, INDEX, FunctionBuilder, Int, Pointer
 from mlhood.kernels.codegen.microkernel import MicrokernelSpec, Tile, microkernel
-from mlhood.kernels.codegen.padding import padder
+from mlhood.kernels.codegen.packing import padder
 from mlhood.kernels.codegen.target import Target
 
 _PADDING = ("tasks", "pads", "planes", "source", "high", "wide", "padded_high", "padded_wide", "top", "left")
@@ -110,10 +110,7 @@ class _LoopNest:
         f = self.field
         size = f["chunk"] * (self.tile.rows * self.tile.columns)
         scratch = self.arguments.pointer("scratch").at(self.arguments.thread() * size)
-        with (
-            self.arguments.tasks(f["tasks"]) as task,
-            self.code.builder.if_else(task < f["pads"]) as (pad, convolve),
-        ):
+        with self.arguments.tasks(f["tasks"]) as task, self.code.builder.if_else(task < f["pads"]) as (pad, convolve):
             with pad:
                 self._pad(task)
             with convolve:
@@ -211,7 +208,7 @@ class _LoopNest:
             with full:
                 self._call(self.callees.final, inputs, initial, out, self.field["ld"], bias, residual)
             with at_edge:
-                with self.code.if_then(b.not_(residual.is_null())):
+                with self.code.builder.if_then(b.not_(residual.is_null())):
                     self._copy(self.edge_residual, rows, residual, self.field["ld"], valid)
                 edge_residual = self._null_if(residual, self.edge_residual)
                 self._call(self.callees.final, inputs, initial, self.edge, rows, bias, edge_residual)

@@ -98,7 +98,7 @@ class _LoopNest:
     def _pack_b(self, panel: Int, j: Int, k: Int, depth: Int) -> None:
         f, width = self.field, self.tile.columns
         column = j + panel * width
-        with self.code.if_then(column < f["n"]):
+        with self.code.builder.if_then(column < f["n"]):
             b = self.arguments.pointer("b", BYTE if self.of_bytes else FLOAT)
             source = b.at(k * f["b_k"] + column * f["b_column"])
             out = self.arguments.pointer("packed_b").at(panel * f["kc"] * width)

@@ -44,7 +44,9 @@ def load(build: Build, target: Target, *arguments: Any) -> Kernel:
 @functools.cache
 def _load(build: Build, target: Target, arguments: tuple[Any, ...]) -> Kernel:
     _initialize()
-    path = cache_folder() / f"{_cache_key(build, target, arguments)}.o"
+    request = (build.__module__, build.__qualname__, target, arguments, llvm.get_process_triple())
+    key = hashlib.sha256(f"{_source_digest(inspect.getfile(build))} {request!r}".encode()).hexdigest()[:40]
+    path = cache_folder() / f"{key}.o"
     code = read_cached(path)
     if code is None:
         code = compile_ir(build(target, *arguments), target)
@@ -120,11 +122,6 @@ def write_cached(path: Path, code: bytes) -> None:
         Path(file.name).replace(path)
     except OSError:
         return
-
-
-def _cache_key(build: Build, target: Target, arguments: tuple[Any, ...]) -> str:
-    request = (build.__module__, build.__qualname__, target, arguments, llvm.get_process_triple())
-    return hashlib.sha256(f"{_source_digest(inspect.getfile(build))} {request!r}".encode()).hexdigest()[:40]
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-"""Packing: copies strips of a matrix into panels that the microkernel reads sequentially.
+"""Packing and padding: copies strips of a matrix into panels that the microkernel reads sequentially.
 
 A panel of width p holds a strip of p rows (or columns) of a matrix, k by k: panel[k, i], zero-padded where the matrix
 ends before the panel does. Where the elements of one k are contiguous they are copied; where those of one row are,
@@ -12,10 +12,19 @@ from typing import Any
 from llvmlite import ir
 
 from mlhood.kernels.codegen.arguments import Arguments, kernel_function
-from mlhood.kernels.codegen.ir_builder import ADDRESS, BYTE, FLOAT, INDEX, FunctionBuilder, Int
-from mlhood.kernels.codegen.microkernel import load_lanes, store_lanes
+from mlhood.kernels.codegen.ir_builder import (
+    ADDRESS,
+    BYTE,
+    FLOAT,
+    INDEX,
+    INT32,
+    FunctionBuilder,
+    Int,
+    Pointer,
+    transpose,
+)
+from mlhood.kernels.codegen.microkernel import load_lanes, masked_intrinsic, store_lanes
 from mlhood.kernels.codegen.target import Target
-from mlhood.kernels.codegen.transpose import transpose
 
 # `count` rows are valid; `ld` is the distance to the next row (contiguous rows) or to the next k (contiguous columns)
 PARAMETERS = {"source": ADDRESS, "ld": INDEX, "count": INDEX, "depth": INDEX, "out": ADDRESS}
@@ -37,7 +46,7 @@ def packer(module: ir.Module, name: str, width: int, contiguous_rows: bool, targ
     code = FunctionBuilder(module, name, PARAMETERS, public=False)
     full = code.integer("count").equals(width)
     start = code.variable(INDEX, INDEX(0))
-    with code.if_then(full):
+    with code.builder.if_then(full):
         (_transpose_blocks if contiguous_rows else _copy_rows)(code, width, target)
         depth = code.integer("depth")
         start.set((depth - depth % target.lanes if contiguous_rows else depth).value)
@@ -114,6 +123,52 @@ def _interleave(code: FunctionBuilder, rows: list[Any]) -> Any:
     lanes = rows[0].type.count
     pairs = [code.shuffle(rows[i], rows[i + 1], range(2 * lanes)) for i in (0, 2)]
     return code.shuffle(pairs[0], pairs[1], [row * lanes + lane for lane in range(lanes) for row in range(4)])
+
+
+def padder(module: ir.Module, name: str, target: Target) -> FunctionBuilder:
+    """Add a function that copies a plane of `high` x `wide` float32 into the middle of a larger one of zeros.
+
+    That has `top` more rows above it and `left` more elements before a row; a convolution reads it at its borders. Its
+    rows are written from left to right, a vector at a time: lanes inside the image are loaded, the others are zero.
+    """
+    integers = dict.fromkeys(("padded_high", "padded_wide", "top", "left"), INDEX)
+    parameters = {"source": ADDRESS, "high": INDEX, "wide": INDEX, "out": ADDRESS, **integers}
+    code = FunctionBuilder(module, name, parameters, public=False)
+    top, left, high, wide = (code.integer(parameter) for parameter in ("top", "left", "high", "wide"))
+    padded_wide = code.integer("padded_wide")
+    source, out = code.pointer("source"), code.pointer("out")
+    with code.loop(0, code.integer("padded_high")) as row:
+        in_image = code.builder.and_(top < row + 1, row < top + high)
+        stop = (left + wide).where(in_image, left)
+        line = source.at((row - top) * wide)
+        with code.loop(0, padded_wide, target.lanes) as column:
+            pixels, address = line.at(column - left), out.at(row * padded_wide + column)
+            all_in_image = code.builder.and_(left < column + 1, column + target.lanes < stop + 1)
+            with code.builder.if_else(all_in_image) as (copy, mix):
+                with copy:
+                    address.store(pixels.load(target.lanes))
+                with mix:
+                    from_left = _compare_lanes(code, ">=", column, left, target)
+                    image = code.builder.and_(from_left, _compare_lanes(code, "<", column, stop, target))
+                    valid = _compare_lanes(code, "<", column, padded_wide, target)
+                    _copy_masked(code, pixels, address, image, valid)
+    code.ret()
+    return code
+
+
+def _copy_masked(code: FunctionBuilder, source: Pointer, out: Pointer, image: Any, valid: Any) -> None:
+    """Copy the lanes in the mask `image`, and write zeros to the other lanes in the mask `valid`."""
+    kind = ir.VectorType(FLOAT, image.type.count)
+    zeros = ir.Constant(kind, [0.0] * kind.count)
+    pixels = code.builder.call(masked_intrinsic(code, "load", kind), [source.value, INT32(4), image, zeros])
+    code.builder.call(masked_intrinsic(code, "store", kind), [pixels, out.value, INT32(4), valid])
+
+
+def _compare_lanes(code: FunctionBuilder, comparison: str, first: Int, limit: Int, target: Target) -> Any:
+    """Return the mask of the indices `first`, `first` + 1, ... that compare like this with the limit."""
+    lanes = ir.Constant(ir.VectorType(INT32, target.lanes), list(range(target.lanes)))
+    distance = code.builder.trunc((limit - first).value, INT32)
+    return code.builder.icmp_signed(comparison, lanes, code.splat(distance, target.lanes))
 
 
 def build(target: Target, width: int, contiguous_rows: bool) -> str:

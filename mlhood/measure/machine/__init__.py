@@ -6,8 +6,8 @@ import platform
 import sys
 
 from mlhood.measure.machine import linux, macos, software, windows
-from mlhood.measure.machine.facts import Hardware, Machine, binary_size, describe_cores, describe_vector
-from mlhood.measure.machine.vector import host_name, host_vector
+from mlhood.measure.machine.facts import Machine, binary_size, describe_cores, describe_vector
+from mlhood.measure.machine.vector import host_features, host_name, vector
 
 __all__ = ["Machine", "binary_size", "describe_cores", "describe_vector", "machine"]
 
@@ -18,12 +18,12 @@ def machine() -> Machine:
     Nothing is cached: threads and limits can change while a program runs.
     """
     architecture = platform.machine() or "unknown"
-    hardware = _read_hardware()
+    hardware = {"win32": windows.read, "darwin": macos.read}.get(sys.platform, linux.read)()
     return Machine(
         cpu=hardware.cpu or host_name() or f"unknown {architecture} processor",
         architecture=architecture,
         cores=hardware.cores,
-        vector=host_vector(architecture),
+        vector=vector(host_features(), architecture),
         caches=hardware.caches,
         memory=hardware.memory,
         system=software.system_name(),
@@ -31,11 +31,3 @@ def machine() -> Machine:
         blas=software.numpy_blas(),
         versions=software.versions(),
     )
-
-
-def _read_hardware() -> Hardware:
-    if sys.platform == "win32":
-        return windows.read()
-    if sys.platform == "darwin":
-        return macos.read()
-    return linux.read()

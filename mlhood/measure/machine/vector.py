@@ -20,11 +20,6 @@ _SETS: dict[str, tuple[str, int | None]] = {
 _ARM64 = {"aarch64", "arm64"}
 
 
-def host_vector(architecture: str) -> Vector:
-    """Return the vector instruction sets of this machine that LLVM reports."""
-    return vector(host_features(), architecture)
-
-
 def vector(features: Mapping[str, bool], architecture: str) -> Vector:
     """Return the vector sets among LLVM's host features.
 
