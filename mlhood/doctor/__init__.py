@@ -1,6 +1,5 @@
 """The doctor: examines this machine, and reports which parts of the course work on it."""
 
-from mlhood.doctor.examination import Examination, examine
-from mlhood.doctor.report import print_report
+from mlhood.doctor.examination import Examination, examine, print_report
 
 __all__ = ["Examination", "examine", "print_report"]

@@ -5,12 +5,11 @@ proto (`load`), tables of operators, shapes and costs (`node_table`, `operator_c
 (`run`), and Netron's drawing in a browser or as a file (`view`, `show`, `render`).
 """
 
-from mlhood.exchange.browser import find_browser
 from mlhood.exchange.export import export, silence
 from mlhood.exchange.inspect import node_table, operator_counts
 from mlhood.exchange.lenet import lenet_onnx
 from mlhood.exchange.load import load
-from mlhood.exchange.render import render
+from mlhood.exchange.render import find_browser, render
 from mlhood.exchange.run import run
 from mlhood.exchange.view import show, view
 

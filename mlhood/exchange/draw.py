@@ -15,7 +15,6 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree
 
 import netron
@@ -148,16 +147,15 @@ def main(arguments: list[str]) -> int:
     """Draw according to the command line; return 0 on success."""
     model, output, browser, seconds, report = arguments
     threading.Thread(target=_exit_with_parent, daemon=True).start()
-    problem: dict[str, Any] = {}
     try:
         draw(Path(model), Path(output), Path(browser), float(seconds))
+        return 0
     except Error as error:
-        problem = {"got": (error.message.strip().splitlines() or [repr(error)])[0][:300]}
+        reason = (error.message.strip().splitlines() or [repr(error)])[0][:300]
     except OSError as error:
-        problem = {"got": str(error)}
-    if problem:
-        Path(report).write_text(json.dumps(problem), encoding="utf-8")
-    return 1 if problem else 0
+        reason = str(error)
+    Path(report).write_text(json.dumps({"got": reason}), encoding="utf-8")
+    return 1
 
 
 if __name__ == "__main__":

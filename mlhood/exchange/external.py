@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import onnx
@@ -15,7 +16,7 @@ from mlhood.errors import ExchangeError
 
 # Protobuf's limit on the size of a message.
 MAX_MODEL_BYTES = 2**31 - 1
-_TODO = "copy that file too, or export to one file (mlhood.exchange.export does)"
+_external_error = partial(ExchangeError, todo="copy that file too, or export to one file (mlhood.exchange.export does)")
 
 
 def fetch_external(proto: onnx.ModelProto, where: str, folder: Path | None) -> None:
@@ -78,23 +79,21 @@ def _check_file(tensor: TensorProto, where: str, folder: Path | None) -> int:
     location = entries.get("location", "")
     path = _resolve(folder, location)
     if path is None:
-        raise ExchangeError(
+        raise _external_error(
             "the model stores weights in another file, which is missing",
             where=where,
             expected=f"{location!r} next to the model" if folder else "a path, from which the file can be located",
             got="a path outside of the model's folder" if folder and _escapes(location) else None,
-            todo=_TODO,
         )
     start, length = _parse_size(entries, "offset", where) or 0, _parse_size(entries, "length", where)
     size, needed = path.stat().st_size, _bytes_needed(tensor, where)
     available = size - start if length is None else length
     if start + available > size or available < 0 or (needed is not None and available != needed):
-        raise ExchangeError(
+        raise _external_error(
             "the model's external data do not match the tensor's shape",
             where=where,
             expected="as many bytes as its shape needs" if needed is None else f"{needed:,} bytes from byte {start:,}",
             got=f"{available:,} bytes of {location!r}, which is {size:,} bytes long",
-            todo=_TODO,
         )
     return available
 
@@ -120,12 +119,11 @@ def _parse_size(entries: dict[str, str], key: str, where: str) -> int | None:
         return None
     if text.isascii() and text.isdecimal() and len(text) < 20:
         return int(text)
-    raise ExchangeError(
+    raise _external_error(
         "the model's external data have an invalid description",
         where=where,
         expected=f"{key}: a decimal number of bytes",
         got=repr(text[:40]),
-        todo=_TODO,
     )
 
 
@@ -147,9 +145,6 @@ def _load(tensor: TensorProto, where: str, folder: str) -> None:
             warnings.simplefilter("ignore")  # unknown keys in the description
             load_external_data_for_tensor(tensor, folder)
     except Exception as error:  # onnx raises various types, and rejects some files that pass our checks
-        raise ExchangeError(
-            "the model's external data cannot be read",
-            where=where,
-            got=" ".join(str(error).split())[:300],
-            todo=_TODO,
+        raise _external_error(
+            "the model's external data cannot be read", where=where, got=" ".join(str(error).split())[:300]
         ) from error

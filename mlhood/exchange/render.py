@@ -1,10 +1,11 @@
-"""Render a graph to a file with Netron."""
+"""Render a graph to a file with Netron, in the system's Chromium, Chrome or Edge, or in Playwright's own."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -16,11 +17,36 @@ import onnx
 import psutil
 
 from mlhood.errors import BrowserError, ExchangeError
-from mlhood.exchange.browser import INSTALL_HINT, find_browser
 from mlhood.exchange.load import load
 from mlhood.files.atomic import check_output, write_atomic
 
 _SUFFIXES = (".svg", ".png", ".pdf")
+BROWSER_VARIABLE = "MLHOOD_BROWSER"
+INSTALL_HINT = (
+    "install Chromium, Chrome or Edge, or run `python -m playwright install chromium`; "
+    f"if it is installed in an unusual location, set {BROWSER_VARIABLE} to its executable"
+)
+
+_CHROME = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+_EDGE = ("microsoft-edge", "microsoft-edge-stable", "msedge")
+_MAC = ("Google Chrome", "Chromium", "Microsoft Edge")
+_WINDOWS = (
+    "Google/Chrome/Application/chrome.exe",
+    "Microsoft/Edge/Application/msedge.exe",
+    "Chromium/Application/chrome.exe",
+)
+# Playwright's own executables, relative to the folder of one revision.
+_PLAYWRIGHT = (
+    "chrome-linux*/chrome",
+    "chrome-linux*/headless_shell",
+    "chrome-headless-shell-linux*/chrome-headless-shell",
+    "chrome-mac*/*.app/Contents/MacOS/*",
+    "chrome-mac*/headless_shell",
+    "chrome-headless-shell-mac*/chrome-headless-shell",
+    "chrome-win*/chrome.exe",
+    "chrome-win*/headless_shell.exe",
+    "chrome-headless-shell-win*/chrome-headless-shell.exe",
+)
 
 
 def render(model: str | Path | bytes | onnx.ModelProto, output: str | Path, *, timeout: float = 60.0) -> Path:
@@ -94,13 +120,16 @@ def _draw(model: Path, drawing: Path, browser: Path, timeout: float) -> None:
 
 @contextlib.contextmanager
 def _process(command: list[str], folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    # Let the browser write to our temporary folder, which is always removed; unless the path of the browser's socket
+    # in it would exceed the limit of about a hundred characters.
+    variables = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(folder)) if len(str(folder)) <= 50 else {}
     process = subprocess.Popen(
         command,
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         cwd=folder,
-        env=_environment(folder),
+        env=os.environ | variables,
         start_new_session=True,
         creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
     )
@@ -108,14 +137,6 @@ def _process(command: list[str], folder: Path) -> Iterator[subprocess.Popen[byte
         yield process
     finally:
         _terminate(process)
-
-
-def _environment(folder: Path) -> dict[str, str]:
-    # Let the browser write to our temporary folder, which is always removed; unless the path of the browser's socket
-    # in it would exceed the limit of about a hundred characters.
-    if len(str(folder)) > 50:
-        return dict(os.environ)
-    return os.environ | dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(folder))
 
 
 def _terminate(process: subprocess.Popen[bytes]) -> None:
@@ -146,4 +167,61 @@ def _is_alive(process: psutil.Process) -> bool:
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.Error:
+        return False
+
+
+def find_browser() -> Path | None:
+    """Return the browser that `render` uses, or None if there is none.
+
+    The first of: the environment variable `MLHOOD_BROWSER`; Chromium, Chrome and Edge on the PATH and in their
+    usual locations; Playwright's own Chromium.
+
+    Raises:
+        BrowserError: `MLHOOD_BROWSER` is set, but not to an executable.
+    """
+    name = os.environ.get(BROWSER_VARIABLE)
+    if not name:
+        return next((path for path in _candidates() if _is_executable(path)), None)
+    executable = shutil.which(name)
+    if executable is None:
+        raise BrowserError(
+            f"{BROWSER_VARIABLE} does not name an executable",
+            expected="the executable of Chromium, Chrome or Edge",
+            got=name,
+            todo=f"correct {BROWSER_VARIABLE}, or unset it to search for a browser",
+        )
+    return Path(executable)
+
+
+def _candidates() -> Iterator[Path]:
+    for command in (*_CHROME, *_EDGE):
+        if executable := shutil.which(command):
+            yield Path(executable)
+    if sys.platform == "darwin":
+        for folder in (Path("/Applications"), Path.home() / "Applications"):
+            yield from (folder / f"{name}.app" / "Contents" / "MacOS" / name for name in _MAC)
+    if sys.platform == "win32":
+        for variable in ("PROGRAMFILES", "PROGRAMFILES(X86)", "LOCALAPPDATA"):
+            if folder := os.environ.get(variable):
+                yield from (Path(folder) / name for name in _WINDOWS)
+    folder = _playwright_folder()
+    for pattern in _PLAYWRIGHT:
+        yield from sorted(folder.glob(f"chromium*/{pattern}"), reverse=True)
+
+
+def _playwright_folder() -> Path:
+    configured = os.environ.get("PLAYWRIGHT_BROWSERS_PATH")
+    if configured and configured != "0":
+        return Path(configured)
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "ms-playwright"
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA", str(Path.home()))) / "ms-playwright"
+    return Path(os.environ.get("XDG_CACHE_HOME", str(Path.home() / ".cache"))) / "ms-playwright"
+
+
+def _is_executable(path: Path) -> bool:
+    try:
+        return path.is_file() and os.access(path, os.X_OK)
+    except OSError:
         return False

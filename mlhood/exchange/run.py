@@ -15,20 +15,10 @@ from mlhood.exchange.load import load
 
 _FATAL = 4  # ONNX Runtime's log level: failures are reported as exceptions, not on stderr
 
-_DTYPES = {
-    "tensor(float)": np.float32,
-    "tensor(double)": np.float64,
-    "tensor(float16)": np.float16,
-    "tensor(int8)": np.int8,
-    "tensor(uint8)": np.uint8,
-    "tensor(int16)": np.int16,
-    "tensor(uint16)": np.uint16,
-    "tensor(int32)": np.int32,
-    "tensor(uint32)": np.uint32,
-    "tensor(int64)": np.int64,
-    "tensor(uint64)": np.uint64,
-    "tensor(bool)": np.bool_,
-}
+# ONNX Runtime's name of a type -> dtype
+_DTYPES = {f"tensor({sign}int{bits})": np.dtype(f"{sign}int{bits}") for sign in ("", "u") for bits in (8, 16, 32, 64)}
+_DTYPES |= {"tensor(float16)": np.dtype("float16"), "tensor(float)": np.dtype("float32")}
+_DTYPES |= {"tensor(double)": np.dtype("float64"), "tensor(bool)": np.dtype("bool")}
 
 
 def run(
@@ -93,9 +83,9 @@ def _check_input(entry: Any, value: Any) -> np.ndarray:
         raise ExchangeError(
             "an input has the wrong dtype",
             where=f"input {entry.name!r}",
-            expected=np.dtype(dtype).name,
+            expected=dtype.name,
             got=array.dtype.name,
-            todo=f"convert it with .astype('{np.dtype(dtype).name}')",
+            todo=f"convert it with .astype('{dtype.name}')",
         )
     matches = array.ndim == len(entry.shape) and all(
         not isinstance(axis, int) or axis == size for axis, size in zip(entry.shape, array.shape, strict=True)
@@ -116,7 +106,5 @@ def _failed(what: str, error: Exception) -> ExchangeError:
     # Drop the status code: "[ONNXRuntimeError] : 2 : INVALID_ARGUMENT : ...".
     reason = text.split(" : ", 3)[-1] if text.startswith("[ONNXRuntimeError]") else text
     return ExchangeError(
-        what,
-        got=reason[:300],
-        todo=f"check the model's opset and operators (onnxruntime {onnxruntime.__version__})",
+        what, got=reason[:300], todo=f"check the model's opset and operators (onnxruntime {onnxruntime.__version__})"
     )

@@ -53,8 +53,7 @@ def show(
     """Serve `model` with Netron until Ctrl-C; the command line's counterpart of `view`.
 
     Args:
-        model: What `load` takes.
-        port: Port to serve on; None picks a free one.
+        model, port: As for `view`.
         browse: Open the user's browser.
         echo: Called with a message that contains the page's URL.
 

@@ -28,7 +28,10 @@ def write_atomic(path: str | Path, data: bytes) -> Path:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        _apply_umask(Path(temporary))
+        # mkstemp creates files readable by their owner only; a result gets the mode of any new file
+        mask = os.umask(0)
+        os.umask(mask)
+        Path(temporary).chmod(0o666 & ~mask)
         Path(temporary).replace(path)
     except OSError as error:
         raise OutputError(
@@ -54,14 +57,5 @@ def check_output(path: Path) -> None:
         raise OutputError("this is a folder, not a file", where=path, todo="add a file name to the path")
     if not path.parent.is_dir():
         raise OutputError(
-            "the folder to write into does not exist",
-            where=path.parent,
-            todo="create it, or choose another path",
+            "the folder to write into does not exist", where=path.parent, todo="create it, or choose another path"
         )
-
-
-def _apply_umask(path: Path) -> None:
-    # mkstemp creates files readable by their owner only; a result gets the mode of any new file
-    mask = os.umask(0)
-    os.umask(mask)
-    path.chmod(0o666 & ~mask)

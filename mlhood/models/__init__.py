@@ -5,8 +5,7 @@ trained with `train`, and NumPy arrays of images and labels (`digits`, `photogra
 """
 
 from mlhood.models.digits import Digits, digits
-from mlhood.models.lenet import LeNet, LeNetBN
-from mlhood.models.mlp import MLP
+from mlhood.models.networks import MLP, LeNet, LeNetBN
 from mlhood.models.photographs import photographs
 from mlhood.models.resnet import ResNet, resnet18, resnet34, resnet50
 from mlhood.models.training import accuracy, train

@@ -68,7 +68,8 @@ def _place(annotation: Any, window: Bbox, point: Point, obstacles: Sequence[Bbox
     _, box, distance = best
     annotation.set_position(((box.x0 - point[0]) / pixels, (box.y0 - point[1]) / pixels))
     if distance > _LEADER_DISTANCE:
-        _draw_leader(annotation.axes, point, _nearest(point, box))
+        ends = annotation.axes.transData.inverted().transform([point, _nearest(point, box)])
+        annotation.axes.plot(ends[:, 0], ends[:, 1], color="#666666", lw=0.6, zorder=1)
     return box
 
 
@@ -95,11 +96,6 @@ def _crossing(point: Point, box: Bbox, corners: np.ndarray) -> float:
     samples = np.linspace(point, _nearest(point, box), 12)[:, None]
     inside = (corners[:, :2] <= samples) & (samples <= corners[:, 2:])
     return _CROSSING_COST * int(inside.all(axis=2).sum())
-
-
-def _draw_leader(axes: Axes, start: Point, end: Point) -> None:
-    ends = axes.transData.inverted().transform([start, end])
-    axes.plot(ends[:, 0], ends[:, 1], color="#666666", lw=0.6, zorder=1)
 
 
 def _box_at(point: Point, width: float, height: float, distance: float, angle: float) -> Bbox:

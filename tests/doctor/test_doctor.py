@@ -16,10 +16,9 @@ from typer.testing import CliRunner
 
 import mlhood.doctor
 from mlhood import cli
-from mlhood.doctor import environment, libraries
-from mlhood.doctor.examination import Examination, finding_or_error
+from mlhood.doctor import environment
+from mlhood.doctor.examination import Examination, finding_or_error, print_report
 from mlhood.doctor.finding import ABILITIES, Ability, Finding, judge
-from mlhood.doctor.report import print_report
 from mlhood.grading.sandbox import bubblewrap
 from mlhood.measure import machine
 
@@ -50,8 +49,8 @@ def program(folder: Path, name: str, body: str) -> Path:
 def test_a_version_is_compared_with_the_required_one():
     required = [Requirement("torch==2.13.0"), Requirement("numpy>=2.2")]
     installed = {"torch": "2.13.0+cpu", "numpy": "2.4.6"}
-    assert libraries.unmet(required, installed.__getitem__) == []
-    assert libraries.unmet(required, {**installed, "torch": "2.12.0"}.__getitem__) == [
+    assert environment.unmet(required, installed.__getitem__) == []
+    assert environment.unmet(required, {**installed, "torch": "2.12.0"}.__getitem__) == [
         "torch is 2.12.0, but ==2.13.0 is needed"
     ]
 
@@ -60,25 +59,25 @@ def test_a_missing_library_is_named():
     def version(name: str) -> str:
         raise metadata.PackageNotFoundError(name)
 
-    assert libraries.unmet([Requirement("netron>=9")], version) == ["not installed: netron"]
+    assert environment.unmet([Requirement("netron>=9")], version) == ["not installed: netron"]
 
 
 def test_requirements_of_the_tests_are_separate():
-    always = {requirement.name for requirement in libraries.requirements()}
-    extra = {requirement.name for requirement in libraries.requirements("test")}
+    always = {requirement.name for requirement in environment.requirements()}
+    extra = {requirement.name for requirement in environment.requirements("test")}
     assert "torch" in always
     assert "hypothesis" in extra
     assert not always & extra
 
 
 def test_a_module_that_loads_has_no_error():
-    assert libraries.import_error("json") is None
+    assert environment.import_error("json") is None
 
 
 def test_a_module_that_raises_is_reported_with_its_last_line(tmp_path, monkeypatch):
     (tmp_path / "broken_module.py").write_text("raise ImportError('no libmissing.so')", encoding="utf-8")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    assert libraries.import_error("broken_module") == "broken_module does not load (ImportError: no libmissing.so)"
+    assert environment.import_error("broken_module") == "broken_module does not load (ImportError: no libmissing.so)"
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX")
@@ -86,12 +85,12 @@ def test_a_module_that_kills_its_process_is_reported_and_kills_nothing_else(tmp_
     body = "import os, signal\nos.kill(os.getpid(), signal.SIGILL)"
     (tmp_path / "fatal_module.py").write_text(body, encoding="utf-8")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    assert libraries.import_error("fatal_module") == "fatal_module does not load (its process ends with SIGILL)"
+    assert environment.import_error("fatal_module") == "fatal_module does not load (its process ends with SIGILL)"
 
 
 def test_the_libraries_are_one_required_finding():
     with ThreadPoolExecutor(2) as executor:
-        finding = libraries.libraries(executor, modules={"json": "numpy", "no_module_has_this_name": "numpy"})
+        finding = environment.libraries(executor, modules={"json": "numpy", "no_module_has_this_name": "numpy"})
     assert finding.required
     assert not finding.works
     assert "no_module_has_this_name does not load" in finding.message
@@ -100,7 +99,7 @@ def test_the_libraries_are_one_required_finding():
 
 def test_a_library_that_is_not_installed_is_named_once():
     with ThreadPoolExecutor(2) as executor:
-        finding = libraries.libraries(executor, modules={"no_module_has_this_name": "no-library-has-this-name"})
+        finding = environment.libraries(executor, modules={"no_module_has_this_name": "no-library-has-this-name"})
     assert "does not load" not in finding.message
 
 

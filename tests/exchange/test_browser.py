@@ -1,12 +1,15 @@
 """Finding a browser in the various locations where one is installed."""
 
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 from mlhood.errors import BrowserError
 from mlhood.exchange import find_browser
+
+render = import_module("mlhood.exchange.render")  # `mlhood.exchange.render` is the function
 
 
 def make_executable(path):
@@ -26,7 +29,7 @@ def no_browser(tmp_path, monkeypatch):
         monkeypatch.setenv(variable, str(tmp_path / variable))
     monkeypatch.setattr(Path, "home", lambda: tmp_path / "home")
     if sys.platform == "darwin":
-        monkeypatch.setattr("mlhood.exchange.browser._MAC", ())
+        monkeypatch.setattr(render, "_MAC", ())
     return tmp_path
 
 
@@ -62,7 +65,7 @@ def test_usual_locations_on_windows(no_browser, monkeypatch):
 
 def test_usual_locations_on_macos(no_browser, monkeypatch):
     monkeypatch.setattr(sys, "platform", "darwin")
-    monkeypatch.setattr("mlhood.exchange.browser._MAC", ("Google Chrome",))
+    monkeypatch.setattr(render, "_MAC", ("Google Chrome",))
     bundle = "Applications/Google Chrome.app/Contents/MacOS/Google Chrome"
     path = make_executable(no_browser / "home" / bundle)
     assert find_browser() in (path, Path("/", bundle))

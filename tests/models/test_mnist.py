@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mlhood.errors import ModelError
 from mlhood.models import digits
-from mlhood.models.mnist import read_idx
+from mlhood.models.digits import read_idx
 
 FILES = (
     "train-images-idx3-ubyte",

@@ -133,7 +133,7 @@ def _statistics(norm: Params) -> tuple[Any, Any, Any, Any]:
 
 
 def lenet(ops: Any, params: Params, x: Any) -> Any:
-    """Run the network of `mlhood.models.lenet`.
+    """Run the network of `mlhood.models.networks`.
 
     Args:
         ops: As for `forward`, or `mlhood.jaxlab.autodiff`.

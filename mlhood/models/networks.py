@@ -1,6 +1,6 @@
-"""LeNet-5, and the same network with batch normalisation.
+"""The small networks that the course compiles: a multilayer perceptron, LeNet-5, and LeNet with batch normalisation.
 
-Source: Y. LeCun, L. Bottou, Y. Bengio, P. Haffner, "Gradient-based learning applied to document recognition",
+Source of LeNet: Y. LeCun, L. Bottou, Y. Bengio, P. Haffner, "Gradient-based learning applied to document recognition",
 Proc. IEEE 86(11), 1998, section II.B. As is usual today: relu instead of tanh, max pooling instead of average
 pooling, and a linear output layer.
 """
@@ -10,6 +10,26 @@ from __future__ import annotations
 import torch
 from torch import nn
 from torch.nn import functional
+
+
+class MLP(nn.Module):
+    """Two layers: 784 -> 200 -> relu -> 10 raw logits; 159,010 parameters.
+
+    Args:
+        inputs: Length of the flattened image (784 is 28 x 28).
+        hidden: Width of the hidden layer.
+        classes: Number of logits.
+    """
+
+    def __init__(self, inputs: int = 784, hidden: int = 200, classes: int = 10) -> None:
+        super().__init__()
+        self.fc1 = nn.Linear(inputs, hidden)
+        self.fc2 = nn.Linear(hidden, classes)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Map float32 [N, 784], or any [N, ...] with as many elements, to float32 logits [N, 10]."""
+        x = torch.relu(self.fc1(torch.flatten(x, 1)))
+        return self.fc2(x)
 
 
 class LeNet(nn.Module):
