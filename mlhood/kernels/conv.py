@@ -25,12 +25,10 @@ RELU: Clip = (0.0, math.inf)
 def im2col(g: Geometry, image: np.ndarray) -> np.ndarray:
     """Return the windows of one image, float32 [C, H, W], as [groups, C / groups * KH * KW, OH * OW].
 
-    So a convolution becomes a matrix product. (Chellapilla, Puri and Simard, High Performance Convolutional Neural
-    Networks for Document Processing, 2006.)
-
-    A column holds a window in the order (channel, row, column); the columns are in the order of the result's pixels.
-    The matrix is KH * KW / (stride * stride) times the size of the image, except for a pointwise convolution, which
-    needs no copy.
+    With them a convolution becomes a matrix product (Chellapilla, Puri and Simard, High Performance Convolutional
+    Neural Networks for Document Processing, 2006). A column holds a window in the order (channel, row, column); the
+    columns are in the order of the result's pixels. The matrix is KH * KW / (stride * stride) times the size of the
+    image, except for a pointwise convolution, which needs no copy.
     """
     high, wide = g.out
     if g.pointwise:

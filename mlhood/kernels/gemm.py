@@ -111,9 +111,6 @@ def _run_loops(name: str, a: np.ndarray, b: np.ndarray, threads: int | None) -> 
     return c
 
 
-GEMM: dict[str, Gemm] = {rung.__name__: rung for rung in (naive, reordered, blocked, packed, vectorised, blas)}
-
-
 def int8_product(
     a: np.ndarray, b: np.ndarray, *, threads: int | None = None, target: Target | None = None
 ) -> np.ndarray:
@@ -141,3 +138,6 @@ def int8_product(
     a = np.pad(a, ((0, 0), (0, missing))) if missing else np.ascontiguousarray(a)
     b = np.pad(b, ((0, missing), (0, 0))) if missing else np.ascontiguousarray(b)
     return multiply_bytes(a, b, count, target)
+
+
+GEMM: dict[str, Gemm] = {rung.__name__: rung for rung in (naive, reordered, blocked, packed, vectorised, blas)}

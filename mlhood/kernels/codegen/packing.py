@@ -1,4 +1,4 @@
-"""Packing and padding: copies strips of a matrix into panels that the microkernel reads sequentially.
+"""Packing strips of a matrix into panels that the microkernel reads sequentially, and padding planes with zeros.
 
 A panel of width p holds a strip of p rows (or columns) of a matrix, k by k: panel[k, i], zero-padded where the matrix
 ends before the panel does. Where the elements of one k are contiguous they are copied; where those of one row are,
