@@ -8,15 +8,7 @@ from functools import reduce
 import numpy as np
 
 from mlhood.compiler.hir.operator import Operator, Permutation, Range, common_element, require, unsupported
-from mlhood.compiler.hir.types import (
-    Dim,
-    TensorType,
-    add_dims,
-    broadcast,
-    normalize_axis,
-    product,
-    slice_length,
-)
+from mlhood.compiler.hir.types import Dim, TensorType, add_dims, broadcast, normalize_axis, product, slice_length
 from mlhood.compiler.hir.values import Value
 from mlhood.compiler.operators.base import (
     NO_BOUNDS,

@@ -44,7 +44,7 @@ def _check_channels(x: TensorType, *vectors: TensorType) -> None:
     require(x.rank >= 2, "the input needs a batch and a channel axis", got=list(x.shape))
     for vector in vectors:
         fits = vector.rank == 1 and (vector.shape[0] == x.shape[1] or isinstance(x.shape[1], str))
-        require(fits, "each channel needs one number", expected=[x.shape[1]], got=list(vector.shape))
+        require(fits, "there must be one element for each channel", expected=[x.shape[1]], got=list(vector.shape))
 
 
 class Normalization(Operator):
@@ -132,9 +132,10 @@ class LayerNormalization(Normalization):
         require_unquantized(x, scale, bias)
         common_element(x, scale, bias)
         axis = normalize_axis(self.axis, x.rank)
-        for one in (scale, bias):
-            fits = one is None or broadcast(x.shape, one.shape) == x.shape
-            require(fits, "scale and bias must stretch to the input", expected=x.shape[axis:], got=one and one.shape)
+        for vector in (scale, bias):
+            fits = vector is None or broadcast(x.shape, vector.shape) == x.shape
+            what = "scale and bias cannot be broadcast to the input"
+            require(fits, what, expected=x.shape[axis:], got=vector and vector.shape)
         kept = TensorType("float32", (*x.shape[:axis], *(1,) * (x.rank - axis)))
         return (x, kept, kept) if self.statistics else x
 
@@ -198,7 +199,7 @@ class Softmax(Normalization):
 
     def infer(self, x: TensorType) -> TensorType:
         require_unquantized(x)
-        require(x.is_float, "the operator needs floating-point numbers", got=x.element)
+        require(x.is_float, "the operator requires floating-point elements", got=x.element)
         for axis in self.axes:
             normalize_axis(axis, x.rank)
         return x

@@ -37,7 +37,8 @@ class Pad(Operator):
         require(len(self.pads) == 2 * x.rank, "each axis needs two pads", expected=2 * x.rank, got=len(self.pads))
         require(self.mode in ("constant", "reflect", "edge", "wrap"), "unknown padding mode", got=self.mode)
         shape = [add_dims(size, before + after) for size, (before, after) in zip(x.shape, self._ends, strict=True)]
-        require(all(isinstance(size, str) or size >= 0 for size in shape), "more is cut off than there is", got=shape)
+        positive = all(isinstance(size, str) or size >= 0 for size in shape)
+        require(positive, "the pads remove more elements than an axis has", got=shape)
         return x.with_shape(shape)
 
     @property
@@ -80,7 +81,7 @@ class Pad(Operator):
         for i, axis in enumerate(axes):
             pads[axis], pads[rank + axis] = given[i], given[len(axes) + i]
         fill = source.static(2) if source.has(2) else np.asarray(source.attribute("value", 0))
-        require(fill.size == 1, "the padding needs one number to fill in", got=list(fill.shape))
+        require(fill.size == 1, "the padding value must be one number", got=list(fill.shape))
         return source.add(cls(tuple(pads), source.attribute("mode", "constant"), fill.item()), x)
 
 

@@ -140,7 +140,7 @@ class AveragePool(Pool):
 
     def infer(self, x: TensorType) -> TensorType:
         require_unquantized(x)
-        require(x.is_float, "the mean needs floating-point numbers", got=x.element)
+        require(x.is_float, "the mean requires floating-point elements", got=x.element)
         return super().infer(x)
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:

@@ -65,7 +65,7 @@ def require_valid(type: TensorType) -> TensorType:
         CompilerError: A scale is not positive, an offset is out of range, or there are too few or too many.
     """
     faults = type.violations()
-    require(not faults, "the tensor cannot be quantised so", got="; ".join(faults))
+    require(not faults, "invalid quantisation parameters", got="; ".join(faults))
     return type
 
 
@@ -150,7 +150,7 @@ def _repeated(source: OnnxNode, position: int, length: int, axis: int) -> np.nda
     blocks = source.static(position)
     size = source.attribute("block_size", 0)
     fits = blocks.ndim > axis and size > 0 and blocks.shape[axis] == -(-length // size)
-    require(fits, "the blocks do not fit the axis", expected=f"{length} / {size}, rounded up", got=list(blocks.shape))
+    require(fits, "the blocks do not match the axis", expected=f"{length} / {size}, rounded up", got=list(blocks.shape))
     source.spend(blocks.size * size)
     return np.repeat(blocks, size, axis=axis).take(range(length), axis=axis)
 
@@ -190,7 +190,8 @@ class Reinterpret(Conversion):
     sink_transpose = IntegerArithmetic.sink_transpose
 
     def infer(self, x: TensorType) -> TensorType:
-        require(x.quantization in (None, self.quantization), "the input stands for other reals", got=x.quantization)
+        valid = x.quantization in (None, self.quantization)
+        require(valid, "the input has other quantisation parameters", got=x.quantization)
         return require_valid(TensorType(x.element, x.shape, self.quantization))
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:

@@ -20,7 +20,7 @@ from mlhood.compiler.operators.onnx_writer import OnnxWriter
 def reduced_shape(shape: Shape, axes: tuple[int, ...], keep: bool) -> Shape:
     """Return a shape without the given axes, or with one in their place."""
     gone = {normalize_axis(axis, len(shape)) for axis in axes}
-    require(len(gone) == len(axes), "an axis is named twice", got=axes)
+    require(len(gone) == len(axes), "an axis is repeated", got=axes)
     if keep:
         return tuple(1 if i in gone else size for i, size in enumerate(shape))
     return tuple(size for i, size in enumerate(shape) if i not in gone)

@@ -69,7 +69,7 @@ def require_per_tensor(*types: TensorType | None) -> None:
     for type in types:
         if type is not None:
             require(type.quantization is not None, "the input is not quantised", got=type.element)
-            require(parameters_of(type).axis is None, "the tensor needs one scale for all of it")
+            require(parameters_of(type).axis is None, "the tensor must be quantised per tensor")
 
 
 def quantized_type(element: str, shape: Shape, quantization: Quantization, activation: Activation = ()) -> TensorType:
@@ -79,11 +79,12 @@ def quantized_type(element: str, shape: Shape, quantization: Quantization, activ
         CompilerError: The parameters do not fit the element type, or the activation needs reals or a table.
     """
     y = TensorType(element, shape, quantization)
-    require(quantization.axis is None, "what integer operators make has one scale for all of it")
-    require(not y.violations(), "the tensor cannot be quantised so", got="; ".join(y.violations()))
+    require(quantization.axis is None, "the result must be quantised per tensor")
+    require(not y.violations(), "invalid quantisation parameters", got="; ".join(y.violations()))
     check_activation(activation)
     fits = not activation or activation[0] in INTEGER_ACTIVATIONS
-    require(fits, "integers have no such activation", expected=", ".join(INTEGER_ACTIVATIONS), got=activation)
+    names = ", ".join(INTEGER_ACTIVATIONS)
+    require(fits, "unsupported activation of an integer operator", expected=names, got=activation)
     return y
 
 

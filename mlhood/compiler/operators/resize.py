@@ -72,7 +72,7 @@ class Resize(Operator):
         known, names = self.coordinates in COORDINATES, ", ".join(COORDINATES)
         require(known, "these coordinates are not supported", expected=names, got=self.coordinates)
         require(self.rounding in ROUNDING, "unknown rounding mode", expected=", ".join(ROUNDING), got=self.rounding)
-        require(x.is_float or self.mode == "nearest", "a mean needs floating-point numbers", got=x.element)
+        require(x.is_float or self.mode == "nearest", "interpolation requires floating-point elements", got=x.element)
         return x.with_shape([self._length(axis, size) for axis, size in enumerate(x.shape)])
 
     def _length(self, axis: int, size: Dim) -> Dim:
@@ -93,7 +93,7 @@ class Resize(Operator):
             length = int(self._length(axis, size))
             if length == size and self.scales[axis] == 1:
                 continue
-            require(size > 0, "an axis of no elements cannot be made longer", got=list(x.shape))
+            require(size > 0, "an empty axis cannot be resized", got=list(x.shape))
             places = self._places(axis, size, length)
             if self.mode == "nearest":
                 nearest = ROUNDING[self.rounding](places).clip(0, size - 1)
@@ -156,7 +156,7 @@ class Resize(Operator):
         if source.op_type == "Upsample" or source.opset < 11:
             return cls._import_upsample(source)
         if source.attribute("antialias", 0):
-            raise source.unsupported("resizing without aliasing (antialias = 1) is not supported")
+            raise source.unsupported("antialias = 1 is not supported")
         x = source.input(0)
         axes = [normalize_axis(axis, x.type.rank) for axis in source.attribute("axes", tuple(range(x.type.rank)))]
         scales, sizes = [1.0] * x.type.rank, [0] * x.type.rank

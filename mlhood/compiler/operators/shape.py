@@ -35,12 +35,12 @@ class Reshape(Movement):
         copies = [i for i, size in enumerate(self.shape) if size == 0 and not self.allow_zero]
         require(all(i < x.rank for i in copies), "there is no axis to copy", expected=f"{x.rank} axes", got=self.shape)
         valid = self.shape.count(-1) <= 1 and min(self.shape, default=0) >= -1
-        require(valid, "at most one axis can be left open with -1", got=self.shape)
+        require(valid, "at most one length can be -1, and no other negative", got=self.shape)
         shape: list[Dim] = [x.shape[i] if i in copies else size for i, size in enumerate(self.shape)]
         given = [size for size in shape if size != -1]
         rest = quotient(x.shape, given)
         fits = rest is not None if -1 in shape else rest == 1 or product(given) == x.size
-        require(fits, "the elements do not fit the new shape", expected=f"{x.size} elements", got=shape)
+        require(fits, "the number of elements does not match the new shape", expected=f"{x.size} elements", got=shape)
         if -1 in shape:
             shape[shape.index(-1)] = rest if rest is not None else 0
         return x.with_shape(shape)
@@ -63,7 +63,7 @@ class Reshape(Movement):
         numbers = [size if isinstance(size, int) else 0 if copy else -1 for size, copy in axes]
         if numbers.count(-1) > 1:
             todo = "give the axes' lengths: import_model(..., dims={...})"
-            raise source.unsupported(f"the new shape {list(wanted)} leaves more than one axis open", todo)
+            raise source.unsupported(f"the new shape {list(wanted)} leaves more than one axis undetermined", todo)
         return source.add(cls(tuple(numbers), bool(source.attribute("allowzero", 0)) and 0 in wanted), x)
 
 
@@ -104,7 +104,7 @@ class Squeeze(Movement):
 
     def infer(self, x: TensorType) -> TensorType:
         lengths = [x.shape[normalize_axis(axis, x.rank)] for axis in self.axes]
-        require(all(size == 1 for size in lengths), "only axes that are one long can be left out", got=lengths)
+        require(all(size == 1 for size in lengths), "only axes of length 1 can be squeezed", got=lengths)
         return x.with_shape(reduced_shape(x.shape, self.axes, keep=False))
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:
@@ -139,7 +139,7 @@ class Unsqueeze(Movement):
     def infer(self, x: TensorType) -> TensorType:
         rank = x.rank + len(self.axes)
         new = {normalize_axis(axis, rank) for axis in self.axes}
-        require(len(new) == len(self.axes), "an axis is named twice", got=self.axes)
+        require(len(new) == len(self.axes), "an axis is repeated", got=self.axes)
         old = iter(x.shape)
         return x.with_shape([1 if i in new else next(old) for i in range(rank)])
 

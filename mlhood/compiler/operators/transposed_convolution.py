@@ -50,12 +50,13 @@ class ConvTranspose(Operator):
         self._check(x, w)
         features = int(w.shape[1]) * self.group
         fits = bias is None or bias.shape == (features,)
-        require(fits, "the bias needs one number for each output channel", expected=[features], got=bias and bias.shape)
+        what = "the bias must have one element for each output channel"
+        require(fits, what, expected=[features], got=bias and bias.shape)
         axes = len(self.strides)
         ends = zip(self.full(x.shape, w.shape), self.pads[:axes], self.pads[axes:], strict=True)
         spatial = [add_dims(size, -before - after) for size, before, after in ends]
         positive = all(isinstance(size, str) or size >= 0 for size in spatial)
-        require(positive, "more is cut off than there is", got=spatial)
+        require(positive, "the pads remove more elements than an axis has", got=spatial)
         return TensorType(common_element(x, w, bias), (x.shape[0], features, *spatial))
 
     def full(self, x: Shape, w: Shape) -> list[Dim]:
@@ -68,8 +69,9 @@ class ConvTranspose(Operator):
 
     def _check(self, x: TensorType, w: TensorType) -> None:
         axes = x.rank - 2
-        require(axes >= 1 and w.rank == x.rank, "input and weight need the same rank, 3 at least", got=[x.rank, w.rank])
-        require(all(isinstance(size, int) for size in w.shape), "a weight's shape must be numbers", got=list(w.shape))
+        ranks = [x.rank, w.rank]
+        require(w.rank == x.rank >= 3, "input and weight must have the same rank, at least 3", got=ranks)
+        require(all(isinstance(size, int) for size in w.shape), "the weight's shape must be static", got=list(w.shape))
         lengths = len(self.strides), len(self.dilations), len(self.output_pads), len(self.pads)
         what = "strides, dilations and output_padding need a number for each spatial axis, pads two"
         require(lengths == (axes, axes, axes, 2 * axes), what, expected=f"{axes} spatial axes", got=lengths)
@@ -79,7 +81,7 @@ class ConvTranspose(Operator):
         require(self.group >= 1, "the groups must be positive", got=self.group)
         depth = w.shape[0]
         fits = isinstance(x.shape[1], str) or x.shape[1] == depth
-        require(fits, "the input's channels do not fit the weight", expected=depth, got=x.shape[1])
+        require(fits, "the input's channels do not match the weight", expected=depth, got=x.shape[1])
         divides = int(depth) % self.group == 0
         require(divides, "the groups must divide the input channels", expected=depth, got=self.group)
 

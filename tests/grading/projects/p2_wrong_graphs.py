@@ -89,7 +89,7 @@ WRONG: tuple[Mistake, ...] = (
         ),
         ("bias dropped", conv_rule(bias="None"), CONVOLUTION, "wrong values"),
         ("bias required", conv_rule(bias="source.input(2)"), CONVOLUTION, "an input is missing"),
-        ("groups forgotten", conv_rule(group="1"), CONVOLUTION, "group=2|channels do not fit"),
+        ("groups forgotten", conv_rule(group="1"), CONVOLUTION, "group=2|channels do not match"),
         ("a rule that returns nothing", relu_rule("source.add(Relu(), source.input(0))"), RELU, "does not return"),
         ("dilations forgotten", pool_rule(dilations="(1, 1)"), POOLING, r"source.attribute\('dilations', \(1, 1\)\)"),
         ("LeNet's strides", pool_rule(strides="(2, 2)"), POOLING, "wrong shape"),
@@ -216,7 +216,7 @@ WRONG: tuple[Mistake, ...] = (
             "strides and groups are lost",
             fuse("Conv((1, 1), conv.operator.pads, (1, 1), activation=('Relu',))"),
             FUSED,
-            "the new node's output has another type|do not fit",
+            "the new node's output has another type|do not match",
         ),
     ),
 )
