@@ -1,4 +1,4 @@
-"""What all tests share: two processes that run them, ears for Ctrl-C, and the switch that writes golden files anew."""
+"""What all tests share: two worker processes, delivery of Ctrl-C, and the option that rewrites golden files."""
 
 import os
 import re
@@ -10,66 +10,66 @@ import pytest
 
 ROOT = Path(__file__).parent
 WORKERS = 2
-# These last longest. Begun first, they leave no process alone with one of them at the end.
+# The longest run first: at the end, both workers have short ones left.
 LONGEST = ("tests/grading/projects/test_gallery.py", "tests/grading/notebooks/test_nbgrader.py", "P")
-# Their tests share nothing that takes long to make: those of a project do, or each stands on its own.
+# Files whose tests may run in several workers: tests of one project share expensive fixtures, or none do.
 PARTS = {
     "tests/grading/projects/test_gallery.py": re.compile(r"\[(P\d)"),
     "tests/grading/notebooks/test_nbgrader.py": re.compile(r"(.+)"),
 }
 
 
-def unit(nodeid: str) -> str:
-    """What one process runs in one go, in order: the tests of a file or of a notebook, or a part of them."""
+def scope(nodeid: str) -> str:
+    """Return the group that one worker runs in order: the tests of a file or of a notebook, or a part of them."""
     file, _, test = nodeid.partition("::")
     part = PARTS[file].search(test) if file in PARTS else None
     return f"{file}::{part[1]}" if part else file
 
 
-def turn(nodeid: str) -> tuple[int, str]:
-    """When a unit is begun: a key to sort by."""
-    place = next((place for place, start in enumerate(LONGEST) if nodeid.startswith(start)), len(LONGEST))
-    return place, unit(nodeid)
+def start_order(nodeid: str) -> tuple[int, str]:
+    """Return a sort key: the longest scopes first, each scope's tests together."""
+    rank = next((rank for rank, prefix in enumerate(LONGEST) if nodeid.startswith(prefix)), len(LONGEST))
+    return rank, scope(nodeid)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config):
-    """Run all tests in two processes; what somebody has chosen of them in this one, where a debugger finds it."""
-    chosen = config.args_source is not config.ArgsSource.TESTPATHS or config.option.keyword or config.option.markexpr
-    alone = config.option.usepdb or hasattr(config, "workerinput") or (os.cpu_count() or 1) < WORKERS
-    if chosen or alone or not config.pluginmanager.hasplugin("xdist"):
+    """Run the whole suite in two workers; a selection of tests runs in this process, for debuggers."""
+    selected = config.args_source is not config.ArgsSource.TESTPATHS or config.option.keyword or config.option.markexpr
+    serial = config.option.usepdb or hasattr(config, "workerinput") or (os.cpu_count() or 1) < WORKERS
+    if selected or serial or not config.pluginmanager.hasplugin("xdist"):
         return
     if config.option.numprocesses is None:
         config.option.numprocesses = WORKERS
-        config.option.loadscopereorder = False  # `turn` says what comes first
+        config.option.loadscopereorder = False  # start_order decides
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
-    """Hand out units, however many processes there are."""
+    """Schedule by scope, however many workers there are."""
     from xdist.scheduler import LoadScopeScheduling
 
-    class Units(LoadScopeScheduling):
+    class Scopes(LoadScopeScheduling):
         def _split_scope(self, nodeid):
-            return unit(nodeid)
+            return scope(nodeid)
 
-    return Units(config, log)
+    return Scopes(config, log)
 
 
 def pytest_collection_modifyitems(config, items):
-    """Put the longest first, where there are others to take the rest meanwhile."""
+    """In a worker, sort the tests so that the longest start first."""
     if hasattr(config, "workerinput"):
-        items.sort(key=lambda item: turn(item.nodeid))
+        items.sort(key=lambda item: start_order(item.nodeid))
 
 
 def pytest_configure():
-    """Let programs that tests start hear Ctrl-C, also where pytest runs in the background and is deaf to it itself."""
+    """Restore SIGINT for programs that tests start: a shell ignores it for what it runs in the background."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser):
-    parser.addoption("--update-golden", action="store_true", help="write golden files anew instead of comparing")
+    parser.addoption("--update-golden", action="store_true", help="rewrite golden files instead of comparing")
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The plan of the house: who may import whom, and what no module does; proved on a tree that breaks it."""
+"""Which package may import which, no cycles, and what no module does; proved on a tree that breaks each rule."""
 
 from __future__ import annotations
 
@@ -107,25 +107,25 @@ class Module:
 
 
 def read_modules(root: Path) -> dict[str, Module]:
-    found = {}
+    modules = {}
     for path in sorted((root / PACKAGE).rglob("*.py")):
         name = ".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__")
-        found[name] = Module(name, path, ast.parse(path.read_text(encoding="utf-8"), str(path)))
-    return found
+        modules[name] = Module(name, path, ast.parse(path.read_text(encoding="utf-8"), str(path)))
+    return modules
 
 
-def imports(module: Module, known: dict[str, Module]) -> list[Import]:
+def imports(module: Module, modules: dict[str, Module]) -> list[Import]:
     """Return the module's imports of our own modules; `from a import b` names a.b where that is a module."""
-    found = []
+    imported = []
     for node, at_load in _walk(module.tree, True):
         if isinstance(node, ast.Import):
-            found += [Import(alias.name, node.lineno, at_load) for alias in node.names]
+            imported += [Import(alias.name, node.lineno, at_load) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             base = _absolute(module, node)
             inner = [f"{base}.{alias.name}" for alias in node.names]
-            targets = {name if name in known else base for name in inner}
-            found += [Import(target, node.lineno, at_load) for target in sorted(targets)]
-    return [one for one in found if one.target.split(".")[0] == PACKAGE]
+            targets = {name if name in modules else base for name in inner}
+            imported += [Import(target, node.lineno, at_load) for target in sorted(targets)]
+    return [each for each in imported if each.target.split(".")[0] == PACKAGE]
 
 
 def _walk(node: ast.AST, at_load: bool) -> Iterator[tuple[ast.AST, bool]]:
@@ -150,26 +150,26 @@ def room(name: str) -> str:
     return inner if inner in PLAN else ".".join(parts[:1])
 
 
-def directions(known: dict[str, Module]) -> Iterator[str]:
-    for module in known.values():
-        here = room(module.name)
-        if here not in PLAN:
-            yield f"{module.path}: room {here!r} has no row in the plan"
+def directions(modules: dict[str, Module]) -> Iterator[str]:
+    for module in modules.values():
+        source = room(module.name)
+        if source not in PLAN:
+            yield f"{module.path}: room {source!r} has no row in the plan"
             continue
-        allowed = PLAN[here] | {here} | (set() if here in LEAVES else LEAVES)
-        for one in imports(module, known):
-            there = room(one.target)
-            if there not in allowed:
-                yield f"{module.path}:{one.line}: {here or PACKAGE} may not use {there or PACKAGE}"
-            if not here and one.at_load:
-                yield f"{module.path}:{one.line}: importing {PACKAGE} must load nothing else"
+        allowed = PLAN[source] | {source} | (set() if source in LEAVES else LEAVES)
+        for imported in imports(module, modules):
+            target = room(imported.target)
+            if target not in allowed:
+                yield f"{module.path}:{imported.line}: {source or PACKAGE} may not use {target or PACKAGE}"
+            if not source and imported.at_load:
+                yield f"{module.path}:{imported.line}: importing {PACKAGE} must load nothing else"
 
 
-def cycles(known: dict[str, Module]) -> list[str]:
+def cycles(modules: dict[str, Module]) -> list[str]:
     """Return the modules that import each other, also in functions and for type checking, except by a facade."""
     targets = {
-        name: {found.target for found in imports(module, known)} & known.keys() - {name}
-        for name, module in known.items()
+        name: {imported.target for imported in imports(module, modules)} & modules.keys() - {name}
+        for name, module in modules.items()
         if name not in FACADES
     }
     while resolved := [name for name in targets if not targets[name] & targets.keys()]:
@@ -178,8 +178,8 @@ def cycles(known: dict[str, Module]) -> list[str]:
     return [f"import cycle among {', '.join(sorted(targets))}"] if targets else []
 
 
-def habits(known: dict[str, Module]) -> Iterator[str]:
-    for module in known.values():
+def habits(modules: dict[str, Module]) -> Iterator[str]:
+    for module in modules.values():
         if module.path.stem == "utils":
             yield f"{module.path}: a module is named after what it does"
         for node in ast.walk(module.tree):
@@ -190,11 +190,11 @@ def habits(known: dict[str, Module]) -> Iterator[str]:
 
 
 def faults(root: Path) -> list[str]:
-    known = read_modules(root)
-    return [*directions(known), *cycles(known), *habits(known)]
+    modules = read_modules(root)
+    return [*directions(modules), *cycles(modules), *habits(modules)]
 
 
-# -- the house
+# -- the package
 
 
 def test_the_package_follows_the_plan():
@@ -262,8 +262,8 @@ def test_a_sound_tree_has_no_faults(tmp_path):
     ],
 )
 def test_a_broken_rule_is_found(tmp_path, path, text, fault):
-    found = faults(build(tmp_path, {**SOUND, f"mlhood/{path}": text}))
-    assert any(fault in line for line in found), found
+    lines = faults(build(tmp_path, {**SOUND, f"mlhood/{path}": text}))
+    assert any(fault in line for line in lines), lines
 
 
 @pytest.mark.parametrize(
