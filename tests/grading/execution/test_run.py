@@ -101,7 +101,7 @@ def test_interruption_keeps_what_is_done(solved, tmp_path):
     cells = {cell.id: cell for cell in executed.cells}
     assert cells["imports"].outputs
     assert cells["T9-3-solution"].execution_count is None
-    assert "Stopped before its end" in (tmp_path / "out" / "report.html").read_text()
+    assert "Interrupted: tasks that are not listed" in (tmp_path / "out" / "report.html").read_text()
 
 
 def test_same_name_gets_a_folder_of_its_own(solved, tmp_path):
