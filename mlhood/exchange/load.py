@@ -133,9 +133,9 @@ def _check_versions(proto: onnx.ModelProto, where: str) -> None:
     for entry in proto.opset_import:
         if entry.domain in ("", "ai.onnx") and not 1 <= entry.version <= newest:
             raise _unsupported(where, f"opset 1 to {newest}", f"opset {entry.version}")
-    known = KNOWN_DOMAINS | {function.domain for function in proto.functions}
+    known_domains = KNOWN_DOMAINS | {function.domain for function in proto.functions}
     for node in proto.graph.node:
-        if node.domain not in known:
+        if node.domain not in known_domains:
             raise ExchangeError(
                 "the model uses operators of an unknown domain",
                 where=f"{where}, node {node.name or node.op_type!r}",

@@ -245,7 +245,7 @@ def place_mirrored(scenes: tuple[Scene, Scene], titles: tuple[str, str]) -> tupl
     count, wires = len(scenes[0].boxes), scenes[0].wires
     layering = arrange_layers(count, wires, assign_ranks(count, [(wire.source, wire.target) for wire in wires]))
     arrangements = [Arrangement(scene.boxes, scene.wires, layering, 1) for scene in scenes]
-    heights = [one.joined(other) for one, other in zip(*(half.heights for half in arrangements), strict=True)]
+    heights = [LayerHeights.joined(*pair) for pair in zip(*(half.heights for half in arrangements), strict=True)]
     left, right = (place_arrangement(half, heights) for half in arrangements)
     lines = _title(titles[0]), _title(titles[1])
     placement = _join((left, right), lines, max(left.width, lines[0].width) + 2 * _COMPONENT_GAP)
@@ -277,5 +277,5 @@ def _aligned(first: Scene, second: Scene) -> tuple[Placement, Placement] | None:
         layering = arrange_layers(len(scene.boxes), scene.wires, ranks)
         arrangements.append(Arrangement(scene.boxes, scene.wires, layering, 1))
     pairs = zip_longest(*(half.heights for half in arrangements), fillvalue=LayerHeights())
-    heights = [one.joined(other) for one, other in pairs]
+    heights = [LayerHeights.joined(*pair) for pair in pairs]
     return place_arrangement(arrangements[0], heights), place_arrangement(arrangements[1], heights)

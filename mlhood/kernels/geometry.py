@@ -190,11 +190,11 @@ def to_blocked(x: np.ndarray, lanes: int) -> np.ndarray:
         raise KernelError("invalid number of lanes", expected="1 or more", got=lanes)
     images, channels, high, wide = x.shape
     out = np.zeros(stored_shape(x.shape, "blocked", lanes), x.dtype)
-    whole = channels // lanes
-    full = x[:, : whole * lanes].reshape(images, whole, lanes, high, wide)
-    out[:, :whole] = full.transpose(0, 1, 3, 4, 2)
+    full_blocks = channels // lanes
+    full = x[:, : full_blocks * lanes].reshape(images, full_blocks, lanes, high, wide)
+    out[:, :full_blocks] = full.transpose(0, 1, 3, 4, 2)
     if channels % lanes:
-        out[:, whole, :, :, : channels % lanes] = x[:, whole * lanes :].transpose(0, 2, 3, 1)
+        out[:, full_blocks, :, :, : channels % lanes] = x[:, full_blocks * lanes :].transpose(0, 2, 3, 1)
     return out
 
 

@@ -201,8 +201,8 @@ def _arrays(length: int) -> tuple[int, int, int, np.ndarray]:
 
 def sizes(caches: Caches, threads: int, max_size: int) -> list[int]:
     """Return bytes per thread, growing by sqrt(2) until all threads together use four times the last cache."""
-    known = [size for size in (caches.l1d, caches.l2, caches.l3) if size]
-    last = min(4 * max(known, default=16 * 2**20), _MAX_SIZE, max_size) // threads
+    sizes = [size for size in (caches.l1d, caches.l2, caches.l3) if size]
+    last = min(4 * max(sizes, default=16 * 2**20), _MAX_SIZE, max_size) // threads
     steps = max(math.ceil(2 * math.log2(max(last / _FIRST_SIZE, 1))), 0)
     return [round(_FIRST_SIZE * 2 ** (step / 2)) for step in range(steps + 1)]
 

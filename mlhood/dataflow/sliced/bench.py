@@ -115,7 +115,7 @@ def grid(sliced: Sliced) -> Iterator[Slicing]:
     for order in ORDERS:
         streamed, stationary = counts(problem, order)
         for tiles in itertools.product(halves(problem.channels), halves(streamed), halves(stationary)):
-            if all(need <= room for need, room in zip(needs(problem, order, *tiles), rooms, strict=True)):
+            if all(used <= capacity for used, capacity in zip(needs(problem, order, *tiles), rooms, strict=True)):
                 yield Slicing(order, *tiles)
 
 

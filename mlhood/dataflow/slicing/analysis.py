@@ -144,13 +144,13 @@ def _best(problem: Problem, order: Order, caches: Caches) -> tuple[Slicing, floa
     k2, k3 = group_sizes(streamed)[:, None], group_sizes(stationary)
     _check_count(problem, len(k1) * len(k2) * len(k3))
     _, needs2, needs3 = needs(problem, order, k1, k2, k3)
-    legal = (needs2 <= second) & (needs3 <= third)
-    if not legal.any():
+    feasible = (needs2 <= second) & (needs3 <= third)
+    if not feasible.any():
         return None
-    cycles = np.where(legal, predict_all(problem, order, k1, k2, k3, caches).cycles, np.inf)
+    cycles = np.where(feasible, predict_all(problem, order, k1, k2, k3, caches).cycles, np.inf)
     a, b, c = np.unravel_index(int(np.argmin(cycles)), cycles.shape)
     slicing = Slicing(order, int(k1[a, 0, 0]), int(k2[b, 0]), int(k3[c]))
-    return slicing, float(cycles[a, b, c]), int(legal.sum())
+    return slicing, float(cycles[a, b, c]), int(feasible.sum())
 
 
 def _check_count(problem: Problem, count: int) -> None:

@@ -32,8 +32,8 @@ class Caches:
     latencies: tuple[int, int, int, int] = (2, 10, 30, 300)
 
     def __post_init__(self) -> None:
-        known = [size for size in self.sizes if size is not None]
-        if len(self.sizes) != len(LEVELS) or any(size <= 0 for size in known) or sorted(known) != known:
+        limited = [size for size in self.sizes if size is not None]
+        if len(self.sizes) != len(LEVELS) or any(size <= 0 for size in limited) or sorted(limited) != limited:
             expected = "the sizes of L1, L2 and L3, none larger than the next"
             raise SlicingError("invalid sizes of caches", expected=expected, got=self.sizes)
         if not 0 < self.fill <= 1:

@@ -115,7 +115,7 @@ def _text(analysed: Analysis, best: Optimum) -> str:
         f"{slicing.order}: k1 = {slicing.k1} channels, k2 = {slicing.k2}, k3 = {slicing.k3} tiles",
         f"register tile: {problem.window} windows x {problem.filter_tile} filters; "
         f"{problem.input_tiles} input tiles, {problem.weight_tiles} weight tiles",
-        f"bytes: {', '.join(f'{need:,} of {room:,} in {name}' for name, need, room in needed)} ({caches})",
+        f"bytes: {', '.join(f'{size:,} of {capacity:,} in {name}' for name, size, capacity in needed)} ({caches})",
     ]
     lines += [
         f"{candidate}: loads from L1 {traffic.l1:,}; lines from L2 {traffic.l2:,}, L3 {traffic.l3:,}, "

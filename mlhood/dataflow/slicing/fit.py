@@ -39,10 +39,10 @@ def check(problem: Problem, slicing: Slicing, caches: Caches) -> None:
         raise SlicingError("tile sizes out of range", where=slicing, expected=expected, got=slicing.tiles)
     needed = needs(problem, slicing.order, *slicing.tiles)
     exceeded = {
-        name: f"{name} needs {need:,} bytes, {need - int(room):,} more than {int(room):,} ({binary_size(size)} "
+        name: f"{name} needs {used:,} bytes, {used - int(capacity):,} more than {int(capacity):,} ({binary_size(size)} "
         f"filled to {caches.fill:g})"
-        for name, need, room, size in zip(LEVELS, needed, caches.rooms, caches.sizes, strict=True)
-        if need > room
+        for name, used, capacity, size in zip(LEVELS, needed, caches.rooms, caches.sizes, strict=True)
+        if used > capacity
     }
     if exceeded:
         raise SlicingError(

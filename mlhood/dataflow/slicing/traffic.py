@@ -58,7 +58,7 @@ def predict(problem: Problem, slicing: Slicing, caches: Caches) -> Traffic:
 
 def predict_all(problem: Problem, order: Order, k1: Any, k2: Any, k3: Any, caches: Caches) -> Traffic:
     """Return what each level serves, for arrays of sizes that broadcast."""
-    into = [lines_into(problem, order, k1, k2, k3, room, caches.line) for room in caches.rooms]
+    into = [lines_into(problem, order, k1, k2, k3, capacity, caches.line) for capacity in caches.rooms]
     loads = 2 * problem.macs
     # mostly empty tiles load more lines than their multiply-adds load elements
     served = (np.maximum(loads - into[0], 0), into[0] - into[1], into[1] - into[2], into[2])

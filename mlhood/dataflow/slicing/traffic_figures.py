@@ -47,18 +47,18 @@ def levels(needs: Mapping[str, Sequence[float]], rooms: Sequence[float]) -> Figu
     axes.set_xscale("log", base=4)
     axes.set(xlim=(min(known) / 2, 12 * max(known)), ylim=(3 * group - 0.5, -0.7), xlabel="bytes needed")
     axes.xaxis.set_major_formatter(FuncFormatter(lambda size, _: binary_size(int(size))))
-    for level, (name, room) in enumerate(zip(LEVELS, rooms, strict=True)):
+    for level, (name, capacity) in enumerate(zip(LEVELS, rooms, strict=True)):
         first = level * group
-        limit = "no limit" if room == math.inf else f"the line is its capacity, {binary_size(int(room))}"
+        limit = "no limit" if capacity == math.inf else f"the line is its capacity, {binary_size(int(capacity))}"
         style = {"transform": axes.get_yaxis_transform(), "va": "center", "fontsize": 9.5, "weight": "bold"}
         axes.text(0.01, first, f"{name}: {limit}", **style)
-        _level_bars(axes, [sizes[level] for sizes in needs.values()], room, first + 1)
+        _level_bars(axes, [sizes[level] for sizes in needs.values()], capacity, first + 1)
     axes.set_yticks([level * group + 1 + row for level in range(3) for row in range(len(needs))], [*needs] * 3)
     axes.tick_params(labelsize=9)
     parts = [
-        f"{name} ({'no limit' if room == math.inf else binary_size(int(room))}): "
+        f"{name} ({'no limit' if capacity == math.inf else binary_size(int(capacity))}): "
         + listing((label, binary_size(int(sizes[level]))) for label, sizes in needs.items())
-        for level, (name, room) in enumerate(zip(LEVELS, rooms, strict=True))
+        for level, (name, capacity) in enumerate(zip(LEVELS, rooms, strict=True))
     ]
     return set_alt_text(figure, f"Bar chart of the bytes needed in each cache of this capacity. {'; '.join(parts)}.")
 

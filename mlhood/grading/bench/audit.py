@@ -23,8 +23,8 @@ class Audit:
     """The findings.
 
     Args:
-        handed: Number of submissions.
-        whole: Those whose grading is done, with exactly one result for every task and check.
+        submitted: Number of submissions.
+        complete: Those whose grading is done, with exactly one result for every task and check.
         lost: The others: students, and what is missing.
         doubled: Those graded to the end more than once, or stored twice.
         wrong: Marks that are not as expected.
@@ -32,8 +32,8 @@ class Audit:
         resumed: Gradings that were interrupted and started again.
     """
 
-    handed: int
-    whole: int
+    submitted: int
+    complete: int
     lost: tuple[str, ...]
     doubled: tuple[str, ...]
     wrong: tuple[str, ...]
@@ -47,7 +47,9 @@ class Audit:
 
     def text(self) -> str:
         """Return the findings as text."""
-        lines = [f"{self.whole} of {self.handed} have every task once; {self.resumed} gradings were started again"]
+        lines = [
+            f"{self.complete} of {self.submitted} have every task once; {self.resumed} gradings were started again"
+        ]
         for name, findings in (("lost", self.lost), ("doubled", self.doubled), ("wrong", self.wrong)):
             lines.append(f"{name}: {len(findings) or 'none'}")
             lines += [f"  {finding}" for finding in findings[:MAX_LISTED]]

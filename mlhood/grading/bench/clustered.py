@@ -90,7 +90,7 @@ class ClusterComparison:
 
 
 def _row(target: str, call: Call, result: Audit | None) -> dict[str, object]:
-    graded = result.whole if result else 0
+    graded = result.complete if result else 0
     return {
         "where": target,
         "seconds": f"{call.seconds:.1f}",

@@ -49,7 +49,7 @@ class ClassRun:
     @property
     def per_minute(self) -> float:
         """Submissions graded per minute."""
-        return per_minute(self.audit.whole if self.audit else 0, self.seconds)
+        return per_minute(self.audit.complete if self.audit else 0, self.seconds)
 
     @property
     def peaks(self) -> Peaks:

@@ -58,9 +58,9 @@ def export(gradebook: Path, options: ExportOptions) -> str:
 
 
 def _check_format(options: ExportOptions) -> None:
-    known = [*TABLES, *FILES, "canvas"]
-    if options.format not in known:
-        raise GradingError("there is no such format", where=options.format, expected=f"one of {', '.join(known)}")
+    formats = [*TABLES, *FILES, "canvas"]
+    if options.format not in formats:
+        raise GradingError("there is no such format", where=options.format, expected=f"one of {', '.join(formats)}")
     if options.format == "canvas" and options.fill is None:
         raise GradingError(
             "Canvas needs its own gradebook to fill in",

@@ -97,10 +97,10 @@ def _flag(cell: NotebookNode, name: str) -> bool:
 
 
 def _clear_outputs(cell: NotebookNode, begun: set[str]) -> None:
-    known = label(cell)
-    if known and known.role == "solution":
-        begun.add(known.task)
-    if known and (known.role in CLEARED or (known.role == "result" and known.task in begun)):
+    cell_label = label(cell)
+    if cell_label and cell_label.role == "solution":
+        begun.add(cell_label.task)
+    if cell_label and (cell_label.role in CLEARED or (cell_label.role == "result" and cell_label.task in begun)):
         cell.outputs = []
     cell.execution_count = None
     for output in cell.outputs:
@@ -161,8 +161,8 @@ def master_cells(notebook: NotebookNode) -> tuple[MasterCell, ...]:
     """
     cells = [(cell, label(cell) or Label("", OPEN)) for cell in notebook.cells if cell.cell_type == "code"]
     return tuple(
-        MasterCell(cell_name(cell), known.task, known.role, stub_solutions(cell, f"cell {cell_name(cell)}"))
-        for cell, known in cells
+        MasterCell(cell_name(cell), cell_label.task, cell_label.role, stub_solutions(cell, f"cell {cell_name(cell)}"))
+        for cell, cell_label in cells
     )
 
 

@@ -198,7 +198,7 @@ def project_of(notebook: NotebookNode, path: str | Path) -> Project:
     """
     metadata = notebook.metadata.get("mlhood", {})
     declared = str(metadata.get("project", "")) if isinstance(metadata, dict) else ""
-    tasks = [known.task for cell in notebook.cells if (known := label(cell))]
+    tasks = [cell_label.task for cell in notebook.cells if (cell_label := label(cell))]
     tasks += [call[1] for cell in notebook.cells if (call := CHECK_CALL.fullmatch(cell.source.strip()))]
     for project_id in [declared, *(task.partition(".")[0] for task in tasks)]:
         if project_id in PROJECTS and tasks:

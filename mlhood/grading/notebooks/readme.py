@@ -103,8 +103,8 @@ def _insert(text: str, name: str, table: str, path: Path) -> str:
             expected=f"one line {begin.strip()} and one line {end}",
             got=f"{text.count(begin)} and {text.count(end)}",
         )
-    before, rest = text.split(begin)
-    return before + begin + table + end + rest.split(end)[1]
+    before, after = text.split(begin)
+    return before + begin + table + end + after.split(end)[1]
 
 
 def output(notebook: NotebookNode, cell_id: str, mime_type: str) -> str:

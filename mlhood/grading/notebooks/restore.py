@@ -259,10 +259,12 @@ class _Matching:
                 unnamed.append(cell)
         taken = {entry.index for _, entry in pairs}
         for cell in unnamed:
-            known = label(cell.node)
-            if known is None or known.role != SOLUTION:
+            cell_label = label(cell.node)
+            if cell_label is None or cell_label.role != SOLUTION:
                 continue
-            solutions = [entry for entry in self.master if (entry.cell.task, entry.cell.role) == (known.task, SOLUTION)]
+            solutions = [
+                entry for entry in self.master if (entry.cell.task, entry.cell.role) == (cell_label.task, SOLUTION)
+            ]
             if solutions:
                 entry = next((entry for entry in solutions if entry.index not in taken), solutions[-1])
                 taken.add(entry.index)

@@ -125,17 +125,17 @@ def sync_notebook(notebook: NotebookNode, project: Project, path: Path) -> None:
     _check_tasks(labels, project, path)
     names = {cell_name(cell) for cell in notebook.cells}
     named: set[str] = set()
-    for cell, known in zip(notebook.cells, labels, strict=True):
+    for cell, cell_label in zip(notebook.cells, labels, strict=True):
         name = cell_name(cell)
-        if not known and name in named:  # a copy outside of any task
+        if not cell_label and name in named:  # a copy outside of any task
             for key in ("mlhood", "nbgrader", "deletable", "editable"):
                 cell.metadata.pop(key, None)
-        if known:
-            if name in named or not re.fullmatch(rf"{_base_name(known)}(-\d+)?", name):
-                name = _new_name(known, names)
+        if cell_label:
+            if name in named or not re.fullmatch(rf"{_base_name(cell_label)}(-\d+)?", name):
+                name = _new_name(cell_label, names)
             names.add(name)
             named.add(name)
-            _write_metadata(cell, known, name, project)
+            _write_metadata(cell, cell_label, name, project)
         if cell.cell_type == "markdown":
             cell.source = TASK_HEADING.sub(lambda match: _heading(match, project), cell.source)
     _write_task_table(notebook.cells[0], project)
@@ -149,8 +149,8 @@ def _labels(notebook: NotebookNode) -> list[Label | None]:
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
             section = next((match[1] or "" for match in reversed([*HEADING.finditer(cell.source)])), section)
-        known = None if cell_name(cell) in names else label(cell)
-        labels.append(known or _label_by_place(cell, section, Label(section, "check") in labels))
+        cell_label = None if cell_name(cell) in names else label(cell)
+        labels.append(cell_label or _label_by_place(cell, section, Label(section, "check") in labels))
         names.add(cell_name(cell))
     return labels
 
@@ -167,13 +167,13 @@ def _label_by_place(cell: NotebookNode, section: str, checked: bool) -> Label | 
 
 def _check_tasks(labels: list[Label | None], project: Project, path: Path) -> None:
     ids = [task.id for task in project.tasks] + [question.id for question in project.questions]
-    for i, known in enumerate(labels):
-        if known and known.task not in ids:
+    for i, cell_label in enumerate(labels):
+        if cell_label and cell_label.task not in ids:
             raise NotebookError(
                 "a cell belongs to a task that is not declared",
                 where=f"{path}, cell {i + 1}",
                 expected=f"one of {', '.join(ids)}",
-                got=known.task,
+                got=cell_label.task,
                 todo=f"declare the task in a check module of {PROJECTS_PATH}/{project.id.lower()}, or remove the cell",
             )
     for task in project.tasks:
@@ -188,30 +188,30 @@ def _check_tasks(labels: list[Label | None], project: Project, path: Path) -> No
                 )
 
 
-def _base_name(known: Label) -> str:
-    return f"{known.task.replace('.', '-')}-{known.role}"
+def _base_name(cell_label: Label) -> str:
+    return f"{cell_label.task.replace('.', '-')}-{cell_label.role}"
 
 
-def _new_name(known: Label, names: set[str]) -> str:
-    base = _base_name(known)
-    numbered = known.role in ("given", "result")
+def _new_name(cell_label: Label, names: set[str]) -> str:
+    base = _base_name(cell_label)
+    numbered = cell_label.role in ("given", "result")
     candidates = (f"{base}-{n}" if numbered or n > 1 else base for n in itertools.count(1))
     return next(name for name in candidates if name not in names)
 
 
-def _write_metadata(cell: NotebookNode, known: Label, name: str, project: Project) -> None:
-    flags = FLAGS[known.role]
+def _write_metadata(cell: NotebookNode, cell_label: Label, name: str, project: Project) -> None:
+    flags = FLAGS[cell_label.role]
     cell.id = name
     cell.metadata["deletable"] = False
     cell.metadata.pop("editable", None)
     if flags["locked"]:
         cell.metadata["editable"] = False
-    cell.metadata["mlhood"] = {"task": known.task, "role": known.role}
+    cell.metadata["mlhood"] = {"task": cell_label.task, "role": cell_label.role}
     cell.metadata["nbgrader"] = {**flags, "grade_id": name, "schema_version": 3, "task": False}
-    if known.role == "check":
-        cell.source = check_source(known.task)
+    if cell_label.role == "check":
+        cell.source = check_source(cell_label.task)
     if flags["grade"]:
-        task = project.task(known.task)
+        task = project.task(cell_label.task)
         cell.metadata["nbgrader"]["points"] = task.points if task else 0
 
 

@@ -31,8 +31,8 @@ def package_functions(root: Path | None = None) -> Iterator[Document]:
         lines = text.splitlines(keepends=True)
         for node in ast.parse(text).body:
             if isinstance(node, ast.FunctionDef | ast.ClassDef):
-                place = f"{folder.name}/{name.as_posix()}: {node.name}"
-                yield Document(place, {place: "".join(lines[node.lineno - 1 : node.end_lineno])})
+                location = f"{folder.name}/{name.as_posix()}: {node.name}"
+                yield Document(location, {location: "".join(lines[node.lineno - 1 : node.end_lineno])})
 
 
 @dataclass(frozen=True)
@@ -79,6 +79,6 @@ def document_of(notebook: NotebookNode, student: str) -> Document:
     for position, cell in enumerate(notebook.cells, start=1):
         cell_label = label(cell)
         if cell.cell_type == "code":
-            place = cell_label.task if cell_label and cell_label.role == "solution" else f"cell {position}"
-            sources.setdefault(place, []).append(cell.source)
-    return Document(student, {place: "\n\n".join(cells) for place, cells in sources.items()})
+            location = cell_label.task if cell_label and cell_label.role == "solution" else f"cell {position}"
+            sources.setdefault(location, []).append(cell.source)
+    return Document(student, {location: "\n\n".join(cells) for location, cells in sources.items()})

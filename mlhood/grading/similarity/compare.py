@@ -71,8 +71,8 @@ class _Indexed:
 
     def without(self, excluded: frozenset[int]) -> _Indexed:
         remaining = {
-            place: {fingerprint: lines for fingerprint, lines in prints.items() if fingerprint not in excluded}
-            for place, prints in self.places.items()
+            location: {fingerprint: lines for fingerprint, lines in prints.items() if fingerprint not in excluded}
+            for location, prints in self.places.items()
         }
         return _Indexed(self.document, remaining)
 
@@ -125,9 +125,9 @@ def package_copies(
 def unparsable(documents: Iterable[Document]) -> list[tuple[str, str]]:
     """Return the documents and places that could not be compared: not Python, or nested too deeply."""
     return [
-        (document.name, place)
+        (document.name, location)
         for document in documents
-        for place, source in document.sources.items()
+        for location, source in document.sources.items()
         if len(source) >= MIN_UNPARSABLE and not syntax_tokens(source)
     ]
 
@@ -150,7 +150,7 @@ def _base_fingerprints(base: Iterable[str]) -> frozenset[int]:
 
 
 def _index(document: Document) -> _Indexed:
-    return _Indexed(document, {place: fingerprints(source) for place, source in document.sources.items()})
+    return _Indexed(document, {location: fingerprints(source) for location, source in document.sources.items()})
 
 
 def _pair(a: _Indexed, b: _Indexed, shared: int, share: float) -> SimilarPair:

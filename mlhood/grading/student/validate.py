@@ -157,11 +157,11 @@ def _failures(notebook: NotebookNode, project: Project, on_step: Callable[[Step]
         for done, (index, cell) in enumerate(code):
             first = next((line for line in cell.source.splitlines() if line.strip()), "empty cell")[:60]
             on_step(Step(done, len(code), first))
-            known = label(cell)
-            task = project.task(known.task) if known else None
+            cell_label = label(cell)
+            task = project.task(cell_label.task) if cell_label else None
             outcome = kernel.run(cell, task.seconds if task else CELL_SECONDS)
             if outcome.error:
-                yield _Failure(index, known.task if known else "", first, outcome.error, outcome.alive)
+                yield _Failure(index, cell_label.task if cell_label else "", first, outcome.error, outcome.alive)
 
 
 def _excused(failure: _Failure, empty: dict[str, int]) -> bool:

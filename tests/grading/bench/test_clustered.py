@@ -20,7 +20,7 @@ def test_the_marks_are_the_same(fake, tmp_path):
     compare_with_cluster(comparison, tmp_path, log.append)
     assert comparison.held
     assert comparison.differing == []
-    assert {target: audit.whole for target, audit in comparison.audits.items()} == {LOCAL: 10, CLUSTER: 10}
+    assert {target: audit.complete for target, audit in comparison.audits.items()} == {LOCAL: 10, CLUSTER: 10}
     assert any(line.startswith("killed a worker") for line in log)
     assert f"one, after {comparison.killed} submissions" in comparison.text()
     assert comparison.as_dict()["calls"][CLUSTER]["graded"] == 10

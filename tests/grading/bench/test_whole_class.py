@@ -45,7 +45,7 @@ def book_of(folder: Path) -> Path:
 def test_a_class_killed_twice_has_every_mark_once(fake, tmp_path):
     run = graded(some(14), tmp_path / "class", kills=2)
     assert [call.killed for call in run.calls] == [True, True, False]
-    assert run.audit.whole == 14
+    assert run.audit.complete == 14
     assert run.audit.sound
     assert run.audit.resumed >= 1
     assert sum(call.graded for call in run.calls) <= 14

@@ -110,7 +110,7 @@ def _is_value_error(answer: object) -> bool:
 
 def _check_largest(submission: Submission, arguments: tuple, hint: str) -> None:
     order, channels, passing, staying, sizes, rooms = arguments
-    shown = ", ".join(f"{room:.10g}" for room in rooms)
+    shown = ", ".join(f"{capacity:.10g}" for capacity in rooms)
     given = f"{order}, channels {channels}, streamed {passing}, stationary {staying}, sizes {sizes}, rooms ({shown})"
     want = reference.largest(*arguments)
     with expect.case(given, hint):

@@ -109,7 +109,7 @@ def too_large_breaks_a_cache(submission: Submission) -> None:
             most = (problem.channels, *counts(problem, order))
             _check_existing(problem, order, tiles, "too large", given)
             levels = zip(LEVELS, needs(problem, order, *tiles), caches.rooms, strict=True)
-            shown = ", ".join(f"{level} {need:,} of {int(room):,}" for level, need, room in levels)
+            shown = ", ".join(f"{level} {used:,} of {int(capacity):,}" for level, used, capacity in levels)
             exceeds = _exceeds(problem, order, tiles, caches) or not _exceeds(problem, order, most, caches)
             what = f'"too large" of {order} exceeds no cache'
             hint = "the largest there is: all channels, all streamed and all stationary tiles"
@@ -117,7 +117,7 @@ def too_large_breaks_a_cache(submission: Submission) -> None:
 
 
 def _exceeds(problem: Problem, order: Order, tiles: Triple, caches: Caches) -> bool:
-    return any(need > room for need, room in zip(needs(problem, order, *tiles), caches.rooms, strict=True))
+    return any(used > capacity for used, capacity in zip(needs(problem, order, *tiles), caches.rooms, strict=True))
 
 
 @points(2)

@@ -126,10 +126,12 @@ def what_stays_is_scaled(submission: Submission) -> None:
     x = _draw_dropout_input(submission)
     for rate in (0.25, 0.7):
         got = _dropout(submission, int(submission.rng.integers(1000)), x, rate)
-        kept = got != 0
-        expect.true(bool(kept.any()), "no element remains", given=f"rate {rate}", hint=RATE)
+        nonzero = got != 0
+        expect.true(bool(nonzero.any()), "no element remains", given=f"rate {rate}", hint=RATE)
         given = f"x {x.shape}, rate {rate}"
-        expect.close(got[kept], (x / (1 - rate))[kept], "the remaining elements", given=given, hint="x / (1 - rate)")
+        expect.close(
+            got[nonzero], (x / (1 - rate))[nonzero], "the remaining elements", given=given, hint="x / (1 - rate)"
+        )
 
 
 @points(1)
