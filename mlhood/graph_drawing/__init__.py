@@ -4,7 +4,7 @@ In: a `Scene` of `Box`es with `Line`s of text, `Port`s where values leave, `Wire
 `StyleSheet` of the `NodeStyle`s and `WireStyle`s that the key explains; `fit_text` makes any name drawable. Out: a
 `Drawing` from `draw_scene`, `draw_side_by_side` (a comparison) or `draw_mirrored` (the second scene upside down).
 
-This package knows nothing of what the boxes stand for. Its modules are internal, in the order of the pipeline: `scene`
+This package does not know what the boxes mean. Its modules are internal, in the order of the pipeline: `scene`
 (with its alternative text), `text_metrics`, `shapes`, `layers`, `arrangement`, `layout`, `render`, `drawing`.
 """
 

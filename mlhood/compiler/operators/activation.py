@@ -1,7 +1,7 @@
 """Activations that are fused into the operator before them, as an attribute of it.
 
 An activation is a tuple of the name and the attributes of a unary operator: ("Relu",), ("Clip", 0.0, 6.0),
-("LeakyRelu", 0.01). The empty tuple stands for none.
+("LeakyRelu", 0.01). The empty tuple means none.
 """
 
 from __future__ import annotations

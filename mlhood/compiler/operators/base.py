@@ -9,7 +9,7 @@ from mlhood.compiler.hir.operator import Operator, Permutation, Range, unsupport
 from mlhood.compiler.hir.types import TensorType, normalize_axis
 
 NO_PRODUCTS = unsupported("it sums no products")
-NOT_REAL = unsupported("its inputs or results do not stand for real numbers")
+NOT_REAL = unsupported("its inputs or results do not represent real numbers")
 STAYS_FLOAT = unsupported("no integer form is written for it")
 NO_BOUNDS = unsupported("no bounds follow from its inputs' bounds, or no pass needs them")
 POSITIONAL = unsupported("what it does depends on the order of the axes")
@@ -43,11 +43,11 @@ class Movement(Operator):
 
 
 class IntegerArithmetic:
-    """Mixin: answers of operators that quantisation makes: they compute with integers that stand for reals."""
+    """Mixin: answers of operators that quantisation makes: they compute with integers that represent reals."""
 
     quantization_rule = unsupported("it computes with integers already")
     sink_transpose = unsupported("transposes are sunk before a graph is quantised")
-    value_range = unsupported("the integers stand for other numbers")
+    value_range = unsupported("the integers represent other numbers")
 
 
 def transposed_axes(axes: Iterable[int], permutation: Permutation) -> tuple[int, ...]:

@@ -230,7 +230,7 @@ class Gelu(Slope):
 
 @dataclass(frozen=True)
 class Clip(Unary):
-    """y = min(max(x, low), high); None stands for no limit."""
+    """y = min(max(x, low), high); None means no limit."""
 
     low: float | int | None = None
     high: float | int | None = None

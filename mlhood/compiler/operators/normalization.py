@@ -35,7 +35,7 @@ from mlhood.errors import CompilerError
 
 
 def _channels(x: np.ndarray, vector: np.ndarray) -> np.ndarray:
-    """Return a vector [C] with the shape that stretches along x [N, C, ...]."""
+    """Return a vector [C] in the shape that broadcasts to x [N, C, ...]."""
     return vector.reshape(-1, *(1,) * (x.ndim - 2))
 
 

@@ -56,7 +56,7 @@ class Pool(Operator):
         return self.window.workspace(types[0].shape) if types[0] is not None else 0
 
     def value_range(self, y: TensorType, *inputs: Range) -> Range | None:
-        # a dilated window may lie wholly in the padding, and one that `ceil` adds in what is behind it
+        # all elements of a dilated window may be padding, and so may those of a window that `ceil` adds
         outside = any(self.pads) and max(self.dilations) > 1
         return None if self.ceil or outside else inputs[0]
 
@@ -68,7 +68,7 @@ def _pool_attributes(source: OnnxNode) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class MaxPool(Pool):
-    """y = the largest element of each window; with `indices`, also where it stands in x, counted through all axes.
+    """y = the largest element of each window; with `indices`, also its flat index in x.
 
     Attributes:
         indices: Whether there is the second output, int64.
@@ -97,25 +97,25 @@ class MaxPool(Pool):
         return writer.emit_all("MaxPool", *inputs, names=names, **window)[0]
 
     def _largest(self, x: np.ndarray, lowest: float) -> np.ndarray:
-        """Reduce one axis after the other, as the largest of all is the largest of the rows' largest."""
+        """Reduce one axis after the other: the maximum of all elements is the maximum of the rows' maxima."""
         y = self.window.padded(x, lowest)
         for axis, count in enumerate(self.window.output(x.shape[2:])):
-            y = functools.reduce(np.maximum, self.window.places(y, axis, int(count)))
+            y = functools.reduce(np.maximum, self.window.taps(y, axis, int(count)))
         return y
 
     def _with_indices(self, x: np.ndarray, lowest: float) -> tuple[np.ndarray, np.ndarray]:
         windows = self.window.view(x, lowest)
         flat = windows.reshape(*windows.shape[: x.ndim], math.prod(self.kernel))
-        places = self.window.view(self._places(x.shape), 0).reshape(flat.shape)
+        indices = self.window.view(self._flat_indices(x.shape), 0).reshape(flat.shape)
         largest = flat.argmax(axis=-1)[..., None]
-        return np.take_along_axis(flat, largest, -1)[..., 0], np.take_along_axis(places, largest, -1)[..., 0]
+        return np.take_along_axis(flat, largest, -1)[..., 0], np.take_along_axis(indices, largest, -1)[..., 0]
 
-    def _places(self, shape: tuple[int, ...]) -> np.ndarray:
-        places = np.arange(np.prod(shape, dtype=np.int64), dtype=np.int64)
+    def _flat_indices(self, shape: tuple[int, ...]) -> np.ndarray:
+        indices = np.arange(np.prod(shape, dtype=np.int64), dtype=np.int64)
         if not self.column_major:
-            return places.reshape(shape)
-        turned = places.reshape(*shape[:2], *shape[:1:-1])
-        return turned.transpose(0, 1, *range(len(shape) - 1, 1, -1))
+            return indices.reshape(shape)
+        reversed_axes = indices.reshape(*shape[:2], *shape[:1:-1])
+        return reversed_axes.transpose(0, 1, *range(len(shape) - 1, 1, -1))
 
     @classmethod
     def from_onnx(cls, source: OnnxNode) -> tuple[Value, ...]:
@@ -146,8 +146,8 @@ class AveragePool(Pool):
     def evaluate(self, x: np.ndarray) -> np.ndarray:
         kernel_axes = tuple(range(x.ndim, 2 * x.ndim - 2))
         total = self.window.view(x, 0).sum(axis=kernel_axes, dtype=x.dtype)
-        one = np.ones((1, 1, *x.shape[2:]), x.dtype)
-        count = self.window.view(one, 0, inner=1 if self.count_pads else 0).sum(axis=kernel_axes, dtype=x.dtype)
+        ones = np.ones((1, 1, *x.shape[2:]), x.dtype)
+        count = self.window.view(ones, 0, inner=1 if self.count_pads else 0).sum(axis=kernel_axes, dtype=x.dtype)
         return total / count
 
     def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:

@@ -1,6 +1,6 @@
-"""Operators between reals and integers that stand for them, and integer arithmetic.
+"""Operators that convert between reals and quantised integers.
 
-What the integers stand for is in the tensors' types: real = scale * (stored - offset).
+The parameters are in the tensors' types: real = scale * (stored - offset).
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from mlhood.compiler.operators.onnx_writer import OnnxWriter
 
 
 def per_axis_array(numbers: tuple[float, ...], axis: int | None, rank: int, dtype: Any) -> np.ndarray:
-    """Return scales or offsets in the shape that stretches over a tensor of this rank."""
+    """Return scales or offsets in a shape that broadcasts to a tensor of this rank."""
     array = np.array(numbers, dtype)
     return array.reshape(()) if axis is None else array.reshape([-1 if i == axis else 1 for i in range(rank)])
 
 
 def saturate(x: np.ndarray, element: str) -> np.ndarray:
-    """Round to the nearest integers, halves to even, and keep them in the element type's range."""
+    """Round to the nearest integers, ties to even, and clamp them to the element type's range."""
     limits = np.iinfo(element)
     return np.clip(np.rint(x), limits.min, limits.max).astype(element)
 
@@ -70,7 +70,7 @@ def require_valid(type: TensorType) -> TensorType:
 
 
 class Conversion(Elementwise):
-    """Base: reals become integers that stand for them, or the other way round."""
+    """Base: conversion of reals to quantised integers or back."""
 
     converts = True
     family = "quantization"
@@ -80,7 +80,7 @@ class Conversion(Elementwise):
 
 @dataclass(frozen=True)
 class Quantize(Conversion):
-    """stored = clip(round(x / scale) + offset): from floating point to integers; round takes halves to even."""
+    """stored = clip(round(x / scale) + offset): from floating point to integers; round takes ties to even."""
 
     element: str
     quantization: Quantization
@@ -182,7 +182,7 @@ def _blockwise_dequantize(source: OnnxNode, x: Value) -> Value:
 
 @dataclass(frozen=True)
 class Reinterpret(Conversion):
-    """The same integers, said to stand for reals."""
+    """The same integers, with quantisation parameters in the type."""
 
     quantization: Quantization
 

@@ -1,4 +1,4 @@
-"""Reductions: one number from all elements along some axes."""
+"""Reductions along some axes."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from mlhood.compiler.operators.onnx_writer import OnnxWriter
 
 
 def reduced_shape(shape: Shape, axes: tuple[int, ...], keep: bool) -> Shape:
-    """Return a shape without the given axes, or with one in their place."""
-    gone = {normalize_axis(axis, len(shape)) for axis in axes}
-    require(len(gone) == len(axes), "an axis is repeated", got=axes)
+    """Return a shape without the given axes, or with length 1 for them."""
+    reduced = {normalize_axis(axis, len(shape)) for axis in axes}
+    require(len(reduced) == len(axes), "an axis is repeated", got=axes)
     if keep:
-        return tuple(1 if i in gone else size for i, size in enumerate(shape))
-    return tuple(size for i, size in enumerate(shape) if i not in gone)
+        return tuple(1 if i in reduced else size for i, size in enumerate(shape))
+    return tuple(size for i, size in enumerate(shape) if i not in reduced)
 
 
 @dataclass(frozen=True)
 class Reduction(Operator):
-    """Base: y = function(x) along `axes`; the axes become one long, or vanish.
+    """Base: y = function(x) along `axes`; the axes keep length 1 or are removed.
 
     Attributes:
         axes: Which axes to reduce.
-        keep: Whether they stay, with length one.
+        keep: Whether they stay, with length 1.
 
     Class attributes:
         changes_single: Reducing a single element changes it, as the norms do.
@@ -74,7 +74,7 @@ class Reduction(Operator):
 
 
 def mean(x: np.ndarray, axis: tuple[int, ...], keepdims: bool = True) -> np.ndarray:
-    """Return the mean along some axes, of the element type of x; of no elements it is not a number."""
+    """Return the mean along some axes, of the element type of x; NaN without elements."""
     count = np.prod([x.shape[i] for i in axis], dtype=np.int64)
     return np.asarray(np.sum(x, axis=axis, keepdims=keepdims) / count.astype(x.dtype if x.dtype.kind == "f" else float))
 
@@ -85,10 +85,10 @@ def _extremes(dtype: np.dtype) -> tuple[Any, Any]:
     return (-np.inf, np.inf) if dtype.kind == "f" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
 
 
-def _log_sum_exp(x: np.ndarray, **how: Any) -> np.ndarray:
-    top = np.max(x, axis=how["axis"], keepdims=True, initial=_extremes(x.dtype)[0])
+def _log_sum_exp(x: np.ndarray, **options: Any) -> np.ndarray:
+    top = np.max(x, axis=options["axis"], keepdims=True, initial=_extremes(x.dtype)[0])
     top = np.where(np.isfinite(top), top, 0).astype(x.dtype)
-    return np.log(np.sum(np.exp(x - top), **how)) + top.reshape(np.sum(x, **how).shape)
+    return np.log(np.sum(np.exp(x - top), **options)) + top.reshape(np.sum(x, **options).shape)
 
 
 def _define(name: str, function: Callable[..., Any], doc: str, **members: Any) -> type[Reduction]:
@@ -103,21 +103,29 @@ REDUCTIONS = (
     ReduceMean,
     _define("ReduceSum", np.sum, "y = the sum.", **_SAME),
     _define("ReduceProd", np.prod, "y = the product.", **_SAME),
-    _define("ReduceMax", lambda x, **how: np.max(x, initial=_extremes(x.dtype)[0], **how), "y = the largest.", **_SAME),
     _define(
-        "ReduceMin", lambda x, **how: np.min(x, initial=_extremes(x.dtype)[1], **how), "y = the smallest.", **_SAME
+        "ReduceMax",
+        lambda x, **options: np.max(x, initial=_extremes(x.dtype)[0], **options),
+        "y = the largest.",
+        **_SAME,
     ),
-    _define("ReduceL1", lambda x, **how: np.sum(np.abs(x), **how), "y = the sum of |x|."),
-    _define("ReduceL2", lambda x, **how: np.sqrt(np.sum(x * x, **how)), "y = the root of the sum of x^2."),
-    _define("ReduceSumSquare", lambda x, **how: np.sum(x * x, **how), "y = the sum of x^2."),
-    _define("ReduceLogSum", lambda x, **how: np.log(np.sum(x, **how)), "y = the logarithm of the sum."),
+    _define(
+        "ReduceMin",
+        lambda x, **options: np.min(x, initial=_extremes(x.dtype)[1], **options),
+        "y = the smallest.",
+        **_SAME,
+    ),
+    _define("ReduceL1", lambda x, **options: np.sum(np.abs(x), **options), "y = the sum of |x|."),
+    _define("ReduceL2", lambda x, **options: np.sqrt(np.sum(x * x, **options)), "y = the root of the sum of x^2."),
+    _define("ReduceSumSquare", lambda x, **options: np.sum(x * x, **options), "y = the sum of x^2."),
+    _define("ReduceLogSum", lambda x, **options: np.log(np.sum(x, **options)), "y = the logarithm of the sum."),
     _define("ReduceLogSumExp", _log_sum_exp, "y = the logarithm of the sum of exp(x)."),
 )
 
 
 @dataclass(frozen=True)
 class Arg(Operator):
-    """Base: y = where along `axis` the extreme element stands, int64; of several, the first or the last."""
+    """Base: y = the index of the extreme element along `axis`, int64; among equals, the first or the last."""
 
     axis: int
     keep: bool = True
@@ -153,14 +161,14 @@ class Arg(Operator):
 
 
 class ArgMax(Arg):
-    """y = where the largest element stands."""
+    """y = the index of the largest element."""
 
     onnx = ("ArgMax",)
     function = staticmethod(np.argmax)
 
 
 class ArgMin(Arg):
-    """y = where the smallest element stands."""
+    """y = the index of the smallest element."""
 
     onnx = ("ArgMin",)
     function = staticmethod(np.argmin)

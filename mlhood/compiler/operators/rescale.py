@@ -1,4 +1,4 @@
-"""From sums of scaled integers to a quantised tensor, with integers alone: what all integer operators end with."""
+"""From sums of scaled integers to a quantised tensor, in integer arithmetic: the last step of all integer operators."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mlhood.compiler.operators.base import MADE_BY_PASS, NO_PRODUCTS, IntegerAri
 from mlhood.compiler.operators.fixed_point import MULTIPLIER_BITS, fixed_points, round_shift
 from mlhood.compiler.operators.onnx_writer import OnnxWriter
 
-# parameters under which the stored integers are the numbers themselves
+# parameters under which the stored integers are the represented numbers
 UNIT_SCALE = Quantization((1.0,), (0,))
 
 # The others need a table of all values, see `lookup`.
@@ -25,12 +25,12 @@ _WIDEST = 52
 
 @dataclass(frozen=True)
 class Term:
-    """Integers that stand for scale * values, within -2^bits to 2^bits.
+    """Integers that represent scale * values, within -2^bits to 2^bits.
 
     Args:
         values: Integers, as int64.
-        scale: float64, one number or an array that stretches over the values.
-        bits: Bound of the values, from their types and not from what they happen to be.
+        scale: float64, one number or an array that broadcasts to the values.
+        bits: Bound of the values by their types, not by the values themselves.
     """
 
     values: np.ndarray
@@ -39,7 +39,7 @@ class Term:
 
 
 def parameters_of(type: TensorType) -> Quantization:
-    """Return what a type's integers stand for; the numbers themselves, where the type does not say."""
+    """Return the quantisation parameters of a type; without any, integers represent themselves."""
     return type.quantization or UNIT_SCALE
 
 
@@ -50,7 +50,7 @@ def max_magnitude(type: TensorType) -> int:
 
 
 def bit_width(number: int) -> int:
-    """Return the least b for which 2^b is not less than a number."""
+    """Return the smallest b with 2^b >= number."""
     return max(number - 1, 0).bit_length()
 
 
@@ -73,7 +73,7 @@ def require_per_tensor(*types: TensorType | None) -> None:
 
 
 def quantized_type(element: str, shape: Shape, quantization: Quantization, activation: Activation = ()) -> TensorType:
-    """Return the type of what an integer operator makes.
+    """Return the type of an integer operator's result.
 
     Raises:
         CompilerError: The parameters do not fit the element type, or the activation needs reals or a table.
@@ -91,7 +91,7 @@ def quantized_type(element: str, shape: Shape, quantization: Quantization, activ
 def requantize(terms: Sequence[Term], type: TensorType, activation: Activation = ()) -> np.ndarray:
     """Return the quantised activation of the sum of terms, computed with integers.
 
-    The terms are multiplied by integers that stand for scale / scale_y, all with one shift, so that their sum is
+    The terms are multiplied by integers that represent scale / scale_y, all with one shift, so that their sum is
     rounded once (ties up); then come the offset, the activation's limits as integers, and saturation. LeakyRelu has a
     second set of multipliers, alpha times the first, for negative sums.
 
@@ -101,7 +101,7 @@ def requantize(terms: Sequence[Term], type: TensorType, activation: Activation =
         activation: None, Relu, Clip or LeakyRelu.
 
     Returns:
-        Integers of the type's element type, of the shape that the terms stretch to.
+        Integers of the type's element type, of the shape that the terms broadcast to.
     """
     quantization = parameters_of(type)
     total, shift = _scaled(terms, 1.0, type)
@@ -113,14 +113,14 @@ def requantize(terms: Sequence[Term], type: TensorType, activation: Activation =
 
 def _scaled(terms: Sequence[Term], factor: float, type: TensorType) -> tuple[np.ndarray, np.ndarray]:
     widest = MULTIPLIER_BITS if type.dtype.itemsize == 1 else _WIDEST
-    scales = [np.asarray(one.scale * factor / parameters_of(type).scale[0], np.float64) for one in terms]
-    multipliers, shift = fixed_points(scales, [one.bits for one in terms], widest)
-    products = [one.values * multiplier for one, multiplier in zip(terms, multipliers, strict=True)]
+    scales = [np.asarray(term.scale * factor / parameters_of(type).scale[0], np.float64) for term in terms]
+    multipliers, shift = fixed_points(scales, [term.bits for term in terms], widest)
+    products = [term.values * multiplier for term, multiplier in zip(terms, multipliers, strict=True)]
     return np.asarray(sum(products[1:], start=products[0])), shift
 
 
 def _limits(type: TensorType, activation: Activation) -> tuple[int, int]:
-    """Return the least and the largest integer that may come out."""
+    """Return the smallest and the largest integer of the result."""
     limits, quantization = np.iinfo(type.dtype), parameters_of(type)
     low, high = activation[1:3] if activation and activation[0] == "Clip" else (None, None)
     if activation and activation[0] == "Relu":
@@ -129,15 +129,15 @@ def _limits(type: TensorType, activation: Activation) -> tuple[int, int]:
     def stored(real: float | int | str | None, otherwise: int) -> int:
         if real is None:
             return otherwise
-        whole = np.rint(float(real) / quantization.scale[0]) + quantization.offset[0]
-        return int(np.clip(whole, limits.min, limits.max))
+        integer = np.rint(float(real) / quantization.scale[0]) + quantization.offset[0]
+        return int(np.clip(integer, limits.min, limits.max))
 
     return stored(low, int(limits.min)), stored(high, int(limits.max))
 
 
 @dataclass(frozen=True)
 class Rescale(IntegerArithmetic, Operator):
-    """y = activation(x) with other parameters: the integers that stand for the same reals under them.
+    """y = activation(x) with other parameters: integers that represent the same reals.
 
     Attributes:
         quantization: The result's parameters.

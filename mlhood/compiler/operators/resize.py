@@ -1,4 +1,4 @@
-"""Resizing: elements at the places that a larger or smaller grid has in the old one."""
+"""Resizing: a tensor sampled on a finer or coarser grid."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ COORDINATES = (
     "tf_half_pixel_for_nn",
 )
 ROUNDING = {
-    "round_prefer_floor": lambda place: np.ceil(place - 0.5),
-    "round_prefer_ceil": lambda place: np.floor(place + 0.5),
+    "round_prefer_floor": lambda x: np.ceil(x - 0.5),
+    "round_prefer_ceil": lambda x: np.floor(x + 0.5),
     "floor": np.floor,
     "ceil": np.ceil,
 }
@@ -32,18 +32,18 @@ ROUNDING = {
 
 @dataclass(frozen=True)
 class Resize(Operator):
-    """y[i, j, ...] = x at the places (i, j, ...) of its own grid: the nearest element, or a mean of those around it.
+    """y[i, j, ...] = x sampled at the coordinates of (i, j, ...): the nearest element, or a mean of its neighbours.
 
     Source: ONNX, operator Resize; the axes are independent of each other, so each is one product with a matrix.
 
     Attributes:
-        scales: How much longer each axis becomes; 1 leaves it alone.
-        sizes: How long each becomes, 0 where `scales` says it: floor(length scale). Empty if it says all.
+        scales: Factor of each axis' length; 1 leaves it unchanged.
+        sizes: New length of each axis, 0 where `scales` determines it: floor(length scale). Empty if it does for all.
         mode: "nearest", "linear" or "cubic".
-        coordinates: Where the centre of element i lies in x, by ONNX's `coordinate_transformation_mode`.
-        rounding: Which element is the nearest, by ONNX's `nearest_mode`.
-        cubic_a: The cubic's parameter.
-        exclude_outside: Whether weights of elements that are not there count for none; otherwise the edge counts.
+        coordinates: How an index of y becomes a coordinate of x: ONNX's `coordinate_transformation_mode`.
+        rounding: Which element is the nearest: ONNX's `nearest_mode`.
+        cubic_a: Parameter of the cubic convolution kernel.
+        exclude_outside: Whether elements outside of x have weight 0; otherwise the edge is repeated.
     """
 
     scales: tuple[float, ...]
@@ -79,7 +79,7 @@ class Resize(Operator):
         return self.sizes[axis] if self.sizes and self.sizes[axis] else scale_dim(size, self.scales[axis])
 
     def workspace(self, *types: TensorType | None) -> int:
-        """The largest of what one axis after the other makes; a mean adds up products of that size."""
+        """The largest intermediate result, as axes are resized one after the other."""
         shape = [int(size) for size in types[0].shape] if types[0] is not None else []
         largest = 0
         for axis, size in enumerate(shape):
@@ -94,16 +94,16 @@ class Resize(Operator):
             if length == size and self.scales[axis] == 1:
                 continue
             require(size > 0, "an empty axis cannot be resized", got=list(x.shape))
-            places = self._places(axis, size, length)
+            coordinates = self._coordinates(axis, size, length)
             if self.mode == "nearest":
-                nearest = ROUNDING[self.rounding](places).clip(0, size - 1)
+                nearest = ROUNDING[self.rounding](coordinates).clip(0, size - 1)
                 x = np.take(x, nearest.astype(np.int64), axis=axis)
             else:
-                x = self._mean(x, axis, places)
+                x = self._interpolate(x, axis, coordinates)
         return x.astype(element, copy=False)
 
-    def _places(self, axis: int, size: int, length: int) -> np.ndarray:
-        """Return where the elements of the new axis lie on the old one: float64 [length]."""
+    def _coordinates(self, axis: int, size: int, length: int) -> np.ndarray:
+        """Return the coordinates of the new axis' elements on the old axis: float64 [length]."""
         given = not (self.sizes and self.sizes[axis])
         scale = self.scales[axis] if given else length / size
         index = np.arange(length, dtype=np.float64)
@@ -115,16 +115,16 @@ class Resize(Operator):
             return (index + 0.5) / scale
         if self.coordinates == "pytorch_half_pixel" and length == 1:
             return index
-        places = (index + 0.5) / scale - 0.5
+        coordinates = (index + 0.5) / scale - 0.5
         if self.coordinates == "half_pixel_symmetric":
-            places += size / 2 * (1 - length / (scale * size))
-        return places
+            coordinates += size / 2 * (1 - length / (scale * size))
+        return coordinates
 
-    def _mean(self, x: np.ndarray, axis: int, places: np.ndarray) -> np.ndarray:
-        """Return x along one axis as sums of two or four elements around each place."""
-        first = np.floor(places).astype(np.int64)
+    def _interpolate(self, x: np.ndarray, axis: int, coordinates: np.ndarray) -> np.ndarray:
+        """Return x along one axis as weighted sums of the two or four neighbours of each coordinate."""
+        first = np.floor(coordinates).astype(np.int64)
         taps = (0, 1) if self.mode == "linear" else (-1, 0, 1, 2)
-        weights = np.stack([self._weight(np.abs(places - first - tap)) for tap in taps])
+        weights = np.stack([self._weight(np.abs(coordinates - first - tap)) for tap in taps])
         indices = np.stack([first + tap for tap in taps])
         if self.exclude_outside:
             weights = np.where((indices >= 0) & (indices < x.shape[axis]), weights, 0)
@@ -134,13 +134,14 @@ class Resize(Operator):
         terms = zip(weights.astype(x.dtype), indices, strict=True)
         return np.asarray(sum(weight.reshape(along) * np.take(x, index, axis=axis) for weight, index in terms))
 
-    def _weight(self, far: np.ndarray) -> np.ndarray:
-        """Return how much an element counts at a distance."""
+    def _weight(self, distance: np.ndarray) -> np.ndarray:
+        """Return the weights of elements at these distances."""
         if self.mode == "linear":
-            return 1 - far
+            return 1 - distance
         a = self.cubic_a
-        near = ((a + 2) * far - (a + 3)) * far * far + 1
-        return np.where(far <= 1, near, ((a * far - 5 * a) * far + 8 * a) * far - 4 * a)
+        inner = ((a + 2) * distance - (a + 3)) * distance * distance + 1
+        outer = ((a * distance - 5 * a) * distance + 8 * a) * distance - 4 * a
+        return np.where(distance <= 1, inner, outer)
 
     @classmethod
     def _import_upsample(cls, source: OnnxNode) -> Value:
@@ -187,11 +188,11 @@ class Resize(Operator):
 
 def _numbers(scales: np.ndarray) -> tuple[float, ...]:
     require(scales.dtype.kind == "f" and scales.ndim == 1, "scales must be a list of numbers", got=list(scales.shape))
-    return tuple(float(one) for one in scales)
+    return tuple(map(float, scales))
 
 
 def _size(source: OnnxNode, old: Dim, new: Dim) -> int:
-    """Return a size, 0 for an open axis that stays as it is."""
+    """Return the new size, 0 for a dynamic axis that does not change."""
     require(isinstance(new, str) or new > 0, "sizes must be positive", got=new)
     if new == old:
         return 0

@@ -21,14 +21,14 @@ _AUTO_PADS = ("", "NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER")
 
 @dataclass(frozen=True)
 class Window:
-    """Where a window stands: one number an axis, twice as many pads.
+    """A sliding window: one number per spatial axis, and two pads.
 
     Args:
-        kernel: Size of the window.
-        strides: How far it moves.
-        pads: How many elements are put before and behind each axis.
-        dilations: Distance of two elements of the window.
-        ceil: Whether a last window that stands out over the end counts.
+        kernel: Sizes of the window.
+        strides: Steps between windows.
+        pads: Numbers of elements added before each axis, then after each.
+        dilations: Distances between neighbouring elements of a window.
+        ceil: Whether a last window that extends past the end counts.
     """
 
     kernel: tuple[int, ...]
@@ -39,12 +39,12 @@ class Window:
 
     @property
     def spans(self) -> tuple[int, ...]:
-        """How many elements the window reaches over, per axis."""
+        """How many elements the window spans, per axis."""
         return tuple((size - 1) * dilation + 1 for size, dilation in zip(self.kernel, self.dilations, strict=True))
 
     @property
     def ends(self) -> tuple[tuple[int, int], ...]:
-        """The pads as pairs of before and behind, per axis."""
+        """The pads before and after each axis, as pairs."""
         axes = len(self.kernel)
         return tuple(zip(self.pads[:axes], self.pads[axes:], strict=True))
 
@@ -73,30 +73,30 @@ class Window:
         fits = isinstance(free, str) or free >= 0
         require(fits, "the window is larger than the padded input", expected=f">= {span}", got=padded)
         count = add_dims(divide_dim(free, stride, up=self.ceil), 1)
-        # a window that would start behind the input, in the padding at the end, is left out
+        # a window that would start after the input, in the padding at the end, is dropped
         late = self.ceil and isinstance(count, int) and isinstance(size, int) and (count - 1) * stride >= size + pads[0]
         return add_dims(count, -1) if late else count
 
     def workspace(self, shape: Shape) -> int:
-        """Return how many elements the larger has: the padded tensor, or all its windows laid out.
+        """Return the number of elements of the padded tensor or of a copy of all its windows, whichever is larger.
 
         Args:
-            shape: [N, C, spatial...], all numbers.
+            shape: [N, C, spatial...], without dynamic axes.
         """
         counts = [int(count) for count in self.output(shape[2:])]
         padded = [int(n) + sum(pads) for n, pads in zip(shape[2:], self.ends, strict=True)]
         reach = [(n - 1) * s + span for n, s, span in zip(counts, self.strides, self.spans, strict=True)]
         images = int(shape[0]) * int(shape[1])
-        laid_out = math.prod(counts) * math.prod(self.kernel)
-        return images * max(math.prod(map(max, padded, reach)), laid_out)
+        copied = math.prod(counts) * math.prod(self.kernel)
+        return images * max(math.prod(map(max, padded, reach)), copied)
 
     def view(self, x: np.ndarray, fill: float, *, inner: float | None = None) -> np.ndarray:
         """Return all windows of x, padded.
 
         Args:
             x: [N, C, spatial...].
-            fill: What stands in the padding.
-            inner: What stands in the declared pads, where that differs from what `ceil` adds behind them.
+            fill: The value of the padding.
+            inner: The value of the declared pads, if it differs from that of the elements which `ceil` adds after them.
 
         Returns:
             A view [N, C, windows..., kernel...].
@@ -108,17 +108,17 @@ class Window:
         return view[(slice(None), slice(None), *steps, *inside)]
 
     def padded(self, x: np.ndarray, fill: float, *, inner: float | None = None) -> np.ndarray:
-        """Return x with everything around it that a window reaches; arguments as for `view`."""
-        around = _put_around(x, self.ends, fill if inner is None else inner)
+        """Return x padded by all elements that a window covers; arguments as for `view`."""
+        around = _pad(x, self.ends, fill if inner is None else inner)
         axes = zip(self.output(x.shape[2:]), self.strides, self.spans, around.shape[2:], strict=True)
-        behind = [(0, max(0, (int(n) - 1) * stride + span - have)) for n, stride, span, have in axes]
-        return _put_around(around, behind, fill)
+        after = [(0, max(0, (int(n) - 1) * stride + span - length)) for n, stride, span, length in axes]
+        return _pad(around, after, fill)
 
-    def places(self, padded: np.ndarray, axis: int, count: int) -> list[np.ndarray]:
-        """Return for each place in the window, along one spatial axis, the elements that stand there.
+    def taps(self, padded: np.ndarray, axis: int, count: int) -> list[np.ndarray]:
+        """Return for each position in the window, along one spatial axis, the elements that all windows have there.
 
         Args:
-            padded: What `padded` returns, or that with earlier axes reduced.
+            padded: The result of `padded`, possibly with earlier axes reduced.
             axis: A spatial axis, counted from 0.
             count: How many windows there are along it.
 
@@ -131,17 +131,17 @@ class Window:
         return [padded[(*before, slice(start, start + (count - 1) * stride + 1, stride))] for start in starts]
 
 
-def _put_around(x: np.ndarray, ends: Iterable[tuple[int, int]], fill: float) -> np.ndarray:
-    """Return x with elements before and behind its spatial axes; x itself, not a copy, if there are none."""
+def _pad(x: np.ndarray, ends: Iterable[tuple[int, int]], fill: float) -> np.ndarray:
+    """Return x padded before and after its spatial axes; x itself, not a copy, without pads."""
     widths = [(0, 0), (0, 0), *ends]
     return np.pad(x, widths, constant_values=fill) if any(map(any, widths)) else x
 
 
 def read_window(source: OnnxNode, x: TensorType, kernel: tuple[int, ...]) -> Window:
-    """Return the window that an ONNX node describes, `auto_pad` worked out.
+    """Return the window of an ONNX node, with `auto_pad` resolved to pads.
 
     Raises:
-        CompilerError: `auto_pad` needs the length of an axis that is open.
+        CompilerError: `auto_pad` needs the length of a dynamic axis.
     """
     ones = (1,) * len(kernel)
     strides, dilations = source.attribute("strides", ones), source.attribute("dilations", ones)

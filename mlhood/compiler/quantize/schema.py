@@ -118,7 +118,7 @@ def channel_parameters(array: np.ndarray, element: str = "int8", schema: str = "
 
 
 def quantize_array(array: np.ndarray, quantization: Quantization, element: str) -> np.ndarray:
-    """Quantise an array: clip(round(x / scale) + offset), halves to even."""
+    """Quantise an array: clip(round(x / scale) + offset), ties to even."""
     limits = np.iinfo(element)
     scale, offset = _broadcastable(quantization, array.ndim)
     return np.clip(np.rint(array.astype(np.float64) / scale) + offset, limits.min, limits.max).astype(element)

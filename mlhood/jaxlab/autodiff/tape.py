@@ -55,7 +55,7 @@ class Tape:
     names: dict[int, str] = field(default_factory=dict)
 
     def value(self, array: Any, name: str = "") -> TapeValue:
-        """Append an array to the tape, and return the value that stands for it.
+        """Append an array to the tape, and return its value.
 
         Raises:
             AutodiffError: It is a value of another derivative.

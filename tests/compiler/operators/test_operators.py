@@ -197,7 +197,7 @@ def test_an_empty_batch(new_model, op):
     assert Interpreter(import_model(model)).run({"x": x})["y"].shape == wanted.shape
 
 
-def test_the_places_of_the_largest_of_an_empty_batch(new_model):
+def test_the_indices_of_the_largest_of_an_empty_batch(new_model):
     nodes = [helper.make_node("MaxPool", ["x"], ["y", "at"], kernel_shape=[2, 2])]
     graph = import_model(new_model(nodes, {"x": (FLOAT, ["n", 2, 3, 3])}, outputs=("y", "at")))
     made = Interpreter(graph).run({"x": np.zeros((0, 2, 3, 3), np.float32)})

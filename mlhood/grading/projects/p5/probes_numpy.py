@@ -40,7 +40,7 @@ def numpy_only(function: Callable, args: list[Any], kwargs: dict[str, Any]) -> d
     return {"result": result, "lines": lines, "foreign": sorted(packages.intersection(FOREIGN))}
 
 
-# -- P5.5: a variable is [number, *shape] in plain data, a number stands for itself
+# -- P5.5: a variable is [number, *shape] in plain data, a number is a constant
 
 
 def recorded(function: Callable, shapes: list[list[int]], steps: list[list[Any]]) -> list[dict[str, Any]]:

@@ -1,6 +1,6 @@
 """Checks of P5.5: the three functions of a tracer, on programs in plain data.
 
-A variable is [number, *shape], a number stands for itself, an equation is [operation, operands, variable].
+A variable is [number, *shape], a number is a constant, an equation is [operation, operands, variable].
 """
 
 from __future__ import annotations
