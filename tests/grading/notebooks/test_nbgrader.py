@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from nbformat import NotebookNode
 from nbgrader.nbgraderformat.v3 import MetadataValidatorV3
 
 from mlhood.exchange import find_browser
@@ -55,20 +56,31 @@ def scores(course: Path) -> dict[str, float]:
     return dict(rows)
 
 
-def graded(master: Path, tmp_path: Path, solved: Path | None = None) -> tuple[dict[str, float], Path]:
-    """Release with nbgrader, submit a solved notebook, the master if left out, and the empty one, and grade both."""
-    course = tmp_path / "nbgrader"
-    (course / "source" / "one").mkdir(parents=True)
+def release(master: Path, course: Path) -> Path:
+    """Return the student version of a notebook that nbgrader writes, and keep the notebook as its assignment."""
+    (course / "source" / "one").mkdir(parents=True, exist_ok=True)
     (course / "nbgrader_config.py").write_text(CONFIG)
     shutil.copy(master, course / "source" / "one" / master.name)
-    nbgrader(course, "generate_assignment", "one")
-    released = course / "release" / "one" / master.name
-    for student, notebook in (("solved", solved or master), ("empty", released)):
+    nbgrader(course, "generate_assignment", "--force", "one")
+    return course / "release" / "one" / master.name
+
+
+def grade(solved: Path, released: Path, course: Path) -> dict[str, float]:
+    """Return nbgrader's points of a solved notebook and of the empty one."""
+    for student, notebook in (("solved", solved), ("empty", released)):
         folder = course / "submitted" / student / "one"
         folder.mkdir(parents=True)
-        shutil.copy(notebook, folder / master.name)
+        shutil.copy(notebook, folder / released.name)
     nbgrader(course, "autograde", "one")
-    return scores(course), released
+    return scores(course)
+
+
+def without_results(notebook: NotebookNode) -> NotebookNode:
+    """Empty the cells that only show results: they earn nothing, and take half of the time."""
+    for cell in notebook.cells:
+        if (cell_label := label(cell)) and cell_label.role == "result":
+            cell.source = ""
+    return notebook
 
 
 def assert_same_cells(ours, theirs) -> None:
@@ -109,8 +121,8 @@ def test_released_metadata_are_valid(course, tmp_path):
 def test_small_project_in_nbgrader(course, tmp_path):
     master = tmp_path / "T9.ipynb"
     write(course.notebook(), master)
-    points, released = graded(master, tmp_path)
-    assert points == {"solved": 80, "empty": 0}
+    released = release(master, tmp_path / "nbgrader")
+    assert grade(master, released, tmp_path / "nbgrader") == {"solved": 80, "empty": 0}
     ours = read(master)
     student_version(ours, master)
     assert_same_cells(ours, read(released))
@@ -121,13 +133,11 @@ def test_small_project_in_nbgrader(course, tmp_path):
 @pytest.mark.skipif(not find_browser(), reason="without a browser some checks are skipped, and nbgrader counts them")
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
 def test_course_in_nbgrader(path, tmp_path):
-    solved = quick_master(path.stem)
-    for cell in solved.cells:
-        if (metadata := label(cell)) and metadata.role == "result":
-            cell.source = ""  # looks at results earn nothing, and take half of the time
-    write(solved, tmp_path / path.name)
-    points, released = graded(path, tmp_path, tmp_path / path.name)
+    course = tmp_path / "nbgrader"
     ours = read(path)
     student_version(ours, path)
-    assert_same_cells(ours, read(released))
-    assert points == {"solved": 100, "empty": 0}
+    assert_same_cells(ours, read(release(path, course)))
+    master, solved = tmp_path / path.name, tmp_path / "solved.ipynb"
+    write(without_results(read(path)), master)
+    write(without_results(quick_master(path.stem)), solved)
+    assert grade(solved, release(master, course), course) == {"solved": 100, "empty": 0}
