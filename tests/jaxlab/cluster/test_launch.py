@@ -220,7 +220,13 @@ def test_invalid_arguments_are_rejected(command, options, message):
 
 def mlhood(*arguments):
     command = [sys.executable, "-c", "from mlhood.cli import main; main()", "cluster", *arguments]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    restore = None if os.name == "nt" else restore_sighup
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=restore)
+
+
+def restore_sighup():
+    """Undo what `nohup pytest` sets: a launcher that inherits an ignored SIGHUP rightly keeps ignoring it."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.mark.parametrize(("name", "code"), [("SIGINT", 130), ("SIGTERM", 143), ("SIGHUP", 129)])
@@ -229,7 +235,10 @@ def test_a_signal_to_the_launcher_terminates_all_processes(name, code):
     with mlhood("-n", "2", "--", "python", "-c", program) as cluster:
         pids = [int(cluster.stdout.readline().split()[1]) for _ in range(2)]
         cluster.send_signal(getattr(signal, name))
-        assert cluster.wait(timeout=60) == code
+        try:
+            assert cluster.wait(timeout=60) == code
+        finally:
+            cluster.kill()
     assert all(map(is_gone, pids))
 
 

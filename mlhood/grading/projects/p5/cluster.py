@@ -159,6 +159,11 @@ def steps_take_compute_and_ring(submission: Submission) -> None:
         _check_number(submission, "step_seconds", arguments, compute / devices + ring, hint)
 
 
+def _final_error(output: str) -> str:
+    """Return the exception that ended the script, after which JAX prints more lines."""
+    return (ERROR.findall(output) or [output.strip()[-250:]])[-1]
+
+
 @points(2)
 def two_processes_give_the_gradient_of_one(submission: Submission) -> None:
     """`cluster_step.py` computes on two processes the gradient that one process computes."""
@@ -172,9 +177,7 @@ def two_processes_give_the_gradient_of_one(submission: Submission) -> None:
         out = str(submission.scratch / f"step-{seed}.npz")
         answer = submission.call(PROBES + "run_on_cluster", SCRIPT, seed, out)
         report = expect.mapping(answer, ("code", "output", "processes", "arrays"), "the run of the script")
-        output = f"{report['output']}"
-        # the exception that ended the script, after which JAX prints more lines
-        error = (ERROR.findall(output) or [output.strip()[-250:]])[-1]
+        error = _final_error(f"{report['output']}")
         expect.true(report["code"] == 0, "the script fails on two processes", got=error)
         what, expected = "the two processes are not one cluster", "a process count of 2 in each of them"
         expect.true(report["processes"] == [2, 2], what, expected=expected, got=str(report["processes"]))
