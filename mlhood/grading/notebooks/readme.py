@@ -128,7 +128,7 @@ def markdown_table(html: str, columns: tuple[str, ...] = ()) -> str:
         heading, body = heading[1:], [row[1:] for row in body]
     keep = [i for i, title in enumerate(heading) if not columns or title in columns]
     lines = [_row(heading, keep), "|" + "---|" * len(keep), *(_row(row, keep) for row in body)]
-    notes = [_text(tag) for tag in soup.find_all(["p", "li"])]
+    notes = [", ".join(filter(None, map(str.strip, tag.get_text().splitlines()))) for tag in soup.find_all(["p", "li"])]
     return "\n".join(lines) + "\n" + (f"\n<sub>{'; '.join(escape(note) for note in notes)}</sub>\n" if notes else "")
 
 
