@@ -11,11 +11,17 @@ import pytest
 ROOT = Path(__file__).parent
 WORKERS = 2
 # The longest run first: at the end, both workers have short ones left.
-LONGEST = ("tests/grading/projects/test_gallery.py", "tests/grading/notebooks/test_nbgrader.py", "P")
+LONGEST = (
+    "tests/grading/projects/test_gallery.py",
+    "tests/grading/notebooks/test_nbgrader.py",
+    "tests/test_how_to.py",
+    "P",
+)
 # Files whose tests may run in several workers: tests of one project share expensive fixtures, or none do.
 PARTS = {
     "tests/grading/projects/test_gallery.py": re.compile(r"\[(P\d)"),
     "tests/grading/notebooks/test_nbgrader.py": re.compile(r"(.+)"),
+    "tests/test_how_to.py": re.compile(r"(.+)"),
 }
 
 

@@ -21,6 +21,7 @@ def write_fresh(path: Path, data: bytes) -> Path:
     path.unlink(missing_ok=True)
     with path.open("xb") as file:
         file.write(data)
+    path.chmod(stat.S_IMODE(path.stat().st_mode) | stat.S_IRUSR)  # student code may have set a umask that forbids all
     return path
 
 

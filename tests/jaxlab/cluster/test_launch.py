@@ -219,14 +219,10 @@ def test_invalid_arguments_are_rejected(command, options, message):
 
 
 def mlhood(*arguments):
-    command = [sys.executable, "-c", "from mlhood.cli import main; main()", "cluster", *arguments]
-    restore = None if os.name == "nt" else restore_sighup
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=restore)
-
-
-def restore_sighup():
-    """Undo what `nohup pytest` sets: a launcher that inherits an ignored SIGHUP rightly keeps ignoring it."""
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    # undo `nohup pytest`: a launcher that inherits an ignored SIGHUP rightly keeps ignoring it
+    program = "import signal; signal.signal(signal.SIGHUP, signal.SIG_DFL); from mlhood.cli import main; main()"
+    command = [sys.executable, "-c", program, "cluster", *arguments]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 @pytest.mark.parametrize(("name", "code"), [("SIGINT", 130), ("SIGTERM", 143), ("SIGHUP", 129)])
