@@ -41,7 +41,7 @@ class ClassResult:
     @property
     def complete(self) -> bool:
         """Whether every submission was graded and none was at fault."""
-        return not self.unassigned and all(record.status == "done" for record in self.records)
+        return not self.unassigned and all(record.status == "done" and not record.reason for record in self.records)
 
     def text(self) -> str:
         """Return a summary for the instructor: every problem, then counts."""
@@ -50,7 +50,7 @@ class ClassResult:
         lines += [
             f"{record.student} {record.project.id} ({record.submission.source}): {record.status}: {record.reason}"
             for record in self.records
-            if record.status != "done"
+            if record.status != "done" or record.reason
         ]
         done = sum(record.status == "done" for record in self.records)
         lines.append(f"layout: {', '.join(dict.fromkeys(self.layouts))}")

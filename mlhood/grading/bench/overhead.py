@@ -103,7 +103,11 @@ class Timing:
 
     @property
     def between(self) -> float:
-        """The part of the overhead between the first cell and the last result."""
+        """The part of the overhead between the first cell and the last result.
+
+        It may be slightly negative: a kernel becomes idle after its reply, so the end of a cell overlaps with what
+        follows, and its clock is not ours.
+        """
         return self.overhead - self.before - self.after
 
 

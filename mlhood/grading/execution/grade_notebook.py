@@ -24,6 +24,7 @@ from mlhood.grading.checks.marks import Marks, TaskResult, judge
 from mlhood.grading.checks.submission import Session
 from mlhood.grading.checks.task import Project, Task
 from mlhood.grading.execution.kernel import Kernel, KernelFactory
+from mlhood.grading.notebooks.edition import require_current_edition
 from mlhood.grading.notebooks.notebook import project_of, read
 from mlhood.grading.notebooks.restore import (
     FEEDBACK_ROLES,
@@ -192,12 +193,13 @@ def grade_file(path: str | Path, settings: RunSettings | None = None, *, keep_fi
     The files that the notebook writes are deleted, or kept in the empty or new folder `keep_files`.
 
     Raises:
-        NotebookError: The file is not a notebook of the course.
+        NotebookError: The file is not a notebook of the course, or of another edition.
         OutputError: `keep_files` cannot be written, or is not empty.
         GradingError: No kernel can be started.
     """
     notebook = read(path)
     project = project_of(notebook, path)
+    require_current_edition(notebook, project, path)
     with _working_folder(keep_files) as folder:
         return grade(notebook, project, folder, settings)
 

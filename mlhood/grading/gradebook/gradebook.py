@@ -266,6 +266,12 @@ class Gradebook:
         rows = self._rows("SELECT state FROM gradings WHERE key = ?", key)
         return rows[0][0] if rows else None
 
+    def latest_done(self, sha256: str, project: str) -> str | None:
+        """Return the key of the latest grading of a notebook that was completed, or None."""
+        query = "SELECT key FROM gradings WHERE sha256 = ? AND project = ? AND state = 'done' ORDER BY rowid DESC"
+        rows = self._rows(query, sha256, project)
+        return rows[0][0] if rows else None
+
     def put_task(self, key: str, position: int, result: TaskResult) -> None:
         """Store a task's result; it replaces an earlier one of the same task, so none counts twice."""
         task = "INSERT OR REPLACE INTO task_results VALUES (?, ?, ?, ?, ?)"

@@ -22,6 +22,7 @@ class Record:
 
     Args:
         status: `done`, `refused` (the notebook is at fault), `failed` (we are) or `open` (not graded yet).
+        reason: Why it is not `done`, or why the marks of an earlier grading count; else empty.
         tasks: A result for every task of the project; a task that was never graded has failed for `reason`.
         manual_marks: Points given by hand, by question.
         seconds: Time that the grading took.
@@ -113,7 +114,7 @@ def _record(
         submission,
         project,
         grading.state,
-        grading.reason,
+        grading.reason or submission.problem,
         tuple(_all_tasks(project.tasks, grading)),
         deadline.lateness(submission.student, submission.submitted),
         {question.id: marks[question.id] for question in project.questions if question.id in marks},

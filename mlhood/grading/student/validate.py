@@ -16,6 +16,7 @@ from nbformat import NotebookNode
 from mlhood.grading.checks.task import Project
 from mlhood.grading.execution.grade_notebook import CELL_SECONDS, Step
 from mlhood.grading.execution.kernel import Kernel
+from mlhood.grading.notebooks.edition import require_current_edition
 from mlhood.grading.notebooks.master import SOLUTION
 from mlhood.grading.notebooks.notebook import Label, label, project_of, read
 from mlhood.grading.notebooks.restore import Change, restore
@@ -80,11 +81,12 @@ def validate(path: str | Path, *, on_step: Callable[[Step], None] = lambda step:
     """Inspect a notebook and run it once in a clean kernel, in a folder of its own.
 
     Raises:
-        NotebookError: The file is not a notebook of the course.
+        NotebookError: The file is not a notebook of the course, or of another edition.
         GradingError: No kernel can be started.
     """
     notebook = read(path)
     project = project_of(notebook, path)
+    require_current_edition(notebook, project, path)
     empty = empty_tasks(notebook, project)
     failures = list(_failures(notebook, project, on_step))
     repairs = [
