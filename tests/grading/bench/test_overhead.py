@@ -69,7 +69,9 @@ def test_nothing_measured_is_not_held():
 
 def test_a_grading_without_a_sandbox_is_timed_and_its_parts_add_up(course):
     timing = time_grading(Subject("T9", lambda: course.notebook(course.EMPTY), course.SYNTHETIC), None)
-    assert min(timing.cells, timing.checks, timing.before, timing.between, timing.after) > 0
+    assert min(timing.cells, timing.checks, timing.before, timing.after) > 0
+    parts = timing.cells, timing.checks, timing.before, timing.between, timing.after
+    assert sum(parts) == pytest.approx(timing.whole)
     assert not timing.solved
     assert "stand-ins count" in Overheads({("T9", "bare"): [timing]}).text()
 
