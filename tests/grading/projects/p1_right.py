@@ -29,7 +29,7 @@ def train(model, images, labels):
     criterion = nn.CrossEntropyLoss()
     model.train()
     history = []
-    for epoch in range(25):
+    for epoch in range(10):
         losses = []
         for x, y in loader:
             loss = criterion(model(x), y)

@@ -121,7 +121,7 @@ WRONG: tuple[Mistake, ...] = (
         ),
         (
             "one epoch",
-            train("loss.backward(); optimizer.step()", epochs=1),
+            train("loss.backward(); optimizer.step()", epochs="1"),
             (LOSS, ACCURACY),
             "classifies too few of the held-out digits",
         ),

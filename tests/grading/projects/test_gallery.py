@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shutil
 from collections.abc import Iterator
@@ -15,10 +16,12 @@ from mlhood.grading.checks import timing
 from mlhood.grading.checks.marks import Marks
 from mlhood.grading.checks.task import Project
 from mlhood.grading.execution.grade_notebook import RunSettings, grade
+from mlhood.grading.execution.kernel import KernelFactory
 from mlhood.grading.notebooks.master import stub_solutions
 from mlhood.grading.notebooks.notebook import label
 from mlhood.grading.projects import PROJECTS
 from mlhood.grading.projects.p3 import races
+from tests.grading.forked_kernel import SUPPORTED, ForkServer
 from tests.grading.projects import (
     p1_right,
     p1_wrong,
@@ -32,7 +35,7 @@ from tests.grading.projects import (
     p5_wrong,
 )
 from tests.grading.projects.gallery import Mistake
-from tests.grading.projects.quick import master, quick_master
+from tests.grading.projects.quick import master, quick_master, use_exported
 
 WRONG: tuple[Mistake, ...] = (*p1_wrong.WRONG, *p2_wrong.WRONG, *p3_wrong.WRONG, *p4_wrong.WRONG, *p5_wrong.WRONG)
 RIGHT: dict[str, dict[str, dict[str, str]]] = {
@@ -78,8 +81,9 @@ def project_for(name: str, notebook: object) -> Project:
 class GalleryGrader:
     """Grades notebooks of the gallery, each when it is first asked for."""
 
-    def __init__(self, base: Path) -> None:
+    def __init__(self, base: Path, kernels: KernelFactory | None) -> None:
         self.base = base
+        self.settings = RunSettings(SECRET_SEED, kernels=kernels)
         self.marks: dict[tuple[str, object], Marks] = {}
 
     def marks_of(self, project: str, notebook: object) -> Marks:
@@ -98,7 +102,13 @@ class GalleryGrader:
         if project.id == "P2":  # a file of P1, so that its notebooks do not each train a network
             lenet_onnx(self.base / "lenet.onnx")
             shutil.copy(self.base / "lenet.onnx", folder)
-        return grade(quick_master(project.id, cells), project, folder, RunSettings(SECRET_SEED))
+        notebook, exported = quick_master(project.id, cells), self.base / f"{project.id}-resnet18.onnx"
+        if exported.exists():
+            use_exported(notebook, exported)
+        marks = grade(notebook, project, folder, self.settings)
+        if not exported.exists() and (folder / "resnet18.onnx").exists():
+            shutil.copy(folder / "resnet18.onnx", exported)
+        return marks
 
 
 def _wrong_cells(project: str, index: object) -> dict[str, str]:
@@ -114,7 +124,8 @@ def gallery(tmp_path_factory) -> Iterator[GalleryGrader]:
         monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(base / "xla"))  # most of what they compile is the same
         monkeypatch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
         monkeypatch.setattr(timing, "TABLE_SECONDS", 0.0)  # one claim per table suffices for so many notebooks
-        yield GalleryGrader(base)
+        with ForkServer() if SUPPORTED else contextlib.nullcontext() as kernels:
+            yield GalleryGrader(base, kernels)
 
 
 @pytest.mark.parametrize("entry", WRONG, ids=lambda entry: f"{entry.task} {entry.name}")
@@ -145,12 +156,12 @@ def test_a_right_solution_in_any_style_gets_all_points(project, style, gallery):
 
 
 @pytest.mark.parametrize("project", RIGHT)
-def test_an_empty_notebook_gets_no_points_and_a_message_where_to_begin(project, tmp_path):
+def test_an_empty_notebook_gets_no_points_and_a_message_where_to_begin(project, gallery, tmp_path):
     notebook = master(project)
     for cell in notebook.cells:
         if (metadata := label(cell)) and metadata.role == "solution":
             cell.source = stub_solutions(cell, cell.id)
-    marks = grade(notebook, PROJECTS[project], tmp_path, RunSettings(SECRET_SEED))
+    marks = grade(notebook, PROJECTS[project], tmp_path, gallery.settings)
     assert marks.earned == 0
     first = marks.tasks[0].checks[0]
     assert "not written yet" in first.what, first

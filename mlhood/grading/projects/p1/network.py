@@ -301,7 +301,7 @@ TRAINING_STAND_IN = """
 from mlhood.grading.projects.p1.stand_ins import mistakes
 from mlhood.models import LeNet as _LeNet, digits as _digits, train
 model, _data = _LeNet(), _digits()
-losses = train(model, _data.train_images, _data.train_labels, epochs=max(2, 30_000 // len(_data.train_images)))
+losses = train(model, _data.train_images, _data.train_labels, epochs=max(2, 12_000 // len(_data.train_images)))
 """
 
 TASKS = (
