@@ -16,16 +16,20 @@ from typing import IO
 from zoneinfo import ZoneInfo
 
 from mlhood.errors import GradingError, OutputError
-from mlhood.grading.intake.files import READ_ERRORS, InputFile, input_files
-from mlhood.grading.intake.layouts import TIMESTAMP, Layout, Owner, choose_layout
+from mlhood.grading.intake.files import READ_ERRORS, TRUNCATED, InputFile, input_files
+from mlhood.grading.intake.layouts import SUBMITTED, TIMESTAMP, Layout, Owner, choose_layout
 
 MAX_BYTES = 32 << 20
-MAX_TOTAL_BYTES = 16 << 30
+MAX_STUDENT_BYTES = 256 << 20
+MAX_STUDENT_NOTEBOOKS = 24
 MAX_TIMESTAMP_BYTES = 200
 CHUNK = 1 << 20
 MISPLACED = "this layout has no submissions at this path, so it belongs to no student"
 
+TOO_MANY_NOTEBOOKS = f"this student submitted more than {MAX_STUDENT_NOTEBOOKS} notebooks, and this one is not graded"
+
 Owned = tuple[InputFile, Owner]
+Candidate = tuple["SubmittedFile", InputFile]
 # by student and assignment
 Times = dict[tuple[str, str], datetime]
 
@@ -95,14 +99,13 @@ def collect(source: Path, store: Path, hint: str | None = None) -> Collection:
         if not owned:
             raise _nothing_found(source, layout, files)
         times = _submission_times(owned) if layout.name == "nbgrader" else {}
-        budget = _ByteBudget(MAX_TOTAL_BYTES)
-        copied = [_copied(file, owner, store, times, budget) for file, owner in owned if _is_notebook(file.path)]
+        notebooks = [(file, owner) for file, owner in owned if _is_notebook(file.path)]
+        submissions, superseded = _copy_submissions(notebooks, times, store)
         misplaced = [
             SubmittedFile("", source=str(file.path), problem=file.problem or MISPLACED)
             for file in files
-            if _is_notebook(file.path) and layout.owner(file.path) is None
+            if file.problem == TRUNCATED or (_is_notebook(file.path) and layout.owner(file.path) is None)
         ]
-    submissions, superseded = _select(copied)
     # in the flat layout a file that is not a notebook does not indicate a student
     missing = _without_notebook(owned) if layout.name != "flat" else []
     return Collection(layout.name, (*submissions, *missing), (*superseded, *misplaced))
@@ -123,29 +126,80 @@ def _is_notebook(path: PurePosixPath) -> bool:
 
 
 class _ByteBudget:
-    """Bytes that may still be copied, so that thousands of small zip bombs do not add up to a large one."""
+    """Bytes of one student that may still be read, so that many small zip bombs do not add up to a large one."""
 
-    def __init__(self, remaining: int) -> None:
-        self.remaining = remaining
+    def __init__(self) -> None:
+        self.remaining = MAX_STUDENT_BYTES
 
     def spend(self, count: int) -> None:
         self.remaining -= count
         if self.remaining < 0:
-            raise _TooLarge(f"the submissions together are larger than {MAX_TOTAL_BYTES >> 30} GiB")
+            raise _TooLarge(f"this student's notebooks together are larger than {MAX_STUDENT_BYTES >> 20} MiB")
 
 
-def _copied(file: InputFile, owner: Owner, store: Path, times: Times, budget: _ByteBudget) -> SubmittedFile:
-    time = times.get((owner.student, owner.assignment))
-    result = SubmittedFile(owner.student, owner.name, owner.assignment, str(file.path), submitted=time, late=owner.late)
-    if file.problem:
-        return replace(result, problem=file.problem)
+def _copy_submissions(
+    notebooks: Iterable[Owned], times: Times, store: Path
+) -> tuple[list[SubmittedFile], list[SubmittedFile]]:
+    """Copy the notebook that counts for each student and assignment; return these, and the others with the reason.
+
+    The preferred one counts. If it cannot be copied, the next one does.
+    """
+    candidates: dict[str, dict[str, list[Candidate]]] = {}
+    for file, owner in notebooks:
+        submitted = _submitted(file, owner, times)
+        candidates.setdefault(submitted.student, {}).setdefault(submitted.slot, []).append((submitted, file))
+    chosen: list[SubmittedFile] = []
+    extras: list[SubmittedFile] = []
+    for _, slots in sorted(candidates.items()):
+        budget = _ByteBudget()
+        for number, (_, files) in enumerate(sorted(slots.items())):
+            if number >= MAX_STUDENT_NOTEBOOKS:
+                extras += [replace(file, problem=file.problem or TOO_MANY_NOTEBOOKS) for file, _ in files]
+                continue
+            first, *others = _copy_first(files, store, budget)
+            chosen.append(first)
+            extras += others
+    return chosen, extras
+
+
+def _copy_first(candidates: list[Candidate], store: Path, budget: _ByteBudget) -> list[SubmittedFile]:
+    """Return the candidates, first the one that counts, which was copied; each of the others with the reason."""
+    failed: list[SubmittedFile] = []
+    ordered = sorted(candidates, key=lambda candidate: _preference(candidate[0]), reverse=True)
+    for position, (submitted, file) in enumerate(ordered):
+        copied = _copied(submitted, file, store, budget)
+        if copied.problem:
+            failed.append(copied)
+            continue
+        reason = f"{copied.source} counts instead"
+        superseded = [replace(other, problem=other.problem or reason) for other, _ in ordered[position + 1 :]]
+        return [copied, *failed, *superseded]
+    return failed
+
+
+def _submitted(file: InputFile, owner: Owner, times: Times) -> SubmittedFile:
+    """Return a notebook that is not copied yet."""
+    return SubmittedFile(
+        owner.student,
+        owner.name,
+        owner.assignment,
+        str(file.path),
+        submitted=times.get((owner.student, owner.assignment)),
+        late=owner.late,
+        problem=file.problem,
+    )
+
+
+def _copied(submitted: SubmittedFile, file: InputFile, store: Path, budget: _ByteBudget) -> SubmittedFile:
+    if submitted.problem:
+        return submitted
     try:
         path, digest = _copy(file, store, budget)
     except _TooLarge as reason:
-        return replace(result, problem=str(reason))
+        return replace(submitted, problem=str(reason))
     except READ_ERRORS as error:
-        return replace(result, problem=f"it cannot be read: {error}")
-    return replace(result, path=path, sha256=digest)
+        return replace(submitted, problem=f"it cannot be read: {error}")
+    return replace(submitted, path=path, sha256=digest)
 
 
 def _copy(file: InputFile, store: Path, budget: _ByteBudget) -> tuple[Path, str]:
@@ -193,17 +247,6 @@ def _unwritable(store: Path, error: OSError) -> OutputError:
     )
 
 
-def _select(files: Iterable[SubmittedFile]) -> tuple[list[SubmittedFile], list[SubmittedFile]]:
-    """Return the notebook that counts for each student and assignment, and the others, each with the reason."""
-    chosen: dict[tuple[str, str], SubmittedFile] = {}
-    superseded: list[SubmittedFile] = []
-    for file in sorted(files, key=_preference, reverse=True):
-        first = chosen.setdefault((file.student, file.slot), file)
-        if first is not file:
-            superseded.append(replace(file, problem=file.problem or f"{first.source} counts instead"))
-    return sorted(chosen.values(), key=lambda file: (file.student, file.slot)), superseded
-
-
 def _preference(file: SubmittedFile) -> tuple[bool, bool, list[str | int], str]:
     stem = PurePosixPath(file.source).stem
     pieces = re.split(r"([0-9]{1,9})", stem)  # words and numbers alternate
@@ -231,10 +274,12 @@ def _no_notebook(paths: list[PurePosixPath]) -> str:
 
 
 def _submission_times(owned: Iterable[Owned]) -> Times:
-    """Return the times that nbgrader stores in a file beside each submission."""
+    """Return the times that nbgrader stores in `[submitted/]STUDENT/ASSIGNMENT/timestamp.txt`, and nowhere else."""
     times = {}
     for file, owner in owned:
-        if file.path.name == TIMESTAMP and not file.problem and (time := _read_time(file)):
+        documented = file.path.parts[-3:] == (owner.student, owner.assignment, TIMESTAMP)
+        beside = len(file.path.parts) - (file.path.parts[0] == SUBMITTED) == 3
+        if documented and beside and not file.problem and (time := _read_time(file)):
             times[owner.student, owner.assignment] = time
     return times
 

@@ -1,18 +1,21 @@
 """List the files of a folder or of a zip archive that may be hostile.
 
 No link is followed, no member is extracted under its own name, and nothing is read beyond a limit, whatever a header
-declares.
+declares. A student whose folder holds too many files loses the deepest of them, and nobody else loses any.
 """
 
 from __future__ import annotations
 
 import contextlib
+import io
+import itertools
 import lzma
 import os
 import stat
 import struct
 import zipfile
 import zlib
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -21,14 +24,20 @@ from typing import IO
 
 from mlhood.errors import GradingError
 
-MAX_FILES = 50_000
-MAX_DIRECTORY_BYTES = 16 << 20
+MAX_FILES = 250_000
+MAX_STUDENT_FILES = 2_000
+MAX_DIRECTORY_BYTES = 24 << 20
 MAX_DEPTH = 12
 MAX_NAME = 240
 END_OF_DIRECTORY = b"PK\x05\x06"
 END_BYTES = 22
+ZIP64_END = b"PK\x06\x06"
+ZIP64_END_BYTES = 56
 ZIP64_LOCATOR = b"PK\x06\x07"
+ZIP64_LOCATOR_BYTES = 20
 IGNORED = {"__MACOSX", "__pycache__", "node_modules"}
+COMMON_FOLDERS = ("submitted", "-submissions")  # ends of the names of folders that hold the students' folders
+TRUNCATED = f"the folder holds more than {MAX_STUDENT_FILES:,} files, and the deepest were left out"
 READ_ERRORS = (
     *(zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, lzma.LZMAError),
     *(OSError, EOFError, ValueError, NotImplementedError, RuntimeError),
@@ -69,18 +78,67 @@ def input_files(source: Path) -> Iterator[list[InputFile]]:
 
 
 def _in_folder(folder: Path) -> Iterator[InputFile]:
-    count = 0
-    for root, folders, files in os.walk(folder):
-        folders[:] = sorted(name for name in folders if not _hidden(name))
-        if len(Path(root).relative_to(folder).parts) >= MAX_DEPTH:
-            folders.clear()
-        links = [name for name in folders if (Path(root) / name).is_symlink()]
-        for name in sorted([*files, *links]):
-            count += 1
-            if count > MAX_FILES:
-                raise _too_many(folder)
-            if not _hidden(name):
-                yield _file(folder, Path(root) / name)
+    """Yield the files level by level: where there are too many, those near the top, as a notebook is, come first."""
+    counts = _FileCounts(folder)
+    waiting = deque([folder])
+    while waiting:
+        current = waiting.popleft()
+        for entry in sorted(_entries(current), key=lambda entry: entry.name):
+            path = PurePosixPath(Path(entry.path).relative_to(folder).as_posix())
+            if not counts.admit(path):
+                continue
+            if entry.is_dir(follow_symlinks=False):
+                if len(path.parts) < MAX_DEPTH:
+                    waiting.append(Path(entry.path))
+            else:
+                yield _file(folder, Path(entry.path))
+    yield from counts.truncated_folders()
+
+
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
+    """Return the entries of a folder that are not hidden; none of a folder that cannot be read."""
+    try:
+        with os.scandir(folder) as entries:
+            return [entry for entry in itertools.islice(entries, MAX_FILES + 1) if not _hidden(entry.name)]
+    except OSError:
+        return []
+
+
+class _FileCounts:
+    """Counts the files and folders of each student's folder, and of all."""
+
+    def __init__(self, source: Path) -> None:
+        self.source = source
+        self.total = 0
+        self.counts: Counter[PurePosixPath] = Counter()
+
+    def admit(self, path: PurePosixPath) -> bool:
+        """Count a path; return whether its student's folder may hold it.
+
+        Raises:
+            GradingError: All students together have too many.
+        """
+        folder = _student_folder(path)
+        if folder is not None:
+            self.counts[folder] += 1
+            if self.counts[folder] > MAX_STUDENT_FILES:
+                return False
+        self.total += 1
+        if self.total > MAX_FILES:
+            raise _too_many(self.source)
+        return True
+
+    def truncated_folders(self) -> Iterator[InputFile]:
+        """Yield a file that must not be used for every folder of which some are left out."""
+        for folder, count in self.counts.items():
+            if count > MAX_STUDENT_FILES:
+                yield InputFile(folder, lambda: io.BytesIO(), TRUNCATED)
+
+
+def _student_folder(path: PurePosixPath) -> PurePosixPath | None:
+    """Return the folder that belongs to one student in every layout: the first, or the second in a common folder."""
+    parts = path.parts[: 2 if path.parts[0].endswith(COMMON_FOLDERS) else 1]
+    return PurePosixPath(*parts) if len(path.parts) > len(parts) else None
 
 
 def _file(folder: Path, path: Path) -> InputFile:
@@ -116,18 +174,20 @@ def _open_archive(path: Path) -> zipfile.ZipFile:
 
 
 def _in_archive(path: Path, archive: zipfile.ZipFile) -> Iterator[InputFile]:
-    members = archive.infolist()
-    if len(members) > MAX_FILES:
-        raise _too_many(path)
+    counts = _FileCounts(path)
     seen: set[str] = set()
-    for member in members:
-        if member.is_dir() or any(_hidden(part) for part in _member_path(member).parts):
+    members = [(_member_path(member), member) for member in archive.infolist() if not member.is_dir()]
+    for full_path, member in sorted(members, key=lambda pair: len(pair[0].parts)):  # keeps the order in a folder
+        if any(map(_hidden, full_path.parts)):
             continue
         name, problem = _sanitized(member)
+        if not counts.admit(name):
+            continue
         if not problem and str(name) in seen:
             problem = "the archive has another file of the same name, and that one counts"
         seen.add(str(name))
         yield InputFile(name, lambda member=member: archive.open(member), problem)
+    yield from counts.truncated_folders()
 
 
 def _sanitized(member: zipfile.ZipInfo) -> tuple[PurePosixPath, str]:
@@ -159,9 +219,14 @@ def _check_directory_size(path: Path) -> None:
     end = tail.rfind(END_OF_DIRECTORY)
     if end < 0 or len(tail) < end + END_BYTES:
         return  # `zipfile` raises its own error
-    entries, directory_bytes = struct.unpack_from("<HI", tail, end + 10)
-    zip64 = tail.rfind(ZIP64_LOCATOR, 0, end) >= 0 and (entries == 0xFFFF or directory_bytes == 0xFFFFFFFF)
-    if zip64 or directory_bytes > MAX_DIRECTORY_BYTES:
+    (directory_bytes,) = struct.unpack_from("<I", tail, end + 12)
+    locator = end - ZIP64_LOCATOR_BYTES
+    if tail[max(locator, 0) :].startswith(ZIP64_LOCATOR):  # more than 65,535 files; `zipfile` looks there, too
+        record = tail[max(locator - ZIP64_END_BYTES, 0) : locator]
+        if len(record) < ZIP64_END_BYTES or not record.startswith(ZIP64_END):
+            raise _too_many(path)
+        (directory_bytes,) = struct.unpack_from("<Q", record, 40)
+    if directory_bytes > MAX_DIRECTORY_BYTES:
         raise _too_many(path)
 
 

@@ -220,11 +220,38 @@ def test_a_large_notebook_is_refused_and_a_smaller_one_is_not(tmp_path):
     assert problems == {"bob": ""}
 
 
-def test_all_bombs_together_have_a_limit(tmp_path, monkeypatch):
-    monkeypatch.setattr(collecting, "MAX_TOTAL_BYTES", 5 << 20)
-    source = pack(tmp_path / "class.zip", {f"s{n}_P1.ipynb": bytes(1 << 20) + bytes([n]) for n in range(8)})
-    problems = [file.problem for file in collect(source, tmp_path / "store").submissions]
-    assert sum("together" in problem for problem in problems) == 4
+def test_all_bombs_of_a_student_together_have_a_limit(tmp_path, monkeypatch):
+    monkeypatch.setattr(collecting, "MAX_STUDENT_BYTES", 5 << 20)
+    members = {f"x-ada/{n}.ipynb": bytes(1 << 20) + bytes([n]) for n in range(8)} | {"x-bob/P1.ipynb": "P1"}
+    files = collect(pack(tmp_path / "class.zip", members), tmp_path / "store", "classroom:x").submissions
+    assert sum("together" in file.problem for file in files if file.student == "ada") == 4
+    assert [file.problem for file in files if file.student == "bob"] == [""]
+
+
+def test_only_the_notebook_that_counts_is_copied(tmp_path):
+    source = build(tmp_path / "class", [f"ada/P1/{name}.ipynb" for name in ("P1", "P1-2", "draft P1")])
+    (submission,) = collect(source, tmp_path / "store").submissions
+    assert submission.source == "ada/P1/P1.ipynb"
+    assert [path.name for path in (tmp_path / "store").iterdir()] == [f"{submission.sha256}.ipynb"]
+
+
+def test_the_next_notebook_counts_where_the_preferred_one_cannot_be_copied(tmp_path, monkeypatch):
+    monkeypatch.setattr(collecting, "MAX_BYTES", 1 << 20)
+    folder = "Ada Love_11_assignsubmission_file_"
+    source = build(tmp_path / "class", [f"{folder}/P1-{n}.ipynb" for n in (1, 2, 3)])
+    (source / folder / "P1-3.ipynb").write_bytes(bytes(2 << 20))
+    collection = collect(source, tmp_path / "store")
+    assert [file.source for file in collection.submissions] == [f"{folder}/P1-2.ipynb"]
+    reasons = {Path(file.source).name: file.problem.split(";")[0] for file in collection.extras}
+    counts = f"{folder}/P1-2.ipynb counts instead"
+    assert reasons == {"P1-3.ipynb": "it is larger than 1 MiB", "P1-1.ipynb": counts}
+
+
+def test_a_student_has_a_limited_number_of_notebooks(tmp_path):
+    names = [f"x-ada/{n:02}.ipynb" for n in range(collecting.MAX_STUDENT_NOTEBOOKS + 3)]
+    collection = collect(build(tmp_path / "class", [*names, "x-bob/P1.ipynb"]), tmp_path / "store", "classroom:x")
+    assert sum(file.student == "ada" for file in collection.submissions) == collecting.MAX_STUDENT_NOTEBOOKS
+    assert [file.problem for file in collection.extras] == [collecting.TOO_MANY_NOTEBOOKS] * 3
 
 
 def test_a_damaged_member_is_reported(tmp_path):
@@ -246,10 +273,52 @@ def test_too_many_files_are_refused(tmp_path, monkeypatch):
             collect(where, tmp_path / "store")
 
 
+@pytest.mark.parametrize("packed", [False, True], ids=["folder", "zip"])
+@pytest.mark.parametrize(
+    ("layout", "student"),
+    {
+        "nbgrader": "submitted/{}/P1",
+        "classroom": "p1-submissions/p1-{}",
+        "moodle": "{}_11_assignsubmission_file_",
+    }.items(),
+)
+def test_the_files_of_one_student_cost_no_other_a_notebook(layout, student, packed, tmp_path, monkeypatch):
+    monkeypatch.setattr(input_files, "MAX_STUDENT_FILES", 20)
+    monkeypatch.setattr(input_files, "MAX_FILES", 40)
+    names = [f"{student.format('ada')}/venv/{n}" for n in range(50)]
+    names += [f"{student.format(name)}/P1.ipynb" for name in ("ada", "bob")]
+    source = build(tmp_path / "class", names)
+    if packed:
+        source = pack(tmp_path / "class.zip", {name: f"P1 {name}" for name in names})
+    collection = collect(source, tmp_path / "store")
+    assert collection.layout == layout
+    assert {file.student: file.problem for file in collection.submissions} == {"ada": "", "bob": ""}
+    assert [file.problem for file in collection.extras] == [input_files.TRUNCATED]
+    assert "ada" in collection.extras[0].source
+
+
+def test_an_archive_of_more_than_65535_files_is_read(tmp_path):
+    names = [f"p1-ada/{n}" for n in range(66_000)] + ["p1-ada/P1.ipynb", "p1-bob/P1.ipynb"]
+    source = pack(tmp_path / "p1-submissions.zip", dict.fromkeys(names, "P1"))
+    submissions = collect(source, tmp_path / "store").submissions
+    problems = {file.student: file.problem for file in submissions}
+    assert problems["bob"] == ""
+    assert set(problems) == {"ada", "bob"}
+
+
 def test_a_central_directory_that_is_too_large_is_not_read(tmp_path):
     source = pack(tmp_path / "class.zip", {"ada_P1.ipynb": "P1"})
     content = bytearray(source.read_bytes())
     struct.pack_into("<I", content, content.rfind(b"PK\x05\x06") + 12, 1 << 30)
+    source.write_bytes(content)
+    with pytest.raises(GradingError, match="too many files"):
+        collect(source, tmp_path / "store")
+
+
+def test_a_directory_that_zip64_declares_too_large_is_not_read(tmp_path):
+    source = pack(tmp_path / "class.zip", {f"x-ada/{n}.txt": "" for n in range(66_000)})
+    content = bytearray(source.read_bytes())
+    struct.pack_into("<Q", content, content.rfind(b"PK\x06\x06") + 40, 1 << 30)
     source.write_bytes(content)
     with pytest.raises(GradingError, match="too many files"):
         collect(source, tmp_path / "store")
@@ -278,6 +347,15 @@ def test_unusual_names_are_accepted(name, tmp_path):
     source = build(tmp_path / "class", [name, "P1-9.ipynb"])
     assert collect(source, tmp_path / "store").submissions[0].problem == ""
     assert all(len(path.stem) == 64 for path in (tmp_path / "store").iterdir())
+
+
+@pytest.mark.parametrize("place", ["submitted/ada/P1/sub", "submitted/ada/P1/P1", "submitted/ada/ada/P1"])
+def test_a_time_stamp_that_is_not_where_nbgrader_writes_it_is_ignored(place, tmp_path):
+    source = build(tmp_path / "class", ["submitted/ada/P1/P1.ipynb", f"{place}/P1.ipynb"])
+    (source / "submitted/ada/P1/timestamp.txt").write_text("2026-02-02 15:58:23 UTC")
+    (source / place / "timestamp.txt").write_text("2026-01-01 00:00:00 UTC")
+    times = {file.submitted for file in collect(source, tmp_path / "store").submissions if file.assignment == "P1"}
+    assert times == {datetime(2026, 2, 2, 15, 58, 23, tzinfo=UTC)}
 
 
 def test_the_time_of_a_file_is_not_the_time_of_submission(tmp_path):
