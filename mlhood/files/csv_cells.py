@@ -4,25 +4,45 @@ from __future__ import annotations
 
 import csv
 import io
+import re
+import unicodedata
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from mlhood.errors import GradingError
 
-FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "|", "%")
+# Signs with which spreadsheets begin a formula, or that other programs take for one; also as full-width characters.
+FORMULA = ("=", "+", "-", "@", "|", "%", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 MAX_BYTES = 32 << 20
+# What may separate cells where a program does not expect commas: it ends a cell within ours.
+_SEPARATORS = ";\t\r\n"
+_PIECE = re.compile(f"[{_SEPARATORS}]|[^{_SEPARATORS}]+")
 
 
 def escape_formula(cell: object) -> object:
-    """Prefix text that begins like a formula with an apostrophe (OWASP); leave numbers as they are."""
-    if not isinstance(cell, str) or not cell.lstrip(" \ufeff\xa0").startswith(FORMULA) or _is_number(cell):
+    """Prefix text that begins like a formula with an apostrophe (OWASP); leave numbers as they are.
+
+    So is text after a semicolon, tab or line break: a spreadsheet that takes these for separators, as Excel does in
+    many countries, begins a new cell there.
+    """
+    if not isinstance(cell, str) or _is_number(cell):
         return cell
-    return f"'{cell}"
+    return "".join(f"'{piece}" if _begins_like_formula(piece) else piece for piece in _PIECE.findall(cell))
 
 
 def unescape_formula(cell: str) -> str:
     """Return the cell before `escape_formula`."""
-    return cell[1:] if cell.startswith("'") and escape_formula(cell[1:]) == cell else cell
+    pieces = _PIECE.findall(cell)
+    original = "".join(piece[1:] if piece[0] == "'" and _begins_like_formula(piece[1:]) else piece for piece in pieces)
+    return original if escape_formula(original) == cell else cell
+
+
+def _begins_like_formula(piece: str) -> bool:
+    """Whether the first character is a sign of a formula, after quotes, white space and what has no width."""
+    for character in piece:
+        if not (character in "\"'" or character.isspace() or unicodedata.category(character) in {"Cf", "Cc"}):
+            return character in FORMULA and not _is_number(piece.strip())
+    return False
 
 
 def _is_number(text: str) -> bool:
