@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import os
 import secrets
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,10 +53,18 @@ class ClassResult:
             for record in self.records
             if record.status != "done" or record.reason
         ]
+        lines += [
+            f"{project}: {count} submissions: {note}; enter times in [{project}.submitted] of the late policy"
+            for (project, note), count in sorted(Counter(self._late_notes()).items())
+        ]
         done = sum(record.status == "done" for record in self.records)
         lines.append(f"layout: {', '.join(dict.fromkeys(self.layouts))}")
         lines.append(f"graded: {done} of {len(self.records) + len(self.unassigned)}; gradebook: {self.gradebook}")
         return "\n".join("".join(c if c.isprintable() else "?" for c in line) for line in lines)
+
+    def _late_notes(self) -> Iterator[tuple[str, str]]:
+        """Yield the project and the assumption for each submission whose time is not known."""
+        return ((record.project.id, record.late.note) for record in self.records if record.late.note)
 
 
 @dataclass(frozen=True)

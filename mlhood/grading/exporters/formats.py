@@ -48,6 +48,7 @@ def _plain_row(record: Record, titles: Mapping[str, str]) -> Mapping[str, object
         "submitted": submitted.isoformat() if submitted else "",
         "late_days": record.late.days,
         "late_penalty": round_points(record.penalty),
+        "late_note": record.late.note,
         "earned": round_points(record.earned),
         "possible": round_points(record.possible),
         "bonus": round_points(record.bonus),
@@ -169,6 +170,8 @@ def _summary(record: Record) -> str:
         lines.append(f"for written questions: {round_points(record.bonus)} points")
     if record.late.days:
         lines.append(f"{record.late.days} days late: {round_points(record.penalty)} points less")
+    if record.late.note:
+        lines.append(record.late.note)
     return "\n".join(lines)
 
 

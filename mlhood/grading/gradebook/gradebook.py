@@ -24,6 +24,7 @@ from mlhood.grading.intake.collect import SubmittedFile
 GRADEBOOK_FILE = "gradebook.sqlite"
 SUBMISSIONS_FOLDER = "submissions"  # beside the gradebook; see `store`
 BUSY_SECONDS = 30.0
+NOT_MARKED = -1  # in the column `late`
 
 Statement = tuple[str, tuple[object, ...]]
 
@@ -355,13 +356,14 @@ def identification_job(sha256: str) -> str:
 def _submission_row(file: SubmittedFile) -> tuple[object, ...]:
     time = file.submitted.isoformat() if file.submitted else None
     identity = file.student, file.slot, file.name, file.assignment, file.source
-    return *identity, file.sha256, time, int(file.late), file.problem
+    return *identity, file.sha256, time, NOT_MARKED if file.late is None else int(file.late), file.problem
 
 
 def _read_submission(row: tuple) -> SubmittedFile:
     student, name, assignment, source, sha256, submitted, late, problem = row
     time = datetime.fromisoformat(submitted) if submitted else None
-    return SubmittedFile(student, name, assignment, source, None, sha256, time, bool(late), problem)
+    marked_late = None if late == NOT_MARKED else bool(late)
+    return SubmittedFile(student, name, assignment, source, None, sha256, time, marked_late, problem)
 
 
 def _check_row(position: int, check: CheckResult) -> tuple[object, ...]:

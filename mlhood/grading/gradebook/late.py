@@ -30,6 +30,8 @@ from zoneinfo import ZoneInfo
 from mlhood.errors import GradingError
 
 DAY = timedelta(days=1)
+UNKNOWN_TIME = "the time of submission is unknown, so it counts as in time"
+MARKED_LATE = "marked as late without a time, so it counts as one day late"
 DEFAULTS = {"grace_minutes": 0.0, "penalty_per_day": 0.0, "most": 100.0}
 
 
@@ -37,13 +39,14 @@ DEFAULTS = {"grace_minutes": 0.0, "penalty_per_day": 0.0, "most": 100.0}
 class Lateness:
     """How late a submission is: started days after the due date (0 within the grace period), and the penalty.
 
-    The penalty is a fraction of the points earned.
+    The penalty is a fraction of the points earned. `note` says what was assumed where the time is not known.
     """
 
     due: datetime | None = None
     submitted: datetime | None = None
     days: int = 0
     penalty: float = 0.0
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -57,16 +60,30 @@ class Deadline:
     extensions: Mapping[str, datetime | timedelta] = field(default_factory=dict)
     submitted: Mapping[str, datetime] = field(default_factory=dict)
 
-    def lateness(self, student: str, submitted: datetime | None) -> Lateness:
-        """Return how late a student's submission is. A day is 24 hours, whatever the zone and daylight saving time."""
+    def lateness(self, student: str, submitted: datetime | None, marked_late: bool | None = None) -> Lateness:
+        """Return how late a student's submission is. A day is 24 hours, whatever the zone and daylight saving time.
+
+        Args:
+            submitted: Time of submission, where the layout has it.
+            marked_late: Whether the layout marks the submission as late; None if the layout marks none.
+        """
         due, submitted = self._due(student), self.submitted.get(student, submitted)
-        if due is None or submitted is None:
+        if due is None:
             return Lateness(due, submitted)
+        if submitted is None:
+            return self._without_time(due, marked_late, extended=student in self.extensions)
         over = submitted.astimezone(UTC) - due.astimezone(UTC)
         if over <= max(self.grace, timedelta()):
             return Lateness(due, submitted)
         days = math.ceil(over / DAY)
         return Lateness(due, submitted, days, min(days * self.penalty_per_day, self.max_penalty))
+
+    def _without_time(self, due: datetime, marked_late: bool | None, *, extended: bool) -> Lateness:
+        if marked_late and extended:  # by the learning platform, which does not know of the extension
+            return Lateness(due, note=f"{UNKNOWN_TIME}; marked as late, but it has an extension here")
+        if marked_late:
+            return Lateness(due, None, 1, min(self.penalty_per_day, self.max_penalty), MARKED_LATE)
+        return Lateness(due, note=UNKNOWN_TIME if marked_late is None else "")
 
     def _due(self, student: str) -> datetime | None:
         extension = self.extensions.get(student)

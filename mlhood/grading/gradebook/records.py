@@ -116,7 +116,7 @@ def _record(
         grading.state,
         grading.reason or submission.problem,
         tuple(_all_tasks(project.tasks, grading)),
-        deadline.lateness(submission.student, submission.submitted),
+        deadline.lateness(submission.student, submission.submitted, submission.late),
         {question.id: marks[question.id] for question in project.questions if question.id in marks},
         grading.seconds,
         deadline.due,

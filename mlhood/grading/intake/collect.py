@@ -46,7 +46,7 @@ class SubmittedFile:
         path: The copy to grade: named after its content, so that nothing in its name is the student's.
         sha256: Hash of the content; empty if there is nothing to grade.
         submitted: Time of submission, with its zone, where the layout has it.
-        late: Whether the layout marks it as late, without a time.
+        late: Whether the layout marks it as late, without a time; None if the layout marks none.
         problem: Why it cannot be graded; empty if it can.
     """
 
@@ -57,7 +57,7 @@ class SubmittedFile:
     path: Path | None = None
     sha256: str = ""
     submitted: datetime | None = None
-    late: bool = False
+    late: bool | None = None
     problem: str = ""
 
     @property

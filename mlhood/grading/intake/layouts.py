@@ -23,12 +23,15 @@ ASSIGNMENT = re.compile(r"(?<![A-Za-z0-9])([Pp]\d{1,2})(?![A-Za-z0-9])")
 
 @dataclass(frozen=True)
 class Owner:
-    """Whose file it is: the student's id and name, the assignment if the path contains it, and whether it was late."""
+    """Whose file it is: the student's id and name, and the assignment if the path contains it.
+
+    `late` is whether the layout marks it as late; None if the layout marks none.
+    """
 
     student: str
     name: str = ""
     assignment: str = ""
-    late: bool = False
+    late: bool | None = None
 
 
 FindOwner = Callable[[PurePosixPath], Owner | None]

@@ -177,3 +177,5 @@ def _remarks(record: Record, store: Path) -> Iterator[str]:
         yield f"Your notebook could not be graded: {_hide_path(record.reason, record, store)}"
     if record.late.days:
         yield f"Submitted on day {record.late.days} after the due date: {record.late.penalty:.0%} less."
+    if record.late.note:
+        yield f"{record.late.note.capitalize()}."

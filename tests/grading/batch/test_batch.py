@@ -104,6 +104,26 @@ def test_a_submission_that_is_refused_now_keeps_its_earlier_marks(fake_class, tm
         assert all(line.endswith("another edition of the course") for line in kept)
 
 
+def test_unknown_times_are_said_where_something_is_due(fake_class, tmp_path):
+    fake_class.submit(ada="P1", bob="P1", eve="P2")
+    (tmp_path / "late.toml").write_text("penalty_per_day = 10\n[P1]\ndue = 2026-10-12T23:59:00\n")
+    lines = fake_class.grade(late_file=tmp_path / "late.toml").text().splitlines()
+    unknown = "P1: 2 submissions: the time of submission is unknown, so it counts as in time"
+    (line,) = (line for line in lines if "time of submission" in line)
+    assert line == f"{unknown}; enter times in [P1.submitted] of the late policy"
+
+
+def test_what_canvas_marks_as_late_is_late(tmp_path, fake_class):
+    (tmp_path / "late.toml").write_text("penalty_per_day = 10\n[P1]\ndue = 2026-10-12T23:59:00\n")
+    for name in ("loveada_11_501_P1.ipynb", "rossbob_LATE_12_502_P1.ipynb"):
+        (fake_class.folder / name).write_text("P1")
+    graded = fake_class.grade(late_file=tmp_path / "late.toml")
+    assert {student: (record.late.days, record.score) for student, record in by_student(graded).items()} == {
+        "11": (0, 30),
+        "12": (1, 27),
+    }
+
+
 def test_the_seed_of_a_gradebook_stays_its_own(fake_class):
     fake_class.submit(ada="P1")
     fake_class.grade()

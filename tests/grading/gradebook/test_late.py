@@ -56,6 +56,25 @@ def test_days_and_shares(student, submitted, days, penalty):
     assert (lateness.days, lateness.penalty) == (days, pytest.approx(penalty))
 
 
+@pytest.mark.parametrize(
+    ("student", "marked_late", "days", "note"),
+    [
+        ("carl", None, 0, "the time of submission is unknown, so it counts as in time"),
+        ("carl", False, 0, ""),
+        ("carl", True, 1, "marked as late without a time, so it counts as one day late"),
+        ("bob", True, 0, "the time of submission is unknown, so it counts as in time; marked as late, but it has"),
+        ("eve", True, 2, ""),  # her time is in the policy
+    ],
+)
+def test_what_is_assumed_without_a_time_is_said(student, marked_late, days, note):
+    policy = parse_late_policy(POLICY, "late.toml")
+    lateness = policy.of("P1").lateness(student, None, marked_late)
+    assert (lateness.days, lateness.penalty) == (days, pytest.approx(days * 0.1))
+    assert lateness.note.startswith(note)
+    assert bool(lateness.note) == bool(note)
+    assert policy.of("P3").lateness(student, None, marked_late).note == ""  # nothing is due
+
+
 def test_each_assignment_has_its_own_deadline():
     policy = parse_late_policy(POLICY, "late.toml")
     assert policy.of("P2").lateness("ada", datetime(2026, 11, 1, 13, tzinfo=UTC)).penalty == pytest.approx(0.2)
