@@ -46,7 +46,10 @@ class HardCheck:
 
 @dataclass(frozen=True)
 class ProjectView:
-    """What the page shows of a project; `reasons` are those of failed checks with their frequency."""
+    """What the page shows of a project.
+
+    `reasons` are those of failed checks with their frequency; `late_notes`, what was assumed about lateness.
+    """
 
     project: ProjectSpec
     ungraded: Sequence[Record]
@@ -55,6 +58,7 @@ class ProjectView:
     hardest: Sequence[HardCheck]
     reasons: Counter[str]
     late: Sequence[Record]
+    late_notes: Counter[str]
     similarity: Similarity
 
 
@@ -94,6 +98,7 @@ def _view(results: Sequence[Record], similarity: Similarity) -> ProjectView:
         _hardest(graded),
         Counter(check.what for _, check in _checks(graded) if check.status == "failed"),
         sorted((r for r in results if r.late.days), key=lambda record: (-record.late.days, record.student)),
+        Counter(record.late.note for record in results if record.late.note),
         similarity,
     )
 

@@ -72,6 +72,11 @@ def test_it_shows_points_hardest_checks_reasons_and_late_submissions():
     assert "1 late" in text
 
 
+def test_it_says_what_was_assumed_about_lateness():
+    unknown = [record(student, late=Lateness(note="the time is unknown")) for student in ("ada", "bob")]
+    assert "2 submissions: the time is unknown." in text_of(class_report(unknown, {}))
+
+
 def test_similar_code_is_shown_side_by_side():
     page = class_report([record()], {"P1": Similarity(pairs=[PAIR], unparsable=[("eve", "P1.3")])})
     text = text_of(page)
