@@ -8,7 +8,7 @@ import os
 import secrets
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from mlhood.errors import GradingError, OutputError
@@ -19,7 +19,8 @@ from mlhood.grading.batch.local_executor import LocalExecutor
 from mlhood.grading.batch.result_keys import digest_of
 from mlhood.grading.gradebook.gradebook import GRADEBOOK_FILE, SUBMISSIONS_FOLDER, Gradebook
 from mlhood.grading.gradebook.late import parse_late_policy
-from mlhood.grading.gradebook.records import LATE_POLICY, Record, records, unassigned
+from mlhood.grading.gradebook.records import LATE_POLICY, MISSING, ROSTER, Record, records, roster_of, unassigned
+from mlhood.grading.gradebook.roster import Roster, read_roster
 from mlhood.grading.intake.collect import SubmittedFile, collect
 from mlhood.grading.sandbox.bubblewrap import require
 
@@ -38,11 +39,17 @@ class ClassResult:
     records: tuple[Record, ...]
     unassigned: tuple[SubmittedFile, ...]
     extras: tuple[SubmittedFile, ...] = ()
+    roster: Roster = field(default_factory=Roster)
+
+    @property
+    def submitted(self) -> list[Record]:
+        """The results of those who have submitted something."""
+        return [record for record in self.records if record.status != MISSING]
 
     @property
     def complete(self) -> bool:
         """Whether every submission was graded and none was at fault."""
-        return not self.unassigned and all(record.status == "done" and not record.reason for record in self.records)
+        return not self.unassigned and all(record.status == "done" and not record.reason for record in self.submitted)
 
     def text(self) -> str:
         """Return a summary for the instructor: every problem, then counts."""
@@ -50,17 +57,32 @@ class ClassResult:
         lines += [f"{file.source}: {file.problem}" for file in self.unassigned]
         lines += [
             f"{record.student} {record.project.id} ({record.submission.source}): {record.status}: {record.reason}"
-            for record in self.records
+            for record in self.submitted
             if record.status != "done" or record.reason
         ]
+        lines += self._compared_with_roster()
         lines += [
             f"{project}: {count} submissions: {note}; enter times in [{project}.submitted] of the late policy"
             for (project, note), count in sorted(Counter(self._late_notes()).items())
         ]
         done = sum(record.status == "done" for record in self.records)
         lines.append(f"layout: {', '.join(dict.fromkeys(self.layouts))}")
-        lines.append(f"graded: {done} of {len(self.records) + len(self.unassigned)}; gradebook: {self.gradebook}")
+        lines.append(f"graded: {done} of {len(self.submitted) + len(self.unassigned)}; gradebook: {self.gradebook}")
         return "\n".join("".join(c if c.isprintable() else "?" for c in line) for line in lines)
+
+    def _compared_with_roster(self) -> Iterator[str]:
+        """Yield who has submitted nothing, by project, and who is not in the roster."""
+        missing: dict[str, list[str]] = {}
+        for record in self.records:
+            if record.status == MISSING:
+                missing.setdefault(record.project.id, []).append(record.student)
+        for project, students in missing.items():
+            yield f"{project}: nothing was submitted by {', '.join(students)}"
+        if self.roster.students:
+            known = {(r.student, r.submission.name) for r in self.submitted}
+            strangers = sorted(student for student, name in known if self.roster.find(student, name) is None)
+            if strangers:
+                yield f"not in the roster: {', '.join(strangers)}"
 
     def _late_notes(self) -> Iterator[tuple[str, str]]:
         """Yield the project and the assumption for each submission whose time is not known."""
@@ -81,6 +103,7 @@ class GradeOptions:
     jobs: int = 1
     seed_file: Path | None = None
     late_file: Path | None = None
+    roster_file: Path | None = None
     hint: str | None = None
     again: bool = False
     seconds: float = 3600.0
@@ -103,8 +126,11 @@ def grade_class(sources: Iterable[Path], out: Path, options: GradeOptions, obser
     policy = _read_text(options.late_file) if options.late_file else None
     if policy is not None:
         parse_late_policy(policy, options.late_file)  # so that an error shows before hours of work, not after
+    roster = read_roster(options.roster_file) if options.roster_file else None
     with _locked_folder(out), Gradebook(out / GRADEBOOK_FILE) as gradebook:
         seed = _seed(gradebook, options.seed_file)
+        if roster is not None:
+            gradebook.set_metadata(ROSTER, roster.to_text())
         if policy is not None:
             gradebook.set_metadata(LATE_POLICY, policy)
         if options.again:
@@ -115,7 +141,8 @@ def grade_class(sources: Iterable[Path], out: Path, options: GradeOptions, obser
         Batch(gradebook, _executor(options, seed, gradebook), observer, options.seconds).run(submissions)
         layouts = tuple(collection.layout for collection in collections)
         extras = tuple(file for collection in collections for file in collection.extras)
-        return ClassResult(gradebook.path, layouts, tuple(records(gradebook)), tuple(unassigned(gradebook)), extras)
+        results, others = tuple(records(gradebook)), tuple(unassigned(gradebook))
+        return ClassResult(gradebook.path, layouts, results, others, extras, roster_of(gradebook))
 
 
 def _executor(options: GradeOptions, seed: int, gradebook: Gradebook) -> Executor:

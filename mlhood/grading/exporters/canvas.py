@@ -14,6 +14,7 @@ from pathlib import Path
 from mlhood.errors import GradingError
 from mlhood.files.csv_cells import csv_text, read_csv, round_points
 from mlhood.grading.gradebook.records import Record
+from mlhood.grading.gradebook.roster import sorted_words
 from mlhood.grading.intake.layouts import ASSIGNMENT
 
 IDS = ("ID", "SIS User ID", "SIS Login ID")
@@ -95,15 +96,10 @@ class _StudentRows:
             ids = {row[i].strip() for i in id_columns if i < len(row) and row[i].strip()}
             for key in ids | {name.partition("@")[0] for name in ids}:
                 self._by_id.setdefault(key, []).append(row)
-            self._by_name.setdefault(_sorted_words(row[name_column]), []).append(row)
+            self._by_name.setdefault(sorted_words(row[name_column]), []).append(row)
 
     def find(self, record: Record) -> list[str] | None:
         """Return the row of a student, or None if there is not exactly one."""
-        name = _sorted_words(record.submission.name or record.student)
+        name = sorted_words(record.submission.name or record.student)
         rows = self._by_id.get(record.student) or self._by_name.get(name) or []
         return rows[0] if len(rows) == 1 else None
-
-
-def _sorted_words(name: str) -> str:
-    """Return a name regardless of the order of its words: `Lovelace, Ada` equals `Ada Lovelace`."""
-    return " ".join(sorted(re.findall(r"\w+", name.lower())))

@@ -41,6 +41,7 @@ def _plain_row(record: Record, titles: Mapping[str, str]) -> Mapping[str, object
     return {
         "student_id": record.student,
         "name": record.submission.name,
+        "email": record.email,
         "project": record.project.id,
         "status": record.status,
         "reason": record.reason,
@@ -63,26 +64,28 @@ def nbgrader_csv(records: Sequence[Record]) -> str:
     """
     by_key = {(record.project.id, record.student): record for record in records}
     assignments = {record.project.id: (record.project, record.due) for record in records}
-    names = {record.student: record.submission.name for record in records}
+    people = {record.student: (record.submission.name, record.email) for record in records}
     rows = [
-        _nbgrader_row(project, due, student, name, by_key.get((project.id, student)))
+        _nbgrader_row(project, due, student, by_key.get((project.id, student))) | _person(*person)
         for project, due in assignments.values()
-        for student, name in sorted(names.items())
+        for student, person in sorted(people.items())
     ]
     return _csv(rows)
 
 
-def _nbgrader_row(
-    project: ProjectSpec, due: datetime | None, student: str, name: str, record: Record | None
-) -> dict[str, object]:
+def _person(name: str, email: str) -> dict[str, object]:
     first, _, last = name.rpartition(" ")
+    return {"last_name": last, "first_name": first, "email": email}
+
+
+def _nbgrader_row(project: ProjectSpec, due: datetime | None, student: str, record: Record | None) -> dict[str, object]:
     return {
         "assignment": project.id,
         "duedate": _naive(due),
         "timestamp": _naive(record.late.submitted) if record else "",
         "student_id": student,
-        "last_name": last,
-        "first_name": first,
+        "last_name": "",  # the order of nbgrader's columns
+        "first_name": "",
         "email": "",
         "raw_score": round(record.earned + record.bonus, 2) if record else 0.0,
         "late_submission_penalty": round(record.penalty, 2) if record else 0.0,

@@ -11,7 +11,7 @@ from mlhood.errors import GradingError
 from mlhood.files.atomic import write_atomic
 from mlhood.files.csv_cells import csv_text, read_csv, round_points, unescape_formula
 from mlhood.grading.gradebook.gradebook import SUBMISSIONS_FOLDER, Gradebook, ManualMark
-from mlhood.grading.gradebook.records import Record, records
+from mlhood.grading.gradebook.records import MISSING, Record, records
 from mlhood.grading.gradebook.store import stored_notebook
 from mlhood.grading.notebooks.notebook import label
 
@@ -27,6 +27,7 @@ def write_manual_marks(gradebook: Path, path: Path) -> str:
         rows = [
             row
             for record in records(book)
+            if record.status != MISSING
             for row in _rows(record, written_answers(stored_notebook(store, record.submission)))
         ]
     write_atomic(path, csv_text([FIELDS, *rows]).encode("utf-8", "replace"))

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from mlhood.grading.checks.marks import CheckResult, TaskResult
 from mlhood.grading.gradebook.gradebook import Entry, Gradebook, Grading, ManualMark
 from mlhood.grading.gradebook.late import Lateness, LatePolicy, parse_late_policy
 from mlhood.grading.gradebook.project_spec import ProjectSpec, TaskSpec
+from mlhood.grading.gradebook.roster import Roster, Student
 from mlhood.grading.intake.collect import SubmittedFile
 
-LATE_POLICY = "late"  # name of the gradebook's metadata
+LATE_POLICY, ROSTER = "late", "roster"  # names of the gradebook's metadata
+MISSING = "missing"
+MISSING_REASON = "nothing was submitted"
 FIRST = datetime.min.replace(tzinfo=UTC)
 
 
@@ -21,12 +24,14 @@ class Record:
     """One student's result in one project.
 
     Args:
-        status: `done`, `refused` (the notebook is at fault), `failed` (we are) or `open` (not graded yet).
+        status: `done`, `refused` (the notebook is at fault), `failed` (we are), `open` (not graded yet) or `missing` (a
+            student of the roster has submitted nothing).
         reason: Why it is not `done`, or why the marks of an earlier grading count; else empty.
         tasks: A result for every task of the project; a task that was never graded has failed for `reason`.
         manual_marks: Points given by hand, by question.
         seconds: Time that the grading took.
         due: The due date of all students; `late` takes extensions into account.
+        email: As in the roster.
     """
 
     submission: SubmittedFile
@@ -38,6 +43,7 @@ class Record:
     manual_marks: dict[str, ManualMark] = field(default_factory=dict)
     seconds: float = 0.0
     due: datetime | None = None
+    email: str = ""
 
     @property
     def student(self) -> str:
@@ -86,10 +92,44 @@ def records(gradebook: Gradebook, policy: LatePolicy | None = None) -> list[Reco
     marks: dict[str, dict[str, ManualMark]] = {}
     for (student, question), mark in gradebook.manual_marks().items():
         marks.setdefault(student, {})[question] = mark
-    return [
+    submitted = [
         _record(gradebook, entry, projects[project], policy, marks.get(student, {}))
         for (project, student), entry in sorted(chosen.items())
     ]
+    return sorted(_with_roster(submitted, roster_of(gradebook)), key=lambda record: (record.project.id, record.student))
+
+
+def roster_of(gradebook: Gradebook) -> Roster:
+    """Return the roster of a gradebook; an empty one if it has none."""
+    text = gradebook.metadata(ROSTER)
+    return Roster.from_text(text) if text else Roster()
+
+
+def _with_roster(submitted: list[Record], roster: Roster) -> Iterator[Record]:
+    """Yield the records with names and addresses of the roster, and one for everybody who submitted nothing.
+
+    A project in which nobody submitted anything is not due yet.
+    """
+    present: set[tuple[str, Student]] = set()
+    for record in submitted:
+        student = roster.find(record.student, record.submission.name)
+        if student is None:
+            yield record
+            continue
+        present.add((record.project.id, student))
+        submission = replace(record.submission, name=record.submission.name or student.name)
+        yield replace(record, submission=submission, email=student.email)
+    dues = {record.project.id: (record.project, record.due) for record in submitted}
+    for project, due in dues.values():
+        for student in roster.students:
+            if (project.id, student) not in present:
+                yield _missing(student, project, due)
+
+
+def _missing(student: Student, project: ProjectSpec, due: datetime | None) -> Record:
+    submission = SubmittedFile(student.student, student.name, project.id, problem=MISSING_REASON)
+    tasks = tuple(_all_tasks(project.tasks, Grading(MISSING, MISSING_REASON, ())))
+    return Record(submission, project, MISSING, MISSING_REASON, tasks, Lateness(due), due=due, email=student.email)
 
 
 def unassigned(gradebook: Gradebook) -> list[SubmittedFile]:

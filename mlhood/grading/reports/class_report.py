@@ -12,7 +12,7 @@ from mlhood.files.atomic import write_atomic
 from mlhood.grading.checks.marks import CheckResult
 from mlhood.grading.gradebook.gradebook import SUBMISSIONS_FOLDER, Gradebook
 from mlhood.grading.gradebook.project_spec import ProjectSpec
-from mlhood.grading.gradebook.records import Record, records
+from mlhood.grading.gradebook.records import MISSING, Record, records
 from mlhood.grading.reports.outputs import PageBudget
 from mlhood.grading.reports.render import render
 from mlhood.grading.similarity.class_similarity import Similarity, compare_class
@@ -53,6 +53,7 @@ class ProjectView:
 
     project: ProjectSpec
     ungraded: Sequence[Record]
+    missing: Sequence[Record]
     graded: int
     distributions: Sequence[Distribution]
     hardest: Sequence[HardCheck]
@@ -70,7 +71,8 @@ def write_class_report(gradebook: Path, path: Path, given: Iterable[Path]) -> st
     write_atomic(path, class_report(results, similarity).encode("utf-8", "replace"))
     pairs = sum(len(result.pairs) for result in similarity.values())
     copies = sum(len(result.copies) for result in similarity.values())
-    return f"{len(results)} results, {pairs} similar pairs, {copies} copies of the package's source: {path}"
+    count = sum(record.status != MISSING for record in results)
+    return f"{count} results, {pairs} similar pairs, {copies} copies of the package's source: {path}"
 
 
 def class_report(results: Sequence[Record], similarity: Mapping[str, Similarity]) -> str:
@@ -81,7 +83,7 @@ def class_report(results: Sequence[Record], similarity: Mapping[str, Similarity]
     return render(
         "class_report.html.j2",
         students=len({record.student for record in results}),
-        submissions=len(results),
+        submissions=sum(record.status != MISSING for record in results),
         graded=sum(record.status == "done" for record in results),
         projects=[_view(group, similarity.get(project, Similarity())) for project, group in by_project.items()],
         budget=PageBudget(),
@@ -92,7 +94,8 @@ def _view(results: Sequence[Record], similarity: Similarity) -> ProjectView:
     graded = [record for record in results if record.status == "done"]
     return ProjectView(
         results[0].project,
-        [record for record in results if record.status != "done"],
+        [record for record in results if record.status not in {"done", MISSING}],
+        [record for record in results if record.status == MISSING],
         len(graded),
         list(_distributions(graded)) if graded else [],
         _hardest(graded),
