@@ -6,7 +6,7 @@
 2. Labelled cells get a unique name, nbgrader's metadata, and the points of their task (check cells).
 3. Titles and points in headings and in the table of tasks come from the check modules.
 4. The package gets the cells in their student's version (`cells.json`), which submissions are compared with, and the
-   solutions that replace unsolved tasks (`stand_ins.json`).
+   solutions (`solutions.json`), which replace unsolved tasks, and of which copies are found.
 5. The README gets a picture and a table of each executed notebook (see `readme`).
 """
 
@@ -36,7 +36,7 @@ from mlhood.grading.notebooks.notebook import (
 )
 from mlhood.grading.notebooks.readme import EXCERPTS, readme_files
 from mlhood.grading.projects import PROJECTS
-from mlhood.grading.projects.collect import STAND_INS_FILE
+from mlhood.grading.projects.collect import SOLUTIONS_FILE
 
 PROJECTS_PATH = "mlhood/grading/projects"
 HEADING = re.compile(r"^#{2,3} (?:([A-Z]\d\.\d+) · )?", re.MULTILINE)
@@ -105,13 +105,11 @@ def _package_files(notebook: NotebookNode, path: Path) -> dict[str, str]:
     project = project_of(notebook, path)
     folder = f"{PROJECTS_PATH}/{project.id.lower()}"
     files = {f"{folder}/{CELLS_FILE}": dump_cells(master_cells(notebook))}
-    stand_ins = {
-        task.id: "\n".join(solution_source(cell) for cell in notebook.cells if label(cell) == Label(task.id, SOLUTION))
+    solutions = {
+        task.id: "\n\n".join(solution_source(cell) for cell in notebook.cells if label(cell) == Label(task.id, SOLUTION))
         for task in project.tasks
-        if task.solution_stands_in
     }
-    if stand_ins:
-        files[f"{folder}/{STAND_INS_FILE}"] = json.dumps(stand_ins, indent=1, ensure_ascii=False) + "\n"
+    files[f"{folder}/{SOLUTIONS_FILE}"] = json.dumps(solutions, indent=1, ensure_ascii=False) + "\n"
     return files
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from mlhood.errors import GradingError
 from mlhood.grading.checks.task import Project, Question, Task
 
-STAND_INS_FILE = "stand_ins.json"
+SOLUTIONS_FILE = "solutions.json"
 DECLARATION = re.compile(r"^TASKS\b", re.MULTILINE)
 
 
@@ -43,7 +43,12 @@ def collect_project(package: str, title: str, questions: tuple[Question, ...] = 
                 got=", ".join(ids),
                 todo="change the id in the module that declares the task",
             )
-    path = folder / STAND_INS_FILE  # the solutions that `mlhood sync` wrote, by task; empty in a sandbox
-    stand_ins = json.loads((path.read_text(encoding="utf-8") if path.is_file() else "") or "{}")
-    tasks = [replace(task, stand_in=stand_ins.get(task.id, "")) if task.solution_stands_in else task for task in tasks]
+    solutions = master_solutions(project)
+    tasks = [replace(task, stand_in=solutions.get(task.id, "")) if task.solution_stands_in else task for task in tasks]
     return Project(project, title, tuple(sorted(tasks, key=lambda task: int(task.id.partition(".")[2]))), questions)
+
+
+def master_solutions(project: str) -> dict[str, str]:
+    """Return the master's solutions by task, which `mlhood sync` wrote; none in the student edition and in a sandbox."""
+    path = Path(__file__).with_name(project.lower()) / SOLUTIONS_FILE
+    return json.loads((path.read_text(encoding="utf-8") if path.is_file() else "") or "{}")

@@ -1,4 +1,4 @@
-"""Compare the submissions of a class with each other and with the source of the package, function by function."""
+"""Compare the submissions of a class with each other, with the package's source, and with the master's solutions."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ from mlhood.grading.gradebook.records import Record
 from mlhood.grading.gradebook.store import stored_notebook
 from mlhood.grading.notebooks.master import synced_cells
 from mlhood.grading.notebooks.notebook import label, read
+from mlhood.grading.projects.collect import master_solutions
 from mlhood.grading.similarity.compare import Document, SimilarPair, package_copies, similar_pairs, unparsable
 
 PACKAGE = Path(__file__).parents[2]
-# the harness, its commands and its errors solve no task
+# the harness, its commands and its errors solve no task; the references of its checks do
 EXCLUDED = ("grading", "doctor", "cli.py", "errors.py")
+REFERENCES = ("grading", "projects")
 
 
 def package_functions(root: Path | None = None) -> Iterator[Document]:
@@ -25,7 +27,7 @@ def package_functions(root: Path | None = None) -> Iterator[Document]:
     folder = root or PACKAGE
     for path in sorted(folder.rglob("*.py")):
         name = path.relative_to(folder)
-        if name.parts[0] in EXCLUDED:
+        if name.parts[0] in EXCLUDED and name.parts[:2] != REFERENCES:
             continue
         text = path.read_text(encoding="utf-8")
         lines = text.splitlines(keepends=True)
@@ -35,13 +37,19 @@ def package_functions(root: Path | None = None) -> Iterator[Document]:
                 yield Document(location, {location: "".join(lines[node.lineno - 1 : node.end_lineno])})
 
 
+def master_documents(project: str) -> Iterator[Document]:
+    """Yield a document for each task's solution in the master notebook, which is public."""
+    for task, source in master_solutions(project).items():
+        yield Document(f"the master's solution of {task}", {task: source})
+
+
 @dataclass(frozen=True)
 class Similarity:
     """What a comparison of a project's submissions has found.
 
     Args:
         pairs: Students whose code is similar.
-        copies: Students whose code contains a function of the package.
+        copies: Students whose code contains a function of the package, or a solution of the master.
         unparsable: Students and places whose code could not be compared.
     """
 
@@ -68,7 +76,8 @@ def compare_class(records: Iterable[Record], store: Path, given: Iterable[Path])
     results: dict[str, Similarity] = {}
     for project, submitted in documents.items():
         base = [*editions, *(cell.source for cell in synced_cells(project))]
-        pairs, copies = similar_pairs(submitted, base), package_copies(submitted, package, base)
+        originals = [*package, *master_documents(project)]
+        pairs, copies = similar_pairs(submitted, base), package_copies(submitted, originals, base)
         results[project] = Similarity(pairs, copies, unparsable(submitted))
     return results
 

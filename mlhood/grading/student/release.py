@@ -17,7 +17,7 @@ from mlhood.errors import OutputError
 from mlhood.grading.notebooks.master import student_version
 from mlhood.grading.notebooks.notebook import course_notebooks, notebook_text, read, write_text
 from mlhood.grading.notebooks.sync import require_synced
-from mlhood.grading.projects.collect import STAND_INS_FILE
+from mlhood.grading.projects.collect import SOLUTIONS_FILE
 from mlhood.grading.student.edition_files import (
     GITIGNORE,
     classroom_workflow,
@@ -114,7 +114,7 @@ def edition(root: Path) -> dict[str, str]:
     files["LICENSE"] = (root / "LICENSE").read_text(encoding="utf-8")
     files[".gitignore"] = GITIGNORE
     package = package_files(root)
-    return files | {name: package[name] for name in package if not name.endswith(STAND_INS_FILE)}
+    return files | {name: package[name] for name in package if not name.endswith(SOLUTIONS_FILE)}
 
 
 def _check_target(root: Path, out: Path, force: bool) -> None:

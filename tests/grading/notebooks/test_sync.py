@@ -140,7 +140,7 @@ def test_a_solution_that_stands_in_is_copied_without_its_markers(book, tmp_path,
     monkeypatch.setitem(PROJECTS, "T9", project)
     write(synced(book), tmp_path / "T9.ipynb")
     files = cell_files([tmp_path / "T9.ipynb"])
-    assert '"T9.1": "def double(x):\\n    return 2 * x"' in files["mlhood/grading/projects/t9/stand_ins.json"]
+    assert '"T9.1": "def double(x):\\n    return 2 * x"' in files["mlhood/grading/projects/t9/solutions.json"]
 
 
 MODULE = '''"""Checks of P1.12: counting."""
@@ -186,7 +186,7 @@ def test_a_new_task_is_its_cells_one_check_module_and_this_command(tmp_path):
     assert python(main, "sync", "--check").returncode == 1
     done = python(main, "sync")
     folder = "mlhood/grading/projects/p1"
-    expected = ["P1.ipynb", f"{folder}/cells.json", f"{folder}/stand_ins.json"]
+    expected = ["P1.ipynb", f"{folder}/cells.json", f"{folder}/solutions.json"]
     assert done.stdout.splitlines() == [f"updated: {name}" for name in expected], done.stderr
     assert python(main, "sync", "--check").stdout == "everything is in sync\n"
     book = read(tmp_path / "P1.ipynb")

@@ -84,7 +84,7 @@ def test_neither_the_home_nor_the_folder_of_the_package_is_visible():
 
 
 def test_solutions_in_the_package_are_hidden(monkeypatch, tmp_path):
-    solutions = tmp_path / "grading" / "projects" / "p1" / "stand_ins.json"
+    solutions = tmp_path / "grading" / "projects" / "p1" / "solutions.json"
     solutions.parent.mkdir(parents=True)
     solutions.touch()
     monkeypatch.setattr(bubblewrap, "package", lambda: tmp_path)

@@ -107,11 +107,11 @@ def test_the_autograder_is_written_beside_the_student_edition(root, tmp_path):
 
 
 def test_students_do_not_get_the_solutions_that_stand_in(root, tmp_path):
-    write_text(root / "mlhood/grading/projects/t9/stand_ins.json", '{"T9.1": "secret"}\n')
+    write_text(root / "mlhood/grading/projects/t9/solutions.json", '{"T9.1": "secret"}\n')
     release(root, tmp_path / "student", gradescope=True)
-    assert not [*(tmp_path / "student").rglob("stand_ins.json")]
+    assert not [*(tmp_path / "student").rglob("solutions.json")]
     with zipfile.ZipFile(tmp_path / "student-gradescope.zip") as autograder:
-        assert "mlhood/grading/projects/t9/stand_ins.json" in autograder.namelist()
+        assert "mlhood/grading/projects/t9/solutions.json" in autograder.namelist()
 
 
 def test_another_autograder_stops_the_release_before_it_begins(root, tmp_path):
