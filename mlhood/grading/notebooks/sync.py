@@ -106,7 +106,9 @@ def _package_files(notebook: NotebookNode, path: Path) -> dict[str, str]:
     folder = f"{PROJECTS_PATH}/{project.id.lower()}"
     files = {f"{folder}/{CELLS_FILE}": dump_cells(master_cells(notebook))}
     solutions = {
-        task.id: "\n\n".join(solution_source(cell) for cell in notebook.cells if label(cell) == Label(task.id, SOLUTION))
+        task.id: "\n\n".join(
+            solution_source(cell) for cell in notebook.cells if label(cell) == Label(task.id, SOLUTION)
+        )
         for task in project.tasks
     }
     files[f"{folder}/{SOLUTIONS_FILE}"] = json.dumps(solutions, indent=1, ensure_ascii=False) + "\n"

@@ -49,6 +49,6 @@ def collect_project(package: str, title: str, questions: tuple[Question, ...] = 
 
 
 def master_solutions(project: str) -> dict[str, str]:
-    """Return the master's solutions by task, which `mlhood sync` wrote; none in the student edition and in a sandbox."""
+    """Return the master's solutions by task, as `mlhood sync` wrote them; none in the student edition or a sandbox."""
     path = Path(__file__).with_name(project.lower()) / SOLUTIONS_FILE
     return json.loads((path.read_text(encoding="utf-8") if path.is_file() else "") or "{}")

@@ -70,9 +70,11 @@ def write_class_report(gradebook: Path, path: Path, given: Iterable[Path]) -> st
     similarity = compare_class(results, gradebook.parent / SUBMISSIONS_FOLDER, given)
     write_atomic(path, class_report(results, similarity).encode("utf-8", "replace"))
     pairs = sum(len(result.pairs) for result in similarity.values())
+    groups = sum(len(result.groups) for result in similarity.values())
     copies = sum(len(result.copies) for result in similarity.values())
     count = sum(record.status != MISSING for record in results)
-    return f"{count} results, {pairs} similar pairs, {copies} copies of the package's source: {path}"
+    found = f"{groups} groups with the same code, {pairs} similar pairs, {copies} copies of the course's own source"
+    return f"{count} results, {found}: {path}"
 
 
 def class_report(results: Sequence[Record], similarity: Mapping[str, Similarity]) -> str:

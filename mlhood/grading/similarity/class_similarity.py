@@ -14,7 +14,15 @@ from mlhood.grading.gradebook.store import stored_notebook
 from mlhood.grading.notebooks.master import synced_cells
 from mlhood.grading.notebooks.notebook import label, read
 from mlhood.grading.projects.collect import master_solutions
-from mlhood.grading.similarity.compare import Document, SimilarPair, package_copies, similar_pairs, unparsable
+from mlhood.grading.similarity.compare import (
+    Document,
+    SimilarGroup,
+    SimilarPair,
+    package_copies,
+    similar_groups,
+    truncated,
+    unparsable,
+)
 
 PACKAGE = Path(__file__).parents[2]
 # the harness, its commands and its errors solve no task; the references of its checks do
@@ -51,11 +59,15 @@ class Similarity:
         pairs: Students whose code is similar.
         copies: Students whose code contains a function of the package, or a solution of the master.
         unparsable: Students and places whose code could not be compared.
+        truncated: Students and places of which only the beginning was compared.
+        groups: At least three students whose code is the same.
     """
 
     pairs: Sequence[SimilarPair] = ()
     copies: Sequence[SimilarPair] = ()
     unparsable: Sequence[tuple[str, str]] = ()
+    truncated: Sequence[tuple[str, str]] = ()
+    groups: Sequence[SimilarGroup] = ()
 
 
 def compare_class(records: Iterable[Record], store: Path, given: Iterable[Path]) -> dict[str, Similarity]:
@@ -77,8 +89,9 @@ def compare_class(records: Iterable[Record], store: Path, given: Iterable[Path])
     for project, submitted in documents.items():
         base = [*editions, *(cell.source for cell in synced_cells(project))]
         originals = [*package, *master_documents(project)]
-        pairs, copies = similar_pairs(submitted, base), package_copies(submitted, originals, base)
-        results[project] = Similarity(pairs, copies, unparsable(submitted))
+        groups, pairs = similar_groups(submitted, base)
+        copies = package_copies(submitted, originals, base)
+        results[project] = Similarity(pairs, copies, unparsable(submitted), truncated(submitted), groups)
     return results
 
 

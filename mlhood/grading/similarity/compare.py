@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from mlhood.grading.similarity.syntax_tokens import syntax_tokens
+from mlhood.grading.similarity.syntax_tokens import is_truncated, syntax_tokens
 from mlhood.grading.similarity.winnowing import Fingerprints, fingerprints
 
 MIN_SHARED = 10
@@ -20,7 +20,9 @@ MIN_COPIED = 15
 MIN_COPIED_COMPLETELY = 8
 COMPLETE_SHARE = 0.9
 MIN_UNPARSABLE = 200  # characters; a few words that are not a program are no loss
+MIN_GROUP = 3  # documents; two are a pair
 MAX_PASSAGES = 3
+MAX_PLACES = 8  # of one document that are compared for one fingerprint; cells of one line repeat the same few
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,14 @@ class SimilarPair:
 
 
 @dataclass(frozen=True)
+class SimilarGroup:
+    """Documents whose code is the same but for what the comparison ignores, and the evidence for two of them."""
+
+    names: tuple[str, ...]
+    evidence: SimilarPair
+
+
+@dataclass(frozen=True)
 class _Indexed:
     """A document with the fingerprints of each place, without those that are no evidence."""
 
@@ -77,23 +87,44 @@ class _Indexed:
         return _Indexed(self.document, remaining)
 
 
-def similar_pairs(documents: Sequence[Document], base: Iterable[str] = ()) -> list[SimilarPair]:
-    """Return the pairs that share half of the smaller document's fingerprints, the most similar first.
+def similar_groups(
+    documents: Sequence[Document], base: Iterable[str] = ()
+) -> tuple[list[SimilarGroup], list[SimilarPair]]:
+    """Return groups of at least three documents that are the same, and pairs that share half of the smaller one.
 
-    The documents are of one project and have unique names. What `base`, the sources given by the course, contains is no
-    evidence, nor is what many students have.
+    The largest group and the most similar pair come first. The documents are of one project and have unique names. What
+    `base`, the sources given by the course, contains is no evidence, nor is what many have on their own: of a group
+    only the first document counts, and is compared with the others.
     """
-    indexed = {index.document.name: index for index in _distinctive(documents, _base_fingerprints(base))}
-    sizes = {name: len(index.all) for name, index in indexed.items()}
+    excluded = _base_fingerprints(base)
+    indexed = [_index(document).without(excluded) for document in sorted(documents, key=lambda document: document.name)]
+    same: dict[frozenset[int], list[_Indexed]] = defaultdict(list)
+    for index in indexed:
+        same[index.all if len(index.all) >= MIN_SHARED else frozenset({id(index)})].append(index)
+    groups = [members for members in same.values() if len(members) >= MIN_GROUP]
+    repeated = {id(index) for members in groups for index in members[1:]}
+    pairs = _pairs(_distinctive([index for index in indexed if id(index) not in repeated]))
+    return sorted(map(_group, groups), key=lambda group: (-len(group.names), group.names)), pairs
+
+
+def _group(members: Sequence[_Indexed]) -> SimilarGroup:
+    first, second = members[:2]
+    return SimilarGroup(tuple(index.document.name for index in members), _pair(first, second, len(first.all), 1.0))
+
+
+def _pairs(documents: Iterable[_Indexed]) -> list[SimilarPair]:
+    indexed = {index.document.name: index for index in documents}
+    prints = {name: index.all for name, index in indexed.items()}
     holders: dict[int, list[str]] = defaultdict(list)
     for name in sorted(indexed):
-        for fingerprint in indexed[name].all:
+        for fingerprint in prints[name]:
             holders[fingerprint].append(name)
     shared = Counter(pair for names in holders.values() for pair in combinations(names, 2))
+    shares = {(a, b): count / min(len(prints[a]), len(prints[b])) for (a, b), count in shared.items()}
     pairs = [
-        _pair(indexed[a], indexed[b], count, count / min(sizes[a], sizes[b]))
+        _pair(indexed[a], indexed[b], count, shares[a, b])
         for (a, b), count in shared.items()
-        if count >= MIN_SHARED and count / min(sizes[a], sizes[b]) >= MIN_SHARE
+        if count >= MIN_SHARED and shares[a, b] >= MIN_SHARE
     ]
     return sorted(pairs, key=_rank)
 
@@ -103,7 +134,7 @@ def package_copies(
 ) -> list[SimilarPair]:
     """Return the documents that share half of a longer original's fingerprints, or nearly all of a shorter one's.
 
-    The originals are the package's, one for each function (see `package_functions`); `base` as in `similar_pairs`.
+    The originals are the package's, one for each function (see `package_functions`); `base` as in `similar_groups`.
     """
     excluded = _base_fingerprints(base)
     sources = {original.name: _index(original).without(excluded) for original in originals}
@@ -112,7 +143,7 @@ def package_copies(
         for fingerprint in source.all:
             holders[fingerprint].append(name)
     pairs = []
-    for index in _distinctive(documents, excluded):
+    for index in _distinctive([_index(document).without(excluded) for document in documents]):
         shared = Counter(name for fingerprint in index.all for name in holders.get(fingerprint, ()))
         for name, count in shared.items():
             share = count / len(sources[name].all)
@@ -132,13 +163,22 @@ def unparsable(documents: Iterable[Document]) -> list[tuple[str, str]]:
     ]
 
 
+def truncated(documents: Iterable[Document]) -> list[tuple[str, str]]:
+    """Return the documents and places of which only the beginning was compared."""
+    return [
+        (document.name, location)
+        for document in documents
+        for location, source in document.sources.items()
+        if is_truncated(source)
+    ]
+
+
 def _rank(pair: SimilarPair) -> tuple[float, int, tuple[str, str]]:
     return -pair.share, -pair.shared, pair.names
 
 
-def _distinctive(documents: Sequence[Document], excluded: frozenset[int]) -> list[_Indexed]:
-    """Return the documents with the fingerprints that are evidence: neither excluded nor common to many."""
-    indexed = [_index(document).without(excluded) for document in documents]
+def _distinctive(indexed: Sequence[_Indexed]) -> list[_Indexed]:
+    """Return the documents with the fingerprints that are evidence: not those common to many."""
     counts = Counter(fingerprint for index in indexed for fingerprint in index.all)
     limit = max(COMMON_COUNT, COMMON_SHARE * len(indexed))
     common = frozenset(fingerprint for fingerprint, count in counts.items() if count > limit)
@@ -154,12 +194,23 @@ def _index(document: Document) -> _Indexed:
 
 
 def _pair(a: _Indexed, b: _Indexed, shared: int, share: float) -> SimilarPair:
-    passages = [_passage(a, place_a, b, place_b) for place_a in a.places for place_b in b.places]
-    best: dict[str, Passage] = {}  # of each place of `a`
-    for passage in sorted(passages, key=lambda passage: -passage.shared):
-        if passage.shared:
-            best.setdefault(passage.places[0], passage)
-    return SimilarPair((a.document.name, b.document.name), shared, share, tuple(best.values())[:MAX_PASSAGES])
+    """Return a pair with the places that have most in common, each place of `a` once."""
+    places: dict[int, list[str]] = defaultdict(list)
+    for place, prints in b.places.items():
+        for fingerprint in prints:
+            if len(places[fingerprint]) < MAX_PLACES:
+                places[fingerprint].append(place)
+    counts = Counter(
+        (place, other)
+        for place, prints in a.places.items()
+        for fingerprint in prints
+        for other in places.get(fingerprint, ())
+    )
+    best: dict[str, str] = {}  # the place of `b` for each of `a`
+    for (place, other), _ in counts.most_common():
+        best.setdefault(place, other)
+    passages = tuple(_passage(a, place, b, other) for place, other in list(best.items())[:MAX_PASSAGES])
+    return SimilarPair((a.document.name, b.document.name), shared, share, passages)
 
 
 def _passage(a: _Indexed, place_a: str, b: _Indexed, place_b: str) -> Passage:

@@ -5,7 +5,8 @@
    defines. Those of libraries are kept: `np.pad` and `np.roll` are different operations.
 3. A literal is its kind: number, text, or other constant.
 4. `a += b` becomes `a = a + b`, and `a: int = b` becomes `a = b`.
-5. The statements of a block are sorted by their own tokens, so that reordering them changes nothing.
+5. `exec` of a literal text is the statements in the text, and `(x,)[0]` is `x`.
+6. The statements of a block are sorted by their own tokens, so that reordering them changes nothing.
 """
 
 from __future__ import annotations
@@ -13,12 +14,15 @@ from __future__ import annotations
 import ast
 import builtins
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-MAX_SOURCE = 100_000
+MAX_SOURCE = 100_000  # characters, without comments and blank lines
+MAX_READ = 2_000_000
+MAX_LINE = 2_000  # of a long program: what follows is a comment or data
 MAX_TOKENS = 20_000
 MAX_REPAIRS = 20
+EXECUTE = ("exec", "eval")
 BUILTINS = frozenset(dir(builtins))
 BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
 IGNORED_FIELDS = ("annotation", "returns", "type_comment", "type_params", "ctx", "kind")
@@ -32,15 +36,39 @@ class Token(NamedTuple):
 
 
 def syntax_tokens(source: str) -> list[Token]:
-    """Return the tokens of a program; none if it cannot be parsed."""
-    tree = _parse(source[:MAX_SOURCE])
+    """Return the tokens of a program; none if it cannot be parsed. Of a long one it is the beginning."""
+    return _all_tokens(source)[:MAX_TOKENS]
+
+
+def is_truncated(source: str) -> bool:
+    """Whether only the beginning of a program has tokens, since it is too long."""
+    if 2 * len(source) <= MAX_TOKENS:  # `-` is two tokens
+        return False
+    text, _ = _significant_lines(source)
+    cut = len(source) > MAX_READ or len(text) > MAX_SOURCE
+    return cut or any(len(line) == MAX_LINE for line in text.split("\n")) or len(_all_tokens(source)) > MAX_TOKENS
+
+
+def _all_tokens(source: str) -> list[Token]:
+    text, numbers = _significant_lines(source)
+    tree = _parse(text[:MAX_SOURCE])
     if tree is None:
         return []
     try:
         defined = _defined_names(tree)
     except RecursionError:
         defined = frozenset()
-    return _Tokenizer(defined).block(tree.body)[:MAX_TOKENS]
+    last = len(numbers) - 1
+    return [Token(token.kind, numbers[min(token.line - 1, last)]) for token in _Tokenizer(defined).block(tree.body)]
+
+
+def _significant_lines(source: str) -> tuple[str, Sequence[int]]:
+    """Return a program and its lines' numbers; a long one without comments and blank lines, which would hide code."""
+    lines = source[:MAX_READ].replace("\r\n", "\n").split("\n")
+    if len(source) <= MAX_SOURCE:
+        return "\n".join(lines), range(1, len(lines) + 1)
+    kept = [(i, line[:MAX_LINE]) for i, line in enumerate(lines, start=1) if line.strip() and line.lstrip()[0] != "#"]
+    return "\n".join(line for _, line in kept), [i for i, _ in kept] or [1]
 
 
 def _parse(source: str) -> ast.Module | None:
@@ -86,8 +114,9 @@ class _Tokenizer:
         self.defined = defined
 
     def block(self, statements: Iterable[ast.AST]) -> list[Token]:
-        """Rule 5, and rule 1 for statements."""
-        reduced = [self.statement(statement) for statement in statements if not _is_ignored(statement)]
+        """Rule 6, and rule 1 for statements."""
+        expanded = (inner for statement in statements for inner in _executed(statement))
+        reduced = [self.statement(statement) for statement in expanded if not _is_ignored(statement)]
         reduced.sort(key=lambda tokens: [token.kind for token in tokens])
         return [token for tokens in reduced for token in tokens]
 
@@ -99,6 +128,7 @@ class _Tokenizer:
 
     def node(self, node: ast.AST, line: int) -> Iterator[Token]:
         line = getattr(node, "lineno", line)
+        node = _unwrapped(node)
         if isinstance(node, ast.AugAssign):
             value = ast.BinOp(node.target, node.op, node.value)
             node = ast.Assign([node.target], ast.copy_location(value, node))
@@ -135,3 +165,32 @@ class _Tokenizer:
 def _is_ignored(node: ast.AST) -> bool:
     is_literal = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
     return is_literal or isinstance(node, ast.Pass | ast.Import | ast.ImportFrom)
+
+
+def _executed(statement: ast.AST) -> Iterator[ast.AST]:
+    """Yield a statement, or those in the literal text that it executes."""
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in EXECUTE and call.args):
+        yield statement
+        return
+    text = call.args[0]
+    tree = _parse(text.value[:MAX_SOURCE]) if isinstance(text, ast.Constant) and isinstance(text.value, str) else None
+    if tree is None:
+        yield statement
+        return
+    for inner in ast.increment_lineno(tree, text.lineno - 1).body:
+        yield from _executed(inner)
+
+
+def _unwrapped(node: ast.AST) -> ast.AST:
+    """Return `x` for `(x,)[0]`, `[x][0]` and `(lambda: x)()`, which only disguise it."""
+    while True:
+        if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Tuple | ast.List):
+            try:
+                node = node.value.elts[ast.literal_eval(node.slice)]
+            except (ValueError, TypeError, IndexError):  # a slice, an expression, no such element
+                return node
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Lambda) and not (node.args or node.keywords):
+            node = node.func.body
+        else:
+            return node

@@ -27,13 +27,12 @@ def fingerprints(source: str) -> Fingerprints:
 def winnow(tokens: Sequence[Token]) -> Fingerprints:
     """Return the fingerprints of a token sequence, with the lines of each; one shorter than K has none."""
     hashes = [_hash(tokens[i : i + K]) for i in range(len(tokens) - K + 1)]
-    selected: Fingerprints = {}
+    selected: dict[int, set[int]] = {}
     for start in range(max(len(hashes) - WINDOW + 1, min(len(hashes), 1))):
         window = range(start, min(start + WINDOW, len(hashes)))
         position = min(window, key=lambda i: (hashes[i], -i))
-        lines = frozenset(token.line for token in tokens[position : position + K])
-        selected[hashes[position]] = selected.get(hashes[position], frozenset()) | lines
-    return selected
+        selected.setdefault(hashes[position], set()).update(token.line for token in tokens[position : position + K])
+    return {fingerprint: frozenset(lines) for fingerprint, lines in selected.items()}
 
 
 def _hash(tokens: Sequence[Token]) -> int:

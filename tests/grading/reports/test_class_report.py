@@ -11,7 +11,7 @@ from mlhood.grading.notebooks.master import MasterCell
 from mlhood.grading.notebooks.notebook import read, write
 from mlhood.grading.reports.class_report import class_report
 from mlhood.grading.similarity.class_similarity import Similarity, compare_class, document_of, package_functions
-from mlhood.grading.similarity.compare import Passage, SimilarPair
+from mlhood.grading.similarity.compare import Passage, SimilarGroup, SimilarPair
 from tests.grading.exporters.test_formats import BOMB, record, task
 from tests.grading.test_class_commands import call
 
@@ -86,10 +86,21 @@ def test_similar_code_is_shown_side_by_side():
     assert "Not compared, since the code cannot be parsed: eve, P1.3" in text
 
 
+def test_groups_come_first_with_all_names():
+    group = SimilarGroup(("ada", "bob", "eve"), PAIR)
+    text = text_of(class_report([record()], {"P1": Similarity(groups=[group], pairs=[PAIR])}))
+    assert text.index("The same code: 3 students ada, bob, eve") < text.index("Pairs of students")
+
+
+def test_what_was_cut_is_listed():
+    text = text_of(class_report([record()], {"P1": Similarity(truncated=[("eve", "P1.3")])}))
+    assert "Compared only from the beginning, since the code is too long: eve, P1.3" in text
+
+
 def test_copies_of_the_package_are_listed():
     copy = replace(PAIR, names=("ada", "mlhood/kernels/loops.py: gemm_naive"))
     text = text_of(class_report([record()], {"P1": Similarity(copies=[copy])}))
-    assert "Copies of the package's source Student Function" in text.replace("&#39;", "'")
+    assert "Copies of the package's source and of the course's solutions Student Original" in text.replace("&#39;", "'")
     assert "ada mlhood/kernels/loops.py: gemm_naive 90% 40" in text
 
 
@@ -197,7 +208,7 @@ def test_the_command_writes_the_page(fake_class, course, tmp_path):
         write(book, fake_class.out / "submissions" / f"{graded.submission.sha256}.ipynb")
     result = call("class-report", fake_class.out, "--to", tmp_path / "class.html")
     assert result.exit_code == 0, result.exception
-    assert result.stdout.startswith("2 results, 1 similar pairs, 0 copies")
+    assert result.stdout.startswith("2 results, 0 groups with the same code, 1 similar pairs, 0 copies")
     text = text_of((tmp_path / "class.html").read_text())
     assert "ada bob 100%" in text
     assert "ada, T9.1" in text

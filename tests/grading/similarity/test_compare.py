@@ -11,13 +11,31 @@ from pathlib import Path
 
 import pytest
 
+from mlhood.grading.notebooks.master import solution_source, synced_cells
 from mlhood.grading.notebooks.notebook import label, read
-from mlhood.grading.similarity.class_similarity import package_functions
-from mlhood.grading.similarity.compare import MIN_SHARE, Document, package_copies, similar_pairs, unparsable
+from mlhood.grading.similarity import compare
+from mlhood.grading.similarity.class_similarity import document_of, master_documents, package_functions
+from mlhood.grading.similarity.compare import (
+    MIN_SHARE,
+    Document,
+    SimilarPair,
+    package_copies,
+    similar_groups,
+    truncated,
+    unparsable,
+)
 from mlhood.grading.similarity.winnowing import fingerprints
 
 ROOT = Path(__file__).parents[3]
 PROJECTS = ("P1", "P2", "P3", "P4", "P5")
+# Solutions that are too short to tell a copy from what anybody would write.
+SHORT = {"P1.4", "P1.7", "P3.7"}
+
+
+def similar_pairs(documents, base=()) -> list[SimilarPair]:
+    groups, pairs = similar_groups(documents, base)
+    assert groups == []
+    return pairs
 
 
 def gallery(project: str) -> list[Document]:
@@ -107,16 +125,48 @@ def test_base_code_is_no_evidence():
     assert similar_pairs(pair, base=first.sources.values()) == []
 
 
-def test_code_of_many_students_is_no_evidence():
+def own_work(count: int) -> list[Document]:
+    source = "def f{0}(x):\n    return x.m{0}(x[{0}], [x.n{0} for y in x], x.p{0}(x.q{0}), x.r{0}[x.s{0}])"
+    return [Document(f"h{i}", {"own": source.format(i)}) for i in range(count)]
+
+
+def test_code_that_many_wrote_on_their_own_is_no_evidence():
     first, *_ = gallery("P3")
-    ring = [Document(f"s{i}", first.sources) for i in range(7)]
-    assert similar_pairs(ring) == []
-    assert len(similar_pairs(ring[:6])) == 15
-    # in a large class seven are few
-    independent = [
-        Document(f"h{i}", {"own": f"def f{i}(x):\n    return x.m{i}(x[{i}], [x.n{i} for y in x])"}) for i in range(40)
-    ]
-    assert len(similar_pairs([*ring, *independent])) == 21
+    others = own_work(14)
+    usual = [Document(f"s{i}", {**first.sources, **others[i].sources}) for i in range(7)]
+    assert similar_pairs([*usual, *others[7:]]) == []
+    assert len(similar_pairs(usual[:6])) == 15
+    assert len(similar_pairs([*usual, *own_work(54)[14:]])) == 21  # in a large class seven are few
+
+
+@pytest.mark.parametrize("size", [3, 7, 30])
+def test_a_group_with_the_same_code_is_reported_as_one_however_large(size):
+    first, second, *_ = gallery("P3")
+    ring = [disguised(first, f"r{i:02}") for i in range(size)]
+    groups, pairs = similar_groups([*ring, Document("z", second.sources), *own_work(10)])
+    assert [group.names for group in groups] == [tuple(document.name for document in ring)]
+    assert groups[0].evidence.passages[0].shared > 10
+    assert pairs == []
+
+
+def test_who_changed_a_groups_code_is_paired_with_it():
+    first, second, *_ = gallery("P3")
+    ring = [Document(f"r{i}", first.sources) for i in range(9)]
+    changed = Document("z", {**first.sources, "P3-2-solution": second.sources["P3-2-solution"]})
+    groups, pairs = similar_groups([*ring, changed])
+    assert len(groups[0].names) == 9
+    assert [pair.names for pair in pairs] == [("r0", "z")]
+
+
+def test_thousands_of_tiny_cells_are_compared_in_linear_time(monkeypatch):
+    """Counted, not timed: every passage that is built takes a step, and so does every cell."""
+    cells = {f"cell {i}": f"x = f{i % 50}(a[{i}], b[c], [d, e])\ny = g(x, x[1:2], x.m{i})" for i in range(2_000)}
+    built = []
+    original = compare._passage
+    monkeypatch.setattr(compare, "_passage", lambda *args: built.append(args) or original(*args))
+    documents = [Document("a", cells), Document("b", {f"{place} ": source for place, source in cells.items()})]
+    assert [pair.names for pair in similar_pairs(documents)] == [("a", "b")]
+    assert len(built) == compare.MAX_PASSAGES
 
 
 def test_short_and_broken_code_is_similar_to_none():
@@ -128,6 +178,15 @@ def test_what_cannot_be_compared_is_reported():
     deep = "x = " + "+".join("1" for _ in range(20_000))
     documents = [Document("a", {"t": deep, "u": "def f(:"}), Document("b", {"t": "x = f(y)\n" * 100})]
     assert unparsable(documents) == [("a", "t")]
+
+
+def test_what_was_cut_is_reported_and_comments_hide_no_code():
+    (first, *_), comments = gallery("P3"), "# nothing\n\n" * 20_000
+    hidden = Document("hidden", {place: comments + source for place, source in first.sources.items()})
+    assert [pair.names for pair in similar_pairs([first, hidden])] == [(first.name, "hidden")]
+    assert truncated([hidden, first]) == []
+    long = Document("long", {"t": "x = f(y)\n" * 20_000, "u": "'" + "text " * 30_000 + "'\nx = 1"})
+    assert truncated([long]) == [("long", "t"), ("long", "u")]
 
 
 # -- the package's own source
@@ -165,9 +224,21 @@ def test_independent_solutions_are_not_copies_of_the_package(project, package):
 def test_the_source_is_complete_and_excludes_the_harness():
     places = [source.name for source in package_functions()]
     assert any(place.endswith("kernels/loops.py: gemm_naive") for place in places)
-    assert not any("/grading/" in place for place in places)
+    assert not any("/grading/" in place and "/grading/projects/" not in place for place in places)
+    assert any("/grading/projects/" in place for place in places)
     source = next(source for source in package_functions() if source.name.endswith("loops.py: gemm_naive"))
     assert ast.parse(source.sources[source.name]).body[0].name == "gemm_naive"
+
+
+@pytest.mark.parametrize("project", PROJECTS)
+def test_the_public_masters_solutions_are_found_and_other_right_ones_are_not(project):
+    base, originals = [cell.source for cell in synced_cells(project)], list(master_documents(project))
+    notebook = read(ROOT / f"{project}.ipynb")
+    for cell in notebook.cells:
+        cell.source = solution_source(cell)
+    found = {pair.names[1] for pair in package_copies([document_of(notebook, "eve")], originals, base)}
+    assert {original.name for original in originals} - found <= {f"the master's solution of {task}" for task in SHORT}
+    assert package_copies(gallery(project)[1:], originals, base) == []
 
 
 @pytest.mark.parametrize("project", PROJECTS)
