@@ -6,87 +6,28 @@ import contextlib
 import hashlib
 import os
 import secrets
-from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from mlhood.errors import GradingError, OutputError
 from mlhood.files.locks import try_lock
 from mlhood.grading.batch.batch import Batch, Observer
+from mlhood.grading.batch.class_result import ClassResult
 from mlhood.grading.batch.executor import Executor
 from mlhood.grading.batch.local_executor import LocalExecutor
 from mlhood.grading.batch.result_keys import digest_of
 from mlhood.grading.gradebook.gradebook import GRADEBOOK_FILE, SUBMISSIONS_FOLDER, Gradebook
 from mlhood.grading.gradebook.late import parse_late_policy
-from mlhood.grading.gradebook.records import LATE_POLICY, MISSING, ROSTER, Record, records, roster_of, unassigned
-from mlhood.grading.gradebook.roster import Roster, read_roster
-from mlhood.grading.intake.collect import SubmittedFile, collect
+from mlhood.grading.gradebook.records import LATE_POLICY, ROSTER, records, roster_of, unassigned
+from mlhood.grading.gradebook.roster import read_roster
+from mlhood.grading.intake.collect import collect
 from mlhood.grading.sandbox.bubblewrap import require
 
 SANDBOXED = "mlhood.grading.batch.course_grader:sandboxed"
 UNSANDBOXED = "mlhood.grading.batch.course_grader:unsandboxed"
 SEED = "seed"  # name of the gradebook's metadata
 MAX_TEXT = 1 << 20
-
-
-@dataclass(frozen=True)
-class ClassResult:
-    """The outcome of a call: the gradebook, all results, submissions without a project, and files that do not count."""
-
-    gradebook: Path
-    layouts: tuple[str, ...]
-    records: tuple[Record, ...]
-    unassigned: tuple[SubmittedFile, ...]
-    extras: tuple[SubmittedFile, ...] = ()
-    roster: Roster = field(default_factory=Roster)
-
-    @property
-    def submitted(self) -> list[Record]:
-        """The results of those who have submitted something."""
-        return [record for record in self.records if record.status != MISSING]
-
-    @property
-    def complete(self) -> bool:
-        """Whether every submission was graded and none was at fault."""
-        return not self.unassigned and all(record.status == "done" and not record.reason for record in self.submitted)
-
-    def text(self) -> str:
-        """Return a summary for the instructor: every problem, then counts."""
-        lines = [f"note: {file.source}: {file.problem}" for file in self.extras]
-        lines += [f"{file.source}: {file.problem}" for file in self.unassigned]
-        lines += [
-            f"{record.student} {record.project.id} ({record.submission.source}): {record.status}: {record.reason}"
-            for record in self.submitted
-            if record.status != "done" or record.reason
-        ]
-        lines += self._compared_with_roster()
-        lines += [
-            f"{project}: {count} submissions: {note}; enter times in [{project}.submitted] of the late policy"
-            for (project, note), count in sorted(Counter(self._late_notes()).items())
-        ]
-        done = sum(record.status == "done" for record in self.records)
-        lines.append(f"layout: {', '.join(dict.fromkeys(self.layouts))}")
-        lines.append(f"graded: {done} of {len(self.submitted) + len(self.unassigned)}; gradebook: {self.gradebook}")
-        return "\n".join("".join(c if c.isprintable() else "?" for c in line) for line in lines)
-
-    def _compared_with_roster(self) -> Iterator[str]:
-        """Yield who has submitted nothing, by project, and who is not in the roster."""
-        missing: dict[str, list[str]] = {}
-        for record in self.records:
-            if record.status == MISSING:
-                missing.setdefault(record.project.id, []).append(record.student)
-        for project, students in missing.items():
-            yield f"{project}: nothing was submitted by {', '.join(students)}"
-        if self.roster.students:
-            known = {(r.student, r.submission.name) for r in self.submitted}
-            strangers = sorted(student for student, name in known if self.roster.find(student, name) is None)
-            if strangers:
-                yield f"not in the roster: {', '.join(strangers)}"
-
-    def _late_notes(self) -> Iterator[tuple[str, str]]:
-        """Yield the project and the assumption for each submission whose time is not known."""
-        return ((record.project.id, record.late.note) for record in self.records if record.late.note)
 
 
 @dataclass(frozen=True)
