@@ -59,7 +59,8 @@ def test_a_kernelspec_starts_signals_and_ends_a_sandbox(manager):
     try:
         assert manager.provisioner.sandbox.limits.memory == 900 << 20
         assert output(client, "import os; print(os.getuid(), os.path.exists('/srv'))") == "65534 False"
-        client.execute("import time\nprint('on', flush=True)\nwhile True: time.sleep(0.01)")
+        endless = "import time\nprint('on', flush=True)\nwhile True: time.sleep(0.01)"
+        client.execute(endless, stop_on_error=False)  # otherwise the next request may still be aborted
         while client.get_iopub_msg(timeout=60)["msg_type"] != "stream":  # before, there is nothing to interrupt
             pass
         manager.interrupt_kernel()
