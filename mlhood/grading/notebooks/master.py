@@ -24,6 +24,7 @@ from nbformat import NotebookNode
 from mlhood.errors import NotebookError
 from mlhood.grading.checks.task import Project
 from mlhood.grading.notebooks.notebook import Label, cell_name, check_source, clean, label
+from mlhood.grading.projects.collect import master_solutions
 
 BEGIN, END = "BEGIN SOLUTION", "END SOLUTION"
 CODE_STUB = ("# YOUR CODE HERE", "raise NotImplementedError()")
@@ -184,6 +185,11 @@ def synced_cells(project_id: str) -> tuple[MasterCell, ...]:
     """Return the cells of a project that `mlhood sync` has written, if any."""
     path = PROJECTS_FOLDER / project_id.lower() / CELLS_FILE
     return parse_cells(path.read_text(encoding="utf-8")) if path.is_file() else ()
+
+
+def synced_solutions(project_id: str) -> dict[str, str]:
+    """Return the master's solutions by task that `mlhood sync` has written, if any."""
+    return master_solutions(project_id)
 
 
 def dump_cells(cells: tuple[MasterCell, ...]) -> str:

@@ -11,9 +11,8 @@ from nbformat import NotebookNode
 
 from mlhood.grading.gradebook.records import Record
 from mlhood.grading.gradebook.store import stored_notebook
-from mlhood.grading.notebooks.master import synced_cells
+from mlhood.grading.notebooks.master import synced_cells, synced_solutions
 from mlhood.grading.notebooks.notebook import label, read
-from mlhood.grading.projects.collect import master_solutions
 from mlhood.grading.similarity.compare import (
     Document,
     SimilarGroup,
@@ -47,7 +46,7 @@ def package_functions(root: Path | None = None) -> Iterator[Document]:
 
 def master_documents(project: str) -> Iterator[Document]:
     """Yield a document for each task's solution in the master notebook, which is public."""
-    for task, source in master_solutions(project).items():
+    for task, source in synced_solutions(project).items():
         yield Document(f"the master's solution of {task}", {task: source})
 
 
