@@ -7,7 +7,6 @@ import os
 import shutil
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,7 +19,6 @@ from mlhood.errors import NotebookError
 from mlhood.grading.notebooks.notebook import notebook_text, read, write
 from mlhood.grading.notebooks.restore import restore
 from mlhood.grading.notebooks.sync import cell_files, outdated_files, sync_notebook
-from mlhood.grading.projects import PROJECTS
 from tests.grading import given_course
 from tests.grading.given_course import by_id
 from tests.grading.synthetic_course import SOLUTIONS, SYNTHETIC
@@ -30,6 +28,7 @@ TITLE = "# T9\n\n`1 points` · `9 tasks` · `1 questions`\n\n| task | what you d
 ROWS = "| [T9.1](#t9-1) | Twice | 1 |\n| [T9.8](#t9-8) | No task any more | 2 |\n| T9.4 | Why two? | bonus, up to 5 |"
 PATH = Path("T9.ipynb")
 CELLS = "mlhood/grading/projects/t9/cells.json"
+SOLUTIONS_FILE = "mlhood/grading/projects/t9/solutions.json"
 
 
 def section(task: str, *after: str) -> list:
@@ -124,7 +123,7 @@ def test_the_command_writes_and_check_only_lists(book, tmp_path, monkeypatch):
     before = (tmp_path / "P1.ipynb").read_text()
     listed = CliRunner().invoke(app, ["sync", "--check"])
     assert listed.exit_code == 1
-    assert listed.stdout.splitlines() == [f"not in sync: {name}" for name in ("P1.ipynb", CELLS)]
+    assert listed.stdout.splitlines() == [f"not in sync: {name}" for name in ("P1.ipynb", CELLS, SOLUTIONS_FILE)]
     assert (tmp_path / "P1.ipynb").read_text() == before
     assert CliRunner().invoke(app, ["sync"]).exit_code == 0
     assert CliRunner().invoke(app, ["sync", "--check"]).exit_code == 0
@@ -134,13 +133,10 @@ def test_the_repository_is_in_sync():
     assert outdated_files(ROOT) == {}, "run `mlhood sync`"
 
 
-def test_a_solution_that_stands_in_is_copied_without_its_markers(book, tmp_path, monkeypatch):
-    first, *others = SYNTHETIC.tasks
-    project = replace(SYNTHETIC, tasks=(replace(first, solution_stands_in=True), *others))
-    monkeypatch.setitem(PROJECTS, "T9", project)
+def test_solutions_are_copied_without_their_markers(book, tmp_path):
     write(synced(book), tmp_path / "T9.ipynb")
     files = cell_files([tmp_path / "T9.ipynb"])
-    assert '"T9.1": "def double(x):\\n    return 2 * x"' in files["mlhood/grading/projects/t9/solutions.json"]
+    assert '"T9.1": "def double(x):\\n    return 2 * x"' in files[SOLUTIONS_FILE]
 
 
 MODULE = '''"""Checks of P1.12: counting."""
