@@ -17,6 +17,8 @@ from types import FrameType, ModuleType
 from typing import Any
 
 Binding = tuple[ModuleType, str, Any]  # a module, an attribute, and the function that it holds
+# by module name: the sizes of its submodules when its functions were searched for, and these
+_found: dict[str, tuple[list[tuple[int, int]], Sequence[Binding]]] = {}
 
 
 @contextlib.contextmanager
@@ -72,19 +74,34 @@ def _is_student_code(frame: FrameType) -> bool:
     return not module.startswith("mlhood.") and file.is_relative_to(Path.cwd()) and "site-packages" not in file.parts
 
 
-def _functions(name: str) -> Iterator[Binding]:
-    """Yield the functions that a dotted name denotes, with the module attributes that hold them."""
+def _functions(name: str) -> Sequence[Binding]:
+    """Return the functions that a dotted name denotes, with the module attributes that hold them."""
     if sys.modules.get(name) is not None:
-        for module in _public_modules(name):
-            for attribute, value in list(vars(module).items()):
-                if not attribute.startswith("_") and _can_wrap(value) and _belongs_to(value, name):
-                    yield module, attribute, value
-        return
+        return _public_functions(name)
     parent, _, attribute = name.rpartition(".")
     module = sys.modules.get(parent)
     value = getattr(module, attribute, None) if module else None
-    if module and _can_wrap(value):
-        yield module, attribute, value
+    return [(module, attribute, value)] if module and _can_wrap(value) else []
+
+
+def _public_functions(name: str) -> Sequence[Binding]:
+    """Return the public functions of a module and its submodules; found once, as torch and JAX have thousands."""
+    modules = _public_modules(name)
+    state = [(id(module), len(vars(module))) for module in modules]
+    known, functions = _found.get(name, (None, ()))
+    if known != state:
+        functions = [
+            (module, attribute, value)
+            for module in modules
+            for attribute, value in list(vars(module).items())
+            if not attribute.startswith("_") and _can_wrap(value) and _belongs_to(value, name)
+        ]
+        _found[name] = state, functions
+    return [binding for binding in functions if _is_bound(*binding)]  # the notebook may have replaced some since
+
+
+def _is_bound(module: ModuleType, attribute: str, value: Any) -> bool:
+    return vars(module).get(attribute) is value
 
 
 def _public_modules(name: str) -> list[ModuleType]:
