@@ -14,6 +14,7 @@ from mlhood.errors import GradingError
 # Signs with which spreadsheets begin a formula, or that other programs take for one; also as full-width characters.
 FORMULA = ("=", "+", "-", "@", "|", "%", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 MAX_BYTES = 32 << 20
+MAX_ERRORS = 10
 # What may separate cells where a program does not expect commas: it ends a cell within ours.
 _SEPARATORS = ";\t\r\n"
 _PIECE = re.compile(f"[{_SEPARATORS}]|[^{_SEPARATORS}]+")
@@ -81,6 +82,12 @@ def read_csv(path: Path) -> list[list[str]]:
             got=str(error),
             todo="save it again as CSV UTF-8",
         ) from None
+
+
+def join_errors(errors: Sequence[str]) -> str:
+    """Return the errors of a table's rows for a message, and the number of those that it leaves out."""
+    more = f"; and {len(errors) - MAX_ERRORS} more" if len(errors) > MAX_ERRORS else ""
+    return "; ".join(errors[:MAX_ERRORS]) + more
 
 
 def round_points(points: float) -> float | int:

@@ -88,15 +88,14 @@ class Batch:
                 for key, entry in new.items()
             ]
         )
-        self.gradebook.update_entries(self._with_earlier_grading(entry) for entry in entries if entry.key)
+        refused = [entry for entry in entries if entry.key and self.gradebook.state(entry.key) == "refused"]
+        self.gradebook.update_entries(map(self._with_earlier_grading, refused))
 
     def _with_earlier_grading(self, entry: Entry) -> Entry:
         """Return a submission that was refused with its earlier grading, if it has one: a refusal takes no points."""
         grading = self.gradebook.grading(entry.key or "")
-        if grading is None or grading.state != "refused":
-            return entry
         earlier = self.gradebook.latest_done(entry.submission.sha256, entry.project)
-        if earlier is None:
+        if grading is None or earlier is None:
             return entry
         problem = f"its marks are those of an earlier grading, as it was refused now: {grading.reason}"
         return replace(entry, submission=replace(entry.submission, problem=problem), key=earlier)

@@ -9,7 +9,7 @@ from nbformat import NotebookNode
 
 from mlhood.errors import GradingError
 from mlhood.files.atomic import write_atomic
-from mlhood.files.csv_cells import csv_text, read_csv, round_points, unescape_formula
+from mlhood.files.csv_cells import csv_text, join_errors, read_csv, round_points, unescape_formula
 from mlhood.grading.gradebook.gradebook import SUBMISSIONS_FOLDER, Gradebook, ManualMark
 from mlhood.grading.gradebook.records import MISSING, Record, records
 from mlhood.grading.gradebook.store import stored_notebook
@@ -17,7 +17,6 @@ from mlhood.grading.notebooks.notebook import label
 
 FIELDS = ("student_id", "name", "question", "title", "answer", "most", "points", "comment")
 MAX_ANSWER = 10_000  # a cell of a spreadsheet holds 32,767 characters
-MAX_ERRORS = 10
 
 
 def write_manual_marks(gradebook: Path, path: Path) -> str:
@@ -81,11 +80,10 @@ def read_manual_marks(gradebook: Gradebook, path: Path) -> int:
         except ValueError as error:
             errors.append(f"row {line}: {error}")
     if errors:
-        more = f"; and {len(errors) - MAX_ERRORS} more" if len(errors) > MAX_ERRORS else ""
         raise GradingError(
             "the table has errors, so none of its points were stored",
             where=path,
-            got="; ".join(errors[:MAX_ERRORS]) + more,
+            got=join_errors(errors),
             todo="correct these rows and read the table again",
         )
     gradebook.put_manual_marks(marks.values())

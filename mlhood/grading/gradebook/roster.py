@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from mlhood.errors import GradingError
-from mlhood.files.csv_cells import read_csv
-
-MAX_ERRORS = 5
+from mlhood.files.csv_cells import join_errors, read_csv
 
 
 @dataclass(frozen=True)
@@ -36,10 +35,9 @@ class Roster:
     def __init__(self, students: Iterable[Student] = ()) -> None:
         self.students = tuple(students)
         self._by_id = {student.student: student for student in self.students}
-        names = [sorted_words(student.name) for student in self.students]
-        self._by_name = {
-            name: student for name, student in zip(names, self.students, strict=True) if name and names.count(name) == 1
-        }
+        names = Counter(sorted_words(student.name) for student in self.students if student.name)
+        unique = (student for student in self.students if names[sorted_words(student.name)] == 1)
+        self._by_name = {sorted_words(student.name): student for student in unique}
 
     def find(self, student: str, name: str = "") -> Student | None:
         """Return the row of a student, or None if there is none, or no single one."""
@@ -88,12 +86,11 @@ def read_roster(path: Path) -> Roster:
         elif students.setdefault(student.student, student) is not student:
             errors.append(f"row {line}: {student.student} has another row")
     if errors:
-        more = f"; and {len(errors) - MAX_ERRORS} more" if len(errors) > MAX_ERRORS else ""
         raise GradingError(
             "the roster has errors",
             where=path,
             expected="one row for each student",
-            got="; ".join(errors[:MAX_ERRORS]) + more,
+            got=join_errors(errors),
             todo="correct these rows",
         )
     return Roster(students.values())

@@ -277,9 +277,9 @@ def _submission_times(owned: Iterable[Owned]) -> Times:
     """Return the times that nbgrader stores in `[submitted/]STUDENT/ASSIGNMENT/timestamp.txt`, and nowhere else."""
     times = {}
     for file, owner in owned:
-        documented = file.path.parts[-3:] == (owner.student, owner.assignment, TIMESTAMP)
-        beside = len(file.path.parts) - (file.path.parts[0] == SUBMITTED) == 3
-        if documented and beside and not file.problem and (time := _read_time(file)):
+        parts = file.path.parts[1:] if file.path.parts[0] == SUBMITTED else file.path.parts
+        documented = parts == (owner.student, owner.assignment, TIMESTAMP)
+        if documented and not file.problem and (time := _read_time(file)):
             times[owner.student, owner.assignment] = time
     return times
 

@@ -23,6 +23,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 from mlhood.errors import GradingError
+from mlhood.grading.intake.layouts import CLONES, SUBMITTED
 
 MAX_FILES = 250_000
 MAX_STUDENT_FILES = 2_000
@@ -36,7 +37,6 @@ ZIP64_END_BYTES = 56
 ZIP64_LOCATOR = b"PK\x06\x07"
 ZIP64_LOCATOR_BYTES = 20
 IGNORED = {"__MACOSX", "__pycache__", "node_modules"}
-COMMON_FOLDERS = ("submitted", "-submissions")  # ends of the names of folders that hold the students' folders
 TRUNCATED = f"the folder holds more than {MAX_STUDENT_FILES:,} files, and the deepest were left out"
 READ_ERRORS = (
     *(zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, lzma.LZMAError),
@@ -137,7 +137,8 @@ class _FileCounts:
 
 def _student_folder(path: PurePosixPath) -> PurePosixPath | None:
     """Return the folder that belongs to one student in every layout: the first, or the second in a common folder."""
-    parts = path.parts[: 2 if path.parts[0].endswith(COMMON_FOLDERS) else 1]
+    common = path.parts[0] == SUBMITTED or path.parts[0].endswith(CLONES)
+    parts = path.parts[: 2 if common else 1]
     return PurePosixPath(*parts) if len(path.parts) > len(parts) else None
 
 

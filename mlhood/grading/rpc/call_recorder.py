@@ -18,7 +18,7 @@ from typing import Any
 
 Binding = tuple[ModuleType, str, Any]  # a module, an attribute, and the function that it holds
 # by module name: the sizes of its submodules when its functions were searched for, and these
-_found: dict[str, tuple[list[tuple[int, int]], Sequence[Binding]]] = {}
+_cache: dict[str, tuple[list[tuple[int, int]], Sequence[Binding]]] = {}
 
 
 @contextlib.contextmanager
@@ -88,7 +88,7 @@ def _public_functions(name: str) -> Sequence[Binding]:
     """Return the public functions of a module and its submodules; found once, as torch and JAX have thousands."""
     modules = _public_modules(name)
     state = [(id(module), len(vars(module))) for module in modules]
-    known, functions = _found.get(name, (None, ()))
+    known, functions = _cache.get(name, (None, ()))
     if known != state:
         functions = [
             (module, attribute, value)
@@ -96,7 +96,7 @@ def _public_functions(name: str) -> Sequence[Binding]:
             for attribute, value in list(vars(module).items())
             if not attribute.startswith("_") and _can_wrap(value) and _belongs_to(value, name)
         ]
-        _found[name] = state, functions
+        _cache[name] = state, functions
     return [binding for binding in functions if _is_bound(*binding)]  # the notebook may have replaced some since
 
 
