@@ -35,16 +35,27 @@ class CheckResult:
 
 @dataclass(frozen=True)
 class TaskResult:
-    """The results of a task's checks, and notes about its cells."""
+    """The results of a task's checks, and notes about its cells.
+
+    Attributes:
+        held: Why the task cannot be marked automatically, with the line; empty if it can. A held task has no points
+            until the instructor has decided.
+    """
 
     id: str
     title: str
     checks: tuple[CheckResult, ...]
     notes: tuple[str, ...] = ()
+    held: str = ""
 
     @property
     def earned(self) -> float:
         """Points earned."""
+        return 0.0 if self.held else self.provisional
+
+    @property
+    def provisional(self) -> float:
+        """Points of the passed checks, whether or not the task is held."""
         return sum(check.earned for check in self.checks)
 
     @property
@@ -54,8 +65,8 @@ class TaskResult:
 
     @property
     def full(self) -> bool:
-        """Whether no check failed."""
-        return all(check.status != "failed" for check in self.checks)
+        """Whether no check failed and the task is not held."""
+        return not self.held and all(check.status != "failed" for check in self.checks)
 
 
 @dataclass(frozen=True)
