@@ -1,6 +1,6 @@
 """A course of one small project, for tests of the grading that train no network.
 
-The first cell of its notebooks calls `install`, so that their kernels have the project, too.
+Kernels have the project, too, if they start with the startup file of `ipython_folder`.
 """
 
 from __future__ import annotations
@@ -72,7 +72,16 @@ EMPTY = {
     "T9.3": "def quadruple(x):\n    # YOUR CODE HERE\n    raise NotImplementedError()",
 }
 ROOT = str(Path(__file__).parents[2])
-INSTALL = f"import runpy\nrunpy.run_path({__file__!r})['install']()"
+FIRST = "import mlhood"
+STARTUP = f"import runpy\nrunpy.run_path({__file__!r})['install']()"
+
+
+def ipython_folder(base: Path) -> Path:
+    """Create a folder for `IPYTHONDIR` with a startup file that installs the project in every kernel."""
+    startup = base / "ipython" / "profile_default" / "startup"
+    startup.mkdir(parents=True)
+    (startup / "install.py").write_text(STARTUP)
+    return base / "ipython"
 
 
 def install() -> None:
@@ -109,7 +118,7 @@ def notebook(solutions: dict[str, str] = SOLUTIONS, answer: str = "Because.") ->
             "kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"},
         }
     )
-    book.cells = [new_markdown_cell("# T9", id="title"), new_code_cell(INSTALL, id="install")]
+    book.cells = [new_markdown_cell("# T9", id="title"), new_code_cell(FIRST, id="first")]
     book.cells.append(new_code_cell("import mlhood\n'given'", id="imports"))
     for task in SYNTHETIC.tasks:
         book.cells.append(new_markdown_cell(f"## {task.title}", id=f"{task.slug}-text"))

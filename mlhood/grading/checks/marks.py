@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -101,14 +101,19 @@ class Marks:
 
 
 def judge(task: Task, session: Session, seed: int, notes: tuple[str, ...] = ()) -> TaskResult:
-    """Run all checks of a task. Each draws inputs from its own stream of the seed, so their order does not matter."""
+    """Run all checks of a task. Each draws inputs from its own stream of the seed, so their order does not matter.
+
+    A task that would have points is held if a cell before it is outside of the closed world.
+    """
     results, cache, all_notes = [], {}, [*notes]
     for check in task.checks:
         rng = np.random.default_rng([seed, zlib.crc32(f"{task.id} {check.name}".encode())])
         submission = Submission(session, CheckContext(rng, task.seconds, task.forbidden), cache)
         results.append(_run_check(check, submission))
         all_notes += submission.notes
-    return TaskResult(task.id, task.title, tuple(results), tuple(map(single_line, all_notes)))
+    result = TaskResult(task.id, task.title, tuple(results), tuple(map(single_line, all_notes)))
+    finding = next(iter(session.closed_world.findings), None)
+    return replace(result, held=single_line(str(finding))) if finding and result.earned else result
 
 
 def _run_check(check: Check, submission: Submission) -> CheckResult:

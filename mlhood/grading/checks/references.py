@@ -1,28 +1,28 @@
 """The static analysis that finds forbidden names which a solution uses, in the source of its cells.
 
-Cells are analysed in the order in which they run; nothing of them is executed. For every name that a notebook defines,
-the analysis records which dotted names its definition refers to (`torch.nn.functional.unfold`, through imports,
-aliases, `getattr` and `import_module` with constant strings) and which other names of the notebook, so that the
-references of a helper count for its callers. A check that calls a function then asks which names are reachable from
-it. Code that no definition reaches, such as a comparison with torch in a cell of its own, does not count.
+Cells are analysed in the order in which they ran; nothing of them is executed. For every name that a notebook defines,
+the analysis records which dotted names its definition refers to (`torch.nn.functional.unfold`, through imports and
+aliases) and which other names of the notebook, so that the references of a helper count for its callers. A check that
+calls a function then asks which names are reachable from it. Code that no definition reaches, such as a comparison with
+torch in a cell of its own, does not count.
 
-Names that are computed at run time are not found here; `rpc.call_recorder` finds some of them.
+Names that only the run knows are not found here: they are outside of the closed world (see `closed_world`), and a task
+that comes after them is held.
 """
 
 from __future__ import annotations
 
 import ast
-import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from mlhood.grading.checks.cell_source import Piece, UnreadableCell, pieces_of
+from mlhood.grading.checks.closed_world_lists import MUTATING_METHODS
+from mlhood.grading.checks.scopes import DEFINITIONS, Function, Origins, bound_names, parameters, root_name
 from mlhood.grading.rpc.call_recorder import is_within
 
-ALWAYS_FORBIDDEN = ("mlhood.grading",)  # the checks and their reference implementations
 MAX_LINE_CHARACTERS = 120
-CELL_MAGICS = ("time", "timeit", "capture", "prun")  # that run the rest of their cell
-SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
-DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+CERTAIN = (*DEFINITIONS, ast.Assign, ast.AnnAssign, ast.Import, ast.ImportFrom)  # statements that always bind a name
 
 
 @dataclass(frozen=True)
@@ -33,125 +33,165 @@ class ForbiddenUse:
     line: str
 
 
-@dataclass
+@dataclass(eq=False)
 class Definition:
-    """The references of a name's definition: dotted names and names of the notebook, each with its line."""
+    """The references of a name's definition, each with its line.
+
+    Attributes:
+        dotted: Dotted names of imported things.
+        names: Names of the notebook that functions look up when they are called.
+        parts: Definitions of the names whose values it was made of.
+        mutates: Whether its functions change what is passed to them, or the objects that they are methods of.
+    """
 
     dotted: dict[str, str] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
-
-    def add(self, other: Definition) -> None:
-        """Add the references of another definition."""
-        self.dotted.update(other.dotted)
-        self.names.update(other.names)
+    parts: list[Definition] = field(default_factory=list)
+    mutates: bool = False
 
 
 class ReferenceAnalysis:
     """The definitions of the cells analysed so far.
 
     Attributes:
-        origins: The dotted name of every imported name or alias.
-        definitions: The references of every other name.
+        definitions: The references of every name that the notebook binds.
+        origins: The dotted names of imported names and aliases.
         star_imports: Modules of `from module import *`.
     """
 
     def __init__(self) -> None:
-        self.origins: dict[str, str] = {}
         self.definitions: dict[str, Definition] = {}
+        self.origins = Origins()
         self.star_imports: list[str] = []
 
-    def add_cell(self, source: str, *, trusted: bool = False) -> None:
+    def add_cell(self, source: str, *, trusted: bool = False, completed: bool = True) -> None:
         """Analyse a cell.
 
         Args:
             source: Its source, magics included. A cell that is not valid Python defines nothing.
             trusted: Whether the course wrote it: its definitions may refer to anything.
+            completed: Whether it ran to its end. If not, nobody knows what it has bound, so earlier definitions of the
+                same names count as well.
         """
         try:
-            code = _as_python(source)
-            for statement in ast.parse(code).body:
-                self._add_statement(statement, code.splitlines(), trusted)
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            for piece in pieces_of(source):
+                for statement in piece.tree.body:
+                    certain = completed and isinstance(statement, CERTAIN)
+                    self._add_statement(statement, piece, trusted=trusted, certain=certain)
+        except (UnreadableCell, RecursionError, MemoryError):  # outside of the closed world
             return
 
     def find_forbidden(self, names: Iterable[str], forbidden: Iterable[str]) -> ForbiddenUse | None:
         """Return the first forbidden name that is reachable from any of these names of the notebook."""
-        scopes, pending, visited = tuple(forbidden), sorted(names), set()
-        while pending:
-            name = pending.pop()
-            if name in visited:
-                continue
-            visited.add(name)
-            definition = self.definitions.get(name, Definition())
-            dotted_names = {**definition.dotted, **self._star_references(definition)}
-            for dotted, line in dotted_names.items():
+        scopes = tuple(forbidden)
+        for definition in self._reachable(names):
+            for dotted, line in {**definition.dotted, **self._star_references(definition)}.items():
                 scope = next((scope for scope in scopes if is_within(dotted, scope)), None)
                 if scope:
                     return ForbiddenUse(scope, line)
-            pending.extend(definition.names)
         return None
+
+    def _reachable(self, names: Iterable[str]) -> Iterator[Definition]:
+        pending = [self.definitions[name] for name in sorted(names, reverse=True) if name in self.definitions]
+        visited: set[int] = set()
+        while pending:
+            definition = pending.pop()
+            if id(definition) in visited:
+                continue
+            visited.add(id(definition))
+            yield definition
+            pending += definition.parts
+            pending += [self.definitions[name] for name in definition.names if name in self.definitions]
 
     def _star_references(self, definition: Definition) -> dict[str, str]:
         """Return the dotted names that undefined names may have through star imports."""
-        undefined = {
-            name: line
-            for name, line in definition.names.items()
-            if name not in self.definitions and name not in self.origins
-        }
+        undefined = {name: line for name, line in definition.names.items() if name not in self.definitions}
         return {f"{module}.{name}": line for module in self.star_imports for name, line in undefined.items()}
 
-    def _add_statement(self, statement: ast.stmt, lines: list[str], trusted: bool) -> None:
-        for source in _executed_sources(statement):
-            self.add_cell(source, trusted=trusted)
-        visitor = _ReferenceVisitor(dict(self.origins), lines)
+    def _add_statement(self, statement: ast.stmt, piece: Piece, *, trusted: bool, certain: bool) -> None:
+        visitor = _ReferenceVisitor(self.origins, piece.lines)
         visitor.visit(statement)
         self.star_imports += visitor.star_imports
-        references = Definition() if trusted else visitor.references
-        bound = _bound_names(statement)
-        for name in bound:
-            if isinstance(statement, (*DEFINITIONS, ast.Assign)):
-                self.definitions[name] = Definition()
-            self.definitions.setdefault(name, Definition()).add(references)
-        for name, line in visitor.imported.items():
-            self.definitions[name] = Definition({visitor.origins.get(name, name): line})
-        for name in {*bound, *visitor.imported}:
-            self.origins.pop(name, None)
-            if trusted and any(is_within(visitor.origins.get(name, ""), scope) for scope in ALWAYS_FORBIDDEN):
-                self.definitions[name] = Definition()  # a stand-in: calling it is calling the solution of its task
-            elif name in visitor.origins:
-                self.origins[name] = visitor.origins[name]
+        references = Definition() if trusted else self._resolved(visitor)
+        imported = self._bind_imports(statement, piece.lines, trusted=trusted, certain=certain)
+        for name in bound_names([statement]) - imported:
+            self._define(name, references, certain=certain)
+            if certain:
+                self.origins.bind(name, (), certain=True)
+        for node in ast.walk(statement):
+            if isinstance(node, (ast.Assign, ast.AnnAssign)):
+                self.origins.assign(node, certain=certain and node is statement)
+        for name in (visitor.mutated | self._mutated_arguments(visitor)) - imported:
+            self._define(name, references, certain=False)
+
+    def _mutated_arguments(self, visitor: _ReferenceVisitor) -> set[str]:
+        """Return the names whose values the functions that a statement calls may change."""
+        names: set[str] = set()
+        for function, arguments in visitor.calls:
+            if any(definition.mutates for definition in self._reachable([function])):
+                names |= arguments
+        return names
+
+    def _bind_imports(self, statement: ast.stmt, lines: Sequence[str], *, trusted: bool, certain: bool) -> set[str]:
+        """Bind what a statement imports into the notebook, and return the names."""
+        names: set[str] = set()
+        for node in _own_imports(statement):
+            for name in self.origins.add_import(node, certain=certain):
+                paths = self.origins.names[name]
+                if trusted and any(is_within(path, "mlhood.grading") for path in paths):
+                    self.origins.bind(name, (), certain=True)  # a stand-in: calling it is calling the task's solution
+                    paths = frozenset()
+                self._define(name, Definition({path: _line(node, lines) for path in paths}), certain=certain)
+                names.add(name)
+        return names
+
+    def _define(self, name: str, references: Definition, *, certain: bool) -> None:
+        earlier = None if certain else self.definitions.get(name)
+        self.definitions[name] = Definition(parts=[references] if earlier is None else [references, earlier])
+
+    def _resolved(self, visitor: _ReferenceVisitor) -> Definition:
+        """Return the references of a statement: what it looks up now has the definition of this moment."""
+        now = {name: line for name, line in visitor.now.items() if name in self.definitions}
+        later = visitor.later | {name: line for name, line in visitor.now.items() if name not in now}
+        return Definition(visitor.dotted, later, [self.definitions[name] for name in now], visitor.mutates)
 
 
 class _ReferenceVisitor(ast.NodeVisitor):
     """Collects the references of a statement.
 
-    Args:
-        origins: The dotted names of imported names and aliases before the statement; updated by it.
-        lines: The lines of the cell.
+    Attributes:
+        dotted: Dotted names, with the line.
+        now: Names of the notebook that are looked up when the statement runs.
+        later: Names of the notebook that are looked up when its functions are called.
+        mutated: Names of the notebook whose value it changes in place.
+        mutates: Whether one of its functions changes a parameter in place.
+        calls: Names of the notebook that it calls, or calls a method of, each with the names in the call.
     """
 
-    def __init__(self, origins: dict[str, str], lines: list[str]) -> None:
+    def __init__(self, origins: Origins, lines: Sequence[str]) -> None:
         self.origins = origins
         self.lines = lines
-        self.references = Definition()
-        self.imported: dict[str, str] = {}
+        self.dotted: dict[str, str] = {}
+        self.now: dict[str, str] = {}
+        self.later: dict[str, str] = {}
+        self.mutated: set[str] = set()
+        self.mutates = False
+        self.calls: list[tuple[str, set[str]]] = []
         self.star_imports: list[str] = []
+        self._locals: list[set[str]] = []
+        self._parameters: list[set[str]] = []
 
     def visit_Import(self, node: ast.Import) -> None:
-        for alias in node.names:
-            name = alias.asname or alias.name.partition(".")[0]
-            self._import(name, alias.name if alias.asname else name, node)
+        self._import(node)
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
-        for alias in node.names:
-            if alias.name == "*":
-                self.star_imports.append(node.module or "")
-            else:
-                self._import(alias.asname or alias.name, f"{node.module}.{alias.name}", node)
+        self.star_imports += [node.module or "" for alias in node.names if alias.name == "*"]
+        self._import(node)
 
-    def _import(self, name: str, dotted: str, node: ast.stmt) -> None:
-        self.origins[name] = dotted
-        self.imported[name] = self._line(node)
+    def _import(self, node: ast.Import | ast.ImportFrom) -> None:
+        if self._locals:  # otherwise it defines names of the notebook
+            for name in self.origins.add_import(node):
+                self.dotted.update({path: _line(node, self.lines) for path in self.origins.names[name]})
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
         self._visit_function(node)
@@ -160,152 +200,89 @@ class _ReferenceVisitor(ast.NodeVisitor):
         self._visit_function(node)
 
     def _visit_function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
-        for outer in (*node.decorator_list, *node.args.defaults, *node.args.kw_defaults):
-            if outer is not None:
-                self.visit(outer)
+        for decorator in node.decorator_list:
+            self.visit(decorator)
         self._visit_scope(node, node.body)
-        self.origins.pop(node.name, None)
 
     def visit_Lambda(self, node: ast.Lambda) -> None:
-        for default in (*node.args.defaults, *node.args.kw_defaults):
-            if default is not None:
-                self.visit(default)
         self._visit_scope(node, [node.body])
 
-    def _visit_scope(self, scope: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, body: list) -> None:
-        """Visit the body of a function, whose parameters and local names hide those of the notebook."""
-        inner = _ReferenceVisitor(dict(self.origins), self.lines)
-        parameters = {argument.arg for argument in ast.walk(scope.args) if isinstance(argument, ast.arg)}
-        for name in parameters:
-            inner.origins.pop(name, None)
+    def _visit_scope(self, scope: Function, body: Iterable[ast.AST]) -> None:
+        """Visit a function, whose parameters and local names hide those of the notebook. Annotations do not count."""
+        for default in (*scope.args.defaults, *scope.args.kw_defaults):
+            if default is not None:
+                self.visit(default)
+        names = parameters(scope) | bound_names(body)
+        outside, self.origins = self.origins, self.origins.without(names)
+        self._locals.append(names)
+        self._parameters.append(parameters(scope))
         for part in body:
-            inner.visit(part)
-        local = parameters.union(*(_bound_names(part) for part in body if isinstance(part, ast.stmt)))
-        self.references.dotted.update(inner.references.dotted)
-        self.references.names.update({name: line for name, line in inner.references.names.items() if name not in local})
-        self.star_imports += inner.star_imports
+            self.visit(part)
+        self._parameters.pop()
+        self._locals.pop()
+        self.origins = outside
 
     def visit_Assign(self, node: ast.Assign) -> None:
-        self.visit(node.value)
-        for target in node.targets:
-            pairs = [(target, node.value)]
-            if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
-                pairs = list(zip(target.elts, node.value.elts, strict=False))
-            for element, value in pairs:
-                self._assign(element, value)
-
-    def _assign(self, target: ast.expr, value: ast.expr) -> None:
-        dotted = self.dotted(value)
-        for name in _target_names(target):
-            self.origins.pop(name, None)
-            if dotted:
-                self.origins[name] = dotted
-        if not isinstance(target, ast.Name):
-            self.visit(target)
-
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
-        if node.value is not None:
-            self.visit(node.value)
-            self._assign(node.target, node.value)
+        self.generic_visit(node)
+        if self._locals:
+            self.origins.assign(node)
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
         self._refer(node)
+        self._mutate(node)
+        self.generic_visit(node)
 
     def visit_Subscript(self, node: ast.Subscript) -> None:
-        self._refer(node)
+        self._mutate(node)
+        self.generic_visit(node)
 
     def visit_Call(self, node: ast.Call) -> None:
+        if isinstance(node.func, ast.Attribute) and node.func.attr in MUTATING_METHODS:
+            self._add_mutated(node.func)
+        name = root_name(node.func)
+        if name and not self._locals:
+            self.calls.append((name, {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}))
         self._refer(node)
+        self.generic_visit(node)
 
     def visit_Name(self, node: ast.Name) -> None:
-        if isinstance(node.ctx, ast.Load):
+        if self._is_local(node.id):
             self._refer(node)
-            self.references.names.setdefault(node.id, self._line(node))
+        elif not isinstance(node.ctx, ast.Load):
+            self.mutated.update([node.id] if self._locals else ())  # it is declared global
+        else:
+            self._refer(node)
+            (self.later if self._locals else self.now).setdefault(node.id, _line(node, self.lines))
 
     def _refer(self, node: ast.expr) -> None:
-        dotted = self.dotted(node)
-        if dotted:
-            self.references.dotted.setdefault(dotted, self._line(node))
-        if not isinstance(node, ast.Name):
-            self.generic_visit(node)
+        for dotted in self.origins.dotted(node):
+            self.dotted.setdefault(dotted, _line(node, self.lines))
 
-    def _line(self, node: ast.expr | ast.stmt) -> str:
-        line = self.lines[node.lineno - 1] if node.lineno <= len(self.lines) else ""
-        return line.strip()[:MAX_LINE_CHARACTERS]
+    def _mutate(self, node: ast.Attribute | ast.Subscript) -> None:
+        if not isinstance(node.ctx, ast.Load):
+            self._add_mutated(node)
 
-    def dotted(self, node: ast.expr) -> str | None:
-        """Return the dotted name that an expression denotes, if it is constant."""
-        if isinstance(node, ast.Name):
-            return self.origins.get(node.id)
-        if isinstance(node, ast.Attribute):
-            base = self.dotted(node.value)
-            return base and (base if node.attr == "__dict__" else f"{base}.{node.attr}")
-        if isinstance(node, ast.Subscript):
-            base, key = self.dotted(node.value), _constant_string(node.slice)
-            return (key if base == "sys.modules" else f"{base}.{key}") if base and key else None
-        return self._dotted_call(node) if isinstance(node, ast.Call) else None
+    def _add_mutated(self, node: ast.expr) -> None:
+        name = root_name(node)
+        if any(name in names for names in self._parameters):
+            self.mutates = True
+        elif name and not self._is_local(name):
+            self.mutated.add(name)
 
-    def _dotted_call(self, node: ast.Call) -> str | None:
-        """Return the dotted name that a call of `vars`, `getattr`, `__import__` or `import_module` returns."""
-        name = node.func.id if isinstance(node.func, ast.Name) else ""
-        first = node.args[0] if node.args else None
-        if first is None:
-            return None
-        if name == "vars":
-            return self.dotted(first)
-        if name == "getattr" and len(node.args) > 1:
-            base, attribute = self.dotted(first), _constant_string(node.args[1])
-            return f"{base}.{attribute}" if base and attribute else None
-        if name == "__import__":
-            return (_constant_string(first) or "").partition(".")[0] or None
-        return _constant_string(first) if self.dotted(node.func) == "importlib.import_module" else None
+    def _is_local(self, name: str) -> bool:
+        return any(name in names for names in self._locals)
 
 
-def _constant_string(node: ast.expr) -> str | None:
-    """Return the value of a constant string expression."""
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-        left, right = _constant_string(node.left), _constant_string(node.right)
-        return None if left is None or right is None else left + right
-    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
+def _own_imports(statement: ast.stmt) -> Iterator[ast.Import | ast.ImportFrom]:
+    """Yield the imports of a statement outside of functions and classes."""
+    if isinstance(statement, (ast.Import, ast.ImportFrom)):
+        yield statement
+    elif not isinstance(statement, DEFINITIONS):
+        for child in ast.iter_child_nodes(statement):
+            if isinstance(child, (ast.stmt, ast.ExceptHandler)):
+                yield from _own_imports(child)  # pyright: ignore[reportArgumentType]
 
 
-def _bound_names(statement: ast.AST) -> set[str]:
-    """Return the names that a statement binds, other than by importing and in function bodies."""
-    if isinstance(statement, DEFINITIONS):
-        return {statement.name}
-    if isinstance(statement, SCOPES):
-        return set()
-    names = set(_target_names(statement)) if isinstance(statement, (ast.Name, ast.Subscript)) else set()
-    return names.union(*(_bound_names(child) for child in ast.iter_child_nodes(statement)))
-
-
-def _target_names(target: ast.AST) -> Iterator[str]:
-    """Yield the names of an assignment's target: x, (x, y), and `globals()["x"]`."""
-    for node in ast.walk(target):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            yield node.id
-        elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store) and isinstance(node.value, ast.Call):
-            function, name = node.value.func, _constant_string(node.slice)
-            if name and isinstance(function, ast.Name) and function.id in ("globals", "locals", "vars"):
-                yield name
-
-
-def _executed_sources(statement: ast.stmt) -> Iterator[str]:
-    """Yield constant source that a statement runs: by `exec`, or as a cell after a magic such as `%%time`."""
-    for node in ast.walk(statement):
-        if not isinstance(node, ast.Call) or not node.args:
-            continue
-        if isinstance(node.func, ast.Name) and node.func.id in ("exec", "eval"):
-            yield _constant_string(node.args[0]) or ""
-        elif isinstance(node.func, ast.Attribute) and _constant_string(node.args[0]) in CELL_MAGICS:
-            yield _constant_string(node.args[-1]) or ""
-
-
-def _as_python(source: str) -> str:
-    from IPython.core.inputtransformer2 import TransformerManager
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about escapes in a student's strings
-        code = TransformerManager().transform_cell(source)
-        ast.parse(code)
-    return code
+def _line(node: ast.expr | ast.stmt, lines: Sequence[str]) -> str:
+    line = lines[node.lineno - 1] if node.lineno <= len(lines) else ""
+    return line.strip()[:MAX_LINE_CHARACTERS]

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mlhood.errors import MeasureError
+from mlhood.grading.checks.closed_world import ClosedWorld
 from mlhood.grading.checks.expect import CheckFailed
-from mlhood.grading.checks.references import ALWAYS_FORBIDDEN, ReferenceAnalysis
+from mlhood.grading.checks.references import ReferenceAnalysis
 from mlhood.grading.rpc.codec import CodecError, Remote, decode, encode
 from mlhood.grading.rpc.transport import MAX_FETCHED_BYTES, InvalidFile, NoReply, Transport
 
@@ -35,6 +36,7 @@ class Session:
         scratch: An empty folder that both processes can write, for files that checks exchange with the notebook.
         remeasure: Whether the judge measures the claims of tables again.
         references: The names that the cells run so far refer to; cells are added as they run.
+        closed_world: What in these cells cannot be read before it runs.
         cell_errors: The errors of the current task's cells; filled as they run.
     """
 
@@ -43,6 +45,7 @@ class Session:
     scratch: Path
     remeasure: bool = True
     references: ReferenceAnalysis = field(default_factory=ReferenceAnalysis)
+    closed_world: ClosedWorld = field(default_factory=ClosedWorld)
     cell_errors: list[str] = field(default_factory=list)
 
 
@@ -180,7 +183,7 @@ class Submission:
             CheckFailed: They do, by their source or by their calls.
         """
         forbidden = self.context.forbidden
-        use = self.session.references.find_forbidden(self._usage.requested, (*forbidden, *ALWAYS_FORBIDDEN))
+        use = self.session.references.find_forbidden(self._usage.requested, forbidden)
         called = next((name for name in forbidden if name in self._usage.called), None)
         if use is None and called is None:
             return
@@ -188,7 +191,7 @@ class Submission:
             f"the solution uses `{use.name if use else called}`, which is not allowed here",
             expected="a solution of your own",
             got=f"the line `{use.line}`" if use else "it was called during this check",
-            hint=f"solve this task without {', '.join(f'`{name}`' for name in forbidden or ALWAYS_FORBIDDEN)}",
+            hint=f"solve this task without {', '.join(f'`{name}`' for name in forbidden)}",
         )
 
     def file(self, name: str) -> Path:

@@ -31,6 +31,8 @@ from mlhood.grading.notebooks.restore import (
     MAX_SOURCE_CHARACTERS,
     RestoredCell,
     as_submitted,
+    course_sources,
+    fingerprint,
     judging_points,
     restore,
 )
@@ -109,6 +111,7 @@ class _GradingRun:
         self.session = Session(kernel, kernel.folder, kernel.scratch, remeasure=not settings.run_check_cells)
         restored = (as_submitted if settings.run_check_cells else restore)(notebook, project)
         self.cells, self.changes = restored.cells, restored.changes
+        self.course_sources = course_sources(project)
         self.results: list[TaskResult] = []
         self.steps_done = self.source_characters = 0
 
@@ -133,9 +136,11 @@ class _GradingRun:
             limit = f"{MAX_SOURCE_CHARACTERS >> 20} MiB"
             self.session.cell_errors.append(f"{name} was not run: the notebook has more than {limit} of code")
             return
-        self.session.references.add_cell(node.source, trusted=cell.intact and cell.role == "given")
         self._begin_exclusive(task)
         outcome = self.kernel.run(node, task.seconds if task else CELL_SECONDS)
+        given = cell.intact and cell.role == "given"
+        self.session.references.add_cell(node.source, trusted=given, completed=not outcome.error)
+        self.session.closed_world.add_cell(node.source, trusted=fingerprint(node.source) in self.course_sources)
         if outcome.error:
             self.session.cell_errors.append(f"{name} {'stopped with ' if outcome.alive else ''}{outcome.error}")
 
@@ -147,7 +152,7 @@ class _GradingRun:
             self._report_step(f"marking {task.id}")
             self._begin_exclusive(task)
             result = judge(task, self.session, self.settings.seed or 0, self._notes(task))
-            replaced = bool(task.stand_in) and not result.full
+            replaced = bool(task.stand_in) and any(check.status == "failed" for check in result.checks)
             if replaced:
                 result = replace(result, notes=(*result.notes, STAND_IN_NOTE))
             self.results.append(result)
@@ -155,6 +160,7 @@ class _GradingRun:
             self.session.cell_errors.clear()
             if replaced:
                 self.session.references.add_cell(task.stand_in, trusted=True)
+                self.session.closed_world.add_cell(task.stand_in, trusted=True)
                 self.kernel.run(new_code_cell(task.stand_in), task.seconds)
             if task is self.timed:
                 self.exclusive.close()

@@ -13,13 +13,14 @@ from pathlib import Path
 
 from nbformat import NotebookNode
 
+from mlhood.grading.checks.closed_world import ClosedWorld
 from mlhood.grading.checks.task import Project
 from mlhood.grading.execution.grade_notebook import CELL_SECONDS, Step
 from mlhood.grading.execution.kernel import Kernel
 from mlhood.grading.notebooks.edition import require_current_edition
 from mlhood.grading.notebooks.master import SOLUTION
 from mlhood.grading.notebooks.notebook import Label, label, project_of, read
-from mlhood.grading.notebooks.restore import Change, restore
+from mlhood.grading.notebooks.restore import Change, course_sources, fingerprint, restore
 
 STUB_LINES = ("# YOUR CODE HERE", "raise NotImplementedError")
 EMPTY_ANSWER = "YOUR ANSWER HERE"
@@ -43,13 +44,14 @@ class Finding:
 
 @dataclass(frozen=True)
 class Validation:
-    """What must be repaired before handing in, what is still open, and harmless changes."""
+    """What must be repaired before handing in, what is still open, what an instructor will mark, harmless changes."""
 
     notebook: str
     title: str
     repairs: tuple[Finding, ...]
     notes: tuple[Finding, ...]
     changes: tuple[Finding, ...] = ()
+    held: tuple[Finding, ...] = ()
 
     @property
     def ready(self) -> bool:
@@ -67,6 +69,9 @@ class Validation:
         if self.notes:
             lines.append("still open; you may hand in all the same:")
             lines += [f"  - {finding.text()}" for finding in self.notes]
+        if self.held:
+            lines.append("marked by your instructor, unless you write these lines in another way:")
+            lines += [f"  - {finding.text()}" for finding in self.held]
         if self.changes:
             lines.append("changed cells, which cost no points: the marks come from the course's own cells")
             lines += [f"  - {finding.text()}" for finding in self.changes]
@@ -97,7 +102,28 @@ def validate(path: str | Path, *, on_step: Callable[[Step], None] = lambda step:
     notes += [
         _as_note(failure, empty) for failure in failures if _excused(failure, empty) and failure.task not in empty
     ]
-    return Validation(Path(path).name, project.title, tuple(repairs), tuple(notes), tuple(changes(notebook, project)))
+    return Validation(
+        Path(path).name,
+        project.title,
+        tuple(repairs),
+        tuple(notes),
+        tuple(changes(notebook, project)),
+        tuple(held_tasks(notebook, project)),
+    )
+
+
+def held_tasks(notebook: NotebookNode, project: Project) -> Iterator[Finding]:
+    """Yield the lines that keep tasks from being marked automatically: those of their cell and of later ones."""
+    given, world, known = course_sources(project), ClosedWorld(), 0
+    for i, cell in enumerate(notebook.cells):
+        if cell.cell_type != "code":
+            continue
+        world.add_cell(cell.source, trusted=fingerprint(cell.source) in given)
+        for finding in world.findings[known:]:
+            cell_label = label(cell)
+            task = cell_label.task if cell_label else ""
+            yield Finding(task, f"cell {i + 1}{f' of {task}' if task else ''} and what comes after it: {finding}")
+        known = len(world.findings)
 
 
 def missing_cells(notebook: NotebookNode, project: Project) -> Iterator[Finding]:

@@ -1,0 +1,353 @@
+"""The closed world: code that can be marked automatically is code that can be read before it runs.
+
+A check believes what a student's process returns only because nothing there can change Python, the libraries or our
+server under it. So all cells of a notebook are read, and a construct that runs code which cannot be read, or reaches
+into the interpreter, a library or the grading, is a `Finding`: the tasks that are judged after its cell are held for
+the instructor. Nothing is guessed about such code, and nothing of it is executed here.
+
+The rules are lists of what is allowed where that is possible (modules, magics, special attributes, parts of `sys` and
+`os`), since nobody can list everything that is not; see `closed_world.toml`.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.machinery import PathFinder
+from pathlib import Path
+
+from mlhood.grading.checks import closed_world_lists as lists
+from mlhood.grading.checks.cell_source import Piece, UnreadableCell, pieces_of
+from mlhood.grading.checks.scopes import Function, Origins, bound_names, constant_string, first_parameter, parameters
+
+MAX_LINE_CHARACTERS = 120
+TOO_DEEP = "a cell is nested too deeply to be read"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A construct outside of the closed world: its line, and what is wrong with it."""
+
+    line: str
+    why: str
+
+    def __str__(self) -> str:
+        line = f"the line `{self.line}` " if self.line else ""
+        return f"it cannot be marked automatically because {line}{self.why}"
+
+
+class ClosedWorld:
+    """The cells of a notebook that were read so far.
+
+    Attributes:
+        findings: In the order of the cells, at most a few for each.
+    """
+
+    def __init__(self) -> None:
+        self.findings: list[Finding] = []
+        self._origins = Origins()
+        self._passes_modules = False
+        self._stores: list[Finding] = []
+
+    def add_cell(self, source: str, *, trusted: bool = False) -> None:
+        """Read a cell. In a cell that the course wrote (`trusted`), only the names that it imports matter."""
+        findings: list[Finding] = []
+        try:
+            for piece in pieces_of(source):
+                findings += self._read(piece, trusted)
+        except UnreadableCell as error:
+            findings.append(Finding(error.line[:MAX_LINE_CHARACTERS], str(error)))
+        except (RecursionError, MemoryError):
+            findings.append(Finding("", TOO_DEEP))
+        if not trusted:
+            self.findings += findings
+
+    def _read(self, piece: Piece, trusted: bool) -> list[Finding]:
+        visitor = _Visitor(self._origins, piece.lines)
+        visitor.visit(piece.tree)
+        if trusted:
+            return []
+        self._passes_modules |= visitor.passes_modules
+        self._stores += visitor.stores
+        if not self._passes_modules or not self._stores:  # either alone is common and harmless
+            return visitor.findings
+        suspects, self._stores = self._stores, []
+        return visitor.findings + suspects[:1]
+
+
+class _Visitor(ast.NodeVisitor):
+    """Collects the findings in a piece of code.
+
+    Args:
+        origins: The dotted names of what was imported before; those that the code imports are added.
+        lines: Its lines.
+
+    Attributes:
+        passes_modules: Whether a module is used as a value, so that anything may refer to it.
+        stores: Stores into attributes of objects which may be modules then.
+    """
+
+    def __init__(self, origins: Origins, lines: Sequence[str]) -> None:
+        self.origins = origins
+        self.lines = lines
+        self.findings: list[Finding] = []
+        self.passes_modules = False
+        self.stores: list[Finding] = []
+        self._locals: list[set[str]] = []  # of the enclosing functions
+        self._selves: set[str] = set()  # first parameters of the enclosing methods
+        self._in_class = False
+        self._permitted: set[int] = set()  # nodes that what is around them makes harmless
+
+    # -- imports
+
+    def visit_Import(self, node: ast.Import) -> None:
+        for alias in node.names:
+            self._check_dotted(alias.name, node)
+        self.origins.add_import(node)
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
+        module = node.module or ""
+        if node.level:
+            self._find(node, "imports from a package that the notebook is not part of")
+        for alias in node.names:
+            if alias.name != "*":
+                self._check_dotted(f"{module}.{alias.name}", node)
+                self._check_attribute(alias.name, node)
+            elif module in lists.PARTS:
+                self._find(node, f"imports all of `{module}`, of which only parts are allowed")
+            else:
+                self._check_dotted(module, node)
+        self.origins.add_import(node)
+
+    def _check_dotted(self, dotted: str, node: ast.AST) -> None:
+        """Check the full name of a module, or of something in it."""
+        top, _, rest = dotted.partition(".")
+        parts = rest.split(".") if rest else []
+        if not lists.is_allowed(dotted):
+            self._find(node, f"uses `{dotted}`, which is not among the modules for automatic marking")
+        elif top in lists.PARTS:
+            if parts and parts[0] not in lists.PARTS[top]:
+                self._find(node, f"uses `{dotted}`, which reaches into the running Python")
+        elif any(part.startswith("_") and not _is_special(part) for part in parts):
+            self._find(node, f"uses `{dotted}`, which is private to its library")
+
+    # -- names and attributes
+
+    def visit_Name(self, node: ast.Name) -> None:
+        if id(node) in self._permitted or any(node.id in names for names in self._locals):
+            self._check_value(node)
+            return
+        special = _is_special(node.id) and node.id != "__name__"
+        if not isinstance(node.ctx, ast.Load):
+            if _is_special(node.id) and not self._in_class:
+                self._find(node, f"changes `{node.id}`, a name of Python's own")
+        elif node.id in lists.DYNAMIC_NAMES or special:
+            self._find(node, f"uses `{node.id}`, which runs or reaches code that cannot be read before it runs")
+        elif node.id in lists.BY_NAME:
+            self._find(node, f"passes `{node.id}` on, so that nobody can read which attributes it takes")
+        self._check_value(node)
+
+    def visit_Attribute(self, node: ast.Attribute) -> None:
+        stored = not isinstance(node.ctx, ast.Load)
+        self._check_attribute(node.attr, node, stored=stored)
+        for dotted in self.origins.dotted(node):
+            self._check_dotted(dotted, node)
+        if stored:
+            self._check_store(node)
+        self._check_value(node)
+        self._visit_base(node.value)
+
+    def visit_Subscript(self, node: ast.Subscript) -> None:
+        if not isinstance(node.ctx, ast.Load):
+            self._check_store(node)
+        self._visit_base(node.value)
+        self.visit(node.slice)
+
+    def _visit_base(self, base: ast.expr) -> None:
+        """Visit what an attribute is taken of, which does not use a module as a value."""
+        self._permitted.add(id(base) if self.origins.dotted(base) else 0)
+        self.visit(base)
+
+    def _check_attribute(self, name: str, node: ast.AST, *, stored: bool = False) -> None:
+        if _is_special(name):
+            allowed = name in (lists.STORED_SPECIAL if stored else lists.SPECIAL)
+        else:
+            allowed = name not in lists.DYNAMIC_ATTRIBUTES
+        if not allowed and not any(dotted in lists.HARMLESS for dotted in self.origins.dotted(node)):
+            self._find(node, f"{'changes' if stored else 'uses'} `{name}`, which reaches into the running Python")
+
+    def _check_value(self, node: ast.Name | ast.Attribute) -> None:
+        """Check what is used as a value: a module can be taken apart and changed wherever it gets to."""
+        if id(node) in self._permitted or not isinstance(node.ctx, ast.Load):
+            return
+        for dotted in self.origins.dotted(node):
+            if dotted in lists.PARTS:
+                self._find(node, f"passes the module `{dotted}` on, of which only parts are allowed")
+            self.passes_modules |= is_module(dotted)
+
+    def _check_store(self, node: ast.Attribute | ast.Subscript) -> None:
+        root: ast.expr = node
+        while isinstance(root, (ast.Attribute, ast.Subscript)):
+            root = root.value
+        paths = self.origins.dotted(node) or self.origins.dotted(node.value) or self.origins.dotted(root)
+        for path in paths:
+            if not lists.is_writable(path):
+                self._find(node, f"changes `{path}`, which belongs to a library")
+        own = isinstance(root, ast.Name) and root.id in self._selves
+        if isinstance(node, ast.Attribute) and not paths and not own:
+            why = "changes an attribute of something that may be a module, since modules are passed on here"
+            self.stores.append(self._finding(node, why))
+
+    # -- calls
+
+    def visit_Call(self, node: ast.Call) -> None:
+        name = node.func.id if isinstance(node.func, ast.Name) else ""
+        dotted = self.origins.dotted(node.func)
+        if name in lists.BY_NAME:
+            self._permitted.add(id(node.func))
+            self._check_attribute_by_name(node, stored=name != "getattr")
+        if dotted & lists.ATTRIBUTE_GETTERS:
+            self._check_attribute_getter(node)
+        if any(path.startswith("timeit.") for path in dotted):
+            self._check_timeit(node)
+        if dotted & lists.DECORATORS and id(node) not in self._permitted:
+            self._find(node, "calls something other than as a decorator that can change any object")
+        self._check_mutation(node)
+        self._check_arguments(node)
+        self.generic_visit(node)
+
+    def _check_attribute_by_name(self, node: ast.Call, *, stored: bool) -> None:
+        attribute = constant_string(node.args[1]) if len(node.args) > 1 else None
+        if attribute is None:
+            self._find(node, "takes an attribute by a name that only the run knows")
+            return
+        written_out = ast.Attribute(node.args[0], attribute, ast.Store() if stored else ast.Load())
+        self.visit(ast.copy_location(written_out, node))
+
+    def _check_attribute_getter(self, node: ast.Call) -> None:
+        for argument in node.args:
+            path = constant_string(argument)
+            if path is None and not (isinstance(argument, ast.Constant) and argument is not node.args[0]):
+                self._find(node, "takes an attribute by a name that only the run knows")
+            for part in (path or "").split("."):
+                self._check_attribute(part, node)
+
+    def _check_timeit(self, node: ast.Call) -> None:
+        for value in [*node.args, *(keyword.value for keyword in node.keywords)]:
+            source = constant_string(value)
+            if source is not None:
+                for piece in pieces_of(source):
+                    inner = _Visitor(self.origins, piece.lines)
+                    inner.visit(piece.tree)
+                    self.findings += inner.findings
+            elif isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "globals":
+                self._permitted.add(id(value.func))
+            elif not isinstance(value, (ast.Constant, ast.Lambda)) and value in node.args[:1]:
+                self._find(node, "times code that only the run knows: pass it as `lambda: ...`")
+
+    def _check_mutation(self, node: ast.Call) -> None:
+        if not isinstance(node.func, ast.Attribute) or node.func.attr not in lists.MUTATING_METHODS:
+            return
+        for dotted in self.origins.dotted(node.func.value):
+            if dotted == "sys.path" or dotted.startswith("mlhood."):
+                self._find(node, f"changes `{dotted}`, which belongs to Python or to the course")
+
+    def _check_arguments(self, node: ast.Call) -> None:
+        for keyword in node.keywords:
+            harmless = lists.HARMLESS_VALUES.get(keyword.arg or "")
+            if harmless is None or (isinstance(keyword.value, ast.Constant) and keyword.value.value in harmless):
+                continue
+            self._find(node, f"passes `{keyword.arg}`, with which a library runs or changes what cannot be read")
+        attribute = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+        if attribute in ("eval", "query") and node.args:  # of pandas; `model.eval()` has no argument
+            text = constant_string(node.args[0])
+            if text is None or "@" in text or "__" in text:
+                self._find(node, f"passes an expression to `{attribute}` that cannot be read")
+
+    def visit_Compare(self, node: ast.Compare) -> None:
+        """Visit a comparison; `"x" in globals()` reads nothing but names."""
+        for operator, right in zip(node.ops, node.comparators, strict=True):
+            if isinstance(operator, (ast.In, ast.NotIn)) and isinstance(right, ast.Call) and not right.args:
+                self._permitted.add(id(right.func))
+        self.generic_visit(node)
+
+    # -- bindings and scopes
+
+    def visit_Assign(self, node: ast.Assign) -> None:
+        self.generic_visit(node)
+        self.origins.assign(node)
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
+        self.generic_visit(node)
+        self.origins.assign(node)
+
+    def visit_NamedExpr(self, node: ast.NamedExpr) -> None:
+        self.generic_visit(node)
+        self.origins.assign(node)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
+        self._visit_function(node)
+
+    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> None:
+        self._visit_function(node)
+
+    def _visit_function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        if _is_special(node.name) and not self._in_class and not self._locals:
+            self._find(node, f"changes `{node.name}`, a name of Python's own")
+        self._permitted.update(id(decorator) for decorator in node.decorator_list if isinstance(decorator, ast.Call))
+        for decorator in node.decorator_list:
+            self.visit(decorator)
+        self._visit_scope(node, node.body, {first_parameter(node)} if self._in_class else set())
+
+    def visit_Lambda(self, node: ast.Lambda) -> None:
+        self._visit_scope(node, [node.body], set())
+
+    def _visit_scope(self, scope: Function, body: Iterable[ast.AST], selves: set[str]) -> None:
+        for default in (*scope.args.defaults, *scope.args.kw_defaults):
+            if default is not None:
+                self.visit(default)
+        outside = self.origins, self._selves, self._in_class
+        names = parameters(scope) | bound_names(body)
+        self.origins, self._selves, self._in_class = self.origins.without(names), (self._selves - names) | selves, False
+        self._locals.append(names)
+        for part in body:
+            self.visit(part)
+        self._locals.pop()
+        self.origins, self._selves, self._in_class = outside
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> None:
+        outside, self._in_class = self._in_class, True
+        self.generic_visit(node)
+        self._in_class = outside
+
+    def visit_Global(self, node: ast.Global) -> None:
+        for name in node.names:
+            if _is_special(name):
+                self._find(node, f"changes `{name}`, a name of Python's own")
+
+    # -- findings
+
+    def _find(self, node: ast.AST, why: str) -> None:
+        self.findings.append(self._finding(node, why))
+
+    def _finding(self, node: ast.AST, why: str) -> Finding:
+        number = getattr(node, "lineno", 0)
+        line = self.lines[number - 1] if 0 < number <= len(self.lines) else ""
+        return Finding(line.strip()[:MAX_LINE_CHARACTERS], why)
+
+
+def _is_special(name: str) -> bool:
+    return name.startswith("__") and name.endswith("__")
+
+
+@cache
+def is_module(dotted: str) -> bool:
+    """Whether a dotted name is that of a module, by the files of its package: nothing is imported."""
+    top, *rest = dotted.split(".")
+    spec = PathFinder.find_spec(top)
+    if spec is None or not rest:
+        return spec is not None
+    folders = [Path(folder, *rest[:-1]) for folder in spec.submodule_search_locations or ()]
+    return any((folder / f"{rest[-1]}.py").is_file() or (folder / rest[-1]).is_dir() for folder in folders)

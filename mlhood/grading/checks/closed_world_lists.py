@@ -1,0 +1,57 @@
+"""The lists of the closed world: what code may use that is marked automatically, read from `closed_world.toml`."""
+
+from __future__ import annotations
+
+import itertools
+import tomllib
+from pathlib import Path
+
+from mlhood.grading.rpc.call_recorder import is_within
+
+_LISTS = tomllib.loads(Path(__file__).with_name("closed_world.toml").read_text(encoding="utf-8"))
+
+
+def _words(section: str, key: str) -> frozenset[str]:
+    return frozenset(_LISTS[section][key].split())
+
+
+ALLOWED = _words("modules", "numeric") | _words("modules", "standard_library") | _words("modules", "course")
+PARENTS = _words("modules", "parents")
+REFUSED = _words("modules", "refused")
+PARTS = {module: frozenset(names.split()) for module, names in _LISTS["parts"].items()}
+DYNAMIC_NAMES = _words("names", "dynamic")
+BY_NAME = _words("names", "by_name")
+ATTRIBUTE_GETTERS = _words("names", "attribute_getters")
+DECORATORS = _words("names", "decorators")
+SPECIAL = _words("attributes", "special")
+STORED_SPECIAL = _words("attributes", "stored_special")
+DYNAMIC_ATTRIBUTES = _words("attributes", "dynamic")
+HARMLESS = _words("attributes", "harmless")
+MUTATING_METHODS = _words("attributes", "mutating")
+WRITABLE = _words("attributes", "writable")
+CODE_MAGICS = _words("magics", "code")
+HARMLESS_MAGICS = _words("magics", "harmless")
+EXTENSIONS = _words("magics", "extensions")
+SHELL_MAGICS = _words("magics", "shell")
+COMMANDS = _words("shell", "commands")
+INSTALLERS = _words("shell", "installers")
+# keyword arguments with which a library runs or changes what cannot be read, and the values with which it does not
+HARMLESS_VALUES: dict[str, tuple[object, ...]] = {
+    "allow_pickle": (False,),
+    "weights_only": (True,),
+    "assigned": (),
+    "updated": (),
+}
+
+
+def is_allowed(dotted: str) -> bool:
+    """Whether a module, or something in it, is among what can be marked automatically."""
+    if any(is_within(dotted, part) for part in REFUSED):
+        return False
+    parents = itertools.accumulate(dotted.split("."), "{}.{}".format)
+    return dotted in PARENTS or any(parent in ALLOWED for parent in parents)
+
+
+def is_writable(dotted: str) -> bool:
+    """Whether a notebook may change this part of a library."""
+    return any(is_within(dotted, part) for part in WRITABLE)

@@ -1,0 +1,129 @@
+"""Names in Python code as its scopes bind them, read from the syntax tree: what is local, and what was imported."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+
+
+class Origins:
+    """The dotted names that imported names and their aliases may have, such as `torch.nn.functional` of `F`.
+
+    A name has several if it was bound where nobody knows whether that code ran.
+    """
+
+    def __init__(self, names: dict[str, frozenset[str]] | None = None) -> None:
+        self.names = dict(names or {})
+
+    def without(self, names: Iterable[str]) -> Origins:
+        """Return a copy in which these names, local to a function, hide the imported ones."""
+        hidden = set(names)
+        return Origins({name: dotted for name, dotted in self.names.items() if name not in hidden})
+
+    def bind(self, name: str, dotted: Iterable[str], *, certain: bool = False) -> None:
+        """Give a name these dotted names: in place of its earlier ones if the binding is certain, else beside them."""
+        self.names[name] = frozenset(dotted) if certain else self.names.get(name, frozenset()).union(dotted)
+
+    def add_import(self, node: ast.Import | ast.ImportFrom, *, certain: bool = False) -> list[str]:
+        """Bind the names of an import, and return them; those of `import *` are not known."""
+        names = []
+        for alias in node.names:
+            if alias.name == "*":
+                continue
+            top = alias.name.partition(".")[0]
+            if isinstance(node, ast.ImportFrom):
+                name, dotted = alias.asname or alias.name, f"{node.module}.{alias.name}"
+            else:
+                name, dotted = alias.asname or top, alias.name if alias.asname else top
+            self.bind(name, [dotted], certain=certain)
+            names.append(name)
+        return names
+
+    def assign(self, node: ast.Assign | ast.AnnAssign | ast.NamedExpr, *, certain: bool = False) -> None:
+        """Follow an assignment: a name becomes an alias of what has a dotted name."""
+        if node.value is None:
+            return
+        for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+            pairs: list[tuple[ast.expr, ast.expr]] = [(target, node.value)]
+            if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+                pairs = list(zip(target.elts, node.value.elts, strict=False))
+            for element, value in pairs:
+                for name in stored_names(element):
+                    self.bind(name, self.dotted(value), certain=certain)
+
+    def dotted(self, node: ast.AST) -> frozenset[str]:
+        """Return the dotted names that an imported name, or an attribute of one, may have; none for anything else."""
+        if isinstance(node, ast.Name):
+            return self.names.get(node.id, frozenset())
+        if isinstance(node, ast.Attribute):
+            return frozenset(f"{base}.{node.attr}" for base in self.dotted(node.value))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "getattr":
+            attribute = constant_string(node.args[1]) if len(node.args) > 1 else None
+            return frozenset(f"{base}.{attribute}" for base in self.dotted(node.args[0])) if attribute else frozenset()
+        return frozenset()
+
+
+def bound_names(body: Iterable[ast.AST]) -> set[str]:
+    """Return the names that code binds in its own scope, other than those that it declares global."""
+    names: set[str] = set()
+    shared: set[str] = set()
+    for node in own_nodes(body):
+        if isinstance(node, DEFINITIONS):
+            names.add(node.name)
+        elif isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+            names.add(node.id)
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            names.update((alias.asname or alias.name).partition(".")[0] for alias in node.names)
+        elif isinstance(node, (ast.ExceptHandler, ast.MatchAs, ast.MatchStar)) and node.name:
+            names.add(node.name)
+        elif isinstance(node, ast.MatchMapping) and node.rest:
+            names.add(node.rest)
+        elif isinstance(node, (ast.Global, ast.Nonlocal)):
+            shared.update(node.names)
+    return names - shared
+
+
+def own_nodes(body: Iterable[ast.AST]) -> Iterator[ast.AST]:
+    """Yield the nodes of code, without the bodies of the functions and classes that it defines."""
+    pending = list(body)
+    while pending:
+        node = pending.pop()
+        yield node
+        if isinstance(node, (*SCOPES, ast.ClassDef)):
+            continue
+        pending.extend(ast.iter_child_nodes(node))
+
+
+def stored_names(target: ast.AST) -> list[str]:
+    """Return the names in the target of an assignment: x, (x, y)."""
+    return [n.id for n in ast.walk(target) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
+
+
+def parameters(function: Function) -> set[str]:
+    """Return the names of a function's parameters."""
+    return {argument.arg for argument in ast.walk(function.args) if isinstance(argument, ast.arg)}
+
+
+def first_parameter(function: Function) -> str:
+    """Return the name of a function's first parameter, which is the object in a method; empty if it has none."""
+    positional = [*function.args.posonlyargs, *function.args.args]
+    return positional[0].arg if positional else ""
+
+
+def root_name(node: ast.expr) -> str:
+    """Return the name whose value `x.a[0].b` is a part of, `x`; empty if it is no name's."""
+    while isinstance(node, (ast.Attribute, ast.Subscript, ast.Starred)):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def constant_string(node: ast.expr | None) -> str | None:
+    """Return the value of a constant string expression."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        left, right = constant_string(node.left), constant_string(node.right)
+        return None if left is None or right is None else left + right
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
