@@ -59,35 +59,18 @@ SEPARATE = {
         "list = sum = input = print = len = dict = str = type = open_ = isinstance = 3",
         DOUBLE,
     ),
-    "a built-in function replaced for all": ("import builtins\nbuiltins.print = lambda *a, **k: None", DOUBLE),
     "names of IPython and of the course overwritten": (
         "In = Out = exit = quit = get_ipython = _ = __ = mlhood = _server = None",
         "import numpy\nnp = numpy\n" + DOUBLE,
     ),
     "everything deleted": ("x = 1\nimport os\ndel os\n%reset -f", DOUBLE),
-    "paths and environment emptied": ("import os, sys\nsys.path.clear()\nos.environ.clear()", DOUBLE),
     "extensions and settings": (
         "%load_ext autoreload\n%autoreload 2\n%config InlineBackend.figure_format = 'retina'\n%xmode Minimal\n%pdb on",
-        DOUBLE,
-    ),
-    "a magic of one's own": (
-        "from IPython.core.magic import register_cell_magic\n@register_cell_magic\ndef twice(line, cell):\n"
-        "    for _ in range(2): get_ipython().run_cell(cell)",
-        "%%twice\n" + DOUBLE,
-    ),
-    "an open debugger": ("import pdb\npdb.set_trace()", DOUBLE),
-    "errors shown in another way": (
-        "get_ipython().set_custom_exc((Exception,), lambda *a, **k: print('oops'))",
         DOUBLE,
     ),
     "a task that never ends": (
         "import asyncio\nwaiting = asyncio.create_task(asyncio.sleep(9999))",
         "import asyncio\nawait asyncio.sleep(0.01)\n" + DOUBLE,
-    ),
-    "a thread and a child that never end": (
-        "import subprocess, threading, time\nthreading.Thread(target=time.sleep, args=(9999,)).start()\n"
-        "subprocess.Popen(['sleep', '9999'])",
-        DOUBLE,
     ),
     "a pool of processes": (
         "import multiprocessing\nwith multiprocessing.get_context('fork').Pool(2) as pool: pool.map(abs, [1])",
@@ -113,6 +96,41 @@ def test_a_changed_process_costs_nothing(course, pool, tmp_path, cell, double):
     assert earned(marks) == FULL
 
 
+# honest, but nobody can read what they do before they run
+HELD = {
+    "imported from a file of one's own": (
+        f"with open('mine.py', 'w') as f: f.write({DOUBLE!r})",
+        "from mine import double",
+    ),
+    "run from a file": (f"with open('other.py', 'w') as f: f.write({DOUBLE!r})", "%run other.py"),
+    "a built-in function replaced for all": ("import builtins\nbuiltins.print = lambda *a, **k: None", DOUBLE),
+    "paths and environment emptied": ("import os, sys\nsys.path.clear()\nos.environ.clear()", DOUBLE),
+    "a magic of one's own": (
+        "from IPython.core.magic import register_cell_magic\n@register_cell_magic\ndef twice(line, cell):\n"
+        "    for _ in range(2): get_ipython().run_cell(cell)",
+        "%%twice\n" + DOUBLE,
+    ),
+    "an open debugger": ("import pdb\npdb.set_trace()", DOUBLE),
+    "errors shown in another way": (
+        "get_ipython().set_custom_exc((Exception,), lambda *a, **k: print('oops'))",
+        DOUBLE,
+    ),
+    "a thread and a child that never end": (
+        "import subprocess, threading, time\nthreading.Thread(target=time.sleep, args=(9999,)).start()\n"
+        "subprocess.Popen(['sleep', '9999'])",
+        DOUBLE,
+    ),
+}
+
+
+@pytest.mark.parametrize(("cell", "double"), HELD.values(), ids=HELD)
+def test_what_cannot_be_read_is_held_with_its_line(course, pool, tmp_path, cell, double):
+    marks = grade(book_with(cell, T1=double), course.SYNTHETIC, tmp_path, RunSettings(4711, kernels=pool))
+    assert earned(marks) == [0, 0, 0]
+    assert [task.provisional for task in marks.tasks] == FULL
+    assert all("cannot be marked automatically because the line `" in task.held for task in marks.tasks)
+
+
 # independent of each other, so they share a notebook
 TOGETHER = (
     "# nothing but a comment",
@@ -131,13 +149,12 @@ TOGETHER = (
     "import no_such_module",
     "name = input('who? ')",
     "import getpass\ngetpass.getpass()",
-    "import webbrowser\nwebbrowser.open('https://example.org')",
     "import urllib.request\nurllib.request.urlopen('https://example.org/data.csv', timeout=5)",
     "from IPython.display import HTML, SVG, Javascript, clear_output\n"
     "display(HTML('<b>x</b>'), SVG('<svg xmlns=\"http://www.w3.org/2000/svg\"/>'), Javascript('1'))\nclear_output()",
     "import ipywidgets\nbar = ipywidgets.IntProgress(max=3)\ndisplay(bar)\nfor bar.value in range(3): pass\n"
     "out = ipywidgets.Output()\ndisplay(out)\nwith out: print('inside')",
-    "from __future__ import annotations\nfrom typing import *\nimport this, antigravity",
+    "from __future__ import annotations\nfrom typing import *\nimport this",
     "α = привет = 1\r\nif α:\r\n\tβ = 2\r\n",
 )
 
@@ -164,10 +181,6 @@ FORMS = {
     ),
     "compiled": "import numba\n@numba.njit\n" + DOUBLE,
     "vectorised": "double = np.vectorize(lambda x: 2 * x)",
-    "imported from a file of one's own": (
-        f"with open('mine.py', 'w') as f: f.write({DOUBLE!r})\nfrom mine import double"
-    ),
-    "run from a file": f"with open('other.py', 'w') as f: f.write({DOUBLE!r})\n%run other.py",
     "Windows line ends and tabs": "def double(x):\r\n\treturn 2 * x\r\n",
     "timed": "%%time\n" + DOUBLE,
     "captured": "%%capture\n" + DOUBLE,
@@ -218,7 +231,7 @@ def test_code_that_opens_windows_draws_in_the_notebook(course, tmp_path):
     with SandboxPool(imports=("matplotlib.pyplot",), prewarm=False) as pool:
         marks = grade(book, course.SYNTHETIC, tmp_path, RunSettings(4711, kernels=pool))
     assert earned(marks) == FULL
-    assert notes(marks).count("Error") == 1, "only the first cell fails, which needs a file outside the sandbox"
+    assert "Error" not in notes(marks)
     outputs = [output for cell in book.cells if cell.cell_type == "code" for output in cell.outputs]
     assert sum("image/png" in output.get("data", {}) for output in outputs) >= 6
 

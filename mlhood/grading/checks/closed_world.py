@@ -12,6 +12,7 @@ The rules are lists of what is allowed where that is possible (modules, magics, 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -23,15 +24,17 @@ from mlhood.grading.checks.cell_source import Piece, UnreadableCell, pieces_of
 from mlhood.grading.checks.scopes import Function, Origins, bound_names, constant_string, first_parameter, parameters
 
 MAX_LINE_CHARACTERS = 120
+MISSING_MODULE = re.compile(r"ModuleNotFoundError: No module named '(\w+)")
 TOO_DEEP = "a cell is nested too deeply to be read"
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A construct outside of the closed world: its line, and what is wrong with it."""
+    """A construct outside of the closed world: its line, what is wrong with it, and the module that it names."""
 
     line: str
     why: str
+    module: str = ""
 
     def __str__(self) -> str:
         line = f"the line `{self.line}` " if self.line else ""
@@ -51,18 +54,25 @@ class ClosedWorld:
         self._passes_modules = False
         self._stores: list[Finding] = []
 
-    def add_cell(self, source: str, *, trusted: bool = False) -> None:
-        """Read a cell. In a cell that the course wrote (`trusted`), only the names that it imports matter."""
+    def add_cell(self, source: str, *, trusted: bool = False, error: str = "") -> None:
+        """Read a cell.
+
+        Args:
+            source: Its source, magics included.
+            trusted: Whether the course wrote it, so that only the names which it imports matter.
+            error: With what it stopped: a module that does not exist does no harm.
+        """
         findings: list[Finding] = []
         try:
             for piece in pieces_of(source):
                 findings += self._read(piece, trusted)
-        except UnreadableCell as error:
-            findings.append(Finding(error.line[:MAX_LINE_CHARACTERS], str(error)))
+        except UnreadableCell as reason:
+            findings.append(Finding(reason.line[:MAX_LINE_CHARACTERS], str(reason)))
         except (RecursionError, MemoryError):
             findings.append(Finding("", TOO_DEEP))
+        missing = MISSING_MODULE.search(error)
         if not trusted:
-            self.findings += findings
+            self.findings += [found for found in findings if not missing or found.module != missing[1]]
 
     def _read(self, piece: Piece, trusted: bool) -> list[Finding]:
         visitor = _Visitor(self._origins, piece.lines)
@@ -126,7 +136,8 @@ class _Visitor(ast.NodeVisitor):
         top, _, rest = dotted.partition(".")
         parts = rest.split(".") if rest else []
         if not lists.is_allowed(dotted):
-            self._find(node, f"uses `{dotted}`, which is not among the modules for automatic marking")
+            why = f"uses `{dotted}`, which is not among the modules for automatic marking"
+            self.findings.append(self._finding(node, why, top))
         elif top in lists.PARTS:
             if parts and parts[0] not in lists.PARTS[top]:
                 self._find(node, f"uses `{dotted}`, which reaches into the running Python")
@@ -267,11 +278,14 @@ class _Visitor(ast.NodeVisitor):
                 self._find(node, f"passes an expression to `{attribute}` that cannot be read")
 
     def visit_Compare(self, node: ast.Compare) -> None:
-        """Visit a comparison; `"x" in globals()` reads nothing but names."""
+        """Visit a comparison; `"x" in globals()` and `"x" in sys.modules` read nothing but names."""
+        self.visit(node.left)
         for operator, right in zip(node.ops, node.comparators, strict=True):
-            if isinstance(operator, (ast.In, ast.NotIn)) and isinstance(right, ast.Call) and not right.args:
+            contains = isinstance(operator, (ast.In, ast.NotIn))
+            if contains and isinstance(right, ast.Call) and not right.args:
                 self._permitted.add(id(right.func))
-        self.generic_visit(node)
+            if not contains or "sys.modules" not in self.origins.dotted(right):
+                self.visit(right)
 
     # -- bindings and scopes
 
@@ -332,14 +346,14 @@ class _Visitor(ast.NodeVisitor):
     def _find(self, node: ast.AST, why: str) -> None:
         self.findings.append(self._finding(node, why))
 
-    def _finding(self, node: ast.AST, why: str) -> Finding:
+    def _finding(self, node: ast.AST, why: str, module: str = "") -> Finding:
         number = getattr(node, "lineno", 0)
         line = self.lines[number - 1] if 0 < number <= len(self.lines) else ""
-        return Finding(line.strip()[:MAX_LINE_CHARACTERS], why)
+        return Finding(line.strip()[:MAX_LINE_CHARACTERS], why, module)
 
 
 def _is_special(name: str) -> bool:
-    return name.startswith("__") and name.endswith("__")
+    return len(name) > len("____") and name.startswith("__") and name.endswith("__")
 
 
 @cache

@@ -140,7 +140,8 @@ class _GradingRun:
         outcome = self.kernel.run(node, task.seconds if task else CELL_SECONDS)
         given = cell.intact and cell.role == "given"
         self.session.references.add_cell(node.source, trusted=given, completed=not outcome.error)
-        self.session.closed_world.add_cell(node.source, trusted=fingerprint(node.source) in self.course_sources)
+        trusted = fingerprint(node.source) in self.course_sources
+        self.session.closed_world.add_cell(node.source, trusted=trusted, error=outcome.error)
         if outcome.error:
             self.session.cell_errors.append(f"{name} {'stopped with ' if outcome.alive else ''}{outcome.error}")
 
