@@ -16,7 +16,7 @@ import pytest
 from mlhood.errors import MlhoodError
 
 if TYPE_CHECKING:
-    from mlhood.grading.checks.marks import CheckResult, Marks
+    from mlhood.grading.checks.marks import Marks, TaskResult
     from mlhood.grading.checks.task import Check, Project, Task
 
 
@@ -55,8 +55,8 @@ class SubmissionFile(pytest.File):
         for task in self.project.tasks:
             yield TaskCollector.from_parent(self, name=task.id, task=task)
 
-    def result(self, task: Task, check: Check) -> CheckResult:
-        """Return the result of one check; the first call runs the notebook.
+    def result(self, task: Task) -> TaskResult:
+        """Return the result of one task; the first call runs the notebook.
 
         Raises:
             MlhoodError: The notebook could not be run.
@@ -65,8 +65,7 @@ class SubmissionFile(pytest.File):
             self._mark()
         if self.marks is None:
             raise self.error or MlhoodError("the notebook has no marks", where=self.path)
-        results = next(result for result in self.marks.tasks if result.id == task.id)
-        return next(result for result in results.checks if result.name == check.name)
+        return next(result for result in self.marks.tasks if result.id == task.id)
 
     def _mark(self) -> None:
         from mlhood.grading.execution.grade_notebook import RunSettings, grade_file
@@ -105,8 +104,11 @@ class CheckItem(pytest.Item):
         file = self.getparent(SubmissionFile)
         if file is None:
             raise CheckNotPassed("this check belongs to no submission")
-        result = file.result(self.task, self.check)
-        self.user_properties += [("points", result.points), ("earned", result.earned)]
+        task = file.result(self.task)
+        result = next(result for result in task.checks if result.name == self.check.name)
+        self.user_properties += [("points", result.points), ("earned", 0.0 if task.held else result.earned)]
+        if task.held:
+            raise CheckNotPassed(task.remark)
         if result.status == "skipped":
             pytest.skip(result.what)
         if result.status == "failed":

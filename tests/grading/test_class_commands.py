@@ -81,6 +81,19 @@ def test_tables_are_written(graded, tmp_path, name):
     assert scores == {"ada": 30, "bob": 24}
 
 
+def test_an_export_says_whose_marks_are_not_final(fake_class, tmp_path):
+    fake_class.submit(ada="P1 held-P1.2 held-P1.3", bob="P1", eve="P1 held-P1.1").grade()
+    theirs = tmp_path / "theirs.csv"
+    theirs.write_text("Student,ID,P1 (9)\nA,ada,\n")
+    for name in ("csv", "nbgrader", "canvas", "gradescope", "classroom"):
+        result = call("export", fake_class.out, "--format", name, "--fill", theirs, "--to", tmp_path / name)
+        assert result.exit_code == 0, result.exception
+        assert result.stdout.splitlines()[-2:] == [
+            "warning: not final: 3 held tasks count 0 points until you decide on them: ada (P1.2, P1.3), eve (P1.1)",
+            f"next: mlhood marks {fake_class.gradebook} --write to-mark.csv",
+        ]
+
+
 @pytest.mark.parametrize(("name", "file"), [("gradescope", "results.json"), ("classroom", "result.json")])
 def test_a_file_per_student_is_written(graded, tmp_path, name, file):
     assert call("export", graded.out, "--format", name, "--to", tmp_path / "to").exit_code == 0

@@ -5,7 +5,10 @@ import sys
 
 import pytest
 
+from mlhood.grading.checks.marks import CheckResult, Marks, TaskResult, unsolved
+from mlhood.grading.execution import grade_notebook
 from mlhood.grading.notebooks.notebook import write
+from tests.grading.synthetic_course import SYNTHETIC
 
 pytest_plugins = ["pytester"]
 
@@ -48,6 +51,17 @@ def test_failure_shows_the_message_for_the_student(repository):
         ["*T9.1 `double` doubles numbers (20 points)*", "`double` is not written yet", "hint:*"]
     )
     result.stdout.no_fnmatch_line("*Traceback*")
+
+
+def test_the_checks_of_a_held_task_fail_with_its_reason(repository, monkeypatch):
+    checks = tuple(CheckResult(check.name, check.title, check.points, "passed") for check in SYNTHETIC.tasks[0].checks)
+    others = tuple(unsolved(task, "no") for task in SYNTHETIC.tasks[1:])
+    held = TaskResult("T9.1", "Double", checks, held="runs `exec(text)`, which cannot be read")
+    monkeypatch.setattr(grade_notebook, "grade_file", lambda *given: Marks("T9", "T9", (held, *others)))
+    result = repository.runpytest_inprocess("--submission", "T9.ipynb", "-k", "T9.1", "--junitxml", "report.xml")
+    result.assert_outcomes(failed=2, deselected=3)
+    result.stdout.fnmatch_lines(["held, without points until the instructor has decided: it runs `exec(text)`*"])
+    assert '<property name="earned" value="0.0"' in (repository.path / "report.xml").read_text()
 
 
 def test_several_submissions_with_a_selection(repository):

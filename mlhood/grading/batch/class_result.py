@@ -47,6 +47,7 @@ class ClassResult:
             for record in self.submitted
             if record.status != "done" or record.reason
         ]
+        lines += self._held()
         lines += self._compared_with_roster()
         lines += [
             f"{project}: {count} submissions: {note}; enter times in [{project}.submitted] of the late policy"
@@ -56,7 +57,7 @@ class ClassResult:
         done = sum(record.status == "done" for record in self.records)
         lines.append(f"layout: {', '.join(dict.fromkeys(self.layouts))}")
         lines.append(f"graded: {done} of {len(self.submitted) + len(self.unassigned)}; gradebook: {self.gradebook}")
-        lines += self._next_commands() if done else []
+        lines += self._next_commands(done)
         return "\n".join("".join(c if c.isprintable() else "?" for c in line) for line in lines)
 
     def _table(self) -> list[str]:
@@ -65,7 +66,7 @@ class ClassResult:
         by_student: dict[str, dict[str, object]] = {}
         for record in self.records:
             graded = record.status == "done"
-            mark = round_points(record.score) if graded else record.status
+            mark = _mark(record) if graded else record.status
             by_student.setdefault(record.student, {})[record.project.id] = mark
         if len(by_student) <= MAX_ROWS:
             rows = [
@@ -73,7 +74,11 @@ class ClassResult:
             ]
             return aligned([["student", *projects], *rows])
         rows = [[project, *self._figures(project)] for project in projects]
-        return aligned([["", "graded", "mean", "median", "lowest", "highest"], *rows])
+        header = ["", "graded", "mean", "median", "lowest", "highest"]
+        if not any(record.held for record in self.records):
+            return aligned([header, *rows])
+        held = Counter(record.project.id for record in self.records if record.held)
+        return aligned([[*header, "not final"], *([*row, held[row[0]]] for row in rows)])
 
     def _figures(self, project: str) -> list[object]:
         scores = [record.score for record in self.records if (record.project.id, record.status) == (project, "done")]
@@ -82,11 +87,23 @@ class ClassResult:
         figures = (statistics.mean(scores), statistics.median(scores), min(scores), max(scores))
         return [len(scores), *map(round_points, figures)]
 
-    def _next_commands(self) -> Iterator[str]:
+    def _next_commands(self, done: int) -> Iterator[str]:
         folder = shlex.quote(str(self.gradebook.parent))
-        yield f"next: mlhood export {folder} --format csv --to marks.csv"
-        yield f"      mlhood class-report {folder} --to class.html"
-        yield f"      mlhood feedback {folder} --to feedback"
+        commands = [f"mlhood marks {folder} --write to-mark.csv"] if any(record.held for record in self.records) else []
+        if done:
+            commands.append(f"mlhood export {folder} --format csv --to marks.csv")
+            commands.append(f"mlhood class-report {folder} --to class.html")
+            commands.append(f"mlhood feedback {folder} --to feedback")
+        return (f"{'next:' if i == 0 else '     '} {command}" for i, command in enumerate(commands))
+
+    def _held(self) -> Iterator[str]:
+        """Yield the held tasks on which the instructor has to decide, each with its reason."""
+        for record in self.records:
+            for task in record.held:
+                earlier = record.outdated.get(task.id)
+                points = f"{round_points(task.provisional)} of {round_points(task.points)} by its checks"
+                note = f"; the {earlier.points:g} points given for an earlier file do not count" if earlier else ""
+                yield f"{record.student} {task.id}: held ({points}): it {task.held}{note}"
 
     def _compared_with_roster(self) -> Iterator[str]:
         """Yield who has submitted nothing, by project, and who is not in the roster."""
@@ -105,6 +122,12 @@ class ClassResult:
     def _late_notes(self) -> Iterator[tuple[str, str]]:
         """Yield the project and the assumption for each submission whose time is not known."""
         return ((record.project.id, record.late.note) for record in self.records if record.late.note)
+
+
+def _mark(record: Record) -> object:
+    """Return the points that count; with held tasks they are not final."""
+    points = round_points(record.score)
+    return f"{points} ({len(record.held)} held)" if record.held else points
 
 
 def aligned(rows: Sequence[Sequence[object]]) -> list[str]:

@@ -123,7 +123,7 @@ class Executor(Protocol):
 def read_task_result(data: dict[str, Any]) -> TaskResult:
     """Return the result that a worker has sent as plain data."""
     checks = tuple(CheckResult(**check) for check in data["checks"])
-    return TaskResult(data["id"], data["title"], checks, tuple(data["notes"]))
+    return TaskResult(data["id"], data["title"], checks, tuple(data["notes"]), data["held"])
 
 
 def read_finished(job: Job, facts: dict[str, Any]) -> Finished:

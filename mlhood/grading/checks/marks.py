@@ -34,12 +34,21 @@ class CheckResult:
 
 
 @dataclass(frozen=True)
+class Decision:
+    """The points that the instructor has given for a held task, in place of those of its checks."""
+
+    points: float
+    comment: str = ""
+
+
+@dataclass(frozen=True)
 class TaskResult:
     """The results of a task's checks, and notes about its cells.
 
     Attributes:
         held: Why the task cannot be marked automatically, with the line; empty if it can. A held task has no points
             until the instructor has decided.
+        decision: What the instructor has decided; it counts in place of the checks.
     """
 
     id: str
@@ -47,10 +56,31 @@ class TaskResult:
     checks: tuple[CheckResult, ...]
     notes: tuple[str, ...] = ()
     held: str = ""
+    decision: Decision | None = None
+
+    @property
+    def undecided(self) -> bool:
+        """Whether the task is held, and the instructor has not decided yet."""
+        return bool(self.held) and self.decision is None
+
+    @property
+    def counted(self) -> bool:
+        """Whether the points are those of the checks, as the task is neither held nor decided on by the instructor."""
+        return not self.held and self.decision is None
+
+    @property
+    def remark(self) -> str:
+        """How the points came about if they are not those of the checks; else empty."""
+        if self.decision is not None:
+            points = f"{self.decision.points:g} of {self.points:g} points given by the instructor"
+            return f"{points}: {self.decision.comment}" if self.decision.comment else points
+        return f"held, without points until the instructor has decided: it {self.held}" if self.held else ""
 
     @property
     def earned(self) -> float:
         """Points earned."""
+        if self.decision is not None:
+            return self.decision.points
         return 0.0 if self.held else self.provisional
 
     @property
@@ -65,7 +95,9 @@ class TaskResult:
 
     @property
     def full(self) -> bool:
-        """Whether no check failed and the task is not held."""
+        """Whether no check failed and the task is not held, or the instructor has given all of its points."""
+        if self.decision is not None:
+            return self.decision.points >= self.points
         return not self.held and all(check.status != "failed" for check in self.checks)
 
 

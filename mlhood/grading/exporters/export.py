@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import shlex
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from mlhood.grading.gradebook.records import Record, records
 
 TABLES = {"csv": formats.plain_csv, "nbgrader": formats.nbgrader_csv}
 FILES = {"gradescope": (formats.gradescope, "results.json"), "classroom": (formats.github_classroom, "result.json")}
+MAX_NAMES = 20
 
 
 @dataclass(frozen=True)
@@ -53,8 +55,20 @@ def export(gradebook: Path, options: ExportOptions) -> str:
             todo="grade first: mlhood grade SUBMISSIONS --out DIR",
         )
     ungraded = sum(record.status in {"open", "failed"} for record in exported)
-    message = _write(options, exported)
-    return message + (f"\nnote: {ungraded} of them are not graded; see `mlhood grade --again`" if ungraded else "")
+    notes = [f"note: {ungraded} of them are not graded; see `mlhood grade --again`"] if ungraded else []
+    return "\n".join([_write(options, exported), *notes, *_held_note(exported, gradebook)])
+
+
+def _held_note(exported: Sequence[Record], gradebook: Path) -> Iterator[str]:
+    """Yield whose marks are not final, if any, so that nobody imports them as if they were."""
+    held = [f"{r.student} ({', '.join(task.id for task in r.held)})" for r in exported if r.held]
+    if not held:
+        return
+    count = sum(len(record.held) for record in exported)
+    more = f" and {len(held) - MAX_NAMES} more" if len(held) > MAX_NAMES else ""
+    names = f"{', '.join(held[:MAX_NAMES])}{more}"
+    yield f"warning: not final: {count} held tasks count 0 points until you decide on them: {names}"
+    yield f"next: mlhood marks {shlex.quote(str(gradebook))} --write to-mark.csv"
 
 
 def _check_format(options: ExportOptions) -> None:

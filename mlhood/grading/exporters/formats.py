@@ -7,13 +7,13 @@ GitHub Classroom's graders pass to its reporter.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from mlhood.files.csv_cells import csv_text, round_points
 from mlhood.files.paths import portable_name
-from mlhood.grading.checks.marks import CheckResult
+from mlhood.grading.checks.marks import CheckResult, TaskResult
 from mlhood.grading.gradebook.project_spec import ProjectSpec
 from mlhood.grading.gradebook.records import Record
 
@@ -54,6 +54,7 @@ def _plain_row(record: Record, titles: Mapping[str, str]) -> Mapping[str, object
         "possible": round_points(record.possible),
         "bonus": round_points(record.bonus),
         "score": round_points(record.score),
+        "held": " ".join(task.id for task in record.held),
     } | {title: earned.get(task, "") for task, title in titles.items()}
 
 
@@ -100,24 +101,11 @@ def _naive(time: datetime | None) -> str:
 
 def gradescope(record: Record) -> dict[str, Any]:
     """Return a student's results.json for Gradescope."""
-    tests = [
-        _gradescope_test(f"{task.title}: {check.title}", f"{task.id[1:]}.{position}", check)
-        for task in record.tasks
-        for position, check in enumerate(task.checks, start=1)
-    ]
+    tests = [test for task in record.tasks for test in _gradescope_tests(task)]
     for question_id, mark in record.manual_marks.items():
         question = record.project.question(question_id)
-        tests.append(
-            {
-                "name": question.title if question else question_id,
-                "number": question_id[1:],
-                "score": round_points(mark.points),
-                "max_score": 0,
-                "output": mark.comment,
-                "output_format": "text",
-                "visibility": "visible",
-            }
-        )
+        title = question.title if question else question_id
+        tests.append(_gradescope_test(title, question_id[1:], mark.points, 0, mark.comment))
     return {
         "score": round_points(record.score),
         "execution_time": round(record.seconds),
@@ -129,18 +117,29 @@ def gradescope(record: Record) -> dict[str, Any]:
     }
 
 
-def _gradescope_test(name: str, number: str, check: CheckResult) -> dict[str, Any]:
-    skipped = check.status == "skipped"
-    test = {
+def _gradescope_tests(task: TaskResult) -> Iterator[dict[str, Any]]:
+    """Yield a test for every check; those of a held task have no points, and a test for the task has them all."""
+    number = task.id[1:]
+    if not task.counted:
+        yield _gradescope_test(task.title, number, task.earned, task.points, task.remark)
+    for position, check in enumerate(task.checks, start=1):
+        skipped = check.status == "skipped"
+        earned, points = (check.earned, check.points) if task.counted and not skipped else (0, 0)
+        title = f"{task.title}: {check.title}"
+        test = _gradescope_test(title, f"{number}.{position}", earned, points, _explanation(check))
+        yield test if skipped else test | {"status": check.status}
+
+
+def _gradescope_test(name: str, number: str, score: float, most: float, output: str) -> dict[str, Any]:
+    return {
         "name": name,
         "number": number,
-        "score": round_points(check.earned),
-        "max_score": 0 if skipped else round_points(check.points),
-        "output": _explanation(check),
+        "score": round_points(score),
+        "max_score": round_points(most),
+        "output": output,
         "output_format": "text",
         "visibility": "visible",
     }
-    return test if skipped else test | {"status": check.status}
 
 
 def github_classroom(record: Record) -> dict[str, Any]:
@@ -150,13 +149,18 @@ def github_classroom(record: Record) -> dict[str, Any]:
             "name": f"{task.id} {task.title}",
             "status": "pass" if task.full else "fail",
             "score": round_points(task.earned),
-            "message": "\n".join(_explanation(check) for check in task.checks if check.status != "passed")[:MAX_OUTPUT],
+            "message": _message(task),
         }
         for task in record.tasks
     ]
     full = all(task.full for task in record.tasks)
     status = "error" if record.status in {"failed", "open"} else "pass" if full else "fail"
     return {"version": 1, "status": status, "max_score": round_points(record.possible), "tests": tests}
+
+
+def _message(task: TaskResult) -> str:
+    reasons = [_explanation(check) for check in task.checks if check.status != "passed"]
+    return "\n".join([task.remark, *reasons] if task.remark else reasons)[:MAX_OUTPUT]
 
 
 def _explanation(check: CheckResult) -> str:
@@ -169,6 +173,9 @@ def _summary(record: Record) -> str:
     lines = [f"{record.project.id} {record.project.title}: {points}"]
     if record.reason:
         lines.append(record.reason)
+    if record.held:
+        names = ", ".join(task.id for task in record.held)
+        lines.append(f"held, without points until the instructor has decided: {names}")
     if record.manual_marks:
         lines.append(f"for written questions: {round_points(record.bonus)} points")
     if record.late.days:

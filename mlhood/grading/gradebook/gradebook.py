@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mlhood.errors import GradingError, OutputError
-from mlhood.grading.checks.marks import CheckResult, TaskResult
+from mlhood.grading.checks.marks import CheckResult, Decision, TaskResult
 from mlhood.grading.gradebook.project_spec import ProjectSpec
-from mlhood.grading.gradebook.schema import APPLICATION, SCHEMA, VERSION
+from mlhood.grading.gradebook.schema import APPLICATION, SCHEMA, VERSION, migrate
 from mlhood.grading.intake.collect import SubmittedFile
 
 GRADEBOOK_FILE = "gradebook.sqlite"
@@ -63,6 +63,14 @@ class ManualMark:
     question: str
     points: float
     comment: str = ""
+
+
+class HeldTask(NamedTuple):
+    """A held task of a submission. A file that replaces the submission is another one, which is not decided."""
+
+    student: str
+    task: str
+    sha256: str
 
 
 class Gradebook:
@@ -119,6 +127,7 @@ class Gradebook:
         if not tables:
             self._connection.execute("PRAGMA journal_mode = WAL")
             self._create()
+        migrate(self._connection)
         version = self._scalar("PRAGMA user_version")
         if version != VERSION:
             raise GradingError(
@@ -275,12 +284,12 @@ class Gradebook:
 
     def put_task(self, key: str, position: int, result: TaskResult) -> None:
         """Store a task's result; it replaces an earlier one of the same task, so none counts twice."""
-        task = "INSERT OR REPLACE INTO task_results VALUES (?, ?, ?, ?, ?)"
+        task = "INSERT OR REPLACE INTO task_results VALUES (?, ?, ?, ?, ?, ?)"
         check = "INSERT INTO check_results VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
         self._write(
             [
                 ("DELETE FROM check_results WHERE key = ? AND task = ?", (key, result.id)),
-                (task, (key, result.id, position, result.title, json.dumps(result.notes))),
+                (task, (key, result.id, position, result.title, json.dumps(result.notes), result.held)),
                 *((check, (key, result.id, *_check_row(i, row))) for i, row in enumerate(result.checks)),
             ]
         )
@@ -306,10 +315,10 @@ class Gradebook:
         )
         for task, *values, parts in self._rows(query, key):
             checks.setdefault(task, []).append(CheckResult(*values, parts=json.loads(parts)))
-        rows = self._rows("SELECT task, title, notes FROM task_results WHERE key = ? ORDER BY position", key)
+        rows = self._rows("SELECT task, title, notes, held FROM task_results WHERE key = ? ORDER BY position", key)
         return tuple(
-            TaskResult(task, title, tuple(checks.get(task, [])), tuple(json.loads(notes)))
-            for task, title, notes in rows
+            TaskResult(task, title, tuple(checks.get(task, [])), tuple(json.loads(notes)), held)
+            for task, title, notes, held in rows
         )
 
     # -- attempts
@@ -337,15 +346,36 @@ class Gradebook:
 
     # -- points given by hand
 
-    def put_manual_marks(self, marks: Iterable[ManualMark]) -> None:
-        """Store points for written questions, all or none."""
-        insert = "INSERT OR REPLACE INTO hand_marks VALUES (?, ?, ?, ?)"
-        self._write([(insert, (mark.student, mark.question, mark.points, mark.comment)) for mark in marks])
+    def put_manual_marks(
+        self, marks: Iterable[ManualMark], decisions: Mapping[HeldTask, Decision] | None = None
+    ) -> None:
+        """Store points for written questions, and decisions on held tasks, all or none."""
+        mark_row = "INSERT OR REPLACE INTO hand_marks VALUES (?, ?, ?, ?)"
+        decision_row = "INSERT OR REPLACE INTO decisions VALUES (?, ?, ?, ?, ?)"
+        self._write(
+            [
+                *((mark_row, (mark.student, mark.question, mark.points, mark.comment)) for mark in marks),
+                *((decision_row, (*task, made.points, made.comment)) for task, made in (decisions or {}).items()),
+            ]
+        )
+
+    def remove_manual_mark(self, student: str, question: str) -> None:
+        """Remove the points for a written question, so that it is not marked yet."""
+        self._write([("DELETE FROM hand_marks WHERE student = ? AND question = ?", (student, question))])
+
+    def remove_decision(self, task: HeldTask) -> None:
+        """Remove the decision on a held task, so that it is undecided again."""
+        self._write([("DELETE FROM decisions WHERE student = ? AND task = ? AND sha256 = ?", task)])
 
     def manual_marks(self) -> dict[tuple[str, str], ManualMark]:
         """Return points for written questions, by student and question."""
         rows = self._rows("SELECT student, question, points, comment FROM hand_marks ORDER BY student, question")
         return {(row[0], row[1]): ManualMark(*row) for row in rows}
+
+    def decisions(self) -> dict[HeldTask, Decision]:
+        """Return the decisions on held tasks, the latest last."""
+        rows = self._rows("SELECT student, task, sha256, points, comment FROM decisions ORDER BY rowid")
+        return {HeldTask(*row[:3]): Decision(*row[3:]) for row in rows}
 
 
 def identification_job(sha256: str) -> str:

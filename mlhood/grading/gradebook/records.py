@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from mlhood.grading.checks.marks import CheckResult, TaskResult
-from mlhood.grading.gradebook.gradebook import Entry, Gradebook, Grading, ManualMark
+from mlhood.grading.checks.marks import CheckResult, Decision, TaskResult
+from mlhood.grading.gradebook.gradebook import Entry, Gradebook, Grading, HeldTask, ManualMark
 from mlhood.grading.gradebook.late import Lateness, LatePolicy, parse_late_policy
 from mlhood.grading.gradebook.project_spec import ProjectSpec, TaskSpec
 from mlhood.grading.gradebook.roster import Roster, Student
@@ -28,7 +28,8 @@ class Record:
             student of the roster has submitted nothing).
         reason: Why it is not `done`, or why the marks of an earlier grading count; else empty.
         tasks: A result for every task of the project; a task that was never graded has failed for `reason`.
-        manual_marks: Points given by hand, by question.
+        manual_marks: Points given by hand for written questions, by question.
+        outdated: Decisions that do not count, as they were made on a file that another one has replaced, by task.
         seconds: Time that the grading took.
         due: The due date of all students; `late` takes extensions into account.
         email: As in the roster.
@@ -44,6 +45,12 @@ class Record:
     seconds: float = 0.0
     due: datetime | None = None
     email: str = ""
+    outdated: dict[str, Decision] = field(default_factory=dict)
+
+    @property
+    def held(self) -> tuple[TaskResult, ...]:
+        """The held tasks on which the instructor has not decided yet, without points: the score is not final."""
+        return tuple(task for task in self.tasks if task.undecided)
 
     @property
     def student(self) -> str:
@@ -52,7 +59,7 @@ class Record:
 
     @property
     def earned(self) -> float:
-        """Points of the checks that passed."""
+        """Points of the checks that passed, and those that the instructor has decided on in place of them."""
         return sum(task.earned for task in self.tasks)
 
     @property
@@ -62,7 +69,7 @@ class Record:
 
     @property
     def bonus(self) -> float:
-        """Points given by hand."""
+        """Points given by hand for written questions."""
         return sum(mark.points for mark in self.manual_marks.values())
 
     @property
@@ -92,8 +99,11 @@ def records(gradebook: Gradebook, policy: LatePolicy | None = None) -> list[Reco
     marks: dict[str, dict[str, ManualMark]] = {}
     for (student, question), mark in gradebook.manual_marks().items():
         marks.setdefault(student, {})[question] = mark
+    decisions: dict[str, dict[HeldTask, Decision]] = {}
+    for task, decision in gradebook.decisions().items():
+        decisions.setdefault(task.student, {})[task] = decision
     submitted = [
-        _record(gradebook, entry, projects[project], policy, marks.get(student, {}))
+        _decided(_record(gradebook, entry, projects[project], policy, marks.get(student, {})), decisions.get(student))
         for (project, student), entry in sorted(chosen.items())
     ]
     return sorted(_with_roster(submitted, roster_of(gradebook)), key=lambda record: (record.project.id, record.student))
@@ -161,6 +171,18 @@ def _record(
         grading.seconds,
         deadline.due,
     )
+
+
+def _decided(record: Record, decisions: dict[HeldTask, Decision] | None) -> Record:
+    """Return a record in which the decisions on this file count; one on another file does not, and is remembered."""
+    if not decisions:
+        return record
+    sha256 = record.submission.sha256
+    current = {task.task: decision for task, decision in decisions.items() if task.sha256 == sha256}
+    others = {task.task: decision for task, decision in decisions.items() if task.sha256 != sha256}
+    tasks = tuple(replace(task, decision=current.get(task.id)) for task in record.tasks)
+    outdated = {task.id: others[task.id] for task in tasks if task.undecided and task.id in others}
+    return replace(record, tasks=tasks, outdated=outdated)
 
 
 def _all_tasks(tasks: tuple[TaskSpec, ...], grading: Grading) -> Iterator[TaskResult]:

@@ -1,9 +1,11 @@
-"""The tables of the gradebook."""
+"""The tables of the gradebook, and how those of an earlier version become these."""
 
 from __future__ import annotations
 
+import sqlite3
+
 APPLICATION = 0x6D6C6862  # "mlhb": distinguishes a gradebook from other SQLite files
-VERSION = 1
+VERSION = 2
 
 SCHEMA = """
 CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -25,7 +27,7 @@ CREATE TABLE gradings (
 );
 CREATE TABLE task_results (
     key TEXT NOT NULL REFERENCES gradings (key), task TEXT NOT NULL, position INTEGER NOT NULL, title TEXT NOT NULL,
-    notes TEXT NOT NULL,
+    notes TEXT NOT NULL, held TEXT NOT NULL DEFAULT '',
     PRIMARY KEY (key, task)
 );
 CREATE TABLE check_results (
@@ -44,4 +46,40 @@ CREATE TABLE hand_marks (
     student TEXT NOT NULL, question TEXT NOT NULL, points REAL NOT NULL, comment TEXT NOT NULL,
     PRIMARY KEY (student, question)
 );
+CREATE TABLE decisions (
+    student TEXT NOT NULL, task TEXT NOT NULL, sha256 TEXT NOT NULL, points REAL NOT NULL, comment TEXT NOT NULL,
+    PRIMARY KEY (student, task, sha256)
+);
 """
+# statements by the version that they turn into the next one
+MIGRATIONS = {
+    1: (
+        "ALTER TABLE task_results ADD COLUMN held TEXT NOT NULL DEFAULT ''",
+        "CREATE TABLE decisions (student TEXT NOT NULL, task TEXT NOT NULL, sha256 TEXT NOT NULL, points REAL NOT NULL,"
+        " comment TEXT NOT NULL, PRIMARY KEY (student, task, sha256))",
+    )
+}
+
+
+def migrate(connection: sqlite3.Connection) -> None:
+    """Bring the tables of an earlier version to this one, all or nothing; those of this version stay as they are.
+
+    A call that is killed leaves the earlier version; of two calls at once, the second finds the work done.
+    """
+    if _version(connection) not in MIGRATIONS:
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        while (version := _version(connection)) in MIGRATIONS:
+            for statement in MIGRATIONS[version]:
+                connection.execute(statement)
+            connection.execute(f"PRAGMA user_version = {version + 1}")
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    return connection.execute("PRAGMA user_version").fetchone()[0]

@@ -58,6 +58,7 @@ class ProjectView:
     distributions: Sequence[Distribution]
     hardest: Sequence[HardCheck]
     reasons: Counter[str]
+    held: Sequence[Record]
     late: Sequence[Record]
     late_notes: Counter[str]
     similarity: Similarity
@@ -102,6 +103,7 @@ def _view(results: Sequence[Record], similarity: Similarity) -> ProjectView:
         list(_distributions(graded)) if graded else [],
         _hardest(graded),
         Counter(check.what for _, check in _checks(graded) if check.status == "failed"),
+        [record for record in results if record.held],
         sorted((r for r in results if r.late.days), key=lambda record: (-record.late.days, record.student)),
         Counter(record.late.note for record in results if record.late.note),
         similarity,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from mlhood.grading.checks.marks import CheckResult, Marks, TaskResult
 
-SIGNS = {"passed": "✓", "failed": "✗", "skipped": "–"}
+SIGNS = {"passed": "✓", "failed": "✗", "skipped": "–", "held": "?"}
 
 
 def format_points(points: float) -> str:
@@ -38,7 +38,8 @@ def check_lines(check: CheckResult) -> list[str]:
 
 def task_text(result: TaskResult) -> str:
     """Return a task's result."""
-    lines = [score_line(result), *(f"  note: {note}" for note in result.notes)]
+    lines = [score_line(result), *([f"  {result.remark}"] if result.remark else [])]
+    lines += [f"  note: {note}" for note in result.notes]
     for check in result.checks:
         lines += check_lines(check)
     return "\n".join(lines)
@@ -51,6 +52,7 @@ def summary_text(marks: Marks) -> str:
     lines = [_summary_line(*row, width) for row in [*rows, ("", "all tasks", marks.earned, marks.points)]]
     reasons = dict.fromkeys(check.what for task in marks.tasks for check in task.checks if check.status == "skipped")
     lines += [f"not checked here ({format_points(marks.skipped)} points): {reason}" for reason in reasons]
+    lines += [f"{task.id}: {task.remark}" for task in marks.tasks if task.undecided]
     return "\n".join(lines)
 
 

@@ -46,7 +46,7 @@ def _environment() -> Environment:
 
 def task_html(result: TaskResult) -> str:
     """Return a task's result."""
-    sign = SIGNS["passed" if result.full else "failed"]
+    sign = SIGNS["held" if result.undecided else "passed" if result.full else "failed"]
     return _stored(render("task.html.j2", heading=f"{sign} {score_line(result)}", result=result))
 
 

@@ -19,6 +19,8 @@ from mlhood.grading.gradebook.project_spec import CheckSpec, ProjectSpec, Questi
 
 LOG = "MLHOOD_TEST_LOG"
 
+HELD = "cannot be marked automatically because the line `exec(text)` runs code that cannot be read"
+
 
 def project(name: str, digest: str = "1") -> ProjectSpec:
     checks = (CheckSpec("first", "It is first", 4.0), CheckSpec("second", "It is second", 6.0))
@@ -116,6 +118,7 @@ def result(task, requests):
             CheckResult("first", "It is first", 4.0, "passed"),
             CheckResult("second", "It is second", 6.0, "failed" if lost else "passed", hostile if lost else ""),
         ),
+        held=HELD if f"held-{task.id}" in requests else "",
     )
 
 

@@ -16,7 +16,7 @@ from nbgrader.plugins.export import CsvExportPlugin
 from mlhood.errors import GradingError
 from mlhood.files.csv_cells import FORMULA
 from mlhood.files.paths import portable_name
-from mlhood.grading.checks.marks import CheckResult, TaskResult
+from mlhood.grading.checks.marks import CheckResult, Decision, TaskResult
 from mlhood.grading.exporters import formats
 from mlhood.grading.exporters.canvas import fill
 from mlhood.grading.gradebook.gradebook import ManualMark
@@ -123,6 +123,28 @@ def test_gradescopes_results_have_its_fields():
     assert by_number["1.1.2"]["max_score"] == 0
     assert (by_number["1.2.2"]["status"], by_number["1.2.2"]["score"]) == ("failed", 0)
     assert (by_number["1.4"]["score"], by_number["1.4"]["output"]) == (2, "+good")
+
+
+HELD = replace(task(2), held="runs `exec(text)`")
+
+
+def test_a_held_task_counts_0_in_every_format_until_it_is_decided():
+    for second, points, status in ((HELD, 0, "fail"), (replace(HELD, decision=Decision(10, "fine")), 10, "pass")):
+        held = record(tasks=(task(1), second), late=Lateness(), manual_marks={})
+        (row,) = rows(formats.plain_csv([held]))
+        (theirs,) = rows(formats.nbgrader_csv([held]))
+        assert (row["score"], row["P1.2 Task 2 (10)"]) == (str(10 + points), str(points))
+        assert row["held"] == ("" if points else "P1.2")
+        assert (float(theirs["score"]), float(theirs["max_score"])) == (10 + points, 20)
+        scope = formats.gradescope(held)
+        tests = {test["number"]: (test["score"], test["max_score"]) for test in scope["tests"]}
+        assert scope["score"] == sum(score for score, _ in tests.values()) == 10 + points
+        assert (tests["1.2"], tests["1.2.1"], tests["1.1.1"]) == ((points, 10), (0, 0), (4, 4))
+        assert ("held, without points until the instructor has decided: P1.2" in scope["output"]) is not bool(points)
+        test = formats.github_classroom(held)["tests"][1]
+        assert (test["status"], test["score"]) == (status, points)
+        assert test["message"] == second.remark
+    assert "held, without points until the instructor has decided: it runs `exec(text)`" in HELD.remark
 
 
 def test_github_classroom_has_its_fields():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import sqlite3
@@ -9,10 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from mlhood.errors import OutputError
 from mlhood.grading.exporters.formats import plain_csv
+from mlhood.grading.gradebook import schema
 from mlhood.grading.gradebook.gradebook import Gradebook
 from mlhood.grading.gradebook.records import records, unassigned
-from mlhood.grading.gradebook.schema import APPLICATION
+from mlhood.grading.gradebook.schema import APPLICATION, VERSION
 
 DUMP = Path(__file__).with_name("schema_1.sql")
 # as the earlier version graded them: `gina` killed the worker that was to find its project
@@ -24,10 +27,8 @@ SCORES = {"ada": ("done", "27"), "bob": ("done", "26.5"), "carl": ("refused", "0
 def earlier(fake_class):
     """A class with its gradebook as an earlier version left them."""
     fake_class.submit(**TEXTS).out.mkdir()
-    connection = sqlite3.connect(fake_class.gradebook)
-    connection.executescript(DUMP.read_text(encoding="utf-8"))
-    connection.executescript(f"PRAGMA application_id = {APPLICATION}; PRAGMA user_version = 1;")
-    connection.close()
+    execute(fake_class.gradebook, DUMP.read_text(encoding="utf-8"))
+    execute(fake_class.gradebook, f"PRAGMA application_id = {APPLICATION}; PRAGMA user_version = 1;")
     return fake_class
 
 
@@ -52,3 +53,53 @@ def test_failed_attempts_of_the_earlier_version_are_reset_on_request(earlier):
     result = earlier.grade(again=True)
     assert result.unassigned == ()
     assert scores(earlier.gradebook) == SCORES | {"gina": ("done", "30")}
+
+
+def test_a_grading_that_the_earlier_version_left_unfinished_is_finished(earlier):
+    execute(
+        earlier.gradebook,
+        "UPDATE gradings SET state = 'open' WHERE state = 'done';"
+        " DELETE FROM check_results WHERE task <> 'P1.1'; DELETE FROM task_results WHERE task <> 'P1.1';"
+        " UPDATE attempts SET outcome = 'running', ended = NULL WHERE id = 7;",
+    )
+    with Gradebook(earlier.gradebook) as book:
+        assert {len(book.grading(entry.key).tasks) for entry in book.entries() if entry.key} == {0, 1}
+    earlier.grade()
+    assert scores(earlier.gradebook) == SCORES
+
+
+def test_an_interrupted_migration_leaves_the_earlier_version(earlier, monkeypatch):
+    statements = schema.MIGRATIONS[1]
+    monkeypatch.setitem(schema.MIGRATIONS, 1, (*statements, "CREATE TABLE decisions (x)"))
+    with pytest.raises(OutputError, match="cannot be opened"):
+        Gradebook(earlier.gradebook)
+    assert version(earlier.gradebook) == 1
+    monkeypatch.setitem(schema.MIGRATIONS, 1, statements)
+    assert scores(earlier.gradebook) == SCORES
+    assert version(earlier.gradebook) == VERSION
+
+
+def test_its_tables_become_those_of_a_new_gradebook(earlier, tmp_path):
+    for path in (earlier.gradebook, tmp_path / "new"):
+        Gradebook(path).close()
+    assert columns(earlier.gradebook) == columns(tmp_path / "new")
+
+
+def execute(gradebook: Path, script: str) -> None:
+    with contextlib.closing(sqlite3.connect(gradebook)) as connection:
+        connection.executescript(script)
+
+
+def version(gradebook: Path) -> int:
+    with contextlib.closing(sqlite3.connect(gradebook)) as connection:
+        return connection.execute("PRAGMA user_version").fetchone()[0]
+
+
+def columns(gradebook: Path) -> list[tuple]:
+    """Return name, type, default and place in the key of the columns of every table."""
+    query = (
+        'SELECT tables.name, c.name, c.type, c."notnull", c.dflt_value, c.pk'
+        " FROM sqlite_master AS tables, pragma_table_info(tables.name) AS c WHERE tables.type = 'table' ORDER BY 1, 2"
+    )
+    with contextlib.closing(sqlite3.connect(gradebook)) as connection:
+        return connection.execute(query).fetchall()

@@ -72,6 +72,15 @@ def test_it_shows_points_hardest_checks_reasons_and_late_submissions():
     assert "1 late" in text
 
 
+def test_it_lists_what_the_instructor_has_to_decide():
+    held = record("eve", tasks=(task(1), replace(task(2), held=f"runs {HOSTILE}"), task(3)))
+    page = class_report([record(), held], {})
+    assert "1 tasks have no points until you decide on them" in text_of(page)
+    assert "eve P1.2 runs &lt;script&gt;alert(1)&lt;/script&gt; 10 of 10" in text_of(page)
+    assert HOSTILE not in page
+    assert "Held" not in text_of(class_report([record()], {}))
+
+
 def test_it_says_what_was_assumed_about_lateness():
     unknown = [record(student, late=Lateness(note="the time is unknown")) for student in ("ada", "bob")]
     assert "2 submissions: the time is unknown." in text_of(class_report(unknown, {}))

@@ -9,7 +9,7 @@ from markupsafe import Markup
 from nbformat.v4 import new_code_cell, new_output
 
 from mlhood.errors import GradingError
-from mlhood.grading.checks.marks import CheckResult, Marks, TaskResult
+from mlhood.grading.checks.marks import CheckResult, Decision, Marks, TaskResult
 from mlhood.grading.gradebook.gradebook import Gradebook, ManualMark
 from mlhood.grading.gradebook.late import Lateness
 from mlhood.grading.notebooks.notebook import write
@@ -128,6 +128,21 @@ def test_code_keeps_its_lines_and_emphasises_some():
     assert html.count("<mark>") == 1
     assert re.sub(r"<[^>]+>", "", html.partition("<mark>")[0]) == "a = 1\n\n"
     assert "&lt;" in html
+
+
+def test_a_held_task_is_not_final_until_the_instructor_decides(tmp_path):
+    held = replace(task(2), held="runs `exec(text)`, which cannot be read")
+    text = text_of(feedback_page(feedback_of(record(tasks=(task(1), held)), tmp_path)))
+    assert "P1.2 Task 2: 0 of 10 points" in text
+    assert "? held, without points until the instructor has decided: it runs exec(text) , which cannot be read" in text
+    assert "Not final: P1.2 held" in text
+    assert "passed It is first not counted" in text
+    decided = replace(held, decision=Decision(7, "It reads <no> file."))
+    text = text_of(feedback_page(feedback_of(record(tasks=(task(1), decided)), tmp_path)))
+    assert "P1.2 Task 2: 7 of 10 points" in text
+    assert "7 of 10 points given by the instructor: It reads &lt;no&gt; file." in text
+    assert "held" not in text
+    assert "Not final" not in text
 
 
 @pytest.fixture

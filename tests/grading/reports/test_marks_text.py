@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -35,6 +36,19 @@ def test_text_does_not_depend_on_colour():
     assert "– third (skipped, 1.5)" in text
     assert "hint: look at `stride`" in text
     assert "\x1b" not in text
+
+
+def test_a_held_task_has_no_points_and_a_reason():
+    held = replace(RESULT, held=f"runs {EVIL}")
+    reason = f"held, without points until the instructor has decided: it runs {EVIL}"
+    lines = marks_text.task_text(held).splitlines()
+    assert lines[:2] == ["T9.1 Layers & <shapes>: 0 of 8.5 points", f"  {reason}"]
+    assert f"T9.1: {reason}" in marks_text.summary_text(Marks("T9", "T9", (held,)))
+    html = render.task_html(held)
+    assert "<img" not in html
+    assert html.startswith("<p><b>? T9.1")
+    assert "held, without points" in html
+    assert "6 / 6" not in html
 
 
 def test_html_escapes_what_students_wrote():
