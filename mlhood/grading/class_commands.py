@@ -104,14 +104,14 @@ def export(
 
 def marks(
     gradebook: Book,
-    write: Annotated[Path | None, typer.Option(help="Write the table of written questions into this file.")] = None,
+    write: Annotated[Path | None, typer.Option(help="Write the table of written answers and held tasks.")] = None,
     read: Annotated[Path | None, typer.Option(help="Store the points of this filled table.")] = None,
 ) -> None:
-    """Give points for written questions: write a table, fill in its column `points`, and read it back.
+    """Give points for written questions and held tasks: write a table, fill in its column `points`, and read it back.
 
-    Example: mlhood marks graded --write questions.csv
+    Example: mlhood marks graded --write to-mark.csv
 
-    Example: mlhood marks graded --read questions.csv
+    Example: mlhood marks graded --read to-mark.csv
     """
     from mlhood.grading.exporters.manual_marks import read_manual_marks, write_manual_marks
     from mlhood.grading.gradebook.gradebook import Gradebook
