@@ -6,7 +6,8 @@
 2. Labelled cells get a unique name, nbgrader's metadata, and the points of their task (check cells).
 3. Titles and points in headings and in the table of tasks come from the check modules.
 4. The package gets the cells in their student's version (`cells.json`), which submissions are compared with, and the
-   solutions (`solutions.json`), which replace unsolved tasks, and of which copies are found.
+   solutions (`solutions.json`), which replace unsolved tasks, and of which copies are found, and the written questions
+   with their rubrics (`questions.json`), which the person who marks the answers sees beside them.
 5. The README gets a picture and a table of each executed notebook (see `readme`).
 """
 
@@ -34,6 +35,7 @@ from mlhood.grading.notebooks.notebook import (
     project_of,
     read,
 )
+from mlhood.grading.notebooks.questions import QUESTIONS_FILE, dump_questions, master_questions
 from mlhood.grading.notebooks.readme import EXCERPTS, readme_files
 from mlhood.grading.projects import PROJECTS
 from mlhood.grading.projects.collect import SOLUTIONS_FILE
@@ -112,6 +114,7 @@ def _package_files(notebook: NotebookNode, path: Path) -> dict[str, str]:
         for task in project.tasks
     }
     files[f"{folder}/{SOLUTIONS_FILE}"] = json.dumps(solutions, indent=1, ensure_ascii=False) + "\n"
+    files[f"{folder}/{QUESTIONS_FILE}"] = dump_questions(master_questions(notebook))
     return files
 
 

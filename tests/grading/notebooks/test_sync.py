@@ -29,6 +29,7 @@ ROWS = "| [T9.1](#t9-1) | Twice | 1 |\n| [T9.8](#t9-8) | No task any more | 2 |\
 PATH = Path("T9.ipynb")
 CELLS = "mlhood/grading/projects/t9/cells.json"
 SOLUTIONS_FILE = "mlhood/grading/projects/t9/solutions.json"
+QUESTIONS = "mlhood/grading/projects/t9/questions.json"
 
 
 def section(task: str, *after: str) -> list:
@@ -123,7 +124,9 @@ def test_the_command_writes_and_check_only_lists(book, tmp_path, monkeypatch):
     before = (tmp_path / "P1.ipynb").read_text()
     listed = CliRunner().invoke(app, ["sync", "--check"])
     assert listed.exit_code == 1
-    assert listed.stdout.splitlines() == [f"not in sync: {name}" for name in ("P1.ipynb", CELLS, SOLUTIONS_FILE)]
+    assert listed.stdout.splitlines() == [
+        f"not in sync: {name}" for name in ("P1.ipynb", CELLS, SOLUTIONS_FILE, QUESTIONS)
+    ]
     assert (tmp_path / "P1.ipynb").read_text() == before
     assert CliRunner().invoke(app, ["sync"]).exit_code == 0
     assert CliRunner().invoke(app, ["sync", "--check"]).exit_code == 0

@@ -51,7 +51,7 @@ def test_student_edition(root, tmp_path):
     names = {path.relative_to(done.folder).as_posix() for path in done.folder.rglob("*") if ".git/" not in str(path)}
     assert names - {".git", ".github", ".github/workflows", "mlhood", "mlhood/grading", *FOLDERS} == {
         *("P1.ipynb", "pyproject.toml", "README.md", "LICENSE", ".gitignore", ".github/workflows/classroom.yml"),
-        *("mlhood/grading/checks/task.py", CELLS),
+        *("mlhood/grading/checks/task.py", CELLS, CELLS.replace("cells", "questions")),
     }
     assert done.autograder is None
     assert "P1.ipynb" in (done.folder / "README.md").read_text()

@@ -1,0 +1,82 @@
+"""The written questions of a project, with their rubrics, for the person who marks the answers.
+
+They stand in the master notebook, in the text above the cell of the answer:
+
+**P1.10 · Why an exchange format?** A colleague says ...
+
+| rubric | points |
+|---|---|
+| a case in which ONNX is not needed, with its reason | 1 |
+
+The package contains them, as `questions.json` beside a project's checks; `mlhood sync` writes it from the notebook.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import NamedTuple
+
+from nbformat import NotebookNode
+
+from mlhood.grading.notebooks.master import PROJECTS_FOLDER
+from mlhood.grading.notebooks.notebook import label
+
+QUESTIONS_FILE = "questions.json"
+RUBRIC_ROW = re.compile(r"^\| *(?P<text>.*?) *\| *(?P<points>[\d.]+) *\|$", re.MULTILINE)
+RUBRIC_HEADER = re.compile(r"^\| *rubric *\|", re.MULTILINE)
+
+
+class RubricRow(NamedTuple):
+    """What an answer gets points for. Stored as a list."""
+
+    text: str
+    points: float
+
+
+@dataclass(frozen=True)
+class QuestionText:
+    """The text of a written question, without its title, and the rows of its rubric."""
+
+    text: str
+    rubric: tuple[RubricRow, ...] = ()
+
+
+def master_questions(notebook: NotebookNode) -> dict[str, QuestionText]:
+    """Return the written questions of a master notebook, by id; one without a text above its answer is left out."""
+    return dict(_questions(notebook))
+
+
+def _questions(notebook: NotebookNode) -> Iterator[tuple[str, QuestionText]]:
+    above = ""
+    for cell in notebook.cells:
+        cell_label = label(cell)
+        if cell_label and cell_label.role == "question":
+            begin = re.search(rf"^\*\*{re.escape(cell_label.task)} · .*?\*\*", above, re.MULTILINE)
+            if begin:
+                yield cell_label.task, _parse(above[begin.end() :])
+        above = cell.source if cell.cell_type == "markdown" else ""
+
+
+def _parse(source: str) -> QuestionText:
+    header = RUBRIC_HEADER.search(source)
+    text, table = (source[: header.start()], source[header.start() :]) if header else (source, "")
+    rows = (RubricRow(match["text"], float(match["points"])) for match in RUBRIC_ROW.finditer(table))
+    return QuestionText(" ".join(text.split()), tuple(rows))
+
+
+def dump_questions(questions: dict[str, QuestionText]) -> str:
+    """Return questions as JSON."""
+    return json.dumps({name: asdict(text) for name, text in questions.items()}, indent=1, ensure_ascii=False) + "\n"
+
+
+def synced_questions(project_id: str) -> dict[str, QuestionText]:
+    """Return the questions of a project that `mlhood sync` has written, by id; none if it has written none."""
+    path = PROJECTS_FOLDER / project_id.lower() / QUESTIONS_FILE
+    rows = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    return {
+        name: QuestionText(row["text"], tuple(RubricRow(*rubric) for rubric in row["rubric"]))
+        for name, row in rows.items()
+    }
