@@ -20,6 +20,7 @@ from mlhood.grading.checks.closed_world import ClosedWorld
 from mlhood.grading.checks.expect import CheckFailed
 from mlhood.grading.checks.references import ReferenceAnalysis
 from mlhood.grading.rpc.codec import CodecError, Remote, decode, encode
+from mlhood.grading.rpc.sources import sources_of
 from mlhood.grading.rpc.transport import MAX_FETCHED_BYTES, InvalidFile, NoReply, Transport
 
 if TYPE_CHECKING:
@@ -255,7 +256,9 @@ class Submission:
     def _request_target(self, target: str | Remote, **request: Any) -> Any:
         if isinstance(target, str) and ":" not in target:
             self._usage.requested.add(target)
-        return self._request({"target": target, **request}, _name_for_student(target))
+        sources = sources_of(target) if isinstance(target, str) else {}
+        message = {"target": target, **request} | ({"sources": sources} if sources else {})
+        return self._request(message, _name_for_student(target))
 
     def _request(self, request: dict[str, Any], name: str) -> Any:
         """Send a request about an object that the student knows as `name`."""

@@ -36,6 +36,7 @@ from mlhood.grading.notebooks.restore import (
     judging_points,
     restore,
 )
+from mlhood.grading.rpc.sources import self_contained
 
 CELL_SECONDS = 300.0
 MAX_ERRORS = 12  # cell errors that are shown with a task
@@ -162,7 +163,7 @@ class _GradingRun:
             if replaced:
                 self.session.references.add_cell(task.stand_in, trusted=True)
                 self.session.closed_world.add_cell(task.stand_in, trusted=True)
-                self.kernel.run(new_code_cell(task.stand_in), task.seconds)
+                self.kernel.run(new_code_cell(self_contained(task.stand_in)), task.seconds)
             if task is self.timed:
                 self.exclusive.close()
                 self.timed = None

@@ -17,6 +17,7 @@ from typing import Any
 from mlhood.grading.rpc.call_recorder import record_calls
 from mlhood.grading.rpc.codec import Message, decode, encode
 from mlhood.grading.rpc.file_channel import FileChannel
+from mlhood.grading.rpc.loader import loaded
 
 MAX_PRINTED = 4000
 _objects: list[object] = []  # by handle
@@ -28,22 +29,28 @@ def register(value: object) -> int:
     return len(_objects) - 1
 
 
-def handle_request(request: Message, namespace: Mapping[str, Any]) -> Message:
+def handle_request(request: Message, namespace: Mapping[str, Any], *, installed: bool = False) -> Message:
     """Execute one request on the notebook's objects and return the reply.
 
     A request is a dictionary: `target` (a name of the notebook, `module:name`, or a `Remote`), `method` (a name or
     None), `call` (whether to call it or only to fetch it), `args`, `kwargs`; or `table`, the id of a table. In either
-    case, `record` may name functions whose calls by the student's code are recorded. The reply has `value` and
-    `called` (the recorded ones of `record`), or `error` (type, message, line of the student's code) and the last
-    `printed` text.
+    case, `record` may name functions whose calls by the student's code are recorded, and `sources` contains the modules
+    of ours that are not installed in this process, as text (see `loader.loaded`). The reply has `value` and `called`
+    (the recorded ones of `record`), or `error` (type, message, line of the student's code) and the last `printed` text.
+
+    Args:
+        request: As above.
+        namespace: The notebook's names.
+        installed: Whether all of our modules are installed in this process, so that `sources` is not used.
     """
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed), _logging_disabled():
         try:
             parts = decode(request, _objects.__getitem__)
-            with record_calls(parts.get("record", ()), namespace) as called:
-                value = _execute(parts, namespace)
-            reply = encode({"value": value, "called": sorted(called)}, register)
+            with loaded({} if installed else parts.get("sources", {})):
+                with record_calls(parts.get("record", ()), namespace) as called:
+                    value = _execute(parts, namespace)
+                reply = encode({"value": value, "called": sorted(called)}, register)
         except Exception as error:
             reply = encode({"error": _describe(error), "printed": printed.getvalue()[-MAX_PRINTED:]})
     return reply

@@ -52,7 +52,7 @@ class LocalTransport:
 
     def send(self, request: Message, seconds: float) -> Message:
         """Execute the request at once."""
-        return handle_request(request, self.namespace)
+        return handle_request(request, self.namespace, installed=True)
 
     def fetch(self, path: Path) -> None:
         """Do nothing: the file is in a folder of this process."""

@@ -45,8 +45,10 @@ def slowed(function, seconds: float = 0.05):
 def test_timed_operators_compute_the_same(name, tmp_path):
     names = {"conv2d": reference.conv2d, "batch_norm": reference.batch_norm, "relu": lambda x: np.maximum(x, 0)}
     submission = Submission(Session(LocalTransport(names), tmp_path, tmp_path))
-    operators = [submission.value(operator) for operator in names] if name == "own" else []
-    call = races._call(name, *operators)
+    first = [submission.value(operator) for operator in names] if name == "own" else []
+    if name == "compiled":
+        first = [submission.call(races.PROBES + "block_program")]
+    call = races._call(name, *first)
     arguments = call.draw_arguments(submission.rng)
     call.check(arguments, submission.call(call.target, *arguments), submission.rng)
 
@@ -75,7 +77,10 @@ def small(monkeypatch):
 def test_invented_times_are_refuted_by_the_external_clock(row, tmp_path, monkeypatch, small):
     other = FUSED if row == NETWORK else NETWORK
     name = "compiled" if row == FUSED else "compiled_network"
-    monkeypatch.setattr(probes_race, name, slowed(getattr(probes_race, name.replace("compiled", "reference"))))
+    as_slow = (
+        probes_race.reference_network if row == NETWORK else lambda program, *arrays: probes_race.reference(*arrays)
+    )
+    monkeypatch.setattr(probes_race, name, slowed(as_slow))
     submission = with_table({row: 0.001, other: 0.05}, tmp_path)
     monkeypatch.setattr(table, "_shown_here", lambda *_: False)  # for the other row, in which JAX is not ahead
     with pytest.raises(CheckFailed, match="JAX is not as much faster as the table claims") as caught:
@@ -88,7 +93,8 @@ def test_timed_networks_compute_the_same(name, tmp_path, monkeypatch, small):
     monkeypatch.setattr(races, "CHECKED_SHARE", 1.0)
     submission = Submission(Session(LocalTransport(NAMES), tmp_path, tmp_path))
     operators = [{operator: submission.value(operator) for operator in NAMES}] if name == "own_network" else []
-    call = races._network_call(name, 5, tree(resnet18(5)), *operators)
+    prepared = submission.call(races.PROBES + "prepared_network", 5)
+    call = races._network_call(name, tree(resnet18(5)), prepared, *operators)
     arguments = call.draw_arguments(submission.rng)
     result = submission.call(call.target, *arguments)
     call.check(arguments, result, submission.rng)

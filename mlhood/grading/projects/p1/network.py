@@ -289,8 +289,8 @@ def _indices(got: object) -> set[int]:
 
 
 LAYERS_STAND_IN = """
-from mlhood.grading.projects.p1 import stand_ins as _stand_ins
-LeNetLayers = _stand_ins.repaired(globals().get("LeNetLayers"))
+from mlhood.grading.projects.p1.stand_ins import repaired as _repaired
+LeNetLayers = _repaired(globals().get("LeNetLayers"))
 """
 
 FORWARD_STAND_IN = """

@@ -13,11 +13,11 @@ from mlhood.dataflow.nest import Nest, gemm
 from mlhood.dataflow.slicing.caches import Caches
 from mlhood.dataflow.slicing.problem import Order, Problem, possible
 from mlhood.grading.checks.probes import patched_globals
-from mlhood.grading.projects.p4 import reference
+from mlhood.grading.projects.p4.reference import needs, steps
 from mlhood.kernels.geometry import geometry
 
 VALUE_ERROR = "ValueError"
-REFERENCES = {"steps": reference.steps, "needs": reference.needs}
+REFERENCES = {"steps": steps, "needs": needs}
 
 
 def listed(function: Callable, *args: Any) -> np.ndarray:

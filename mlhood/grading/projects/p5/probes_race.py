@@ -1,9 +1,12 @@
-"""The timed computations of P5.3, run in the student's process: conv + bn + relu, with padding, and ResNet-18."""
+"""The timed computations of P5.3, run in the student's process: conv + bn + relu, with padding, and ResNet-18.
+
+Compiled programs and weights are made once, and the judge keeps their handles: these functions are new in each request.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache, partial
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,9 +25,14 @@ def own(conv2d: Callable, batch_norm: Callable, relu: Callable, *arrays: Any) ->
     return _repeated(partial(network.fused_block, operators, *arrays, padding=1))
 
 
-def compiled(*arrays: Any) -> Any:
-    """Run the block with JAX, as a program compiled once, on arrays that are on the device as the table's are."""
-    program, on_device = _program(), jax.device_put(arrays)
+def block_program() -> Callable[..., Any]:
+    """Return the block as a program that is compiled at its first call."""
+    return jax.jit(partial(network.fused_block, with_jax, padding=1))
+
+
+def compiled(program: Callable[..., Any], *arrays: Any) -> Any:
+    """Run the block with JAX, as this program, on arrays that are on the device as the table's are."""
+    on_device = jax.device_put(arrays)
     return np.asarray(_repeated(lambda: jax.block_until_ready(program(*on_device))))
 
 
@@ -33,19 +41,25 @@ def reference(*arrays: Any) -> Any:
     return _repeated(partial(network.fused_block, no_jax, *arrays, padding=1))
 
 
-def own_network(operators: dict[str, Callable], seed: int, image: np.ndarray) -> Any:
+def prepared_network(seed: int) -> SimpleNamespace:
+    """Return ResNet-18: its `weights`, and with these a `program` that is compiled at its first call."""
+    weights = network.tree(resnet18(seed))
+    return SimpleNamespace(weights=weights, program=jax.jit(partial(network.forward, with_jax, weights)))
+
+
+def own_network(prepared: SimpleNamespace, operators: dict[str, Callable], image: np.ndarray) -> Any:
     """Run ResNet-18 with the notebook's operators."""
-    return network.forward(SimpleNamespace(**operators), _weights(seed), image)
+    return network.forward(SimpleNamespace(**operators), prepared.weights, image)
 
 
-def compiled_network(seed: int, image: np.ndarray) -> Any:
-    """Run ResNet-18 with JAX, as a program compiled with its weights."""
-    return np.asarray(_network(seed)(jax.device_put(image)))
+def compiled_network(prepared: SimpleNamespace, image: np.ndarray) -> Any:
+    """Run ResNet-18 with JAX."""
+    return np.asarray(prepared.program(jax.device_put(image)))
 
 
-def reference_network(seed: int, image: np.ndarray) -> Any:
+def reference_network(prepared: SimpleNamespace, image: np.ndarray) -> Any:
     """Run ResNet-18 with the package's NumPy operators."""
-    return network.forward(no_jax, _weights(seed), image)
+    return network.forward(no_jax, prepared.weights, image)
 
 
 def _repeated(call: Callable[[], Any]) -> Any:
@@ -53,18 +67,3 @@ def _repeated(call: Callable[[], Any]) -> Any:
     for _ in range(REPEATS - 1):
         call()
     return call()
-
-
-@cache
-def _program() -> Callable[..., Any]:
-    return jax.jit(partial(network.fused_block, with_jax, padding=1))
-
-
-@cache
-def _weights(seed: int) -> network.Params:
-    return network.tree(resnet18(seed))
-
-
-@cache
-def _network(seed: int) -> Callable[..., Any]:
-    return jax.jit(partial(network.forward, with_jax, _weights(seed)))

@@ -23,36 +23,39 @@ REPEATS = 8  # as in the probes
 CHECKED_SHARE = 0.3  # of the network's results: checking one takes longer than the network itself
 
 
-def fused_block(conv2d: Remote, batch_norm: Remote, relu: Remote, claimed: Ratio) -> TimingClaim:
+def fused_block(program: Remote, conv2d: Remote, batch_norm: Remote, relu: Remote, claimed: Ratio) -> TimingClaim:
     """Compare conv + bn + relu with the notebook's NumPy operators and with JAX.
 
     Args:
+        program: Of the probe `block_program`.
         conv2d: The notebook's operator.
         batch_norm: Likewise.
         relu: Likewise.
         claimed: Ratio No-JAX / JAX in the table.
     """
     slow = _call("own", conv2d, batch_norm, relu)
-    return TimingClaim("conv + bn + relu, No-JAX over JAX", slow, _call("compiled"), _call("reference"), claimed)
+    fast, ours = _call("compiled", program), _call("reference")
+    return TimingClaim("conv + bn + relu, No-JAX over JAX", slow, fast, ours, claimed)
 
 
-def network_forward(operators: Mapping[str, Remote], claimed: Ratio, seed: int) -> TimingClaim:
+def network_forward(prepared: Remote, operators: Mapping[str, Remote], claimed: Ratio, seed: int) -> TimingClaim:
     """Compare ResNet-18 with the notebook's NumPy operators and with JAX.
 
     Args:
+        prepared: Of the probe `prepared_network` for this seed.
         operators: The notebook's, by name.
         claimed: Ratio No-JAX / JAX in the table.
         seed: Of the weights, which are not known beforehand.
     """
     params = network.tree(resnet18(seed))
-    slow = _network_call("own_network", seed, params, dict(operators))
-    fast, ours = (_network_call(name, seed, params) for name in ("compiled_network", "reference_network"))
+    slow = _network_call("own_network", params, prepared, dict(operators))
+    fast, ours = (_network_call(name, params, prepared) for name in ("compiled_network", "reference_network"))
     return TimingClaim("ResNet-18, No-JAX over JAX", slow, fast, ours, claimed)
 
 
-def _network_call(name: str, seed: int, params: network.Params, *operators: dict[str, Remote]) -> TimedCall:
+def _network_call(name: str, params: network.Params, *first: Remote | dict[str, Remote]) -> TimedCall:
     def make(rng: np.random.Generator) -> tuple[Any, ...]:
-        return *operators, seed, rng.standard_normal((1, 3, IMAGE, IMAGE), np.float32)
+        return *first, rng.standard_normal((1, 3, IMAGE, IMAGE), np.float32)
 
     def check(arguments: tuple[Any, ...], result: Any, rng: np.random.Generator) -> None:
         what = f"what ResNet-18 computes while it is timed ({name})"
@@ -64,16 +67,16 @@ def _network_call(name: str, seed: int, params: network.Params, *operators: dict
     return TimedCall(PROBES + name, make, check)
 
 
-def _call(name: str, *operators: Remote) -> TimedCall:
+def _call(name: str, *first: Remote) -> TimedCall:
     def make(rng: np.random.Generator) -> tuple[Any, ...]:
         x = rng.standard_normal((1, CHANNELS, SIZE, SIZE), np.float32)
         w = 0.05 * rng.standard_normal((CHANNELS, CHANNELS, 3, 3), np.float32)
         mean, bias = (rng.standard_normal(CHANNELS, np.float32) for _ in range(2))
         var, weight = (rng.uniform(0.5, 2, CHANNELS).astype(np.float32) for _ in range(2))
-        return *operators, x, w, mean, var, weight, bias
+        return *first, x, w, mean, var, weight, bias
 
     def check(arguments: tuple[Any, ...], result: Any, rng: np.random.Generator) -> None:
-        x, w, *norm = arguments[len(operators) :]
+        x, w, *norm = arguments[len(first) :]
         what = f"what conv + bn + relu computes while it is timed ({name})"
         got = expect.array(result, x.shape, what)
         chosen = rng.choice(CHANNELS, CHECKED_CHANNELS, replace=False)

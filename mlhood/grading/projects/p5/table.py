@@ -151,10 +151,12 @@ def _races(submission: Submission, table: Table) -> list[TimingClaim]:
         expect.true(isinstance(operator, Remote), f"`{name}` is not a function", got=operator)
     comparisons = []
     if FUSED in ahead:
-        comparisons.append(races.fused_block(*(operators[name] for name in OPERATORS), claimed=ahead[FUSED]))
+        program = submission.call(races.PROBES + "block_program")
+        comparisons.append(races.fused_block(program, *(operators[name] for name in OPERATORS), claimed=ahead[FUSED]))
     if NETWORK in ahead:
         seed = int(submission.rng.integers(2**31))
-        comparisons.append(races.network_forward(operators, ahead[NETWORK], seed))
+        prepared = submission.call(races.PROBES + "prepared_network", seed)
+        comparisons.append(races.network_forward(prepared, operators, ahead[NETWORK], seed))
     return comparisons
 
 

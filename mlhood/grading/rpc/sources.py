@@ -1,0 +1,159 @@
+"""Takes from our modules what a request needs of them, as text, so that a sandbox does not contain their files.
+
+Of a module, the text has the statements that define a name, the names which these use, and so on, also across modules
+of `mlhood.grading`; everything else of the package is there to import. Nothing is imported here: some probes need JAX,
+which a judge does not load.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from mlhood.errors import GradingError
+
+GRADING = "mlhood.grading"
+RPC = "mlhood.grading.rpc"  # importable in the student's process
+ROOT = Path(__file__).parents[3]
+BIND = "from mlhood.grading.rpc.loader import bind as _bind; _bind({sources!r}, {names!r}, globals()); del _bind"
+
+Name = tuple[str, str]  # a module, and a name in it
+
+
+def is_sent(module: str) -> bool:
+    """Whether a module does not exist in a sandbox, so that its source has to be sent."""
+    return module.startswith(f"{GRADING}.") and not (module == RPC or module.startswith(f"{RPC}."))
+
+
+@functools.cache
+def sources_of(target: str) -> dict[str, str]:
+    """Return the sources that a request for `module:name` needs, by module, imported ones first; none if not ours.
+
+    Raises:
+        GradingError: There is no such module or name, or a module of ours is imported as a whole.
+    """
+    module, _, name = target.partition(":")
+    return _sources([(module, name)]) if is_sent(module) else {}
+
+
+@functools.cache
+def self_contained(cell: str) -> str:
+    """Return the source of a cell in which imports from modules of `grading` are replaced by the imported code.
+
+    Raises:
+        GradingError: As of `sources_of`.
+    """
+    tree = ast.parse(cell)
+    imports = [node for node in tree.body if isinstance(node, ast.ImportFrom) and is_sent(node.module or "")]
+    names = {alias.asname or alias.name: (str(node.module), alias.name) for node in imports for alias in node.names}
+    if not names:
+        return cell
+    rest = ast.unparse([node for node in tree.body if node not in imports])  # pyright: ignore[reportArgumentType]
+    return f"{BIND.format(sources=_sources(names.values()), names=names)}\n{rest}".rstrip() + "\n"
+
+
+def _sources(names: Iterable[Name]) -> dict[str, str]:
+    needed: dict[str, set[str]] = {}
+    waiting = list(names)
+    while waiting:
+        module, name = waiting.pop()
+        if name not in needed.setdefault(module, set()):
+            needed[module].add(name)
+            waiting += _uses(module, name)
+    return {module: _text(module, frozenset(needed[module])) for module in _ordered(needed)}
+
+
+def _uses(module: str, name: str) -> Iterator[Name]:
+    """Yield the names that the definition of a name uses, in its own module and in others of ours."""
+    for statement in _defining(module, name):
+        if isinstance(statement, ast.ImportFrom) and is_sent(statement.module or ""):
+            yield from ((str(statement.module), alias.name) for alias in statement.names if _bound(alias) == name)
+            continue
+        for node in ast.walk(statement):
+            if isinstance(node, ast.ImportFrom) and is_sent(node.module or ""):
+                yield from ((str(node.module), alias.name) for alias in node.names)
+            elif isinstance(node, ast.Name) and node.id in _definitions(module):
+                yield module, node.id
+
+
+def _ordered(needed: Mapping[str, Iterable[str]]) -> list[str]:
+    """Return the modules so that each comes after those from which it imports."""
+    ordered: list[str] = []
+
+    def visit(module: str) -> None:
+        used = {used for name in needed[module] for used, _ in _uses(module, name)}
+        for other in sorted(used - {module, *ordered}):
+            visit(other)
+        ordered.append(module)
+
+    for module in needed:
+        if module not in ordered:
+            visit(module)
+    return ordered
+
+
+def _text(module: str, names: frozenset[str]) -> str:
+    """Return the statements of a module that define these names, in their order, without comments."""
+    statements = [part for statement in _tree(module).body for part in _kept(statement, names)]
+    return ast.unparse(ast.Module(statements, []))
+
+
+def _kept(statement: ast.stmt, names: frozenset[str]) -> list[ast.stmt]:
+    if isinstance(statement, ast.ImportFrom) and statement.module == "__future__":
+        return [statement]
+    if isinstance(statement, (ast.Import, ast.ImportFrom)):
+        aliases = [alias for alias in statement.names if _bound(alias) in names]
+        if not aliases:
+            return []
+        if isinstance(statement, ast.Import):
+            return [ast.Import(aliases)]
+        return [ast.ImportFrom(statement.module, aliases, statement.level)]
+    return [statement] if names & _defined(statement) else []
+
+
+def _defining(module: str, name: str) -> list[ast.stmt]:
+    statements = _definitions(module).get(name, [])
+    if not statements or any(isinstance(statement, ast.Import) and _names_ours(statement) for statement in statements):
+        raise _unusable(f"{module}:{name}", "a name that the module defines, or imports from another", "none")
+    return statements
+
+
+def _names_ours(statement: ast.Import) -> bool:
+    return any(is_sent(alias.name) for alias in statement.names)
+
+
+@functools.cache
+def _definitions(module: str) -> dict[str, list[ast.stmt]]:
+    """Return the statements of a module by the names that they define."""
+    definitions: dict[str, list[ast.stmt]] = {}
+    for statement in _tree(module).body:
+        for name in _defined(statement):
+            definitions.setdefault(name, []).append(statement)
+    return definitions
+
+
+def _defined(statement: ast.stmt) -> set[str]:
+    """Return the names that a statement at the top of a module defines."""
+    if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        return {statement.name}
+    if isinstance(statement, (ast.Import, ast.ImportFrom)):
+        return {_bound(alias) for alias in statement.names}
+    return {node.id for node in ast.walk(statement) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+
+
+def _bound(alias: ast.alias) -> str:
+    return alias.asname or alias.name.partition(".")[0]
+
+
+@functools.cache
+def _tree(module: str) -> ast.Module:
+    path = ROOT.joinpath(*module.split(".")).with_suffix(".py")
+    if not path.is_file():
+        raise _unusable(module, "a module, from which names are imported", "a package, or nothing")
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def _unusable(where: str, expected: str, got: str) -> GradingError:
+    return GradingError("code of ours cannot be sent to a student's process", where=where, expected=expected, got=got)
