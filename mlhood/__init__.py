@@ -22,4 +22,14 @@ def __getattr__(name: str) -> Any:
     """Import what notebooks call lazily, so that importing the package is cheap."""
     if name not in _MODULES:
         raise AttributeError(f"module 'mlhood' has no attribute {name!r}")
-    return getattr(import_module(_MODULES[name]), name)
+    try:
+        return getattr(import_module(_MODULES[name]), name)
+    except ModuleNotFoundError as error:
+        if name == "compile" or not _MODULES[name].startswith(str(error.name)):
+            raise
+        return _no_checks
+
+
+def _no_checks(*arguments: Any, **options: Any) -> None:
+    """Stand in for `check` and `progress` where a submission runs, which has no access to checks."""
+    print("mlhood.check and mlhood.progress do nothing here: the grader runs the checks itself")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import importlib.util
 import json
 import sys
 from pathlib import Path
@@ -16,9 +17,6 @@ from mlhood.dataflow.sliced import commands as sliced_commands
 from mlhood.dataflow.slicing import commands as slicing_commands
 from mlhood.dataflow.systolic import commands as systolic_commands
 from mlhood.errors import MlhoodError
-from mlhood.grading import class_commands as classroom_commands
-from mlhood.grading import commands as grading_commands
-from mlhood.grading.bench import commands as bench_commands
 from mlhood.jaxlab import commands as jax_commands
 from mlhood.jaxlab.cluster import commands as cluster_commands
 from mlhood.kernels import commands as kernel_commands
@@ -98,9 +96,13 @@ slicing_commands.register(app)
 sliced_commands.register(bench)
 cache_commands.register(bench)
 cluster_commands.register(app, bench)
-grading_commands.register(app)
-classroom_commands.register(app)
-bench_commands.register(bench)
+if importlib.util.find_spec("mlhood.grading.commands"):  # not in a sandbox, where a notebook may call other commands
+    from mlhood.grading import class_commands, commands
+    from mlhood.grading.bench import commands as bench_commands
+
+    commands.register(app)
+    class_commands.register(app)
+    bench_commands.register(bench)
 
 
 def main() -> None:

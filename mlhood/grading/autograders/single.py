@@ -21,6 +21,7 @@ from mlhood.grading.intake.collect import SubmittedFile
 from mlhood.grading.notebooks.notebook import project_of, read
 from mlhood.grading.notebooks.restore import is_unmodified
 from mlhood.grading.sandbox import bubblewrap, other_user
+from mlhood.grading.sandbox.visible import close_to_others
 
 SANDBOX = "the submission runs in a sandbox (bubblewrap)"
 OTHER_USER = (
@@ -46,6 +47,8 @@ class Isolation:
 def isolation(hidden: Path | None = None) -> Iterator[Isolation]:
     """Yield the strongest isolation here: a sandbox; else, if we are root, another user; else none.
 
+    For another user, the checks in this package are closed, too, for as long as it is installed.
+
     Args:
         hidden: A folder that is closed to all other users: what a submission must not see. Without one there is
             nothing that another user would be kept from.
@@ -66,7 +69,8 @@ def isolation(hidden: Path | None = None) -> Iterator[Isolation]:
         return
     from mlhood.grading.sandbox.other_user_kernel import OtherUsers  # the module needs Linux
 
-    yield Isolation(f"{OTHER_USER} ({reason})", OtherUsers())
+    readable = close_to_others()
+    yield Isolation(f"{OTHER_USER} ({reason}{'; ' * bool(readable)}{readable})", OtherUsers())
 
 
 def _close(folder: Path) -> str:

@@ -8,14 +8,15 @@ import shutil
 import site
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from mlhood.errors import GradingError
 from mlhood.grading.sandbox import seccomp
+from mlhood.grading.sandbox.visible import GRADING, LIBRARY_FOLDERS, VISIBLE, checkout, hidden_folders, package
 
 HOME = Path("/student")
 NOBODY_ID = "65534"
-LIBRARY_FOLDERS = {"site-packages", "dist-packages"}
 TEST_DISK = 1 << 20
 INSTALL_HINT = (
     "install bubblewrap (Debian and Ubuntu: apt-get install bubblewrap; Fedora: dnf install bubblewrap; "
@@ -44,6 +45,8 @@ ETC_FILES = (
 )
 # caches and cores of the machine, which measurements record
 MACHINE = ("/sys/devices/system/cpu", "/sys/devices/system/node")
+# parts of a Python environment, for one that was made in the folder around the package
+ENVIRONMENT_PARTS = ("bin", "etc", "include", "lib", "lib64", "pyvenv.cfg", "share")
 # without this cache every browser scans the fonts again
 FONTS = "/var/cache/fontconfig"
 # thread settings affect measurements; no other variable of the grader's environment is passed on
@@ -159,6 +162,7 @@ def environment(home: Path, temporary: Path) -> dict[str, str]:
         "MPLBACKEND": "module://matplotlib_inline.backend_inline",
         "PIP_RETRIES": "0",  # pip would wait for the network, which there is not
         "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+        "PYTEST_ADDOPTS": "-p no:mlhood",  # the package's own plugin is not visible
     }
     return values | {name: os.environ[name] for name in PASSED_VARIABLES if name in os.environ}
 
@@ -184,22 +188,35 @@ def _browsers() -> list[Path]:
 
 
 def _python() -> list[str]:
-    """Bind this interpreter, its libraries and the package, without solutions and without the folder around it."""
-    program = Path(sys.executable)
-    candidates = [Path(sys.base_prefix), Path(sys.prefix), program.parent, program.resolve().parent]
-    candidates += [Path(name) for name in (*sys.path, site.getusersitepackages()) if Path(name).name in LIBRARY_FOLDERS]
-    paths: list[Path] = []
-    for path in [*dict.fromkeys(candidates), package()]:
-        if path.exists() and not any(path.is_relative_to(other) for other in (*paths, Path("/usr"))):
-            paths.append(path)
-    solutions = package().glob("grading/projects/*/solutions.json")
-    hidden = [word for path in solutions for word in ("--ro-bind", os.devnull, str(path))]
-    return [*_read_only(paths), *hidden]
+    """Bind this interpreter, its libraries and the package, without its grading and without the folder around it."""
+    program, around = Path(sys.executable), checkout()
+    paths = [Path(sys.base_prefix), Path(sys.prefix), program.parent, program.resolve().parent]
+    paths += [Path(name) for name in (*sys.path, site.getusersitepackages()) if Path(name).name in LIBRARY_FOLDERS]
+    paths.append(package())
+    if around in paths:
+        paths += [around / part for part in ENVIRONMENT_PARTS]
+    within = [path for path in paths if around and path.is_relative_to(around)]
+    inside = _outermost(path for path in within if path != around)
+    outside = _outermost([Path("/usr"), *(path for path in paths if path not in within)])
+    emptied = [around] if around and any(around.is_relative_to(path) for path in outside) else []
+    hidden = hidden_folders([*outside, *inside])
+    return [
+        *_read_only([path for path in outside if path != Path("/usr")]),
+        *(word for path in emptied for word in ("--tmpfs", str(path))),
+        *_read_only(inside),
+        *(word for path in hidden for word in ("--tmpfs", str(path))),
+        *_read_only([package() / GRADING / name for name in VISIBLE]),
+        *(word for path in (*emptied, *hidden) for word in ("--remount-ro", str(path))),
+    ]
 
 
-def package() -> Path:
-    """Return the folder of this package."""
-    return Path(__file__).resolve().parents[2]
+def _outermost(paths: Iterable[Path]) -> list[Path]:
+    """Return the existing ones of these paths that are not inside an earlier one."""
+    outermost: list[Path] = []
+    for path in paths:
+        if path.exists() and not any(path.is_relative_to(other) for other in outermost):
+            outermost.append(path)
+    return outermost
 
 
 def _in_memory(paths: list[Path], size: int) -> list[str]:

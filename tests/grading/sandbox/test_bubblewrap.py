@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mlhood.grading.sandbox import bubblewrap, seccomp
+from mlhood.grading.sandbox import bubblewrap, seccomp, visible
 
 DISK = 1 << 30
 FOLDERS = [Path("/tmp/a/work"), Path("/tmp/a/exchange")]
@@ -68,10 +68,11 @@ def test_the_environment_is_not_inherited(monkeypatch):
 def test_every_writable_folder_has_a_size_and_all_others_are_read_only():
     words = bubblewrap.command(FOLDERS, 12345)
     mounted = pairs(words, "--tmpfs")
-    assert mounted == ["/tmp", "/dev/shm", "/student", *map(str, FOLDERS)]
-    assert pairs(words, "--size") == ["12345"] * len(mounted)
+    hidden = str(visible.package() / "grading")
+    assert mounted == ["/tmp", "/dev/shm", "/student", hidden, *map(str, FOLDERS)]
+    assert pairs(words, "--size") == ["12345"] * (len(mounted) - 1)
     assert not {"--bind", "--bind-try", "--dev-bind", "--share-net"} & set(words)
-    assert pairs(words, "--remount-ro") == ["/dev", "/"]
+    assert pairs(words, "--remount-ro") == [hidden, "/dev", "/"]
 
 
 def test_neither_the_home_nor_the_folder_of_the_package_is_visible():
@@ -83,15 +84,42 @@ def test_neither_the_home_nor_the_folder_of_the_package_is_visible():
         assert hidden not in shown
 
 
-def test_solutions_in_the_package_are_hidden(monkeypatch, tmp_path):
-    solutions = tmp_path / "grading" / "projects" / "p1" / "solutions.json"
-    solutions.parent.mkdir(parents=True)
-    solutions.touch()
-    monkeypatch.setattr(bubblewrap, "package", lambda: tmp_path)
+def test_the_grading_of_every_installed_copy_is_hidden(monkeypatch, tmp_path):
+    """Also of one in the base environment, which is not on the path."""
+    copy = tmp_path / "lib" / "python3.11" / "site-packages" / "mlhood" / "grading"
+    copy.mkdir(parents=True)
+    monkeypatch.setattr(sys, "base_prefix", str(tmp_path))
     words = bubblewrap.command(FOLDERS, DISK)
-    shown, hidden = words.index(str(tmp_path)), words.index(str(solutions))
-    assert words[hidden - 2 : hidden] == ["--ro-bind", "/dev/null"]
-    assert shown < hidden
+    for folder in (copy, visible.package() / "grading"):
+        assert words[words.index(str(folder)) - 1] == "--tmpfs"
+        assert str(folder) in pairs(words, "--remount-ro")
+    assert words.index(str(tmp_path)) < words.index(str(copy))
+    shown = [path for path in pairs(words, "--ro-bind-try") if "/mlhood/grading/" in path]
+    assert shown == [str(visible.package() / "grading" / name) for name in visible.VISIBLE]
+
+
+@pytest.mark.parametrize("environment", [".", ".venv", ".."])
+def test_the_folder_around_the_package_is_not_visible_wherever_the_environment_is(monkeypatch, tmp_path, environment):
+    course = tmp_path / "course"
+    prefix = (course / environment).resolve()
+    (prefix / "bin").mkdir(parents=True)
+    (prefix / "bin" / "python").touch()
+    (course / "mlhood").mkdir(parents=True, exist_ok=True)
+    for module in (visible, bubblewrap):
+        monkeypatch.setattr(module, "package", lambda: course / "mlhood")
+    monkeypatch.setattr(sys, "path", [])
+    for name, value in (("prefix", prefix), ("base_prefix", prefix), ("executable", prefix / "bin" / "python")):
+        monkeypatch.setattr(sys, name, str(value))
+    words = bubblewrap.command(FOLDERS, DISK)
+    shown = pairs(words, "--ro-bind-try")
+    assert str(course) not in shown
+    assert str(course / "mlhood") in shown
+    assert str(prefix / "bin") in shown or str(prefix) in shown
+    if environment == "..":
+        binds = words[words.index("--proc") :]
+        assert binds[binds.index(str(course)) - 1] == "--tmpfs"
+        assert binds.index(str(prefix)) < binds.index(str(course)) < binds.index(str(course / "mlhood"))
+        assert str(course) in pairs(words, "--remount-ro")
 
 
 def test_a_browser_in_the_home_does_not_show_the_home(monkeypatch, tmp_path):

@@ -12,6 +12,7 @@ import pytest
 from nbformat.v4 import new_code_cell
 
 from mlhood.grading.rpc.codec import decode, encode
+from mlhood.grading.rpc.sources import sources_of
 from mlhood.grading.rpc.transport import InvalidFile
 from mlhood.grading.sandbox import other_user
 
@@ -19,6 +20,9 @@ if not sys.platform.startswith("linux"):
     pytest.skip("another user needs Linux", allow_module_level=True)
 
 from mlhood.grading.sandbox.other_user_kernel import OtherUserKernel, OtherUsers
+from mlhood.grading.sandbox.visible import VISIBLE, close_to_others, package
+
+EMPTY_CALL = "mlhood.grading.checks.probes:empty_call"
 
 
 @pytest.fixture
@@ -152,3 +156,31 @@ def test_a_readable_file_is_not_hidden(open_python, monkeypatch, tmp_path):
     monkeypatch.setattr(sys, "executable", open_python)
     assert "it can read what is hidden" in other_user.problem([Path("/etc")])
     assert other_user.problem([tmp_path]) == ""
+
+
+@pytest.fixture
+def restored_modes():
+    """The rights of all files and folders of grading are restored."""
+    before = {path: path.stat().st_mode & 0o777 for path in (package() / "grading").rglob("*")}
+    yield
+    for path, mode in before.items():
+        path.chmod(mode)
+
+
+def test_checks_and_answers_can_be_closed_to_other_users(restored_modes, kernel):
+    folder = package() / "grading"
+    files = [str(path) for path in folder.rglob("*") if path.is_file()]
+    readable = f"import os; print([path for path in {files!r} if os.access(path, os.R_OK)])"
+    assert str(folder / "projects" / "p1" / "reference.py") in run(kernel, readable)
+    assert close_to_others() == ""
+    assert run(kernel, readable) == repr([path for path in files if str(Path(path).relative_to(folder)) in VISIBLE])
+    for name in ("projects.p1.reference", "checks.probes", "rpc.transport"):
+        outcome = kernel.run(new_code_cell(f"import mlhood.grading.{name}"), 30)
+        assert outcome.error.startswith(("ModuleNotFoundError", "PermissionError"))
+    assert os.access(folder / "projects" / "p1" / "reference.py", os.R_OK)
+    assert "do nothing here" in run(kernel, "import mlhood; mlhood.progress()")
+    probe = encode(
+        {"target": EMPTY_CALL, "call": True, "method": None, "args": ([1],), "kwargs": {}}
+        | {"sources": sources_of(EMPTY_CALL)}
+    )
+    assert decode(kernel.send(probe, 30))["value"].tolist() == [0]
