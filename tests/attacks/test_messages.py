@@ -15,12 +15,16 @@ from tests.attacks.attacked import SECRET, TASK
 SEND = """
 import json
 kernel = get_ipython().kernel
-def send(kind='stream', content={'name': 'stdout', 'text': 'forged'}, parent=None, header=None, times=1):
+def send(kind='stream', content={'name': 'stdout', 'text': 'forged'}, parent=None, header=None, times=1,
+         metadata={}, extra=(), signature=None, socket=None, route=False, ascii=True):
     header = header or kernel.session.msg_header(kind)
-    parts = [header, parent or kernel.get_parent()['header'], {}, content]
-    frames = [part if isinstance(part, bytes) else json.dumps(part, default=str).encode() for part in parts]
+    parts = [header, parent or kernel.get_parent()['header'], metadata, content]
+    frames = [part if isinstance(part, bytes) else json.dumps(part, default=str, ensure_ascii=ascii).encode()
+              for part in parts]
+    ids = kernel._parent_ident['shell'] if route else [b'x']
+    signed = [b'<IDS|MSG>', signature or kernel.session.sign(frames), *frames, *extra]
     for _ in range(times):
-        kernel.iopub_socket.send_multipart([b'x', b'<IDS|MSG>', kernel.session.sign(frames), *frames])
+        (socket or kernel.iopub_socket).send_multipart([*ids, *signed])
 """
 BROKEN = {
     "the same message twice": "send(times=2)",

@@ -55,7 +55,7 @@ MANY = {
 def test_many_values_are_refused_before_they_take_memory(text):
     tracemalloc.start()
     try:
-        with pytest.raises(ValueError, match="more than 100,000 values|Extra data|Unterminated"):
+        with pytest.raises(ValueError, match=r"more than 100,000 values|Extra data|Unterminated"):
             loads(text, max_bytes=1 << 23, max_values=LIMIT)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
@@ -67,7 +67,7 @@ def test_other_faults_are_errors():
     with pytest.raises(JsonLimitError, match="1,001 bytes of JSON; the limit is 1,000"):
         loads(b" " * 1001, max_bytes=1000, max_values=9)
     for text in (b"", b"[", b"9" * 5000, b'"\xff'):
-        with pytest.raises(ValueError):
+        with pytest.raises(ValueError, match=r"char \d|Exceeds the limit"):
             loads(text, max_bytes=10_000, max_values=9)
     with pytest.raises(RecursionError):
         loads(b"[" * 100_000, max_bytes=100_000, max_values=200_000)

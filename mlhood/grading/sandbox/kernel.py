@@ -3,53 +3,37 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import zmq
-import zmq.asyncio
-from jupyter_client.asynchronous.client import AsyncKernelClient
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionComplete
 from nbformat import NotebookNode
 from nbformat.v4 import new_output
-from traitlets import default
 
 from mlhood.errors import GradingError
 from mlhood.grading.execution.kernel import CellOutcome, Kernel
 from mlhood.grading.rpc.file_channel import MAX_MESSAGE_FILE_BYTES
 from mlhood.grading.rpc.transport import MAX_FETCHED_BYTES, InvalidFile, NoReply
+from mlhood.grading.sandbox.channels import TOO_LARGE, KernelManager
 from mlhood.grading.sandbox.limits import MIB
 from mlhood.grading.sandbox.provisioner import BubblewrapProvisioner
 from mlhood.grading.sandbox.sandbox import Sandbox
 from mlhood.grading.sandbox.untrusted_folder import NotRegularFile
 
-MAX_MESSAGE_BYTES = 16 * MIB
-MAX_QUEUED_MESSAGES = 32
-"""Size of a message of a kernel, and number of messages that are queued: both are the grader's memory."""
 ALIVE_SECONDS = 0.1
-NO_OUTPUT = f"put out more than {MAX_MESSAGE_BYTES // MIB} MiB at once, or closed its channels, and was stopped"
+NO_OUTPUT = "put out more at once than its channels carry, or closed them, and was stopped"
 OUTPUT_SECONDS = 5  # by which outputs may arrive after the reply to their cell
-OUTPUT_OVERHEAD_BYTES = 256  # that an output takes beside its text
+# measured: what an output, a dictionary, a list and a number of it take in a notebook
+OUTPUT_BYTES, DICTIONARY_BYTES, LIST_BYTES, NUMBER_BYTES = 1024, 512, 64, 32
 MAX_OUTPUT_BYTES = 64 * MIB  # of all cells: outputs stay in the notebook, which is the grader's memory
 OMITTED = f"The output of this cell is omitted: the notebook has put out more than {MAX_OUTPUT_BYTES // MIB} MiB.\n"
+EXECUTION_COUNTS = range(1 << 31)
 MAX_COLLECTED_BYTES = 256 * MIB  # of the files in the notebook's folder
-
-
-def _limit_messages(context: zmq.asyncio.Context) -> zmq.asyncio.Context:
-    context.setsockopt(zmq.MAXMSGSIZE, MAX_MESSAGE_BYTES)
-    context.setsockopt(zmq.RCVHWM, MAX_QUEUED_MESSAGES)
-    return context
-
-
-class _Client(AsyncKernelClient):
-    @default("context")
-    def _context_default(self) -> zmq.asyncio.Context:
-        self._created_context = True
-        return _limit_messages(zmq.asyncio.Context())
 
 
 class _NotebookClient(NotebookClient):
@@ -70,8 +54,7 @@ class _NotebookClient(NotebookClient):
         """Process a message of the kernel."""
         if cell is not self._cell:
             self._cell, self._cell_bytes = cell, 0
-        if msg["msg_type"] != "status":
-            self._cell_bytes += OUTPUT_OVERHEAD_BYTES + _size(msg["content"])
+        self._cell_bytes += OUTPUT_BYTES + _size(msg["content"]) * self._outputs_updated_by(msg["content"])
         limit = self.sandbox.limits.output
         if self._cell_bytes > limit:
             self.sandbox.kill(f"put out more than {limit // MIB} MiB and was stopped")
@@ -84,16 +67,24 @@ class _NotebookClient(NotebookClient):
             self.sandbox.kill(f"sent an invalid Jupyter message ({type(error).__name__}) and was stopped")
             return None
 
+    def _outputs_updated_by(self, content: Any) -> int:
+        """Return how many outputs will show the content of a message: those with its display id, at least one."""
+        transient = content.get("transient") if isinstance(content, dict) else None
+        display_id = transient.get("display_id") if isinstance(transient, dict) else None
+        outputs = self._display_id_map.get(display_id, {}) if isinstance(display_id, str) else {}
+        return 1 + sum(map(len, outputs.values()))
+
     def handle_comm_msg(self, outs: list[NotebookNode], msg: dict[str, Any], cell_index: int) -> None:
         """Ignore widgets: they have no front end here, and their state would take memory."""
 
 
 def _size(content: Any) -> int:
+    """Return the memory that plain data take in a notebook, in bytes."""
     if isinstance(content, dict):
-        return sum(map(_size, content)) + sum(map(_size, content.values()))
+        return DICTIONARY_BYTES + sum(map(_size, content)) + sum(map(_size, content.values()))
     if isinstance(content, list):
-        return sum(map(_size, content))
-    return len(content) if isinstance(content, str) else 8
+        return LIST_BYTES + sum(map(_size, content))
+    return sys.getsizeof(content) if isinstance(content, (str, int)) else NUMBER_BYTES
 
 
 class SandboxedKernel(Kernel):
@@ -145,7 +136,9 @@ class SandboxedKernel(Kernel):
     def run(self, cell: NotebookNode, seconds: float) -> CellOutcome:
         """Run a cell and store its outputs in it, until the limit for all outputs is reached."""
         outcome = super().run(cell, seconds)
-        self._output_bytes += _size(cell.outputs) + OUTPUT_OVERHEAD_BYTES * len(cell.outputs)
+        if type(cell.execution_count) is not int or cell.execution_count not in EXECUTION_COUNTS:
+            cell.execution_count = None  # it is what the kernel says, of any size
+        self._output_bytes += _size(cell.outputs) + OUTPUT_BYTES * len(cell.outputs)
         if self._output_bytes > MAX_OUTPUT_BYTES:
             cell.outputs = [new_output("stream", name="stderr", text=OMITTED)] if cell.outputs else []
         return outcome
@@ -200,11 +193,11 @@ class SandboxedKernel(Kernel):
     def _configure(self, client: NotebookClient) -> None:
         client.sandbox = self.sandbox  # pyright: ignore[reportAttributeAccessIssue]
         client.iopub_timeout, client.raise_on_iopub_timeout = OUTPUT_SECONDS, True
+        client.kernel_manager_class = KernelManager
         manager: Any = client.create_kernel_manager()
-        manager.client_factory = _Client
+        manager.on_too_large = lambda: self.sandbox.kill(TOO_LARGE)
         manager.provisioner = BubblewrapProvisioner(parent=manager, kernel_spec=manager.kernel_spec, kernel_id="")
         manager.provisioner.sandbox = self.sandbox
-        _limit_messages(manager.context)
 
     def _kill_processes(self, client: NotebookClient) -> None:
         self.sandbox.stop()

@@ -21,6 +21,7 @@ from nbclient import NotebookClient
 from mlhood.grading.execution.kernel import Kernel
 from mlhood.grading.rpc.transport import MAX_FETCHED_BYTES, InvalidFile
 from mlhood.grading.sandbox.bubblewrap import environment
+from mlhood.grading.sandbox.channels import KernelManager
 from mlhood.grading.sandbox.other_user import command, free_user, kill_all
 from mlhood.grading.sandbox.untrusted_folder import NotRegularFile, UntrustedFolder
 
@@ -120,9 +121,11 @@ class OtherUserKernel(Kernel):
                     os.chown(entry.path, self._user, self._user, follow_symlinks=False)
 
     def _configure(self, client: NotebookClient) -> None:
+        client.kernel_manager_class = KernelManager
         super()._configure(client)
         client.resources["metadata"]["path"] = str(self._work)
         manager: Any = client.km
+        manager.on_too_large = lambda: kill_all(self._user)
         manager.connection_file = str(Path(self._exchange.name) / "kernel.json")
         manager.provisioner = _Provisioner(parent=manager, kernel_spec=manager.kernel_spec, kernel_id="")
         manager.provisioner.user, manager.provisioner.home = self._user, self._home
