@@ -61,6 +61,7 @@ def grade(
 
     Example: mlhood grade submitted --out graded --scheduler tcp://10.0.0.1:8786
     """
+    typer.echo("mlhood grade: loading", err=True)  # at once: what follows takes a while
     from rich.console import Console
 
     from mlhood.grading.batch.grade_class import SANDBOXED, UNSANDBOXED, GradeOptions, grade_class

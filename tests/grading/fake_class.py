@@ -18,6 +18,14 @@ class RecordingObserver:
         self.begun: list[tuple[int, int]] = []
         self.ended: list[tuple[str, str]] = []
         self.losses: list[str] = []
+        self.stages: list[str] = []
+
+    def stage(self, text):
+        self.stages.append(text)
+
+    def started(self, submission): ...
+
+    def task_graded(self, submission, task): ...
 
     def begin(self, count, done):
         self.begun.append((count, done))

@@ -49,8 +49,19 @@ def test_grade_prints_a_summary(fake):
     result = call("grade", fake.folder, "--out", fake.out, "--jobs", 2)
     assert result.exit_code == 0, result.output
     assert "graded: 2 of 2" in result.stdout
-    assert "2 notebooks to grade" in result.stderr
-    assert "a minute" in result.stderr
+    lines = result.stderr.splitlines()
+    assert lines[:6] == [
+        "mlhood grade: loading",
+        "testing the sandbox",
+        f"collecting submissions from {fake.folder}",
+        "found 2 submissions of 2 students",
+        "starting a worker, which loads the course",
+        "finding out the projects of 2 notebooks",
+    ]
+    assert lines[6] == "2 notebooks to grade"
+    assert ["a minute" in line for line in lines[7:]] == [True, True]
+    assert lines[7].startswith("[1/2]")
+    assert lines[7].endswith("left")
 
 
 def test_grade_prints_what_could_not_be_graded(fake):

@@ -22,8 +22,17 @@ IDENTIFY_SECONDS = 120.0
 class Observer(Protocol):
     """Is notified of the progress of a batch."""
 
+    def stage(self, text: str) -> None:
+        """Something that can take a while begins before the grading, such as `starting a worker`."""
+
     def begin(self, count: int, done: int) -> None:
         """Grading begins: this many notebooks are to be graded, and this many are graded already."""
+
+    def started(self, submission: SubmittedFile) -> None:
+        """A worker begins to grade a notebook."""
+
+    def task_graded(self, submission: SubmittedFile, task: str) -> None:
+        """A task of a notebook is graded."""
 
     def graded(self, submission: SubmittedFile, state: str, reason: str) -> None:
         """The grading of a notebook has ended: `done`, `refused` or `failed`."""
@@ -58,6 +67,7 @@ class Batch:
         gradable = [file for file in submissions if file.sha256 and not file.problem]
         self.gradebook.abandon_attempts()
         try:
+            self.observer.stage("starting a worker, which loads the course")
             course = self.executor.start()
             self._projects = {project.id: project for project in course.projects}
             self._course = digest_of(sorted(project.digest for project in course.projects))
@@ -72,7 +82,10 @@ class Batch:
 
     def _identify(self, submissions: Sequence[SubmittedFile]) -> None:
         unique = {file.sha256: file for file in submissions}  # the same content is processed once
-        self._run([Job("identify", file, IDENTIFY_SECONDS) for file in unique.values() if not self._identified(file)])
+        unknown = [file for file in unique.values() if not self._identified(file)]
+        if unknown:
+            self.observer.stage(f"finding out the projects of {len(unknown)} notebooks")
+        self._run([Job("identify", file, IDENTIFY_SECONDS) for file in unknown])
 
     def _grade(self, submissions: Sequence[SubmittedFile]) -> None:
         entries = [self._entry(file) for file in submissions]
@@ -123,8 +136,11 @@ class Batch:
                 match event:
                     case Started(job):
                         self._attempts[job.name] = self.gradebook.begin_attempt(job.name)
+                        if job.kind == "grade":
+                            self.observer.started(job.submission)
                     case TaskFinished(job, position, result):
                         self.gradebook.put_task(job.key, position, result)
+                        self.observer.task_graded(job.submission, result.id)
                     case Finished(job):
                         self._finish(event)
                         unfinished.discard(job.name)

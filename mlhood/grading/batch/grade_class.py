@@ -62,6 +62,7 @@ def grade_class(sources: Iterable[Path], out: Path, options: GradeOptions, obser
     """
     sources = list(sources)
     if options.grader == SANDBOXED:
+        observer.stage("testing the sandbox")
         require()
     _refuse_inside(sources, out)
     policy = _read_text(options.late_file) if options.late_file else None
@@ -76,8 +77,11 @@ def grade_class(sources: Iterable[Path], out: Path, options: GradeOptions, obser
             gradebook.set_metadata(LATE_POLICY, policy)
         if options.again:
             gradebook.reopen_failed()
+        observer.stage(f"collecting submissions from {', '.join(map(str, sources))}")
         collections = [collect(source, out / SUBMISSIONS_FOLDER, options.hint) for source in sources]
         submissions = [file for collection in collections for file in collection.submissions]
+        students = len({file.student for file in submissions})
+        observer.stage(f"found {len(submissions)} submissions of {students} students")
         gradebook.add_submissions(submissions)
         Batch(gradebook, _executor(options, seed, gradebook), observer, options.seconds).run(submissions)
         layouts = tuple(collection.layout for collection in collections)

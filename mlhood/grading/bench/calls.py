@@ -119,8 +119,8 @@ class Fault:
 
     Args:
         after: Number of graded submissions after which it is injected.
-        delay: As a fraction of the time between the last two lines of output, so that faults do not only hit the first
-            moments of a submission.
+        delay: As a fraction of the time since the last graded submission but one, so that faults do not only hit the
+            first moments of a submission.
         inject: Called with the process.
     """
 
@@ -162,10 +162,12 @@ def run_grade(arguments: Sequence[object], log: Log, fault: Fault | None = None,
 def _follow(process: subprocess.Popen[str], call: Call, last: deque[str], log: Log, fault: Fault | None) -> None:
     received = time.monotonic()
     for line in process.stderr or ():
-        previous, received = received, time.monotonic()
         last.append(line.rstrip())
         log(last[-1])
-        call.graded += GRADED.match(line) is not None
+        if not GRADED.match(line):
+            continue
+        previous, received = received, time.monotonic()
+        call.graded += 1
         if fault is not None and call.graded >= fault.after:
             time.sleep(fault.delay * (received - previous))
             fault.inject(process)
