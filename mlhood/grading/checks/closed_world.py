@@ -15,13 +15,18 @@ import ast
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib.machinery import PathFinder
-from pathlib import Path
 
 from mlhood.grading.checks import closed_world_lists as lists
 from mlhood.grading.checks.cell_source import Piece, UnreadableCell, pieces_of
-from mlhood.grading.checks.scopes import Function, Origins, bound_names, constant_string, first_parameter, parameters
+from mlhood.grading.checks.scopes import (
+    Function,
+    Origins,
+    bound_names,
+    constant_string,
+    first_parameter,
+    is_module,
+    parameters,
+)
 
 MAX_LINE_CHARACTERS = 120
 MISSING_MODULE = re.compile(r"ModuleNotFoundError: No module named '(\w+)")
@@ -85,6 +90,13 @@ class ClosedWorld:
             return visitor.findings
         suspects, self._stores = self._stores, []
         return visitor.findings + suspects[:1]
+
+
+def finding_in_program(source: str) -> Finding | None:
+    """Return the first finding in a program of its own."""
+    world = ClosedWorld()
+    world.add_cell(source)
+    return next(iter(world.findings), None)
 
 
 class _Visitor(ast.NodeVisitor):
@@ -354,14 +366,3 @@ class _Visitor(ast.NodeVisitor):
 
 def _is_special(name: str) -> bool:
     return len(name) > len("____") and name.startswith("__") and name.endswith("__")
-
-
-@cache
-def is_module(dotted: str) -> bool:
-    """Whether a dotted name is that of a module, by the files of its package: nothing is imported."""
-    top, *rest = dotted.split(".")
-    spec = PathFinder.find_spec(top)
-    if spec is None or not rest:
-        return spec is not None
-    folders = [Path(folder, *rest[:-1]) for folder in spec.submodule_search_locations or ()]
-    return any((folder / f"{rest[-1]}.py").is_file() or (folder / rest[-1]).is_dir() for folder in folders)

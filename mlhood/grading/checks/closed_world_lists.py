@@ -6,7 +6,7 @@ import itertools
 import tomllib
 from pathlib import Path
 
-from mlhood.grading.rpc.call_recorder import is_within
+from mlhood.grading.checks.scopes import is_within
 
 _LISTS = tomllib.loads(Path(__file__).with_name("closed_world.toml").read_text(encoding="utf-8"))
 

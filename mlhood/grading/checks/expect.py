@@ -47,6 +47,10 @@ class CheckSkipped(Exception):
     """This machine cannot run the check, so its points are neither earned nor lost."""
 
 
+class CheckHeld(Exception):
+    """The check could not be decided; the text is the reason. Its task is held for the instructor."""
+
+
 def format_value(value: object) -> str:
     """Return a value as a short text: large arrays by their shape, long texts truncated."""
     if isinstance(value, np.ndarray) and value.size > 8:

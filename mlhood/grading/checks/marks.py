@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import zlib
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 
 from mlhood.errors import MlhoodError
-from mlhood.grading.checks.expect import CheckFailed, CheckSkipped, format_value, single_line
+from mlhood.grading.checks.expect import CheckFailed, CheckHeld, CheckSkipped, format_value, single_line
 from mlhood.grading.checks.submission import CheckContext, Session, Submission
 from mlhood.grading.checks.task import Check, Task
 
@@ -137,25 +137,33 @@ def judge(task: Task, session: Session, seed: int, notes: tuple[str, ...] = ()) 
 
     A task that would have points is held if a cell before it is outside of the closed world.
     """
-    results, cache, all_notes = [], {}, [*notes]
+    results, cache, all_notes, held = [], {}, [*notes], []
     for check in task.checks:
         rng = np.random.default_rng([seed, zlib.crc32(f"{task.id} {check.name}".encode())])
         submission = Submission(session, CheckContext(rng, task.seconds, task.forbidden), cache)
-        results.append(_run_check(check, submission))
+        result, reason = _run_check(check, submission)
+        results.append(result)
+        held += [reason] if reason else []
         all_notes += submission.notes
-    result = TaskResult(task.id, task.title, tuple(results), tuple(map(single_line, all_notes)))
-    finding = next(iter(session.closed_world.findings), None)
-    return replace(result, held=single_line(str(finding))) if finding and result.earned else result
+    if any(result.earned for result in results):
+        held += map(str, session.closed_world.findings[:1])
+    return TaskResult(
+        task.id, task.title, tuple(results), tuple(map(single_line, all_notes)), single_line("; ".join(held))
+    )
 
 
-def _run_check(check: Check, submission: Submission) -> CheckResult:
-    status, what = "passed", ""
+def _run_check(check: Check, submission: Submission) -> tuple[CheckResult, str]:
+    """Return the result of a check, and why its task is held, if it is."""
+    status, what, held = "passed", "", ""
     parts: dict[str, Any] = {}
     try:
         check.function(submission)
         submission.check_forbidden()
     except CheckSkipped as reason:
         status, what = "skipped", str(reason)
+    except CheckHeld as reason:
+        status, what = "failed", str(reason)
+        held = single_line(what)
     except CheckFailed as failure:
         status, what, parts = "failed", failure.what, failure.parts
     except MlhoodError as error:
@@ -163,7 +171,7 @@ def _run_check(check: Check, submission: Submission) -> CheckResult:
     except Exception as error:  # whatever a hostile answer provokes, the judging goes on
         status, what = "failed", "the check cannot make sense of what your code returned"
         parts = {"got": format_value(f"{type(error).__name__}: {error}")}
-    return CheckResult(check.name, check.title, check.points, status, single_line(what), parts)
+    return CheckResult(check.name, check.title, check.points, status, single_line(what), parts), held
 
 
 def unsolved(task: Task, reason: str) -> TaskResult:

@@ -18,19 +18,33 @@ from dataclasses import dataclass, field
 
 from mlhood.grading.checks.cell_source import Piece, UnreadableCell, pieces_of
 from mlhood.grading.checks.closed_world_lists import MUTATING_METHODS
-from mlhood.grading.checks.scopes import DEFINITIONS, Function, Origins, bound_names, parameters, root_name
-from mlhood.grading.rpc.call_recorder import is_within
+from mlhood.grading.checks.scopes import (
+    DEFINITIONS,
+    Function,
+    Origins,
+    bound_names,
+    is_module,
+    is_within,
+    parameters,
+    root_name,
+)
 
 MAX_LINE_CHARACTERS = 120
+WHOLE_PROGRAM = ""  # no name: what all statements refer to
 CERTAIN = (*DEFINITIONS, ast.Assign, ast.AnnAssign, ast.Import, ast.ImportFrom)  # statements that always bind a name
 
 
 @dataclass(frozen=True)
 class ForbiddenUse:
-    """A forbidden name that is used, and the line that uses it."""
+    """A forbidden name that is used, and the line that uses it.
+
+    Attributes:
+        module: If nobody can read whether it is used: the module around it, which the line passes on as a value.
+    """
 
     name: str
     line: str
+    module: str = ""
 
 
 @dataclass(eq=False)
@@ -40,12 +54,14 @@ class Definition:
     Attributes:
         dotted: Dotted names of imported things.
         names: Names of the notebook that functions look up when they are called.
+        modules: Dotted names of modules that are used as values, so that anything in them may be used.
         parts: Definitions of the names whose values it was made of.
         mutates: Whether its functions change what is passed to them, or the objects that they are methods of.
     """
 
     dotted: dict[str, str] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
+    modules: dict[str, str] = field(default_factory=dict)
     parts: list[Definition] = field(default_factory=list)
     mutates: bool = False
 
@@ -83,13 +99,16 @@ class ReferenceAnalysis:
 
     def find_forbidden(self, names: Iterable[str], forbidden: Iterable[str]) -> ForbiddenUse | None:
         """Return the first forbidden name that is reachable from any of these names of the notebook."""
-        scopes = tuple(forbidden)
+        scopes, unclear = tuple(forbidden), None
         for definition in self._reachable(names):
+            for module, line in definition.modules.items():
+                scope = next((scope for scope in scopes if scope.startswith(module + ".")), None)
+                unclear = unclear or (ForbiddenUse(scope, line, module) if scope else None)
             for dotted, line in {**definition.dotted, **self._star_references(definition)}.items():
                 scope = next((scope for scope in scopes if is_within(dotted, scope)), None)
                 if scope:
                     return ForbiddenUse(scope, line)
-        return None
+        return unclear
 
     def _reachable(self, names: Iterable[str]) -> Iterator[Definition]:
         pending = [self.definitions[name] for name in sorted(names, reverse=True) if name in self.definitions]
@@ -113,6 +132,7 @@ class ReferenceAnalysis:
         visitor.visit(statement)
         self.star_imports += visitor.star_imports
         references = Definition() if trusted else self._resolved(visitor)
+        self._define(WHOLE_PROGRAM, references, certain=False)
         imported = self._bind_imports(statement, piece.lines, trusted=trusted, certain=certain)
         for name in bound_names([statement]) - imported:
             self._define(name, references, certain=certain)
@@ -153,7 +173,15 @@ class ReferenceAnalysis:
         """Return the references of a statement: what it looks up now has the definition of this moment."""
         now = {name: line for name, line in visitor.now.items() if name in self.definitions}
         later = visitor.later | {name: line for name, line in visitor.now.items() if name not in now}
-        return Definition(visitor.dotted, later, [self.definitions[name] for name in now], visitor.mutates)
+        parts = [self.definitions[name] for name in now]
+        return Definition(visitor.dotted, later, visitor.modules, parts, visitor.mutates)
+
+
+def forbidden_use_in_program(source: str, forbidden: Iterable[str]) -> ForbiddenUse | None:
+    """Return the first forbidden name that a program of its own uses anywhere."""
+    analysis = ReferenceAnalysis()
+    analysis.add_cell(source)
+    return analysis.find_forbidden([WHOLE_PROGRAM], forbidden)
 
 
 class _ReferenceVisitor(ast.NodeVisitor):
@@ -161,6 +189,7 @@ class _ReferenceVisitor(ast.NodeVisitor):
 
     Attributes:
         dotted: Dotted names, with the line.
+        modules: Those of modules that are used as values.
         now: Names of the notebook that are looked up when the statement runs.
         later: Names of the notebook that are looked up when its functions are called.
         mutated: Names of the notebook whose value it changes in place.
@@ -172,6 +201,7 @@ class _ReferenceVisitor(ast.NodeVisitor):
         self.origins = origins
         self.lines = lines
         self.dotted: dict[str, str] = {}
+        self.modules: dict[str, str] = {}
         self.now: dict[str, str] = {}
         self.later: dict[str, str] = {}
         self.mutated: set[str] = set()
@@ -180,6 +210,7 @@ class _ReferenceVisitor(ast.NodeVisitor):
         self.star_imports: list[str] = []
         self._locals: list[set[str]] = []
         self._parameters: list[set[str]] = []
+        self._bases: set[int] = set()  # what attributes are taken of
 
     def visit_Import(self, node: ast.Import) -> None:
         self._import(node)
@@ -228,6 +259,7 @@ class _ReferenceVisitor(ast.NodeVisitor):
             self.origins.assign(node)
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
+        self._bases.add(id(node.value))
         self._refer(node)
         self._mutate(node)
         self.generic_visit(node)
@@ -257,6 +289,8 @@ class _ReferenceVisitor(ast.NodeVisitor):
     def _refer(self, node: ast.expr) -> None:
         for dotted in self.origins.dotted(node):
             self.dotted.setdefault(dotted, _line(node, self.lines))
+            if id(node) not in self._bases and is_module(dotted):
+                self.modules.setdefault(dotted, _line(node, self.lines))
 
     def _mutate(self, node: ast.Attribute | ast.Subscript) -> None:
         if not isinstance(node.ctx, ast.Load):

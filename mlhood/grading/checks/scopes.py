@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
+from functools import cache
+from importlib.machinery import PathFinder
+from pathlib import Path
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
@@ -127,3 +130,19 @@ def constant_string(node: ast.expr | None) -> str | None:
         left, right = constant_string(node.left), constant_string(node.right)
         return None if left is None or right is None else left + right
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
+
+
+def is_within(dotted: str, scope: str) -> bool:
+    """Whether a dotted name is `scope` or begins with it: `torch.nn.functional` is within `torch.nn`."""
+    return dotted == scope or dotted.startswith(scope + ".")
+
+
+@cache
+def is_module(dotted: str) -> bool:
+    """Whether a dotted name is that of a module, by the files of its package: nothing is imported."""
+    top, *rest = dotted.split(".")
+    spec = PathFinder.find_spec(top)
+    if spec is None or not rest:
+        return spec is not None
+    folders = [Path(folder, *rest[:-1]) for folder in spec.submodule_search_locations or ()]
+    return any((folder / f"{rest[-1]}.py").is_file() or (folder / rest[-1]).is_dir() for folder in folders)

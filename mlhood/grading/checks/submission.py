@@ -16,15 +16,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mlhood.errors import MeasureError
-from mlhood.grading.checks.closed_world import ClosedWorld
-from mlhood.grading.checks.expect import CheckFailed
-from mlhood.grading.checks.references import ReferenceAnalysis
+from mlhood.grading.checks.closed_world import ClosedWorld, finding_in_program
+from mlhood.grading.checks.expect import CheckFailed, CheckHeld
+from mlhood.grading.checks.references import ReferenceAnalysis, forbidden_use_in_program
 from mlhood.grading.rpc.codec import CodecError, Remote, decode, encode
 from mlhood.grading.rpc.sources import sources_of
 from mlhood.grading.rpc.transport import MAX_FETCHED_BYTES, InvalidFile, NoReply, Transport
 
 if TYPE_CHECKING:
     from mlhood.measure.table import Table
+
+
+MAX_PROGRAM_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -65,18 +68,6 @@ class CheckContext:
     forbidden: tuple[str, ...] = ()
 
 
-@dataclass
-class _Usage:
-    """The names of the notebook that a check asked for, and the forbidden functions that the student's code called."""
-
-    requested: set[str] = field(default_factory=set)
-    called: set[str] = field(default_factory=set)
-
-    def add(self, other: _Usage) -> None:
-        self.requested |= other.requested
-        self.called |= other.called
-
-
 class Submission:
     """A running notebook as one check sees it.
 
@@ -95,8 +86,9 @@ class Submission:
         self.session = session
         self.context = context or CheckContext()
         self.notes: list[str] = []
-        self._cache: dict[str, tuple[Any, _Usage]] = {} if cache is None else cache
-        self._usage = _Usage()
+        self._cache: dict[str, tuple[Any, set[str]]] = {} if cache is None else cache
+        self._requested: set[str] = set()  # names of the notebook that the check has asked for
+        self._programs: list[str] = []  # sources of the Python files that it has asked for
 
     @property
     def rng(self) -> np.random.Generator:
@@ -167,31 +159,39 @@ class Submission:
     def once(self, name: str, make: Callable[[], Any]) -> Any:
         """Return the result of `make`, which is called once per task: for work that several of its checks need."""
         if name not in self._cache:
-            outer, self._usage = self._usage, _Usage()
+            outer, self._requested = self._requested, set()
             try:
-                self._cache[name] = make(), self._usage
+                self._cache[name] = make(), self._requested
             finally:
-                outer.add(self._usage)
-                self._usage = outer
-        value, usage = self._cache[name]
-        self._usage.add(usage)
+                self._requested = outer | self._requested
+        value, requested = self._cache[name]
+        self._requested |= requested
         return value
 
     def check_forbidden(self) -> None:
-        """Check that the names that this check asked for use nothing that their task forbids.
+        """Check that the names and programs that this check asked for use nothing that their task forbids.
 
         Raises:
-            CheckFailed: They do, by their source or by their calls.
+            CheckFailed: They do, by their source.
+            CheckHeld: They may, since they pass on a module that contains it, or a program cannot be read.
         """
         forbidden = self.context.forbidden
-        use = self.session.references.find_forbidden(self._usage.requested, forbidden)
-        called = next((name for name in forbidden if name in self._usage.called), None)
-        if use is None and called is None:
+        use = self.session.references.find_forbidden(self._requested, forbidden)
+        for source in self._programs:
+            use = use or forbidden_use_in_program(source, forbidden)
+            if finding := finding_in_program(source):
+                raise CheckHeld(str(finding))
+        if use is None:
             return
+        if use.module:
+            raise CheckHeld(
+                f"it cannot be marked automatically because the line `{use.line}` passes the module `{use.module}` on, "
+                f"and `{use.name}` in it is not allowed here"
+            )
         raise CheckFailed(
-            f"the solution uses `{use.name if use else called}`, which is not allowed here",
+            f"the solution uses `{use.name}`, which is not allowed here",
             expected="a solution of your own",
-            got=f"the line `{use.line}`" if use else "it was called during this check",
+            got=f"the line `{use.line}`",
             hint=f"solve this task without {', '.join(f'`{name}`' for name in forbidden)}",
         )
 
@@ -206,7 +206,11 @@ class Submission:
         if not os.path.lexists(path) and (below := self._current_folder()):
             path = below / name
             self._fetch(path, name)
-        return self._regular_file(path, self.folder, name)
+        file = self._regular_file(path, self.folder, name)
+        if file.suffix == ".py":
+            with file.open("rb") as program:
+                self._programs.append(program.read(MAX_PROGRAM_BYTES).decode("utf-8", "replace"))
+        return file
 
     def _current_folder(self) -> Path | None:
         """Return the folder below its own that the notebook claims to have changed to, if any."""
@@ -255,23 +259,18 @@ class Submission:
 
     def _request_target(self, target: str | Remote, **request: Any) -> Any:
         if isinstance(target, str) and ":" not in target:
-            self._usage.requested.add(target)
+            self._requested.add(target)
         sources = sources_of(target) if isinstance(target, str) else {}
         message = {"target": target, **request} | ({"sources": sources} if sources else {})
         return self._request(message, _name_for_student(target))
 
     def _request(self, request: dict[str, Any], name: str) -> Any:
         """Send a request about an object that the student knows as `name`."""
-        forbidden = self.context.forbidden
-        message = encode({**request, "record": list(forbidden)} if forbidden else request)
         try:
-            reply = decode(self.session.transport.send(message, self.context.seconds))
+            reply = decode(self.session.transport.send(encode(request), self.context.seconds))
         except (NoReply, CodecError) as error:
             raise CheckFailed(f"{name} gave no usable answer", got=str(error)) from None
         if isinstance(reply, dict) and "value" in reply:
-            called = reply.get("called")
-            names = called if isinstance(called, list) else []
-            self._usage.called.update(name for name in names if isinstance(name, str))
             return reply["value"]
         raise self._student_error(name, reply.get("error") if isinstance(reply, dict) else None)
 

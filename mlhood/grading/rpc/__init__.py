@@ -4,7 +4,6 @@ In: a request about a name of the notebook (call it, fetch it, read a table), ma
 Out: a reply of arrays and plain data, decoded under limits on size and depth; a dead or lying process is an error.
 
 `codec` encodes and decodes messages, `transport` sends them and runs our own parsers on untrusted data, `server`
-executes them in the student's process (with `call_recorder`, which records calls of forbidden functions, and `loader`,
-which executes code of ours that a request contains), `file_channel` carries them as files, and `sources` takes that
-code from our modules.
+executes them in the student's process (with `loader`, which executes code of ours that a request contains),
+`file_channel` carries them as files, and `sources` takes that code from our modules.
 """

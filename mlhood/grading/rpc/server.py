@@ -14,7 +14,6 @@ import traceback
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from mlhood.grading.rpc.call_recorder import record_calls
 from mlhood.grading.rpc.codec import Message, decode, encode
 from mlhood.grading.rpc.file_channel import FileChannel
 from mlhood.grading.rpc.loader import loaded
@@ -34,9 +33,8 @@ def handle_request(request: Message, namespace: Mapping[str, Any], *, installed:
 
     A request is a dictionary: `target` (a name of the notebook, `module:name`, or a `Remote`), `method` (a name or
     None), `call` (whether to call it or only to fetch it), `args`, `kwargs`; or `table`, the id of a table. In either
-    case, `record` may name functions whose calls by the student's code are recorded, and `sources` contains the modules
-    of ours that are not installed in this process, as text (see `loader.loaded`). The reply has `value` and `called`
-    (the recorded ones of `record`), or `error` (type, message, line of the student's code) and the last `printed` text.
+    case, `sources` contains the modules of ours that are not installed in this process, as text (see `loader.loaded`).
+    The reply has `value`, or `error` (type, message, line of the student's code) and the last `printed` text.
 
     Args:
         request: As above.
@@ -48,9 +46,7 @@ def handle_request(request: Message, namespace: Mapping[str, Any], *, installed:
         try:
             parts = decode(request, _objects.__getitem__)
             with loaded({} if installed else parts.get("sources", {})):
-                with record_calls(parts.get("record", ()), namespace) as called:
-                    value = _execute(parts, namespace)
-                reply = encode({"value": value, "called": sorted(called)}, register)
+                reply = encode({"value": _execute(parts, namespace)}, register)
         except Exception as error:
             reply = encode({"error": _describe(error), "printed": printed.getvalue()[-MAX_PRINTED:]})
     return reply

@@ -11,10 +11,12 @@ of its /proc, its first process, this process and the folders. All this happens 
 from __future__ import annotations
 
 import contextlib
+import errno
 import importlib
 import itertools
 import json
 import os
+import re
 import resource
 import socket
 import sys
@@ -24,6 +26,7 @@ from typing import Any
 MAX_SETUP_BYTES = 1 << 16
 # earlier kernels also count the user's processes outside the sandbox; for root the limit never holds
 NPROC_BY_NAMESPACE = (5, 14)
+MEMORY_FILE = re.compile(r"^/proc/.*/mem$")
 OOM_SCORE = "1000"  # if the machine runs out of memory in spite of all limits, this process is killed first
 
 
@@ -41,6 +44,7 @@ def main() -> None:
             importlib.import_module(name)
     force_inline_figures()
     add_working_folder_to_path()
+    refuse_memory_files()
     run_kernel(connection)
 
 
@@ -100,12 +104,22 @@ def force_inline_figures() -> None:
 
 
 def add_working_folder_to_path() -> None:
-    """Make modules that the notebook writes importable, after the standard library, as IPython does.
+    """Make modules that the notebook writes importable, after all others: a student's file replaces no library.
 
     Python was started without the working folder in its path, so that this module itself is not looked up there.
     """
-    packages = (i for i, path in enumerate(sys.path) if Path(path).name.endswith("-packages"))
-    sys.path.insert(next(packages, len(sys.path)), "")
+    sys.path.append("")
+
+
+def refuse_memory_files() -> None:
+    """Refuse to open the memory of a process, which could be changed so without any code that can be read."""
+
+    def hook(event: str, arguments: tuple[Any, ...]) -> None:
+        path = arguments[0] if event == "open" else None
+        if isinstance(path, (str, bytes)) and MEMORY_FILE.search(os.fsdecode(os.path.realpath(path))):
+            raise PermissionError(errno.EACCES, "the memory of a process is closed", os.fsdecode(path))
+
+    sys.addaudithook(hook)
 
 
 def run_kernel(connection: Path) -> None:
