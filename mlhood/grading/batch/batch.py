@@ -1,6 +1,6 @@
 """Grade submissions: several at once, each result in the gradebook as soon as it is known.
 
-A result that the gradebook has for the same submission, checks and environment is not computed again.
+A result that the gradebook has for the same submission of the student, checks and environment is not computed again.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from mlhood.grading.batch.executor import Executor, Finished, Job, Lost, Started, TaskFinished
-from mlhood.grading.batch.result_keys import digest_of, result_key
+from mlhood.grading.batch.result_keys import digest_of, result_key, shared_result_key
 from mlhood.grading.gradebook.gradebook import Entry, Gradebook, Identification
 from mlhood.grading.gradebook.project_spec import ProjectSpec
 from mlhood.grading.intake.collect import SubmittedFile
@@ -89,6 +89,7 @@ class Batch:
 
     def _grade(self, submissions: Sequence[SubmittedFile]) -> None:
         entries = [self._entry(file) for file in submissions]
+        counted = {_slot(entry): entry.key for entry in self.gradebook.entries()}  # before this call
         self.gradebook.update_entries(entries)
         by_key = {entry.key: entry for entry in entries if entry.key}
         new = {key: entry for key, entry in by_key.items() if self.gradebook.state(key) in {None, "open"}}
@@ -102,12 +103,13 @@ class Batch:
             ]
         )
         refused = [entry for entry in entries if entry.key and self.gradebook.state(entry.key) == "refused"]
-        self.gradebook.update_entries(map(self._with_earlier_grading, refused))
+        self.gradebook.update_entries(self._with_earlier_grading(entry, counted.get(_slot(entry))) for entry in refused)
 
-    def _with_earlier_grading(self, entry: Entry) -> Entry:
+    def _with_earlier_grading(self, entry: Entry, counted: str | None) -> Entry:
         """Return a submission that was refused with its earlier grading, if it has one: a refusal takes no points."""
         grading = self.gradebook.grading(entry.key or "")
-        earlier = self.gradebook.latest_done(entry.submission.sha256, entry.project)
+        earlier = counted if counted and self.gradebook.state(counted) == "done" else None
+        earlier = earlier or self.gradebook.latest_done(entry.submission.sha256, entry.project)
         if grading is None or earlier is None:
             return entry
         problem = f"its marks are those of an earlier grading, as it was refused now: {grading.reason}"
@@ -124,7 +126,13 @@ class Batch:
             problem = f"it was submitted for {expected}, but its cells are those of {project}"
         if problem or project not in self._projects:
             return Entry(replace(file, problem=problem or f"there is no project {project}"))
-        return Entry(file, project, result_key(file.sha256, self._projects[project].digest, self._environment))
+        return Entry(file, project, self._key(file, self._projects[project].digest))
+
+    def _key(self, file: SubmittedFile, checks: str) -> str:
+        """Return the key of a submission's grading: the one that an earlier version has finished, if there is one."""
+        shared = shared_result_key(file.sha256, checks, self._environment)
+        finished = self.gradebook.state(shared) not in {None, "open"}
+        return shared if finished else result_key(file.sha256, checks, self._environment, file.student)
 
     # -- jobs
 
@@ -171,3 +179,7 @@ class Batch:
             self.gradebook.close_grading(job.key, "failed", reason)
             self.observer.graded(job.submission, "failed", reason)
         return False
+
+
+def _slot(entry: Entry) -> tuple[str, str]:
+    return entry.submission.student, entry.submission.slot

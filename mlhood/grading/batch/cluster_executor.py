@@ -58,7 +58,7 @@ class ClusterExecutor:
     Args:
         address: Of the scheduler, such as `tcp://10.0.0.1:8786`.
         grader: `module:function` that makes the workers' graders.
-        seed: Inputs of the checks are drawn from it.
+        seed: Of the course (see `grader.GraderSettings`).
         name: The same for every call for one gradebook: a call after a `kill -9` replaces what the last one left.
     """
 
@@ -153,7 +153,8 @@ class ClusterExecutor:
 
     def _submit(self, job: Job) -> None:
         content = job.submission.path.read_bytes() if job.submission.path else b""
-        request = Request(self.name, job.kind, job.submission.sha256, content, job.seconds, self._environment)
+        file = job.submission
+        request = Request(self.name, job.kind, file.sha256, content, job.seconds, self._environment, file.student)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Sending large graph")  # a notebook may contain large pictures
             future = self.client.submit(

@@ -35,6 +35,7 @@ class Request:
         kind: `identify` or `grade`; `describe` asks for the description of the course and of the environment.
         content: The notebook; `sha256` is its hash.
         environment: Of the worker, as the batch expects it.
+        student: Whose notebook it is.
     """
 
     pool: str
@@ -43,6 +44,7 @@ class Request:
     content: bytes = b""
     seconds: float = 60.0
     environment: str = ""
+    student: str = ""
 
 
 def process(request: Request) -> str:
@@ -117,7 +119,8 @@ class WorkerPool(WorkerPlugin):
         with tempfile.TemporaryDirectory(dir=self._folder, ignore_cleanup_errors=True) as folder:
             path = Path(folder, f"{request.sha256}.ipynb")
             path.write_bytes(request.content)
-            executor.submit([Job(request.kind, SubmittedFile("", path=path, sha256=request.sha256), request.seconds)])
+            file = SubmittedFile(request.student, path=path, sha256=request.sha256)
+            executor.submit([Job(request.kind, file, request.seconds)])
             while not self._closed:
                 for event in executor.poll():
                     match event:

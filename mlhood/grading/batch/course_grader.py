@@ -7,7 +7,7 @@ from pathlib import Path
 
 from mlhood.errors import GradingError
 from mlhood.grading.batch.grader import Grader, GraderSettings
-from mlhood.grading.batch.result_keys import checks_digest
+from mlhood.grading.batch.result_keys import checks_digest, submission_seed
 from mlhood.grading.checks.marks import Marks, TaskResult
 from mlhood.grading.checks.task import Project
 from mlhood.grading.execution.grade_notebook import RunSettings, grade_file
@@ -53,9 +53,8 @@ class CourseGrader:
         """Grade a notebook."""
         if submission.path is None:
             raise GradingError("there is no notebook to grade", where=submission.source)
-        settings = RunSettings(
-            self.settings.seed, kernels=self.kernels, on_result=on_result, exclusive=self.settings.exclusive
-        )
+        seed = submission_seed(self.settings.seed, submission.student, submission.sha256)
+        settings = RunSettings(seed, kernels=self.kernels, on_result=on_result, exclusive=self.settings.exclusive)
         return grade_file(submission.path, settings)
 
 

@@ -18,7 +18,7 @@ class GraderSettings:
     """What a grader is made with.
 
     Args:
-        seed: Inputs of the checks are drawn from it.
+        seed: Of the course; the inputs of a submission are drawn from a seed that follows from it.
         exclusive: Context manager for timed tasks: waits until no other worker on this machine is in one.
     """
 

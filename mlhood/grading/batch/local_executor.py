@@ -88,7 +88,8 @@ class Worker:
         """Send it a job; the time limit begins."""
         self.job, self.tasks_finished = job, 0
         self._deadline = time.monotonic() + job.seconds
-        self._send({"kind": job.kind, "path": str(job.submission.path), "sha256": job.submission.sha256})
+        file = job.submission
+        self._send({"kind": job.kind, "path": str(file.path), "sha256": file.sha256, "student": file.student})
 
     def set_idle(self) -> None:
         """Record that it has no job, and therefore no time limit."""
@@ -174,7 +175,7 @@ class LocalExecutor:
 
     Args:
         grader: `module:function` that makes a worker's grader (see `grader.Grader`).
-        seed: Inputs of the checks are drawn from it.
+        seed: Of the course (see `grader.GraderSettings`).
         max_workers: Jobs to run at once.
     """
 

@@ -1,9 +1,14 @@
-"""The keys of results: a result is valid as long as the submission, the checks and the environment are the same."""
+"""The keys of results: a result is valid as long as the submission, the checks and the environment are the same.
+
+A submission is a file of a student. Each one is judged on inputs of its own, so that what a student was told about one
+submission is of no use for the next, nor for another student.
+"""
 
 from __future__ import annotations
 
 import ast
 import hashlib
+import hmac
 import importlib.metadata
 import inspect
 import platform
@@ -17,9 +22,29 @@ PACKAGES = ("ipykernel", "jax", "llvmlite", "nbclient", "numba", "numpy", "onnx"
 GRADING = "mlhood.grading"
 
 
-def result_key(sha256: str, checks: str, environment: str) -> str:
-    """Return the key of a grading: a hash of the hashes of submission, checks and environment."""
+def result_key(sha256: str, checks: str, environment: str, student: str) -> str:
+    """Return the key of a grading: a hash of the hashes of file, checks and environment, and of the student's id."""
+    return digest_of([sha256, checks, environment, student])
+
+
+def shared_result_key(sha256: str, checks: str, environment: str) -> str:
+    """Return the key of a grading in a gradebook of 0.1.0, in which equal files of all students had one grading."""
     return digest_of([sha256, checks, environment])
+
+
+def submission_seed(secret: int, student: str, sha256: str) -> int:
+    """Return the seed from which the inputs for a submission are drawn.
+
+    Args:
+        secret: The seed of the course. It does not follow from seeds of submissions (HMAC, RFC 2104).
+        student: The student's id.
+        sha256: Hash of the file.
+
+    Returns:
+        63 bits.
+    """
+    message = digest_of([student, sha256]).encode()
+    return int.from_bytes(hmac.digest(str(secret).encode(), message, "sha256")[:8]) >> 1
 
 
 def digest_of(texts: Iterable[str]) -> str:

@@ -89,7 +89,7 @@ def _run_job(request: dict[str, Any], grader: Grader, send: Callable[..., None])
         if request["kind"] == "identify":
             send("identified", project=grader.identify(path))
             return
-        submission = SubmittedFile("", path=path, sha256=request["sha256"])
+        submission = SubmittedFile(request["student"], path=path, sha256=request["sha256"])
         marks = grader.grade(submission, lambda result: send("task", result=asdict(result)))
     except NotebookError as error:
         send("refused", reason=_describe(error))

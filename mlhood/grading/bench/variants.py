@@ -113,7 +113,7 @@ def _checks(names: Iterable[str], project: Project) -> Checks:
 def variants(edition: NotebookNode, mutations: Sequence[Mutation], count: int) -> list[Variant]:
     """Return `count` submissions of the solved student edition that cycle through the mutations.
 
-    No two have the same bytes, since identical submissions are graded only once.
+    No two have the same bytes, as in a class.
 
     Raises:
         GradingError: A mutation is for a cell that the notebook does not have.

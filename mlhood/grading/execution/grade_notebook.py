@@ -92,7 +92,7 @@ def grade(notebook: NotebookNode, project: Project, folder: Path, settings: RunS
         GradingError: No kernel can be started.
     """
     settings = settings or RunSettings()
-    seed = secrets.randbelow(2**31) if settings.seed is None else settings.seed
+    seed = secrets.randbits(63) if settings.seed is None else settings.seed
     began = time.monotonic()
     with settings.kernels.kernel(folder) if settings.kernels else Kernel(folder) as kernel:
         run = _GradingRun(notebook, project, kernel, replace(settings, seed=seed))

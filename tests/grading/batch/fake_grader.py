@@ -59,7 +59,7 @@ class FakeGrader:
 
     def grade(self, submission, on_result):
         requests = words(submission.path)
-        log("begin", sha256=submission.sha256)
+        log("begin", sha256=submission.sha256, student=submission.student)
         self.misbehave(requests, submission)
         results = []
         for task in next(spec for spec in PROJECTS if spec.id == requests[0]).tasks:

@@ -16,6 +16,7 @@ import pytest
 from mlhood.errors import GradingError, OutputError
 from mlhood.files.locks import try_lock
 from mlhood.grading.batch import batch
+from mlhood.grading.gradebook.gradebook import Gradebook
 from tests.grading.fake_class import FAKE_GRADER
 
 POSIX = pytest.mark.skipif(sys.platform == "win32", reason="kills by signals")
@@ -79,6 +80,8 @@ def test_a_submission_that_is_refused_now_keeps_its_earlier_marks(fake_class, tm
     for student, text in texts.items():  # ada and bob hand in the same file
         (fake_class.folder / f"{student}.ipynb").write_text(text)
     fake_class.grade()
+    with Gradebook(fake_class.gradebook) as book:
+        own = {entry.submission.student: entry.key for entry in book.entries() if entry.submission.student != "eve"}
     (tmp_path / "stricter.py").write_text(
         "from mlhood.errors import NotebookError\n"
         "from tests.grading.batch import fake_grader as fake\n"
@@ -89,9 +92,9 @@ def test_a_submission_that_is_refused_now_keeps_its_earlier_marks(fake_class, tm
         "make = Grader\n"
     )
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ["PYTHONPATH"]]))
-    for new in (2, 0):  # refusals are stored, too, so the third call grades nothing
+    for new in (3, 0):  # refusals are stored, too, so the third call grades nothing
         graded = fake_class.grade(grader="stricter:make")
-        assert fake_class.observer.begun == [(new, 2 - new)]
+        assert fake_class.observer.begun == [(new, 3 - new)]
         records = by_student(graded)
         assert {name: (record.status, record.earned) for name, record in records.items()} == {
             "ada": ("done", 24),
@@ -99,6 +102,8 @@ def test_a_submission_that_is_refused_now_keeps_its_earlier_marks(fake_class, tm
             "eve": ("refused", 0),
         }
         assert not graded.complete
+        with Gradebook(fake_class.gradebook) as book:
+            assert own == {entry.submission.student: entry.key for entry in book.entries() if entry.key in own.values()}
         kept = [line for line in graded.text().splitlines() if "those of an earlier grading" in line]
         assert [line.split(":")[0] for line in kept] == ["ada P1 (ada.ipynb)", "bob P1 (bob.ipynb)"]
         assert all(line.endswith("another edition of the course") for line in kept)
@@ -131,12 +136,18 @@ def test_the_seed_of_a_gradebook_stays_its_own(fake_class):
     assert fake_class.observer.begun == [(0, 1)]
 
 
-def test_the_same_file_of_two_students_is_graded_once(fake_class):
+def test_the_same_file_of_two_students_is_graded_for_each(fake_class):
+    """On other inputs; handed in again by the same student, it is not graded again."""
     for name in ("ada", "bob"):
         (fake_class.folder / f"{name}.ipynb").write_text("P1")
     graded = fake_class.grade(jobs=2)
-    assert len(fake_class.events("begin")) == 1
+    assert {event["student"] for event in fake_class.events("begin")} == {"ada", "bob"}
     assert [record.earned for record in graded.records] == [30, 30]
+    fake_class.submit(ada="P1 lose-P1.2")
+    fake_class.grade()
+    (fake_class.folder / "ada.ipynb").write_text("P1")
+    assert [record.earned for record in fake_class.grade().records] == [30, 30]
+    assert [event["student"] for event in fake_class.events("begin")][2:] == ["ada"]
 
 
 def test_a_problem_with_one_submission_does_not_affect_the_others(fake_class):

@@ -8,10 +8,13 @@ from dataclasses import replace
 
 import pytest
 
+from mlhood.grading.batch import course_grader
 from mlhood.grading.batch.course_grader import project_spec
-from mlhood.grading.batch.result_keys import checks_digest, environment_digest
+from mlhood.grading.batch.grader import GraderSettings
+from mlhood.grading.batch.result_keys import checks_digest, environment_digest, submission_seed
 from mlhood.grading.execution.grade_notebook import RunSettings, grade_file
 from mlhood.grading.gradebook.project_spec import ProjectSpec
+from mlhood.grading.intake.collect import SubmittedFile
 from mlhood.grading.notebooks import master
 from mlhood.grading.notebooks.notebook import write
 from mlhood.grading.projects import PROJECTS
@@ -122,6 +125,21 @@ def test_the_digest_of_checks_covers_points_and_stand_ins(course):
     others = [replace(task, stand_in="x = 1"), replace(task, checks=task.checks[:1]), replace(task, seconds=1.0)]
     digests = {checks_digest(replace(course.SYNTHETIC, tasks=(changed,))) for changed in [task, *others]}
     assert len(digests) == 4
+
+
+def test_every_submission_has_inputs_of_its_own(course, solved, monkeypatch):
+    seeds = []
+    monkeypatch.setattr(course_grader, "grade_file", lambda path, settings: seeds.append(settings.seed))
+    files = [SubmittedFile(student, path=solved, sha256=sha256) for student in ("ada", "bob") for sha256 in ("1", "2")]
+    for secret in (1, 2):
+        grader = course_grader.unsandboxed(GraderSettings(secret, contextlib.nullcontext))
+        for file in (*files, files[0]):
+            grader.grade(file, lambda result: None)
+    assert seeds[4] == seeds[0]
+    assert seeds[9] == seeds[5]
+    assert len(set(seeds)) == 8
+    assert all(2**40 < seed < 2**63 for seed in seeds)
+    assert submission_seed(1, "ab", "c") != submission_seed(1, "a", "bc")
 
 
 def test_the_environment_depends_on_the_seed_and_does_not_reveal_it():
