@@ -30,16 +30,55 @@ MESSAGES = {
     "a large execution count": "send('execute_input', {'execution_count': 'x' * (9 << 20)})",
 }
 
+# replies that the student's process writes in place of the server's
+FORGE = """
+import io, json, numpy as np, zipfile
+import mlhood.grading.rpc.server as server
+def forge(value, method=zipfile.ZIP_STORED, **arrays):
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, 'w', method) as archive:
+        for name, array in arrays.items():
+            with archive.open(name + '.npy', 'w') as file:
+                np.save(file, array)
+    files = {'npz': buffer.getvalue(), 'json': b'{"$dict": [["called", []], ["value", %s]]}' % value.encode()}
+    def serve(folder, number, names=None):
+        for suffix, data in files.items():
+            open(f'{folder}/reply-{number}.{suffix}', 'wb').write(data)
+    server.serve = serve
+"""
+REPLIES = {
+    "as much as is allowed": 'forge(\'{"$array": "a0"}\', a0=np.ones(70 << 20, np.uint8))',
+    "as many bytes as are allowed": 'forge(\'{"$bytes": "a0"}\', a0=np.ones(70 << 20, np.uint8))',
+    "too many bytes": "forge('1', a0=np.ones(200 << 20, np.uint8))",
+    "one array many times": "forge('[' + '{\"$array\": \"a0\"},' * 10_000 + '0]', a0=np.ones(1 << 20, np.uint8))",
+    "compressed": "forge('1', zipfile.ZIP_DEFLATED, a0=np.ones(300 << 20, np.uint8))",
+    "many arrays": "forge('1', **{f'a{n}': np.ones(1) for n in range(30_000)})",
+    "no elements": 'forge(\'{"$array": "a0"}\', a0=np.ones((0, 1 << 50)))',
+    "small objects": "forge('[' + '{},' * 2_000_000 + '0]')",
+    "short texts": "forge('[' + '\"a\",' * 1_900_000 + '0]')",
+    "wide text": "forge('\"' + chr(0x1f600) + 'x' * 8_000_000 + '\"')",
+    "keys of one hash": "forge(json.dumps({'$set': [n * (2**61 - 1) for n in range(90_000)]}))",
+    "columns of different rows": "forge(json.dumps({'$frame': {'$dict': [[str(n), {'$dict': [[n * 99 + m, 1]"
+    " for m in range(60)]}] for n in range(900)]}}))",
+}
+READ = {
+    "as much as is allowed": "value ndarray",
+    "as many bytes as are allowed": "value bytes",
+    "wide text": "value str",
+}
 
-def test_no_message_takes_the_memory_of_the_grader(bubblewrap):
+
+def test_neither_messages_nor_replies_take_the_memory_of_the_grader(bubblewrap):
     attacks = [[name, SEND, source, False] for name, source in MESSAGES.items()]
-    report = run(attacks)
+    report = run([*attacks, *([f"reply: {name}", FORGE, source, True] for name, source in REPLIES.items())])
     assert report["peak"] < MAX_PEAK_MIB, report
     # the others end their cell at most, or are dropped
     for name in ("many frames", "many small frames", "one large frame", "small objects", "many keys in the metadata"):
         assert report[name][0].startswith("put out more than 16 MiB at once"), report
     for name in ("outputs of small objects", "an output that is updated"):
         assert report[name][0].startswith("put out more than 16 MiB and"), report
+    for name in REPLIES:
+        assert report[f"reply: {name}"][0].startswith(READ.get(name, "`f` gave no usable answer")), report
 
 
 def run(attacks: list[list[object]]) -> dict:

@@ -1,27 +1,38 @@
 """The messages between a student's process and the grader's: arrays and plain data, never pickled objects.
 
 A message is JSON text and a set of numeric arrays. Any other object stays in the student's process and is represented
-by a handle. The reader trusts nothing: sizes are checked before anything is allocated.
+by a handle. The reader trusts nothing, and reads in the grader's own process, since a notebook is asked hundreds of
+times: the limits below hold for all of a message, and are checked before anything is allocated. Every array is referred
+to once, so nothing is larger when it is decoded; a message at all limits takes 150 MiB while it is read. The largest of the
+course's own solutions has 1 MiB.
 """
 
 from __future__ import annotations
 
-import base64
 import io
 import json
-import math
 import sys
-import zipfile
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
 import numpy as np
 
+from mlhood.files.untrusted_json import has_at_most, loads
+from mlhood.grading.rpc.npz import OVERHEAD_BYTES, NpzError, read_npz
+
 MAX_TEXT_BYTES = 8 << 20
-MAX_ARRAY_BYTES = 512 << 20
+MAX_VALUES = 200_000  # of the JSON, with names and what marks types
+MAX_ARRAYS = 4096
+MAX_ARRAY_BYTES = 72 << 20  # of all arrays and bytes: a file that is fetched, and inputs for it
 MAX_DEPTH = 30
+MAX_INTEGER_BITS = 1023  # so that it can be converted to a float
+MAX_COLLISIONS = 16
+"""Keys with the same hash. A dictionary compares each with all others, so that 100,000 take minutes."""
+MAX_COLUMNS = 1000
+MAX_AXIS, MAX_AXES = 1 << 31, 32
 NUMERIC_KINDS = "biufc"
 
 
@@ -85,33 +96,19 @@ class Message:
         """
         if len(text) > MAX_TEXT_BYTES:
             raise CodecError(f"{len(text)} bytes of plain data; the limit is {MAX_TEXT_BYTES}")
-        return cls(text.decode(errors="replace"), _read_arrays(arrays))
+        try:
+            return cls(
+                text.decode(errors="replace"), read_npz(arrays, max_bytes=MAX_ARRAY_BYTES, max_arrays=MAX_ARRAYS)
+            )
+        except NpzError as error:
+            raise CodecError(f"the arrays cannot be read: {error}") from None
+        except Exception as error:  # NumPy and struct raise more kinds on damaged bytes than they document
+            raise CodecError(f"the arrays cannot be read: {type(error).__name__}: {error}") from None
 
 
-def _read_arrays(data: bytes) -> dict[str, np.ndarray]:
-    """Return the numeric arrays of an npz; a header that claims more data than there is fails before allocation."""
-    try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            entries = archive.infolist()
-            if sum(entry.file_size for entry in entries) > MAX_ARRAY_BYTES:
-                raise CodecError(f"the arrays exceed the limit of {MAX_ARRAY_BYTES >> 20} MiB")
-            return {entry.filename.removesuffix(".npy"): _read_array(archive.read(entry)) for entry in entries}
-    except CodecError:
-        raise
-    except Exception as error:  # zipfile, zlib and NumPy raise more kinds on damaged bytes than they document
-        raise CodecError(f"the arrays cannot be read: {type(error).__name__}: {error}") from None
-
-
-def _read_array(data: bytes) -> np.ndarray:
-    stream = io.BytesIO(data)
-    if np.lib.format.read_magic(stream) != (1, 0):
-        raise CodecError("unsupported array format")
-    shape, _, dtype = np.lib.format.read_array_header_1_0(stream)
-    if dtype.kind not in NUMERIC_KINDS:
-        raise CodecError(f"arrays of type {dtype} are not supported: only numeric arrays are")
-    if math.prod(shape) * dtype.itemsize != len(data) - stream.tell():
-        raise CodecError("the header of an array does not match its size")
-    return np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
+def max_file_bytes() -> dict[str, int]:
+    """Return how large the files of a message are at most, by their suffix."""
+    return {".json": MAX_TEXT_BYTES, ".npz": MAX_ARRAY_BYTES + (MAX_ARRAYS + 1) * OVERHEAD_BYTES}
 
 
 def encode(value: object, register: Callable[[object], int] | None = None) -> Message:
@@ -126,14 +123,19 @@ def encode(value: object, register: Callable[[object], int] | None = None) -> Me
         CodecError: The value cannot be encoded.
     """
     arrays: dict[str, np.ndarray] = {}
-    tree = _Encoder(arrays, register).encode(value, 0)
-    return Message(json.dumps(tree), arrays)
+    text = json.dumps(_Encoder(arrays, register).encode(value, 0))
+    if len(text) > MAX_TEXT_BYTES:
+        raise CodecError(f"{len(text)} bytes of plain data; the limit is {MAX_TEXT_BYTES}")
+    if not has_at_most(text.encode(), MAX_VALUES):
+        raise CodecError(f"more than {MAX_VALUES:,} values of plain data")
+    return Message(text, arrays)
 
 
 class _Encoder:
     def __init__(self, arrays: dict[str, np.ndarray], register: Callable[[object], int] | None) -> None:
         self.arrays = arrays
         self.register = register
+        self.remaining = MAX_ARRAY_BYTES
 
     def encode(self, value: Any, depth: int) -> Any:
         if depth > MAX_DEPTH:
@@ -150,9 +152,17 @@ class _Encoder:
     def store(self, array: np.ndarray) -> str:
         if array.dtype.kind not in NUMERIC_KINDS:
             raise CodecError(f"arrays of type {array.dtype} are not supported: only numeric arrays are")
+        self.remaining -= array.nbytes
+        if self.remaining < 0 or len(self.arrays) == MAX_ARRAYS:
+            raise CodecError(
+                f"arrays and bytes exceed the limit of {MAX_ARRAY_BYTES >> 20} MiB or {MAX_ARRAYS:,} arrays"
+            )
         name = f"a{len(self.arrays)}"
         self.arrays[name] = np.ascontiguousarray(array).reshape(array.shape)
         return name
+
+    def store_bytes(self, data: bytes | bytearray) -> str:
+        return self.store(np.frombuffer(data, np.uint8))
 
     def encode_all(self, values: Any, depth: int) -> list:
         return [self.encode(value, depth) for value in values]
@@ -200,9 +210,9 @@ ENCODERS: tuple[tuple[Callable[[object], bool], Callable[[_Encoder, Any, int], A
     (_instance(int, np.integer), lambda e, v, d: int(v)),
     (_instance(float, np.floating), lambda e, v, d: float(v)),
     (_instance(str, PurePath), lambda e, v, d: str(v)),
-    (_instance(bytes, bytearray), lambda e, v, d: {"$bytes": base64.b64encode(v).decode()}),
+    (_instance(bytes, bytearray), lambda e, v, d: {"$bytes": e.store_bytes(v)}),
     (_instance(Tensor), lambda e, v, d: {"$tensor": e.store(v.array)}),
-    (_instance(Onnx), lambda e, v, d: {"$onnx": base64.b64encode(v.data).decode()}),
+    (_instance(Onnx), lambda e, v, d: {"$onnx": e.store_bytes(v.data)}),
     (_instance(Hir), _encode_hir),
     (_is("mlhood.compiler.hir.graph", "Graph"), _encode_graph),
     (_is("mlhood.compiler.hir.types", "TensorType"), lambda e, v, d: {"$type": e.encode_all([v.element, *v.shape], d)}),
@@ -215,7 +225,7 @@ ENCODERS: tuple[tuple[Callable[[object], bool], Callable[[_Encoder, Any, int], A
     (_is("pandas", "DataFrame"), lambda e, v, d: {"$frame": e.encode({str(n): v[n].tolist() for n in v.columns}, d)}),
     (_is("pandas", "Series"), lambda e, v, d: e.encode(v.to_dict(), d)),
     (_is("pandas", "Index"), lambda e, v, d: e.encode(v.tolist(), d)),
-    (_is("onnx", "ModelProto"), lambda e, v, d: {"$bytes": base64.b64encode(v.SerializeToString()).decode()}),
+    (_is("onnx", "ModelProto"), lambda e, v, d: {"$bytes": e.store_bytes(v.SerializeToString())}),
     (_instance(list), lambda e, v, d: e.encode_all(v, d)),
     (_instance(tuple), lambda e, v, d: {"$tuple": e.encode_all(v, d)}),
     (_instance(set, frozenset), lambda e, v, d: {"$set": e.encode_all(v, d)}),
@@ -235,40 +245,84 @@ def decode(message: Message, resolve: Callable[[int], object] | None = None) -> 
         CodecError: The message is malformed.
     """
     try:
-        tree = json.loads(message.text)
-        return _decode(tree, message.arrays, resolve, 0)
+        tree = loads(message.text.encode("utf-8", "replace"), max_bytes=MAX_TEXT_BYTES, max_values=MAX_VALUES)
+        return _Decoder(dict(message.arrays), resolve).decode(tree, 0)
     except CodecError:
         raise
     except Exception as error:  # data that a hostile process made up may fail in any way
-        raise CodecError(f"a malformed message: {type(error).__name__}: {error}") from None
+        raise CodecError(f"a malformed message: {type(error).__name__}: {str(error)[:500]}") from None
 
 
-def _decode(tree: Any, arrays: dict[str, np.ndarray], resolve: Callable[[int], object] | None, depth: int) -> Any:
-    if depth > 2 * MAX_DEPTH:
-        raise CodecError(f"data are nested more than {MAX_DEPTH} levels deep")
-    if isinstance(tree, str):
-        return tree.encode("utf-8", "replace").decode()  # lone surrogates cannot be printed
-    if tree is None or isinstance(tree, (bool, int, float)):
-        return tree
-    if isinstance(tree, list):
-        return [_decode(item, arrays, resolve, depth + 1) for item in tree]
-    ((kind, body),) = tree.items()
-    if kind in ("$array", "$tensor"):
-        return _as_tensor(arrays[body]) if kind == "$tensor" and resolve else arrays[body]
-    if kind == "$bytes":
-        return base64.b64decode(body, validate=True)
-    if kind == "$onnx" and resolve:
-        return _as_model(base64.b64decode(body, validate=True))
-    if kind == "$remote" and resolve:
-        return resolve(int(body))
-    if kind == "$object":
-        handle, type_name, text = body
-        return Remote(int(handle), str(type_name)[:100], str(text)[:200])
-    children = _decode(body, arrays, resolve, depth + 1)
-    if kind == "$graph":
-        hir = Hir(str(children[0]), dict(children[1]))
-        return _as_graph(hir) if resolve else hir
-    return DECODERS[kind](children)
+class _Decoder:
+    def __init__(self, arrays: dict[str, np.ndarray], resolve: Callable[[int], object] | None) -> None:
+        self.arrays = arrays
+        self.resolve = resolve
+
+    def decode(self, tree: Any, depth: int) -> Any:
+        if depth > 2 * MAX_DEPTH:
+            raise CodecError(f"data are nested more than {MAX_DEPTH} levels deep")
+        if isinstance(tree, str):
+            return tree.encode("utf-8", "replace").decode()  # lone surrogates cannot be printed
+        if isinstance(tree, int) and tree.bit_length() > MAX_INTEGER_BITS:
+            raise CodecError(f"an integer of more than {MAX_INTEGER_BITS} bits")
+        if tree is None or isinstance(tree, (bool, int, float)):
+            return tree
+        if isinstance(tree, list):
+            return [self.decode(item, depth + 1) for item in tree]
+        ((kind, body),) = tree.items()
+        if kind in ("$array", "$tensor"):
+            array = self.take(body)
+            return _as_tensor(array) if kind == "$tensor" and self.resolve else array
+        if kind == "$bytes":
+            return self.take_bytes(body)
+        if kind == "$onnx" and self.resolve:
+            return _as_model(self.take_bytes(body))
+        if kind == "$remote" and self.resolve:
+            return self.resolve(int(body))
+        if kind == "$object":
+            handle, type_name, text = body
+            return Remote(int(handle), str(type_name)[:100], str(text)[:200])
+        children = self.decode(body, depth + 1)
+        if kind == "$graph":
+            return self.graph(*children)
+        return DECODERS[kind](children)
+
+    def take(self, name: object) -> np.ndarray:
+        """Return an array; a second reference to it is an error, since together they may be larger than any limit."""
+        if not isinstance(name, str) or name not in self.arrays:
+            raise CodecError("an array is missing, or is referred to twice")
+        return self.arrays.pop(name)
+
+    def take_bytes(self, name: object) -> bytes:
+        array = self.take(name)
+        if array.dtype != np.uint8 or array.ndim != 1:
+            raise CodecError("bytes are not an array of bytes")
+        return array.tobytes()
+
+    def graph(self, text: object, constants: object) -> Any:
+        if not isinstance(text, str) or not isinstance(constants, dict):
+            raise CodecError("a graph is a text and its constants")
+        if not all(isinstance(key, str) and isinstance(value, np.ndarray) for key, value in constants.items()):
+            raise CodecError("the constants of a graph are arrays by their names")
+        hir = Hir(text, constants)
+        return _as_graph(hir) if self.resolve else hir
+
+
+def _distinct(keys: Iterable[Any]) -> list[Any]:
+    """Return keys of a dictionary or set, unless so many have the same hash that comparing them would take minutes."""
+    keys = list(keys)
+    if any(count > MAX_COLLISIONS for _, count in Counter(map(hash, keys)).most_common(1)):
+        raise CodecError("too many keys with the same hash, or the same key too often")
+    return keys
+
+
+def _set(items: list) -> frozenset:
+    return frozenset(_distinct(items))
+
+
+def _dictionary(pairs: list) -> dict:
+    keys, values = [key for key, _ in pairs], [value for _, value in pairs]
+    return dict(zip(_distinct(keys), values, strict=True))
 
 
 def _as_tensor(array: np.ndarray) -> Any:
@@ -293,19 +347,29 @@ def _tensor_type(parts: list) -> Any:
     from mlhood.compiler.hir.types import TensorType
 
     element, *shape = parts
+    if not isinstance(element, str) or len(shape) > MAX_AXES:
+        raise CodecError("a type is the name of its elements, and a shape")
+    if not all(isinstance(axis, str) or (type(axis) is int and 0 <= axis < MAX_AXIS) for axis in shape):
+        raise CodecError("a shape has names and sizes")
     return TensorType(element, tuple(shape))
 
 
 def _frame(columns: dict) -> Any:
     import pandas
 
+    if not isinstance(columns, dict) or len(columns) > MAX_COLUMNS:
+        raise CodecError(f"a frame has at most {MAX_COLUMNS:,} columns by their names")
+    if not all(isinstance(name, str) and isinstance(column, list) for name, column in columns.items()):
+        raise CodecError("a column of a frame is a list")  # pandas would align dictionaries, in a table of all keys
+    if len({len(column) for column in columns.values()}) > 1:
+        raise CodecError("the columns of a frame have different lengths")
     return pandas.DataFrame(columns)
 
 
 DECODERS: dict[str, Callable[[Any], Any]] = {
     "$tuple": tuple,
-    "$set": frozenset,
-    "$dict": lambda pairs: {key: value for key, value in pairs},  # noqa: C416 - a pair of wrong length must fail
+    "$set": _set,
+    "$dict": _dictionary,
     "$frame": _frame,
     "$type": _tensor_type,
 }

@@ -6,9 +6,8 @@ import os
 import stat
 from pathlib import Path
 
-from mlhood.grading.rpc.codec import MAX_ARRAY_BYTES, MAX_TEXT_BYTES, CodecError, Message
+from mlhood.grading.rpc.codec import CodecError, Message, max_file_bytes
 
-MAX_MESSAGE_FILE_BYTES = MAX_ARRAY_BYTES + MAX_TEXT_BYTES
 # links are not followed and pipes do not block; Windows has neither flag, but needs the binary one
 READ = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 
@@ -62,9 +61,10 @@ class FileChannel:
         with os.fdopen(descriptor, "rb") as file:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 raise CodecError(f"there is no {kind}")
-            data = file.read(MAX_MESSAGE_FILE_BYTES + 1)  # the file may still grow
-        if len(data) > MAX_MESSAGE_FILE_BYTES:
-            raise CodecError(f"the {kind} exceeds the limit of {MAX_MESSAGE_FILE_BYTES >> 20} MiB")
+            limit = max_file_bytes()[path.suffix]
+            data = file.read(min(os.fstat(descriptor).st_size, limit) + 1)  # the file may still grow
+        if len(data) > limit:
+            raise CodecError(f"the {kind} exceeds the limit of {limit >> 20} MiB")
         return data
 
     def _path(self, kind: str, number: int, suffix: str) -> Path:

@@ -17,7 +17,7 @@ from nbformat.v4 import new_output
 
 from mlhood.errors import GradingError
 from mlhood.grading.execution.kernel import CellOutcome, Kernel
-from mlhood.grading.rpc.file_channel import MAX_MESSAGE_FILE_BYTES
+from mlhood.grading.rpc.codec import max_file_bytes
 from mlhood.grading.rpc.transport import MAX_FETCHED_BYTES, InvalidFile, NoReply
 from mlhood.grading.sandbox.channels import TOO_LARGE, KernelManager
 from mlhood.grading.sandbox.limits import MIB
@@ -164,7 +164,7 @@ class SandboxedKernel(Kernel):
     def _download(self, names: list[str]) -> None:
         try:
             for name in names:
-                self.sandbox.download(self.scratch / name, MAX_MESSAGE_FILE_BYTES)
+                self.sandbox.download(self.scratch / name, max_file_bytes()[Path(name).suffix])
         except NotRegularFile as error:
             raise NoReply(f"the reply {error}") from None
 
