@@ -3,8 +3,8 @@
 A message is JSON text and a set of numeric arrays. Any other object stays in the student's process and is represented
 by a handle. The reader trusts nothing, and reads in the grader's own process, since a notebook is asked hundreds of
 times: the limits below hold for all of a message, and are checked before anything is allocated. Every array is referred
-to once, so nothing is larger when it is decoded; a message at all limits takes 150 MiB while it is read. The largest of the
-course's own solutions has 1 MiB.
+to once, so nothing is larger when it is decoded; a message at all limits takes 150 MiB while it is read. The largest of
+the course's own solutions has 1 MiB.
 """
 
 from __future__ import annotations
