@@ -64,6 +64,7 @@ PLAN: dict[str, set[str]] = {
     "grading.similarity": {"grading.notebooks", "grading.gradebook"},
     "grading.reports": {"grading.checks", "grading.notebooks", "grading.execution", "grading.gradebook"}
     | {"grading.similarity"},
+    "grading.marking": {"grading.notebooks", "grading.intake", "grading.gradebook", "grading.reports"},
     # a batch uses the course in its workers only
     "grading.batch": {"grading.checks", "grading.projects", "grading.notebooks", "grading.execution"}
     | {"grading.sandbox", "grading.intake", "grading.gradebook"},
@@ -72,7 +73,8 @@ PLAN: dict[str, set[str]] = {
     # it calls the command as an instructor does, and reads the gradebook
     "grading.bench": {"grading.checks", "grading.notebooks", "grading.execution", "grading.sandbox"}
     | {"grading.gradebook", "grading.batch"},
-    "grading.class_commands": {"grading.gradebook", "grading.batch", "grading.exporters", "grading.reports"},
+    "grading.class_commands": {"grading.gradebook", "grading.batch", "grading.exporters", "grading.marking"}
+    | {"grading.reports"},
     "cli": {"models", "exchange", "compiler", "kernels", "dataflow", "jaxlab", "doctor", "grading"}
     | {"compiler.commands", "kernels.commands", "dataflow.systolic", "dataflow.sliced", "jaxlab.commands"}
     | {"grading.class_commands", "grading.bench"},

@@ -107,8 +107,16 @@ def marks(
     gradebook: Book,
     write: Annotated[Path | None, typer.Option(help="Write the table of written answers and held tasks.")] = None,
     read: Annotated[Path | None, typer.Option(help="Store the points of this filled table.")] = None,
+    open_page: Annotated[
+        bool, typer.Option("--open", help="Mark on a local web page, one answer at a time, until Ctrl-C.")
+    ] = False,
+    browser: Annotated[bool, typer.Option(help="With --open: open the page in a browser.")] = True,
 ) -> None:
-    """Give points for written questions and held tasks: write a table, fill in its column `points`, and read it back.
+    """Give points for written questions and held tasks: on a local web page, or in a table that is read back.
+
+    The page stores every key press at once. It is reachable from this machine only, and only at the address printed.
+
+    Example: mlhood marks graded --open
 
     Example: mlhood marks graded --write to-mark.csv
 
@@ -116,10 +124,13 @@ def marks(
     """
     from mlhood.grading.exporters.manual_marks import read_manual_marks, write_manual_marks
     from mlhood.grading.gradebook.gradebook import Gradebook
+    from mlhood.grading.marking.serve import serve
 
-    if (write is None) == (read is None):
-        raise typer.BadParameter("give either --write FILE or --read FILE")
-    if write is not None:
+    if [write is not None, read is not None, open_page].count(True) != 1:
+        raise typer.BadParameter("give one of --open, --write FILE and --read FILE")
+    if open_page:
+        serve(_path(gradebook), typer.echo, browse=browser)
+    elif write is not None:
         typer.echo(write_manual_marks(_path(gradebook), write))
     elif read is not None:
         with Gradebook(_path(gradebook), must_exist=True) as book:

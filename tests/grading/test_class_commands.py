@@ -101,7 +101,7 @@ def test_an_export_says_whose_marks_are_not_final(fake_class, tmp_path):
         assert result.exit_code == 0, result.exception
         assert result.stdout.splitlines()[-2:] == [
             "warning: not final: 3 held tasks count 0 points until you decide on them: ada (P1.2, P1.3), eve (P1.1)",
-            f"next: mlhood marks {fake_class.gradebook} --write to-mark.csv",
+            f"next: mlhood marks {fake_class.gradebook} --open",
         ]
 
 

@@ -89,7 +89,7 @@ class ClassResult:
 
     def _next_commands(self, done: int) -> Iterator[str]:
         folder = shlex.quote(str(self.gradebook.parent))
-        commands = [f"mlhood marks {folder} --write to-mark.csv"] if any(record.held for record in self.records) else []
+        commands = [f"mlhood marks {folder} --open"] if any(record.held for record in self.records) else []
         if done:
             commands.append(f"mlhood export {folder} --format csv --to marks.csv")
             commands.append(f"mlhood class-report {folder} --to class.html")

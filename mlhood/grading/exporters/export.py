@@ -68,7 +68,7 @@ def _held_note(exported: Sequence[Record], gradebook: Path) -> Iterator[str]:
     more = f" and {len(held) - MAX_NAMES} more" if len(held) > MAX_NAMES else ""
     names = f"{', '.join(held[:MAX_NAMES])}{more}"
     yield f"warning: not final: {count} held tasks count 0 points until you decide on them: {names}"
-    yield f"next: mlhood marks {shlex.quote(str(gradebook))} --write to-mark.csv"
+    yield f"next: mlhood marks {shlex.quote(str(gradebook))} --open"
 
 
 def _check_format(options: ExportOptions) -> None:

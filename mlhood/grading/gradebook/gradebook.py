@@ -192,6 +192,10 @@ class Gradebook:
         except sqlite3.Error as error:
             raise self._unusable(error) from None
 
+    def data_version(self) -> int:
+        """Return a number that changes when another process, or another connection, has changed the gradebook."""
+        return self._rows("PRAGMA data_version")[0][0]
+
     # -- the course and the batch
 
     def set_metadata(self, name: str, value: str) -> None:

@@ -1,0 +1,115 @@
+"""The pages: an overview of what is to be marked, and one item with its answer and its rubric side by side."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from mlhood.grading.gradebook.by_hand import Item
+from mlhood.grading.marking.items import MAX_COMMENT, Written, first_unmarked, neighbours
+from mlhood.grading.notebooks.questions import QuestionText, synced_questions
+from mlhood.grading.reports.render import render
+from mlhood.grading.reports.sanitize import MAX_CODE, plain
+
+TEMPLATES = Path(__file__).parent / "templates"
+# shown on the pages, and what page.js does
+KEYS = (
+    ("0 … 9 .", "points; a digit that would make too many, or a second decimal, begins a new number"),
+    ("Backspace", "delete the last digit; without any, the answer is not marked"),
+    ("→  n  Enter", "next student"),
+    ("←  p", "previous student"),
+    ("u", "next one without points"),
+    ("a", "held task: give the points of its checks"),
+    ("↑ ↓", "scroll"),
+    ("c", "write a comment; Esc ends it"),
+    ("o", "overview"),
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of the overview: a question or task, how many of its answers are marked, and which one to open."""
+
+    id: str
+    title: str
+    kind: str
+    marked: int
+    count: int
+    key: str
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of an answer, and whether the reason for holding it quotes it."""
+
+    text: str
+    quoted: bool
+
+
+def overview_page(items: Mapping[str, Item], gradebook: str, nonce: str) -> str:
+    """Return the page that lists questions and held tasks."""
+    groups: dict[tuple[str, str], list[tuple[str, Item]]] = {}
+    for key, item in items.items():
+        groups.setdefault((item.id, "held" if item.held else "written"), []).append((key, item))
+    rows = [
+        Row(name, group[0][1].title, kind, _marked(item for _, item in group), len(group), _start(group))
+        for (name, kind), group in groups.items()
+    ]
+    return render(
+        "overview.html.j2",
+        folder=TEMPLATES,
+        nonce=nonce,
+        rows=rows,
+        gradebook=gradebook,
+        marked=_marked(items.values()),
+        count=len(items),
+        next_key=first_unmarked(items.items()),
+        keys=KEYS,
+    )
+
+
+def _marked(items) -> int:
+    return sum(item.points is not None for item in items)
+
+
+def _start(group: list[tuple[str, Item]]) -> str:
+    return first_unmarked(group) or group[0][0]
+
+
+def item_page(items: Mapping[str, Item], key: str, written: Written, nonce: str, error: str = "") -> str:
+    """Return the page of one item."""
+    item, keys = items[key], list(items)
+    same = [other for other in keys if (items[other].id, bool(items[other].held)) == (item.id, bool(item.held))]
+    previous, following = neighbours(keys, key)
+    later = [*keys[keys.index(key) + 1 :], *keys[: keys.index(key)]]
+    question = synced_questions(item.record.project.id).get(item.id, QuestionText(""))
+    return render(
+        "item.html.j2",
+        folder=TEMPLATES,
+        nonce=nonce,
+        item=item,
+        key=key,
+        task=next((task for task in item.record.tasks if task.id == item.id), None),
+        question=question,
+        lines=answer_lines(written.text, item.held),
+        other=answer_lines(written.other, item.held),
+        readable=written.readable,
+        position=same.index(key) + 1,
+        count=len(same),
+        marked=_marked(items[other] for other in same),
+        previous=previous,
+        following=following,
+        unmarked=first_unmarked((other, items[other]) for other in later),
+        max_comment=MAX_COMMENT,
+        keys=KEYS,
+        error=error,
+    )
+
+
+def answer_lines(text: str, reason: str) -> list[Line]:
+    """Return the lines of a student's text; those that the reason quotes in backticks are marked."""
+    quotes = [quote.strip() for quote in re.findall(r"`([^`]+)`", reason) if quote.strip()]
+    lines = plain(text, MAX_CODE).split("\n") if text else []
+    return [Line(line, any(quote in line for quote in quotes)) for line in lines]

@@ -1,0 +1,73 @@
+"""A small gradebook to mark: two students, a held task and a written question of each, and hostile answers."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+
+from mlhood.grading.checks.marks import CheckResult, TaskResult
+from mlhood.grading.gradebook.gradebook import GRADEBOOK_FILE, SUBMISSIONS_FOLDER, Entry, Gradebook
+from mlhood.grading.gradebook.records import Record, records
+from mlhood.grading.intake.collect import SubmittedFile
+from mlhood.grading.notebooks.notebook import write
+from tests.grading.batch.fake_grader import project
+from tests.grading.reports import attacks
+
+CODE = "def run(text):\n    exec(text)\n    return text"
+REASON = "cannot be marked automatically because the line `exec(text)` runs code that cannot be read"
+HOSTILE = "\n".join([attacks.TEXT, *attacks.HTML, "</textarea></form>'\"><b>"])
+
+
+def labelled(cell, task: str, role: str):
+    cell.metadata["mlhood"] = {"task": task, "role": role}
+    return cell
+
+
+def notebook(answer: str, code: str = CODE):
+    """Return a notebook with a solution of P1.2, an answer to P1.4, and a cell of the student's own."""
+    return new_notebook(
+        cells=[
+            labelled(new_code_cell(code), "P1.2", "solution"),
+            labelled(new_markdown_cell(answer), "P1.4", "question"),
+            new_code_cell("mine = '<b>'"),
+        ]
+    )
+
+
+def submit(folder: Path, student: str, answer: str, code: str = CODE, *, held: bool = True) -> None:
+    """Put a graded submission into the gradebook of a folder; it replaces an earlier one."""
+    (folder / SUBMISSIONS_FOLDER).mkdir(parents=True, exist_ok=True)
+    path = folder / SUBMISSIONS_FOLDER / "new.ipynb"
+    write(notebook(answer, code), path)
+    sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+    path.rename(path.with_name(f"{sha256}.ipynb"))
+    submission = SubmittedFile(student, student.title(), "P1", f"{student}.ipynb", sha256=sha256)
+    with Gradebook(folder / GRADEBOOK_FILE) as book:
+        book.set_projects([project("P1")])
+        book.add_submissions([submission])
+        book.open_grading(sha256, sha256, "P1")
+        for position in range(3):
+            checks = (
+                CheckResult("a", "It <i>runs</i>", 4, "passed"),
+                CheckResult("b", "It is right", 6, "failed", "no"),
+            )
+            reason = REASON if held and position == 1 else ""
+            book.put_task(
+                sha256, position, TaskResult(f"P1.{position + 1}", f"Task {position + 1}", checks, (), reason)
+            )
+        book.close_grading(sha256, "done")
+        book.update_entries([Entry(submission, "P1", sha256)])
+
+
+def marked_class(folder: Path) -> Path:
+    """Return the gradebook of a new class of two."""
+    submit(folder, "ada", "Because.", CODE)
+    submit(folder, "bob", HOSTILE, HOSTILE)
+    return folder / GRADEBOOK_FILE
+
+
+def record_of(gradebook: Path, student: str) -> Record:
+    with Gradebook(gradebook, must_exist=True) as book:
+        return next(record for record in records(book) if record.student == student)
