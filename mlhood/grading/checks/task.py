@@ -49,7 +49,7 @@ class Task:
             points. Empty if no later task depends on this one.
         solution_stands_in: Whether the stand-in is the master's solution. `mlhood sync` copies it into the package, so
             use it only where students may see the solution: the student edition leaves it out and the sandbox hides
-            it, but weaker isolation does not.
+            it, but grading without a sandbox does not.
         seconds: Time limit for each call into the student's code and each of the student's cells.
         timed: Whether its cells measure time, so that no other timed task may run on the same cores meanwhile.
         forbidden: Dotted names of functions, classes or modules that the solution may not use, as the task's text
