@@ -12,23 +12,25 @@ from mlhood.measure.claims import Verdict
 from mlhood.measure.comparison import MIN_ROUNDS
 from mlhood.measure.measurement import Measurement
 from mlhood.measure.table import Table
+from mlhood.measure.threading import threads as one_thread
 
 SINGLE_THREAD = "mlhood.grading.checks.probes:single_thread"
+UNDERSTATED = 4.0  # times the table's ratio: from here on a student is told
+UNDECIDED = "measured several times, and still undecided"
 UNMODIFIED = "put the result of `compare` into the table unmodified"
 
 Rows = Mapping[str, list[Measurement]]
 
 
-def complete_rows(table: Table, hint: str) -> Rows:
-    """Return the rows whose cells are all filled, at least one; so a missing row costs points only once.
+def filled_rows(table: Table, hint: str) -> Rows:
+    """Return the cells of every row.
 
     Raises:
-        CheckFailed: No row is complete.
+        CheckFailed: A cell is empty: a table with gaps earns nothing, whatever its other rows show.
     """
-    cells = {row: [table[row, column] for column in table.columns if (row, column) in table] for row in table.rows}
-    complete = {row: filled for row, filled in cells.items() if len(filled) == len(table.columns)}
-    expect.true(bool(complete), "no row of the table is filled", got="empty cells", hint=hint)
-    return complete  # type: ignore[return-value]
+    empty = ", ".join(f"{row}/{column}" for row, column in table.missing)
+    expect.true(not empty, "cells of the table are empty", expected="every row, all columns", got=empty, hint=hint)
+    return {row: [table[row, column] for column in table.columns] for row in table.rows}  # type: ignore[misc]
 
 
 def check_comparisons(table: Table, hint: str) -> None:
@@ -37,9 +39,7 @@ def check_comparisons(table: Table, hint: str) -> None:
     Raises:
         CheckFailed: A cell is empty, not measured together with its row, measured in too few rounds, or made up.
     """
-    empty = ", ".join(f"{row}/{column}" for row, column in table.missing)
-    expect.true(not empty, "cells of the table are empty", expected="every row, all columns", got=empty, hint=hint)
-    rows = complete_rows(table, hint)
+    rows = filled_rows(table, hint)
     runs = [cells[0].run for cells in rows.values()]
     shared = ", ".join(row for row, run in zip(rows, runs, strict=True) if run and runs.count(run) > 1)
     expect.true(
@@ -74,7 +74,7 @@ def check_operations(rows: Rows, flops: Mapping[str, int]) -> None:
     """Check that every cell states the right number of operations.
 
     Args:
-        rows: From `complete_rows`.
+        rows: From `filled_rows`.
         flops: Operations of one call, by row; two for each multiply-accumulate.
 
     Raises:
@@ -104,7 +104,7 @@ def check_agreed(rows: Rows) -> None:
 
 
 def check_claim(verdict: Verdict, what: str, hint: str) -> None:
-    """Check that a claim does not fail; an inconclusive claim costs no points.
+    """Check that a claim does not fail; one that the table leaves open is decided by `check_remeasured_claims`.
 
     Raises:
         CheckFailed: It fails.
@@ -114,53 +114,59 @@ def check_claim(verdict: Verdict, what: str, hint: str) -> None:
 
 
 def check_remeasured_claims(submission: Submission, claims: Sequence[timing.TimingClaim], what: str, hint: str) -> None:
-    """Check that the judge's own timing does not contradict the claims of a table.
+    """Check that the judge's own timing confirms the claims of a table.
 
     The claims are measured in random order until the time for a table is used up, so a submission cannot know which
     ones are left out. They are measured with one thread, as the task demands; a claim that fails is measured again with
     the process's own number of threads, in case the table was, too.
 
     Args:
-        submission: Its functions are timed, unless its session does not remeasure. Claims that are inconclusive or
-            understated get a note and cost no points.
+        submission: Its functions are timed, unless its session does not remeasure. An understated ratio gets a note and
+            costs no points.
         claims: The claims of the table; at least one.
 
     Raises:
         CheckFailed: A claim fails.
+        CheckHeld: None fails, but one stayed open although it was measured several times.
     """
     if not submission.session.remeasure:
         return
-    stop = time.monotonic() + timing.TABLE_SECONDS
+    stop, opened = time.monotonic() + timing.TABLE_SECONDS, []
     for i in submission.rng.permutation(len(claims)):
         verdict = _verdict(submission, claims[i], timing.TABLE_SECONDS / len(claims))
         if verdict.state == "inconclusive":
-            submission.notes.append(f"inconclusive: {verdict.reason}; measured again, and it costs no points")
-        elif verdict.ratio.low > timing.SLACK * claims[i].claimed.high:
+            opened.append(verdict.reason)
+        elif verdict.ratio.low > UNDERSTATED * claims[i].claimed.high:
             submission.notes.append(f"the table understates the ratio: {verdict.reason}; it costs no points")
         expect.true(
             verdict.state != "fails",
-            what,
+            verdict.what or what,
             expected="what the table claims, when your functions are timed from outside on new arguments",
             got=verdict.reason,
             hint=hint,
         )
         if time.monotonic() > stop:
             break
+    if opened:
+        raise expect.CheckHeld(f"{UNDECIDED}: {'; '.join(opened)}")
 
 
 def _verdict(submission: Submission, claim: timing.TimingClaim, seconds: float) -> timing.Verdict:
     """Measure a claim with one thread, and if it fails, with the process's own number of threads."""
     with _single_thread(submission):
         verdict = timing.measure_claim(submission, claim, seconds=seconds)
-    return timing.measure_claim(submission, claim, seconds=seconds) if verdict.state == "fails" else verdict
+    if verdict.state != "fails" or verdict.what:  # more threads do not make the slower side right
+        return verdict
+    return timing.measure_claim(submission, claim, seconds=seconds)
 
 
 @contextmanager
 def _single_thread(submission: Submission) -> Iterator[None]:
-    """Limit the submission's libraries to one thread; not inside the timed section, since it takes milliseconds."""
+    """Limit the submission's libraries and ours to one thread; outside the timed section, since it takes time."""
     threads = submission.call(SINGLE_THREAD)
     try:
-        yield
+        with one_thread(1):
+            yield
     finally:
         submission.call(threads, method="restore")
 

@@ -2,97 +2,121 @@
 
 The numbers in a table are the student's word, so its claims are measured again from outside:
 
-1. The clock runs in this process, around the whole round trip. Patched timers in the student's process have no effect,
-   and work that is lazy or done by another thread is included: the clock stops when the arrays have arrived.
-2. Every call gets arguments that were never sent before, so results cannot be replayed, and every result is compared
-   after the clock has stopped.
-3. Each round calls both functions, a reference implementation of ours and an empty call with as many bytes, in random
-   order. Rounds in which the reference took more than twice its median were disturbed and are dropped; even if the
-   submission slows the reference down, half of the rounds remain.
-4. The round trip adds the same time to both sides. The empty call measures it, and it is subtracted, but never more
-   than half of a call, since the empty call, too, runs in the student's process. A call that is short compared with the
-   round trip repeats its work (`TimedCall.repetitions`), which divides what is left of the round trip.
+1. The clock runs in this process, around the whole round trip of a message. Patched timers in the student's process
+   have no effect, and work that is lazy or done by another thread is included: the clock stops when the results have
+   arrived.
+2. Both sides are treated alike. A message makes several calls of one side, as many for the slower as for the faster,
+   and so many that those of the faster side take at least twice as long as the round trip. A round has one message of
+   each side, in random order. Two identical functions thus have the ratio 1, apart from noise that is alike for both.
+3. Large arrays are sent before the clock starts. Every call of the student's code is on arguments that were not used
+   before, so results cannot be replayed, and a random part of the results of all calls is checked after the clock has
+   stopped.
+4. Where the slower side is the student's, the course's own version of the same algorithm runs in this process, in the
+   same rounds: being slow on purpose makes no function fast (`Course`).
 
-The compared quantity is the ratio of the table's two cells and the ratio of the same two calls here. A somewhat smaller
-ratio here does not refute a table, which may have been measured on a quieter machine: a claim of "faster" has to be
-confirmed, and a large claimed ratio to within a factor of SLACK. Absolute times are compared with nothing: a laptop
-that throttles takes longer for everything.
+The compared quantity is the ratio of the table's two cells and the ratio of the same two functions here; how, is said
+in `timing_verdict`. Absolute times are compared with nothing: a laptop that throttles takes longer for everything.
 
-A claim is decided by the interval of the median ratio (`mlhood.measure.ratio`). Between the thresholds it is measured
-again, a failure has to be repeated, and a claim that stays undecided is inconclusive and costs no points.
+A claim is measured until it is decided (LOOKS). One that fails or stays open is measured again, up to ATTEMPTS times,
+when the machine has become quiet. It is refused if two of these refuse it, and open if the last leaves it open.
 """
 
 from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Literal
-
-import numpy as np
+from functools import partial
+from typing import Any
 
 from mlhood.grading.checks.submission import Submission
-from mlhood.grading.rpc.codec import Remote
-from mlhood.measure.ratio import Ratio, median_ratio
+from mlhood.grading.checks.timing_verdict import ROUND_TRIP_SHARE, Rounds, Verdict, decide, too_slow
+from mlhood.measure.ratio import Ratio
 
-FIRST_ROUNDS = 3  # enough if all of them agree with the claim
-ROUNDS = 5
-MAX_MEASUREMENTS = 4
-DISTURBED = 2.0  # times the reference's median
-MARGIN = 1.1  # by which a claim has to be missed to fail
-SMALL_MARGIN = 1.2  # the same for claimed ratios below it: the order of calls alone can make that much
-LARGE = 2.0  # claimed ratios from here on have to be confirmed in size
-SLACK = 4.0  # by which a large ratio may be smaller here: caches are colder, and the machine may be busier
+__all__ = ["Course", "Prepared", "Rounds", "TimedCall", "TimingClaim", "Verdict", "measure_claim", "time_rounds"]
+
+LOOKS = (3, 6, 12, 24)  # rounds after which a claim may be decided
+REFUSAL = 6  # rounds that a refusal needs
+ATTEMPTS = 3
+MAX_DOUBLINGS = 2  # of the calls in a message
+COURSE_ROUNDS = 6  # in which the course's version is timed, too
+GROSS = 5.0  # times what is allowed: so much slower than the course's version is refused without a race
+QUIET_SECONDS = 10.0  # to wait for a free core before another attempt
+RETRY_SECONDS = 40.0  # after which another attempt adds no rounds: few claims need one, and it should decide
 TABLE_SECONDS = 6.0  # after which no other claim of a table is measured
 EMPTY_CALL = "mlhood.grading.checks.probes:empty_call"
-State = Literal["holds", "fails", "inconclusive"]
+KEEP = "mlhood.grading.checks.probes:keep"
 Clock = Callable[[], float]
 
 
 @dataclass(frozen=True)
+class Prepared:
+    """A message that can be timed.
+
+    Args:
+        arguments: Sent while the clock runs, so they are small.
+        check: Raises CheckFailed if the result of the message is wrong; may check a random part of it.
+    """
+
+    arguments: tuple[Any, ...]
+    check: Callable[[Any], None]
+
+
+@dataclass(frozen=True)
 class TimedCall:
-    """A call to be timed.
+    """One side of a race.
 
     Args:
         target: As of `Submission.call`.
-        draw_arguments: Returns arguments that were never used before.
-        check: Raises CheckFailed if the result for these arguments is wrong; may check a random part of it.
-        repetitions: How often one call does the work.
+        prepare: Draws arguments that were never used before, for so many calls in one message. It may send messages of
+            its own, which are not timed.
+        calls: Calls in one message; more if they take less than twice the round trip on this machine.
     """
 
-    target: str | Remote
-    draw_arguments: Callable[[np.random.Generator], tuple[Any, ...]]
-    check: Callable[[tuple[Any, ...], Any, np.random.Generator], None]
-    repetitions: int = 1
+    target: str
+    prepare: Callable[[Submission, int], Prepared]
+    calls: int = 1
+
+
+@dataclass(frozen=True)
+class Course:
+    """The course's own version of the slower side, which runs in this process.
+
+    Args:
+        name: What it computes, for messages.
+        run: Does the work of `calls` calls.
+        most: How many times as long the student's version may take.
+        calls: As of `run`.
+    """
+
+    name: str
+    run: Callable[[], object]
+    most: float
+    calls: int = 1
 
 
 @dataclass(frozen=True)
 class TimingClaim:
-    """The claim that one call is faster than another.
+    """The claim that one side is faster than another.
 
     Args:
         name: The claim in words, for messages.
-        slow: The slower call.
-        fast: The faster call.
-        reference: A call of ours with about as much work.
+        slow: The slower side.
+        fast: The faster side, with as many calls in a message.
         claimed: Slow over fast, according to the table.
+        course: The course's own version of the slower side; None if that is not the student's code.
     """
 
     name: str
     slow: TimedCall
     fast: TimedCall
-    reference: TimedCall
     claimed: Ratio
+    course: Course | None = None
 
-
-@dataclass(frozen=True)
-class Verdict:
-    """The state of a claim after measuring it, the reason, and the measured ratio."""
-
-    state: State
-    reason: str
-    ratio: Ratio
+    def __post_init__(self) -> None:
+        if self.slow.calls != self.fast.calls:
+            raise ValueError(f"{self.name}: both sides need as many calls, not {self.slow.calls} and {self.fast.calls}")
 
 
 def measure_claim(
@@ -102,98 +126,113 @@ def measure_claim(
 
     Args:
         submission: Its functions are called; its `rng` draws arguments and orders.
-        seconds: Time after which an inconclusive claim is not measured again. A claim that seems to fail is measured
-            again in any case, so being slow does not help.
+        seconds: Time after which the first attempt adds no rounds. A claim that is refused or open is measured again
+            in any case, so being slow does not help.
 
     Raises:
         CheckFailed: A call stops with an error, or returns a wrong result.
     """
-    began, failures = clock(), 0
-    for call in (claim.slow, claim.fast):  # compilation at the first call is not measured
-        _time_call(submission, call, clock)
-    verdict = _measure(submission, claim, FIRST_ROUNDS, clock)
-    for _ in range(1, MAX_MEASUREMENTS):
-        if verdict.state == "holds" or failures == 2:
+    if refusal := _warm_up(submission, claim, clock):
+        return refusal
+    claim = _with_enough_calls(submission, claim, clock)
+    verdict = _attempt(submission, claim, seconds, clock)
+    refusals = int(verdict.state == "fails")
+    for _ in range(1, ATTEMPTS):
+        if verdict.state == "holds" or refusals == 2:
+            return verdict
+        wait_until_quiet()
+        verdict = _attempt(submission, claim, RETRY_SECONDS, clock)
+        refusals += verdict.state == "fails"
+    decided = verdict.state == "holds" or refusals == 2
+    return verdict if decided else replace(verdict, state="inconclusive")
+
+
+def _warm_up(submission: Submission, claim: TimingClaim, clock: Clock) -> Verdict | None:
+    """Call both sides once, since they may compile; refuse a slower side that would take minutes to race."""
+    _time_message(submission, claim.fast, 1, clock)
+    taken = _time_message(submission, claim.slow, 1, clock)
+    if claim.course is None:
+        return None
+    factor = float("inf")
+    for _ in range(2):  # the first call of either may have compiled
+        factor = min(factor, taken / _time_course(claim.course, clock))
+        if factor <= GROSS * claim.course.most:
+            return None
+        taken = _time_message(submission, claim.slow, 1, clock)
+    reason = f"{claim.name}: the slower takes {factor:.0f} times as long as the course's"
+    return Verdict("fails", reason, claim.claimed, too_slow(factor, claim.course))
+
+
+def _with_enough_calls(submission: Submission, claim: TimingClaim, clock: Clock) -> TimingClaim:
+    """Return the claim with as many calls in a message as make the round trip small beside the faster side's work."""
+    trip = statistics.median(_time_message(submission, EMPTY, 1, clock) for _ in range(3))
+    for _ in range(MAX_DOUBLINGS):
+        if ROUND_TRIP_SHARE * _time_message(submission, claim.fast, claim.fast.calls, clock) >= trip:
             break
-        verdict = _measure(submission, claim, ROUNDS, clock)
-        failures += verdict.state == "fails"
-        if verdict.state == "inconclusive" and clock() - began > seconds:
+        slow, fast = (replace(call, calls=2 * call.calls) for call in (claim.slow, claim.fast))
+        claim = replace(claim, slow=slow, fast=fast)
+    return claim
+
+
+def _attempt(submission: Submission, claim: TimingClaim, seconds: float, clock: Clock) -> Verdict:
+    stop, rounds = clock() + seconds, Rounds()
+    for look in LOOKS:
+        time_rounds(submission, claim, rounds, look, clock=clock)
+        state = decide(rounds, claim).state
+        if state == "fails" and look < REFUSAL:
+            continue
+        if state != "inconclusive" or clock() > stop:
             break
-    failed_once = verdict.state == "fails" and failures < 2
-    return replace(verdict, state="inconclusive") if failed_once else verdict
+    return decide(rounds, claim)
 
 
-def _measure(submission: Submission, claim: TimingClaim, rounds: int, clock: Clock) -> Verdict:
-    calls = {"slow": claim.slow, "fast": claim.fast}
-    return _decide(time_calls(submission, calls, claim.reference, rounds=rounds, clock=clock), claim)
+def time_rounds(
+    submission: Submission, claim: TimingClaim, rounds: Rounds, total: int, *, clock: Clock = time.perf_counter
+) -> None:
+    """Time rounds, each with one message of both sides and an empty one, and in the first ones the course's version.
 
-
-def time_calls(
-    submission: Submission,
-    calls: Mapping[str, TimedCall],
-    reference: TimedCall,
-    *,
-    rounds: int = ROUNDS,
-    clock: Clock = time.perf_counter,
-) -> dict[str, list[float]]:
-    """Time calls, a reference and an empty call in rounds.
-
-    Returns:
-        Seconds by name, including `reference` and `empty`, one for each round that was not disturbed.
+    Args:
+        rounds: The rounds are added to these.
+        total: How many there are then.
 
     Raises:
         CheckFailed: A call stops with an error, or returns a wrong result.
     """
-    all_calls = {**calls, "reference": reference, "empty": _empty_call(submission, reference)}
-    seconds: dict[str, list[float]] = {name: [] for name in all_calls}
-    for _ in range(rounds):
-        for name in submission.rng.permutation(list(all_calls)):
-            seconds[name].append(_time_call(submission, all_calls[name], clock))
-    limit = DISTURBED * statistics.median(seconds["reference"])
-    quiet = [i for i, duration in enumerate(seconds["reference"]) if duration <= limit]
-    return {name: [durations[i] for i in quiet] for name, durations in seconds.items()}
+
+    sides = {"slow": claim.slow, "fast": claim.fast, "empty": EMPTY}
+    timed = {name: partial(_time_message, submission, call, call.calls, clock) for name, call in sides.items()}
+    if claim.course and len(rounds) < COURSE_ROUNDS:
+        timed["course"] = partial(_time_course, claim.course, clock)
+    while len(rounds) < total:
+        seconds = {str(name): timed[name]() for name in submission.rng.permutation(list(timed))}
+        for name, duration in seconds.items():
+            getattr(rounds, name).append(duration)
 
 
-def _time_call(submission: Submission, call: TimedCall, clock: Clock) -> float:
-    arguments = call.draw_arguments(submission.rng)
+def _time_message(submission: Submission, call: TimedCall, calls: int, clock: Clock) -> float:
+    prepared = call.prepare(submission, calls)
     start = clock()
-    result = submission.call(call.target, *arguments)
+    result = submission.call(call.target, *prepared.arguments)
     duration = clock() - start
-    call.check(arguments, result, submission.rng)
+    prepared.check(result)
     return duration
 
 
-def _empty_call(submission: Submission, reference: TimedCall) -> TimedCall:
-    """Return a call with arguments and results as large as the reference's, which is warmed up by the way."""
-    arguments = reference.draw_arguments(submission.rng)
-    result = submission.call(reference.target, *arguments)
-    reference.check(arguments, result, submission.rng)
-    shape = list(np.shape(result))
-    return TimedCall(EMPTY_CALL, lambda rng: (shape, *reference.draw_arguments(rng)), lambda *results: None)
+def _time_course(course: Course, clock: Clock) -> float:
+    """Return the seconds of one call of the course's version."""
+    start = clock()
+    course.run()
+    return (clock() - start) / course.calls
 
 
-def _decide(seconds: Mapping[str, list[float]], claim: TimingClaim) -> Verdict:
-    round_trip = statistics.median(seconds["empty"])
-    slow, fast, reference = (
-        [_work_seconds(duration, round_trip, call.repetitions) for duration in seconds[name]]
-        for name, call in (("slow", claim.slow), ("fast", claim.fast), ("reference", claim.reference))
-    )
-    ratio, required = median_ratio(slow, fast, paired=True), _required(claim.claimed)
-    pace = statistics.median(fast) / statistics.median(reference)
-    reason = (
-        f"{claim.name}: {ratio} times as long when timed from outside, and {claim.claimed} in the table "
-        f"(at least {required:.2f} is required); the faster takes {pace:.1f} times as long as the course's"
-    )
-    if ratio.high * (SMALL_MARGIN if claim.claimed.low < SMALL_MARGIN else MARGIN) < required:
-        return Verdict("fails", reason, ratio)
-    return Verdict("holds" if ratio.low >= required else "inconclusive", reason, ratio)
+EMPTY = TimedCall(EMPTY_CALL, lambda submission, calls: Prepared((16,), lambda result: None))
 
 
-def _work_seconds(duration: float, round_trip: float, repetitions: int) -> float:
-    """Return the seconds of the work in a call, done once; the round trip takes off at most half of the call."""
-    return (duration - min(round_trip, duration / 2)) / repetitions
+def wait_until_quiet() -> None:
+    """Wait until a core of this machine is free, or for QUIET_SECONDS."""
+    import psutil
 
-
-def _required(claimed: Ratio) -> float:
-    """Return the ratio that confirms a claim: 1, or a part of a large claimed ratio."""
-    return 1.0 if claimed.low < LARGE else max(1.0, claimed.low / SLACK)
+    stop, cores = time.monotonic() + QUIET_SECONDS, psutil.cpu_count() or 1
+    while time.monotonic() < stop:
+        if cores * psutil.cpu_percent(interval=0.5) / 100 <= cores - 1:
+            return

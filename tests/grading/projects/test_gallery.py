@@ -13,7 +13,8 @@ import pytest
 
 from mlhood.exchange import find_browser, lenet_onnx
 from mlhood.grading.checks import timing
-from mlhood.grading.checks.marks import Marks
+from mlhood.grading.checks.marks import CheckResult, Marks, TaskResult
+from mlhood.grading.checks.tables import UNDECIDED
 from mlhood.grading.checks.task import Project
 from mlhood.grading.execution.grade_notebook import RunSettings, grade
 from mlhood.grading.execution.kernel import KernelFactory
@@ -78,6 +79,11 @@ def project_for(name: str, notebook: object) -> Project:
     return replace(PROJECTS[name], tasks=tasks)
 
 
+def failed_checks(result: TaskResult) -> list[CheckResult]:
+    """The failed checks, without one that only other programs on this machine have left undecided."""
+    return [check for check in result.checks if check.status == "failed" and not check.what.startswith(UNDECIDED)]
+
+
 class GalleryGrader:
     """Grades notebooks of the gallery, each when it is first asked for."""
 
@@ -134,7 +140,7 @@ def test_a_wrong_solution_loses_exactly_its_points(entry, gallery):
         pytest.skip("no browser to print the graph with")
     marks = gallery.marks_of(project_of(entry), notebook_index(entry))
     result = next(task for task in marks.tasks if task.id == entry.task)
-    failed = [check for check in result.checks if check.status == "failed"]
+    failed = failed_checks(result)
     assert {check.name for check in failed} == set(entry.loses), failed
     messages = "\n".join(" ".join([check.what, *check.parts.values()]) for check in failed)
     assert re.search(entry.message, messages), messages
@@ -144,15 +150,16 @@ def test_a_wrong_solution_loses_exactly_its_points(entry, gallery):
 def test_other_tasks_of_the_notebook_keep_their_points(project, index, gallery):
     wrong = {entry.task for entry in WRONG if (project_of(entry), notebook_index(entry)) == (project, index)}
     others = [task for task in gallery.marks_of(project, index).tasks if task.id not in wrong]
-    assert [(task.id, task.earned) for task in others] == [(task.id, task.points) for task in others], others
+    assert not [failed for task in others if (failed := failed_checks(task))]
 
 
 @pytest.mark.parametrize(("project", "style"), STYLES)
 def test_a_right_solution_in_any_style_gets_all_points(project, style, gallery):
     marks = gallery.marks_of(project, style)
-    failed = [check for task in marks.tasks for check in task.checks if check.status == "failed"]
+    failed = [check for task in marks.tasks for check in failed_checks(task)]
     assert not failed, failed
-    assert marks.earned == marks.points == 100 - marks.skipped
+    assert marks.points == 100 - marks.skipped
+    assert all(task.earned == task.points for task in marks.tasks if not task.held)
 
 
 @pytest.mark.parametrize("project", RIGHT)

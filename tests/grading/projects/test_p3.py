@@ -106,6 +106,14 @@ def external_clock(monkeypatch):
         NOW[0] += 0.004
         return send(self, request, seconds)
 
+    def definition(layer):
+        def run():
+            NOW[0] += 0.03
+
+        return timing.Course("no-BLAS convolution", run, most=8.0)
+
+    monkeypatch.setattr(races, "definition", definition)
+    monkeypatch.setattr(timing, "wait_until_quiet", lambda: None)
     monkeypatch.setattr(LocalTransport, "send", timed_send)
     monkeypatch.setitem(timing.measure_claim.__kwdefaults__, "clock", lambda: NOW[0])
 
@@ -143,10 +151,22 @@ def test_a_measured_table_gets_all_points(tmp_path):
     assert losses(with_table({"no-BLAS": SLOW, "BLAS": FAST}), tmp_path) == {}
 
 
-def test_an_undecided_claim_costs_nothing(tmp_path):
+def test_a_claim_that_the_table_leaves_open_is_decided_by_the_external_clock(tmp_path):
     names = with_table({"no-BLAS": CLOSE, "BLAS": FAST})
     assert names["table"].verdicts()[0].state == "open"
     assert losses(names, tmp_path) == {}
+    names["conv_blas"] = names["conv_direct"]
+    assert "still undecided" in losses(names, tmp_path)["blas_is_faster_and_agrees"]
+
+
+def test_a_convolution_that_is_slow_on_purpose_fails(tmp_path):
+    """The table is honest: the convolution by BLAS is 400 times as fast."""
+    names = with_table({"no-BLAS": multiplied(SLOW, 10), "BLAS": FAST})
+    names["conv_direct"] = taking(0.3)
+    assert (
+        "your no-BLAS convolution takes 10 times as long as the course's own version of the same algorithm; "
+        "at most 8 is allowed"
+    ) in losses(names, tmp_path)["blas_is_faster_and_agrees"]
 
 
 def test_a_table_of_invented_times_is_refuted_by_the_external_clock(tmp_path):
@@ -167,7 +187,7 @@ def multiplied(seconds: list[float], factor: float = 10) -> list[float]:
         pytest.param(multiplied(SLOW, 100), FAST, True, id="invented numbers"),
         pytest.param(multiplied(SLOW), FAST, True, id="one column multiplied by ten"),
         pytest.param(SLOW, multiplied(FAST, 0.1), True, id="a timer patched for one side"),
-        pytest.param(multiplied(SLOW, 3), FAST, False, id="another machine"),
+        pytest.param(multiplied(SLOW, 2), FAST, True, id="a doubled ratio"),
         pytest.param(multiplied(SLOW), multiplied(FAST), False, id="both columns multiplied by ten"),
         pytest.param(multiplied(SLOW, 0.05), FAST, False, id="an understated ratio"),
     ],
@@ -216,8 +236,11 @@ def test_an_empty_table_gets_no_points(tmp_path):
     assert "C1/no-BLAS" in lost["rows_are_comparisons"]
 
 
-def test_missing_rows_cost_points_only_once(tmp_path):
-    assert set(losses(with_table({"no-BLAS": SLOW, "BLAS": FAST}, ("C2",)), tmp_path)) == {"rows_are_comparisons"}
+def test_a_table_with_a_missing_row_earns_nothing(tmp_path):
+    rows = tuple(RESNET18)[:3]
+    lost = losses(with_table({"no-BLAS": SLOW, "BLAS": FAST}, rows), tmp_path)
+    assert set(lost) == {"rows_are_comparisons", "operations_are_told", "blas_is_faster_and_agrees"}
+    assert all("C4/no-BLAS" in reason for reason in lost.values())
 
 
 def test_a_missing_column_gets_no_points(tmp_path):

@@ -15,50 +15,57 @@ from mlhood.kernels.layers import Layer
 from mlhood.measure.ratio import Ratio
 
 SMALL, LARGE = (1, 2, 3), (16, 99, 99)
-CLAIMED = Ratio(1.3, 1.2, 1.4)
+
+TILES = [(order, tiles) for order in ORDERS for tiles in (SMALL, LARGE)]
 
 
-def calls() -> list:
-    layer = Layer(16, 14, 24, 3)
-    small, large, claimed = (dict.fromkeys(ORDERS, value) for value in (SMALL, LARGE, CLAIMED))
-    comparisons = races.slicings(layer, small, large, claimed)
-    return [call for race in comparisons for call in (race.slow, race.fast, race.reference)]
-
-
-@pytest.mark.parametrize("index", range(6))
-def test_timed_slices_compute_the_layer(index, tmp_path):
-    submission, call = Submission(Session(LocalTransport({}), tmp_path, tmp_path)), calls()[index]
-    arguments = call.draw_arguments(submission.rng)
-    result = submission.call(call.target, *arguments)
-    call.check(arguments, result, submission.rng)
-    with pytest.raises(CheckFailed, match="wrong values"):
-        call.check(arguments, np.roll(result, 1), submission.rng)
-
-
-def test_only_measured_orders_are_timed():
-    comparisons = races.slicings(Layer(16, 14, 24, 3), {"WS": SMALL}, {"WS": LARGE}, {"WS": CLAIMED})
-    assert [race.name for race in comparisons] == ["too small over analysed, WS"]
+@pytest.mark.parametrize(("order", "tiles"), TILES)
+def test_timed_slices_compute_the_layer(order, tiles, tmp_path):
+    submission = Submission(Session(LocalTransport({}), tmp_path, tmp_path))
+    call = races._call(Layer(16, 14, 24, 3), order, tiles)
+    for calls in (1, call.calls):
+        prepared = call.prepare(submission, calls)
+        result = submission.call(call.target, *prepared.arguments)
+        prepared.check(result)
+        with pytest.raises(CheckFailed, match="wrong values"):
+            prepared.check(np.roll(result, 1))
 
 
 @pytest.mark.parametrize(
-    ("factor", "swapped", "state"), [(1, False, "holds"), (3, False, "holds"), (10, False, "fails"), (1, True, "fails")]
+    ("factor", "swapped", "seconds", "state"),
+    [
+        pytest.param(1, False, 0, "holds", id="honest"),
+        pytest.param(2, False, 0, "fails", id="twice the ratio"),
+        pytest.param(1, True, 0, "fails", id="rows swapped"),
+        pytest.param(1, False, 0.1, "fails", id="slower than the same slices in the judge"),
+    ],
 )
-def test_forged_tables_are_refuted_by_the_external_clock(factor, swapped, state, tmp_path, monkeypatch):
+def test_forged_tables_are_refuted_by_the_external_clock(factor, swapped, seconds, state, tmp_path, monkeypatch):
     """Too small tiles take 1.3 times as long; with `swapped` rows the table presents them as analysed."""
     now, original, send = [0.0], probes.sliced, LocalTransport.send
 
-    def sliced(x, w, bias, factors, order, tiles):
-        now[0] += 0.013 if tuple(tiles) == SMALL else 0.010
-        return original(x, w, bias, factors, order, tiles)
+    def sliced(placed, factors, channels):
+        now[0] += len(factors) * placed.seconds
+        return original(placed, factors, channels)
 
-    def timed_send(self, request, seconds):
-        now[0] += 0.004
-        return send(self, request, seconds)
+    class Placed(probes.PlacedConvolution):
+        def __init__(self, x, w, bias, order, tiles):
+            super().__init__(x, w, bias, order, tiles)
+            self.seconds = 0.0013 if tuple(tiles) == SMALL else 0.0010
 
+    def timed_send(self, request, limit):
+        now[0] += 0.004 + seconds
+        return send(self, request, limit)
+
+    monkeypatch.setattr(timing, "wait_until_quiet", lambda: None)
     monkeypatch.setattr(probes, "sliced", sliced)
+    monkeypatch.setattr(probes, "PlacedConvolution", Placed)
     monkeypatch.setattr(LocalTransport, "send", timed_send)
-    claimed = Ratio(1.3 * factor, 1.2 * factor, 1.4 * factor)
+    claimed = Ratio(1.3 * factor, 1.29 * factor, 1.31 * factor)
     small, analysed = (LARGE, SMALL) if swapped else (SMALL, LARGE)
-    (race,) = races.slicings(Layer(16, 14, 24, 3), {"IS": small}, {"IS": analysed}, {"IS": claimed})
+    small, analysed = dict.fromkeys(ORDERS, small), dict.fromkeys(ORDERS, analysed)
+    race = races.slicings(Layer(16, 14, 24, 3), small, analysed, dict.fromkeys(ORDERS, claimed))[0]
     submission = Submission(Session(LocalTransport({}), tmp_path, tmp_path))
-    assert timing.measure_claim(submission, race, clock=lambda: now[0]).state == state
+    verdict = timing.measure_claim(submission, race, clock=lambda: now[0])
+    assert verdict.state == state
+    assert bool(verdict.what) == (seconds > 0)

@@ -7,17 +7,18 @@ import pytest
 
 from mlhood.grading.checks import timing
 from mlhood.grading.checks.expect import CheckFailed
+from mlhood.grading.checks.probes import keep
 from mlhood.grading.checks.submission import CheckContext, Session, Submission
-from mlhood.grading.projects.p5 import probes_race, races, reference, table
+from mlhood.grading.projects.p5 import probes_race, races, table
 from mlhood.grading.projects.p5.table import NETWORK_OPERATORS
 from mlhood.grading.rpc.transport import LocalTransport
 from mlhood.jaxlab.operators import no_jax
-from mlhood.jaxlab.operators.cases import FUSED, NETWORK, resnet18
-from mlhood.jaxlab.operators.network import tree
+from mlhood.jaxlab.operators.cases import FUSED, NETWORK
 from mlhood.jaxlab.tables import JAX, NO_JAX, operators_table
 from mlhood.measure import Measurement
+from mlhood.measure.ratio import Ratio
 
-NOW = [0.0]
+NOW, CLAIMED = [0.0], Ratio(2.0, 1.9, 2.1)
 
 
 @pytest.fixture(autouse=True)
@@ -29,6 +30,7 @@ def external_clock(monkeypatch):
         NOW[0] += 0.004
         return send(self, request, seconds)
 
+    monkeypatch.setattr(timing, "wait_until_quiet", lambda: None)
     monkeypatch.setattr(LocalTransport, "send", timed_send)
     monkeypatch.setitem(timing.measure_claim.__kwdefaults__, "clock", lambda: NOW[0])
 
@@ -39,18 +41,6 @@ def slowed(function, seconds: float = 0.05):
         return function(*arguments, **options)
 
     return slow
-
-
-@pytest.mark.parametrize("name", ["reference", "compiled", "own"])
-def test_timed_operators_compute_the_same(name, tmp_path):
-    names = {"conv2d": reference.conv2d, "batch_norm": reference.batch_norm, "relu": lambda x: np.maximum(x, 0)}
-    submission = Submission(Session(LocalTransport(names), tmp_path, tmp_path))
-    first = [submission.value(operator) for operator in names] if name == "own" else []
-    if name == "compiled":
-        first = [submission.call(races.PROBES + "block_program")]
-    call = races._call(name, *first)
-    arguments = call.draw_arguments(submission.rng)
-    call.check(arguments, submission.call(call.target, *arguments), submission.rng)
 
 
 NAMES = {name: getattr(no_jax, name) for name in NETWORK_OPERATORS}
@@ -77,29 +67,73 @@ def small(monkeypatch):
 def test_invented_times_are_refuted_by_the_external_clock(row, tmp_path, monkeypatch, small):
     other = FUSED if row == NETWORK else NETWORK
     name = "compiled" if row == FUSED else "compiled_network"
-    as_slow = (
-        probes_race.reference_network if row == NETWORK else lambda program, *arrays: probes_race.reference(*arrays)
-    )
-    monkeypatch.setattr(probes_race, name, slowed(as_slow))
+    monkeypatch.setattr(probes_race, name, slowed(getattr(probes_race, name)))
     submission = with_table({row: 0.001, other: 0.05}, tmp_path)
     monkeypatch.setattr(table, "_shown_here", lambda *_: False)  # for the other row, in which JAX is not ahead
+    monkeypatch.setattr(timing, "_time_course", lambda *_: 1.0)
     with pytest.raises(CheckFailed, match="JAX is not as much faster as the table claims") as caught:
         table.jax_is_faster_where_it_fuses.function(submission)
     assert row in caught.value.parts["got"]
 
 
-@pytest.mark.parametrize("name", ["own_network", "compiled_network", "reference_network"])
-def test_timed_networks_compute_the_same(name, tmp_path, monkeypatch, small):
+def both_sides(submission: Submission) -> dict:
+    """Both sides of both claims by the row and the side."""
+    operators = {name: submission.value(name) for name in NAMES}
+    block = {name: operators[name] for name in table.OPERATORS}
+    program, prepared = (
+        submission.call(races.PROBES + "block_program"),
+        submission.call(races.PROBES + "prepared_network", 5),
+    )
+    claims = {
+        FUSED: races.fused_block(program, block, CLAIMED),
+        NETWORK: races.network_forward(prepared, operators, CLAIMED, 5),
+    }
+    return {(row, side): getattr(claim, side) for row, claim in claims.items() for side in ("slow", "fast")}
+
+
+def test_timed_calls_compute_the_same_and_jax_is_compiled_once(tmp_path, monkeypatch, small):
     monkeypatch.setattr(races, "CHECKED_SHARE", 1.0)
     submission = Submission(Session(LocalTransport(NAMES), tmp_path, tmp_path))
-    operators = [{operator: submission.value(operator) for operator in NAMES}] if name == "own_network" else []
-    prepared = submission.call(races.PROBES + "prepared_network", 5)
-    call = races._network_call(name, tree(resnet18(5)), prepared, *operators)
-    arguments = call.draw_arguments(submission.rng)
-    result = submission.call(call.target, *arguments)
-    call.check(arguments, result, submission.rng)
-    with pytest.raises(CheckFailed, match="wrong values"):
-        call.check(arguments, np.roll(result, 1), submission.rng)
+    for (_, side), call in both_sides(submission).items():
+        for calls in (1, call.calls, call.calls):
+            prepared = call.prepare(submission, calls)
+            answer = submission.call(call.target, *prepared.arguments)
+            prepared.check(answer)
+        rolled = np.roll(answer["result"], 1) if side == "fast" else np.roll(answer, 1)
+        with pytest.raises(CheckFailed, match="wrong values"):
+            prepared.check({**answer, "result": rolled} if side == "fast" else rolled)
+
+
+@pytest.mark.parametrize("row", [FUSED, NETWORK])
+@pytest.mark.parametrize(
+    ("report", "reason"),
+    [({"traces": 9}, "not compiled once"), ({"traces": 0}, "not compiled once"), ({"on_device": False}, "not on its")],
+)
+def test_a_side_that_is_traced_again_or_fed_from_numpy_fails(row, report, reason, tmp_path, small):
+    submission = Submission(Session(LocalTransport(NAMES), tmp_path, tmp_path))
+    call = both_sides(submission)[row, "fast"]
+    prepared = call.prepare(submission, 1)
+    answer = submission.call(call.target, *prepared.arguments)
+    if report.get("traces"):
+        prepared.check(answer)
+    with pytest.raises(CheckFailed, match=reason):
+        prepared.check({**answer, **report})
+
+
+def test_traces_and_devices_are_seen():
+    """A compiled function is traced once for the same shapes, and its arrays are JAX's."""
+    kept = probes_race.on_device(np.ones(3, np.float32))
+    program = probes_race.Program(lambda x: 2 * x)
+    for _ in range(3):
+        program.run(*kept.arrays)
+    assert probes_race._report(program, np.ones(3), kept) | {"result": 0} == {
+        "result": 0,
+        "traces": 1,
+        "on_device": True,
+    }
+    assert not probes_race._report(program, np.ones(3), keep(np.ones(3)))["on_device"]
+    program._counted(*kept.arrays)  # not compiled
+    assert program.traces == 2
 
 
 @pytest.mark.parametrize(("shown", "count"), [(True, 2), (False, 1)])

@@ -35,15 +35,24 @@ def with_reference_columns(function: Callable, arrays: list[np.ndarray], stride:
 
 
 def repeated(
-    function: Callable, x: np.ndarray, w: np.ndarray, bias: np.ndarray, stride: int, padding: int, shares: np.ndarray
+    function: Callable, kept: Any, shifts: list[int], shares: list[float], channels: list[int], steps: list[int]
 ) -> np.ndarray:
-    """Return the weighted sum of convolutions of x with its channels rotated by 0, 1, ...
+    """Return the weighted sum of convolutions of an image shifted circularly by so many elements, some channels of it.
 
-    Work that is short compared to a round trip is thus done several times, each time on a new image.
+    Args:
+        kept: x, w and bias, kept in an earlier call.
+        shifts: One for each call of `function`, which thus never sees the same image twice.
+        shares: The weights.
+        channels: Of the result.
+        steps: Stride and padding.
     """
+    x, w, bias = kept.arrays
     total = np.float32(0)
-    for shift, share in enumerate(shares):
-        total = total + share * function(np.roll(x, shift, axis=1), w, bias, stride, padding)
+    for shift, share in zip(shifts, shares, strict=True):
+        result = np.asarray(function(np.roll(x, shift), w, bias, *steps))
+        if result.shape[:2] != (len(x), len(w)):
+            return result
+        total = total + np.float32(share) * result[:, channels]
     return np.asarray(total)
 
 

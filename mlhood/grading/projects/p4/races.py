@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 from mlhood.dataflow.slicing.problem import ORDERS, Order
-from mlhood.grading.checks.timing import TimedCall, TimingClaim
-from mlhood.grading.projects.p3.races import REFERENCE, check_some, layer_call
+from mlhood.grading.checks.submission import Submission
+from mlhood.grading.checks.timing import Course, Prepared, TimedCall, TimingClaim
+from mlhood.grading.projects.p3.races import Arrays, check_channels, draw, draw_channels
+from mlhood.grading.projects.p4 import probes
 from mlhood.grading.projects.p4.reference import Triple
+from mlhood.grading.rpc.codec import Remote
 from mlhood.kernels.layers import Layer
 from mlhood.measure.ratio import Ratio
 
-REPEATS = 12  # of a convolution in one call, so that it takes longer than the round trip
-SLICED = "mlhood.grading.projects.p4.probes:sliced"
+CALLS = 16  # of a convolution in one message: they take several times as long as the round trip
+MOST = 3.0
+"""How many times as long slices may take in the student's process as the same slices here. Both run the course's code,
+so the factor is 1, apart from the load of the machine."""
+PLACE, SLICED = (f"mlhood.grading.projects.p4.probes:{name}" for name in ("place", "sliced"))
 
 
 def slicings(
-    layer: Layer, small: Mapping[Order, Triple], analysed: Mapping[Order, Triple], claimed: Mapping[str, Ratio]
+    layer: Layer, small: Mapping[Order, Triple], analysed: Mapping[Order, Triple], claimed: Mapping[Order, Ratio]
 ) -> list[TimingClaim]:
-    """Return one timed comparison for each order that the table has measured.
+    """Return one timed comparison for each order.
 
     Args:
         layer: The layer chosen in the notebook.
@@ -29,30 +36,47 @@ def slicings(
         analysed: Tiles that should be faster.
         claimed: Ratio "too small" / "analysed" in the table, by order.
     """
-    reference = layer_call(REFERENCE, layer)
     return [
         TimingClaim(
             f"too small over analysed, {order}",
-            _call(reference, order, small[order]),
-            _call(reference, order, analysed[order]),
-            reference,
+            _call(layer, order, small[order]),
+            _call(layer, order, analysed[order]),
             claimed[order],
+            _same_slices(layer, order, small[order]),
         )
         for order in ORDERS
-        if order in claimed
     ]
 
 
-def _call(unsliced: TimedCall, order: Order, tiles: Triple) -> TimedCall:
-    """Return a timed call of the convolution of `unsliced` in slices, repeated many times."""
+def _call(layer: Layer, order: Order, tiles: Triple) -> TimedCall:
+    """Return a timed call of the layer in slices, on an image times another factor in each call."""
+    sent: list[tuple[Remote, Arrays]] = []
 
-    def make(rng: np.random.Generator) -> tuple[Any, ...]:
-        x, w, bias, *_ = unsliced.draw_arguments(rng)
-        return x, w, bias, rng.uniform(0.1, 0.2, REPEATS).astype(np.float32), order, list(tiles)
+    def prepare(submission: Submission, calls: int) -> Prepared:
+        rng = submission.rng
+        if not sent:
+            drawn = draw(layer, rng)
+            sent.append((submission.call(PLACE, *drawn, order, list(tiles)), drawn))
+        placed, (x, w, bias) = sent[0]
+        factors, channels = rng.uniform(0.1, 0.2, calls).tolist(), draw_channels(len(w), rng)
 
-    def check(arguments: tuple[Any, ...], result: Any, rng: np.random.Generator) -> None:
-        x, w, bias, factors, *_ = arguments
-        summed = x * factors.sum(), w, bias * len(factors), 1, 1
-        check_some(summed, result, rng, f"what slices of {tiles} compute, {order}")
+        def check(result: Any) -> None:
+            summed = x * sum(factors), w, bias * calls, 1, 1
+            check_channels(summed, channels, result, f"what slices of {tiles} compute, {order}")
 
-    return TimedCall(SLICED, make, check)
+        return Prepared((placed, factors, channels), check)
+
+    return TimedCall(SLICED, prepare, CALLS)
+
+
+def _same_slices(layer: Layer, order: Order, tiles: Triple) -> Course:
+    """Return the same slices, run here."""
+
+    @cache
+    def placed() -> probes.PlacedConvolution:
+        return probes.place(*draw(layer, np.random.default_rng(0)), order, list(tiles))
+
+    def run() -> None:
+        probes.sliced(placed(), [0.1] * CALLS, [0])
+
+    return Course(f"convolution in slices of {tiles}", run, MOST, CALLS)

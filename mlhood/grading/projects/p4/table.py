@@ -19,7 +19,7 @@ from mlhood.grading.checks.tables import (
     check_comparisons,
     check_operations,
     check_remeasured_claims,
-    complete_rows,
+    filled_rows,
 )
 from mlhood.grading.checks.task import Task, points
 from mlhood.grading.checks.timing import TimingClaim
@@ -29,6 +29,7 @@ from mlhood.grading.projects.p4.reference import LEVELS, Triple
 from mlhood.grading.projects.p4.slicing import integer_triple
 from mlhood.kernels.tables import RESNET18
 from mlhood.measure.claims import ratio
+from mlhood.measure.ratio import Ratio
 from mlhood.measure.table import Table
 
 FLOPS = RESNET18["C2"].geometry.flops  # the same for C1, C3 and C4
@@ -77,8 +78,12 @@ def analysed_is_taken_over(submission: Submission) -> None:
     """`triples` has the result of the analysis in the row "analysed"."""
     problem = _draw_problem(submission)
     _, tiles, given = _triples(submission, problem, SMALL, "analysed")
+    _check_analysed(problem, SMALL, tiles, given)
+
+
+def _check_analysed(problem: Problem, caches: Caches, tiles: dict[Order, Triple], given: str) -> None:
     for order in ORDERS:
-        want = largest(problem, order, SMALL).tiles
+        want = largest(problem, order, caches).tiles
         what = f'"analysed" of {order} is not the result of the analysis'
         expect.equal(tiles[order], want, what, given=given, hint="analysed[order]")
 
@@ -88,12 +93,16 @@ def too_small_is_legal(submission: Submission) -> None:
     """`triples` has slices of one or two channels in the row "too small", and they fit."""
     problem = _draw_problem(submission)
     _, row, given = _triples(submission, problem, SMALL, "too small")
+    _check_small(problem, SMALL, row, given)
+
+
+def _check_small(problem: Problem, caches: Caches, row: dict[Order, Triple], given: str) -> None:
     for order, tiles in row.items():
         what = f'"too small" of {order} has the wrong slices'
         expect.true(tiles[0] in (1, 2), what, expected="k1 = 1 or 2", got=f"k1 = {tiles[0]}", given=given)
         _check_existing(problem, order, tiles, "too small", given)
         try:
-            check(problem, Slicing(order, *tiles), SMALL)
+            check(problem, Slicing(order, *tiles), caches)
         except SlicingError as error:
             what, got = f'"too small" of {order} does not fit into a cache', f"{tiles}: {error.parts.get('got')}"
             expect.fail(what, got=got, given=given, hint="keep k2 and k3 as analysed, or make them smaller")
@@ -148,7 +157,7 @@ def rows_are_comparisons(submission: Submission) -> None:
 def operations_are_told(submission: Submission) -> None:
     """Every cell records its operations: two for each multiply-accumulate of the layer."""
     table = _table(submission)
-    check_operations(complete_rows(table, FILL), dict.fromkeys(table.rows, FLOPS))
+    check_operations(filled_rows(table, FILL), dict.fromkeys(table.rows, FLOPS))
 
 
 @points(2)
@@ -157,7 +166,7 @@ def orders_agree_and_analysed_is_faster(submission: Submission) -> None:
     # Only these two rows claim a ratio, and both orders are timed again. The other rows report measurements, and no
     # check asks which order is faster. The sliced convolution is the package's, so its results need no check here.
     table = _table(submission)
-    check_agreed(complete_rows(table, FILL))
+    check_agreed(filled_rows(table, FILL))
     hint = "fill row by row, each with its own callables: made[row][order]"
     check_claim(table.verdicts()[1], "the analysed tiles are not faster", hint)
     what = "the analysed tiles are not as much faster as the table claims"
@@ -170,9 +179,12 @@ def _races(submission: Submission, table: Table) -> list[TimingClaim]:
     layer = RESNET18[choice if isinstance(choice, str) and choice in RESNET18 else "C2"]
     problem, caches = sliced_problem(layer.geometry), of_machine()
     rows, analysed, given = _triples(submission, problem, caches, "analysed")
+    _check_analysed(problem, caches, analysed, given)
     small = _row(expect.mapping(rows, ("too small",), "what `triples` returns")["too small"], "too small", given)
-    filled = [order for order in ORDERS if ("too small", order) in table and ("analysed", order) in table]
-    claimed = {order: ratio(table["too small", order], table["analysed", order]) for order in filled}
+    _check_small(problem, caches, small, given)
+    claimed: dict[Order, Ratio] = {
+        order: ratio(table["too small", order], table["analysed", order]) for order in ORDERS
+    }
     return races.slicings(layer, small, analysed, claimed)
 
 

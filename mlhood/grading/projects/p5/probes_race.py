@@ -13,57 +13,73 @@ from typing import Any
 import jax
 import numpy as np
 
-from mlhood.jaxlab.operators import network, no_jax, with_jax
+from mlhood.grading.checks.probes import Kept
+from mlhood.jaxlab.operators import network, with_jax
 from mlhood.jaxlab.operators.cases import resnet18
 
-REPEATS = 8  # of the block in one call, so that it takes longer than the round trip
+
+class Program:
+    """A program that JAX compiles at its first call.
+
+    Attributes:
+        traces: How often it was traced: once for the same shapes.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.traces = 0
+        self._function = function
+        self.run = jax.jit(self._counted)
+
+    def _counted(self, *arguments: Any) -> Any:
+        self.traces += 1  # what a compiled program runs does not contain this
+        return self._function(*arguments)
 
 
-def own(conv2d: Callable, batch_norm: Callable, relu: Callable, *arrays: Any) -> Any:
-    """Run the block with the notebook's operators."""
-    operators = SimpleNamespace(conv2d=conv2d, batch_norm=batch_norm, relu=relu)
-    return _repeated(partial(network.fused_block, operators, *arrays, padding=1))
+def on_device(*arrays: np.ndarray) -> Kept:
+    """Keep arrays on JAX's device, where the table's are, so that their way there is not timed."""
+    return Kept(jax.block_until_ready(jax.device_put(arrays)))
 
 
-def block_program() -> Callable[..., Any]:
-    """Return the block as a program that is compiled at its first call."""
-    return jax.jit(partial(network.fused_block, with_jax, padding=1))
+def block_program() -> Program:
+    """Return the block as a program."""
+    return Program(partial(network.fused_block, with_jax, padding=1))
 
 
-def compiled(program: Callable[..., Any], *arrays: Any) -> Any:
-    """Run the block with JAX, as this program, on arrays that are on the device as the table's are."""
-    on_device = jax.device_put(arrays)
-    return np.asarray(_repeated(lambda: jax.block_until_ready(program(*on_device))))
+def own(operators: dict[str, Callable], kept: Kept, calls: int, channels: list[int]) -> Any:
+    """Run the block with the notebook's operators; return some channels of the last result."""
+    block = partial(network.fused_block, SimpleNamespace(**operators), padding=1)
+    return _repeated(block, kept, calls)[:, channels]
 
 
-def reference(*arrays: Any) -> Any:
-    """Run the block with the package's NumPy operators."""
-    return _repeated(partial(network.fused_block, no_jax, *arrays, padding=1))
+def compiled(program: Program, kept: Kept, calls: int, channels: list[int]) -> dict[str, Any]:
+    """Run the block with JAX on arrays of the device."""
+    return _report(program, _repeated(program.run, kept, calls)[:, channels], kept)
 
 
 def prepared_network(seed: int) -> SimpleNamespace:
-    """Return ResNet-18: its `weights`, and with these a `program` that is compiled at its first call."""
+    """Return ResNet-18: its `weights`, and its `program` with these."""
     weights = network.tree(resnet18(seed))
-    return SimpleNamespace(weights=weights, program=jax.jit(partial(network.forward, with_jax, weights)))
+    return SimpleNamespace(weights=weights, program=Program(partial(network.forward, with_jax, weights)))
 
 
-def own_network(prepared: SimpleNamespace, operators: dict[str, Callable], image: np.ndarray) -> Any:
+def own_network(operators: dict[str, Callable], prepared: SimpleNamespace, kept: Kept, calls: int) -> Any:
     """Run ResNet-18 with the notebook's operators."""
-    return network.forward(SimpleNamespace(**operators), prepared.weights, image)
+    return _repeated(partial(network.forward, SimpleNamespace(**operators), prepared.weights), kept, calls)
 
 
-def compiled_network(prepared: SimpleNamespace, image: np.ndarray) -> Any:
-    """Run ResNet-18 with JAX."""
-    return np.asarray(prepared.program(jax.device_put(image)))
+def compiled_network(prepared: SimpleNamespace, kept: Kept, calls: int) -> dict[str, Any]:
+    """Run ResNet-18 with JAX on arrays of the device."""
+    return _report(prepared.program, _repeated(prepared.program.run, kept, calls), kept)
 
 
-def reference_network(prepared: SimpleNamespace, image: np.ndarray) -> Any:
-    """Run ResNet-18 with the package's NumPy operators."""
-    return network.forward(no_jax, prepared.weights, image)
+def _report(program: Program, result: np.ndarray, kept: Kept) -> dict[str, Any]:
+    on_device = all(isinstance(array, jax.Array) for array in kept.arrays)
+    return {"result": result, "traces": program.traces, "on_device": on_device}
 
 
-def _repeated(call: Callable[[], Any]) -> Any:
-    """Call REPEATS times; return the last result."""
-    for _ in range(REPEATS - 1):
-        call()
-    return call()
+def _repeated(function: Callable[..., Any], kept: Kept, calls: int) -> np.ndarray:
+    """Call a function and wait for its result, so many times; return the last one."""
+    result = np.asarray(function(*kept.arrays))
+    for _ in range(calls - 1):
+        result = np.asarray(function(*kept.arrays))
+    return result

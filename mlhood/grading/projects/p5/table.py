@@ -12,7 +12,7 @@ from mlhood.grading.checks.tables import (
     check_claim,
     check_comparisons,
     check_remeasured_claims,
-    complete_rows,
+    filled_rows,
 )
 from mlhood.grading.checks.task import Task, points
 from mlhood.grading.checks.timing import TimingClaim
@@ -112,7 +112,7 @@ def rows_are_comparisons(submission: Submission) -> None:
 def columns_agree(submission: Submission) -> None:
     """Both columns compute the same in every row."""
     # The table's own claim, but nothing depends on it alone: JAX's column is the package's, P5.2 checks the other.
-    check_agreed(complete_rows(_table(submission), FILL))
+    check_agreed(filled_rows(_table(submission), FILL))
 
 
 @points(2)
@@ -121,7 +121,7 @@ def jax_is_faster_where_it_fuses(submission: Submission) -> None:
     hint = "compile once, before `compare`: compiled = jax.jit(case.with_jax), with arguments on the device"
     # Only these two rows claim a ratio. The others report measurements, whichever column is faster.
     table = _table(submission)
-    complete_rows(table, FILL)
+    filled_rows(table, FILL)
     for row, verdict in zip((FUSED, NETWORK), table.verdicts()[1:], strict=True):
         if verdict.state == "fails" and _shown_here(submission, row):
             check_claim(verdict, "JAX is not faster", hint)
@@ -140,8 +140,7 @@ def _races(submission: Submission, table: Table) -> list[TimingClaim]:
 
     A row that leaves it undecided is timed, too, if this machine shows the claim: reporting noise is no way out.
     """
-    filled = [row for row in (FUSED, NETWORK) if (row, NO_JAX) in table and (row, JAX) in table]
-    claimed = {row: ratio(table[row, NO_JAX], table[row, JAX]) for row in filled}
+    claimed = {row: ratio(table[row, NO_JAX], table[row, JAX]) for row in (FUSED, NETWORK)}
     ahead = {
         row: claim for row, claim in claimed.items() if claim.low >= 1 or (1 in claim and _shown_here(submission, row))
     }
@@ -151,8 +150,8 @@ def _races(submission: Submission, table: Table) -> list[TimingClaim]:
         expect.true(isinstance(operator, Remote), f"`{name}` is not a function", got=operator)
     comparisons = []
     if FUSED in ahead:
-        program = submission.call(races.PROBES + "block_program")
-        comparisons.append(races.fused_block(program, *(operators[name] for name in OPERATORS), claimed=ahead[FUSED]))
+        program, block = submission.call(races.PROBES + "block_program"), {name: operators[name] for name in OPERATORS}
+        comparisons.append(races.fused_block(program, block, ahead[FUSED]))
     if NETWORK in ahead:
         seed = int(submission.rng.integers(2**31))
         prepared = submission.call(races.PROBES + "prepared_network", seed)

@@ -1,0 +1,153 @@
+"""What the rounds of a race say about a claim: whether it holds, fails, or is left open.
+
+The data are the ratios of the slower to the faster side, one per round. Their logarithms are averaged, since a ratio
+and its inverse are then equally far from 1, and three questions are asked. A claim holds if all three are answered yes.
+
+1. Is the faster side faster at all? Both sides are called equally often, in equally many messages, in random order. So
+   for two identical functions the log ratio of a round is as likely positive as negative, by the same amount: it is
+   symmetric about 0, whatever the noise. Under symmetry, Student's t rejects too rarely, not too often, at small levels
+   (B. Efron, "Student's t-test under symmetry conditions", JASA 64, 1969). Of two identical functions one is thus found
+   faster in at most one of 2 / (1 - DIRECTION) looks, be the machine quiet or not.
+2. Is it as much faster as the table claims? Both ratios estimate the same number, from independent rounds, and the
+   error of their log difference is the root of the sum of the squares of their errors. What exceeds it has to be
+   explained by what the judge does differently from `compare`: ALLOWANCE. If the error is so large that a factor of
+   PRECISION may hide in it, the answer is neither yes nor no: noise does not confirm a claim.
+3. Is the slower side as fast as it should be? The judge times the course's own version of the same algorithm in the
+   same rounds, and the slower side may take at most so many times as long (`timing.Course.most`).
+
+The mean is trimmed by a fifth on both sides, with the standard error that belongs to it (J. Tukey, D. McLaughlin, "Less
+vulnerable confidence and significance procedures for location based on a single sample", Sankhya A 25, 1963): a single
+stall of the machine would otherwise widen an interval beyond use.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from mlhood.measure.ratio import Ratio
+
+if TYPE_CHECKING:
+    from mlhood.grading.checks.timing import Course, TimingClaim
+
+DIRECTION = 0.998  # confidence that the faster side is faster
+SIZE = 0.95  # confidence of all other intervals
+PRECISION = 1.5  # the largest error of a comparison of two ratios that still confirms anything
+ALLOWANCE = 1.25
+"""By how much a ratio of the judge may be smaller than the table's beyond both errors: in the judge, caches hold what
+handling the last message has left. See `tests/grading/checks/test_timing_noise.py` for where the number is from."""
+TRIMMED = 0.2  # of the rounds, at each end
+ROUND_TRIP_SHARE = 1 / 3  # of a message that is subtracted for the round trip, at most
+State = Literal["holds", "inconclusive", "fails"]
+STATES: tuple[State, ...] = ("holds", "inconclusive", "fails")  # a claim has the last of those of its questions
+
+
+@dataclass
+class Rounds:
+    """Seconds of the messages of a race, one of each kind per round; of the course's version, seconds of one call."""
+
+    slow: list[float] = field(default_factory=list)
+    fast: list[float] = field(default_factory=list)
+    empty: list[float] = field(default_factory=list)
+    course: list[float] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.slow)
+
+    @property
+    def round_trip(self) -> float:
+        """Median seconds of an empty message."""
+        return statistics.median(self.empty)
+
+    def work(self, seconds: Iterable[float]) -> list[float]:
+        """Return the seconds of the work in messages.
+
+        The round trip is the same for both sides and subtracted from both. The empty message that measures it runs in
+        the student's process, so it takes off at most a part of a message. The order of two messages never changes.
+        """
+        trip = self.round_trip
+        return [duration - min(trip, ROUND_TRIP_SHARE * duration) for duration in seconds]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The verdict on a claim.
+
+    Args:
+        state: Of the claim.
+        reason: The measurements, in words.
+        ratio: Slower over faster side, with its interval.
+        what: The fault in one sentence, if the claim fails for another reason than its ratio.
+    """
+
+    state: State
+    reason: str
+    ratio: Ratio
+    what: str = ""
+
+
+def decide(rounds: Rounds, claim: TimingClaim) -> Verdict:
+    """Return the verdict on a claim.
+
+    Args:
+        rounds: At least two.
+        claim: The claim that they are of.
+    """
+    slow, fast = rounds.work(rounds.slow), rounds.work(rounds.fast)
+    ratios = [above / below for above, below in zip(slow, fast, strict=True)]
+    ratio = trimmed_mean(ratios, SIZE)
+    answers: list[State] = [_direction(ratios, ratio), _size(claim.claimed, ratio)]
+    reason = f"{claim.name}: {ratio} times as long when timed from outside, and {claim.claimed} in the table"
+    what = ""
+    if claim.course:
+        calls = [seconds / claim.slow.calls for seconds in slow]
+        factor = trimmed_mean([own / ours for own, ours in zip(calls, rounds.course, strict=False)], SIZE)
+        answers.append(_pace(factor, claim.course))
+        reason += f"; the slower takes {factor} times as long as the course's"
+        what = too_slow(factor.value, claim.course) if answers[-1] == "fails" else ""
+    return Verdict(max(answers, key=STATES.index), reason, ratio, what)
+
+
+def too_slow(factor: float, course: Course) -> str:
+    """Return the sentence for a slower side that is slower than any honest version."""
+    return (
+        f"your {course.name} takes {factor:.0f} times as long as the course's own version of the same algorithm; "
+        f"at most {course.most:g} is allowed"
+    )
+
+
+def _direction(ratios: Sequence[float], ratio: Ratio) -> State:
+    if trimmed_mean(ratios, DIRECTION).low > 1:
+        return "holds"
+    return "fails" if ratio.high < 1 else "inconclusive"
+
+
+def _size(claimed: Ratio, ratio: Ratio) -> State:
+    if claimed.low <= 1:  # the table claims no ratio, and only the direction is left to show
+        return "holds"
+    gap = math.log(claimed.value / ratio.value) - math.log(ALLOWANCE)
+    error = math.hypot(math.log(claimed.value / claimed.low), math.log(ratio.high / ratio.value))
+    if gap > error:
+        return "fails"
+    return "inconclusive" if gap > -error and error > math.log(PRECISION) else "holds"
+
+
+def _pace(factor: Ratio, course: Course) -> State:
+    if factor.value <= course.most:
+        return "holds"
+    return "fails" if factor.low > course.most else "inconclusive"
+
+
+def trimmed_mean(ratios: Sequence[float], confidence: float) -> Ratio:
+    """Return the trimmed geometric mean of positive ratios, at least two, with its confidence interval."""
+    from scipy.special import stdtrit
+
+    logs, cut = sorted(math.log(ratio) for ratio in ratios), int(TRIMMED * len(ratios))
+    kept = logs[cut : len(logs) - cut]
+    winsorized = [kept[0]] * cut + kept + [kept[-1]] * cut
+    error = statistics.stdev(winsorized) * math.sqrt(len(logs)) / len(kept)
+    half, mean = float(stdtrit(len(kept) - 1, (1 + confidence) / 2)) * error, statistics.fmean(kept)
+    return Ratio(math.exp(mean), math.exp(mean - half), math.exp(mean + half))
