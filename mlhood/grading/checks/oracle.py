@@ -12,7 +12,7 @@ import numpy as np
 
 from mlhood.grading.checks.expect import CheckFailed
 from mlhood.grading.rpc.codec import Hir
-from mlhood.grading.rpc.transport import IsolatedCallError, run_isolated
+from mlhood.grading.rpc.limited import IsolatedCallError, run_isolated
 
 # the location of an error in ONNX Runtime's source, which does not help a student
 SOURCE_LOCATION = re.compile(r"/\S+\.(cc|h):\d+ .*?\) ")

@@ -108,7 +108,14 @@ def _test_error(program: str) -> str:
     return f"{program} is not permitted ({attempt.stderr.strip()[:500]})" if attempt.returncode else ""
 
 
-def command(folders: list[Path], disk: int, program: str | None = None, filters: tuple[int, ...] = ()) -> list[str]:
+def command(
+    folders: list[Path],
+    disk: int,
+    program: str | None = None,
+    filters: tuple[int, ...] = (),
+    *,
+    grader: bool = False,
+) -> list[str]:
     """Return the command that runs the program after it, with its arguments, in a sandbox.
 
     Args:
@@ -117,6 +124,7 @@ def command(folders: list[Path], disk: int, program: str | None = None, filters:
         disk: Size of each in bytes.
         program: Bubblewrap; by default the one on the path.
         filters: Inherited descriptors from which bubblewrap reads the seccomp filters.
+        grader: Whether the program is ours, and needs the package with nothing hidden.
     """
     bwrap = program or _program() or "bwrap"
     nesting = ["--disable-userns"] if _can_disable_nesting(bwrap) else []
@@ -127,7 +135,7 @@ def command(folders: list[Path], disk: int, program: str | None = None, filters:
         *(bwrap, *ISOLATION, *nesting, *variables),
         *(word for descriptor in filters for word in ("--seccomp", str(descriptor))),
         *("--proc", "/proc", "--dev", "/dev", *_in_memory(temporary, disk)),
-        *(*_system(), *_python(), *_caches(), *_in_memory(folders, disk)),
+        *(*_system(), *_python(grader=grader), *_caches(), *_in_memory(folders, disk)),
         # these file systems are in memory without a size limit, so they must not be writable
         *("--remount-ro", "/dev", "--remount-ro", "/", "--chdir", str(folders[0])),
     ]
@@ -187,8 +195,12 @@ def _browsers() -> list[Path]:
     return [path for path in paths if not (path.is_relative_to("/usr") or Path.home().is_relative_to(path))]
 
 
-def _python() -> list[str]:
-    """Bind this interpreter, its libraries and the package, without its grading and without the folder around it."""
+def _python(*, grader: bool = False) -> list[str]:
+    """Bind this interpreter, its libraries and the package, without the folder around it.
+
+    Args:
+        grader: Whether code of ours runs there, which needs all of the package; a student's sees nothing of its grading.
+    """
     program, around = Path(sys.executable), checkout()
     paths = [Path(sys.base_prefix), Path(sys.prefix), program.parent, program.resolve().parent]
     paths += [Path(name) for name in (*sys.path, site.getusersitepackages()) if Path(name).name in LIBRARY_FOLDERS]
@@ -199,13 +211,13 @@ def _python() -> list[str]:
     inside = _outermost(path for path in within if path != around)
     outside = _outermost([Path("/usr"), *(path for path in paths if path not in within)])
     emptied = [around] if around and any(around.is_relative_to(path) for path in outside) else []
-    hidden = hidden_folders([*outside, *inside])
+    hidden = [] if grader else hidden_folders([*outside, *inside])
     return [
         *_read_only([path for path in outside if path != Path("/usr")]),
         *(word for path in emptied for word in ("--tmpfs", str(path))),
         *_read_only(inside),
         *(word for path in hidden for word in ("--tmpfs", str(path))),
-        *_read_only([package() / GRADING / name for name in VISIBLE]),
+        *_read_only([] if grader else [package() / GRADING / name for name in VISIBLE]),
         *(word for path in (*emptied, *hidden) for word in ("--remount-ro", str(path))),
     ]
 

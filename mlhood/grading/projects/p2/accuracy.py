@@ -11,7 +11,7 @@ from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Task, points
 from mlhood.grading.rpc.codec import Hir
-from mlhood.grading.rpc.transport import IsolatedCallError, run_isolated
+from mlhood.grading.rpc.limited import IsolatedCallError, run_isolated
 from mlhood.models import digits
 
 COSTS = "mlhood.grading.checks.reference_runs:recipe_costs"

@@ -12,7 +12,7 @@ from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Task, points
 from mlhood.grading.projects.p5.training import check_tree
-from mlhood.grading.rpc.transport import IsolatedCallError, run_isolated
+from mlhood.grading.rpc.limited import IsolatedCallError, run_isolated
 
 PROBES = "mlhood.grading.projects.p5.probes_cluster:"
 ORACLE = "mlhood.grading.checks.reference_runs:step_gradient"

@@ -1,0 +1,180 @@
+"""A limited process: runs a named parser of ours on what a student wrote, and returns checked plain data.
+
+ONNX Runtime, pypdf, the compiler and the decoders of pictures are large programs in which a hostile file may find a
+fault, and a small file can unfold to gigabytes. So each call is a process of its own, with limits on memory, time and
+the size of its reply, and in bubblewrap where that is available: without network, and without files of the grader.
+The reply is read like a student's (see `codec`), since the process may be under the control of what it has read.
+
+    python -P -m mlhood.grading.rpc.limited MEMORY SECONDS SANDBOXED
+
+A process takes half a second to start, mostly imports, which is why replies of kernels, of which a notebook has
+hundreds, are not read in one (see `codec` for their limits).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+import os
+import struct
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+from mlhood.grading.rpc.codec import CodecError, Message, decode, encode, max_file_bytes
+from mlhood.grading.sandbox import bubblewrap, seccomp
+
+MEMORY = 1 << 30
+MEMORY_OF_A_CORE = 32 << 20  # libraries start a thread for each, with a stack
+"""Bytes of data that a parser may allocate. The course's own files and graphs need less than 0.4 GiB on two cores."""
+MAX_THREADS = 1024
+WORK = Path("/tmp/work")  # noqa: S108 (inside the sandbox)
+WORK_BYTES = 64 << 20
+SIZES = struct.Struct(">QQ")
+KILL_SECONDS = 20.0
+
+
+class IsolatedCallError(Exception):
+    """The function raised an error, crashed or exceeded a limit."""
+
+
+def run_isolated(target: str, *args: object, seconds: float = 60.0, memory: int = MEMORY) -> Any:
+    """Call `module:function` of ours in a limited process, with plain data, bytes and arrays.
+
+    Args:
+        target: The function.
+        args: See `codec.encode`.
+        seconds: Limit on wall time.
+        memory: Limit on allocated memory, in bytes.
+
+    Raises:
+        IsolatedCallError: It raised an error, crashed or exceeded a limit, or its arguments or result are too large.
+    """
+    request = {"target": target, "method": None, "call": True, "args": args, "kwargs": {}}
+    memory += MEMORY_OF_A_CORE * (os.cpu_count() or 1)
+    with tempfile.TemporaryFile() as sent, tempfile.TemporaryFile() as received:
+        try:
+            _write(sent, encode(request))
+            code = _run(sent, received, seconds, memory)
+            if code:
+                raise IsolatedCallError(f"it crashes the program that reads it, or takes too much memory ({code})")
+            received.seek(0)
+            reply = decode(_read(received))
+        except subprocess.TimeoutExpired:
+            raise IsolatedCallError(f"it takes more than {seconds:g} seconds") from None
+        except CodecError as error:
+            raise IsolatedCallError(str(error)) from None
+    return _value(reply)
+
+
+def _value(reply: Any) -> Any:
+    if isinstance(reply, dict) and "value" in reply:
+        return reply["value"]
+    error = reply.get("error") if isinstance(reply, dict) else None
+    if not isinstance(error, dict):
+        raise IsolatedCallError("it gives no answer")
+    if error.get("type") == "MemoryError":
+        raise IsolatedCallError(f"it takes too much memory: {error.get('message')}")
+    raise IsolatedCallError(str(error.get("message")))
+
+
+def _run(sent: IO[bytes], received: IO[bytes], seconds: float, memory: int) -> int:
+    """Run the process, and return its exit code.
+
+    Raises:
+        TimeoutExpired: It takes too long; it is killed.
+    """
+    sent.seek(0)
+    with tempfile.TemporaryDirectory(prefix="mlhood-", ignore_cleanup_errors=True) as folder, _sandbox() as sandbox:
+        prefix, filters = sandbox
+        limits = [str(memory), str(math.ceil(seconds)), str(int(bool(prefix)))]
+        process = subprocess.Popen(
+            [*prefix, sys.executable, "-P", "-m", "mlhood.grading.rpc.limited", *limits],
+            cwd=folder,
+            stdin=sent,
+            stdout=received,
+            stderr=subprocess.DEVNULL,  # nobody reads it, and it may be long
+            pass_fds=filters,
+            env={} if prefix else {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, _python_path()))},
+        )
+        try:
+            return process.wait(seconds)
+        finally:
+            process.kill()  # and with bubblewrap all that it has started
+            process.wait(KILL_SECONDS)
+
+
+def _python_path() -> tuple[str, str]:
+    return str(bubblewrap.package().parent), os.environ.get("PYTHONPATH", "")
+
+
+@contextlib.contextmanager
+def _sandbox() -> Iterator[tuple[Sequence[str], tuple[int, ...]]]:
+    """Yield what begins the command line, and the descriptors that it needs; nothing without bubblewrap."""
+    if not _has_sandbox():
+        yield (), ()
+        return
+    with seccomp.opened() as filters:
+        yield bubblewrap.command([WORK], WORK_BYTES, filters=filters, grader=True), filters
+
+
+@functools.cache
+def _has_sandbox() -> bool:
+    return not bubblewrap.problem()
+
+
+def _write(file: IO[bytes], message: Message) -> None:
+    text, arrays = message.to_bytes()
+    file.write(SIZES.pack(len(text), len(arrays)))
+    file.write(text)
+    file.write(arrays)
+    file.flush()
+
+
+def _read(file: IO[bytes]) -> Message:
+    header = file.read(SIZES.size)
+    if len(header) < SIZES.size:
+        raise CodecError("there is no reply")
+    sizes = SIZES.unpack(header)
+    if any(size > limit for size, limit in zip(sizes, max_file_bytes().values(), strict=True)):
+        raise CodecError("the reply is too large")
+    text, arrays = (file.read(size) for size in sizes)
+    return Message.from_bytes(text, arrays)
+
+
+def main() -> None:
+    """Set limits, answer the request on the standard input on the standard output, and end."""
+    memory, seconds, sandboxed = map(int, sys.argv[1:])
+    set_limits(memory, seconds, sandboxed=bool(sandboxed))
+    with os.fdopen(os.dup(1), "wb") as replies:
+        os.dup2(2, 1)  # what a library prints is no reply
+        from mlhood.grading.rpc.server import handle_request
+
+        _write(replies, handle_request(_read(sys.stdin.buffer), {}))
+        replies.flush()
+        os._exit(0)  # threads of libraries need not be waited for
+
+
+def set_limits(memory: int, seconds: int, *, sandboxed: bool) -> None:
+    """Set the limits that the system enforces on a process, irrevocably; as many as this system has."""
+    with contextlib.suppress(ImportError):
+        import resource
+
+        limits = {
+            "RLIMIT_DATA": memory,
+            "RLIMIT_CPU": seconds * (os.cpu_count() or 1) + 1,
+            "RLIMIT_FSIZE": sum(max_file_bytes().values()) + SIZES.size,
+            "RLIMIT_CORE": 0,
+            **({"RLIMIT_NPROC": MAX_THREADS} if sandboxed else {}),  # outside it counts all of the user's processes
+        }
+        for name, limit in limits.items():
+            with contextlib.suppress(ValueError, OSError):  # macOS refuses some, and a lower one may hold already
+                resource.setrlimit(getattr(resource, name), (limit, limit))
+
+
+if __name__ == "__main__":
+    main()
