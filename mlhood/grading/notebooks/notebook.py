@@ -6,6 +6,7 @@ import base64
 import io
 import json
 import re
+import sys
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,10 +16,13 @@ from nbformat import NotebookNode
 
 from mlhood.errors import NotebookError, OutputError
 from mlhood.files.atomic import write_atomic
+from mlhood.files.untrusted_json import has_at_most
 from mlhood.grading.checks.task import Project
 from mlhood.grading.projects import PROJECTS
 
 MAX_NOTEBOOK_BYTES = 64 << 20
+MAX_TEXT_MEMORY = 33 << 20  # one wide character makes all of a text four times as large, and it is copied five times
+MAX_NOTEBOOK_VALUES = 200_000  # in its JSON; each takes up to 800 bytes once it is read, and the course's have 6,000
 CHECK_CALL = re.compile(r"""mlhood\.check\(["']([A-Z]\d\.\d+)["']\)""")
 WIDGET = "application/vnd.jupyter.widget-view+json"
 PNG = "image/png"
@@ -34,6 +38,7 @@ def read(path: str | Path) -> NotebookNode:
     """
     path = Path(path)
     text = _read_text(path)
+    _check_memory(text, path)
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -65,6 +70,19 @@ def _read_text(path: Path) -> str:
         return path.read_text(encoding="utf-8-sig")  # some editors on Windows write a byte order mark
     except (OSError, UnicodeDecodeError) as error:
         raise NotebookError("the notebook cannot be read", where=path, got=str(error), todo=advice) from None
+
+
+def _check_memory(text: str, path: Path) -> None:
+    """Refuse what would take much memory once it is parsed: many values, or wide characters in a long text."""
+    too_long = sys.getsizeof(text) > MAX_TEXT_MEMORY
+    if too_long or not has_at_most(text.encode("utf-8", "replace"), MAX_NOTEBOOK_VALUES):
+        raise NotebookError(
+            "the notebook takes too much memory",
+            where=path,
+            expected=f"at most {MAX_NOTEBOOK_VALUES:,} values in its JSON, and {MAX_TEXT_MEMORY >> 20} MiB of text",
+            got="a longer text, or one with characters of 2 or 4 bytes" if too_long else "more values",
+            todo="clear its outputs (Edit > Clear Outputs of All Cells) and save it",
+        )
 
 
 def _as_notebook(document: object, path: Path) -> NotebookNode:

@@ -199,7 +199,7 @@ def _python(*, grader: bool = False) -> list[str]:
     """Bind this interpreter, its libraries and the package, without the folder around it.
 
     Args:
-        grader: Whether code of ours runs there, which needs all of the package; a student's sees nothing of its grading.
+        grader: Whether code of ours runs there, which needs all of the package; a student's sees no grading.
     """
     program, around = Path(sys.executable), checkout()
     paths = [Path(sys.base_prefix), Path(sys.prefix), program.parent, program.resolve().parent]

@@ -40,6 +40,21 @@ def pack(path: Path, members: dict) -> Path:
     return path
 
 
+def test_only_stored_and_deflated_members_are_read(tmp_path):
+    methods = {
+        "ada": zipfile.ZIP_STORED,
+        "bob": zipfile.ZIP_DEFLATED,
+        "cid": zipfile.ZIP_BZIP2,
+        "dan": zipfile.ZIP_LZMA,
+    }
+    with zipfile.ZipFile(tmp_path / "class.zip", "w") as archive:
+        for student, method in methods.items():
+            archive.writestr(f"{student}_P1.ipynb", "P1", compress_type=method)
+    files = collect(tmp_path / "class.zip", tmp_path / "store").submissions
+    refused = "it is compressed by a method other than deflate"
+    assert {file.student: file.problem for file in files} == {"ada": "", "bob": "", "cid": refused, "dan": refused}
+
+
 @pytest.mark.parametrize("packed", [False, True], ids=["folder", "zip"])
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_layouts_are_recognised(layout, packed, tmp_path):

@@ -80,6 +80,22 @@ def test_too_large(solved, monkeypatch):
         read(solved)
 
 
+MANY = {
+    "objects": "[" + "{}," * 1_500_000 + "0]",
+    "objects that are cells": '{"cells": [' + "{}," * 300_000 + "{}]}",
+    "wide text": '{"cells": ["\U0001f600' + "x" * (10 << 20) + '"]}',
+}
+
+
+@pytest.mark.parametrize("text", MANY.values(), ids=MANY)
+def test_what_would_take_much_memory_is_refused_before_it_is_parsed(text, tmp_path, monkeypatch):
+    monkeypatch.setattr(module.json, "loads", lambda text: pytest.fail("it was parsed"))
+    path = tmp_path / "P1.ipynb"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(NotebookError, match="takes too much memory"):
+        read(path)
+
+
 def test_missing_and_duplicate_cell_ids_are_replaced_silently(course, tmp_path):
     book = json.loads(nbformat.writes(course.notebook()))
     del book["cells"][0]["id"]
