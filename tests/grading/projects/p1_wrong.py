@@ -206,7 +206,7 @@ WRONG: tuple[Mistake, ...] = (
                 "    rows = [('Conv', [1, 6, 28, 28], 2572, 357600), ('Gemm', [1, 10], 59134, 58920)]\n"
                 "    return pd.DataFrame(rows, columns=['op', 'output', 'parameters', 'macs'])"
             },
-            (ROWS, PARAMETER_COUNTS, MAC_COUNTS),
+            (ROWS, PARAMETER_COUNTS, MAC_COUNTS, ANSWERS),
             "a small network that you have not seen",
         ),
         (

@@ -1,9 +1,10 @@
-"""References for P1's checks: LeNet in plain torch functions, and small ONNX graphs that students have not seen."""
+"""References for P1's checks: LeNet in NumPy, and small ONNX graphs that students have not seen."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ SHAPES: dict[str, tuple[int, ...]] = {
     "fc3.bias": (10,),
 }
 Weights = dict[str, np.ndarray]
+Function = Callable[[np.ndarray], np.ndarray]
 
 
 def random_weights(rng: np.random.Generator) -> Weights:
@@ -83,31 +85,74 @@ def features(weights: Weights, images: np.ndarray) -> np.ndarray:
 
 
 def _lenet(weights: Weights, images: np.ndarray, variant: Variant) -> tuple[np.ndarray, np.ndarray]:
-    import torch
-    from torch.nn import functional
-
-    w = {name: torch.from_numpy(np.ascontiguousarray(value)) for name, value in weights.items()}
-    act = [_activation(name) for name in variant.activations]
-    pool = getattr(functional, variant.pool)
-    x = torch.from_numpy(images)
-    x = pool(act[0](functional.conv2d(x, w["conv1.weight"], w["conv1.bias"])), 2)
-    x = pool(act[1](functional.conv2d(x, w["conv2.weight"], w["conv2.bias"])), 2).flatten(1)
-    x = act[2](functional.linear(x, w["fc1.weight"], w["fc1.bias"]))
-    x = act[3](functional.linear(x, w["fc2.weight"], w["fc2.bias"]))
-    logits = functional.linear(x, w["fc3.weight"], w["fc3.bias"])
-    return _activation(variant.output)(logits).numpy(), x.numpy()
+    parts = [_lenet_of_few(weights, images[i : i + FEW], variant) for i in range(0, len(images), FEW)]
+    logits, read = zip(*parts, strict=True)
+    return np.concatenate(logits), np.concatenate(read)
 
 
-def _activation(name: str) -> Callable[[Any], Any]:
-    import torch
+def _lenet_of_few(w: Weights, x: np.ndarray, variant: Variant) -> tuple[np.ndarray, np.ndarray]:
+    act = [ACTIVATIONS[name] for name in variant.activations]
+    pool = POOLS[variant.pool]
+    x = pool(act[0](convolve(x, w["conv1.weight"], w["conv1.bias"])))
+    x = pool(act[1](convolve(x, w["conv2.weight"], w["conv2.bias"])))
+    x = act[2](dense(x.reshape(len(x), -1), w["fc1.weight"], w["fc1.bias"]))
+    x = act[3](dense(x, w["fc2.weight"], w["fc2.bias"]))
+    return ACTIVATIONS[variant.output](dense(x, w["fc3.weight"], w["fc3.bias"])), x
 
-    functions = {
-        "identity": lambda x: x,
-        "softmax": lambda x: torch.softmax(x, 1),
-        "log_softmax": lambda x: torch.log_softmax(x, 1),
-    }
-    return functions.get(name) or getattr(torch, name)
 
+def convolve(
+    x: np.ndarray, weight: np.ndarray, bias: np.ndarray, *, stride: int = 1, padding: int = 0, dilation: int = 1
+) -> np.ndarray:
+    """Convolve images [N,C,H,W] with a weight [F,C,K,L] and a bias [F]: [N,F,H',W']."""
+    x = np.pad(x, ((0, 0), (0, 0), (padding, padding), (padding, padding)))
+    size = tuple((n - 1) * dilation + 1 for n in weight.shape[2:])
+    windows = np.lib.stride_tricks.sliding_window_view(x, size, (2, 3))
+    windows = windows[:, :, ::stride, ::stride, ::dilation, ::dilation]
+    y = np.tensordot(windows, weight, ((1, 4, 5), (1, 2, 3)))
+    return np.moveaxis(y + bias, 3, 1)
+
+
+def dense(x: np.ndarray, weight: np.ndarray, bias: np.ndarray) -> np.ndarray:
+    """Multiply rows [N,K] by a weight [F,K] and add a bias [F]: [N,F]."""
+    return x @ weight.T + bias
+
+
+def max_pool(x: np.ndarray) -> np.ndarray:
+    """Return the maximum of each window of 2 x 2."""
+    return _windows(x).max((3, 5))
+
+
+def _windows(x: np.ndarray) -> np.ndarray:
+    height, width = x.shape[2] // 2, x.shape[3] // 2
+    return x[:, :, : 2 * height, : 2 * width].reshape(*x.shape[:2], height, 2, width, 2)
+
+
+def relu(x: np.ndarray) -> np.ndarray:
+    """Return the larger of x and 0, element by element."""
+    return np.maximum(x, 0)
+
+
+def log_softmax(x: np.ndarray) -> np.ndarray:
+    """Return the logarithms of the softmax of each row [N,10]."""
+    shifted = x - x.max(1, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(1, keepdims=True))
+
+
+def loss(logits: np.ndarray, labels: np.ndarray) -> float:
+    """Return the mean cross entropy of logits [N,10] and labels [N]."""
+    return float(-log_softmax(logits)[np.arange(len(labels)), labels].mean())
+
+
+FEW = 256  # images at a time: the windows of a convolution are 25 times as large as the images
+POOLS: dict[str, Function] = {"max_pool2d": max_pool, "avg_pool2d": lambda x: _windows(x).mean((3, 5))}
+ACTIVATIONS: dict[str, Function] = {
+    "identity": lambda x: x,
+    "relu": relu,
+    "tanh": np.tanh,
+    "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
+    "softmax": lambda x: np.exp(log_softmax(x)),
+    "log_softmax": log_softmax,
+}
 
 _LAYERS = ("the first convolution", "the second convolution", "the first dense layer", "the second dense layer")
 
@@ -163,6 +208,33 @@ def mlp_onnx(rng: np.random.Generator, hidden: int) -> tuple[bytes, Weights]:
     weights = {name: _draw(rng, shape, 1.0) for name, shape in shapes.items()}
     steps = [_step("Gemm", "a", weights, transB=1), ("Relu", [], {}), _step("Gemm", "b", weights, transB=1)]
     return chain(steps, weights, ("pixels", ["batch", 784]), ("scores", ["batch", 10])), weights
+
+
+def random_network_onnx(rng: np.random.Generator, image: str, scores: str) -> bytes:
+    """Build a network of two convolutions and two or three dense layers, with activations drawn at random."""
+    widths = [1, *(int(n) for n in rng.integers(3, 12, size=2))]
+    units = [16 * widths[2], *(int(n) for n in rng.integers(10, 90, size=rng.integers(2, 4)))]
+    weights: Weights = {}
+    steps: list[Step] = []
+    for index, (inputs, outputs) in enumerate(pairwise(widths)):
+        weights |= {
+            f"c{index}.weight": _draw(rng, (outputs, inputs, 3, 3), 1.0),
+            f"c{index}.bias": _draw(rng, (outputs,), 1.0),
+        }
+        pool = ("MaxPool", [], {"kernel_shape": [2, 2], "strides": [2, 2]})
+        steps += [_step("Conv", f"c{index}", weights), _random_activation(rng), pool]
+    steps.append(("Flatten", [], {"axis": 1}))
+    for index, (inputs, outputs) in enumerate(pairwise(units)):
+        weights |= {
+            f"d{index}.weight": _draw(rng, (outputs, inputs), 1.0),
+            f"d{index}.bias": _draw(rng, (outputs,), 1.0),
+        }
+        steps += [_step("Gemm", f"d{index}", weights, transB=1), _random_activation(rng)]
+    return chain(steps, weights, (image, ["batch", 1, 22, 22]), (scores, ["batch", units[-1]]))
+
+
+def _random_activation(rng: np.random.Generator) -> Step:
+    return str(rng.choice(["Relu", "Tanh", "Sigmoid", "Softplus", "Elu", "Selu", "Softsign"])), [], {}
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import numpy as np
 
 from mlhood.exchange import find_browser
 from mlhood.grading.checks import expect
+from mlhood.grading.checks.drawing import check_drawing
 from mlhood.grading.checks.oracle import PdfFacts, onnx_facts, pdf_facts
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Task, points
@@ -43,13 +44,15 @@ def any_graph_is_printed(submission: Submission) -> None:
         raise expect.CheckSkipped(NO_BROWSER)
     image, scores = _random_name(submission.rng), _random_name(submission.rng)
     path, pdf = submission.scratch / "unseen-graph.onnx", submission.scratch / "unseen-graph.pdf"
-    weights = reference.random_weights(submission.rng)
-    write_fresh(path, reference.lenet_onnx(weights, image=image, logits=scores))
+    model = reference.random_network_onnx(submission.rng, image, scores)
+    write_fresh(path, model)
     pdf.unlink(missing_ok=True)
     submission.call("print_graph", str(path), str(pdf))
-    facts = pdf_facts(submission.written(pdf), what="the PDF")
+    written = submission.written(pdf)
     hint = "print the file at `path`: exchange.render(path, pdf)"
-    _check_text(facts, {image: 1, scores: 1, "Conv": 2, "Gemm": 3}, "the PDF", hint)
+    _check_text(pdf_facts(written, what="the PDF"), {image: 1, scores: 1}, "the PDF", hint)
+    write_fresh(path, model)  # ours again, whatever was called
+    check_drawing(written, path, what="the PDF", hint=hint)
 
 
 @points(3)
@@ -57,10 +60,14 @@ def lenet_is_printed(submission: Submission) -> None:
     """`lenet.pdf` shows the graph of LeNet."""
     if find_browser() is None:
         raise expect.CheckSkipped(NO_BROWSER)
-    facts = pdf_facts(submission.file("lenet.pdf"), what="`lenet.pdf`")
-    drawn = Counter(onnx_facts(submission.file("lenet.onnx"), what="`lenet.onnx`").operators)
-    del drawn["Constant"]  # Netron draws constants inside the nodes that use them
-    _check_text(facts, drawn, "`lenet.pdf`", "print your lenet.onnx with your print_graph")
+    pdf, model = submission.file("lenet.pdf"), submission.file("lenet.onnx")
+    hint = "print your lenet.onnx with your print_graph"
+    layers = Counter(onnx_facts(model, what="`lenet.onnx`").operators)
+    dense = layers["Gemm"] + layers["MatMul"]
+    what = "`lenet.onnx` is not a LeNet"
+    expected = "two convolutions and three dense layers"
+    expect.true(layers["Conv"] >= 2 and dense >= 3, what, expected=expected, got=dict(layers), hint=hint)
+    check_drawing(pdf, model, what="`lenet.pdf`", hint=hint)
 
 
 def _draw_layer(submission: Submission) -> tuple[np.ndarray, np.ndarray]:
@@ -79,11 +86,22 @@ def _build_graph(submission: Submission, weight: np.ndarray, bias: np.ndarray) -
 @points(2)
 def graph_has_two_operators(submission: Submission) -> None:
     """`build_graph` returns a graph of two operators, Gemm and Relu, from `x` to `y`."""
-    facts = onnx_facts(_build_graph(submission, *_draw_layer(submission)), what="what `build_graph` returns")
+    weight, bias = _draw_layer(submission)
+    data = _build_graph(submission, weight, bias)
+    facts = onnx_facts(data, what="what `build_graph` returns")
     expect.equal(facts.operators, ("Gemm", "Relu"), "the graph has the wrong operators")
     hint = "weight and bias are initializers, not inputs"
     what = "the input or the output has the wrong name"
     expect.equal([value.name for value in (*facts.inputs, *facts.outputs)], ["x", "y"], what, hint=hint)
+    stored = [any(form.tobytes() in data for form in (value, value.T)) for value in (weight, bias)]
+    what, hint = "the graph does not hold the weight and the bias that are passed in", "numpy_helper.from_array"
+    expect.true(
+        all(stored),
+        what,
+        expected="both as float32 initializers",
+        got={"weight": stored[0], "bias": stored[1]},
+        hint=hint,
+    )
 
 
 @points(4)

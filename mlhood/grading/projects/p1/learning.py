@@ -1,0 +1,198 @@
+"""Checks of P1.3: training on real digits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mlhood.grading.checks import expect
+from mlhood.grading.checks.submission import Submission
+from mlhood.grading.checks.task import Task, points
+from mlhood.grading.projects.p1 import reference
+from mlhood.grading.projects.p1.network import lenet_with, logits, parameters, random_images
+from mlhood.grading.rpc.codec import Tensor
+from mlhood.models import digits
+
+GOOD_ACCURACY = 0.97
+COPIES = 4
+
+
+@dataclass(frozen=True)
+class _TrainingRun:
+    """One call of the student's `train`: the losses before and after it, and what it returned.
+
+    Both losses are computed here, from the weights and the digits that `train` was given, and from the weights that
+    the model has after it. Weights that were not trained on these digits do not have a low loss.
+    """
+
+    before: reference.Weights
+    after: reference.Weights
+    initial_loss: float
+    final_loss: float
+    returned: Any
+
+
+def _run_training(submission: Submission) -> _TrainingRun:
+    """Train once for all checks that look at it: training takes seconds."""
+    weights = reference.fresh_weights(submission.rng)
+    model = lenet_with(submission, weights)
+    images, labels = _digits_to_train_on(submission.rng)
+    returned = submission.call("train", model, Tensor(images), Tensor(labels))
+    trained = reference.by_shape(parameters(submission, model))
+    initial_loss, final_loss = (reference.loss(reference.lenet(w, images), labels) for w in (weights, trained))
+    return _TrainingRun(weights, trained, initial_loss, final_loss, returned)
+
+
+def _digits_to_train_on(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Return digits that nobody can have trained on before, and whose loss after training nobody can know.
+
+    The images are turned, mirrored and perhaps negative, each class has a new label, and of the copies of each image
+    some have a random label: it depends on how many how low the loss can become.
+    """
+    data = digits()
+    chosen = rng.permutation(len(data.train_images))[:160]
+    images = np.rot90(data.train_images[chosen], int(rng.integers(4)), (2, 3))
+    images = images[..., :: int(rng.choice([1, -1]))] * np.float32(rng.choice([1, -1]))
+    labels = rng.permutation(10)[data.train_labels[chosen]]
+    order = rng.permutation(COPIES * len(chosen))
+    images, labels = np.tile(images, (COPIES, 1, 1, 1))[order], np.tile(labels, COPIES)[order]
+    noisy = rng.random(len(labels)) < rng.uniform(0.05, 0.35)
+    labels = np.where(noisy, rng.integers(10, size=len(labels)), labels)
+    return np.ascontiguousarray(images), labels.astype(np.int64)
+
+
+@points(4)
+def training_moves_every_weight(submission: Submission) -> None:
+    """`train` updates every parameter of the model passed to it."""
+    training = submission.once("training", lambda: _run_training(submission))
+    unchanged = [name for name, value in training.before.items() if np.array_equal(value, training.after[name])]
+    hint = (
+        "for each batch: optimizer.zero_grad(), loss.backward(), optimizer.step(), "
+        "where the optimizer holds model.parameters() of the model passed in"
+    )
+    what = "training leaves these parameters unchanged"
+    expect.true(not unchanged, what, got=", ".join(unchanged), hint=hint)
+    expect.true(
+        training.final_loss < 0.98 * training.initial_loss,
+        "training changes the parameters, but not such that the loss on the images passed in decreases",
+        expected=f"a loss below {training.initial_loss:.3f}",
+        got=f"{training.final_loss:.3f}",
+        hint=hint,
+    )
+
+
+@points(3)
+def loss_is_told_and_falls(submission: Submission) -> None:
+    """`train` returns the mean loss of each epoch, and the loss decreases."""
+    training = submission.once("training", lambda: _run_training(submission))
+    before, after, returned = training.initial_loss, training.final_loss, training.returned
+    returned = returned.tolist() if isinstance(returned, np.ndarray) else returned
+    expected = "one number per epoch, at least two epochs"
+    what = "`train` does not return a list of losses"
+    expect.true(isinstance(returned, (list, tuple)) and len(returned) > 1, what, expected=expected, got=returned)
+    losses = [expect.number(loss, "a loss that `train` returns") for loss in returned]
+    expect.true(
+        after < 0.8 * before,
+        "the model has hardly improved after training",
+        expected=f"a loss well below {before:.3f}",
+        got=f"{after:.3f}",
+        given="640 training images",
+        hint="does each batch begin with optimizer.zero_grad()? If so: more epochs, or Adam with lr=0.002",
+    )
+    hint = "return the mean of loss.item() over the epoch's batches, not their sum or the loss of a single batch"
+    expect.true(
+        losses[-1] < losses[0] and abs(losses[0]) < 10 * before,
+        "the returned losses do not decrease during training",
+        expected=f"values that start near {before:.2f} and decrease",
+        got=[round(loss, 3) for loss in losses],
+        hint=hint,
+    )
+    expect.true(  # the mean of the last epoch, in which the model still improves
+        0.8 * after - 0.05 <= losses[-1] <= 1.7 * after + 0.2,
+        "the last of the returned losses is not that of the trained model",
+        expected=f"about {after:.3f}, the mean cross entropy of the model on these images after training",
+        got=f"{losses[-1]:.3f}",
+        given="640 training images, some with a random label, so that no model predicts them all",
+        hint=hint,
+    )
+
+
+@points(6)
+def model_reads_unseen_digits(submission: Submission) -> None:
+    """The trained `model` classifies at least 97% of the held-out digits correctly."""
+    data = digits()
+    hint = submission.first_cell_error() or "has it been trained? If so, try more epochs or another learning rate"
+    noise = 0.05 * submission.normal(*data.test_images.shape)
+    weights = weights_of(submission, "model", data.test_images[:16] + noise[:16])
+    for images, needed, given in (
+        (data.test_images, GOOD_ACCURACY, "the held-out digits"),
+        (data.test_images + noise, GOOD_ACCURACY - 0.05, "the held-out digits with a little noise"),
+    ):
+        right = reference.lenet(weights, images).argmax(1) == data.test_labels
+        what = "`model` classifies too few of the held-out digits correctly"
+        expected = f"at least {needed:.0%}"
+        expect.true(right.mean() >= needed, what, expected=expected, got=f"{right.mean():.1%}", given=given, hint=hint)
+
+
+def weights_of(submission: Submission, name: str, images: np.ndarray) -> reference.Weights:
+    """Return the weights of a LeNet of the notebook, after a check that it is LeNet with these weights."""
+    weights = reference.by_shape(parameters(submission, name))
+    hint = f"`{name}` is to be a `LeNet()`: solve P1.2 first, and run the cell that trains it again"
+    got = logits(submission, name, images)
+    expect.close(got, reference.lenet(weights, images), f"the logits of `{name}`", rtol=1e-3, atol=1e-3, hint=hint)
+    return weights
+
+
+@points(3)
+def mistakes_are_found(submission: Submission) -> None:
+    """`mistakes` returns the indices of the images that a model misclassifies."""
+    weights = reference.random_weights(submission.rng)
+    images = random_images(submission, 40)
+    predicted = reference.lenet(weights, images).argmax(1)
+    labels = np.where(submission.rng.random(40) < 0.6, predicted, (predicted + 3) % 10).astype(np.int64)
+    want = set(np.flatnonzero(predicted != labels).tolist())
+    got = submission.call("mistakes", lenet_with(submission, weights), Tensor(images), Tensor(labels))
+    hint = "an image is misclassified if the argmax of its logits (over dimension 1) differs from its label"
+    what = "`mistakes` does not return the misclassified images"
+    expect.equal(_indices(got), want, what, given="40 random images", hint=hint)
+
+
+def _indices(got: object) -> set[int]:
+    """Indices in any form: array, tensor, list, set, Series, or the tuple of np.where."""
+    if isinstance(got, dict):
+        got = list(got.values())
+    if isinstance(got, frozenset):
+        got = list(got)
+    if isinstance(got, tuple) and len(got) == 1:
+        got = got[0]
+    try:
+        array = np.asarray(got)
+    except ValueError:
+        array = np.empty((2, 2))
+    hint = "one integer for each misclassified image: its index, counted from 0"
+    what = "`mistakes` does not return indices"
+    if array.dtype == bool:
+        expect.fail(what, expected="indices", got="a Boolean mask", hint="torch.nonzero or np.flatnonzero")
+    indices = array.squeeze(1) if array.ndim == 2 and array.shape[1] == 1 else array
+    if indices.ndim != 1 or (indices.size and indices.dtype.kind not in "iuf"):
+        expect.fail(what, expected="a one-dimensional list of integers", got=f"shape {array.shape}", hint=hint)
+    return {int(index) for index in indices}
+
+
+TRAINING_STAND_IN = """
+from mlhood.grading.projects.p1.stand_ins import mistakes
+from mlhood.models import LeNet as _LeNet, digits as _digits, train
+model, _data = _LeNet(), _digits()
+losses = train(model, _data.train_images, _data.train_labels, epochs=max(2, 12_000 // len(_data.train_images)))
+"""
+
+TASKS = (
+    Task(
+        "P1.3",
+        "Train it on real digits",
+        checks=(training_moves_every_weight, loss_is_told_and_falls, model_reads_unseen_digits, mistakes_are_found),
+        stand_in=TRAINING_STAND_IN,
+    ),
+)

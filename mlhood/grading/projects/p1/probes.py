@@ -1,0 +1,95 @@
+"""Functions that P1's checks call in the student's process, about torch modules.
+
+They read a module where torch keeps its parameters and layers, not through methods that a class can override. Even so,
+what they return is only a claim, which checks compare with what they compute from weights and inputs of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from mlhood.grading.checks.probes import forward
+
+
+def parameters(model: Any) -> dict[str, Any]:
+    """Return the parameters of a module by name."""
+    return {name: value.detach().clone() for name, (_, value) in _owned(model).items()}
+
+
+def load(model: Any, values: dict[str, Any]) -> None:
+    """Set the parameters of a module from arrays, by name."""
+    import torch
+
+    with torch.no_grad():
+        for name, (_, parameter) in _owned(model).items():
+            if name in values:
+                parameter.copy_(torch.as_tensor(values[name]))
+
+
+def held_values(model: Any, values: dict[str, Any]) -> dict[str, Any]:
+    """Set the parameters of a module, and return those that it then has."""
+    load(model, values)
+    return parameters(model)
+
+
+def layer_outputs(model: Any, values: dict[str, Any], inputs: dict[str, Any]) -> dict[str, Any]:
+    """Set the parameters of a module, and run the layer that owns each weight of `inputs` on its input.
+
+    Returns:
+        By the weight's name: the layer's output, the text of the error that it raised, or None if the weight belongs
+        to no layer that can be run: it is a parameter of the module itself or of a mere container.
+    """
+    from torch import nn
+
+    load(model, values)
+    owned = _owned(model)
+    runnable = {name: owned[name][0] for name in inputs}
+    return {
+        name: None if layer is model or type(layer).forward is nn.Module.forward else _attempt(layer, inputs[name])
+        for name, layer in runnable.items()
+    }
+
+
+def responses(model: Any, values: dict[str, Any], others: dict[str, Any], images: Any) -> list[Any]:
+    """Return the outputs of a module with the parameters `values`, then with one of them after the other replaced."""
+    load(model, values)
+    outputs = [forward(model, images)]
+    for name, other in others.items():
+        load(model, {name: other})
+        outputs.append(forward(model, images))
+        load(model, {name: values[name]})
+    return outputs
+
+
+def _attempt(layer: Any, value: Any) -> Any:
+    try:
+        return forward(layer, value)
+    except Exception as error:  # the student's layer may raise anything
+        return f"{type(error).__name__}: {error}"
+
+
+def _owned(model: Any) -> dict[str, tuple[Any, Any]]:
+    """Return the parameters of a module by name, each with the module that registered it."""
+    found: dict[str, tuple[Any, Any]] = {}
+    known: set[int] = set()
+    for prefix, module in _modules(model, "", set()):
+        for name, parameter in vars(module)["_parameters"].items():
+            if parameter is not None and id(parameter) not in known:
+                known.add(id(parameter))
+                found[prefix + name] = module, parameter
+    return found
+
+
+def _modules(module: Any, prefix: str, known: set[int]) -> Iterator[tuple[str, Any]]:
+    from torch import nn
+
+    if not issubclass(type(module), nn.Module):
+        raise TypeError(f"a torch.nn.Module was expected, not an object of type {type(module).__name__}")
+    if id(module) in known:
+        return
+    known.add(id(module))
+    yield prefix, module
+    for name, child in vars(module)["_modules"].items():
+        if child is not None:
+            yield from _modules(child, f"{prefix}{name}.", known)
