@@ -220,3 +220,30 @@ def test_a_wrong_pack_costs_only_its_own_points(tmp_path):
     messages = judged(names_in(SIDEWAYS), tmp_path)
     assert "wrong shape" in messages["panels_are_packed"]
     assert messages["packed_is_right"] == ""
+
+
+THROWN_AWAY = """
+def im2col(x, kernel, stride, padding):
+    return x
+
+@compiled
+def conv_blas(x, w, bias, stride, padding):
+    im2col(x[0], w.shape[2:], stride, padding)
+    padded = np.pad(x, ((0, 0), (0, 0), (padding, padding), (padding, padding)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, w.shape[2:], (2, 3))[:, :, ::stride, ::stride]
+    y = np.einsum("nchwij,fcij->nfhw", windows, w) + bias[:, None, None]
+    return y.astype(np.float32)
+
+@compiled
+def gemm_packed(a, b):
+    pack(b, 4)
+    return a @ b
+""" + SIDEWAYS.partition("@compiled")[0]
+
+
+def test_what_is_called_and_thrown_away_is_not_used(tmp_path):
+    names = names_in(THROWN_AWAY)
+    messages = judged(names, tmp_path, "P3.4")
+    assert [name for name, message in messages.items() if message] == ["product_is_of_columns"]
+    assert "does not follow the columns" in messages["product_is_of_columns"]
+    assert "multiplies with b itself" in judged(names, tmp_path)["packed_reads_panels"]

@@ -200,6 +200,18 @@ def test_a_product_that_does_not_use_steps_fails(tmp_path):
     assert "does not use `steps`" in messages["product_is_right"]
 
 
+def test_steps_that_are_called_and_thrown_away_are_not_used(tmp_path):
+    thrown_away = """
+def sliced_product(columns, weights, order, k1, k2, k3, window, filters):
+    for _ in steps(order, -(-columns.shape[2] // window), -(-len(weights) // filters), -(-len(columns) // k1), k2, k3):
+        pass
+    return np.einsum("fct,ctp->fp", weights, columns)
+"""
+    messages = judged(names_in(p4_snippets.stepping(), {"product": thrown_away}), tmp_path, "P4.2")
+    assert [name for name, message in messages.items() if message] == ["product_is_right"]
+    assert "computes from its steps" in messages["product_is_right"]
+
+
 @pytest.mark.parametrize(("right", "wrong"), [("window, filters):", "filters, window):"), ("k2, k3):", "k3, k2):")])
 def test_swapped_sizes_are_noticed_in_the_calls_of_steps(right, wrong, tmp_path):
     head, loop, body = p4_snippets.multiplying()["P4-2-solution-2"].partition("\n")

@@ -118,10 +118,13 @@ def _conv_blas(submission: Submission, x: np.ndarray, w: np.ndarray) -> object:
         return submission.call("conv_blas", x.copy(), w.copy(), np.zeros(len(w), np.float32), 1, 1)
 
 
-def _conv_blas_with_reference_columns(submission: Submission, x: np.ndarray, w: np.ndarray, key: str) -> object:
+def _conv_blas_with_reference_columns(
+    submission: Submission, x: np.ndarray, w: np.ndarray, key: str, factor: float = 1.0
+) -> object:
     """What `conv_blas` does with the reference's `im2col`: the `result`, or the number of `images` passed to it."""
     arrays = [x, w, np.zeros(len(w), np.float32)]
-    report = submission.call(PROBES + "with_reference_columns", submission.value("conv_blas"), arrays, 1, 1)
+    function = submission.value("conv_blas")
+    report = submission.call(PROBES + "with_reference_columns", function, arrays, 1, 1, factor)
     return expect.mapping(report, (key,), "the calls of `im2col`")[key]
 
 
@@ -138,14 +141,16 @@ def product_is_right(submission: Submission) -> None:
 def product_is_of_columns(submission: Submission) -> None:
     """`conv_blas` gets the columns of an image from `im2col`."""
     x, w = submission.normal(1, 2, 6, 5), submission.normal(4, 2, 3, 3)
+    what = "`conv_blas` does not get its columns from `im2col`"
     images = _conv_blas_with_reference_columns(submission, x, w, "images")
-    expect.true(
-        images in (1, None),
-        "`conv_blas` does not get its columns from `im2col`",
-        expected="one call of `im2col` for a batch of one image",
-        got=images,
-        hint="for each image, call im2col(x[n], (KH, KW), stride, padding), and multiply the weights with the result",
-    )
+    hint = "for each image, call im2col(x[n], (KH, KW), stride, padding), and multiply the weights with the result"
+    expect.true(images == 1, what, expected="one call of `im2col` for a batch of one image", got=images, hint=hint)
+    factor = float(submission.rng.uniform(2, 4))  # a product of the columns grows with them
+    results = [_conv_blas_with_reference_columns(submission, x, w, "result", by) for by in (1.0, factor)]
+    once, more = (result if isinstance(result, np.ndarray) else np.zeros(1) for result in results)
+    grows = once.shape == more.shape and bool(once.any()) and np.allclose(more, factor * once, rtol=1e-3, atol=1e-4)
+    expected = f"results {factor:.2f} times as large if `im2col` returns columns {factor:.2f} times as large"
+    expect.true(grows, what, expected=expected, got="its result does not follow the columns", hint=hint)
 
 
 @points(1)

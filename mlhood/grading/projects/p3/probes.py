@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mlhood.grading.projects.p3.reference import columns
-from mlhood.measure.touches import python_function, uncompiled
+from mlhood.measure.touches import uncompiled
 
 
 def after_call(function: Callable, arrays: list[np.ndarray], rest: list[int]) -> list[np.ndarray]:
@@ -17,21 +17,22 @@ def after_call(function: Callable, arrays: list[np.ndarray], rest: list[int]) ->
     return arrays
 
 
-def with_reference_columns(function: Callable, arrays: list[np.ndarray], stride: int, padding: int) -> dict[str, Any]:
-    """Call a convolution with the notebook's `im2col` replaced by the reference's.
+def with_reference_columns(
+    function: Callable, arrays: list[np.ndarray], stride: int, padding: int, factor: float = 1.0
+) -> dict[str, Any]:
+    """Call a convolution with the notebook's `im2col` replaced by the reference's, times a factor.
 
     Returns:
-        Its `result`, and the number of `images` passed to `im2col`; None for a callable whose global names cannot be
-        replaced, such as a `functools.partial`.
+        Its `result`, and the number of `images` passed to `im2col`.
     """
     images = []
 
     def im2col(x: np.ndarray, kernel: tuple[int, int], stride: int, padding: int) -> np.ndarray:
         images.append(x)
-        return columns(x, kernel, stride, padding)
+        return columns(x, kernel, stride, padding) * np.float32(factor)
 
     result = uncompiled(function, np, im2col=im2col)(*arrays, stride, padding)
-    return {"result": result, "images": None if python_function(function) is None else len(images)}
+    return {"result": result, "images": len(images)}
 
 
 def repeated(
@@ -56,21 +57,9 @@ def repeated(
     return np.asarray(total)
 
 
-def calls_pack(function: Callable, a: np.ndarray, b: np.ndarray) -> bool:
-    """Return whether a matrix product calls `pack`."""
-    calls = []
-
-    def pack(b: np.ndarray, width: int) -> np.ndarray:
-        calls.append(width)
-        return packed(b, width)
-
-    uncompiled(function, np, pack=pack)(a, b)
-    return bool(calls)
-
-
-def with_reference_pack(function: Callable, a: np.ndarray, b: np.ndarray) -> Any:
-    """Call a matrix product with the notebook's `pack` replaced by the reference's."""
-    return uncompiled(function, np, pack=packed)(a, b)
+def with_reference_pack(function: Callable, a: np.ndarray, b: np.ndarray, factor: float = 1.0) -> Any:
+    """Call a matrix product with the notebook's `pack` replaced by the reference's, times a factor."""
+    return uncompiled(function, np, pack=lambda b, width: packed(b, width) * np.float32(factor))(a, b)
 
 
 def packed(b: np.ndarray, width: int) -> np.ndarray:

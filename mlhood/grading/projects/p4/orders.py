@@ -228,6 +228,7 @@ def _check_product(
                 raise failure
         if through_steps:
             _check_calls_of_steps(submission, arguments, given)
+            _check_that_steps_decide(submission, arguments, want, given)
 
 
 def _check_calls_of_steps(submission: Submission, arguments: tuple, given: str) -> None:
@@ -242,11 +243,23 @@ def _check_calls_of_steps(submission: Submission, arguments: tuple, given: str) 
     want = [order, -(-columns.shape[2] // window), -(-len(weights) // filters), -(-len(columns) // k1), k2, k3]
     hint = "for c, i, f in steps(order, input tiles, weight tiles, slices, k2, k3): one tile of y in each step"
     with expect.case(given, hint):
-        expect.true(not report["recorded"] or bool(calls), "`sliced_product` does not use `steps`")
-        right = not report["recorded"] or any(call in (want, [*want[:3], 1, *want[4:]]) for call in calls)
+        expect.true(bool(calls), "`sliced_product` does not use `steps`")
+        right = any(call in (want, [*want[:3], 1, *want[4:]]) for call in calls)
         shown = ", ".join(f"{x:g}" if isinstance(x, float) else x for x in calls[0]) if calls else ""
         what = "`sliced_product` calls `steps` with the wrong arguments"
         expect.true(right, what, expected=f"steps({', '.join(map(str, want))})", got=f"steps({shown})")
+
+
+def _check_that_steps_decide(submission: Submission, arguments: tuple, want: np.ndarray, given: str) -> None:
+    """Fail unless a tile that `steps` names twice is added twice: to call it and ignore what it returns is no use."""
+    window = arguments[6]
+    tile = int(submission.rng.integers(-(-want.shape[1] // window)))
+    expected = want.copy()
+    expected[:, tile * window : (tile + 1) * window] *= 2
+    function, hint = submission.value("sliced_product"), "for c, i, f in steps(...): add this tile's product to y"
+    with expect.case(f"{given}; `steps` with input tile {tile} twice", hint):
+        got = submission.call(PROBES + "with_a_tile_twice", function, tile, *arguments)
+        expect.close(got, expected, "what `sliced_product` computes from its steps")
 
 
 def _right_with_reference_steps(submission: Submission, arguments: tuple, want: np.ndarray) -> bool:

@@ -39,6 +39,17 @@ def with_reference(function: Callable, name: str, *args: Any) -> Any:
         return function(*args)
 
 
+def with_a_tile_twice(function: Callable, tile: int, *args: Any) -> Any:
+    """Call `sliced_product` with the reference's `steps`, those of one input tile twice in a row."""
+
+    def steps(*sizes: Any, **named: Any) -> list[tuple[int, ...]]:
+        right = [tuple(step) for step in reference.steps(*sizes, **named)]
+        return [step for step in right for _ in range(2 if step[1] == tile else 1)]
+
+    with patched_globals(function, steps=steps):
+        return function(*args)
+
+
 def recorded_calls(function: Callable, name: str, *args: Any) -> dict[str, Any]:
     """Record the arguments with which a function calls `name`, the notebook's own or else the reference's.
 
