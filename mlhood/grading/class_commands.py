@@ -122,15 +122,17 @@ def marks(
 
     Example: mlhood marks graded --read to-mark.csv
     """
-    from mlhood.grading.exporters.manual_marks import read_manual_marks, write_manual_marks
-    from mlhood.grading.gradebook.gradebook import Gradebook
-    from mlhood.grading.marking.serve import serve
-
     if [write is not None, read is not None, open_page].count(True) != 1:
         raise typer.BadParameter("give one of --open, --write FILE and --read FILE")
     if open_page:
+        from mlhood.grading.marking.serve import serve
+
         serve(_path(gradebook), typer.echo, browse=browser)
-    elif write is not None:
+        return
+    from mlhood.grading.exporters.manual_marks import read_manual_marks, write_manual_marks
+    from mlhood.grading.gradebook.gradebook import Gradebook
+
+    if write is not None:
         typer.echo(write_manual_marks(_path(gradebook), write))
     elif read is not None:
         with Gradebook(_path(gradebook), must_exist=True) as book:

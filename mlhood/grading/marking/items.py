@@ -10,9 +10,7 @@ from hashlib import sha256
 from mlhood.grading.gradebook.by_hand import Item, items_of, parse_points, remove_points, store_points
 from mlhood.grading.gradebook.gradebook import SUBMISSIONS_FOLDER, Gradebook
 from mlhood.grading.gradebook.records import records
-from mlhood.grading.gradebook.store import stored_notebook
 from mlhood.grading.intake.collect import SubmittedFile
-from mlhood.grading.notebooks.answers import open_code, task_code, written_answers
 
 MAX_COMMENT = 2_000  # characters
 MAX_CACHED = 1_000  # notebooks whose answers are kept
@@ -88,6 +86,10 @@ class Items:
         return Written(tasks.get(item.id, ""), other) if item.held else Written(questions.get(item.id, ""))
 
     def _read_answers(self, submission: SubmittedFile) -> tuple[dict[str, str], dict[str, str], str] | None:
+        # loads the course, which takes seconds: not before the page is there
+        from mlhood.grading.gradebook.store import stored_notebook
+        from mlhood.grading.notebooks.answers import open_code, task_code, written_answers
+
         notebook = stored_notebook(self.gradebook.path.parent / SUBMISSIONS_FOLDER, submission)
         if notebook is None:
             return None

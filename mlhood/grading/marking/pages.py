@@ -6,12 +6,15 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mlhood.grading.gradebook.by_hand import Item
 from mlhood.grading.marking.items import MAX_COMMENT, Written, first_unmarked, neighbours
-from mlhood.grading.notebooks.questions import QuestionText, synced_questions
 from mlhood.grading.reports.render import render
 from mlhood.grading.reports.sanitize import MAX_CODE, plain
+
+if TYPE_CHECKING:
+    from mlhood.grading.notebooks.questions import QuestionText
 
 TEMPLATES = Path(__file__).parent / "templates"
 # shown on the pages, and what page.js does
@@ -84,7 +87,6 @@ def item_page(items: Mapping[str, Item], key: str, written: Written, nonce: str,
     same = [other for other in keys if (items[other].id, bool(items[other].held)) == (item.id, bool(item.held))]
     previous, following = neighbours(keys, key)
     later = [*keys[keys.index(key) + 1 :], *keys[: keys.index(key)]]
-    question = synced_questions(item.record.project.id).get(item.id, QuestionText(""))
     return render(
         "item.html.j2",
         folder=TEMPLATES,
@@ -92,7 +94,7 @@ def item_page(items: Mapping[str, Item], key: str, written: Written, nonce: str,
         item=item,
         key=key,
         task=next((task for task in item.record.tasks if task.id == item.id), None),
-        question=question,
+        question=question_of(item),
         lines=answer_lines(written.text, item.held),
         other=answer_lines(written.other, item.held),
         readable=written.readable,
@@ -106,6 +108,13 @@ def item_page(items: Mapping[str, Item], key: str, written: Written, nonce: str,
         keys=KEYS,
         error=error,
     )
+
+
+def question_of(item: Item) -> QuestionText | None:
+    """Return the text and the rubric of a written question, if the package has them."""
+    from mlhood.grading.notebooks.questions import synced_questions  # loads the course
+
+    return None if item.held else synced_questions(item.record.project.id).get(item.id)
 
 
 def answer_lines(text: str, reason: str) -> list[Line]:

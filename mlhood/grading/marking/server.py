@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import secrets
 from collections.abc import Callable
@@ -99,6 +100,8 @@ class MarkingServer(ThreadingHTTPServer):
 
     def overview(self) -> Answer:
         """Return the overview."""
+        # the first answer needs the course, which takes seconds to load: begin while the person reads
+        self._thread.submit(importlib.import_module, "mlhood.grading.notebooks.answers")
         nonce = secrets.token_urlsafe(16)
         return _page(overview_page(self.items.all, str(self.gradebook), nonce), nonce)
 

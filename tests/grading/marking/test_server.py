@@ -16,6 +16,7 @@ from mlhood.grading.checks.marks import Decision
 from mlhood.grading.gradebook.gradebook import Gradebook, ManualMark
 from mlhood.grading.marking import pages
 from mlhood.grading.marking.server import FORM, MAX_BODY, MarkingServer
+from mlhood.grading.notebooks import questions
 from mlhood.grading.notebooks.questions import QuestionText, RubricRow
 from tests.grading.marking.marked_class import CODE, REASON, marked_class, record_of, submit
 from tests.grading.reports import attacks
@@ -216,12 +217,12 @@ def test_a_hostile_answer_is_text(client):
 def test_a_page_has_the_answer_and_what_it_is_marked_by(client, monkeypatch):
     keys = client.item_keys()
     text = QuestionText("Say `it`.", (RubricRow("it is <even>", 2.5),))
-    monkeypatch.setattr(pages, "synced_questions", lambda project: {"P1.4": text})
+    monkeypatch.setattr(questions, "synced_questions", lambda project: {"P1.4": text})
     page = client.get(f"mark/{keys['P1.4', 'ada']}").text
     assert '<span class="line">Because.</span>' in page
     assert '<tr><td>it is &lt;even&gt;</td><td class="points">2.5</td></tr>' in page
     assert "Say <code>it</code>." in page
-    monkeypatch.setattr(pages, "synced_questions", lambda project: {})
+    monkeypatch.setattr(questions, "synced_questions", lambda project: {})
     assert "<p>Why?</p>" in client.get(f"mark/{keys['P1.4', 'ada']}").text
     page = client.get(f"mark/{keys['P1.2', 'ada']}").text
     assert f"It {REASON}".replace("`exec(text)`", "<code>exec(text)</code>") in page
