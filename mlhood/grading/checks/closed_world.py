@@ -43,7 +43,7 @@ class Finding:
 
     def __str__(self) -> str:
         line = f"the line `{self.line}` " if self.line else ""
-        return f"it cannot be marked automatically because {line}{self.why}"
+        return f"cannot be marked automatically because {line}{self.why}"
 
 
 class ClosedWorld:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from mlhood.grading.checks import expect
-from mlhood.grading.rpc.transport import IsolatedCallError, run_isolated
+from mlhood.grading.rpc.limited import IsolatedCallError, run_isolated
 
 MAX_ITEMS = 20_000  # words or shapes; Netron's drawing of ResNet-50 has a tenth of these
 MAX_PART_OF_PAGE = 0.3  # what is larger is a background

@@ -185,7 +185,7 @@ class Submission:
             return
         if use.module:
             raise CheckHeld(
-                f"it cannot be marked automatically because the line `{use.line}` passes the module `{use.module}` on, "
+                f"cannot be marked automatically because the line `{use.line}` passes the module `{use.module}` on, "
                 f"and `{use.name}` in it is not allowed here"
             )
         raise CheckFailed(

@@ -43,7 +43,7 @@ def with_a_tile_twice(function: Callable, tile: int, *args: Any) -> Any:
     """Call `sliced_product` with the reference's `steps`, those of one input tile twice in a row."""
 
     def steps(*sizes: Any, **named: Any) -> list[tuple[int, ...]]:
-        right = [tuple(step) for step in reference.steps(*sizes, **named)]
+        right = [tuple(step) for step in REFERENCES["steps"](*sizes, **named)]
         return [step for step in right for _ in range(2 if step[1] == tile else 1)]
 
     with patched_globals(function, steps=steps):
