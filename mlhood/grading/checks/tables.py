@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 from mlhood.grading.checks import expect, timing
 from mlhood.grading.checks.submission import Submission
+from mlhood.grading.checks.timing_claim import TimingClaim
 from mlhood.measure.claims import Verdict
 from mlhood.measure.comparison import MIN_ROUNDS
 from mlhood.measure.measurement import Measurement
@@ -113,7 +114,7 @@ def check_claim(verdict: Verdict, what: str, hint: str) -> None:
     expect.true(verdict.state != "fails", what, expected=verdict.text, got=reasons, hint=hint)
 
 
-def check_remeasured_claims(submission: Submission, claims: Sequence[timing.TimingClaim], what: str, hint: str) -> None:
+def check_remeasured_claims(submission: Submission, claims: Sequence[TimingClaim], what: str, hint: str) -> None:
     """Check that the judge's own timing confirms the claims of a table.
 
     The claims are measured in random order until the time for a table is used up, so a submission cannot know which
@@ -151,7 +152,7 @@ def check_remeasured_claims(submission: Submission, claims: Sequence[timing.Timi
         raise expect.CheckHeld(f"{UNDECIDED}: {'; '.join(opened)}")
 
 
-def _verdict(submission: Submission, claim: timing.TimingClaim, seconds: float) -> timing.Verdict:
+def _verdict(submission: Submission, claim: TimingClaim, seconds: float) -> timing.Verdict:
     """Measure a claim with one thread, and if it fails, with the process's own number of threads."""
     with _single_thread(submission):
         verdict = timing.measure_claim(submission, claim, seconds=seconds)

@@ -26,15 +26,12 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from mlhood.grading.checks.submission import Submission
+from mlhood.grading.checks.timing_claim import Course, Prepared, TimedCall, TimingClaim
 from mlhood.grading.checks.timing_verdict import ROUND_TRIP_SHARE, Rounds, Verdict, decide, too_slow
-from mlhood.measure.ratio import Ratio
-
-__all__ = ["Course", "Prepared", "Rounds", "TimedCall", "TimingClaim", "Verdict", "measure_claim", "time_rounds"]
 
 LOOKS = (3, 6, 12, 24)  # rounds after which a claim may be decided
 REFUSAL = 6  # rounds that a refusal needs
@@ -44,79 +41,10 @@ COURSE_ROUNDS = 6  # in which the course's version is timed, too
 GROSS = 5.0  # times what is allowed: so much slower than the course's version is refused without a race
 QUIET_SECONDS = 10.0  # to wait for a free core before another attempt
 RETRY_SECONDS = 40.0  # after which another attempt adds no rounds: few claims need one, and it should decide
-TABLE_SECONDS = 6.0  # after which no other claim of a table is measured
+TABLE_SECONDS = 2.0  # after which no other claim of a table is measured
 EMPTY_CALL = "mlhood.grading.checks.probes:empty_call"
 KEEP = "mlhood.grading.checks.probes:keep"
 Clock = Callable[[], float]
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """A message that can be timed.
-
-    Args:
-        arguments: Sent while the clock runs, so they are small.
-        check: Raises CheckFailed if the result of the message is wrong; may check a random part of it.
-    """
-
-    arguments: tuple[Any, ...]
-    check: Callable[[Any], None]
-
-
-@dataclass(frozen=True)
-class TimedCall:
-    """One side of a race.
-
-    Args:
-        target: As of `Submission.call`.
-        prepare: Draws arguments that were never used before, for so many calls in one message. It may send messages of
-            its own, which are not timed.
-        calls: Calls in one message; more if they take less than twice the round trip on this machine.
-    """
-
-    target: str
-    prepare: Callable[[Submission, int], Prepared]
-    calls: int = 1
-
-
-@dataclass(frozen=True)
-class Course:
-    """The course's own version of the slower side, which runs in this process.
-
-    Args:
-        name: What it computes, for messages.
-        run: Does the work of `calls` calls.
-        most: How many times as long the student's version may take.
-        calls: As of `run`.
-    """
-
-    name: str
-    run: Callable[[], object]
-    most: float
-    calls: int = 1
-
-
-@dataclass(frozen=True)
-class TimingClaim:
-    """The claim that one side is faster than another.
-
-    Args:
-        name: The claim in words, for messages.
-        slow: The slower side.
-        fast: The faster side, with as many calls in a message.
-        claimed: Slow over fast, according to the table.
-        course: The course's own version of the slower side; None if that is not the student's code.
-    """
-
-    name: str
-    slow: TimedCall
-    fast: TimedCall
-    claimed: Ratio
-    course: Course | None = None
-
-    def __post_init__(self) -> None:
-        if self.slow.calls != self.fast.calls:
-            raise ValueError(f"{self.name}: both sides need as many calls, not {self.slow.calls} and {self.fast.calls}")
 
 
 def measure_claim(

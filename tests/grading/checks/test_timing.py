@@ -13,8 +13,8 @@ from mlhood.grading.checks.marks import judge
 from mlhood.grading.checks.submission import CheckContext, Session, Submission
 from mlhood.grading.checks.tables import check_remeasured_claims
 from mlhood.grading.checks.task import Check, Task
-from mlhood.grading.checks.timing import Course, Prepared, Rounds, TimedCall, TimingClaim
-from mlhood.grading.checks.timing_verdict import decide, trimmed_mean
+from mlhood.grading.checks.timing_claim import Course, Prepared, TimedCall, TimingClaim
+from mlhood.grading.checks.timing_verdict import Rounds, decide, trimmed_mean
 from mlhood.grading.execution.kernel import Kernel
 from mlhood.grading.rpc.transport import LocalTransport
 from mlhood.measure.ratio import Ratio

@@ -9,7 +9,8 @@ import numpy as np
 
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
-from mlhood.grading.checks.timing import KEEP, Course, Prepared, TimedCall, TimingClaim
+from mlhood.grading.checks.timing import KEEP
+from mlhood.grading.checks.timing_claim import Course, Prepared, TimedCall, TimingClaim
 from mlhood.grading.projects.p3.reference import convolution
 from mlhood.grading.rpc.codec import Remote
 from mlhood.kernels.layers import Layer
@@ -19,8 +20,8 @@ from mlhood.measure.ratio import Ratio
 CHECKED_CHANNELS = 16  # of a result
 CALLS = 4  # by BLAS they take several times as long as the round trip
 MOST = 8.0
-"""How many times as long `conv_direct` may take as the course's loops. Compiled loops in an unfortunate order, with
-tests for the padding inside, take up to three times as long, and einsum on windows about twice as long."""
+"""How many times as long `conv_direct` may take as the course's compiled loops. Measured: compiled loops in the worst
+order with tests for the padding inside take 1.5 times as long, `einsum` on all windows 1.2, a product per pixel 2.7."""
 REPEATED = "mlhood.grading.projects.p3.probes:repeated"
 Arrays = tuple[np.ndarray, np.ndarray, np.ndarray]
 Operands = Callable[[Submission], tuple[Remote, Arrays]]

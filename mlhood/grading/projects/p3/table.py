@@ -13,7 +13,7 @@ from mlhood.grading.checks.tables import (
     filled_rows,
 )
 from mlhood.grading.checks.task import Task, points
-from mlhood.grading.checks.timing import TimingClaim
+from mlhood.grading.checks.timing_claim import TimingClaim
 from mlhood.grading.projects.p3 import races
 from mlhood.grading.rpc.codec import Remote
 from mlhood.kernels.tables import RESNET18, convolution_table

@@ -15,7 +15,7 @@ from mlhood.grading.checks.tables import (
     filled_rows,
 )
 from mlhood.grading.checks.task import Task, points
-from mlhood.grading.checks.timing import TimingClaim
+from mlhood.grading.checks.timing_claim import TimingClaim
 from mlhood.grading.projects.p5 import races
 from mlhood.grading.rpc.codec import Remote
 from mlhood.jaxlab.operators.cases import FUSED, NETWORK

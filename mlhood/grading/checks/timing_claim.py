@@ -1,0 +1,79 @@
+"""A claim that can be timed: its two sides, and the course's own version of the slower one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from mlhood.grading.checks.submission import Submission
+from mlhood.measure.ratio import Ratio
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A message that can be timed.
+
+    Args:
+        arguments: Sent while the clock runs, so they are small.
+        check: Raises CheckFailed if the result of the message is wrong; may check a random part of it.
+    """
+
+    arguments: tuple[Any, ...]
+    check: Callable[[Any], None]
+
+
+@dataclass(frozen=True)
+class TimedCall:
+    """One side of a race.
+
+    Args:
+        target: As of `Submission.call`.
+        prepare: Draws arguments that were never used before, for so many calls in one message. It may send messages of
+            its own, which are not timed.
+        calls: Calls in one message; more if they take less than twice the round trip on this machine.
+    """
+
+    target: str
+    prepare: Callable[[Submission, int], Prepared]
+    calls: int = 1
+
+
+@dataclass(frozen=True)
+class Course:
+    """The course's own version of the slower side, which runs in this process.
+
+    Args:
+        name: What it computes, for messages.
+        run: Does the work of `calls` calls.
+        most: How many times as long the student's version may take.
+        calls: As of `run`.
+    """
+
+    name: str
+    run: Callable[[], object]
+    most: float
+    calls: int = 1
+
+
+@dataclass(frozen=True)
+class TimingClaim:
+    """The claim that one side is faster than another.
+
+    Args:
+        name: The claim in words, for messages.
+        slow: The slower side.
+        fast: The faster side, with as many calls in a message.
+        claimed: Slow over fast, according to the table.
+        course: The course's own version of the slower side; None if that is not the student's code.
+    """
+
+    name: str
+    slow: TimedCall
+    fast: TimedCall
+    claimed: Ratio
+    course: Course | None = None
+
+    def __post_init__(self) -> None:
+        if self.slow.calls != self.fast.calls:
+            raise ValueError(f"{self.name}: both sides need as many calls, not {self.slow.calls} and {self.fast.calls}")
