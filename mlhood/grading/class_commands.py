@@ -152,9 +152,15 @@ def class_report(
 
     Example: mlhood class-report graded --to class.html
     """
-    from mlhood.grading.reports.class_report import write_class_report
+    typer.echo("mlhood class-report: loading", err=True)
+    from rich.console import Console
 
-    typer.echo(write_class_report(_path(gradebook), to, given or ()))
+    from mlhood.grading.reports.class_report import write_class_report
+    from mlhood.grading.reports.page_progress import PageProgress
+
+    with PageProgress(Console(stderr=True)) as progress:
+        message = write_class_report(_path(gradebook), to, given or (), progress)
+    typer.echo(message)
 
 
 def feedback(
@@ -164,13 +170,20 @@ def feedback(
 ) -> None:
     """Write a page of feedback for every student: points, every check with its hint, and the student's own cells.
 
-    Each page is one file that needs no network and runs no scripts. It shows the notebook as it was submitted.
+    Each page is one file that needs no network and runs no scripts. It shows the notebook as it was submitted. Only
+    pages that are new or have changed are written.
 
     Example: mlhood feedback graded --to feedback
     """
-    from mlhood.grading.reports.feedback import write_feedback
+    typer.echo("mlhood feedback: loading", err=True)
+    from rich.console import Console
 
-    typer.echo(write_feedback(_path(gradebook), to, tuple(project or ())))
+    from mlhood.grading.reports.feedback import write_feedback
+    from mlhood.grading.reports.page_progress import PageProgress
+
+    with PageProgress(Console(stderr=True)) as progress:
+        message = write_feedback(_path(gradebook), to, tuple(project or ()), progress)
+    typer.echo(message)
 
 
 def _path(gradebook: Path) -> Path:

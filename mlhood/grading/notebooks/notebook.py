@@ -100,7 +100,8 @@ def _as_notebook(document: object, path: Path) -> NotebookNode:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about missing and duplicate cell ids, which nbformat replaces
             text = json.dumps(document, ensure_ascii=False).encode("utf-8", "replace").decode()  # no lone surrogates
-            notebook = nbformat.reads(text, as_version=4)
+            # not `nbformat.reads`, which would validate it, too
+            notebook = nbformat.convert(nbformat.reader.reads(text), 4)
             nbformat.validate(notebook)
     except Exception as error:  # nbformat raises many kinds
         raise NotebookError(

@@ -14,6 +14,7 @@ from mlhood.grading.gradebook.gradebook import SUBMISSIONS_FOLDER, Gradebook
 from mlhood.grading.gradebook.project_spec import ProjectSpec
 from mlhood.grading.gradebook.records import MISSING, Record, records
 from mlhood.grading.reports.outputs import PageBudget
+from mlhood.grading.reports.page_progress import Notify, ignore
 from mlhood.grading.reports.render import render
 from mlhood.grading.similarity.class_similarity import Similarity, compare_class
 
@@ -64,11 +65,12 @@ class ProjectView:
     similarity: Similarity
 
 
-def write_class_report(gradebook: Path, path: Path, given: Iterable[Path]) -> str:
+def write_class_report(gradebook: Path, path: Path, given: Iterable[Path], notify: Notify = ignore) -> str:
     """Write the report about a class; return a message about what was written."""
     with Gradebook(gradebook, must_exist=True) as book:
         results = records(book)
-    similarity = compare_class(results, gradebook.parent / SUBMISSIONS_FOLDER, given)
+    similarity = compare_class(results, gradebook.parent / SUBMISSIONS_FOLDER, given, notify)
+    notify(f"writing the page {path}", 0, 1)
     write_atomic(path, class_report(results, similarity).encode("utf-8", "replace"))
     pairs = sum(len(result.pairs) for result in similarity.values())
     groups = sum(len(result.groups) for result in similarity.values())

@@ -17,14 +17,17 @@ from pathlib import Path
 from nbformat import NotebookNode
 
 from mlhood.errors import GradingError
+from mlhood.files.atomic import write_atomic
 from mlhood.files.paths import make_folder, portable_name
 from mlhood.grading.checks.marks import Marks
 from mlhood.grading.gradebook.gradebook import SUBMISSIONS_FOLDER, Gradebook
 from mlhood.grading.gradebook.records import Record, records
 from mlhood.grading.gradebook.store import stored_notebook, stored_path
-from mlhood.grading.notebooks.notebook import label, write_text
+from mlhood.grading.notebooks.notebook import label
 from mlhood.grading.reports.marks_text import format_points
 from mlhood.grading.reports.outputs import PageBudget
+from mlhood.grading.reports.page_progress import Notify, ignore
+from mlhood.grading.reports.page_stamp import is_current, stamped
 from mlhood.grading.reports.render import render
 from mlhood.grading.reports.sanitize import plain
 
@@ -107,8 +110,8 @@ def _work(cells: RoleCells) -> RoleCells:
     return list(dropwhile(lambda pair: pair[0] != "solution", code))
 
 
-def write_feedback(gradebook: Path, folder: Path, projects: Collection[str] = ()) -> str:
-    """Write the pages, in place of those of an earlier call; return a message about what was written.
+def write_feedback(gradebook: Path, folder: Path, projects: Collection[str] = (), notify: Notify = ignore) -> str:
+    """Write the pages that are not there yet or have changed; return a message about what was written.
 
     Raises:
         GradingError: The gradebook does not exist, or has no results.
@@ -125,14 +128,29 @@ def write_feedback(gradebook: Path, folder: Path, projects: Collection[str] = ()
             todo="grade first: mlhood grade SUBMISSIONS --out DIR",
         )
     store = gradebook.parent / SUBMISSIONS_FOLDER
-    for record in graded:
-        project = record.project.id
-        page = folder / portable_name(record.student) / project / f"{project}.html"
-        make_folder(page.parent)
-        write_text(page, _page(feedback_of(record, store)))
+    names = ", ".join(sorted({record.project.id for record in graded}))
+    written = 0
+    for done, record in enumerate(graded):
+        notify(f"writing pages of {names} below {folder}", done, len(graded))
+        written += _write_page(record, store, folder)
     ungraded = len(selected) - len(graded)
     note = f"\nnote: {ungraded} submissions are not graded yet" if ungraded else ""
-    return f"{len(graded)} pages below {folder}{note}"
+    unchanged = f" ({len(graded) - written} of them unchanged)" if written < len(graded) else ""
+    return f"{len(graded)} pages below {folder}{unchanged}{note}"
+
+
+def _write_page(record: Record, store: Path, folder: Path) -> bool:
+    """Write a student's page, unless it is there already; return whether it was written."""
+    project = record.project.id
+    path = folder / portable_name(record.student) / project / f"{project}.html"
+    feedback = _without_notebook(record, store)
+    content = f"{feedback!r} {record.submission.sha256}"
+    if is_current(path, content):
+        return False
+    make_folder(path.parent)
+    page = _page(replace(feedback, notebook=stored_notebook(store, record.submission)))
+    write_atomic(path, stamped(page, content))
+    return True
 
 
 def _page(feedback: Feedback) -> str:
@@ -145,6 +163,10 @@ def _page(feedback: Feedback) -> str:
 
 def feedback_of(record: Record, store: Path) -> Feedback:
     """Return the content of a student's page, with the notebook in the store as it was submitted."""
+    return replace(_without_notebook(record, store), notebook=stored_notebook(store, record.submission))
+
+
+def _without_notebook(record: Record, store: Path) -> Feedback:
     project, submission = record.project, record.submission
     tasks = tuple(
         replace(task, checks=tuple(replace(check, what=_hide_path(check.what, record, store)) for check in task.checks))
@@ -158,7 +180,7 @@ def feedback_of(record: Record, store: Path) -> Feedback:
     return Feedback(
         Marks(project.id, project.title, tasks, record.seconds),
         f"{submission.name} ({record.student})" if submission.name else record.student,
-        stored_notebook(store, submission),
+        None,
         tuple(answers),
         record.penalty,
         tuple(_remarks(record, store)),

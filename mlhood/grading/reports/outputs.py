@@ -12,6 +12,7 @@ import io
 import warnings
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal
 
 from markupsafe import escape
@@ -29,6 +30,7 @@ MAX_PAGE = 6_000_000  # characters
 MAX_OUTPUTS = 12  # of a cell
 PICTURE_COST = 100_000  # characters; a picture of few bytes can have millions of pixels
 MAX_ALT = 1_000  # characters
+MAX_CACHED = 32  # pictures
 SVG = "image/svg+xml"
 
 
@@ -40,6 +42,11 @@ def data_uri(kind: str, encoded: object) -> str | None:
     """
     if kind not in FORMATS or not isinstance(encoded, str) or len(encoded) > MAX_ENCODED:
         return None
+    return _data_uri(kind, encoded)
+
+
+@lru_cache(MAX_CACHED)  # the course's own pictures are in every notebook of a class
+def _data_uri(kind: str, encoded: str) -> str | None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # pillow warns of decompression bombs
@@ -58,10 +65,12 @@ def _reencode(data: bytes, format: str) -> bytes:
         rgba = image.convert("RGBA")
     # on white, as notebooks show it: a dark page would hide a transparent picture
     opaque = Image.alpha_composite(Image.new("RGBA", rgba.size, "white"), rgba).convert("RGB")
-    quantized = opaque.quantize(256, dither=Image.Dither.NONE)
+    # exact if there are at most 256 colours; else as good as the median cut to the eye, in a tenth of its time
+    method = Image.Quantize.MEDIANCUT if opaque.getcolors(256) else Image.Quantize.FASTOCTREE
+    quantized = opaque.quantize(256, method=method, dither=Image.Dither.NONE)
     stream = io.BytesIO()
     quantized.info.clear()
-    quantized.save(stream, "PNG", optimize=True)
+    quantized.save(stream, "PNG")  # the strongest compression saves a tenth of the bytes and takes five times as long
     return stream.getvalue()
 
 

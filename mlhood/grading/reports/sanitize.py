@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
+from functools import cache
+from typing import Any
 
 import nh3
 from markupsafe import Markup
@@ -73,14 +75,20 @@ def _attribute(tag: str, name: str, value: str) -> str | None:
     return value if value.isascii() and value.isdigit() and 1 <= int(value[:4]) <= MAX_SPAN and len(value) < 4 else None
 
 
-def highlight_python(source: object, marked: Collection[int] = ()) -> Markup:
-    """Return source code as highlighted HTML for a `<pre>` element; `marked` lines (from 1) are emphasised."""
-    from pygments import highlight  # not needed for the tables in a student's notebook
+@cache
+def _highlighter() -> tuple[Any, Any]:
+    """Return pygments' lexer and formatter, which take longer to make than most cells to highlight."""
     from pygments.formatters import HtmlFormatter
     from pygments.lexers import PythonLexer
 
-    lexer = PythonLexer(stripnl=False, ensurenl=False)
-    html = Markup(highlight(plain(source, MAX_CODE), lexer, HtmlFormatter(nowrap=True)))  # noqa: S704 (pygments' output)
+    return PythonLexer(stripnl=False, ensurenl=False), HtmlFormatter(nowrap=True)
+
+
+def highlight_python(source: object, marked: Collection[int] = ()) -> Markup:
+    """Return source code as highlighted HTML for a `<pre>` element; `marked` lines (from 1) are emphasised."""
+    from pygments import highlight  # not needed for the tables in a student's notebook
+
+    html = Markup(highlight(plain(source, MAX_CODE), *_highlighter()))  # noqa: S704 (pygments' output)
     lines = [
         Markup("<mark>{}</mark>").format(line or " ") if number in marked else line + "\n"
         for number, line in enumerate(html.split("\n"), start=1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +18,8 @@ from mlhood.grading.similarity.compare import (
     SimilarGroup,
     SimilarPair,
     package_copies,
+    prepare,
+    reduced,
     similar_groups,
     truncated,
     unparsable,
@@ -69,28 +71,39 @@ class Similarity:
     groups: Sequence[SimilarGroup] = ()
 
 
-def compare_class(records: Iterable[Record], store: Path, given: Iterable[Path]) -> dict[str, Similarity]:
+def compare_class(
+    records: Sequence[Record], store: Path, given: Iterable[Path], notify: Callable[[str, int, int], None]
+) -> dict[str, Similarity]:
     """Compare submissions, project by project. Given code is recognised by its text, as a cell's label can be forged.
 
-    `given` are notebooks as students got them, where that was another edition than the one in this package.
+    Args:
+        records: Of the class.
+        store: Folder of the submitted notebooks.
+        given: Notebooks as students got them, where that was another edition than the one in this package.
+        notify: Called with what is done, the number of finished submissions, and that of all.
 
     Raises:
         NotebookError: A given notebook cannot be read.
     """
     editions = [cell.source for path in given for cell in read(path).cells if cell.cell_type == "code"]
     documents: dict[str, list[Document]] = {}
-    for record in records:
+    for done, record in enumerate(records):
+        notify("reading submissions", done, len(records))
         notebook = stored_notebook(store, record.submission)
         if notebook is not None:
             documents.setdefault(record.project.id, []).append(document_of(notebook, record.student))
     package = list(package_functions()) if documents else []
     results: dict[str, Similarity] = {}
     for project, submitted in documents.items():
+        for done, document in enumerate(submitted):
+            notify(f"comparing submissions of {project}", done, len(submitted))
+            prepare(document)
         base = [*editions, *(cell.source for cell in synced_cells(project))]
         originals = [*package, *master_documents(project)]
         groups, pairs = similar_groups(submitted, base)
         copies = package_copies(submitted, originals, base)
         results[project] = Similarity(pairs, copies, unparsable(submitted), truncated(submitted), groups)
+    reduced.cache_clear()
     return results
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import combinations
 
 from mlhood.grading.similarity.syntax_tokens import is_truncated, syntax_tokens
-from mlhood.grading.similarity.winnowing import Fingerprints, fingerprints
+from mlhood.grading.similarity.winnowing import Fingerprints, winnow
 
 MIN_SHARED = 10
 MIN_SHARE = 0.5
@@ -87,6 +88,27 @@ class _Indexed:
         return _Indexed(self.document, remaining)
 
 
+@dataclass(frozen=True)
+class Reduced:
+    """What a comparison needs of a source: its fingerprints, and whether it has any tokens."""
+
+    fingerprints: Fingerprints
+    has_tokens: bool
+
+
+@cache
+def reduced(source: str) -> Reduced:
+    """Reduce a source, once: most cells are the course's, and the same in the whole class. `cache_clear` forgets."""
+    tokens = syntax_tokens(source)
+    return Reduced(winnow(tokens), bool(tokens))
+
+
+def prepare(document: Document) -> None:
+    """Reduce the sources of a document now: that is nearly all of the time of a comparison."""
+    for source in document.sources.values():
+        reduced(source)
+
+
 def similar_groups(
     documents: Sequence[Document], base: Iterable[str] = ()
 ) -> tuple[list[SimilarGroup], list[SimilarPair]]:
@@ -159,7 +181,7 @@ def unparsable(documents: Iterable[Document]) -> list[tuple[str, str]]:
         (document.name, location)
         for document in documents
         for location, source in document.sources.items()
-        if len(source) >= MIN_UNPARSABLE and not syntax_tokens(source)
+        if len(source) >= MIN_UNPARSABLE and not reduced(source).has_tokens
     ]
 
 
@@ -186,11 +208,11 @@ def _distinctive(indexed: Sequence[_Indexed]) -> list[_Indexed]:
 
 
 def _base_fingerprints(base: Iterable[str]) -> frozenset[int]:
-    return frozenset(fingerprint for source in base for fingerprint in fingerprints(source))
+    return frozenset(fingerprint for source in base for fingerprint in reduced(source).fingerprints)
 
 
 def _index(document: Document) -> _Indexed:
-    return _Indexed(document, {location: fingerprints(source) for location, source in document.sources.items()})
+    return _Indexed(document, {location: reduced(source).fingerprints for location, source in document.sources.items()})
 
 
 def _pair(a: _Indexed, b: _Indexed, shared: int, share: float) -> SimilarPair:

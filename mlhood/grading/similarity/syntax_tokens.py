@@ -122,11 +122,14 @@ class _Tokenizer:
 
     def statement(self, node: ast.AST) -> list[Token]:
         try:
-            return list(self.node(node, getattr(node, "lineno", 1)))
+            tokens: list[Token] = []
+            self.node(node, getattr(node, "lineno", 1), tokens)
+            return tokens
         except RecursionError:  # such as a sum of thousands of terms: the rest of the program still counts
             return [Token("deep", getattr(node, "lineno", 1))]
 
-    def node(self, node: ast.AST, line: int) -> Iterator[Token]:
+    def node(self, node: ast.AST, line: int, tokens: list[Token]) -> None:
+        """Append the tokens of a node, whose line is that of its parent unless it has one."""
         line = getattr(node, "lineno", line)
         node = _unwrapped(node)
         if isinstance(node, ast.AugAssign):
@@ -134,18 +137,18 @@ class _Tokenizer:
             node = ast.Assign([node.target], ast.copy_location(value, node))
         elif isinstance(node, ast.AnnAssign):
             node = ast.Assign([node.target], node.value or ast.Constant(None))
-        yield Token(self.kind(node), line)
+        tokens.append(Token(self.kind(node), line))
         if isinstance(node, ast.JoinedStr):
             return
         for field, value in ast.iter_fields(node):
             if field in IGNORED_FIELDS:
                 continue
             if field in BLOCKS and isinstance(value, list):
-                yield from [Token("{", line), *self.block(value), Token("}", line)] if value else []
+                tokens += [Token("{", line), *self.block(value), Token("}", line)] if value else []
             else:
                 for child in value if isinstance(value, list) else [value]:
                     if isinstance(child, ast.AST):
-                        yield from self.node(child, line)
+                        self.node(child, line, tokens)
 
     def kind(self, node: ast.AST) -> str:
         """Rules 2 and 3."""

@@ -26,7 +26,8 @@ def fingerprints(source: str) -> Fingerprints:
 
 def winnow(tokens: Sequence[Token]) -> Fingerprints:
     """Return the fingerprints of a token sequence, with the lines of each; one shorter than K has none."""
-    hashes = [_hash(tokens[i : i + K]) for i in range(len(tokens) - K + 1)]
+    kinds = [token.kind for token in tokens]
+    hashes = [_hash(kinds[i : i + K]) for i in range(len(tokens) - K + 1)]
     selected: dict[int, set[int]] = {}
     for start in range(max(len(hashes) - WINDOW + 1, min(len(hashes), 1))):
         window = range(start, min(start + WINDOW, len(hashes)))
@@ -35,6 +36,6 @@ def winnow(tokens: Sequence[Token]) -> Fingerprints:
     return {fingerprint: frozenset(lines) for fingerprint, lines in selected.items()}
 
 
-def _hash(tokens: Sequence[Token]) -> int:
-    text = " ".join(token.kind for token in tokens)
+def _hash(kinds: Sequence[str]) -> int:
+    text = " ".join(kinds)
     return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=8).digest())

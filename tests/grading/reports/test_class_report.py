@@ -10,6 +10,7 @@ from mlhood.grading.gradebook.late import Lateness
 from mlhood.grading.notebooks.master import MasterCell
 from mlhood.grading.notebooks.notebook import read, write
 from mlhood.grading.reports.class_report import class_report
+from mlhood.grading.reports.page_progress import ignore
 from mlhood.grading.similarity.class_similarity import Similarity, compare_class, document_of, package_functions
 from mlhood.grading.similarity.compare import Passage, SimilarGroup, SimilarPair
 from tests.grading.exporters.test_formats import BOMB, record, task
@@ -157,7 +158,7 @@ def stored(store, course, texts: dict[str, str]):
 def test_a_disguised_copy_is_found(course, tmp_path, with_given):
     results = stored(tmp_path, course, {"ada": ORIGINAL, "bob": DISGUISED, "eve": OTHER})
     write(course.notebook(course.EMPTY), tmp_path / "given.ipynb")
-    similarity = compare_class(results, tmp_path, [tmp_path / "given.ipynb"] if with_given else [])["P1"]
+    similarity = compare_class(results, tmp_path, [tmp_path / "given.ipynb"] if with_given else [], ignore)["P1"]
     assert [(pair.names, pair.share) for pair in similarity.pairs] == [(("ada", "bob"), 1.0)]
     assert similarity.pairs[0].passages[0].places == ("T9.1", "T9.1")
     assert (similarity.copies, similarity.unparsable) == ([], [])
@@ -169,7 +170,7 @@ def test_a_copy_under_a_forged_label_is_found(course, tmp_path):
     cell = next(cell for cell in book.cells if cell.source == DISGUISED)
     cell.metadata["mlhood"]["role"] = "given"
     write(book, tmp_path / "bob.ipynb")
-    assert len(compare_class(results, tmp_path, [])["P1"].pairs) == 1
+    assert len(compare_class(results, tmp_path, [], ignore)["P1"].pairs) == 1
 
 
 @pytest.mark.parametrize("where", ["in the package", "in a notebook", "nowhere"])
@@ -186,14 +187,14 @@ def test_base_code_is_no_copy(course, tmp_path, monkeypatch, where):
         carried = (MasterCell("T9-2-given", "T9.2", "given", ORIGINAL),)
         monkeypatch.setattr("mlhood.grading.similarity.class_similarity.synced_cells", {"P1": carried}.__getitem__)
     write(given, tmp_path / "given.ipynb")
-    pairs = compare_class(results, tmp_path, [tmp_path / "given.ipynb"])["P1"].pairs
+    pairs = compare_class(results, tmp_path, [tmp_path / "given.ipynb"], ignore)["P1"].pairs
     assert len(pairs) == (1 if where == "nowhere" else 0)  # then a student has written it, under a forged label
 
 
 def test_a_copy_of_the_package_is_found(course, tmp_path):
     original = next(document for document in package_functions() if document.name.endswith("loops.py: gemm_blocked"))
     results = stored(tmp_path, course, {"ada": original.sources[original.name].replace("block", "step")})
-    copies = compare_class(results, tmp_path, [])["P1"].copies
+    copies = compare_class(results, tmp_path, [], ignore)["P1"].copies
     assert [pair.names for pair in copies] == [("ada", "mlhood/kernels/loops.py: gemm_blocked")]
 
 
@@ -204,9 +205,9 @@ def test_code_is_grouped_by_task_or_cell(course):
 
 def test_a_notebook_that_cannot_be_read_is_similar_to_none(course, tmp_path):
     results = stored(tmp_path, course, {"ada": ORIGINAL, "bob": DISGUISED})
-    assert compare_class(results, tmp_path, [])["P1"].pairs
+    assert compare_class(results, tmp_path, [], ignore)["P1"].pairs
     (tmp_path / "bob.ipynb").write_text("{")
-    assert compare_class(results, tmp_path, [])["P1"].pairs == []
+    assert compare_class(results, tmp_path, [], ignore)["P1"].pairs == []
 
 
 def test_the_command_writes_the_page(fake_class, course, tmp_path):
