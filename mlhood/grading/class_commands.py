@@ -88,9 +88,11 @@ def export(
         Path | None, typer.Option(help="Another policy for late submissions than the one stored when it was graded.")
     ] = None,
 ) -> None:
-    """Write the marks of a class in the format of another program.
+    """Write the marks of a class in the format of another program, and say where it is imported there.
 
-    Canvas: export its gradebook, fill the scores in with --fill, and import the result; --to may be the same file.
+    csv: a table for spreadsheets and Moodle (Grades > Import > CSV file). Canvas: export its gradebook, fill the scores
+    in with --fill, and import the result (Grades > Import); --to may be the same file. nbgrader, Gradescope and GitHub
+    Classroom import no marks: their formats are for tools that read what these programs write.
 
     Example: mlhood export graded --format csv --to marks.csv
 

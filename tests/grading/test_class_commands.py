@@ -10,7 +10,8 @@ from typer.testing import CliRunner
 
 from mlhood import cli
 from mlhood.grading.batch import grade_class
-from mlhood.grading.exporters import manual_marks
+from mlhood.grading.exporters import export, manual_marks
+from mlhood.grading.exporters.destinations import DESTINATIONS, next_step
 from mlhood.grading.gradebook.gradebook import Gradebook
 from tests.grading.fake_class import FAKE_GRADER
 
@@ -87,7 +88,7 @@ def test_the_late_policy_is_stored_and_can_be_replaced(fake, tmp_path):
 def test_tables_are_written(graded, tmp_path, name):
     result = call("export", graded.out, "--format", name, "--to", tmp_path / "marks.csv")
     assert result.exit_code == 0
-    assert result.stdout == f"2 results in {tmp_path / 'marks.csv'}\n"
+    assert result.stdout == f"2 results in {tmp_path / 'marks.csv'}\n{next_step(name)}\n"
     scores = {row["student_id"]: float(row["score"]) for row in read(tmp_path / "marks.csv")}
     assert scores == {"ada": 30, "bob": 24}
 
@@ -113,12 +114,17 @@ def test_a_file_per_student_is_written(graded, tmp_path, name, file):
     assert "\\ud83d" in (tmp_path / "to" / "P1" / "bob" / file).read_text() or "?" in str(results["bob"])
 
 
+def test_every_format_has_a_destination():
+    assert set(DESTINATIONS) == {*export.TABLES, *export.FILES, "canvas"}
+
+
 def test_canvas_is_filled(graded, tmp_path):
     path = tmp_path / "export.csv"
     path.write_text("Student,ID,P1 (9)\nA,ada,\nB,bob,\n")
     result = call("export", graded.out, "--format", "canvas", "--fill", path, "--to", path)
     assert result.exit_code == 0
     assert path.read_text() == "Student,ID,P1 (9)\nA,ada,30\nB,bob,24\n"
+    assert "Grades > Import" in result.stdout
 
 
 def test_manual_marks_are_written_and_read(graded, tmp_path):

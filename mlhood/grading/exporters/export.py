@@ -12,6 +12,7 @@ from mlhood.files.atomic import write_atomic
 from mlhood.files.paths import make_folder
 from mlhood.grading.exporters import formats
 from mlhood.grading.exporters.canvas import fill
+from mlhood.grading.exporters.destinations import next_step
 from mlhood.grading.gradebook.gradebook import Gradebook
 from mlhood.grading.gradebook.late import parse_late_policy
 from mlhood.grading.gradebook.records import Record, records
@@ -56,7 +57,7 @@ def export(gradebook: Path, options: ExportOptions) -> str:
         )
     ungraded = sum(record.status in {"open", "failed"} for record in exported)
     notes = [f"note: {ungraded} of them are not graded; see `mlhood grade --again`"] if ungraded else []
-    return "\n".join([_write(options, exported), *notes, *_held_note(exported, gradebook)])
+    return "\n".join([_write(options, exported), *notes, *_held_note(exported, gradebook), next_step(options.format)])
 
 
 def _held_note(exported: Sequence[Record], gradebook: Path) -> Iterator[str]:
