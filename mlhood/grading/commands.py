@@ -180,11 +180,15 @@ def release(
     gradescope: Annotated[
         bool, typer.Option("--gradescope", help="Write the autograder for Gradescope, too: DIR-gradescope.zip.")
     ] = False,
+    git: Annotated[
+        bool | None,
+        typer.Option("--git/--no-git", help="Make a git repository; by default unless DIR is inside another one."),
+    ] = None,
 ) -> None:
-    """Write the student edition: a repository of its own, without the solutions.
+    """Write the student edition: a git repository of its own, with a first commit, without the solutions.
 
     Run it in the folder of the course. A notebook that would be replaced is kept beside the new one. The edition has a
-    workflow by which GitHub Classroom shows points.
+    workflow by which GitHub Classroom shows points. A repository that is in DIR already is not changed.
 
     Example: mlhood release --out ../student
 
@@ -192,4 +196,4 @@ def release(
     """
     from mlhood.grading.student.release import release as write_edition
 
-    typer.echo(write_edition(Path.cwd(), out, force=force, gradescope=gradescope).text())
+    typer.echo(write_edition(Path.cwd(), out, force=force, gradescope=gradescope, git=git).text())

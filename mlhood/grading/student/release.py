@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import copy
 import itertools
-import shutil
-import subprocess
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,17 +25,22 @@ from mlhood.grading.student.edition_files import (
     student_readme,
 )
 from mlhood.grading.student.gradescope_zip import write_autograder
+from mlhood.grading.student.repository import BRANCH, make_repository
 
 
 @dataclass(frozen=True)
 class StudentEdition:
-    """The written edition: notebooks, number of files, older notebooks that were kept, and Gradescope's autograder."""
+    """The written edition: notebooks, number of files, older notebooks that were kept, and Gradescope's autograder.
+
+    `repository` says what has become of its git repository.
+    """
 
     folder: Path
     notebooks: tuple[str, ...]
     files: int
     kept: tuple[Path, ...]
     autograder: Path | None = None
+    repository: str = ""
 
     def text(self) -> str:
         """Return the message for the instructor."""
@@ -44,10 +48,29 @@ class StudentEdition:
         lines += [f"note: there was a different notebook; it is kept as {path}" for path in self.kept]
         if self.autograder:
             lines.append(f"autograder for Gradescope: {self.autograder} (not for students)")
-        return "\n".join(lines)
+        lines += [self.repository] if self.repository else []
+        return "\n".join([*lines, *self._next_steps()])
+
+    def _next_steps(self) -> list[str]:
+        git = f"git -C {shlex.quote(str(self.folder))}"
+        gradescope = (
+            f"upload {self.autograder} under Configure Autograder"
+            if self.autograder
+            else "mlhood release --gradescope writes its autograder"
+        )
+        return [
+            "next, what applies to you:",
+            f"  GitHub: create an empty repository, then {git} remote add origin URL && {git} push -u origin {BRANCH}",
+            "  GitHub Classroom: mark that repository as a template (Settings), and make an assignment from it",
+            f"  Gradescope: {gradescope}",
+            f"  Moodle, Canvas, e-mail: hand out {self.folder} as a zip archive",
+            "  then collect and grade: mlhood grade SUBMISSIONS --out graded",
+        ]
 
 
-def release(root: Path, out: Path, *, force: bool = False, gradescope: bool = False) -> StudentEdition:
+def release(
+    root: Path, out: Path, *, force: bool = False, gradescope: bool = False, git: bool | None = None
+) -> StudentEdition:
     """Write the student edition of the course in `root` into the folder `out`.
 
     Args:
@@ -55,6 +78,7 @@ def release(root: Path, out: Path, *, force: bool = False, gradescope: bool = Fa
         force: Write into a folder that is not empty. Other files are not deleted, and a notebook that would
             be replaced is kept beside the new one.
         gradescope: Write the autograder for Gradescope, too: beside the folder, which students get.
+        git: Whether to make a git repository with a first commit; None makes one unless the folder is inside another.
 
     Raises:
         NotebookError: There are no notebooks here, or the markers of a solution are wrong.
@@ -74,9 +98,9 @@ def release(root: Path, out: Path, *, force: bool = False, gradescope: bool = Fa
             got=error.strerror or str(error),
             todo="choose another folder with --out, or free space in this one",
         ) from None
-    _make_repository(out)
+    repository = "" if git is False else make_repository(out, files, nested=git is True)
     notebooks = tuple(sorted(name for name in files if name.endswith(".ipynb")))
-    return StudentEdition(out, notebooks, len(files), kept, autograder)
+    return StudentEdition(out, notebooks, len(files), kept, autograder, repository)
 
 
 def autograder_path(out: Path) -> Path:
@@ -146,10 +170,3 @@ def _write(files: dict[str, str], out: Path) -> tuple[Path, ...]:
             kept.append(path.rename(next(name for name in earlier if not name.exists())))
         write_text(path, text)
     return tuple(kept)
-
-
-def _make_repository(out: Path) -> None:
-    """Initialize a git repository, if git is installed."""
-    git = shutil.which("git")
-    if git and not (out / ".git").exists():
-        subprocess.run([git, "init", "--quiet", str(out)], check=False, capture_output=True)

@@ -54,6 +54,9 @@ def test_student_edition(root, tmp_path):
         *("mlhood/grading/checks/task.py", CELLS, CELLS.replace("cells", "questions")),
     }
     assert done.autograder is None
+    assert "on branch main" in done.repository
+    assert release(root, tmp_path / "plain", git=False).repository == ""
+    assert not (tmp_path / "plain" / ".git").exists()
     assert "P1.ipynb" in (done.folder / "README.md").read_text()
 
 
