@@ -59,8 +59,12 @@ def format_value(value: object) -> str:
         text = f"an object of type {value.type}"
     else:
         text = value if isinstance(value, str) else repr(value)
-    text = _printable(text)
-    return text if len(text) <= MAX_SHOWN_CHARACTERS else text[: MAX_SHOWN_CHARACTERS - 1] + "…"
+    return shortened(_printable(text), MAX_SHOWN_CHARACTERS)
+
+
+def shortened(text: str, limit: int) -> str:
+    """Return a text of at most `limit` characters."""
+    return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
 def single_line(text: str) -> str:

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mlhood.errors import MeasureError
+from mlhood.grading.checks.cell_lines import MAX_SHOWN, CellLines
 from mlhood.grading.checks.closed_world import ClosedWorld, finding_in_program
-from mlhood.grading.checks.expect import CheckFailed, CheckHeld
+from mlhood.grading.checks.expect import MAX_SHOWN_CHARACTERS, CheckFailed, CheckHeld, shortened, single_line
 from mlhood.grading.checks.references import ReferenceAnalysis, forbidden_use_in_program
 from mlhood.grading.rpc.codec import CodecError, Remote, decode, encode
 from mlhood.grading.rpc.sources import sources_of
@@ -41,6 +42,7 @@ class Session:
         remeasure: Whether the judge measures the claims of tables again.
         references: The names that the cells run so far refer to; cells are added as they run.
         closed_world: What in these cells cannot be read before it runs.
+        lines: The lines of these cells, among which an error is found.
         cell_errors: The errors of the current task's cells; filled as they run.
     """
 
@@ -50,6 +52,7 @@ class Session:
     remeasure: bool = True
     references: ReferenceAnalysis = field(default_factory=ReferenceAnalysis)
     closed_world: ClosedWorld = field(default_factory=ClosedWorld)
+    lines: CellLines = field(default_factory=CellLines)
     cell_errors: list[str] = field(default_factory=list)
 
 
@@ -283,8 +286,12 @@ class Submission:
         if kind == "NameError" and "the notebook defines no" in message:
             hint = self.first_cell_error() or "run its cell first, and keep the name that the task gives"
             return CheckFailed(message, hint=hint)
-        where = f" in the line `{line}`" if line else ""
-        return CheckFailed(f"{name} stops with an error", got=f"{kind}: {message}{where}", hint=self.first_cell_error())
+        number = error.get("number")
+        where = self.session.lines.find([(number, line)] if isinstance(number, int) else [])
+        if line and not where:  # not a line of a cell that was run: only what the student's process says
+            where = f"in the line `{single_line(line[:MAX_SHOWN])}`"
+        text = shortened(f"{kind}: {message}", MAX_SHOWN_CHARACTERS - len(where) - 1)
+        return CheckFailed(f"{name} stops with an error", got=f"{text} {where}".strip(), hint=self.first_cell_error())
 
     def first_cell_error(self) -> str | None:
         """Return the first error in the cells of this task, which often causes the others."""

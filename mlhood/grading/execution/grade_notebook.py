@@ -138,13 +138,15 @@ class _GradingRun:
             self.session.cell_errors.append(f"{name} was not run: the notebook has more than {limit} of code")
             return
         self._begin_exclusive(task)
+        self.session.lines.add(node.source, _name(cell))
         outcome = self.kernel.run(node, task.seconds if task else CELL_SECONDS)
         given = cell.intact and cell.role == "given"
         self.session.references.add_cell(node.source, trusted=given, completed=not outcome.error)
         trusted = fingerprint(node.source) in self.course_sources
         self.session.closed_world.add_cell(node.source, trusted=trusted, error=outcome.error)
         if outcome.error:
-            self.session.cell_errors.append(f"{name} {'stopped with ' if outcome.alive else ''}{outcome.error}")
+            text = f"{name} {'stopped with ' if outcome.alive else ''}{outcome.error}"
+            self.session.cell_errors.append(f"{text} {self.session.lines.find(outcome.lines)}".strip())
 
     def _judge(self, task_ids: list[str]) -> None:
         for task_id in task_ids:
@@ -188,6 +190,13 @@ class _GradingRun:
         steps = sum(cell.node.cell_type == "code" for cell in self.cells) + len(self.project.tasks)
         self.settings.on_step(Step(self.steps_done, steps, text))
         self.steps_done += 1
+
+
+def _name(cell: RestoredCell) -> str:
+    """Return how messages call a cell: by its task, where there is only one such cell, else by its first line."""
+    if cell.task and cell.role == "solution":
+        return f"the solution cell of {cell.task}"
+    return f"the cell `{_first_line(cell.node)}`"
 
 
 def _first_line(cell: NotebookNode) -> str:

@@ -6,10 +6,11 @@ import asyncio
 import contextlib
 import math
 import os
+import re
 import signal
 import subprocess
 import tempfile
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -20,6 +21,7 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_notebook
 
 from mlhood.errors import GradingError
+from mlhood.grading.checks.cell_lines import Claim
 from mlhood.grading.checks.expect import single_line
 from mlhood.grading.rpc.codec import CodecError, Message
 from mlhood.grading.rpc.file_channel import FileChannel
@@ -28,15 +30,23 @@ from mlhood.grading.rpc.transport import NoReply
 SERVE = "import mlhood.grading.rpc.server as _server; _server.serve({folder!r}, {number})"
 START_SECONDS = 60.0
 MAX_ERROR_CHARACTERS = 500  # it is shown beside every check of its task
+MAX_FRAMES, MAX_TRACEBACK_CHARACTERS = 64, 100_000
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+MARKED_LINE = re.compile(r"^-{1,6}> ?(\d{1,6}) (.{1,1000})$", re.MULTILINE)  # `----> 7     y[i] = x[i + 1]`
+SYNTAX_ERROR_LINE = re.compile(r"\([^()]*, line (\d{1,6})\)$")
 IGNORE_EXIT = "get_ipython().ask_exit = lambda: None"  # `exit()` and `quit()` would end the kernel some time later
 
 
 @dataclass(frozen=True)
 class CellOutcome:
-    """How a cell ended: its error in words, or empty; and whether the kernel is still alive."""
+    """How a cell ended: its error in words, or empty; and whether the kernel is still alive.
+
+    `lines` are those that the traceback marks, the innermost last, with their numbers (see `cell_lines`).
+    """
 
     error: str = ""
     alive: bool = True
+    lines: tuple[Claim, ...] = ()
 
 
 class Kernel:
@@ -137,7 +147,7 @@ class Kernel:
             return CellOutcome(str(error).splitlines()[-1])
         except Exception as error:  # a hostile kernel may send anything, and nbclient trusts it
             return CellOutcome(f"sent an invalid Jupyter message ({type(error).__name__}) and was stopped", alive=False)
-        return CellOutcome(_last_error(cell))
+        return _outcome(cell)
 
     def _restart(self, seconds: float) -> None:
         self._stop()
@@ -223,8 +233,20 @@ async def _cancel_tasks() -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _last_error(cell: NotebookNode) -> str:
+def _outcome(cell: NotebookNode) -> CellOutcome:
     errors = [output for output in cell.outputs if output.output_type == "error"]
     if not errors:
-        return ""
-    return single_line(f"{errors[-1].ename}: {errors[-1].evalue}"[:MAX_ERROR_CHARACTERS]).rstrip(": ")
+        return CellOutcome()
+    error = single_line(f"{errors[-1].ename}: {errors[-1].evalue}"[:MAX_ERROR_CHARACTERS]).rstrip(": ")
+    return CellOutcome(error, lines=tuple(_claimed_lines(cell.source, errors[-1])))
+
+
+def _claimed_lines(source: str, error: NotebookNode) -> Iterator[Claim]:
+    """Yield the lines that a traceback marks; the student's process wrote it, so they are only claims."""
+    if found := SYNTAX_ERROR_LINE.search(str(error.evalue)[-MAX_ERROR_CHARACTERS:]):
+        lines, number = source.split("\n"), int(found[1])
+        yield from [(number, lines[number - 1])] if 1 <= number <= len(lines) else []
+    frames = error.traceback if isinstance(error.traceback, list) else []
+    traceback = "\n".join(map(str, frames[-MAX_FRAMES:]))[-MAX_TRACEBACK_CHARACTERS:]
+    for number, line in MARKED_LINE.findall(COLOUR.sub("", traceback)):
+        yield int(number), line

@@ -34,7 +34,8 @@ def handle_request(request: Message, namespace: Mapping[str, Any], *, installed:
     A request is a dictionary: `target` (a name of the notebook, `module:name`, or a `Remote`), `method` (a name or
     None), `call` (whether to call it or only to fetch it), `args`, `kwargs`; or `table`, the id of a table. In either
     case, `sources` contains the modules of ours that are not installed in this process, as text (see `loader.loaded`).
-    The reply has `value`, or `error` (type, message, line of the student's code) and the last `printed` text.
+    The reply has `value`, or `error` (type, message, line of the student's code, its number) and the last `printed`
+    text.
 
     Args:
         request: As above.
@@ -105,8 +106,8 @@ def _look_up(name: str, namespace: Mapping[str, Any]) -> object:
     return namespace[name]
 
 
-def _describe(error: Exception) -> dict[str, str]:
+def _describe(error: Exception) -> dict[str, Any]:
     frames = traceback.extract_tb(error.__traceback__)
     cells = [frame for frame in frames if "ipykernel" in frame.filename or frame.filename.startswith("<ipython")]
-    line = (cells[-1].line or "") if cells else ""
-    return {"type": type(error).__name__, "message": str(error)[:2000], "line": line.strip()}
+    line, number = ((cells[-1].line or "").strip(), cells[-1].lineno) if cells else ("", None)
+    return {"type": type(error).__name__, "message": str(error)[:2000], "line": line[:500], "number": number}

@@ -100,7 +100,8 @@ def check(task_id: str, namespace: dict[str, Any] | None = None) -> Score:
         session = Session(LocalTransport(names), Path.cwd(), Path(scratch), remeasure=False)
         cells = names.get("In")  # the sources that IPython has run
         given = course_sources(PROJECTS[task.id.partition(".")[0]])
-        for source in cells if isinstance(cells, list) else []:
+        for number, source in enumerate(cells if isinstance(cells, list) else []):
+            session.lines.add(str(source), f"cell [{number}]")
             session.references.add_cell(str(source))
             session.closed_world.add_cell(str(source), trusted=fingerprint(str(source)) in given)
         result = judge(task, session, PUBLIC_SEED)

@@ -31,6 +31,21 @@ def test_a_stand_in_makes_later_tasks_independent(course, tmp_path):
     assert [task.earned for task in grade_file(path).tasks] == [0, 20, 20]
 
 
+def test_errors_name_the_cell_and_its_line(course, tmp_path):
+    path = tmp_path / "T9.ipynb"
+    broken = {
+        "T9.1": "def double(x):\n    y = [x]\n    y[1] = x\n    return y",
+        "T9.2": "import os\nopen('answer.txt', 'w').write(double(1))",
+    }
+    write(course.notebook(course.SOLUTIONS | broken), path)
+    first, second, third = grade_file(path).tasks
+    error = "IndexError: list assignment index out of range"
+    assert first.checks[0].parts["got"] == f"{error} in line 3 of the solution cell of T9.1: `y[1] = x`"
+    assert "TypeError" in second.notes[0]  # a stand-in doubles
+    assert "in line 2 of the solution cell of T9.2: `open('answer.txt', 'w').write(double(1))`" in second.notes[0]
+    assert third.full
+
+
 def test_folder_with_old_files_is_refused(solved, tmp_path):
     (tmp_path / "kept").mkdir()
     (tmp_path / "kept" / "answer.txt").write_text("42")

@@ -53,7 +53,18 @@ def test_error_is_reported_and_the_next_cell_runs(kernel):
 
 
 def test_syntax_error(kernel):
-    assert run(kernel, "def").error.startswith("SyntaxError")
+    outcome = run(kernel, "x = 1\ndef")
+    assert outcome.error.startswith("SyntaxError")
+    assert outcome.lines == ((2, "def"),)
+
+
+def test_a_traceback_names_lines_and_a_forged_one_is_only_text(kernel):
+    run(kernel, "def f(x):\n    y = [x]\n    y[1] = x  # here")
+    outcome = run(kernel, "x = 1\nf(x)")
+    assert [(number, line.strip()) for number, line in outcome.lines] == [(2, "f(x)"), (3, "y[1] = x  # here")]
+    forge = "get_ipython().showtraceback = lambda *a, **k: get_ipython()._showtraceback(ValueError, 'x', {!r})"
+    run(kernel, forge.format(["----> 7 free points", "-> 10" + 40 * "0" + " x", "-" * 9000 + "> 1 x", 9 * "---> 1 "]))
+    assert run(kernel, "1 / 0").lines == ((7, "free points"), (1, 8 * "---> 1 "))
 
 
 @pytest.mark.parametrize(
@@ -151,7 +162,7 @@ def test_error_of_the_student_names_their_line(kernel, submission):
     with pytest.raises(CheckFailed) as caught:
         submission.call("f", 1)
     assert "AttributeError" in caught.value.parts["got"]
-    assert "return y.undefined" in caught.value.parts["got"]
+    assert "in the line `return y.undefined`" in caught.value.parts["got"]
 
 
 def test_missing_name_and_unwritten_function(kernel, submission):
