@@ -14,6 +14,7 @@ from mlhood.grading.rpc.codec import Remote
 
 MAX_SHOWN_CHARACTERS = 300
 ROUNDING = 1e-6  # relative; results may be computed in float32
+RESEMBLANCE = 0.5  # correlation; that of two random arrays of some dozen values is smaller
 ABSENT = object()
 # terminal control characters, changes of the text direction, and line separators
 CONTROL_CHARACTERS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
@@ -163,6 +164,18 @@ def close(got: object, expected: np.ndarray, what: str, *, rtol=1e-4, atol=1e-5,
         got=f"{values[worst]:.6g}",
         **parts,
     )
+
+
+def resembles(got: object, expected: np.ndarray, what: str, **parts) -> None:
+    """Fail unless an array varies as the expected one does, whether its values are right or not.
+
+    For checks of how a result is computed, which cost no points if it is not quite right: something has to be computed.
+    """
+    values = array(got, expected.shape, what, **parts).astype(np.float64).ravel()
+    wanted = expected.astype(np.float64).ravel()
+    varies = values.std() > 0 and float(np.corrcoef(values, wanted)[0, 1]) > RESEMBLANCE
+    what = f"the values have nothing to do with the right ones in {what}"
+    true(varies, what, expected=expected.ravel()[:4], got=values[:4], **parts)
 
 
 def mapping(value: object, keys: tuple[str, ...], what: str, **parts) -> Mapping[str, object]:

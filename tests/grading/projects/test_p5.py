@@ -340,3 +340,12 @@ def test_a_claim_that_the_machine_does_not_show_costs_nothing():
     table.jax_is_faster_where_it_fuses.function(SlowJax(0.8))
     with pytest.raises(CheckFailed, match="not faster"):
         table.jax_is_faster_where_it_fuses.function(SlowJax(1.5))
+
+
+def test_lines_that_compute_nothing_are_not_counted(tmp_path):
+    zeros = """
+def conv2d(x, w, bias=None, stride=1, padding=0):
+    return np.zeros((len(x), len(w), x.shape[2] - w.shape[2] + 1, x.shape[3] - w.shape[3] + 1))
+"""
+    messages = judged(names_in({"conv2d": zeros}), tmp_path, "P5.2")
+    assert "nothing to do with the right ones" in messages["pixels_are_not_looped_over"]

@@ -51,6 +51,7 @@ def nothing_is_stored_in_between(submission: Submission) -> None:
     hint = "keep the sum in a variable (total += ...), and write y[i, j] once, at the end"
     expect.equal(counts["writes"], want.size, "the elements of y are not written exactly once", hint=hint)
     expect.equal(counts["reads"], 0, "elements of y are read back", hint=hint)
+    expect.resembles(counts["y"], want, "y", hint="y[i, j] = max(b[j] + sum over k of x[i, k] * w[j, k], 0)")
 
 
 @points(3)

@@ -62,7 +62,9 @@ def visits_go_tile_by_tile(submission: Submission) -> None:
 def tiles_at_the_edge_are_smaller(submission: Submission) -> None:
     """`visits` yields every point once, also in partial tiles at the edges, and none outside the space."""
     hint = "the last tiles end at the edge of the space: min(i0 + tile_m, m) and min(j0 + tile_n, n)"
-    for m, n, tile_m, tile_n in ((9, 10, 4, 3), (5, 7, 2, 4), (3, 4, 8, 8)):
+    rng = submission.rng
+    sizes = [(int(a), int(b), int(c), int(d)) for a, b, c, d in rng.permuted([[9, 7, 4, 3]] * 2, axis=1)]
+    for m, n, tile_m, tile_n in (*sizes, (5, 7, 2, 4), (3, int(rng.integers(4, 7)), 8, 8)):
         got, want, given = _visits(submission, m, n, tile_m, tile_n)
         outside = sorted(set(got) - set(want))
         missing = sorted(set(want) - set(got))

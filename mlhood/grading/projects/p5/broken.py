@@ -61,6 +61,9 @@ def the_root_of_zero_stops(submission: Submission) -> None:
     hint = "for a = 0 each guess is half of the previous one, so the relative change never becomes small; 0 / 0 is NaN"
     with expect.case("a = 0", hint):
         expect.close(_root(submission, 0.0), np.asarray(0.0), "the root", atol=1e-6)
+    a = float(np.float32(submission.rng.uniform(2, 5)))  # what returns 0 for every number computes no root
+    with expect.case(f"a = {a:g}", LOOP):
+        expect.close(_root(submission, a), np.asarray(np.sqrt(a)), "the root", rtol=0.2)
 
 
 @points(2)
@@ -92,6 +95,9 @@ def the_same_gives_the_same(submission: Submission) -> None:
         shown, first = " | ".join(map(expect.format_value, results)), results[0]
         same = all(isinstance(x, list) and len(x) == len(first) and np.allclose(x, first) for x in results)
         expect.true(same, "the same arguments give different results", got=shown, hint=hint)
+        other = submission.call(PROBES + "repeated", submission.value("running_mean"), value + 1, state)
+        differs = isinstance(other, list | tuple) and bool(other) and other[0] != first
+        expect.true(differs, "other arguments give the same result", expected="another mean", got=shown)
 
 
 def _dropout(submission: Submission, seed: int, x: np.ndarray, rate: float) -> np.ndarray:

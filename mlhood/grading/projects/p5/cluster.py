@@ -67,7 +67,9 @@ def gradients_are_of_the_whole_batch(submission: Submission) -> None:
 @points(1)
 def devices_add_up_their_gradients(submission: Submission) -> None:
     """`parallel_gradient` compiles to a program with an all-reduce."""
-    report, _, given = submission.once("gradient", lambda: _gradient(submission))
+    report, want, given = submission.once("gradient", lambda: _gradient(submission))
+    weights = expect.mapping(report["value"], ("w",), "the gradient", given=given, hint=MEAN_HINT)["w"]
+    expect.resembles(weights, want["w"], "the gradient", given=given, hint=MEAN_HINT)
     collectives = _collectives(report["collectives"])
     what, got = "there is no all-reduce", _shown(collectives)
     hint = 'shard the batch along "data", by in_shardings or in_specs, so that each device has only its part'
@@ -104,7 +106,8 @@ def layers_are_right_in_parts(submission: Submission) -> None:
 @points(1)
 def one_sum_joins_the_parts(submission: Submission) -> None:
     """`two_layers` compiles to a program whose only communication is one all-reduce."""
-    report, _, given = submission.once("layers", lambda: _layers(submission))
+    report, want, given = submission.once("layers", lambda: _layers(submission))
+    expect.resembles(report["value"], want, "what `two_layers` returns", given=given)
     collectives = _collectives(report["collectives"])
     what, got = "the devices communicate more or less than needed", _shown(collectives)
     hint = (

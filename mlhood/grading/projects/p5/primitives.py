@@ -112,7 +112,8 @@ def batches_keep_their_axis(submission: Submission) -> None:
 @points(1)
 def it_stands_in_the_jaxpr(submission: Submission) -> None:
     """`fake_quantize` appears in a jaxpr as one operation."""
-    x, scale = _draw(submission, 6)
+    x, scale = _draw(submission, 24)
+    _check_that_it_quantizes(submission, x, scale)
     hint = 'fake_quantize_p = jax.extend.core.Primitive("fake_quantize"); fake_quantize_p.bind(x, scale=scale)'
     with expect.case(f"x {x.shape}, scale {scale:g}", hint):
         answer = _call(submission, "quantized_primitives", x, scale)
@@ -121,6 +122,18 @@ def it_stands_in_the_jaxpr(submission: Submission) -> None:
         expect.true(names.count("fake_quantize") == 1, what, expected="fake_quantize", got=shown)
         others = [name for name in names if name in ("round", "round_nearest_even", "div", "clamp", "mul")]
         expect.true(not others, "other operations do the work", expected="only fake_quantize", got=shown)
+
+
+def _check_that_it_quantizes(submission: Submission, x: np.ndarray, scale: float) -> None:
+    """Check that `fake_quantize` quantizes, with or without `jax.jit`: a name alone is no operation."""
+    failures = []
+    for probe in ("quantized", "quantized_compiled"):
+        try:
+            report = expect.mapping(_call(submission, probe, x, scale), ("value",), "the result")
+            return expect.resembles(report["value"], _quantize(x, scale), "what `fake_quantize` returns")
+        except expect.CheckFailed as failure:
+            failures.append(failure)
+    raise failures[0]
 
 
 TASKS = (

@@ -206,6 +206,13 @@ def per_example(function: Callable, params: Any, x: np.ndarray, y: np.ndarray) -
     return function(small_loss, *on_device([params, x, y]))
 
 
+def per_example_both_ways(function: Callable, params: Any, x: np.ndarray, y: np.ndarray) -> dict[str, Any]:
+    """Return the leaves of `per_example` called directly (`direct`) and under `jax.jit` (`traced`)."""
+    arguments = on_device([params, x, y])
+    traced = jax.jit(lambda *args: function(small_loss, *args))(*arguments)
+    return {"direct": jax.tree.leaves(function(small_loss, *arguments)), "traced": jax.tree.leaves(traced)}
+
+
 def clipped(function: Callable, gradients: Any, limit: float) -> Any:
     """Call the student's `clipped_mean`."""
     return function(on_device(gradients), limit)

@@ -66,7 +66,10 @@ def examples_are_not_looped_over(submission: Submission) -> None:
     for examples in (3, 9):
         params, x, y = _draw(submission, examples)
         with expect.case(f"x {x.shape}", VMAP):
-            answer = submission.call(PROBES + "count_equations", submission.value("per_example"), params, x, y)
+            function = submission.value("per_example")
+            answer = submission.call(PROBES + "count_equations", function, params, x, y)
+            same = submission.call(PROBES + "per_example_both_ways", function, params, x, y)
+        _check_same_program(same, x)
         sizes.append(expect.number(answer, "the number of equations"))
     few, many = sizes
     with expect.case(None, VMAP):
@@ -74,6 +77,21 @@ def examples_are_not_looped_over(submission: Submission) -> None:
         expect.true(few > 1, what, expected="equations in its jaxpr", got=f"{few:.0f}")
         what = "the program grows with the number of examples"
         expect.true(few == many, what, expected=f"{few:.0f} equations for 9", got=f"{many:.0f}")
+
+
+def _check_same_program(answer: object, x: np.ndarray) -> None:
+    """Check that the program that was traced computes what the function does when it is not traced."""
+    report = expect.mapping(answer, ("direct", "traced"), "the run of `per_example`")
+    with expect.case(f"x {x.shape}", VMAP):
+        for direct, traced in zip(*(_leaves(report[key]) for key in ("direct", "traced")), strict=True):
+            expect.true(direct.std() > 0, "`per_example` computes nothing", got=direct)
+            expect.close(traced, direct, "the traced program", rtol=1e-3, atol=1e-4)
+
+
+def _leaves(value: object) -> list[np.ndarray]:
+    leaves = [leaf for leaf in value if isinstance(leaf, np.ndarray)] if isinstance(value, list | tuple) else []
+    expect.true(bool(leaves), "`per_example` returns no arrays", expected="a tree of gradients", got=value)
+    return leaves
 
 
 def _draw_gradients(submission: Submission, norms: np.ndarray) -> reference.Tree:
@@ -156,7 +174,9 @@ def the_optimizer_remembers(submission: Submission) -> None:
 @points(1)
 def buffers_are_donated(submission: Submission) -> None:
     """`make_step` returns a step that donates the buffers of parameters and state."""
-    report, _, _ = _steps(submission)
+    report, params, _ = _steps(submission)
+    stepped = expect.mapping(report["params"][0], ("w",), "params", hint=STEP)["w"]
+    expect.resembles(stepped, params[0]["w"], "params after a step", hint=STEP)
     hint = "jax.jit(step, donate_argnums=(0, 1))"
     for live in report["live"]:
         counts = expect.mapping(live, ("params", "state"), "the live arrays")
@@ -173,15 +193,20 @@ def trained_reads_unseen_digits(submission: Submission) -> None:
     shapes = reference.DIGIT_SHAPES
     trained = expect.mapping(submission.value("trained"), tuple(shapes), "`trained`", hint="start with cnn.init(seed)")
     params = {name: expect.array(trained[name], shape, f'trained["{name}"]') for name, shape in shapes.items()}
-    accuracy = float((reference.digit_logits(params, data.test_images).argmax(axis=1) == data.test_labels).mean())
-    expect.true(
-        accuracy >= GOOD_ACCURACY,
-        "`trained` classifies too few digits correctly",
-        expected=f"at least {GOOD_ACCURACY:.0%}",
-        got=f"{accuracy:.1%}",
-        given="the held-out digits",
-        hint="train mlhood.jaxlab.training.cnn for a few epochs over x_train; shuffle images and labels alike",
-    )
+    noise = 0.05 * submission.normal(*data.test_images.shape)
+    for images, needed, given in (
+        (data.test_images, GOOD_ACCURACY, "the held-out digits"),
+        (data.test_images + noise, GOOD_ACCURACY - 0.05, "the held-out digits with a little noise"),
+    ):
+        accuracy = float((reference.digit_logits(params, images).argmax(axis=1) == data.test_labels).mean())
+        expect.true(
+            accuracy >= needed,
+            "`trained` classifies too few digits correctly",
+            expected=f"at least {needed:.0%}",
+            got=f"{accuracy:.1%}",
+            given=given,
+            hint="train mlhood.jaxlab.training.cnn for a few epochs over x_train; shuffle images and labels alike",
+        )
 
 
 TASKS = (
