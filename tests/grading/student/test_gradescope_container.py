@@ -7,6 +7,7 @@ What setup.sh would install from the network is there already; the rest runs as 
 
 from __future__ import annotations
 
+import compileall
 import importlib.metadata
 import json
 import shutil
@@ -118,6 +119,7 @@ def _install(source: Path, venv: Path) -> None:
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True)
     packages = Path(sysconfig.get_path("purelib", "venv", {"base": str(venv), "platbase": str(venv)}))
     shutil.copytree(source / "mlhood", packages / "mlhood")
+    compileall.compile_dir(packages, quiet=1)  # as pip does
     # after it, so that it is not imported from the repository; the small project is the tests'
     paths = [*(path for path in sys.path if path.endswith("-packages")), str(REPOSITORY)]
     (packages / "libraries.pth").write_text("\n".join(paths))
