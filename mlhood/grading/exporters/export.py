@@ -57,7 +57,7 @@ def export(gradebook: Path, options: ExportOptions) -> str:
         )
     ungraded = sum(record.status in {"open", "failed"} for record in exported)
     notes = [f"note: {ungraded} of them are not graded; see `mlhood grade --again`"] if ungraded else []
-    return "\n".join([_write(options, exported), *notes, *_held_note(exported, gradebook), next_step(options.format)])
+    return "\n".join([_write(options, exported), next_step(options.format), *notes, *_held_note(exported, gradebook)])
 
 
 def _held_note(exported: Sequence[Record], gradebook: Path) -> Iterator[str]:
