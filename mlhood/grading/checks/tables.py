@@ -134,7 +134,7 @@ def check_remeasured_claims(submission: Submission, claims: Sequence[TimingClaim
         return
     stop, opened = time.monotonic() + timing.TABLE_SECONDS, []
     for i in submission.rng.permutation(len(claims)):
-        verdict = _verdict(submission, claims[i], timing.TABLE_SECONDS / len(claims))
+        verdict = _verdict(submission, claims[i])
         if verdict.state == "inconclusive":
             opened.append(verdict.reason)
         elif verdict.ratio.low > UNDERSTATED * claims[i].claimed.high:
@@ -152,13 +152,13 @@ def check_remeasured_claims(submission: Submission, claims: Sequence[TimingClaim
         raise expect.CheckHeld(f"{UNDECIDED}: {'; '.join(opened)}")
 
 
-def _verdict(submission: Submission, claim: TimingClaim, seconds: float) -> timing.Verdict:
+def _verdict(submission: Submission, claim: TimingClaim) -> timing.Verdict:
     """Measure a claim with one thread, and if it fails, with the process's own number of threads."""
     with _single_thread(submission):
-        verdict = timing.measure_claim(submission, claim, seconds=seconds)
+        verdict = timing.measure_claim(submission, claim)
     if verdict.state != "fails" or verdict.what:  # more threads do not make the slower side right
         return verdict
-    return timing.measure_claim(submission, claim, seconds=seconds)
+    return timing.measure_claim(submission, claim)
 
 
 @contextmanager

@@ -41,14 +41,15 @@ COURSE_ROUNDS = 6  # in which the course's version is timed, too
 GROSS = 5.0  # times what is allowed: so much slower than the course's version is refused without a race
 QUIET_SECONDS = 10.0  # to wait for a free core before another attempt
 RETRY_SECONDS = 40.0  # after which another attempt adds no rounds: few claims need one, and it should decide
-TABLE_SECONDS = 2.0  # after which no other claim of a table is measured
+FIRST_SECONDS = 2.0  # after which the first attempt adds no rounds
+TABLE_SECONDS = 1.0  # after which no other claim of a table is measured
 EMPTY_CALL = "mlhood.grading.checks.probes:empty_call"
 KEEP = "mlhood.grading.checks.probes:keep"
 Clock = Callable[[], float]
 
 
 def measure_claim(
-    submission: Submission, claim: TimingClaim, *, seconds: float = TABLE_SECONDS, clock: Clock = time.perf_counter
+    submission: Submission, claim: TimingClaim, *, seconds: float = FIRST_SECONDS, clock: Clock = time.perf_counter
 ) -> Verdict:
     """Measure a claim until it is decided.
 
