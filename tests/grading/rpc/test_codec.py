@@ -303,7 +303,6 @@ HOSTILE_TEXTS = [
     '{"$frame": {"$dict": [["a", {"$array": "a0"}]]}}',
     '{"$frame": {"$dict": [' + ", ".join(f'["{n}", []]' for n in range(1001)) + "]}}",
     '{"$type": ["float32", 1e300]}',
-    '{"$type": ["float32", -1]}',
     '{"$type": ["float32", 99999999999]}',
     '{"$type": [[1], 1]}',
     '{"$type": ["float32"' + ", 1" * 99 + "]}",
@@ -387,3 +386,4 @@ def test_a_hostile_graph_is_only_text_until_it_is_parsed():
 
 def test_a_tensor_type_is_encoded():
     assert through(TensorType("int8", ("n", 3, 5))) == TensorType("int8", ("n", 3, 5))
+    assert through(TensorType("int8", (-1,))) == TensorType("int8", (-1,))  # a check explains what is wrong
