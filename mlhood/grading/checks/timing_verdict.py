@@ -10,7 +10,7 @@ and its inverse are then equally far from 1, and three questions are asked. A cl
    faster in at most one of 2 / (1 - DIRECTION) looks, be the machine quiet or not.
 2. Is it as much faster as the table claims? Both ratios estimate the same number, from independent rounds, and the
    error of their log difference is the root of the sum of the squares of their errors. What exceeds it has to be
-   explained by what the judge does differently from `compare`: ALLOWANCE. If the error is so large that a factor of
+   explained by what the judge does differently from `compare`: the claim's allowance. If the error is so large that a factor of
    PRECISION may hide in it, the answer is neither yes nor no: noise does not confirm a claim.
 3. Is the slower side as fast as it should be? The judge times the course's own version of the same algorithm in the
    same rounds, and the slower side may take at most so many times as long (`timing_claim.Course.most`).
@@ -34,10 +34,6 @@ from mlhood.measure.ratio import Ratio
 DIRECTION = 0.998  # confidence that the faster side is faster
 SIZE = 0.95  # confidence of all other intervals
 PRECISION = 1.5  # the largest error of a comparison of two ratios that still confirms anything
-ALLOWANCE = 1.25
-"""By how much a ratio of the judge may be smaller than the table's beyond both errors: in the judge, each call follows
-the preparation of its image and the selection of channels, which count for both sides, and finds other data in the
-caches. Measured in one process, in alternation, on the course's pair of P3: 0.98 times in C1, 1.17 times in C4."""
 TRIMMED = 0.2  # of the rounds, at each end
 ROUND_TRIP_SHARE = 1 / 3  # of a message that is subtracted for the round trip, at most
 State = Literal["holds", "inconclusive", "fails"]
@@ -98,7 +94,7 @@ def decide(rounds: Rounds, claim: TimingClaim) -> Verdict:
     slow, fast = rounds.work(rounds.slow), rounds.work(rounds.fast)
     ratios = [above / below for above, below in zip(slow, fast, strict=True)]
     ratio = trimmed_mean(ratios, SIZE)
-    answers: list[State] = [_direction(ratios, ratio), _size(claim.claimed, ratio)]
+    answers: list[State] = [_direction(ratios, ratio), _size(claim, ratio)]
     reason = f"{claim.name}: {ratio} times as long when timed from outside, and {claim.claimed} in the table"
     what = ""
     if claim.course:
@@ -124,10 +120,11 @@ def _direction(ratios: Sequence[float], ratio: Ratio) -> State:
     return "fails" if ratio.high < 1 else "inconclusive"
 
 
-def _size(claimed: Ratio, ratio: Ratio) -> State:
+def _size(claim: TimingClaim, ratio: Ratio) -> State:
+    claimed = claim.claimed
     if claimed.low <= 1:  # the table claims no ratio, and only the direction is left to show
         return "holds"
-    gap = math.log(claimed.value / ratio.value) - math.log(ALLOWANCE)
+    gap = math.log(claimed.value / ratio.value) - math.log(claim.allowance)
     error = math.hypot(math.log(claimed.value / claimed.low), math.log(ratio.high / ratio.value))
     if gap > error:
         return "fails"

@@ -138,7 +138,7 @@ ORDERS: tuple[Mistake, ...] = (
         (
             "each slice overwrites y",
             multiplying(add="y[g, p] = np.einsum('fct,ctp->fp', weights[g, d], columns[d][:, :, p])"),
-            SLICES,
+            (PRODUCT, SLICES),
             "which starts at zero",
         ),
         (
@@ -189,7 +189,7 @@ ANALYSIS: tuple[Mistake, ...] = (
     ),
     *mistakes(
         "P4.5",
-        ("too small is the analysed row", choosing(small="(k1, k2, k3)"), SMALL, "k1 = 1 or 2"),
+        ("too small is the analysed row", choosing(small="(k1, k2, k3)"), (SMALL, FASTER), "k1 = 1 or 2"),
         (
             "too small in channels, too large in tiles",
             choosing(small="(1, passing, staying)"),
@@ -207,7 +207,7 @@ ANALYSIS: tuple[Mistake, ...] = (
         (
             "the same tiles in both orders",
             choosing(analysed="{order: analysed['WS'] for order in analysed}"),
-            ANALYSED,
+            (ANALYSED, FASTER),
             "analysed\\[order\\]",
         ),
         ("one column after the other", filling(fill=COLUMN_BY_COLUMN), COMPARED, "side by side"),

@@ -17,7 +17,9 @@ STATIONARY = {"IS": "input", "WS": "weight"}
 
 
 def integer_rows(value: object, width: int, what: str, given: str) -> list[tuple[int, ...]]:
-    """Return the rows of an array of integers [N, width] as tuples; fail on everything else."""
+    """Return the rows of an array of integers [N, width] as tuples, none of an empty one; fail on everything else."""
+    if isinstance(value, np.ndarray) and value.size == 0:
+        return []
     array = isinstance(value, np.ndarray) and value.ndim == 2 and value.shape[1] == width and value.dtype.kind in "biuf"
     if not array or not np.isfinite(value).all() or (value != np.floor(value)).any():  # type: ignore[union-attr]
         expect.fail(f"{what} is not a list of {width} integers each", got=value, given=given)
