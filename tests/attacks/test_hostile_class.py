@@ -104,9 +104,13 @@ def graded(bubblewrap, tmp_path_factory):
 
 def test_everyone_has_a_result_and_who_can_be_graded_keeps_what_was_earned(graded):
     assert {record.student: [task.earned for task in record.tasks] for record in graded.records} == {
-        **dict.fromkeys(("ada", "=cmd|calc", "bomb", "metadata", "many"), FULL),
+        **dict.fromkeys(("ada", "=cmd|calc", "metadata", "many"), FULL),
+        "bomb": [0, 0, 0],  # held, since nobody can read what it starts
         "code": [0, 0, 0],  # what comes after the flood is not run either
     }
+    (bomb,) = (record for record in graded.records if record.student == "bomb")
+    assert [task.provisional for task in bomb.tasks] == FULL
+    assert all("os.system" in task.held for task in bomb.tasks)
     assert {record.status for record in graded.records} == {"done"}
     assert {record.possible for record in graded.records} == {80}
 

@@ -23,8 +23,8 @@ MOST = 3.0
 """How many times as long slices may take in the student's process as the same slices here. Both run the course's code,
 so the factor is 1, apart from the load of the machine."""
 ALLOWANCE = 2.0
-"""What the tiles change is how often values are found in the caches, and these also hold what other programs have left. On
-a busy machine the ratio of these two rows was between 0.89 and 1.5."""
+"""What the tiles change is how often values are found in the caches, and these also hold what other programs have left.
+On a busy machine the ratio of these two rows was between 0.89 and 1.5."""
 PLACE, SLICED = (f"mlhood.grading.projects.p4.probes:{name}" for name in ("place", "sliced"))
 
 
