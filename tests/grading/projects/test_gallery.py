@@ -132,7 +132,9 @@ def gallery(tmp_path_factory) -> Iterator[GalleryGrader]:
         monkeypatch.setenv("OMP_NUM_THREADS", "1")  # another pytest worker may use the other core
         monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(base / "xla"))  # most of what they compile is the same
         monkeypatch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
-        monkeypatch.setattr(timing, "TABLE_SECONDS", 0.0)  # one claim per table suffices for so many notebooks
+        # for so many notebooks one claim per table suffices, and one that stays undecided is not waited for
+        for limit in ("TABLE_SECONDS", "RETRY_SECONDS", "QUIET_SECONDS"):
+            monkeypatch.setattr(timing, limit, 0.0)
         with ForkServer() if SUPPORTED else contextlib.nullcontext() as kernels:
             yield GalleryGrader(base, kernels)
 
