@@ -160,8 +160,10 @@ def test_a_readable_file_is_not_hidden(open_python, monkeypatch, tmp_path):
 
 @pytest.fixture
 def restored_modes():
-    """The rights of all files and folders of grading are restored."""
+    """All files and folders of grading are readable, whatever ran before, and their rights are restored."""
     before = {path: path.stat().st_mode & 0o777 for path in (package() / "grading").rglob("*")}
+    for path, mode in before.items():
+        path.chmod(mode | (0o555 if path.is_dir() else 0o444))
     yield
     for path, mode in before.items():
         path.chmod(mode)

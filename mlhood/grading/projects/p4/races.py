@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
@@ -22,9 +23,9 @@ CALLS = 16  # of a convolution in one message: they take several times as long a
 MOST = 3.0
 """How many times as long slices may take in the student's process as the same slices here. Both run the course's code,
 so the factor is 1, apart from the load of the machine."""
-ALLOWANCE = 2.0
-"""What the tiles change is how often values are found in the caches, and these also hold what other programs have left.
-On a busy machine the ratio of these two rows was between 0.89 and 1.5."""
+ALLOWANCE = math.inf
+"""Only which tiles are faster is asked: what they change is how often values are found in the caches, which other
+programs use, too. An honest table had a ratio of 17 where 1.04 was measured from outside on a busy machine."""
 PLACE, SLICED = (f"mlhood.grading.projects.p4.probes:{name}" for name in ("place", "sliced"))
 
 
