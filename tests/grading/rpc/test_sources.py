@@ -87,7 +87,7 @@ def test_a_request_executes_its_own_text_and_forgets_it():
     """Whatever the student's process has put in the place of the module before."""
     replaced = type(sys)("mlhood.grading.checks.probes")
     replaced.empty_call = lambda *arguments: "forged"  # type: ignore[attr-defined]
-    request = {"target": EMPTY_CALL, "method": None, "call": True, "args": ([2], "x"), "kwargs": {}}
+    request = {"target": EMPTY_CALL, "method": None, "call": True, "args": (2,), "kwargs": {}}
     message = encode(request | {"sources": sources_of(EMPTY_CALL)})
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(sys.modules, "mlhood.grading.checks.probes", replaced)
