@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from mlhood.grading.checks import closed_world_lists as lists
-from mlhood.grading.checks.scopes import constant_string
+from mlhood.grading.checks.scopes import constant_string, line_of
 
 # options of magics that run code, exactly as these are parsed; anything else is taken for code
 CODE_OPTIONS = re.compile(r"\s*(?:-(?:[nrp]\s*\d+|[tcqo]+)(?=\s|$)|--no-(?:stdout|stderr|display|raise-error))")
@@ -74,7 +74,7 @@ class _CallsOfIPython(ast.NodeTransformer):
             return self.generic_visit(node)  # pyright: ignore[reportReturnType]
         arguments = [constant_string(argument) for argument in node.args]
         attribute = node.func.attr if isinstance(node.func, ast.Attribute) else ""
-        line = self.lines[node.lineno - 1].strip() if node.lineno <= len(self.lines) else ""
+        line = line_of(node, self.lines)
         if node.keywords or None in arguments:
             raise UnreadableCell("runs a command that only the run knows", line)
         texts = [text for text in arguments if text is not None]

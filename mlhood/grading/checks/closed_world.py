@@ -19,16 +19,18 @@ from dataclasses import dataclass
 from mlhood.grading.checks import closed_world_lists as lists
 from mlhood.grading.checks.cell_source import Piece, UnreadableCell, pieces_of
 from mlhood.grading.checks.scopes import (
+    MAX_LINE_CHARACTERS,
     Function,
     Origins,
     bound_names,
     constant_string,
     first_parameter,
     is_module,
+    line_of,
     parameters,
+    root_of,
 )
 
-MAX_LINE_CHARACTERS = 120
 MISSING_MODULE = re.compile(r"ModuleNotFoundError: No module named '(\w+)")
 TOO_DEEP = "a cell is nested too deeply to be read"
 
@@ -211,9 +213,7 @@ class _Visitor(ast.NodeVisitor):
             self.passes_modules |= is_module(dotted)
 
     def _check_store(self, node: ast.Attribute | ast.Subscript) -> None:
-        root: ast.expr = node
-        while isinstance(root, (ast.Attribute, ast.Subscript)):
-            root = root.value
+        root = root_of(node)
         paths = self.origins.dotted(node) or self.origins.dotted(node.value) or self.origins.dotted(root)
         for path in paths:
             if not lists.is_writable(path):
@@ -359,9 +359,7 @@ class _Visitor(ast.NodeVisitor):
         self.findings.append(self._finding(node, why))
 
     def _finding(self, node: ast.AST, why: str, module: str = "") -> Finding:
-        number = getattr(node, "lineno", 0)
-        line = self.lines[number - 1] if 0 < number <= len(self.lines) else ""
-        return Finding(line.strip()[:MAX_LINE_CHARACTERS], why, module)
+        return Finding(line_of(node, self.lines), why, module)
 
 
 def _is_special(name: str) -> bool:

@@ -25,11 +25,11 @@ from mlhood.grading.checks.scopes import (
     bound_names,
     is_module,
     is_within,
+    line_of,
     parameters,
     root_name,
 )
 
-MAX_LINE_CHARACTERS = 120
 WHOLE_PROGRAM = ""  # no name: what all statements refer to
 CERTAIN = (*DEFINITIONS, ast.Assign, ast.AnnAssign, ast.Import, ast.ImportFrom)  # statements that always bind a name
 
@@ -161,7 +161,7 @@ class ReferenceAnalysis:
                 if trusted and any(is_within(path, "mlhood.grading") for path in paths):
                     self.origins.bind(name, (), certain=True)  # a stand-in: calling it is calling the task's solution
                     paths = frozenset()
-                self._define(name, Definition({path: _line(node, lines) for path in paths}), certain=certain)
+                self._define(name, Definition({path: line_of(node, lines) for path in paths}), certain=certain)
                 names.add(name)
         return names
 
@@ -222,7 +222,7 @@ class _ReferenceVisitor(ast.NodeVisitor):
     def _import(self, node: ast.Import | ast.ImportFrom) -> None:
         if self._locals:  # otherwise it defines names of the notebook
             for name in self.origins.add_import(node):
-                self.dotted.update({path: _line(node, self.lines) for path in self.origins.names[name]})
+                self.dotted.update({path: line_of(node, self.lines) for path in self.origins.names[name]})
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
         self._visit_function(node)
@@ -284,13 +284,13 @@ class _ReferenceVisitor(ast.NodeVisitor):
             self.mutated.update([node.id] if self._locals else ())  # it is declared global
         else:
             self._refer(node)
-            (self.later if self._locals else self.now).setdefault(node.id, _line(node, self.lines))
+            (self.later if self._locals else self.now).setdefault(node.id, line_of(node, self.lines))
 
     def _refer(self, node: ast.expr) -> None:
         for dotted in self.origins.dotted(node):
-            self.dotted.setdefault(dotted, _line(node, self.lines))
+            self.dotted.setdefault(dotted, line_of(node, self.lines))
             if id(node) not in self._bases and is_module(dotted):
-                self.modules.setdefault(dotted, _line(node, self.lines))
+                self.modules.setdefault(dotted, line_of(node, self.lines))
 
     def _mutate(self, node: ast.Attribute | ast.Subscript) -> None:
         if not isinstance(node.ctx, ast.Load):
@@ -315,8 +315,3 @@ def _own_imports(statement: ast.stmt) -> Iterator[ast.Import | ast.ImportFrom]:
         for child in ast.iter_child_nodes(statement):
             if isinstance(child, (ast.stmt, ast.ExceptHandler)):
                 yield from _own_imports(child)  # pyright: ignore[reportArgumentType]
-
-
-def _line(node: ast.expr | ast.stmt, lines: Sequence[str]) -> str:
-    line = lines[node.lineno - 1] if node.lineno <= len(lines) else ""
-    return line.strip()[:MAX_LINE_CHARACTERS]

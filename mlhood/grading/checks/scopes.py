@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from importlib.machinery import PathFinder
 from pathlib import Path
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+MAX_LINE_CHARACTERS = 120
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
@@ -117,11 +118,24 @@ def first_parameter(function: Function) -> str:
     return positional[0].arg if positional else ""
 
 
-def root_name(node: ast.expr) -> str:
-    """Return the name whose value `x.a[0].b` is a part of, `x`; empty if it is no name's."""
+def root_of(node: ast.expr) -> ast.expr:
+    """Return the expression whose value `x.a[0].b` is a part of: `x`."""
     while isinstance(node, (ast.Attribute, ast.Subscript, ast.Starred)):
         node = node.value
-    return node.id if isinstance(node, ast.Name) else ""
+    return node
+
+
+def root_name(node: ast.expr) -> str:
+    """Return the name whose value an expression is a part of; empty if it is no name's."""
+    root = root_of(node)
+    return root.id if isinstance(root, ast.Name) else ""
+
+
+def line_of(node: ast.AST, lines: Sequence[str]) -> str:
+    """Return the line on which a node begins, shortened for messages."""
+    number = getattr(node, "lineno", 0)
+    line = lines[number - 1] if 0 < number <= len(lines) else ""
+    return line.strip()[:MAX_LINE_CHARACTERS]
 
 
 def constant_string(node: ast.expr | None) -> str | None:
