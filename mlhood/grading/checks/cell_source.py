@@ -21,6 +21,9 @@ CODE_OPTIONS = re.compile(r"\s*(?:-(?:[nrp]\s*\d+|[tcqo]+)(?=\s|$)|--no-(?:stdou
 REQUIREMENT = re.compile(r"-{0,2}[A-Za-z0-9][\w.\[\],-]*(?:[=<>~!]=?[\w.*]+)?")  # no path, and no address
 
 
+TOO_DEEP = "a cell is nested too deeply to be read"
+
+
 class UnreadableCell(Exception):
     """A cell runs code that is not in its source; `line` is where."""
 
@@ -37,16 +40,32 @@ class Piece:
     lines: tuple[str, ...]
 
 
-def pieces_of(source: str) -> Iterator[Piece]:
-    """Yield the code of a cell: that outside of magics first, then that of each magic.
+@dataclass(frozen=True)
+class CellCode:
+    """The code of a cell: that outside of magics first, then that of each magic.
 
-    A cell that is not Python does not run either, so it has no code.
-
-    Raises:
-        UnreadableCell: It uses a magic or a shell command that is not known to be harmless.
-        RecursionError: It is nested too deeply.
-        MemoryError: As RecursionError.
+    Attributes:
+        pieces: A cell that is not Python does not run either, so it has none.
+        unreadable: Why there is more code than these pieces, if there is.
     """
+
+    pieces: tuple[Piece, ...]
+    unreadable: UnreadableCell | None = None
+
+
+def read_cell(source: str) -> CellCode:
+    """Read the code of a cell from its source, magics included."""
+    pieces: list[Piece] = []
+    try:
+        pieces.extend(_pieces_of(source))
+    except UnreadableCell as reason:
+        return CellCode(tuple(pieces), reason)
+    except (RecursionError, MemoryError):
+        return CellCode(tuple(pieces), UnreadableCell(TOO_DEEP))
+    return CellCode(tuple(pieces))
+
+
+def _pieces_of(source: str) -> Iterator[Piece]:
     from IPython.core.inputtransformer2 import TransformerManager
 
     with warnings.catch_warnings():
@@ -59,7 +78,7 @@ def pieces_of(source: str) -> Iterator[Piece]:
     calls = _CallsOfIPython(code.splitlines())
     yield Piece(calls.visit(tree), tuple(calls.lines))
     for inner in calls.sources:
-        yield from pieces_of(inner)
+        yield from _pieces_of(inner)
 
 
 class _CallsOfIPython(ast.NodeTransformer):

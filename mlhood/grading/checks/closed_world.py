@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from mlhood.grading.checks import closed_world_lists as lists
-from mlhood.grading.checks.cell_source import Piece, UnreadableCell, pieces_of
+from mlhood.grading.checks.cell_source import TOO_DEEP, CellCode, Piece, read_cell
 from mlhood.grading.checks.scopes import (
     MAX_LINE_CHARACTERS,
     Function,
@@ -32,7 +32,6 @@ from mlhood.grading.checks.scopes import (
 )
 
 MISSING_MODULE = re.compile(r"ModuleNotFoundError: No module named '(\w+)")
-TOO_DEEP = "a cell is nested too deeply to be read"
 
 
 @dataclass(frozen=True)
@@ -61,43 +60,48 @@ class ClosedWorld:
         self._passes_modules = False
         self._stores: list[Finding] = []
 
-    def add_cell(self, source: str, *, trusted: bool = False, error: str = "") -> None:
+    def add_cell(self, code: CellCode, *, trusted: bool = False, error: str = "") -> None:
         """Read a cell.
 
         Args:
-            source: Its source, magics included.
+            code: Its code.
             trusted: Whether the course wrote it, so that only the names which it imports matter.
             error: With what it stopped: a module that does not exist does no harm.
         """
-        findings: list[Finding] = []
-        try:
-            for piece in pieces_of(source):
-                findings += self._read(piece, trusted)
-        except UnreadableCell as reason:
-            findings.append(Finding(reason.line[:MAX_LINE_CHARACTERS], str(reason)))
-        except (RecursionError, MemoryError):
-            findings.append(Finding("", TOO_DEEP))
         missing = MISSING_MODULE.search(error)
+        findings = self._read(code, trusted)
         if not trusted:
             self.findings += [found for found in findings if not missing or found.module != missing[1]]
 
-    def _read(self, piece: Piece, trusted: bool) -> list[Finding]:
+    def _read(self, code: CellCode, trusted: bool) -> list[Finding]:
+        findings: list[Finding] = []
+        try:
+            for piece in code.pieces:
+                findings += self._visit(piece, trusted)
+        except (RecursionError, MemoryError):
+            findings.append(Finding("", TOO_DEEP))
+        if code.unreadable:
+            findings.append(Finding(code.unreadable.line[:MAX_LINE_CHARACTERS], str(code.unreadable)))
+        return findings
+
+    def _visit(self, piece: Piece, trusted: bool) -> list[Finding]:
         visitor = _Visitor(self._origins, piece.lines)
         visitor.visit(piece.tree)
+        inner = [finding for source in visitor.sources for finding in self._read(read_cell(source), trusted)]
         if trusted:
             return []
         self._passes_modules |= visitor.passes_modules
         self._stores += visitor.stores
         if not self._passes_modules or not self._stores:  # either alone is common and harmless
-            return visitor.findings
+            return visitor.findings + inner
         suspects, self._stores = self._stores, []
-        return visitor.findings + suspects[:1]
+        return visitor.findings + inner + suspects[:1]
 
 
 def finding_in_program(source: str) -> Finding | None:
     """Return the first finding in a program of its own."""
     world = ClosedWorld()
-    world.add_cell(source)
+    world.add_cell(read_cell(source))
     return next(iter(world.findings), None)
 
 
@@ -111,6 +115,7 @@ class _Visitor(ast.NodeVisitor):
     Attributes:
         passes_modules: Whether a module is used as a value, so that anything may refer to it.
         stores: Stores into attributes of objects which may be modules then.
+        sources: Code in strings that it runs.
     """
 
     def __init__(self, origins: Origins, lines: Sequence[str]) -> None:
@@ -119,6 +124,7 @@ class _Visitor(ast.NodeVisitor):
         self.findings: list[Finding] = []
         self.passes_modules = False
         self.stores: list[Finding] = []
+        self.sources: list[str] = []
         self._locals: list[set[str]] = []  # of the enclosing functions
         self._selves: set[str] = set()  # first parameters of the enclosing methods
         self._in_class = False
@@ -261,10 +267,7 @@ class _Visitor(ast.NodeVisitor):
         for value in [*node.args, *(keyword.value for keyword in node.keywords)]:
             source = constant_string(value)
             if source is not None:
-                for piece in pieces_of(source):
-                    inner = _Visitor(self.origins, piece.lines)
-                    inner.visit(piece.tree)
-                    self.findings += inner.findings
+                self.sources.append(source)
             elif isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "globals":
                 self._permitted.add(id(value.func))
             elif not isinstance(value, (ast.Constant, ast.Lambda)) and value in node.args[:1]:

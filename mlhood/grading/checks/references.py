@@ -16,7 +16,7 @@ import ast
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from mlhood.grading.checks.cell_source import Piece, UnreadableCell, pieces_of
+from mlhood.grading.checks.cell_source import CellCode, Piece, read_cell
 from mlhood.grading.checks.closed_world_lists import MUTATING_METHODS
 from mlhood.grading.checks.scopes import (
     DEFINITIONS,
@@ -80,21 +80,21 @@ class ReferenceAnalysis:
         self.origins = Origins()
         self.star_imports: list[str] = []
 
-    def add_cell(self, source: str, *, trusted: bool = False, completed: bool = True) -> None:
+    def add_cell(self, code: CellCode, *, trusted: bool = False, completed: bool = True) -> None:
         """Analyse a cell.
 
         Args:
-            source: Its source, magics included. A cell that is not valid Python defines nothing.
+            code: What is not readable of it is outside of the closed world.
             trusted: Whether the course wrote it: its definitions may refer to anything.
             completed: Whether it ran to its end. If not, nobody knows what it has bound, so earlier definitions of the
                 same names count as well.
         """
         try:
-            for piece in pieces_of(source):
+            for piece in code.pieces:
                 for statement in piece.tree.body:
                     certain = completed and isinstance(statement, CERTAIN)
                     self._add_statement(statement, piece, trusted=trusted, certain=certain)
-        except (UnreadableCell, RecursionError, MemoryError):  # outside of the closed world
+        except (RecursionError, MemoryError):  # the closed world cannot visit it either
             return
 
     def find_forbidden(self, names: Iterable[str], forbidden: Iterable[str]) -> ForbiddenUse | None:
@@ -180,7 +180,7 @@ class ReferenceAnalysis:
 def forbidden_use_in_program(source: str, forbidden: Iterable[str]) -> ForbiddenUse | None:
     """Return the first forbidden name that a program of its own uses anywhere."""
     analysis = ReferenceAnalysis()
-    analysis.add_cell(source)
+    analysis.add_cell(read_cell(source))
     return analysis.find_forbidden([WHOLE_PROGRAM], forbidden)
 
 

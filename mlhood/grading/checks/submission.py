@@ -17,6 +17,7 @@ import numpy as np
 
 from mlhood.errors import MeasureError
 from mlhood.grading.checks.cell_lines import MAX_SHOWN, CellLines
+from mlhood.grading.checks.cell_source import read_cell
 from mlhood.grading.checks.closed_world import ClosedWorld, finding_in_program
 from mlhood.grading.checks.expect import MAX_SHOWN_CHARACTERS, CheckFailed, CheckHeld, shortened, single_line
 from mlhood.grading.checks.references import ReferenceAnalysis, forbidden_use_in_program
@@ -54,6 +55,19 @@ class Session:
     closed_world: ClosedWorld = field(default_factory=ClosedWorld)
     lines: CellLines = field(default_factory=CellLines)
     cell_errors: list[str] = field(default_factory=list)
+
+    def add_cell(self, source: str, *, given: bool = False, trusted: bool = False, error: str = "") -> None:
+        """Read a cell that was run.
+
+        Args:
+            source: Its source, magics included.
+            given: Whether its definitions may refer to anything.
+            trusted: Whether the course wrote it.
+            error: With what it stopped.
+        """
+        code = read_cell(source)
+        self.references.add_cell(code, trusted=given, completed=not error)
+        self.closed_world.add_cell(code, trusted=trusted, error=error)
 
 
 @dataclass(frozen=True)

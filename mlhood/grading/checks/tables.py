@@ -128,14 +128,18 @@ def check_remeasured_claims(submission: Submission, claims: Sequence[TimingClaim
 
     Raises:
         CheckFailed: A claim fails.
-        CheckHeld: None fails, but one stayed open although it was measured several times.
+        CheckHeld: None fails, but one stayed open although it was measured several times, or the table has the slower
+            side ahead by no more than what noise may do.
     """
     if not submission.session.remeasure:
         return
     stop, opened = time.monotonic() + timing.TABLE_SECONDS, []
     for i in submission.rng.permutation(len(claims)):
         verdict = _verdict(submission, claims[i])
-        if verdict.state == "inconclusive":
+        if verdict.state != "fails" and claims[i].claimed.high < 1:
+            _check_reversed(claims[i], verdict, hint)
+            opened.append(verdict.reason)
+        elif verdict.state == "inconclusive":
             opened.append(verdict.reason)
         elif verdict.ratio.low > UNDERSTATED * claims[i].claimed.high:
             submission.notes.append(f"the table understates the ratio: {verdict.reason}; it costs no points")
@@ -150,6 +154,17 @@ def check_remeasured_claims(submission: Submission, claims: Sequence[TimingClaim
             break
     if opened:
         raise expect.CheckHeld(f"{UNDECIDED}: {'; '.join(opened)}")
+
+
+def _check_reversed(claim: TimingClaim, verdict: timing.Verdict, hint: str) -> None:
+    """Check that a table has the slower side ahead by no more than what noise may do."""
+    expect.true(
+        claim.claimed.high * claim.allowance > verdict.ratio.low,
+        f"{claim.name}: the table has the one ahead that is not faster",
+        expected="the order that your functions have when they are timed from outside on new arguments",
+        got=verdict.reason,
+        hint=hint,
+    )
 
 
 def _verdict(submission: Submission, claim: TimingClaim) -> timing.Verdict:

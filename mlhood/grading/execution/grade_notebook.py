@@ -141,9 +141,8 @@ class _GradingRun:
         self.session.lines.add(node.source, _name(cell))
         outcome = self.kernel.run(node, task.seconds if task else CELL_SECONDS)
         given = cell.intact and cell.role == "given"
-        self.session.references.add_cell(node.source, trusted=given, completed=not outcome.error)
         trusted = fingerprint(node.source) in self.course_sources
-        self.session.closed_world.add_cell(node.source, trusted=trusted, error=outcome.error)
+        self.session.add_cell(node.source, given=given, trusted=trusted, error=outcome.error)
         if outcome.error:
             text = f"{name} {'stopped with ' if outcome.alive else ''}{outcome.error}"
             self.session.cell_errors.append(f"{text} {self.session.lines.find(outcome.lines)}".strip())
@@ -163,8 +162,7 @@ class _GradingRun:
             self.settings.on_result(result)
             self.session.cell_errors.clear()
             if replaced:
-                self.session.references.add_cell(task.stand_in, trusted=True)
-                self.session.closed_world.add_cell(task.stand_in, trusted=True)
+                self.session.add_cell(task.stand_in, given=True, trusted=True)
                 self.kernel.run(new_code_cell(self_contained(task.stand_in)), task.seconds)
             if task is self.timed:
                 self.exclusive.close()

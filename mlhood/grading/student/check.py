@@ -102,8 +102,7 @@ def check(task_id: str, namespace: dict[str, Any] | None = None) -> Score:
         given = course_sources(PROJECTS[task.id.partition(".")[0]])
         for number, source in enumerate(cells if isinstance(cells, list) else []):
             session.lines.add(str(source), f"cell [{number}]")
-            session.references.add_cell(str(source))
-            session.closed_world.add_cell(str(source), trusted=fingerprint(str(source)) in given)
+            session.add_cell(str(source), trusted=fingerprint(str(source)) in given)
         result = judge(task, session, PUBLIC_SEED)
     _results[task.id] = result
     if not hasattr(_shell(), "kernel"):  # no rich display

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from nbformat import NotebookNode
 
+from mlhood.grading.checks.cell_source import read_cell
 from mlhood.grading.checks.closed_world import ClosedWorld
 from mlhood.grading.checks.task import Project
 from mlhood.grading.execution.grade_notebook import CELL_SECONDS, Step
@@ -118,7 +119,7 @@ def held_tasks(notebook: NotebookNode, project: Project) -> Iterator[Finding]:
     for i, cell in enumerate(notebook.cells):
         if cell.cell_type != "code":
             continue
-        world.add_cell(cell.source, trusted=fingerprint(cell.source) in given)
+        world.add_cell(read_cell(cell.source), trusted=fingerprint(cell.source) in given)
         for finding in world.findings[known:]:
             cell_label = label(cell)
             task = cell_label.task if cell_label else ""

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from mlhood.grading.checks.cell_source import read_cell
 from mlhood.grading.checks.closed_world import ClosedWorld
 from mlhood.grading.notebooks.restore import course_sources, fingerprint, restore
 from mlhood.grading.projects import PROJECTS
@@ -12,7 +13,7 @@ from tests.grading.projects.quick import quick_master
 def findings(*cells: str) -> list[str]:
     world = ClosedWorld()
     for cell in cells:
-        world.add_cell(cell)
+        world.add_cell(read_cell(cell))
     return [str(finding) for finding in world.findings]
 
 
@@ -180,9 +181,9 @@ def test_a_cell_that_is_nested_too_deeply_is_found_and_one_that_is_no_python_is_
 
 def test_cells_of_the_course_may_use_anything():
     world = ClosedWorld()
-    world.add_cell("exec('x = 1')\nimport sys as s", trusted=True)
+    world.add_cell(read_cell("exec('x = 1')\nimport sys as s"), trusted=True)
     assert not world.findings
-    world.add_cell("s.modules")
+    world.add_cell(read_cell("s.modules"))
     assert world.findings
 
 
@@ -195,5 +196,5 @@ def test_right_solutions_in_any_style_are_inside(name):
         world = ClosedWorld()
         for cell in restore(quick_master(name, cells), PROJECTS[name]).cells:
             if cell.node.cell_type == "code":
-                world.add_cell(cell.node.source, trusted=fingerprint(cell.node.source) in given)
+                world.add_cell(read_cell(cell.node.source), trusted=fingerprint(cell.node.source) in given)
         assert not world.findings, style

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from mlhood.grading.checks.cell_source import read_cell
 from mlhood.grading.checks.marks import judge
 from mlhood.grading.checks.references import ReferenceAnalysis
 from mlhood.grading.checks.submission import Session
@@ -19,7 +20,7 @@ def forbidden_name(*cells: str) -> str | None:
     """The forbidden name that `im2col` uses."""
     references = ReferenceAnalysis()
     for cell in cells:
-        references.add_cell(cell)
+        references.add_cell(read_cell(cell))
     use = references.find_forbidden(["im2col"], FORBIDDEN)
     return None if use is None else use.name
 
@@ -107,7 +108,7 @@ def test_a_forbidden_module_forbids_its_contents():
 @pytest.mark.parametrize("values", ["[torch]", "dict(f=torch.nn.functional)", "torch"])
 def test_a_module_that_is_passed_on_leaves_open_what_is_used(values):
     references = ReferenceAnalysis()
-    references.add_cell(f"import torch\nvalues = {values}\ndef im2col(x): return values[0].unfold(x)")
+    references.add_cell(read_cell(f"import torch\nvalues = {values}\ndef im2col(x): return values[0].unfold(x)"))
     use = references.find_forbidden(["im2col"], FORBIDDEN)
     assert use is not None
     assert use.module.startswith("torch")
@@ -116,8 +117,9 @@ def test_a_module_that_is_passed_on_leaves_open_what_is_used(values):
 
 def test_given_cells_may_use_anything_and_their_imports_still_count():
     references = ReferenceAnalysis()
-    references.add_cell("from torch.nn.functional import unfold as u\ndef given(x):\n    return u(x)", trusted=True)
-    references.add_cell("def im2col(x):\n    return given(x)\ndef other(x):\n    return u(x)")
+    given = read_cell("from torch.nn.functional import unfold as u\ndef given(x):\n    return u(x)")
+    references.add_cell(given, trusted=True)
+    references.add_cell(read_cell("def im2col(x):\n    return given(x)\ndef other(x):\n    return u(x)"))
     assert references.find_forbidden(["im2col"], FORBIDDEN) is None
     use = references.find_forbidden(["other"], FORBIDDEN)
     assert use is not None
@@ -160,7 +162,7 @@ def judged(cell: str, tmp_path):
     names: dict = {}
     exec(cell, names)
     session = Session(LocalTransport(names), tmp_path, tmp_path)
-    session.references.add_cell(cell)
+    session.add_cell(cell)
     return judge(TASK, session, 5)
 
 
@@ -191,16 +193,16 @@ def test_calling_a_stand_in_is_no_forbidden_use():
     references = ReferenceAnalysis()
     stand_in = "from mlhood.grading.projects.p3.reference import columns as im2col"
     caller = "def f(x): return im2col(x)"
-    references.add_cell(stand_in, trusted=True)
-    references.add_cell(caller)
+    references.add_cell(read_cell(stand_in), trusted=True)
+    references.add_cell(read_cell(caller))
     assert references.find_forbidden(["f"], ["mlhood.grading", "mlhood.kernels"]) is None
 
 
 def test_a_definition_in_a_cell_that_stopped_clears_nothing():
     references = ReferenceAnalysis()
-    references.add_cell("import torch\nim2col = torch.nn.functional.unfold")
-    references.add_cell("1 / 0\ndef im2col(x): return x", completed=False)
+    references.add_cell(read_cell("import torch\nim2col = torch.nn.functional.unfold"))
+    references.add_cell(read_cell("1 / 0\ndef im2col(x): return x"), completed=False)
     use = references.find_forbidden(["im2col"], FORBIDDEN)
     assert use is not None
-    references.add_cell("def im2col(x): return x")
+    references.add_cell(read_cell("def im2col(x): return x"))
     assert references.find_forbidden(["im2col"], FORBIDDEN) is None

@@ -194,6 +194,15 @@ def test_an_open_claim_holds_its_task_without_points(submission, names, clock, d
     assert len(waited) == timing.ATTEMPTS - 1
 
 
+@pytest.mark.parametrize(("table", "refused"), [(0.95, False), (0.5, True)])
+def test_a_table_with_the_slower_side_ahead(table, refused, submission, names, clock, default_clock):
+    """Within the allowance that may be noise, and is held; beyond it, the table is wrong."""
+    names.update(slow=clock.doubling(0.113), fast=clock.doubling(0.1))
+    outcome = CheckFailed if refused else CheckHeld
+    with pytest.raises(outcome, match=r"slow over fast: 1\.13|ahead that is not faster"):
+        check_remeasured_claims(submission, [claim(Ratio(table, 0.99 * table, 1.01 * table))], "not faster", "measure")
+
+
 def test_a_refused_claim_is_not_held(submission, names, clock, default_clock):
     """One claim is open, the other one is refused."""
     names.update(slow=clock.doubling(0.1), fast=clock.doubling(0.1))

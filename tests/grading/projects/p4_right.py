@@ -258,10 +258,8 @@ def loads(staying, passing, k2, k3):
             "L1": Moved(staying * again, staying * passing)}
 """,
     "P4-5-solution-2": """
-calls = {order: (lambda times=times: sum(range(times)) * 0.0) for order, times in (("IS", 1000), ("WS", 1100))}
-slower = {order: (lambda call=call: [call() for _ in range(9)][0]) for order, call in calls.items()}
 for row in table.rows:
-    comparison = compare(slower if row == "too small" else calls, flops={"IS": 2 * layer.macs, "WS": 2 * layer.macs},
+    comparison = compare(made[row], flops={"IS": 2 * layer.macs, "WS": 2 * layer.macs},
                     baseline="IS", rounds=25, shortest=1e-4, describe_machine=False)
     for order in ("IS", "WS"):
         table[row, order] = comparison[order]

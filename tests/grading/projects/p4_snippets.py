@@ -122,6 +122,7 @@ def filling(
     alternatives: str = "{order: made[row][order] for order in table.columns}",
     options: str = ", flops=2 * layer.macs",
     fill: str = "table.fill(row, timed(alternatives))",
+    small: str = "20_000",
 ) -> dict[str, str]:
     return {
         "P4-5-solution-2": f"""
@@ -130,7 +131,7 @@ gc.freeze()  # each comparison collects garbage first, among all that is loaded
 def call(times):
     return lambda: sum(range(times)) * 0.0
 
-many = {{row: 20_000 if row == "too small" else 14_000 for row in table.rows}}
+many = {{row: {small} if row == "too small" else 14_000 for row in table.rows}}
 made = {{row: dict.fromkeys(table.columns, call(many[row])) for row in table.rows}}
 for row in {rows}:
     def timed(alternatives):

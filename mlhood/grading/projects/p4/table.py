@@ -165,12 +165,14 @@ def orders_agree_and_analysed_is_faster(submission: Submission) -> None:
     """Both orders compute the same in every row, and the analysed tiles are faster than the too small ones."""
     # Only these two rows claim a ratio, and both orders are timed again. The other rows report measurements, and no
     # check asks which order is faster. The sliced convolution is the package's, so its results need no check here.
+    # The rows are measured one after another, so a table with the analysed tiles behind may be noise: the race decides.
     table = _table(submission)
     check_agreed(filled_rows(table, FILL))
     hint = "fill row by row, each with its own callables: made[row][order]"
-    check_claim(table.verdicts()[1], "the analysed tiles are not faster", hint)
+    if not submission.session.remeasure:
+        check_claim(table.verdicts()[1], "the analysed tiles are not faster", hint)
     what = "the analysed tiles are not as much faster as the table claims"
-    check_remeasured_claims(submission, _races(submission, table), what, "fill the table with results of `compare`")
+    check_remeasured_claims(submission, _races(submission, table), what, hint)
 
 
 def _races(submission: Submission, table: Table) -> list[TimingClaim]:
