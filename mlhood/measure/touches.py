@@ -35,7 +35,7 @@ def _trace(
     trace = Trace()
     traced = [trace.array(array, name) for array, name in ((a, "a"), (b, "b"))]
     uncompiled(function, _TracingNumpy(trace, (len(a), b.shape[1]) if trace_result else None))(*traced, *rest)
-    first, last = (int(traced[1].addresses[index]) for index in ((0, 0), (-1, -1)))
+    first, last = trace.ranges["b"]
     return {"addresses": trace.addresses(), "first": first, "last": last, "whole": sorted(trace.whole & {"a", "b"})}
 
 
@@ -96,7 +96,8 @@ class _TracingNumpy:
         return partial(_convert, attribute) if name in self.CONVERTERS else attribute
 
     def _create(self, create: Callable, first: Any, *rest: Any, **options: Any) -> Any:
-        array = create(first.array if isinstance(first, TracedArray) else first, *rest, **options)
+        like = np.broadcast_to(np.zeros((), first.dtype), first.shape) if isinstance(first, TracedArray) else first
+        array = create(like, *rest, **options)
         return self._trace.array(array, "result") if array.shape == self._result_shape else array
 
 

@@ -2,78 +2,103 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
+_states: dict[int, Any] = {}  # by the identity of an instrumented array
+
 
 class InstrumentedArray:
-    """Base of arrays that observe accesses; reading these attributes is not an access.
+    """Base of arrays that observe accesses; asking for its shape, type or size is none.
 
-    Args:
-        array: The data; not copied.
-        name: Name in reports.
+    An instance holds no data: its state is in this module, so that a function which is given the array gets at the
+    elements, and at the record of their accesses, by observed accesses alone.
     """
 
-    def __init__(self, array: np.ndarray, name: str) -> None:
-        self.array = array
-        self.name = name
+    __slots__ = ("__weakref__",)
+
+    def __init__(self, state: Any) -> None:
+        _states[id(self)] = state
+
+    def __del__(self) -> None:
+        _states.pop(id(self), None)
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Shape of the array."""
-        return self.array.shape
+        return _states[id(self)].array.shape
 
     @property
     def dtype(self) -> np.dtype:
         """Type of an element."""
-        return self.array.dtype
+        return _states[id(self)].array.dtype
 
     @property
     def ndim(self) -> int:
         """Number of axes."""
-        return self.array.ndim
+        return _states[id(self)].array.ndim
 
     @property
     def size(self) -> int:
         """Number of elements."""
-        return self.array.size
+        return _states[id(self)].array.size
 
     def __len__(self) -> int:
-        return len(self.array)
+        return len(_states[id(self)].array)
+
+
+@dataclass
+class _Counts:
+    array: np.ndarray
+    reads: int = 0
+    writes: int = 0
 
 
 class Counted(InstrumentedArray):
-    """An array that counts how many elements are read and written: `reads`, `writes`.
+    """An array that counts how many elements are read and written.
 
     Args:
         array: The data; not copied.
-        name: Name in reports.
     """
 
-    def __init__(self, array: np.ndarray, name: str = "") -> None:
-        super().__init__(array, name)
-        self.reads = 0
-        self.writes = 0
+    __slots__ = ()
+
+    def __init__(self, array: np.ndarray) -> None:
+        super().__init__(_Counts(array))
+
+    @property
+    def reads(self) -> int:
+        """Number of elements read so far."""
+        return _states[id(self)].reads
+
+    @property
+    def writes(self) -> int:
+        """Number of elements written so far."""
+        return _states[id(self)].writes
 
     def __getitem__(self, index: Any) -> Any:
         """Read elements; a slice reads all of its elements, and returns a read-only copy."""
-        value = self.array[index]
-        self.reads += np.size(value)
+        state = _states[id(self)]
+        value = state.array[index]
+        state.reads += np.size(value)
         if isinstance(value, np.ndarray):
             value = value.copy()
             value.flags.writeable = False  # a write to the copy would be lost, and not be counted
         return value
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        self.writes += np.size(self.array[index])
-        self.array[index] = value
+        state = _states[id(self)]
+        state.writes += np.size(state.array[index])
+        state.array[index] = value
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         """Read the whole array, as every NumPy function does with its arguments."""
-        self.reads += self.array.size
-        return self.array.astype(dtype or self.array.dtype)
+        state = _states[id(self)]
+        state.reads += state.array.size
+        return state.array.astype(dtype or state.array.dtype)
 
     @property
     def T(self) -> np.ndarray:  # noqa: N802 - NumPy's name
@@ -91,12 +116,17 @@ class Trace:
     """An address space that records the order of accesses to its arrays.
 
     Arrays are allocated one after another, aligned to `ALIGNMENT` elements; an address counts elements.
+
+    Attributes:
+        whole: Names of the arrays that NumPy has read at once.
+        ranges: First and last address of each array, by name.
     """
 
     ALIGNMENT = 64
 
     def __init__(self) -> None:
         self.whole: set[str] = set()
+        self.ranges: dict[str, tuple[int, int]] = {}
         self._accesses: list[int] = []
         self._size = 0
 
@@ -109,8 +139,9 @@ class Trace:
         """
         first = self._size
         self._size += -(-array.size // self.ALIGNMENT) * self.ALIGNMENT
+        self.ranges[name] = first, first + array.size - 1
         addresses = np.arange(first, first + array.size).reshape(array.shape)
-        return TracedArray(array, addresses, self, name, array.size)
+        return TracedArray(_Part(array, addresses, self, name, array.size))
 
     def record(self, addresses: np.ndarray) -> None:
         """Record reads or writes of these addresses, in order."""
@@ -121,46 +152,57 @@ class Trace:
         return np.array(self._accesses, np.int32)
 
 
-class TracedArray(InstrumentedArray, NDArrayOperatorsMixin):
-    """An array whose accesses are recorded in a trace.
-
-    A slice of it is a view, as in NumPy, and accesses nothing until its elements are needed: individually in loops, or
-    all of them in memory order where NumPy computes with them. The access order inside a library is unknown, so a
-    computation with the whole array at once is also recorded in `Trace.whole`. Transposed and converted arrays keep
-    their addresses.
+@dataclass(frozen=True)
+class _Part:
+    """An allocated array, or a part of it.
 
     Args:
         array: The data.
         addresses: int64, of the array's shape: address of each element.
         trace: The trace.
         name: Name in reports.
-        total: Number of elements of the allocated array, of which this may be a part.
+        total: Number of elements of the allocated array.
     """
 
-    def __init__(self, array: np.ndarray, addresses: np.ndarray, trace: Trace, name: str, total: int) -> None:
-        super().__init__(array, name)
-        self.addresses = addresses
-        self.trace = trace
-        self.total = total
+    array: np.ndarray
+    addresses: np.ndarray
+    trace: Trace
+    name: str
+    total: int
+
+
+class TracedArray(InstrumentedArray, NDArrayOperatorsMixin):
+    """An array whose accesses are recorded in a trace, which allocates it.
+
+    A slice of it is a view, as in NumPy, and accesses nothing until its elements are needed: individually in loops, or
+    all of them in memory order where NumPy computes with them. The access order inside a library is unknown, so a
+    computation with the whole array at once is also recorded in `Trace.whole`. Transposed and converted arrays keep
+    their addresses.
+    """
+
+    __slots__ = ()
 
     def __getitem__(self, index: Any) -> Any:
         """Read one element, or return a view."""
-        value = self.array[index]
+        part = _states[id(self)]
+        value = part.array[index]
         if isinstance(value, np.ndarray):
-            return self._view(value, self.addresses[index])
-        self.trace.record(self.addresses[index])
+            return self._view(value, part.addresses[index])
+        part.trace.record(part.addresses[index])
         return value
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        self.trace.record(self.addresses[index])
-        self.array[index] = value
+        part = _states[id(self)]
+        part.trace.record(part.addresses[index])
+        part.array[index] = value
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         """Read all elements, as every NumPy function does with its arguments."""
-        self.trace.record(self.addresses)
-        if self.array.size == self.total > 1:
-            self.trace.whole.add(self.name)
-        return self.array.astype(dtype or self.array.dtype)
+        part = _states[id(self)]
+        part.trace.record(part.addresses)
+        if part.array.size == part.total > 1:
+            part.trace.whole.add(part.name)
+        return part.array.astype(dtype or part.array.dtype)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = None, **options: Any) -> Any:
         """Compute with the elements; the output of an in-place operation such as `+=` is accessed again."""
@@ -179,25 +221,28 @@ class TracedArray(InstrumentedArray, NDArrayOperatorsMixin):
     @property
     def T(self) -> TracedArray:  # noqa: N802 - NumPy's name
         """A transposed view."""
-        return self._view(self.array.T, self.addresses.T)
+        part = _states[id(self)]
+        return self._view(part.array.T, part.addresses.T)
 
     def astype(self, dtype: Any) -> TracedArray:
         """Convert without recording accesses: as if the array had had this type from the start."""
-        return self._view(self.array.astype(dtype), self.addresses)
+        part = _states[id(self)]
+        return self._view(part.array.astype(dtype), part.addresses)
 
     def copy(self) -> TracedArray:
         """Copy without recording accesses; the copy keeps the addresses."""
         return self.astype(self.dtype)
 
     def _view(self, array: np.ndarray, addresses: np.ndarray) -> TracedArray:
-        return TracedArray(array, addresses, self.trace, self.name, self.total)
+        return TracedArray(replace(_states[id(self)], array=array, addresses=addresses))
 
 
 def _record_write(out: Any) -> Any:
     if not isinstance(out, TracedArray):
         return out
-    out.trace.record(out.addresses)
-    return out.array
+    part = _states[id(out)]
+    part.trace.record(part.addresses)
+    return part.array
 
 
 def misses(addresses: np.ndarray, lines: int, line: int) -> int:

@@ -1,10 +1,13 @@
 """Counting and tracing arrays, however NumPy and loops access them; the cache model."""
 
+import gc
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mlhood.measure import traffic
 from mlhood.measure.traffic import Counted, Trace, misses
 
 DATA = np.arange(12.0, dtype=np.float32).reshape(3, 4)
@@ -31,19 +34,19 @@ def test_reads_are_counted_per_element(read, count):
 
 
 def test_writes_are_counted_and_done():
-    counted = Counted(DATA.copy(), "y")
+    counted = Counted(DATA.copy())
     counted[0, 0] = 7
     counted[1] = 5
     counted[2, 1:3] = [1, 2]
     assert (counted.reads, counted.writes) == (0, 7)
-    np.testing.assert_array_equal(counted.array, [[7, 1, 2, 3], [5, 5, 5, 5], [8, 1, 2, 11]])
+    np.testing.assert_array_equal(np.asarray(counted), [[7, 1, 2, 3], [5, 5, 5, 5], [8, 1, 2, 11]])
 
 
 def test_a_slice_is_read_only():
     counted = Counted(DATA.copy())
     with pytest.raises(ValueError, match="read-only"):
         counted[0][0] = 99
-    assert counted.array[0, 0] == 0
+    assert counted[0, 0] == 0
 
 
 def test_a_loop_nest_is_counted():
@@ -52,7 +55,7 @@ def test_a_loop_nest_is_counted():
         for j in range(3):
             y[i, j] = sum(x[i, k] * w[j, k] for k in range(4))
     assert (x.reads, w.reads, y.writes, y.reads) == (36, 36, 9, 0)
-    np.testing.assert_allclose(y.array, DATA @ DATA.T)
+    np.testing.assert_allclose(np.asarray(y), DATA @ DATA.T)
 
 
 def traced(*shape):
@@ -96,7 +99,7 @@ def test_reads_of_the_whole_array_are_noted(read):
 
 def test_results_are_those_of_numpy():
     _, b = traced(3, 4)
-    array = b.array.copy()
+    array = np.array(b)
     np.testing.assert_array_equal(b[1:, :3] @ b[:, 1:], array[1:, :3] @ array[:, 1:])
     np.testing.assert_array_equal(2 - b[0] / (b[1] + 1), 2 - array[0] / (array[1] + 1))
     np.testing.assert_array_equal(np.outer(b[:, 0], b[1]), np.outer(array[:, 0], array[1]))
@@ -110,7 +113,7 @@ def test_a_write_is_recorded_and_done():
     assert trace.addresses().tolist() == [1, 8, 9, 10, 11]
     b[1] += np.float32(1)
     b[1][3] = 0
-    np.testing.assert_array_equal(b.array, [[0, 7, 2, 3], [5, 6, 7, 0], [5, 5, 5, 5]])
+    np.testing.assert_array_equal(np.asarray(b), [[0, 7, 2, 3], [5, 6, 7, 0], [5, 5, 5, 5]])
     other = np.zeros(4, np.float32)
     other += b[0]
     assert other.tolist() == [0, 7, 2, 3]
@@ -132,3 +135,25 @@ def test_a_miss_has_a_reuse_distance_of_at_least_the_capacity(addresses, lines, 
         distinct = set(tags[uses[-1] + 1 : i]) if uses else set()
         expected += not uses or len(distinct) >= lines
     assert misses(np.array(addresses, np.int64), lines, line) == expected
+
+
+def test_an_instrumented_array_shows_neither_data_nor_record():
+    """A check believes what it records about a function that has nothing but the array."""
+    counted, (_, b) = Counted(DATA.copy()), traced(3, 4)
+    shown = [name for name in dir(counted) if not name.startswith("_")]
+    assert sorted(shown) == ["T", "dtype", "ndim", "reads", "shape", "size", "writes"]
+    with pytest.raises(AttributeError):
+        counted.reads = 0
+    for array in (counted, b):
+        assert not hasattr(array, "__dict__")
+        with pytest.raises(AttributeError):
+            array.array = DATA
+
+
+def test_the_state_of_an_array_goes_with_it():
+    before = len(traffic._states)
+    counted = Counted(DATA.copy())
+    assert len(traffic._states) == before + 1
+    del counted
+    gc.collect()
+    assert len(traffic._states) == before

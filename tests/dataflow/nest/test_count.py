@@ -21,7 +21,7 @@ def count_by_running(nest):
     exec(nest.source(), scope)
     shapes = {nest.output.array: nest.output.shape} | {pack.buffer.array: pack.shape for pack in nest.packs}
     arrays = integers(nest) | {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
-    counted = {name: Counted(arrays[name], name) for name in nest.arrays}
+    counted = {name: Counted(arrays[name]) for name in nest.arrays}
     scope["run"](*counted.values())
     reads = {name: array.reads for name, array in counted.items()}
     return reads, {name: array.writes for name, array in counted.items()}

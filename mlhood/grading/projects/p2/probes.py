@@ -24,9 +24,10 @@ def attempt(function: Callable, args: tuple, kwargs: Mapping[str, Any]) -> dict[
 
 def counted(function: Callable, x: np.ndarray, w: np.ndarray, b: np.ndarray) -> dict[str, Any]:
     """Run `linear_relu` on arrays that count accesses; y is NaN at first, so that unwritten elements show."""
-    y = Counted(np.full((len(x), len(w)), np.nan, np.float32))
+    result = np.full((len(x), len(w)), np.nan, np.float32)
+    y = Counted(result)
     function(Counted(x), Counted(w), Counted(b), y)
-    return {"y": y.array, "reads": y.reads, "writes": y.writes}
+    return {"y": result, "reads": y.reads, "writes": y.writes}
 
 
 def imported(rules: Mapping[str, Callable], data: bytes) -> Graph:

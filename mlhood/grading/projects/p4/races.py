@@ -23,7 +23,7 @@ MOST = 3.0
 """How many times as long slices may take in the student's process as the same slices here. Both run the course's code,
 so the factor is 1, apart from the load of the machine."""
 ALLOWANCE = 2.0
-"""By how much a ratio of the judge may be smaller than the table's beyond both errors: the table's rows are measured one
+"""By how much a ratio of the judge may be smaller than the table's beyond both errors: its rows are measured one
 after another, so what else the machine does in the meantime is part of their ratio, and of no interval. Measured with
 four kinds of small tiles in C1 to C4: 0.84 to 1.08 times, and once, while the machine was disturbed, 0.66."""
 PLACE, SLICED = (f"mlhood.grading.projects.p4.probes:{name}" for name in ("place", "sliced"))
