@@ -159,7 +159,7 @@ def check_remeasured_claims(submission: Submission, claims: Sequence[TimingClaim
 def _check_reversed(claim: TimingClaim, verdict: timing.Verdict, hint: str) -> None:
     """Check that a table has the slower side ahead by no more than what noise may do."""
     expect.true(
-        claim.claimed.high * claim.allowance > verdict.ratio.low,
+        claim.claimed.high * claim.allowance > verdict.ratio.value,
         f"{claim.name}: the table has the one ahead that is not faster",
         expected="the order that your functions have when they are timed from outside on new arguments",
         got=verdict.reason,

@@ -28,6 +28,7 @@ ROWS: dict[str, dict[str, Any]] = {
 # So coarse that digits are misclassified: only then do accuracy and agreement differ from those of the float graph.
 UNSEEN = {"another": {"schema": "symmetric_unsigned", "per_channel": True, "headroom": 40.0}}
 ONE_IMAGE = 0.004  # share of the test images: the last bit of a profile may decide between two nearly equal logits
+SIMILAR = 0.8  # correlation of a wrong table with the right one, with either sign
 TIE = 0.15  # dB: rows this close to each other count as equal
 
 
@@ -118,7 +119,7 @@ def answers_fit_the_table(submission: Submission) -> None:
         _check_answers(answers, ratios)
     except expect.CheckFailed:
         own = _own_ratios(submission)
-        if own.keys() != ratios.keys():
+        if own.keys() != ratios.keys() or not _measured_somehow(own, ratios):
             raise
         _check_answers(answers, own)  # a wrong table read correctly costs only the table's points
     alone = measured["power_of_two"]["alone"]
@@ -133,6 +134,12 @@ def _own_ratios(submission: Submission) -> dict[str, float]:
         return {str(name): expect.number(value, "`results`") for name, value in pairs}
     except (expect.CheckFailed, AttributeError, KeyError, TypeError):
         return {}
+
+
+def _measured_somehow(own: dict[str, float], ratios: dict[str, float]) -> bool:
+    """Whether a student's wrong ratios rise or fall with the right ones, as measured ones do: others are invented."""
+    values = np.array([[own[name], ratios[name]] for name in ratios]).T
+    return bool(np.isfinite(values).all() and values[0].std() > 0 and abs(np.corrcoef(values)[0][1]) > SIMILAR)
 
 
 def _check_answers(answers: Mapping[str, object], ratios: dict[str, float]) -> None:

@@ -17,6 +17,9 @@ from mlhood.grading.rpc.limited import IsolatedCallError, run_isolated
 PROBES = "mlhood.grading.projects.p5.probes_cluster:"
 ORACLE = "mlhood.grading.checks.reference_runs:step_gradient"
 DEVICES = 4
+BATCH = 8
+LAYERS = ((4, 8), (8, 16), (16,), (16, 12), (12,))  # of x, w1, b1, w2 and b2; divisible by the number of devices
+MOST_OF_A_DEVICE = 0.6  # of the operations of all devices' matrix products
 SCRIPT = "cluster_step.py"
 ERROR = re.compile(r"^ *\[\d+\] ([\w.]+(?:Error|Exception)\b.*)$", re.MULTILINE)
 MEAN_HINT = (
@@ -45,13 +48,13 @@ def batches_are_split(submission: Submission) -> None:
 def _gradient(submission: Submission) -> tuple[dict[str, Any], dict[str, np.ndarray], str]:
     """Return the report on the student's `parallel_gradient`, the right gradient, and a description of the case."""
     params = {"w": submission.normal(4, 3), "b": submission.normal(3)}
-    x, y = submission.normal(8, 4), submission.normal(8, 3)
+    x, y = submission.normal(BATCH, 4), submission.normal(BATCH, 3)
     error = (x @ params["w"] + params["b"] - y).astype(np.float64)
     want = {"w": x.T @ error * 2 / error.size, "b": error.sum(axis=0) * 2 / error.size}
     given = f"a batch of {len(x)} over {DEVICES} devices"
     with expect.case(given, MEAN_HINT):
         answer = submission.call(PROBES + "gradient", submission.value("parallel_gradient"), params, x, y, DEVICES)
-        report = expect.mapping(answer, ("value", "replicated", "collectives"), "what `parallel_gradient` returns")
+        report = expect.mapping(answer, ("value", "replicated", "program"), "what `parallel_gradient` returns")
     return dict(report), want, given
 
 
@@ -68,16 +71,37 @@ def gradients_are_of_the_whole_batch(submission: Submission) -> None:
 def devices_add_up_their_gradients(submission: Submission) -> None:
     """`parallel_gradient` compiles to a program with an all-reduce."""
     report, want, given = submission.once("gradient", lambda: _gradient(submission))
-    weights = expect.mapping(report["value"], ("w",), "the gradient", given=given, hint=MEAN_HINT)["w"]
-    expect.resembles(weights, want["w"], "the gradient", given=given, hint=MEAN_HINT)
-    collectives = _collectives(report["collectives"])
-    what, got = "there is no all-reduce", _shown(collectives)
     hint = 'shard the batch along "data", by in_shardings or in_specs, so that each device has only its part'
-    expect.true("all-reduce" in collectives, what, expected="all-reduce", got=got, given=given, hint=hint)
+    with expect.case(given, hint):
+        program = _program(report["program"])
+        weights = expect.mapping(program["value"], ("w",), "the gradient", hint=MEAN_HINT)["w"]
+        expect.resembles(weights, want["w"], "the gradient of the compiled program", hint=MEAN_HINT)
+        collectives = _collectives(program)
+        what, got = "there is no all-reduce", _shown(collectives)
+        expect.true("all-reduce" in collectives, what, expected="all-reduce", got=got)
+        _check_divided(program, 4 * BATCH * want["w"].size)
 
 
-def _collectives(value: object) -> list[str]:
-    return [str(name) for name in value] if isinstance(value, list | tuple) else []
+def _program(value: object) -> dict[str, Any]:
+    return dict(expect.mapping(value, ("collectives", "value", "flops"), "the compiled program"))
+
+
+def _check_divided(program: dict[str, Any], flops: int) -> None:
+    """Check that the work is divided among the devices: a device that does all of it has no use for a sum.
+
+    Args:
+        program: The compiled program.
+        flops: Of the matrix products, on all devices together. A device adds its share of the elementwise operations:
+            measured in all, a third of them.
+    """
+    got = expect.number(program["flops"], "the number of operations")
+    what, expected = "each device does all of the work", f"about {flops / DEVICES:,.0f} operations on each device"
+    expect.true(got <= MOST_OF_A_DEVICE * flops, what, expected=expected, got=f"{got:,.0f}")
+
+
+def _collectives(program: dict[str, Any]) -> list[str]:
+    names = program["collectives"]
+    return [str(name) for name in names] if isinstance(names, list | tuple) else []
 
 
 def _shown(collectives: list[str]) -> str:
@@ -85,13 +109,12 @@ def _shown(collectives: list[str]) -> str:
 
 
 def _layers(submission: Submission) -> tuple[dict[str, Any], np.ndarray, str]:
-    shapes = ((4, 8), (8, 16), (16,), (16, 12), (12,))  # divisible by the number of devices
-    x, w1, b1, w2, b2 = arrays = [submission.normal(*shape) for shape in shapes]
+    x, w1, b1, w2, b2 = arrays = [submission.normal(*shape) for shape in LAYERS]
     want = np.maximum(x @ w1 + b1, 0) @ w2 + b2
     given = f"x {x.shape}, w1 {w1.shape}, w2 {w2.shape}, {DEVICES} devices"
     with expect.case(given):
         answer = submission.call(PROBES + "layers", submission.value("two_layers"), arrays, DEVICES)
-        report = expect.mapping(answer, ("value", "collectives"), "what `two_layers` returns")
+        report = expect.mapping(answer, ("value", "program"), "what `two_layers` returns")
     return dict(report), want, given
 
 
@@ -107,14 +130,17 @@ def layers_are_right_in_parts(submission: Submission) -> None:
 def one_sum_joins_the_parts(submission: Submission) -> None:
     """`two_layers` compiles to a program whose only communication is one all-reduce."""
     report, want, given = submission.once("layers", lambda: _layers(submission))
-    expect.resembles(report["value"], want, "what `two_layers` returns", given=given)
-    collectives = _collectives(report["collectives"])
+    program = _program(report["program"])
+    expect.resembles(program["value"], want, "what the compiled `two_layers` returns", given=given)
+    collectives = _collectives(program)
     what, got = "the devices communicate more or less than needed", _shown(collectives)
     hint = (
         'w1 by columns: P(None, "model"), b1: P("model"), w2 by rows: P("model", None). Each device computes some of '
         "the hidden values and a partial sum of every result: one all-reduce completes the results"
     )
-    expect.true(collectives == ["all-reduce"], what, expected="1 all-reduce", got=got, given=given, hint=hint)
+    with expect.case(given, hint):
+        expect.true(collectives == ["all-reduce"], what, expected="1 all-reduce", got=got)
+        _check_divided(program, sum(2 * LAYERS[0][0] * math.prod(w) for w in (LAYERS[1], LAYERS[3])))
 
 
 @points(1)

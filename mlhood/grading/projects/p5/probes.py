@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.core import eval_jaxpr
 
 from mlhood.grading.checks.probes import patched_globals
 from mlhood.jaxlab.operators import network, with_jax
@@ -324,6 +325,7 @@ def quantized_batch(function: Callable, x: np.ndarray, scale: float, axis: int) 
 
 
 @_missing_rules()
-def quantized_primitives(function: Callable, x: np.ndarray, scale: float) -> list[str]:
-    """Return the names of the operations in the jaxpr of `fake_quantize`, nested ones included."""
-    return _operations(jax.make_jaxpr(lambda values: function(values, scale=scale))(jnp.asarray(x)).jaxpr)
+def quantized_primitives(function: Callable, x: np.ndarray, scale: float) -> dict[str, Any]:
+    """Return the names of the `operations` in the jaxpr of `fake_quantize`, nested ones included, and its `value`."""
+    jaxpr = jax.make_jaxpr(lambda values: function(values, scale=scale))(jnp.asarray(x))
+    return {"operations": _operations(jaxpr.jaxpr), "value": eval_jaxpr(jaxpr.jaxpr, jaxpr.consts, x)[0]}

@@ -51,7 +51,7 @@ def gradient(function: Callable, params: Any, x: np.ndarray, y: np.ndarray, devi
     """Call `parallel_gradient` for `square_loss` and a batch that is sharded over the mesh.
 
     Returns:
-        The `value`, whether it is `replicated`, and the `collectives` of the compiled program.
+        The `value`, whether it is `replicated`, and the compiled `program` (see `_program`).
     """
     mesh = _mesh("data", devices)
     compute = function(mesh, square_loss)
@@ -62,31 +62,38 @@ def gradient(function: Callable, params: Any, x: np.ndarray, y: np.ndarray, devi
     return {
         "value": jax.tree.map(np.asarray, result),
         "replicated": all(leaf.sharding.is_equivalent_to(replicated, leaf.ndim) for leaf in jax.tree.leaves(result)),
-        "collectives": _collectives(compute, [weights, *batch]),
+        "program": _program(compute, [weights, *batch]),
     }
 
 
 def layers(function: Callable, arrays: list[np.ndarray], devices: int) -> dict[str, Any]:
-    """Return the `value` of `two_layers` for x, w1, b1, w2 and b2, and the `collectives` of the compiled program.
+    """Return the `value` of `two_layers` for x, w1, b1, w2 and b2, and the compiled `program` (see `_program`).
 
     The arguments are not sharded. If the function does not shard them itself, they are sharded for it.
     """
     mesh = _mesh("model", devices)
     forward = function(mesh)
-    collectives = _collectives(forward, on_device(arrays))
-    if not collectives:
+    program = _program(forward, on_device(arrays))
+    if not program["collectives"]:
         specs = (None,), (None, "model"), ("model",), ("model", None), (None,)
         shardings = [NamedSharding(mesh, PartitionSpec(*spec)) for spec in specs]
         with suppress(Exception):  # it has other shardings of its own
             sharded = [jax.device_put(*pair) for pair in zip(arrays, shardings, strict=True)]
-            if _collectives(forward, sharded) == ["all-reduce"]:
-                collectives = ["all-reduce"]
-    return {"value": np.asarray(forward(*on_device(arrays))), "collectives": collectives}
+            again = _program(forward, sharded)
+            program = again if again["collectives"] == ["all-reduce"] else program
+    return {"value": np.asarray(forward(*on_device(arrays))), "program": program}
 
 
-def _collectives(function: Callable, arguments: list[Any]) -> list[str]:
-    lowered = jax.jit(lambda *traced: function(*traced)).lower(*arguments)
-    return COLLECTIVE.findall(lowered.compile().as_text() or "")
+def _program(function: Callable, arguments: list[Any]) -> dict[str, Any]:
+    """Compile a function, and run what was compiled.
+
+    Returns:
+        The `collectives` of the program, the `value` that it computes, and the `flops` of one device; 0 if unknown.
+    """
+    compiled = jax.jit(lambda *traced: function(*traced)).lower(*arguments).compile()
+    flops = (compiled.cost_analysis() or {}).get("flops", 0.0)
+    value = jax.tree.map(np.asarray, compiled(*arguments))
+    return {"collectives": COLLECTIVE.findall(compiled.as_text() or ""), "value": value, "flops": flops}
 
 
 def counted(function: Callable, params: Any) -> Any:
