@@ -8,6 +8,7 @@ from collections import OrderedDict
 import numpy as np
 import pytest
 
+from mlhood.dataflow.nest import Nest, gemm
 from mlhood.dataflow.slicing import analysis, fit
 from mlhood.dataflow.slicing.caches import Caches
 from mlhood.dataflow.slicing.problem import ORDERS, Problem
@@ -281,3 +282,15 @@ def test_nonsense_passes_no_check_and_breaks_none(task, answer, tmp_path):
     messages = judged(dict.fromkeys([*LOOPS, *SLICING, *MACHINES], lambda *arguments: answer), tmp_path, task)
     assert all(messages.values()), messages
     assert not any("cannot make sense" in message for message in messages.values())
+
+
+def test_a_nest_that_lists_other_visits_is_no_nest(tmp_path):
+    scope = names_in(p4_snippets.visiting(), p4_snippets.scheduling())
+    assert not any(judged(scope, tmp_path, "P4.1").values())
+
+    class Listed(Nest):
+        def visits(self):
+            return scope["schedule"](gemm(8, 12, 16)).visits()
+
+    messages = judged(scope | {"schedule": lambda nest: Listed(**vars(nest))}, tmp_path, "P4.1")
+    assert "does not return a nest" in messages["blocks_are_taken_together"]

@@ -349,3 +349,41 @@ def conv2d(x, w, bias=None, stride=1, padding=0):
 """
     messages = judged(names_in({"conv2d": zeros}), tmp_path, "P5.2")
     assert "nothing to do with the right ones" in messages["pixels_are_not_looped_over"]
+
+
+# -- what a program claims is what it does
+
+SUMS_OF_NOTHING = """
+def two_layers(mesh):
+    def run(x, w1, b1, w2, b2):
+        nothing = 0 * jax.lax.psum(x[0, 0] * jax.lax.axis_index("model"), "model")
+        return jnp.maximum(x @ w1 + b1, 0) @ w2 + b2 + nothing
+    return jax.jit(jax.shard_map(run, mesh=mesh, in_specs=(P(),) * 5, out_specs=P()))
+
+def parallel_gradient(mesh, loss):
+    def run(params, x, y):
+        nothing = 0 * jax.lax.psum(x[0, 0] * jax.lax.axis_index("data"), "data")
+        return jax.tree.map(lambda leaf: leaf + nothing, jax.grad(loss)(params, x, y))
+    return jax.jit(jax.shard_map(run, mesh=mesh, in_specs=(P(),) * 3, out_specs=P()))
+"""
+
+A_NAME_ALONE = """
+fake_quantize_p.def_impl(lambda x, scale: x)
+def fake_quantize(x, *, scale):
+    steps = jnp.floor(fake_quantize_p.bind(x, scale=scale) / scale + 0.5)
+    return jnp.minimum(jnp.maximum(steps, -128), 127) * scale
+"""
+
+
+def test_a_sum_of_nothing_divides_no_work(kernel, tmp_path):
+    run(kernel, "from jax.sharding import PartitionSpec as P", SUMS_OF_NOTHING)
+    messages = judged(kernel, tmp_path, "P5.10")
+    for check in ("devices_add_up_their_gradients", "one_sum_joins_the_parts"):
+        assert "each device does all of the work" in messages[check]
+
+
+def test_a_name_in_a_jaxpr_does_no_work(kernel, tmp_path):
+    run(kernel, *learning.quantizing().values())
+    assert failed(judged(kernel, tmp_path, "P5.9")) == []
+    run(kernel, A_NAME_ALONE)
+    assert "other operations do the work" in judged(kernel, tmp_path, "P5.9")["it_stands_in_the_jaxpr"]
