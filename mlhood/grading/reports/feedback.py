@@ -25,13 +25,15 @@ from mlhood.grading.gradebook.records import Record, records
 from mlhood.grading.gradebook.store import stored_notebook, stored_path
 from mlhood.grading.notebooks.notebook import label
 from mlhood.grading.reports.marks_text import format_points
-from mlhood.grading.reports.outputs import PageBudget
+from mlhood.grading.reports.outputs import PageBudget, pictures_of
 from mlhood.grading.reports.page_progress import Notify, ignore
 from mlhood.grading.reports.page_stamp import is_current, stamped
+from mlhood.grading.reports.pictures import Picture, prepare
 from mlhood.grading.reports.render import render
 from mlhood.grading.reports.sanitize import plain
 
 GRADED = ("done", "refused")
+BATCH = 20  # pages whose pictures are read in one process
 
 
 @dataclass(frozen=True)
@@ -130,30 +132,51 @@ def write_feedback(gradebook: Path, folder: Path, projects: Collection[str] = ()
     store = gradebook.parent / SUBMISSIONS_FOLDER
     names = ", ".join(sorted({record.project.id for record in graded}))
     written = 0
-    for done, record in enumerate(graded):
-        notify(f"writing pages of {names} below {folder}", done, len(graded))
-        written += _write_page(record, store, folder)
+    for first in range(0, len(graded), BATCH):
+        pages = [_changed_page(record, store, folder) for record in graded[first : first + BATCH]]
+        prepare(_pictures(page.feedback.notebook) for page in pages if page)
+        for done, page in enumerate(pages, first):
+            notify(f"writing pages of {names} below {folder}", done, len(graded))
+            if page:
+                _write(page)
+                written += 1
     ungraded = len(selected) - len(graded)
     note = f"\nnote: {ungraded} submissions are not graded yet" if ungraded else ""
     unchanged = f" ({len(graded) - written} of them unchanged)" if written < len(graded) else ""
     return f"{len(graded)} pages below {folder}{unchanged}{note}"
 
 
-def _write_page(record: Record, store: Path, folder: Path) -> bool:
-    """Write a student's page, unless it is there already; return whether it was written."""
+@dataclass(frozen=True)
+class _Page:
+    """A page to write: its path, what it shows, and what its stamp is made of."""
+
+    path: Path
+    feedback: Feedback
+    content: str
+
+
+def _changed_page(record: Record, store: Path, folder: Path) -> _Page | None:
+    """Return a student's page, or None if it is there already."""
     project = record.project.id
     path = folder / portable_name(record.student) / project / f"{project}.html"
     feedback = _without_notebook(record, store)
     content = f"{feedback!r} {record.submission.sha256}"
     if is_current(path, content):
-        return False
-    make_folder(path.parent)
-    page = _page(replace(feedback, notebook=stored_notebook(store, record.submission)))
-    write_atomic(path, stamped(page, content))
-    return True
+        return None
+    return _Page(path, replace(feedback, notebook=stored_notebook(store, record.submission)), content)
 
 
-def _page(feedback: Feedback) -> str:
+def _write(page: _Page) -> None:
+    make_folder(page.path.parent)
+    write_atomic(page.path, stamped(_html(page.feedback), page.content))
+
+
+def _pictures(notebook: NotebookNode | None) -> Iterator[Picture]:
+    for cell in notebook.cells if notebook else []:
+        yield from pictures_of(cell)
+
+
+def _html(feedback: Feedback) -> str:
     try:
         return feedback_page(feedback)
     except Exception:  # whatever one notebook provokes, the others of the class get their pages

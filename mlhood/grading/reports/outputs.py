@@ -7,71 +7,21 @@ programs.
 
 from __future__ import annotations
 
-import base64
-import io
-import warnings
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, Literal
 
 from markupsafe import escape
-from PIL import Image
 
+from mlhood.grading.reports.pictures import FORMATS, Picture, data_uri
 from mlhood.grading.reports.sanitize import highlight_python, plain, table_html
 from mlhood.measure.table import MIME, Table
 
-FORMATS = {"image/png": "PNG", "image/jpeg": "JPEG"}
-MAX_ENCODED = 8 << 20
-MAX_PIXELS = 4_000_000
-MAX_WIDTH = 1_200
-MAX_DATA = 1 << 20
 MAX_PAGE = 6_000_000  # characters
 MAX_OUTPUTS = 12  # of a cell
 PICTURE_COST = 100_000  # characters; a picture of few bytes can have millions of pixels
 MAX_ALT = 1_000  # characters
-MAX_CACHED = 32  # pictures
 SVG = "image/svg+xml"
-
-
-def data_uri(kind: str, encoded: object) -> str | None:
-    """Return a PNG or JPEG in base64 as a `data:` address, or None for what is not a picture or too large.
-
-    It is decoded, scaled down to a width of 1,200 pixels and encoded again as PNG, so that neither metadata nor bytes
-    after its end get through, nor a file that is valid in two formats. `kind` is its MIME type.
-    """
-    if kind not in FORMATS or not isinstance(encoded, str) or len(encoded) > MAX_ENCODED:
-        return None
-    return _data_uri(kind, encoded)
-
-
-@lru_cache(MAX_CACHED)  # the course's own pictures are in every notebook of a class
-def _data_uri(kind: str, encoded: str) -> str | None:
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")  # pillow warns of decompression bombs
-            png = _reencode(base64.b64decode("".join(encoded.split()), validate=True), FORMATS[kind])
-    except Exception:  # decoders fail on a hostile picture in any way; the page continues without it
-        return None
-    return f"data:image/png;base64,{base64.b64encode(png).decode()}" if len(png) <= MAX_DATA else None
-
-
-def _reencode(data: bytes, format: str) -> bytes:
-    with Image.open(io.BytesIO(data), formats=[format]) as image:
-        if image.width * image.height > MAX_PIXELS:
-            raise ValueError("too many pixels")
-        image.load()
-        image.thumbnail((MAX_WIDTH, 4 * MAX_WIDTH))
-        rgba = image.convert("RGBA")
-    # on white, as notebooks show it: a dark page would hide a transparent picture
-    opaque = Image.alpha_composite(Image.new("RGBA", rgba.size, "white"), rgba).convert("RGB")
-    # exact if there are at most 256 colours; else as good as the median cut to the eye, in a tenth of its time
-    method = Image.Quantize.MEDIANCUT if opaque.getcolors(256) else Image.Quantize.FASTOCTREE
-    quantized = opaque.quantize(256, method=method, dither=Image.Dither.NONE)
-    stream = io.BytesIO()
-    quantized.info.clear()
-    quantized.save(stream, "PNG")  # the strongest compression saves a tenth of the bytes and takes five times as long
-    return stream.getvalue()
 
 
 @dataclass(frozen=True)
@@ -163,18 +113,28 @@ def _table(data: dict[str, Any]) -> list[Fragment]:
 
 
 def _picture(output: Any) -> list[Fragment]:
-    data = _data(output)
-    kind = next((kind for kind in FORMATS if kind in data), None)
-    if kind is None:
+    picture = _picture_in(_data(output))
+    if picture is None:
         return []
-    uri = data_uri(kind, data[kind])
+    uri = data_uri(picture)
     if uri is None:
         return [Fragment("note", "A picture is not shown: it is damaged or too large.")]
     try:
-        alt = plain(output["metadata"][kind]["alt"], MAX_ALT)
+        alt = plain(output["metadata"][picture[0]]["alt"], MAX_ALT)
     except (KeyError, TypeError):  # no metadata, or not as IPython writes them
         alt = "a picture from your notebook"
     return [Fragment("picture", uri, alt)]
+
+
+def _picture_in(data: dict[str, Any]) -> Picture | None:
+    return next(((kind, data[kind]) for kind in FORMATS if kind in data), None)
+
+
+def pictures_of(cell: Any) -> Iterator[Picture]:
+    """Yield the pictures that a page with the cell may show."""
+    for output in list(cell.get("outputs", []))[:MAX_OUTPUTS]:
+        if picture := _picture_in(_data(output)):
+            yield picture
 
 
 def _html(data: dict[str, Any]) -> list[Fragment]:

@@ -9,8 +9,11 @@ import pytest
 from nbformat.v4 import new_code_cell, new_output
 from PIL import Image
 
-from mlhood.grading.reports.outputs import MAX_OUTPUTS, MAX_PIXELS, MAX_WIDTH, PageBudget, data_uri
+from mlhood.grading.reports import pictures
+from mlhood.grading.reports.outputs import MAX_OUTPUTS, PageBudget
+from mlhood.grading.reports.pictures import MAX_PIXELS, MAX_WIDTH, data_uri, prepare
 from mlhood.grading.reports.render import render
+from mlhood.grading.rpc.limited import IsolatedCallError
 from mlhood.measure.measurement import Count
 from mlhood.measure.table import MIME, Table
 from tests.grading.reports import attacks
@@ -31,7 +34,7 @@ def decoded(uri: str) -> Image.Image:
 
 
 def test_a_picture_is_encoded_again_without_its_metadata():
-    uri = data_uri("image/png", attacks.with_secret())
+    uri = data_uri(("image/png", attacks.with_secret()))
     data = base64.b64decode(uri.partition(",")[2])
     assert b"script" in base64.b64decode(attacks.with_secret())
     assert b"script" not in data
@@ -54,20 +57,20 @@ def test_a_picture_without_alternative_text_says_where_it_is_from(metadata):
 
 
 def test_a_large_picture_is_scaled_down():
-    assert decoded(data_uri("image/png", attacks.png(3000, 1000))).size == (MAX_WIDTH, 400)
+    assert decoded(data_uri(("image/png", attacks.png(3000, 1000)))).size == (MAX_WIDTH, 400)
 
 
 def test_a_transparent_picture_has_a_white_background():
     packed = io.BytesIO()
     Image.new("RGBA", (2, 2), (0, 0, 0, 0)).save(packed, "PNG")
-    uri = data_uri("image/png", base64.b64encode(packed.getvalue()).decode())
+    uri = data_uri(("image/png", base64.b64encode(packed.getvalue()).decode()))
     assert decoded(uri).convert("RGB").getpixel((0, 0)) == (255, 255, 255)
 
 
 def test_a_jpeg_is_shown():
     packed = io.BytesIO()
     Image.new("RGB", (5, 7)).save(packed, "JPEG")
-    assert decoded(data_uri("image/jpeg", base64.b64encode(packed.getvalue()).decode())).size == (5, 7)
+    assert decoded(data_uri(("image/jpeg", base64.b64encode(packed.getvalue()).decode()))).size == (5, 7)
 
 
 def bomb() -> str:
@@ -89,7 +92,32 @@ def bomb() -> str:
     ],
 )
 def test_an_invalid_picture_is_refused(kind, data):
-    assert data_uri(kind, data) is None
+    assert data_uri((kind, data)) is None
+
+
+def test_no_picture_is_decoded_in_the_process_of_the_grader(monkeypatch):
+    monkeypatch.setattr(pictures, "_reencode", lambda *arguments: pytest.fail("it was"))
+    assert decoded(data_uri(("image/png", attacks.png(3, 4)))).size == (3, 4)
+
+
+def test_a_picture_that_stops_the_process_costs_its_own_page_alone(monkeypatch):
+    """Pages are read together; if that fails, one by one."""
+    calls, fatal = [], attacks.png(5, 6)
+
+    def run_isolated(target, requested, seconds):
+        calls.append(len(requested))
+        if any(data == base64.b64decode(fatal) for _, data in requested):
+            raise IsolatedCallError("it crashes the program that reads it")
+        return pictures.reencoded(requested)
+
+    monkeypatch.setattr(pictures, "run_isolated", run_isolated)
+    shared, own = (("image/png", attacks.png(*size)) for size in ((2, 2), (3, 3)))
+    prepare([[shared, own], [shared, ("image/png", fatal)], [shared, ("image/png", ["a", "list"])]])
+    assert calls == [3, 2, 2, 1]
+    assert decoded(data_uri(own)).size == (3, 3)
+    assert data_uri(("image/png", fatal)) is None
+    assert decoded(data_uri(shared)).size == (2, 2)
+    assert len(calls) == 4
 
 
 def test_a_damaged_picture_is_replaced_by_a_note():
