@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import tempfile
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from mlhood.grading.reports import marks_text
 from mlhood.grading.rpc.transport import LocalTransport
 
 PUBLIC_SEED = 0
+RESTART = "what ran stays in effect: once that line is gone, restart the kernel and run all cells from the top"
 _results: dict[str, TaskResult] = {}  # the latest, by task
 
 
@@ -104,6 +106,8 @@ def check(task_id: str, namespace: dict[str, Any] | None = None) -> Score:
             session.lines.add(str(source), f"cell [{number}]")
             session.add_cell(str(source), trusted=fingerprint(str(source)) in given)
         result = judge(task, session, PUBLIC_SEED)
+    if result.held:
+        result = replace(result, notes=(*result.notes, RESTART))
     _results[task.id] = result
     if not hasattr(_shell(), "kernel"):  # no rich display
         print(marks_text.task_text(result))
