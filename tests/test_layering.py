@@ -63,7 +63,7 @@ PLAN: dict[str, set[str]] = {
     "grading.gradebook": {"grading.checks", "grading.notebooks", "grading.intake"},
     "grading.exporters": {"grading.checks", "grading.notebooks", "grading.intake", "grading.gradebook"},
     "grading.similarity": {"grading.notebooks", "grading.gradebook"},
-    "grading.reports": {"grading.checks", "grading.notebooks", "grading.execution", "grading.gradebook"}
+    "grading.reports": {"grading.rpc", "grading.checks", "grading.notebooks", "grading.execution", "grading.gradebook"}
     | {"grading.similarity"},
     "grading.marking": {"grading.notebooks", "grading.intake", "grading.gradebook", "grading.reports"},
     # a batch uses the course in its workers only
