@@ -10,16 +10,19 @@ import ast
 import hashlib
 import hmac
 import importlib.metadata
-import inspect
 import platform
+import re
 import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+from mlhood.grading.checks import closed_world_lists
 from mlhood.grading.checks.task import Project
 
 PACKAGES = ("ipykernel", "jax", "llvmlite", "nbclient", "numba", "numpy", "onnx", "onnxruntime", "scipy", "torch")
 GRADING = "mlhood.grading"
+DOTTED = re.compile(rf"\b{re.escape(GRADING)}(?:\.\w+)+")
+ROOT = Path(__file__).parents[3]
 
 
 def result_key(sha256: str, checks: str, environment: str, student: str) -> str:
@@ -73,7 +76,7 @@ def _version(name: str) -> str:
 
 
 def checks_digest(project: Project) -> str:
-    """Return a hash of the master's cells, of the source files of the checks, and of what these import in `grading`.
+    """Return a hash of the master's cells, the closed world, the checks' sources, and what these name in `grading`.
 
     Other parts of the package do not count: a change of a kernel does not invalidate the marks of a class.
     """
@@ -83,30 +86,37 @@ def checks_digest(project: Project) -> str:
     modules = {function.__module__ for function in functions} | {"mlhood.grading.checks.marks"}
     facts = [f"{task.id} {task.points} {task.seconds} {task.stand_in}" for task in project.tasks]
     facts += [text for cell in project_cells(project) for text in (cell.name, cell.role, cell.source)]
+    facts.append(closed_world_lists.FILE.read_text(encoding="utf-8"))
     return digest_of([*facts, *(_source(module) for module in sorted(_closure(modules)))])
 
 
 def _closure(modules: set[str]) -> set[str]:
-    """Return these modules and all modules of `grading` that they import, directly or indirectly."""
+    """Return these modules and all modules of `grading` that they name, directly or indirectly."""
     closure: set[str] = set()
     waiting = set(modules)
     while waiting:
         module = waiting.pop()
         closure.add(module)
-        waiting |= {name for name in _imported(module) if name.startswith(f"{GRADING}.")} - closure
+        waiting |= _named(module) - closure
     return closure
 
 
-def _imported(module: str) -> set[str]:
-    names: set[str] = set()
-    for node in ast.walk(ast.parse(_source(module))):
-        if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-    return names & sys.modules.keys()
+def _named(module: str) -> set[str]:
+    """Return the modules of `grading` that a module imports, or names in a string: a probe, or a stand-in's import."""
+    source = _source(module)
+    names = set(DOTTED.findall(source))
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(GRADING):
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return {name for name in names if _file(name)}
 
 
 def _source(module: str) -> str:
-    file = inspect.getsourcefile(sys.modules[module]) if module in sys.modules else None
-    return Path(file).read_text(encoding="utf-8") if file else ""
+    file = _file(module)
+    return file.read_text(encoding="utf-8") if file else ""
+
+
+def _file(module: str) -> Path | None:
+    """Return the file of a module; packages, which only list what is in them, have none."""
+    path = ROOT.joinpath(*module.split(".")).with_suffix(".py")
+    return path if path.is_file() else None

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from mlhood.grading.checks.scopes import is_within
 
-_LISTS = tomllib.loads(Path(__file__).with_name("closed_world.toml").read_text(encoding="utf-8"))
+FILE = Path(__file__).with_name("closed_world.toml")
+_LISTS = tomllib.loads(FILE.read_text(encoding="utf-8"))
 
 
 def _words(section: str, key: str) -> frozenset[str]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from mlhood.grading.batch import course_grader
+from mlhood.grading.batch import course_grader, result_keys
 from mlhood.grading.batch.course_grader import project_spec
 from mlhood.grading.batch.grader import GraderSettings
 from mlhood.grading.batch.result_keys import checks_digest, environment_digest, submission_seed
@@ -145,3 +145,13 @@ def test_every_submission_has_inputs_of_its_own(course, solved, monkeypatch):
 def test_the_environment_depends_on_the_seed_and_does_not_reveal_it():
     assert environment_digest("1") == environment_digest("1") != environment_digest("2")
     assert "12345" not in environment_digest("12345")
+
+
+@pytest.mark.parametrize("name", PROJECTS)
+def test_the_digest_of_checks_covers_what_runs_in_the_students_process(name, monkeypatch):
+    """Probes and stand-ins are named in strings, and imported by nothing here."""
+    project = PROJECTS[name]
+    before = checks_digest(project)
+    read = result_keys._source
+    monkeypatch.setattr(result_keys, "_source", lambda module: read(module) + "\n" * module.endswith(".probes"))
+    assert checks_digest(project) != before
