@@ -51,6 +51,11 @@ ATTACKS = {
     "a library of one's own": "import subprocess\ndef double(x): return x + x",
     "raw memory": "import ctypes\ndef double(x): return x + x",
     "the grading": "import mlhood.grading.rpc.server as s\ndef double(x): return x + x",
+    "an annotation that runs": "def f(x: exec('import os')): return x\ndef double(x): return x + x",
+    "a pattern that takes attributes": (
+        HIDDEN
+        + "def double(x):\n    match operator.add:\n        case object(__self__=module): return module.mul(x, 2)"
+    ),
     "an attribute by a path": HIDDEN + "def double(x): return operator.attrgetter('m' + 'ul'[:])(operator)(x, 2)",
     "an attribute getter that is passed on": (
         "import functools, operator as o\ndef double(x): return functools.reduce(getattr, ['mul'], o)(x, 2)"
@@ -103,3 +108,18 @@ def test_a_file_replaces_no_library(shared):
     shared.run("from pathlib import Path\nPath('wave.py').write_text('x = 1')\nPath('mine.py').write_text('x = 1')")
     assert shared.eval("__import__('wave').__name__ and hasattr(__import__('wave'), 'x')") == "False"
     assert shared.eval("__import__('mine').x") == "1"
+
+
+def test_a_library_imports_no_file_of_the_student(shared):
+    """Code that a library imports by a name which it is given was read by nobody."""
+    shared.run("from pathlib import Path\nfrom matplotlib.backends.registry import backend_registry")
+    shared.run("for name in ('mine', 'other'): Path(f'{name}.py').write_text('x = 1')")
+    assert shared.eval("__import__('mine').x") == "1"
+    assert shared.eval("backend_registry.load_backend_module('module://other')") == "ModuleNotFoundError"
+
+
+def test_a_pickle_holds_data_only(shared):
+    shared.run("import functools, operator, pickle\nimport numpy as np\nclass A: pass")
+    assert shared.eval("pickle.loads(pickle.dumps((np.arange(3), A(), {1}, range(2), operator.mul)))[0].sum()") == "3"
+    for function in ("exec", "getattr", "operator.attrgetter", "np.testing.runstring", "__import__('os').system"):
+        assert shared.eval(f"pickle.loads(pickle.dumps({function}))") == "PermissionError"

@@ -12,6 +12,7 @@ The rules are lists of what is allowed where that is possible (modules, magics, 
 from __future__ import annotations
 
 import ast
+import builtins
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from mlhood.grading.checks.scopes import (
     Origins,
     bound_names,
     constant_string,
+    defaults,
     first_parameter,
     is_module,
     line_of,
@@ -31,6 +33,10 @@ from mlhood.grading.checks.scopes import (
     root_of,
 )
 
+PATTERN_CLASSES = {"bool", "bytearray", "bytes", "dict", "float", "frozenset", "int", "list", "set", "str", "tuple"}
+TAKES_CLASSES = {"isinstance", "issubclass", "map"}
+TIMERS = frozenset({"timeit", "repeat", "Timer"})
+TIMED = ("stmt", "setup", "global_setup")
 MISSING_MODULE = re.compile(r"ModuleNotFoundError: No module named '(\w+)")
 
 
@@ -149,6 +155,7 @@ class _Visitor(ast.NodeVisitor):
                 self._find(node, f"imports all of `{module}`, of which only parts are allowed")
             else:
                 self._check_dotted(module, node)
+                self.origins.star_imports.add(module)
         self.origins.add_import(node)
 
     def _check_dotted(self, dotted: str, node: ast.AST) -> None:
@@ -172,8 +179,17 @@ class _Visitor(ast.NodeVisitor):
             return
         special = _is_special(node.id) and node.id != "__name__"
         if not isinstance(node.ctx, ast.Load):
-            if _is_special(node.id) and not self._in_class:
-                self._find(node, f"changes `{node.id}`, a name of Python's own")
+            self._check_defined(node.id, node)
+            if node.id == "type":  # a variable from now on
+                self.origins.bind(node.id, ())
+        elif node.id == "type" and node.id not in self.origins.names:
+            self._find(
+                node, "uses `type` other than to ask for a type: it makes classes whose names only the run knows"
+            )
+        elif self._may_be_refused(node):
+            self._find(
+                node, f"uses `{node.id}`, which is not for automatic marking in a module that is imported by `*`"
+            )
         elif node.id in lists.DYNAMIC_NAMES or special:
             self._find(node, f"uses `{node.id}`, which runs or reaches code that cannot be read before it runs")
         elif node.id in lists.BY_NAME:
@@ -201,6 +217,28 @@ class _Visitor(ast.NodeVisitor):
         self._permitted.add(id(base) if self.origins.dotted(base) else 0)
         self.visit(base)
 
+    def _may_be_refused(self, node: ast.Name) -> bool:
+        """Whether a name that is bound nowhere may be a refused part of a module that is imported by `*`."""
+        unknown = node.id not in self.origins.names and not hasattr(builtins, node.id)
+        dotted = {f"{module}.{node.id}" for module in self.origins.star_imports}
+        return unknown and any(name in lists.DIRECT or lists.has_refused_parts(name) for name in dotted)
+
+    def _check_defined(self, name: str, node: ast.AST) -> None:
+        """Check a special name that is bound: in a class, some make an object pass for another, or reach raw memory."""
+        if not _is_special(name) or (self._in_class and name in lists.DEFINED_SPECIAL):
+            return
+        what = "defines" if self._in_class else "changes"
+        self._find(node, f"{what} `{name}`, a name of Python's own")
+
+    def visit_MatchClass(self, node: ast.MatchClass) -> None:
+        """Visit `case Class(name=pattern)`, which reads attributes of any object that passes for one of the class."""
+        known = isinstance(node.cls, ast.Name) and node.cls.id in PATTERN_CLASSES
+        if node.patterns and not known and not self.origins.dotted(node.cls):
+            self._find(node, "matches attributes by position, whose names only the run knows")
+        for name in node.kwd_attrs:
+            self._check_attribute(name, node)
+        self.generic_visit(node)
+
     def _check_attribute(self, name: str, node: ast.AST, *, stored: bool = False) -> None:
         if _is_special(name):
             allowed = name in (lists.STORED_SPECIAL if stored else lists.SPECIAL)
@@ -214,7 +252,9 @@ class _Visitor(ast.NodeVisitor):
         if id(node) in self._permitted or not isinstance(node.ctx, ast.Load):
             return
         for dotted in self.origins.dotted(node):
-            if dotted in lists.PARTS:
+            if dotted in lists.DIRECT:
+                self._find(node, f"passes `{dotted}` on, so that nobody can read what it is called with")
+            if not lists.is_passable(dotted) and (dotted in lists.PARTS or is_module(dotted)):
                 self._find(node, f"passes the module `{dotted}` on, of which only parts are allowed")
             self.passes_modules |= is_module(dotted)
 
@@ -233,13 +273,19 @@ class _Visitor(ast.NodeVisitor):
 
     def visit_Call(self, node: ast.Call) -> None:
         name = node.func.id if isinstance(node.func, ast.Name) else ""
+        if name == "type" and len(node.args) == 1 and not node.keywords:
+            self._permitted.add(id(node.func))
+        if name in TAKES_CLASSES:
+            self._permitted.update(id(part) for argument in node.args for part in ast.walk(argument) if _is_type(part))
         dotted = self.origins.dotted(node.func)
         if name in lists.BY_NAME:
             self._permitted.add(id(node.func))
             self._check_attribute_by_name(node, stored=name != "getattr")
         if dotted & lists.ATTRIBUTE_GETTERS:
             self._check_attribute_getter(node)
-        if any(path.startswith("timeit.") for path in dotted):
+        if dotted & lists.DIRECT:
+            self._permitted.add(id(node.func))
+        if any(path.rpartition(".")[2] in TIMERS for path in dotted & lists.DIRECT):
             self._check_timeit(node)
         if dotted & lists.DECORATORS and id(node) not in self._permitted:
             self._find(node, "calls something other than as a decorator that can change any object")
@@ -264,14 +310,17 @@ class _Visitor(ast.NodeVisitor):
                 self._check_attribute(part, node)
 
     def _check_timeit(self, node: ast.Call) -> None:
-        for value in [*node.args, *(keyword.value for keyword in node.keywords)]:
+        """Check what is timed: the first two arguments, or `stmt` and `setup`, can be code in a string."""
+        timed = [*node.args[:2], *(keyword.value for keyword in node.keywords if keyword.arg in (None, *TIMED))]
+        for value in timed:
             source = constant_string(value)
             if source is not None:
                 self.sources.append(source)
-            elif isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "globals":
-                self._permitted.add(id(value.func))
-            elif not isinstance(value, (ast.Constant, ast.Lambda)) and value in node.args[:1]:
+            elif not isinstance(value, (ast.Constant, ast.Lambda)):
                 self._find(node, "times code that only the run knows: pass it as `lambda: ...`")
+        for value in [*node.args, *(keyword.value for keyword in node.keywords)]:
+            if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "globals":
+                self._permitted.add(id(value.func))
 
     def _check_mutation(self, node: ast.Call) -> None:
         if not isinstance(node.func, ast.Attribute) or node.func.attr not in lists.MUTATING_METHODS:
@@ -282,11 +331,18 @@ class _Visitor(ast.NodeVisitor):
 
     def _check_arguments(self, node: ast.Call) -> None:
         for keyword in node.keywords:
+            if keyword.arg is None and isinstance(keyword.value, ast.Dict):
+                names = {constant_string(key) for key in keyword.value.keys}
+                if not names.isdisjoint({None, *lists.HARMLESS_VALUES}):
+                    self._find(node, "passes arguments by names that only the run knows")
             harmless = lists.HARMLESS_VALUES.get(keyword.arg or "")
             if harmless is None or (isinstance(keyword.value, ast.Constant) and keyword.value.value in harmless):
                 continue
             self._find(node, f"passes `{keyword.arg}`, with which a library runs or changes what cannot be read")
         attribute = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+        loads = attribute == "load" or any(dotted.endswith(".load") for dotted in self.origins.dotted(node.func))
+        if loads and (len(node.args) > 2 or any(isinstance(argument, ast.Starred) for argument in node.args)):
+            self._find(node, "passes arguments to `load` by position, among which can be one to run what is in a file")
         if attribute in ("eval", "query") and node.args:  # of pandas; `model.eval()` has no argument
             text = constant_string(node.args[0])
             if text is None or "@" in text or "__" in text:
@@ -294,6 +350,7 @@ class _Visitor(ast.NodeVisitor):
 
     def visit_Compare(self, node: ast.Compare) -> None:
         """Visit a comparison; `"x" in globals()` and `"x" in sys.modules` read nothing but names."""
+        self._permitted.update(id(part) for part in (node.left, *node.comparators) if _is_type(part))
         self.visit(node.left)
         for operator, right in zip(node.ops, node.comparators, strict=True):
             contains = isinstance(operator, (ast.In, ast.NotIn))
@@ -305,11 +362,19 @@ class _Visitor(ast.NodeVisitor):
     # -- bindings and scopes
 
     def visit_Assign(self, node: ast.Assign) -> None:
-        self.generic_visit(node)
+        for target in node.targets:
+            self.visit(target)
+        if all(isinstance(target, ast.Name) for target in node.targets):
+            self._visit_base(node.value)  # an alias, which is followed
+        else:
+            self.visit(node.value)
         self.origins.assign(node)
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
-        self.generic_visit(node)
+        self.visit(node.target)
+        self._visit_annotation(node.annotation)
+        if node.value is not None:
+            self._visit_base(node.value)
         self.origins.assign(node)
 
     def visit_NamedExpr(self, node: ast.NamedExpr) -> None:
@@ -323,8 +388,8 @@ class _Visitor(ast.NodeVisitor):
         self._visit_function(node)
 
     def _visit_function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
-        if _is_special(node.name) and not self._in_class and not self._locals:
-            self._find(node, f"changes `{node.name}`, a name of Python's own")
+        if self._in_class or not self._locals:
+            self._check_defined(node.name, node)
         self._permitted.update(id(decorator) for decorator in node.decorator_list if isinstance(decorator, ast.Call))
         for decorator in node.decorator_list:
             self.visit(decorator)
@@ -336,15 +401,36 @@ class _Visitor(ast.NodeVisitor):
     def _visit_scope(self, scope: Function, body: Iterable[ast.AST], selves: set[str]) -> None:
         for default in (*scope.args.defaults, *scope.args.kw_defaults):
             if default is not None:
-                self.visit(default)
+                self._visit_base(default)
+        self._visit_annotations(scope)
         outside = self.origins, self._selves, self._in_class
         names = parameters(scope) | bound_names(body)
-        self.origins, self._selves, self._in_class = self.origins.without(names), (self._selves - names) | selves, False
+        inner = self.origins.without(names)
+        for name, default in defaults(scope):
+            inner.bind(name, self.origins.dotted(default))
+        self.origins, self._selves, self._in_class = inner, (self._selves - names) | selves, False
         self._locals.append(names)
         for part in body:
             self.visit(part)
         self._locals.pop()
         self.origins, self._selves, self._in_class = outside
+
+    def _visit_annotations(self, scope: Function) -> None:
+        """Visit the annotations of a function, which run when it is defined; those in strings can be run later."""
+        if isinstance(scope, ast.Lambda):
+            return
+        arguments = [node for node in ast.walk(scope.args) if isinstance(node, ast.arg)]
+        for annotation in (*(argument.annotation for argument in arguments), scope.returns):
+            if annotation is not None:
+                self._visit_annotation(annotation)
+
+    def _visit_annotation(self, annotation: ast.expr) -> None:
+        for part in ast.walk(annotation):
+            if isinstance(part, ast.Constant) and isinstance(part.value, str):
+                self.sources.append(part.value)
+            elif _is_type(part):
+                self._permitted.add(id(part))
+        self.visit(annotation)
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
         outside, self._in_class = self._in_class, True
@@ -363,6 +449,10 @@ class _Visitor(ast.NodeVisitor):
 
     def _finding(self, node: ast.AST, why: str, module: str = "") -> Finding:
         return Finding(line_of(node, self.lines), why, module)
+
+
+def _is_type(node: ast.AST) -> bool:
+    return isinstance(node, ast.Name) and node.id == "type"
 
 
 def _is_special(name: str) -> bool:

@@ -19,12 +19,15 @@ def _words(section: str, key: str) -> frozenset[str]:
 ALLOWED = _words("modules", "numeric") | _words("modules", "standard_library") | _words("modules", "course")
 PARENTS = _words("modules", "parents")
 REFUSED = _words("modules", "refused")
+PASSABLE = _words("modules", "passable")
 PARTS = {module: frozenset(names.split()) for module, names in _LISTS["parts"].items()}
 DYNAMIC_NAMES = _words("names", "dynamic")
 BY_NAME = _words("names", "by_name")
 ATTRIBUTE_GETTERS = _words("names", "attribute_getters")
+DIRECT = _words("names", "direct")
 DECORATORS = _words("names", "decorators")
 SPECIAL = _words("attributes", "special")
+DEFINED_SPECIAL = SPECIAL - {"__class__"} | _words("attributes", "defined")
 STORED_SPECIAL = _words("attributes", "stored_special")
 DYNAMIC_ATTRIBUTES = _words("attributes", "dynamic")
 HARMLESS = _words("attributes", "harmless")
@@ -42,6 +45,7 @@ HARMLESS_VALUES: dict[str, tuple[object, ...]] = {
     "weights_only": (True,),
     "assigned": (),
     "updated": (),
+    "eval_str": (False,),
 }
 
 
@@ -51,6 +55,16 @@ def is_allowed(dotted: str) -> bool:
         return False
     parents = itertools.accumulate(dotted.split("."), "{}.{}".format)
     return dotted in PARENTS or any(parent in ALLOWED for parent in parents)
+
+
+def has_refused_parts(module: str) -> bool:
+    """Whether something in a module is not among what can be marked automatically, although the module is."""
+    return any(is_within(part, module) for part in REFUSED)
+
+
+def is_passable(module: str) -> bool:
+    """Whether a module may be used as a value, so that nobody can read which parts of it are used."""
+    return module not in PARTS and (module in PASSABLE or not has_refused_parts(module))
 
 
 def is_writable(dotted: str) -> bool:

@@ -18,15 +18,21 @@ class Origins:
     """The dotted names that imported names and their aliases may have, such as `torch.nn.functional` of `F`.
 
     A name has several if it was bound where nobody knows whether that code ran.
+
+    Attributes:
+        names: Dotted names by name; none for a name that something else is assigned to.
+        star_imports: Modules that are imported by `*`.
     """
 
-    def __init__(self, names: dict[str, frozenset[str]] | None = None) -> None:
+    def __init__(self, names: dict[str, frozenset[str]] | None = None, star_imports: Iterable[str] = ()) -> None:
         self.names = dict(names or {})
+        self.star_imports = set(star_imports)
 
     def without(self, names: Iterable[str]) -> Origins:
         """Return a copy in which these names, local to a function, hide the imported ones."""
         hidden = set(names)
-        return Origins({name: dotted for name, dotted in self.names.items() if name not in hidden})
+        names = {name: dotted for name, dotted in self.names.items() if name not in hidden}
+        return Origins(names, self.star_imports)
 
     def bind(self, name: str, dotted: Iterable[str], *, certain: bool = False) -> None:
         """Give a name these dotted names: in place of its earlier ones if the binding is certain, else beside them."""
@@ -110,6 +116,14 @@ def stored_names(target: ast.AST) -> list[str]:
 def parameters(function: Function) -> set[str]:
     """Return the names of a function's parameters."""
     return {argument.arg for argument in ast.walk(function.args) if isinstance(argument, ast.arg)}
+
+
+def defaults(function: Function) -> list[tuple[str, ast.expr]]:
+    """Return the parameters that have a default value, with it."""
+    positional = [*function.args.posonlyargs, *function.args.args]
+    last = zip(reversed(positional), reversed(function.args.defaults), strict=False)
+    named = zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True)
+    return [(argument.arg, default) for argument, default in (*last, *named) if default is not None]
 
 
 def first_parameter(function: Function) -> str:

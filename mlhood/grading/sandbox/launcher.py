@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import importlib
+import importlib.abc
 import itertools
 import json
 import os
@@ -20,13 +20,27 @@ import re
 import resource
 import socket
 import sys
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 MAX_SETUP_BYTES = 1 << 16
 # earlier kernels also count the user's processes outside the sandbox; for root the limit never holds
 NPROC_BY_NAMESPACE = (5, 14)
 MEMORY_FILE = re.compile(r"^/proc/.*/mem$")
+# what a pickle may name: types of data and the functions of their packages, except those that run or reach other code
+PICKLED_PACKAGES = {
+    *("__main__", "builtins", "__builtin__", "numpy", "torch", "pandas", "scipy", "sklearn", "jax", "jaxlib", "mlhood"),
+    *("collections", "datetime", "decimal", "fractions", "pathlib", "uuid", "zoneinfo", "copyreg", "_codecs", "enum"),
+    *("functools", "itertools", "math", "cmath", "operator", "_operator", "random", "statistics", "string", "time"),
+    *("array", "multiprocessing", "concurrent", "_thread", "threading", "types"),
+}
+PICKLED_CODE = re.compile(
+    r"\.(__import__|exec|eval|compile|open|input|breakpoint|getattr|setattr|delattr|globals|locals|vars|type|attrgetter|"
+    r"methodcaller|CodeType|FunctionType|testing|f2py|hub|fx|package|utils|computation|_?dynamo|_inductor|grading|cli|"
+    r"codegen|commands)\."
+)
 OOM_SCORE = "1000"  # if the machine runs out of memory in spite of all limits, this process is killed first
 
 
@@ -44,7 +58,7 @@ def main() -> None:
             importlib.import_module(name)
     force_inline_figures()
     add_working_folder_to_path()
-    refuse_memory_files()
+    add_audit_hook()
     run_kernel(connection)
 
 
@@ -108,18 +122,64 @@ def add_working_folder_to_path() -> None:
 
     Python was started without the working folder in its path, so that this module itself is not looked up there.
     """
-    sys.path.append("")
+    sys.meta_path.append(OwnModules())
 
 
-def refuse_memory_files() -> None:
-    """Refuse to open the memory of a process, which could be changed so without any code that can be read."""
+class OwnModules(importlib.abc.MetaPathFinder):
+    """Finds modules in the working folder, for imports in a cell or in another of these modules.
+
+    An import there can be read before it runs. What a library imports by a name that it is given cannot, such as a
+    back end of Matplotlib.
+    """
+
+    def find_spec(self, fullname: str, path: Any, target: Any = None) -> ModuleSpec | None:
+        """Return the spec of a top-level module."""
+        if path is not None or not _is_own(_importing_frame()):
+            return None
+        return PathFinder.find_spec(fullname, [str(Path.cwd())], target)
+
+
+def _importing_frame() -> FrameType | None:
+    """Return the frame of the statement that imports, outside of the import system."""
+    frame: FrameType | None = sys._getframe(2)
+    while frame and (frame.f_globals.get("__name__") or "").startswith("importlib"):
+        frame = frame.f_back
+    return frame
+
+
+def _is_own(frame: FrameType | None) -> bool:
+    """Whether a frame runs a cell, or a module in the working folder."""
+    if frame is None:
+        return False
+    file = Path(frame.f_globals.get("__file__") or "/")
+    return frame.f_globals.get("__name__") == "__main__" or file.resolve().parent == Path.cwd()
+
+
+def add_audit_hook() -> None:
+    """Refuse what would change the process without any code that can be read.
+
+    That is to open the memory of a process, and to load a pickle that names anything but data: functions in it are
+    called with arguments of its own.
+    """
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
+        if event == "pickle.find_class":
+            refuse_functions(*arguments)
         path = arguments[0] if event == "open" else None
         if isinstance(path, (str, bytes)) and MEMORY_FILE.search(os.fsdecode(os.path.realpath(path))):
             raise PermissionError(errno.EACCES, "the memory of a process is closed", os.fsdecode(path))
 
     sys.addaudithook(hook)
+
+
+def refuse_functions(module: str, name: str) -> None:
+    """Refuse to load what a pickle names, if that is not known to be data or a way to make it.
+
+    Raises:
+        PermissionError: It is not.
+    """
+    if module.partition(".")[0] not in PICKLED_PACKAGES or PICKLED_CODE.search(f".{module}.{name}."):
+        raise PermissionError(errno.EACCES, "a pickle may hold data only", f"{module}.{name}")
 
 
 def run_kernel(connection: Path) -> None:
