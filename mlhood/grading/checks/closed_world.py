@@ -23,6 +23,7 @@ from mlhood.grading.checks.scopes import (
     MAX_LINE_CHARACTERS,
     Function,
     Origins,
+    annotations_of,
     bound_names,
     constant_string,
     defaults,
@@ -402,7 +403,8 @@ class _Visitor(ast.NodeVisitor):
         for default in (*scope.args.defaults, *scope.args.kw_defaults):
             if default is not None:
                 self._visit_base(default)
-        self._visit_annotations(scope)
+        for annotation in annotations_of(scope):  # which run when it is defined
+            self._visit_annotation(annotation)
         outside = self.origins, self._selves, self._in_class
         names = parameters(scope) | bound_names(body)
         inner = self.origins.without(names)
@@ -415,16 +417,8 @@ class _Visitor(ast.NodeVisitor):
         self._locals.pop()
         self.origins, self._selves, self._in_class = outside
 
-    def _visit_annotations(self, scope: Function) -> None:
-        """Visit the annotations of a function, which run when it is defined; those in strings can be run later."""
-        if isinstance(scope, ast.Lambda):
-            return
-        arguments = [node for node in ast.walk(scope.args) if isinstance(node, ast.arg)]
-        for annotation in (*(argument.annotation for argument in arguments), scope.returns):
-            if annotation is not None:
-                self._visit_annotation(annotation)
-
     def _visit_annotation(self, annotation: ast.expr) -> None:
+        """Visit an annotation; what is in a string can be run later."""
         for part in ast.walk(annotation):
             if isinstance(part, ast.Constant) and isinstance(part.value, str):
                 self.sources.append(part.value)

@@ -22,10 +22,12 @@ from mlhood.grading.checks.scopes import (
     DEFINITIONS,
     Function,
     Origins,
+    annotations_of,
     bound_names,
     is_module,
     is_within,
     line_of,
+    own_nodes,
     parameters,
     root_name,
 )
@@ -39,12 +41,13 @@ class ForbiddenUse:
     """A forbidden name that is used, and the line that uses it.
 
     Attributes:
-        module: If nobody can read whether it is used: the module around it, which the line passes on as a value.
+        passed: If nobody can read whether it is used: what the line passes on as a value, the name itself or a module
+            around it.
     """
 
     name: str
     line: str
-    module: str = ""
+    passed: str = ""
 
 
 @dataclass(eq=False)
@@ -55,6 +58,7 @@ class Definition:
         dotted: Dotted names of imported things.
         names: Names of the notebook that functions look up when they are called.
         modules: Dotted names of modules that are used as values, so that anything in them may be used.
+        escaped: Dotted names of things that may have been stored in its value.
         parts: Definitions of the names whose values it was made of.
         mutates: Whether its functions change what is passed to them, or the objects that they are methods of.
     """
@@ -62,6 +66,7 @@ class Definition:
     dotted: dict[str, str] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
     modules: dict[str, str] = field(default_factory=dict)
+    escaped: dict[str, str] = field(default_factory=dict)
     parts: list[Definition] = field(default_factory=list)
     mutates: bool = False
 
@@ -79,6 +84,8 @@ class ReferenceAnalysis:
         self.definitions: dict[str, Definition] = {}
         self.origins = Origins()
         self.star_imports: list[str] = []
+        self._aliases: dict[str, set[str]] = {}  # names whose values may share state
+        self._functions: set[str] = set()  # names of functions and classes
 
     def add_cell(self, code: CellCode, *, trusted: bool = False, completed: bool = True) -> None:
         """Analyse a cell.
@@ -104,6 +111,9 @@ class ReferenceAnalysis:
             for module, line in definition.modules.items():
                 scope = next((scope for scope in scopes if scope.startswith(module + ".")), None)
                 unclear = unclear or (ForbiddenUse(scope, line, module) if scope else None)
+            for dotted, line in definition.escaped.items():
+                scope = next((scope for scope in scopes if is_within(dotted, scope)), None)
+                unclear = unclear or (ForbiddenUse(scope, line, dotted) if scope else None)
             for dotted, line in {**definition.dotted, **self._star_references(definition)}.items():
                 scope = next((scope for scope in scopes if is_within(dotted, scope)), None)
                 if scope:
@@ -111,7 +121,11 @@ class ReferenceAnalysis:
         return unclear
 
     def _reachable(self, names: Iterable[str]) -> Iterator[Definition]:
-        pending = [self.definitions[name] for name in sorted(names, reverse=True) if name in self.definitions]
+        return self._parts(self.definitions[name] for name in sorted(names, reverse=True) if name in self.definitions)
+
+    def _parts(self, definitions: Iterable[Definition]) -> Iterator[Definition]:
+        """Yield these definitions, and all that they refer to."""
+        pending = list(definitions)
         visited: set[int] = set()
         while pending:
             definition = pending.pop()
@@ -141,8 +155,39 @@ class ReferenceAnalysis:
         for node in ast.walk(statement):
             if isinstance(node, (ast.Assign, ast.AnnAssign)):
                 self.origins.assign(node, certain=certain and node is statement)
-        for name in (visitor.mutated | self._mutated_arguments(visitor)) - imported:
+        self._bind_aliases(statement)
+        changed = (visitor.mutated | self._mutated_arguments(visitor)) - imported
+        for name in set().union(*(self._aliases_of(name) for name in changed)):
             self._define(name, references, certain=False)
+        if not trusted:
+            self._let_escape(visitor)
+
+    def _let_escape(self, visitor: _ReferenceVisitor) -> None:
+        """Let what is passed to a call be stored in the values of all other names in the call, as nobody can read."""
+        for changed, passed, values in visitor.escapes:
+            functions = [self.definitions[name] for name in values & self._functions]
+            dotted = passed | {path: line for part in self._parts(functions) for path, line in part.dotted.items()}
+            objects = {name for name in changed - self._functions if not self.origins.names.get(name)}
+            for name in set().union(*map(self._aliases_of, objects)):
+                if dotted and name in self.definitions:
+                    self._define(name, Definition(escaped=dotted), certain=False)
+
+    def _bind_aliases(self, statement: ast.stmt) -> None:
+        """Note names whose values may share state: one is a part of the other, or one call has returned both."""
+        if isinstance(statement, DEFINITIONS):
+            self._functions.add(statement.name)
+        if not isinstance(statement, (ast.Assign, ast.AnnAssign)) or statement.value is None:
+            return
+        names = bound_names([statement])
+        if isinstance(statement.value, ast.Lambda):
+            self._functions |= names
+        shared = names | ({root_name(statement.value)} - {""})
+        if len(shared) > 1:
+            joined = set().union(*(self._aliases_of(name) for name in shared))
+            self._aliases |= dict.fromkeys(joined, joined)
+
+    def _aliases_of(self, name: str) -> set[str]:
+        return self._aliases.get(name, {name})
 
     def _mutated_arguments(self, visitor: _ReferenceVisitor) -> set[str]:
         """Return the names whose values the functions that a statement calls may change."""
@@ -174,7 +219,7 @@ class ReferenceAnalysis:
         now = {name: line for name, line in visitor.now.items() if name in self.definitions}
         later = visitor.later | {name: line for name, line in visitor.now.items() if name not in now}
         parts = [self.definitions[name] for name in now]
-        return Definition(visitor.dotted, later, visitor.modules, parts, visitor.mutates)
+        return Definition(visitor.dotted, later, visitor.modules, parts=parts, mutates=visitor.mutates)
 
 
 def forbidden_use_in_program(source: str, forbidden: Iterable[str]) -> ForbiddenUse | None:
@@ -195,6 +240,7 @@ class _ReferenceVisitor(ast.NodeVisitor):
         mutated: Names of the notebook whose value it changes in place.
         mutates: Whether one of its functions changes a parameter in place.
         calls: Names of the notebook that it calls, or calls a method of, each with the names in the call.
+        escapes: For each call outside of functions, what it may change and store (see `_passed`).
     """
 
     def __init__(self, origins: Origins, lines: Sequence[str]) -> None:
@@ -207,6 +253,7 @@ class _ReferenceVisitor(ast.NodeVisitor):
         self.mutated: set[str] = set()
         self.mutates = False
         self.calls: list[tuple[str, set[str]]] = []
+        self.escapes: list[tuple[set[str], dict[str, str], set[str]]] = []
         self.star_imports: list[str] = []
         self._locals: list[set[str]] = []
         self._parameters: list[set[str]] = []
@@ -243,6 +290,9 @@ class _ReferenceVisitor(ast.NodeVisitor):
         for default in (*scope.args.defaults, *scope.args.kw_defaults):
             if default is not None:
                 self.visit(default)
+        for node in (node for part in annotations_of(scope) for node in ast.walk(part)):
+            if isinstance(node, ast.NamedExpr):  # which binds a name outside
+                self.visit(node)
         names = parameters(scope) | bound_names(body)
         outside, self.origins = self.origins, self.origins.without(names)
         self._locals.append(names)
@@ -257,6 +307,12 @@ class _ReferenceVisitor(ast.NodeVisitor):
         self.generic_visit(node)
         if self._locals:
             self.origins.assign(node)
+        if self._parameters and root_name(node.value) in self._parameters[-1]:
+            self._parameters[-1] |= bound_names([node])  # a part of what was passed
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> None:
+        self.generic_visit(node)
+        self._add_mutated(node.target)
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
         self._bases.add(id(node.value))
@@ -274,8 +330,29 @@ class _ReferenceVisitor(ast.NodeVisitor):
         name = root_name(node.func)
         if name and not self._locals:
             self.calls.append((name, {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}))
+        if not self._locals:
+            self.escapes.append(self._passed(node))
         self._refer(node)
         self.generic_visit(node)
+
+    def _passed(self, call: ast.Call) -> tuple[set[str], dict[str, str], set[str]]:
+        """Return what a call outside of functions may change, and what it may store there.
+
+        Returns:
+            Names of its receiver and in its arguments, unless another call gets them; dotted names in its arguments,
+            with the line; and names of the notebook there.
+        """
+        arguments = [*call.args, *(keyword.value for keyword in call.keywords)]
+        changed = {node.id for node in _outside_of_calls(arguments) if isinstance(node, ast.Name)}
+        receiver = root_name(call.func)
+        bodies = arguments + ([call.func.body] if isinstance(call.func, ast.Lambda) else [])
+        nodes = [node for argument in bodies for node in ast.walk(argument)]
+        used = {id(node.func) for node in own_nodes(arguments) if isinstance(node, ast.Call)}
+        used |= {id(node.value) for node in nodes if isinstance(node, ast.Attribute)}
+        values = [node for node in nodes if isinstance(node, (ast.Name, ast.Attribute)) and id(node) not in used]
+        line = line_of(call, self.lines)
+        dotted = {path: line for node in values for path in self.origins.dotted(node)}
+        return changed | ({receiver} - {""}), dotted, {node.id for node in values if isinstance(node, ast.Name)}
 
     def visit_Name(self, node: ast.Name) -> None:
         if self._is_local(node.id):
@@ -305,6 +382,14 @@ class _ReferenceVisitor(ast.NodeVisitor):
 
     def _is_local(self, name: str) -> bool:
         return any(name in names for names in self._locals)
+
+
+def _outside_of_calls(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
+    """Yield the nodes of expressions, without the calls and lambdas in them."""
+    for node in nodes:
+        if not isinstance(node, (ast.Call, ast.Lambda)):
+            yield node
+            yield from _outside_of_calls(ast.iter_child_nodes(node))
 
 
 def _own_imports(statement: ast.stmt) -> Iterator[ast.Import | ast.ImportFrom]:

@@ -104,8 +104,19 @@ def own_nodes(body: Iterable[ast.AST]) -> Iterator[ast.AST]:
         node = pending.pop()
         yield node
         if isinstance(node, (*SCOPES, ast.ClassDef)):
-            continue
-        pending.extend(ast.iter_child_nodes(node))
+            pending.extend(_evaluated_outside(node))
+        elif not isinstance(node, ast.arg):
+            pending.extend(ast.iter_child_nodes(node))
+
+
+def _evaluated_outside(definition: Function | ast.ClassDef) -> Iterator[ast.AST]:
+    """Yield what a definition evaluates in the scope around it: decorators, bases, default values and annotations."""
+    yield from getattr(definition, "decorator_list", ())
+    if isinstance(definition, ast.ClassDef):
+        yield from (*definition.bases, *(keyword.value for keyword in definition.keywords))
+        return
+    yield from (default for _, default in defaults(definition))
+    yield from annotations_of(definition)
 
 
 def stored_names(target: ast.AST) -> list[str]:
@@ -124,6 +135,12 @@ def defaults(function: Function) -> list[tuple[str, ast.expr]]:
     last = zip(reversed(positional), reversed(function.args.defaults), strict=False)
     named = zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True)
     return [(argument.arg, default) for argument, default in (*last, *named) if default is not None]
+
+
+def annotations_of(function: Function) -> list[ast.expr]:
+    """Return the annotations of a function's parameters and of its result."""
+    parts = [node.annotation for node in ast.walk(function.args) if isinstance(node, ast.arg)]
+    return [part for part in (*parts, getattr(function, "returns", None)) if part is not None]
 
 
 def first_parameter(function: Function) -> str:

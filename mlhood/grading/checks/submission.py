@@ -200,10 +200,11 @@ class Submission:
                 raise CheckHeld(str(finding))
         if use is None:
             return
-        if use.module:
+        if use.passed:
+            part = "it" if use.passed == use.name else f"`{use.name}` in it"
             raise CheckHeld(
-                f"cannot be marked automatically because the line `{use.line}` passes the module `{use.module}` on, "
-                f"and `{use.name}` in it is not allowed here"
+                f"cannot be marked automatically because the line `{use.line}` passes `{use.passed}` on, "
+                f"and {part} is not allowed here"
             )
         raise CheckFailed(
             f"the solution uses `{use.name}`, which is not allowed here",
