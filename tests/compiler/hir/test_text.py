@@ -96,3 +96,19 @@ def test_a_text_that_is_wrong_is_refused_with_its_line(line, says):
         parse(f'graph "g"\n  placeholder %p : float32[2]\n  {line}\n')
     assert says in str(caught.value)
     assert "line 3" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("line", "column", "got"),
+    [
+        ("  %y : float32[2] = Relu(%p", 28, "the end of the line"),
+        ("  output %p extra", 13, "'extra'"),
+        ("  %y : float32[2] = §(%p)", 21, "§(%p)"),
+        ("  %y : float32[2] = Clip(%p) {low=}", 35, "'}'"),
+    ],
+)
+def test_a_syntax_error_names_the_column(line, column, got):
+    with pytest.raises(CompilerError) as caught:
+        parse(f'graph "g"\n  placeholder %p : float32[2]\n{line}\n')
+    assert caught.value.parts["where"] == f"line 3, column {column}"
+    assert caught.value.parts["got"] == got
