@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from mlhood.compiler.hir.graph import Graph
+from mlhood.compiler.hir.inputs import bind_inputs
 from mlhood.compiler.hir.operator import as_tuple, footprint, locate_error
 from mlhood.compiler.hir.types import TensorType
 from mlhood.compiler.hir.values import Node, Value
@@ -84,7 +85,10 @@ class Interpreter:
             CompilerError: An input is missing, unknown or of another type, an operator fails on these inputs, or
                 an array would exceed the limit.
         """
-        arrays: dict[Value, np.ndarray] = {**self._bind(inputs)}
+        placeholders = self.graph.placeholders
+        types = {name: placeholder.type for name, placeholder in placeholders.items()}
+        bound = bind_inputs(types, inputs, f"graph {self.graph.name!r}")
+        arrays: dict[Value, np.ndarray] = {placeholders[name]: array for name, array in bound.items()}
         arrays |= {constant: constant.data for constant in self.graph.constants.values()}
         with np.errstate(all="ignore"):
             for step in self._steps:
@@ -107,60 +111,10 @@ class Interpreter:
             _check_result(step.node, value.type, array)
         return results
 
-    def _bind(self, inputs: Mapping[str, Any]) -> dict[Value, np.ndarray]:
-        placeholders = self.graph.placeholders
-        check_inputs(inputs)
-        if inputs.keys() != placeholders.keys():
-            raise CompilerError(
-                "the given inputs do not match the graph's",
-                where=f"graph {self.graph.name!r}",
-                expected=", ".join(placeholders) or "none",
-                got=", ".join(inputs) or "none",
-            )
-        sizes: dict[str, int] = {}
-        arrays: dict[Value, np.ndarray] = {}
-        for name, placeholder in placeholders.items():
-            arrays[placeholder] = array = _array(name, inputs[name])
-            _check_input(name, array, placeholder.type, sizes)
-        return arrays
-
 
 def run(graph: Graph, **inputs: Any) -> dict[str, np.ndarray]:
     """Run a graph once; see `Interpreter.run`."""
     return Interpreter(graph).run(inputs)
-
-
-def check_inputs(inputs: object) -> None:
-    """Raise CompilerError unless inputs are given by name."""
-    if not isinstance(inputs, Mapping):
-        expected = "a dict with an array for each input"
-        raise CompilerError("inputs must be given by name", expected=expected, got=type(inputs).__name__)
-
-
-def _array(name: str, value: Any) -> np.ndarray:
-    try:
-        return np.asarray(value)
-    except (ValueError, TypeError) as error:  # such as nested lists of different lengths
-        raise CompilerError("an input cannot be converted to an array", where=f"input {name!r}", got=error) from error
-
-
-def _check_input(name: str, array: np.ndarray, type: TensorType, sizes: dict[str, int]) -> None:
-    where = f"input {name!r}"
-    if array.dtype != type.dtype:
-        raise CompilerError(
-            "an input has the wrong dtype",
-            where=where,
-            expected=type.element,
-            got=array.dtype.name,
-            todo=f"convert it with .astype('{type.element}')",
-        )
-    if array.ndim != type.rank:
-        raise CompilerError("an input has the wrong shape", where=where, expected=type.shape, got=array.shape)
-    for axis, size in zip(type.shape, array.shape, strict=True):
-        required = sizes.setdefault(axis, size) if isinstance(axis, str) else axis
-        if size != required:
-            expected = f"{type.shape} with {axis} = {required}" if isinstance(axis, str) else type.shape
-            raise CompilerError("an input has the wrong shape", where=where, expected=expected, got=array.shape)
 
 
 def with_location(node: Node, compute: Implementation) -> Implementation:

@@ -5,7 +5,8 @@ The cost of an edit depends on what it changes, not on the size of the graph, so
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -202,16 +203,21 @@ class Graph:
         self._values[name] = value
 
     @gc_paused()
-    def copy(self) -> Graph:
+    def copy(self, dims: Mapping[str, int] | None = None) -> Graph:
         """Return a copy with the same names; the constants' arrays, which are read-only, are shared.
 
+        Args:
+            dims: Lengths of dynamic axes by name; all types in the copy follow from them.
+
         Raises:
-            CompilerError: The graph has a cycle.
+            CompilerError: The graph has a cycle, or an operator rejects the lengths.
         """
+        dims = dims or {}
         other = Graph(self.name)
         values: dict[Value | None, Value | None] = {None: None}
         for placeholder in self.placeholders.values():
-            values[placeholder] = other.placeholder(placeholder.name, placeholder.type)
+            shape = tuple(dims.get(axis, axis) if isinstance(axis, str) else axis for axis in placeholder.type.shape)
+            values[placeholder] = other.placeholder(placeholder.name, replace(placeholder.type, shape=shape))
         for constant in self.constants.values():
             values[constant] = other.constant(constant.name, constant.data, constant.type.quantization)
         for node in self.topological():

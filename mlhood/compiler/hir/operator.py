@@ -226,3 +226,29 @@ def footprint(operator: Operator, inputs: Sequence[TensorType | None], outputs: 
 def as_tuple(results: Any) -> tuple[Any, ...]:
     """Return one result, or several, as a tuple."""
     return results if isinstance(results, tuple) else (results,)
+
+
+def infer_output_types(operator: Operator, types: Sequence[TensorType | None], where: str) -> tuple[TensorType, ...]:
+    """Return the types of an operator's outputs by its type rule.
+
+    Args:
+        operator: The operator.
+        types: The inputs' types, None for one left out.
+        where: The object concerned, in error messages.
+
+    Raises:
+        CompilerError: The inputs are invalid for the operator.
+    """
+    least, most = operator.arity
+    missing = [str(i) for i in range(least) if i >= len(types) or types[i] is None]
+    if missing or (most is not None and len(types) > most):
+        expected = f"{least}" if least == most else f"{least} to {most}" if most is not None else f"at least {least}"
+        raise CompilerError("wrong number of inputs", where=where, expected=expected, got=len(types))
+    try:
+        outputs = as_tuple(operator.infer(*types))
+    except CompilerError as error:
+        raise locate_error(error, where) from error
+    for type in outputs:
+        if violation := type.size_violation:
+            raise CompilerError("an output of the node is too large", where=where, got=violation)
+    return outputs

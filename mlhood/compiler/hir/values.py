@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from mlhood.compiler.hir.operator import Operator, as_tuple, locate_error
+from mlhood.compiler.hir.operator import Operator, infer_output_types
 from mlhood.compiler.hir.types import Quantization, TensorType
 from mlhood.errors import CompilerError
 
@@ -73,19 +73,8 @@ def infer_types(node: Node) -> tuple[TensorType, ...]:
     Raises:
         CompilerError: The inputs are invalid for the operator; the error names the node.
     """
-    least, most = node.operator.arity
-    missing = [str(i) for i in range(least) if i >= len(node.inputs) or node.inputs[i] is None]
-    if missing or (most is not None and len(node.inputs) > most):
-        expected = f"{least}" if least == most else f"{least} to {most}" if most is not None else f"at least {least}"
-        raise CompilerError("wrong number of inputs", where=node.where, expected=expected, got=len(node.inputs))
-    try:
-        types = as_tuple(node.operator.infer(*(None if value is None else value.type for value in node.inputs)))
-    except CompilerError as error:
-        raise locate_error(error, node.where) from error
-    for type in types:
-        if violation := type.size_violation:
-            raise CompilerError("an output of the node is too large", where=node.where, got=violation)
-    return types
+    types = [None if value is None else value.type for value in node.inputs]
+    return infer_output_types(node.operator, types, node.where)
 
 
 def topological(nodes: Iterable[Node]) -> list[Node]:

@@ -14,8 +14,9 @@ from pathlib import Path
 
 import numpy as np
 
-from mlhood.compiler.backends.interpreter import Interpreter, check_inputs
+from mlhood.compiler.backends.interpreter import Interpreter
 from mlhood.compiler.hir.graph import Graph
+from mlhood.compiler.hir.inputs import check_inputs
 from mlhood.compiler.hir.text import to_text
 from mlhood.compiler.hir.values import Value
 from mlhood.compiler.quantize.distribution import Distribution

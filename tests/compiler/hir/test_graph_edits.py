@@ -10,7 +10,7 @@ from mlhood.compiler.operators.elementwise import Relu
 from mlhood.compiler.operators.pooling import MaxPool
 from mlhood.compiler.operators.shape import Reshape
 from mlhood.errors import CompilerError
-from tests.compiler.passes.building import Build, Sigmoid, Tanh, kinds
+from tests.compiler.passes.building import Build, Sigmoid, Tanh, built, kinds
 
 
 def diamond() -> Graph:
@@ -70,6 +70,14 @@ def test_a_copy_has_the_same_names_and_is_a_graph_of_its_own():
     assert copy.constants["q"].data.base is b.graph.constants["q"].data.base
     copy.replace_all_uses(copy.value("most"), copy.add(Relu(), copy.value("most")).outputs[0])
     assert kinds(b.graph) == ["MaxPool"]
+
+
+def test_a_copy_can_have_static_axes():
+    graph = built(lambda b: b(Relu(), b(Relu(), b.x("n", 2, "h"))))
+    copy = graph.copy({"n": 3})
+    verify(copy)
+    assert [value.type.shape for value in copy.values()] == [(3, 2, "h")] * 3
+    assert graph.outputs["y"].type.shape == ("n", 2, "h")
 
 
 def test_a_copy_of_a_long_chain():

@@ -1,0 +1,71 @@
+"""The inputs of a run: checks of their names, element types and shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from mlhood.compiler.hir.types import TensorType
+from mlhood.errors import CompilerError
+
+
+def bind_inputs(types: Mapping[str, TensorType], inputs: Mapping[str, Any], where: str) -> dict[str, np.ndarray]:
+    """Return the inputs as arrays, in the order of their declaration.
+
+    Args:
+        types: The declared types by name.
+        inputs: An array for each of them, by name.
+        where: The graph or program in error messages.
+
+    Raises:
+        CompilerError: An input is missing, unknown or of another type, or a dynamic axis has two lengths.
+    """
+    check_inputs(inputs)
+    if inputs.keys() != types.keys():
+        raise CompilerError(
+            "the given inputs do not match the graph's",
+            where=where,
+            expected=", ".join(types) or "none",
+            got=", ".join(inputs) or "none",
+        )
+    sizes: dict[str, int] = {}
+    arrays: dict[str, np.ndarray] = {}
+    for name, type in types.items():
+        arrays[name] = _array(name, inputs[name])
+        _check_input(name, arrays[name], type, sizes)
+    return arrays
+
+
+def check_inputs(inputs: object) -> None:
+    """Raise CompilerError unless inputs are given by name."""
+    if not isinstance(inputs, Mapping):
+        expected = "a dict with an array for each input"
+        raise CompilerError("inputs must be given by name", expected=expected, got=type(inputs).__name__)
+
+
+def _array(name: str, value: Any) -> np.ndarray:
+    try:
+        return np.asarray(value)
+    except (ValueError, TypeError) as error:  # such as nested lists of different lengths
+        raise CompilerError("an input cannot be converted to an array", where=f"input {name!r}", got=error) from error
+
+
+def _check_input(name: str, array: np.ndarray, type: TensorType, sizes: dict[str, int]) -> None:
+    where = f"input {name!r}"
+    if array.dtype != type.dtype:
+        raise CompilerError(
+            "an input has the wrong dtype",
+            where=where,
+            expected=type.element,
+            got=array.dtype.name,
+            todo=f"convert it with .astype('{type.element}')",
+        )
+    if array.ndim != type.rank:
+        raise CompilerError("an input has the wrong shape", where=where, expected=type.shape, got=array.shape)
+    for axis, size in zip(type.shape, array.shape, strict=True):
+        required = sizes.setdefault(axis, size) if isinstance(axis, str) else axis
+        if size != required:
+            expected = f"{type.shape} with {axis} = {required}" if isinstance(axis, str) else type.shape
+            raise CompilerError("an input has the wrong shape", where=where, expected=expected, got=array.shape)
