@@ -21,8 +21,9 @@ from typing import Any
 import numpy as np
 
 from mlhood.compiler.hir.graph import Graph
+from mlhood.compiler.hir.operator import Operator
 from mlhood.compiler.hir.types import Dim, Quantization, TensorType
-from mlhood.compiler.hir.values import Constant, Node, Value
+from mlhood.compiler.hir.values import Node, Value
 
 _MAX_INLINE = 8  # elements of a constant that is written out
 PLAIN_NAME = re.compile(r"[\w./:-]+")
@@ -37,7 +38,7 @@ def to_text(graph: Graph) -> str:
     """
     lines = [f"graph {json.dumps(graph.name)}"]
     lines += [f"  placeholder {_declaration(value)}" for value in graph.placeholders.values()]
-    lines += [f"  constant {_declaration(value)} = {_content(value)}" for value in graph.constants.values()]
+    lines += [f"  constant {_declaration(value)} = {content_text(value.data)}" for value in graph.constants.values()]
     lines += [f"  {_node(node)}" for node in graph.topological()]
     lines += [f"  output {_output(name, value)}" for name, value in graph.outputs.items()]
     return "\n".join(lines) + "\n"
@@ -73,6 +74,19 @@ def attribute_text(attribute: Any) -> str:
     return json.dumps(attribute)
 
 
+def attributes_text(operator: Operator) -> str:
+    """Return the text of an operator's attributes that differ from their defaults, with a leading space if any do."""
+    attributes = ", ".join(f"{key}={attribute_text(value)}" for key, value in operator.non_default_attributes.items())
+    return f" {{{attributes}}}" if attributes else ""
+
+
+def content_text(array: np.ndarray) -> str:
+    """Return the text of a constant's elements, or of the hash that identifies them."""
+    if array.size > _MAX_INLINE:
+        return f"sha256:{digest(array)}"
+    return attribute_text(tuple(array.ravel().tolist()))
+
+
 def quote_name(name: str) -> str:
     """Return the name of a value in the text form, quoted if necessary."""
     return name if PLAIN_NAME.fullmatch(name) else json.dumps(name)
@@ -90,19 +104,11 @@ def _declaration(value: Value) -> str:
     return f"{_reference(value)} : {type_text(value.type)}"
 
 
-def _content(constant: Constant) -> str:
-    if constant.data.size > _MAX_INLINE:
-        return f"sha256:{digest(constant.data)}"
-    return attribute_text(tuple(constant.data.ravel().tolist()))
-
-
 def _node(node: Node) -> str:
     outputs = ", ".join(map(_declaration, node.outputs))
     name = "" if node.outputs and node.outputs[0].name == node.name else f" {json.dumps(node.name)} "
     inputs = ", ".join(map(_reference, node.inputs))
-    non_default = node.operator.non_default_attributes
-    attributes = ", ".join(f"{key}={attribute_text(value)}" for key, value in non_default.items())
-    return f"{outputs} = {node.operator.name}{name}({inputs})" + (f" {{{attributes}}}" if attributes else "")
+    return f"{outputs} = {node.operator.name}{name}({inputs}){attributes_text(node.operator)}"
 
 
 def _output(name: str, value: Value) -> str:
