@@ -1,0 +1,111 @@
+"""Lowering: from a graph of the HIR to a program.
+
+1. placeholder, constant, output      ->  input, constant, output
+2. y = reshape(x)                     ->  tensorview y = x        reshape: see `opcodes.VIEWS`
+3. y = identity(x)                    ->  alloc y; copy @out y, @in x
+4. y, ... = operator(x, ...)          ->  alloc y, ...; its instruction, or a `call` of it, @out y, ..., @in x, ...
+5. output "name" = y                  ->  copy @out name, @in y   right after the instruction that writes y
+6. after the last use of activation y ->  dealloc y
+
+Nodes are lowered in topological order. A node that the back end vetoes is lowered by rule 4, to a `call`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from mlhood.compiler.hir.graph import Graph
+from mlhood.compiler.hir.values import Node, Value
+from mlhood.compiler.lir.instructions import Alloc, Buffer, Compute, Copy, TensorView, Weight
+from mlhood.compiler.lir.opcodes import COPIES, OPCODES, VIEWS
+from mlhood.compiler.lir.program import Program, with_deallocs
+from mlhood.errors import CompilerError
+
+Veto = Callable[[Node], bool]
+
+
+def lower(graph: Graph, dims: Mapping[str, int] | None = None, *, veto: Veto | None = None) -> Program:
+    """Return the program that computes a graph.
+
+    Args:
+        graph: A verified graph; not modified.
+        dims: Lengths of dynamic axes by name. A program with dynamic axes can be printed and optimised, but neither
+            executed nor planned.
+        veto: Whether a back end wants a node as a generic `call`, for want of an instruction or for a better kernel.
+
+    Raises:
+        CompilerError: A length is given for an axis that the graph does not have, or is invalid for an operator.
+    """
+    if dims:
+        _check_dims(graph, dims)
+        graph = graph.copy(dims)
+    return _Lowering(graph, veto or (lambda node: False)).run()
+
+
+def _check_dims(graph: Graph, dims: Mapping[str, int]) -> None:
+    axes = [axis for value in graph.placeholders.values() for axis in value.type.shape if isinstance(axis, str)]
+    for name, length in dims.items():
+        if name not in axes:
+            expected = ", ".join(dict.fromkeys(axes)) or "none"
+            raise CompilerError("the graph's inputs have no such dynamic axis", expected=expected, got=repr(name))
+        if isinstance(length, bool) or not isinstance(length, int) or length < 0:
+            raise CompilerError("invalid length of an axis", where=name, expected="0 or more", got=repr(length))
+
+
+class _Lowering:
+    """One lowering: the program so far, and the buffer of each value."""
+
+    def __init__(self, graph: Graph, veto: Veto) -> None:
+        self.graph = graph
+        self.veto = veto
+        self.program = Program(graph.name)
+        self.buffers: dict[Value, Buffer] = {}
+        self.names = {value.name for value in graph.values() if value.producer is None}
+        self.targets: dict[Value, list[Weight]] = {}  # the outputs that a value is copied to
+
+    def run(self) -> Program:
+        for placeholder in self.graph.placeholders.values():  # rule 1
+            self.buffers[placeholder] = self.program.declare_input(placeholder.name, placeholder.type)
+        for constant in self.graph.constants.values():
+            quantization = constant.type.quantization
+            self.buffers[constant] = self.program.declare_constant(constant.name, constant.data, quantization)
+        for name, value in self.graph.outputs.items():
+            output = self.program.declare_output(self._unique(name), value.type, name)
+            self.targets.setdefault(value, []).append(output)
+        for value in self.targets:
+            if value.producer is None:
+                self._copy_to_outputs(value)
+        for node in self.graph.topological():
+            self._lower(node)
+        self.program.instructions = with_deallocs(self.program.instructions, self.program.memory())  # rule 6
+        return self.program
+
+    def _lower(self, node: Node) -> None:
+        add = self.program.instructions.append
+        inputs = tuple(None if value is None else self.buffers[value] for value in node.inputs)
+        results = tuple(Buffer(self._unique(value.name), value.type) for value in node.outputs)
+        vetoed = self.veto(node)
+        source = inputs[0] if inputs else None
+        if isinstance(node.operator, VIEWS) and source is not None and not vetoed:  # rule 2
+            add(TensorView(results[0], source))
+        else:
+            self.program.instructions += [Alloc(buffer) for buffer in results]
+            if isinstance(node.operator, COPIES) and source is not None and not vetoed:  # rule 3
+                add(Copy(results[0], source))
+            else:  # rule 4
+                add(Compute(node.operator, results, inputs, vetoed or node.operator.name not in OPCODES))
+        for value, buffer in zip(node.outputs, results, strict=True):
+            self.buffers[value] = buffer
+            self._copy_to_outputs(value)
+
+    def _copy_to_outputs(self, value: Value) -> None:
+        for output in self.targets.get(value, ()):  # rule 5
+            self.program.instructions.append(Copy(output, self.buffers[value]))
+
+    def _unique(self, name: str) -> str:
+        candidate, number = name, 0
+        while candidate in self.names:
+            number += 1
+            candidate = f"{name}_{number}"
+        self.names.add(candidate)
+        return candidate
