@@ -1,0 +1,76 @@
+"""Optimisation of programs: one module per pass, the table of passes, and the pass manager.
+
+A pass replaces a program's instructions and returns whether it changed anything. It preserves the outputs bit for bit,
+and the declared weights; names of activations may change, as they denote memory, not values. To add a pass, write such
+a module and add its function to `PASSES`.
+
+In: a verified program. Out: an equivalent one that needs fewer instructions and less memory (`optimize`). `merging` is
+what the passes that let buffers share memory have in common.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from mlhood.compiler.lir.passes.copy_elimination import eliminate_copies
+from mlhood.compiler.lir.passes.dead_stores import eliminate_dead_stores
+from mlhood.compiler.lir.passes.hoist_deallocs import hoist_deallocs
+from mlhood.compiler.lir.passes.peephole import simplify_instructions
+from mlhood.compiler.lir.passes.share_buffers import share_buffers
+from mlhood.compiler.lir.passes.sink_allocs import sink_allocs
+from mlhood.compiler.lir.program import Program
+from mlhood.compiler.lir.verify import verify
+from mlhood.errors import CompilerError
+
+__all__ = ["PASSES", "Pass", "optimize"]
+
+Pass = Callable[[Program], bool]
+Observer = Callable[[str, Program], None]
+
+# In execution order: first removal, then sharing of memory, and last the lifetimes, which follow from what is left.
+PASSES: dict[str, Pass] = {
+    function.__name__: function
+    for function in (
+        eliminate_dead_stores,
+        simplify_instructions,
+        eliminate_copies,
+        share_buffers,
+        sink_allocs,
+        hoist_deallocs,
+    )
+}
+
+
+def optimize(
+    program: Program, passes: Iterable[str] | None = None, observe: Observer | None = None, *, check: bool = False
+) -> Program:
+    """Return an optimised copy of a program: run the passes in order, repeatedly, to a fixed point.
+
+    A pass removes instructions or moves them to where it leaves them, so there is one.
+
+    Args:
+        program: A verified program; not modified.
+        passes: Names of the passes to run, in this order; all of `PASSES` by default.
+        observe: Called with a pass's name and the program after each pass that changed it.
+        check: Verify the program after each pass that changed it.
+
+    Raises:
+        CompilerError: A pass is unknown.
+    """
+    names = list(PASSES if passes is None else passes)
+    if unknown := [name for name in names if name not in PASSES]:
+        raise CompilerError("unknown pass", expected=", ".join(PASSES), got=", ".join(map(str, unknown)))
+    program = program.copy()
+    while True:
+        changed = [name for name in names if _apply(name, program, observe, check)]
+        if not changed:
+            return program
+
+
+def _apply(name: str, program: Program, observe: Observer | None, check: bool) -> bool:
+    changed = PASSES[name](program)
+    if changed and check:
+        verify(program)
+    if changed and observe is not None:
+        observe(name, program)
+    return changed

@@ -1,0 +1,124 @@
+"""Merging of buffers: several allocated buffers in one memory, for passes that prove that this is possible."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+from mlhood.compiler.lir.instructions import Alloc, Buffer, Dealloc, Instruction, TensorView, Weight
+from mlhood.compiler.lir.program import Program
+
+
+@dataclass
+class Uses:
+    """When memory is used, by numbers of instructions; `alloc` and `dealloc` are no uses.
+
+    Args:
+        first: The first instruction that names it, or a view of it; beyond the last instruction if there is none.
+        last: The last one; -1 if there is none.
+        last_write: The last one that writes it; -1 if there is none.
+    """
+
+    first: int
+    last: int = -1
+    last_write: int = -1
+
+    def add(self, other: Uses) -> None:
+        """Add the uses of memory that is merged into this one."""
+        self.first = min(self.first, other.first)
+        self.last = max(self.last, other.last)
+        self.last_write = max(self.last_write, other.last_write)
+
+
+class Merger:
+    """Collects merges, then rewrites the program once, so that any number of merges takes linear time.
+
+    While merges are collected, the numbers of instructions are those of the program as it is.
+    """
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self._owners = program.memory()
+        self._merged: dict[Buffer, Buffer] = {}  # an owner to another owner, whose memory it shares
+        self._names: dict[Buffer, Buffer] = {}  # a merged buffer to one of the same type in that memory
+        self._views: dict[int, list[TensorView]] = defaultdict(list)  # to insert before an instruction
+        self._dropped: set[int] = set()
+        self._allocs: dict[Buffer, int] = {}
+        self._uses: dict[Buffer, Uses] = defaultdict(lambda: Uses(len(program.instructions)))
+        for number, instruction in enumerate(program.instructions):
+            self._count(number, instruction)
+
+    def owner(self, buffer: Buffer) -> Buffer:
+        """Return the buffer that owns a buffer's memory, after the merges so far."""
+        owner = self._owners[buffer]
+        while owner in self._merged:
+            owner = self._merged[owner]
+        return owner
+
+    def uses(self, buffer: Buffer) -> Uses:
+        """Return the uses of a buffer's memory, after the merges so far."""
+        return self._uses[self.owner(buffer)]
+
+    def is_allocated(self, buffer: Buffer) -> bool:
+        """Return whether a buffer's memory is that of an activation, after the merges so far."""
+        return not isinstance(self.owner(buffer), Weight)
+
+    def is_new(self, buffer: Buffer, number: int) -> bool:
+        """Return whether an instruction is the first to use a buffer's memory, and the buffer owns it."""
+        return self.owner(buffer) is buffer and self.uses(buffer).first == number
+
+    def merge(self, old: Buffer, new: Buffer, before: int | None = None) -> None:
+        """Let an allocated buffer share the memory of another buffer, of as many bytes.
+
+        Args:
+            old: It owns its memory; not merged yet.
+            new: The buffer in whose memory it is from now on.
+            before: The instruction before which `new` is defined and `old` is not used; by default that which allocates
+                `old`.
+        """
+        owner = self.owner(new)
+        if old.type == new.type:
+            self._names[old] = self._resolve(new)
+        else:
+            self._views[self._allocs[old] if before is None else before].append(TensorView(old, new))
+        self._merged[old] = owner
+        self._uses[owner].add(self._uses[old])
+
+    def drop(self, number: int) -> None:
+        """Remove an instruction."""
+        self._dropped.add(number)
+
+    def apply(self) -> bool:
+        """Rewrite the program; return whether it changed."""
+        ends: dict[Buffer, int] = {}
+        for number, instruction in enumerate(self.program.instructions):
+            if isinstance(instruction, Dealloc):
+                ends[self.owner(instruction.buffer)] = number
+        instructions: list[Instruction] = []
+        for number, instruction in enumerate(self.program.instructions):
+            instructions += [view.renamed(self._resolve) for view in self._views.get(number, ())]
+            instructions += self._rewritten(number, instruction, ends)
+        self.program.instructions = instructions
+        return bool(self._merged or self._dropped)
+
+    def _rewritten(self, number: int, instruction: Instruction, ends: dict[Buffer, int]) -> list[Instruction]:
+        if number in self._dropped or (isinstance(instruction, Alloc) and instruction.buffer in self._merged):
+            return []
+        if not isinstance(instruction, Dealloc):
+            return [instruction.renamed(self._resolve)]
+        owner = self.owner(instruction.buffer)  # freed where the last of the merged buffers was
+        return [] if isinstance(owner, Weight) or ends[owner] != number else [Dealloc(owner)]
+
+    def _resolve(self, buffer: Buffer) -> Buffer:
+        while buffer in self._names:
+            buffer = self._names[buffer]
+        return buffer
+
+    def _count(self, number: int, instruction: Instruction) -> None:
+        if isinstance(instruction, Alloc):
+            self._allocs[instruction.buffer] = number
+        elif not isinstance(instruction, Dealloc):
+            for buffer in instruction.buffers:
+                self._uses[self._owners[buffer]].add(Uses(number, number))
+            for buffer in instruction.writes:
+                self._uses[self._owners[buffer]].last_write = number

@@ -1,0 +1,135 @@
+"""All passes over programs together: random programs, networks, long chains, and conventions."""
+
+import ast
+import inspect
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import mlhood
+from mlhood.compiler.backends.interpreter import Interpreter
+from mlhood.compiler.lir.execute import Executor
+from mlhood.compiler.lir.instructions import Alloc, Dealloc
+from mlhood.compiler.lir.lowering import lower
+from mlhood.compiler.lir.passes import PASSES, optimize
+from mlhood.compiler.lir.text import to_text
+from mlhood.compiler.onnx.importer import import_model
+from mlhood.compiler.operators.elementwise import Relu
+from mlhood.compiler.passes import optimize as optimize_graph
+from mlhood.errors import CompilerError
+from mlhood.models import digits
+from tests.compiler.lir.building import check_same_bits, inputs_for, lower_static, lowered, opcodes, program_of
+from tests.compiler.lir.passes.applying import apply, body
+from tests.compiler.lir.passes.random_programs import programs
+from tests.compiler.passes.building import Tanh
+from tests.compiler.passes.random_models import BATCH, models
+
+RANDOM = settings(max_examples=100, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+orders = st.permutations(list(PASSES))
+
+
+@RANDOM
+@given(models(), orders)
+def test_random_models_in_any_order_of_passes(example, order):
+    model, x = example
+    program = lower_static(import_model(model), n=BATCH)
+    for name in order:
+        program = apply(program, name, {"x": x})
+    assert len(program.lifetimes()) <= len(lower_static(import_model(model), n=BATCH).lifetimes())
+
+
+@RANDOM
+@given(programs(), orders)
+def test_random_programs_in_any_order_of_passes(program, order):
+    for name in order:
+        program = apply(program, name)
+
+
+@RANDOM
+@given(programs())
+def test_optimisation_preserves_the_outputs_and_is_idempotent(program):
+    optimized = optimize(program, check=True)
+    inputs = inputs_for(program)
+    check_same_bits(Executor(optimized).run(inputs), Executor(program).run(inputs))
+    assert to_text(optimize(optimized)) == to_text(optimized)
+    assert sum(each.bytes for each in optimized.lifetimes()) <= sum(each.bytes for each in program.lifetimes())
+
+
+@pytest.mark.parametrize("quantization", [None, "power_of_two"])
+def test_lenet(lenet_onnx, quantization):
+    images = digits().test_images[:5]
+    graph = mlhood.compile(lenet_onnx, quantization=quantization, stop_after="quantized" if quantization else "hir")
+    before = lower(graph, {"batch": 5})
+    program = optimize(before, check=True)
+    assert "copy" not in opcodes(program)
+    assert len(program.lifetimes()) < len(before.lifetimes())
+    check_same_bits(Executor(program).run({"image": images}), Interpreter(graph).run({"image": images}))
+
+
+def test_lenet_as_text(golden, lenet_onnx):
+    """The instructions before and after; the constants depend on the machine."""
+    before = lower(optimize_graph(import_model(lenet_onnx)), {"batch": 1})
+    texts = ["\n".join(body(program)) for program in (before, optimize(before))]
+    golden("compiler/golden/lir/lenet.txt", "# before\n{}\n\n# after\n{}\n".format(*texts))
+
+
+def test_programs_with_dynamic_axes_are_optimised(lenet_onnx):
+    program = optimize(lower(import_model(lenet_onnx)), check=True)
+    assert "copy" not in opcodes(program)
+
+
+def test_stretched_lifetimes_are_restored(lenet_onnx):
+    names = ["sink_allocs", "hoist_deallocs"]
+    program = optimize(lower(import_model(lenet_onnx), {"batch": 1}), names)
+    stretched = program.copy()
+    allocs, deallocs = ([each for each in program.instructions if isinstance(each, kind)] for kind in (Alloc, Dealloc))
+    rest = [each for each in program.instructions if not isinstance(each, Alloc | Dealloc)]
+    stretched.instructions = [*allocs, *rest, *deallocs]
+    assert to_text(optimize(stretched, names, check=True)) == to_text(program)
+
+
+def test_a_long_chain_takes_a_few_rounds():
+    def make(b):
+        x = b.x(2)
+        for i in range(5000):
+            x = b([Relu(), Tanh()][i % 2], x)
+        return x
+
+    changes = []
+    program = optimize(lowered(make), observe=lambda name, program: changes.append(name))
+    assert opcodes(program) == ["relu", "tanh"] * 2500
+    assert not program.lifetimes()
+    assert len(changes) <= 6
+
+
+def test_the_argument_is_not_modified_and_selected_passes_run():
+    program = lowered(lambda b: b(Relu(), b(Tanh(), b.x(2))))
+    text = to_text(program)
+    assert opcodes(optimize(program, ["eliminate_copies"])) == ["alloc", "tanh", "relu", "dealloc"]
+    assert opcodes(optimize(program)) == ["tanh", "relu"]
+    assert to_text(optimize(program, [])) == to_text(program) == text
+
+
+def test_an_unknown_pass_raises():
+    with pytest.raises(CompilerError, match="unknown pass"):
+        optimize(program_of("relu @out %y, @in %x"), ["nonsense"])
+
+
+def test_an_invalid_program_is_detected_after_the_pass(monkeypatch):
+    def corrupt(program):
+        program.instructions = []
+        return True
+
+    monkeypatch.setitem(PASSES, "corrupt", corrupt)
+    with pytest.raises(CompilerError, match="never written"):
+        optimize(program_of("relu @out %y, @in %x"), ["corrupt"], check=True)
+
+
+@pytest.mark.parametrize("run", PASSES.values(), ids=PASSES)
+def test_a_pass_is_a_module_with_one_public_function_and_numbered_rules(run):
+    module = inspect.getmodule(run)
+    functions = [node.name for node in ast.parse(inspect.getsource(module)).body if isinstance(node, ast.FunctionDef)]
+    assert [name for name in functions if not name.startswith("_")] == [run.__name__]
+    assert "1. " in module.__doc__
+    assert "->" in module.__doc__
