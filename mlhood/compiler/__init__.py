@@ -1,12 +1,13 @@
 """The compiler: from an ONNX model to an optimised, optionally quantised graph that a back end executes.
 
     ONNX -> "hir" -> passes -> "optimized" -> profile, quantise, passes -> "quantized" -> a back end
+                                                                 the last graph, lowered -> "lir"
 
-compiled = mlhood.compile("lenet.onnx", quantization="symmetric")  # or stop_after="hir", "optimized", "quantized"
+compiled = mlhood.compile("lenet.onnx", quantization="symmetric")  # or stop_after="hir", ..., "lir"
 compiled.run(image=images)["logits"]
 
-In: an ONNX model (path, bytes or proto) and, to quantise it, calibration data. Out: an `Executable`, or the graph at a
-named stop. Read the modules in the order in which a model passes through them:
+In: an ONNX model (path, bytes or proto) and, to quantise it, calibration data. Out: an `Executable`, or the graph or
+program at a named stop. Read the modules in the order in which a model passes through them:
 
     compile       the pipeline as one function with named stops
     onnx          import of ONNX models into the graph, and export
@@ -14,6 +15,7 @@ named stop. Read the modules in the order in which a model passes through them:
     operators     one class per operator: its type rule and its semantics in NumPy
     passes        one graph optimisation per module, run to a fixed point
     quantize      profiles, Glow's four schemas, the rewriting to integers, and reports of the loss
+    lir           the low-level IR: programs of instructions on memory, lowered from a graph, and their optimisations
     backends      execution of a graph; the interpreter, in NumPy, is the oracle
 
 `commands` provides the command line, `onnx_backend` ONNX's backend interface, which `conformance` drives. `bench`

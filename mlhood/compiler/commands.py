@@ -35,7 +35,13 @@ def compile_model(
         Path | None,
         typer.Option(help="An .npz file with typical inputs by name; default: the course's digits or photographs."),
     ] = None,
-    stop_after: Annotated[str | None, typer.Option(help="Stop after hir, optimized or quantized.")] = None,
+    stop_after: Annotated[
+        str | None,
+        typer.Option(help="Stop after hir, optimized, quantized, or lir, which prints the program of instructions."),
+    ] = None,
+    dim: Annotated[
+        list[str] | None, typer.Option(help="With --stop-after lir: the length of a dynamic axis, such as batch=1.")
+    ] = None,
     draw: Annotated[Path | None, typer.Option(help="Draw the last graph to this .svg or .png file.")] = None,
     text: Annotated[bool, typer.Option(help="Print the last graph.")] = False,
     export: Annotated[Path | None, typer.Option(help="Write the last graph as ONNX, a quantised one as QDQ.")] = None,
@@ -43,9 +49,12 @@ def compile_model(
     """Compile an ONNX file, and summarise the graph after each stage.
 
     Example: mlhood compile lenet.onnx --quantize power_of_two --draw lenet.svg
+
+    Example: mlhood compile lenet.onnx --stop-after lir --dim batch=1
     """
     from mlhood.compiler.compile import stages
     from mlhood.compiler.hir.text import to_text
+    from mlhood.compiler.lir.text import to_text as program_to_text
     from mlhood.compiler.quantize import Recipe
     from mlhood.compiler.quantize.samples import read_samples, samples
     from mlhood.files.atomic import check_output
@@ -60,16 +69,28 @@ def compile_model(
     recipe = None if quantize is None else Recipe(quantize, element=element, per_channel=per_channel)
     data = read_samples(calibration) if calibration else None
     completed = []
-    for stage in stages(model, recipe, stop_after, data):
+    for stage in stages(model, recipe, stop_after, data, _dims(dim or [])):
         typer.echo(stage)
         completed.append(stage)
     last = completed[-1]
     if last.name == "quantized":
         optimized = completed[-2].graph
         typer.echo(_quantization_loss(optimized, last.graph, samples(optimized) if data is None else data))
-    if text:
+    if last.program is not None:
+        typer.echo(program_to_text(last.program), nl=False)
+    elif text:
         typer.echo(to_text(last.graph), nl=False)
     _write(last.graph, draw, export)
+
+
+def _dims(options: list[str]) -> dict[str, int]:
+    from mlhood.errors import CompilerError
+
+    pairs = [option.rpartition("=")[::2] for option in options]
+    for option, (name, length) in zip(options, pairs, strict=True):
+        if not name or not length.isdecimal():
+            raise CompilerError("invalid --dim", expected="a name and a number, such as batch=1", got=option)
+    return {name: int(length) for name, length in pairs}
 
 
 def _check_unquantized(element: str, per_channel: bool, calibration: Path | None) -> None:

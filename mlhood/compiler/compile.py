@@ -1,6 +1,8 @@
 """The pipeline as one function with named stops.
 
 import -> "hir" -> passes -> "optimized" -> profile, quantise, passes -> "quantized" -> a back end
+
+On request, the last graph is lowered to a program of the low-level IR and optimised instead: "lir".
 """
 
 from __future__ import annotations
@@ -19,6 +21,10 @@ from mlhood.compiler.backends import timing
 from mlhood.compiler.backends.targets import DEFAULT, Target, check_target, prepare
 from mlhood.compiler.hir.graph import Graph
 from mlhood.compiler.hir.verify import verify
+from mlhood.compiler.lir.lowering import lower
+from mlhood.compiler.lir.passes import optimize as optimize_program
+from mlhood.compiler.lir.program import Program
+from mlhood.compiler.lir.verify import verify as verify_program
 from mlhood.compiler.onnx.importer import import_model
 from mlhood.compiler.passes import optimize
 from mlhood.compiler.quantize import Profile, Recipe, profile, quantize
@@ -30,7 +36,7 @@ Model = str | Path | bytes | onnx.ModelProto
 Batch = Mapping[str, np.ndarray]
 Calibration = Iterable[Batch] | Batch | Profile | None
 
-STAGES = ("hir", "optimized", "quantized")
+STAGES = ("hir", "optimized", "quantized", "lir")
 
 
 @dataclass(frozen=True)
@@ -39,17 +45,22 @@ class Stage:
 
     Args:
         name: One of `STAGES`.
-        graph: The graph after it, verified.
+        graph: The graph after it, verified; after "lir", the one that was lowered.
         seconds: Execution time.
+        program: The program after "lir", verified.
     """
 
     name: str
     graph: Graph
     seconds: float
+    program: Program | None = None
 
     def __str__(self) -> str:
         size = constant_bytes(self.graph)
-        return f"{self.name:10} {len(self.graph.nodes):5} nodes {size:13,} bytes of constants {self.seconds:7.2f} s"
+        length = f"{len(self.graph.nodes):5} nodes"
+        if self.program is not None:
+            length = f"{len(self.program.instructions):5} instructions"
+        return f"{self.name:10} {length} {size:13,} bytes of constants {self.seconds:7.2f} s"
 
 
 class Executable:
@@ -110,7 +121,8 @@ def compile(
     stop_after: str | None = None,
     *,
     calibration: Calibration = None,
-) -> Executable | Graph:
+    dims: Mapping[str, int] | None = None,
+) -> Executable | Graph | Program:
     """Compile an ONNX model.
 
     Args:
@@ -118,21 +130,25 @@ def compile(
         target: The target to execute on, one of `TARGETS`; or a function for its convolutions, see
             `mlhood.compiler.backends.kernels.Kernels`.
         quantization: A recipe or the name of a schema to quantise the model with; None keeps it in float.
-        stop_after: Return the graph after this stage: "hir" (as imported), "optimized" or "quantized".
+        stop_after: Return the graph after this stage: "hir" (as imported), "optimized" or "quantized"; or "lir", the
+            program that it is lowered to.
         calibration: Typical inputs, for quantisation: an array for each input by name, an iterable of such
             batches, or a profile of the optimised graph. By default the course's digits or photographs, if the model
             takes them.
+        dims: Lengths of the program's dynamic axes by name, for "lir": without them, the program has no sizes in bytes
+            and cannot be executed.
 
     Returns:
-        The executable; the graph, if `stop_after` is given.
+        The executable; the graph or program, if `stop_after` is given.
 
     Raises:
         ExchangeError: The model cannot be read.
         CompilerError: It cannot be compiled, the target or stage is unknown, or calibration data are missing.
     """
     check_target(target)
-    completed = tuple(stages(model, quantization, stop_after, calibration))
-    return completed[-1].graph if stop_after else Executable(completed, target)
+    completed = tuple(stages(model, quantization, stop_after, calibration, dims))
+    last = completed[-1]
+    return (last.program or last.graph) if stop_after else Executable(completed, target)
 
 
 def stages(
@@ -140,10 +156,14 @@ def stages(
     quantization: Recipe | str | None = None,
     stop_after: str | None = None,
     calibration: Calibration = None,
+    dims: Mapping[str, int] | None = None,
 ) -> Iterator[Stage]:
     """Yield the stages of the compilation, each as soon as it is completed; see `compile`."""
     recipe = Recipe(quantization) if isinstance(quantization, str) else quantization
     _check(recipe, stop_after)
+    if dims and stop_after != "lir":
+        todo = "stop after the LIR: compile(model, stop_after='lir', dims={...}), or --stop-after lir"
+        raise CompilerError("lengths of axes are for the LIR only", got=", ".join(dims), todo=todo)
     steps: dict[str, Callable[[Graph], Graph]] = {"hir": lambda _: import_model(model), "optimized": optimize}
     if recipe is not None:
         steps["quantized"] = lambda graph: optimize(quantize(graph, _profile(graph, calibration), recipe))
@@ -155,6 +175,15 @@ def stages(
         yield Stage(name, graph, perf_counter() - start)
         if name == stop_after:
             return
+    if stop_after == "lir":
+        yield _lower(graph, dims)
+
+
+def _lower(graph: Graph, dims: Mapping[str, int] | None) -> Stage:
+    start = perf_counter()
+    program = optimize_program(lower(graph, dims))
+    verify_program(program)
+    return Stage("lir", graph, perf_counter() - start, program)
 
 
 def _profile(graph: Graph, calibration: Calibration) -> Profile:

@@ -12,6 +12,10 @@ from mlhood import exchange
 from mlhood.cli import app
 from mlhood.compiler.compile import STAGES, Executable
 from mlhood.compiler.hir import Graph, verify
+from mlhood.compiler.lir.execute import execute
+from mlhood.compiler.lir.passes import optimize as optimize_program
+from mlhood.compiler.lir.program import Program
+from mlhood.compiler.lir.text import to_text
 from mlhood.compiler.quantize import Recipe, profile, sqnr
 from mlhood.compiler.quantize.samples import samples
 from mlhood.errors import CompilerError, ExchangeError, MlhoodError
@@ -54,16 +58,32 @@ def test_a_quantised_model_runs_on_integers(path, images):
     assert sqnr(expected, logits) > 30
     assert np.mean(logits.argmax(1) == expected.argmax(1)) > 0.98
     report = compiled.report()
-    assert list(report.index) == list(STAGES)
+    assert list(report.index) == ["hir", "optimized", "quantized"]
     assert report["constant bytes"]["quantized"] < 0.3 * report["constant bytes"]["optimized"]
 
 
-@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("stage", [stage for stage in STAGES if stage != "lir"])
 def test_every_stop_returns_a_valid_graph(path, stage):
     graph = mlhood.compile(path, quantization="power_of_two", stop_after=stage)
     assert isinstance(graph, Graph)
     verify(graph)
     assert any(value.type.quantization for value in graph.values()) == (stage == "quantized")
+
+
+@pytest.mark.parametrize("quantization", [None, "power_of_two"])
+def test_the_last_stop_returns_an_optimised_program(path, images, quantization):
+    program = mlhood.compile(path, quantization=quantization, stop_after="lir", dims={"batch": 4})
+    assert isinstance(program, Program)
+    assert to_text(optimize_program(program)) == to_text(program)
+    assert program.weights["image"].type.shape == (4, 1, 32, 32)
+    expected = mlhood.compile(path, quantization=quantization).run(image=images[:4])["logits"]
+    np.testing.assert_array_equal(execute(program, image=images[:4])["logits"], expected)
+
+
+def test_a_program_keeps_dynamic_axes_without_dims(path):
+    program = mlhood.compile(path, stop_after="lir")
+    assert isinstance(program, Program)
+    assert program.weights["image"].type.shape == ("batch", 1, 32, 32)
 
 
 def test_calibration_is_a_batch_batches_or_a_profile(path, images):
@@ -84,6 +104,8 @@ def test_calibration_is_a_batch_batches_or_a_profile(path, images):
         ({"target": "gpu"}, "unknown target"),
         ({"stop_after": "lowest"}, "unknown stage"),
         ({"stop_after": "quantized"}, "needs a quantisation"),
+        ({"stop_after": "lir", "dims": {"rows": 2}}, "no such dynamic axis"),
+        ({"dims": {"batch": 2}}, "for the LIR only"),
         ({"quantization": "octal"}, "octal"),
         ({"quantization": 8}, "invalid quantisation"),
         ({"quantization": "symmetric", "calibration": 8}, "invalid calibration data"),
@@ -122,7 +144,7 @@ def test_the_command_draws_prints_and_exports(path, images, tmp_path):
     drawing, model = tmp_path / "lenet.svg", tmp_path / "quantised.onnx"
     result = command(path, "--quantize", "power_of_two", "--draw", drawing, "--export", model, "--text")
     assert result.exit_code == 0, result.output
-    assert [line.split()[0] for line in result.output.splitlines()[:3]] == list(STAGES)
+    assert [line.split()[0] for line in result.output.splitlines()[:3]] == ["hir", "optimized", "quantized"]
     assert "QuantizedConv" in result.output
     assert re.search(r"SQNR [34]\d\.\d dB; layer with most loss: \w+; kept in float: none", result.output)
     assert "<svg" in drawing.read_text(encoding="utf-8")
@@ -146,6 +168,24 @@ def test_the_command_stops_after_a_stage(path, tmp_path):
     assert result.exit_code == 0
     assert "optimized" not in result.output
     assert (tmp_path / "a.png").stat().st_size > 10_000
+
+
+def test_the_command_prints_the_program(path):
+    result = command(path, "--quantize", "symmetric", "--stop-after", "lir", "--dim", "batch=2")
+    assert result.exit_code == 0, result.output
+    lines = result.output.splitlines()
+    assert [line.split()[0] for line in lines[:4]] == list(STAGES)
+    text = result.output.partition("function")[2]
+    program = mlhood.compile(path, quantization="symmetric", stop_after="lir", dims={"batch": 2})
+    assert isinstance(program, Program)
+    assert "function" + text == to_text(program)
+
+
+@pytest.mark.parametrize("dim", ["batch", "batch=x", "=2", "batch=-1"])
+def test_the_command_rejects_an_invalid_length(path, dim):
+    result = command(path, "--stop-after", "lir", "--dim", dim)
+    assert isinstance(result.exception, CompilerError)
+    assert result.output == ""
 
 
 @pytest.mark.parametrize("node", ["Identity", "Flatten"])
