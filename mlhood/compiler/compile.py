@@ -163,7 +163,7 @@ def stages(
     _check(recipe, stop_after)
     if dims and stop_after != "lir":
         todo = "stop after the LIR: compile(model, stop_after='lir', dims={...}), or --stop-after lir"
-        raise CompilerError("lengths of axes are for the LIR only", got=", ".join(dims), todo=todo)
+        raise CompilerError("lengths of axes are for the LIR only", got=repr(dims), todo=todo)
     steps: dict[str, Callable[[Graph], Graph]] = {"hir": lambda _: import_model(model), "optimized": optimize}
     if recipe is not None:
         steps["quantized"] = lambda graph: optimize(quantize(graph, _profile(graph, calibration), recipe))

@@ -153,7 +153,7 @@ def _arena_bytes(program: Program, offsets: Mapping[str, int]) -> int:
     lifetimes = program.lifetimes()
     for lifetime in lifetimes:
         offset = offsets.get(lifetime.name)
-        if offset is None or offset < 0:
+        if not isinstance(offset, int | np.integer) or offset < 0:
             raise CompilerError(
                 "the memory plan has no valid offset for a buffer",
                 where=f"buffer {lifetime.name!r}",

@@ -43,6 +43,8 @@ def lower(graph: Graph, dims: Mapping[str, int] | None = None, *, veto: Veto | N
 
 
 def _check_dims(graph: Graph, dims: Mapping[str, int]) -> None:
+    if not isinstance(dims, Mapping):
+        raise CompilerError("invalid lengths of axes", expected="a dict, such as {'batch': 1}", got=repr(dims))
     axes = [axis for value in graph.placeholders.values() for axis in value.type.shape if isinstance(axis, str)]
     for name, length in dims.items():
         if name not in axes:

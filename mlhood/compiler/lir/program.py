@@ -69,7 +69,9 @@ class Program:
         return owners
 
     def lifetimes(self) -> list[Lifetime]:
-        """Return the lifetimes of the allocated buffers, in the order of their allocation: what a memory plan needs.
+        """Return the lifetimes of the buffers that the program allocates, in this order: what a memory plan needs.
+
+        The program must be verified.
 
         Raises:
             CompilerError: A buffer has a dynamic axis.

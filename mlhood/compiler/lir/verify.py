@@ -147,7 +147,10 @@ class _Checker:
         if not instruction.call and operator.name not in OPCODES:
             raise self._error("the operator has no instruction", expected="a call", got=operator.name)
         types = [None if buffer is None else buffer.type for buffer in instruction.inputs]
-        expected = infer_output_types(operator, types, self.where)
+        try:
+            expected = infer_output_types(operator, types, self.where)
+        except (ValueError, TypeError, AttributeError, LookupError, ArithmeticError) as error:  # in a text, by hand
+            raise self._error("invalid attributes of the operator", got=error) from error
         self._check_types(expected, tuple(buffer.type for buffer in instruction.results))
         owners = [self.owners[buffer] for buffer in instruction.results]
         if len(set(owners)) < len(owners):  # rule 8

@@ -35,7 +35,7 @@ def test_lenet(lenet_onnx, quantization):
 def test_resnet(resnet, optimized):
     graph = optimize(resnet) if optimized else resnet
     (name,) = graph.placeholders
-    photos = np.random.default_rng(0).standard_normal((1, 3, 64, 64), np.float32)
+    photos = np.random.default_rng(0).standard_normal((1, 3, 32, 32), np.float32)
     program = lower(graph, {"batch": 1})
     check_same_bits(Executor(program).run({name: photos}), Interpreter(graph).run({name: photos}))
 
@@ -45,7 +45,7 @@ def resnet(tmp_path_factory):
     torch.manual_seed(0)
     path = tmp_path_factory.mktemp("resnet") / "resnet18.onnx"
     model = resnet18(classes=10).eval()
-    return import_model(export(model, torch.zeros(1, 3, 64, 64), path, keep_batchnorm=True))
+    return import_model(export(model, torch.zeros(1, 3, 32, 32), path, keep_batchnorm=True))
 
 
 @settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
@@ -132,6 +132,7 @@ def test_each_write_can_be_observed():
     [
         ({"offsets": {"a": 0}}, "no valid offset"),
         ({"offsets": {"a": 0, "b": -4}}, "no valid offset"),
+        ({"offsets": {"a": 0, "b": 0.5}}, "no valid offset"),
         ({"limit": 10}, "more memory than the limit"),
     ],
 )

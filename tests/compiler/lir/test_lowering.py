@@ -108,7 +108,9 @@ def test_networks(lenet_onnx):
         lower(graph).lifetimes()
 
 
-@pytest.mark.parametrize(("dims", "message"), [({"m": 1}, "no such dynamic axis"), ({"n": -1}, "0 or more")])
+@pytest.mark.parametrize(
+    ("dims", "message"), [({"m": 1}, "no such dynamic axis"), ({"n": -1}, "0 or more"), (3, "such as")]
+)
 def test_invalid_dims_raise(dims, message):
     with pytest.raises(CompilerError, match=message):
         lower(built(lambda b: b(Relu(), b.x("n", 2))), dims)

@@ -50,6 +50,7 @@ BROKEN = {
     "copy of another type": ([A, WRITE, SIX, "copy @out %y, @in %six", FREE], 3, "another type"),
     "result of another type": ([A, WRITE, SIX, "relu @out %y, @in %six", FREE], 3, "another type"),
     "the type rule is violated": (["matmul @out %y, @in %x, @in %x"], 0, "matmul"),
+    "attributes of a wrong type": (['softmax @out %y, @in %x {axes="a"}'], 0, "invalid attributes of the operator"),
     "too few inputs": (["elementadd @out %y, @in %x"], 0, "wrong number of inputs"),
     "too many results": ([A, "relu @out %y, @out %a, @in %x", FREE], 1, "another type"),
     "not elementwise in place": ([A, WRITE, "softmax @inout %a {axes=[1]}", RESULT, FREE], 2, "memory of an input"),

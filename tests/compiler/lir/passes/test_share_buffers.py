@@ -3,10 +3,14 @@
 import numpy as np
 import pytest
 
+from mlhood.compiler.hir.types import Quantization
 from mlhood.compiler.operators.arithmetic import Add, Sub
 from mlhood.compiler.operators.cast import Cast
 from mlhood.compiler.operators.elementwise import Relu
+from mlhood.compiler.operators.integer_arithmetic import QuantizedAdd
+from mlhood.compiler.operators.lookup import Lookup
 from mlhood.compiler.operators.movement import Transpose
+from mlhood.compiler.operators.quantized import Dequantize, Quantize
 from mlhood.compiler.operators.reduction import REDUCTIONS
 from mlhood.compiler.operators.shape import Reshape
 from tests.compiler.lir.building import lowered, program_of
@@ -51,6 +55,19 @@ def test_another_type_of_the_same_size_is_a_view():
     assert "tensorview %cast : int32[2] = %relu" in body(program)
     assert 'convertto @out %cast, @in %relu {element="int32"}' in body(program)
     assert len(program.lifetimes()) == 1
+
+
+def test_quantised_sums_and_tables_work_in_place():
+    def make(b):
+        first, second = Quantization((0.5,), (0,)), Quantization((0.25,), (3,))
+        left, right = (b(Quantize("int8", first), b.x(4, name=name)) for name in "xz")
+        total = b(QuantizedAdd(first), left, right)
+        return b(Dequantize(), b(Lookup(("Tanh",), second), total))
+
+    program = apply(lowered(make), PASS)
+    assert any(line.startswith("quantizedadd @inout %quantize, @in %quantize_1 {") for line in body(program))
+    assert "tensorview %lookup : int8[4] quantized(scale=[0.25], offset=[3]) = %quantize" in body(program)
+    assert [lifetime.bytes for lifetime in program.lifetimes()] == [4, 4, 16]
 
 
 def test_a_reshaped_input():
