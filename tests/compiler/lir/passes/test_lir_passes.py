@@ -3,6 +3,7 @@
 import ast
 import inspect
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -14,6 +15,7 @@ from mlhood.compiler.lir.instructions import Alloc, Dealloc
 from mlhood.compiler.lir.lowering import lower
 from mlhood.compiler.lir.passes import PASSES, optimize
 from mlhood.compiler.lir.text import to_text
+from mlhood.compiler.lir.verify import verify
 from mlhood.compiler.onnx.importer import import_model
 from mlhood.compiler.operators.elementwise import Relu
 from mlhood.compiler.passes import optimize as optimize_graph
@@ -44,6 +46,45 @@ def test_random_models_in_any_order_of_passes(example, order):
 def test_random_programs_in_any_order_of_passes(program, order):
     for name in order:
         program = apply(program, name)
+
+
+@RANDOM
+@given(programs(), st.data())
+def test_what_the_verifier_accepts_reads_no_undefined_memory(program, data):
+    """Programs of which an instruction was removed or moved are refused, or give numbers."""
+    broken = program.copy()
+    moved = broken.instructions.pop(data.draw(st.integers(0, len(broken.instructions) - 1)))
+    if data.draw(st.booleans()):
+        broken.instructions.insert(data.draw(st.integers(0, len(broken.instructions))), moved)
+    try:
+        verify(broken)
+    except CompilerError:
+        return
+    results = Executor(broken).run(inputs_for(broken))
+    assert all(np.isfinite(array).all() for array in results.values())
+
+
+@RANDOM
+@given(models())
+def test_memory_is_shared_as_the_lifetimes_allow(example):
+    """A plan that puts buffers at the lowest free place, as their lifetimes say, gives the same results."""
+    model, x = example
+    for program in (before := lower_static(import_model(model), n=BATCH), optimize(before)):
+        offsets = first_fit(program.lifetimes())
+        check_same_bits(Executor(program, offsets).run({"x": x}), Executor(program).run({"x": x}))
+
+
+def first_fit(lifetimes) -> dict[str, int]:
+    """Return an offset for each buffer: the lowest at which it overlaps no other that is alive at the same time."""
+    placed = []
+    for lifetime in lifetimes:
+        others = [
+            (at, each.bytes) for at, each in placed if each.first <= lifetime.last and lifetime.first <= each.last
+        ]
+        starts = [0, *sorted(at + size for at, size in others)]
+        fits = (s for s in starts if all(s + lifetime.bytes <= at or at + size <= s for at, size in others))
+        placed.append((next(fits), lifetime))
+    return {lifetime.name: at for at, lifetime in placed}
 
 
 @RANDOM
