@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from mlhood.compiler.hir.graph import Graph
+    from mlhood.compiler.lir.program import Program
 
 
 def register(app: typer.Typer, bench: typer.Typer) -> None:
@@ -42,6 +43,10 @@ def compile_model(
     dim: Annotated[
         list[str] | None, typer.Option(help="With --stop-after lir: the length of a dynamic axis, such as batch=1.")
     ] = None,
+    memory: Annotated[
+        Path | None,
+        typer.Option(help="With --stop-after lir: print the memory plan, and draw it to this .svg or .png file."),
+    ] = None,
     draw: Annotated[Path | None, typer.Option(help="Draw the last graph to this .svg or .png file.")] = None,
     text: Annotated[bool, typer.Option(help="Print the last graph.")] = False,
     export: Annotated[Path | None, typer.Option(help="Write the last graph as ONNX, a quantised one as QDQ.")] = None,
@@ -57,13 +62,16 @@ def compile_model(
     from mlhood.compiler.lir.text import to_text as program_to_text
     from mlhood.compiler.quantize import Recipe
     from mlhood.compiler.quantize.samples import read_samples, samples
+    from mlhood.errors import CompilerError
     from mlhood.files.atomic import check_output
     from mlhood.graph_drawing import check_path
 
     if quantize is None:
         _check_unquantized(element, per_channel, calibration)
-    if draw is not None:
-        check_path(draw)
+    for path in filter(None, (draw, memory)):
+        check_path(path)
+    if memory is not None and stop_after != "lir":
+        raise CompilerError("--memory without a program", todo="stop after the LIR: --stop-after lir")
     if export is not None:
         check_output(export)
     recipe = None if quantize is None else Recipe(quantize, element=element, per_channel=per_channel)
@@ -78,6 +86,8 @@ def compile_model(
         typer.echo(_quantization_loss(optimized, last.graph, samples(optimized) if data is None else data))
     if last.program is not None:
         typer.echo(program_to_text(last.program), nl=False)
+        if memory is not None:
+            _plan_memory(last.program, model.stem, memory)
     elif text:
         typer.echo(to_text(last.graph), nl=False)
     _write(last.graph, draw, export)
@@ -118,6 +128,21 @@ def _quantization_loss(graph: Graph, quantized: Graph, data: Mapping[str, np.nda
     worst = loss.idxmin() if np.isfinite(loss).any() else "none"
     in_float = ", ".join(kept_in_float(quantized)) or "none"
     return f"on the calibration data: SQNR {decibels:.1f} dB; layer with most loss: {worst}; kept in float: {in_float}"
+
+
+def _plan_memory(program: Program, name: str, path: Path) -> None:
+    """Print a program's memory plan, and draw it."""
+    import io
+
+    from mlhood.compiler.memory.memory_figures import strip_chart
+    from mlhood.compiler.memory.plan import plan
+    from mlhood.files.atomic import write_atomic
+
+    made, drawn = plan(program.lifetimes()), io.BytesIO()
+    typer.echo(made)
+    strip_chart(made, name).savefig(drawn, format=path.suffix[1:].lower())
+    write_atomic(path, drawn.getvalue())
+    typer.echo(f"wrote {path}")
 
 
 def _write(graph: Graph, draw: Path | None, export: Path | None) -> None:

@@ -16,6 +16,7 @@ from mlhood.compiler.lir.execute import execute
 from mlhood.compiler.lir.passes import optimize as optimize_program
 from mlhood.compiler.lir.program import Program
 from mlhood.compiler.lir.text import to_text
+from mlhood.compiler.memory.plan import plan
 from mlhood.compiler.quantize import Recipe, profile, sqnr
 from mlhood.compiler.quantize.samples import samples
 from mlhood.errors import CompilerError, ExchangeError, MlhoodError
@@ -179,6 +180,28 @@ def test_the_command_prints_the_program(path):
     program = mlhood.compile(path, quantization="symmetric", stop_after="lir", dims={"batch": 2})
     assert isinstance(program, Program)
     assert "function" + text == to_text(program)
+
+
+def test_the_command_plans_the_memory(path, tmp_path):
+    result = command(path, "--stop-after", "lir", "--dim", "batch=2", "--memory", tmp_path / "memory.svg")
+    assert result.exit_code == 0, result.output
+    assert "efficiency 1.000" in result.output
+    assert (tmp_path / "memory.svg").read_bytes().startswith(b"<?xml")
+
+
+def test_the_planned_memory_gives_the_same_outputs(path, images):
+    program = mlhood.compile(path, quantization="symmetric", stop_after="lir", dims={"batch": 2})
+    assert isinstance(program, Program)
+    (name,) = (name for name, weight in program.weights.items() if weight.kind == "input")
+    (expected,) = execute(program, **{name: images[:2]}).values()
+    (planned,) = execute(program, plan(program.lifetimes()).offsets, **{name: images[:2]}).values()
+    np.testing.assert_array_equal(planned, expected)
+
+
+def test_the_command_plans_no_memory_without_a_program(path, tmp_path):
+    result = command(path, "--memory", tmp_path / "memory.svg")
+    assert isinstance(result.exception, CompilerError)
+    assert "--stop-after lir" in str(result.exception)
 
 
 @pytest.mark.parametrize("dim", ["batch", "batch=x", "=2", "batch=-1"])
