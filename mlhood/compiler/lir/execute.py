@@ -90,7 +90,7 @@ class Executor:
             case Alloc(buffer):
                 arrays[buffer] = _typed(self._allocate(buffer, arena), buffer)
             case Dealloc(buffer):
-                _bytes_of(arrays[buffer])[:] = _POISON
+                _bytes_of(arrays.pop(buffer))[:] = _POISON
             case TensorView(buffer, source):
                 arrays[buffer] = _typed(_bytes_of(arrays[source]), buffer)
             case Copy(target, source):
