@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from mlhood.grading.checks import closed_world_lists as lists
-from mlhood.grading.checks.scopes import constant_string, line_of
+from mlhood.grading.checks.scopes import MAX_LINE_CHARACTERS, constant_string, line_of
 
 # options of magics that run code, exactly as these are parsed; anything else is taken for code
 CODE_OPTIONS = re.compile(r"\s*(?:-(?:[nrp]\s*\d+|[tcqo]+)(?=\s|$)|--no-(?:stdout|stderr|display|raise-error))")
@@ -34,7 +34,7 @@ class UnreadableCell(Exception):
 
 @dataclass(frozen=True)
 class Piece:
-    """Code that a cell runs, and its lines."""
+    """Code that a cell runs, and its lines, shortened for messages."""
 
     tree: ast.Module
     lines: tuple[str, ...]
@@ -75,7 +75,7 @@ def _pieces_of(source: str) -> Iterator[Piece]:
             tree = ast.parse(code)
         except (SyntaxError, ValueError):
             return
-    calls = _CallsOfIPython(code.splitlines())
+    calls = _CallsOfIPython([line.strip()[:MAX_LINE_CHARACTERS] for line in code.splitlines()])
     yield Piece(calls.visit(tree), tuple(calls.lines))
     for inner in calls.sources:
         yield from _pieces_of(inner)

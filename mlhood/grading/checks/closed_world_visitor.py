@@ -112,7 +112,6 @@ class _Visitor(ast.NodeVisitor):
                 self._find(node, f"imports all of `{module}`, of which only parts are allowed")
             else:
                 self._check_dotted(module, node)
-                self.origins.star_imports.add(module)
         self.origins.add_import(node)
 
     def _check_dotted(self, dotted: str, node: ast.AST) -> None:
@@ -233,7 +232,8 @@ class _Visitor(ast.NodeVisitor):
         if name == "type" and len(node.args) == 1 and not node.keywords:
             self._permitted.add(id(node.func))
         if name in TAKES_CLASSES:
-            self._permitted.update(id(part) for argument in node.args for part in ast.walk(argument) if _is_type(part))
+            parts = [part for argument in node.args for part in (argument, *getattr(argument, "elts", ()))]
+            self._permitted.update(id(part) for part in parts if _is_type(part))
         dotted = self.origins.dotted(node.func)
         if name in lists.BY_NAME:
             self._permitted.add(id(node.func))

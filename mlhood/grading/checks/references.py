@@ -32,6 +32,7 @@ from mlhood.grading.checks.scopes import (
     root_name,
 )
 
+MAX_STEPS = 500_000  # of an analysis; solutions of the course need less than ten thousand
 WHOLE_PROGRAM = ""  # no name: what all statements refer to
 CERTAIN = (*DEFINITIONS, ast.Assign, ast.AnnAssign, ast.Import, ast.ImportFrom)  # statements that always bind a name
 
@@ -48,6 +49,27 @@ class ForbiddenUse:
     name: str
     line: str
     passed: str = ""
+
+
+class TooMuchCodeError(Exception):
+    """An analysis takes more steps than any honest notebook needs."""
+
+
+@dataclass
+class Steps:
+    """The steps of an analysis so far: what a statement costs grows with what came before it."""
+
+    taken: int = 0
+
+    def take(self, count: int = 1) -> None:
+        """Take steps.
+
+        Raises:
+            TooMuchCodeError: There were too many.
+        """
+        self.taken += count
+        if self.taken > MAX_STEPS:
+            raise TooMuchCodeError
 
 
 @dataclass(eq=False)
@@ -77,13 +99,14 @@ class ReferenceAnalysis:
     Attributes:
         definitions: The references of every name that the notebook binds.
         origins: The dotted names of imported names and aliases.
-        star_imports: Modules of `from module import *`.
+        too_much: Whether the cells were too much to be analysed, so that what is known of them is not all.
     """
 
     def __init__(self) -> None:
         self.definitions: dict[str, Definition] = {}
         self.origins = Origins()
-        self.star_imports: list[str] = []
+        self.too_much = False
+        self._steps = Steps()
         self._aliases: dict[str, set[str]] = {}  # names whose values may share state
         self._functions: set[str] = set()  # names of functions and classes
 
@@ -96,6 +119,8 @@ class ReferenceAnalysis:
             completed: Whether it ran to its end. If not, nobody knows what it has bound, so earlier definitions of the
                 same names count as well.
         """
+        if self.too_much:
+            return
         try:
             for piece in code.pieces:
                 for statement in piece.tree.body:
@@ -103,11 +128,13 @@ class ReferenceAnalysis:
                     self._add_statement(statement, piece, trusted=trusted, certain=certain)
         except (RecursionError, MemoryError):  # the closed world cannot visit it either
             return
+        except TooMuchCodeError:
+            self.too_much = True
 
     def find_forbidden(self, names: Iterable[str], forbidden: Iterable[str]) -> ForbiddenUse | None:
         """Return the first forbidden name that is reachable from any of these names of the notebook."""
         scopes, unclear = tuple(forbidden), None
-        for definition in self._reachable(names):
+        for definition in self._reachable(names, Steps()):
             for module, line in definition.modules.items():
                 scope = next((scope for scope in scopes if scope.startswith(module + ".")), None)
                 unclear = unclear or (ForbiddenUse(scope, line, module) if scope else None)
@@ -120,10 +147,11 @@ class ReferenceAnalysis:
                     return ForbiddenUse(scope, line)
         return unclear
 
-    def _reachable(self, names: Iterable[str]) -> Iterator[Definition]:
-        return self._parts(self.definitions[name] for name in sorted(names, reverse=True) if name in self.definitions)
+    def _reachable(self, names: Iterable[str], steps: Steps) -> Iterator[Definition]:
+        known = (self.definitions[name] for name in sorted(names, reverse=True) if name in self.definitions)
+        return self._parts(known, steps)
 
-    def _parts(self, definitions: Iterable[Definition]) -> Iterator[Definition]:
+    def _parts(self, definitions: Iterable[Definition], steps: Steps) -> Iterator[Definition]:
         """Yield these definitions, and all that they refer to."""
         pending = list(definitions)
         visited: set[int] = set()
@@ -132,6 +160,7 @@ class ReferenceAnalysis:
             if id(definition) in visited:
                 continue
             visited.add(id(definition))
+            steps.take(1 + len(definition.parts) + len(definition.names))
             yield definition
             pending += definition.parts
             pending += [self.definitions[name] for name in definition.names if name in self.definitions]
@@ -139,12 +168,11 @@ class ReferenceAnalysis:
     def _star_references(self, definition: Definition) -> dict[str, str]:
         """Return the dotted names that undefined names may have through star imports."""
         undefined = {name: line for name, line in definition.names.items() if name not in self.definitions}
-        return {f"{module}.{name}": line for module in self.star_imports for name, line in undefined.items()}
+        return {f"{module}.{name}": line for module in self.origins.star_imports for name, line in undefined.items()}
 
     def _add_statement(self, statement: ast.stmt, piece: Piece, *, trusted: bool, certain: bool) -> None:
-        visitor = _ReferenceVisitor(self.origins, piece.lines)
+        visitor = _ReferenceVisitor(self.origins, piece.lines, self._steps)
         visitor.visit(statement)
-        self.star_imports += visitor.star_imports
         references = Definition() if trusted else self._resolved(visitor)
         self._define(WHOLE_PROGRAM, references, certain=False)
         imported = self._bind_imports(statement, piece.lines, trusted=trusted, certain=certain)
@@ -157,7 +185,7 @@ class ReferenceAnalysis:
                 self.origins.assign(node, certain=certain and node is statement)
         self._bind_aliases(statement)
         changed = (visitor.mutated | self._mutated_arguments(visitor)) - imported
-        for name in set().union(*(self._aliases_of(name) for name in changed)):
+        for name in self._with_aliases(changed):
             self._define(name, references, certain=False)
         if not trusted:
             self._let_escape(visitor)
@@ -166,9 +194,11 @@ class ReferenceAnalysis:
         """Let what is passed to a call be stored in the values of all other names in the call, as nobody can read."""
         for changed, passed, values in visitor.escapes:
             functions = [self.definitions[name] for name in values & self._functions]
-            dotted = passed | {path: line for part in self._parts(functions) for path, line in part.dotted.items()}
+            dotted = passed | {
+                path: line for part in self._parts(functions, self._steps) for path, line in part.dotted.items()
+            }
             objects = {name for name in changed - self._functions if not self.origins.names.get(name)}
-            for name in set().union(*map(self._aliases_of, objects)):
+            for name in self._with_aliases(objects):
                 if dotted and name in self.definitions:
                     self._define(name, Definition(escaped=dotted), certain=False)
 
@@ -183,17 +213,19 @@ class ReferenceAnalysis:
             self._functions |= names
         shared = names | ({root_name(statement.value)} - {""})
         if len(shared) > 1:
-            joined = set().union(*(self._aliases_of(name) for name in shared))
+            joined = self._with_aliases(shared)
             self._aliases |= dict.fromkeys(joined, joined)
 
-    def _aliases_of(self, name: str) -> set[str]:
-        return self._aliases.get(name, {name})
+    def _with_aliases(self, names: Iterable[str]) -> set[str]:
+        aliases = set().union(*(self._aliases.get(name, {name}) for name in names))
+        self._steps.take(len(aliases))
+        return aliases
 
     def _mutated_arguments(self, visitor: _ReferenceVisitor) -> set[str]:
         """Return the names whose values the functions that a statement calls may change."""
         names: set[str] = set()
         for function, arguments in visitor.calls:
-            if any(definition.mutates for definition in self._reachable([function])):
+            if any(definition.mutates for definition in self._reachable([function], self._steps)):
                 names |= arguments
         return names
 
@@ -223,9 +255,15 @@ class ReferenceAnalysis:
 
 
 def forbidden_use_in_program(source: str, forbidden: Iterable[str]) -> ForbiddenUse | None:
-    """Return the first forbidden name that a program of its own uses anywhere."""
+    """Return the first forbidden name that a program of its own uses anywhere.
+
+    Raises:
+        TooMuchCodeError: It cannot be analysed.
+    """
     analysis = ReferenceAnalysis()
     analysis.add_cell(read_cell(source))
+    if analysis.too_much:
+        raise TooMuchCodeError
     return analysis.find_forbidden([WHOLE_PROGRAM], forbidden)
 
 
@@ -243,9 +281,10 @@ class _ReferenceVisitor(ast.NodeVisitor):
         escapes: For each call outside of functions, what it may change and store (see `_passed`).
     """
 
-    def __init__(self, origins: Origins, lines: Sequence[str]) -> None:
+    def __init__(self, origins: Origins, lines: Sequence[str], steps: Steps) -> None:
         self.origins = origins
         self.lines = lines
+        self._steps = steps
         self.dotted: dict[str, str] = {}
         self.modules: dict[str, str] = {}
         self.now: dict[str, str] = {}
@@ -254,7 +293,6 @@ class _ReferenceVisitor(ast.NodeVisitor):
         self.mutates = False
         self.calls: list[tuple[str, set[str]]] = []
         self.escapes: list[tuple[set[str], dict[str, str], set[str]]] = []
-        self.star_imports: list[str] = []
         self._locals: list[set[str]] = []
         self._parameters: list[set[str]] = []
         self._bases: set[int] = set()  # what attributes are taken of
@@ -263,7 +301,6 @@ class _ReferenceVisitor(ast.NodeVisitor):
         self._import(node)
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
-        self.star_imports += [node.module or "" for alias in node.names if alias.name == "*"]
         self._import(node)
 
     def _import(self, node: ast.Import | ast.ImportFrom) -> None:
@@ -347,6 +384,7 @@ class _ReferenceVisitor(ast.NodeVisitor):
         receiver = root_name(call.func)
         bodies = arguments + ([call.func.body] if isinstance(call.func, ast.Lambda) else [])
         nodes = [node for argument in bodies for node in ast.walk(argument)]
+        self._steps.take(len(nodes))
         used = {id(node.func) for node in own_nodes(arguments) if isinstance(node, ast.Call)}
         used |= {id(node.value) for node in nodes if isinstance(node, ast.Attribute)}
         values = [node for node in nodes if isinstance(node, (ast.Name, ast.Attribute)) and id(node) not in used]

@@ -43,6 +43,7 @@ class Origins:
         names = []
         for alias in node.names:
             if alias.name == "*":
+                self.star_imports.add(getattr(node, "module", None) or "")
                 continue
             top = alias.name.partition(".")[0]
             if isinstance(node, ast.ImportFrom):
@@ -163,10 +164,9 @@ def root_name(node: ast.expr) -> str:
 
 
 def line_of(node: ast.AST, lines: Sequence[str]) -> str:
-    """Return the line on which a node begins, shortened for messages."""
+    """Return the line on which a node begins."""
     number = getattr(node, "lineno", 0)
-    line = lines[number - 1] if 0 < number <= len(lines) else ""
-    return line.strip()[:MAX_LINE_CHARACTERS]
+    return lines[number - 1] if 0 < number <= len(lines) else ""
 
 
 def constant_string(node: ast.expr | None) -> str | None:

@@ -19,6 +19,7 @@ from mlhood.errors import MeasureError
 from mlhood.grading.checks.cell_lines import MAX_SHOWN, CellLines
 from mlhood.grading.checks.cell_source import read_cell
 from mlhood.grading.checks.closed_world import ClosedWorld, finding_in_program
+from mlhood.grading.checks.closed_world_visitor import Finding
 from mlhood.grading.checks.expect import MAX_SHOWN_CHARACTERS, CheckFailed, CheckHeld, shortened, single_line
 from mlhood.grading.checks.references import ReferenceAnalysis, forbidden_use_in_program
 from mlhood.grading.rpc.codec import CodecError, Remote, decode, encode
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 
 MAX_PROGRAM_BYTES = 1 << 20
+TOO_MUCH = Finding("", "the notebook has more code than can be analysed")
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,8 @@ class Session:
         code = read_cell(source)
         self.references.add_cell(code, trusted=given, completed=not error)
         self.closed_world.add_cell(code, trusted=trusted, error=error)
+        if self.references.too_much:
+            self.closed_world.findings.append(TOO_MUCH)
 
 
 @dataclass(frozen=True)

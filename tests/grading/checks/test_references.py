@@ -318,3 +318,12 @@ def test_a_comparison_with_it_costs_nothing(cell):
     references.add_cell(read_cell("import torch\nimport torch.nn.functional as F\ndef im2col(x): return x"))
     references.add_cell(read_cell(cell))
     assert references.find_forbidden(["im2col"], FORBIDDEN) is None
+
+
+def test_more_code_than_can_be_analysed_is_held(tmp_path):
+    """Otherwise a small file could take hours of the grader's time."""
+    chain = "".join(f"def f{i}(): return f{i - 1}()\n" for i in range(1, 1500))
+    session = Session(LocalTransport({}), tmp_path, tmp_path)
+    session.add_cell(f"l = []\ndef f0(): return 1\n{chain}" + "h(l, f1499)\n" * 1500)
+    assert session.references.too_much
+    assert "more code than can be analysed" in str(session.closed_world.findings[0])
