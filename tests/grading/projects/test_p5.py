@@ -15,7 +15,7 @@ import torch
 from nbformat.v4 import new_code_cell
 from torch.nn import functional
 
-from mlhood.grading.checks.expect import CheckFailed
+from mlhood.grading.checks.expect import CheckFailed, CheckHeld
 from mlhood.grading.checks.marks import judge
 from mlhood.grading.checks.submission import CheckContext, Session, Submission
 from mlhood.grading.execution.kernel import Kernel
@@ -333,13 +333,15 @@ class SlowJax:
     def call(self, target, row):
         assert target.endswith(":package_ratio")
         assert row in ("conv + bn + relu", "ResNet-18")
-        return self.ratio
+        return [0.9 * self.ratio, 1.1 * self.ratio]
 
 
 def test_a_claim_that_the_machine_does_not_show_costs_nothing():
     table.jax_is_faster_where_it_fuses.function(SlowJax(0.8))
     with pytest.raises(CheckFailed, match="not faster"):
         table.jax_is_faster_where_it_fuses.function(SlowJax(1.5))
+    with pytest.raises(CheckHeld, match="undecided"):
+        table.jax_is_faster_where_it_fuses.function(SlowJax(1.0))
 
 
 def test_lines_that_compute_nothing_are_not_counted(tmp_path):

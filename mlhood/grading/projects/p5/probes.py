@@ -125,14 +125,15 @@ def compile_times(function: Callable) -> dict[str, Any]:
     return report
 
 
-def package_ratio(row: str) -> float:
-    """Return the lower bound of the ratio NumPy / compiled JAX of the package's own operators for a row."""
+def package_ratio(row: str) -> list[float]:
+    """Return the interval of the ratio NumPy / compiled JAX of the package's own operators for a row."""
     from mlhood.jaxlab.operators.cases import cases
 
     case = cases()[row]
     compiled, arguments = jax.jit(case.with_jax), jax.device_put(case.arguments)
     sides = {"jax": lambda: compiled(*arguments), "numpy": lambda: case.no_jax(*case.arguments)}
-    return compare(sides, threads=1).ratio("numpy", "jax").low
+    ratio = compare(sides, threads=1).ratio("numpy", "jax")
+    return [ratio.low, ratio.high]
 
 
 # -- P5.4
