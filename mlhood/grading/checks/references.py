@@ -199,7 +199,7 @@ class ReferenceAnalysis:
         for function, arguments in read.calls:
             if any(definition.mutates for definition in self._reachable([function], self._steps)):
                 names |= arguments
-        return names
+        return {name for name in names if not self.origins.names.get(name)}
 
     def _bind_imports(self, statement: ast.stmt, lines: Sequence[str], *, trusted: bool, certain: bool) -> set[str]:
         """Bind what a statement imports into the notebook, and return the names."""

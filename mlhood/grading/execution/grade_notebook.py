@@ -140,7 +140,7 @@ class _GradingRun:
         self._begin_exclusive(task)
         self.session.lines.add(node.source, _name(cell))
         outcome = self.kernel.run(node, task.seconds if task else CELL_SECONDS)
-        given = cell.intact and cell.role == "given"
+        given = cell.intact and cell.role in ("given", *FEEDBACK_ROLES)
         trusted = fingerprint(node.source) in self.course_sources
         self.session.add_cell(node.source, given=given, trusted=trusted, error=outcome.error)
         if outcome.error:

@@ -104,7 +104,8 @@ def check(task_id: str, namespace: dict[str, Any] | None = None) -> Score:
         given = course_sources(PROJECTS[task.id.partition(".")[0]])
         for number, source in enumerate(cells if isinstance(cells, list) else []):
             session.lines.add(str(source), f"cell [{number}]")
-            session.add_cell(str(source), trusted=fingerprint(str(source)) in given)
+            trusted = fingerprint(str(source)) in given
+            session.add_cell(str(source), given=trusted, trusted=trusted)
         result = judge(task, session, PUBLIC_SEED)
     if result.held:
         result = replace(result, notes=(*result.notes, RESTART))
