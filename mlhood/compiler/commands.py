@@ -62,18 +62,10 @@ def compile_model(
     from mlhood.compiler.lir.text import to_text as program_to_text
     from mlhood.compiler.quantize import Recipe
     from mlhood.compiler.quantize.samples import read_samples, samples
-    from mlhood.errors import CompilerError
-    from mlhood.files.atomic import check_output
-    from mlhood.graph_drawing import check_path
 
     if quantize is None:
         _check_unquantized(element, per_channel, calibration)
-    for path in filter(None, (draw, memory)):
-        check_path(path)
-    if memory is not None and stop_after != "lir":
-        raise CompilerError("--memory without a program", todo="stop after the LIR: --stop-after lir")
-    if export is not None:
-        check_output(export)
+    _check_outputs(draw, memory, export, stop_after)
     recipe = None if quantize is None else Recipe(quantize, element=element, per_channel=per_channel)
     data = read_samples(calibration) if calibration else None
     completed = []
@@ -101,6 +93,20 @@ def _dims(options: list[str]) -> dict[str, int]:
         if not name or not length.isdecimal():
             raise CompilerError("invalid --dim", expected="a name and a number, such as batch=1", got=option)
     return {name: int(length) for name, length in pairs}
+
+
+def _check_outputs(draw: Path | None, memory: Path | None, export: Path | None, stop_after: str | None) -> None:
+    """Check that what is asked for can be written, before anything is compiled."""
+    from mlhood.errors import CompilerError
+    from mlhood.files.atomic import check_output
+    from mlhood.graph_drawing import check_path
+
+    for path in filter(None, (draw, memory)):
+        check_path(path)
+    if memory is not None and stop_after != "lir":
+        raise CompilerError("--memory without a program", todo="stop after the LIR: --stop-after lir")
+    if export is not None:
+        check_output(export)
 
 
 def _check_unquantized(element: str, per_channel: bool, calibration: Path | None) -> None:

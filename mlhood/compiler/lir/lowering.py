@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from mlhood.compiler.hir.graph import Graph
+from mlhood.compiler.hir.names import unique_name
 from mlhood.compiler.hir.values import Node, Value
 from mlhood.compiler.lir.instructions import Alloc, Buffer, Compute, Copy, TensorView, Weight
 from mlhood.compiler.lir.opcodes import COPIES, OPCODES, VIEWS
@@ -72,7 +73,7 @@ class _Lowering:
             quantization = constant.type.quantization
             self.buffers[constant] = self.program.declare_constant(constant.name, constant.data, quantization)
         for name, value in self.graph.outputs.items():
-            output = self.program.declare_output(self._unique(name), value.type, name)
+            output = self.program.declare_output(unique_name(name, self.names), value.type, name)
             self.targets.setdefault(value, []).append(output)
         for value in self.targets:
             if value.producer is None:
@@ -85,7 +86,7 @@ class _Lowering:
     def _lower(self, node: Node) -> None:
         add = self.program.instructions.append
         inputs = tuple(None if value is None else self.buffers[value] for value in node.inputs)
-        results = tuple(Buffer(self._unique(value.name), value.type) for value in node.outputs)
+        results = tuple(Buffer(unique_name(value.name, self.names), value.type) for value in node.outputs)
         vetoed = self.veto(node)
         source = inputs[0] if inputs else None
         if isinstance(node.operator, VIEWS) and source is not None and not vetoed:  # rule 2
@@ -103,11 +104,3 @@ class _Lowering:
     def _copy_to_outputs(self, value: Value) -> None:
         for output in self.targets.get(value, ()):  # rule 5
             self.program.instructions.append(Copy(output, self.buffers[value]))
-
-    def _unique(self, name: str) -> str:
-        candidate, number = name, 0
-        while candidate in self.names:
-            number += 1
-            candidate = f"{name}_{number}"
-        self.names.add(candidate)
-        return candidate

@@ -10,6 +10,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 from mlhood.compiler.hir.graph import Graph
+from mlhood.compiler.hir.names import unique_name
 from mlhood.compiler.hir.types import Quantization, TensorType
 from mlhood.compiler.hir.values import Constant, Node, Value
 from mlhood.errors import CompilerError
@@ -59,12 +60,7 @@ class OnnxWriter:
 
     def unique_name(self, name: str) -> str:
         """Return a name that no tensor has yet."""
-        candidate, suffix = name, 0
-        while candidate in self._taken:
-            suffix += 1
-            candidate = f"{name}_{suffix}"
-        self._taken.add(candidate)
-        return candidate
+        return unique_name(name, self._taken)
 
     def emit(self, op_type: str, *inputs: str, name: str | None = None, **attributes: Any) -> str:
         """Add a node with one output and return the name of the output; see `emit_all`."""

@@ -32,7 +32,7 @@ class Steps:
 
     taken: int = 0
 
-    def take(self, count: int = 1) -> None:
+    def take(self, count: int) -> None:
         """Take steps.
 
         Raises:

@@ -1,7 +1,5 @@
 """All passes together: models, termination, order, history, and conventions."""
 
-import ast
-import inspect
 import sys
 
 import numpy as np
@@ -25,6 +23,7 @@ from mlhood.errors import CompilerError
 from mlhood.exchange import export
 from mlhood.exchange import run as run_onnxruntime
 from mlhood.models import resnet18
+from tests.compiler.conventions import assert_module_of_a_pass
 from tests.compiler.passes.building import Build, Sigmoid, Tanh, built, check_same, conv, kinds
 
 LONG = 5_000
@@ -245,8 +244,4 @@ def test_outputs_that_are_inputs_or_constants():
 
 @pytest.mark.parametrize("run", PASSES.values(), ids=PASSES)
 def test_a_pass_is_a_module_with_one_public_function_and_numbered_rules(run):
-    module = inspect.getmodule(run)
-    functions = [node.name for node in ast.parse(inspect.getsource(module)).body if isinstance(node, ast.FunctionDef)]
-    assert [name for name in functions if not name.startswith("_")] == [run.__name__]
-    assert "1. " in module.__doc__
-    assert "->" in module.__doc__
+    assert_module_of_a_pass(run)

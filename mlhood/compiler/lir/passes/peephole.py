@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from mlhood.compiler.hir.names import unique_name
 from mlhood.compiler.lir.instructions import Buffer, Compute, Copy, Instruction, TensorView, Weight
 from mlhood.compiler.lir.program import Program
 from mlhood.compiler.operators.movement import Concat, Transpose
@@ -69,17 +70,9 @@ class _Peephole:
         moved = [axis for axis in transpose.permutation if x.type.shape[axis] != 1]
         if moved != sorted(moved):
             return [instruction]
-        view = Buffer(self._unique(f"{x.name}.view"), y.type)  # rule 5
+        view = Buffer(unique_name(f"{x.name}.view", self.taken), y.type)  # rule 5
         return [TensorView(view, x), Copy(y, view)]
 
     def _is_unread(self, buffer: Buffer) -> bool:
         owner = self.owners[buffer]
         return owner not in self.read and not isinstance(owner, Weight)
-
-    def _unique(self, name: str) -> str:
-        candidate, number = name, 0
-        while candidate in self.taken:
-            number += 1
-            candidate = f"{name}_{number}"
-        self.taken.add(candidate)
-        return candidate

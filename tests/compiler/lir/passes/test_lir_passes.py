@@ -1,8 +1,5 @@
 """All passes over programs together: random programs, networks, long chains, and conventions."""
 
-import ast
-import inspect
-
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -21,6 +18,7 @@ from mlhood.compiler.operators.elementwise import Relu
 from mlhood.compiler.passes import optimize as optimize_graph
 from mlhood.errors import CompilerError
 from mlhood.models import digits
+from tests.compiler.conventions import assert_module_of_a_pass
 from tests.compiler.lir.building import check_same_bits, inputs_for, lower_static, lowered, opcodes, program_of
 from tests.compiler.lir.passes.applying import apply, body
 from tests.compiler.lir.passes.random_programs import programs
@@ -169,8 +167,4 @@ def test_an_invalid_program_is_detected_after_the_pass(monkeypatch):
 
 @pytest.mark.parametrize("run", PASSES.values(), ids=PASSES)
 def test_a_pass_is_a_module_with_one_public_function_and_numbered_rules(run):
-    module = inspect.getmodule(run)
-    functions = [node.name for node in ast.parse(inspect.getsource(module)).body if isinstance(node, ast.FunctionDef)]
-    assert [name for name in functions if not name.startswith("_")] == [run.__name__]
-    assert "1. " in module.__doc__
-    assert "->" in module.__doc__
+    assert_module_of_a_pass(run)
