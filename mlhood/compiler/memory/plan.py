@@ -8,7 +8,7 @@ none reaches the live maximum, buffers that ended up at the top are moved to the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -92,12 +92,14 @@ def plan(lifetimes: Sequence[Lifetime], alignment: int = ALIGNMENT) -> MemoryPla
         CompilerError: The alignment, a size or a lifetime is invalid, or two buffers have one name.
     """
     _check(lifetimes, alignment)
-    neighbours = _neighbours(lifetimes)
+    neighbours, least = _neighbours(lifetimes), int(live_bytes(lifetimes).max(initial=0))
     best: MemoryPlan | None = None
     for name, key in ORDERS.items():
         order = sorted(range(len(lifetimes)), key=lambda i: (-key(lifetimes[i]), -lifetimes[i].bytes, i))
         for candidate in _repaired(lifetimes, order, neighbours, alignment, name):
             best = candidate if best is None or candidate.bytes < best.bytes else best
+            if best.bytes <= least:
+                return best
     return best or MemoryPlan((), {}, alignment, "none")
 
 
@@ -125,19 +127,17 @@ def _neighbours(lifetimes: Sequence[Lifetime]) -> list[list[int]]:
 
 def _repaired(
     lifetimes: Sequence[Lifetime], order: list[int], neighbours: list[list[int]], alignment: int, name: str
-) -> list[MemoryPlan]:
-    """Return the plan of an order, and those after its topmost buffer was moved to the front, again and again."""
-    plans = []
+) -> Iterator[MemoryPlan]:
+    """Yield the plan of an order, and those after its topmost buffer was moved to the front, again and again."""
     for _ in range(REPAIRS + 1):
         offsets = _place(lifetimes, order, neighbours, alignment)
         named = {lifetimes[i].name: offsets[i] for i in range(len(lifetimes))}
-        plans.append(MemoryPlan(tuple(lifetimes), named, alignment, name))
+        yield MemoryPlan(tuple(lifetimes), named, alignment, name)
         top = max(order, key=lambda i: offsets[i] + lifetimes[i].bytes, default=None)
-        if top is None or top == order[0] or plans[-1].bytes <= plans[-1].live_maximum:
-            break
+        if top is None or top == order[0]:
+            return
         order = [top, *(i for i in order if i != top)]
         name = name if name.endswith("repaired") else f"{name}, repaired"
-    return plans
 
 
 def _place(
