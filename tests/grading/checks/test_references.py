@@ -327,3 +327,11 @@ def test_more_code_than_can_be_analysed_is_held(tmp_path):
     session.add_cell(f"l = []\ndef f0(): return 1\n{chain}" + "h(l, f1499)\n" * 1500)
     assert session.references.too_much
     assert "more code than can be analysed" in str(session.closed_world.findings[0])
+
+
+def test_a_module_that_a_call_gets_is_not_what_the_call_changes():
+    """The function changes its first argument, so the call may have stored the others there, but not in `torch`."""
+    references = ReferenceAnalysis()
+    references.add_cell(read_cell("import torch\nimport torch.nn.functional as F\ndef im2col(x): return torch.relu(x)"))
+    references.add_cell(read_cell("def add(c, *more):\n    c += more\nadd(results, torch.float32, F.unfold)"))
+    assert references.find_forbidden(["im2col"], FORBIDDEN) is None
