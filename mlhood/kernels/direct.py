@@ -47,12 +47,13 @@ def _channel_variants(
     # The prefetch distance in k: about a memory latency. In the blocked layout the next k that needs new cache lines is
     # a whole block away; a larger window's rows are in the cache already.
     prefetch = 4 * target.lanes if input_layout == "blocked" else 2 * target.lanes if g.kernel == (1, 1) else 0
+    unroll = _unroll(g, input_layout, target)
     options = []
     for tile in candidates(target):
         if tile.rows <= wide:
             tiles = high * -(-wide // tile.rows) * -(-filters // tile.columns)
             transpose = 0 if blocked else 3 * tile.columns  # cycles: shuffles and a store per column
-            variant = Variant(tile.rows, tile.vectors, stride, blocked=blocked, prefetch=prefetch)
+            variant = Variant(tile.rows, tile.vectors, stride, blocked=blocked, prefetch=prefetch, unroll=unroll)
             options.append((tiles * (g.depth * tile.cycles + transpose), variant))
     return options
 
@@ -69,6 +70,12 @@ def _pixel_variants(g: Geometry, target: Target) -> list[tuple[float, Variant]]:
             variant = Variant(tile.rows, tile.vectors, stride, "pixels", valid_columns=min(wide, tile.columns))
             options.append((tiles * g.depth * (tile.cycles + gather), variant))
     return options
+
+
+def _unroll(g: Geometry, input_layout: Layout, target: Target) -> int:
+    """Return how many adjacent channels share an entry of the table of offsets: a block, where all are full."""
+    is_full = input_layout == "blocked" and g.channels // g.groups % target.lanes == 0
+    return target.lanes if is_full else 1
 
 
 def _channel_block(layout: Layout, target: Target) -> int:
@@ -136,10 +143,12 @@ class Direct:
         high, wide = self.rows
         self.tiles, self.blocks = high * -(-wide // self.pixels), -(-(g.filters // g.groups) // self.width)
         depth_blocks = -(-g.depth * self.width * 4 // _WEIGHT_BYTES)
-        self.depth_block = -(-g.depth // depth_blocks)
+        unroll = self.variant.unroll
+        self.depth_block = -(-g.depth // (depth_blocks * unroll)) * unroll
         self.templates: dict[int, np.ndarray] = {}
         self.address_words = [word_index(FIELDS, name) for name in _ADDRESSES]
         self.table = _offset_table(g, _channel_block(input_layout, self.target), self.variant, self.pixels)
+        w = w if unroll == 1 else _by_blocks(w, unroll)
         self.weights = pack_weights(g, w, self.width, self.target, parallel.resolve_threads(threads))
         self.bias = None if bias is None else _padded_bias(g, bias, self.width)
 
@@ -295,7 +304,18 @@ def _offset_table(g: Geometry, channel_block: int, variant: Variant, pixels: int
     The table is extended by the prefetch distance, with the offsets of the next tile.
     """
     table = g.offsets(channel_block)
-    return np.concatenate([table, np.resize(table, variant.prefetch) + pixels * variant.stride])
+    if variant.unroll > 1:  # the offsets of the first channel of each block, in the order of `_by_blocks`
+        taps = g.kernel[0] * g.kernel[1]
+        table = table.reshape(-1, variant.unroll, taps)[:, 0].ravel()
+    ahead = np.resize(table, -(-variant.prefetch // variant.unroll))
+    return np.concatenate([table, ahead + pixels * variant.stride])
+
+
+def _by_blocks(w: np.ndarray, lanes: int) -> np.ndarray:
+    """Return weights [F, C, KH, KW] with the channels of a block innermost: [F, C / lanes, KH, KW, lanes]."""
+    filters, channels, high, wide = w.shape
+    blocks = w.reshape(filters, channels // lanes, lanes, high, wide)
+    return np.ascontiguousarray(blocks.transpose(0, 1, 3, 4, 2))
 
 
 def pack_weights(g: Geometry, w: np.ndarray, width: int, target: Target, threads: int = 1) -> np.ndarray:

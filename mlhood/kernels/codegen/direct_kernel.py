@@ -48,6 +48,7 @@ class Variant:
         blocked: Whether the result is [N, F / lanes, OH, OW, lanes] instead of [N, F, OH, OW].
         valid_columns: With pixels in the lanes, how many columns of the tile are written.
         prefetch: Distance in k at which the input is prefetched; 0: none.
+        unroll: Adjacent channels that one entry of the table of offsets stands for.
     """
 
     rows: int
@@ -57,6 +58,7 @@ class Variant:
     blocked: bool = False
     valid_columns: int | None = None
     prefetch: int = 0
+    unroll: int = 1
 
     def specs(self, target: Target) -> tuple[MicrokernelSpec, MicrokernelSpec]:
         """Return the microkernel that stores partial sums and the one with the epilogue."""
@@ -64,7 +66,8 @@ class Variant:
         if self.lanes == "pixels":
             spec = MicrokernelSpec(tile, b="table", b_stride=self.stride)
             return spec, replace(spec, bias_axis="rows", valid_columns=self.valid_columns)
-        spec = MicrokernelSpec(tile, self.stride, a="table", a_prefetch=self.prefetch, b_prefetch=_WEIGHT_PREFETCH)
+        prefetch = {"a_prefetch": self.prefetch, "b_prefetch": _WEIGHT_PREFETCH}
+        spec = MicrokernelSpec(tile, self.stride, a="table", unroll=self.unroll, **prefetch)
         return spec, replace(spec, bias_axis="columns", store="blocks" if self.blocked else "columns")
 
 
@@ -166,7 +169,7 @@ class _LoopNest:
             column = f["last"].where(at_end, step * self.pixels)
             sums = scratch.at((tile - start) * (self.tile.rows * self.tile.columns))
             initial = Pointer(b, b.select(k.equals(0), self.null.value, sums.value))
-            inputs = (window, w.at(k * self.channels), self.arguments.pointer("table", INDEX).at(k), count)
+            inputs = (window, w.at(k * self.channels), self.arguments.pointer("table", INDEX).at(k // self.variant.unroll), count)
             with b.if_else(is_partial) as (partial, final):
                 with partial:
                     self._call(self.callees.partial, inputs, initial, sums, self.code.constant(self.tile.columns))

@@ -91,8 +91,8 @@ class Tile:
 
     @property
     def cycles(self) -> float:
-        """Estimated cycles per k: two multiply-adds and two loads a cycle, multiply-adds with a latency of four."""
-        return max(self.rows * self.vectors / 2, (self.rows + self.vectors) / 2, 4) + 1
+        """Estimated cycles per k: two multiply-adds and 1.3 loads a cycle, multiply-adds with a latency of four."""
+        return max(self.rows * self.vectors / 2, (self.rows + self.vectors) / 1.3, 4) + 0.5
 
 
 @functools.cache
@@ -126,7 +126,8 @@ class MicrokernelSpec:
 
     Args:
         tile: The register tile.
-        a_stride: Elements between the rows of a at one k: 1 if packed, the stride of a convolution.
+        a_stride: Elements between the rows of a at one k: 1 if packed, the stride of a convolution; None for the
+            last parameter, `a_ld`, with the k of a row one after another.
         a: Addressing of a's next k: `packed` (`rows` elements on) or by a `table` of offsets.
         b: Likewise for b (`columns` elements on).
         store: `rows`: row m of the tile goes to out + m * ld; `columns`: column n goes to out + n * ld; `blocks`:
@@ -134,19 +135,22 @@ class MicrokernelSpec:
         bias_axis: The axis of the tile that the bias is indexed by: none, `rows` or `columns`.
         b_stride: Elements between adjacent lanes of b.
         valid_columns: With `store="rows"`, the number of columns to write; None for all.
+        unroll: Number of k per iteration. With a table, adjacent k of that many are adjacent elements of a, and the
+            table has one entry for all of them; the number of k is a multiple. Otherwise it may be any number.
         a_prefetch: Distance in k at which a is prefetched, one row per k; the table is longer by as much. 0: none.
         b_prefetch: Likewise for b, which is packed: all of a k at once.
         bytes: Whether an element is four bytes, unsigned in a and signed in b, and an accumulator a 32-bit integer.
     """
 
     tile: Tile
-    a_stride: int = 1
+    a_stride: int | None = 1
     a: Addressing = "packed"
     b: Addressing = "packed"
     store: Literal["rows", "columns", "blocks"] = "rows"
     bias_axis: Literal["none", "rows", "columns"] = "none"
     b_stride: int = 1
     valid_columns: int | None = None
+    unroll: int = 1
     a_prefetch: int = 0
     b_prefetch: int = 0
     bytes: bool = False
@@ -174,8 +178,9 @@ PARAMETERS = {
 
 
 def microkernel(module: ir.Module, name: str, spec: MicrokernelSpec, target: Target) -> FunctionBuilder:
-    """Add a microkernel with `PARAMETERS` to a module."""
-    code = FunctionBuilder(module, name, PARAMETERS, public=False)
+    """Add a microkernel with `PARAMETERS`, and `a_ld` where the stride is not fixed, to a module."""
+    parameters = PARAMETERS if spec.a_stride is not None else {**PARAMETERS, "a_ld": INDEX}
+    code = FunctionBuilder(module, name, parameters, public=False)
     tile = spec.tile
     kind = ir.VectorType(spec.element, tile.lanes)
     zero = ir.Constant(kind, None)
@@ -201,15 +206,32 @@ def _load_partial(code: FunctionBuilder, spec: MicrokernelSpec, sums: list[list[
 
 
 def _accumulate(code: FunctionBuilder, spec: MicrokernelSpec, sums: list[list[Variable]], target: Target) -> None:
-    tile = spec.tile
-    table = code.pointer("table", INDEX)
-    with code.loop(0, code.integer("count")) as k:
-        a = code.pointer("a", spec.element).at(table.at(k).load_int() if spec.a == "table" else k * tile.rows)
-        b = code.pointer("b", spec.element).at(table.at(k).load_int() if spec.b == "table" else k * tile.columns)
-        _prefetch(code, spec, k, table)
-        vectors = [_strided_load(code, b, v * tile.lanes, tile.lanes, spec.b_stride) for v in range(tile.vectors)]
+    count = code.integer("count")
+    whole = count - count % spec.unroll if spec.unroll > 1 else count
+    with code.loop(0, whole, spec.unroll) as k:
+        _step(code, spec, sums, k, range(spec.unroll), target)
+    if spec.unroll > 1 and spec.a != "table":
+        with code.loop(whole, count) as k:
+            _step(code, spec, sums, k, range(1), target)
+
+
+def _step(
+    code: FunctionBuilder, spec: MicrokernelSpec, sums: list[list[Variable]], k: Int, unrolled: range, target: Target
+) -> None:
+    """Accumulate k and the unrolled ones after it."""
+    tile, table = spec.tile, code.pointer("table", INDEX)
+    entry = table.at(k // spec.unroll if spec.unroll > 1 else k)
+    first = k if spec.a_stride is None else k * tile.rows
+    a = code.pointer("a", spec.element).at(entry.load_int() if spec.a == "table" else first)
+    b = code.pointer("b", spec.element).at(entry.load_int() if spec.b == "table" else k * tile.columns)
+    row_stride = code.integer("a_ld") if spec.a_stride is None else code.constant(spec.a_stride)
+    rows = [a.at(row_stride * m) for m in range(tile.rows)]
+    _prefetch(code, spec, k, entry, len(unrolled))
+    for step in unrolled:
+        start = b.at(step * tile.columns)
+        vectors = [_strided_load(code, start, v * tile.lanes, tile.lanes, spec.b_stride) for v in range(tile.vectors)]
         for m, row in enumerate(sums):
-            broadcast = code.splat(a.at(m * spec.a_stride).load(), tile.lanes)
+            broadcast = code.splat(rows[m].at(step * (tile.rows if _is_packed(spec) else 1)).load(), tile.lanes)
             for total, vector in zip(row, vectors, strict=True):
                 if spec.bytes:
                     total.set(dot(code, broadcast, vector, total.get(), target))
@@ -217,14 +239,22 @@ def _accumulate(code: FunctionBuilder, spec: MicrokernelSpec, sums: list[list[Va
                     total.set(code.fma(broadcast, vector, total.get()))
 
 
-def _prefetch(code: FunctionBuilder, spec: MicrokernelSpec, k: Int, table: Pointer) -> None:
+def _is_packed(spec: MicrokernelSpec) -> bool:
+    return spec.a == "packed" and spec.a_stride is not None
+
+
+def _prefetch(code: FunctionBuilder, spec: MicrokernelSpec, k: Int, entry: Pointer, steps: int) -> None:
     """Prefetch what a later k reads; hardware prefetchers recognize only consecutive addresses."""
     tile = spec.tile
-    if spec.a_prefetch:
-        offset = table.at(k + spec.a_prefetch).load_int()
-        code.prefetch(code.pointer("a").at(offset + k % tile.lanes * spec.a_stride))
+    if spec.a_prefetch and spec.unroll > 1:
+        later = code.pointer("a").at(entry.at(spec.a_prefetch // spec.unroll).load_int())
+        for m in range(tile.rows):  # each row's adjacent elements share a cache line
+            code.prefetch(later.at(m * (spec.a_stride or 0)))
+    elif spec.a_prefetch:
+        offset = entry.at(spec.a_prefetch).load_int()
+        code.prefetch(code.pointer("a").at(offset + k % tile.lanes * (spec.a_stride or 0)))
     if spec.b_prefetch:
-        for v in range(tile.vectors):
+        for v in range(tile.vectors * steps):
             code.prefetch(code.pointer("b").at((k + spec.b_prefetch) * tile.columns + v * tile.lanes))
 
 

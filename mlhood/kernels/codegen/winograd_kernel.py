@@ -1,0 +1,198 @@
+"""The transforms of Winograd's minimal filtering for 3x3 convolutions, on blocked activations.
+
+F(m x m, 3 x 3) computes a tile of m x m outputs from t x t inputs, t = m + 2, with t^2 multiplications in place of
+9 m^2: Y = A' [(G w G') * (B' d B)] A, where * is the element-wise product. Summed over channels, the products become
+t^2 matrix products. (Winograd, Arithmetic Complexity of Computations, 1980; Lavin and Gray, Fast Algorithms for
+Convolutional Neural Networks, CVPR 2016.)
+
+    input     d -> v[t * t, tiles, channels]         a task transforms a row of tiles of one block of channels
+    output    p[t * t, tiles, filters] -> y          with bias, residual and clamping
+
+Channels are in the lanes: every element of a tile is a vector, and the transforms are sums of vectors.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+
+from mlhood.kernels.codegen.arguments import Arguments, kernel_function
+from mlhood.kernels.codegen.ir_builder import ADDRESS, FLOAT, INDEX, FunctionBuilder, Int, Pointer
+from mlhood.kernels.codegen.target import Target
+
+Matrix = tuple[tuple[float, ...], ...]
+
+# for each m: B', G and A' with the interpolation points 0, 1, -1 (m = 2), and 2, -2 in addition (m = 4)
+INPUT: dict[int, Matrix] = {
+    2: ((1, 0, -1, 0), (0, 1, 1, 0), (0, -1, 1, 0), (0, 1, 0, -1)),
+    4: (
+        (4, 0, -5, 0, 1, 0),
+        (0, -4, -4, 1, 1, 0),
+        (0, 4, -4, -1, 1, 0),
+        (0, -2, -1, 2, 1, 0),
+        (0, 2, -1, -2, 1, 0),
+        (0, 4, 0, -5, 0, 1),
+    ),
+}
+WEIGHTS: dict[int, Matrix] = {
+    2: ((1, 0, 0), (1 / 2, 1 / 2, 1 / 2), (1 / 2, -1 / 2, 1 / 2), (0, 0, 1)),
+    4: (
+        (1 / 4, 0, 0),
+        (-1 / 6, -1 / 6, -1 / 6),
+        (-1 / 6, 1 / 6, -1 / 6),
+        (1 / 24, 1 / 12, 1 / 6),
+        (1 / 24, -1 / 12, 1 / 6),
+        (0, 0, 1),
+    ),
+}
+OUTPUT: dict[int, Matrix] = {
+    2: ((1, 1, 1, 0), (0, 1, -1, -1)),
+    4: ((1, 1, 1, 1, 1, 0), (0, 1, -1, 2, -2, 0), (0, 1, 1, 4, 4, 0), (0, 1, -1, 8, -8, 1)),
+}
+
+_TILES = ("tasks", "first", "blocks", "tile_rows", "tile_columns", "high", "wide", "plane", "image")
+INPUT_FIELDS = (*_TILES, "x", "top", "left", "v", "v_element", "v_ld")
+OUTPUT_FIELDS = (*_TILES, "p", "p_element", "p_ld", "y", "bias", "residual", "floor", "ceiling")
+
+
+def build_input(target: Target, m: int) -> str:
+    """Return the LLVM IR of the input's transform: x [N, C / lanes, H, W, lanes] -> v [t * t, tiles, v_ld]."""
+    module = ir.Module()
+    code = kernel_function(module)
+    _InputTransform(code, Arguments(code, INPUT_FIELDS), target, m).build()
+    return str(module)
+
+
+def build_output(target: Target, m: int) -> str:
+    """Return the LLVM IR of the output's transform: p [t * t, tiles, p_ld] -> y [N, F / lanes, OH, OW, lanes]."""
+    module = ir.Module()
+    code = kernel_function(module)
+    _OutputTransform(code, Arguments(code, OUTPUT_FIELDS), target, m).build()
+    return str(module)
+
+
+class _Transform:
+    """What both transforms share: tasks, and the two-dimensional transform of a tile of vectors."""
+
+    fields: tuple[str, ...]
+
+    def __init__(self, code: FunctionBuilder, arguments: Arguments, target: Target, m: int) -> None:
+        self.code, self.arguments, self.lanes = code, arguments, target.lanes
+        self.m, self.t = m, m + 2
+        self.field = {name: arguments.integer(name) for name in self.fields}
+
+    def build(self) -> None:
+        """Build the function."""
+        f = self.field
+        with self.arguments.tasks(f["tasks"]) as task:
+            block, line = task % f["blocks"], task // f["blocks"]  # a line: a row of tiles of one image
+            image, row = (line + f["first"]) // f["tile_rows"], (line + f["first"]) % f["tile_rows"]
+            with self.code.loop(0, f["tile_columns"]) as column:
+                index = line * f["tile_columns"] + column
+                self._tile(image * f["image"] + block * f["plane"], block, row, column, index)
+        self.code.ret()
+
+    def _tile(self, plane: Int, block: Int, row: Int, column: Int, index: Int) -> None:
+        raise NotImplementedError
+
+    def _buffer(self, vectors: int) -> Pointer:
+        builder = self.code.builder
+        with builder.goto_entry_block():
+            slot = builder.alloca(FLOAT, size=vectors * self.lanes)
+            address = builder.inttoptr(builder.ptrtoint(slot, INDEX), ADDRESS)
+        return Pointer(builder, address)
+
+    def _transform(self, matrix: Matrix, tile: list[list[Any]]) -> list[list[Any]]:
+        """Return M tile M' for a tile of vectors."""
+        by_column = [self._combine(matrix, list(column)) for column in zip(*tile, strict=True)]
+        return [self._combine(matrix, list(row)) for row in zip(*by_column, strict=True)]
+
+    def _combine(self, matrix: Matrix, vectors: list[Any]) -> list[Any]:
+        """Return the product of a matrix and a column of vectors."""
+        return [self._sum(coefficients, vectors) for coefficients in matrix]
+
+    def _sum(self, coefficients: tuple[float, ...], vectors: list[Any]) -> Any:
+        """Return a linear combination: terms with the factors 1 and -1 first, the others by fused multiply-adds."""
+        builder = self.code.builder
+        terms = sorted(zip(coefficients, vectors, strict=True), key=lambda term: (abs(term[0]) != 1, -term[0]))
+        terms = [term for term in terms if term[0]]
+        (first, total), *others = terms
+        if first != 1:
+            total = builder.fmul(self._constant(first), total)
+        for coefficient, vector in others:
+            if abs(coefficient) == 1:
+                total = (builder.fadd if coefficient > 0 else builder.fsub)(total, vector)
+            else:
+                total = self.code.fma(self._constant(coefficient), vector, total)
+        return total
+
+    def _constant(self, value: float) -> Any:
+        return ir.Constant(ir.VectorType(FLOAT, self.lanes), [float(value)] * self.lanes)
+
+
+class _InputTransform(_Transform):
+    fields = INPUT_FIELDS
+
+    def _tile(self, plane: Int, block: Int, row: Int, column: Int, index: Int) -> None:
+        f, b, lanes, t = self.field, self.code.builder, self.lanes, self.t
+        x = self.arguments.pointer("x").at(plane)
+        top, left = row * self.m - f["top"], column * self.m - f["left"]
+        edge = self._buffer(t * t)
+        inside = [self.code.constant(-1) < top, self.code.constant(-1) < left]
+        inside += [top + (t - 1) < f["high"], left + (t - 1) < f["wide"]]
+        is_inside = b.and_(b.and_(inside[0], inside[1]), b.and_(inside[2], inside[3]))
+        with b.if_then(b.not_(is_inside)):
+            self._copy_window(x, edge, top, left)
+        source = b.select(is_inside, x.at((top * f["wide"] + left) * lanes).value, edge.value)
+        ld = (f["wide"] * lanes).where(is_inside, t * lanes)
+        window = Pointer(b, source)
+        tile = [[window.at(ld * i + j * lanes).load(lanes) for j in range(t)] for i in range(t)]
+        out = self.arguments.pointer("v").at(index * f["v_ld"] + block * lanes)
+        for i, line in enumerate(self._transform(INPUT[self.m], tile)):
+            for j, vector in enumerate(line):
+                out.at(f["v_element"] * (i * t + j)).store(vector)
+
+    def _copy_window(self, x: Pointer, edge: Pointer, top: Int, left: Int) -> None:
+        """Copy a window to a buffer, with zeros where it lies outside of the image."""
+        f, b, lanes, t = self.field, self.code.builder, self.lanes, self.t
+        with self.code.loop(0, t) as i, self.code.loop(0, t) as j:
+            line, pixel = top + i, left + j
+            bounds = [self.code.constant(-1) < line, line < f["high"], self.code.constant(-1) < pixel]
+            valid = b.and_(b.and_(bounds[0], bounds[1]), b.and_(bounds[2], pixel < f["wide"]))
+            target = edge.at((i * t + j) * lanes)
+            with b.if_else(valid) as (copy, zero):
+                with copy:
+                    target.store(x.at((line * f["wide"] + pixel) * lanes).load(lanes))
+                with zero:
+                    target.store(self._constant(0))
+
+
+class _OutputTransform(_Transform):
+    fields = OUTPUT_FIELDS
+
+    def _tile(self, plane: Int, block: Int, row: Int, column: Int, index: Int) -> None:
+        f, lanes, t, m = self.field, self.lanes, self.t, self.m
+        p = self.arguments.pointer("p").at(index * f["p_ld"] + block * lanes)
+        tile = [[p.at(f["p_element"] * (i * t + j)).load(lanes) for j in range(t)] for i in range(t)]
+        results, buffer = self._transform(OUTPUT[m], tile), self._buffer(m * m)
+        for i, line in enumerate(results):
+            for j, vector in enumerate(line):
+                buffer.at((i * m + j) * lanes).store(vector)
+        top, left = row * m, column * m
+        bias = self._bias(block)
+        with self.code.loop(0, (f["high"] - top).minimum(m)) as i, self.code.loop(0, (f["wide"] - left).minimum(m)) as j:
+            pixel = plane + ((top + i) * f["wide"] + left + j) * lanes
+            self._store(buffer.at((i * m + j) * lanes).load(lanes), bias, pixel)
+
+    def _bias(self, block: Int) -> Any:
+        return self.arguments.pointer("bias").at(block * self.lanes).load(self.lanes)
+
+    def _store(self, value: Any, bias: Any, pixel: Int) -> None:
+        b, residual = self.code.builder, self.arguments.pointer("residual")
+        total = self.code.variable(value.type, b.fadd(value, bias))
+        with b.if_then(b.not_(residual.is_null())):
+            total.set(b.fadd(total.get(), residual.at(pixel).load(self.lanes)))
+        floor, ceiling = (self.code.splat(self.arguments.float32(name), self.lanes) for name in ("floor", "ceiling"))
+        clamped = self.code.minimum(self.code.maximum(total.get(), floor), ceiling)
+        self.arguments.pointer("y").at(pixel).store(clamped)

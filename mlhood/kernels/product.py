@@ -1,0 +1,149 @@
+"""Matrix products with a packed right factor, prepared once."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from mlhood.kernels.codegen import jit
+from mlhood.kernels.codegen.microkernel import Tile, candidates
+from mlhood.kernels.codegen.product_kernel import FIELDS, build
+from mlhood.kernels.codegen.target import Target, host
+from mlhood.kernels.native import NativeCall, native_call
+from mlhood.kernels.parallel import LINE, aligned
+
+Clip = tuple[float, float]
+UNBOUNDED: Clip = (-math.inf, math.inf)
+_TASKS_PER_THREAD = 8
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The sizes of a batch of products a[m, k] b[k, n].
+
+    Args:
+        m: Rows of each a.
+        n: Columns of each b.
+        k: Columns of each a.
+        batch: Number of products.
+    """
+
+    m: int
+    n: int
+    k: int
+    batch: int = 1
+
+
+def choose(sizes: Sizes, target: Target, columns: int | None = None) -> Tile:
+    """Return the register tile with the lowest estimated cost.
+
+    Args:
+        sizes: The sizes.
+        target: The processor.
+        columns: A number that the tile's columns must divide; None for any.
+    """
+    tiles = [tile for tile in candidates(target) if columns is None or columns % tile.columns == 0]
+    fitting = [tile for tile in tiles if tile.rows <= sizes.m] or tiles
+    return min(fitting, key=lambda tile: (_cost(sizes, tile), -tile.columns))
+
+
+def _cost(sizes: Sizes, tile: Tile) -> float:
+    """Return the cycles of a product, per k: those of full tiles, and of the one with the remaining rows."""
+    full, rest = divmod(sizes.m, tile.rows)
+    below = Tile(rest, tile.vectors, tile.lanes).cycles if rest else 0
+    return -(-sizes.n // tile.columns) * (full * tile.cycles + below)
+
+
+def pack(b: np.ndarray, width: int) -> np.ndarray:
+    """Return b [..., K, N] as [..., ceil(N / width), K, width], zero-padded, aligned to a cache line."""
+    *batch, k, n = b.shape
+    panels = -(-n // width)
+    out = aligned(math.prod(batch) * panels * k * width).reshape(-1, panels, k, width)
+    for source, target in zip(b.reshape(-1, k, n), out, strict=True):
+        for i in range(panels):
+            part = source[:, i * width : (i + 1) * width]
+            target[i, :, : part.shape[1]] = part
+            target[i, :, part.shape[1] :] = 0
+    return out.reshape(*batch, panels, k, width)
+
+
+def prepare(
+    sizes: Sizes,
+    b: np.ndarray,
+    bias: np.ndarray | None = None,
+    clip: Clip | None = None,
+    *,
+    a_ld: int | None = None,
+    c_ld: int | None = None,
+    threads: int = 1,
+    target: Target | None = None,
+    tile: Tile | None = None,
+    name: str = "product",
+) -> NativeCall:
+    """Prepare c = a b for constant b: operands "a" float32 [batch, m, a_ld] and "c" float32 [batch, m, c_ld].
+
+    Args:
+        sizes: The sizes.
+        b: float32 [K, N] or [batch, K, N]; or what `pack` made of it, if a tile is given.
+        bias: float32 [N] or None.
+        clip: Bounds that the result is clamped to; None for none.
+        a_ld: Elements between the rows of a; K by default.
+        c_ld: Elements between the rows of c; N by default.
+        threads: Number of threads.
+        target: The processor; the host by default.
+        tile: The register tile; by default the cheapest.
+        name: For reports.
+    """
+    target = target or host()
+    packed = tile is not None and b.ndim >= 3 and b.shape[-1] == tile.columns and b.shape[-2] == sizes.k
+    tile = tile or choose(sizes, target)
+    weights = b if packed else pack(np.asarray(b, np.float32), tile.columns)
+    panels = -(-sizes.n // tile.columns)
+    padded = None if bias is None else np.zeros(panels * tile.columns, np.float32)
+    if padded is not None:
+        padded[: sizes.n] = bias
+    a_ld, c_ld = sizes.k if a_ld is None else a_ld, sizes.n if c_ld is None else c_ld
+    values = chunks(sizes, tile, panels, threads) | {
+        "m": sizes.m,
+        "n": sizes.n,
+        "k": sizes.k,
+        "a_batch": sizes.m * a_ld,
+        "a_ld": a_ld,
+        "b": weights.ctypes.data,
+        "b_batch": panels * sizes.k * tile.columns if sizes.batch > 1 else 0,
+        "b_panel": sizes.k * tile.columns,
+        "c_batch": sizes.m * c_ld,
+        "c_ld": c_ld,
+        "bias": 0 if padded is None else padded.ctypes.data,
+    }
+    floor, ceiling = clip or UNBOUNDED
+    kernel = jit.load(build, target, tile.rows, tile.vectors, sizes.m % tile.rows)
+    keep = (weights,) if padded is None else (weights, padded)
+    floats = {"floor": floor, "ceiling": ceiling}
+    return native_call(kernel, FIELDS, values, ("a", "c"), floats=floats, keep=keep, name=name)
+
+
+def chunks(sizes: Sizes, tile: Tile, panels: int, threads: int) -> dict[str, int]:
+    """Return how the work is divided: enough tasks to balance the threads, of whole tiles."""
+    tiles = max(1, -(-sizes.m // tile.rows))
+    wanted = 1 if threads == 1 else -(-threads * _TASKS_PER_THREAD // max(1, sizes.batch))
+    panel_chunks = min(panels, wanted)
+    chunk_panels = -(-panels // max(1, panel_chunks))
+    panel_chunks = -(-panels // max(1, chunk_panels))
+    row_chunks = min(tiles, -(-wanted // max(1, panel_chunks)))
+    chunk_rows = -(-tiles // row_chunks) * tile.rows
+    row_chunks = max(1, -(-sizes.m // chunk_rows))
+    is_empty = not (sizes.m and sizes.n and sizes.batch)
+    return {
+        "tasks": 0 if is_empty else sizes.batch * row_chunks * panel_chunks,
+        "row_chunks": row_chunks,
+        "panel_chunks": panel_chunks,
+        "chunk_rows": chunk_rows,
+        "chunk_panels": chunk_panels,
+        "panels": panels,
+    }
+
+
+ALIGNMENT = LINE

@@ -1,0 +1,148 @@
+"""Winograd's convolution: 3x3 with stride 1, on blocked activations, in three native calls."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mlhood.kernels.codegen import jit
+from mlhood.kernels.codegen.target import Target, host
+from mlhood.kernels.codegen.winograd_kernel import (
+    INPUT_FIELDS,
+    OUTPUT_FIELDS,
+    WEIGHTS,
+    build_input,
+    build_output,
+)
+from mlhood.kernels.geometry import Geometry
+from mlhood.kernels.native import NativeCall, native_call
+from mlhood.kernels.product import UNBOUNDED, Clip, Sizes, choose, pack, prepare
+
+TILES = tuple(WEIGHTS)  # widths of a tile of outputs, m
+
+
+def supports(g: Geometry, lanes: int) -> bool:
+    """Return whether a convolution can be computed so: 3x3, stride 1, no dilation, no groups, enough channels."""
+    return (
+        g.kernel == (3, 3)
+        and g.stride == (1, 1)
+        and g.dilation == (1, 1)
+        and g.groups == 1
+        and min(g.channels, g.filters) >= lanes
+    )
+
+
+def tile_counts(g: Geometry, m: int) -> tuple[int, int]:
+    """Return the rows and columns of tiles that cover the result."""
+    high, wide = g.out
+    return -(-high // m), -(-wide // m)
+
+
+def transform_weights(w: np.ndarray, m: int) -> np.ndarray:
+    """Return G w G' of float32 [F, C, 3, 3] as float32 [t * t, C, F], computed in float64."""
+    matrix = np.array(WEIGHTS[m], np.float64)
+    transformed = np.einsum("ia,fcab,jb->ijcf", matrix, w.astype(np.float64), matrix, optimize=True)
+    return transformed.reshape(-1, w.shape[1], w.shape[0]).astype(np.float32)
+
+
+def pack_weights(g: Geometry, w: np.ndarray, m: int, target: Target | None = None) -> np.ndarray:
+    """Return the transformed weights as panels, see `product.pack`: what `prepare_winograd` takes."""
+    return pack(transform_weights(w, m), choose(_sizes(g, m), target or host()).columns)
+
+
+def prepare_winograd(
+    g: Geometry,
+    weights: np.ndarray,
+    bias: np.ndarray | None = None,
+    clip: Clip | None = None,
+    *,
+    m: int,
+    chunk: int | None = None,
+    threads: int = 1,
+    target: Target | None = None,
+) -> list[NativeCall]:
+    """Prepare a convolution of blocked activations.
+
+    The calls run one after another. Operands: "x", "y" and optionally "residual", blocked float32; the workspaces "v"
+    and "p" must keep their content from the first call to the last.
+
+    Args:
+        g: The geometry; see `supports`.
+        weights: What `pack_weights` returned for the same m and target.
+        bias: float32 [F] or None.
+        clip: Bounds that the result is clamped to; None for none.
+        m: Width of a tile of outputs, one of `TILES`.
+        chunk: Rows of tiles that go through all three calls before the next ones, so that the workspaces stay in the
+            second-level cache; None for all.
+        threads: Number of threads.
+        target: The processor; the host by default.
+    """
+    target = target or host()
+    convolution = _Winograd(g, weights, bias, clip or UNBOUNDED, m, threads, target)
+    lines = convolution.lines
+    step = min(lines, chunk or lines)
+    return [call for first in range(0, lines, step) for call in convolution.calls(first, min(step, lines - first))]
+
+
+class _Winograd:
+    """What the calls of all chunks have in common."""
+
+    def __init__(
+        self,
+        g: Geometry,
+        weights: np.ndarray,
+        bias: np.ndarray | None,
+        clip: Clip,
+        m: int,
+        threads: int,
+        target: Target,
+    ) -> None:
+        self.geometry, self.weights, self.clip, self.m = g, weights, clip, m
+        self.threads, self.target, self.lanes = threads, target, target.lanes
+        self.blocks = -(-g.channels // self.lanes), -(-g.filters // self.lanes)
+        self.rows, self.columns = tile_counts(g, m)
+        self.lines = g.images * self.rows
+        self.tile = choose(_sizes(g, m), target)
+        self.bias = np.zeros(self.blocks[1] * self.lanes, np.float32)
+        if bias is not None:
+            self.bias[: g.filters] = bias
+
+    def calls(self, first: int, lines: int) -> list[NativeCall]:
+        """Return the three calls for some rows of tiles."""
+        g, tiles, elements = self.geometry, lines * self.columns, (self.m + 2) ** 2
+        v_ld, p_ld = self.blocks[0] * self.lanes, self.blocks[1] * self.lanes
+        workspace = {"v": 4 * elements * tiles * v_ld, "p": 4 * elements * tiles * p_ld}
+        before = self._tasks(first, lines, self.blocks[0], (g.height, g.width))
+        before |= {"top": g.padding[0], "left": g.padding[1], "v_element": tiles * v_ld, "v_ld": v_ld}
+        after = self._tasks(first, lines, self.blocks[1], g.out)
+        after |= {"p_element": tiles * p_ld, "p_ld": p_ld, "bias": self.bias.ctypes.data}
+        sizes = Sizes(tiles, g.filters, g.channels, elements)
+        options = {"a_ld": v_ld, "c_ld": p_ld, "threads": self.threads, "target": self.target, "tile": self.tile}
+        product = prepare(sizes, self.weights, **options)
+        operands = {"v": product.operands["a"], "p": product.operands["c"]}
+        kernels = [jit.load(build, self.target, self.m) for build in (build_input, build_output)]
+        floats = dict(zip(("floor", "ceiling"), self.clip, strict=True))
+        return [
+            native_call(kernels[0], INPUT_FIELDS, before, ("x", "v"), workspace=workspace, name="winograd input"),
+            NativeCall(product.kernel, product.words, operands, workspace, product.keep, "winograd product"),
+            native_call(
+                kernels[1],
+                OUTPUT_FIELDS,
+                after,
+                ("p", "y", "residual"),
+                floats=floats,
+                workspace=workspace,
+                keep=(self.bias,),
+                name="winograd output",
+            ),
+        ]
+
+    def _tasks(self, first: int, lines: int, blocks: int, image: tuple[int, int]) -> dict[str, int]:
+        plane = image[0] * image[1] * self.lanes
+        tasks = {"tasks": lines * blocks, "first": first, "blocks": blocks}
+        tiles = {"tile_rows": self.rows, "tile_columns": self.columns}
+        return tasks | tiles | {"high": image[0], "wide": image[1], "plane": plane, "image": blocks * plane}
+
+
+def _sizes(g: Geometry, m: int) -> Sizes:
+    rows, columns = tile_counts(g, m)
+    return Sizes(g.images * rows * columns, g.filters, g.channels, (m + 2) ** 2)
