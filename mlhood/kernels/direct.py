@@ -15,6 +15,7 @@ from mlhood.kernels.codegen.direct_kernel import FIELDS, Variant, build
 from mlhood.kernels.codegen.microkernel import Tile, candidates
 from mlhood.kernels.codegen.target import Target, host
 from mlhood.kernels.geometry import Geometry, Layout, Pair, geometry, stored_shape
+from mlhood.kernels.native import NativeCall
 from mlhood.kernels.parallel import aligned, scratch
 
 Clip = tuple[float, float]
@@ -24,6 +25,13 @@ _MAX_CHUNK = 28  # tiles
 _TASKS_PER_THREAD = 12
 _PAD_TASKS_PER_THREAD = 4
 _ADDRESSES = ("source", "x", "out", "scratch", "residual")  # fields that differ from call to call
+
+
+def estimated_cycles(
+    g: Geometry, target: Target, input_layout: Layout = "plain", output_layout: Layout = "plain"
+) -> float:
+    """Return the estimated cycles of the cheapest variant, for all images."""
+    return g.images * g.groups * min(cost for cost, _ in _channel_variants(g, target, input_layout, output_layout))
 
 
 @functools.lru_cache(maxsize=256)
@@ -183,6 +191,19 @@ class Direct:
         arguments[self.address_words] = [0 if a is None else a.__array_interface__["data"][0] for a in arrays]
         parallel.launch(self.kernel, arguments, (self, *arrays), count)
         return out
+
+    def prepare(self, threads: int = 1) -> NativeCall:
+        """Return the native call for a number of threads: operands "x", "y" and optionally "residual"."""
+        words = dict(zip(_ADDRESSES, self.address_words, strict=True))
+        operands = {"x": words["source" if self.pads else "x"], "y": words["out"], "residual": words["residual"]}
+        workspace = {}
+        if self.pads:
+            operands["padded"], workspace["padded"] = words["x"], 4 * self.padded_size
+        if self.depth_block < self.geometry.depth:
+            operands["sums"] = words["scratch"]
+            workspace["sums"] = 4 * threads * self._chunk(threads) * self.pixels * self.width
+        keep = tuple(array for array in (self.weights, self.table, self.bias) if array is not None)
+        return NativeCall(self.kernel, self._template(threads), operands, workspace, keep, "direct")
 
     def _template(self, threads: int) -> np.ndarray:
         """Return the argument block for a number of threads, with all addresses that change per call left zero."""

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mlhood.kernels.codegen import jit
+from mlhood.kernels.codegen import jit, packing
 from mlhood.kernels.codegen.microkernel import Tile, candidates
 from mlhood.kernels.codegen.product_kernel import FIELDS, build
 from mlhood.kernels.codegen.target import Target, host
 from mlhood.kernels.native import NativeCall, native_call
-from mlhood.kernels.parallel import LINE, aligned
+from mlhood.kernels.parallel import aligned
 
 Clip = tuple[float, float]
 UNBOUNDED: Clip = (-math.inf, math.inf)
@@ -46,11 +46,11 @@ def choose(sizes: Sizes, target: Target, columns: int | None = None) -> Tile:
     """
     tiles = [tile for tile in candidates(target) if columns is None or columns % tile.columns == 0]
     fitting = [tile for tile in tiles if tile.rows <= sizes.m] or tiles
-    return min(fitting, key=lambda tile: (_cost(sizes, tile), -tile.columns))
+    return min(fitting, key=lambda tile: (cost(sizes, tile), -tile.columns))
 
 
-def _cost(sizes: Sizes, tile: Tile) -> float:
-    """Return the cycles of a product, per k: those of full tiles, and of the one with the remaining rows."""
+def cost(sizes: Sizes, tile: Tile) -> float:
+    """Return the estimated cycles of a product, per k: those of full tiles, and of the one with the remaining rows."""
     full, rest = divmod(sizes.m, tile.rows)
     below = Tile(rest, tile.vectors, tile.lanes).cycles if rest else 0
     return -(-sizes.n // tile.columns) * (full * tile.cycles + below)
@@ -71,7 +71,7 @@ def pack(b: np.ndarray, width: int) -> np.ndarray:
 
 def prepare(
     sizes: Sizes,
-    b: np.ndarray,
+    b: np.ndarray | None,
     bias: np.ndarray | None = None,
     clip: Clip | None = None,
     *,
@@ -86,7 +86,8 @@ def prepare(
 
     Args:
         sizes: The sizes.
-        b: float32 [K, N] or [batch, K, N]; or what `pack` made of it, if a tile is given.
+        b: float32 [K, N] or [batch, K, N]; or what `pack` made of it, if a tile is given. None if it is only known at
+            run time, as the operand "b", in panels as `pack_at_run_time` makes them.
         bias: float32 [N] or None.
         clip: Bounds that the result is clamped to; None for none.
         a_ld: Elements between the rows of a; K by default.
@@ -97,9 +98,9 @@ def prepare(
         name: For reports.
     """
     target = target or host()
-    packed = tile is not None and b.ndim >= 3 and b.shape[-1] == tile.columns and b.shape[-2] == sizes.k
+    is_packed = tile is not None and b is not None and b.ndim >= 3 and b.shape[-2:] == (sizes.k, tile.columns)
     tile = tile or choose(sizes, target)
-    weights = b if packed else pack(np.asarray(b, np.float32), tile.columns)
+    weights = b if b is None or is_packed else pack(np.asarray(b, np.float32), tile.columns)
     panels = -(-sizes.n // tile.columns)
     padded = None if bias is None else np.zeros(panels * tile.columns, np.float32)
     if padded is not None:
@@ -111,7 +112,7 @@ def prepare(
         "k": sizes.k,
         "a_batch": sizes.m * a_ld,
         "a_ld": a_ld,
-        "b": weights.ctypes.data,
+        "b": 0 if weights is None else weights.ctypes.data,
         "b_batch": panels * sizes.k * tile.columns if sizes.batch > 1 else 0,
         "b_panel": sizes.k * tile.columns,
         "c_batch": sizes.m * c_ld,
@@ -120,9 +121,33 @@ def prepare(
     }
     floor, ceiling = clip or UNBOUNDED
     kernel = jit.load(build, target, tile.rows, tile.vectors, sizes.m % tile.rows)
-    keep = (weights,) if padded is None else (weights, padded)
-    floats = {"floor": floor, "ceiling": ceiling}
-    return native_call(kernel, FIELDS, values, ("a", "c"), floats=floats, keep=keep, name=name)
+    keep = tuple(array for array in (weights, padded) if array is not None)
+    floats, operands = {"floor": floor, "ceiling": ceiling}, ("a", "c") if weights is not None else ("a", "b", "c")
+    return native_call(kernel, FIELDS, values, operands, floats=floats, keep=keep, name=name)
+
+
+def pack_at_run_time(
+    sizes: Sizes, tile: Tile, *, transposed: bool = False, target: Target | None = None
+) -> NativeCall:
+    """Prepare the packing of a batch of factors b into panels: operands "source" and "out", float32.
+
+    Args:
+        sizes: The sizes.
+        tile: The register tile.
+        transposed: Whether the source is [batch, N, K] (else [batch, K, N]).
+        target: The processor; the host by default.
+    """
+    panels = -(-sizes.n // tile.columns)
+    values = {
+        "tasks": sizes.batch * panels,
+        "blocks": panels,
+        "group": sizes.n * sizes.k,
+        "ld": sizes.k if transposed else sizes.n,
+        "count": sizes.n,
+        "depth": sizes.k,
+    }
+    kernel = jit.load(packing.build, target or host(), tile.columns, transposed)
+    return native_call(kernel, packing.FIELDS, values, ("source", "out"), name="pack")
 
 
 def chunks(sizes: Sizes, tile: Tile, panels: int, threads: int) -> dict[str, int]:
@@ -145,5 +170,3 @@ def chunks(sizes: Sizes, tile: Tile, panels: int, threads: int) -> dict[str, int
         "panels": panels,
     }
 
-
-ALIGNMENT = LINE

@@ -15,8 +15,10 @@ from mlhood.kernels.codegen.winograd_kernel import (
 )
 from mlhood.kernels.geometry import Geometry
 from mlhood.kernels.native import NativeCall, native_call
-from mlhood.kernels.product import UNBOUNDED, Clip, Sizes, choose, pack, prepare
+from mlhood.kernels.product import UNBOUNDED, Clip, Sizes, choose, cost, pack, prepare
 
+_TRANSFORM = 4  # cycles per element of a tile: loading, transforming, storing
+BANDWIDTH = 10  # bytes per cycle from memory
 TILES = tuple(WEIGHTS)  # widths of a tile of outputs, m
 
 
@@ -35,6 +37,14 @@ def tile_counts(g: Geometry, m: int) -> tuple[int, int]:
     """Return the rows and columns of tiles that cover the result."""
     high, wide = g.out
     return -(-high // m), -(-wide // m)
+
+
+def estimated_cycles(g: Geometry, m: int, target: Target) -> float:
+    """Return the estimated cycles of all three calls: products, transforms, and weights read from memory once."""
+    sizes, elements = _sizes(g, m), (m + 2) ** 2
+    blocks = (g.channels + g.filters) / target.lanes
+    products = elements * g.channels * cost(sizes, choose(sizes, target))
+    return products + _TRANSFORM * sizes.m * blocks * elements + 4 * elements * g.channels * g.filters / BANDWIDTH
 
 
 def transform_weights(w: np.ndarray, m: int) -> np.ndarray:

@@ -24,7 +24,9 @@ from mlhood.compiler.hir.values import Value
 from mlhood.compiler.operators import (
     activation,
     arithmetic,
+    blocked,
     cast,
+    chain,
     convolution,
     creation,
     decompositions,
@@ -71,6 +73,8 @@ _FAMILIES = (
     integer_pooling,
     rescale,
     lookup,
+    blocked,
+    chain,
 )
 
 OPERATORS: dict[str, type[Operator]] = {

@@ -181,7 +181,7 @@ def build(target: Target, width: int, contiguous_rows: bool) -> str:
     source, out = arguments.pointer("source"), arguments.pointer("out")
     with arguments.tasks(f["tasks"]) as task:
         group, first = task // f["blocks"], task % f["blocks"] * width
-        strip = source.at(group * f["group"] + first * f["ld"])
+        strip = source.at(group * f["group"] + (first * f["ld"] if contiguous_rows else first))
         count = (f["count"] - first).minimum(width)
         code.call(pack, strip, f["ld"], count, f["depth"], out.at(task * f["depth"] * width))
     code.ret()

@@ -1,0 +1,1 @@
+"""The CPU back end: a graph as one sequence of native kernels on one arena."""

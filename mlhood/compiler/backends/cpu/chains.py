@@ -1,0 +1,97 @@
+"""Fusion of element-wise operators into chains, each of which is a single loop.
+
+1. g(f(a, ...), b, ...)  ->  ElementwiseChain(a, ..., b, ...) with the steps f, g
+
+f and g compute float32 element by element, f's result has the shape of g's and no other use. Activations that kernels
+do not fuse are split off first:
+
+2. Conv with activation, FullyConnected with activation  ->  the same without it, then the activation
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from mlhood.compiler.hir.graph import Graph
+from mlhood.compiler.hir.values import Node, Value
+from mlhood.compiler.operators.activation import operator_of
+from mlhood.compiler.operators.chain import ElementwiseChain, Step, is_step, steps_of
+from mlhood.compiler.operators.convolution import Conv
+from mlhood.compiler.operators.matrix import FullyConnected
+from mlhood.compiler.passes.rewriting import has_one_use
+
+_CLAMPS = ("Relu", "Clip")
+_MAX_STEPS = 24
+_MAX_INPUTS = 8
+
+
+def split_activations(graph: Graph) -> None:
+    """Split off the activations that kernels do not fuse: all but Relu and Clip."""
+    for node in graph.topological():
+        operator = node.operator
+        if not isinstance(operator, Conv | FullyConnected) or not operator.activation:
+            continue
+        if operator.activation[0] in _CLAMPS:
+            continue
+        bare = graph.add(replace(operator, activation=()), *node.inputs, name=f"{node.name}.sum")
+        graph.replace(node, operator_of(operator.activation), bare.outputs[0])
+
+
+def fuse_chains(graph: Graph, operations: Collection[str]) -> None:
+    """Fuse element-wise operators into chains.
+
+    Args:
+        graph: The graph, modified in place.
+        operations: Names of the steps that the back end can compute.
+    """
+    for node in graph.topological():
+        if node.name in graph.nodes and _is_chainable(node, operations):
+            while _absorb(graph, node, operations):
+                node = graph.nodes[node.name]
+
+
+def _is_chainable(node: Node, operations: Collection[str]) -> bool:
+    if not is_step(node.operator) or any(value is None for value in node.inputs):
+        return False
+    types = [value.type for value in (*node.inputs, *node.outputs) if value is not None]
+    are_floats = all(type.element == "float32" and type.quantization is None for type in types)
+    return are_floats and all(step[0] in operations for step in steps_of(node.operator))
+
+
+def _absorb(graph: Graph, node: Node, operations: Collection[str]) -> bool:
+    """Absorb one producer into a node; return whether there was one."""
+    for value in node.inputs:
+        producer = None if value is None else value.producer
+        if producer is None or not _is_chainable(producer, operations) or not has_one_use(graph, value):
+            continue
+        if value.type.shape != node.outputs[0].type.shape:
+            continue
+        inputs, steps = _merged(producer, node, value)
+        if len(steps) <= _MAX_STEPS and len(inputs) <= _MAX_INPUTS:
+            graph.replace(node, ElementwiseChain(steps), *inputs)
+            graph.remove(producer)
+            return True
+    return False
+
+
+def _merged(first: Node, second: Node, value: Value) -> tuple[list[Value], tuple[Step, ...]]:
+    """Return the inputs and the steps of a node and of the one that reads its value."""
+    inputs = list(dict.fromkeys(v for v in (*first.inputs, *(w for w in second.inputs if w is not value)) if v))
+    count = len(inputs)
+    early = steps_of(first.operator)
+    steps = _renumbered(early, [inputs.index(v) for v in first.inputs if v], count)
+    result = count + len(early) - 1
+    operands = [result if v is value else inputs.index(v) for v in second.inputs if v]
+    return inputs, (*steps, *_renumbered(steps_of(second.operator), operands, count + len(early)))
+
+
+def _renumbered(steps: tuple[Step, ...], operands: list[int], first: int) -> tuple[Step, ...]:
+    """Return steps that read these operands, and whose first result has the number `first`."""
+    count = len(operands)
+
+    def number(operand: int) -> int:
+        return operands[operand] if operand < count else first + operand - count
+
+    return tuple((name, attributes, tuple(map(number, read))) for name, attributes, read in steps)
+

@@ -1,0 +1,24 @@
+"""The stage "lowered" for the CPU: layouts, and element-wise operators as loops."""
+
+from __future__ import annotations
+
+from mlhood.compiler.backends.cpu.chains import fuse_chains, split_activations
+from mlhood.compiler.backends.cpu.layouts import block_activations
+from mlhood.compiler.hir.graph import Graph
+from mlhood.kernels.codegen.target import Target, host
+
+OPERATIONS: frozenset[str] = frozenset()
+
+
+def lower_for_cpu(graph: Graph, target: Target | None = None) -> Graph:
+    """Return a graph with the layouts and operators that the CPU's kernels compute.
+
+    Args:
+        graph: A verified graph; not modified.
+        target: The processor; the host by default.
+    """
+    graph = graph.copy()
+    split_activations(graph)
+    graph = block_activations(graph, (target or host()).lanes)
+    fuse_chains(graph, OPERATIONS)
+    return graph

@@ -1,0 +1,218 @@
+"""A program as native code: every instruction's kernels in one sequence, every buffer at an address of one arena."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from mlhood.compiler.backends.cpu.selection import Machine, Selection, select
+from mlhood.compiler.hir.operator import as_tuple, footprint, locate_error
+from mlhood.compiler.lir.instructions import Buffer, Compute, Copy, Instruction, Weight
+from mlhood.compiler.lir.program import Lifetime, Program
+from mlhood.compiler.lir.text import instruction_text
+from mlhood.compiler.memory.plan import ALIGNMENT, MemoryPlan, plan
+from mlhood.errors import CompilerError
+from mlhood.kernels.native import KernelSequence, NativeCall
+
+MAX_BYTES = 2**32  # of the arena, and of a temporary array of an operator that the interpreter computes
+
+
+
+@dataclass(frozen=True)
+class Step:
+    """An instruction that computes something.
+
+    Args:
+        number: Of the instruction in the program.
+        instruction: The instruction.
+        selection: Its native calls; None if the interpreter computes it.
+        first: Number of its first call in the sequence.
+    """
+
+    number: int
+    instruction: Instruction
+    selection: Selection | None
+    first: int
+
+    @property
+    def last(self) -> int:
+        """Number of the call after its last one."""
+        return self.first + (len(self.selection.calls) if self.selection else 0)
+
+    @property
+    def kernel(self) -> str:
+        """What computes it, for reports."""
+        if self.selection is None:
+            return "copy" if isinstance(self.instruction, Copy) else "interpreter"
+        return self.selection.calls[-1].name.split()[0]
+
+
+class NativeProgram:
+    """A program, prepared for execution.
+
+    Args:
+        program: A verified program without dynamic axes.
+        machine: What it is prepared for.
+
+    Raises:
+        CompilerError: It needs more memory than the limit.
+    """
+
+    def __init__(self, program: Program, machine: Machine) -> None:
+        self.program, self.machine = program, machine
+        self.steps = tuple(self._select())
+        self.plan = self._plan_memory()
+        _check_memory(self.plan.bytes, program.name)
+        self._owners = program.memory()
+        self._arena = np.empty(self.plan.bytes + ALIGNMENT, np.uint8)
+        self._base = self._arena.ctypes.data + -self._arena.ctypes.data % ALIGNMENT
+        calls = [call for step in self.steps if step.selection for call in step.selection.calls]
+        self.sequence = KernelSequence(calls, machine.threads, machine.target)
+        self._patches: dict[Weight, list[int]] = {}
+        self._write_addresses()
+        self._segments = tuple(self._merge_steps())
+
+    def _select(self) -> Iterator[Step]:
+        count = 0
+        for number, instruction in enumerate(self.program.instructions):
+            if not isinstance(instruction, Compute | Copy):
+                continue
+            selection = select(instruction, self.machine) if isinstance(instruction, Compute) else None
+            step = Step(number, instruction, selection, count)
+            count = step.last
+            yield step
+
+    def _plan_memory(self) -> MemoryPlan:
+        lifetimes = self.program.lifetimes()
+        for step in self.steps:
+            for name, size in (step.selection.workspace if step.selection else {}).items():
+                lifetimes.append(Lifetime(_workspace(step, name), size, step.number, step.number))
+        return plan(lifetimes)
+
+    # -- addresses
+
+    def _write_addresses(self) -> None:
+        for step in self.steps:
+            for i, call in enumerate(step.selection.calls if step.selection else ()):
+                self._write_call(step, step.first + i, call)
+
+    def _write_call(self, step: Step, number: int, call: NativeCall) -> None:
+        operands = step.selection.operands if step.selection else {}
+        for name in call.operands:
+            word = self.sequence.word(number, name)
+            if name in operands:
+                owner = self._owners[operands[name]]
+                if isinstance(owner, Weight) and owner.kind != "constant":
+                    self._patches.setdefault(owner, []).append(word)
+                else:
+                    self.sequence.words[word] = self._address(owner)
+            elif (workspace := _workspace(step, name)) in self.plan.offsets:
+                self.sequence.words[word] = self._base + self.plan.offsets[workspace]
+
+    def _address(self, owner: Buffer) -> int:
+        if isinstance(owner, Weight) and owner.data is not None:
+            return owner.data.ctypes.data
+        return self._base + self.plan.offsets[owner.name]
+
+    def _merge_steps(self) -> Iterator[tuple[int, int] | Step]:
+        """Yield ranges of calls that run in one native call, and steps that the interpreter computes in between."""
+        first = 0
+        for step in self.steps:
+            if step.selection is None:
+                if first < step.first:
+                    yield first, step.first
+                yield step
+                first = step.first
+        if first < len(self.sequence.calls):
+            yield first, len(self.sequence.calls)
+
+    # -- execution
+
+    def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Run the program once; not from two threads at a time.
+
+        Args:
+            inputs: A contiguous array for each input, of its type.
+
+        Returns:
+            The outputs by name, in memory of their own.
+        """
+        arrays = self.bind(inputs)
+        for segment in self._segments:
+            if isinstance(segment, Step):
+                self.interpret(segment, arrays)
+            else:
+                self.sequence.run(*segment)
+        return {name: arrays[weight] for name, weight in self.program.outputs.items()}
+
+    def bind(self, inputs: Mapping[str, np.ndarray]) -> dict[Weight, np.ndarray]:
+        """Allocate the outputs, and write the addresses of inputs and outputs; return their arrays."""
+        arrays: dict[Weight, np.ndarray] = {}
+        for name, weight in self.program.weights.items():
+            if weight.kind == "input":
+                arrays[weight] = inputs[name]
+            elif weight.kind == "output":
+                arrays[weight] = np.empty(weight.type.shape, weight.type.dtype)
+        for weight, words in self._patches.items():
+            self.sequence.words[words] = arrays[weight].__array_interface__["data"][0]
+        return arrays
+
+    def run_step(self, step: Step, arrays: Mapping[Weight, np.ndarray]) -> None:
+        """Run one step; those before it must have run."""
+        if step.selection is None:
+            self.interpret(step, arrays)
+        else:
+            self.sequence.run(step.first, step.last)
+
+    def interpret(self, step: Step, arrays: Mapping[Weight, np.ndarray]) -> None:
+        """Compute a step with NumPy, by the operator's reference semantics."""
+        if isinstance(step.instruction, Copy):
+            self.array(step.instruction.target, arrays)[...] = self.array(step.instruction.source, arrays)
+        elif isinstance(step.instruction, Compute):
+            results = _evaluate(step.instruction, lambda buffer: self.array(buffer, arrays))
+            for buffer, result in zip(step.instruction.results, results, strict=True):
+                self.array(buffer, arrays)[...] = result
+
+    def array(self, buffer: Buffer, arrays: Mapping[Weight, np.ndarray]) -> np.ndarray:
+        """Return a buffer as an array, which is valid until another buffer takes over its memory."""
+        owner = self._owners[buffer]
+        if isinstance(owner, Weight):
+            array = arrays[owner] if owner.data is None else owner.data
+            flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        else:
+            start = self.plan.offsets[owner.name] + self._base - self._arena.ctypes.data
+            flat = self._arena[start : start + buffer.bytes]
+        return flat.view(buffer.type.dtype).reshape([int(axis) for axis in buffer.type.shape])
+
+
+def _workspace(step: Step, name: str) -> str:
+    return f"{step.number}: {name}"
+
+
+def _evaluate(instruction: Compute, array: Callable[[Buffer], np.ndarray]) -> tuple[np.ndarray, ...]:
+    types = tuple(None if buffer is None else buffer.type for buffer in instruction.inputs)
+    inputs = [None if buffer is None else array(buffer) for buffer in instruction.inputs]
+    where = instruction_text(instruction)
+    _check_memory(footprint(instruction.operator, types, [b.type for b in instruction.results]), where)
+    try:
+        with np.errstate(all="ignore"):
+            return as_tuple(instruction.operator.evaluate_typed(types, *inputs))
+    except CompilerError as error:
+        raise locate_error(error, where) from error
+    except (ValueError, TypeError, LookupError, MemoryError, ArithmeticError) as error:
+        raise CompilerError("the operator failed on these inputs", where=where, got=error) from error
+
+
+def _check_memory(needed: int, where: str) -> None:
+    if needed > MAX_BYTES:
+        raise CompilerError(
+            "the program needs more memory than the limit",
+            where=where,
+            expected=f"{MAX_BYTES:,} bytes at most",
+            got=f"{needed:,} bytes",
+            todo="run a smaller batch or a smaller model",
+        )
+
+

@@ -1,0 +1,90 @@
+"""The target "cpu": plans for the shapes that are run, made when they are first seen."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from mlhood.compiler.backends.cpu.lowering import lower_for_cpu
+from mlhood.compiler.backends.cpu.native_program import NativeProgram
+from mlhood.compiler.backends.cpu.selection import Machine
+from mlhood.compiler.backends.cpu.weights import Weights
+from mlhood.compiler.backends.interpreter import Observer
+from mlhood.compiler.hir.graph import Graph
+from mlhood.compiler.hir.inputs import bind_inputs
+from mlhood.compiler.hir.verify import verify
+from mlhood.compiler.lir.lowering import lower
+from mlhood.compiler.lir.passes import optimize
+from mlhood.kernels import parallel
+from mlhood.kernels.codegen.target import Target, host
+
+_MAX_PLANS = 8
+
+Key = tuple[tuple[tuple[int, ...], ...], int, bool]
+
+
+class Cpu:
+    """A graph, prepared for the CPU: one native call runs all of it.
+
+    The number of threads is that of `mlhood.kernels.parallel.threads` when it is run; any number gives the same bits.
+
+    Args:
+        graph: A graph, lowered or not; it is verified, and must not be modified afterwards.
+        target: The processor; the host by default.
+    """
+
+    def __init__(self, graph: Graph, target: Target | None = None) -> None:
+        verify(graph)
+        self.target = target or host()
+        self.graph = lower_for_cpu(graph, self.target)
+        self.weights = Weights()
+        self._types = {name: placeholder.type for name, placeholder in self.graph.placeholders.items()}
+        self._plans: dict[Key, NativeProgram] = {}
+        self._lock = threading.Lock()
+        shapes = tuple(type.shape for type in self._types.values())
+        if all(isinstance(axis, int) for shape in shapes for axis in shape):
+            self.plan(shapes)  # what can be compiled before the first run is
+
+    def run(self, inputs: Mapping[str, Any], observe: Observer | None = None) -> dict[str, np.ndarray]:
+        """Run the graph once; see `Interpreter.run`.
+
+        With `observe`, every value of the lowered graph has memory of its own.
+        """
+        arrays = bind_inputs(self._types, inputs, f"graph {self.graph.name!r}")
+        native = {name: np.ascontiguousarray(array, self._types[name].dtype) for name, array in arrays.items()}
+        shaped = {name: array.reshape(arrays[name].shape) for name, array in native.items()}
+        with self._lock:
+            program = self.plan(tuple(array.shape for array in shaped.values()), observe is not None)
+            return program.run(shaped) if observe is None else self._run_observed(program, shaped, observe)
+
+    def plan(self, shapes: tuple[tuple[int, ...], ...], keep_values: bool = False) -> NativeProgram:
+        """Return the native program for the shapes of the inputs, in their order.
+
+        Args:
+            shapes: The shapes.
+            keep_values: Whether each value keeps memory of its own.
+        """
+        key = (shapes, parallel.threads(), keep_values)
+        if key not in self._plans:
+            while len(self._plans) >= _MAX_PLANS:
+                self._plans.pop(next(iter(self._plans)))
+            self._plans[key] = self._compile(shapes, keep_values)
+        return self._plans[key]
+
+    def _compile(self, shapes: tuple[tuple[int, ...], ...], keep_values: bool) -> NativeProgram:
+        dims: dict[str, int] = {}
+        for type, shape in zip(self._types.values(), shapes, strict=True):
+            dims |= {axis: length for axis, length in zip(type.shape, shape, strict=True) if isinstance(axis, str)}
+        program = lower(self.graph, dims)
+        machine = Machine(self.target, parallel.threads(), self.weights)
+        return NativeProgram(program if keep_values else optimize(program), machine)
+
+    def _run_observed(
+        self, program: NativeProgram, inputs: dict[str, np.ndarray], observe: Observer
+    ) -> dict[str, np.ndarray]:
+        raise NotImplementedError
+
+

@@ -1,0 +1,277 @@
+"""The choice of kernels: for an instruction, the native calls that compute it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from mlhood.compiler.backends.cpu.weights import Weights
+from mlhood.compiler.lir.instructions import Buffer, Compute, Weight
+from mlhood.compiler.operators.activation import Activation
+from mlhood.compiler.operators.blocked import (
+    BlockedAveragePool,
+    BlockedConv,
+    BlockedGlobalAveragePool,
+    BlockedMaxPool,
+)
+from mlhood.compiler.operators.matrix import FullyConnected, Gemm, MatMul
+from mlhood.compiler.operators.pooling import Pool
+from mlhood.kernels import direct, product, windows, winograd
+from mlhood.kernels.codegen.target import Target
+from mlhood.kernels.geometry import Geometry
+from mlhood.kernels.native import NativeCall
+from mlhood.kernels.product import Clip, Sizes
+
+_WORKSPACE_BYTES = 2**22  # of Winograd's transforms: they should stay in the cache between the calls
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What kernels are prepared for.
+
+    Args:
+        target: The processor.
+        threads: Number of threads.
+        weights: Packed weights.
+    """
+
+    target: Target
+    threads: int
+    weights: Weights
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The native calls of an instruction.
+
+    Args:
+        calls: They run one after another.
+        operands: The buffer of each operand by name; those that a call has and that are missing here are workspaces.
+    """
+
+    calls: tuple[NativeCall, ...]
+    operands: Mapping[str, Buffer] = field(default_factory=dict)
+
+    @property
+    def workspace(self) -> dict[str, int]:
+        """Bytes of each workspace, which keeps its content from the first call to the last."""
+        sizes: dict[str, int] = {}
+        for call in self.calls:
+            for name, size in call.workspace.items():
+                sizes[name] = max(size, sizes.get(name, 0))
+        return sizes
+
+
+Rule = Callable[[Any, Compute, Machine], Selection | None]
+
+
+def select(instruction: Compute, machine: Machine) -> Selection | None:
+    """Return the native calls of an instruction; None if there is no kernel for it."""
+    rule = RULES.get(type(instruction.operator))
+    types = [buffer.type for buffer in (*instruction.results, *instruction.reads)]
+    if rule is None or any(type.element != "float32" or type.quantization for type in types):
+        return None
+    return rule(instruction.operator, instruction, machine)
+
+
+def constant(buffer: Buffer | None) -> np.ndarray | None:
+    """Return the array of a constant; None for a buffer that is none, or for an input that is left out."""
+    return buffer.data if isinstance(buffer, Weight) else None
+
+
+def shape(buffer: Buffer) -> tuple[int, ...]:
+    """Return the shape of a buffer, which has no dynamic axes."""
+    return tuple(int(axis) for axis in buffer.type.shape)
+
+
+def split_clip(activation: Activation) -> Clip | None:
+    """Return the bounds that an activation clamps to; None for no activation.
+
+    The lowering has split off all others.
+    """
+    match activation:
+        case ("Relu",):
+            return (0.0, math.inf)
+        case ("Clip", low, high):
+            return (-math.inf if low is None else float(low), math.inf if high is None else float(high))
+    return None
+
+
+# -- convolution
+
+
+def _convolution(operator: BlockedConv, instruction: Compute, machine: Machine) -> Selection | None:
+    x, weight, bias, residual = (*instruction.inputs, None, None)[:4]
+    w, result = constant(weight), instruction.results[0]
+    if x is None or w is None or (bias is not None and constant(bias) is None):
+        return None
+    g = _geometry(operator, shape(x), w.shape, shape(result))
+    clip = split_clip(operator.activation)
+    operands = {"x": x, "y": result} | ({} if residual is None else {"residual": residual})
+    if g.groups == g.channels == g.filters and not operator.plain_input:
+        call = windows.depthwise(g, w, constant(bias), clip, threads=machine.threads, target=machine.target)
+        return Selection((call,), operands)
+    m = None if operator.plain_input else _winograd_tile(g, machine.target)
+    if m is not None:
+        calls = _winograd(g, w, constant(bias), clip, m, machine)
+    else:
+        layout = "plain" if operator.plain_input else "blocked"
+        key = ("direct", g, layout)
+        convolution = machine.weights.memo(
+            (key, id(w), id(bias), clip),
+            lambda: direct.Direct(
+                g,
+                np.ascontiguousarray(w),
+                constant(bias),
+                clip,
+                machine.target,
+                input_layout=layout,
+                output_layout="blocked",
+            ),
+        )
+        calls = [convolution.prepare(machine.threads)]
+    return Selection(tuple(calls), operands)
+
+
+def _geometry(
+    operator: BlockedConv, x: tuple[int, ...], w: tuple[int, ...], y: tuple[int, ...]
+) -> Geometry:
+    high, wide = x[2:4]
+    attributes = operator.strides, operator.pads, operator.dilations
+    return Geometry(x[0], w[1] * operator.group, high, wide, w[0], w[2:], *attributes, operator.group)
+
+
+def _winograd_tile(g: Geometry, target: Target) -> int | None:
+    """Return the tile of the cheapest Winograd convolution; None if the direct one is cheaper."""
+    if not winograd.supports(g, target.lanes):
+        return None
+    weights = 4 * 9 * g.channels * g.filters / winograd.BANDWIDTH
+    costs: dict[int | None, float] = {m: winograd.estimated_cycles(g, m, target) for m in winograd.TILES}
+    costs[None] = direct.estimated_cycles(g, target, "blocked", "blocked") + weights
+    return min(costs, key=lambda m: costs[m])
+
+
+def _winograd(
+    g: Geometry, w: np.ndarray, bias: np.ndarray | None, clip: Clip | None, m: int, machine: Machine
+) -> list[NativeCall]:
+    name = f"winograd {m} {g.images * winograd.tile_counts(g, m)[0]}"
+    packed = machine.weights.packed(w, name, lambda: winograd.pack_weights(g, w, m, machine.target))
+    options = {"m": m, "threads": machine.threads, "target": machine.target}
+    lines, columns = g.images * winograd.tile_counts(g, m)[0], winograd.tile_counts(g, m)[1]
+    line_bytes = 4 * (m + 2) ** 2 * columns * (g.channels + g.filters)
+    chunk = max(1, min(lines, _WORKSPACE_BYTES // line_bytes))
+    return winograd.prepare_winograd(g, packed, bias, clip, chunk=chunk, **options)
+
+
+# -- pooling
+
+
+def _pool(operator: Pool, instruction: Compute, machine: Machine) -> Selection | None:
+    x, y = instruction.reads[0], instruction.results[0]
+    batch, blocks, high, wide, _ = shape(x)
+    window = operator.window
+    out = shape(y)[2:4]
+    over = windows.Windows(
+        batch * blocks, (high, wide), out, window.kernel, window.strides, window.dilations, window.pads
+    )
+    count_pads = isinstance(operator, BlockedAveragePool) and operator.count_pads
+    operation = "mean" if isinstance(operator, BlockedAveragePool) else "maximum"
+    call = windows.pool(over, operation, count_pads=count_pads, threads=machine.threads, target=machine.target)
+    return Selection((call,), {"x": x, "y": y})
+
+
+def _global_pool(operator: BlockedGlobalAveragePool, instruction: Compute, machine: Machine) -> Selection | None:
+    x, y = instruction.reads[0], instruction.results[0]
+    batch, blocks, high, wide, _ = shape(x)
+    if not high * wide:
+        return None
+    # a window of one long row: only its length matters
+    over = windows.Windows(batch * blocks, (high * wide, 1), (1, 1), (high * wide, 1), (1, 1), (1, 1), (0, 0, 0, 0))
+    call = windows.pool(over, "mean", threads=machine.threads, target=machine.target)
+    return Selection((call,), {"x": x, "y": y})
+
+
+# -- matrix products
+
+
+def _dense(operator: FullyConnected, instruction: Compute, machine: Machine) -> Selection | None:
+    x, weight, bias = (*instruction.inputs, None)[:3]
+    w = constant(weight)
+    if x is None or w is None or (bias is not None and constant(bias) is None):
+        return None
+    *rows, depth = shape(x)
+    sizes = Sizes(math.prod(rows), w.shape[0], depth)
+    return _constant_product(sizes, w, w.T, constant(bias), split_clip(operator.activation), x, instruction, machine)
+
+
+def _constant_product(
+    sizes: Sizes,
+    source: np.ndarray,
+    b: np.ndarray,
+    bias: np.ndarray | None,
+    clip: Clip | None,
+    a: Buffer,
+    instruction: Compute,
+    machine: Machine,
+) -> Selection:
+    tile = product.choose(sizes, machine.target)
+    name = f"panels of {tile.columns}{'' if b is source else ', transposed'}"
+    packed = machine.weights.packed(source, name, lambda: product.pack(b, tile.columns))
+    options = {"threads": machine.threads, "target": machine.target, "tile": tile}
+    call = product.prepare(sizes, packed, bias, clip, **options)
+    return Selection((call,), {"a": a, "c": instruction.results[0]})
+
+
+def _matmul(operator: MatMul, instruction: Compute, machine: Machine) -> Selection | None:
+    a, b = instruction.reads
+    left, right = shape(a), shape(b)
+    if len(left) < 2 or len(right) < 2:
+        return None
+    factor = constant(b)
+    if factor is not None and math.prod(right[:-2]) == 1:
+        sizes = Sizes(math.prod(left[:-1]), right[-1], left[-1])
+        matrix = factor.reshape(right[-2:])
+        return _constant_product(sizes, factor, matrix, None, None, a, instruction, machine)
+    if left[:-2] != right[:-2]:
+        return None  # a broadcast batch
+    sizes = Sizes(left[-2], right[-1], left[-1], math.prod(left[:-2]))
+    return _product(sizes, a, b, False, instruction, machine)
+
+
+def _product(
+    sizes: Sizes, a: Buffer, b: Buffer, transposed: bool, instruction: Compute, machine: Machine
+) -> Selection:
+    """Return the product of two factors that are known at run time only: the right one is packed first."""
+    tile = product.choose(sizes, machine.target)
+    pack = product.pack_at_run_time(sizes, tile, transposed=transposed, target=machine.target)
+    multiply = product.prepare(sizes, None, threads=machine.threads, target=machine.target, tile=tile)
+    size = 4 * sizes.batch * -(-sizes.n // tile.columns) * tile.columns * sizes.k
+    operands = {"source": pack.operands["source"], "panels": pack.operands["out"]}
+    packing = NativeCall(pack.kernel, pack.words, operands, {"panels": size}, pack.keep, pack.name)
+    operands = {"a": multiply.operands["a"], "panels": multiply.operands["b"], "c": multiply.operands["c"]}
+    multiplying = NativeCall(multiply.kernel, multiply.words, operands, {}, multiply.keep, multiply.name)
+    return Selection((packing, multiplying), {"a": a, "source": b, "c": instruction.results[0]})
+
+
+def _gemm(operator: Gemm, instruction: Compute, machine: Machine) -> Selection | None:
+    a, b = instruction.reads[:2]
+    if len(instruction.reads) > 2 or operator.alpha != 1 or operator.transpose_a:
+        return None
+    left, right = shape(a), shape(b)
+    sizes = Sizes(left[0], right[0 if operator.transpose_b else 1], left[1])
+    return _product(sizes, a, b, operator.transpose_b, instruction, machine)
+
+
+RULES: dict[type, Rule] = {
+    BlockedConv: _convolution,
+    BlockedMaxPool: _pool,
+    BlockedAveragePool: _pool,
+    BlockedGlobalAveragePool: _global_pool,
+    FullyConnected: _dense,
+    MatMul: _matmul,
+    Gemm: _gemm,
+}

@@ -1,0 +1,86 @@
+"""Packed weights: made once, kept in memory for all plans of a model, and on disk by their content."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Callable, Hashable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mlhood.kernels.codegen import jit
+
+VERSION = 1  # of the packed forms: raise it when one changes
+SMALLEST = 2**18  # bytes: smaller weights are packed faster than a file is opened
+
+
+class Weights:
+    """The packed weights of one model.
+
+    A packed weight is a file in the folder of the kernels' object code, named by a digest of the weight and of its
+    form; it is mapped into memory, so that processes share it and the operating system can drop its pages. A missing
+    or damaged file, or a folder that cannot be written, only costs the packing.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self.folder = folder or jit.cache_folder().parent / "weights"
+        self._packed: dict[tuple[int, str], np.ndarray] = {}
+        self._digests: dict[int, str] = {}
+        self._memo: dict[Hashable, Any] = {}
+        self._sources: list[np.ndarray] = []  # keeps their ids unique
+
+    def memo(self, key: Hashable, make: Callable[[], Any]) -> Any:
+        """Return what was made for a key, or make it."""
+        if key not in self._memo:
+            self._memo[key] = make()
+        return self._memo[key]
+
+    def packed(self, source: np.ndarray, form: str, pack: Callable[[], np.ndarray]) -> np.ndarray:
+        """Return a weight in a packed form.
+
+        Args:
+            source: The weight.
+            form: What determines the packed form beside the weight: algorithm, widths.
+            pack: Makes it: float32, contiguous.
+        """
+        key = (id(source), form)
+        if key not in self._packed:
+            self._sources.append(source)
+            self._packed[key] = pack() if source.nbytes < SMALLEST else self._from_disk(source, form, pack)
+        return self._packed[key]
+
+    def _from_disk(self, source: np.ndarray, form: str, pack: Callable[[], np.ndarray]) -> np.ndarray:
+        path = self.folder / f"{self._digest(source)}-{hashlib.sha256(form.encode()).hexdigest()[:16]}.npy"
+        array = _read(path)
+        if array is None:
+            array = pack()
+            _write(path, array)
+        return array
+
+    def _digest(self, source: np.ndarray) -> str:
+        if id(source) not in self._digests:
+            digest = hashlib.blake2b(f"{VERSION} {source.dtype} {source.shape}".encode(), digest_size=20)
+            digest.update(np.ascontiguousarray(source).data)
+            self._digests[id(source)] = digest.hexdigest()
+        return self._digests[id(source)]
+
+
+def _read(path: Path) -> np.ndarray | None:
+    try:
+        return np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError):
+        return None
+
+
+def _write(path: Path, array: np.ndarray) -> None:
+    """Write an array atomically: a reader sees a complete file or none."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+            np.save(file, array, allow_pickle=False)
+        os.replace(file.name, path)
+    except OSError:
+        return

@@ -1,0 +1,106 @@
+"""A chain of element-wise operators as one operator, whose intermediate results need no memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mlhood.compiler.hir.operator import Operator, require, require_unquantized, unsupported
+from mlhood.compiler.hir.types import TensorType, broadcast
+from mlhood.compiler.operators import arithmetic, elementwise
+from mlhood.compiler.operators.activation import AddActivation
+from mlhood.compiler.operators.base import MADE_BY_PASS, Elementwise
+from mlhood.errors import CompilerError
+
+# The operator's name, its attributes, and what it reads: inputs of the chain, then results of earlier steps.
+Step = tuple[str, tuple[Any, ...], tuple[int, ...]]
+
+_LAST = unsupported("chains are formed last, when a graph is lowered for a back end")
+_KNOWN = {operator.__name__: operator for operator in (*elementwise.OPERATORS, *arithmetic.OPERATORS)}
+
+
+def steps_of(operator: Operator) -> tuple[Step, ...]:
+    """Return an element-wise operator as steps; its inputs are operands 0, 1, ...
+
+    Raises:
+        CompilerError: The operator is no step of a chain.
+    """
+    if isinstance(operator, ElementwiseChain):
+        return operator.steps
+    if isinstance(operator, AddActivation):
+        name, *attributes = operator.activation
+        return ("Add", (), (0, 1)), (str(name), tuple(attributes), (2,))
+    if operator.name not in _KNOWN:
+        raise CompilerError("the operator is not a step of a chain", got=operator.name)
+    return ((operator.name, tuple(operator.attributes.values()), tuple(range(operator.arity[0]))),)
+
+
+def operator_of(step: Step) -> Operator:
+    """Return the operator of a step.
+
+    Raises:
+        CompilerError: The operator is unknown, or its attributes are invalid.
+    """
+    name, attributes, _ = step
+    if name not in _KNOWN:
+        raise CompilerError("the operator is not a step of a chain", got=name)
+    try:
+        return _KNOWN[name](*attributes)
+    except TypeError as error:
+        raise CompilerError("invalid attributes of a step", where=name, got=attributes) from error
+
+
+@dataclass(frozen=True)
+class ElementwiseChain(Elementwise):
+    """y = the last step's result; each step is an element-wise operator on inputs or on earlier steps' results.
+
+    Inputs: float32, broadcast to one shape. Output: float32 of that shape.
+
+    Attributes:
+        steps: The steps; see `Step`.
+    """
+
+    steps: tuple[Step, ...]
+
+    arity = (1, None)
+    family = "arithmetic"
+    from_onnx = MADE_BY_PASS
+    to_onnx = _LAST
+    quantization_rule = _LAST
+    value_range = _LAST
+
+    @property
+    def label(self) -> str:
+        """The names of the steps."""
+        return " ".join(step[0] for step in self.steps)
+
+    def infer(self, *inputs: TensorType) -> TensorType:
+        require_unquantized(*inputs)
+        require(bool(self.steps), "a chain needs a step")
+        values = list(inputs)
+        for step in self.steps:
+            valid = all(0 <= operand < len(values) for operand in step[2])
+            require(valid, "a step reads what comes after it", expected=f"less than {len(values)}", got=step[2])
+            values.append(operator_of(step).infer(*(values[operand] for operand in step[2])))
+        shape = broadcast(*(type.shape for type in inputs))
+        require(values[-1].shape == shape, "a chain's result has the shape of all inputs", got=values[-1].shape)
+        return values[-1]
+
+    def evaluate(self, *inputs: np.ndarray) -> np.ndarray:
+        values = list(inputs)
+        for step in self.steps:
+            values.append(operator_of(step).evaluate(*(values[operand] for operand in step[2])))
+        return values[-1]
+
+
+def is_step(operator: Operator) -> bool:
+    """Return whether an operator can be a step, or several."""
+    if isinstance(operator, AddActivation):
+        return True
+    return isinstance(operator, ElementwiseChain) or (isinstance(operator, Elementwise) and operator.name in _KNOWN)
+
+
+OPERATORS = (ElementwiseChain,)
+
