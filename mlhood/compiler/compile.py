@@ -1,8 +1,10 @@
 """The pipeline as one function with named stops.
 
-import -> "hir" -> passes -> "optimized" -> profile, quantise, passes -> "quantized" -> a back end
+import -> "hir" -> passes -> "optimized" -> profile, quantise, passes -> "quantized"
+       -> layouts and operators of the target -> "lowered" -> "lir" -> the target
 
-On request, the last graph is lowered to a program of the low-level IR and optimised instead: "lir".
+Targets that have no kernels of their own execute the graph without the last two. The program of the low-level IR
+depends on the lengths of dynamic axes: the target makes one when it sees them, and on request it is returned.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ import onnx
 import pandas as pd
 
 from mlhood.compiler.backends import timing
-from mlhood.compiler.backends.targets import DEFAULT, Target, check_target, prepare
+from mlhood.compiler.backends.targets import DEFAULT, LOWERINGS, Target, check_target, prepare
 from mlhood.compiler.hir.graph import Graph
 from mlhood.compiler.hir.verify import verify
 from mlhood.compiler.lir.lowering import lower
@@ -36,7 +38,7 @@ Model = str | Path | bytes | onnx.ModelProto
 Batch = Mapping[str, np.ndarray]
 Calibration = Iterable[Batch] | Batch | Profile | None
 
-STAGES = ("hir", "optimized", "quantized", "lir")
+STAGES = ("hir", "optimized", "quantized", "lowered", "lir")
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,7 @@ class Executable:
         """
         return timing.profile(self._runner, inputs, rounds)
 
-    def report(self) -> pd.DataFrame:
+    def stage_report(self) -> pd.DataFrame:
         """Return a row per stage: number of nodes, bytes of constants, and time (ms)."""
         rows = [(len(stage.graph.nodes), constant_bytes(stage.graph), 1000 * stage.seconds) for stage in self.stages]
         names = [stage.name for stage in self.stages]
@@ -130,8 +132,8 @@ def compile(
         target: The target to execute on, one of `TARGETS`; or a function for its convolutions, see
             `mlhood.compiler.backends.kernels.Kernels`.
         quantization: A recipe or the name of a schema to quantise the model with; None keeps it in float.
-        stop_after: Return the graph after this stage: "hir" (as imported), "optimized" or "quantized"; or "lir", the
-            program that it is lowered to.
+        stop_after: Return the graph after this stage: "hir" (as imported), "optimized", "quantized" or "lowered" (for
+            the target, if it has kernels of its own); or "lir", the program that it is lowered to.
         calibration: Typical inputs, for quantisation: an array for each input by name, an iterable of such
             batches, or a profile of the optimised graph. By default the course's digits or photographs, if the model
             takes them.
@@ -146,7 +148,7 @@ def compile(
         CompilerError: It cannot be compiled, the target or stage is unknown, or calibration data are missing.
     """
     check_target(target)
-    completed = tuple(stages(model, quantization, stop_after, calibration, dims))
+    completed = tuple(stages(model, quantization, stop_after, calibration, dims, target))
     last = completed[-1]
     return (last.program or last.graph) if stop_after else Executable(completed, target)
 
@@ -157,16 +159,19 @@ def stages(
     stop_after: str | None = None,
     calibration: Calibration = None,
     dims: Mapping[str, int] | None = None,
+    target: Target = DEFAULT,
 ) -> Iterator[Stage]:
     """Yield the stages of the compilation, each as soon as it is completed; see `compile`."""
     recipe = Recipe(quantization) if isinstance(quantization, str) else quantization
-    _check(recipe, stop_after)
+    _check(recipe, stop_after, target)
     if dims and stop_after != "lir":
         todo = "stop after the LIR: compile(model, stop_after='lir', dims={...}), or --stop-after lir"
         raise CompilerError("lengths of axes are for the LIR only", got=repr(dims), todo=todo)
     steps: dict[str, Callable[[Graph], Graph]] = {"hir": lambda _: import_model(model), "optimized": optimize}
     if recipe is not None:
         steps["quantized"] = lambda graph: optimize(quantize(graph, _profile(graph, calibration), recipe))
+    if not callable(target) and target in LOWERINGS:
+        steps["lowered"] = LOWERINGS[target]
     graph = Graph()
     for name, step in steps.items():
         start = perf_counter()
@@ -196,7 +201,7 @@ def _profile(graph: Graph, calibration: Calibration) -> Profile:
     return profile(graph, calibration)
 
 
-def _check(recipe: Recipe | None, stop_after: str | None) -> None:
+def _check(recipe: Recipe | None, stop_after: str | None, target: Target) -> None:
     if recipe is not None and not isinstance(recipe, Recipe):
         raise CompilerError("invalid quantisation", expected="a Recipe, or the name of a schema", got=repr(recipe))
     if stop_after not in (None, *STAGES):
@@ -207,4 +212,11 @@ def _check(recipe: Recipe | None, stop_after: str | None) -> None:
             expected="a Recipe, or the name of a schema",
             got="none",
             todo="choose a schema: compile(model, quantization='symmetric'), or --quantize symmetric",
+        )
+    if stop_after == "lowered" and (callable(target) or target not in LOWERINGS):
+        raise CompilerError(
+            "stop_after='lowered' needs a target with kernels of its own",
+            expected=", ".join(LOWERINGS),
+            got="a function" if callable(target) else target,
+            todo="choose it: compile(model, target='cpu'), or --target cpu",
         )

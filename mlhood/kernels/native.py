@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -100,13 +99,14 @@ class KernelSequence:
         for start, call in zip(self.starts, calls, strict=True):
             self.words[start : start + call.words.size] = call.words
         base = self.words.ctypes.data
-        kernels = [ctypes.cast(call.kernel, ctypes.c_void_p).value for call in calls]
+        kernels = [jit.address(call.kernel) for call in calls]
         self._table = np.array([[k, base + 8 * s] for k, s in zip(kernels, self.starts, strict=True)], np.int64)
         self._gate = parallel.aligned(2 * LINE // 8).view(np.int64)
         self._gate[:] = sequence_kernel.CLOSED
         self._kernel = jit.load(sequence_kernel.build, target or host())
         fields = {"first": 0, "last": 0, "table": self._table.ctypes.data, "gate": self._gate.ctypes.data}
         self._arguments = pack_arguments(sequence_kernel.FIELDS, fields | {"limit": threads - 1})
+        self._address = self._arguments.ctypes.data
         self._range = slice(word_index(sequence_kernel.FIELDS, "first"), word_index(sequence_kernel.FIELDS, "last") + 1)
 
     def word(self, call: int, operand: str) -> int:
@@ -119,4 +119,7 @@ class KernelSequence:
         All addresses must have been written to `words`. One run at a time.
         """
         self._arguments[self._range] = first, len(self.calls) if last is None else last
-        parallel.launch(self._kernel, self._arguments, self, self.threads)
+        if self.threads == 1:
+            self._kernel(self._address, 1)
+        else:
+            parallel.launch(self._kernel, self._arguments, self, self.threads)

@@ -126,9 +126,7 @@ def prepare(
     return native_call(kernel, FIELDS, values, operands, floats=floats, keep=keep, name=name)
 
 
-def pack_at_run_time(
-    sizes: Sizes, tile: Tile, *, transposed: bool = False, target: Target | None = None
-) -> NativeCall:
+def pack_at_run_time(sizes: Sizes, tile: Tile, *, transposed: bool = False, target: Target | None = None) -> NativeCall:
     """Prepare the packing of a batch of factors b into panels: operands "source" and "out", float32.
 
     Args:
@@ -169,4 +167,3 @@ def chunks(sizes: Sizes, tile: Tile, panels: int, threads: int) -> dict[str, int
         "chunk_panels": chunk_panels,
         "panels": panels,
     }
-

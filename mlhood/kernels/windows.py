@@ -153,7 +153,7 @@ def _prepare(
         "top": windows.padding[0],
         "left": windows.padding[1],
     }
-    floats = dict(zip(("floor", "ceiling"), clip, strict=True))
+    floats = {"floor": clip[0], "ceiling": clip[1]}
     pixels = min(8, target.registers // 2, max(1, inside.size))
     variant = WindowVariant(operation, windows.kernel, windows.stride, windows.dilation, pixels)
     return native_call(

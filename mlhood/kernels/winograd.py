@@ -130,7 +130,7 @@ class _Winograd:
         product = prepare(sizes, self.weights, **options)
         operands = {"v": product.operands["a"], "p": product.operands["c"]}
         kernels = [jit.load(build, self.target, self.m) for build in (build_input, build_output)]
-        floats = dict(zip(("floor", "ceiling"), self.clip, strict=True))
+        floats = {"floor": self.clip[0], "ceiling": self.clip[1]}
         return [
             native_call(kernels[0], INPUT_FIELDS, before, ("x", "v"), workspace=workspace, name="winograd input"),
             NativeCall(product.kernel, product.words, operands, workspace, product.keep, "winograd product"),

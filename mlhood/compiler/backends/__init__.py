@@ -2,6 +2,7 @@
 
 interpreter   each operator's reference semantics in NumPy, node by node
 kernels       the same with a selectable convolution kernel: one of `mlhood.kernels.CONV2D`, or a custom function
+cpu           native kernels for all of a graph, on one arena, in one call
 targets       the table of targets, by name
 timing        execution time per node, for any of them
 """

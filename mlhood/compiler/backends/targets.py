@@ -28,6 +28,18 @@ def _kernels(graph: Graph, conv2d: str | Conv2d) -> Runner:
     return Kernels(graph, conv2d)
 
 
+def _cpu(graph: Graph) -> Runner:
+    from mlhood.compiler.backends.cpu.runner import Cpu
+
+    return Cpu(graph)
+
+
+def _lower_for_cpu(graph: Graph) -> Graph:
+    from mlhood.compiler.backends.cpu.lowering import lower_for_cpu
+
+    return lower_for_cpu(graph)
+
+
 DEFAULT = "interpreter"
 TARGETS: dict[str, Callable[[Graph], Runner]] = {
     "interpreter": Interpreter,
@@ -35,7 +47,11 @@ TARGETS: dict[str, Callable[[Graph], Runner]] = {
     "im2col_gemm": lambda graph: _kernels(graph, "im2col_gemm"),
     "im2col_blas": lambda graph: _kernels(graph, "im2col_blas"),
     "direct": lambda graph: _kernels(graph, "direct"),
+    "cpu": _cpu,
 }
+
+# The stage "lowered" of the targets that have one: the graph with the layouts and operators of their kernels.
+LOWERINGS: dict[str, Callable[[Graph], Graph]] = {"cpu": _lower_for_cpu}
 Target = str | Conv2d
 
 

@@ -37,10 +37,19 @@ def lower(graph: Graph, dims: Mapping[str, int] | None = None, *, veto: Veto | N
     Raises:
         CompilerError: A length is given for an axis that the graph does not have, or is invalid for an operator.
     """
+    return lower_with_buffers(graph, dims, veto=veto)[0]
+
+
+def lower_with_buffers(
+    graph: Graph, dims: Mapping[str, int] | None = None, *, veto: Veto | None = None
+) -> tuple[Program, dict[str, Buffer]]:
+    """Return the program that computes a graph, and the buffer of each of the graph's values by name; see `lower`."""
     if dims:
         _check_dims(graph, dims)
         graph = graph.copy(dims)
-    return _Lowering(graph, veto or (lambda node: False)).run()
+    lowering = _Lowering(graph, veto or (lambda node: False))
+    program = lowering.run()
+    return program, {value.name: buffer for value, buffer in lowering.buffers.items()}
 
 
 def _check_dims(graph: Graph, dims: Mapping[str, int]) -> None:

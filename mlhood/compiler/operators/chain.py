@@ -103,4 +103,3 @@ def is_step(operator: Operator) -> bool:
 
 
 OPERATORS = (ElementwiseChain,)
-

@@ -66,8 +66,8 @@ class Variant:
         if self.lanes == "pixels":
             spec = MicrokernelSpec(tile, b="table", b_stride=self.stride)
             return spec, replace(spec, bias_axis="rows", valid_columns=self.valid_columns)
-        prefetch = {"a_prefetch": self.prefetch, "b_prefetch": _WEIGHT_PREFETCH}
-        spec = MicrokernelSpec(tile, self.stride, a="table", unroll=self.unroll, **prefetch)
+        spec = MicrokernelSpec(tile, self.stride, a="table", unroll=self.unroll)
+        spec = replace(spec, a_prefetch=self.prefetch, b_prefetch=_WEIGHT_PREFETCH)
         return spec, replace(spec, bias_axis="columns", store="blocks" if self.blocked else "columns")
 
 
@@ -169,7 +169,12 @@ class _LoopNest:
             column = f["last"].where(at_end, step * self.pixels)
             sums = scratch.at((tile - start) * (self.tile.rows * self.tile.columns))
             initial = Pointer(b, b.select(k.equals(0), self.null.value, sums.value))
-            inputs = (window, w.at(k * self.channels), self.arguments.pointer("table", INDEX).at(k // self.variant.unroll), count)
+            inputs = (
+                window,
+                w.at(k * self.channels),
+                self.arguments.pointer("table", INDEX).at(k // self.variant.unroll),
+                count,
+            )
             with b.if_else(is_partial) as (partial, final):
                 with partial:
                     self._call(self.callees.partial, inputs, initial, sums, self.code.constant(self.tile.columns))

@@ -54,6 +54,12 @@ def _load(build: Build, target: Target, arguments: tuple[Any, ...]) -> Kernel:
     return _link(code, target)
 
 
+def address(kernel: Kernel) -> int:
+    """Return the address of a function that `load` returned, for native code that calls it."""
+    pointer: Any = kernel
+    return int(ctypes.cast(pointer, ctypes.c_void_p).value or 0)
+
+
 def compile_ir(text: str, target: Target, *, assembly: bool = False) -> Any:
     """Compile a module to object code (bytes), or to assembly (text)."""
     _initialize()

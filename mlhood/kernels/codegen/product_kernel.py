@@ -65,7 +65,10 @@ class _LoopNest:
         f = self.field
         with self.arguments.tasks(f["tasks"]) as task:
             row_chunk = task % f["row_chunks"]
-            panel_chunk, batch = task // f["row_chunks"] % f["panel_chunks"], task // f["row_chunks"] // f["panel_chunks"]
+            panel_chunk, batch = (
+                task // f["row_chunks"] % f["panel_chunks"],
+                task // f["row_chunks"] // f["panel_chunks"],
+            )
             first = panel_chunk * f["chunk_panels"]
             with self.code.loop(first, (first + f["chunk_panels"]).minimum(f["panels"])) as panel:
                 self._panel(batch, panel, row_chunk * f["chunk_rows"])

@@ -181,7 +181,10 @@ class _OutputTransform(_Transform):
                 buffer.at((i * m + j) * lanes).store(vector)
         top, left = row * m, column * m
         bias = self._bias(block)
-        with self.code.loop(0, (f["high"] - top).minimum(m)) as i, self.code.loop(0, (f["wide"] - left).minimum(m)) as j:
+        with (
+            self.code.loop(0, (f["high"] - top).minimum(m)) as i,
+            self.code.loop(0, (f["wide"] - left).minimum(m)) as j,
+        ):
             pixel = plane + ((top + i) * f["wide"] + left + j) * lanes
             self._store(buffer.at((i * m + j) * lanes).load(lanes), bias, pixel)
 

@@ -63,7 +63,12 @@ def _absorb(graph: Graph, node: Node, operations: Collection[str]) -> bool:
     """Absorb one producer into a node; return whether there was one."""
     for value in node.inputs:
         producer = None if value is None else value.producer
-        if producer is None or not _is_chainable(producer, operations) or not has_one_use(graph, value):
+        if (
+            value is None
+            or producer is None
+            or not _is_chainable(producer, operations)
+            or not has_one_use(graph, value)
+        ):
             continue
         if value.type.shape != node.outputs[0].type.shape:
             continue
@@ -94,4 +99,3 @@ def _renumbered(steps: tuple[Step, ...], operands: list[int], first: int) -> tup
         return operands[operand] if operand < count else first + operand - count
 
     return tuple((name, attributes, tuple(map(number, read))) for name, attributes, read in steps)
-

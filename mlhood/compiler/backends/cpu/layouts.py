@@ -59,7 +59,7 @@ def block_activations(graph: Graph, lanes: int) -> Graph:
 def can_be_blocked(node: Node, lanes: int) -> bool:
     """Return whether a node can compute its result in the blocked layout."""
     operator, y = node.operator, node.outputs[0].type
-    if y.element != "float32" or y.rank != 4 or len(node.outputs) > 1:
+    if y.element != "float32" or y.rank != 4 or len(node.outputs) > 1 or isinstance(y.shape[1], str):
         return False
     if isinstance(operator, Conv):
         return _can_block_convolution(node, operator, lanes)
@@ -74,12 +74,13 @@ def can_be_blocked(node: Node, lanes: int) -> bool:
 
 
 def _can_block_convolution(node: Node, operator: Conv, lanes: int) -> bool:
-    if isinstance(operator, BlockedConv) or not isinstance(node.inputs[1], Constant):
+    weight = node.inputs[1]
+    if isinstance(operator, BlockedConv) or not isinstance(weight, Constant):
         return False
     bias = node.inputs[2] if len(node.inputs) > 2 else None
     if bias is not None and not isinstance(bias, Constant):
         return False
-    filters, depth = (int(n) for n in node.inputs[1].type.shape[:2])
+    filters, depth = weight.data.shape[:2]
     is_depthwise = depth == 1 and filters == operator.group
     return operator.group == 1 or is_depthwise or (depth % lanes == 0 and filters // operator.group % lanes == 0)
 
@@ -228,33 +229,34 @@ class _Rewriter:
             added = self.new.add(node.operator, *inputs, name=node.name, outputs=names)
             self.plain.update(zip(node.outputs, added.outputs, strict=True))
             return
-        added = self.new.add(*self._blocked_operation(node), name=node.name, outputs=names)
+        operator, inputs = self._blocked_operation(node)
+        added = self.new.add(operator, *inputs, name=node.name, outputs=names)
         self.in_blocks[node.outputs[0]] = added.outputs[0]
 
-    def _blocked_operation(self, node: Node) -> tuple[Operator | Value | None, ...]:
+    def _blocked_operation(self, node: Node) -> tuple[Operator, list[Value | None]]:
         """Return the operator of a blocked node, and its inputs."""
         operator = node.operator
+        given = [value for value in node.inputs if value is not None]
         if isinstance(operator, Conv):
-            x, *rest = node.inputs
+            x, rest = given[0], node.inputs[1:]
             is_plain = reads_either(node, self.lanes) and x not in self.in_blocks
             weights = [None if value is None else self._plain(value) for value in rest[:2]]
             residual = [self._in_blocks(value) for value in rest[2:] if value is not None]
             window = {field.name: getattr(operator, field.name) for field in fields(operator)}
             new = BlockedConv(**window, lanes=self.lanes, plain_input=is_plain)
             weights += [None] * (len(residual) and 2 - len(weights))
-            return new, self._plain(x) if is_plain else self._in_blocks(x), *weights, *residual
-        inputs = [self._in_blocks(value) for value in node.inputs]
+            return new, [self._plain(x) if is_plain else self._in_blocks(x), *weights, *residual]
+        inputs: list[Value | None] = [self._in_blocks(value) for value in given]
         if isinstance(operator, Pool):
             attributes = {field.name: getattr(operator, field.name) for field in fields(operator)}
-            return _BLOCKED_POOLS[type(operator)](**attributes), *inputs
+            return _BLOCKED_POOLS[type(operator)](**attributes), inputs
         if isinstance(operator, GlobalAveragePool):
-            return BlockedGlobalAveragePool(), *inputs
-        return replace(operator, axis=1) if isinstance(operator, Concat) else operator, *inputs
+            return BlockedGlobalAveragePool(), inputs
+        return replace(operator, axis=1) if isinstance(operator, Concat) else operator, inputs
 
     def _plain(self, value: Value) -> Value:
         if value not in self.plain:
-            channels = value.type.shape[1]
-            node = self.new.add(ToPlain(channels), self.in_blocks[value], name=f"{value.name}.plain")
+            node = self.new.add(ToPlain(int(value.type.shape[1])), self.in_blocks[value], name=f"{value.name}.plain")
             self.plain[value] = node.outputs[0]
         return self.plain[value]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mlhood.compiler.backends.cpu.selection import Machine, Selection, select
+from mlhood.compiler.backends.cpu.selection import Machine, Selection, select, shape
 from mlhood.compiler.hir.operator import as_tuple, footprint, locate_error
 from mlhood.compiler.lir.instructions import Buffer, Compute, Copy, Instruction, Weight
 from mlhood.compiler.lir.program import Lifetime, Program
@@ -17,7 +17,6 @@ from mlhood.errors import CompilerError
 from mlhood.kernels.native import KernelSequence, NativeCall
 
 MAX_BYTES = 2**32  # of the arena, and of a temporary array of an operator that the interpreter computes
-
 
 
 @dataclass(frozen=True)
@@ -55,13 +54,14 @@ class NativeProgram:
     Args:
         program: A verified program without dynamic axes.
         machine: What it is prepared for.
+        buffers: The buffer of each value of the graph by name, if a run is to be observed.
 
     Raises:
         CompilerError: It needs more memory than the limit.
     """
 
-    def __init__(self, program: Program, machine: Machine) -> None:
-        self.program, self.machine = program, machine
+    def __init__(self, program: Program, machine: Machine, buffers: Mapping[str, Buffer] | None = None) -> None:
+        self.program, self.machine, self.buffers = program, machine, buffers or {}
         self.steps = tuple(self._select())
         self.plan = self._plan_memory()
         _check_memory(self.plan.bytes, program.name)
@@ -154,7 +154,7 @@ class NativeProgram:
             if weight.kind == "input":
                 arrays[weight] = inputs[name]
             elif weight.kind == "output":
-                arrays[weight] = np.empty(weight.type.shape, weight.type.dtype)
+                arrays[weight] = np.empty(shape(weight), weight.type.dtype)
         for weight, words in self._patches.items():
             self.sequence.words[words] = arrays[weight].__array_interface__["data"][0]
         return arrays
@@ -184,7 +184,7 @@ class NativeProgram:
         else:
             start = self.plan.offsets[owner.name] + self._base - self._arena.ctypes.data
             flat = self._arena[start : start + buffer.bytes]
-        return flat.view(buffer.type.dtype).reshape([int(axis) for axis in buffer.type.shape])
+        return flat.view(buffer.type.dtype).reshape(shape(buffer))
 
 
 def _workspace(step: Step, name: str) -> str:
@@ -214,5 +214,3 @@ def _check_memory(needed: int, where: str) -> None:
             got=f"{needed:,} bytes",
             todo="run a smaller batch or a smaller model",
         )
-
-

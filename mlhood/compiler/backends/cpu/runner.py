@@ -16,7 +16,8 @@ from mlhood.compiler.backends.interpreter import Observer
 from mlhood.compiler.hir.graph import Graph
 from mlhood.compiler.hir.inputs import bind_inputs
 from mlhood.compiler.hir.verify import verify
-from mlhood.compiler.lir.lowering import lower
+from mlhood.compiler.lir.instructions import TensorView
+from mlhood.compiler.lir.lowering import lower_with_buffers
 from mlhood.compiler.lir.passes import optimize
 from mlhood.kernels import parallel
 from mlhood.kernels.codegen.target import Target, host
@@ -42,23 +43,42 @@ class Cpu:
         self.graph = lower_for_cpu(graph, self.target)
         self.weights = Weights()
         self._types = {name: placeholder.type for name, placeholder in self.graph.placeholders.items()}
+        self._dtypes = [(name, type.dtype) for name, type in self._types.items()]
         self._plans: dict[Key, NativeProgram] = {}
         self._lock = threading.Lock()
-        shapes = tuple(type.shape for type in self._types.values())
-        if all(isinstance(axis, int) for shape in shapes for axis in shape):
-            self.plan(shapes)  # what can be compiled before the first run is
+        if not any(isinstance(axis, str) for type in self._types.values() for axis in type.shape):
+            # what can be compiled before the first run is
+            self.plan(tuple(tuple(int(axis) for axis in type.shape) for type in self._types.values()))
 
     def run(self, inputs: Mapping[str, Any], observe: Observer | None = None) -> dict[str, np.ndarray]:
         """Run the graph once; see `Interpreter.run`.
 
         With `observe`, every value of the lowered graph has memory of its own.
         """
-        arrays = bind_inputs(self._types, inputs, f"graph {self.graph.name!r}")
-        native = {name: np.ascontiguousarray(array, self._types[name].dtype) for name, array in arrays.items()}
-        shaped = {name: array.reshape(arrays[name].shape) for name, array in native.items()}
         with self._lock:
-            program = self.plan(tuple(array.shape for array in shaped.values()), observe is not None)
-            return program.run(shaped) if observe is None else self._run_observed(program, shaped, observe)
+            program = None if observe else self._known(inputs)
+            if program is not None:
+                return program.run(inputs)
+            arrays = self._bind(inputs)
+            program = self.plan(tuple(array.shape for array in arrays.values()), observe is not None)
+            return program.run(arrays) if observe is None else self._run_observed(program, arrays, observe)
+
+    def _known(self, inputs: Mapping[str, Any]) -> NativeProgram | None:
+        """Return the program for inputs that need no check: arrays as the kernels read them, of shapes seen before."""
+        if not isinstance(inputs, dict) or len(inputs) != len(self._dtypes):
+            return None
+        shapes = []
+        for name, dtype in self._dtypes:
+            array = inputs.get(name)
+            if type(array) is not np.ndarray or array.dtype != dtype or not array.flags.c_contiguous:
+                return None
+            shapes.append(array.shape)
+        return self._plans.get((tuple(shapes), parallel.threads(), False))
+
+    def _bind(self, inputs: Mapping[str, Any]) -> dict[str, np.ndarray]:
+        """Return checked inputs as contiguous arrays in the machine's byte order."""
+        arrays = bind_inputs(self._types, inputs, f"graph {self.graph.name!r}")
+        return {name: np.ascontiguousarray(a, a.dtype.newbyteorder("=")).reshape(a.shape) for name, a in arrays.items()}
 
     def plan(self, shapes: tuple[tuple[int, ...], ...], keep_values: bool = False) -> NativeProgram:
         """Return the native program for the shapes of the inputs, in their order.
@@ -78,13 +98,22 @@ class Cpu:
         dims: dict[str, int] = {}
         for type, shape in zip(self._types.values(), shapes, strict=True):
             dims |= {axis: length for axis, length in zip(type.shape, shape, strict=True) if isinstance(axis, str)}
-        program = lower(self.graph, dims)
+        program, buffers = lower_with_buffers(self.graph, dims)
         machine = Machine(self.target, parallel.threads(), self.weights)
-        return NativeProgram(program if keep_values else optimize(program), machine)
+        return NativeProgram(program if keep_values else optimize(program), machine, buffers if keep_values else None)
 
     def _run_observed(
         self, program: NativeProgram, inputs: dict[str, np.ndarray], observe: Observer
     ) -> dict[str, np.ndarray]:
-        raise NotImplementedError
-
-
+        """Run the program step by step, and pass on each value right after it was computed."""
+        arrays = program.bind(inputs)
+        values = {buffer: self.graph.value(name) for name, buffer in program.buffers.items()}
+        steps = {step.number: step for step in program.steps}
+        for number, instruction in enumerate(program.program.instructions):
+            if number in steps:
+                program.run_step(steps[number], arrays)
+            is_view = isinstance(instruction, TensorView)
+            for buffer in instruction.buffers[:1] if is_view else instruction.writes:
+                if buffer in values:
+                    observe(values[buffer], program.array(buffer, arrays))
+        return {name: arrays[weight] for name, weight in program.program.outputs.items()}

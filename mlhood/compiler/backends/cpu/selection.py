@@ -137,12 +137,10 @@ def _convolution(operator: BlockedConv, instruction: Compute, machine: Machine) 
     return Selection(tuple(calls), operands)
 
 
-def _geometry(
-    operator: BlockedConv, x: tuple[int, ...], w: tuple[int, ...], y: tuple[int, ...]
-) -> Geometry:
+def _geometry(operator: BlockedConv, x: tuple[int, ...], w: tuple[int, ...], y: tuple[int, ...]) -> Geometry:
     high, wide = x[2:4]
-    attributes = operator.strides, operator.pads, operator.dilations
-    return Geometry(x[0], w[1] * operator.group, high, wide, w[0], w[2:], *attributes, operator.group)
+    attributes: Any = w[2:], operator.strides, operator.pads, operator.dilations
+    return Geometry(x[0], w[1] * operator.group, high, wide, w[0], *attributes, operator.group)
 
 
 def _winograd_tile(g: Geometry, target: Target) -> int | None:
@@ -174,10 +172,8 @@ def _pool(operator: Pool, instruction: Compute, machine: Machine) -> Selection |
     x, y = instruction.reads[0], instruction.results[0]
     batch, blocks, high, wide, _ = shape(x)
     window = operator.window
-    out = shape(y)[2:4]
-    over = windows.Windows(
-        batch * blocks, (high, wide), out, window.kernel, window.strides, window.dilations, window.pads
-    )
+    attributes: Any = shape(y)[2:4], window.kernel, window.strides, window.dilations, window.pads
+    over = windows.Windows(batch * blocks, (high, wide), *attributes)
     count_pads = isinstance(operator, BlockedAveragePool) and operator.count_pads
     operation = "mean" if isinstance(operator, BlockedAveragePool) else "maximum"
     call = windows.pool(over, operation, count_pads=count_pads, threads=machine.threads, target=machine.target)
@@ -242,9 +238,7 @@ def _matmul(operator: MatMul, instruction: Compute, machine: Machine) -> Selecti
     return _product(sizes, a, b, False, instruction, machine)
 
 
-def _product(
-    sizes: Sizes, a: Buffer, b: Buffer, transposed: bool, instruction: Compute, machine: Machine
-) -> Selection:
+def _product(sizes: Sizes, a: Buffer, b: Buffer, transposed: bool, instruction: Compute, machine: Machine) -> Selection:
     """Return the product of two factors that are known at run time only: the right one is packed first."""
     tile = product.choose(sizes, machine.target)
     pack = product.pack_at_run_time(sizes, tile, transposed=transposed, target=machine.target)

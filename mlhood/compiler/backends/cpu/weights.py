@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import tempfile
 from collections.abc import Callable, Hashable
 from pathlib import Path
@@ -81,6 +80,6 @@ def _write(path: Path, array: np.ndarray) -> None:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
             np.save(file, array, allow_pickle=False)
-        os.replace(file.name, path)
+        Path(file.name).replace(path)
     except OSError:
         return
