@@ -60,8 +60,9 @@ def pack(b: np.ndarray, width: int) -> np.ndarray:
     """Return b [..., K, N] as [..., ceil(N / width), K, width], zero-padded, aligned to a cache line."""
     *batch, k, n = b.shape
     panels = -(-n // width)
-    out = aligned(math.prod(batch) * panels * k * width).reshape(-1, panels, k, width)
-    for source, target in zip(b.reshape(-1, k, n), out, strict=True):
+    count = math.prod(batch)
+    out = aligned(count * panels * k * width).reshape(count, panels, k, width)
+    for source, target in zip(b.reshape(count, k, n), out, strict=True):
         for i in range(panels):
             part = source[:, i * width : (i + 1) * width]
             target[i, :, : part.shape[1]] = part

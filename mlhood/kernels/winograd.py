@@ -41,7 +41,7 @@ def tile_counts(g: Geometry, m: int) -> tuple[int, int]:
 
 def estimated_cycles(g: Geometry, m: int, target: Target) -> float:
     """Return the estimated cycles of all three calls: products, transforms, and weights read from memory once."""
-    sizes, elements = _sizes(g, m), (m + 2) ** 2
+    sizes, elements = _sizes(g, m, target.lanes), (m + 2) ** 2
     blocks = (g.channels + g.filters) / target.lanes
     products = elements * g.channels * cost(sizes, choose(sizes, target))
     return products + _TRANSFORM * sizes.m * blocks * elements + 4 * elements * g.channels * g.filters / BANDWIDTH
@@ -56,7 +56,8 @@ def transform_weights(w: np.ndarray, m: int) -> np.ndarray:
 
 def pack_weights(g: Geometry, w: np.ndarray, m: int, target: Target | None = None) -> np.ndarray:
     """Return the transformed weights as panels, see `product.pack`: what `prepare_winograd` takes."""
-    return pack(transform_weights(w, m), choose(_sizes(g, m), target or host()).columns)
+    target = target or host()
+    return pack(transform_weights(w, m), choose(_sizes(g, m, target.lanes), target).columns)
 
 
 def prepare_winograd(
@@ -72,8 +73,9 @@ def prepare_winograd(
 ) -> list[NativeCall]:
     """Prepare a convolution of blocked activations.
 
-    The calls run one after another. Operands: "x", "y" and optionally "residual", blocked float32; the workspaces "v"
-    and "p" must keep their content from the first call to the last.
+    The calls run one after another. Operands: "x", "y" and optionally "residual", blocked float32, and "nonfinite",
+    an int64 that is set to 1 if the result is invalid because a number was not finite; the workspaces "v" and "p" must
+    keep their content from the first call to the last.
 
     Args:
         g: The geometry; see `supports`.
@@ -111,7 +113,7 @@ class _Winograd:
         self.blocks = -(-g.channels // self.lanes), -(-g.filters // self.lanes)
         self.rows, self.columns = tile_counts(g, m)
         self.lines = g.images * self.rows
-        self.tile = choose(_sizes(g, m), target)
+        self.tile = choose(_sizes(g, m, target.lanes), target)
         self.bias = np.zeros(self.blocks[1] * self.lanes, np.float32)
         if bias is not None:
             self.bias[: g.filters] = bias
@@ -125,7 +127,7 @@ class _Winograd:
         before |= {"top": g.padding[0], "left": g.padding[1], "v_element": tiles * v_ld, "v_ld": v_ld}
         after = self._tasks(first, lines, self.blocks[1], g.out)
         after |= {"p_element": tiles * p_ld, "p_ld": p_ld, "bias": self.bias.ctypes.data}
-        sizes = Sizes(tiles, g.filters, g.channels, elements)
+        sizes = Sizes(tiles, p_ld, g.channels, elements)
         options = {"a_ld": v_ld, "c_ld": p_ld, "threads": self.threads, "target": self.target, "tile": self.tile}
         product = prepare(sizes, self.weights, **options)
         operands = {"v": product.operands["a"], "p": product.operands["c"]}
@@ -138,7 +140,7 @@ class _Winograd:
                 kernels[1],
                 OUTPUT_FIELDS,
                 after,
-                ("p", "y", "residual"),
+                ("p", "y", "residual", "nonfinite"),
                 floats=floats,
                 workspace=workspace,
                 keep=(self.bias,),
@@ -153,6 +155,7 @@ class _Winograd:
         return tasks | tiles | {"high": image[0], "wide": image[1], "plane": plane, "image": blocks * plane}
 
 
-def _sizes(g: Geometry, m: int) -> Sizes:
+def _sizes(g: Geometry, m: int, lanes: int) -> Sizes:
     rows, columns = tile_counts(g, m)
-    return Sizes(g.images * rows * columns, g.filters, g.channels, (m + 2) ** 2)
+    filters = -(-g.filters // lanes) * lanes  # what lies beyond the filters becomes zero
+    return Sizes(g.images * rows * columns, filters, g.channels, (m + 2) ** 2)

@@ -8,6 +8,9 @@ Convolutional Neural Networks, CVPR 2016.)
     input     d -> v[t * t, tiles, channels]         a task transforms a row of tiles of one block of channels
     output    p[t * t, tiles, filters] -> y          with bias, residual and clamping
 
+A number that is not finite, or an overflow, reaches all results of its tile. If there is any, the word `nonfinite` is
+set, and the convolution has to be computed in another way.
+
 Channels are in the lanes: every element of a tile is a vector, and the transforms are sums of vectors.
 """
 
@@ -53,7 +56,7 @@ OUTPUT: dict[int, Matrix] = {
 
 _TILES = ("tasks", "first", "blocks", "tile_rows", "tile_columns", "high", "wide", "plane", "image")
 INPUT_FIELDS = (*_TILES, "x", "top", "left", "v", "v_element", "v_ld")
-OUTPUT_FIELDS = (*_TILES, "p", "p_element", "p_ld", "y", "bias", "residual", "floor", "ceiling")
+OUTPUT_FIELDS = (*_TILES, "p", "p_element", "p_ld", "y", "bias", "residual", "nonfinite", "floor", "ceiling")
 
 
 def build_input(target: Target, m: int) -> str:
@@ -179,6 +182,7 @@ class _OutputTransform(_Transform):
         for i, line in enumerate(results):
             for j, vector in enumerate(line):
                 buffer.at((i * m + j) * lanes).store(vector)
+        self._check_finite([vector for line in results for vector in line])
         top, left = row * m, column * m
         bias = self._bias(block)
         with (
@@ -187,6 +191,16 @@ class _OutputTransform(_Transform):
         ):
             pixel = plane + ((top + i) * f["wide"] + left + j) * lanes
             self._store(buffer.at((i * m + j) * lanes).load(lanes), bias, pixel)
+
+    def _check_finite(self, vectors: list[Any]) -> None:
+        """Set the word `nonfinite` if an element is infinite or NaN: times zero, only those do not give zero."""
+        builder, zero = self.code.builder, self._constant(0)
+        total = zero
+        for vector in vectors:
+            total = self.code.fma(vector, zero, total)
+        lanes = builder.bitcast(builder.fcmp_unordered("uno", total, total), ir.IntType(self.lanes))
+        with builder.if_then(builder.icmp_unsigned("!=", lanes, ir.IntType(self.lanes)(0)), likely=False):
+            self.arguments.pointer("nonfinite", INDEX).store(INDEX(1))
 
     def _bias(self, block: Int) -> Any:
         return self.arguments.pointer("bias").at(block * self.lanes).load(self.lanes)

@@ -71,6 +71,7 @@ class NativeProgram:
         calls = [call for step in self.steps if step.selection for call in step.selection.calls]
         self.sequence = KernelSequence(calls, machine.threads, machine.target)
         self._patches: dict[Weight, list[int]] = {}
+        self._nonfinite = np.zeros(1, np.int64)
         self._write_addresses()
         self._segments = tuple(self._merge_steps())
 
@@ -108,6 +109,8 @@ class NativeProgram:
                     self._patches.setdefault(owner, []).append(word)
                 else:
                     self.sequence.words[word] = self._address(owner)
+            elif name == "nonfinite":
+                self.sequence.words[word] = self._nonfinite.ctypes.data
             elif (workspace := _workspace(step, name)) in self.plan.offsets:
                 self.sequence.words[word] = self._base + self.plan.offsets[workspace]
 
@@ -137,15 +140,21 @@ class NativeProgram:
             inputs: A contiguous array for each input, of its type.
 
         Returns:
-            The outputs by name, in memory of their own.
+            The outputs by name, in memory of their own; invalid if `is_invalid` is true afterwards.
         """
         arrays = self.bind(inputs)
+        self._nonfinite[0] = 0
         for segment in self._segments:
             if isinstance(segment, Step):
                 self.interpret(segment, arrays)
             else:
                 self.sequence.run(*segment)
         return {name: arrays[weight] for name, weight in self.program.outputs.items()}
+
+    @property
+    def is_invalid(self) -> bool:
+        """Whether a number in the last run was not finite where the program needs finite ones to be exact."""
+        return bool(self._nonfinite[0])
 
     def bind(self, inputs: Mapping[str, np.ndarray]) -> dict[Weight, np.ndarray]:
         """Allocate the outputs, and write the addresses of inputs and outputs; return their arrays."""

@@ -24,7 +24,7 @@ from mlhood.kernels.codegen.target import Target, host
 
 _MAX_PLANS = 8
 
-Key = tuple[tuple[tuple[int, ...], ...], int, bool]
+Key = tuple[tuple[tuple[int, ...], ...], int, bool, bool]
 
 
 class Cpu:
@@ -57,11 +57,15 @@ class Cpu:
         """
         with self._lock:
             program = None if observe else self._known(inputs)
-            if program is not None:
-                return program.run(inputs)
-            arrays = self._bind(inputs)
-            program = self.plan(tuple(array.shape for array in arrays.values()), observe is not None)
-            return program.run(arrays) if observe is None else self._run_observed(program, arrays, observe)
+            if program is None:
+                inputs = self._bind(inputs)
+                program = self.plan(tuple(array.shape for array in inputs.values()), observe is not None)
+            if observe is not None:
+                return self._run_observed(program, inputs, observe)
+            outputs = program.run(inputs)
+            if program.is_invalid:
+                outputs = self.plan(tuple(array.shape for array in inputs.values()), exact=True).run(inputs)
+            return outputs
 
     def _known(self, inputs: Mapping[str, Any]) -> NativeProgram | None:
         """Return the program for inputs that need no check: arrays as the kernels read them, of shapes seen before."""
@@ -73,37 +77,40 @@ class Cpu:
             if type(array) is not np.ndarray or array.dtype != dtype or not array.flags.c_contiguous:
                 return None
             shapes.append(array.shape)
-        return self._plans.get((tuple(shapes), parallel.threads(), False))
+        return self._plans.get((tuple(shapes), parallel.threads(), False, False))
 
     def _bind(self, inputs: Mapping[str, Any]) -> dict[str, np.ndarray]:
         """Return checked inputs as contiguous arrays in the machine's byte order."""
         arrays = bind_inputs(self._types, inputs, f"graph {self.graph.name!r}")
         return {name: np.ascontiguousarray(a, a.dtype.newbyteorder("=")).reshape(a.shape) for name, a in arrays.items()}
 
-    def plan(self, shapes: tuple[tuple[int, ...], ...], keep_values: bool = False) -> NativeProgram:
+    def plan(
+        self, shapes: tuple[tuple[int, ...], ...], keep_values: bool = False, exact: bool = False
+    ) -> NativeProgram:
         """Return the native program for the shapes of the inputs, in their order.
 
         Args:
             shapes: The shapes.
             keep_values: Whether each value keeps memory of its own.
+            exact: See `Machine`.
         """
-        key = (shapes, parallel.threads(), keep_values)
+        key = (shapes, parallel.threads(), keep_values, exact)
         if key not in self._plans:
             while len(self._plans) >= _MAX_PLANS:
                 self._plans.pop(next(iter(self._plans)))
-            self._plans[key] = self._compile(shapes, keep_values)
+            self._plans[key] = self._compile(shapes, keep_values, exact)
         return self._plans[key]
 
-    def _compile(self, shapes: tuple[tuple[int, ...], ...], keep_values: bool) -> NativeProgram:
+    def _compile(self, shapes: tuple[tuple[int, ...], ...], keep_values: bool, exact: bool) -> NativeProgram:
         dims: dict[str, int] = {}
         for type, shape in zip(self._types.values(), shapes, strict=True):
             dims |= {axis: length for axis, length in zip(type.shape, shape, strict=True) if isinstance(axis, str)}
         program, buffers = lower_with_buffers(self.graph, dims)
-        machine = Machine(self.target, parallel.threads(), self.weights)
+        machine = Machine(self.target, parallel.threads(), self.weights, exact)
         return NativeProgram(program if keep_values else optimize(program), machine, buffers if keep_values else None)
 
     def _run_observed(
-        self, program: NativeProgram, inputs: dict[str, np.ndarray], observe: Observer
+        self, program: NativeProgram, inputs: Mapping[str, Any], observe: Observer
     ) -> dict[str, np.ndarray]:
         """Run the program step by step, and pass on each value right after it was computed."""
         arrays = program.bind(inputs)

@@ -37,11 +37,14 @@ class Machine:
         target: The processor.
         threads: Number of threads.
         weights: Packed weights.
+        exact: Whether NaN and infinities must reach exactly the results that depend on them: not so with Winograd's
+            convolutions.
     """
 
     target: Target
     threads: int
     weights: Weights
+    exact: bool = False
 
 
 @dataclass(frozen=True)
@@ -115,7 +118,7 @@ def _convolution(operator: BlockedConv, instruction: Compute, machine: Machine) 
     if g.groups == g.channels == g.filters and not operator.plain_input:
         call = windows.depthwise(g, w, constant(bias), clip, threads=machine.threads, target=machine.target)
         return Selection((call,), operands)
-    m = None if operator.plain_input else _winograd_tile(g, machine.target)
+    m = None if operator.plain_input or machine.exact else _winograd_tile(g, machine.target)
     if m is not None:
         calls = _winograd(g, w, constant(bias), clip, m, machine)
     else:
@@ -138,9 +141,9 @@ def _convolution(operator: BlockedConv, instruction: Compute, machine: Machine) 
 
 
 def _geometry(operator: BlockedConv, x: tuple[int, ...], w: tuple[int, ...], y: tuple[int, ...]) -> Geometry:
-    high, wide = x[2:4]
-    attributes: Any = w[2:], operator.strides, operator.pads, operator.dilations
-    return Geometry(x[0], w[1] * operator.group, high, wide, w[0], *attributes, operator.group)
+    window: Any = w[2:], operator.strides, operator.pads, operator.dilations
+    kernel, strides, pads, dilations = window
+    return Geometry(x[0], w[1] * operator.group, x[2], x[3], w[0], kernel, strides, pads, dilations, operator.group)
 
 
 def _winograd_tile(g: Geometry, target: Target) -> int | None:
