@@ -2,10 +2,11 @@
 
 1. g(f(a, ...), b, ...)  ->  ElementwiseChain(a, ..., b, ...) with the steps f, g
 
-f and g compute float32 element by element, f's result has the shape of g's and no other use. Activations that kernels
-do not fuse are split off first:
+f and g compute float32 element by element, f's result has the shape of g's and no other use. Before that, activations
+that kernels do not fuse are split off, and normalisations that no pass could fold become arithmetic:
 
 2. Conv with activation, FullyConnected with activation  ->  the same without it, then the activation
+3. BatchNormalization(x, constants)                      ->  (x - mean) factor + bias, factor = scale / sqrt(var + eps)
 """
 
 from __future__ import annotations
@@ -13,12 +14,16 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
+import numpy as np
+
 from mlhood.compiler.hir.graph import Graph
-from mlhood.compiler.hir.values import Node, Value
+from mlhood.compiler.hir.values import Constant, Node, Value
 from mlhood.compiler.operators.activation import operator_of
+from mlhood.compiler.operators.arithmetic import Add, Mul, Sub
 from mlhood.compiler.operators.chain import ElementwiseChain, Step, is_step, steps_of
 from mlhood.compiler.operators.convolution import Conv
 from mlhood.compiler.operators.matrix import FullyConnected
+from mlhood.compiler.operators.normalization import BatchNormalization
 from mlhood.compiler.passes.rewriting import has_one_use
 
 _CLAMPS = ("Relu", "Clip")
@@ -36,6 +41,24 @@ def split_activations(graph: Graph) -> None:
             continue
         bare = graph.add(replace(operator, activation=()), *node.inputs, name=f"{node.name}.sum")
         graph.replace(node, operator_of(operator.activation), bare.outputs[0])
+
+
+def expand_normalizations(graph: Graph) -> None:
+    """Express normalisations by constants as arithmetic on each channel (rule 3)."""
+    for node in graph.topological():
+        if not isinstance(node.operator, BatchNormalization):
+            continue
+        x, *parameters = node.inputs
+        constants = [value for value in parameters if isinstance(value, Constant)]
+        if x is None or len(constants) < len(parameters) or any(c.type.element != x.type.element for c in constants):
+            continue
+        scale, bias, mean, variance = (c.data.reshape(-1, *(1,) * (x.type.rank - 2)) for c in constants)
+        factor = scale / np.sqrt(variance + variance.dtype.type(node.operator.epsilon))
+        value = x
+        for operator, name, numbers in ((Sub(), "mean", mean), (Mul(), "factor", factor)):
+            constant = graph.constant(f"{node.name}.{name}", numbers)
+            value = graph.add(operator, value, constant, name=f"{node.name}.{operator.name.lower()}").outputs[0]
+        graph.replace(node, Add(), value, graph.constant(f"{node.name}.bias", bias))
 
 
 def fuse_chains(graph: Graph, operations: Collection[str]) -> None:

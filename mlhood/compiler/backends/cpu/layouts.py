@@ -1,9 +1,9 @@
 """The choice of layouts: which activations are blocked, for the whole graph at the least cost.
 
-A convolution computes blocked; whatever only moves or combines elements can do both. Where a value is produced in one
-layout and read in the other, it is converted, which costs as much as it has bytes. The cheapest assignment is a minimum
-cut between the nodes that must be blocked and those that must be plain (Boykov, Veksler and Zabih, Fast Approximate
-Energy Minimization via Graph Cuts, 2001): with two layouts it is exact.
+Convolution and pooling compute blocked; whatever only moves or combines elements can do both. Where a value is
+produced in one layout and read in the other, it is converted, which costs as much as it has bytes. The cheapest
+assignment is a minimum cut between the nodes that must be blocked and those that must be plain (Boykov, Veksler and
+Zabih, Fast Approximate Energy Minimization via Graph Cuts, 2001): with two layouts it is exact.
 
 1. Conv(x, w, ...)              ->  BlockedConv(ToBlocked(x), w, ...), and ToPlain of it where it is read plain
 2. MaxPool(x), AveragePool(x)   ->  the same, blocked
@@ -40,6 +40,7 @@ from mlhood.compiler.operators.pooling import AveragePool, GlobalAveragePool, Ma
 
 _UNIT = 64  # bytes: costs are counted in cache lines, in 32-bit integers
 _NEVER = 2**30
+_ALWAYS = (Conv, MaxPool, AveragePool)  # for them there are no kernels, or much slower ones, on plain activations
 
 
 def block_activations(graph: Graph, lanes: int) -> Graph:
@@ -98,7 +99,7 @@ def reads_either(node: Node, lanes: int) -> bool:
     """Return whether a convolution reads its input in either layout: it has too few channels to fill the lanes."""
     if not isinstance(node.operator, Conv) or node.inputs[1] is None:
         return False
-    return int(node.inputs[1].type.shape[1]) * node.operator.group < lanes
+    return node.operator.group == 1 and int(node.inputs[1].type.shape[1]) < lanes
 
 
 # -- the cheapest assignment
@@ -108,11 +109,11 @@ def _choose(graph: Graph, lanes: int) -> set[Node]:
     """Return the nodes that compute blocked: the side of the source of a minimum cut."""
     nodes = graph.topological()
     candidates = [node for node in nodes if can_be_blocked(node, lanes)]
-    if not any(isinstance(node.operator, Conv) for node in candidates):
+    if not any(isinstance(node.operator, _ALWAYS) for node in candidates):
         return set()
     cut = _Cut()
     for node in candidates:
-        cut.add(node, always=isinstance(node.operator, Conv))
+        cut.add(node, always=isinstance(node.operator, _ALWAYS))
     members = set(candidates)
     for value in graph.values():
         if not isinstance(value, Constant):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mlhood.compiler.backends.cpu.chains import fuse_chains, split_activations
+from mlhood.compiler.backends.cpu.chains import expand_normalizations, fuse_chains, split_activations
 from mlhood.compiler.backends.cpu.layouts import block_activations
 from mlhood.compiler.hir.graph import Graph
 from mlhood.kernels.codegen.target import Target, host
@@ -19,6 +19,7 @@ def lower_for_cpu(graph: Graph, target: Target | None = None) -> Graph:
     """
     graph = graph.copy()
     split_activations(graph)
+    expand_normalizations(graph)
     graph = block_activations(graph, (target or host()).lanes)
     fuse_chains(graph, OPERATIONS)
     return graph

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mlhood.compiler.backends.cpu.weights import Weights
+from mlhood.compiler.backends.cpu.weights import Weights, identity
 from mlhood.compiler.lir.instructions import Buffer, Compute, Weight
 from mlhood.compiler.operators.activation import Activation
 from mlhood.compiler.operators.blocked import (
@@ -18,6 +18,7 @@ from mlhood.compiler.operators.blocked import (
     BlockedGlobalAveragePool,
     BlockedMaxPool,
 )
+from mlhood.compiler.operators.convolution import Conv
 from mlhood.compiler.operators.matrix import FullyConnected, Gemm, MatMul
 from mlhood.compiler.operators.pooling import Pool
 from mlhood.kernels import direct, product, windows, winograd
@@ -112,7 +113,9 @@ def _convolution(operator: BlockedConv, instruction: Compute, machine: Machine) 
     w, result = constant(weight), instruction.results[0]
     if x is None or w is None or (bias is not None and constant(bias) is None):
         return None
-    g = _geometry(operator, shape(x), w.shape, shape(result))
+    if not (math.prod(shape(x)) and w.size):
+        return None
+    g = _geometry(operator, shape(x), w.shape)
     clip = split_clip(operator.activation)
     operands = {"x": x, "y": result} | ({} if residual is None else {"residual": residual})
     if g.groups == g.channels == g.filters and not operator.plain_input:
@@ -123,9 +126,8 @@ def _convolution(operator: BlockedConv, instruction: Compute, machine: Machine) 
         calls = _winograd(g, w, constant(bias), clip, m, machine)
     else:
         layout = "plain" if operator.plain_input else "blocked"
-        key = ("direct", g, layout)
         convolution = machine.weights.memo(
-            (key, id(w), id(bias), clip),
+            (layout, g, identity(w), identity(constant(bias)), clip),
             lambda: direct.Direct(
                 g,
                 np.ascontiguousarray(w),
@@ -140,7 +142,25 @@ def _convolution(operator: BlockedConv, instruction: Compute, machine: Machine) 
     return Selection(tuple(calls), operands)
 
 
-def _geometry(operator: BlockedConv, x: tuple[int, ...], w: tuple[int, ...], y: tuple[int, ...]) -> Geometry:
+def _plain_convolution(operator: Conv, instruction: Compute, machine: Machine) -> Selection | None:
+    """Select the direct convolution of plain activations, for groups that begin in the middle of a block."""
+    x, weight, bias, residual = (*instruction.inputs, None, None)[:4]
+    w, result = constant(weight), instruction.results[0]
+    if x is None or w is None or w.ndim != 4 or (bias is not None and constant(bias) is None):
+        return None
+    if not (math.prod(shape(x)) and w.size):
+        return None
+    g = _geometry(operator, shape(x), w.shape)
+    weights, clip = np.ascontiguousarray(w), split_clip(operator.activation)
+    convolution = machine.weights.memo(
+        ("plain", g, identity(w), identity(constant(bias)), clip),
+        lambda: direct.Direct(g, weights, constant(bias), clip, machine.target),
+    )
+    operands = {"x": x, "y": result} | ({} if residual is None else {"residual": residual})
+    return Selection((convolution.prepare(machine.threads),), operands)
+
+
+def _geometry(operator: Conv, x: tuple[int, ...], w: tuple[int, ...]) -> Geometry:
     window: Any = w[2:], operator.strides, operator.pads, operator.dilations
     kernel, strides, pads, dilations = window
     return Geometry(x[0], w[1] * operator.group, x[2], x[3], w[0], kernel, strides, pads, dilations, operator.group)
@@ -265,6 +285,7 @@ def _gemm(operator: Gemm, instruction: Compute, machine: Machine) -> Selection |
 
 RULES: dict[type, Rule] = {
     BlockedConv: _convolution,
+    Conv: _plain_convolution,
     BlockedMaxPool: _pool,
     BlockedAveragePool: _pool,
     BlockedGlobalAveragePool: _global_pool,

@@ -16,8 +16,16 @@ VERSION = 1  # of the packed forms: raise it when one changes
 SMALLEST = 2**18  # bytes: smaller weights are packed faster than a file is opened
 
 
+Identity = tuple[int, tuple[int, ...], str]
+
+
+def identity(array: np.ndarray | None) -> Identity | None:
+    """Return what tells a constant from all others of its model: arrays are views, but their memory stays."""
+    return None if array is None else (array.__array_interface__["data"][0], array.shape, array.dtype.str)
+
+
 class Weights:
-    """The packed weights of one model.
+    """The packed weights of one model, whose constants must live at least as long.
 
     A packed weight is a file in the folder of the kernels' object code, named by a digest of the weight and of its
     form; it is mapped into memory, so that processes share it and the operating system can drop its pages. A missing
@@ -26,10 +34,9 @@ class Weights:
 
     def __init__(self, folder: Path | None = None) -> None:
         self.folder = folder or jit.cache_folder().parent / "weights"
-        self._packed: dict[tuple[int, str], np.ndarray] = {}
-        self._digests: dict[int, str] = {}
+        self._packed: dict[tuple[Identity | None, str], np.ndarray] = {}
+        self._digests: dict[Identity | None, str] = {}
         self._memo: dict[Hashable, Any] = {}
-        self._sources: list[np.ndarray] = []  # keeps their ids unique
 
     def memo(self, key: Hashable, make: Callable[[], Any]) -> Any:
         """Return what was made for a key, or make it."""
@@ -45,9 +52,8 @@ class Weights:
             form: What determines the packed form beside the weight: algorithm, widths.
             pack: Makes it: float32, contiguous.
         """
-        key = (id(source), form)
+        key = (identity(source), form)
         if key not in self._packed:
-            self._sources.append(source)
             self._packed[key] = pack() if source.nbytes < SMALLEST else self._from_disk(source, form, pack)
         return self._packed[key]
 
@@ -60,11 +66,12 @@ class Weights:
         return array
 
     def _digest(self, source: np.ndarray) -> str:
-        if id(source) not in self._digests:
+        key = identity(source)
+        if key not in self._digests:
             digest = hashlib.blake2b(f"{VERSION} {source.dtype} {source.shape}".encode(), digest_size=20)
             digest.update(np.ascontiguousarray(source).data)
-            self._digests[id(source)] = digest.hexdigest()
-        return self._digests[id(source)]
+            self._digests[key] = digest.hexdigest()
+        return self._digests[key]
 
 
 def _read(path: Path) -> np.ndarray | None:
