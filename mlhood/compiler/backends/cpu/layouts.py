@@ -37,6 +37,7 @@ from mlhood.compiler.operators.blocked import (
 from mlhood.compiler.operators.convolution import Conv
 from mlhood.compiler.operators.movement import Concat
 from mlhood.compiler.operators.pooling import AveragePool, GlobalAveragePool, MaxPool, Pool
+from mlhood.compiler.operators.shape import Reshape
 
 _UNIT = 64  # bytes: costs are counted in cache lines, in 32-bit integers
 _NEVER = 2**30
@@ -257,7 +258,10 @@ class _Rewriter:
 
     def _plain(self, value: Value) -> Value:
         if value not in self.plain:
-            node = self.new.add(ToPlain(int(value.type.shape[1])), self.in_blocks[value], name=f"{value.name}.plain")
+            channels = int(value.type.shape[1])
+            is_same = value.type.shape[2:] == (1, 1) and channels % self.lanes == 0  # in memory, element by element
+            operator = Reshape((-1, channels, 1, 1)) if is_same else ToPlain(channels)
+            node = self.new.add(operator, self.in_blocks[value], name=f"{value.name}.plain")
             self.plain[value] = node.outputs[0]
         return self.plain[value]
 
