@@ -55,13 +55,17 @@ class NativeProgram:
         program: A verified program without dynamic axes.
         machine: What it is prepared for.
         buffers: The buffer of each value of the graph by name, if a run is to be observed.
+        guard: Bytes between any two buffers, which then share no memory: for tests, which find there what a kernel
+            writes out of bounds.
 
     Raises:
         CompilerError: It needs more memory than the limit.
     """
 
-    def __init__(self, program: Program, machine: Machine, buffers: Mapping[str, Buffer] | None = None) -> None:
-        self.program, self.machine, self.buffers = program, machine, buffers or {}
+    def __init__(
+        self, program: Program, machine: Machine, buffers: Mapping[str, Buffer] | None = None, guard: int = 0
+    ) -> None:
+        self.program, self.machine, self.buffers, self.guard = program, machine, buffers or {}, guard
         self.steps = tuple(self._select())
         self.plan = self._plan_memory()
         _check_memory(self.plan.bytes, program.name)
@@ -73,7 +77,7 @@ class NativeProgram:
         self._patches: dict[Weight, list[int]] = {}
         self._nonfinite = np.zeros(1, np.int64)
         self._write_addresses()
-        self._segments = tuple(self._merge_steps())
+        self.segments = tuple(self._merge_steps())
 
     def _select(self) -> Iterator[Step]:
         count = 0
@@ -90,7 +94,16 @@ class NativeProgram:
         for step in self.steps:
             for name, size in (step.selection.workspace if step.selection else {}).items():
                 lifetimes.append(Lifetime(_workspace(step, name), size, step.number, step.number))
+        if self.guard:
+            end = len(self.program.instructions)
+            lifetimes = [Lifetime(buffer.name, buffer.bytes + self.guard, 0, end) for buffer in lifetimes]
         return plan(lifetimes)
+
+    @property
+    def arena(self) -> np.ndarray:
+        """The memory of all activations and workspaces: uint8, aligned to a cache line."""
+        start = self._base - self._arena.ctypes.data
+        return self._arena[start : start + self.plan.bytes]
 
     # -- addresses
 
@@ -144,7 +157,7 @@ class NativeProgram:
         """
         arrays = self.bind(inputs)
         self._nonfinite[0] = 0
-        for segment in self._segments:
+        for segment in self.segments:
             if isinstance(segment, Step):
                 self.interpret(segment, arrays)
             else:
@@ -191,8 +204,8 @@ class NativeProgram:
             array = arrays[owner] if owner.data is None else owner.data
             flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
         else:
-            start = self.plan.offsets[owner.name] + self._base - self._arena.ctypes.data
-            flat = self._arena[start : start + buffer.bytes]
+            start = self.plan.offsets[owner.name]
+            flat = self.arena[start : start + buffer.bytes]
         return flat.view(buffer.type.dtype).reshape(shape(buffer))
 
 

@@ -44,7 +44,7 @@ class Cpu:
         self.weights = Weights()
         self._types = {name: placeholder.type for name, placeholder in self.graph.placeholders.items()}
         self._dtypes = [(name, type.dtype) for name, type in self._types.items()]
-        self._plans: dict[Key, NativeProgram] = {}
+        self.plans: dict[Key, NativeProgram] = {}
         self._lock = threading.Lock()
         if not any(isinstance(axis, str) for type in self._types.values() for axis in type.shape):
             # what can be compiled before the first run is
@@ -77,7 +77,7 @@ class Cpu:
             if type(array) is not np.ndarray or array.dtype != dtype or not array.flags.c_contiguous:
                 return None
             shapes.append(array.shape)
-        return self._plans.get((tuple(shapes), parallel.threads(), False, False))
+        return self.plans.get((tuple(shapes), parallel.threads(), False, False))
 
     def _bind(self, inputs: Mapping[str, Any]) -> dict[str, np.ndarray]:
         """Return checked inputs as contiguous arrays in the machine's byte order."""
@@ -95,11 +95,11 @@ class Cpu:
             exact: See `Machine`.
         """
         key = (shapes, parallel.threads(), keep_values, exact)
-        if key not in self._plans:
-            while len(self._plans) >= _MAX_PLANS:
-                self._plans.pop(next(iter(self._plans)))
-            self._plans[key] = self._compile(shapes, keep_values, exact)
-        return self._plans[key]
+        if key not in self.plans:
+            while len(self.plans) >= _MAX_PLANS:
+                self.plans.pop(next(iter(self.plans)))
+            self.plans[key] = self._compile(shapes, keep_values, exact)
+        return self.plans[key]
 
     def _compile(self, shapes: tuple[tuple[int, ...], ...], keep_values: bool, exact: bool) -> NativeProgram:
         dims: dict[str, int] = {}

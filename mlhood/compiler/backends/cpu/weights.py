@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import tempfile
 from collections.abc import Callable, Hashable
 from pathlib import Path
@@ -77,7 +78,7 @@ class Weights:
 def _read(path: Path) -> np.ndarray | None:
     try:
         return np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError):
+    except (OSError, ValueError, EOFError):
         return None
 
 
@@ -87,6 +88,8 @@ def _write(path: Path, array: np.ndarray) -> None:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
             np.save(file, array, allow_pickle=False)
+            file.flush()
+            os.fsync(file.fileno())  # before it gets its name, so that a power failure leaves no file of zeros
         Path(file.name).replace(path)
     except OSError:
         return

@@ -140,7 +140,9 @@ class Network:
         other = self.numbers(*shapes[self.draw.integers(len(shapes))])
         if operator in ("Max", "Min") and self.opset < 8:
             operator = "Add"
-        return self.node(operator, [x[0], other] if operator == "Div" else self.choose([x[0], other], [other, x[0]]), x[1])
+        return self.node(
+            operator, [x[0], other] if operator == "Div" else self.choose([x[0], other], [other, x[0]]), x[1]
+        )
 
     def softmax(self, x):
         axis = len(x[1]) - 1 if self.opset < 13 else int(self.choose(1, len(x[1]) - 1))

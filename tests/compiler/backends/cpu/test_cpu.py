@@ -1,0 +1,214 @@
+"""The CPU target against the interpreter: networks, ONNX's tests, random graphs, bounds, threads."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import mlhood
+from mlhood import exchange
+from mlhood.compiler import conformance as suite
+from mlhood.compiler.backends.cpu.native_program import NativeProgram
+from mlhood.compiler.backends.cpu.runner import Cpu
+from mlhood.compiler.backends.cpu.selection import Machine
+from mlhood.compiler.backends.cpu.weights import Weights
+from mlhood.compiler.backends.interpreter import Interpreter
+from mlhood.compiler.compile import compile
+from mlhood.compiler.lir.lowering import lower
+from mlhood.compiler.lir.passes import optimize
+from mlhood.errors import CompilerError
+from mlhood.kernels import parallel
+from mlhood.kernels.codegen.target import PORTABLE, host
+from mlhood.models import resnet18
+from tests.compiler.backends.cpu.comparing import assert_agree
+from tests.compiler.backends.cpu.random_graphs import Network
+from tests.compiler.corpus import with_constants
+
+GRAPHS = 2000
+PARTS = 8
+GUARD = 128
+
+
+@pytest.fixture(scope="module")
+def lenet(tmp_path_factory):
+    path = tmp_path_factory.mktemp("lenet") / "lenet.onnx"
+    exchange.lenet_onnx(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def resnet(tmp_path_factory):
+    image = np.zeros((1, 3, 64, 64), np.float32)
+    return exchange.export(resnet18().eval(), image, tmp_path_factory.mktemp("resnet") / "resnet.onnx")
+
+
+def images(shape, seed=0):
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def graph_of(seed):
+    model, inputs = Network(seed).build()
+    return compile(model.SerializeToString(), stop_after="optimized"), inputs
+
+
+# -- networks
+
+
+@pytest.mark.parametrize("batch", [1, 2, 5])
+def test_networks_agree_with_the_interpreter(lenet, resnet, batch):
+    for path, size in ((lenet, (1, 32, 32)), (resnet, (3, 64, 64))):
+        graph = compile(path, stop_after="optimized")
+        inputs = {next(iter(graph.placeholders)): images((batch, *size))}
+        assert_agree(graph, Cpu(graph).run(inputs), inputs)
+
+
+def test_a_compiled_network_runs_in_one_native_call(resnet):
+    executable = compile(resnet, target="cpu")
+    assert [stage.name for stage in executable.stages] == ["hir", "optimized", "lowered"]
+    runner = Cpu(executable.graph)
+    program = runner.plan(((1, 3, 64, 64),))
+    assert all(step.selection for step in program.steps)
+    assert program.segments == ((0, len(program.sequence.calls)),)
+
+
+def test_every_shape_gets_a_plan_and_results_stay_valid(lenet):
+    runner = Cpu(compile(lenet, stop_after="optimized"))
+    results = [runner.run({"image": images((batch, 1, 32, 32), batch)})["logits"] for batch in (1, 3, 1, 0)]
+    assert [result.shape for result in results] == [(1, 10), (3, 10), (1, 10), (0, 10)]
+    again = runner.run({"image": images((1, 1, 32, 32), 9)})["logits"]
+    assert (results[0] == results[2]).all()
+    assert (again != results[0]).any()
+
+
+def test_inputs_in_other_orders_in_memory_are_converted(lenet):
+    runner = Cpu(compile(lenet, stop_after="optimized"))
+    x = images((2, 1, 32, 32))
+    expected = runner.run({"image": x})["logits"]
+    for other in (np.asfortranarray(x), np.repeat(x, 2, axis=3)[..., ::2]):
+        np.testing.assert_array_equal(runner.run({"image": other})["logits"], expected)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        ({}, "do not match"),
+        ({"image": np.zeros((1, 1, 32, 32))}, "wrong dtype"),
+        ({"image": np.zeros((1, 1, 31, 32), np.float32)}, "wrong shape"),
+        ({"picture": np.zeros((1, 1, 32, 32), np.float32)}, "do not match"),
+    ],
+)
+def test_wrong_inputs_are_refused_before_and_after_a_run(lenet, inputs, message):
+    runner = Cpu(compile(lenet, stop_after="optimized"))
+    for _ in range(2):
+        with pytest.raises(CompilerError, match=message):
+            runner.run(inputs)
+        runner.run({"image": images((1, 1, 32, 32))})
+
+
+def test_the_executable_profiles_the_lowered_graph(lenet):
+    table = mlhood.compile(lenet, target="cpu").profile(image=images((1, 1, 32, 32)), rounds=2)
+    assert table["operator"].iloc[0] == "BlockedConv"
+    assert table["macs"].sum() == 28 * 28 * 6 * 25 + 10 * 10 * 16 * 150 + 400 * 120 + 120 * 84 + 84 * 10
+
+
+def test_values_that_are_not_finite_reach_exactly_what_depends_on_them(resnet):
+    """Winograd's convolutions would spread them, so that the run is repeated without."""
+    graph = compile(resnet, stop_after="optimized")
+    name = next(iter(graph.placeholders))
+    runner, x = Cpu(graph), images((2, 3, 64, 64))
+    x[0, 1, 5, 5], x[0, 0, 60, 3] = np.nan, np.inf
+    assert_agree(graph, runner.run({name: x}), {name: x})
+    assert len(runner.plans) == 2
+    runner.run({name: images((2, 3, 64, 64))})
+    assert len(runner.plans) == 2
+
+
+# -- what has no kernel
+
+
+def test_every_case_of_the_backend_suite_that_the_interpreter_passes():
+    """Weights as inputs, which no kernel packs; and as constants, which some do."""
+    passed = 0
+    for case in suite.tier_cases():
+        constants = len(case.model.graph.input) > 1 and case.suite == "node"
+        data = [(inputs[:1], outputs) for inputs, outputs in case.data[:1]]
+        packed = replace(case, model=with_constants(case), data=data) if constants else case
+        for variant in {id(case): case, id(packed): packed}.values():
+            if suite.passes(variant):
+                variant.run(backend="cpu")
+                passed += 1
+    assert passed > 350
+
+
+# -- random graphs
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_random_graphs_agree_with_the_interpreter(part):
+    for seed in range(part, GRAPHS, PARTS):
+        graph, inputs = graph_of(seed)
+        with parallel.use_threads(1 + seed % 2):
+            assert_agree(graph, Cpu(graph).run(inputs), inputs)
+
+
+def test_a_wrong_kernel_is_found(monkeypatch):
+    """The comparison itself: one that takes the wrong padding does not agree."""
+    from mlhood.compiler.backends.cpu import selection
+
+    original = selection._geometry
+    monkeypatch.setattr(selection, "_geometry", lambda *args: replace(g := original(*args), padding=g.padding[::-1]))
+    wrong = 0
+    for seed in range(60):
+        graph, inputs = graph_of(seed)
+        try:
+            assert_agree(graph, Cpu(graph).run(inputs), inputs)
+        except AssertionError:
+            wrong += 1
+    assert wrong > 0
+
+
+@pytest.mark.parametrize("target", [host(), PORTABLE], ids=lambda target: target.name)
+def test_nothing_is_written_out_of_bounds(target):
+    for seed in range(0, 120, 3 if target == PORTABLE else 1):
+        graph, inputs = graph_of(seed)
+        runner = Cpu(graph, target)
+        dims = {"n": next(iter(inputs.values())).shape[0]} if "n" in str(graph.placeholders["x"].type.shape) else {}
+        program = optimize(lower(runner.graph, dims))
+        native = NativeProgram(program, Machine(target, 1 + seed % 2, Weights(), exact=bool(seed % 3)), guard=GUARD)
+        native.arena[:] = 0xFF
+        before = native.arena.copy()
+        outputs = native.run(inputs)
+        if not native.is_invalid:
+            assert_agree(graph, outputs, inputs)
+        for buffer in native.plan.lifetimes:
+            end = native.plan.offsets[buffer.name] + buffer.bytes
+            np.testing.assert_array_equal(native.arena[end - GUARD : end], before[end - GUARD : end], buffer.name)
+
+
+def test_any_number_of_threads_gives_the_same_bits(resnet):
+    for graph, inputs in [graph_of(seed) for seed in range(40)]:
+        results = []
+        for threads in (1, 2, 3):
+            with parallel.use_threads(threads):
+                results.append(Cpu(graph).run(inputs))
+        for name in results[0]:
+            assert all(np.array_equal(results[0][name], other[name], equal_nan=True) for other in results[1:])
+    graph = compile(resnet, stop_after="optimized")
+    runner, x = Cpu(graph), {next(iter(graph.placeholders)): images((2, 3, 64, 64))}
+    results = []
+    for threads in (1, 2, 1, 3):
+        with parallel.use_threads(threads):
+            results.append(next(iter(runner.run(x).values())))
+    assert all((result == results[0]).all() for result in results)
+
+
+def test_observed_values_are_those_of_the_lowered_graph():
+    for seed in range(30):
+        graph, inputs = graph_of(seed)
+        runner = Cpu(graph)
+        seen, expected = {}, {}
+        runner.run(inputs, lambda value, array, seen=seen: seen.update({value.name: array.copy()}))
+        Interpreter(runner.graph).run(
+            inputs, lambda value, array, expected=expected: expected.update({value.name: array.copy()})
+        )
+        assert seen.keys() == expected.keys()
