@@ -1,0 +1,147 @@
+"""A chain of element-wise operations as one loop: every operand is read once, and only the last result is written.
+
+The columns of the loop nest are vectorised; an operand is contiguous or broadcast along them. Where the last axis is
+just one vector long, as in the blocked layout, the columns are those vectors, and an operand that is broadcast along
+them stays in a register.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from llvmlite import ir
+
+from mlhood.kernels.codegen import loop_nest, vector_math
+from mlhood.kernels.codegen.arguments import Arguments, kernel_function
+from mlhood.kernels.codegen.ir_builder import FLOAT, FunctionBuilder, Int, Pointer
+from mlhood.kernels.codegen.remainder import load_first, store_first
+from mlhood.kernels.codegen.target import Target
+
+_BINARY: dict[str, Callable[..., Any]] = {
+    "Add": lambda code, a, b: code.builder.fadd(a, b),
+    "Div": lambda code, a, b: code.builder.fdiv(a, b),
+    "Max": vector_math.maximum,
+    "Min": vector_math.minimum,
+    "Mul": lambda code, a, b: code.builder.fmul(a, b),
+    "PRelu": vector_math.prelu,
+    "Sub": lambda code, a, b: code.builder.fsub(a, b),
+}
+OPERATIONS = {"Constant": 0, **dict.fromkeys(vector_math.FUNCTIONS, 1), **dict.fromkeys(_BINARY, 2)}
+_CHEAP = {"Abs", "Clip", "Constant", "LeakyRelu", "Neg", "Relu", *_BINARY}
+_UNROLL = 4
+
+Step = tuple[str, tuple[Any, ...], tuple[int, ...]]
+
+
+@dataclass(frozen=True)
+class Operand:
+    """How an operand is read along the columns.
+
+    Args:
+        vector: Whether it is loaded as a vector; else one element goes to all lanes.
+        moves: Whether it differs from column to column.
+    """
+
+    vector: bool
+    moves: bool
+
+
+def operand_names(inputs: int) -> tuple[str, ...]:
+    """Return the names of the operands: "out", "x0", "x1", ..."""
+    return "out", *(f"x{i}" for i in range(inputs))
+
+
+def fields(inputs: int) -> tuple[str, ...]:
+    """Return the fields of the argument block of a kernel with this number of inputs."""
+    return loop_nest.fields(operand_names(inputs))
+
+
+def build(target: Target, steps: tuple[Step, ...], operands: tuple[Operand, ...], one_vector: bool) -> str:
+    """Return the LLVM IR of a kernel that evaluates the steps at each element.
+
+    Args:
+        target: The processor.
+        steps: (operation, attributes, indices of its operands): the inputs come first, then the results of steps.
+        operands: How each input is read.
+        one_vector: Whether each column is one full vector, at a distance of `_step` elements to the next.
+    """
+    module = ir.Module()
+    code = kernel_function(module)
+    _LoopNest(code, Arguments(code, fields(len(operands))), target, steps, operands, one_vector).build()
+    return str(module)
+
+
+class _LoopNest:
+    def __init__(
+        self,
+        code: FunctionBuilder,
+        arguments: Arguments,
+        target: Target,
+        steps: tuple[Step, ...],
+        operands: tuple[Operand, ...],
+        one_vector: bool,
+    ) -> None:
+        self.code, self.arguments, self.target, self.steps, self.one_vector = code, arguments, target, steps, one_vector
+        self.operands = (Operand(vector=True, moves=True), *operands)  # the result is the first
+        self.names = operand_names(len(operands))
+        self.rows = [arguments.integer(f"{name}_row") for name in self.names]
+        self.distances = [arguments.integer(f"{name}_step") for name in self.names]
+        self.lanes = target.lanes
+        self.unroll = _UNROLL if all(name in _CHEAP for name, _, _ in steps) else 1
+
+    def build(self) -> None:
+        with loop_nest.blocks(self.code, self.arguments, self.names) as block, self.code.loop(*block.rows) as row:
+            starts = [start.at(row * step) for start, step in zip(block.starts, self.rows, strict=True)]
+            self._columns(starts, *block.columns)
+        self.code.ret()
+
+    def _columns(self, starts: list[Pointer], column: Int, stop: Int) -> None:
+        """Evaluate the columns of a row: several vectors at a time, single ones, and the last elements."""
+        fixed = [
+            None if operand.moves else self._load(start, operand)
+            for start, operand in zip(starts, self.operands, strict=True)
+        ]
+        width = 1 if self.one_vector else self.lanes
+        for vectors in sorted({self.unroll, 1}, reverse=True):
+            end = column + (stop - column) // (width * vectors) * (width * vectors)
+            with self.code.loop(column, end, width * vectors) as i:
+                groups = [self._addresses(starts, i + v * width) for v in range(vectors)]
+                inputs = [self._inputs(addresses, fixed) for addresses in groups]
+                for addresses, values in zip(groups, inputs, strict=True):
+                    addresses[0].store(self._evaluate(values))
+            column = end
+        if not self.one_vector:
+            with self.code.builder.if_then(column < stop):
+                addresses, count = self._addresses(starts, column), stop - column
+                values = self._inputs(addresses, fixed, count)
+                store_first(self.code, addresses[0], self._evaluate(values), count, self.target)
+
+    def _addresses(self, starts: list[Pointer], column: Int) -> list[Pointer]:
+        if self.one_vector:
+            return [start.at(column * step) for start, step in zip(starts, self.distances, strict=True)]
+        return [start.at(column) for start in starts]
+
+    def _inputs(self, addresses: list[Pointer], fixed: list[Any], count: Int | None = None) -> list[Any]:
+        pairs = list(zip(addresses, self.operands, fixed, strict=True))[1:]
+        return [self._load(address, operand, count) if value is None else value for address, operand, value in pairs]
+
+    def _load(self, address: Pointer, operand: Operand, count: Int | None = None) -> Any:
+        if not operand.vector:
+            return self.code.splat(address.load(), self.lanes)
+        if count is None:
+            return address.load(self.lanes)
+        return load_first(self.code, address, count, self.lanes)
+
+    def _evaluate(self, inputs: list[Any]) -> Any:
+        values = list(inputs)
+        for name, attributes, indices in self.steps:
+            operands = [values[index] for index in indices]
+            if name == "Constant":
+                values.append(ir.Constant(ir.VectorType(FLOAT, self.lanes), [attributes[0]] * self.lanes))
+            elif name in _BINARY:
+                values.append(_BINARY[name](self.code, *operands))
+            else:
+                values.append(vector_math.FUNCTIONS[name](self.code, *operands, *attributes))
+        return values[-1]

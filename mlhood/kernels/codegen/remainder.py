@@ -1,0 +1,54 @@
+"""The last vector of a row: loads and stores of fewer elements than a register has lanes, which touch nothing beyond.
+
+The number of elements is known at run time only; `microkernel.load_lanes` and `store_lanes` take a constant one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+
+from mlhood.kernels.codegen.ir_builder import FLOAT, INT32, FunctionBuilder, Int, Pointer
+from mlhood.kernels.codegen.microkernel import masked_intrinsic
+from mlhood.kernels.codegen.target import Target
+
+
+def mask_of(code: FunctionBuilder, count: Int, lanes: int) -> Any:
+    """Return the mask of the first `count` lanes: none if it is negative, all if it is `lanes` or more."""
+    indices = ir.Constant(ir.VectorType(INT32, lanes), list(range(lanes)))
+    limit = code.builder.trunc(count.minimum(lanes).value, INT32)
+    return code.builder.icmp_signed("<", indices, code.splat(limit, lanes))
+
+
+def load_masked(code: FunctionBuilder, address: Pointer, mask: Any, other: float = 0.0) -> Any:
+    """Load the lanes in the mask; the others have the value `other`."""
+    kind = ir.VectorType(FLOAT, mask.type.count)
+    others = ir.Constant(kind, [other] * kind.count)
+    return code.builder.call(masked_intrinsic(code, "load", kind), [address.value, INT32(4), mask, others])
+
+
+def load_first(code: FunctionBuilder, address: Pointer, count: Int, lanes: int, other: float = 0.0) -> Any:
+    """Load the first `count` lanes; the others have the value `other`."""
+    return load_masked(code, address, mask_of(code, count, lanes), other)
+
+
+def store_first(code: FunctionBuilder, address: Pointer, vector: Any, count: Int, target: Target) -> None:
+    """Store the first `count` lanes, at least 0 and fewer than all."""
+    if target.masked:
+        mask = mask_of(code, count, vector.type.count)
+        code.builder.call(masked_intrinsic(code, "store", vector.type), [vector, address.value, INT32(4), mask])
+        return
+    # halves, quarters, ...: masked stores are slow on some processors with AVX2, and missing on others
+    builder, size = code.builder, vector.type.count // 2
+    rest, offset = code.variable(vector.type, vector), code.variable(count.value.type, code.constant(0).value)
+    while size:
+        is_stored = builder.icmp_signed(
+            "!=", builder.and_(count.value, code.constant(size).value), code.constant(0).value
+        )
+        with builder.if_then(is_stored):
+            part, start = rest.get(), Int(builder, offset.get())
+            address.at(start).store(code.shuffle(part, part, range(size)))
+            rest.set(code.shuffle(part, part, [*range(size, part.type.count), *range(size)]))
+            offset.set((start + size).value)
+        size //= 2

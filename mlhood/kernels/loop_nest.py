@@ -1,0 +1,92 @@
+"""Loop nests over strided operands: axes are merged where all operands allow it, and the rest is divided into tasks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mlhood.errors import KernelError
+from mlhood.kernels.codegen.loop_nest import LOOPS, MAX_OUTER
+
+TASK = 8192  # elements; taking a task costs about as much as a hundred elements
+
+
+@dataclass(frozen=True)
+class Dimension:
+    """A dimension of a loop nest: its size, and the stride in elements of each operand."""
+
+    size: int
+    strides: tuple[int, ...]
+
+
+def broadcast_strides(shape: Sequence[int], out_shape: Sequence[int]) -> tuple[int, ...]:
+    """Return the strides in elements of a contiguous array, by axis of the shape that it is broadcast to.
+
+    Raises:
+        KernelError: If it cannot be broadcast.
+    """
+    padded = (1,) * (len(out_shape) - len(shape)) + tuple(shape)
+    if len(padded) != len(out_shape) or any(p not in (1, size) for p, size in zip(padded, out_shape, strict=True)):
+        raise KernelError("the operand cannot be broadcast", expected=f"to {list(out_shape)}", got=list(shape))
+    return tuple(0 if size == 1 else math.prod(padded[axis + 1 :]) for axis, size in enumerate(padded))
+
+
+def collapsed(shape: Sequence[int], strides: Sequence[Sequence[int]]) -> list[Dimension]:
+    """Return the dimensions of a loop nest over the shape, with adjacent axes merged where every operand allows it.
+
+    Args:
+        shape: Sizes of the axes.
+        strides: In elements, of each operand, by axis.
+
+    Returns:
+        At least one dimension; none of size 1 beside another one.
+    """
+    dimensions: list[Dimension] = []
+    for size, steps in zip(shape, zip(*strides, strict=True), strict=True):
+        if size == 1:
+            continue
+        if dimensions and all(a == b * size for a, b in zip(dimensions[-1].strides, steps, strict=True)):
+            dimensions[-1] = Dimension(dimensions[-1].size * size, steps)
+        else:
+            dimensions.append(Dimension(size, steps))
+    return dimensions or [Dimension(1, (1,) * len(strides))]
+
+
+def loop_values(dimensions: Sequence[Dimension], operands: Sequence[str], width: int = 1) -> dict[str, int]:
+    """Return the fields of the argument block that describe a loop nest, all but the addresses.
+
+    Args:
+        dimensions: From the outermost to the columns.
+        operands: Names of the operands, in the order of the strides.
+        width: Elements of a column.
+
+    Raises:
+        KernelError: If there are too many dimensions.
+    """
+    if len(dimensions) > MAX_OUTER + 2:
+        shape = [dimension.size for dimension in dimensions]
+        raise KernelError("too many dimensions", expected=f"at most {MAX_OUTER + 2} that cannot be merged", got=shape)
+    unit = Dimension(1, (0,) * len(operands))
+    nest = [unit] * (MAX_OUTER + 2 - len(dimensions)) + list(dimensions)
+    outer, (rows, columns) = nest[-3::-1], nest[-2:]
+    values = _blocks(math.prod(dimension.size for dimension in outer), rows.size, columns.size, TASK // width)
+    values["outer_rank"] = max(0, len(dimensions) - 2)
+    values |= {f"size{d}": dimension.size for d, dimension in enumerate(outer)}
+    for i, name in enumerate(operands):
+        values |= {f"{name}_step": columns.strides[i], f"{name}_row": rows.strides[i]}
+        values |= {f"{name}_stride{d}": dimension.strides[i] for d, dimension in enumerate(outer)}
+    return values
+
+
+def _blocks(outer: int, rows: int, columns: int, task: int) -> dict[str, int]:
+    """Return the loop bounds for tasks of about `task` columns; there is none if a size is 0."""
+    if not outer * rows * columns:
+        return {**dict.fromkeys(LOOPS, 0), "row_blocks": 1, "column_blocks": 1}
+    column_block = min(columns, task)
+    row_block = min(rows, max(1, task // column_block))
+    outer_block = min(outer, max(1, task // (column_block * row_block)))
+    column_blocks, row_blocks = -(-columns // column_block), -(-rows // row_block)
+    tasks = -(-outer // outer_block) * row_blocks * column_blocks
+    sizes = (tasks, 0, outer, rows, columns, outer_block, row_block, column_block, row_blocks, column_blocks)
+    return dict(zip(LOOPS, sizes, strict=True))

@@ -1,0 +1,39 @@
+"""Runs of native calls that notice accesses outside of the operands: guards of NaN around what is read and written."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from mlhood.kernels.native import NativeCall, run
+
+GUARD = 256  # bytes on either side
+CANARY = 0xFF  # NaN as float32 and float64
+
+
+def guarded(array: np.ndarray, offset: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Return a buffer of bytes, and a copy of a contiguous array in it, `offset` elements from a multiple of 64."""
+    start = GUARD + offset * array.itemsize
+    buffer = np.full(start + array.nbytes + GUARD, CANARY, np.uint8)
+    inside = buffer[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+    inside[...] = array
+    return buffer, inside
+
+
+def run_guarded(call: NativeCall, shape: Sequence[int], dtype: type = np.float32, **inputs: np.ndarray) -> np.ndarray:
+    """Run a call with 1 and with 2 threads, and return "out", of the given shape.
+
+    It must be the same bits for both numbers of threads and for another alignment, and nothing outside may be written.
+    """
+    results = []
+    for threads, offset in ((1, 0), (2, 1)):
+        arrays = {name: guarded(np.ascontiguousarray(x), offset)[1] for name, x in inputs.items()}
+        empty = np.full(shape, CANARY, np.uint8) if dtype is np.uint8 else np.full(shape, np.nan, dtype)
+        buffer, out = guarded(empty, offset)
+        run(call, threads, **arrays, out=out)
+        outside = np.concatenate([buffer[: GUARD + offset * out.itemsize], buffer[buffer.size - GUARD :]])
+        assert (outside == CANARY).all(), "wrote outside of its result"
+        for name, array in arrays.items():
+            np.testing.assert_array_equal(array, inputs[name], err_msg="changed its input")
+        results.append(out)
+    assert results[0].tobytes() == results[1].tobytes(), "the result depends on the number of threads or alignment"
+    return results[0].copy()
