@@ -7,6 +7,7 @@ that kernels do not fuse are split off, and normalisations that no pass could fo
 
 2. Conv with activation, FullyConnected with activation  ->  the same without it, then the activation
 3. BatchNormalization(x, constants)                      ->  (x - mean) factor + bias, factor = scale / sqrt(var + eps)
+4. Pow(x, 2), Pow(x, 0.5), Pow(x, -1)                    ->  x x, sqrt(x), 1 / x
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ import numpy as np
 from mlhood.compiler.hir.graph import Graph
 from mlhood.compiler.hir.values import Constant, Node, Value
 from mlhood.compiler.operators.activation import operator_of
-from mlhood.compiler.operators.arithmetic import Add, Mul, Sub
+from mlhood.compiler.operators.arithmetic import Add, Mul, Pow, Sub
 from mlhood.compiler.operators.chain import ElementwiseChain, Step, is_step, steps_of
+from mlhood.compiler.operators.chain import operator_of as operator_of_step
 from mlhood.compiler.operators.convolution import Conv
 from mlhood.compiler.operators.matrix import FullyConnected
 from mlhood.compiler.operators.normalization import BatchNormalization
@@ -59,6 +61,22 @@ def expand_normalizations(graph: Graph) -> None:
             constant = graph.constant(f"{node.name}.{name}", numbers)
             value = graph.add(operator, value, constant, name=f"{node.name}.{operator.name.lower()}").outputs[0]
         graph.replace(node, Add(), value, graph.constant(f"{node.name}.bias", bias))
+
+
+def expand_powers(graph: Graph) -> None:
+    """Express powers with common exponents as arithmetic (rule 4)."""
+    for node in graph.topological():
+        exponent = node.inputs[1] if isinstance(node.operator, Pow) else None
+        base, y = node.inputs[0] if node.inputs else None, node.outputs[0].type
+        if base is None or not isinstance(exponent, Constant) or exponent.data.size != 1 or base.type != y:
+            continue
+        match float(exponent.data.item()):
+            case 2.0:
+                graph.replace(node, Mul(), base, base)
+            case 0.5:
+                graph.replace(node, operator_of_step(("Sqrt", (), (0,))), base)
+            case -1.0:
+                graph.replace(node, operator_of_step(("Reciprocal", (), (0,))), base)
 
 
 def fuse_chains(graph: Graph, operations: Collection[str]) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from mlhood.compiler.backends.cpu.chains import expand_normalizations, fuse_chains, split_activations
+from mlhood.compiler.backends.cpu.chains import expand_normalizations, expand_powers, fuse_chains, split_activations
 from mlhood.compiler.backends.cpu.layouts import block_activations
 from mlhood.compiler.hir.graph import Graph
+from mlhood.kernels import elementwise
 from mlhood.kernels.codegen.target import Target, host
 
-OPERATIONS: frozenset[str] = frozenset()
+OPERATIONS = frozenset(elementwise.OPERATIONS) - {"Constant", "Pow"}  # those that steps of a chain are called
 
 
 def lower_for_cpu(graph: Graph, target: Target | None = None) -> Graph:
@@ -20,6 +21,7 @@ def lower_for_cpu(graph: Graph, target: Target | None = None) -> Graph:
     graph = graph.copy()
     split_activations(graph)
     expand_normalizations(graph)
+    expand_powers(graph)
     graph = block_activations(graph, (target or host()).lanes)
     fuse_chains(graph, OPERATIONS)
     return graph

@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from mlhood.compiler.backends.cpu.lowering import OPERATIONS
 from mlhood.compiler.backends.cpu.weights import Weights, identity
+from mlhood.compiler.hir.operator import Operator
 from mlhood.compiler.lir.instructions import Buffer, Compute, Weight
 from mlhood.compiler.operators.activation import Activation
 from mlhood.compiler.operators.blocked import (
@@ -18,10 +20,11 @@ from mlhood.compiler.operators.blocked import (
     BlockedGlobalAveragePool,
     BlockedMaxPool,
 )
+from mlhood.compiler.operators.chain import is_step, steps_of
 from mlhood.compiler.operators.convolution import Conv
 from mlhood.compiler.operators.matrix import FullyConnected, Gemm, MatMul
 from mlhood.compiler.operators.pooling import Pool
-from mlhood.kernels import direct, product, windows, winograd
+from mlhood.kernels import direct, elementwise, product, windows, winograd
 from mlhood.kernels.codegen.target import Target
 from mlhood.kernels.geometry import Geometry
 from mlhood.kernels.native import NativeCall
@@ -75,7 +78,7 @@ Rule = Callable[[Any, Compute, Machine], Selection | None]
 
 def select(instruction: Compute, machine: Machine) -> Selection | None:
     """Return the native calls of an instruction; None if there is no kernel for it."""
-    rule = RULES.get(type(instruction.operator))
+    rule = RULES.get(type(instruction.operator)) or (_elementwise if is_step(instruction.operator) else None)
     types = [buffer.type for buffer in (*instruction.results, *instruction.reads)]
     if rule is None or any(type.element != "float32" or type.quantization for type in types):
         return None
@@ -281,6 +284,30 @@ def _gemm(operator: Gemm, instruction: Compute, machine: Machine) -> Selection |
     left, right = shape(a), shape(b)
     sizes = Sizes(left[0], right[0 if operator.transpose_b else 1], left[1])
     return _product(sizes, a, b, operator.transpose_b, instruction, machine)
+
+
+# -- element-wise operators
+
+
+def _elementwise(operator: Operator, instruction: Compute, machine: Machine) -> Selection | None:
+    """Select one loop for all steps; numbers that are known when compiling are part of its code."""
+    buffers = [buffer for buffer in instruction.inputs if buffer is not None]
+    steps = steps_of(operator)
+    if any(step[0] not in OPERATIONS for step in steps):
+        return None
+    inputs = [i for i, buffer in enumerate(buffers) if constant(buffer) is None or math.prod(shape(buffer)) != 1]
+    if not inputs:
+        return None
+    scalars = [i for i in range(len(buffers)) if i not in inputs]
+    order = [*inputs, *scalars, *range(len(buffers), len(buffers) + len(steps))]
+    numbers = {old: new for new, old in enumerate(order)}
+    values = [constant(buffers[i]) for i in scalars]
+    chain = [("Constant", (float(value.item()),), ()) for value in values if value is not None]
+    chain += [(name, attributes, tuple(numbers[i] for i in read)) for name, attributes, read in steps]
+    shapes = [shape(buffers[i]) for i in inputs]
+    call = elementwise.prepare(chain, shapes, shape(instruction.results[0]), machine.target)
+    operands = {f"x{position}": buffers[i] for position, i in enumerate(inputs)}
+    return Selection((call,), {**operands, "out": instruction.results[0]})
 
 
 RULES: dict[type, Rule] = {

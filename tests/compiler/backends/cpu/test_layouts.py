@@ -91,7 +91,7 @@ def test_constants_are_blocked_when_compiling(shape):
     assert conversions(blocked) == ["ToBlocked", "ToPlain"]
 
 
-@pytest.mark.parametrize(("channels", "expected"), [(8, 2), (4, 4)])
+@pytest.mark.parametrize(("channels", "expected"), [(8, 2), (4, 5)])
 def test_channels_are_concatenated_in_whole_blocks(channels, expected):
     nodes = [("Conv", ["x", w], y, PADS) for w, y in (("w", "a"), ("v", "b"))]
     nodes += [("Concat", ["a", "b"], "c", {"axis": 1}), ("Conv", ["c", "u"], "y", PADS)]
