@@ -34,13 +34,13 @@ def load_first(code: FunctionBuilder, address: Pointer, count: Int, lanes: int, 
 
 
 def store_first(code: FunctionBuilder, address: Pointer, vector: Any, count: Int, target: Target) -> None:
-    """Store the first `count` lanes, at least 0 and fewer than all."""
+    """Store the first `count` lanes: none, some or all."""
     if target.masked:
         mask = mask_of(code, count, vector.type.count)
         code.builder.call(masked_intrinsic(code, "store", vector.type), [vector, address.value, INT32(4), mask])
         return
-    # halves, quarters, ...: masked stores are slow on some processors with AVX2, and missing on others
-    builder, size = code.builder, vector.type.count // 2
+    # all, half of the lanes, a quarter, ...: masked stores are slow on some processors with AVX2, and missing on others
+    builder, size = code.builder, vector.type.count
     rest, offset = code.variable(vector.type, vector), code.variable(count.value.type, code.constant(0).value)
     while size:
         is_stored = builder.icmp_signed(
@@ -49,6 +49,6 @@ def store_first(code: FunctionBuilder, address: Pointer, vector: Any, count: Int
         with builder.if_then(is_stored):
             part, start = rest.get(), Int(builder, offset.get())
             address.at(start).store(code.shuffle(part, part, range(size)))
-            rest.set(code.shuffle(part, part, [*range(size, part.type.count), *range(size)]))
+            rest.set(code.shuffle(part, part, [*range(size, part.type.count), *range(size)]))  # rotate
             offset.set((start + size).value)
         size //= 2
