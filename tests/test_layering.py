@@ -29,11 +29,13 @@ PLAN: dict[str, set[str]] = {
     # the compiler's entry points choose what runs a graph, which no pass and no operator may
     "compiler.compile": {"exchange", "compiler", "compiler.quantize", "compiler.backends"},
     "compiler.convolutions": {"compiler", "compiler.backends"},
+    # it runs a graph on the interpreter beside its target, and draws where they differ
+    "compiler.debugger": {"compiler", "compiler.backends", "graph_drawing"},
     "compiler.onnx_backend": {"exchange", "compiler", "compiler.backends"},
     "compiler.conformance": {"exchange", "compiler", "compiler.onnx_backend"},
     "compiler.bench": {"models", "exchange", "compiler"},
     "compiler.commands": {"exchange", "graph_drawing", "compiler", "compiler.backends", "compiler.quantize"}
-    | {"compiler.bench", "compiler.compile", "compiler.conformance"},
+    | {"compiler.bench", "compiler.compile", "compiler.conformance", "compiler.debugger"},
     # the generators are self-contained: the cache of object code digests their sources only
     "kernels.codegen": set(),
     "kernels": {"kernels.codegen"},

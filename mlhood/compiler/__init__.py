@@ -20,5 +20,6 @@ program at a named stop. Read the modules in the order in which a model passes t
 
 `commands` provides the command line, `onnx_backend` ONNX's backend interface, which `conformance` drives. `bench`
 measures compile time, `parallelism` analyses a graph's task parallelism, `convolutions` extracts a graph's
-convolutions, and `compiler_figures` and `parallelism_figures` draw the notebooks' figures.
+convolutions, `debugger` finds the first node that a target computes differently, and `compiler_figures` and
+`parallelism_figures` draw the notebooks' figures.
 """

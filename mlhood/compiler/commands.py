@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
+    from mlhood.compiler.debugger import Comparison
     from mlhood.compiler.hir.graph import Graph
     from mlhood.compiler.lir.program import Program
 
@@ -41,7 +42,11 @@ def compile_model(
         typer.Option(help="Stop after hir, optimized, quantized, or lir, which prints the program of instructions."),
     ] = None,
     dim: Annotated[
-        list[str] | None, typer.Option(help="With --stop-after lir: the length of a dynamic axis, such as batch=1.")
+        list[str] | None,
+        typer.Option(
+            help="The length of a dynamic axis, such as batch=1: with --stop-after lir, or for the random inputs of "
+            "--compare, 1 by default."
+        ),
     ] = None,
     memory: Annotated[
         Path | None,
@@ -50,12 +55,22 @@ def compile_model(
     draw: Annotated[Path | None, typer.Option(help="Draw the last graph to this .svg or .png file.")] = None,
     text: Annotated[bool, typer.Option(help="Print the last graph.")] = False,
     export: Annotated[Path | None, typer.Option(help="Write the last graph as ONNX, a quantised one as QDQ.")] = None,
+    compare: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TARGET",
+            help="Compare each value of the last graph on this target with the interpreter, on random inputs; --draw "
+            "draws where the target departs first. The exit code is 1 if it does.",
+        ),
+    ] = None,
 ) -> None:
     """Compile an ONNX file, and summarise the graph after each stage.
 
     Example: mlhood compile lenet.onnx --quantize power_of_two --draw lenet.svg
 
     Example: mlhood compile lenet.onnx --stop-after lir --dim batch=1
+
+    Example: mlhood compile lenet.onnx --compare direct --dim batch=4 --draw departure.svg
     """
     from mlhood.compiler.compile import stages
     from mlhood.compiler.hir.text import to_text
@@ -66,10 +81,11 @@ def compile_model(
     if quantize is None:
         _check_unquantized(element, per_channel, calibration)
     _check_outputs(draw, memory, export, stop_after)
+    _check_compare(compare, stop_after)
     recipe = None if quantize is None else Recipe(quantize, element=element, per_channel=per_channel)
     data = read_samples(calibration) if calibration else None
-    completed = []
-    for stage in stages(model, recipe, stop_after, data, _dims(dim or [])):
+    completed, dims = [], _dims(dim or [])
+    for stage in stages(model, recipe, stop_after, data, None if compare else dims):
         typer.echo(stage)
         completed.append(stage)
     last = completed[-1]
@@ -82,7 +98,37 @@ def compile_model(
             _plan_memory(last.program, model.stem, memory)
     elif text:
         typer.echo(to_text(last.graph), nl=False)
-    _write(last.graph, draw, export)
+    departure = None if compare is None else _compare(last.graph, compare, dims)
+    _write(last.graph, None if departure else draw, export)
+    if departure is not None:
+        if draw is not None:
+            departure.draw(draw)
+            typer.echo(f"wrote {draw}")
+        raise typer.Exit(1)
+
+
+def _check_compare(target: str | None, stop_after: str | None) -> None:
+    from mlhood.compiler.backends.targets import check_target
+    from mlhood.errors import CompilerError
+
+    if target is None:
+        return
+    check_target(target)
+    if stop_after == "lir":
+        todo = "stop earlier: --stop-after hir, optimized or quantized"
+        raise CompilerError("--compare runs a graph, not a program", got="--stop-after lir", todo=todo)
+
+
+def _compare(graph: Graph, target: str, dims: Mapping[str, int]) -> Comparison | None:
+    """Compare a target with the interpreter on random inputs, and print the result; return it if the target departs."""
+    from mlhood.compiler.backends.targets import prepare
+    from mlhood.compiler.debugger import compare
+    from mlhood.compiler.hir.inputs import random_inputs
+
+    inputs = random_inputs({name: value.type for name, value in graph.placeholders.items()}, dims)
+    comparison = compare(graph, prepare(graph, target), inputs)
+    typer.echo(f"{target}: {comparison}")
+    return None if comparison.agrees else comparison
 
 
 def _dims(options: list[str]) -> dict[str, int]:

@@ -85,7 +85,8 @@ class Box:
         lines: The text inside.
         ports: One for each value that it produces.
         arrow_labels: For each wire that arrives, the text beside its arrow, "" for none.
-        mark: "" in a drawing of one scene; in a comparison "added", "removed", "changed" or "same", which is pale.
+        mark: "" or, for what is to be seen first, "differs" in a drawing of one scene; in a comparison "added",
+            "removed", "changed" or "same", which is pale.
     """
 
     key: tuple[str, str]

@@ -1,4 +1,4 @@
-"""The inputs of a run: checks of their names, element types and shapes."""
+"""The inputs of a run: checks of their names, element types and shapes; and random ones."""
 
 from __future__ import annotations
 
@@ -36,6 +36,55 @@ def bind_inputs(types: Mapping[str, TensorType], inputs: Mapping[str, Any], wher
         arrays[name] = _array(name, inputs[name])
         _check_input(name, arrays[name], type, sizes)
     return arrays
+
+
+def random_inputs(
+    types: Mapping[str, TensorType], dims: Mapping[str, int] | None = None, seed: int = 0
+) -> dict[str, np.ndarray]:
+    """Return random inputs, the same for the same seed.
+
+    Floats are normally distributed with mean 0 and variance 1; integers of 8 bits cover their range; other integers are
+    0 or 1, which are valid indices.
+
+    Args:
+        types: The inputs' types by name.
+        dims: Lengths of dynamic axes by name; 1 for the others.
+        seed: Of the random numbers.
+
+    Raises:
+        CompilerError: No input has a dynamic axis of such a name, or a length is invalid.
+    """
+    dims = dims or {}
+    check_dims(types, dims)
+    rng = np.random.default_rng(seed)
+    arrays = {}
+    for name, type in types.items():
+        shape = tuple(dims.get(axis, 1) if isinstance(axis, str) else axis for axis in type.shape)
+        if type.is_float:
+            arrays[name] = rng.standard_normal(shape).astype(type.dtype)
+        elif type.element in ("int8", "uint8"):
+            limits = np.iinfo(type.dtype)
+            arrays[name] = rng.integers(limits.min, limits.max, shape, type.dtype, endpoint=True)
+        else:
+            arrays[name] = rng.integers(0, 2, shape).astype(type.dtype)
+    return arrays
+
+
+def check_dims(types: Mapping[str, TensorType], dims: Mapping[str, int]) -> None:
+    """Check lengths that are given to dynamic axes by name.
+
+    Raises:
+        CompilerError: No type has a dynamic axis of such a name, or a length is not a number.
+    """
+    if not isinstance(dims, Mapping):
+        raise CompilerError("invalid lengths of axes", expected="a dict, such as {'batch': 1}", got=repr(dims))
+    axes = [axis for type in types.values() for axis in type.shape if isinstance(axis, str)]
+    for name, length in dims.items():
+        if name not in axes:
+            expected = ", ".join(dict.fromkeys(axes)) or "none"
+            raise CompilerError("the graph's inputs have no such dynamic axis", expected=expected, got=repr(name))
+        if isinstance(length, bool) or not isinstance(length, int) or length < 0:
+            raise CompilerError("invalid length of an axis", where=name, expected="0 or more", got=repr(length))
 
 
 def check_inputs(inputs: object) -> None:

@@ -15,12 +15,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from mlhood.compiler.hir.graph import Graph
+from mlhood.compiler.hir.inputs import check_dims
 from mlhood.compiler.hir.names import unique_name
 from mlhood.compiler.hir.values import Node, Value
 from mlhood.compiler.lir.instructions import Alloc, Buffer, Compute, Copy, TensorView, Weight
 from mlhood.compiler.lir.opcodes import COPIES, OPCODES, VIEWS
 from mlhood.compiler.lir.program import Program, with_deallocs
-from mlhood.errors import CompilerError
 
 Veto = Callable[[Node], bool]
 
@@ -45,23 +45,11 @@ def lower_with_buffers(
 ) -> tuple[Program, dict[str, Buffer]]:
     """Return the program that computes a graph, and the buffer of each of the graph's values by name; see `lower`."""
     if dims:
-        _check_dims(graph, dims)
+        check_dims({name: value.type for name, value in graph.placeholders.items()}, dims)
         graph = graph.copy(dims)
     lowering = _Lowering(graph, veto or (lambda node: False))
     program = lowering.run()
     return program, {value.name: buffer for value, buffer in lowering.buffers.items()}
-
-
-def _check_dims(graph: Graph, dims: Mapping[str, int]) -> None:
-    if not isinstance(dims, Mapping):
-        raise CompilerError("invalid lengths of axes", expected="a dict, such as {'batch': 1}", got=repr(dims))
-    axes = [axis for value in graph.placeholders.values() for axis in value.type.shape if isinstance(axis, str)]
-    for name, length in dims.items():
-        if name not in axes:
-            expected = ", ".join(dict.fromkeys(axes)) or "none"
-            raise CompilerError("the graph's inputs have no such dynamic axis", expected=expected, got=repr(name))
-        if isinstance(length, bool) or not isinstance(length, int) or length < 0:
-            raise CompilerError("invalid length of an axis", where=name, expected="0 or more", got=repr(length))
 
 
 class _Lowering:
