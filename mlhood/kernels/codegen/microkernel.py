@@ -56,6 +56,26 @@ def dot(code: FunctionBuilder, a: Any, b: Any, total: Any, target: Target) -> An
     return total
 
 
+def dot_pairs(code: FunctionBuilder, a: Any, b: Any, total: Any) -> Any:
+    """Return total + the two products of signed 16-bit integers in each lane; all are <lanes x i32>."""
+    shorts = ir.VectorType(_SHORT, 2 * total.type.count)
+    return code.builder.add(total, _pairwise(code, code.builder.bitcast(a, shorts), code.builder.bitcast(b, shorts)))
+
+
+def dot_saturating(code: FunctionBuilder, a: Any, b: Any, total: Any) -> Any:
+    """Return what `dot` does if no sum of two adjacent products leaves 16 bits, where it would saturate; for AVX2."""
+    bytes_, shorts = (ir.VectorType(kind, 32 // size) for kind, size in ((BYTE, 1), (_SHORT, 2)))
+    multiply = _function(code, "llvm.x86.avx2.pmadd.ub.sw", shorts, [bytes_, bytes_])
+    add_pairs = _function(code, "llvm.x86.avx2.pmadd.wd", total.type, [shorts, shorts])
+    pairs = code.builder.call(multiply, [code.builder.bitcast(a, bytes_), code.builder.bitcast(b, bytes_)])
+    ones = ir.Constant(shorts, [1] * shorts.count)
+    return code.builder.add(total, code.builder.call(add_pairs, [pairs, ones]))
+
+
+def _function(code: FunctionBuilder, name: str, result: Any, parameters: list[Any]) -> Any:
+    return code.module.globals.get(name) or ir.Function(code.module, ir.FunctionType(result, parameters), name)
+
+
 def _extend(code: FunctionBuilder, vector: Any, parity: int, shift_right: Any) -> Any:
     """Return the even (0) or odd (1) bytes as 16-bit integers; `lshr` extends them with zeros, `ashr` with the sign."""
     kind = ir.VectorType(_SHORT, 2 * vector.type.count)

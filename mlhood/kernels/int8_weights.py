@@ -1,0 +1,80 @@
+"""Weights of quantised layers with their zero points, and how kernels multiply them: in bytes where that is exact."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mlhood.kernels.codegen.target import Target
+
+_LARGEST = 2**15 - 1
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Weights as the kernels take them, with zero points.
+
+    Args:
+        w: int8 or uint8 [F, ...].
+        zero_point: Integers, one, or one for each filter.
+        x_zero_point: Zero point of the input.
+        bias: int32 [F] or None.
+        x_limits: Smallest and largest byte of the input, if they are known: a ReLU before it makes the products of
+            symmetric bytes small enough for faster instructions.
+    """
+
+    w: np.ndarray
+    zero_point: int | np.ndarray = 0
+    x_zero_point: int = 0
+    bias: np.ndarray | None = None
+    x_limits: tuple[int, int] | None = None
+
+    def centred(self) -> np.ndarray:
+        """Return the weights minus their zero points, int16 [F, ...], within -255 to 255."""
+        zero_point = np.broadcast_to(np.asarray(self.zero_point, np.int16), self.w.shape[:1])
+        return self.w.astype(np.int16) - zero_point.reshape(-1, *(1,) * (self.w.ndim - 1))
+
+
+@dataclass(frozen=True)
+class Words:
+    """What a word of the workspace holds.
+
+    Args:
+        bytes: Elements of a word: four bytes, or two 16-bit integers.
+        base: What is subtracted from the input.
+    """
+
+    bytes: bool
+    base: int
+
+    @property
+    def elements(self) -> int:
+        """Elements of a word."""
+        return 4 if self.bytes else 2
+
+
+def choose_words(target: Target, weights: Weights, centred: np.ndarray, signed: bool) -> Words:
+    """Return words of bytes where they are exact: with VNNI, or if no sum of two products can leave 16 bits.
+
+    Args:
+        target: The processor.
+        weights: The weights.
+        centred: Weights minus zero points [F, ..., channels]; pairs of channels are added.
+        signed: Whether the input is int8.
+    """
+    least, zero_point = -128 if signed else 0, weights.x_zero_point
+    pairs_only = Words(False, zero_point)
+    if centred.min() < -128 or centred.max() > 127:
+        return pairs_only
+    if target.dot:
+        return Words(True, least)
+    if target.name != "avx2":
+        return pairs_only
+    low, high = weights.x_limits or (least, least + 255)
+    low, high = min(low, zero_point), max(high, zero_point)  # padding has the value of the zero point
+    missing = centred.shape[-1] % 2
+    padded = np.pad(centred, [(0, 0)] * (centred.ndim - 1) + [(0, missing)]) if missing else centred
+    pairs = padded.astype(np.int32).reshape(-1, 2)
+    largest = max(np.maximum(pairs, 0).sum(axis=1).max(), -np.minimum(pairs, 0).sum(axis=1).min())
+    return Words(True, low) if largest * (high - low) <= _LARGEST else pairs_only

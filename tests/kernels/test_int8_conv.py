@@ -1,0 +1,164 @@
+"""Convolutions and dense layers of bytes give the integers of the compiler's operators, to the last bit."""
+
+import numpy as np
+import pytest
+
+from mlhood.compiler.hir.types import Quantization, TensorType
+from mlhood.compiler.operators.integer import QuantizedConv, QuantizedFullyConnected
+from mlhood.compiler.operators.rescale import parameters_of
+from mlhood.errors import KernelError
+from mlhood.kernels.codegen import int8_conv_kernel, jit
+from mlhood.kernels.codegen.requantize import Requantization
+from mlhood.kernels.codegen.target import AARCH64, Target
+from mlhood.kernels.geometry import geometry, to_blocked, to_plain
+from mlhood.kernels.int8_conv import prepare_conv, prepare_dense
+from mlhood.kernels.int8_weights import Weights
+from mlhood.kernels.requantize import Rescaling, Shifts
+from tests.kernels.quantized import extreme_bytes, product_scale, quantization, rescaling_of, run_guarded, term
+
+VNNI = Target("avx512", "x86_64-unknown-linux-gnu", "cascadelake", "", lanes=16, registers=32, masked=True, dot=True)
+
+# x, filters, kernel, stride, padding, dilation, groups
+GEOMETRIES = {
+    "pointwise": ((2, 40, 5, 7), 24, (1, 1), 1, 0, 1, 1),
+    "3x3": ((1, 32, 9, 6), 48, (3, 3), 1, 1, 1, 1),
+    "strided": ((1, 24, 8, 9), 16, (1, 1), 2, 0, 1, 1),
+    "stem": ((1, 3, 23, 20), 20, (7, 7), 2, 3, 1, 1),
+    "dilated": ((1, 16, 9, 9), 16, (3, 2), (1, 2), (2, 1, 0, 3), (2, 3), 1),
+    "groups": ((1, 32, 5, 5), 64, (3, 3), 1, 1, 1, 2),
+    "one pixel": ((1, 33, 1, 1), 17, (1, 1), 1, 0, 1, 1),
+}
+CASES = [
+    # geometry, element, schema, weights by channel, values, activation, residual, rescale
+    ("pointwise", "int8", "asymmetric", True, "random", (), False, "shift"),
+    ("pointwise", "uint8", "asymmetric", False, "most", (), False, "real"),
+    ("3x3", "int8", "symmetric", True, "random", ("Relu",), True, "shift"),
+    ("3x3", "uint8", "asymmetric", True, "random_extremes", (), True, "shift"),
+    ("strided", "int8", "symmetric_unsigned", True, "random", ("Clip", -1.0, 2.5), False, "shift"),
+    ("stem", "uint8", "asymmetric", True, "random", (), False, "shift"),
+    ("stem", "int8", "power_of_two", False, "random_extremes", (), False, "shift"),
+    ("dilated", "int8", "asymmetric", False, "least", ("LeakyRelu", 0.1), False, "shift"),
+    ("dilated", "int8", "asymmetric", True, "random", ("LeakyRelu", 0.3), True, "shift"),
+    ("groups", "int8", "asymmetric", True, "random", (), False, "real"),
+    ("one pixel", "uint8", "symmetric", True, "random", (), True, "shift"),
+]
+
+
+def weight_type(rng, element, shape, schema, by_channel, scale):
+    if not by_channel:
+        return TensorType(element, shape, quantization(rng, element, schema, scale))
+    scales = tuple(float(s) for s in scale * rng.uniform(0.05, 1.5, shape[0]))
+    return TensorType(element, shape, Quantization(scales, (0,) * shape[0], 0))
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("case", CASES, ids=lambda case: "-".join(map(str, case[:5])))
+def test_a_convolution_is_the_operators(target, case, threads):
+    name, element, schema, by_channel, values, activation, residual, rescale = case
+    rng = np.random.default_rng(len(str(case)))
+    shape, filters, kernel, stride, padding, dilation, groups = GEOMETRIES[name]
+    w_shape = (filters, shape[1] // groups, *kernel)
+    g = geometry(shape, w_shape, stride, padding, dilation, groups)
+    x_type = TensorType(element, shape, quantization(rng, element, schema, 0.02))
+    w_type = weight_type(rng, element, w_shape, schema, by_channel, 0.01)
+    of_y = quantization(rng, element, schema, 0.0002 * 127 * np.sqrt(g.depth))
+    y_type = TensorType(element, g.out_shape, of_y)
+    z_type = TensorType(element, g.out_shape, quantization(rng, element, schema, of_y.scale[0]))
+    x, w = extreme_bytes(rng, shape, element, values), extreme_bytes(rng, w_shape, element, values)
+    bias = rng.integers(-3000, 3000, filters).astype(np.int32)
+    z = extreme_bytes(rng, g.out_shape, element, "random")
+    operator = QuantizedConv(g.stride, g.padding, g.dilation, groups, of_y, activation, rescale)
+    more = ((z_type, z),) if residual else ()
+    types = (x_type, w_type, TensorType("int32", (filters,)), *(type for type, _ in more))
+    expected = operator.evaluate_typed(types, x, w, bias, *(array for _, array in more))
+
+    weights = Weights(w, np.array(parameters_of(w_type).offset), parameters_of(x_type).offset[0], bias)
+    scale = product_scale(x_type, w_type)
+    if rescale == "real":
+        rescaling = Rescaling(element, of_y.offset[0], scale=scale / of_y.scale[0])
+    else:
+        terms = [(scale, 31), *([term(z_type)] if residual else [])]
+        rescaling = rescaling_of(terms, y_type, activation, z_type)
+    layout = "plain" if shape[1] < 16 else "blocked"
+    call = prepare_conv(g, weights, rescaling, layout, threads=threads, target=target)
+    inputs = {"source": x if layout == "plain" else to_blocked(x, 16)}
+    inputs |= {"residual": to_blocked(z, 16)} if residual else {}
+    out = run_guarded(call, threads, inputs, to_blocked(np.zeros(g.out_shape, element), 16))
+    assert np.array_equal(to_plain(out, filters), expected)
+
+
+@pytest.mark.parametrize(("rows", "depth", "filters"), [(1, 70, 37), (5, 33, 16), (13, 128, 40)])
+@pytest.mark.parametrize(("element", "schema"), [("int8", "asymmetric"), ("uint8", "symmetric")])
+def test_a_dense_layer_is_the_operators(target, rows, depth, filters, element, schema):
+    rng = np.random.default_rng(rows)
+    x_type = TensorType(element, (rows, depth), quantization(rng, element, schema, 0.02))
+    w_type = weight_type(rng, element, (filters, depth), schema, schema == "symmetric", 0.01)
+    of_y = quantization(rng, element, schema, 0.2)
+    x, w = (extreme_bytes(rng, shape, element, "random") for shape in ((rows, depth), (filters, depth)))
+    bias = rng.integers(-3000, 3000, filters).astype(np.int32)
+    types = (x_type, w_type, TensorType("int32", (filters,)))
+    expected = QuantizedFullyConnected(of_y, ("Relu",)).evaluate_typed(types, x, w, bias)
+    rescaling = rescaling_of([(product_scale(x_type, w_type), 31)], TensorType(element, (), of_y), ("Relu",))
+    weights = Weights(w, np.array(parameters_of(w_type).offset), parameters_of(x_type).offset[0], bias)
+    call = prepare_dense(rows, weights, rescaling, threads=2, target=target)
+    out = run_guarded(call, 2, {"source": x}, np.zeros((rows, filters), element))
+    assert np.array_equal(out, expected)
+
+
+@pytest.mark.parametrize(("low", "high"), [(0, 127), (-20, 100)])
+def test_a_bounded_input_does_not_saturate(target, low, high):
+    """The largest products that the bounds allow: all weights have the largest magnitude, and one sign."""
+    rng = np.random.default_rng(high)
+    g = geometry((1, 18, 4, 5), (16, 18, 3, 3), 1, 1)
+    for byte in (low, high):
+        x = np.full((1, 18, 4, 5), byte, np.int8)
+        for weight in (-127, 127):
+            w = np.full((16, 18, 3, 3), weight, np.int8)
+            scale = rng.uniform(1e-6, 1e-4, 16)
+            rescaling = Rescaling("int8", 3, scale=scale)
+            call = prepare_conv(g, Weights(w, 0, 0, None, (low, high)), rescaling, target=target)
+            padded = np.pad(x.astype(np.int64), ((0, 0), (0, 0), (1, 1), (1, 1)))
+            windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (2, 3)).sum(axis=(1, 4, 5)) * weight
+            expected = np.clip(np.rint(windows[:, None] * scale[:, None, None]) + 3, -128, 127)
+            out = run_guarded(call, 1, {"source": to_blocked(x, 16)}, to_blocked(np.zeros(g.out_shape, np.int8), 16))
+            assert np.array_equal(to_plain(out, 16), expected)
+
+
+def test_large_scales_and_multipliers_are_exact(target):
+    """Scales of more than one half, and a multiplier of 2^31, need products of more than 32 bits."""
+    w = np.array([[1, 0], [0, 1], [-3, 2]], np.int8)
+    x = np.array([[-128, 127], [1, -1], [0, 5]], np.int8)
+    multipliers, shift = np.array([2**31, 2**31, 3 * 2**28]), np.array([31, 0, 30])
+    accumulator = x.astype(np.int64) @ w.T.astype(np.int64)
+    half = np.left_shift(1, shift) >> 1
+    expected = np.clip(((accumulator * multipliers + half) >> shift) - 7, -100, 90)
+    rescaling = Rescaling("int8", -7, Shifts([multipliers], shift), low=-100, high=90)
+    call = prepare_dense(3, Weights(w), rescaling, target=target)
+    assert np.array_equal(run_guarded(call, 1, {"source": x}, np.zeros((3, 3), np.int8)), expected)
+
+
+def test_a_sum_wraps_around(target):
+    rng = np.random.default_rng(0)
+    x, w = rng.integers(-128, 128, (2, 50)).astype(np.int8), rng.integers(-128, 128, (16, 50)).astype(np.int8)
+    bias = np.full(16, 2**31 - 5000, np.int32)
+    sums = (x.astype(np.int64) @ w.T.astype(np.int64) + bias).astype(np.int32)
+    rescaling = Rescaling("int8", scale=np.full(16, 1e-8))
+    call = prepare_dense(2, Weights(w, bias=bias), rescaling, target=target)
+    out = run_guarded(call, 1, {"source": x}, np.zeros((2, 16), np.int8))
+    assert np.array_equal(out, np.rint(sums * 1e-8))
+    assert len(np.unique(np.sign(out))) > 1
+
+
+def test_groups_of_partial_blocks_are_refused():
+    g = geometry((1, 24, 5, 5), (24, 12, 3, 3), groups=2)
+    with pytest.raises(KernelError, match="would span two groups"):
+        prepare_conv(g, Weights(np.zeros((24, 12, 3, 3), np.int8)), Rescaling("int8", scale=np.ones(24)))
+
+
+@pytest.mark.parametrize(
+    ("target", "vectors", "quads", "instruction"), [(VNNI, 1, True, "vpdpbusd"), (AARCH64, 4, False, "smlal")]
+)
+def test_other_processors_code_is_assembled(target, vectors, quads, instruction):
+    variant = int8_conv_kernel.Variant(4, vectors, "blocked", quads, not quads, Requantization(True))
+    text = jit.compile_ir(int8_conv_kernel.build(target, variant), target, assembly=True)
+    assert text.count(instruction) >= 4 * vectors
