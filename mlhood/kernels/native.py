@@ -107,6 +107,7 @@ class KernelSequence:
         fields = {"first": 0, "last": 0, "table": self._table.ctypes.data, "gate": self._gate.ctypes.data}
         self._arguments = pack_arguments(sequence_kernel.FIELDS, fields | {"limit": threads - 1})
         self._address = self._arguments.ctypes.data
+        self._part = (0, 0)
         self._range = slice(word_index(sequence_kernel.FIELDS, "first"), word_index(sequence_kernel.FIELDS, "last") + 1)
 
     def word(self, call: int, operand: str) -> int:
@@ -118,7 +119,9 @@ class KernelSequence:
 
         All addresses must have been written to `words`. One run at a time.
         """
-        self._arguments[self._range] = first, len(self.calls) if last is None else last
+        part = first, len(self.calls) if last is None else last
+        if part != self._part:
+            self._arguments[self._range] = self._part = part
         if self.threads == 1:
             self._kernel(self._address, 1)
         else:

@@ -77,6 +77,14 @@ class NativeProgram:
         self._patches: dict[Weight, list[int]] = {}
         self._nonfinite = np.zeros(1, np.int64)
         self._write_addresses()
+        weights = program.weights.values()
+        self._inputs, self._outputs = (
+            [(weight, self._patches.get(weight, ())) for weight in weights if weight.kind == kind]
+            for kind in ("input", "output")
+        )
+        self.inputs = [(weight.name, weight.type.dtype, shape(weight)) for weight, _ in self._inputs]
+        self.threads_wanted = machine.threads  # by who runs it; a small program has fewer
+        self._result_types = {weight: (shape(weight), weight.type.dtype) for weight, _ in self._outputs}
         self.segments = tuple(self._merge_steps())
 
     def _select(self) -> Iterator[Step]:
@@ -156,7 +164,6 @@ class NativeProgram:
             The outputs by name, in memory of their own; invalid if `is_invalid` is true afterwards.
         """
         arrays = self.bind(inputs)
-        self._nonfinite[0] = 0
         for segment in self.segments:
             if isinstance(segment, Step):
                 self.interpret(segment, arrays)
@@ -167,18 +174,22 @@ class NativeProgram:
     @property
     def is_invalid(self) -> bool:
         """Whether a number in the last run was not finite where the program needs finite ones to be exact."""
-        return bool(self._nonfinite[0])
+        return self._nonfinite[0] != 0
 
     def bind(self, inputs: Mapping[str, np.ndarray]) -> dict[Weight, np.ndarray]:
         """Allocate the outputs, and write the addresses of inputs and outputs; return their arrays."""
-        arrays: dict[Weight, np.ndarray] = {}
-        for name, weight in self.program.weights.items():
-            if weight.kind == "input":
-                arrays[weight] = inputs[name]
-            elif weight.kind == "output":
-                arrays[weight] = np.empty(shape(weight), weight.type.dtype)
-        for weight, words in self._patches.items():
-            self.sequence.words[words] = arrays[weight].__array_interface__["data"][0]
+        arrays, words = {}, self.sequence.words
+        self._nonfinite[0] = 0
+        for weight, places in self._inputs:
+            arrays[weight] = array = inputs[weight.name]
+            address = array.__array_interface__["data"][0]
+            for place in places:
+                words[place] = address
+        for weight, places in self._outputs:
+            arrays[weight] = array = np.empty(*self._result_types[weight])
+            address = array.__array_interface__["data"][0]
+            for place in places:
+                words[place] = address
         return arrays
 
     def run_step(self, step: Step, arrays: Mapping[Weight, np.ndarray]) -> None:

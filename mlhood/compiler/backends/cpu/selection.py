@@ -19,14 +19,16 @@ from mlhood.compiler.operators.blocked import (
     BlockedConv,
     BlockedGlobalAveragePool,
     BlockedMaxPool,
+    ToBlocked,
+    ToPlain,
 )
 from mlhood.compiler.operators.chain import is_step, steps_of
 from mlhood.compiler.operators.convolution import Conv
 from mlhood.compiler.operators.matrix import FullyConnected, Gemm, MatMul
 from mlhood.compiler.operators.pooling import Pool
-from mlhood.kernels import direct, elementwise, product, windows, winograd
+from mlhood.kernels import direct, elementwise, layout, product, windows, winograd
 from mlhood.kernels.codegen.target import Target
-from mlhood.kernels.geometry import Geometry
+from mlhood.kernels.geometry import Geometry, Layout
 from mlhood.kernels.native import NativeCall
 from mlhood.kernels.product import Clip, Sizes
 
@@ -128,16 +130,16 @@ def _convolution(operator: BlockedConv, instruction: Compute, machine: Machine) 
     if m is not None:
         calls = _winograd(g, w, constant(bias), clip, m, machine)
     else:
-        layout = "plain" if operator.plain_input else "blocked"
+        input_layout: Layout = "plain" if operator.plain_input else "blocked"
         convolution = machine.weights.memo(
-            (layout, g, identity(w), identity(constant(bias)), clip),
+            (input_layout, g, identity(w), identity(constant(bias)), clip),
             lambda: direct.Direct(
                 g,
                 np.ascontiguousarray(w),
                 constant(bias),
                 clip,
                 machine.target,
-                input_layout=layout,
+                input_layout=input_layout,
                 output_layout="blocked",
             ),
         )
@@ -286,6 +288,23 @@ def _gemm(operator: Gemm, instruction: Compute, machine: Machine) -> Selection |
     return _product(sizes, a, b, operator.transpose_b, instruction, machine)
 
 
+# -- layouts
+
+
+def _to_blocked(operator: ToBlocked, instruction: Compute, machine: Machine) -> Selection | None:
+    x, y = instruction.reads[0], instruction.results[0]
+    if operator.lanes != machine.target.lanes:
+        return None
+    return Selection((layout.to_blocked(shape(x), machine.target),), {"x": x, "out": y})
+
+
+def _to_plain(operator: ToPlain, instruction: Compute, machine: Machine) -> Selection | None:
+    x, y = instruction.reads[0], instruction.results[0]
+    if shape(x)[-1] != machine.target.lanes:
+        return None
+    return Selection((layout.to_plain(shape(y), machine.target),), {"x": x, "out": y})
+
+
 # -- element-wise operators
 
 
@@ -316,6 +335,8 @@ RULES: dict[type, Rule] = {
     BlockedMaxPool: _pool,
     BlockedAveragePool: _pool,
     BlockedGlobalAveragePool: _global_pool,
+    ToBlocked: _to_blocked,
+    ToPlain: _to_plain,
     FullyConnected: _dense,
     MatMul: _matmul,
     Gemm: _gemm,
