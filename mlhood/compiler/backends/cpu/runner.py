@@ -107,8 +107,8 @@ class Cpu:
 
     def _compile(self, shapes: tuple[tuple[int, ...], ...], keep_values: bool, exact: bool) -> NativeProgram:
         dims: dict[str, int] = {}
-        for type, shape in zip(self._types.values(), shapes, strict=True):
-            dims |= {axis: length for axis, length in zip(type.shape, shape, strict=True) if isinstance(axis, str)}
+        for type, lengths in zip(self._types.values(), shapes, strict=True):
+            dims |= {axis: length for axis, length in zip(type.shape, lengths, strict=True) if isinstance(axis, str)}
         program, buffers = lower_with_buffers(self.graph, dims)
         program = program if keep_values else optimize(program)
         threads = parallel.threads() if _work(program) >= _SMALL else 1

@@ -16,6 +16,7 @@ from mlhood.compiler.lir.passes.copy_elimination import eliminate_copies
 from mlhood.compiler.lir.passes.dead_stores import eliminate_dead_stores
 from mlhood.compiler.lir.passes.hoist_deallocs import hoist_deallocs
 from mlhood.compiler.lir.passes.peephole import simplify_instructions
+from mlhood.compiler.lir.passes.schedule import schedule_instructions
 from mlhood.compiler.lir.passes.share_buffers import share_buffers
 from mlhood.compiler.lir.passes.sink_allocs import sink_allocs
 from mlhood.compiler.lir.program import Program
@@ -35,6 +36,7 @@ PASSES: dict[str, Pass] = {
         simplify_instructions,
         eliminate_copies,
         share_buffers,
+        schedule_instructions,
         sink_allocs,
         hoist_deallocs,
     )
@@ -46,7 +48,8 @@ def optimize(
 ) -> Program:
     """Return an optimised copy of a program: run the passes in order, repeatedly, to a fixed point.
 
-    A pass removes instructions or moves them to where it leaves them, so there is one.
+    A pass removes instructions, moves them to where it leaves them, or lowers the maximum of the live bytes, so there
+    is one.
 
     Args:
         program: A verified program; not modified.
