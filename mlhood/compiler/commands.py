@@ -45,7 +45,7 @@ def compile_model(
         list[str] | None,
         typer.Option(
             help="The length of a dynamic axis, such as batch=1: with --stop-after lir, or for the random inputs of "
-            "--compare, 1 by default."
+            "--compare and --profile, 1 by default."
         ),
     ] = None,
     memory: Annotated[
@@ -63,6 +63,14 @@ def compile_model(
             "draws where the target departs first. The exit code is 1 if it does.",
         ),
     ] = None,
+    target: Annotated[str, typer.Option(help="What runs the last graph, for --profile.")] = "interpreter",
+    profile: Annotated[
+        Path | None,
+        typer.Option(
+            help="Run the last graph on random inputs, and write when each node ran to this .json file, which "
+            "ui.perfetto.dev and chrome://tracing open."
+        ),
+    ] = None,
 ) -> None:
     """Compile an ONNX file, and summarise the graph after each stage.
 
@@ -71,6 +79,8 @@ def compile_model(
     Example: mlhood compile lenet.onnx --stop-after lir --dim batch=1
 
     Example: mlhood compile lenet.onnx --compare direct --dim batch=4 --draw departure.svg
+
+    Example: mlhood compile lenet.onnx --target direct --profile lenet.json
     """
     from mlhood.compiler.compile import stages
     from mlhood.compiler.hir.text import to_text
@@ -81,11 +91,11 @@ def compile_model(
     if quantize is None:
         _check_unquantized(element, per_channel, calibration)
     _check_outputs(draw, memory, export, stop_after)
-    _check_compare(compare, stop_after)
+    _check_runs(target, compare, profile, stop_after)
     recipe = None if quantize is None else Recipe(quantize, element=element, per_channel=per_channel)
     data = read_samples(calibration) if calibration else None
     completed, dims = [], _dims(dim or [])
-    for stage in stages(model, recipe, stop_after, data, None if compare else dims):
+    for stage in stages(model, recipe, stop_after, data, None if compare or profile else dims):
         typer.echo(stage)
         completed.append(stage)
     last = completed[-1]
@@ -98,6 +108,8 @@ def compile_model(
             _plan_memory(last.program, model.stem, memory)
     elif text:
         typer.echo(to_text(last.graph), nl=False)
+    if profile is not None:
+        _profile(last.graph, target, profile, dims)
     departure = None if compare is None else _compare(last.graph, compare, dims)
     _write(last.graph, None if departure else draw, export)
     if departure is not None:
@@ -107,26 +119,42 @@ def compile_model(
         raise typer.Exit(1)
 
 
-def _check_compare(target: str | None, stop_after: str | None) -> None:
+def _check_runs(target: str, compare: str | None, profile: Path | None, stop_after: str | None) -> None:
     from mlhood.compiler.backends.targets import check_target
     from mlhood.errors import CompilerError
+    from mlhood.files.atomic import check_output
 
-    if target is None:
-        return
     check_target(target)
-    if stop_after == "lir":
+    if compare is not None:
+        check_target(compare)
+    if profile is not None:
+        check_output(profile)
+    if (compare or profile) and stop_after == "lir":
         todo = "stop earlier: --stop-after hir, optimized or quantized"
-        raise CompilerError("--compare runs a graph, not a program", got="--stop-after lir", todo=todo)
+        raise CompilerError("--compare and --profile run a graph, not a program", got="--stop-after lir", todo=todo)
+
+
+def _profile(graph: Graph, target: str, path: Path, dims: Mapping[str, int]) -> None:
+    """Run a graph on random inputs, and write a trace."""
+    from mlhood.compiler.backends.targets import prepare
+    from mlhood.compiler.backends.trace import write_trace
+
+    write_trace(prepare(graph, target), _random_inputs(graph, dims), path, name=f"{graph.name} on {target}")
+    typer.echo(f"wrote {path}")
+
+
+def _random_inputs(graph: Graph, dims: Mapping[str, int]) -> dict[str, np.ndarray]:
+    from mlhood.compiler.hir.inputs import random_inputs
+
+    return random_inputs({name: value.type for name, value in graph.placeholders.items()}, dims)
 
 
 def _compare(graph: Graph, target: str, dims: Mapping[str, int]) -> Comparison | None:
     """Compare a target with the interpreter on random inputs, and print the result; return it if the target departs."""
     from mlhood.compiler.backends.targets import prepare
     from mlhood.compiler.debugger import compare
-    from mlhood.compiler.hir.inputs import random_inputs
 
-    inputs = random_inputs({name: value.type for name, value in graph.placeholders.items()}, dims)
-    comparison = compare(graph, prepare(graph, target), inputs)
+    comparison = compare(graph, prepare(graph, target), _random_inputs(graph, dims))
     typer.echo(f"{target}: {comparison}")
     return None if comparison.agrees else comparison
 

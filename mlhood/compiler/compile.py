@@ -19,7 +19,7 @@ import numpy as np
 import onnx
 import pandas as pd
 
-from mlhood.compiler.backends import timing
+from mlhood.compiler.backends import timing, trace
 from mlhood.compiler.backends.targets import DEFAULT, LOWERINGS, Target, check_target, prepare
 from mlhood.compiler.hir.graph import Graph
 from mlhood.compiler.hir.verify import verify
@@ -108,6 +108,20 @@ class Executable:
             CompilerError: As for `run`, or `rounds` is invalid.
         """
         return timing.profile(self._runner, inputs, rounds)
+
+    def trace(self, path: str | Path, /, *, rounds: int = trace.ROUNDS, **inputs: Any) -> Path:
+        """Write when each node of some runs was executed, for Perfetto or chrome://tracing; return the path.
+
+        Args:
+            path: The file to write, usually .json; see `mlhood.compiler.backends.trace`.
+            rounds: Number of runs.
+            inputs: As for `run`.
+
+        Raises:
+            CompilerError: As for `run`, or `rounds` is invalid.
+            OutputError: The file cannot be written.
+        """
+        return trace.write_trace(self._runner, inputs, path, rounds, self.graph.name)
 
     def stage_report(self) -> pd.DataFrame:
         """Return a row per stage: number of nodes, bytes of constants, and time (ms)."""

@@ -44,7 +44,7 @@ def test_a_compiled_model_matches_onnx_runtime(path, images):
     assert isinstance(compiled, Executable)
     expected = exchange.run(path, image=images)["logits"]
     np.testing.assert_allclose(compiled.run(image=images)["logits"], expected, rtol=1e-4, atol=1e-3)
-    assert list(compiled.report().index) == ["hir", "optimized"]
+    assert list(compiled.stage_report().index) == ["hir", "optimized"]
 
 
 def test_bytes_and_protos_are_accepted(path):
@@ -58,7 +58,7 @@ def test_a_quantised_model_runs_on_integers(path, images):
     assert logits.dtype == np.float32
     assert sqnr(expected, logits) > 30
     assert np.mean(logits.argmax(1) == expected.argmax(1)) > 0.98
-    report = compiled.report()
+    report = compiled.stage_report()
     assert list(report.index) == ["hir", "optimized", "quantized"]
     assert report["constant bytes"]["quantized"] < 0.3 * report["constant bytes"]["optimized"]
 

@@ -5,4 +5,5 @@ kernels       the same with a selectable convolution kernel: one of `mlhood.kern
 cpu           native kernels for all of a graph, on one arena, in one call
 targets       the table of targets, by name
 timing        execution time per node, for any of them
+trace         the same over time, as a file for a trace viewer
 """

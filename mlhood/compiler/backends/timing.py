@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from statistics import median
 from time import perf_counter
 from typing import Any
@@ -12,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from mlhood.compiler.backends.targets import Runner
-from mlhood.compiler.hir.values import Constant, Node, Value
+from mlhood.compiler.hir.values import Node, Placeholder, Value
 from mlhood.errors import CompilerError
 
 ROUNDS = 21
@@ -40,41 +41,76 @@ def profile(runner: Runner, inputs: Mapping[str, Any], rounds: int = ROUNDS) -> 
     """
     if not isinstance(rounds, int) or rounds < 1:
         raise CompilerError("invalid number of rounds", expected="1 or more", got=repr(rounds))
-    shapes: dict[Value, tuple[int, ...]] = {}
-    runner.run(inputs, lambda value, array: shapes.update({value: array.shape}))
+    check_rounds(rounds)
+    shape = shapes(runner, inputs)
     seconds: dict[Node, list[float]] = defaultdict(list)
     for _ in range(rounds):
-        for node, elapsed in _time_nodes(runner, inputs).items():
-            seconds[node].append(elapsed)
-    input_shapes = {name: np.shape(array) for name, array in inputs.items()}
-    rows = {node.name: _row(node, shapes, input_shapes) | {"seconds": median(times)} for node, times in seconds.items()}
+        for node, interval in intervals(runner, inputs)[1].items():
+            seconds[node].append(interval.seconds)
+    rows = {node.name: work(node, shape) | {"seconds": median(times)} for node, times in seconds.items()}
     return pd.DataFrame.from_dict(rows, orient="index", columns=["operator", "shape", "macs", "seconds"])
 
 
-def _time_nodes(runner: Runner, inputs: Mapping[str, Any]) -> dict[Node, float]:
-    seconds: dict[Node, float] = defaultdict(float)
-    last = perf_counter()
+def check_rounds(rounds: object) -> None:
+    """Raise CompilerError unless this is a number of runs, at least 1."""
+    if not isinstance(rounds, int) or rounds < 1:
+        raise CompilerError("invalid number of rounds", expected="1 or more", got=repr(rounds))
+
+
+@dataclass
+class Interval:
+    """When something was executed, in seconds of the clock.
+
+    Args:
+        start: Its start; that of a node is the end of the preceding one.
+        end: Its end.
+    """
+
+    start: float
+    end: float
+
+    @property
+    def seconds(self) -> float:
+        """Its duration."""
+        return self.end - self.start
+
+
+def intervals(runner: Runner, inputs: Mapping[str, Any]) -> tuple[Interval, dict[Node, Interval]]:
+    """Run a graph once, and return the interval of the run, and those of its nodes in execution order."""
+    nodes: dict[Node, Interval] = {}
+    start = last = perf_counter()
 
     def observe(value: Value, _: np.ndarray) -> None:
         nonlocal last
-        now = perf_counter()
-        if value.producer is not None:
-            seconds[value.producer] += now - last
+        now, node = perf_counter(), value.producer
+        if node is not None:
+            nodes.setdefault(node, Interval(last, now)).end = now
         last = now
 
     runner.run(inputs, observe)
-    return seconds
+    return Interval(start, perf_counter()), nodes
 
 
-def _row(
-    node: Node, shapes: Mapping[Value, tuple[int, ...]], input_shapes: Mapping[str, tuple[int, ...]]
-) -> dict[str, Any]:
-    inputs = [() if value is None else _shape(value, shapes, input_shapes) for value in node.inputs]
-    shape = shapes[node.outputs[0]]
-    return {"operator": node.operator.name, "shape": shape, "macs": node.operator.macs(inputs, shape) or 0}
+def shapes(runner: Runner, inputs: Mapping[str, Any]) -> Callable[[Value], tuple[int, ...]]:
+    """Run a graph once, and return a function that gives the shape of each value in this run.
+
+    The shape of a value that the target does not show is the declared one, a dynamic axis taken as 1.
+    """
+    seen: dict[Value, tuple[int, ...]] = {}
+    runner.run(inputs, lambda value, array: seen.update({value: array.shape}))
+
+    def shape(value: Value) -> tuple[int, ...]:
+        if value in seen:
+            return seen[value]
+        if isinstance(value, Placeholder) and value.name in inputs:
+            return np.shape(inputs[value.name])
+        return tuple(axis if isinstance(axis, int) else 1 for axis in value.type.shape)
+
+    return shape
 
 
-def _shape(value: Value, shapes: Mapping[Value, tuple[int, ...]], input_shapes: Mapping[str, tuple[int, ...]]) -> Any:
-    if isinstance(value, Constant):
-        return value.data.shape
-    return shapes[value] if value in shapes else input_shapes[value.name]
+def work(node: Node, shape: Callable[[Value], tuple[int, ...]]) -> dict[str, Any]:
+    """Return the operator of a node, the shape of its first output, and its multiply-accumulates."""
+    inputs = [() if value is None else shape(value) for value in node.inputs]
+    output = shape(node.outputs[0])
+    return {"operator": node.operator.name, "shape": output, "macs": node.operator.macs(inputs, output) or 0}
