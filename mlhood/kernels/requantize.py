@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from mlhood.errors import KernelError
 from mlhood.kernels.codegen.requantize import BLOCK, Requantization
 
-_NARROW_SHIFT = 32  # products below 2^62 then fit into 32 bits
+_BYTE_RANGE = 255
 _NARROW_SCALE = 0.25  # a sum of 32 bits times this, and an offset, fit into 32 bits
 
 
@@ -42,6 +42,7 @@ class Rescaling:
         low: Smallest byte of the result; None for the type's.
         high: Largest byte, likewise.
         z_offset: Zero point of z, which is subtracted from it.
+        bound: Largest magnitude of a sum: 2^31 of a layer's, at most 255 of a byte minus its zero point.
     """
 
     element: str
@@ -52,6 +53,7 @@ class Rescaling:
     low: int | None = None
     high: int | None = None
     z_offset: int = 0
+    bound: int = 2**31
 
     @property
     def signed(self) -> bool:
@@ -76,7 +78,7 @@ class Rescaling:
         if self.scale is not None:
             kind = Requantization(self.signed, "real", wide=float(np.max(np.abs(self.scale))) > _NARROW_SCALE)
         else:
-            wide = self.negative is not None or not _is_narrow(self.shifts)
+            wide = self.negative is not None or not _is_narrow(self.shifts, self.bound)
             leaky = self.negative is not None
             kind = Requantization(self.signed, "shift", wide, residual=self.has_z, leaky=leaky)
         return kind
@@ -88,13 +90,16 @@ class Rescaling:
         high = int(limits.max) if self.high is None else self.high
         return {"offset": self.offset, "z_offset": self.z_offset, "floor": low, "ceiling": high}
 
-    def constants(self, channels: int, bias: np.ndarray | None = None, blocks: int | None = None) -> np.ndarray:
+    def constants(
+        self, channels: int, bias: np.ndarray | None = None, blocks: int | None = None, *, wide: bool | None = None
+    ) -> np.ndarray:
         """Return the constants of each block of 16 channels.
 
         Args:
             channels: Number of channels; the last block is filled with zeros.
             bias: int32 [channels] or None.
             blocks: Number of blocks; by default as many as the channels need.
+            wide: Whether the code is `wide`; by default as `kind` says.
 
         Returns:
             int64 [blocks, words].
@@ -116,19 +121,14 @@ class Rescaling:
             put("scale", self.scale, np.float64, parities=False)
         for prefix, shifts in (("", self.shifts), ("negative_", self.negative)):
             if shifts is not None:
-                _put_shifts(put, prefix, shifts, self.offset, kind.wide)
+                _put_shifts(put, prefix, shifts, self.offset, kind.wide if wide is None else wide)
         return out
-
-    def without_z(self) -> Rescaling:
-        """Return the same rescaling of the first term alone."""
-        shifts = self.shifts and Shifts(self.shifts.multipliers[:1], self.shifts.shift)
-        return replace(self, shifts=shifts)
 
 
 def _put_shifts(put: Any, prefix: str, shifts: Shifts, offset: int, wide: bool) -> None:
     shift = np.asarray(shifts.shift, np.int64)
     half, correction = np.left_shift(np.int64(1), shift) >> 1, np.full_like(shift, offset)
-    if not wide:  # 2^63 is added before the shift, and 2^(63 - shift) subtracted after it
+    if not wide:  # 2^63 is added before the shift, and 2^(63 - shift) subtracted after it, in 32 bits
         half, correction = half ^ np.iinfo(np.int64).min, correction - np.left_shift(np.int64(1), 63 - shift)
     put(prefix + "multiplier", shifts.multipliers[0])
     put(prefix + "half", half)
@@ -138,8 +138,11 @@ def _put_shifts(put: Any, prefix: str, shifts: Shifts, offset: int, wide: bool) 
         put(prefix + "z_multiplier", shifts.multipliers[1])
 
 
-def _is_narrow(shifts: Shifts | None) -> bool:
+def _is_narrow(shifts: Shifts | None, bound: int) -> bool:
+    """Return whether all results are below 2^30, and all multipliers fit into 32 bits."""
     if shifts is None:
         return False
-    largest = max(int(np.max(np.abs(multiplier))) for multiplier in shifts.multipliers)
-    return int(np.min(shifts.shift)) >= _NARROW_SHIFT and largest < 2**31
+    magnitudes = [np.abs(np.asarray(multiplier, np.float64)) for multiplier in shifts.multipliers]
+    largest = sum(m * limit for m, limit in zip(magnitudes, (bound, _BYTE_RANGE), strict=False))
+    fits = largest <= np.ldexp(1.0, np.asarray(shifts.shift, np.int64).astype(np.int32) + 30)
+    return bool(np.all(fits)) and all(float(m.max()) < 2.0**31 for m in magnitudes)

@@ -1,0 +1,125 @@
+"""Pooling of bytes in the blocked layout, prepared once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from mlhood.errors import KernelError
+from mlhood.kernels.codegen import jit
+from mlhood.kernels.codegen.int8_pool_kernel import FIELDS, build
+from mlhood.kernels.codegen.requantize import BLOCK, Requantization
+from mlhood.kernels.codegen.target import Target, host
+from mlhood.kernels.native import NativeCall, native_call
+from mlhood.kernels.requantize import Rescaling
+
+
+@dataclass(frozen=True)
+class PoolGeometry:
+    """The sizes of a pooling of x [N, C, H, W].
+
+    Args:
+        shape: N, C, H and W.
+        out: Height and width of the result, however they were rounded.
+        kernel: Height and width of the window.
+        stride: Vertical and horizontal.
+        padding: At the top and at the left.
+        dilation: Vertical and horizontal.
+    """
+
+    shape: tuple[int, int, int, int]
+    out: tuple[int, int]
+    kernel: tuple[int, int]
+    stride: tuple[int, int] = (1, 1)
+    padding: tuple[int, int] = (0, 0)
+    dilation: tuple[int, int] = (1, 1)
+
+    def taps(self, axis: int) -> np.ndarray:
+        """Return where each window's taps inside the input begin, and how many they are: int64 [out, 2]."""
+        size, dilation = self.shape[2 + axis], self.dilation[axis]
+        starts = np.arange(self.out[axis], dtype=np.int64) * self.stride[axis] - self.padding[axis]
+        skipped = np.minimum(np.maximum(0, -(starts // dilation)), self.kernel[axis])
+        first = starts + skipped * dilation
+        count = np.clip(-(-(size - first) // dilation), 0, self.kernel[axis] - skipped)
+        return np.stack([np.where(count > 0, first, 0), count], axis=1)
+
+
+def prepare_max_pool(g: PoolGeometry, element: str, *, target: Target | None = None) -> NativeCall:
+    """Prepare the largest byte of each window, the smallest one where a window is all padding.
+
+    Operands: `x` and `out`, blocked bytes.
+
+    Args:
+        g: The geometry.
+        element: `int8` or `uint8`.
+        target: The processor; the host by default.
+    """
+    return _call(g, Requantization(_is_signed(element)), {}, None, None, target, "int8 maximum")
+
+
+def prepare_sum_pool(
+    g: PoolGeometry,
+    x_offset: int,
+    rescalings: Mapping[int, Rescaling],
+    *,
+    counts: np.ndarray | None = None,
+    target: Target | None = None,
+) -> NativeCall:
+    """Prepare the rescaled sum of each window's bytes minus their zero point: averages, global ones too.
+
+    Operands: `x` and `out`, blocked bytes.
+
+    Args:
+        g: The geometry.
+        x_offset: Zero point of x.
+        rescalings: By the number of elements that a window's mean is of, all with the same element, offset and limits.
+        counts: Those numbers for each window, [out height, out width]; by default its taps inside the input.
+        target: As for `prepare_max_pool`.
+
+    Raises:
+        KernelError: A number has no rescaling.
+    """
+    inside = g.taps(0)[:, None, 1] * g.taps(1)[None, :, 1]
+    counts = inside if counts is None else np.asarray(counts)
+    numbers = sorted(set(counts.ravel().tolist()))
+    missing = [number for number in numbers if number not in rescalings]
+    if missing or counts.shape != g.out:
+        expected = f"rescalings of {numbers}, counts of {list(g.out)} windows"
+        raise KernelError("the rescalings do not fit the windows", expected=expected, got=sorted(rescalings))
+    kinds = {rescalings[number].kind() for number in numbers}
+    wide = any(kind.wide for kind in kinds)
+    first = rescalings[numbers[0]]
+    kind = Requantization(first.signed, "shift", wide)
+    constants = np.concatenate([rescalings[number].constants(BLOCK, wide=wide) for number in numbers])
+    sets = np.searchsorted(numbers, counts.ravel()).astype(np.int64)
+    values = {"x_offset": x_offset, **first.fields()}
+    return _call(g, kind, values, constants, sets, target, "int8 average")
+
+
+def _is_signed(element: str) -> bool:
+    if element not in ("int8", "uint8"):
+        raise KernelError("not an element type of bytes", expected="int8 or uint8", got=element)
+    return element == "int8"
+
+
+def _call(
+    g: PoolGeometry,
+    kind: Requantization,
+    values: dict[str, int],
+    constants: np.ndarray | None,
+    sets: np.ndarray | None,
+    target: Target | None,
+    name: str,
+) -> NativeCall:
+    images, channels, high, wide = g.shape
+    rows, columns = np.ascontiguousarray(g.taps(0)), np.ascontiguousarray(g.taps(1))
+    keep = tuple(array for array in (rows, columns, constants, sets) if array is not None)
+    sizes = {"high": high, "wide": wide, "out_high": g.out[0], "out_wide": g.out[1]}
+    sizes |= {"step_y": g.dilation[0], "step_x": g.dilation[1], "tasks": images * -(-channels // BLOCK) * g.out[0]}
+    addresses = {"rows": rows.ctypes.data, "columns": columns.ctypes.data}
+    addresses |= {n: 0 if a is None else a.ctypes.data for n, a in (("constants", constants), ("sets", sets))}
+    integers = dict.fromkeys(FIELDS, 0) | sizes | addresses | values
+    kernel = jit.load(build, target or host(), kind, constants is None)
+    return native_call(kernel, FIELDS, integers, ("x", "out"), keep=keep, name=name)
