@@ -1,8 +1,8 @@
 """Convolutions and dense layers of bytes, prepared once: weights packed, zero points folded in, kernel compiled.
 
-Activations are bytes, plain [N, C, H, W] or, on every processor, blocked [N, ceil(C / 16), H, W, 16]: `to_blocked(x,
-16)` and `to_plain` of `mlhood.kernels.geometry` convert them. Results of convolutions are blocked; the lanes of their last
-block beyond the channels are undefined, and are not used by any kernel.
+Activations are bytes, plain [N, C, H, W] or, on every processor, blocked [N, ceil(C / 16), H, W, 16]; `to_blocked` and
+`to_plain` of `mlhood.kernels.geometry` convert them. Results of convolutions are blocked; the lanes of their last block
+beyond the channels are undefined, and are not used by any kernel.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ import numpy as np
 
 from mlhood.errors import KernelError
 from mlhood.kernels.codegen import jit
-from mlhood.kernels.codegen.int8_conv_kernel import FIELDS, Input, Variant, build
+from mlhood.kernels.codegen.int8_conv_kernel import FIELDS, Variant, build
+from mlhood.kernels.codegen.int8_input import Input
 from mlhood.kernels.codegen.requantize import BLOCK
 from mlhood.kernels.codegen.target import Target, host
 from mlhood.kernels.geometry import Geometry, Layout

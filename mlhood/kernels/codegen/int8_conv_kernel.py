@@ -14,11 +14,12 @@ tile has the address of its own window, so pixels of several rows of the image s
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from llvmlite import ir
 
 from mlhood.kernels.codegen.arguments import Arguments, kernel_function
+from mlhood.kernels.codegen.int8_input import INPUT_FIELDS, SHORT, Input, InputStage
 from mlhood.kernels.codegen.ir_builder import ADDRESS, BYTE, INDEX, INT32, FunctionBuilder, Int, Pointer
 from mlhood.kernels.codegen.microkernel import dot, dot_pairs, dot_saturating
 from mlhood.kernels.codegen.requantize import (
@@ -32,14 +33,10 @@ from mlhood.kernels.codegen.requantize import (
 )
 from mlhood.kernels.codegen.target import Target
 
-SHORT = ir.IntType(16)
-Input = Literal["plain", "blocked", "flat"]
-_SOURCE = ("source", "channels", "high", "wide", "copied", "step_y", "step_x", "base", "padding")
-_WORKSPACE = ("x", "in_blocks", "padded_high", "padded_wide", "top", "left", "in_pixel")
-_TASKS = ("tasks", "pads", "rows", "chunks", "chunk", "pixel_count", "column_tiles", "group_tiles")
+_TASKS = ("tasks", "chunks", "chunk", "pixel_count", "column_tiles", "group_tiles")
 _WINDOWS = ("pixels", "words", "word_count", "x_image", "x_group", "w", "w_tile", "constants")
 _RESULT = ("out", "residual", "filters", "out_image", "out_block", "out_pixel")
-FIELDS = (*_SOURCE, *_WORKSPACE, *_TASKS, *_WINDOWS, *_RESULT, *OUTPUT_FIELDS)
+FIELDS = (*INPUT_FIELDS, *_TASKS, *_WINDOWS, *_RESULT, *OUTPUT_FIELDS)
 
 
 @dataclass(frozen=True)
@@ -69,12 +66,13 @@ def build(target: Target, variant: Variant) -> str:
     tile = _tile(module, variant, target)
     code = kernel_function(module)
     arguments = Arguments(code, FIELDS)
+    signed = variant.requantization.signed
     loops = _LoopNest(code, arguments, variant, target, tile)
     with arguments.tasks(arguments.integer("tasks")) as task:
         pads = arguments.integer("pads")
         with code.builder.if_else(task < pads) as (pad, convolve):
             with pad:
-                loops.widen(task)
+                InputStage(code, arguments, variant.input, signed=signed, bytes=variant.quads).fill(task)
             with convolve:
                 arguments.wait_for(pads)
                 loops.convolve(task - pads)
@@ -204,7 +202,6 @@ class _LoopNest:
     ) -> None:
         self.code, self.arguments, self.variant, self.target, self.tile = code, arguments, variant, target, tile
         self.field = {name: arguments.integer(name) for name in FIELDS}
-        self.element = BYTE if variant.quads else SHORT
 
     def convolve(self, task: Int) -> None:
         """Compute a chunk of pixels of one tile of output channels, of one image."""
@@ -228,72 +225,3 @@ class _LoopNest:
             result = (pointer("out", BYTE).at(offset), pointer("residual", BYTE).at(offset), filters)
             strides = (f["out_block"], f["out_pixel"], *(f[name] for name in OUTPUT_FIELDS))
             code.call(self.tile, *windows, w, constants, *result, *strides)
-
-    def widen(self, task: Int) -> None:
-        """Fill a part of the rows of the workspace [N, blocks, padded_high, padded_wide, in_pixel]."""
-        f = self.field
-        start, stop = task * f["rows"] // f["pads"], (task + 1) * f["rows"] // f["pads"]
-        b = self.code.builder
-        if self.variant.input == "flat":
-            self._widen_flat(start * BLOCK, (stop * BLOCK).minimum(f["copied"]))
-            return
-        with self.code.loop(start, stop) as row:
-            plane, y = row // f["padded_high"], row % f["padded_high"]
-            source_y = (y - f["top"]) * f["step_y"]
-            out = self.arguments.pointer("x", self.element).at(row * f["padded_wide"] * f["in_pixel"])
-            inside = b.and_(f["top"] < y + 1, source_y < f["high"])
-            left = f["left"].where(inside, f["padded_wide"])
-            right = (f["left"] + f["copied"]).where(inside, f["padded_wide"])
-            self._fill(out, self.code.constant(0), left)
-            self._fill(out, right, f["padded_wide"])
-            with b.if_then(inside):
-                inner = out.at(left * f["in_pixel"])
-                (self._widen_plain if self.variant.input == "plain" else self._widen_blocked)(inner, plane, source_y)
-
-    def _fill(self, out: Pointer, start: Int, stop: Int) -> None:
-        """Fill pixels with the zero point."""
-        b, f = self.code.builder, self.field
-        value = b.trunc(f["padding"].value, self.element)
-        if self.variant.input == "plain":
-            with self.code.loop(start * f["in_pixel"], stop * f["in_pixel"]) as i:
-                out.at(i).store(value)
-        else:
-            with self.code.loop(start, stop) as pixel:
-                out.at(pixel * BLOCK).store(self.code.splat(value, BLOCK))
-
-    def _widen_blocked(self, out: Pointer, plane: Int, y: Int) -> None:
-        f = self.field
-        source = self.arguments.pointer("source", BYTE).at((plane * f["high"] + y) * f["wide"] * BLOCK)
-        with self.code.loop(0, f["copied"]) as pixel:
-            out.at(pixel * BLOCK).store(self._widened(source.at(pixel * f["step_x"] * BLOCK).load(BLOCK)))
-
-    def _widen_flat(self, start: Int, stop: Int) -> None:
-        source, out = self.arguments.pointer("source", BYTE), self.arguments.pointer("x", self.element)
-        full = start + (stop - start) // BLOCK * BLOCK
-        with self.code.loop(start, full, BLOCK) as i:
-            out.at(i).store(self._widened(source.at(i).load(BLOCK)))
-        with self.code.loop(full, stop) as i:
-            out.at(i).store(self._widened_scalar(source.at(i)))
-
-    def _widen_plain(self, out: Pointer, plane: Int, y: Int) -> None:
-        """Transpose the channels of a row of pixels: they are the last axis of the workspace."""
-        f, code = self.field, self.code
-        image, first = plane // f["in_blocks"], plane % f["in_blocks"] * f["in_pixel"]
-        with code.loop(0, (f["channels"] - first).minimum(f["in_pixel"])) as channel:
-            row = (image * f["channels"] + first + channel) * f["high"] + y
-            source = self.arguments.pointer("source", BYTE).at(row * f["wide"])
-            with code.loop(0, f["copied"]) as pixel:
-                value = self._widened_scalar(source.at(pixel * f["step_x"]))
-                out.at(pixel * f["in_pixel"] + channel).store(value)
-
-    def _widened_scalar(self, source: Pointer) -> Any:
-        value = self._widened(self.code.splat(source.load(), 1))
-        return self.code.builder.extract_element(value, INT32(0))
-
-    def _widened(self, values: Any) -> Any:
-        """Return bytes minus the base, which is their zero point in 16 bits, and their least number in bytes."""
-        b, count = self.code.builder, values.type.count
-        base = self.code.splat(b.trunc(self.field["base"].value, self.element), count)
-        if not self.variant.quads:
-            values = extend_bytes(self.code, values, self.variant.requantization.signed, 16)
-        return b.sub(values, base)
