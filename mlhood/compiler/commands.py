@@ -39,7 +39,10 @@ def compile_model(
     ] = None,
     stop_after: Annotated[
         str | None,
-        typer.Option(help="Stop after hir, optimized, quantized, or lir, which prints the program of instructions."),
+        typer.Option(
+            help="Stop after hir, optimized, quantized, lowered (for the target), or lir, which prints the program of "
+            "instructions."
+        ),
     ] = None,
     dim: Annotated[
         list[str] | None,
@@ -63,7 +66,9 @@ def compile_model(
             "draws where the target departs first. The exit code is 1 if it does.",
         ),
     ] = None,
-    target: Annotated[str, typer.Option(help="What runs the last graph, for --profile.")] = "interpreter",
+    target: Annotated[
+        str, typer.Option(help="What to compile for: cpu has native kernels for a whole graph, and the stage lowered.")
+    ] = "interpreter",
     profile: Annotated[
         Path | None,
         typer.Option(
@@ -80,8 +85,11 @@ def compile_model(
 
     Example: mlhood compile lenet.onnx --compare direct --dim batch=4 --draw departure.svg
 
-    Example: mlhood compile lenet.onnx --target direct --profile lenet.json
+    Example: mlhood compile lenet.onnx --target cpu --stop-after lowered --text
+
+    Example: mlhood compile lenet.onnx --target cpu --profile lenet.json
     """
+    from mlhood.compiler.backends.targets import DEFAULT
     from mlhood.compiler.compile import stages
     from mlhood.compiler.hir.text import to_text
     from mlhood.compiler.lir.text import to_text as program_to_text
@@ -95,13 +103,15 @@ def compile_model(
     recipe = None if quantize is None else Recipe(quantize, element=element, per_channel=per_channel)
     data = read_samples(calibration) if calibration else None
     completed, dims = [], _dims(dim or [])
-    for stage in stages(model, recipe, stop_after, data, None if compare or profile else dims):
+    dims_of_program = None if compare or profile else dims
+    for stage in stages(model, recipe, stop_after, data, dims_of_program, DEFAULT if compare else target):
         typer.echo(stage)
         completed.append(stage)
     last = completed[-1]
-    if last.name == "quantized":
-        optimized = completed[-2].graph
-        typer.echo(_quantization_loss(optimized, last.graph, samples(optimized) if data is None else data))
+    by_name = {stage.name: stage.graph for stage in completed}
+    if "quantized" in by_name:
+        optimized = by_name["optimized"]
+        typer.echo(_quantization_loss(optimized, by_name["quantized"], samples(optimized) if data is None else data))
     if last.program is not None:
         typer.echo(program_to_text(last.program), nl=False)
         if memory is not None:
