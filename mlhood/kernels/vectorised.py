@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -11,13 +12,14 @@ from mlhood.kernels import parallel
 from mlhood.kernels.codegen import jit
 from mlhood.kernels.codegen.arguments import pack_arguments, word_index
 from mlhood.kernels.codegen.gemm_kernel import FIELDS, build
-from mlhood.kernels.codegen.microkernel import cheapest
+from mlhood.kernels.codegen.microkernel import Integers, cheapest
 from mlhood.kernels.codegen.target import Target, host
 from mlhood.kernels.parallel import scratch
 
 # Block sizes: a panel of b takes at most half of a second-level cache of 256 KiB; see `mlhood bench gemm`
 KC, NC, MC = 512, 2016, 112
 _TASKS_PER_THREAD = 8
+_LARGEST_SMALL = (2**15 - 1) // (2 * 128)  # of a: the sum of two products with bytes of b fits into 16 bits
 _STRIDES = ("a_row", "a_k", "a_ld", "b_column", "b_k", "b_ld")
 _PACKED = ("packed_a", "packed_b")
 _ADDRESSES = ("a", "b", "c", *_PACKED)
@@ -50,11 +52,23 @@ def multiply(a: np.ndarray, b: np.ndarray, threads: int, target: Target | None =
 
 
 def multiply_bytes(a: np.ndarray, b: np.ndarray, threads: int, target: Target | None = None) -> np.ndarray:
-    """Return a @ b in int32 for non-empty, contiguous uint8 [M, K] and int8 [K, N], K a multiple of 4."""
+    """Return a @ b in int32 for non-empty uint8 [M, K] and int8 [K, N].
+
+    Four bytes of a row are multiplied at a time where that is exact: with VNNI, or with AVX2 if the bytes of a are at
+    most 127. Elsewhere both factors are widened to 16 bits while they are packed.
+    """
+    target = target or host()
+    small = target.name == "avx2" and int(a.max()) <= _LARGEST_SMALL
+    integers: Integers = "bytes" if target.dot else "small_bytes" if small else "pairs"
+    word, kind = (2, np.int16) if integers == "pairs" else (4, np.int32)
+    missing = -a.shape[1] % word
+    a = np.pad(a, ((0, 0), (0, missing))) if missing else np.ascontiguousarray(a)
+    b = np.pad(b, ((0, missing), (0, 0))) if missing else np.ascontiguousarray(b)
     c = np.empty((a.shape[0], b.shape[1]), np.int32)
-    words, n = a.view(np.int32), b.shape[1]
+    words, n = a.view(kind), b.shape[1]
     k = words.shape[1]
-    return _run(words, b, c, (k, 1, k, 1, 4 * n, n), (True, False, True), threads, target or host())
+    strides = (k, 1, k, 1, word * n, n)
+    return _run(words, b, c, strides, (True, False, integers), threads, target)
 
 
 def _run(
@@ -62,7 +76,7 @@ def _run(
     b: np.ndarray,
     c: np.ndarray,
     strides: tuple[int, ...],
-    variant: tuple[bool, ...],
+    variant: tuple[Any, ...],
     threads: int,
     target: Target,
 ) -> np.ndarray:
@@ -79,7 +93,7 @@ def _run(
 def _template(
     sizes: tuple[int, int, int],
     strides: tuple[int, ...],
-    variant: tuple[bool, ...],
+    variant: tuple[Any, ...],
     threads: int,
     target: Target,
     max_blocks: tuple[int, int],
@@ -89,7 +103,8 @@ def _template(
     Cached, because building it takes longer than a small product.
     """
     m, k, n = sizes
-    tile = cheapest(target, m, n)
+    # a product of integers passes through one more register before it is added
+    tile = cheapest(target if len(variant) == 2 else replace(target, registers=target.registers - 1), m, n)
     kc, nc = min(max_blocks[0], k), min(-(-max_blocks[1] // tile.columns), -(-n // tile.columns)) * tile.columns
     # mc: few enough rows of a per task to balance the load of all threads
     most = max(1, MC // tile.rows)

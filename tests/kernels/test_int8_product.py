@@ -7,7 +7,10 @@ from hypothesis import strategies as st
 
 from mlhood.errors import KernelError
 from mlhood.kernels import int8_product
-from mlhood.kernels.codegen.target import available
+from mlhood.kernels.codegen import gemm_kernel, jit
+from mlhood.kernels.codegen.target import AARCH64, Target, available
+
+VNNI = Target("avx512", "x86_64-unknown-linux-gnu", "cascadelake", "", lanes=16, registers=32, masked=True, dot=True)
 
 
 @pytest.fixture(scope="module", params=available(), ids=lambda target: target.name)
@@ -21,19 +24,21 @@ def any_target(request):
     k=st.one_of(st.integers(0, 20), st.sampled_from([100, 513, 2100])),
     n=st.one_of(st.integers(0, 70), st.just(130)),
     threads=st.sampled_from([1, 2]),
+    most=st.sampled_from([127, 255]),
 )
-def test_a_product_is_exact(any_target, m, k, n, threads):
+def test_a_product_is_exact(any_target, m, k, n, threads, most):
     rng = np.random.default_rng(m + k + n)
-    a, b = rng.integers(0, 256, (m, k), np.uint8), rng.integers(-128, 128, (k, n), np.int8)
+    a, b = rng.integers(0, most + 1, (m, k), np.uint8), rng.integers(-128, 128, (k, n), np.int8)
     c = int8_product(a, b, threads=threads, target=any_target)
     assert c.dtype == np.int32
     assert np.array_equal(c, a.astype(np.int32) @ b.astype(np.int32))
 
 
-def test_the_largest_numbers_do_not_saturate(any_target):
-    a, low, high = np.full((3, 64), 255, np.uint8), np.full((64, 20), -128, np.int8), np.full((64, 20), 127, np.int8)
-    assert (int8_product(a, low, target=any_target) == -128 * 255 * 64).all()
-    assert (int8_product(a, high, target=any_target) == 127 * 255 * 64).all()
+@pytest.mark.parametrize("most", [127, 128, 255])
+def test_the_largest_numbers_do_not_saturate(any_target, most):
+    a, low, high = np.full((3, 64), most, np.uint8), np.full((64, 20), -128, np.int8), np.full((64, 20), 127, np.int8)
+    assert (int8_product(a, low, target=any_target) == -128 * most * 64).all()
+    assert (int8_product(a, high, target=any_target) == 127 * most * 64).all()
 
 
 def test_strided_matrices():
@@ -53,3 +58,11 @@ def test_strided_matrices():
 def test_invalid_operands_are_refused(a, b, message):
     with pytest.raises(KernelError, match=message):
         int8_product(a, b)
+
+
+@pytest.mark.parametrize(
+    ("target", "integers", "instruction"), [(VNNI, "bytes", "vpdpbusd"), (AARCH64, "pairs", "smull")]
+)
+def test_other_processors_code_is_assembled(target, integers, instruction):
+    text = jit.compile_ir(gemm_kernel.build(target, 6, 2, True, False, integers), target, assembly=True)
+    assert text.count(instruction) >= 12

@@ -19,8 +19,8 @@ from llvmlite import ir
 
 from mlhood.kernels.codegen.arguments import Arguments, kernel_function
 from mlhood.kernels.codegen.ir_builder import BYTE, FLOAT, FunctionBuilder, Int, Pointer
-from mlhood.kernels.codegen.microkernel import MicrokernelSpec, Tile, microkernel
-from mlhood.kernels.codegen.packing import byte_packer, packer
+from mlhood.kernels.codegen.microkernel import Integers, MicrokernelSpec, Tile, microkernel
+from mlhood.kernels.codegen.packing import SHORT, byte_packer, packer
 from mlhood.kernels.codegen.target import Target
 
 _TASKS = ("tasks", "rounds_k", "pack_tasks", "row_tasks", "m", "n", "k", "mc", "nc", "kc")
@@ -38,7 +38,12 @@ class _Callees:
 
 
 def build(
-    target: Target, rows: int, vectors: int, a_contiguous_rows: bool, b_contiguous_columns: bool, of_bytes: bool = False
+    target: Target,
+    rows: int,
+    vectors: int,
+    a_contiguous_rows: bool,
+    b_contiguous_columns: bool,
+    integers: Integers | None = None,
 ) -> str:
     """Return the module as LLVM IR.
 
@@ -48,14 +53,16 @@ def build(
         vectors: Vector registers in one of its rows.
         a_contiguous_rows: Whether the rows of a are contiguous (else its columns).
         b_contiguous_columns: Whether the columns of b are contiguous (else its rows).
-        of_bytes: Whether an element of a is four u8 of a row, b is s8, and c is s32.
+        integers: If not float32, what an element is while it is multiplied, see `MicrokernelSpec`: an element of a is
+            then four or two u8 of a row, b is s8, and c is s32.
     """
     module = ir.Module()
     tile = Tile(rows, vectors, target.lanes)
-    spec = MicrokernelSpec(tile, bytes=of_bytes)
-    pack_a = packer(module, "pack_a", tile.rows, a_contiguous_rows, target)
-    if of_bytes:
-        pack_b = byte_packer(module, "pack_b", tile.columns, target)
+    spec = MicrokernelSpec(tile, integers=integers)
+    pairs = integers == "pairs"
+    pack_a = packer(module, "pack_a", tile.rows, a_contiguous_rows, target, pairs=pairs)
+    if integers:
+        pack_b = byte_packer(module, "pack_b", tile.columns, target, pairs=pairs)
     else:
         pack_b = packer(module, "pack_b", tile.columns, b_contiguous_columns, target)
     callees = _Callees(microkernel(module, "multiply", spec, target), pack_a, pack_b)
@@ -69,7 +76,7 @@ class _LoopNest:
 
     def __init__(self, code: FunctionBuilder, arguments: Arguments, spec: MicrokernelSpec, callees: _Callees) -> None:
         self.code, self.arguments, self.tile, self.callees = code, arguments, spec.tile, callees
-        self.of_bytes, self.element = spec.bytes, spec.element
+        self.integers, self.element = spec.integers, spec.element
         self.field = {name: arguments.integer(name) for name in FIELDS}
         with code.builder.goto_entry_block():
             slot = code.builder.alloca(self.element, size=self.tile.rows * self.tile.columns)
@@ -99,7 +106,7 @@ class _LoopNest:
         f, width = self.field, self.tile.columns
         column = j + panel * width
         with self.code.builder.if_then(column < f["n"]):
-            b = self.arguments.pointer("b", BYTE if self.of_bytes else FLOAT)
+            b = self.arguments.pointer("b", BYTE if self.integers else FLOAT)
             source = b.at(k * f["b_k"] + column * f["b_column"])
             out = self.arguments.pointer("packed_b").at(panel * f["kc"] * width)
             self.code.call(self.callees.pack_b, source, f["b_ld"], (f["n"] - column).minimum(width), depth, out)
@@ -109,7 +116,8 @@ class _LoopNest:
         f, width = self.field, self.tile.rows
         i_end, j_end = (i + f["mc"]).minimum(f["m"]), (j + f["nc"]).minimum(f["n"])
         with self.code.loop(i, i_end, width) as row:
-            source = self.arguments.pointer("a").at(row * f["a_row"] + k * f["a_k"])
+            a = self.arguments.pointer("a", SHORT if self.integers == "pairs" else FLOAT)
+            source = a.at(row * f["a_row"] + k * f["a_k"])
             out = packed_a.at((row - i) * depth)
             self.code.call(self.callees.pack_a, source, f["a_ld"], (i_end - row).minimum(width), depth, out)
         with self.code.loop(j, j_end, self.tile.columns) as column:
@@ -146,5 +154,5 @@ class _LoopNest:
                 with assign:
                     address.store(value)
                 with accumulate:
-                    add = builder.add if self.of_bytes else builder.fadd
+                    add = builder.add if self.integers else builder.fadd
                     address.store(add(address.load(), value))

@@ -179,7 +179,7 @@ def _accumulate(code: FunctionBuilder, variant: Variant, sums: list[list[Any]], 
                 if variant.quads and not target.dot:
                     total.set(dot_saturating(code, factor, vector, total.get()))
                 elif variant.quads:
-                    total.set(dot(code, factor, vector, total.get(), target))
+                    total.set(dot(code, factor, vector, total.get()))
                 else:
                     total.set(dot_pairs(code, factor, vector, total.get()))
         w.set(b.add(w.get(), INDEX(variant.vectors * vector_bytes)))

@@ -9,10 +9,10 @@ so `rows * vectors` multiply-adds need only `rows + vectors` loads. The generato
 chooses the tile for a processor and a shape. (Goto and van de Geijn, Anatomy of High-Performance Matrix Multiplication,
 2008; Van Zee and van de Geijn, BLIS, 2015.)
 
-With bytes, a step is a dot product of four bytes per lane, u8 times s8 into s32, exact on every processor. With VNNI
-one instruction multiplies four pairs of bytes in every lane and adds them to the accumulator. Elsewhere bytes are
-widened to 16 bits, even and odd ones separately, and their products are added in pairs (`pmaddwd` on x86): nothing
-saturates.
+With integers, a step is a dot product of a few of them per lane, into 32 bits, exact on every processor. With VNNI one
+instruction multiplies four pairs of bytes in every lane and adds them to the accumulator. Elsewhere it multiplies two
+pairs of 16-bit integers and adds both products (`pmaddwd` on x86). With AVX2 there is also one for bytes, which adds
+two products in 16 bits and saturates (`pmaddubsw`): it serves where the numbers are small enough.
 """
 
 from __future__ import annotations
@@ -40,20 +40,14 @@ from mlhood.kernels.codegen.target import Target
 _SHORT = ir.IntType(16)
 _VNNI = "llvm.x86.avx512.vpdpbusd.512"
 Addressing = Literal["packed", "table"]
+Integers = Literal["bytes", "small_bytes", "pairs"]
 
 
-def dot(code: FunctionBuilder, a: Any, b: Any, total: Any, target: Target) -> Any:
-    """Return total + the four products of a's unsigned and b's signed bytes in each lane; all are <lanes x i32>."""
-    if target.dot:
-        quads = ir.VectorType(BYTE, 4 * target.lanes)
-        signature = ir.FunctionType(total.type, [total.type, quads, quads])
-        callee = code.module.globals.get(_VNNI) or ir.Function(code.module, signature, _VNNI)
-        return code.builder.call(callee, [total, code.builder.bitcast(a, quads), code.builder.bitcast(b, quads)])
-    for parity in (0, 1):
-        unsigned = _extend(code, a, parity, code.builder.lshr)
-        signed = _extend(code, b, parity, code.builder.ashr)
-        total = code.builder.add(total, _pairwise(code, unsigned, signed))
-    return total
+def dot(code: FunctionBuilder, a: Any, b: Any, total: Any) -> Any:
+    """Return total + the four products of a's unsigned and b's signed bytes in each lane, with VNNI."""
+    quads = ir.VectorType(BYTE, 4 * total.type.count)
+    multiply_add = _function(code, _VNNI, total.type, [total.type, quads, quads])
+    return code.builder.call(multiply_add, [total, code.builder.bitcast(a, quads), code.builder.bitcast(b, quads)])
 
 
 def dot_pairs(code: FunctionBuilder, a: Any, b: Any, total: Any) -> Any:
@@ -74,13 +68,6 @@ def dot_saturating(code: FunctionBuilder, a: Any, b: Any, total: Any) -> Any:
 
 def _function(code: FunctionBuilder, name: str, result: Any, parameters: list[Any]) -> Any:
     return code.module.globals.get(name) or ir.Function(code.module, ir.FunctionType(result, parameters), name)
-
-
-def _extend(code: FunctionBuilder, vector: Any, parity: int, shift_right: Any) -> Any:
-    """Return the even (0) or odd (1) bytes as 16-bit integers; `lshr` extends them with zeros, `ashr` with the sign."""
-    kind = ir.VectorType(_SHORT, 2 * vector.type.count)
-    shorts, eight = code.builder.bitcast(vector, kind), ir.Constant(kind, [8] * kind.count)
-    return shift_right(shorts if parity else code.builder.shl(shorts, eight), eight)
 
 
 def _pairwise(code: FunctionBuilder, a: Any, b: Any) -> Any:
@@ -159,7 +146,9 @@ class MicrokernelSpec:
             table has one entry for all of them; the number of k is a multiple. Otherwise it may be any number.
         a_prefetch: Distance in k at which a is prefetched, one row per k; the table is longer by as much. 0: none.
         b_prefetch: Likewise for b, which is packed: all of a k at once.
-        bytes: Whether an element is four bytes, unsigned in a and signed in b, and an accumulator a 32-bit integer.
+        integers: What an element is, if not a float32; accumulators are 32-bit integers then. `bytes`: four bytes,
+            unsigned in a and signed in b; `small_bytes`: likewise, but the sum of two adjacent products fits into 16
+            bits, for AVX2; `pairs`: two signed 16-bit integers.
     """
 
     tile: Tile
@@ -173,12 +162,12 @@ class MicrokernelSpec:
     unroll: int = 1
     a_prefetch: int = 0
     b_prefetch: int = 0
-    bytes: bool = False
+    integers: Integers | None = None
 
     @property
     def element(self) -> Any:
         """LLVM type of an accumulator."""
-        return INT32 if self.bytes else FLOAT
+        return INT32 if self.integers else FLOAT
 
 
 PARAMETERS = {
@@ -206,8 +195,8 @@ def microkernel(module: ir.Module, name: str, spec: MicrokernelSpec, target: Tar
     zero = ir.Constant(kind, None)
     sums = [[code.variable(kind, zero) for _ in range(tile.vectors)] for _ in range(tile.rows)]
     _load_partial(code, spec, sums)
-    _accumulate(code, spec, sums, target)
-    if spec.bytes:
+    _accumulate(code, spec, sums)
+    if spec.integers:
         for m, row in enumerate(sums):
             for v, total in enumerate(row):
                 code.pointer("out", INT32).at(code.integer("ld") * m + v * tile.lanes).store(total.get())
@@ -225,19 +214,17 @@ def _load_partial(code: FunctionBuilder, spec: MicrokernelSpec, sums: list[list[
                 total.set(partial.at(ld * m).at(v * tile.lanes).load(tile.lanes))
 
 
-def _accumulate(code: FunctionBuilder, spec: MicrokernelSpec, sums: list[list[Variable]], target: Target) -> None:
+def _accumulate(code: FunctionBuilder, spec: MicrokernelSpec, sums: list[list[Variable]]) -> None:
     count = code.integer("count")
     whole = count - count % spec.unroll if spec.unroll > 1 else count
     with code.loop(0, whole, spec.unroll) as k:
-        _step(code, spec, sums, k, range(spec.unroll), target)
+        _step(code, spec, sums, k, range(spec.unroll))
     if spec.unroll > 1 and spec.a != "table":
         with code.loop(whole, count) as k:
-            _step(code, spec, sums, k, range(1), target)
+            _step(code, spec, sums, k, range(1))
 
 
-def _step(
-    code: FunctionBuilder, spec: MicrokernelSpec, sums: list[list[Variable]], k: Int, unrolled: range, target: Target
-) -> None:
+def _step(code: FunctionBuilder, spec: MicrokernelSpec, sums: list[list[Variable]], k: Int, unrolled: range) -> None:
     """Accumulate k and the unrolled ones after it."""
     tile, table = spec.tile, code.pointer("table", INDEX)
     entry = table.at(k // spec.unroll if spec.unroll > 1 else k)
@@ -253,8 +240,12 @@ def _step(
         for m, row in enumerate(sums):
             broadcast = code.splat(rows[m].at(step * (tile.rows if _is_packed(spec) else 1)).load(), tile.lanes)
             for total, vector in zip(row, vectors, strict=True):
-                if spec.bytes:
-                    total.set(dot(code, broadcast, vector, total.get(), target))
+                if spec.integers == "bytes":
+                    total.set(dot(code, broadcast, vector, total.get()))
+                elif spec.integers == "small_bytes":
+                    total.set(dot_saturating(code, broadcast, vector, total.get()))
+                elif spec.integers == "pairs":
+                    total.set(dot_pairs(code, broadcast, vector, total.get()))
                 else:
                     total.set(code.fma(broadcast, vector, total.get()))
 
