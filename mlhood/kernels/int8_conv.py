@@ -181,7 +181,8 @@ class _Plan:
     words: Words
     pixels: int
     groups: int
-    weights: np.ndarray  # [column tiles, segments, words of a segment, columns, elements of a word]
+    weights: np.ndarray  # [column tiles, words, columns, elements of a word]
+    used: np.ndarray  # which words of the segments have a weight, bool [segments, words of a segment]
 
     @property
     def column_tiles(self) -> int:
@@ -191,7 +192,7 @@ class _Plan:
     @property
     def tile_blocks(self) -> int:
         """Blocks of 16 channels of a tile."""
-        return self.weights.shape[3] // BLOCK
+        return self.weights.shape[2] // BLOCK
 
     @property
     def element_bytes(self) -> int:
@@ -214,7 +215,8 @@ def _plan(
     )
     packed[:filters, :, :elements] = rows
     by_tile = packed.reshape(tiles, columns, segments, count, words.elements).transpose(0, 2, 3, 1, 4)
-    return _Plan(variant, target, words, pixels, groups, np.ascontiguousarray(by_tile))
+    used = np.asarray(by_tile.any(axis=(0, 3, 4)))  # of a block that is not full, some words have no channel
+    return _Plan(variant, target, words, pixels, groups, np.ascontiguousarray(by_tile[:, used]), used)
 
 
 @functools.cache
@@ -251,7 +253,7 @@ def _call(
     variant, size = plan.variant, plan.element_bytes
     bias = _bias(plan, weights)
     constants = rescaling.constants(weights.w.shape[0], bias, plan.column_tiles * plan.tile_blocks)
-    words = (window.segments[:, None] * size + np.arange(plan.weights.shape[2]) * 4).ravel().astype(np.int32)
+    words = (window.segments[:, None] * size + np.arange(plan.used.shape[1]) * 4)[plan.used].astype(np.int32)
     pixels = offsets * size
     chunk = _chunk(plan, window, images, threads)
     chunks = -(-plan.pixels // chunk)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mlhood.compiler.hir.types import Quantization, TensorType
-from mlhood.compiler.operators.integer import QuantizedConv, QuantizedFullyConnected
+from mlhood.compiler.operators.integer import QuantizedConv, QuantizedFullyConnected, QuantizedMatMul
 from mlhood.compiler.operators.rescale import parameters_of
 from mlhood.errors import KernelError
 from mlhood.kernels.codegen import int8_conv_kernel, jit
@@ -103,6 +103,27 @@ def test_a_dense_layer_is_the_operators(target, rows, depth, filters, element, s
     call = prepare_dense(rows, weights, rescaling, threads=2, target=target)
     out = run_guarded(call, 2, {"source": x}, np.zeros((rows, filters), element))
     assert np.array_equal(out, expected)
+
+
+def test_a_product_with_constants_is_the_operators(target):
+    rng = np.random.default_rng(5)
+    a_type = TensorType("uint8", (9, 45), quantization(rng, "uint8", "asymmetric", 0.02))
+    columns = Quantization(tuple(rng.uniform(0.001, 0.02, 21).tolist()), tuple(range(90, 111)), 1)
+    b_type = TensorType("uint8", (45, 21), columns)
+    of_y = quantization(rng, "uint8", "asymmetric", 0.3)
+    a, b = extreme_bytes(rng, (9, 45), "uint8", "random"), extreme_bytes(rng, (45, 21), "uint8", "random_extremes")
+    expected = QuantizedMatMul(of_y).evaluate_typed((a_type, b_type), a, b)
+    scale = product_scale(a_type, b_type) / of_y.scale[0]
+    weights = Weights(np.ascontiguousarray(b.T), np.array(columns.offset), parameters_of(a_type).offset[0])
+    call = prepare_dense(9, weights, Rescaling("uint8", of_y.offset[0], scale=scale), target=target)
+    assert np.array_equal(run_guarded(call, 1, {"source": a}, np.zeros((9, 21), np.uint8)), expected)
+
+
+def test_weights_of_zero_leave_the_bias(target):
+    weights = Weights(np.zeros((17, 20), np.int8), bias=np.arange(17, dtype=np.int32))
+    call = prepare_dense(2, weights, Rescaling("int8", 1, scale=np.ones(17)), target=target)
+    out = run_guarded(call, 1, {"source": np.ones((2, 20), np.int8)}, np.zeros((2, 17), np.int8))
+    assert np.array_equal(out, np.tile(np.arange(1, 18), (2, 1)))
 
 
 @pytest.mark.parametrize(("low", "high"), [(0, 127), (-20, 100)])
