@@ -31,9 +31,35 @@ def prepare_rescale(
         threads: Number of threads that will run it.
         target: The processor; the host by default.
     """
+    if (halves := _halves(x_offset, rescaling)) is not None:
+        values = halves | rescaling.fields()
+        return _call("rescale_halves", count, rescaling.kind(), values, None, threads, target)
     constants = rescaling.constants(BLOCK)
     values = {"x_offset": x_offset, **rescaling.fields()}
     return _call("rescale", count, rescaling.kind(), values, constants, threads, target)
+
+
+def _halves(x_offset: int, rescaling: Rescaling) -> dict[str, int] | None:
+    """Return multipliers and constant split into signed halves of 16 bits; None if they or the shift do not fit."""
+    if rescaling.shifts is None or rescaling.negative is not None:
+        return None
+    shift = int(rescaling.shifts.shift)
+    multipliers = [int(multiplier) for multiplier in rescaling.shifts.multipliers]
+    offsets = [x_offset, rescaling.z_offset][: len(multipliers)]
+    constant = (1 << shift >> 1) - sum(m * offset for m, offset in zip(multipliers, offsets, strict=True))
+    factors = [*map(_split, multipliers), (0, 0)][:2]
+    if not 16 <= shift < 48 or any(abs(high) >= 2**15 for _, high in factors):
+        return None
+    low, high = _split(constant)
+    packed = [(first & 0xFFFF) | (second & 0xFFFF) << 16 for first, second in zip(*factors, strict=True)]
+    values = {"low_factors": packed[0], "high_factors": packed[1], "low_constant": low, "high_constant": high}
+    return values | {"shift": shift - 16}
+
+
+def _split(number: int) -> tuple[int, int]:
+    """Return low and high, where number = 2^16 high + low and low is signed."""
+    low = (number + 2**15) % 2**16 - 2**15
+    return low, (number - low) >> 16
 
 
 def prepare_lookup(count: int, table: np.ndarray, *, threads: int = 1, target: Target | None = None) -> NativeCall:

@@ -8,6 +8,7 @@ from llvmlite import ir
 
 from mlhood.kernels.codegen.arguments import Arguments, kernel_function
 from mlhood.kernels.codegen.ir_builder import ADDRESS, BYTE, FLOAT, INDEX, INT32, FunctionBuilder, Int, Pointer
+from mlhood.kernels.codegen.microkernel import dot_pairs
 from mlhood.kernels.codegen.requantize import (
     BLOCK,
     OUTPUT_FIELDS,
@@ -21,10 +22,17 @@ from mlhood.kernels.codegen.requantize import (
 )
 from mlhood.kernels.codegen.target import Target
 
-Function = Literal["rescale", "lookup", "quantize", "dequantize"]
-FIELDS = ("tasks", "chunk", "count", "x", "residual", "out", "constants", "x_offset", "scale", *OUTPUT_FIELDS)
+Function = Literal["rescale", "rescale_halves", "lookup", "quantize", "dequantize"]
+_HALVES = ("low_factors", "high_factors", "low_constant", "high_constant", "shift")
+FIELDS = ("tasks", "chunk", "count", "x", "residual", "out", "constants", "x_offset", "scale", *_HALVES, *OUTPUT_FIELDS)
 _MAGIC = 1.5 * 2.0**23  # added to a float32 of less than 2^22, it leaves the nearest integer in the low bits
-_SIZES = {"rescale": (1, 1), "lookup": (1, 1), "quantize": (4, 1), "dequantize": (1, 4)}  # bytes of x and of the result
+_SIZES = {  # bytes of x and of the result
+    "rescale": (1, 1),
+    "rescale_halves": (1, 1),
+    "lookup": (1, 1),
+    "quantize": (4, 1),
+    "dequantize": (1, 4),
+}
 
 
 def build(target: Target, function: Function, kind: Requantization) -> str:
@@ -32,8 +40,9 @@ def build(target: Target, function: Function, kind: Requantization) -> str:
 
     Args:
         target: The processor.
-        function: `rescale` x, with a second term where `kind` has one; `lookup` the byte in a table; `quantize`
-            float32, or `dequantize` to it.
+        function: `rescale` x, with a second term where `kind` has one; `rescale_halves`, the same in 32 bits, with
+            each multiplier split into two of 16 bits; `lookup` the byte in a table; `quantize` float32, or
+            `dequantize` to it.
         kind: How a sum becomes a byte; with the other functions only whether bytes are signed.
     """
     module = ir.Module()
@@ -56,6 +65,11 @@ class _Operation:
         self.output = read_output(arguments.integer)
         self.constants = arguments.pointer("constants", INDEX)
         self.x, self.z, self.out = (arguments.pointer(name, BYTE) for name in ("x", "residual", "out"))
+        # loaded here: in a loop they would be loaded again after every store
+        integers = {name: arguments.integer(name).value for name in ("x_offset", *_HALVES)}
+        self.scalars = {name: code.builder.trunc(value, INT32) for name, value in integers.items()}
+        self.scale = code.splat(arguments.float32("scale"), self.lanes)
+        self.vector = ir.VectorType(INT32, self.lanes)
         self.buffers = [self._buffer() for _ in range(3)]
 
     def _buffer(self) -> Pointer:
@@ -93,26 +107,43 @@ class _Operation:
             requantizer = Requantizer(self.code, self.kind, self.constants, self.lanes, self.output)
             term = z.load(BLOCK) if self.kind.residual else None
             out.store(requantizer.bytes_of(self._centred(x), term))
+        elif self.function == "rescale_halves":
+            results = [self._by_halves(x.at(v * self.lanes), z.at(v * self.lanes)) for v in range(BLOCK // self.lanes)]
+            out.store(clamp_bytes(self.code, concatenate(self.code, results), self.kind.signed, self.output))
         elif self.function == "quantize":
             results = [self._rounded(x.cast(FLOAT).at(v * self.lanes)) for v in range(BLOCK // self.lanes)]
             out.store(clamp_bytes(self.code, concatenate(self.code, results), self.kind.signed, self.output))
         else:
-            scale = self.code.splat(self.arguments.float32("scale"), self.lanes)
             for v, values in enumerate(self._centred(x)):
                 reals = self.code.builder.sitofp(values, ir.VectorType(FLOAT, self.lanes))
-                out.cast(FLOAT).at(v * self.lanes).store(self.code.builder.fmul(reals, scale))
+                out.cast(FLOAT).at(v * self.lanes).store(self.code.builder.fmul(reals, self.scale))
+
+    def _by_halves(self, x: Pointer, z: Pointer) -> Any:
+        """Return (high + (low >> 16)) >> shift, where 2^16 high + low is the sum of products."""
+        code, b, lanes = self.code, self.code.builder, self.lanes
+        terms = [extend_bytes(code, x.load(lanes), self.kind.signed, 16)]
+        second = z.load(lanes) if self.kind.residual else ir.Constant(ir.VectorType(BYTE, lanes), None)
+        terms.append(extend_bytes(code, second, self.kind.signed, 16))
+        pairs = b.bitcast(code.shuffle(*terms, [i for lane in range(lanes) for i in (lane, lanes + lane)]), self.vector)
+        low = dot_pairs(code, pairs, self._splat("low_factors"), self._splat("low_constant"))
+        high = dot_pairs(code, pairs, self._splat("high_factors"), self._splat("high_constant"))
+        total = b.add(high, b.ashr(low, ir.Constant(self.vector, [16] * lanes)))
+        return b.add(b.ashr(total, self._splat("shift")), code.splat(self.output.offset, lanes))
+
+    def _splat(self, name: str) -> Any:
+        return self.code.splat(self.scalars[name], self.lanes)
 
     def _centred(self, x: Pointer) -> list[Any]:
         """Return the bytes minus their zero point, as vectors of int32."""
         b = self.code.builder
-        offset = self.code.splat(b.trunc(self.arguments.integer("x_offset").value, INT32), self.lanes)
+        offset = self._splat("x_offset")
         vectors = [x.at(v * self.lanes).load(self.lanes) for v in range(BLOCK // self.lanes)]
         return [b.sub(extend_bytes(self.code, vector, self.kind.signed), offset) for vector in vectors]
 
     def _rounded(self, x: Pointer) -> Any:
         """Return round(x / scale) + offset: ties to even, limited to far beyond any byte."""
         code, b = self.code, self.code.builder
-        quotient: Any = b.fdiv(x.load(self.lanes), code.splat(self.arguments.float32("scale"), self.lanes))
+        quotient: Any = b.fdiv(x.load(self.lanes), self.scale)
         low, high = (ir.Constant(quotient.type, [limit] * self.lanes) for limit in (-1024.0, 1024.0))
         limited = code.minimum(code.maximum(quotient, low), high)
         integers = ir.VectorType(INT32, self.lanes)
