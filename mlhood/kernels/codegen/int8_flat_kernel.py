@@ -124,7 +124,8 @@ class _Operation:
         terms = [extend_bytes(code, x.load(lanes), self.kind.signed, 16)]
         second = z.load(lanes) if self.kind.residual else ir.Constant(ir.VectorType(BYTE, lanes), None)
         terms.append(extend_bytes(code, second, self.kind.signed, 16))
-        pairs = b.bitcast(code.shuffle(*terms, [i for lane in range(lanes) for i in (lane, lanes + lane)]), self.vector)
+        order = [i for lane in range(lanes) for i in (lane, lanes + lane)]
+        pairs = b.bitcast(code.shuffle(terms[0], terms[1], order), self.vector)
         low = dot_pairs(code, pairs, self._splat("low_factors"), self._splat("low_constant"))
         high = dot_pairs(code, pairs, self._splat("high_factors"), self._splat("high_constant"))
         total = b.add(high, b.ashr(low, ir.Constant(self.vector, [16] * lanes)))
