@@ -1,26 +1,33 @@
 """The networks that the course compiles, and real data for them.
 
 In: nothing, or a folder with MNIST or a file of weights. Out: torch modules (`MLP`, `LeNet`, `LeNetBN`, `ResNet`),
-trained with `train`, and NumPy arrays of images and labels (`digits`, `photographs`).
+trained with `train`, and NumPy arrays of images and labels (`digits`, `photographs`). For benchmarks: `mobilenet_v2`,
+and blocks of transformers, `vit_block` and `gpt_block`, with random weights.
 """
 
 from mlhood.models.digits import Digits, digits
+from mlhood.models.mobilenet import MobileNetV2, mobilenet_v2
 from mlhood.models.networks import MLP, LeNet, LeNetBN
 from mlhood.models.photographs import photographs
 from mlhood.models.resnet import ResNet, resnet18, resnet34, resnet50
 from mlhood.models.training import accuracy, train
+from mlhood.models.transformer import gpt_block, vit_block
 
 __all__ = [
     "MLP",
     "Digits",
     "LeNet",
     "LeNetBN",
+    "MobileNetV2",
     "ResNet",
     "accuracy",
     "digits",
+    "gpt_block",
+    "mobilenet_v2",
     "photographs",
     "resnet18",
     "resnet34",
     "resnet50",
     "train",
+    "vit_block",
 ]

@@ -1,6 +1,6 @@
 """Families of networks as defined by their papers and torchvision, of any width, with random weights.
 
-MobileNetV2 (arXiv 1801.04381), SqueezeNet 1.1 (arXiv 1602.07360), VGG (arXiv 1409.1556), DenseNet (arXiv 1608.06993),
+SqueezeNet 1.1 (arXiv 1602.07360), VGG (arXiv 1409.1556), DenseNet (arXiv 1608.06993),
 Inception v3's blocks (arXiv 1512.00567), MobileNetV3's block (arXiv 1905.02244), U-Net (arXiv 1505.04597).
 """
 
@@ -20,40 +20,6 @@ def conv(channels, filters, size=3, stride=1, groups=1, activation=None):
     pads = tuple(n // 2 for n in size) if isinstance(size, tuple) else size // 2
     parts = [nn.Conv2d(channels, filters, size, stride, pads, groups=groups, bias=False), nn.BatchNorm2d(filters)]
     return nn.Sequential(*parts, *([activation] if activation else []))
-
-
-class InvertedResidual(nn.Module):
-    def __init__(self, channels, filters, stride, expand):
-        super().__init__()
-        hidden = channels * expand
-        self.shortcut = stride == 1 and channels == filters
-        wide = [conv(channels, hidden, 1, activation=nn.ReLU6())] if expand > 1 else []
-        depthwise = conv(hidden, hidden, 3, stride, hidden, nn.ReLU6())
-        self.body = nn.Sequential(*wide, depthwise, conv(hidden, filters, 1))
-
-    def forward(self, x):
-        return x + self.body(x) if self.shortcut else self.body(x)
-
-
-class MobileNetV2(nn.Module):
-    table = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
-
-    def __init__(self, width=1.0, classes=1000):
-        super().__init__()
-        channels = max(4, int(32 * width))
-        parts = [conv(3, channels, 3, 2, activation=nn.ReLU6())]
-        for expand, filters, repeats, stride in self.table:
-            for i in range(repeats):
-                scaled = max(4, int(filters * width))
-                parts.append(InvertedResidual(channels, scaled, stride if i == 0 else 1, expand))
-                channels = scaled
-        last = max(8, int(1280 * width))
-        self.features = nn.Sequential(*parts, conv(channels, last, 1, activation=nn.ReLU6()))
-        self.classifier = nn.Sequential(nn.Dropout(0.2), nn.Linear(last, classes))
-
-    def forward(self, x):
-        x = functional.adaptive_avg_pool2d(self.features(x), (1, 1))
-        return self.classifier(torch.flatten(x, 1))
 
 
 class Fire(nn.Module):

@@ -16,15 +16,16 @@ from mlhood.compiler.onnx.importer import import_model
 from mlhood.compiler.passes import optimize
 from mlhood.exchange import export, silence
 from mlhood.exchange import run as run_onnxruntime
+from mlhood.models import MobileNetV2
 from mlhood.models.resnet import Bottleneck, ResNet
-from tests.compiler.families import DenseNet, Inception, MobileNetV2, SqueezeExcite, SqueezeNet, UNet, Vgg
+from tests.compiler.families import DenseNet, Inception, SqueezeExcite, SqueezeNet, UNet, Vgg
 
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
 node = helper.make_node
 
 # a narrow network of each family, and the height and width of its images
 FAMILIES = {
-    "MobileNetV2": (lambda: MobileNetV2(0.25, 10), 64),
+    "MobileNetV2": (lambda: MobileNetV2(10, 0.25), 64),
     "SqueezeNet 1.1": (lambda: SqueezeNet(0.25, 10), 64),
     "VGG-11": (lambda: Vgg(11, False, 0.0625, 10), 224),
     "VGG-16 with BN": (lambda: Vgg(16, True, 0.0625, 10), 224),

@@ -1,5 +1,7 @@
 """Complete models: import, verification, text round trip, and execution against ONNX Runtime."""
 
+from typing import Any
+
 import numpy as np
 import onnx
 import pytest
@@ -7,12 +9,15 @@ import torch
 
 from mlhood.compiler.backends.interpreter import Interpreter
 from mlhood.compiler.hir import verify
+from mlhood.compiler.hir.inputs import random_inputs
 from mlhood.compiler.hir.text import to_text
 from mlhood.compiler.onnx.importer import import_model
 from mlhood.compiler.parse import constants_by_digest, parse
+from mlhood.compiler.passes import optimize
 from mlhood.exchange import export
 from mlhood.exchange import run as run_onnxruntime
-from mlhood.models import MLP, resnet18
+from mlhood.models import MLP, gpt_block, resnet18, vit_block
+from mlhood.models.transformer import VIT_TOKENS
 
 
 @pytest.fixture(scope="session")
@@ -30,10 +35,13 @@ def models(lenet_onnx, lenet_bn, tf_lenet, tmp_path_factory):
         "resnet18": export(resnet, photo, folder / "resnet18.onnx"),
         "resnet18 kept": export(resnet, photo, folder / "resnet18_kept.onnx", keep_batchnorm=True),
         "tf2onnx": tf_lenet,
+        "vit": export(vit_block(), torch.zeros(1, VIT_TOKENS, 192), folder / "vit.onnx", **TOKENS),
+        "gpt": export(gpt_block(tokens=16), torch.zeros(1, 16, 768), folder / "gpt.onnx", **TOKENS),
     }
 
 
-NAMES = ["lenet", "lenet_bn", "lenet_bn kept", "mlp", "resnet18", "resnet18 kept", "tf2onnx"]
+TOKENS: dict[str, Any] = {"input_names": ["tokens"], "output_names": ["features"]}
+NAMES = ["lenet", "lenet_bn", "lenet_bn kept", "mlp", "resnet18", "resnet18 kept", "tf2onnx", "vit", "gpt"]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -50,6 +58,16 @@ def test_a_model_matches_onnx_runtime(models, name):
     assert got.keys() == expected.keys()
     for output in expected:
         np.testing.assert_allclose(got[output], expected[output], rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["vit", "gpt"])
+def test_an_optimised_model_matches_onnx_runtime(models, name):
+    graph = optimize(import_model(models[name]))
+    inputs = random_inputs({name: value.type for name, value in graph.placeholders.items()}, {"batch": 2})
+    (expected,) = run_onnxruntime(models[name], threads=1, **inputs).values()
+    (got,) = Interpreter(graph).run(inputs).values()
+    assert np.abs(expected).max() > 0.1
+    np.testing.assert_allclose(got, expected, rtol=1e-3, atol=1e-5 * np.abs(expected).max())
 
 
 @pytest.mark.parametrize("name", NAMES)

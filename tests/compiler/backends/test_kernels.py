@@ -20,8 +20,7 @@ from mlhood.errors import CompilerError
 from mlhood.exchange import export
 from mlhood.exchange import run as run_onnxruntime
 from mlhood.kernels import CONV2D
-from mlhood.models import resnet18
-from tests.compiler.families import MobileNetV2
+from mlhood.models import MobileNetV2, resnet18
 
 FEW = settings(max_examples=40, deadline=None, derandomize=True)
 SQUARE = Conv((1, 1), (1, 1, 1, 1), (1, 1), activation=("Relu",))
@@ -69,7 +68,7 @@ def resnet(tmp_path_factory):
 def mobilenet(tmp_path_factory):
     torch.manual_seed(0)
     folder = tmp_path_factory.mktemp("mobilenet")
-    return export(MobileNetV2(0.25, 10).eval(), torch.zeros(1, 3, 64, 64), folder / "mobilenet.onnx")
+    return export(MobileNetV2(10, 0.25).eval(), torch.zeros(1, 3, 64, 64), folder / "mobilenet.onnx")
 
 
 @pytest.mark.parametrize("target", TARGETS)

@@ -17,8 +17,7 @@ from mlhood.compiler.operators.pooling import MaxPool
 from mlhood.errors import CompilerError
 from mlhood.exchange import export
 from mlhood.exchange.inspect import node_table
-from mlhood.models import LeNet
-from tests.compiler.families import MobileNetV2
+from mlhood.models import LeNet, MobileNetV2
 
 FLOAT = TensorProto.FLOAT
 
@@ -74,7 +73,7 @@ def test_each_node_has_the_median_of_its_times(clock, monkeypatch):
 
 @pytest.mark.parametrize(
     ("network", "shape"),
-    [(LeNet, (1, 32, 32)), (lambda: MobileNetV2(0.25, 10), (3, 32, 32))],
+    [(LeNet, (1, 32, 32)), (lambda: MobileNetV2(10, 0.25), (3, 32, 32))],
     ids=["LeNet", "MobileNet"],
 )
 def test_macs_match_the_table_of_the_onnx_file(network, shape, tmp_path):
