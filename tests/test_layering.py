@@ -34,8 +34,13 @@ PLAN: dict[str, set[str]] = {
     "compiler.onnx_backend": {"exchange", "compiler", "compiler.backends"},
     "compiler.conformance": {"exchange", "compiler", "compiler.onnx_backend"},
     "compiler.bench": {"models", "exchange", "compiler"},
+    # whole models, against other libraries
+    "compiler.bench_model": {"models", "exchange", "compiler", "compiler.backends", "compiler.quantize"}
+    | {"compiler.compile"},
+    "compiler.bench_commands": {"compiler", "compiler.backends", "compiler.bench_model"},
     "compiler.commands": {"exchange", "graph_drawing", "compiler", "compiler.backends", "compiler.quantize"}
-    | {"compiler.bench", "compiler.compile", "compiler.conformance", "compiler.debugger"},
+    | {"compiler.bench", "compiler.compile", "compiler.conformance", "compiler.debugger"}
+    | {"compiler.bench_commands"},
     # the generators are self-contained: the cache of object code digests their sources only
     "kernels.codegen": set(),
     "kernels": {"kernels.codegen"},

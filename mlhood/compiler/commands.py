@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mlhood.compiler.bench_commands import bench_model
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -19,10 +21,11 @@ if TYPE_CHECKING:
 
 
 def register(app: typer.Typer, bench: typer.Typer) -> None:
-    """Register the commands, and the compiler's benchmark under `bench`."""
+    """Register the commands, and the compiler's benchmarks under `bench`."""
     app.command(name="compile")(compile_model)
     app.command()(conformance)
     bench.command("compiler")(bench_compiler)
+    bench.command("model")(bench_model)
 
 
 def compile_model(

@@ -71,12 +71,15 @@ class Executable:
     Args:
         stages: All stages; the graph of the last one is executed.
         target: The target to execute on.
+
+    Attributes:
+        runner: The graph, prepared for the target.
     """
 
     def __init__(self, stages: tuple[Stage, ...], target: Target) -> None:
         self.stages = stages
         self.target = target
-        self._runner = prepare(self.graph, target)
+        self.runner = prepare(self.graph, target)
 
     @property
     def graph(self) -> Graph:
@@ -95,7 +98,7 @@ class Executable:
         Raises:
             CompilerError: An input is missing, unknown or of another type.
         """
-        return self._runner.run(inputs)
+        return self.runner.run(inputs)
 
     def profile(self, *, rounds: int = timing.ROUNDS, **inputs: Any) -> pd.DataFrame:
         """Return a row per node: operator, shape of its output, multiply-accumulates, and median time (s).
@@ -107,7 +110,7 @@ class Executable:
         Raises:
             CompilerError: As for `run`, or `rounds` is invalid.
         """
-        return timing.profile(self._runner, inputs, rounds)
+        return timing.profile(self.runner, inputs, rounds)
 
     def trace(self, path: str | Path, /, *, rounds: int = trace.ROUNDS, **inputs: Any) -> Path:
         """Write when each node of some runs was executed, for Perfetto or chrome://tracing; return the path.
@@ -121,7 +124,7 @@ class Executable:
             CompilerError: As for `run`, or `rounds` is invalid.
             OutputError: The file cannot be written.
         """
-        return trace.write_trace(self._runner, inputs, path, rounds, self.graph.name)
+        return trace.write_trace(self.runner, inputs, path, rounds, self.graph.name)
 
     def stage_report(self) -> pd.DataFrame:
         """Return a row per stage: number of nodes, bytes of constants, and time (ms)."""

@@ -1,0 +1,80 @@
+"""The command `mlhood bench model`: whole models on our targets, torch, ONNX Runtime and XLA."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def bench_model(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[NAME]...",
+            help="lenet, resnet18, resnet50, mobilenet_v2, vit_block, gpt_block; all by default.",
+            show_default=False,
+        ),
+    ] = None,
+    threads: Annotated[int, typer.Option(min=1, help="Threads of every alternative.")] = 1,
+    batch: Annotated[int, typer.Option(min=1, help="Number of examples in a run.")] = 1,
+    int8: Annotated[bool, typer.Option("--int8", help="Also time models quantised to int8.")] = False,
+    target: Annotated[
+        list[str] | None, typer.Option(help="Our targets, the ratios' reference first; may be repeated.")
+    ] = None,
+    rounds: Annotated[int, typer.Option(min=21, help="Rounds; each times every alternative once.")] = 21,
+    as_json: Annotated[Path | None, typer.Option("--json", help="Also write the rows to this file.")] = None,
+) -> None:
+    """Time whole models on our targets, torch, ONNX Runtime and XLA.
+
+    A ratio is the time of an alternative divided by that of our first target: above 1, ours is faster.
+
+    Example: mlhood bench model resnet18 mobilenet_v2 --threads 1 --json models.json
+    """
+    _configure(threads)
+    from mlhood.compiler import bench_model as bench
+    from mlhood.compiler.backends.targets import check_target
+    from mlhood.files.atomic import check_output, write_atomic
+    from mlhood.measure import machine, peak
+
+    if as_json is not None:
+        check_output(as_json)
+    for each in target or ():
+        check_target(each)
+    limit = peak(threads).value
+    typer.echo(f"peak of {threads} threads: {limit / 1e9:.1f} GFLOP/s in float32")
+    rows = []
+    for row in bench.measure(
+        names or list(bench.NETWORKS),
+        threads=threads,
+        batch=batch,
+        rounds=rounds,
+        peak=limit,
+        int8=int8,
+        targets=target or (),
+    ):
+        typer.echo(row)
+        rows.append(row)
+    # ONNX Runtime's threads are fixed by its session options
+    for note in (note for note in rows[-1].result.unfixed if note.startswith("JAX")):
+        typer.echo(f"not fixed by --threads: {note}")
+    if as_json is not None:
+        data = {"bench": "model", "threads": threads, "batch": batch, "peak_flops": limit}
+        data |= {"machine": machine().as_dict(), "rows": [row.as_dict() for row in rows]}
+        write_atomic(as_json, json.dumps(data, indent=2).encode())
+
+
+def _configure(threads: int) -> None:
+    """Fix the libraries' threads before they are imported, and let waiting threads sleep instead of spin.
+
+    JAX's asynchronous dispatch would wake up another thread for each call.
+    """
+    from mlhood.measure import environment
+
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
+    os.environ.setdefault("JAX_CPU_ENABLE_ASYNC_DISPATCH", "0")
+    os.environ.update(environment(threads, {}))

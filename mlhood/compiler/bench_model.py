@@ -1,0 +1,401 @@
+"""Whole models: our targets against torch, ONNX Runtime and XLA, all timed in the same rounds.
+
+A ratio is another alternative's time divided by that of our first target: above 1, ours is faster. Before they are
+timed, the outputs are compared with ONNX Runtime's; those of int8 models by their SQNR.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mlhood.compiler.backends.targets import TARGETS, prepare
+from mlhood.compiler.compile import Executable
+from mlhood.compiler.compile import compile as compile_model
+from mlhood.compiler.hir.graph import Graph
+from mlhood.compiler.hir.inputs import random_inputs
+from mlhood.compiler.quantize import Recipe, sqnr
+from mlhood.compiler.quantize.report import constant_bytes
+from mlhood.errors import CompilerError, MeasureError
+from mlhood.exchange import export, silence
+from mlhood.measure import Comparison, compare, session_options
+from mlhood.measure.agreement import arrays, check_agreement
+from mlhood.measure.units import duration
+from mlhood.models import LeNet, gpt_block, mobilenet_v2, resnet18, resnet50, vit_block
+from mlhood.models.transformer import GPT_TOKENS, VIT_TOKENS
+
+if TYPE_CHECKING:
+    from torch import nn
+
+ONNX_RUNTIME, TORCH, INT8 = "onnxruntime", "torch", "int8"
+OURS = "cpu" if "cpu" in TARGETS else "direct"
+XLA = "xla"
+RECIPE = Recipe("symmetric", per_channel=True)
+CALIBRATION_BATCHES = 4
+LEAST_SQNR = 6.0  # dB: the noise has half the signal's amplitude
+RTOL, ATOL = 1e-3, 1e-4
+Inputs = dict[str, np.ndarray]
+Alternatives = dict[str, Callable[[], np.ndarray]]
+
+
+@dataclass(frozen=True)
+class Network:
+    """A network to measure.
+
+    Args:
+        build: Returns it with random weights.
+        shape: Of its input, without the batch.
+        names: Of its input and its output.
+    """
+
+    build: Callable[[], nn.Module]
+    shape: tuple[int, ...]
+    names: tuple[str, str] = ("image", "logits")
+
+
+_TOKENS = ("tokens", "features")
+NETWORKS = {
+    "lenet": Network(LeNet, (1, 32, 32)),
+    "resnet18": Network(resnet18, (3, 224, 224)),
+    "resnet50": Network(resnet50, (3, 224, 224)),
+    "mobilenet_v2": Network(mobilenet_v2, (3, 224, 224)),
+    "vit_block": Network(vit_block, (VIT_TOKENS, 192), _TOKENS),
+    "gpt_block": Network(gpt_block, (GPT_TOKENS, 768), _TOKENS),
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One network, measured.
+
+    Args:
+        name: A key of `NETWORKS`.
+        batch: Number of examples.
+        ours: Our first target.
+        flops: Operations of the products, two for each multiply-accumulate.
+        result: The times of all alternatives.
+        peak: float32 operations per second that the threads can reach.
+        nodes: Number of nodes by stage.
+        constants: Bytes of weights by alternative.
+        activations: Peak bytes of the activations by target, for those that tell.
+        compilation: Seconds from the file to the first result, "cold" and "cached".
+        quality: SQNR of the int8 models' outputs in dB.
+        refused: Why a target cannot run the network.
+    """
+
+    name: str
+    batch: int
+    ours: str
+    flops: int
+    result: Comparison
+    peak: float
+    nodes: dict[str, int]
+    constants: dict[str, int]
+    activations: dict[str, int]
+    compilation: dict[str, float]
+    quality: dict[str, float] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return JSON-serialisable data: medians and quartiles in seconds, ratios with intervals, sizes in bytes."""
+        times = self.result.measurements
+        ratios = {name: self.result.ratio(name, self.ours) for name in times if name != self.ours}
+        rates = {name: self.flops / measured.median for name, measured in times.items()}
+        return {
+            "model": self.name,
+            "batch": self.batch,
+            "threads": self.result.threads,
+            "ours": self.ours,
+            "flops": self.flops,
+            "seconds": {name: measured.median for name, measured in times.items()},
+            "quartiles": {name: list(measured.quartiles) for name, measured in times.items()},
+            "rounds": next(iter(times.values())).rounds,
+            "interrupted": self.result.interrupted,
+            "ratios": {name: {"value": r.value, "low": r.low, "high": r.high} for name, r in ratios.items()},
+            "gflops": {name: rate / 1e9 for name, rate in rates.items()},
+            "share_of_peak": {name: rate / self.peak for name, rate in rates.items()},
+            "nodes": self.nodes,
+            "constant_bytes": self.constants,
+            "activation_bytes": self.activations,
+            "compile_seconds": self.compilation,
+            "sqnr": self.quality,
+            "refused": self.refused,
+        }
+
+    def __str__(self) -> str:
+        row = self.as_dict()
+        nodes = " -> ".join(f"{count} ({stage})" for stage, count in self.nodes.items())
+        times = ", ".join(f"{duration(seconds)} {kind}" for kind, seconds in self.compilation.items())
+        lines = [
+            f"{self.name}, batch {self.batch}: {self.flops / 2e6:,.1f} million multiply-accumulates; nodes {nodes}",
+            f"  {self.ours}: from the file to the first result {times}",
+            f"  {'':18} {'median':>10} {'GFLOP/s':>8} {'of peak':>8} {'constants':>11} {'activations':>12}  ratio",
+        ]
+        lines += [self._line(name, row) for name in row["seconds"]]
+        lines += [f"  {name}: SQNR {decibels:.1f} dB" for name, decibels in self.quality.items()]
+        return "\n".join([*lines, *(f"  {name} refuses: {why}" for name, why in self.refused.items())])
+
+    def _line(self, name: str, row: dict[str, Any]) -> str:
+        ratio = "" if name == self.ours else str(self.result.ratio(name, self.ours))
+        constants = _mebibytes(self.constants.get(name))
+        activations = _mebibytes(self.activations.get(name))
+        rates = f"{row['gflops'][name]:8.1f} {row['share_of_peak'][name]:8.1%}"
+        milliseconds = f"{1e3 * row['seconds'][name]:.3f} ms"
+        return f"  {name:18} {milliseconds:>10} {rates} {constants:>11} {activations:>12}  {ratio}".rstrip()
+
+
+def measure(
+    names: Sequence[str],
+    *,
+    threads: int = 1,
+    batch: int = 1,
+    rounds: int = 21,
+    peak: float,
+    int8: bool = False,
+    targets: Sequence[str] = (),
+) -> Iterator[Row]:
+    """Measure networks, one after another.
+
+    Args:
+        names: Keys of `NETWORKS`.
+        threads: Threads of every alternative; XLA's were fixed when its process started.
+        batch: Number of examples.
+        rounds: Rounds, at least 21, in each of which every alternative is timed once.
+        peak: float32 operations per second of these threads, see `mlhood.measure.peak`.
+        int8: Also measure quantised models: ours, and ONNX Runtime's.
+        targets: Keys of `TARGETS`; by default `OURS`, and XLA if it can run the network.
+
+    Raises:
+        CompilerError: A network or target is unknown, or the first target cannot run a network.
+        MeasureError: An output differs from ONNX Runtime's, or there are too few rounds.
+    """
+    unknown = [name for name in names if name not in NETWORKS]
+    if unknown:
+        raise CompilerError("unknown network", expected=", ".join(NETWORKS), got=", ".join(unknown))
+    targets = targets or (OURS, *([XLA] if XLA in TARGETS else []))
+    for name in names:
+        with tempfile.TemporaryDirectory() as folder:
+            yield _measure(name, Path(folder), threads, batch, rounds, peak, int8, targets)
+
+
+def _measure(
+    name: str, folder: Path, threads: int, batch: int, rounds: int, peak: float, int8: bool, targets: Sequence[str]
+) -> Row:
+    network = NETWORKS[name]
+    model = _seeded(network.build)
+    example = np.zeros((1, *network.shape), np.float32)
+    path = export(model, example, folder / "model.onnx", input_names=network.names[:1], output_names=network.names[1:])
+    prepared, refused = _prepare(path, targets)
+    ours = prepared[targets[0]]
+    inputs = _inputs(ours.graph, batch)
+    (x,) = inputs.values()
+    alternatives: Alternatives = {
+        ONNX_RUNTIME: _onnx_runtime(path, threads, inputs),
+        **{target: _call(executable, inputs) for target, executable in prepared.items()},
+        TORCH: _torch(model, x),
+    }
+    _check(alternatives)
+    executables, quality = dict(prepared), {}
+    if int8:
+        quantized = folder / "int8.onnx"
+        batches = [_inputs(ours.graph, batch, seed) for seed in range(1, CALIBRATION_BATCHES + 1)]
+        quantize_with_onnx_runtime(path, quantized, batches)
+        integer = compile_model(path, targets[0], RECIPE, calibration=batches)
+        executables[f"{targets[0]} {INT8}"] = _executable(integer)
+        approximations = {
+            f"{targets[0]} {INT8}": _call(_executable(integer), inputs),
+            f"{ONNX_RUNTIME} {INT8}": _onnx_runtime(quantized, threads, inputs),
+        }
+        quality = _qualities(alternatives[ONNX_RUNTIME](), approximations)
+        alternatives |= approximations
+    flops = 2 * macs(ours.graph, batch)
+    result = compare(alternatives, flops=flops, rounds=rounds, threads=threads, check=False)
+    return Row(
+        name,
+        batch,
+        targets[0],
+        flops,
+        result,
+        peak,
+        nodes={stage.name: len(stage.graph.nodes) for stage in ours.stages},
+        constants={target: constant_bytes(executable.graph) for target, executable in executables.items()},
+        activations=_activations(executables),
+        compilation=compile_times(path, targets[0], batch),
+        quality=quality,
+        refused=refused,
+    )
+
+
+def _seeded(build: Callable[[], nn.Module]) -> nn.Module:
+    import torch
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return build().eval()
+
+
+def _prepare(path: Path, targets: Sequence[str]) -> tuple[dict[str, Executable], dict[str, str]]:
+    """Return the model for each target, and why a target other than the first refuses it."""
+    prepared: dict[str, Executable] = {}
+    refused: dict[str, str] = {}
+    for target in targets:
+        try:
+            prepared[target] = _executable(compile_model(path, target))
+        except CompilerError as error:
+            if target == targets[0]:
+                raise
+            refused[target] = error.one_line()
+    return prepared, refused
+
+
+def _executable(compiled: object) -> Executable:
+    if isinstance(compiled, Executable):
+        return compiled
+    raise CompilerError("the model was not compiled to the end", got=type(compiled).__name__)
+
+
+def _inputs(graph: Graph, batch: int, seed: int = 0) -> Inputs:
+    types = {name: value.type for name, value in graph.placeholders.items()}
+    return random_inputs(types, {"batch": batch}, seed)
+
+
+def _call(executable: Executable, inputs: Inputs) -> Callable[[], np.ndarray]:
+    return lambda: next(iter(executable.run(**inputs).values()))
+
+
+def _torch(model: nn.Module, x: np.ndarray) -> Callable[[], Any]:
+    import torch
+
+    tensor = torch.from_numpy(x)
+
+    def call() -> Any:
+        with torch.inference_mode():
+            return model(tensor)
+
+    return call
+
+
+def _onnx_runtime(path: Path, threads: int, inputs: Inputs) -> Callable[[], Any]:
+    """Return a run of ONNX Runtime, with all its optimisations, which are its default."""
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(path, session_options(threads), providers=["CPUExecutionProvider"])
+    return lambda: session.run(None, inputs)[0]
+
+
+def quantize_with_onnx_runtime(path: Path, target: Path, batches: Sequence[Inputs]) -> None:
+    """Write a model that ONNX Runtime has quantised: QDQ, int8, a scale for each output channel of the weights.
+
+    Args:
+        path: The float model.
+        target: The file to write.
+        batches: Calibration data: the inputs of one run each.
+    """
+    from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
+
+    class Reader(CalibrationDataReader):
+        def __init__(self) -> None:
+            self.batches = iter(batches)
+
+        def get_next(self) -> Any:
+            return next(self.batches, None)
+
+    with silence():
+        quantize_static(
+            path,
+            target,
+            Reader(),
+            quant_format=QuantFormat.QDQ,
+            per_channel=True,
+            activation_type=QuantType.QInt8,
+            weight_type=QuantType.QInt8,
+        )
+
+
+def _check(alternatives: Alternatives) -> None:
+    """Check that all alternatives agree with ONNX Runtime."""
+    outputs = {name: arrays(call()) for name, call in alternatives.items()}
+    expected = outputs.pop(ONNX_RUNTIME)
+    for name, output in outputs.items():
+        check_agreement((ONNX_RUNTIME, expected), (name, output), RTOL, ATOL)
+
+
+def _qualities(expected: np.ndarray, approximations: Alternatives) -> dict[str, float]:
+    """Return the SQNR of approximations in dB; raise MeasureError if one is no approximation."""
+    decibels = {name: sqnr(expected, np.asarray(call())) for name, call in approximations.items()}
+    for name, value in decibels.items():
+        if value < LEAST_SQNR:
+            raise MeasureError(
+                "the quantised model does not approximate the float model",
+                where=repr(name),
+                expected=f"an SQNR of {LEAST_SQNR} dB at least",
+                got=f"{value:.1f} dB",
+                todo="find the layer: mlhood compile MODEL --quantize symmetric --compare TARGET",
+            )
+    return decibels
+
+
+def macs(graph: Graph, batch: int) -> int:
+    """Return the multiply-accumulates of a graph whose dynamic axis is the batch."""
+    static = graph.copy({"batch": batch})
+    total = 0
+    for node in static.topological():
+        inputs: list[Any] = [() if value is None else value.type.shape for value in node.inputs]
+        output: Any = node.outputs[0].type.shape
+        total += node.operator.macs(inputs, output) or 0
+    return total
+
+
+def _activations(executables: Mapping[str, Executable]) -> dict[str, int]:
+    """Return the peak bytes of activations of those targets whose runner has an attribute `activation_bytes`."""
+    told = {name: getattr(executable.runner, "activation_bytes", None) for name, executable in executables.items()}
+    return {name: int(size) for name, size in told.items() if size is not None}
+
+
+def compile_times(path: Path, target: str, batch: int) -> dict[str, float]:
+    """Return the seconds from an ONNX file to its first result in a new process, without and with kernels in the cache.
+
+    Args:
+        path: The model.
+        target: A key of `TARGETS`.
+        batch: Number of examples.
+
+    Raises:
+        MeasureError: The process fails.
+    """
+    code = "import sys; from mlhood.compiler.bench_model import first_result; first_result(*sys.argv[1:])"
+    seconds = {}
+    with tempfile.TemporaryDirectory() as cache:
+        for kind in ("cold", "cached"):
+            command = [sys.executable, "-c", code, str(path), target, str(batch)]
+            variables = {**os.environ, "MLHOOD_CACHE": cache}
+            done = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
+            if done.returncode:
+                got = done.stderr.strip().splitlines()[-1:]
+                raise MeasureError("the process that compiles failed", where=target, got=", ".join(got))
+            seconds[kind] = float(done.stdout)
+    return seconds
+
+
+def first_result(path: str, target: str, batch: str) -> None:
+    """Compile a model, run it once, and print the seconds this takes; the program of the process to be timed."""
+    start = time.perf_counter()
+    graph = compile_model(path, stop_after="optimized")
+    if not isinstance(graph, Graph):
+        raise CompilerError("the model was not compiled to a graph", got=type(graph).__name__)
+    runner, inputs = prepare(graph, target), _inputs(graph, int(batch))
+    runner.run(inputs)
+    sys.stdout.write(f"{time.perf_counter() - start}\n")
+
+
+def _mebibytes(size: int | None) -> str:
+    return "" if size is None else f"{size / 2**20:,.2f} MiB"
