@@ -8,7 +8,7 @@ import numpy as np
 
 from mlhood.compiler.hir.types import Quantization, TensorType
 from mlhood.compiler.operators.fixed_point import fixed_points
-from mlhood.compiler.operators.rescale import _limits, bit_width, max_magnitude, parameters_of
+from mlhood.compiler.operators.rescale import bit_width, max_magnitude, parameters_of, stored_range
 from mlhood.kernels import parallel
 from mlhood.kernels.native import NativeCall
 from mlhood.kernels.requantize import Rescaling, Shifts
@@ -43,7 +43,7 @@ def rescaling_of(
         scales = [np.asarray(scale * factor / of_y.scale[0], np.float64) for scale, _ in terms]
         return Shifts(*fixed_points(scales, [bits for _, bits in terms]))
 
-    low, high = _limits(y, activation)
+    low, high = stored_range(y, activation)
     leaky = bool(activation) and activation[0] == "LeakyRelu"
     z_offset = 0 if z is None else parameters_of(z).offset[0]
     negative = shifts(float(activation[1])) if leaky else None

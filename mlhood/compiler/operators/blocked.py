@@ -10,13 +10,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from mlhood.compiler.hir.operator import Operator, Range, require, require_unquantized, unsupported
+from mlhood.compiler.hir.operator import Operator, Range, require, unsupported
 from mlhood.compiler.hir.types import Dim, TensorType, divide_dim
 from mlhood.compiler.operators.base import MADE_BY_PASS, NO_PRODUCTS, POSITIONAL
 from mlhood.compiler.operators.convolution import Conv
+from mlhood.compiler.operators.integer import QuantizedConv
+from mlhood.compiler.operators.integer_pooling import QuantizedAveragePool, QuantizedGlobalAveragePool
 from mlhood.compiler.operators.pooling import AveragePool, GlobalAveragePool, MaxPool, Pool
 
 _LAST = unsupported("layouts are chosen last, when a graph is lowered for a back end")
@@ -25,7 +28,7 @@ _LAST = unsupported("layouts are chosen last, when a graph is lowered for a back
 def blocked_type(x: TensorType, lanes: int) -> TensorType:
     """Return the type of a plain activation in the blocked layout."""
     batch, channels, *image = x.shape
-    return TensorType(x.element, (batch, divide_dim(channels, lanes, up=True), *image, lanes))
+    return TensorType(x.element, (batch, divide_dim(channels, lanes, up=True), *image, lanes), x.quantization)
 
 
 def plain_type(x: TensorType, channels: Dim) -> TensorType:
@@ -34,7 +37,7 @@ def plain_type(x: TensorType, channels: Dim) -> TensorType:
     batch, blocks, *image, lanes = x.shape
     fits = isinstance(channels, str) or divide_dim(channels, int(lanes), up=True) == blocks
     require(fits, "the blocks do not hold these channels", expected=f"{channels} channels", got=list(x.shape))
-    return TensorType(x.element, (batch, channels, *image))
+    return TensorType(x.element, (batch, channels, *image), x.quantization)
 
 
 def to_blocked(x: np.ndarray, lanes: int) -> np.ndarray:
@@ -70,7 +73,7 @@ class ToBlocked(_Layout):
     lanes: int
 
     def infer(self, x: TensorType) -> TensorType:
-        require_unquantized(x)
+        require(x.quantization is None or x.quantization.axis is None, "the tensor must be quantised per tensor")
         require(x.rank == 4, "only images can be blocked", expected="[N, C, H, W]", got=list(x.shape))
         require(self.lanes >= 1, "a block has at least one lane", got=self.lanes)
         return blocked_type(x, self.lanes)
@@ -86,7 +89,6 @@ class ToPlain(_Layout):
     channels: int
 
     def infer(self, x: TensorType) -> TensorType:
-        require_unquantized(x)
         return plain_type(x, self.channels)
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:
@@ -184,4 +186,89 @@ class BlockedGlobalAveragePool(_BlockedPool, GlobalAveragePool):
     """y[n, block, 1, 1, lane] = the mean of x[n, block, ..., lane]."""
 
 
-OPERATORS = (ToBlocked, ToPlain, BlockedConv, BlockedMaxPool, BlockedAveragePool, BlockedGlobalAveragePool)
+# -- integers
+
+
+@dataclass(frozen=True)
+class BlockedQuantizedConv(QuantizedConv):
+    """A convolution of quantised tensors whose result, and residual branch, are blocked; see `BlockedConv`.
+
+    Attributes:
+        lanes: Channels in a block.
+        plain_input: Whether x is plain [N, C, H, W].
+        input_limits: The smallest and the largest integer that x can hold, where less than its type can; or none.
+    """
+
+    lanes: int = 16
+    plain_input: bool = False
+    input_limits: tuple[int, ...] = ()
+
+    from_onnx = MADE_BY_PASS
+    onnx = ()
+    to_onnx = _LAST
+
+    def infer(
+        self, x: TensorType, w: TensorType, bias: TensorType | None = None, z: TensorType | None = None
+    ) -> TensorType:
+        require(w.rank == 4, "only convolutions of images can be blocked", got=list(w.shape))
+        return blocked_type(super().infer(*self._plain_types((x, w, bias, z))), self.lanes)
+
+    def _plain_types(self, types: Sequence[TensorType | None]) -> Sequence[Any]:
+        x, w, bias, z = (*types, None, None)[:4]
+        if x is None or w is None:
+            return types
+        plain = x if self.plain_input else plain_type(x, int(w.shape[1]) * self.group)
+        return plain, w, bias, None if z is None else plain_type(z, w.shape[0])
+
+    def evaluate_typed(
+        self,
+        types: tuple[TensorType, ...],
+        x: np.ndarray,
+        w: np.ndarray,
+        bias: np.ndarray | None = None,
+        z: np.ndarray | None = None,
+    ) -> np.ndarray:
+        plain = x if self.plain_input else to_plain(x, w.shape[1] * self.group)
+        residual = None if z is None else to_plain(z, len(w))
+        types = tuple(self._plain_types(types))
+        return to_blocked(super().evaluate_typed(types, plain, w, bias, residual), self.lanes)
+
+    def workspace(self, *types: TensorType | None) -> int:
+        return super().workspace(*self._plain_types(types))
+
+    def macs(self, inputs: Sequence[tuple[int, ...]], output: tuple[int, ...]) -> int:
+        return math.prod((output[0], *output[2:4])) * math.prod(inputs[1])
+
+
+class _BlockedIntegerPool(_BlockedPool):
+    """Mixin: pooling of quantised tensors, of each lane like of a channel."""
+
+    def evaluate_typed(self, types: tuple[TensorType, ...], x: np.ndarray) -> np.ndarray:
+        batch, blocks, *image, lanes = x.shape
+        plain = np.moveaxis(x, -1, 2).reshape(batch, blocks * lanes, *image)
+        type = TensorType(types[0].element, plain.shape, types[0].quantization)
+        y = super().evaluate_typed((type,), plain)
+        return np.ascontiguousarray(np.moveaxis(y.reshape(batch, blocks, lanes, *y.shape[2:]), 2, -1))
+
+
+@dataclass(frozen=True)
+class BlockedQuantizedAveragePool(_BlockedIntegerPool, QuantizedAveragePool):
+    """AveragePool of a quantised tensor; x and y are blocked."""
+
+
+@dataclass(frozen=True)
+class BlockedQuantizedGlobalAveragePool(_BlockedIntegerPool, QuantizedGlobalAveragePool):
+    """GlobalAveragePool of a quantised tensor; x and y are blocked."""
+
+
+OPERATORS = (
+    ToBlocked,
+    ToPlain,
+    BlockedConv,
+    BlockedMaxPool,
+    BlockedAveragePool,
+    BlockedGlobalAveragePool,
+    BlockedQuantizedConv,
+    BlockedQuantizedAveragePool,
+    BlockedQuantizedGlobalAveragePool,
+)

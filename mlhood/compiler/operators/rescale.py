@@ -108,7 +108,7 @@ def requantize(terms: Sequence[Term], type: TensorType, activation: Activation =
     y = round_shift(total, shift)
     if activation and activation[0] == "LeakyRelu":
         y = np.where(total < 0, round_shift(*_scaled(terms, float(activation[1] or 0), type)), y)
-    return np.clip(y + quantization.offset[0], *_limits(type, activation)).astype(type.dtype)
+    return np.clip(y + quantization.offset[0], *stored_range(type, activation)).astype(type.dtype)
 
 
 def _scaled(terms: Sequence[Term], factor: float, type: TensorType) -> tuple[np.ndarray, np.ndarray]:
@@ -119,7 +119,7 @@ def _scaled(terms: Sequence[Term], factor: float, type: TensorType) -> tuple[np.
     return np.asarray(sum(products[1:], start=products[0])), shift
 
 
-def _limits(type: TensorType, activation: Activation) -> tuple[int, int]:
+def stored_range(type: TensorType, activation: Activation) -> tuple[int, int]:
     """Return the smallest and the largest integer of the result."""
     limits, quantization = np.iinfo(type.dtype), parameters_of(type)
     low, high = activation[1:3] if activation and activation[0] == "Clip" else (None, None)

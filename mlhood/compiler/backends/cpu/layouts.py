@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import fields, replace
+from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -30,18 +31,36 @@ from mlhood.compiler.operators.blocked import (
     BlockedConv,
     BlockedGlobalAveragePool,
     BlockedMaxPool,
+    BlockedQuantizedAveragePool,
+    BlockedQuantizedConv,
+    BlockedQuantizedGlobalAveragePool,
     ToBlocked,
     ToPlain,
     to_blocked,
 )
 from mlhood.compiler.operators.convolution import Conv
-from mlhood.compiler.operators.movement import Concat
+from mlhood.compiler.operators.integer import QuantizedConv
+from mlhood.compiler.operators.integer_arithmetic import QuantizedAdd
+from mlhood.compiler.operators.integer_pooling import QuantizedAveragePool, QuantizedGlobalAveragePool
+from mlhood.compiler.operators.lookup import Lookup
+from mlhood.compiler.operators.movement import Concat, Transpose
 from mlhood.compiler.operators.pooling import AveragePool, GlobalAveragePool, MaxPool, Pool
-from mlhood.compiler.operators.shape import Reshape
+from mlhood.compiler.operators.rescale import Rescale, stored_range
+from mlhood.compiler.operators.shape import Flatten, Reshape
 
 _UNIT = 64  # bytes: costs are counted in cache lines, in 32-bit integers
 _NEVER = 2**30
-_ALWAYS = (Conv, MaxPool, AveragePool)  # for them there are no kernels, or much slower ones, on plain activations
+BYTE_LANES = 16  # channels in a block of bytes, on every processor
+_POOLS = {
+    MaxPool: BlockedMaxPool,
+    AveragePool: BlockedAveragePool,
+    QuantizedAveragePool: BlockedQuantizedAveragePool,
+}
+_GLOBAL_POOLS = {
+    GlobalAveragePool: BlockedGlobalAveragePool,
+    QuantizedGlobalAveragePool: BlockedQuantizedGlobalAveragePool,
+}
+_ALWAYS = (Conv, QuantizedConv, *_POOLS)  # for them there are no kernels, or much slower ones, on plain activations
 
 
 def block_activations(graph: Graph, lanes: int) -> Graph:
@@ -61,23 +80,36 @@ def block_activations(graph: Graph, lanes: int) -> Graph:
 def can_be_blocked(node: Node, lanes: int) -> bool:
     """Return whether a node can compute its result in the blocked layout."""
     operator, y = node.operator, node.outputs[0].type
-    if y.element != "float32" or y.rank != 4 or len(node.outputs) > 1 or isinstance(y.shape[1], str):
+    if y.rank != 4 or len(node.outputs) > 1 or isinstance(y.shape[1], str) or not _has_kernels(y):
         return False
-    if isinstance(operator, Conv):
+    lanes = lanes_of(y, lanes)
+    if isinstance(operator, Conv | QuantizedConv):
         return _can_block_convolution(node, operator, lanes)
-    if isinstance(operator, MaxPool | AveragePool):
-        return True
-    if isinstance(operator, GlobalAveragePool):
+    if isinstance(operator, (*_POOLS, *_GLOBAL_POOLS)):
         return True
     if isinstance(operator, Concat):
         channels = [value.type.shape[1] for value in node.inputs if value is not None]
         return operator.axis in (1, -3) and all(isinstance(c, int) and c % lanes == 0 for c in channels)
+    if isinstance(operator, QuantizedAdd | Rescale | Lookup):
+        return all(value is not None and value.type.shape == y.shape for value in node.inputs)
     return isinstance(operator, Elementwise) and all(_fits(value, y) for value in node.inputs)
 
 
-def _can_block_convolution(node: Node, operator: Conv, lanes: int) -> bool:
+def lanes_of(type: TensorType, lanes: int) -> int:
+    """Return the channels in a block of a type's activations; `lanes` are those of float32."""
+    return lanes if type.is_float else BYTE_LANES
+
+
+def _has_kernels(y: TensorType) -> bool:
+    """Return whether activations of a type can be blocked: float32, and bytes that are quantised per tensor."""
+    if y.element == "float32":
+        return True
+    return y.dtype.itemsize == 1 and y.quantization is not None and y.quantization.axis is None
+
+
+def _can_block_convolution(node: Node, operator: Conv | QuantizedConv, lanes: int) -> bool:
     weight = node.inputs[1]
-    if isinstance(operator, BlockedConv) or not isinstance(weight, Constant):
+    if isinstance(operator, BlockedConv | BlockedQuantizedConv) or not isinstance(weight, Constant):
         return False
     bias = node.inputs[2] if len(node.inputs) > 2 else None
     if bias is not None and not isinstance(bias, Constant):
@@ -98,9 +130,9 @@ def _fits(value: Value | None, y: TensorType) -> bool:
 
 def reads_either(node: Node, lanes: int) -> bool:
     """Return whether a convolution reads its input in either layout: it has too few channels to fill the lanes."""
-    if not isinstance(node.operator, Conv) or node.inputs[1] is None:
+    if not isinstance(node.operator, Conv | QuantizedConv) or node.inputs[1] is None:
         return False
-    return node.operator.group == 1 and int(node.inputs[1].type.shape[1]) < lanes
+    return node.operator.group == 1 and int(node.inputs[1].type.shape[1]) < lanes_of(node.outputs[0].type, lanes)
 
 
 # -- the cheapest assignment
@@ -198,7 +230,19 @@ class _Cut:
 # -- the new graph
 
 
-_BLOCKED_POOLS = {MaxPool: BlockedMaxPool, AveragePool: BlockedAveragePool}
+def stored_limits(value: Value) -> tuple[int, ...]:
+    """Return the smallest and the largest integer that a quantised value can hold, where its type can hold others.
+
+    They follow from the activation of what produces it, through operators that only move elements.
+    """
+    node = value.producer
+    while node is not None and isinstance(node.operator, MaxPool | Reshape | Transpose | Flatten):
+        value = node.inputs[0] or value
+        node = value.producer
+    activation = () if node is None else node.operator.attributes.get("activation", ())
+    if not activation or value.type.quantization is None or isinstance(node.operator if node else None, Conv):
+        return ()
+    return stored_range(value.type, activation)
 
 
 class _Rewriter:
@@ -239,27 +283,32 @@ class _Rewriter:
         """Return the operator of a blocked node, and its inputs."""
         operator = node.operator
         given = [value for value in node.inputs if value is not None]
-        if isinstance(operator, Conv):
+        lanes = lanes_of(node.outputs[0].type, self.lanes)
+        if isinstance(operator, Conv | QuantizedConv):
             x, rest = given[0], node.inputs[1:]
             is_plain = reads_either(node, self.lanes) and x not in self.in_blocks
             weights = [None if value is None else self._plain(value) for value in rest[:2]]
             residual = [self._in_blocks(value) for value in rest[2:] if value is not None]
             window = {field.name: getattr(operator, field.name) for field in fields(operator)}
-            new = BlockedConv(**window, lanes=self.lanes, plain_input=is_plain)
+            layouts: dict[str, Any] = {"lanes": lanes, "plain_input": is_plain}
+            if isinstance(operator, QuantizedConv):
+                new = BlockedQuantizedConv(**window, **layouts, input_limits=stored_limits(x))
+            else:
+                new = BlockedConv(**window, **layouts)
             weights += [None] * (len(residual) and 2 - len(weights))
             return new, [self._plain(x) if is_plain else self._in_blocks(x), *weights, *residual]
         inputs: list[Value | None] = [self._in_blocks(value) for value in given]
         if isinstance(operator, Pool):
             attributes = {field.name: getattr(operator, field.name) for field in fields(operator)}
-            return _BLOCKED_POOLS[type(operator)](**attributes), inputs
-        if isinstance(operator, GlobalAveragePool):
-            return BlockedGlobalAveragePool(), inputs
+            return _POOLS[type(operator)](**attributes), inputs
+        if isinstance(operator, tuple(_GLOBAL_POOLS)):
+            return _GLOBAL_POOLS[type(operator)](**operator.attributes), inputs
         return replace(operator, axis=1) if isinstance(operator, Concat) else operator, inputs
 
     def _plain(self, value: Value) -> Value:
         if value not in self.plain:
-            channels = int(value.type.shape[1])
-            is_same = value.type.shape[2:] == (1, 1) and channels % self.lanes == 0  # in memory, element by element
+            channels, lanes = int(value.type.shape[1]), lanes_of(value.type, self.lanes)
+            is_same = value.type.shape[2:] == (1, 1) and channels % lanes == 0  # in memory, element by element
             operator = Reshape((-1, channels, 1, 1)) if is_same else ToPlain(channels)
             node = self.new.add(operator, self.in_blocks[value], name=f"{value.name}.plain")
             self.plain[value] = node.outputs[0]
@@ -273,7 +322,9 @@ class _Rewriter:
     def _convert(self, value: Value) -> Value:
         plain = self._plain(value)
         if not isinstance(plain, Constant):
-            return self.new.add(ToBlocked(self.lanes), plain, name=f"{value.name}.blocked").outputs[0]
+            return self.new.add(
+                ToBlocked(lanes_of(value.type, self.lanes)), plain, name=f"{value.name}.blocked"
+            ).outputs[0]
         if plain.data.size == 1:
             return self.new.constant(f"{value.name}.scalar", plain.data.reshape(()))
         data = plain.data.reshape((1,) * (4 - plain.data.ndim) + plain.data.shape)

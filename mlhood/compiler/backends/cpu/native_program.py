@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mlhood.compiler.backends.cpu.selection import Machine, Selection, select, shape
+from mlhood.compiler.backends.cpu.machine import Machine, Selection, shape
+from mlhood.compiler.backends.cpu.selection import select
 from mlhood.compiler.hir.operator import as_tuple, footprint, locate_error
 from mlhood.compiler.lir.instructions import Buffer, Compute, Copy, Instruction, Weight
 from mlhood.compiler.lir.program import Lifetime, Program

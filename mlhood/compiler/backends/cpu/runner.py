@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from mlhood.compiler.backends.cpu.lowering import lower_for_cpu
+from mlhood.compiler.backends.cpu.machine import Machine, shape
 from mlhood.compiler.backends.cpu.native_program import NativeProgram
-from mlhood.compiler.backends.cpu.selection import Machine, shape
 from mlhood.compiler.backends.cpu.weights import Weights
 from mlhood.compiler.backends.interpreter import Observer
 from mlhood.compiler.hir.graph import Graph

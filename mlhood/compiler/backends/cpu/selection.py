@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from mlhood.compiler.backends.cpu.integer_selection import select_integers
 from mlhood.compiler.backends.cpu.lowering import OPERATIONS
-from mlhood.compiler.backends.cpu.weights import Weights, identity
+from mlhood.compiler.backends.cpu.machine import Machine, Rule, Selection, constant, shape
+from mlhood.compiler.backends.cpu.weights import identity
 from mlhood.compiler.hir.operator import Operator
-from mlhood.compiler.lir.instructions import Buffer, Compute, Weight
+from mlhood.compiler.lir.instructions import Buffer, Compute
 from mlhood.compiler.operators.activation import Activation
 from mlhood.compiler.operators.blocked import (
     BlockedAveragePool,
@@ -25,8 +25,9 @@ from mlhood.compiler.operators.blocked import (
 from mlhood.compiler.operators.chain import is_step, steps_of
 from mlhood.compiler.operators.convolution import Conv
 from mlhood.compiler.operators.matrix import FullyConnected, Gemm, MatMul
-from mlhood.compiler.operators.pooling import Pool
-from mlhood.kernels import direct, elementwise, layout, product, windows, winograd
+from mlhood.compiler.operators.normalization import LayerNormalization, LogSoftmax, Softmax
+from mlhood.compiler.operators.pooling import GlobalAveragePool, Pool
+from mlhood.kernels import direct, elementwise, layout, product, rows, windows, winograd
 from mlhood.kernels.codegen.target import Target
 from mlhood.kernels.geometry import Geometry, Layout
 from mlhood.kernels.native import NativeCall
@@ -35,66 +36,15 @@ from mlhood.kernels.product import Clip, Sizes
 _WORKSPACE_BYTES = 2**22  # of Winograd's transforms: they should stay in the cache between the calls
 
 
-@dataclass(frozen=True)
-class Machine:
-    """What kernels are prepared for.
-
-    Args:
-        target: The processor.
-        threads: Number of threads.
-        weights: Packed weights.
-        exact: Whether NaN and infinities must reach exactly the results that depend on them: not so with Winograd's
-            convolutions.
-    """
-
-    target: Target
-    threads: int
-    weights: Weights
-    exact: bool = False
-
-
-@dataclass(frozen=True)
-class Selection:
-    """The native calls of an instruction.
-
-    Args:
-        calls: They run one after another.
-        operands: The buffer of each operand by name; those that a call has and that are missing here are workspaces.
-    """
-
-    calls: tuple[NativeCall, ...]
-    operands: Mapping[str, Buffer] = field(default_factory=dict)
-
-    @property
-    def workspace(self) -> dict[str, int]:
-        """Bytes of each workspace, which keeps its content from the first call to the last."""
-        sizes: dict[str, int] = {}
-        for call in self.calls:
-            for name, size in call.workspace.items():
-                sizes[name] = max(size, sizes.get(name, 0))
-        return sizes
-
-
-Rule = Callable[[Any, Compute, Machine], Selection | None]
-
-
 def select(instruction: Compute, machine: Machine) -> Selection | None:
     """Return the native calls of an instruction; None if there is no kernel for it."""
+    if (selection := select_integers(instruction, machine)) is not None:
+        return selection
     rule = RULES.get(type(instruction.operator)) or (_elementwise if is_step(instruction.operator) else None)
     types = [buffer.type for buffer in (*instruction.results, *instruction.reads)]
     if rule is None or any(type.element != "float32" or type.quantization for type in types):
         return None
     return rule(instruction.operator, instruction, machine)
-
-
-def constant(buffer: Buffer | None) -> np.ndarray | None:
-    """Return the array of a constant; None for a buffer that is none, or for an input that is left out."""
-    return buffer.data if isinstance(buffer, Weight) else None
-
-
-def shape(buffer: Buffer) -> tuple[int, ...]:
-    """Return the shape of a buffer, which has no dynamic axes."""
-    return tuple(int(axis) for axis in buffer.type.shape)
 
 
 def split_clip(activation: Activation) -> Clip | None:
@@ -227,8 +177,8 @@ def _dense(operator: FullyConnected, instruction: Compute, machine: Machine) -> 
     w = constant(weight)
     if x is None or w is None or (bias is not None and constant(bias) is None):
         return None
-    *rows, depth = shape(x)
-    sizes = Sizes(math.prod(rows), w.shape[0], depth)
+    *leading, depth = shape(x)
+    sizes = Sizes(math.prod(leading), w.shape[0], depth)
     return _constant_product(sizes, w, w.T, constant(bias), split_clip(operator.activation), x, instruction, machine)
 
 
@@ -288,6 +238,43 @@ def _gemm(operator: Gemm, instruction: Compute, machine: Machine) -> Selection |
     return _product(sizes, a, b, operator.transpose_b, instruction, machine)
 
 
+# -- rows
+
+
+def _softmax(operator: Softmax, instruction: Compute, machine: Machine) -> Selection | None:
+    x, y = instruction.reads[0], instruction.results[0]
+    sizes = shape(x)
+    axes = sorted(axis % len(sizes) for axis in operator.axes)
+    if axes != list(range(len(sizes) - len(axes), len(sizes))) or not axes:
+        return None
+    length = math.prod(sizes[axes[0] :])
+    log = isinstance(operator, LogSoftmax)
+    call = rows.softmax(math.prod(sizes[: axes[0]]), length, log=log, target=machine.target)
+    return Selection((call,), {"x": x, "out": y})
+
+
+def _layer_norm(operator: LayerNormalization, instruction: Compute, machine: Machine) -> Selection | None:
+    x, scale, bias = (*instruction.inputs, None)[:3]
+    if operator.statistics or x is None or scale is None:
+        return None
+    sizes = shape(x)
+    axis = operator.axis % len(sizes)
+    length = math.prod(sizes[axis:])
+    if any(buffer is not None and math.prod(shape(buffer)) != length for buffer in (scale, bias)):
+        return None
+    count = math.prod(sizes[:axis])
+    call = rows.layer_norm(count, length, operator.epsilon, bias=bias is not None, target=machine.target)
+    operands = {"x": x, "out": instruction.results[0], "scale": scale} | ({} if bias is None else {"bias": bias})
+    return Selection((call,), operands)
+
+
+def _global_mean(operator: GlobalAveragePool, instruction: Compute, machine: Machine) -> Selection | None:
+    x, y = instruction.reads[0], instruction.results[0]
+    sizes = shape(x)
+    call = rows.reduce("mean", math.prod(sizes[:2]), math.prod(sizes[2:]), machine.target)
+    return Selection((call,), {"x": x, "out": y})
+
+
 # -- layouts
 
 
@@ -335,6 +322,10 @@ RULES: dict[type, Rule] = {
     BlockedMaxPool: _pool,
     BlockedAveragePool: _pool,
     BlockedGlobalAveragePool: _global_pool,
+    Softmax: _softmax,
+    LogSoftmax: _softmax,
+    LayerNormalization: _layer_norm,
+    GlobalAveragePool: _global_mean,
     ToBlocked: _to_blocked,
     ToPlain: _to_plain,
     FullyConnected: _dense,

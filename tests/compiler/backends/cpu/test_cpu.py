@@ -10,7 +10,7 @@ from mlhood import exchange
 from mlhood.compiler import conformance as suite
 from mlhood.compiler.backends.cpu.native_program import NativeProgram
 from mlhood.compiler.backends.cpu.runner import Cpu
-from mlhood.compiler.backends.cpu.selection import Machine
+from mlhood.compiler.backends.cpu.machine import Machine
 from mlhood.compiler.backends.cpu.weights import Weights
 from mlhood.compiler.backends.interpreter import Interpreter
 from mlhood.compiler.compile import compile
