@@ -74,8 +74,9 @@ def rescaling_of(
 
     low, high = stored_range(y, activation)
     negative = shifts(float(activation[1] or 0)) if activation and activation[0] == "LeakyRelu" else None
-    offsets = {"offset": int(of_y.offset[0]), "z_offset": 0 if z is None else int(parameters_of(z).offset[0])}
-    return Rescaling(y.element, shifts=shifts(1.0), negative=negative, low=low, high=high, bound=bound, **offsets)
+    offset, z_offset = int(of_y.offset[0]), 0 if z is None else int(parameters_of(z).offset[0])
+    limits = {"low": low, "high": high, "z_offset": z_offset, "bound": bound}
+    return Rescaling(y.element, offset, shifts(1.0), None, negative, **limits)
 
 
 def _term(type: TensorType) -> tuple[np.ndarray, int]:
@@ -111,10 +112,8 @@ def _convolution(operator: BlockedQuantizedConv, instruction: Compute, machine: 
         scale = np.asarray(_product_term(x.type, weight.type)[0] / operator.quantization.scale[0])
         rescaling = Rescaling(result.type.element, int(operator.quantization.offset[0]), scale=scale)
     else:
-        terms: list[tuple[np.ndarray, int]] = [
-            _product_term(x.type, weight.type),
-            *([] if z is None else [_term(z.type)]),
-        ]
+        terms = [_product_term(x.type, weight.type)]
+        terms += [] if z is None else [_term(z.type)]
         rescaling = rescaling_of(terms, result.type, operator.activation, None if z is None else z.type)
     sizes, window = shape(x), (operator.strides, operator.pads, operator.dilations)
     strides, pads, dilations = (_tuple(values) for values in window)

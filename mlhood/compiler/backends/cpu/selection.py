@@ -27,6 +27,7 @@ from mlhood.compiler.operators.convolution import Conv
 from mlhood.compiler.operators.matrix import FullyConnected, Gemm, MatMul
 from mlhood.compiler.operators.normalization import LayerNormalization, LogSoftmax, Softmax
 from mlhood.compiler.operators.pooling import GlobalAveragePool, Pool
+from mlhood.compiler.operators.reduction import REDUCTIONS, Reduction
 from mlhood.kernels import direct, elementwise, layout, product, rows, windows, winograd
 from mlhood.kernels.codegen.target import Target
 from mlhood.kernels.geometry import Geometry, Layout
@@ -271,7 +272,17 @@ def _layer_norm(operator: LayerNormalization, instruction: Compute, machine: Mac
 def _global_mean(operator: GlobalAveragePool, instruction: Compute, machine: Machine) -> Selection | None:
     x, y = instruction.reads[0], instruction.results[0]
     sizes = shape(x)
-    call = rows.reduce("mean", math.prod(sizes[:2]), math.prod(sizes[2:]), machine.target)
+    call = rows.reduce("Mean", math.prod(sizes[:2]), math.prod(sizes[2:]), machine.target)
+    return Selection((call,), {"x": x, "out": y})
+
+
+def _reduction(operator: Reduction, instruction: Compute, machine: Machine) -> Selection | None:
+    x, y = instruction.reads[0], instruction.results[0]
+    sizes, name = shape(x), operator.name.removeprefix("Reduce")
+    axes = sorted(axis % len(sizes) for axis in operator.axes)
+    if name not in rows.REDUCTIONS or not axes or axes != list(range(len(sizes) - len(axes), len(sizes))):
+        return None
+    call = rows.reduce(name, math.prod(sizes[: axes[0]]), math.prod(sizes[axes[0] :]), machine.target)
     return Selection((call,), {"x": x, "out": y})
 
 
@@ -326,6 +337,7 @@ RULES: dict[type, Rule] = {
     LogSoftmax: _softmax,
     LayerNormalization: _layer_norm,
     GlobalAveragePool: _global_mean,
+    **dict.fromkeys(REDUCTIONS, _reduction),
     ToBlocked: _to_blocked,
     ToPlain: _to_plain,
     FullyConnected: _dense,
