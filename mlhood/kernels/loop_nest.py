@@ -53,13 +53,16 @@ def collapsed(shape: Sequence[int], strides: Sequence[Sequence[int]]) -> list[Di
     return dimensions or [Dimension(1, (1,) * len(strides))]
 
 
-def loop_values(dimensions: Sequence[Dimension], operands: Sequence[str], width: int = 1) -> dict[str, int]:
+def loop_values(
+    dimensions: Sequence[Dimension], operands: Sequence[str], width: int = 1, most_columns: int = TASK
+) -> dict[str, int]:
     """Return the fields of the argument block that describe a loop nest, all but the addresses.
 
     Args:
         dimensions: From the outermost to the columns.
         operands: Names of the operands, in the order of the strides.
         width: Elements of a column.
+        most_columns: Columns of a task; a task has more rows if it has few columns.
 
     Raises:
         KernelError: If there are too many dimensions.
@@ -70,7 +73,9 @@ def loop_values(dimensions: Sequence[Dimension], operands: Sequence[str], width:
     unit = Dimension(1, (0,) * len(operands))
     nest = [unit] * (MAX_OUTER + 2 - len(dimensions)) + list(dimensions)
     outer, (rows, columns) = nest[-3::-1], nest[-2:]
-    values = _blocks(math.prod(dimension.size for dimension in outer), rows.size, columns.size, TASK // width)
+    values = _blocks(
+        math.prod(dimension.size for dimension in outer), rows.size, columns.size, TASK // width, most_columns
+    )
     values["outer_rank"] = max(0, len(dimensions) - 2)
     values |= {f"size{d}": dimension.size for d, dimension in enumerate(outer)}
     for i, name in enumerate(operands):
@@ -79,11 +84,11 @@ def loop_values(dimensions: Sequence[Dimension], operands: Sequence[str], width:
     return values
 
 
-def _blocks(outer: int, rows: int, columns: int, task: int) -> dict[str, int]:
+def _blocks(outer: int, rows: int, columns: int, task: int, most_columns: int) -> dict[str, int]:
     """Return the loop bounds for tasks of about `task` columns; there is none if a size is 0."""
     if not outer * rows * columns:
         return {**dict.fromkeys(LOOPS, 0), "row_blocks": 1, "column_blocks": 1}
-    column_block = min(columns, task)
+    column_block = min(columns, task, most_columns)
     row_block = min(rows, max(1, task // column_block))
     outer_block = min(outer, max(1, task // (column_block * row_block)))
     column_blocks, row_blocks = -(-columns // column_block), -(-rows // row_block)

@@ -1,6 +1,8 @@
 """Runs of native calls that notice accesses outside of the operands: guards of NaN around what is read and written."""
 
+import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -19,7 +21,7 @@ def guarded(array: np.ndarray, offset: int = 0) -> tuple[np.ndarray, np.ndarray]
     return buffer, inside
 
 
-def run_guarded(call: NativeCall, shape: Sequence[int], dtype: type = np.float32, **inputs: np.ndarray) -> np.ndarray:
+def run_guarded(call: NativeCall, shape: Sequence[int], dtype: Any = np.float32, **inputs: np.ndarray) -> np.ndarray:
     """Run a call with 1 and with 2 threads, and return "out", of the given shape.
 
     It must be the same bits for both numbers of threads and for another alignment, and nothing outside may be written.
@@ -27,7 +29,7 @@ def run_guarded(call: NativeCall, shape: Sequence[int], dtype: type = np.float32
     results = []
     for threads, offset in ((1, 0), (2, 1)):
         arrays = {name: guarded(np.ascontiguousarray(x), offset)[1] for name, x in inputs.items()}
-        empty = np.full(shape, CANARY, np.uint8) if dtype is np.uint8 else np.full(shape, np.nan, dtype)
+        empty = np.full(math.prod(shape) * np.dtype(dtype).itemsize, CANARY, np.uint8).view(dtype).reshape(shape)
         buffer, out = guarded(empty, offset)
         run(call, threads, **arrays, out=out)
         outside = np.concatenate([buffer[: GUARD + offset * out.itemsize], buffer[buffer.size - GUARD :]])
