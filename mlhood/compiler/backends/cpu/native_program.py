@@ -93,7 +93,7 @@ class NativeProgram:
         for number, instruction in enumerate(self.program.instructions):
             if not isinstance(instruction, Compute | Copy):
                 continue
-            selection = select(instruction, self.machine) if isinstance(instruction, Compute) else None
+            selection = select(instruction, self.machine)
             step = Step(number, instruction, selection, count)
             count = step.last
             yield step

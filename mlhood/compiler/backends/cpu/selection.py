@@ -10,9 +10,10 @@ import numpy as np
 from mlhood.compiler.backends.cpu.integer_selection import select_integers
 from mlhood.compiler.backends.cpu.lowering import OPERATIONS
 from mlhood.compiler.backends.cpu.machine import Machine, Rule, Selection, constant, shape
+from mlhood.compiler.backends.cpu.movement_selection import select_movement
 from mlhood.compiler.backends.cpu.weights import identity
 from mlhood.compiler.hir.operator import Operator
-from mlhood.compiler.lir.instructions import Buffer, Compute
+from mlhood.compiler.lir.instructions import Buffer, Compute, Instruction
 from mlhood.compiler.operators.activation import Activation
 from mlhood.compiler.operators.blocked import (
     BlockedAveragePool,
@@ -37,8 +38,10 @@ from mlhood.kernels.product import Clip, Sizes
 _WORKSPACE_BYTES = 2**22  # of Winograd's transforms: they should stay in the cache between the calls
 
 
-def select(instruction: Compute, machine: Machine) -> Selection | None:
+def select(instruction: Instruction, machine: Machine) -> Selection | None:
     """Return the native calls of an instruction; None if there is no kernel for it."""
+    if (selection := select_movement(instruction, machine)) is not None or not isinstance(instruction, Compute):
+        return selection
     if (selection := select_integers(instruction, machine)) is not None:
         return selection
     rule = RULES.get(type(instruction.operator)) or (_elementwise if is_step(instruction.operator) else None)
