@@ -40,6 +40,12 @@ def _lower_for_cpu(graph: Graph) -> Graph:
     return lower_for_cpu(graph)
 
 
+def _xla(graph: Graph) -> Runner:
+    from mlhood.compiler.backends.xla import Xla  # loads JAX
+
+    return Xla(graph)
+
+
 DEFAULT = "interpreter"
 TARGETS: dict[str, Callable[[Graph], Runner]] = {
     "interpreter": Interpreter,
@@ -48,6 +54,7 @@ TARGETS: dict[str, Callable[[Graph], Runner]] = {
     "im2col_blas": lambda graph: _kernels(graph, "im2col_blas"),
     "direct": lambda graph: _kernels(graph, "direct"),
     "cpu": _cpu,
+    "xla": _xla,
 }
 
 # The stage "lowered" of the targets that have one: the graph with the layouts and operators of their kernels.
