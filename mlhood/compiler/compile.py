@@ -112,6 +112,18 @@ class Executable:
         """
         return timing.profile(self.runner, inputs, rounds)
 
+    def report(self, *, rounds: int = timing.ROUNDS, **inputs: Any) -> pd.DataFrame:
+        """Return a row per node: time, kernel, layout, FLOP/s and their share of the peak, bytes.
+
+        Args:
+            rounds: Number of runs.
+            inputs: As for `run`.
+
+        Raises:
+            CompilerError: As for `run`, or `rounds` is invalid.
+        """
+        return timing.report(self.runner, inputs, rounds)
+
     def trace(self, path: str | Path, /, *, rounds: int = trace.ROUNDS, **inputs: Any) -> Path:
         """Write when each node of some runs was executed, for Perfetto or chrome://tracing; return the path.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from mlhood.compiler.backends.targets import Runner
-from mlhood.compiler.hir.values import Node, Placeholder, Value
+from mlhood.compiler.hir.values import Constant, Node, Placeholder, Value
 from mlhood.errors import CompilerError
 
 ROUNDS = 21
@@ -49,6 +50,45 @@ def profile(runner: Runner, inputs: Mapping[str, Any], rounds: int = ROUNDS) -> 
             seconds[node].append(interval.seconds)
     rows = {node.name: work(node, shape) | {"seconds": median(times)} for node, times in seconds.items()}
     return pd.DataFrame.from_dict(rows, orient="index", columns=["operator", "shape", "macs", "seconds"])
+
+
+def report(runner: Runner, inputs: Mapping[str, Any], rounds: int = ROUNDS) -> pd.DataFrame:
+    """Return how well each node of a graph uses the processor.
+
+    Args:
+        runner: The prepared graph.
+        inputs: An array for each input, by name.
+        rounds: Number of measured runs.
+
+    Returns:
+        The rows of `profile`, with `kernel` (what computes the node, where the target tells), `layout` of its result,
+        `GFLOP/s` (two operations per multiply-accumulate), `peak`, its share of the measured peak of as many threads,
+        `bytes` (inputs, constants and outputs, each once) and `GB/s`.
+
+    Raises:
+        CompilerError: As for `profile`.
+    """
+    from mlhood.kernels import parallel  # loads LLVM, as the measured peak does, which the interpreter does not need
+    from mlhood.measure import limits
+
+    table, threads, shape = profile(runner, inputs, rounds), parallel.threads(), shapes(runner, inputs)
+    graph, kernels = getattr(runner, "graph", None), getattr(runner, "kernels", None)
+    nodes = {} if graph is None else graph.nodes
+    told = {} if kernels is None else kernels(inputs)
+    outputs = [nodes[name].outputs[0].name if name in nodes else "" for name in table.index]
+    table["kernel"] = [told.get(name, ("", ""))[0] for name in outputs]
+    table["layout"] = [told.get(name, ("", "plain"))[1] for name in outputs]
+    table["GFLOP/s"] = 2e-9 * table["macs"] / table["seconds"]
+    table["peak"] = 1e9 * table["GFLOP/s"] / limits.peak(threads).value
+    table["bytes"] = [_bytes(nodes[name], shape) if name in nodes else 0 for name in table.index]
+    table["GB/s"] = 1e-9 * table["bytes"] / table["seconds"]
+    return table
+
+
+def _bytes(node: Node, shape: Callable[[Value], tuple[int, ...]]) -> int:
+    values = {value for value in (*node.inputs, *node.outputs) if value is not None}
+    sizes = ((value.data.shape if isinstance(value, Constant) else shape(value), value) for value in values)
+    return sum(math.prod(size) * value.type.dtype.itemsize for size, value in sizes)
 
 
 def check_rounds(rounds: object) -> None:

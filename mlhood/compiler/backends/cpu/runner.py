@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from mlhood.compiler.backends.cpu.layouts import lanes_of
 from mlhood.compiler.backends.cpu.lowering import lower_for_cpu
 from mlhood.compiler.backends.cpu.machine import Machine, shape
 from mlhood.compiler.backends.cpu.native_program import NativeProgram
@@ -16,6 +17,7 @@ from mlhood.compiler.backends.cpu.weights import Weights
 from mlhood.compiler.backends.interpreter import Observer
 from mlhood.compiler.hir.graph import Graph
 from mlhood.compiler.hir.inputs import bind_inputs
+from mlhood.compiler.hir.types import TensorType
 from mlhood.compiler.hir.verify import verify
 from mlhood.compiler.lir.instructions import Compute, TensorView
 from mlhood.compiler.lir.lowering import lower_with_buffers
@@ -70,6 +72,30 @@ class Cpu:
             if program.is_invalid:
                 outputs = self.plan(tuple(array.shape for array in inputs.values()), exact=True).run(inputs)
             return outputs
+
+    @property
+    def activation_bytes(self) -> int | None:
+        """Size of the arena of the program that ran last, with the workspaces of its kernels; None before a run."""
+        return None if self._latest is None else self._latest.plan.bytes
+
+    def kernels(self, inputs: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
+        """Return the kernel and the layout of each value of the lowered graph, by name.
+
+        The kernel is "view" for a value that is not computed, and "interpreter" for one without native code.
+
+        Args:
+            inputs: As for `run`; kernels depend on the shapes.
+        """
+        arrays = self._bind(inputs)
+        program = self.plan(tuple(array.shape for array in arrays.values()), keep_values=True)
+        found = {buffer: step.kernel for step in program.steps for buffer in step.instruction.writes}
+        return {
+            name: (found.get(buffer, "view"), "blocked" if self._is_blocked(shape(buffer), buffer.type) else "plain")
+            for name, buffer in program.buffers.items()
+        }
+
+    def _is_blocked(self, sizes: tuple[int, ...], type: TensorType) -> bool:
+        return len(sizes) == 5 and sizes[-1] == lanes_of(type, self.target.lanes)
 
     def _accepts(self, program: NativeProgram, inputs: Mapping[str, Any]) -> bool:
         """Return whether the program that ran last can run inputs as they are: arrays as the kernels read them."""

@@ -8,14 +8,15 @@ import pytest
 import mlhood
 from mlhood import exchange
 from mlhood.compiler import conformance as suite
+from mlhood.compiler.backends.cpu.machine import Machine
 from mlhood.compiler.backends.cpu.native_program import NativeProgram
 from mlhood.compiler.backends.cpu.runner import Cpu
-from mlhood.compiler.backends.cpu.machine import Machine
 from mlhood.compiler.backends.cpu.weights import Weights
 from mlhood.compiler.backends.interpreter import Interpreter
 from mlhood.compiler.compile import compile
 from mlhood.compiler.lir.lowering import lower
 from mlhood.compiler.lir.passes import optimize
+from mlhood.compiler.quantize import Recipe
 from mlhood.errors import CompilerError
 from mlhood.kernels import parallel
 from mlhood.kernels.codegen.target import PORTABLE, host
@@ -24,6 +25,7 @@ from tests.compiler.backends.cpu.comparing import assert_agree
 from tests.compiler.backends.cpu.random_graphs import Network
 from tests.compiler.corpus import with_constants
 
+SCHEMAS = ("asymmetric", "symmetric", "symmetric_unsigned", "power_of_two")
 GRAPHS = 2000
 PARTS = 8
 GUARD = 128
@@ -109,6 +111,51 @@ def test_the_executable_profiles_the_lowered_graph(lenet):
     table = mlhood.compile(lenet, target="cpu").profile(image=images((1, 1, 32, 32)), rounds=2)
     assert table["operator"].iloc[0] == "BlockedConv"
     assert table["macs"].sum() == 28 * 28 * 6 * 25 + 10 * 10 * 16 * 150 + 400 * 120 + 120 * 84 + 84 * 10
+
+
+def test_the_executable_reports_how_each_node_uses_the_processor(lenet):
+    executable = mlhood.compile(lenet, target="cpu")
+    table = executable.report(image=images((1, 1, 32, 32)), rounds=2)
+    assert table.loc["conv1", "kernel"] == "direct"
+    assert table["layout"].tolist()[:4] == ["blocked"] * 4
+    assert "view" in set(table["kernel"])
+    fc1 = table.loc["fc1"]
+    assert fc1["bytes"] == 4 * (400 + 400 * 120 + 120 + 120)
+    assert fc1["GFLOP/s"] == pytest.approx(2e-9 * 400 * 120 / fc1["seconds"])
+    assert fc1["GB/s"] == pytest.approx(1e-9 * fc1["bytes"] / fc1["seconds"])
+    assert (table["peak"] >= 0).all()
+    interpreted = mlhood.compile(lenet).report(image=images((1, 1, 32, 32)), rounds=1)
+    assert set(interpreted["kernel"]) == {""}
+
+
+def test_the_arena_holds_what_is_live_and_no_more(lenet):
+    runner = Cpu(compile(lenet, stop_after="optimized"))
+    assert runner.activation_bytes is None
+    runner.run({"image": images((1, 1, 32, 32))})
+    (program,) = runner.plans.values()
+    assert runner.activation_bytes == program.plan.bytes <= 1.05 * program.plan.live_maximum
+
+
+@pytest.mark.parametrize("schema", SCHEMAS)
+@pytest.mark.parametrize("element", ["int8", "uint8"])
+@pytest.mark.parametrize("per_channel", [False, True])
+def test_quantised_networks_give_the_integers_of_the_interpreter(lenet, resnet, schema, element, per_channel):
+    """And so the same outputs, bit for bit: only the conversions at the ends are floating-point."""
+    networks = [(lenet, (2, 1, 32, 32))] + [(resnet, (1, 3, 64, 64))] * (element == "int8" and per_channel)
+    for path, size in networks:
+        recipe = Recipe(schema, element=element, per_channel=per_channel)
+        name = next(iter(compile(path, stop_after="hir").placeholders))
+        data = {name: images(size)}
+        graph = compile(path, quantization=recipe, stop_after="quantized", calibration=data)
+        runner = Cpu(graph)
+        for seed, threads in ((1, 1), (2, 2)):
+            inputs = {name: 3 * images(size, seed)}  # beyond the calibrated range, too
+            with parallel.use_threads(threads):
+                actual = runner.run(inputs)
+            for output, expected in Interpreter(graph).run(inputs).items():
+                np.testing.assert_array_equal(actual[output], expected)
+        program = next(iter(runner.plans.values()))
+        assert all(step.selection for step in program.steps)
 
 
 def test_values_that_are_not_finite_reach_exactly_what_depends_on_them(resnet):
