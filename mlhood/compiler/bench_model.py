@@ -12,13 +12,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mlhood.compiler.backends.targets import TARGETS, prepare
+from mlhood.compiler.bench_row import Row
 from mlhood.compiler.compile import Executable
 from mlhood.compiler.compile import compile as compile_model
 from mlhood.compiler.hir.graph import Graph
@@ -27,9 +28,8 @@ from mlhood.compiler.quantize import Recipe, sqnr
 from mlhood.compiler.quantize.report import constant_bytes
 from mlhood.errors import CompilerError, MeasureError
 from mlhood.exchange import export, silence
-from mlhood.measure import Comparison, compare, session_options
+from mlhood.measure import compare, session_options
 from mlhood.measure.agreement import arrays, check_agreement
-from mlhood.measure.units import duration
 from mlhood.models import LeNet, gpt_block, mobilenet_v2, resnet18, resnet50, vit_block
 from mlhood.models.transformer import GPT_TOKENS, VIT_TOKENS
 
@@ -71,86 +71,6 @@ NETWORKS = {
     "vit_block": Network(vit_block, (VIT_TOKENS, 192), _TOKENS),
     "gpt_block": Network(gpt_block, (GPT_TOKENS, 768), _TOKENS),
 }
-
-
-@dataclass(frozen=True)
-class Row:
-    """One network, measured.
-
-    Args:
-        name: A key of `NETWORKS`.
-        batch: Number of examples.
-        ours: Our first target.
-        flops: Operations of the products, two for each multiply-accumulate.
-        result: The times of all alternatives.
-        peak: float32 operations per second that the threads can reach.
-        nodes: Number of nodes by stage.
-        constants: Bytes of weights by alternative.
-        activations: Peak bytes of the activations by target, for those that tell.
-        compilation: Seconds from the file to the first result, "cold" and "cached".
-        quality: SQNR of the int8 models' outputs in dB.
-        refused: Why a target cannot run the network.
-    """
-
-    name: str
-    batch: int
-    ours: str
-    flops: int
-    result: Comparison
-    peak: float
-    nodes: dict[str, int]
-    constants: dict[str, int]
-    activations: dict[str, int]
-    compilation: dict[str, float]
-    quality: dict[str, float] = field(default_factory=dict)
-    refused: dict[str, str] = field(default_factory=dict)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return JSON-serialisable data: medians and quartiles in seconds, ratios with intervals, sizes in bytes."""
-        times = self.result.measurements
-        ratios = {name: self.result.ratio(name, self.ours) for name in times if name != self.ours}
-        rates = {name: self.flops / measured.median for name, measured in times.items()}
-        return {
-            "model": self.name,
-            "batch": self.batch,
-            "threads": self.result.threads,
-            "ours": self.ours,
-            "flops": self.flops,
-            "seconds": {name: measured.median for name, measured in times.items()},
-            "quartiles": {name: list(measured.quartiles) for name, measured in times.items()},
-            "rounds": next(iter(times.values())).rounds,
-            "interrupted": self.result.interrupted,
-            "ratios": {name: {"value": r.value, "low": r.low, "high": r.high} for name, r in ratios.items()},
-            "gflops": {name: rate / 1e9 for name, rate in rates.items()},
-            "share_of_peak": {name: rate / self.peak for name, rate in rates.items()},
-            "nodes": self.nodes,
-            "constant_bytes": self.constants,
-            "activation_bytes": self.activations,
-            "compile_seconds": self.compilation,
-            "sqnr": self.quality,
-            "refused": self.refused,
-        }
-
-    def __str__(self) -> str:
-        row = self.as_dict()
-        nodes = " -> ".join(f"{count} ({stage})" for stage, count in self.nodes.items())
-        times = ", ".join(f"{duration(seconds)} {kind}" for kind, seconds in self.compilation.items())
-        lines = [
-            f"{self.name}, batch {self.batch}: {self.flops / 2e6:,.1f} million multiply-accumulates; nodes {nodes}",
-            f"  {self.ours}: from the file to the first result {times}",
-            f"  {'':18} {'median':>10} {'GFLOP/s':>8} {'of peak':>8} {'constants':>11} {'activations':>12}  ratio",
-        ]
-        lines += [self._line(name, row) for name in row["seconds"]]
-        lines += [f"  {name}: SQNR {decibels:.1f} dB" for name, decibels in self.quality.items()]
-        return "\n".join([*lines, *(f"  {name} refuses: {why}" for name, why in self.refused.items())])
-
-    def _line(self, name: str, row: dict[str, Any]) -> str:
-        ratio = "" if name == self.ours else str(self.result.ratio(name, self.ours))
-        constants = _mebibytes(self.constants.get(name))
-        activations = _mebibytes(self.activations.get(name))
-        rates = f"{row['gflops'][name]:8.1f} {row['share_of_peak'][name]:8.1%}"
-        milliseconds = f"{1e3 * row['seconds'][name]:.3f} ms"
-        return f"  {name:18} {milliseconds:>10} {rates} {constants:>11} {activations:>12}  {ratio}".rstrip()
 
 
 def measure(
@@ -395,7 +315,3 @@ def first_result(path: str, target: str, batch: str) -> None:
     runner, inputs = prepare(graph, target), _inputs(graph, int(batch))
     runner.run(inputs)
     sys.stdout.write(f"{time.perf_counter() - start}\n")
-
-
-def _mebibytes(size: int | None) -> str:
-    return "" if size is None else f"{size / 2**20:,.2f} MiB"
