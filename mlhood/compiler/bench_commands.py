@@ -76,5 +76,8 @@ def _configure(threads: int) -> None:
 
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
-    os.environ.setdefault("JAX_CPU_ENABLE_ASYNC_DISPATCH", "0")
     os.environ.update(environment(threads, {}))
+
+    import jax
+
+    jax.config.update("jax_cpu_enable_async_dispatch", False)
