@@ -69,7 +69,8 @@ class NativeProgram:
         self.program, self.machine, self.buffers, self.guard = program, machine, buffers or {}, guard
         self.steps = tuple(self._select())
         self.plan = self._plan_memory()
-        _check_memory(self.plan.bytes, program.name)
+        outputs = sum(weight.bytes for weight in program.outputs.values())
+        _check_memory(self.plan.bytes + outputs, program.name)
         self._owners = program.memory()
         self._arena = np.empty(self.plan.bytes + ALIGNMENT, np.uint8)
         self._base = self._arena.ctypes.data + -self._arena.ctypes.data % ALIGNMENT

@@ -29,6 +29,7 @@ from mlhood.compiler.operators.matrix import FullyConnected, Gemm, MatMul
 from mlhood.compiler.operators.normalization import LayerNormalization, LogSoftmax, Softmax
 from mlhood.compiler.operators.pooling import GlobalAveragePool, Pool
 from mlhood.compiler.operators.reduction import REDUCTIONS, Reduction
+from mlhood.errors import KernelError
 from mlhood.kernels import direct, elementwise, layout, product, rows, windows, winograd
 from mlhood.kernels.codegen.target import Target
 from mlhood.kernels.geometry import Geometry, Layout
@@ -39,7 +40,14 @@ _WORKSPACE_BYTES = 2**22  # of Winograd's transforms: they should stay in the ca
 
 
 def select(instruction: Instruction, machine: Machine) -> Selection | None:
-    """Return the native calls of an instruction; None if there is no kernel for it."""
+    """Return the native calls of an instruction; None if there is no kernel for it, or it declines these sizes."""
+    try:
+        return _select(instruction, machine)
+    except KernelError:
+        return None
+
+
+def _select(instruction: Instruction, machine: Machine) -> Selection | None:
     if (selection := select_movement(instruction, machine)) is not None or not isinstance(instruction, Compute):
         return selection
     if (selection := select_integers(instruction, machine)) is not None:

@@ -14,6 +14,7 @@ import numpy as np
 from mlhood.kernels.codegen import jit
 
 VERSION = 1  # of the packed forms: raise it when one changes
+MOST = 2**31  # bytes on disk: beyond, the weights that were not used for the longest time are removed
 SMALLEST = 2**18  # bytes: smaller weights are packed faster than a file is opened
 
 
@@ -34,7 +35,7 @@ class Weights:
     """
 
     def __init__(self, folder: Path | None = None) -> None:
-        self.folder = folder or jit.cache_folder().parent / "weights"
+        self.folder = folder or jit.cache_folder() / "weights"
         self._packed: dict[tuple[Identity | None, str], np.ndarray] = {}
         self._digests: dict[Identity | None, str] = {}
         self._memo: dict[Hashable, Any] = {}
@@ -64,6 +65,7 @@ class Weights:
         if array is None:
             array = pack()
             _write(path, array)
+            _evict(self.folder)
         return array
 
     def _digest(self, source: np.ndarray) -> str:
@@ -77,6 +79,7 @@ class Weights:
 
 def _read(path: Path) -> np.ndarray | None:
     try:
+        os.utime(path)  # used now
         return np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError):
         return None
@@ -92,4 +95,17 @@ def _write(path: Path, array: np.ndarray) -> None:
             os.fsync(file.fileno())  # before it gets its name, so that a power failure leaves no file of zeros
         Path(file.name).replace(path)
     except OSError:
+        return
+
+
+def _evict(folder: Path) -> None:
+    """Remove the files that were not used for the longest time, until the others have at most `MOST` bytes."""
+    try:
+        found = [(path.stat(), path) for path in folder.iterdir()]
+        total = 0
+        for status, path in sorted(found, key=lambda entry: -entry[0].st_mtime):
+            total += status.st_size
+            if total > MOST:
+                path.unlink()
+    except OSError:  # another process removes files, too, or one is in use
         return

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
 import mlhood
 from mlhood import exchange
@@ -212,6 +213,16 @@ def test_a_wrong_kernel_is_found(monkeypatch):
         except AssertionError:
             wrong += 1
     assert wrong > 0
+
+
+def test_a_program_that_needs_more_memory_than_the_limit_is_refused():
+    nodes = [helper.make_node("Expand", ["x", "shape"], ["y"])]
+    shape = numpy_helper.from_array(np.array([40_000, 40_000], np.int64), "shape")
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [40_000, 40_000])
+    model = helper.make_model(helper.make_graph(nodes, "large", [x], [y], [shape]), ir_version=8)
+    with pytest.raises(CompilerError, match="more memory than the limit"):
+        compile(model.SerializeToString(), target="cpu")
 
 
 @pytest.mark.parametrize("target", [host(), PORTABLE], ids=lambda target: target.name)

@@ -1,8 +1,11 @@
 """Packed weights: made once, and found again on disk by their content."""
 
+import os
+
 import numpy as np
 import pytest
 
+from mlhood.compiler.backends.cpu import weights
 from mlhood.compiler.backends.cpu.weights import SMALLEST, Weights
 
 SIZE = SMALLEST // 4
@@ -29,9 +32,9 @@ def test_a_weight_is_packed_once_in_all_processes(tmp_path):
     calls, pack = counted()
     w = weight(0)
     for _ in range(2):
-        weights = Weights(tmp_path)
+        packed = Weights(tmp_path)
         for _ in range(2):
-            np.testing.assert_array_equal(weights.packed(w, "reversed", pack(w)), w[::-1])
+            np.testing.assert_array_equal(packed.packed(w, "reversed", pack(w)), w[::-1])
     assert len(calls) == 1
     copy = w.copy()
     np.testing.assert_array_equal(Weights(tmp_path).packed(copy, "reversed", pack(copy)), w[::-1])
@@ -67,6 +70,25 @@ def test_a_damaged_file_is_replaced(tmp_path, content):
     np.testing.assert_array_equal(Weights(tmp_path).packed(w, "a", pack(w)), w[::-1])
     assert len(calls) == 2
     np.testing.assert_array_equal(np.load(path), w[::-1])
+
+
+def test_the_weights_that_were_not_used_for_the_longest_time_are_removed(tmp_path, monkeypatch):
+    calls, pack = counted()
+    monkeypatch.setattr(weights, "MOST", 3 * SMALLEST)  # two files
+    first, second, third = (weight(seed) for seed in range(3))
+    for age, w in ((30, first), (20, second)):
+        before = set(tmp_path.iterdir())
+        Weights(tmp_path).packed(w, "a", pack(w))
+        (path,) = set(tmp_path.iterdir()) - before
+        os.utime(path, (1e9 - age, 1e9 - age))
+    Weights(tmp_path).packed(first, "a", pack(first))
+    Weights(tmp_path).packed(third, "a", pack(third))
+    assert len(list(tmp_path.iterdir())) == 2
+    assert len(calls) == 3
+    Weights(tmp_path).packed(first, "a", pack(first))
+    assert len(calls) == 3
+    Weights(tmp_path).packed(second, "a", pack(second))
+    assert len(calls) == 4
 
 
 def test_a_folder_that_cannot_be_written_costs_the_packing_only(tmp_path):
