@@ -56,8 +56,12 @@ def transform_weights(w: np.ndarray, m: int) -> np.ndarray:
 
 def pack_weights(g: Geometry, w: np.ndarray, m: int, target: Target | None = None) -> np.ndarray:
     """Return the transformed weights as panels, see `product.pack`: what `prepare_winograd` takes."""
-    target = target or host()
-    return pack(transform_weights(w, m), choose(_sizes(g, m, target.lanes), target).columns)
+    return pack(transform_weights(w, m), panel_width(g, m, target or host()))
+
+
+def panel_width(g: Geometry, m: int, target: Target) -> int:
+    """Return the width of the panels of packed weights: what their form depends on, beside m."""
+    return choose(_sizes(g, m, target.lanes), target).columns
 
 
 def prepare_winograd(

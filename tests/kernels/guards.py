@@ -21,6 +21,26 @@ def guarded(array: np.ndarray, offset: int = 0) -> tuple[np.ndarray, np.ndarray]
     return buffer, inside
 
 
+class Guarded:
+    """A float32 array between guards, for a test that runs several calls on it.
+
+    Args:
+        shape: Its shape.
+        data: Its content; NaN by default.
+        shift: Where it starts, in elements from a multiple of 64 bytes in its buffer.
+    """
+
+    def __init__(self, shape, data=None, shift=0):
+        content = np.full(shape, np.nan, np.float32) if data is None else np.broadcast_to(data, shape)
+        self.buffer, self.array = guarded(np.ascontiguousarray(content, np.float32), shift)
+        self.start = GUARD + shift * self.array.itemsize
+
+    def check(self):
+        """Check that nothing was written around the array."""
+        around = np.concatenate([self.buffer[: self.start], self.buffer[self.start + self.array.nbytes :]])
+        assert (around == CANARY).all(), "wrote outside of an operand"
+
+
 def run_guarded(call: NativeCall, shape: Sequence[int], dtype: Any = np.float32, **inputs: np.ndarray) -> np.ndarray:
     """Run a call with 1 and with 2 threads, and return "out", of the given shape.
 

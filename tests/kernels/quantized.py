@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
+from mlhood.compiler.backends.cpu.integer_selection import rescaling_of
 from mlhood.compiler.hir.types import Quantization, TensorType
-from mlhood.compiler.operators.fixed_point import fixed_points
-from mlhood.compiler.operators.rescale import bit_width, max_magnitude, parameters_of, stored_range
+from mlhood.compiler.operators.rescale import bit_width, max_magnitude, parameters_of
 from mlhood.kernels import parallel
 from mlhood.kernels.native import NativeCall
-from mlhood.kernels.requantize import Rescaling, Shifts
+
+__all__ = ["extreme_bytes", "product_scale", "quantization", "rescaling_of", "run_guarded", "term"]
 
 GUARD, CANARY = 64, 0xA5
 
@@ -31,23 +30,6 @@ def run_guarded(call: NativeCall, threads: int, inputs: dict[str, np.ndarray], o
         assert (buffer[:GUARD] == CANARY).all()
         assert (buffer[-GUARD:] == CANARY).all()
     return memory["out"][GUARD:-GUARD].view(out.dtype).reshape(out.shape).copy()
-
-
-def rescaling_of(
-    terms: Sequence[tuple[np.ndarray, int]], y: TensorType, activation: tuple = (), z: TensorType | None = None
-) -> Rescaling:
-    """Return the rescaling of (scale, bits) of each term to y's type, as the compiler's operators compute it."""
-    of_y = parameters_of(y)
-
-    def shifts(factor: float) -> Shifts:
-        scales = [np.asarray(scale * factor / of_y.scale[0], np.float64) for scale, _ in terms]
-        return Shifts(*fixed_points(scales, [bits for _, bits in terms]))
-
-    low, high = stored_range(y, activation)
-    leaky = bool(activation) and activation[0] == "LeakyRelu"
-    z_offset = 0 if z is None else parameters_of(z).offset[0]
-    negative = shifts(float(activation[1])) if leaky else None
-    return Rescaling(y.element, of_y.offset[0], shifts(1.0), negative=negative, low=low, high=high, z_offset=z_offset)
 
 
 def product_scale(x: TensorType, w: TensorType) -> np.ndarray:

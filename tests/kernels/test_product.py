@@ -8,7 +8,7 @@ from mlhood.kernels.codegen import jit, product_kernel
 from mlhood.kernels.codegen.microkernel import candidates
 from mlhood.kernels.codegen.target import AARCH64, available, host
 from mlhood.kernels.product import Sizes
-from tests.kernels.guarded import Guarded
+from tests.kernels.guards import Guarded
 
 SIZES = [Sizes(1, 10, 84), Sizes(7, 33, 17), Sizes(49, 40, 3, 4), Sizes(13, 1, 1, 2), Sizes(6, 16, 129), Sizes(5, 3, 2)]
 

@@ -10,7 +10,7 @@ from mlhood.kernels.codegen.target import AARCH64, available, host
 from mlhood.kernels.codegen.window_kernel import WindowVariant, build
 from mlhood.kernels.geometry import geometry, stored_shape, to_blocked, to_plain
 from mlhood.kernels.windows import Windows
-from tests.kernels.guarded import Guarded
+from tests.kernels.guards import Guarded
 
 # channels, height, width, kernel, stride, padding, dilation
 SHAPES = [

@@ -8,7 +8,7 @@ from mlhood.kernels import native, winograd
 from mlhood.kernels.codegen import jit, winograd_kernel
 from mlhood.kernels.codegen.target import AARCH64, available, host
 from mlhood.kernels.geometry import geometry, stored_shape, to_blocked, to_plain
-from tests.kernels.guarded import Guarded
+from tests.kernels.guards import Guarded
 
 # channels, filters, height, width, padding
 SHAPES = [(16, 16, 8, 8, 1), (24, 40, 7, 9, 1), (20, 18, 5, 6, (0, 1, 2, 3)), (16, 16, 3, 3, 0), (33, 17, 14, 4, 2)]

@@ -90,23 +90,9 @@ def _convolution(operator: BlockedConv, instruction: Compute, machine: Machine) 
         return Selection((call,), operands)
     m = None if operator.plain_input or machine.exact else _winograd_tile(g, machine.target)
     if m is not None:
-        calls = _winograd(g, w, constant(bias), clip, m, machine)
-    else:
-        input_layout: Layout = "plain" if operator.plain_input else "blocked"
-        convolution = machine.weights.memo(
-            (input_layout, g, identity(w), identity(constant(bias)), clip),
-            lambda: direct.Direct(
-                g,
-                np.ascontiguousarray(w),
-                constant(bias),
-                clip,
-                machine.target,
-                input_layout=input_layout,
-                output_layout="blocked",
-            ),
-        )
-        calls = [convolution.prepare(machine.threads)]
-    return Selection(tuple(calls), operands)
+        return Selection(tuple(_winograd(g, w, constant(bias), clip, m, machine)), operands)
+    layouts: tuple[Layout, Layout] = ("plain" if operator.plain_input else "blocked"), "blocked"
+    return Selection((_direct(g, w, constant(bias), clip, layouts, machine),), operands)
 
 
 def _plain_convolution(operator: Conv, instruction: Compute, machine: Machine) -> Selection | None:
@@ -118,13 +104,28 @@ def _plain_convolution(operator: Conv, instruction: Compute, machine: Machine) -
     if not (math.prod(shape(x)) and w.size):
         return None
     g = _geometry(operator, shape(x), w.shape)
-    weights, clip = np.ascontiguousarray(w), split_clip(operator.activation)
-    convolution = machine.weights.memo(
-        ("plain", g, identity(w), identity(constant(bias)), clip),
-        lambda: direct.Direct(g, weights, constant(bias), clip, machine.target),
-    )
+    call = _direct(g, w, constant(bias), split_clip(operator.activation), ("plain", "plain"), machine)
     operands = {"x": x, "y": result} | ({} if residual is None else {"residual": residual})
-    return Selection((convolution.prepare(machine.threads),), operands)
+    return Selection((call,), operands)
+
+
+def _direct(
+    g: Geometry,
+    w: np.ndarray,
+    bias: np.ndarray | None,
+    clip: Clip | None,
+    layouts: tuple[Layout, Layout],
+    machine: Machine,
+) -> NativeCall:
+    """Return the direct convolution for the layouts of the input and of the result."""
+    source, result = layouts
+
+    def prepare() -> direct.Direct:
+        weights, target = np.ascontiguousarray(w), machine.target
+        return direct.Direct(g, weights, bias, clip, target, input_layout=source, output_layout=result)
+
+    convolution = machine.weights.memo((layouts, g, identity(w), identity(bias), clip), prepare)
+    return convolution.prepare(machine.threads)
 
 
 def _geometry(operator: Conv, x: tuple[int, ...], w: tuple[int, ...]) -> Geometry:
@@ -146,10 +147,11 @@ def _winograd_tile(g: Geometry, target: Target) -> int | None:
 def _winograd(
     g: Geometry, w: np.ndarray, bias: np.ndarray | None, clip: Clip | None, m: int, machine: Machine
 ) -> list[NativeCall]:
-    name = f"winograd {m} {g.images * winograd.tile_counts(g, m)[0]}"
+    name = f"winograd {m}, panels of {winograd.panel_width(g, m, machine.target)}"
     packed = machine.weights.packed(w, name, lambda: winograd.pack_weights(g, w, m, machine.target))
     options = {"m": m, "threads": machine.threads, "target": machine.target}
-    lines, columns = g.images * winograd.tile_counts(g, m)[0], winograd.tile_counts(g, m)[1]
+    rows_of_tiles, columns = winograd.tile_counts(g, m)
+    lines = g.images * rows_of_tiles
     line_bytes = 4 * (m + 2) ** 2 * columns * (g.channels + g.filters)
     chunk = max(1, min(lines, _WORKSPACE_BYTES // line_bytes))
     return winograd.prepare_winograd(g, packed, bias, clip, chunk=chunk, **options)
