@@ -176,13 +176,16 @@ def _accumulate(code: FunctionBuilder, variant: Variant, sums: list[list[Any]], 
         for window, row in zip(windows, sums, strict=True):
             factor = code.splat(window.at(word).cast(INT32).load(), lanes)
             for total, vector in zip(row, vectors, strict=True):
-                if variant.quads and not target.dot:
-                    total.set(dot_saturating(code, factor, vector, total.get()))
-                elif variant.quads:
-                    total.set(dot(code, factor, vector, total.get()))
-                else:
-                    total.set(dot_pairs(code, factor, vector, total.get()))
+                total.set(
+                    code.in_order(_multiply_add(code, variant, factor, vector, total.get(), target), target.constraint)
+                )
         w.set(b.add(w.get(), INDEX(variant.vectors * vector_bytes)))
+
+
+def _multiply_add(code: FunctionBuilder, variant: Variant, factor: Any, vector: Any, total: Any, target: Target) -> Any:
+    if not variant.quads:
+        return dot_pairs(code, factor, vector, total)
+    return (dot if target.dot else dot_saturating)(code, factor, vector, total)
 
 
 def _buffer(code: FunctionBuilder, pixels: int) -> Pointer:

@@ -196,6 +196,21 @@ class FunctionBuilder:
         callee = self.module.globals.get(name) or ir.Function(self.module, signature, name)
         self.builder.call(callee, [address.value, read, locality, data])
 
+    def in_order(self, vector: Any, constraint: str) -> Any:
+        """Return the vector, computed at this point: no load, and no other vector in order, moves across it.
+
+        LLVM's scheduler takes the loads of a register tile ahead of its multiply-adds, and then spills half of the
+        tile; the processor reorders them itself. No instruction is emitted.
+
+        Args:
+            vector: What is computed.
+            constraint: Of the target; if it is empty, nothing is done.
+        """
+        if not constraint:
+            return vector
+        identity = ir.FunctionType(vector.type, [vector.type])
+        return self.builder.asm(identity, "", f"={constraint},0", [vector], side_effect=True)
+
     def ret(self) -> None:
         """Terminate the function."""
         self.builder.ret_void()

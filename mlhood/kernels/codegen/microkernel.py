@@ -195,7 +195,7 @@ def microkernel(module: ir.Module, name: str, spec: MicrokernelSpec, target: Tar
     zero = ir.Constant(kind, None)
     sums = [[code.variable(kind, zero) for _ in range(tile.vectors)] for _ in range(tile.rows)]
     _load_partial(code, spec, sums)
-    _accumulate(code, spec, sums)
+    _accumulate(code, spec, sums, target)
     if spec.integers:
         for m, row in enumerate(sums):
             for v, total in enumerate(row):
@@ -214,17 +214,19 @@ def _load_partial(code: FunctionBuilder, spec: MicrokernelSpec, sums: list[list[
                 total.set(partial.at(ld * m).at(v * tile.lanes).load(tile.lanes))
 
 
-def _accumulate(code: FunctionBuilder, spec: MicrokernelSpec, sums: list[list[Variable]]) -> None:
+def _accumulate(code: FunctionBuilder, spec: MicrokernelSpec, sums: list[list[Variable]], target: Target) -> None:
     count = code.integer("count")
     whole = count - count % spec.unroll if spec.unroll > 1 else count
     with code.loop(0, whole, spec.unroll) as k:
-        _step(code, spec, sums, k, range(spec.unroll))
+        _step(code, spec, sums, k, range(spec.unroll), target)
     if spec.unroll > 1 and spec.a != "table":
         with code.loop(whole, count) as k:
-            _step(code, spec, sums, k, range(1))
+            _step(code, spec, sums, k, range(1), target)
 
 
-def _step(code: FunctionBuilder, spec: MicrokernelSpec, sums: list[list[Variable]], k: Int, unrolled: range) -> None:
+def _step(
+    code: FunctionBuilder, spec: MicrokernelSpec, sums: list[list[Variable]], k: Int, unrolled: range, target: Target
+) -> None:
     """Accumulate k and the unrolled ones after it."""
     tile, table = spec.tile, code.pointer("table", INDEX)
     entry = table.at(k // spec.unroll if spec.unroll > 1 else k)
@@ -240,14 +242,18 @@ def _step(code: FunctionBuilder, spec: MicrokernelSpec, sums: list[list[Variable
         for m, row in enumerate(sums):
             broadcast = code.splat(rows[m].at(step * (tile.rows if _is_packed(spec) else 1)).load(), tile.lanes)
             for total, vector in zip(row, vectors, strict=True):
-                if spec.integers == "bytes":
-                    total.set(dot(code, broadcast, vector, total.get()))
-                elif spec.integers == "small_bytes":
-                    total.set(dot_saturating(code, broadcast, vector, total.get()))
-                elif spec.integers == "pairs":
-                    total.set(dot_pairs(code, broadcast, vector, total.get()))
-                else:
-                    total.set(code.fma(broadcast, vector, total.get()))
+                accumulated = _multiply_add(code, spec, broadcast, vector, total.get())
+                total.set(code.in_order(accumulated, target.constraint))
+
+
+def _multiply_add(code: FunctionBuilder, spec: MicrokernelSpec, broadcast: Any, vector: Any, total: Any) -> Any:
+    if spec.integers == "bytes":
+        return dot(code, broadcast, vector, total)
+    if spec.integers == "small_bytes":
+        return dot_saturating(code, broadcast, vector, total)
+    if spec.integers == "pairs":
+        return dot_pairs(code, broadcast, vector, total)
+    return code.fma(broadcast, vector, total)
 
 
 def _is_packed(spec: MicrokernelSpec) -> bool:

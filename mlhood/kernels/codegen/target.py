@@ -21,6 +21,7 @@ class Target:
         registers: Number of vector registers.
         masked: Whether it has masked vector loads and stores.
         dot: Whether it has a dot product of four bytes per lane (VNNI).
+        constraint: LLVM's letter for a vector register in inline assembly; empty if there is none.
     """
 
     name: str
@@ -31,10 +32,11 @@ class Target:
     registers: int
     masked: bool = False
     dot: bool = False
+    constraint: str = ""
 
 
 PORTABLE = Target("portable", "", "", "", lanes=4, registers=16)
-AARCH64 = Target("neon", "aarch64-unknown-linux-gnu", "generic", "+neon", lanes=4, registers=32)
+AARCH64 = Target("neon", "aarch64-unknown-linux-gnu", "generic", "+neon", lanes=4, registers=32, constraint="w")
 
 
 @functools.cache
@@ -51,9 +53,10 @@ def available() -> tuple[Target, ...]:
     targets = []
     if host_features.get("avx512f") and host_features.get("avx512vl"):
         dot = host_features.get("avx512vnni", False)
-        targets.append(Target("avx512", "", cpu, features, lanes=16, registers=32, masked=True, dot=dot))
+        wide = Target("avx512", "", cpu, features, lanes=16, registers=32, masked=True, dot=dot, constraint="v")
+        targets.append(wide)
     if host_features.get("avx2") and host_features.get("fma"):
-        targets.append(Target("avx2", "", "haswell", "", lanes=8, registers=16))
+        targets.append(Target("avx2", "", "haswell", "", lanes=8, registers=16, constraint="x"))
     if llvm.get_process_triple().startswith(("aarch64", "arm64")):
-        targets.append(Target("neon", "", cpu, features, lanes=4, registers=32))
+        targets.append(Target("neon", "", cpu, features, lanes=4, registers=32, constraint="w"))
     return (*targets, PORTABLE)
