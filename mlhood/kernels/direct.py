@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from dataclasses import replace
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from mlhood.kernels import parallel
 from mlhood.kernels.codegen import jit, packing
 from mlhood.kernels.codegen.arguments import pack_arguments, word_index
 from mlhood.kernels.codegen.direct_kernel import FIELDS, Variant, build
-from mlhood.kernels.codegen.microkernel import Tile, candidates
+from mlhood.kernels.codegen.microkernel import CACHE_LINE, Tile, candidates
 from mlhood.kernels.codegen.target import Target, host
 from mlhood.kernels.geometry import Geometry, Layout, Pair, geometry, stored_shape
 from mlhood.kernels.native import NativeCall
@@ -62,8 +63,21 @@ def _channel_variants(
             tiles = high * -(-wide // tile.rows) * -(-filters // tile.columns)
             transpose = 0 if blocked else 3 * tile.columns  # cycles: shuffles and a store per column
             variant = Variant(tile.rows, tile.vectors, stride, blocked=blocked, prefetch=prefetch, unroll=unroll)
+            variant = replace(variant, ahead=_ahead(g, variant, tile))
             options.append((tiles * (g.depth * tile.cycles + transpose), variant))
     return options
+
+
+def _ahead(g: Geometry, variant: Variant, tile: Tile) -> int:
+    """Return the cache lines that each iteration prefetches, so that the weights are there when their turn comes.
+
+    Weights that do not fit the second-level cache come from memory in every run. The tiles of a task share the work.
+    """
+    high, wide = g.rows
+    tiles = min(_MAX_CHUNK, high * -(-wide // tile.rows))
+    if variant.unroll == 1 or tiles == 1 or 4 * g.depth * (g.filters // g.groups) <= _WEIGHT_BYTES:
+        return 0
+    return -(-tile.columns * variant.unroll // (CACHE_LINE * tiles))
 
 
 def _pixel_variants(g: Geometry, target: Target) -> list[tuple[float, Variant]]:

@@ -15,7 +15,7 @@ from llvmlite import ir
 
 from mlhood.kernels.codegen.arguments import Arguments, kernel_function
 from mlhood.kernels.codegen.ir_builder import ADDRESS, FLOAT, INDEX, FunctionBuilder, Int, Pointer
-from mlhood.kernels.codegen.microkernel import MicrokernelSpec, Tile, microkernel
+from mlhood.kernels.codegen.microkernel import CACHE_LINE, MicrokernelSpec, Tile, microkernel
 from mlhood.kernels.codegen.packing import padder
 from mlhood.kernels.codegen.target import Target
 
@@ -49,6 +49,7 @@ class Variant:
         valid_columns: With pixels in the lanes, how many columns of the tile are written.
         prefetch: Distance in k at which the input is prefetched; 0: none.
         unroll: Adjacent channels that one entry of the table of offsets stands for.
+        ahead: Cache lines per iteration that are prefetched of the weights that come after those of this call.
     """
 
     rows: int
@@ -59,6 +60,7 @@ class Variant:
     valid_columns: int | None = None
     prefetch: int = 0
     unroll: int = 1
+    ahead: int = 0
 
     def specs(self, target: Target) -> tuple[MicrokernelSpec, MicrokernelSpec]:
         """Return the microkernel that stores partial sums and the one with the epilogue."""
@@ -67,7 +69,7 @@ class Variant:
             spec = MicrokernelSpec(tile, b="table", b_stride=self.stride)
             return spec, replace(spec, bias_axis="rows", valid_columns=self.valid_columns)
         spec = MicrokernelSpec(tile, self.stride, a="table", unroll=self.unroll)
-        spec = replace(spec, a_prefetch=self.prefetch, b_prefetch=_WEIGHT_PREFETCH)
+        spec = replace(spec, a_prefetch=self.prefetch, b_prefetch=_WEIGHT_PREFETCH, ahead=self.ahead)
         return spec, replace(spec, bias_axis="columns", store="blocks" if self.blocked else "columns")
 
 
@@ -174,6 +176,7 @@ class _LoopNest:
                 w.at(k * self.channels),
                 self.arguments.pointer("table", INDEX).at(k // self.variant.unroll),
                 count,
+                self._ahead(w.at((k + count) * self.channels), tile - start, count),
             )
             with b.if_else(is_partial) as (partial, final):
                 with partial:
@@ -181,6 +184,10 @@ class _LoopNest:
                 with final:
                     offset = out + row * f["out_row"] + column * self.channel_block
                     self._finish(inputs, initial, offset, bias, filters)
+
+    def _ahead(self, following: Pointer, tile: Int, count: Int) -> Pointer:
+        """Return where a tile begins to prefetch: each takes its share of the weights that follow."""
+        return following.at(tile * (count // self.variant.unroll * self.variant.ahead * CACHE_LINE))
 
     def _call(
         self,
@@ -192,14 +199,15 @@ class _LoopNest:
         bias: Any = None,
         residual: Any = None,
     ) -> None:
-        window, w, table, count = inputs
+        window, w, table, count, ahead = inputs
         a, b = (w, window) if self.variant.lanes == "pixels" else (window, w)
         limits = [ir.Constant(FLOAT, float(bound)) for bound in ("-inf", "inf")]
         if callee is self.callees.final:
             limits = [self.arguments.float32("floor"), self.arguments.float32("ceiling")]
         columns = self.code.constant(self.tile.columns)
         epilogue = (bias or self.null, residual or self.null, *limits)
-        self.code.call(callee, a, b, table, count, initial, columns, out, ld, *epilogue)
+        prefetched = [ahead] if self.variant.ahead else []
+        self.code.call(callee, a, b, table, count, initial, columns, out, ld, *epilogue, *prefetched)
 
     def _finish(self, inputs: Any, initial: Pointer, offset: Int, bias: Pointer, filters: Int) -> None:
         """Call the final microkernel; a block with fewer channels than the tile is computed in a buffer and copied."""

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from llvmlite import ir
 
@@ -188,10 +188,10 @@ class FunctionBuilder:
         values = [argument.value if isinstance(argument, Int | Pointer) else argument for argument in arguments]
         self.builder.call(callee.function, [INDEX(value) if isinstance(value, int) else value for value in values])
 
-    def prefetch(self, address: Pointer) -> None:
-        """Prefetch a cache line for reading; an invalid address does not fault."""
+    def prefetch(self, address: Pointer, level: Literal[1, 2] = 1) -> None:
+        """Prefetch a cache line for reading, into the cache of this level; an invalid address does not fault."""
         name = "llvm.prefetch.p0"
-        read, locality, data = INT32(0), INT32(3), INT32(1)
+        read, locality, data = INT32(0), INT32(4 - level), INT32(1)
         signature = ir.FunctionType(ir.VoidType(), [ADDRESS, INT32, INT32, INT32])
         callee = self.module.globals.get(name) or ir.Function(self.module, signature, name)
         self.builder.call(callee, [address.value, read, locality, data])

@@ -38,6 +38,7 @@ from mlhood.kernels.codegen.ir_builder import (
 from mlhood.kernels.codegen.target import Target
 
 _SHORT = ir.IntType(16)
+CACHE_LINE = 16  # float32 in a cache line
 _VNNI = "llvm.x86.avx512.vpdpbusd.512"
 Addressing = Literal["packed", "table"]
 Integers = Literal["bytes", "small_bytes", "pairs"]
@@ -146,6 +147,8 @@ class MicrokernelSpec:
             table has one entry for all of them; the number of k is a multiple. Otherwise it may be any number.
         a_prefetch: Distance in k at which a is prefetched, one row per k; the table is longer by as much. 0: none.
         b_prefetch: Likewise for b, which is packed: all of a k at once.
+        ahead: Cache lines per iteration that are prefetched into the second-level cache, from the parameter `ahead` on:
+            what a later call reads. 0: none, and no parameter.
         integers: What an element is, if not a float32; accumulators are 32-bit integers then. `bytes`: four bytes,
             unsigned in a and signed in b; `small_bytes`: likewise, but the sum of two adjacent products fits into 16
             bits, for AVX2; `pairs`: two signed 16-bit integers.
@@ -162,6 +165,7 @@ class MicrokernelSpec:
     unroll: int = 1
     a_prefetch: int = 0
     b_prefetch: int = 0
+    ahead: int = 0
     integers: Integers | None = None
 
     @property
@@ -187,9 +191,10 @@ PARAMETERS = {
 
 
 def microkernel(module: ir.Module, name: str, spec: MicrokernelSpec, target: Target) -> FunctionBuilder:
-    """Add a microkernel with `PARAMETERS`, and `a_ld` where the stride is not fixed, to a module."""
-    parameters = PARAMETERS if spec.a_stride is not None else {**PARAMETERS, "a_ld": INDEX}
-    code = FunctionBuilder(module, name, parameters, public=False)
+    """Add a microkernel with `PARAMETERS`, `a_ld` where the stride is not fixed, and `ahead`, to a module."""
+    a_ld: dict[str, Any] = {"a_ld": INDEX} if spec.a_stride is None else {}
+    ahead: dict[str, Any] = {"ahead": ADDRESS} if spec.ahead else {}
+    code = FunctionBuilder(module, name, PARAMETERS | a_ld | ahead, public=False)
     tile = spec.tile
     kind = ir.VectorType(spec.element, tile.lanes)
     zero = ir.Constant(kind, None)
@@ -273,6 +278,9 @@ def _prefetch(code: FunctionBuilder, spec: MicrokernelSpec, k: Int, entry: Point
     if spec.b_prefetch:
         for v in range(tile.vectors * steps):
             code.prefetch(code.pointer("b").at((k + spec.b_prefetch) * tile.columns + v * tile.lanes))
+    for line in range(spec.ahead if steps == spec.unroll else 0):
+        offset = (k // spec.unroll * spec.ahead + line) * CACHE_LINE
+        code.prefetch(code.pointer("ahead").at(offset), level=2)
 
 
 def _strided_load(code: FunctionBuilder, b: Pointer, first: int, lanes: int, stride: int) -> Any:
