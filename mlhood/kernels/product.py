@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from mlhood.kernels.codegen import jit, packing
-from mlhood.kernels.codegen.microkernel import Tile, candidates
-from mlhood.kernels.codegen.product_kernel import FIELDS, build
+from mlhood.kernels.codegen.microkernel import CACHE_LINE, Tile, candidates
+from mlhood.kernels.codegen.product_kernel import FIELDS, UNROLL, build
 from mlhood.kernels.codegen.target import Target, host
 from mlhood.kernels.native import NativeCall, native_call
 from mlhood.kernels.parallel import aligned
@@ -17,6 +17,7 @@ from mlhood.kernels.parallel import aligned
 Clip = tuple[float, float]
 UNBOUNDED: Clip = (-math.inf, math.inf)
 _TASKS_PER_THREAD = 8
+_CACHED_BYTES = 256 * 1024  # of a right factor that stays in the second-level cache from run to run
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,8 @@ def prepare(
         "bias": 0 if padded is None else padded.ctypes.data,
     }
     floor, ceiling = clip or UNBOUNDED
-    kernel = jit.load(build, target, tile.rows, tile.vectors, sizes.m % tile.rows)
+    ahead = _ahead(sizes, tile, values["chunk_rows"])
+    kernel = jit.load(build, target, tile.rows, tile.vectors, sizes.m % tile.rows, ahead)
     keep = tuple(array for array in (weights, padded) if array is not None)
     floats, operands = {"floor": floor, "ceiling": ceiling}, ("a", "c") if weights is not None else ("a", "b", "c")
     return native_call(kernel, FIELDS, values, operands, floats=floats, keep=keep, name=name)
@@ -147,6 +149,14 @@ def pack_at_run_time(sizes: Sizes, tile: Tile, *, transposed: bool = False, targ
     }
     kernel = jit.load(packing.build, target or host(), tile.columns, transposed)
     return native_call(kernel, packing.FIELDS, values, ("source", "out"), name="pack")
+
+
+def _ahead(sizes: Sizes, tile: Tile, rows: int) -> int:
+    """Return the cache lines per iteration that the tiles of a chunk of rows prefetch of the next panel."""
+    tiles = -(-rows // tile.rows)
+    if tiles == 1 or 4 * sizes.k * sizes.n * sizes.batch <= _CACHED_BYTES:
+        return 0
+    return -(-tile.columns * UNROLL // (CACHE_LINE * tiles))
 
 
 def chunks(sizes: Sizes, tile: Tile, panels: int, threads: int) -> dict[str, int]:

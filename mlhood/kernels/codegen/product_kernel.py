@@ -12,16 +12,16 @@ from llvmlite import ir
 
 from mlhood.kernels.codegen.arguments import Arguments, kernel_function
 from mlhood.kernels.codegen.ir_builder import FLOAT, FunctionBuilder, Int, Pointer
-from mlhood.kernels.codegen.microkernel import MicrokernelSpec, Tile, microkernel
+from mlhood.kernels.codegen.microkernel import CACHE_LINE, MicrokernelSpec, Tile, microkernel
 from mlhood.kernels.codegen.target import Target
 
 _TASKS = ("tasks", "row_chunks", "panel_chunks", "chunk_rows", "chunk_panels", "panels")
 _OPERANDS = ("a", "a_batch", "a_ld", "b", "b_batch", "b_panel", "c", "c_batch", "c_ld", "bias")
 FIELDS = (*_TASKS, "m", "n", "k", *_OPERANDS, "floor", "ceiling")
-_UNROLL = 4
+UNROLL = 4
 
 
-def build(target: Target, rows: int, vectors: int, rest: int) -> str:
+def build(target: Target, rows: int, vectors: int, rest: int, ahead: int = 0) -> str:
     """Return the module as LLVM IR.
 
     Args:
@@ -29,6 +29,7 @@ def build(target: Target, rows: int, vectors: int, rest: int) -> str:
         rows: Rows of the register tile.
         vectors: Vector registers in one of its rows.
         rest: Rows that remain below the last full tile; 0 for none.
+        ahead: Cache lines per iteration that are prefetched of the next panel of b.
     """
     module = ir.Module()
     heights = [height for height in (rows, rest) if height]
@@ -36,13 +37,13 @@ def build(target: Target, rows: int, vectors: int, rest: int) -> str:
         height: microkernel(
             module,
             f"multiply_{height}",
-            MicrokernelSpec(Tile(height, vectors, target.lanes), None, bias_axis="columns", unroll=_UNROLL),
+            MicrokernelSpec(Tile(height, vectors, target.lanes), None, bias_axis="columns", unroll=UNROLL, ahead=ahead),
             target,
         )
         for height in heights
     }
     code = kernel_function(module)
-    _LoopNest(code, Arguments(code, FIELDS), Tile(rows, vectors, target.lanes), rest, kernels).build()
+    _LoopNest(code, Arguments(code, FIELDS), Tile(rows, vectors, target.lanes), rest, kernels, ahead).build()
     return str(module)
 
 
@@ -50,9 +51,16 @@ class _LoopNest:
     """The loops around the microkernels."""
 
     def __init__(
-        self, code: FunctionBuilder, arguments: Arguments, tile: Tile, rest: int, kernels: dict[int, FunctionBuilder]
+        self,
+        code: FunctionBuilder,
+        arguments: Arguments,
+        tile: Tile,
+        rest: int,
+        kernels: dict[int, FunctionBuilder],
+        ahead: int,
     ) -> None:
         self.code, self.arguments, self.tile, self.rest, self.kernels = code, arguments, tile, rest, kernels
+        self.ahead = ahead
         self.field = {name: arguments.integer(name) for name in FIELDS}
         with code.builder.goto_entry_block():
             slot = code.builder.alloca(FLOAT, size=tile.rows * tile.columns)
@@ -85,23 +93,29 @@ class _LoopNest:
         last = (first + f["chunk_rows"]).minimum(f["m"])
         full = last - (last - first) % self.tile.rows
         with self.code.loop(first, full, self.tile.rows) as row:
-            self._tile(self.tile.rows, row, a, b, c, bias, columns)
+            self._tile(self.tile.rows, row, a, b, c, bias, columns, row - first)
         if self.rest:  # only the last chunk has fewer rows than full tiles
             with builder.if_then(full < last):
-                self._tile(self.rest, full, a, b, c, bias, columns)
+                self._tile(self.rest, full, a, b, c, bias, columns, full - first)
 
-    def _tile(self, rows: int, row: Int, a: Pointer, b: Pointer, c: Pointer, bias: Pointer, columns: Int) -> None:
+    def _tile(
+        self, rows: int, row: Int, a: Pointer, b: Pointer, c: Pointer, bias: Pointer, columns: Int, done: Int
+    ) -> None:
+        """Compute a tile; the `done` rows of its chunk have been computed."""
         f, width = self.field, self.tile.columns
         source, out = a.at(row * f["a_ld"]), c.at(row * f["c_ld"])
+        ahead = b.at(f["b_panel"] + done // self.tile.rows * (f["k"] // UNROLL * self.ahead * CACHE_LINE))
         with self.code.builder.if_else(columns.equals(width)) as (full, partial):
             with full:
-                self._multiply(rows, source, b, out, f["c_ld"], bias)
+                self._multiply(rows, source, b, out, f["c_ld"], bias, ahead)
             with partial:
-                self._multiply(rows, source, b, self.edge, self.code.constant(width), bias)
+                self._multiply(rows, source, b, self.edge, self.code.constant(width), bias, ahead)
                 with self.code.loop(0, rows) as m, self.code.loop(0, columns) as n:
                     out.at(m * f["c_ld"] + n).store(self.edge.at(m * width + n).load())
 
-    def _multiply(self, rows: int, a: Pointer, b: Pointer, out: Pointer, ld: Int, bias: Pointer) -> None:
+    def _multiply(
+        self, rows: int, a: Pointer, b: Pointer, out: Pointer, ld: Int, bias: Pointer, ahead: Pointer
+    ) -> None:
         f, null, zero = self.field, self.null, self.code.constant(0)
         arguments: list[Any] = [a, b, null, f["k"], null, zero, out, ld, bias, null, *self.limits, f["a_ld"]]
-        self.code.call(self.kernels[rows], *arguments)
+        self.code.call(self.kernels[rows], *arguments, *([ahead] if self.ahead else []))
