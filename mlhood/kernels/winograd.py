@@ -18,7 +18,7 @@ from mlhood.kernels.native import NativeCall, native_call
 from mlhood.kernels.product import UNBOUNDED, Clip, Sizes, choose, cost, pack, prepare
 
 _TRANSFORM = 4  # cycles per element of a tile: loading, transforming, storing
-BANDWIDTH = 10  # bytes per cycle from memory
+BANDWIDTH = 4  # bytes per cycle from memory, on one core
 TILES = tuple(WEIGHTS)  # widths of a tile of outputs, m
 
 
@@ -40,11 +40,12 @@ def tile_counts(g: Geometry, m: int) -> tuple[int, int]:
 
 
 def estimated_cycles(g: Geometry, m: int, target: Target) -> float:
-    """Return the estimated cycles of all three calls: products, transforms, and weights read from memory once."""
+    """Return the estimated cycles of all three calls: transforms, and products while their weights are read."""
     sizes, elements = _sizes(g, m, target.lanes), (m + 2) ** 2
     blocks = (g.channels + g.filters) / target.lanes
     products = elements * g.channels * cost(sizes, choose(sizes, target))
-    return products + _TRANSFORM * sizes.m * blocks * elements + 4 * elements * g.channels * g.filters / BANDWIDTH
+    weights = 4 * elements * g.channels * g.filters / BANDWIDTH
+    return max(products, weights) + _TRANSFORM * sizes.m * blocks * elements
 
 
 def transform_weights(w: np.ndarray, m: int) -> np.ndarray:

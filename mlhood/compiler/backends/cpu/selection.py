@@ -140,7 +140,7 @@ def _winograd_tile(g: Geometry, target: Target) -> int | None:
         return None
     weights = 4 * 9 * g.channels * g.filters / winograd.BANDWIDTH
     costs: dict[int | None, float] = {m: winograd.estimated_cycles(g, m, target) for m in winograd.TILES}
-    costs[None] = direct.estimated_cycles(g, target, "blocked", "blocked") + weights
+    costs[None] = max(direct.estimated_cycles(g, target, "blocked", "blocked"), weights)
     return min(costs, key=lambda m: costs[m])
 
 
