@@ -19,13 +19,14 @@ from llvmlite import ir
 
 from mlhood.kernels.codegen.arguments import Arguments, kernel_function
 from mlhood.kernels.codegen.ir_builder import BYTE, FLOAT, FunctionBuilder, Int, Pointer
-from mlhood.kernels.codegen.microkernel import Integers, MicrokernelSpec, Tile, microkernel
+from mlhood.kernels.codegen.microkernel import CACHE_LINE, Integers, MicrokernelSpec, Tile, microkernel
 from mlhood.kernels.codegen.packing import SHORT, byte_packer, packer
 from mlhood.kernels.codegen.target import Target
 
 _TASKS = ("tasks", "rounds_k", "pack_tasks", "row_tasks", "m", "n", "k", "mc", "nc", "kc")
 _OPERANDS = ("a", "a_row", "a_k", "a_ld", "b", "b_column", "b_k", "b_ld", "c", "ldc")
 FIELDS = (*_TASKS, *_OPERANDS, "packed_a", "packed_b")
+_UNROLL = 4
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ def build(
     """
     module = ir.Module()
     tile = Tile(rows, vectors, target.lanes)
-    spec = MicrokernelSpec(tile, integers=integers)
+    spec = MicrokernelSpec(tile, unroll=_UNROLL, ahead=1, integers=integers)
     pairs = integers == "pairs"
     pack_a = packer(module, "pack_a", tile.rows, a_contiguous_rows, target, pairs=pairs)
     if integers:
@@ -122,10 +123,24 @@ class _LoopNest:
             self.code.call(self.callees.pack_a, source, f["a_ld"], (i_end - row).minimum(width), depth, out)
         with self.code.loop(j, j_end, self.tile.columns) as column:
             panel = self.arguments.pointer("packed_b").at((column - j) * f["kc"])
+            following = panel.at(f["kc"] * self.tile.columns)
             with self.code.loop(i, i_end, width) as row:
-                self._tile(row, column, packed_a.at((row - i) * depth), panel, depth, k.equals(0))
+                self._prefetch_result(row + width, column, k, i_end)
+                ahead = following.at((row - i) // width * (depth // _UNROLL * CACHE_LINE))
+                self._tile(row, column, packed_a.at((row - i) * depth), panel, depth, k.equals(0), ahead)
 
-    def _tile(self, row: Int, column: Int, a: Pointer, panel: Pointer, depth: Int, is_first: Any) -> None:
+    def _prefetch_result(self, row: Int, column: Int, k: Int, i_end: Int) -> None:
+        """Prefetch the sums that the next tile goes on with."""
+        f, builder = self.field, self.code.builder
+        with builder.if_then(builder.and_(self.code.constant(0) < k, row + (self.tile.rows - 1) < i_end)):
+            out = self.arguments.pointer("c", self.element).at(row * f["ldc"] + column)
+            for m in range(self.tile.rows):
+                for first in range(0, self.tile.columns, CACHE_LINE):
+                    self.code.prefetch(out.at(f["ldc"] * m + first))
+
+    def _tile(
+        self, row: Int, column: Int, a: Pointer, panel: Pointer, depth: Int, is_first: Any, ahead: Pointer
+    ) -> None:
         f, b, tile = self.field, self.code.builder, self.tile
         out = self.arguments.pointer("c", self.element).at(row * f["ldc"] + column)
         rows, columns = (f["m"] - row).minimum(tile.rows), (f["n"] - column).minimum(tile.columns)
@@ -133,17 +148,17 @@ class _LoopNest:
         with b.if_else(is_full) as (full, at_edge):
             with full:
                 partial = Pointer(b, b.select(is_first, self.null.value, out.value))
-                self._multiply(a, panel, depth, partial, f["ldc"], out, f["ldc"])
+                self._multiply(a, panel, depth, partial, f["ldc"], out, f["ldc"], ahead)
             with at_edge:
                 width = self.code.constant(tile.columns)
-                self._multiply(a, panel, depth, self.null, width, self.edge, width)
+                self._multiply(a, panel, depth, self.null, width, self.edge, width, ahead)
                 self._accumulate_edge(out, rows, columns, is_first)
 
-    def _multiply(self, a: Pointer, b: Pointer, depth: Int, partial: Pointer, pld: Int, out: Pointer, ld: Int) -> None:
-        limits = [ir.Constant(FLOAT, float("-inf")), ir.Constant(FLOAT, float("inf"))]
-        self.code.call(
-            self.callees.multiply, a, b, self.null, depth, partial, pld, out, ld, self.null, self.null, *limits
-        )
+    def _multiply(
+        self, a: Pointer, b: Pointer, depth: Int, partial: Pointer, pld: Int, out: Pointer, ld: Int, ahead: Pointer
+    ) -> None:
+        null, limits = self.null, [ir.Constant(FLOAT, float("-inf")), ir.Constant(FLOAT, float("inf"))]
+        self.code.call(self.callees.multiply, a, b, null, depth, partial, pld, out, ld, null, null, *limits, ahead)
 
     def _accumulate_edge(self, out: Pointer, rows: Int, columns: Int, is_first: Any) -> None:
         """Add the part of an edge tile that is inside the result."""
