@@ -23,7 +23,7 @@ Clip = tuple[float, float]
 
 _WEIGHT_BYTES = 256 * 1024  # reused by every tile of a task: fits the second-level cache together with the input
 _MAX_CHUNK = 28  # tiles
-_PLAIN_PREFETCH = 16  # k
+PLAIN_PREFETCH = 16  # k of a pointwise convolution: every channel is in another page
 _TASKS_PER_THREAD = 12
 _PAD_TASKS_PER_THREAD = 4
 _ADDRESSES = ("source", "x", "out", "scratch", "residual")  # fields that differ from call to call
@@ -56,7 +56,7 @@ def _channel_variants(
     stride = g.stride[1] * _channel_block(input_layout, target)
     # The prefetch distance in k: about a memory latency. In the blocked layout the next k that needs new cache lines is
     # a whole block away; a larger window's rows are in the cache already.
-    prefetch = 4 * target.lanes if input_layout == "blocked" else _PLAIN_PREFETCH if g.kernel == (1, 1) else 0
+    prefetch = 4 * target.lanes if input_layout == "blocked" else PLAIN_PREFETCH if g.kernel == (1, 1) else 0
     unroll = _unroll(g, input_layout, target)
     options = []
     for tile in candidates(target):

@@ -15,6 +15,7 @@ from llvmlite import ir
 
 from mlhood.dataflow.slicing.problem import Order
 from mlhood.kernels.codegen.arguments import Arguments, kernel_function
+from mlhood.kernels.codegen.direct_kernel import WEIGHT_PREFETCH
 from mlhood.kernels.codegen.ir_builder import FLOAT, INDEX, FunctionBuilder, Int, Pointer
 from mlhood.kernels.codegen.microkernel import MicrokernelSpec, Tile, microkernel
 from mlhood.kernels.codegen.target import Target
@@ -36,12 +37,14 @@ class NestShape:
         vectors: Vectors of filters of the register tile.
         window_stride: Elements from window to window.
         order: Which kind of tile is stationary.
+        prefetch: Distance in k at which the input is prefetched, 0 for none; the table is longer by as much.
     """
 
     rows: int
     vectors: int
     window_stride: int
     order: Order
+    prefetch: int = 0
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,9 @@ class _Pair:
 def build(target: Target, nest: NestShape) -> str:
     """Return the module as LLVM IR."""
     module = ir.Module()
-    shape = MicrokernelSpec(Tile(nest.rows, nest.vectors, target.lanes), nest.window_stride, a="table")
+    tile = Tile(nest.rows, nest.vectors, target.lanes)
+    shape = MicrokernelSpec(tile, nest.window_stride, a="table")
+    shape = replace(shape, a_prefetch=nest.prefetch, b_prefetch=WEIGHT_PREFETCH)
     partial = microkernel(module, "partial", shape, target)
     final = microkernel(module, "final", replace(shape, bias_axis="columns", store="columns"), target)
     code = kernel_function(module)

@@ -19,7 +19,7 @@ from mlhood.kernels.codegen.arguments import pack_arguments
 from mlhood.kernels.codegen.microkernel import Tile, candidates
 from mlhood.kernels.codegen.target import Target, host
 from mlhood.kernels.conv import check_convolution
-from mlhood.kernels.direct import pack_weights
+from mlhood.kernels.direct import PLAIN_PREFETCH, pack_weights
 from mlhood.kernels.geometry import Geometry, Pair
 from mlhood.kernels.parallel import scratch
 
@@ -147,12 +147,16 @@ class Sliced:
         self.bias = np.zeros(self.problem.weight_tiles * self.tile.columns, np.float32)
         if bias is not None:
             self.bias[: g.filters] = bias
-        self.table = g.offsets()
+        self.table = np.concatenate([g.offsets(), np.resize(g.offsets(), self._prefetch)])
 
     def _slice(self, slicing: Slicing) -> None:
         check(self.problem, slicing, self.caches)
-        nest = NestShape(self.tile.rows, self.tile.vectors, self.geometry.stride[1], slicing.order)
+        nest = NestShape(self.tile.rows, self.tile.vectors, self.geometry.stride[1], slicing.order, self._prefetch)
         self.slicing, self.kernel = slicing, jit.load(build, self.target, nest)
+
+    @property
+    def _prefetch(self) -> int:
+        return PLAIN_PREFETCH if self.geometry.kernel == (1, 1) else 0
 
     def sliced_as(self, slicing: Slicing) -> Sliced:
         """Return the same convolution in other slices; the packed weights are shared.

@@ -24,7 +24,7 @@ _TASKS = ("blocks", "chunks", "groups", "chunk", "tiles", "row_tiles", "last")
 _INPUTS = ("x", "x_image", "x_group", "x_row", "x_tile", "x_last", "w", "w_block", "table", "count", "depth")
 _OUTPUT = ("out", "out_image", "out_group", "out_block", "out_row", "ld", "bias", "residual", "filters")
 FIELDS = (*_PADDING, *_TASKS, *_INPUTS, *_OUTPUT, "scratch", "floor", "ceiling", "chunk_inner")
-_WEIGHT_PREFETCH = 32  # k; the weights of a network come from memory in every run
+WEIGHT_PREFETCH = 32  # k; the weights of a network come from memory in every run
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Variant:
             spec = MicrokernelSpec(tile, b="table", b_stride=self.stride)
             return spec, replace(spec, bias_axis="rows", valid_columns=self.valid_columns)
         spec = MicrokernelSpec(tile, self.stride, a="table", unroll=self.unroll)
-        spec = replace(spec, a_prefetch=self.prefetch, b_prefetch=_WEIGHT_PREFETCH, ahead=self.ahead)
+        spec = replace(spec, a_prefetch=self.prefetch, b_prefetch=WEIGHT_PREFETCH, ahead=self.ahead)
         return spec, replace(spec, bias_axis="columns", store="blocks" if self.blocked else "columns")
 
 
