@@ -9,6 +9,7 @@ from onnx import TensorProto, helper, numpy_helper
 import mlhood
 from mlhood import exchange
 from mlhood.compiler import conformance as suite
+from mlhood.compiler.backends.cpu.lowering import lower_for_cpu
 from mlhood.compiler.backends.cpu.machine import Machine
 from mlhood.compiler.backends.cpu.native_program import NativeProgram
 from mlhood.compiler.backends.cpu.runner import Cpu
@@ -21,7 +22,7 @@ from mlhood.compiler.quantize import Recipe
 from mlhood.errors import CompilerError
 from mlhood.kernels import parallel
 from mlhood.kernels.codegen.target import PORTABLE, host
-from mlhood.models import resnet18
+from mlhood.models import mobilenet_v2, resnet18, resnet50
 from tests.compiler.backends.cpu.comparing import assert_agree
 from tests.compiler.backends.cpu.random_graphs import Network
 from tests.compiler.corpus import with_constants
@@ -135,6 +136,15 @@ def test_the_arena_holds_what_is_live_and_no_more(lenet):
     runner.run({"image": images((1, 1, 32, 32))})
     (program,) = runner.plans.values()
     assert runner.activation_bytes == program.plan.bytes <= 1.05 * program.plan.live_maximum
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("build", [resnet50, mobilenet_v2])
+def test_the_arena_of_a_large_network_holds_what_is_live_and_little_more(build, tmp_path):
+    path = exchange.export(build().eval(), np.zeros((1, 3, 224, 224), np.float32), tmp_path / "network.onnx")
+    program = optimize(lower(lower_for_cpu(compile(path, stop_after="optimized"), host()), {"batch": 1}))
+    plan = NativeProgram(program, Machine(host(), 1, Weights(), exact=False)).plan
+    assert plan.live_maximum <= plan.bytes <= 1.05 * plan.live_maximum
 
 
 @pytest.mark.parametrize("schema", SCHEMAS)
