@@ -24,6 +24,9 @@ Clip = tuple[float, float]
 _WEIGHT_BYTES = 256 * 1024  # reused by every tile of a task: fits the second-level cache together with the input
 _MAX_CHUNK = 28  # tiles
 PLAIN_PREFETCH = 16  # k of a pointwise convolution: every channel is in another page
+_MAX_UNROLL = 16
+_PREFETCHED_UNROLL = 8  # an iteration prefetches a line of each row, which shorter ones have no time for
+_CACHED_BYTES = 32 * 1024  # of an input that stays in the first-level cache
 _TASKS_PER_THREAD = 12
 _PAD_TASKS_PER_THREAD = 4
 _ADDRESSES = ("source", "x", "out", "scratch", "residual")  # fields that differ from call to call
@@ -54,10 +57,8 @@ def _channel_variants(
     high, wide = g.rows
     filters, blocked = g.filters // g.groups, output_layout == "blocked"
     stride = g.stride[1] * _channel_block(input_layout, target)
-    # The prefetch distance in k: about a memory latency. In the blocked layout the next k that needs new cache lines is
-    # a whole block away; a larger window's rows are in the cache already.
-    prefetch = 4 * target.lanes if input_layout == "blocked" else PLAIN_PREFETCH if g.kernel == (1, 1) else 0
     unroll = _unroll(g, input_layout, target)
+    prefetch = _input_prefetch(g, input_layout, target, unroll)
     options = []
     for tile in candidates(target):
         if tile.rows <= wide:
@@ -96,9 +97,28 @@ def _pixel_variants(g: Geometry, target: Target) -> list[tuple[float, Variant]]:
 
 
 def _unroll(g: Geometry, input_layout: Layout, target: Target) -> int:
-    """Return how many adjacent channels share an entry of the table of offsets: a block, where all are full."""
-    is_full = input_layout == "blocked" and g.channels // g.groups % target.lanes == 0
-    return target.lanes if is_full else 1
+    """Return how many adjacent elements share an entry of the table of offsets.
+
+    In the blocked layout they are the channels of a block, or as many as divide all blocks evenly; in the plain one
+    the columns of the kernel.
+    """
+    channels = g.channels // g.groups
+    if input_layout == "blocked":
+        return channels if channels < target.lanes else math.gcd(channels, target.lanes)
+    return g.kernel[1] if g.dilation[1] == 1 and g.kernel[1] <= _MAX_UNROLL else 1
+
+
+def _input_prefetch(g: Geometry, input_layout: Layout, target: Target, unroll: int) -> int:
+    """Return the distance in k at which the input is prefetched, about a memory latency; 0 for none.
+
+    In the blocked layout the next k that needs new cache lines is a whole block away; a larger window's rows are in the
+    cache already.
+    """
+    if 4 * g.channels * g.height * g.width <= _CACHED_BYTES:
+        return 0
+    if input_layout == "blocked":
+        return 4 * target.lanes if unroll == 1 or unroll >= _PREFETCHED_UNROLL else 0
+    return PLAIN_PREFETCH if g.kernel == (1, 1) else 0
 
 
 def _channel_block(layout: Layout, target: Target) -> int:
@@ -171,7 +191,7 @@ class Direct:
         self.templates: dict[int, np.ndarray] = {}
         self.address_words = [word_index(FIELDS, name) for name in _ADDRESSES]
         self.table = _offset_table(g, _channel_block(input_layout, self.target), self.variant, self.pixels)
-        w = w if unroll == 1 else _by_blocks(w, unroll)
+        w = w if input_layout == "plain" else _by_blocks(w, unroll)
         self.weights = pack_weights(g, w, self.width, self.target, parallel.resolve_threads(threads))
         self.bias = None if bias is None else _padded_bias(g, bias, self.width)
 
@@ -340,17 +360,18 @@ def _offset_table(g: Geometry, channel_block: int, variant: Variant, pixels: int
     The table is extended by the prefetch distance, with the offsets of the next tile.
     """
     table = g.offsets(channel_block)
-    if variant.unroll > 1:  # the offsets of the first channel of each block, in the order of `_by_blocks`
-        taps = g.kernel[0] * g.kernel[1]
-        table = table.reshape(-1, variant.unroll, taps)[:, 0].ravel()
+    if channel_block > 1:  # the offsets of the first channel of each group, in the order of `_by_blocks`
+        table = table.reshape(-1, variant.unroll, g.kernel[0] * g.kernel[1])[:, 0].ravel()
+    else:
+        table = table[:: variant.unroll]
     ahead = np.resize(table, -(-variant.prefetch // variant.unroll))
     return np.concatenate([table, ahead + pixels * variant.stride])
 
 
-def _by_blocks(w: np.ndarray, lanes: int) -> np.ndarray:
-    """Return weights [F, C, KH, KW] with the channels of a block innermost: [F, C / lanes, KH, KW, lanes]."""
+def _by_blocks(w: np.ndarray, group: int) -> np.ndarray:
+    """Return weights [F, C, KH, KW] with groups of adjacent channels innermost: [F, C / group, KH, KW, group]."""
     filters, channels, high, wide = w.shape
-    blocks = w.reshape(filters, channels // lanes, lanes, high, wide)
+    blocks = w.reshape(filters, channels // group, group, high, wide)
     return np.ascontiguousarray(blocks.transpose(0, 1, 3, 4, 2))
 
 

@@ -48,7 +48,7 @@ class Variant:
         blocked: Whether the result is [N, F / lanes, OH, OW, lanes] instead of [N, F, OH, OW].
         valid_columns: With pixels in the lanes, how many columns of the tile are written.
         prefetch: Distance in k at which the input is prefetched; 0: none.
-        unroll: Adjacent channels that one entry of the table of offsets stands for.
+        unroll: Adjacent elements of the input that one entry of the table of offsets stands for.
         ahead: Cache lines per iteration that are prefetched of the weights that come after those of this call.
     """
 
