@@ -24,6 +24,7 @@ Clip = tuple[float, float]
 _WEIGHT_BYTES = 256 * 1024  # reused by every tile of a task: fits the second-level cache together with the input
 _MAX_CHUNK = 28  # tiles
 PLAIN_PREFETCH = 16  # k of a pointwise convolution: every channel is in another page
+_TRANSPOSE = 3  # cycles per column of a tile: shuffles and a store
 _MAX_UNROLL = 16
 _PREFETCHED_UNROLL = 8  # an iteration prefetches a line of each row, which shorter ones have no time for
 _CACHED_BYTES = 32 * 1024  # of an input that stays in the first-level cache
@@ -43,8 +44,8 @@ def estimated_cycles(
 def choose(g: Geometry, target: Target, input_layout: Layout = "plain", output_layout: Layout = "plain") -> Variant:
     """Return the variant with the lowest estimated cost; among near ties, the one that uses the most registers."""
     options = _channel_variants(g, target, input_layout, output_layout)
-    if (input_layout, output_layout) == ("plain", "plain"):
-        options += _pixel_variants(g, target)
+    if input_layout == "plain":
+        options += _pixel_variants(g, target, blocked=output_layout == "blocked")
     least = min(cost for cost, _ in options)
     near_ties = [(cost, variant) for cost, variant in options if cost <= 1.015 * least]
     return max(near_ties, key=lambda option: (option[1].rows * option[1].vectors, -option[0]))[1]
@@ -63,7 +64,7 @@ def _channel_variants(
     for tile in candidates(target):
         if tile.rows <= wide:
             tiles = high * -(-wide // tile.rows) * -(-filters // tile.columns)
-            transpose = 0 if blocked else 3 * tile.columns  # cycles: shuffles and a store per column
+            transpose = 0 if blocked else _TRANSPOSE * tile.columns
             variant = Variant(tile.rows, tile.vectors, stride, blocked=blocked, prefetch=prefetch, unroll=unroll)
             variant = replace(variant, ahead=_ahead(g, variant, tile))
             options.append((tiles * (g.depth * tile.cycles + transpose), variant))
@@ -82,17 +83,22 @@ def _ahead(g: Geometry, variant: Variant, tile: Tile) -> int:
     return -(-tile.columns * variant.unroll // (CACHE_LINE * tiles))
 
 
-def _pixel_variants(g: Geometry, target: Target) -> list[tuple[float, Variant]]:
-    """Return (cycles, variant) for each tile with pixels in the lanes."""
+def _pixel_variants(g: Geometry, target: Target, blocked: bool = False) -> list[tuple[float, Variant]]:
+    """Return (cycles, variant) for each tile with pixels in the lanes; a blocked result has a single block."""
     high, wide = g.out
     filters, stride = g.filters // g.groups, g.stride[1]
+    if blocked and (g.filters > target.lanes or g.groups > 1):
+        return []
     options = []
     for tile in candidates(target):
-        if filters % tile.rows == 0 and (tile.vectors - 1) * target.lanes < wide:
+        fits = tile.rows == filters if blocked else filters % tile.rows == 0
+        if fits and (tile.vectors - 1) * target.lanes < wide:
             tiles = high * -(-wide // tile.columns) * filters / tile.rows
             gather = tile.vectors * {1: 0, 2: 1}.get(stride, tile.lanes)  # extra loads per k
-            variant = Variant(tile.rows, tile.vectors, stride, "pixels", valid_columns=min(wide, tile.columns))
-            options.append((tiles * g.depth * (tile.cycles + gather), variant))
+            transpose = _TRANSPOSE * tile.columns if blocked else 0
+            valid = min(wide, tile.columns)
+            variant = Variant(tile.rows, tile.vectors, stride, "pixels", blocked=blocked, valid_columns=valid)
+            options.append((tiles * (g.depth * (tile.cycles + gather) + transpose), variant))
     return options
 
 
@@ -223,7 +229,7 @@ class Direct:
         sums = scratch("sums", count * chunk_sums) if self.depth_block < self.geometry.depth else out
         arguments = self._template(count).copy()
         arrays = (x, padded, out, sums, residual)
-        arguments[self.address_words] = [0 if a is None else a.__array_interface__["data"][0] for a in arrays]
+        arguments[self.address_words] = [0 if a is None else parallel.data_address(a) for a in arrays]
         parallel.launch(self.kernel, arguments, (self, *arrays), count)
         return out
 

@@ -76,7 +76,7 @@ def run(call: NativeCall, threads: int = 1, **arrays: np.ndarray) -> None:
     for name, array in arrays.items():
         if name not in call.operands:
             raise KernelError("no such operand", expected=", ".join(call.operands), got=name)
-        words[call.operands[name]] = array.__array_interface__["data"][0]
+        words[call.operands[name]] = parallel.data_address(array)
     parallel.launch(call.kernel, words, (call, arrays), threads)
 
 

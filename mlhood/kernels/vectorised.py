@@ -84,7 +84,7 @@ def _run(
     template = _template((*a.shape, c.shape[1]), strides, variant, threads, target, (KC, NC))
     packed = [scratch(name, size) for name, size in zip(_PACKED, template.packed, strict=True)]
     arguments, arrays = template.arguments.copy(), (a, b, c, *packed)
-    arguments[_ADDRESS_WORDS] = [array.__array_interface__["data"][0] for array in arrays]
+    arguments[_ADDRESS_WORDS] = [parallel.data_address(array) for array in arrays]
     parallel.launch(template.kernel, arguments, arrays, threads)
     return c
 

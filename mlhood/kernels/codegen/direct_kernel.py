@@ -45,7 +45,8 @@ class Variant:
         vectors: Vector registers in one of its rows.
         stride: Elements between adjacent windows: the stride, times the lanes if the input is blocked.
         lanes: What is vectorised: output `channels` or `pixels`.
-        blocked: Whether the result is [N, F / lanes, OH, OW, lanes] instead of [N, F, OH, OW].
+        blocked: Whether the result is [N, F / lanes, OH, OW, lanes] instead of [N, F, OH, OW]; with pixels in the
+            lanes, it has a single block, whose channels are the rows of the tile.
         valid_columns: With pixels in the lanes, how many columns of the tile are written.
         prefetch: Distance in k at which the input is prefetched; 0: none.
         unroll: Adjacent elements of the input that one entry of the table of offsets stands for.
@@ -67,7 +68,8 @@ class Variant:
         tile = Tile(self.rows, self.vectors, target.lanes)
         if self.lanes == "pixels":
             spec = MicrokernelSpec(tile, b="table", b_stride=self.stride)
-            return spec, replace(spec, bias_axis="rows", valid_columns=self.valid_columns)
+            final = replace(spec, bias_axis="rows", valid_columns=self.valid_columns)
+            return spec, replace(final, store="columns", fill_lanes=True) if self.blocked else final
         spec = MicrokernelSpec(tile, self.stride, a="table", unroll=self.unroll)
         spec = replace(spec, a_prefetch=self.prefetch, b_prefetch=WEIGHT_PREFETCH, ahead=self.ahead)
         return spec, replace(spec, bias_axis="columns", store="blocks" if self.blocked else "columns")
@@ -215,7 +217,8 @@ class _LoopNest:
         residual = self._null_if(residual, residual.at(offset))
         bias = self._null_if(self.arguments.pointer("bias"), bias)
         if self.variant.lanes == "pixels":
-            self._call(self.callees.final, inputs, initial, out, self.field["ld"], bias, residual)
+            ld = self.code.constant(self.channel_block) if self.variant.blocked else self.field["ld"]
+            self._call(self.callees.final, inputs, initial, out, ld, bias, residual)
             return
         lanes, blocks = self.channel_block, self.tile.columns // self.channel_block
         valid = (filters + lanes - 1) // lanes

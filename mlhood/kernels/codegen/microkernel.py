@@ -142,7 +142,8 @@ class MicrokernelSpec:
             vector v of row m goes to out + v * ld + m * lanes.
         bias_axis: The axis of the tile that the bias is indexed by: none, `rows` or `columns`.
         b_stride: Elements between adjacent lanes of b.
-        valid_columns: With `store="rows"`, the number of columns to write; None for all.
+        valid_columns: With `store="rows"` or `columns`, the number of columns to write; None for all.
+        fill_lanes: With `store="columns"`, whether a column of fewer rows than lanes is filled up with zeros.
         unroll: Number of k per iteration. With a table, adjacent k of that many are adjacent elements of a, and the
             table has one entry for all of them; the number of k is a multiple. Otherwise it may be any number.
         a_prefetch: Distance in k at which a is prefetched, one row per k; the table is longer by as much. 0: none.
@@ -162,6 +163,7 @@ class MicrokernelSpec:
     bias_axis: Literal["none", "rows", "columns"] = "none"
     b_stride: int = 1
     valid_columns: int | None = None
+    fill_lanes: bool = False
     unroll: int = 1
     a_prefetch: int = 0
     b_prefetch: int = 0
@@ -306,15 +308,22 @@ def _epilogue(code: FunctionBuilder, spec: MicrokernelSpec, sums: list[list[Vari
         row_step, vector_step = (ld, tile.lanes) if spec.store == "rows" else (code.constant(tile.lanes), ld)
         for v in range(tile.vectors):
             pieces = [(row_step * m + code.constant(v) * vector_step, row[v].get()) for m, row in enumerate(sums)]
-            count = tile.lanes if spec.valid_columns is None else min(tile.lanes, spec.valid_columns - v * tile.lanes)
-            _store_clamped(code, pieces, count, out, residual, target)
+            _store_clamped(code, pieces, _valid_lanes(spec, v), out, residual, target)
         return
+    zero = ir.Constant(ir.VectorType(FLOAT, tile.lanes), None)
     for v in range(tile.vectors):
         for first in range(0, tile.rows, tile.lanes):
             rows = [row[v].get() for row in sums[first : first + tile.lanes]]
-            columns = transpose(code, rows, tile.lanes)
+            filled = [*rows, *[zero] * (tile.lanes - len(rows))] if spec.fill_lanes else rows
+            columns = transpose(code, filled, tile.lanes)[: _valid_lanes(spec, v)]
             pieces = [(ld * (v * tile.lanes + n) + first, column) for n, column in enumerate(columns)]
-            _store_clamped(code, pieces, len(rows), out, residual, target)
+            _store_clamped(code, pieces, len(filled), out, residual, target)
+
+
+def _valid_lanes(spec: MicrokernelSpec, vector: int) -> int:
+    """Return how many lanes of a vector of each row are written."""
+    lanes = spec.tile.lanes
+    return lanes if spec.valid_columns is None else min(lanes, spec.valid_columns - vector * lanes)
 
 
 def _add_bias(code: FunctionBuilder, spec: MicrokernelSpec, sums: list[list[Variable]]) -> None:

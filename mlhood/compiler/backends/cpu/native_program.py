@@ -16,6 +16,7 @@ from mlhood.compiler.lir.text import instruction_text
 from mlhood.compiler.memory.plan import ALIGNMENT, MemoryPlan, plan
 from mlhood.errors import CompilerError
 from mlhood.kernels.native import KernelSequence, NativeCall
+from mlhood.kernels.parallel import data_address
 
 MAX_BYTES = 2**32  # of the arena, and of a temporary array of an operator that the interpreter computes
 
@@ -184,12 +185,12 @@ class NativeProgram:
         self._nonfinite[0] = 0
         for weight, places in self._inputs:
             arrays[weight] = array = inputs[weight.name]
-            address = array.__array_interface__["data"][0]
+            address = data_address(array)
             for place in places:
                 words[place] = address
         for weight, places in self._outputs:
             arrays[weight] = array = np.empty(*self._result_types[weight])
-            address = array.__array_interface__["data"][0]
+            address = data_address(array)
             for place in places:
                 words[place] = address
         return arrays
