@@ -3,6 +3,8 @@
 import gzip
 import io
 import json
+import subprocess
+import sys
 import zipfile
 
 import numpy as np
@@ -204,3 +206,20 @@ def test_external_data_outside_the_folder_is_not_read(external):
     external.write_bytes(model.SerializeToString())
     with pytest.raises(ExchangeError):
         load(external)
+
+
+def test_compiling_for_the_cpu_target_loads_no_other_framework(tmp_path):
+    path = tmp_path / "small.onnx"
+    path.write_bytes(small().SerializeToString())
+    code = """
+import sys
+import numpy as np
+from mlhood.compiler.compile import compile
+
+model = compile(sys.argv[1], target="cpu")
+assert model.run(a=np.ones(3, np.float32), b=np.ones(3, np.float32))["c"].tolist() == [2, 2, 2]
+print(*({"torch", "onnxscript", "onnxruntime"} & sys.modules.keys()), "loaded")
+"""
+    command = [sys.executable, "-c", code, str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "loaded", done.stderr
