@@ -15,7 +15,8 @@ from mlhood.kernels.codegen.winograd_kernel import (
 )
 from mlhood.kernels.geometry import Geometry
 from mlhood.kernels.native import NativeCall, native_call
-from mlhood.kernels.product import UNBOUNDED, Clip, Sizes, choose, cost, pack, prepare
+from mlhood.kernels.parallel import aligned
+from mlhood.kernels.product import UNBOUNDED, Clip, Sizes, choose, cost, prepare
 
 _TRANSFORM = 4  # cycles per element of a tile: loading, transforming, storing
 BANDWIDTH = 10  # bytes per cycle from memory
@@ -56,7 +57,14 @@ def transform_weights(w: np.ndarray, m: int) -> np.ndarray:
 
 def pack_weights(g: Geometry, w: np.ndarray, m: int, target: Target | None = None) -> np.ndarray:
     """Return the transformed weights as panels, see `product.pack`: what `prepare_winograd` takes."""
-    return pack(transform_weights(w, m), panel_width(g, m, target or host()))
+    width, elements = panel_width(g, m, target or host()), (m + 2) ** 2
+    panels = -(-g.filters // width)
+    out = aligned(elements * panels * g.channels * width).reshape(elements, panels, g.channels, width)
+    for i in range(panels):  # a panel at a time: all of the weights in float64 would be four times as large
+        part = transform_weights(w[i * width : (i + 1) * width], m)
+        out[:, i, :, : part.shape[2]] = part
+        out[:, i, :, part.shape[2] :] = 0
+    return out
 
 
 def panel_width(g: Geometry, m: int, target: Target) -> int:

@@ -30,6 +30,7 @@ from mlhood.compiler.operators.normalization import LayerNormalization, LogSoftm
 from mlhood.compiler.operators.pooling import GlobalAveragePool, Pool
 from mlhood.compiler.operators.reduction import REDUCTIONS, Reduction
 from mlhood.errors import KernelError
+from mlhood.files.mapped import release_pages
 from mlhood.kernels import direct, elementwise, layout, product, rows, windows, winograd
 from mlhood.kernels.codegen.target import Target
 from mlhood.kernels.geometry import Geometry, Layout
@@ -122,7 +123,9 @@ def _direct(
 
     def prepare() -> direct.Direct:
         weights, target = np.ascontiguousarray(w), machine.target
-        return direct.Direct(g, weights, bias, clip, target, input_layout=source, output_layout=result)
+        prepared = direct.Direct(g, weights, bias, clip, target, input_layout=source, output_layout=result)
+        release_pages(w)
+        return prepared
 
     convolution = machine.weights.memo((layouts, g, identity(w), identity(bias), clip), prepare)
     return convolution.prepare(machine.threads)
