@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from mlhood.kernels.codegen import jit
+from mlhood.kernels.codegen.steps import Step
 from mlhood.kernels.codegen.target import Target, host
 from mlhood.kernels.codegen.winograd_kernel import (
     INPUT_FIELDS,
@@ -13,6 +16,7 @@ from mlhood.kernels.codegen.winograd_kernel import (
     build_input,
     build_output,
 )
+from mlhood.kernels.elementwise import checked_steps
 from mlhood.kernels.geometry import Geometry
 from mlhood.kernels.native import NativeCall, native_call
 from mlhood.kernels.parallel import aligned
@@ -82,6 +86,7 @@ def prepare_winograd(
     chunk: int | None = None,
     threads: int = 1,
     target: Target | None = None,
+    epilogue: Sequence[Step] = (),
 ) -> list[NativeCall]:
     """Prepare a convolution of blocked activations.
 
@@ -99,9 +104,11 @@ def prepare_winograd(
             second-level cache; None for all.
         threads: Number of threads.
         target: The processor; the host by default.
+        epilogue: Steps on the result as their only input, see `elementwise.prepare`; they replace the clamping.
     """
     target = target or host()
-    convolution = _Winograd(g, weights, bias, clip or UNBOUNDED, m, threads, target)
+    steps = checked_steps(epilogue, 1)
+    convolution = _Winograd(g, weights, bias, clip or UNBOUNDED, m, threads, target, steps)
     lines = convolution.lines
     step = min(lines, chunk or lines)
     return [call for first in range(0, lines, step) for call in convolution.calls(first, min(step, lines - first))]
@@ -119,8 +126,9 @@ class _Winograd:
         m: int,
         threads: int,
         target: Target,
+        epilogue: tuple[Step, ...],
     ) -> None:
-        self.geometry, self.weights, self.clip, self.m = g, weights, clip, m
+        self.geometry, self.weights, self.clip, self.m, self.epilogue = g, weights, clip, m, epilogue
         self.threads, self.target, self.lanes = threads, target, target.lanes
         self.blocks = -(-g.channels // self.lanes), -(-g.filters // self.lanes)
         self.rows, self.columns = tile_counts(g, m)
@@ -143,7 +151,10 @@ class _Winograd:
         options = {"a_ld": v_ld, "c_ld": p_ld, "threads": self.threads, "target": self.target, "tile": self.tile}
         product = prepare(sizes, self.weights, **options)
         operands = {"v": product.operands["a"], "p": product.operands["c"]}
-        kernels = [jit.load(build, self.target, self.m) for build in (build_input, build_output)]
+        kernels = [
+            jit.load(build_input, self.target, self.m),
+            jit.load(build_output, self.target, self.m, self.epilogue),
+        ]
         floats = {"floor": self.clip[0], "ceiling": self.clip[1]}
         return [
             native_call(kernels[0], INPUT_FIELDS, before, ("x", "v"), workspace=workspace, name="winograd input"),

@@ -17,6 +17,7 @@ from mlhood.kernels.codegen.arguments import Arguments, kernel_function
 from mlhood.kernels.codegen.ir_builder import ADDRESS, FLOAT, INDEX, FunctionBuilder, Int, Pointer
 from mlhood.kernels.codegen.microkernel import MicrokernelSpec, Tile, microkernel
 from mlhood.kernels.codegen.packing import padder
+from mlhood.kernels.codegen.steps import Step
 from mlhood.kernels.codegen.target import Target
 
 _PADDING = ("tasks", "pads", "planes", "source", "high", "wide", "padded_high", "padded_wide", "top", "left")
@@ -49,6 +50,7 @@ class Variant:
         valid_columns: With pixels in the lanes, how many columns of the tile are written.
         prefetch: Distance in k at which the input is prefetched; 0: none.
         unroll: Adjacent channels that one entry of the table of offsets stands for.
+        epilogue: Steps that are applied to the result instead of clamping it.
     """
 
     rows: int
@@ -59,16 +61,19 @@ class Variant:
     valid_columns: int | None = None
     prefetch: int = 0
     unroll: int = 1
+    epilogue: tuple[Step, ...] = ()
 
     def specs(self, target: Target) -> tuple[MicrokernelSpec, MicrokernelSpec]:
         """Return the microkernel that stores partial sums and the one with the epilogue."""
         tile = Tile(self.rows, self.vectors, target.lanes)
         if self.lanes == "pixels":
             spec = MicrokernelSpec(tile, b="table", b_stride=self.stride)
-            return spec, replace(spec, bias_axis="rows", valid_columns=self.valid_columns)
+            final = replace(spec, bias_axis="rows", valid_columns=self.valid_columns)
+            return spec, replace(final, epilogue=self.epilogue)
         spec = MicrokernelSpec(tile, self.stride, a="table", unroll=self.unroll)
         spec = replace(spec, a_prefetch=self.prefetch, b_prefetch=_WEIGHT_PREFETCH)
-        return spec, replace(spec, bias_axis="columns", store="blocks" if self.blocked else "columns")
+        final = replace(spec, bias_axis="columns", store="blocks" if self.blocked else "columns")
+        return spec, replace(final, epilogue=self.epilogue)
 
 
 def build(target: Target, variant: Variant) -> str:
