@@ -32,20 +32,29 @@ def bench_model(
 
     A ratio is the time of an alternative divided by that of our first target: above 1, ours is faster.
 
+    Of the peak is the share of the float32 operations per second that these threads can reach; of bandwidth, for our
+    targets, the bytes that their kernels read and write, per second, as a share of what the threads copy from the
+    slowest memory that was measured: a model that stays in faster caches can exceed it. The peak resident memory is
+    that of a new process that loads the file and runs it, with our kernels in the cache, beside ONNX Runtime's.
+
     Example: mlhood bench model resnet18 mobilenet_v2 --threads 1 --json models.json
     """
     _configure(threads)
     from mlhood.compiler import bench_model as bench
     from mlhood.compiler.backends.targets import check_target
     from mlhood.files.atomic import check_output, write_atomic
-    from mlhood.measure import machine, peak
+    from mlhood.measure import ceilings, machine
 
     if as_json is not None:
         check_output(as_json)
     for each in target or ():
         check_target(each)
-    limit = peak(threads).value
+    limits = ceilings(threads)
+    limit, levels = limits.peak.value, limits.bandwidths
+    slowest = min(levels, key=lambda level: levels[level], default=None)
     typer.echo(f"peak of {threads} threads: {limit / 1e9:.1f} GFLOP/s in float32")
+    if slowest is not None:
+        typer.echo(f"bandwidth of {threads} threads: {levels[slowest] / 1e9:.1f} GB/s ({slowest})")
     rows = []
     for row in bench.measure(
         names or list(bench.NETWORKS),
@@ -53,6 +62,7 @@ def bench_model(
         batch=batch,
         rounds=rounds,
         peak=limit,
+        bandwidth=None if slowest is None else levels[slowest],
         int8=int8,
         targets=target or (),
     ):
@@ -63,6 +73,7 @@ def bench_model(
         typer.echo(f"not fixed by --threads: {note}")
     if as_json is not None:
         data = {"bench": "model", "threads": threads, "batch": batch, "peak_flops": limit}
+        data |= {"bandwidth": None if slowest is None else {"level": slowest, "bytes_per_second": levels[slowest]}}
         data |= {"machine": machine().as_dict(), "rows": [row.as_dict() for row in rows]}
         write_atomic(as_json, json.dumps(data, indent=2).encode())
 

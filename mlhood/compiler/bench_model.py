@@ -6,19 +6,17 @@ timed, the outputs are compared with ONNX Runtime's; those of int8 models by the
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mlhood.compiler.backends.targets import TARGETS, prepare
+from mlhood.compiler.backends.targets import TARGETS
+from mlhood.compiler.backends.timing import moved_bytes
+from mlhood.compiler.bench_process import ONNX_RUNTIME, compile_times, onnx_runtime_memory
 from mlhood.compiler.bench_row import Row
 from mlhood.compiler.compile import Executable
 from mlhood.compiler.compile import compile as compile_model
@@ -36,7 +34,7 @@ from mlhood.models.transformer import GPT_TOKENS, VIT_TOKENS
 if TYPE_CHECKING:
     from torch import nn
 
-ONNX_RUNTIME, TORCH, INT8 = "onnxruntime", "torch", "int8"
+TORCH, INT8 = "torch", "int8"
 OURS = "cpu" if "cpu" in TARGETS else "direct"
 XLA = "xla"
 RECIPE = Recipe("symmetric", per_channel=True)
@@ -80,6 +78,7 @@ def measure(
     batch: int = 1,
     rounds: int = 21,
     peak: float,
+    bandwidth: float | None = None,
     int8: bool = False,
     targets: Sequence[str] = (),
 ) -> Iterator[Row]:
@@ -91,6 +90,7 @@ def measure(
         batch: Number of examples.
         rounds: Rounds, at least 21, in each of which every alternative is timed once.
         peak: float32 operations per second of these threads, see `mlhood.measure.peak`.
+        bandwidth: Bytes per second that these threads read and write in memory, see `mlhood.measure.ceilings`.
         int8: Also measure quantised models: ours, and ONNX Runtime's.
         targets: Keys of `TARGETS`; by default `OURS`, and XLA if it can run the network.
 
@@ -104,7 +104,8 @@ def measure(
     targets = targets or (OURS, *([XLA] if XLA in TARGETS else []))
     for name in names:
         with tempfile.TemporaryDirectory() as folder:
-            yield _measure(name, Path(folder), threads, batch, rounds, peak, int8, targets)
+            row = _measure(name, Path(folder), threads, batch, rounds, peak, int8, targets)
+            yield replace(row, bandwidth=bandwidth)
 
 
 def _measure(
@@ -139,6 +140,10 @@ def _measure(
         alternatives |= approximations
     flops = 2 * macs(ours.graph, batch)
     result = compare(alternatives, flops=flops, rounds=rounds, threads=threads, check=False)
+    compilation, memory = compile_times(path, targets[0], batch)
+    resident = {targets[0]: memory, ONNX_RUNTIME: onnx_runtime_memory(path, batch, threads)}
+    # XLA's graph is not what it executes: it fuses operators
+    counted = {target: executable for target, executable in executables.items() if target != XLA}
     return Row(
         name,
         batch,
@@ -149,7 +154,9 @@ def _measure(
         nodes={stage.name: len(stage.graph.nodes) for stage in ours.stages},
         constants={target: constant_bytes(executable.graph) for target, executable in executables.items()},
         activations=_activations(executables),
-        compilation=compile_times(path, targets[0], batch),
+        compilation=compilation,
+        moved={target: moved_bytes(executable.runner, inputs) for target, executable in counted.items()},
+        resident={name: size for name, size in resident.items() if size is not None},
         quality=quality,
         refused=refused,
     )
@@ -279,39 +286,3 @@ def _activations(executables: Mapping[str, Executable]) -> dict[str, int]:
     """Return the peak bytes of activations of those targets whose runner has an attribute `activation_bytes`."""
     told = {name: getattr(executable.runner, "activation_bytes", None) for name, executable in executables.items()}
     return {name: int(size) for name, size in told.items() if size is not None}
-
-
-def compile_times(path: Path, target: str, batch: int) -> dict[str, float]:
-    """Return the seconds from an ONNX file to its first result in a new process, without and with kernels in the cache.
-
-    Args:
-        path: The model.
-        target: A key of `TARGETS`.
-        batch: Number of examples.
-
-    Raises:
-        MeasureError: The process fails.
-    """
-    code = "import sys; from mlhood.compiler.bench_model import first_result; first_result(*sys.argv[1:])"
-    seconds = {}
-    with tempfile.TemporaryDirectory() as cache:
-        for kind in ("cold", "cached"):
-            command = [sys.executable, "-c", code, str(path), target, str(batch)]
-            variables = {**os.environ, "MLHOOD_CACHE": cache}
-            done = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
-            if done.returncode:
-                got = done.stderr.strip().splitlines()[-1:]
-                raise MeasureError("the process that compiles failed", where=target, got=", ".join(got))
-            seconds[kind] = float(done.stdout)
-    return seconds
-
-
-def first_result(path: str, target: str, batch: str) -> None:
-    """Compile a model, run it once, and print the seconds this takes; the program of the process to be timed."""
-    start = time.perf_counter()
-    graph = compile_model(path, stop_after="optimized")
-    if not isinstance(graph, Graph):
-        raise CompilerError("the model was not compiled to a graph", got=type(graph).__name__)
-    runner, inputs = prepare(graph, target), _inputs(graph, int(batch))
-    runner.run(inputs)
-    sys.stdout.write(f"{time.perf_counter() - start}\n")

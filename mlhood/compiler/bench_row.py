@@ -24,6 +24,9 @@ class Row:
         constants: Bytes of weights by alternative.
         activations: Peak bytes of the activations by target, for those that tell.
         compilation: Seconds from the file to the first result, "cold" and "cached".
+        moved: Bytes that our targets' kernels read and write, each input, weight and result once, by target.
+        resident: Peak resident memory in bytes of a new process that runs the model, by alternative.
+        bandwidth: Bytes per second that the threads can read and write; None if unknown.
         quality: SQNR of the int8 models' outputs in dB.
         refused: Why a target cannot run the network.
     """
@@ -38,6 +41,9 @@ class Row:
     constants: dict[str, int]
     activations: dict[str, int]
     compilation: dict[str, float]
+    moved: dict[str, int] = field(default_factory=dict)
+    resident: dict[str, int] = field(default_factory=dict)
+    bandwidth: float | None = None
     quality: dict[str, float] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
 
@@ -59,6 +65,9 @@ class Row:
             "ratios": {name: {"value": r.value, "low": r.low, "high": r.high} for name, r in ratios.items()},
             "gflops": {name: rate / 1e9 for name, rate in rates.items()},
             "share_of_peak": {name: rate / self.peak for name, rate in rates.items()},
+            "moved_bytes": self.moved,
+            "share_of_bandwidth": self._bandwidth_shares(),
+            "peak_resident_bytes": self.resident,
             "nodes": self.nodes,
             "constant_bytes": self.constants,
             "activation_bytes": self.activations,
@@ -67,6 +76,13 @@ class Row:
             "refused": self.refused,
         }
 
+    def _bandwidth_shares(self) -> dict[str, float]:
+        if self.bandwidth is None:
+            return {}
+        times = self.result.measurements
+        rates = {name: size / times[name].median for name, size in self.moved.items() if name in times}
+        return {name: rate / self.bandwidth for name, rate in rates.items()}
+
     def __str__(self) -> str:
         row = self.as_dict()
         nodes = " -> ".join(f"{count} ({stage})" for stage, count in self.nodes.items())
@@ -74,9 +90,13 @@ class Row:
         lines = [
             f"{self.name}, batch {self.batch}: {self.flops / 2e6:,.1f} million multiply-accumulates; nodes {nodes}",
             f"  {self.ours}: from the file to the first result {times}",
-            f"  {'':18} {'median':>10} {'GFLOP/s':>8} {'of peak':>8} {'constants':>11} {'activations':>12}  ratio",
+            f"  {'':18} {'median':>10} {'GFLOP/s':>8} {'of peak':>8} {'of bandwidth':>12} {'constants':>11} "
+            f"{'activations':>12}  ratio",
         ]
         lines += [self._line(name, row) for name in row["seconds"]]
+        if self.resident:
+            sizes = ", ".join(f"{name} {_mebibytes(size)}" for name, size in self.resident.items())
+            lines.append(f"  peak resident memory of a new process: {sizes}")
         lines += [f"  {name}: SQNR {decibels:.1f} dB" for name, decibels in self.quality.items()]
         return "\n".join([*lines, *(f"  {name} refuses: {why}" for name, why in self.refused.items())])
 
@@ -84,7 +104,9 @@ class Row:
         ratio = "" if name == self.ours else str(self.result.ratio(name, self.ours))
         constants = _mebibytes(self.constants.get(name))
         activations = _mebibytes(self.activations.get(name))
-        rates = f"{row['gflops'][name]:8.1f} {row['share_of_peak'][name]:8.1%}"
+        share = row["share_of_bandwidth"].get(name)
+        rates = f"{row['gflops'][name]:8.1f} {row['share_of_peak'][name]:8.1%} "
+        rates += " " * 12 if share is None else f"{share:12.1%}"
         milliseconds = f"{1e3 * row['seconds'][name]:.3f} ms"
         return f"  {name:18} {milliseconds:>10} {rates} {constants:>11} {activations:>12}  {ratio}".rstrip()
 

@@ -13,11 +13,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import onnx
-import pandas as pd
 
 from mlhood.compiler.backends import timing, trace
 from mlhood.compiler.backends.targets import DEFAULT, LOWERINGS, Target, check_target, prepare
@@ -33,6 +32,10 @@ from mlhood.compiler.quantize import Profile, Recipe, profile, quantize
 from mlhood.compiler.quantize.report import constant_bytes
 from mlhood.compiler.quantize.samples import samples
 from mlhood.errors import CompilerError
+from mlhood.files.mapped import release_pages
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Model = str | Path | bytes | onnx.ModelProto
 Batch = Mapping[str, np.ndarray]
@@ -140,6 +143,8 @@ class Executable:
 
     def stage_report(self) -> pd.DataFrame:
         """Return a row per stage: number of nodes, bytes of constants, and time (ms)."""
+        import pandas as pd
+
         rows = [(len(stage.graph.nodes), constant_bytes(stage.graph), 1000 * stage.seconds) for stage in self.stages]
         names = [stage.name for stage in self.stages]
         return pd.DataFrame(rows, index=names, columns=["nodes", "constant bytes", "ms"])
@@ -206,6 +211,8 @@ def stages(
         start = perf_counter()
         graph = step(graph)
         verify(graph)
+        for constant in graph.constants.values():
+            release_pages(constant.data)  # what comes next reads few of them
         yield Stage(name, graph, perf_counter() - start)
         if name == stop_after:
             return

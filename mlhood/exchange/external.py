@@ -139,6 +139,14 @@ def _bytes_needed(tensor: TensorProto, where: str) -> int | None:
     return None if packed or dtype.kind == "O" else math.prod(tensor.dims) * dtype.itemsize
 
 
+def has_raw_data(tensor: TensorProto) -> bool:
+    """Return whether a tensor's elements are in the model, as bytes that match its shape, and nowhere else."""
+    kinds = {field.name for field, _ in tensor.ListFields()}
+    if not kinds <= {"name", "dims", "data_type", "raw_data", "doc_string"} or any(size < 0 for size in tensor.dims):
+        return False
+    return _bytes_needed(tensor, tensor.name) == len(tensor.raw_data)
+
+
 def _load(tensor: TensorProto, where: str, folder: str) -> None:
     try:
         with warnings.catch_warnings():

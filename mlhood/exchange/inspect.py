@@ -7,14 +7,17 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import onnx
-import pandas as pd
 from onnx import TensorProto, helper
 from onnx.inliner import inline_local_functions
 
 from mlhood.errors import ExchangeError
 from mlhood.exchange.load import load
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _NOT_PARAMETERS = {TensorProto.INT64, TensorProto.BOOL, TensorProto.STRING}
 _Model = str | Path | bytes | onnx.ModelProto
@@ -146,6 +149,8 @@ def operator_counts(model: _Model) -> pd.Series:
     Raises:
         ExchangeError: The model cannot be read.
     """
+    import pandas as pd
+
     counts = Counter(node.op_type for node in load(model).graph.node)
     ordered = dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
     return pd.Series(ordered, name="count", dtype="int64").rename_axis("operator")
@@ -173,6 +178,8 @@ def node_table(model: _Model, **dims: int) -> pd.DataFrame:
     Raises:
         ExchangeError: The model cannot be read, or `dims` names an axis that it does not have.
     """
+    import pandas as pd
+
     shapes = Shapes(load(model), dims)
     seen: set[str] = set()
     rows = [_row(node, shapes, seen) for node in shapes.nodes]

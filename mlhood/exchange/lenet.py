@@ -5,12 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import onnx
-import torch
 
 from mlhood.errors import ExchangeError
 from mlhood.exchange.export import export
 from mlhood.exchange.load import load
-from mlhood.models import LeNet, digits, train
+from mlhood.models.digits import digits
 
 INPUT, OUTPUT = "image", "logits"
 
@@ -28,6 +27,11 @@ def lenet_onnx(path: str | Path = "lenet.onnx") -> str:
     if target.exists():
         _check(load(target), target)
         return f"using the existing {target.name}"
+    import torch
+
+    from mlhood.models.networks import LeNet
+    from mlhood.models.training import train
+
     data = digits()
     with torch.random.fork_rng(devices=[]):  # fixed weights make the results reproducible
         torch.manual_seed(0)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import onnx
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 
 from mlhood.errors import ExchangeError
-from mlhood.exchange.external import MAX_MODEL_BYTES, fetch_external, too_large
+from mlhood.exchange.external import MAX_MODEL_BYTES, fetch_external, has_raw_data, too_large
 
 # Domains whose operators need no definition in the file.
 KNOWN_DOMAINS = {"", "ai.onnx", "ai.onnx.ml", "ai.onnx.training", "ai.onnx.preview", "com.microsoft"}
@@ -33,6 +34,7 @@ _EXPORT_AGAIN = "export the model again with mlhood.exchange.export, or copy the
 # Limit on the nodes after inlining: thirty functions that each call the next one twice expand to a billion.
 MAX_NODES = 10**6
 MAX_CALL_DEPTH = 50
+_LARGE = 2**16  # bytes of a tensor
 
 Key = tuple[str, str, str]
 
@@ -157,7 +159,7 @@ def _unsupported(where: str, expected: str, got: str) -> ExchangeError:
 
 def _check_graph(proto: onnx.ModelProto, where: str, types: bool) -> None:
     try:
-        onnx.checker.check_model(proto, full_check=types)
+        onnx.checker.check_model(proto if types else _without_weights(proto), full_check=types)
     except Exception as error:  # the C++ checker raises several unrelated exception types
         raise ExchangeError(
             "the model's graph is invalid",
@@ -165,6 +167,35 @@ def _check_graph(proto: onnx.ModelProto, where: str, types: bool) -> None:
             got=_summary(error),
             todo="fix the named node, or export the model again",
         ) from error
+
+
+def _without_weights(proto: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a copy in which large initializers are empty: the checker serialises what it is given.
+
+    Only those are emptied in which it could find no fault.
+    """
+    light = onnx.ModelProto()
+    graph = light.graph
+    for source, target in ((proto, light), (proto.graph, graph)):
+        for field, value in source.ListFields():
+            if field.name not in ("graph", "initializer"):
+                _copy_field(target, field.name, value)
+    for tensor in proto.graph.initializer:
+        if tensor.ByteSize() < _LARGE or not has_raw_data(tensor):
+            graph.initializer.append(tensor)
+        else:
+            graph.initializer.add(name=tensor.name, data_type=tensor.data_type, dims=[0])
+    return light
+
+
+def _copy_field(target: Message, name: str, value: Any) -> None:
+    field = getattr(target, name)
+    if isinstance(value, Message):
+        field.CopyFrom(value)
+    elif isinstance(value, (str, bytes, int, float)):
+        setattr(target, name, value)
+    else:
+        field.MergeFrom(value)
 
 
 def _summary(error: BaseException) -> str:

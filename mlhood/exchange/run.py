@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
-import onnxruntime
 
 from mlhood.errors import ExchangeError
 from mlhood.exchange.load import load
+
+if TYPE_CHECKING:
+    import onnxruntime
 
 _FATAL = 4  # ONNX Runtime's log level: failures are reported as exceptions, not on stderr
 
@@ -50,6 +52,8 @@ def run(
 
 
 def _session(proto: onnx.ModelProto, threads: int | None) -> onnxruntime.InferenceSession:
+    import onnxruntime  # only here: the compiler, which imports this package, does without it
+
     options = onnxruntime.SessionOptions()
     options.log_severity_level = _FATAL
     # Without VNNI, the default uint8 x int8 kernels saturate sums of two products at int16.
@@ -102,9 +106,9 @@ def _check_input(entry: Any, value: Any) -> np.ndarray:
 
 
 def _failed(what: str, error: Exception) -> ExchangeError:
+    from onnxruntime import __version__ as version
+
     text = " ".join(str(error).split())
     # Drop the status code: "[ONNXRuntimeError] : 2 : INVALID_ARGUMENT : ...".
     reason = text.split(" : ", 3)[-1] if text.startswith("[ONNXRuntimeError]") else text
-    return ExchangeError(
-        what, got=reason[:300], todo=f"check the model's opset and operators (onnxruntime {onnxruntime.__version__})"
-    )
+    return ExchangeError(what, got=reason[:300], todo=f"check the model's opset and operators (onnxruntime {version})")

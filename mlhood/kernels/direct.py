@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -14,7 +15,9 @@ from mlhood.kernels.codegen import jit, packing
 from mlhood.kernels.codegen.arguments import pack_arguments, word_index
 from mlhood.kernels.codegen.direct_kernel import FIELDS, Variant, build
 from mlhood.kernels.codegen.microkernel import CACHE_LINE, Tile, candidates
+from mlhood.kernels.codegen.steps import Step
 from mlhood.kernels.codegen.target import Target, host
+from mlhood.kernels.elementwise import checked_steps
 from mlhood.kernels.geometry import Geometry, Layout, Pair, geometry, stored_shape
 from mlhood.kernels.native import NativeCall
 from mlhood.kernels.parallel import aligned, scratch
@@ -145,6 +148,7 @@ class Direct:
         input_layout: Layout of the input; blocks have the target's lanes.
         output_layout: Layout of the result and of the residual.
         threads: Threads that pack the weights.
+        epilogue: Steps on the result as their only input, see `elementwise.prepare`; they replace the clamping.
 
     Raises:
         KernelError: If w or bias has the wrong shape, dtype or strides, if a block of channels would span two groups,
@@ -163,6 +167,7 @@ class Direct:
         input_layout: Layout = "plain",
         output_layout: Layout = "plain",
         threads: int = 1,
+        epilogue: Sequence[Step] = (),
     ) -> None:
         self.geometry, self.target = g, target or host()
         lanes = self.target.lanes
@@ -175,6 +180,8 @@ class Direct:
         if bias is not None:
             _check_array("bias", bias, (g.filters,))
         self.variant = variant or choose(g, self.target, input_layout, output_layout)
+        if epilogue:
+            self.variant = replace(self.variant, epilogue=checked_steps(epilogue, 1))
         stride, blocked = g.stride[1] * _channel_block(input_layout, self.target), output_layout == "blocked"
         if (self.variant.stride, self.variant.blocked) != (stride, blocked):
             expected = f"stride {stride}, blocked {blocked}"

@@ -11,12 +11,13 @@ from collections.abc import Sequence
 
 from mlhood.errors import KernelError
 from mlhood.kernels.codegen import elementwise_kernel, jit, vector_math
-from mlhood.kernels.codegen.elementwise_kernel import OPERATIONS, Operand, Step
+from mlhood.kernels.codegen.elementwise_kernel import Operand
+from mlhood.kernels.codegen.steps import OPERATIONS, Step
 from mlhood.kernels.codegen.target import Target, host
 from mlhood.kernels.loop_nest import broadcast_strides, collapsed, loop_values
 from mlhood.kernels.native import NativeCall, native_call
 
-__all__ = ["OPERATIONS", "Step", "prepare"]
+__all__ = ["OPERATIONS", "Step", "checked_steps", "prepare"]
 
 _ATTRIBUTES = {"Constant": (1, 1), "Pow": (1, 1), "LeakyRelu": (0, 1), "Gelu": (0, 1)}
 _ATTRIBUTES |= dict.fromkeys(("Clip", "Elu", "HardSigmoid"), (0, 2))
@@ -42,7 +43,7 @@ def prepare(
         KernelError: If an operation is unknown, its operands or attributes are invalid, or a shape does not fit.
     """
     target = target or host()
-    plan = tuple(_checked(step, len(shapes) + i) for i, step in enumerate(steps))
+    plan = checked_steps(steps, len(shapes))
     if not plan:
         raise KernelError("no operation to evaluate", expected="one step or more", got=list(steps))
     dimensions = collapsed(out_shape, [broadcast_strides(shape, out_shape) for shape in (out_shape, *shapes)])
@@ -59,8 +60,20 @@ def prepare(
     return native_call(kernel, elementwise_kernel.fields(len(shapes)), values, names, name=label)
 
 
+def checked_steps(steps: Sequence[Step], inputs: int) -> tuple[Step, ...]:
+    """Return steps with plain attributes, as the key of the object code contains them.
+
+    Args:
+        steps: See `prepare`.
+        inputs: Number of inputs.
+
+    Raises:
+        KernelError: If an operation is unknown, or its operands or attributes are invalid.
+    """
+    return tuple(_checked(step, inputs + i) for i, step in enumerate(steps))
+
+
 def _checked(step: Step, available: int) -> Step:
-    """Return a step with plain attributes, as the key of the object code contains them."""
     name, attributes, operands = step
     if name not in OPERATIONS:
         raise KernelError("unknown operation", expected=", ".join(sorted(OPERATIONS)), got=repr(name))

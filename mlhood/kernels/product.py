@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +11,9 @@ import numpy as np
 from mlhood.kernels.codegen import jit, packing
 from mlhood.kernels.codegen.microkernel import CACHE_LINE, Tile, candidates
 from mlhood.kernels.codegen.product_kernel import FIELDS, UNROLL, build
+from mlhood.kernels.codegen.steps import Step
 from mlhood.kernels.codegen.target import Target, host
+from mlhood.kernels.elementwise import checked_steps
 from mlhood.kernels.native import NativeCall, native_call
 from mlhood.kernels.parallel import aligned
 
@@ -83,6 +86,7 @@ def prepare(
     target: Target | None = None,
     tile: Tile | None = None,
     name: str = "product",
+    epilogue: Sequence[Step] = (),
 ) -> NativeCall:
     """Prepare c = a b for constant b: operands "a" float32 [batch, m, a_ld] and "c" float32 [batch, m, c_ld].
 
@@ -98,6 +102,7 @@ def prepare(
         target: The processor; the host by default.
         tile: The register tile; by default the cheapest.
         name: For reports.
+        epilogue: Steps on the result as their only input, see `elementwise.prepare`; they replace the clamping.
     """
     target = target or host()
     is_packed = tile is not None and b is not None and b.ndim >= 3 and b.shape[-2:] == (sizes.k, tile.columns)
@@ -122,8 +127,8 @@ def prepare(
         "bias": 0 if padded is None else padded.ctypes.data,
     }
     floor, ceiling = clip or UNBOUNDED
-    ahead = _ahead(sizes, tile, values["chunk_rows"])
-    kernel = jit.load(build, target, tile.rows, tile.vectors, sizes.m % tile.rows, ahead)
+    ahead, steps = _ahead(sizes, tile, values["chunk_rows"]), checked_steps(epilogue, 1)
+    kernel = jit.load(build, target, tile.rows, tile.vectors, sizes.m % tile.rows, steps, ahead)
     keep = tuple(array for array in (weights, padded) if array is not None)
     floats, operands = {"floor": floor, "ceiling": ceiling}, ("a", "c") if weights is not None else ("a", "b", "c")
     return native_call(kernel, FIELDS, values, operands, floats=floats, keep=keep, name=name)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from mlhood.kernels.codegen import jit
+from mlhood.kernels.codegen.steps import Step
 from mlhood.kernels.codegen.target import Target, host
 from mlhood.kernels.codegen.window_kernel import FIELDS, Operation, WindowVariant, build
+from mlhood.kernels.elementwise import checked_steps
 from mlhood.kernels.geometry import Geometry
 from mlhood.kernels.native import NativeCall, native_call
 from mlhood.kernels.product import UNBOUNDED, Clip
@@ -73,6 +76,7 @@ def depthwise(
     *,
     threads: int = 1,
     target: Target | None = None,
+    epilogue: Sequence[Step] = (),
 ) -> NativeCall:
     """Prepare a depthwise convolution: operands "x", "y" and optionally "residual", blocked float32.
 
@@ -83,6 +87,7 @@ def depthwise(
         clip: Bounds that the result is clamped to; None for none.
         threads: Number of threads.
         target: The processor; the host by default.
+        epilogue: Steps on the result as their only input, see `elementwise.prepare`; they replace the clamping.
     """
     target = target or host()
     lanes = target.lanes
@@ -97,7 +102,8 @@ def depthwise(
     size = g.height, g.width
     windows = Windows(g.images * blocks, size, g.out, g.kernel, g.stride, g.dilation, g.padding)
     addresses = {"w": packed.ctypes.data, "bias": padded.ctypes.data, "blocks": blocks}
-    return _prepare(windows, "convolution", addresses, clip or UNBOUNDED, (packed, padded), threads, target)
+    keep, steps = (packed, padded), checked_steps(epilogue, 1)
+    return _prepare(windows, "convolution", addresses, clip or UNBOUNDED, keep, threads, target, steps)
 
 
 def pool(
@@ -130,6 +136,7 @@ def _prepare(
     keep: tuple[np.ndarray, ...],
     threads: int,
     target: Target,
+    epilogue: tuple[Step, ...] = (),
 ) -> NativeCall:
     rows, columns = windows.bounds(0), windows.bounds(1)
     inside = np.flatnonzero((columns[:, 0] == 0) & (columns[:, 1] == windows.kernel[1]))
@@ -155,7 +162,7 @@ def _prepare(
     }
     floats = {"floor": clip[0], "ceiling": clip[1]}
     pixels = min(8, target.registers // 2, max(1, inside.size))
-    variant = WindowVariant(operation, windows.kernel, windows.stride, windows.dilation, pixels)
+    variant = WindowVariant(operation, windows.kernel, windows.stride, windows.dilation, pixels, epilogue)
     return native_call(
         jit.load(build, target, variant),
         FIELDS,

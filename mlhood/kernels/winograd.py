@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from mlhood.kernels.codegen import jit
+from mlhood.kernels.codegen.steps import Step
 from mlhood.kernels.codegen.target import Target, host
 from mlhood.kernels.codegen.winograd_kernel import (
     INPUT_FIELDS,
@@ -13,9 +16,11 @@ from mlhood.kernels.codegen.winograd_kernel import (
     build_input,
     build_output,
 )
+from mlhood.kernels.elementwise import checked_steps
 from mlhood.kernels.geometry import Geometry
 from mlhood.kernels.native import NativeCall, native_call
-from mlhood.kernels.product import UNBOUNDED, Clip, Sizes, choose, cost, pack, prepare
+from mlhood.kernels.parallel import aligned
+from mlhood.kernels.product import UNBOUNDED, Clip, Sizes, choose, cost, prepare
 
 _TRANSFORM = 4  # cycles per element of a tile: loading, transforming, storing
 BANDWIDTH = 4  # bytes per cycle from memory, on one core
@@ -57,7 +62,14 @@ def transform_weights(w: np.ndarray, m: int) -> np.ndarray:
 
 def pack_weights(g: Geometry, w: np.ndarray, m: int, target: Target | None = None) -> np.ndarray:
     """Return the transformed weights as panels, see `product.pack`: what `prepare_winograd` takes."""
-    return pack(transform_weights(w, m), panel_width(g, m, target or host()))
+    width, elements = panel_width(g, m, target or host()), (m + 2) ** 2
+    panels = -(-g.filters // width)
+    out = aligned(elements * panels * g.channels * width).reshape(elements, panels, g.channels, width)
+    for i in range(panels):  # a panel at a time: all of the weights in float64 would be four times as large
+        part = transform_weights(w[i * width : (i + 1) * width], m)
+        out[:, i, :, : part.shape[2]] = part
+        out[:, i, :, part.shape[2] :] = 0
+    return out
 
 
 def panel_width(g: Geometry, m: int, target: Target) -> int:
@@ -75,6 +87,7 @@ def prepare_winograd(
     chunk: int | None = None,
     threads: int = 1,
     target: Target | None = None,
+    epilogue: Sequence[Step] = (),
 ) -> list[NativeCall]:
     """Prepare a convolution of blocked activations.
 
@@ -92,9 +105,11 @@ def prepare_winograd(
             second-level cache; None for all.
         threads: Number of threads.
         target: The processor; the host by default.
+        epilogue: Steps on the result as their only input, see `elementwise.prepare`; they replace the clamping.
     """
     target = target or host()
-    convolution = _Winograd(g, weights, bias, clip or UNBOUNDED, m, threads, target)
+    steps = checked_steps(epilogue, 1)
+    convolution = _Winograd(g, weights, bias, clip or UNBOUNDED, m, threads, target, steps)
     lines = convolution.lines
     step = min(lines, chunk or lines)
     return [call for first in range(0, lines, step) for call in convolution.calls(first, min(step, lines - first))]
@@ -112,8 +127,9 @@ class _Winograd:
         m: int,
         threads: int,
         target: Target,
+        epilogue: tuple[Step, ...],
     ) -> None:
-        self.geometry, self.weights, self.clip, self.m = g, weights, clip, m
+        self.geometry, self.weights, self.clip, self.m, self.epilogue = g, weights, clip, m, epilogue
         self.threads, self.target, self.lanes = threads, target, target.lanes
         self.blocks = -(-g.channels // self.lanes), -(-g.filters // self.lanes)
         self.rows, self.columns = tile_counts(g, m)
@@ -136,7 +152,10 @@ class _Winograd:
         options = {"a_ld": v_ld, "c_ld": p_ld, "threads": self.threads, "target": self.target, "tile": self.tile}
         product = prepare(sizes, self.weights, **options)
         operands = {"v": product.operands["a"], "p": product.operands["c"]}
-        kernels = [jit.load(build, self.target, self.m) for build in (build_input, build_output)]
+        kernels = [
+            jit.load(build_input, self.target, self.m),
+            jit.load(build_output, self.target, self.m, self.epilogue),
+        ]
         floats = {"floor": self.clip[0], "ceiling": self.clip[1]}
         return [
             native_call(kernels[0], INPUT_FIELDS, before, ("x", "v"), workspace=workspace, name="winograd input"),

@@ -5,13 +5,20 @@ trained with `train`, and NumPy arrays of images and labels (`digits`, `photogra
 and blocks of transformers, `vit_block` and `gpt_block`, with random weights.
 """
 
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from mlhood.models.digits import Digits, digits
-from mlhood.models.mobilenet import MobileNetV2, mobilenet_v2
-from mlhood.models.networks import MLP, LeNet, LeNetBN
 from mlhood.models.photographs import photographs
-from mlhood.models.resnet import ResNet, resnet18, resnet34, resnet50
-from mlhood.models.training import accuracy, train
-from mlhood.models.transformer import gpt_block, vit_block
+
+if TYPE_CHECKING:
+    from mlhood.models.mobilenet import MobileNetV2, mobilenet_v2
+    from mlhood.models.networks import MLP, LeNet, LeNetBN
+    from mlhood.models.resnet import ResNet, resnet18, resnet34, resnet50
+    from mlhood.models.training import accuracy, train
+    from mlhood.models.transformer import gpt_block, vit_block
 
 __all__ = [
     "MLP",
@@ -31,3 +38,19 @@ __all__ = [
     "train",
     "vit_block",
 ]
+
+_MODULES = {
+    "mobilenet": ("MobileNetV2", "mobilenet_v2"),
+    "networks": ("MLP", "LeNet", "LeNetBN"),
+    "resnet": ("ResNet", "resnet18", "resnet34", "resnet50"),
+    "training": ("accuracy", "train"),
+    "transformer": ("gpt_block", "vit_block"),
+}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    """Import what needs torch lazily: the data are also used without it."""
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module 'mlhood.models' has no attribute {name!r}")
+    return getattr(import_module(f"mlhood.models.{_MODULE_OF[name]}"), name)

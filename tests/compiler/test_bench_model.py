@@ -2,6 +2,7 @@
 
 import json
 import os
+from pathlib import Path
 from unittest.mock import patch
 
 import numpy as np
@@ -24,7 +25,9 @@ PEAK = 1e11
 @pytest.fixture
 def no_processes(monkeypatch):
     """Do not time compilation in new processes."""
-    monkeypatch.setattr(bench_model, "compile_times", lambda path, target, batch: {"cold": 2.0, "cached": 1.0})
+    times = {"cold": 2.0, "cached": 1.0}
+    monkeypatch.setattr(bench_model, "compile_times", lambda path, target, batch: (times, 100 * 2**20))
+    monkeypatch.setattr(bench_model, "onnx_runtime_memory", lambda path, batch, threads: None)
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +62,20 @@ def test_the_command_writes_rows_and_the_machine(command):
     assert row["compile_seconds"].keys() == {"cold", "cached"}
     assert all(seconds > 0 for seconds in row["compile_seconds"].values())
     assert row["sqnr"].keys() == {f"{OURS} int8", "onnxruntime int8"}
+    assert row["moved_bytes"].keys() == row["share_of_bandwidth"].keys() == {OURS, f"{OURS} int8"}
+    assert 4 * 61_706 < row["moved_bytes"][OURS] < 10 * 61_706  # the weights, and activations of two images
+    assert row["moved_bytes"][f"{OURS} int8"] < row["moved_bytes"][OURS]
+    rate = row["moved_bytes"][OURS] / row["seconds"][OURS]
+    assert row["share_of_bandwidth"][OURS] == pytest.approx(rate / data["bandwidth"]["bytes_per_second"])
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").is_file(), reason="the system does not tell the peak of a process")
+def test_the_memory_of_new_processes_is_in_the_row(command):
+    output, data = command
+    (row,) = data["rows"]
+    assert row["peak_resident_bytes"].keys() == {OURS, "onnxruntime"}
+    assert all(2**24 < size < 2**29 for size in row["peak_resident_bytes"].values())  # Python alone takes 9 MiB
+    assert f"new process: {OURS} {row['peak_resident_bytes'][OURS] / 2**20:.2f} MiB, onnxruntime " in output
 
 
 def test_the_command_prints_a_table(command):
@@ -103,6 +120,8 @@ def test_what_targets_tell_and_refuse_is_in_the_row(monkeypatch, no_processes):
     (row,) = measure(["lenet"], peak=PEAK, targets=("telling", "refusing"))
     assert row.activations == {"telling": 3 * 2**20}
     assert "3.00 MiB" in str(row)
+    assert row.resident == {"telling": 100 * 2**20}
+    assert row.as_dict()["share_of_bandwidth"] == {}
     assert "refusing refuses: no such operator on this target" in str(row)
     assert "refusing" not in row.result.measurements
     with pytest.raises(CompilerError, match="no such operator"):

@@ -3,6 +3,8 @@
 import gzip
 import io
 import json
+import subprocess
+import sys
 import zipfile
 
 import numpy as np
@@ -10,7 +12,7 @@ import onnx
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 from mlhood.errors import ExchangeError
 from mlhood.exchange import load, run
@@ -204,3 +206,50 @@ def test_external_data_outside_the_folder_is_not_read(external):
     external.write_bytes(model.SerializeToString())
     with pytest.raises(ExchangeError):
         load(external)
+
+
+def test_compiling_for_the_cpu_target_loads_no_other_library_that_is_large(tmp_path):
+    path = tmp_path / "small.onnx"
+    path.write_bytes(small().SerializeToString())
+    code = """
+import sys
+import numpy as np
+from mlhood.compiler.compile import compile
+
+model = compile(sys.argv[1], target="cpu")
+assert model.run(a=np.ones(3, np.float32), b=np.ones(3, np.float32))["c"].tolist() == [2, 2, 2]
+print(*({"torch", "onnxscript", "onnxruntime", "scipy", "pandas"} & sys.modules.keys()), "loaded")
+"""
+    command = [sys.executable, "-c", code, str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "loaded", done.stderr
+
+
+def weighted(**changes):
+    """An Add of an input and a weight of 1 MiB, whose fields the changes replace."""
+    weight = numpy_helper.from_array(np.ones((512, 512), np.float32), "b")
+    for name, value in changes.items():
+        weight.ClearField(name)
+        if value is not None:
+            getattr(weight, name).extend(value) if isinstance(value, list) else setattr(weight, name, value)
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [512, 512]) for name in "ac"]
+    node = helper.make_node("Add", ["a", "b"], ["c"], "sum")
+    graph = helper.make_graph([node], "g", values[:1], values[1:], [weight])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+
+
+@pytest.mark.parametrize("types", [True, False])
+def test_large_weights_are_checked_and_left_as_they_are(types):
+    proto = weighted()
+    assert load(proto, types=types) is proto
+    assert proto == weighted()
+    for changes in ({"raw_data": None}, {"float_data": [1.0]}, {"dims": [-1, 5]}, {"data_type": TensorProto.STRING}):
+        with pytest.raises(ExchangeError, match=r"invalid|negative"):
+            load(weighted(**changes), types=types)
+
+
+def test_a_large_weight_does_not_hide_another_fault():
+    proto = weighted()
+    proto.graph.node[0].op_type = "Adder"
+    with pytest.raises(ExchangeError, match="Adder"):
+        load(proto, types=False)

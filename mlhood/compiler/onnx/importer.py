@@ -22,6 +22,7 @@ from mlhood.compiler.operators.creation import Shape
 from mlhood.compiler.operators.onnx_node import Budget, OnnxNode
 from mlhood.errors import CompilerError
 from mlhood.exchange.load import load
+from mlhood.files.mapped import map_arrays
 
 _STANDARD = ("", "ai.onnx")
 # Shapes are short: larger integer tensors are data, and are not evaluated.
@@ -161,10 +162,11 @@ class _Import:
                 got=_list_some(names),
                 todo="store these tensors densely",
             )
-        for tensor in self.proto.initializer:
+        tensors = self.proto.initializer
+        for tensor, array in zip(tensors, map_arrays(map(_array, tensors)), strict=True):
             if tensor.name in self.values:
                 raise CompilerError("two initialisers have the same name", where=f"tensor {tensor.name!r}")
-            self._constant(tensor.name, _array(tensor))
+            self._constant(tensor.name, array)
         for value in self.proto.input:
             if value.name in self.values:
                 continue  # an initialiser, which older files list among the inputs

@@ -1,12 +1,13 @@
 """Activations that are fused into the operator before them, as an attribute of it.
 
 An activation is a tuple of the name and the attributes of a unary operator: ("Relu",), ("Clip", 0.0, 6.0),
-("LeakyRelu", 0.01). The empty tuple means none.
+("LeakyRelu", 0.01). The empty tuple means none. Back ends also fuse chains of one input: ("ElementwiseChain", steps).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -14,10 +15,11 @@ from mlhood.compiler.hir.operator import UNBOUNDED, Operator, Range, common_elem
 from mlhood.compiler.hir.types import TensorType, broadcast
 from mlhood.compiler.operators import elementwise
 from mlhood.compiler.operators.base import MADE_BY_PASS, Elementwise
+from mlhood.compiler.operators.chain import ElementwiseChain
 from mlhood.compiler.operators.onnx_writer import OnnxWriter
 from mlhood.errors import CompilerError
 
-Activation = tuple[str | float | int | None, ...]
+Activation = tuple[Any, ...]
 
 ACTIVATIONS: dict[str, type[Operator]] = {
     operator.__name__: operator for operator in elementwise.OPERATORS if operator.fusible
@@ -36,10 +38,11 @@ def operator_of(activation: Activation) -> Operator:
         CompilerError: The activation is unknown, or its attributes are invalid.
     """
     name, *attributes = activation
-    if name not in ACTIVATIONS:
+    kind = ElementwiseChain if name == ElementwiseChain.__name__ else ACTIVATIONS.get(name)
+    if kind is None:
         raise CompilerError("unknown activation", expected=", ".join(ACTIVATIONS), got=name)
     try:
-        return ACTIVATIONS[str(name)](*attributes)
+        return kind(*attributes)
     except TypeError as error:
         raise CompilerError("invalid attributes of the activation", got=activation) from error
 
@@ -47,7 +50,7 @@ def operator_of(activation: Activation) -> Operator:
 def check_activation(activation: Activation) -> None:
     """Raise CompilerError if an activation is unknown, or its attributes are invalid."""
     if activation:
-        operator_of(activation)
+        operator_of(activation).infer(TensorType("float32", ()))
 
 
 def apply_activation(x: np.ndarray, activation: Activation) -> np.ndarray:

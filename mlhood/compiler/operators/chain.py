@@ -10,31 +10,16 @@ import numpy as np
 from mlhood.compiler.hir.operator import Operator, require, require_unquantized, unsupported
 from mlhood.compiler.hir.types import TensorType, broadcast
 from mlhood.compiler.operators import arithmetic, elementwise
-from mlhood.compiler.operators.activation import AddActivation
 from mlhood.compiler.operators.base import MADE_BY_PASS, Elementwise
 from mlhood.errors import CompilerError
 
 # The operator's name, its attributes, and what it reads: inputs of the chain, then results of earlier steps.
 Step = tuple[str, tuple[Any, ...], tuple[int, ...]]
 
+CONSTANT = "Constant"  # a step that reads nothing: its attribute is a number of float32
+_SCALAR = TensorType("float32", ())
 _LAST = unsupported("chains are formed last, when a graph is lowered for a back end")
-_KNOWN = {operator.__name__: operator for operator in (*elementwise.OPERATORS, *arithmetic.OPERATORS)}
-
-
-def steps_of(operator: Operator) -> tuple[Step, ...]:
-    """Return an element-wise operator as steps; its inputs are operands 0, 1, ...
-
-    Raises:
-        CompilerError: The operator is no step of a chain.
-    """
-    if isinstance(operator, ElementwiseChain):
-        return operator.steps
-    if isinstance(operator, AddActivation):
-        name, *attributes = operator.activation
-        return ("Add", (), (0, 1)), (str(name), tuple(attributes), (2,))
-    if operator.name not in _KNOWN:
-        raise CompilerError("the operator is not a step of a chain", got=operator.name)
-    return ((operator.name, tuple(operator.attributes.values()), tuple(range(operator.arity[0]))),)
+STEPS = {operator.__name__: operator for operator in (*elementwise.OPERATORS, *arithmetic.OPERATORS)}
 
 
 def operator_of(step: Step) -> Operator:
@@ -44,10 +29,10 @@ def operator_of(step: Step) -> Operator:
         CompilerError: The operator is unknown, or its attributes are invalid.
     """
     name, attributes, _ = step
-    if name not in _KNOWN:
+    if name not in STEPS:
         raise CompilerError("the operator is not a step of a chain", got=name)
     try:
-        return _KNOWN[name](*attributes)
+        return STEPS[name](*attributes)
     except TypeError as error:
         raise CompilerError("invalid attributes of a step", where=name, got=attributes) from error
 
@@ -83,7 +68,8 @@ class ElementwiseChain(Elementwise):
         for step in self.steps:
             valid = all(0 <= operand < len(values) for operand in step[2])
             require(valid, "a step reads what comes after it", expected=f"less than {len(values)}", got=step[2])
-            values.append(operator_of(step).infer(*(values[operand] for operand in step[2])))
+            read = [values[operand] for operand in step[2]]
+            values.append(_SCALAR if step[0] == CONSTANT else operator_of(step).infer(*read))
         shape = broadcast(*(type.shape for type in inputs))
         require(values[-1].shape == shape, "a chain's result has the shape of all inputs", got=values[-1].shape)
         return values[-1]
@@ -91,15 +77,10 @@ class ElementwiseChain(Elementwise):
     def evaluate(self, *inputs: np.ndarray) -> np.ndarray:
         values = list(inputs)
         for step in self.steps:
-            values.append(operator_of(step).evaluate(*(values[operand] for operand in step[2])))
+            read = [values[operand] for operand in step[2]]
+            constant = step[0] == CONSTANT
+            values.append(np.asarray(step[1][0], np.float32) if constant else operator_of(step).evaluate(*read))
         return values[-1]
-
-
-def is_step(operator: Operator) -> bool:
-    """Return whether an operator can be a step, or several."""
-    if isinstance(operator, AddActivation):
-        return True
-    return isinstance(operator, ElementwiseChain) or (isinstance(operator, Elementwise) and operator.name in _KNOWN)
 
 
 OPERATORS = (ElementwiseChain,)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-import pandas as pd
+from typing import TYPE_CHECKING
 
 from mlhood.compiler.hir.graph import Graph
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True)
@@ -50,5 +52,7 @@ class History:
 
     def table(self) -> pd.DataFrame:
         """Return one row per step: pass, nodes before, nodes after."""
+        import pandas as pd
+
         rows = [(step.name, step.before, step.after) for step in self.steps]
         return pd.DataFrame(rows, columns=["pass", "nodes before", "nodes after"])

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 
 from mlhood.compiler.backends.interpreter import Interpreter
 from mlhood.compiler.hir.graph import Graph
@@ -19,6 +18,9 @@ from mlhood.compiler.quantize.quantize import quantize
 from mlhood.compiler.quantize.recipe import Recipe
 from mlhood.compiler.quantize.schema import dequantize_array, quantize_array
 from mlhood.errors import CompilerError
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Inputs = Mapping[str, np.ndarray]
 
@@ -83,6 +85,8 @@ def compare(
     graph: Graph, profile: Profile, recipes: Mapping[str, Recipe], inputs: Inputs, labels: np.ndarray | None = None
 ) -> pd.DataFrame:
     """Quantise a graph with several recipes; return a row for the float graph and one per recipe, see `summary`."""
+    import pandas as pd
+
     rows = {"float": summary(graph, graph, inputs, labels)}
     rows |= {name: summary(graph, quantize(graph, profile, recipe), inputs, labels) for name, recipe in recipes.items()}
     return pd.DataFrame.from_dict(rows, orient="index")
@@ -105,6 +109,8 @@ def layer_sqnr(graph: Graph, quantized: Graph, inputs: Inputs) -> pd.DataFrame:
         alone: dB, with the node's inputs taken from the float graph: the loss due to quantising this layer's inputs,
             weights and result.
     """
+    import pandas as pd
+
     floats = _record(graph, inputs)
     integers = _record(quantized, inputs)
     rows = []

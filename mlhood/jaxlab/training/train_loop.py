@@ -36,7 +36,7 @@ _LEARNING_RATE = 3e-3
 
 
 class Data(Protocol):
-    """Images and labels as `mlhood.models.digits` returns them; not imported from there, as that imports torch."""
+    """Images and labels as `mlhood.models.digits` returns them; this package uses no model of torch."""
 
     @property
     def train_images(self) -> np.ndarray:

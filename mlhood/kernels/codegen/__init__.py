@@ -2,5 +2,5 @@
 
 A generator (`gemm_kernel`, `direct_kernel`, `packing`) writes the loops with `ir_builder` around a `microkernel` for a
 `target`; `jit` compiles the module, or loads its object code from the disk cache, and returns a function that takes the
-address of an `arguments` block.
+address of an `arguments` block. `steps` are the element-wise operations of `elementwise_kernel` and of all epilogues.
 """

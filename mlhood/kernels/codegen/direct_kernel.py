@@ -17,6 +17,7 @@ from mlhood.kernels.codegen.arguments import Arguments, kernel_function
 from mlhood.kernels.codegen.ir_builder import ADDRESS, FLOAT, INDEX, FunctionBuilder, Int, Pointer
 from mlhood.kernels.codegen.microkernel import CACHE_LINE, MicrokernelSpec, Tile, microkernel
 from mlhood.kernels.codegen.packing import padder
+from mlhood.kernels.codegen.steps import Step
 from mlhood.kernels.codegen.target import Target
 
 _PADDING = ("tasks", "pads", "planes", "source", "high", "wide", "padded_high", "padded_wide", "top", "left")
@@ -51,6 +52,7 @@ class Variant:
         prefetch: Distance in k at which the input is prefetched; 0: none.
         unroll: Adjacent elements of the input that one entry of the table of offsets stands for.
         ahead: Cache lines per iteration that are prefetched of the weights that come after those of this call.
+        epilogue: Steps that are applied to the result instead of clamping it.
     """
 
     rows: int
@@ -62,6 +64,7 @@ class Variant:
     prefetch: int = 0
     unroll: int = 1
     ahead: int = 0
+    epilogue: tuple[Step, ...] = ()
 
     def specs(self, target: Target) -> tuple[MicrokernelSpec, MicrokernelSpec]:
         """Return the microkernel that stores partial sums and the one with the epilogue."""
@@ -69,10 +72,12 @@ class Variant:
         if self.lanes == "pixels":
             spec = MicrokernelSpec(tile, b="table", b_stride=self.stride)
             final = replace(spec, bias_axis="rows", valid_columns=self.valid_columns)
+            final = replace(final, epilogue=self.epilogue)
             return spec, replace(final, store="columns", fill_lanes=True) if self.blocked else final
         spec = MicrokernelSpec(tile, self.stride, a="table", unroll=self.unroll)
         spec = replace(spec, a_prefetch=self.prefetch, b_prefetch=WEIGHT_PREFETCH, ahead=self.ahead)
-        return spec, replace(spec, bias_axis="columns", store="blocks" if self.blocked else "columns")
+        final = replace(spec, bias_axis="columns", store="blocks" if self.blocked else "columns")
+        return spec, replace(final, epilogue=self.epilogue)
 
 
 def build(target: Target, variant: Variant) -> str:

@@ -7,32 +7,20 @@ them stays in a register.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from llvmlite import ir
 
-from mlhood.kernels.codegen import loop_nest, vector_math
+from mlhood.kernels.codegen import loop_nest
 from mlhood.kernels.codegen.arguments import Arguments, kernel_function
-from mlhood.kernels.codegen.ir_builder import FLOAT, FunctionBuilder, Int, Pointer
+from mlhood.kernels.codegen.ir_builder import FunctionBuilder, Int, Pointer
 from mlhood.kernels.codegen.remainder import load_first, store_first
+from mlhood.kernels.codegen.steps import BINARY, Step, evaluate
 from mlhood.kernels.codegen.target import Target
 
-_BINARY: dict[str, Callable[..., Any]] = {
-    "Add": lambda code, a, b: code.builder.fadd(a, b),
-    "Div": lambda code, a, b: code.builder.fdiv(a, b),
-    "Max": vector_math.maximum,
-    "Min": vector_math.minimum,
-    "Mul": lambda code, a, b: code.builder.fmul(a, b),
-    "PRelu": vector_math.prelu,
-    "Sub": lambda code, a, b: code.builder.fsub(a, b),
-}
-OPERATIONS = {"Constant": 0, **dict.fromkeys(vector_math.FUNCTIONS, 1), **dict.fromkeys(_BINARY, 2)}
-_CHEAP = {"Abs", "Clip", "Constant", "LeakyRelu", "Neg", "Relu", *_BINARY}
+_CHEAP = {"Abs", "Clip", "Constant", "LeakyRelu", "Neg", "Relu", *BINARY}
 _UNROLL = 4
-
-Step = tuple[str, tuple[Any, ...], tuple[int, ...]]
 
 
 @dataclass(frozen=True)
@@ -110,13 +98,15 @@ class _LoopNest:
                 groups = [self._addresses(starts, i + v * width) for v in range(vectors)]
                 inputs = [self._inputs(addresses, fixed) for addresses in groups]
                 for addresses, values in zip(groups, inputs, strict=True):
-                    addresses[0].store(self._evaluate(values))
+                    addresses[0].store(evaluate(self.code, self.steps, values, self.lanes))
             column = end
         if not self.one_vector:
             with self.code.builder.if_then(column < stop):
                 addresses, count = self._addresses(starts, column), stop - column
                 values = self._inputs(addresses, fixed, count)
-                store_first(self.code, addresses[0], self._evaluate(values), count, self.target)
+                store_first(
+                    self.code, addresses[0], evaluate(self.code, self.steps, values, self.lanes), count, self.target
+                )
 
     def _addresses(self, starts: list[Pointer], column: Int) -> list[Pointer]:
         if self.one_vector:
@@ -133,15 +123,3 @@ class _LoopNest:
         if count is None:
             return address.load(self.lanes)
         return load_first(self.code, address, count, self.lanes)
-
-    def _evaluate(self, inputs: list[Any]) -> Any:
-        values = list(inputs)
-        for name, attributes, indices in self.steps:
-            operands = [values[index] for index in indices]
-            if name == "Constant":
-                values.append(ir.Constant(ir.VectorType(FLOAT, self.lanes), [attributes[0]] * self.lanes))
-            elif name in _BINARY:
-                values.append(_BINARY[name](self.code, *operands))
-            else:
-                values.append(vector_math.FUNCTIONS[name](self.code, *operands, *attributes))
-        return values[-1]

@@ -63,6 +63,9 @@ def address(kernel: Kernel) -> int:
 def compile_ir(text: str, target: Target, *, assembly: bool = False) -> Any:
     """Compile a module to object code (bytes), or to assembly (text)."""
     _initialize()
+    if target.triple:
+        llvm.initialize_all_targets()
+        llvm.initialize_all_asmprinters()
     machine = _target_machine(target)
     module = llvm.parse_assembly(text)
     module.triple, module.data_layout = machine.triple, str(machine.target_data)
@@ -89,8 +92,9 @@ def _link(code: bytes, target: Target) -> Kernel:
 
 @functools.cache
 def _initialize() -> None:
-    llvm.initialize_all_targets()
-    llvm.initialize_all_asmprinters()
+    """Initialise code generation for this machine; other targets take memory, and only cross-compilation needs them."""
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
 
 
 # -- the cache on disk

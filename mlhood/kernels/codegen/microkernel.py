@@ -35,6 +35,7 @@ from mlhood.kernels.codegen.ir_builder import (
     Variable,
     transpose,
 )
+from mlhood.kernels.codegen.steps import Step, finish
 from mlhood.kernels.codegen.target import Target
 
 _SHORT = ir.IntType(16)
@@ -153,6 +154,7 @@ class MicrokernelSpec:
         integers: What an element is, if not a float32; accumulators are 32-bit integers then. `bytes`: four bytes,
             unsigned in a and signed in b; `small_bytes`: likewise, but the sum of two adjacent products fits into 16
             bits, for AVX2; `pairs`: two signed 16-bit integers.
+        epilogue: Steps that are applied to the result instead of clamping it.
     """
 
     tile: Tile
@@ -169,6 +171,7 @@ class MicrokernelSpec:
     b_prefetch: int = 0
     ahead: int = 0
     integers: Integers | None = None
+    epilogue: tuple[Step, ...] = ()
 
     @property
     def element(self) -> Any:
@@ -299,7 +302,7 @@ def _strided_load(code: FunctionBuilder, b: Pointer, first: int, lanes: int, str
 
 
 def _epilogue(code: FunctionBuilder, spec: MicrokernelSpec, sums: list[list[Variable]], target: Target) -> None:
-    """Add bias and residual, clamp to [floor, ceiling], and store the tile."""
+    """Add bias and residual, apply the steps or clamp to [floor, ceiling], and store the tile."""
     tile = spec.tile
     if spec.bias_axis != "none":
         _add_bias(code, spec, sums)
@@ -308,7 +311,7 @@ def _epilogue(code: FunctionBuilder, spec: MicrokernelSpec, sums: list[list[Vari
         row_step, vector_step = (ld, tile.lanes) if spec.store == "rows" else (code.constant(tile.lanes), ld)
         for v in range(tile.vectors):
             pieces = [(row_step * m + code.constant(v) * vector_step, row[v].get()) for m, row in enumerate(sums)]
-            _store_clamped(code, pieces, _valid_lanes(spec, v), out, residual, target)
+            _store(code, spec, pieces, _valid_lanes(spec, v), out, residual, target)
         return
     zero = ir.Constant(ir.VectorType(FLOAT, tile.lanes), None)
     for v in range(tile.vectors):
@@ -317,7 +320,7 @@ def _epilogue(code: FunctionBuilder, spec: MicrokernelSpec, sums: list[list[Vari
             filled = [*rows, *[zero] * (tile.lanes - len(rows))] if spec.fill_lanes else rows
             columns = transpose(code, filled, tile.lanes)[: _valid_lanes(spec, v)]
             pieces = [(ld * (v * tile.lanes + n) + first, column) for n, column in enumerate(columns)]
-            _store_clamped(code, pieces, len(filled), out, residual, target)
+            _store(code, spec, pieces, len(filled), out, residual, target)
 
 
 def _valid_lanes(spec: MicrokernelSpec, vector: int) -> int:
@@ -338,18 +341,23 @@ def _add_bias(code: FunctionBuilder, spec: MicrokernelSpec, sums: list[list[Vari
                 total.set(code.builder.fadd(total.get(), vector))
 
 
-def _store_clamped(
-    code: FunctionBuilder, pieces: list[Any], count: int, out: Pointer, residual: Pointer, target: Target
+def _store(
+    code: FunctionBuilder,
+    spec: MicrokernelSpec,
+    pieces: list[Any],
+    count: int,
+    out: Pointer,
+    residual: Pointer,
+    target: Target,
 ) -> None:
-    """Store `count` lanes of each (offset, vector), with the residual added, clamped to [floor, ceiling]."""
-    kind = pieces[0][1].type
-    floor, ceiling = (code.splat(code.parameters[name], kind.count) for name in ("floor", "ceiling"))
+    """Store `count` lanes of each (offset, vector), with the residual added, after the steps or clamped."""
+    kind, limits = pieces[0][1].type, [code.parameters[name] for name in ("floor", "ceiling")]
     values = [code.variable(kind, vector) for _, vector in pieces]
     with code.builder.if_then(code.builder.not_(residual.is_null())):
         for (offset, _), value in zip(pieces, values, strict=True):
             value.set(code.builder.fadd(value.get(), load_lanes(code, residual.at(offset), kind.count, count, target)))
     for (offset, _), value in zip(pieces, values, strict=True):
-        store_lanes(code, out.at(offset), code.minimum(code.maximum(value.get(), floor), ceiling), count, target)
+        store_lanes(code, out.at(offset), finish(code, spec.epilogue, value.get(), limits), count, target)
 
 
 def _powers_of_two(count: int) -> list[tuple[int, int]]:

@@ -13,6 +13,7 @@ from llvmlite import ir
 from mlhood.kernels.codegen.arguments import Arguments, kernel_function
 from mlhood.kernels.codegen.ir_builder import FLOAT, FunctionBuilder, Int, Pointer
 from mlhood.kernels.codegen.microkernel import CACHE_LINE, MicrokernelSpec, Tile, microkernel
+from mlhood.kernels.codegen.steps import Step
 from mlhood.kernels.codegen.target import Target
 
 _TASKS = ("tasks", "row_chunks", "panel_chunks", "chunk_rows", "chunk_panels", "panels")
@@ -21,7 +22,7 @@ FIELDS = (*_TASKS, "m", "n", "k", *_OPERANDS, "floor", "ceiling")
 UNROLL = 4
 
 
-def build(target: Target, rows: int, vectors: int, rest: int, ahead: int = 0) -> str:
+def build(target: Target, rows: int, vectors: int, rest: int, epilogue: tuple[Step, ...] = (), ahead: int = 0) -> str:
     """Return the module as LLVM IR.
 
     Args:
@@ -29,15 +30,17 @@ def build(target: Target, rows: int, vectors: int, rest: int, ahead: int = 0) ->
         rows: Rows of the register tile.
         vectors: Vector registers in one of its rows.
         rest: Rows that remain below the last full tile; 0 for none.
+        epilogue: Steps that are applied to the result instead of clamping it.
         ahead: Cache lines per iteration that are prefetched of the next panel of b.
     """
     module = ir.Module()
+    options: Any = {"bias_axis": "columns", "unroll": UNROLL, "epilogue": epilogue, "ahead": ahead}
     heights = [height for height in (rows, rest) if height]
     kernels = {
         height: microkernel(
             module,
             f"multiply_{height}",
-            MicrokernelSpec(Tile(height, vectors, target.lanes), None, bias_axis="columns", unroll=UNROLL, ahead=ahead),
+            MicrokernelSpec(Tile(height, vectors, target.lanes), None, **options),
             target,
         )
         for height in heights

@@ -16,6 +16,7 @@ from llvmlite import ir
 
 from mlhood.kernels.codegen.arguments import Arguments, kernel_function
 from mlhood.kernels.codegen.ir_builder import FLOAT, INDEX, FunctionBuilder, Int, Pointer, Variable
+from mlhood.kernels.codegen.steps import Step, finish
 from mlhood.kernels.codegen.target import Target
 
 Operation = Literal["convolution", "maximum", "mean"]
@@ -35,6 +36,7 @@ class WindowVariant:
         stride: Vertical and horizontal.
         dilation: Vertical and horizontal.
         pixels: Number of pixels that are computed at once.
+        epilogue: Steps that are applied to a convolution instead of clamping it.
     """
 
     operation: Operation
@@ -42,6 +44,7 @@ class WindowVariant:
     stride: tuple[int, int]
     dilation: tuple[int, int]
     pixels: int
+    epilogue: tuple[Step, ...] = ()
 
 
 def build(target: Target, variant: WindowVariant) -> str:
@@ -153,12 +156,12 @@ class _LoopNest:
         self.arguments.pointer("y").at(pixel).store(total)
 
     def _finish(self, plane: Int, pixel: Int, total: Any) -> Any:
-        """Add bias and residual, and clamp."""
+        """Add bias and residual, and apply the steps or clamp."""
         builder, lanes = self.code.builder, self.lanes
         bias = self.arguments.pointer("bias").at(plane % self.field["blocks"] * lanes).load(lanes)
         result = self.code.variable(self.kind, builder.fadd(total, bias))
         residual = self.arguments.pointer("residual")
         with builder.if_then(builder.not_(residual.is_null())):
             result.set(builder.fadd(result.get(), residual.at(pixel).load(lanes)))
-        floor, ceiling = (self.code.splat(self.arguments.float32(name), lanes) for name in ("floor", "ceiling"))
-        return self.code.minimum(self.code.maximum(result.get(), floor), ceiling)
+        limits = [self.arguments.float32(name) for name in ("floor", "ceiling")]
+        return finish(self.code, self.variant.epilogue, result.get(), limits)

@@ -6,7 +6,7 @@ t^2 matrix products. (Winograd, Arithmetic Complexity of Computations, 1980; Lav
 Convolutional Neural Networks, CVPR 2016.)
 
     input     d -> v[t * t, tiles, channels]         a task transforms a row of tiles of one block of channels
-    output    p[t * t, tiles, filters] -> y          with bias, residual and clamping
+    output    p[t * t, tiles, filters] -> y          with bias, residual, and steps or clamping
 
 A number that is not finite, or an overflow, reaches all results of its tile. If there is any, the word `nonfinite` is
 set, and the convolution has to be computed in another way.
@@ -22,6 +22,7 @@ from llvmlite import ir
 
 from mlhood.kernels.codegen.arguments import Arguments, kernel_function
 from mlhood.kernels.codegen.ir_builder import ADDRESS, FLOAT, INDEX, FunctionBuilder, Int, Pointer
+from mlhood.kernels.codegen.steps import Step, finish
 from mlhood.kernels.codegen.target import Target
 
 Matrix = tuple[tuple[float, ...], ...]
@@ -67,11 +68,17 @@ def build_input(target: Target, m: int) -> str:
     return str(module)
 
 
-def build_output(target: Target, m: int) -> str:
-    """Return the LLVM IR of the output's transform: p [t * t, tiles, p_ld] -> y [N, F / lanes, OH, OW, lanes]."""
+def build_output(target: Target, m: int, epilogue: tuple[Step, ...] = ()) -> str:
+    """Return the LLVM IR of the output's transform: p [t * t, tiles, p_ld] -> y [N, F / lanes, OH, OW, lanes].
+
+    Args:
+        target: The processor.
+        m: Width of a tile of outputs.
+        epilogue: Steps that are applied to the result instead of clamping it.
+    """
     module = ir.Module()
     code = kernel_function(module)
-    _OutputTransform(code, Arguments(code, OUTPUT_FIELDS), target, m).build()
+    _OutputTransform(code, Arguments(code, OUTPUT_FIELDS), target, m, epilogue).build()
     return str(module)
 
 
@@ -174,6 +181,12 @@ class _InputTransform(_Transform):
 class _OutputTransform(_Transform):
     fields = OUTPUT_FIELDS
 
+    def __init__(
+        self, code: FunctionBuilder, arguments: Arguments, target: Target, m: int, epilogue: tuple[Step, ...]
+    ) -> None:
+        super().__init__(code, arguments, target, m)
+        self.epilogue = epilogue
+
     def _tile(self, plane: Int, block: Int, row: Int, column: Int, index: Int) -> None:
         f, lanes, t, m = self.field, self.lanes, self.t, self.m
         p = self.arguments.pointer("p").at(index * f["p_ld"] + block * lanes)
@@ -210,6 +223,5 @@ class _OutputTransform(_Transform):
         total = self.code.variable(value.type, b.fadd(value, bias))
         with b.if_then(b.not_(residual.is_null())):
             total.set(b.fadd(total.get(), residual.at(pixel).load(self.lanes)))
-        floor, ceiling = (self.code.splat(self.arguments.float32(name), self.lanes) for name in ("floor", "ceiling"))
-        clamped = self.code.minimum(self.code.maximum(total.get(), floor), ceiling)
-        self.arguments.pointer("y").at(pixel).store(clamped)
+        limits = [self.arguments.float32(name) for name in ("floor", "ceiling")]
+        self.arguments.pointer("y").at(pixel).store(finish(self.code, self.epilogue, total.get(), limits))

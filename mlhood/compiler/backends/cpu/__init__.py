@@ -1,7 +1,8 @@
 """The CPU back end: a graph as one sequence of native kernels on one arena.
 
-lowering             the stage "lowered": layouts, then element-wise chains
-layouts, chains      its parts
+lowering             the stage "lowered": layouts, then element-wise chains, which kernels apply in their epilogues
+layouts, chains,     its parts; minimum_cut chooses the layouts
+epilogues
 runner               the target: a plan for each shape that is run
 native_program       a program of the LIR as addresses and calls
 selection            which kernel computes an instruction; integer_selection and movement_selection for bytes and copies

@@ -2,51 +2,33 @@
 
 1. g(f(a, ...), b, ...)  ->  ElementwiseChain(a, ..., b, ...) with the steps f, g
 
-f and g compute float32 element by element, f's result has the shape of g's and no other use. Before that, activations
-that kernels do not fuse are split off, and normalisations that no pass could fold become arithmetic:
+f and g compute float32 element by element, f's result has the shape of g's and no other use. Before that,
+normalisations that no pass could fold become arithmetic:
 
-2. Conv with activation, FullyConnected with activation  ->  the same without it, then the activation
-3. BatchNormalization(x, constants)                      ->  (x - mean) factor + bias, factor = scale / sqrt(var + eps)
-4. Pow(x, 2), Pow(x, 0.5), Pow(x, -1)                    ->  x x, sqrt(x), 1 / x
+2. BatchNormalization(x, constants)    ->  (x - mean) factor + bias, factor = scale / sqrt(var + eps)
+3. Pow(x, 2), Pow(x, 0.5), Pow(x, -1)  ->  x x, sqrt(x), 1 / x
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
 
 import numpy as np
 
 from mlhood.compiler.hir.graph import Graph
 from mlhood.compiler.hir.values import Constant, Node, Value
-from mlhood.compiler.operators.activation import operator_of
 from mlhood.compiler.operators.arithmetic import Add, Mul, Pow, Sub
-from mlhood.compiler.operators.chain import ElementwiseChain, Step, is_step, steps_of
-from mlhood.compiler.operators.chain import operator_of as operator_of_step
-from mlhood.compiler.operators.convolution import Conv
-from mlhood.compiler.operators.matrix import FullyConnected
+from mlhood.compiler.operators.chain import ElementwiseChain, Step, operator_of
+from mlhood.compiler.operators.chain_steps import is_step, steps_of
 from mlhood.compiler.operators.normalization import BatchNormalization
 from mlhood.compiler.passes.rewriting import has_one_use
 
-_CLAMPS = ("Relu", "Clip")
-_MAX_STEPS = 24
+MAX_STEPS = 24
 _MAX_INPUTS = 8
 
 
-def split_activations(graph: Graph) -> None:
-    """Split off the activations that kernels do not fuse: all but Relu and Clip."""
-    for node in graph.topological():
-        operator = node.operator
-        if not isinstance(operator, Conv | FullyConnected) or not operator.activation:
-            continue
-        if operator.activation[0] in _CLAMPS:
-            continue
-        bare = graph.add(replace(operator, activation=()), *node.inputs, name=f"{node.name}.sum")
-        graph.replace(node, operator_of(operator.activation), bare.outputs[0])
-
-
 def expand_normalizations(graph: Graph) -> None:
-    """Express normalisations by constants as arithmetic on each channel (rule 3)."""
+    """Express normalisations by constants as arithmetic on each channel (rule 2)."""
     for node in graph.topological():
         if not isinstance(node.operator, BatchNormalization):
             continue
@@ -64,7 +46,7 @@ def expand_normalizations(graph: Graph) -> None:
 
 
 def expand_powers(graph: Graph) -> None:
-    """Express powers with common exponents as arithmetic (rule 4)."""
+    """Express powers with common exponents as arithmetic (rule 3)."""
     for node in graph.topological():
         exponent = node.inputs[1] if isinstance(node.operator, Pow) else None
         base, y = node.inputs[0] if node.inputs else None, node.outputs[0].type
@@ -74,25 +56,27 @@ def expand_powers(graph: Graph) -> None:
             case 2.0:
                 graph.replace(node, Mul(), base, base)
             case 0.5:
-                graph.replace(node, operator_of_step(("Sqrt", (), (0,))), base)
+                graph.replace(node, operator_of(("Sqrt", (), (0,))), base)
             case -1.0:
-                graph.replace(node, operator_of_step(("Reciprocal", (), (0,))), base)
+                graph.replace(node, operator_of(("Reciprocal", (), (0,))), base)
 
 
-def fuse_chains(graph: Graph, operations: Collection[str]) -> None:
+def fuse_chains(graph: Graph, operations: Collection[str], most_inputs: int = _MAX_INPUTS) -> None:
     """Fuse element-wise operators into chains.
 
     Args:
         graph: The graph, modified in place.
         operations: Names of the steps that the back end can compute.
+        most_inputs: How many inputs a chain may have, beside numbers.
     """
     for node in graph.topological():
-        if node.name in graph.nodes and _is_chainable(node, operations):
-            while _absorb(graph, node, operations):
+        if node.name in graph.nodes and is_chainable(node, operations):
+            while _absorb(graph, node, operations, most_inputs):
                 node = graph.nodes[node.name]
 
 
-def _is_chainable(node: Node, operations: Collection[str]) -> bool:
+def is_chainable(node: Node, operations: Collection[str]) -> bool:
+    """Return whether a node computes float32 by these steps."""
     if not is_step(node.operator) or any(value is None for value in node.inputs):
         return False
     types = [value.type for value in (*node.inputs, *node.outputs) if value is not None]
@@ -100,21 +84,22 @@ def _is_chainable(node: Node, operations: Collection[str]) -> bool:
     return are_floats and all(step[0] in operations for step in steps_of(node.operator))
 
 
-def _absorb(graph: Graph, node: Node, operations: Collection[str]) -> bool:
+def is_number(value: Value) -> bool:
+    """Return whether a value is a constant of one element."""
+    return isinstance(value, Constant) and value.data.size == 1
+
+
+def _absorb(graph: Graph, node: Node, operations: Collection[str], most_inputs: int) -> bool:
     """Absorb one producer into a node; return whether there was one."""
     for value in node.inputs:
         producer = None if value is None else value.producer
-        if (
-            value is None
-            or producer is None
-            or not _is_chainable(producer, operations)
-            or not has_one_use(graph, value)
-        ):
+        if value is None or producer is None or not is_chainable(producer, operations) or not has_one_use(graph, value):
             continue
         if value.type.shape != node.outputs[0].type.shape:
             continue
         inputs, steps = _merged(producer, node, value)
-        if len(steps) <= _MAX_STEPS and len(inputs) <= _MAX_INPUTS:
+        arrays = sum(not is_number(each) for each in inputs)
+        if len(steps) <= MAX_STEPS and len(inputs) <= _MAX_INPUTS and arrays <= most_inputs:
             graph.replace(node, ElementwiseChain(steps), *inputs)
             graph.remove(producer)
             return True
@@ -126,14 +111,14 @@ def _merged(first: Node, second: Node, value: Value) -> tuple[list[Value], tuple
     inputs = list(dict.fromkeys(v for v in (*first.inputs, *(w for w in second.inputs if w is not value)) if v))
     count = len(inputs)
     early = steps_of(first.operator)
-    steps = _renumbered(early, [inputs.index(v) for v in first.inputs if v], count)
+    steps = renumbered(early, [inputs.index(v) for v in first.inputs if v], count)
     result = count + len(early) - 1
     operands = [result if v is value else inputs.index(v) for v in second.inputs if v]
-    return inputs, (*steps, *_renumbered(steps_of(second.operator), operands, count + len(early)))
+    return inputs, (*steps, *renumbered(steps_of(second.operator), operands, count + len(early)))
 
 
-def _renumbered(steps: tuple[Step, ...], operands: list[int], first: int) -> tuple[Step, ...]:
-    """Return steps that read these operands, and whose first result has the number `first`."""
+def renumbered(steps: tuple[Step, ...], operands: list[int], first: int) -> tuple[Step, ...]:
+    """Return steps that read these operands instead of their inputs, and whose first result has the number `first`."""
     count = len(operands)
 
     def number(operand: int) -> int:

@@ -17,10 +17,7 @@ import math
 from dataclasses import fields, replace
 from typing import Any
 
-import numpy as np
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import breadth_first_order, maximum_flow
-
+from mlhood.compiler.backends.cpu.minimum_cut import source_side
 from mlhood.compiler.hir.graph import Graph
 from mlhood.compiler.hir.operator import Operator
 from mlhood.compiler.hir.types import TensorType
@@ -48,7 +45,7 @@ from mlhood.compiler.operators.pooling import AveragePool, GlobalAveragePool, Ma
 from mlhood.compiler.operators.rescale import Rescale, stored_range
 from mlhood.compiler.operators.shape import Flatten, Reshape
 
-_UNIT = 64  # bytes: costs are counted in cache lines, in 32-bit integers
+_UNIT = 64  # bytes: costs are counted in cache lines
 _NEVER = 2**30
 BYTE_LANES = 16  # channels in a block of bytes, on every processor
 _POOLS = {
@@ -209,13 +206,7 @@ class _Cut:
 
     def source_side(self) -> set[Node]:
         """Return the nodes on the source's side of a minimum cut."""
-        starts, ends = zip(*self.edges, strict=True)
-        capacities = np.array(list(self.edges.values()), np.int32)
-        network = csr_array((capacities, (starts, ends)), shape=(self.size, self.size))
-        residual = network - maximum_flow(network, 0, 1).flow
-        residual.data = np.maximum(residual.data, 0)
-        residual.eliminate_zeros()
-        reached = set(breadth_first_order(residual, 0, return_predecessors=False).tolist())
+        reached = source_side(self.edges, 0, 1)
         return {node for node, index in self.indices.items() if index in reached}
 
     def _vertex(self) -> int:

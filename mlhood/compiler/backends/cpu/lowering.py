@@ -1,8 +1,9 @@
-"""The stage "lowered" for the CPU: layouts, and element-wise operators as loops."""
+"""The stage "lowered" for the CPU: layouts, and element-wise operators as epilogues of kernels or as loops."""
 
 from __future__ import annotations
 
-from mlhood.compiler.backends.cpu.chains import expand_normalizations, expand_powers, fuse_chains, split_activations
+from mlhood.compiler.backends.cpu.chains import expand_normalizations, expand_powers, fuse_chains
+from mlhood.compiler.backends.cpu.epilogues import fuse_epilogues, split_activations
 from mlhood.compiler.backends.cpu.layouts import block_activations
 from mlhood.compiler.hir.graph import Graph
 from mlhood.kernels import elementwise
@@ -19,9 +20,11 @@ def lower_for_cpu(graph: Graph, target: Target | None = None) -> Graph:
         target: The processor; the host by default.
     """
     graph = graph.copy()
-    split_activations(graph)
+    split_activations(graph, OPERATIONS)
     expand_normalizations(graph)
     expand_powers(graph)
+    fuse_chains(graph, OPERATIONS, most_inputs=1)
+    fuse_epilogues(graph, OPERATIONS)
     graph = block_activations(graph, (target or host()).lanes)
     fuse_chains(graph, OPERATIONS)
     return graph

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from mlhood.compiler.backends.cpu.epilogues import epilogue_of
 from mlhood.compiler.backends.cpu.integer_selection import select_integers
 from mlhood.compiler.backends.cpu.lowering import OPERATIONS
 from mlhood.compiler.backends.cpu.machine import Machine, Rule, Selection, constant, shape
@@ -14,7 +15,6 @@ from mlhood.compiler.backends.cpu.movement_selection import select_movement
 from mlhood.compiler.backends.cpu.weights import identity
 from mlhood.compiler.hir.operator import Operator
 from mlhood.compiler.lir.instructions import Buffer, Compute, Instruction
-from mlhood.compiler.operators.activation import Activation
 from mlhood.compiler.operators.blocked import (
     BlockedAveragePool,
     BlockedConv,
@@ -23,18 +23,22 @@ from mlhood.compiler.operators.blocked import (
     ToBlocked,
     ToPlain,
 )
-from mlhood.compiler.operators.chain import is_step, steps_of
+from mlhood.compiler.operators.chain_steps import is_step, steps_of
 from mlhood.compiler.operators.convolution import Conv
 from mlhood.compiler.operators.matrix import FullyConnected, Gemm, MatMul
 from mlhood.compiler.operators.normalization import LayerNormalization, LogSoftmax, Softmax
 from mlhood.compiler.operators.pooling import GlobalAveragePool, Pool
 from mlhood.compiler.operators.reduction import REDUCTIONS, Reduction
 from mlhood.errors import KernelError
+from mlhood.files.mapped import release_pages
 from mlhood.kernels import direct, elementwise, layout, product, rows, windows, winograd
+from mlhood.kernels.codegen.steps import Step
 from mlhood.kernels.codegen.target import Target
 from mlhood.kernels.geometry import Geometry, Layout
 from mlhood.kernels.native import NativeCall
 from mlhood.kernels.product import Clip, Sizes
+
+Epilogue = tuple[Clip | None, tuple[Step, ...]]
 
 _WORKSPACE_BYTES = 2**22  # of Winograd's transforms: they should stay in the cache between the calls
 
@@ -59,19 +63,6 @@ def _select(instruction: Instruction, machine: Machine) -> Selection | None:
     return rule(instruction.operator, instruction, machine)
 
 
-def split_clip(activation: Activation) -> Clip | None:
-    """Return the bounds that an activation clamps to; None for no activation.
-
-    The lowering has split off all others.
-    """
-    match activation:
-        case ("Relu",):
-            return (0.0, math.inf)
-        case ("Clip", low, high):
-            return (-math.inf if low is None else float(low), math.inf if high is None else float(high))
-    return None
-
-
 # -- convolution
 
 
@@ -83,16 +74,18 @@ def _convolution(operator: BlockedConv, instruction: Compute, machine: Machine) 
     if not (math.prod(shape(x)) and w.size):
         return None
     g = _geometry(operator, shape(x), w.shape)
-    clip = split_clip(operator.activation)
+    epilogue = epilogue_of(operator.activation)
     operands = {"x": x, "y": result} | ({} if residual is None else {"residual": residual})
     if g.groups == g.channels == g.filters and not operator.plain_input:
-        call = windows.depthwise(g, w, constant(bias), clip, threads=machine.threads, target=machine.target)
+        clip, steps = epilogue
+        options: Any = {"threads": machine.threads, "target": machine.target, "epilogue": steps}
+        call = windows.depthwise(g, w, constant(bias), clip, **options)
         return Selection((call,), operands)
     m = None if operator.plain_input or machine.exact else _winograd_tile(g, machine.target)
     if m is not None:
-        return Selection(tuple(_winograd(g, w, constant(bias), clip, m, machine)), operands)
+        return Selection(tuple(_winograd(g, w, constant(bias), epilogue, m, machine)), operands)
     layouts: tuple[Layout, Layout] = ("plain" if operator.plain_input else "blocked"), "blocked"
-    return Selection((_direct(g, w, constant(bias), clip, layouts, machine),), operands)
+    return Selection((_direct(g, w, constant(bias), epilogue, layouts, machine),), operands)
 
 
 def _plain_convolution(operator: Conv, instruction: Compute, machine: Machine) -> Selection | None:
@@ -104,7 +97,7 @@ def _plain_convolution(operator: Conv, instruction: Compute, machine: Machine) -
     if not (math.prod(shape(x)) and w.size):
         return None
     g = _geometry(operator, shape(x), w.shape)
-    call = _direct(g, w, constant(bias), split_clip(operator.activation), ("plain", "plain"), machine)
+    call = _direct(g, w, constant(bias), epilogue_of(operator.activation), ("plain", "plain"), machine)
     operands = {"x": x, "y": result} | ({} if residual is None else {"residual": residual})
     return Selection((call,), operands)
 
@@ -113,7 +106,7 @@ def _direct(
     g: Geometry,
     w: np.ndarray,
     bias: np.ndarray | None,
-    clip: Clip | None,
+    epilogue: Epilogue,
     layouts: tuple[Layout, Layout],
     machine: Machine,
 ) -> NativeCall:
@@ -122,9 +115,13 @@ def _direct(
 
     def prepare() -> direct.Direct:
         weights, target = np.ascontiguousarray(w), machine.target
-        return direct.Direct(g, weights, bias, clip, target, input_layout=source, output_layout=result)
+        clip, steps = epilogue
+        options: Any = {"input_layout": source, "output_layout": result, "epilogue": steps}
+        prepared = direct.Direct(g, weights, bias, clip, target, **options)
+        release_pages(w)
+        return prepared
 
-    convolution = machine.weights.memo((layouts, g, identity(w), identity(bias), clip), prepare)
+    convolution = machine.weights.memo((layouts, g, identity(w), identity(bias), epilogue), prepare)
     return convolution.prepare(machine.threads)
 
 
@@ -145,11 +142,12 @@ def _winograd_tile(g: Geometry, target: Target) -> int | None:
 
 
 def _winograd(
-    g: Geometry, w: np.ndarray, bias: np.ndarray | None, clip: Clip | None, m: int, machine: Machine
+    g: Geometry, w: np.ndarray, bias: np.ndarray | None, epilogue: Epilogue, m: int, machine: Machine
 ) -> list[NativeCall]:
     name = f"winograd {m}, panels of {winograd.panel_width(g, m, machine.target)}"
     packed = machine.weights.packed(w, name, lambda: winograd.pack_weights(g, w, m, machine.target))
-    options = {"m": m, "threads": machine.threads, "target": machine.target}
+    clip, steps = epilogue
+    options: Any = {"m": m, "threads": machine.threads, "target": machine.target, "epilogue": steps}
     rows_of_tiles, columns = winograd.tile_counts(g, m)
     lines = g.images * rows_of_tiles
     line_bytes = 4 * (m + 2) ** 2 * columns * (g.channels + g.filters)
@@ -193,7 +191,7 @@ def _dense(operator: FullyConnected, instruction: Compute, machine: Machine) -> 
         return None
     *leading, depth = shape(x)
     sizes = Sizes(math.prod(leading), w.shape[0], depth)
-    return _constant_product(sizes, w, w.T, constant(bias), split_clip(operator.activation), x, instruction, machine)
+    return _constant_product(sizes, w, w.T, constant(bias), epilogue_of(operator.activation), x, instruction, machine)
 
 
 def _constant_product(
@@ -201,7 +199,7 @@ def _constant_product(
     source: np.ndarray,
     b: np.ndarray,
     bias: np.ndarray | None,
-    clip: Clip | None,
+    epilogue: Epilogue,
     a: Buffer,
     instruction: Compute,
     machine: Machine,
@@ -209,7 +207,8 @@ def _constant_product(
     tile = product.choose(sizes, machine.target)
     name = f"panels of {tile.columns}{'' if b is source else ', transposed'}"
     packed = machine.weights.packed(source, name, lambda: product.pack(b, tile.columns))
-    options = {"threads": machine.threads, "target": machine.target, "tile": tile}
+    clip, steps = epilogue
+    options: Any = {"threads": machine.threads, "target": machine.target, "tile": tile, "epilogue": steps}
     call = product.prepare(sizes, packed, bias, clip, **options)
     return Selection((call,), {"a": a, "c": instruction.results[0]})
 
@@ -223,7 +222,7 @@ def _matmul(operator: MatMul, instruction: Compute, machine: Machine) -> Selecti
     if factor is not None and math.prod(right[:-2]) == 1:
         sizes = Sizes(math.prod(left[:-1]), right[-1], left[-1])
         matrix = factor.reshape(right[-2:])
-        return _constant_product(sizes, factor, matrix, None, None, a, instruction, machine)
+        return _constant_product(sizes, factor, matrix, None, epilogue_of(()), a, instruction, machine)
     if left[:-2] != right[:-2]:
         return None  # a broadcast batch
     sizes = Sizes(left[-2], right[-1], left[-1], math.prod(left[:-2]))

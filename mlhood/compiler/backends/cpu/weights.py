@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from mlhood.files.mapped import release_pages
 from mlhood.kernels.codegen import jit
 
 VERSION = 1  # of the packed forms: raise it when one changes
@@ -57,6 +58,7 @@ class Weights:
         key = (identity(source), form)
         if key not in self._packed:
             self._packed[key] = pack() if source.nbytes < SMALLEST else self._from_disk(source, form, pack)
+            release_pages(source)
         return self._packed[key]
 
     def _from_disk(self, source: np.ndarray, form: str, pack: Callable[[], np.ndarray]) -> np.ndarray:
@@ -65,6 +67,8 @@ class Weights:
         if array is None:
             array = pack()
             _write(path, array)
+            written = _read(path)
+            array = array if written is None else written
             _evict(self.folder)
         return array
 

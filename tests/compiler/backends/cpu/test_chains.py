@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mlhood.compiler.backends.cpu.chains import expand_normalizations, expand_powers, fuse_chains, split_activations
+from mlhood.compiler.backends.cpu.chains import expand_normalizations, expand_powers, fuse_chains
 from mlhood.compiler.backends.interpreter import Interpreter
 from mlhood.compiler.compile import compile
 from mlhood.compiler.hir.graph import Graph
@@ -13,9 +13,7 @@ from mlhood.compiler.hir.verify import verify
 from mlhood.compiler.operators.activation import AddActivation
 from mlhood.compiler.operators.arithmetic import Add, Div, Mul, Pow, Sub
 from mlhood.compiler.operators.chain import ElementwiseChain
-from mlhood.compiler.operators.convolution import Conv
 from mlhood.compiler.operators.elementwise import OPERATORS, Clip, Relu
-from mlhood.compiler.operators.matrix import FullyConnected
 from mlhood.compiler.operators.normalization import BatchNormalization, Softmax
 from mlhood.compiler.parse import constants_by_digest, parse
 from tests.compiler.backends.cpu.random_graphs import Network
@@ -99,18 +97,6 @@ def test_an_operator_between_divides_a_chain(graph):
     assert operators(graph) == ["Relu", "Softmax", "Relu"]
 
 
-def test_activations_that_kernels_fuse_stay(graph):
-    x = graph.placeholder("image", TensorType("float32", (1, 2, 4, 4)))
-    w = graph.constant("w", np.ones((2, 2, 1, 1), np.float32))
-    dense = graph.constant("dense", np.ones((5, 4), np.float32))
-    window = ((1, 1), (0, 0, 0, 0), (1, 1), 1)
-    for i, activation in enumerate([("Relu",), ("Clip", 0.0, 6.0), ("Sigmoid",), ("LeakyRelu", 0.1)]):
-        graph.output(graph.add(Conv(*window, activation), x, w).outputs[0], f"y{i}")
-    graph.output(graph.add(FullyConnected(("Tanh",)), graph.value("x"), dense).outputs[0], "y")
-    check_same(graph, split_activations)
-    assert sorted(operators(graph)) == sorted(["Conv"] * 4 + ["Sigmoid", "LeakyRelu", "FullyConnected", "Tanh"])
-
-
 def test_a_normalisation_by_constants_becomes_arithmetic(graph):
     x = graph.placeholder("image", TensorType("float32", ("n", 2, 4, 4)))
     numbers = [graph.constant(n, np.array([0.5, 2], np.float32)) for n in ("scale", "bias", "mean", "variance")]
@@ -141,7 +127,7 @@ def test_random_graphs_compute_the_same_and_can_be_printed():
         model, inputs = Network(seed).build()
         graph = compile(model.SerializeToString(), stop_after="optimized")
         expected = Interpreter(graph).run(inputs)
-        for change in (split_activations, expand_normalizations, fuse):
+        for change in (expand_normalizations, fuse):
             change(graph)
         verify(graph)
         chains += operators(graph).count("ElementwiseChain")
