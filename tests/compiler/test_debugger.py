@@ -74,8 +74,13 @@ class Wrong(Interpreter):
         return run
 
 
+def next_above(*arguments):
+    """Convolve, and round the results up: which differ on every processor, as those of another order of sums may."""
+    return np.nextafter(convolution(*arguments), np.float32(np.inf))
+
+
 def test_a_correct_function_agrees_in_all_values(graph):
-    comparison = compare(graph, Kernels(graph, convolution), inputs_of(graph, batch=2))
+    comparison = compare(graph, Kernels(graph, next_above), inputs_of(graph, batch=2))
     assert comparison.agrees
     assert len(comparison.differences) == len(graph.nodes)
     assert not comparison.unseen
