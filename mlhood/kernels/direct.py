@@ -14,9 +14,11 @@ from mlhood.kernels import parallel
 from mlhood.kernels.codegen import jit, packing
 from mlhood.kernels.codegen.arguments import pack_arguments, word_index
 from mlhood.kernels.codegen.direct_kernel import FIELDS, Variant, build
-from mlhood.kernels.codegen.microkernel import CACHE_LINE, Tile, candidates
+from mlhood.kernels.codegen.microkernel import Tile
 from mlhood.kernels.codegen.steps import Step
 from mlhood.kernels.codegen.target import Target, host
+from mlhood.kernels.direct_variants import MAX_CHUNK, channel_block, choose
+from mlhood.kernels.direct_variants import WEIGHT_BYTES as _WEIGHT_BYTES
 from mlhood.kernels.elementwise import checked_steps
 from mlhood.kernels.geometry import Geometry, Layout, Pair, geometry, stored_shape
 from mlhood.kernels.native import NativeCall
@@ -24,115 +26,9 @@ from mlhood.kernels.parallel import aligned, scratch
 
 Clip = tuple[float, float]
 
-_WEIGHT_BYTES = 256 * 1024  # reused by every tile of a task: fits the second-level cache together with the input
-_MAX_CHUNK = 28  # tiles
-PLAIN_PREFETCH = 16  # k of a pointwise convolution: every channel is in another page
-_TRANSPOSE = 3  # cycles per column of a tile: shuffles and a store
-_MAX_UNROLL = 16
-_PREFETCHED_UNROLL = 8  # an iteration prefetches a line of each row, which shorter ones have no time for
-_CACHED_BYTES = 32 * 1024  # of an input that stays in the first-level cache
 _TASKS_PER_THREAD = 12
 _PAD_TASKS_PER_THREAD = 4
 _ADDRESSES = ("source", "x", "out", "scratch", "residual")  # fields that differ from call to call
-
-
-def estimated_cycles(
-    g: Geometry, target: Target, input_layout: Layout = "plain", output_layout: Layout = "plain"
-) -> float:
-    """Return the estimated cycles of the cheapest variant, for all images."""
-    return g.images * g.groups * min(cost for cost, _ in _channel_variants(g, target, input_layout, output_layout))
-
-
-@functools.lru_cache(maxsize=256)
-def choose(g: Geometry, target: Target, input_layout: Layout = "plain", output_layout: Layout = "plain") -> Variant:
-    """Return the variant with the lowest estimated cost; among near ties, the one that uses the most registers."""
-    options = _channel_variants(g, target, input_layout, output_layout)
-    if input_layout == "plain":
-        options += _pixel_variants(g, target, blocked=output_layout == "blocked")
-    least = min(cost for cost, _ in options)
-    near_ties = [(cost, variant) for cost, variant in options if cost <= 1.015 * least]
-    return max(near_ties, key=lambda option: (option[1].rows * option[1].vectors, -option[0]))[1]
-
-
-def _channel_variants(
-    g: Geometry, target: Target, input_layout: Layout, output_layout: Layout
-) -> list[tuple[float, Variant]]:
-    """Return (cycles, variant) for each tile with output channels in the lanes."""
-    high, wide = g.rows
-    filters, blocked = g.filters // g.groups, output_layout == "blocked"
-    stride = g.stride[1] * _channel_block(input_layout, target)
-    unroll = _unroll(g, input_layout, target)
-    prefetch = _input_prefetch(g, input_layout, target, unroll)
-    options = []
-    for tile in candidates(target):
-        if tile.rows <= wide:
-            tiles = high * -(-wide // tile.rows) * -(-filters // tile.columns)
-            transpose = 0 if blocked else _TRANSPOSE * tile.columns
-            variant = Variant(tile.rows, tile.vectors, stride, blocked=blocked, prefetch=prefetch, unroll=unroll)
-            variant = replace(variant, ahead=_ahead(g, variant, tile))
-            options.append((tiles * (g.depth * tile.cycles + transpose), variant))
-    return options
-
-
-def _ahead(g: Geometry, variant: Variant, tile: Tile) -> int:
-    """Return the cache lines that each iteration prefetches, so that the weights are there when their turn comes.
-
-    Weights that do not fit the second-level cache come from memory in every run. The tiles of a task share the work.
-    """
-    high, wide = g.rows
-    tiles = min(_MAX_CHUNK, high * -(-wide // tile.rows))
-    if variant.unroll == 1 or tiles == 1 or 4 * g.depth * (g.filters // g.groups) <= _WEIGHT_BYTES:
-        return 0
-    return -(-tile.columns * variant.unroll // (CACHE_LINE * tiles))
-
-
-def _pixel_variants(g: Geometry, target: Target, blocked: bool = False) -> list[tuple[float, Variant]]:
-    """Return (cycles, variant) for each tile with pixels in the lanes; a blocked result has a single block."""
-    high, wide = g.out
-    filters, stride = g.filters // g.groups, g.stride[1]
-    if blocked and (g.filters > target.lanes or g.groups > 1):
-        return []
-    options = []
-    for tile in candidates(target):
-        fits = tile.rows == filters if blocked else filters % tile.rows == 0
-        if fits and (tile.vectors - 1) * target.lanes < wide:
-            tiles = high * -(-wide // tile.columns) * filters / tile.rows
-            gather = tile.vectors * {1: 0, 2: 1}.get(stride, tile.lanes)  # extra loads per k
-            transpose = _TRANSPOSE * tile.columns if blocked else 0
-            valid = min(wide, tile.columns)
-            variant = Variant(tile.rows, tile.vectors, stride, "pixels", blocked=blocked, valid_columns=valid)
-            options.append((tiles * (g.depth * (tile.cycles + gather) + transpose), variant))
-    return options
-
-
-def _unroll(g: Geometry, input_layout: Layout, target: Target) -> int:
-    """Return how many adjacent elements share an entry of the table of offsets.
-
-    In the blocked layout they are the channels of a block, or as many as divide all blocks evenly; in the plain one
-    the columns of the kernel.
-    """
-    channels = g.channels // g.groups
-    if input_layout == "blocked":
-        return channels if channels < target.lanes else math.gcd(channels, target.lanes)
-    return g.kernel[1] if g.dilation[1] == 1 and g.kernel[1] <= _MAX_UNROLL else 1
-
-
-def _input_prefetch(g: Geometry, input_layout: Layout, target: Target, unroll: int) -> int:
-    """Return the distance in k at which the input is prefetched, about a memory latency; 0 for none.
-
-    In the blocked layout the next k that needs new cache lines is a whole block away; a larger window's rows are in the
-    cache already.
-    """
-    if 4 * g.channels * g.height * g.width <= _CACHED_BYTES:
-        return 0
-    if input_layout == "blocked":
-        return 4 * target.lanes if unroll == 1 or unroll >= _PREFETCHED_UNROLL else 0
-    return PLAIN_PREFETCH if g.kernel == (1, 1) else 0
-
-
-def _channel_block(layout: Layout, target: Target) -> int:
-    """Return how many channels of a pixel are adjacent."""
-    return target.lanes if layout == "blocked" else 1
 
 
 class Direct:
@@ -182,7 +78,7 @@ class Direct:
         self.variant = variant or choose(g, self.target, input_layout, output_layout)
         if epilogue:
             self.variant = replace(self.variant, epilogue=checked_steps(epilogue, 1))
-        stride, blocked = g.stride[1] * _channel_block(input_layout, self.target), output_layout == "blocked"
+        stride, blocked = g.stride[1] * channel_block(input_layout, self.target), output_layout == "blocked"
         if (self.variant.stride, self.variant.blocked) != (stride, blocked):
             expected = f"stride {stride}, blocked {blocked}"
             raise KernelError("the variant is for another convolution", expected=expected, got=self.variant)
@@ -203,7 +99,7 @@ class Direct:
         self.depth_block = -(-g.depth // (depth_blocks * unroll)) * unroll
         self.templates: dict[int, np.ndarray] = {}
         self.address_words = [word_index(FIELDS, name) for name in _ADDRESSES]
-        self.table = _offset_table(g, _channel_block(input_layout, self.target), self.variant, self.pixels)
+        self.table = _offset_table(g, channel_block(input_layout, self.target), self.variant, self.pixels)
         w = w if input_layout == "plain" else _by_blocks(w, unroll)
         self.weights = pack_weights(g, w, self.width, self.target, parallel.resolve_threads(threads))
         self.bias = None if bias is None else _padded_bias(g, bias, self.width)
@@ -281,7 +177,7 @@ class Direct:
         }
 
     def _input_fields(self) -> dict[str, int]:
-        g, block = self.geometry, _channel_block(self.input_layout, self.target)
+        g, block = self.geometry, channel_block(self.input_layout, self.target)
         step, padded_wide = g.stride[1] * block, g.padded[1] * block
         plane = g.padded[0] * g.padded[1]
         return {
@@ -304,7 +200,7 @@ class Direct:
         }
 
     def _output_fields(self) -> dict[str, int]:
-        g, block = self.geometry, _channel_block(self.output_layout, self.target)
+        g, block = self.geometry, channel_block(self.output_layout, self.target)
         filters, image = g.filters // g.groups, g.out[0] * g.out[1]
         return {
             "filters": filters,
@@ -320,7 +216,7 @@ class Direct:
         """Return the tiles per task: few enough to balance the load of all threads."""
         parts = self.geometry.images * self.geometry.groups * self.blocks
         chunks = -(-threads * _TASKS_PER_THREAD // parts) if threads > 1 else 1
-        return max(1, min(_MAX_CHUNK, -(-self.tiles // chunks)))
+        return max(1, min(MAX_CHUNK, -(-self.tiles // chunks)))
 
 
 def prepare(

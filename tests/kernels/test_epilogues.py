@@ -8,7 +8,8 @@ import pytest
 from mlhood.errors import KernelError
 from mlhood.kernels import elementwise, native, product, windows, winograd
 from mlhood.kernels.codegen.direct_kernel import Variant
-from mlhood.kernels.direct import Direct, choose
+from mlhood.kernels.direct import Direct
+from mlhood.kernels.direct_variants import choose
 from mlhood.kernels.geometry import geometry, stored_shape, to_blocked
 from mlhood.kernels.product import Sizes
 from tests.kernels.guards import Guarded

@@ -19,7 +19,8 @@ from mlhood.kernels.codegen.arguments import pack_arguments
 from mlhood.kernels.codegen.microkernel import Tile, candidates
 from mlhood.kernels.codegen.target import Target, host
 from mlhood.kernels.conv import check_convolution
-from mlhood.kernels.direct import PLAIN_PREFETCH, pack_weights
+from mlhood.kernels.direct import pack_weights
+from mlhood.kernels.direct_variants import PLAIN_PREFETCH
 from mlhood.kernels.geometry import Geometry, Pair
 from mlhood.kernels.parallel import scratch
 

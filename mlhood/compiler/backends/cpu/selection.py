@@ -31,7 +31,7 @@ from mlhood.compiler.operators.pooling import GlobalAveragePool, Pool
 from mlhood.compiler.operators.reduction import REDUCTIONS, Reduction
 from mlhood.errors import KernelError
 from mlhood.files.mapped import release_pages
-from mlhood.kernels import direct, elementwise, layout, product, rows, windows, winograd
+from mlhood.kernels import direct, direct_variants, elementwise, layout, product, rows, windows, winograd
 from mlhood.kernels.codegen.steps import Step
 from mlhood.kernels.codegen.target import Target
 from mlhood.kernels.geometry import Geometry, Layout
@@ -137,7 +137,7 @@ def _winograd_tile(g: Geometry, target: Target) -> int | None:
         return None
     weights = 4 * 9 * g.channels * g.filters / winograd.BANDWIDTH
     costs: dict[int | None, float] = {m: winograd.estimated_cycles(g, m, target) for m in winograd.TILES}
-    costs[None] = max(direct.estimated_cycles(g, target, "blocked", "blocked"), weights)
+    costs[None] = max(direct_variants.estimated_cycles(g, target, "blocked", "blocked"), weights)
     return min(costs, key=lambda m: costs[m])
 
 
