@@ -17,10 +17,11 @@ from typing import Any
 
 from llvmlite import ir
 
+from mlhood.kernels.codegen import amx
 from mlhood.kernels.codegen.arguments import Arguments, kernel_function
 from mlhood.kernels.codegen.ir_builder import BYTE, FLOAT, FunctionBuilder, Int, Pointer
-from mlhood.kernels.codegen.microkernel import Integers, MicrokernelSpec, Tile, microkernel
-from mlhood.kernels.codegen.packing import SHORT, byte_packer, packer
+from mlhood.kernels.codegen.microkernel import Integers, MicrokernelSpec, Tile, microkernel, tile_microkernel
+from mlhood.kernels.codegen.packing import SHORT, byte_packer, packer, tile_packer
 from mlhood.kernels.codegen.target import Target
 
 _TASKS = ("tasks", "rounds_k", "pack_tasks", "row_tasks", "m", "n", "k", "mc", "nc", "kc")
@@ -54,20 +55,29 @@ def build(
         a_contiguous_rows: Whether the rows of a are contiguous (else its columns).
         b_contiguous_columns: Whether the columns of b are contiguous (else its rows).
         integers: If not float32, what an element is while it is multiplied, see `MicrokernelSpec`: an element of a is
-            then four or two u8 of a row, b is s8, and c is s32.
+            then four or two u8 of a row, b is s8, and c is s32. With `tiles` k is a multiple of 16 such elements.
     """
     module = ir.Module()
     tile = Tile(rows, vectors, target.lanes)
     spec = MicrokernelSpec(tile, integers=integers)
     pairs = integers == "pairs"
-    pack_a = packer(module, "pack_a", tile.rows, a_contiguous_rows, target, pairs=pairs)
+    if integers == "tiles":
+        pack_a = tile_packer(module, "pack_a")
+    else:
+        pack_a = packer(module, "pack_a", tile.rows, a_contiguous_rows, target, pairs=pairs)
     if integers:
         pack_b = byte_packer(module, "pack_b", tile.columns, target, pairs=pairs)
     else:
         pack_b = packer(module, "pack_b", tile.columns, b_contiguous_columns, target)
-    callees = _Callees(microkernel(module, "multiply", spec, target), pack_a, pack_b)
+    multiply = tile_microkernel if integers == "tiles" else microkernel
+    callees = _Callees(multiply(module, "multiply", spec, target), pack_a, pack_b)
     code = kernel_function(module)
+    if integers == "tiles":
+        amx.configure(code)
     _LoopNest(code, Arguments(code, FIELDS), spec, callees).build()
+    if integers == "tiles":
+        amx.release(code)
+    code.ret()
     return str(module)
 
 
@@ -100,7 +110,6 @@ class _LoopNest:
                     self._pack_b(part, j, k, depth)
                 with multiply:
                     self._multiply_rows((part - f["pack_tasks"]) * f["mc"], j, k, depth, packed_a)
-        self.code.ret()
 
     def _pack_b(self, panel: Int, j: Int, k: Int, depth: Int) -> None:
         f, width = self.field, self.tile.columns

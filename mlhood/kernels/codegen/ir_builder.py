@@ -188,13 +188,13 @@ class FunctionBuilder:
         values = [argument.value if isinstance(argument, Int | Pointer) else argument for argument in arguments]
         self.builder.call(callee.function, [INDEX(value) if isinstance(value, int) else value for value in values])
 
-    def prefetch(self, address: Pointer) -> None:
-        """Prefetch a cache line for reading; an invalid address does not fault."""
+    def prefetch(self, address: Pointer, *, write: bool = False) -> None:
+        """Prefetch a cache line for reading, or also for writing; an invalid address does not fault."""
         name = "llvm.prefetch.p0"
-        read, locality, data = INT32(0), INT32(3), INT32(1)
+        access, locality, data = INT32(int(write)), INT32(3), INT32(1)
         signature = ir.FunctionType(ir.VoidType(), [ADDRESS, INT32, INT32, INT32])
         callee = self.module.globals.get(name) or ir.Function(self.module, signature, name)
-        self.builder.call(callee, [address.value, read, locality, data])
+        self.builder.call(callee, [address.value, access, locality, data])
 
     def ret(self) -> None:
         """Terminate the function."""
