@@ -144,8 +144,8 @@ def _tile(module: ir.Module, variant: Variant, target: Target) -> FunctionBuilde
     size, row_bytes = kind.sections["end"], columns * amx.ROW_BYTES
     constants = [code.pointer("constants", INDEX).at(size * block) for block in range(columns)]
     for row in amx.SUMS:
-        for block, tile in enumerate(row[:columns]):  # 16 times the same row: the bias
-            amx.load(code, tile, constants[block].at(kind.sections["bias"]), 0)
+        for tile in row[:columns]:
+            amx.zero(code, tile)
     x, w, steps = code.pointer("x", BYTE), code.pointer("w", BYTE), code.pointer("steps", INDEX)
     with code.loop(0, code.integer("count")) as k:
         a = (x.at(steps.at(k).load_int()), code.integer("x_row"))
@@ -177,7 +177,7 @@ def _store_block(
     with code.loop(0, code.integer("pixels")) as pixel:
         place = Int(b, b.zext(code.pointer("places", BYTE).at(pixel).load(), INDEX))
         row = sums.at(place * row_bytes).cast(INT32)
-        totals = [row.at(first).load(lanes) for first in range(0, BLOCK, lanes)]
+        totals = [b.add(row.at(v * lanes).load(lanes), requantizer.bias(v)) for v in range(BLOCK // lanes)]
         target, term = out.at(pixel * step), None
         if has_z:
             with b.if_then(partial):

@@ -104,12 +104,12 @@ class Requantizer:
         self._preloaded: dict[tuple[str, int], Any] = {}
 
     def preload(self) -> None:
-        """Load all constants but the bias here, to be used in a loop that follows.
+        """Load all constants here, to be used in a loop that follows.
 
         In the loop they would be loaded for each pixel anew: LLVM cannot know that its stores leave them as they are.
         """
-        for section in self.kind.sections.keys() - {"bias", "end"}:
-            narrow = section.endswith("correction")
+        for section in self.kind.sections.keys() - {"end"}:
+            narrow = section == "bias" or section.endswith("correction")
             count = self.lanes if narrow else self.lanes // 2
             for first in range(0, BLOCK, count):
                 self._preloaded[section, first] = self._load(section, first, count, INT32 if narrow else INDEX)
