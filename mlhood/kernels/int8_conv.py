@@ -237,9 +237,13 @@ def choose_tile(target: Target, pixels: int, blocks: int) -> tuple[int, int]:
     for count in (1, 2, 4):
         vectors = count * BLOCK // target.lanes
         for rows in range(1, min(pixels, 30) + 1):
-            if (rows + 1) * vectors + 2 <= target.registers:
+            # LLVM loads all rows' words before it multiplies: without a register for each, it would spill sums
+            registers = rows * (vectors + 1) + vectors if target.dot else (rows + 1) * vectors + 2
+            if registers <= target.registers:
                 # a multiplication and an addition each, a widening for each vector of weights; and the loop itself
                 cycles = (2 * rows * vectors + vectors) / 4 + 1
+                if target.dot:  # one instruction for all, and two loads a cycle
+                    cycles = max(rows * vectors, rows + vectors) / 2 + 1
                 options.append((-(-pixels // rows) * -(-blocks // count) * cycles, -rows * vectors, rows, vectors))
     return min(options)[2:]
 
