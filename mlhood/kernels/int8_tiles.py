@@ -22,6 +22,7 @@ from mlhood.kernels.parallel import aligned
 from mlhood.kernels.requantize import Rescaling
 
 _STEP_CYCLES = 64  # of four products of tiles
+_BUFFER_CYCLES = 200  # of handing 32 x 32 sums over to vector registers, as measured
 _CHUNK_BYTES = 512 * 1024  # of the workspace: reused for all output channels, in the second-level cache
 _TASKS_PER_THREAD = 8
 _PAD_TASKS_PER_THREAD = 4
@@ -100,9 +101,9 @@ def _is_faster(window: _Window, run: int, filters: int, weights: Weights) -> boo
     high, wide = window.out
     rows = (high - 1) * (window.padded[1] // window.stride[1]) + wide
     blocks = -(-filters // BLOCK)
-    steps = -(-run // amx.ROW_BYTES)
-    tiles = -(-rows // PIXELS) * -(-blocks // 2) * steps * _STEP_CYCLES
-    vectors = high * wide * blocks * -(-run // 4) / 2  # two of 16 words in a cycle
+    steps, words = (window.runs.size * -(-run // size) for size in (amx.ROW_BYTES, 4))
+    tiles = -(-rows // PIXELS) * -(-blocks // 2) * (steps * _STEP_CYCLES + _BUFFER_CYCLES)
+    vectors = high * wide * blocks * words / 2  # two of 16 words in a cycle
     return tiles < vectors
 
 
