@@ -2,7 +2,8 @@
 
 Activations are bytes, plain [N, C, H, W] or, on every processor, blocked [N, ceil(C / 16), H, W, 16]; `to_blocked` and
 `to_plain` of `mlhood.kernels.geometry` convert them. Results of convolutions are blocked; the lanes of their last block
-beyond the channels are undefined, and are not used by any kernel.
+beyond the channels are undefined, and are not used by any kernel. Layers that AMX tiles compute faster are those of
+`mlhood.kernels.int8_tiles`.
 """
 
 from __future__ import annotations
