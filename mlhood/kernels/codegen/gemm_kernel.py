@@ -18,9 +18,10 @@ from typing import Any
 from llvmlite import ir
 
 from mlhood.kernels.codegen import amx
+from mlhood.kernels.codegen.amx_microkernel import tile_microkernel
 from mlhood.kernels.codegen.arguments import Arguments, kernel_function
 from mlhood.kernels.codegen.ir_builder import BYTE, FLOAT, FunctionBuilder, Int, Pointer
-from mlhood.kernels.codegen.microkernel import Integers, MicrokernelSpec, Tile, microkernel, tile_microkernel
+from mlhood.kernels.codegen.microkernel import Integers, MicrokernelSpec, Tile, microkernel
 from mlhood.kernels.codegen.packing import SHORT, byte_packer, packer, tile_packer
 from mlhood.kernels.codegen.target import Target
 
