@@ -2,7 +2,8 @@
 
 Activations are bytes, plain [N, C, H, W] or, on every processor, blocked [N, ceil(C / 16), H, W, 16]; `to_blocked` and
 `to_plain` of `mlhood.kernels.geometry` convert them. Results of convolutions are blocked; the lanes of their last block
-beyond the channels are undefined, and are not used by any kernel.
+beyond the channels are undefined, and are not used by any kernel. Layers that AMX tiles compute faster are those of
+`mlhood.kernels.int8_tiles`.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mlhood.errors import KernelError
+from mlhood.kernels import int8_tiles
 from mlhood.kernels.codegen import jit
 from mlhood.kernels.codegen.int8_conv_kernel import FIELDS, Variant, build
 from mlhood.kernels.codegen.int8_input import Input
@@ -88,6 +90,8 @@ def prepare_conv(
         expected = f"multiples of {BLOCK} channels and filters per group"
         raise KernelError("a block of channels would span two groups", expected=expected, got=g)
     target = target or host()
+    if target.tiles and int8_tiles.conv_is_faster(g, weights, input_layout):
+        return int8_tiles.prepare_conv(g, weights, rescaling, input_layout, threads=threads, target=target)
     high, wide = g.out
     window = _conv_window(g, input_layout)
     rows = _conv_rows(weights.centred(), g, window)
@@ -124,6 +128,8 @@ def prepare_dense(
     if weights.w.ndim != 2 or rows < 1:
         raise KernelError("a dense layer needs a matrix", expected="w[F, K], 1 row or more", got=weights.w.shape)
     target = target or host()
+    if target.tiles and int8_tiles.dense_is_faster(rows, weights):
+        return int8_tiles.prepare_dense(rows, weights, rescaling, threads=threads, target=target)
     filters, depth = weights.w.shape
     centred = weights.centred()[:, None]
     words = choose_words(target, weights, centred, rescaling.signed)
@@ -232,9 +238,13 @@ def choose_tile(target: Target, pixels: int, blocks: int) -> tuple[int, int]:
     for count in (1, 2, 4):
         vectors = count * BLOCK // target.lanes
         for rows in range(1, min(pixels, 30) + 1):
-            if (rows + 1) * vectors + 2 <= target.registers:
+            # LLVM loads all rows' words before it multiplies: without a register for each, it would spill sums
+            registers = rows * (vectors + 1) + vectors if target.dot else (rows + 1) * vectors + 2
+            if registers <= target.registers:
                 # a multiplication and an addition each, a widening for each vector of weights; and the loop itself
                 cycles = (2 * rows * vectors + vectors) / 4 + 1
+                if target.dot:  # one instruction for all, and two loads a cycle
+                    cycles = max(rows * vectors, rows + vectors) / 2 + 1
                 options.append((-(-pixels // rows) * -(-blocks // count) * cycles, -rows * vectors, rows, vectors))
     return min(options)[2:]
 
@@ -251,7 +261,7 @@ def _call(
     name: str,
 ) -> NativeCall:
     variant, size = plan.variant, plan.element_bytes
-    bias = _bias(plan, weights)
+    bias = weights.bias_for(plan.words.base)
     constants = rescaling.constants(weights.w.shape[0], bias, plan.column_tiles * plan.tile_blocks)
     words = (window.segments[:, None] * size + np.arange(plan.used.shape[1]) * 4)[plan.used].astype(np.int32)
     pixels = offsets * size
@@ -275,14 +285,6 @@ def _call(
     keep = (pixels, words, plan.weights, constants)
     workspace = {"x": images * image + _SLACK}
     return native_call(kernel, FIELDS, values, operands, workspace=workspace, keep=keep, name=name)
-
-
-def _bias(plan: _Plan, weights: Weights) -> np.ndarray:
-    """Return the bias of each filter, with what the products of the remaining zero point add taken off."""
-    filters = weights.w.shape[0]
-    bias = np.zeros(filters, np.int64) if weights.bias is None else weights.bias.astype(np.int64)
-    remaining = weights.x_zero_point - plan.words.base
-    return (bias - remaining * weights.centred().reshape(filters, -1).sum(axis=1, dtype=np.int64)).astype(np.int32)
 
 
 def _chunk(plan: _Plan, window: _Window, images: int, threads: int) -> int:

@@ -35,6 +35,13 @@ class Weights:
         zero_point = np.broadcast_to(np.asarray(self.zero_point, np.int16), self.w.shape[:1])
         return self.w.astype(np.int16) - zero_point.reshape(-1, *(1,) * (self.w.ndim - 1))
 
+    def bias_for(self, base: int) -> np.ndarray:
+        """Return the bias, int32 [F], for sums of weights times the input minus a base instead of its zero point."""
+        filters = self.w.shape[0]
+        bias = np.zeros(filters, np.int64) if self.bias is None else self.bias.astype(np.int64)
+        remaining = self.x_zero_point - base
+        return (bias - remaining * self.centred().reshape(filters, -1).sum(axis=1, dtype=np.int64)).astype(np.int32)
+
 
 @dataclass(frozen=True)
 class Words:

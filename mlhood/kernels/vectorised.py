@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from mlhood.kernels import parallel
-from mlhood.kernels.codegen import jit
+from mlhood.kernels.codegen import amx, jit
 from mlhood.kernels.codegen.arguments import pack_arguments, word_index
 from mlhood.kernels.codegen.gemm_kernel import FIELDS, build
-from mlhood.kernels.codegen.microkernel import Integers, cheapest
+from mlhood.kernels.codegen.microkernel import Integers, Tile, cheapest
 from mlhood.kernels.codegen.target import Target, host
 from mlhood.kernels.parallel import scratch
 
@@ -54,14 +54,15 @@ def multiply(a: np.ndarray, b: np.ndarray, threads: int, target: Target | None =
 def multiply_bytes(a: np.ndarray, b: np.ndarray, threads: int, target: Target | None = None) -> np.ndarray:
     """Return a @ b in int32 for non-empty uint8 [M, K] and int8 [K, N].
 
-    Four bytes of a row are multiplied at a time where that is exact: with VNNI, or with AVX2 if the bytes of a are at
-    most 127. Elsewhere both factors are widened to 16 bits while they are packed.
+    With AMX, tiles of 64 bytes of k are multiplied. Four bytes of a row are multiplied at a time where that is exact:
+    with VNNI, or with AVX2 if the bytes of a are at most 127. Elsewhere both factors are widened to 16 bits while they
+    are packed.
     """
     target = target or host()
     small = target.name == "avx2" and int(a.max()) <= _LARGEST_SMALL
-    integers: Integers = "bytes" if target.dot else "small_bytes" if small else "pairs"
+    integers: Integers = "tiles" if target.tiles else "bytes" if target.dot else "small_bytes" if small else "pairs"
     word, kind = (2, np.int16) if integers == "pairs" else (4, np.int32)
-    missing = -a.shape[1] % word
+    missing = -a.shape[1] % (amx.ROW_BYTES if integers == "tiles" else word)
     a = np.pad(a, ((0, 0), (0, missing))) if missing else np.ascontiguousarray(a)
     b = np.pad(b, ((0, missing), (0, 0))) if missing else np.ascontiguousarray(b)
     c = np.empty((a.shape[0], b.shape[1]), np.int32)
@@ -103,8 +104,10 @@ def _template(
     Cached, because building it takes longer than a small product.
     """
     m, k, n = sizes
-    # a product of integers passes through one more register before it is added
-    tile = cheapest(target if len(variant) == 2 else replace(target, registers=target.registers - 1), m, n)
+    if variant[2:] == ("tiles",):
+        tile = Tile(2 * amx.ROWS, 2, amx.ROWS)
+    else:  # a product of integers passes through one more register before it is added
+        tile = cheapest(target if len(variant) == 2 else replace(target, registers=target.registers - 1), m, n)
     kc, nc = min(max_blocks[0], k), min(-(-max_blocks[1] // tile.columns), -(-n // tile.columns)) * tile.columns
     # mc: few enough rows of a per task to balance the load of all threads
     most = max(1, MC // tile.rows)

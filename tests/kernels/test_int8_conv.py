@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mlhood.compiler.hir.types import Quantization, TensorType
-from mlhood.compiler.operators.integer import QuantizedConv, QuantizedFullyConnected, QuantizedMatMul
+from mlhood.compiler.operators.integer import QuantizedFullyConnected, QuantizedMatMul
 from mlhood.compiler.operators.rescale import parameters_of
 from mlhood.errors import KernelError
 from mlhood.kernels.codegen import int8_conv_kernel, jit
@@ -14,7 +14,15 @@ from mlhood.kernels.geometry import geometry, to_blocked, to_plain
 from mlhood.kernels.int8_conv import prepare_conv, prepare_dense
 from mlhood.kernels.int8_weights import Weights
 from mlhood.kernels.requantize import Rescaling, Shifts
-from tests.kernels.quantized import extreme_bytes, product_scale, quantization, rescaling_of, run_guarded, term
+from tests.kernels.quantized import (
+    extreme_bytes,
+    product_scale,
+    quantization,
+    quantized_conv,
+    rescaling_of,
+    run_guarded,
+    weight_type,
+)
 
 VNNI = Target("avx512", "x86_64-unknown-linux-gnu", "cascadelake", "", lanes=16, registers=32, masked=True, dot=True)
 
@@ -44,47 +52,13 @@ CASES = [
 ]
 
 
-def weight_type(rng, element, shape, schema, by_channel, scale):
-    if not by_channel:
-        return TensorType(element, shape, quantization(rng, element, schema, scale))
-    scales = tuple(float(s) for s in scale * rng.uniform(0.05, 1.5, shape[0]))
-    return TensorType(element, shape, Quantization(scales, (0,) * shape[0], 0))
-
-
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("case", CASES, ids=lambda case: "-".join(map(str, case[:5])))
 def test_a_convolution_is_the_operators(target, case, threads):
-    name, element, schema, by_channel, values, activation, residual, rescale = case
-    rng = np.random.default_rng(len(str(case)))
-    shape, filters, kernel, stride, padding, dilation, groups = GEOMETRIES[name]
-    w_shape = (filters, shape[1] // groups, *kernel)
-    g = geometry(shape, w_shape, stride, padding, dilation, groups)
-    x_type = TensorType(element, shape, quantization(rng, element, schema, 0.02))
-    w_type = weight_type(rng, element, w_shape, schema, by_channel, 0.01)
-    of_y = quantization(rng, element, schema, 0.0002 * 127 * np.sqrt(g.depth))
-    y_type = TensorType(element, g.out_shape, of_y)
-    z_type = TensorType(element, g.out_shape, quantization(rng, element, schema, of_y.scale[0]))
-    x, w = extreme_bytes(rng, shape, element, values), extreme_bytes(rng, w_shape, element, values)
-    bias = rng.integers(-3000, 3000, filters).astype(np.int32)
-    z = extreme_bytes(rng, g.out_shape, element, "random")
-    operator = QuantizedConv(g.stride, g.padding, g.dilation, groups, of_y, activation, rescale)
-    more = ((z_type, z),) if residual else ()
-    types = (x_type, w_type, TensorType("int32", (filters,)), *(type for type, _ in more))
-    expected = operator.evaluate_typed(types, x, w, bias, *(array for _, array in more))
-
-    weights = Weights(w, np.array(parameters_of(w_type).offset), parameters_of(x_type).offset[0], bias)
-    scale = product_scale(x_type, w_type)
-    if rescale == "real":
-        rescaling = Rescaling(element, of_y.offset[0], scale=scale / of_y.scale[0])
-    else:
-        terms = [(scale, 31), *([term(z_type)] if residual else [])]
-        rescaling = rescaling_of(terms, y_type, activation, z_type)
-    layout = "plain" if shape[1] < 16 else "blocked"
-    call = prepare_conv(g, weights, rescaling, layout, threads=threads, target=target)
-    inputs = {"source": x if layout == "plain" else to_blocked(x, 16)}
-    inputs |= {"residual": to_blocked(z, 16)} if residual else {}
-    out = run_guarded(call, threads, inputs, to_blocked(np.zeros(g.out_shape, element), 16))
-    assert np.array_equal(to_plain(out, filters), expected)
+    name, *rest = case
+    layer = quantized_conv(GEOMETRIES[name], *rest)
+    call = prepare_conv(layer.g, layer.weights, layer.rescaling, layer.layout, threads=threads, target=target)
+    layer.check(call, threads)
 
 
 @pytest.mark.parametrize(("rows", "depth", "filters"), [(1, 70, 37), (5, 33, 16), (13, 128, 40)])

@@ -17,10 +17,12 @@ from typing import Any
 
 from llvmlite import ir
 
+from mlhood.kernels.codegen import amx
+from mlhood.kernels.codegen.amx_microkernel import tile_microkernel
 from mlhood.kernels.codegen.arguments import Arguments, kernel_function
 from mlhood.kernels.codegen.ir_builder import BYTE, FLOAT, FunctionBuilder, Int, Pointer
 from mlhood.kernels.codegen.microkernel import CACHE_LINE, Integers, MicrokernelSpec, Tile, microkernel
-from mlhood.kernels.codegen.packing import SHORT, byte_packer, packer
+from mlhood.kernels.codegen.packing import SHORT, byte_packer, packer, tile_packer
 from mlhood.kernels.codegen.target import Target
 
 _TASKS = ("tasks", "rounds_k", "pack_tasks", "row_tasks", "m", "n", "k", "mc", "nc", "kc")
@@ -55,20 +57,29 @@ def build(
         a_contiguous_rows: Whether the rows of a are contiguous (else its columns).
         b_contiguous_columns: Whether the columns of b are contiguous (else its rows).
         integers: If not float32, what an element is while it is multiplied, see `MicrokernelSpec`: an element of a is
-            then four or two u8 of a row, b is s8, and c is s32.
+            then four or two u8 of a row, b is s8, and c is s32. With `tiles` k is a multiple of 16 such elements.
     """
     module = ir.Module()
     tile = Tile(rows, vectors, target.lanes)
-    spec = MicrokernelSpec(tile, unroll=_UNROLL, ahead=1, integers=integers)
+    spec = MicrokernelSpec(tile, unroll=_UNROLL, ahead=int(integers != "tiles"), integers=integers)
     pairs = integers == "pairs"
-    pack_a = packer(module, "pack_a", tile.rows, a_contiguous_rows, target, pairs=pairs)
+    if integers == "tiles":
+        pack_a = tile_packer(module, "pack_a")
+    else:
+        pack_a = packer(module, "pack_a", tile.rows, a_contiguous_rows, target, pairs=pairs)
     if integers:
         pack_b = byte_packer(module, "pack_b", tile.columns, target, pairs=pairs)
     else:
         pack_b = packer(module, "pack_b", tile.columns, b_contiguous_columns, target)
-    callees = _Callees(microkernel(module, "multiply", spec, target), pack_a, pack_b)
+    multiply = tile_microkernel if integers == "tiles" else microkernel
+    callees = _Callees(multiply(module, "multiply", spec, target), pack_a, pack_b)
     code = kernel_function(module)
+    if integers == "tiles":
+        amx.configure(code)
     _LoopNest(code, Arguments(code, FIELDS), spec, callees).build()
+    if integers == "tiles":
+        amx.release(code)
+    code.ret()
     return str(module)
 
 
@@ -77,7 +88,7 @@ class _LoopNest:
 
     def __init__(self, code: FunctionBuilder, arguments: Arguments, spec: MicrokernelSpec, callees: _Callees) -> None:
         self.code, self.arguments, self.tile, self.callees = code, arguments, spec.tile, callees
-        self.integers, self.element = spec.integers, spec.element
+        self.integers, self.element, self.is_ahead = spec.integers, spec.element, bool(spec.ahead)
         self.field = {name: arguments.integer(name) for name in FIELDS}
         with code.builder.goto_entry_block():
             slot = code.builder.alloca(self.element, size=self.tile.rows * self.tile.columns)
@@ -101,7 +112,6 @@ class _LoopNest:
                     self._pack_b(part, j, k, depth)
                 with multiply:
                     self._multiply_rows((part - f["pack_tasks"]) * f["mc"], j, k, depth, packed_a)
-        self.code.ret()
 
     def _pack_b(self, panel: Int, j: Int, k: Int, depth: Int) -> None:
         f, width = self.field, self.tile.columns
@@ -125,7 +135,8 @@ class _LoopNest:
             panel = self.arguments.pointer("packed_b").at((column - j) * f["kc"])
             following = panel.at(f["kc"] * self.tile.columns)
             with self.code.loop(i, i_end, width) as row:
-                self._prefetch_result(row + width, column, k, i_end)
+                if self.is_ahead:
+                    self._prefetch_result(row + width, column, k, i_end)
                 ahead = following.at((row - i) // width * (depth // _UNROLL * CACHE_LINE))
                 self._tile(row, column, packed_a.at((row - i) * depth), panel, depth, k.equals(0), ahead)
 
@@ -158,7 +169,21 @@ class _LoopNest:
         self, a: Pointer, b: Pointer, depth: Int, partial: Pointer, pld: Int, out: Pointer, ld: Int, ahead: Pointer
     ) -> None:
         null, limits = self.null, [ir.Constant(FLOAT, float("-inf")), ir.Constant(FLOAT, float("inf"))]
-        self.code.call(self.callees.multiply, a, b, null, depth, partial, pld, out, ld, null, null, *limits, ahead)
+        self.code.call(
+            self.callees.multiply,
+            a,
+            b,
+            null,
+            depth,
+            partial,
+            pld,
+            out,
+            ld,
+            null,
+            null,
+            *limits,
+            *([ahead] if self.is_ahead else []),
+        )
 
     def _accumulate_edge(self, out: Pointer, rows: Int, columns: Int, is_first: Any) -> None:
         """Add the part of an edge tile that is inside the result."""

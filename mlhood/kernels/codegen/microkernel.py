@@ -12,7 +12,8 @@ chooses the tile for a processor and a shape. (Goto and van de Geijn, Anatomy of
 With integers, a step is a dot product of a few of them per lane, into 32 bits, exact on every processor. With VNNI one
 instruction multiplies four pairs of bytes in every lane and adds them to the accumulator. Elsewhere it multiplies two
 pairs of 16-bit integers and adds both products (`pmaddwd` on x86). With AVX2 there is also one for bytes, which adds
-two products in 16 bits and saturates (`pmaddubsw`): it serves where the numbers are small enough.
+two products in 16 bits and saturates (`pmaddubsw`): it serves where the numbers are small enough. With AMX the
+registers are tiles, and one instruction is a product of matrices.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ _SHORT = ir.IntType(16)
 CACHE_LINE = 16  # float32 in a cache line
 _VNNI = "llvm.x86.avx512.vpdpbusd.512"
 Addressing = Literal["packed", "table"]
-Integers = Literal["bytes", "small_bytes", "pairs"]
+Integers = Literal["tiles", "bytes", "small_bytes", "pairs"]
 
 
 def dot(code: FunctionBuilder, a: Any, b: Any, total: Any) -> Any:
@@ -153,7 +154,7 @@ class MicrokernelSpec:
             what a later call reads. 0: none, and no parameter.
         integers: What an element is, if not a float32; accumulators are 32-bit integers then. `bytes`: four bytes,
             unsigned in a and signed in b; `small_bytes`: likewise, but the sum of two adjacent products fits into 16
-            bits, for AVX2; `pairs`: two signed 16-bit integers.
+            bits, for AVX2; `pairs`: two signed 16-bit integers; `tiles`: four bytes, for `amx_microkernel`.
         epilogue: Steps that are applied to the result instead of clamping it.
     """
 

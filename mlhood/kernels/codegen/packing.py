@@ -11,6 +11,7 @@ from typing import Any
 
 from llvmlite import ir
 
+from mlhood.kernels.codegen import amx
 from mlhood.kernels.codegen.arguments import Arguments, kernel_function
 from mlhood.kernels.codegen.ir_builder import (
     ADDRESS,
@@ -138,6 +139,21 @@ def byte_packer(module: ir.Module, name: str, width: int, target: Target, *, pai
                             out.at(column * per_word + i).store(code.builder.sext(value, SHORT) if pairs else value)
                         with beyond:
                             out.at(column * per_word + i).store(element(0))
+    code.ret()
+    return code
+
+
+def tile_packer(module: ir.Module, name: str) -> FunctionBuilder:
+    """Add a function that packs `count` rows of words for two tiles, as [depth / 16, 32, 16 words].
+
+    It has the `PARAMETERS` of `packer`; depth is a multiple of 16 words. Rows beyond `count` are left as they are.
+    """
+    code = FunctionBuilder(module, name, PARAMETERS, public=False)
+    source, ld, out = code.pointer("source"), code.integer("ld"), code.pointer("out")
+    panel = 2 * amx.ROWS * amx.QUADS
+    with code.loop(0, code.integer("count")) as row, code.loop(0, code.integer("depth") // amx.QUADS) as step:
+        words = source.at(ld * row + step * amx.QUADS).load(amx.QUADS)
+        out.at(step * panel + row * amx.QUADS).store(words)
     code.ret()
     return code
 

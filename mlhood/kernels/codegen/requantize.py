@@ -101,6 +101,18 @@ class Requantizer:
     ) -> None:
         self.code, self.kind, self.lanes, self.output = code, kind, lanes, output
         self.constants = constants.cast(INDEX)
+        self._preloaded: dict[tuple[str, int], Any] = {}
+
+    def preload(self) -> None:
+        """Load all constants here, to be used in a loop that follows.
+
+        In the loop they would be loaded for each pixel anew: LLVM cannot know that its stores leave them as they are.
+        """
+        for section in self.kind.sections.keys() - {"end"}:
+            narrow = section == "bias" or section.endswith("correction")
+            count = self.lanes if narrow else self.lanes // 2
+            for first in range(0, BLOCK, count):
+                self._preloaded[section, first] = self._load(section, first, count, INT32 if narrow else INDEX)
 
     def bias(self, vector: int) -> Any:
         """Return the bias of a vector of channels."""
@@ -126,13 +138,17 @@ class Requantizer:
         return self.code.builder.sub(values, self.code.splat(self.output.z_offset, self.lanes))
 
     def _narrow(self, section: str, vector: int) -> Any:
-        start = self.constants.at(self.kind.sections[section]).cast(INT32)
-        return start.at(vector * self.lanes).load(self.lanes)
+        return self._load(section, vector * self.lanes, self.lanes, INT32)
 
     def _words(self, section: str, vector: int, parity: int) -> Any:
         half = self.lanes // 2
-        start = self.kind.sections[section] + parity * (BLOCK // 2) + vector * half
-        return self.constants.at(start).load(half)
+        return self._load(section, parity * (BLOCK // 2) + vector * half, half, INDEX)
+
+    def _load(self, section: str, first: int, count: int, element: Any) -> Any:
+        """Return `count` constants of a section, from the first one on."""
+        if (section, first) in self._preloaded:
+            return self._preloaded[section, first]
+        return self.constants.at(self.kind.sections[section]).cast(element).at(first).load(count)
 
     def _shifted(self, total: Any, vector: int, z: Any) -> Any:
         b = self.code.builder
@@ -185,8 +201,8 @@ class Requantizer:
         for part in (0, 1):
             kind = ir.VectorType(DOUBLE, half)
             lanes = code.shuffle(total, total, range(part * half, (part + 1) * half))
-            start = self.constants.at(self.kind.sections["scale"] + vector * self.lanes + part * half)
-            scaled = b.fmul(b.sitofp(lanes, kind), b.bitcast(start.load(half), kind))
+            scale = self._load("scale", vector * self.lanes + part * half, half, INDEX)
+            scaled = b.fmul(b.sitofp(lanes, kind), b.bitcast(scale, kind))
             rounded.append(round_double(code, scaled, limited=self.kind.wide))
         y = concatenate(code, rounded)
         return b.add(y, code.splat(self.output.offset, self.lanes))

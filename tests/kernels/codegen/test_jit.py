@@ -145,7 +145,7 @@ def test_a_product_for_arm_is_assembled():
 def test_the_microkernel_uses_the_targets_registers(target):
     tile = max(candidates(target), key=lambda tile: tile.rows * tile.vectors)
     text = jit.compile_ir(direct_kernel.build(target, Variant(tile.rows, tile.vectors, 1)), target, assembly=True)
-    register = {"avx512": "zmm", "avx2": "ymm", "neon": ".4s", "portable": "xmm"}[target.name]
+    register = {"amx": "zmm", "avx512": "zmm", "avx2": "ymm", "neon": ".4s", "portable": "xmm"}[target.name]
     multiply = "mulps" if target.name == "portable" else "fmla" if target.name == "neon" else "vfmadd"
     lines = [line for line in text.splitlines() if multiply in line and register in line]
     assert len(lines) >= 2 * tile.rows * tile.vectors  # in the partial and in the final microkernel
