@@ -169,20 +169,9 @@ class _LoopNest:
         self, a: Pointer, b: Pointer, depth: Int, partial: Pointer, pld: Int, out: Pointer, ld: Int, ahead: Pointer
     ) -> None:
         null, limits = self.null, [ir.Constant(FLOAT, float("-inf")), ir.Constant(FLOAT, float("inf"))]
+        prefetched = [ahead] if self.is_ahead else []
         self.code.call(
-            self.callees.multiply,
-            a,
-            b,
-            null,
-            depth,
-            partial,
-            pld,
-            out,
-            ld,
-            null,
-            null,
-            *limits,
-            *([ahead] if self.is_ahead else []),
+            self.callees.multiply, a, b, null, depth, partial, pld, out, ld, null, null, *limits, *prefetched
         )
 
     def _accumulate_edge(self, out: Pointer, rows: Int, columns: Int, is_first: Any) -> None:
