@@ -19,9 +19,9 @@ from typing import Any
 from llvmlite import ir
 
 from mlhood.kernels.codegen.arguments import Arguments, kernel_function
+from mlhood.kernels.codegen.dot_products import dot, dot_pairs, dot_saturating
 from mlhood.kernels.codegen.int8_input import INPUT_FIELDS, SHORT, Input, InputStage
 from mlhood.kernels.codegen.ir_builder import ADDRESS, BYTE, INDEX, INT32, FunctionBuilder, Int, Pointer
-from mlhood.kernels.codegen.microkernel import dot, dot_pairs, dot_saturating
 from mlhood.kernels.codegen.requantize import (
     BLOCK,
     OUTPUT_FIELDS,

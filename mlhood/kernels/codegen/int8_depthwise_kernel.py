@@ -11,9 +11,9 @@ from typing import Any
 from llvmlite import ir
 
 from mlhood.kernels.codegen.arguments import Arguments, kernel_function
+from mlhood.kernels.codegen.dot_products import dot_pairs
 from mlhood.kernels.codegen.int8_input import INPUT_FIELDS, SHORT, InputStage
 from mlhood.kernels.codegen.ir_builder import BYTE, INDEX, INT32, FunctionBuilder, Int
-from mlhood.kernels.codegen.microkernel import dot_pairs
 from mlhood.kernels.codegen.requantize import (
     BLOCK,
     OUTPUT_FIELDS,

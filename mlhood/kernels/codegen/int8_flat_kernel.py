@@ -7,8 +7,8 @@ from typing import Any, Literal
 from llvmlite import ir
 
 from mlhood.kernels.codegen.arguments import Arguments, kernel_function
+from mlhood.kernels.codegen.dot_products import dot_pairs
 from mlhood.kernels.codegen.ir_builder import ADDRESS, BYTE, FLOAT, INDEX, INT32, FunctionBuilder, Int, Pointer
-from mlhood.kernels.codegen.microkernel import dot_pairs
 from mlhood.kernels.codegen.requantize import (
     BLOCK,
     OUTPUT_FIELDS,

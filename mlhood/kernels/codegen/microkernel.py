@@ -9,11 +9,7 @@ so `rows * vectors` multiply-adds need only `rows + vectors` loads. The generato
 chooses the tile for a processor and a shape. (Goto and van de Geijn, Anatomy of High-Performance Matrix Multiplication,
 2008; Van Zee and van de Geijn, BLIS, 2015.)
 
-With integers, a step is a dot product of a few of them per lane, into 32 bits, exact on every processor. With VNNI one
-instruction multiplies four pairs of bytes in every lane and adds them to the accumulator. Elsewhere it multiplies two
-pairs of 16-bit integers and adds both products (`pmaddwd` on x86). With AVX2 there is also one for bytes, which adds
-two products in 16 bits and saturates (`pmaddubsw`): it serves where the numbers are small enough. With AMX the
-registers are tiles, and one instruction is a product of matrices.
+With integers, a step is a dot product of a few of them per lane, into 32 bits: see `dot_products`.
 """
 
 from __future__ import annotations
@@ -24,9 +20,9 @@ from typing import Any, Literal
 
 from llvmlite import ir
 
+from mlhood.kernels.codegen.dot_products import dot, dot_pairs, dot_saturating
 from mlhood.kernels.codegen.ir_builder import (
     ADDRESS,
-    BYTE,
     FLOAT,
     INDEX,
     INT32,
@@ -36,49 +32,13 @@ from mlhood.kernels.codegen.ir_builder import (
     Variable,
     transpose,
 )
+from mlhood.kernels.codegen.remainder import load_lanes, store_lanes
 from mlhood.kernels.codegen.steps import Step, finish
 from mlhood.kernels.codegen.target import Target
 
-_SHORT = ir.IntType(16)
 CACHE_LINE = 16  # float32 in a cache line
-_VNNI = "llvm.x86.avx512.vpdpbusd.512"
 Addressing = Literal["packed", "table"]
 Integers = Literal["tiles", "bytes", "small_bytes", "pairs"]
-
-
-def dot(code: FunctionBuilder, a: Any, b: Any, total: Any) -> Any:
-    """Return total + the four products of a's unsigned and b's signed bytes in each lane, with VNNI."""
-    quads = ir.VectorType(BYTE, 4 * total.type.count)
-    multiply_add = _function(code, _VNNI, total.type, [total.type, quads, quads])
-    return code.builder.call(multiply_add, [total, code.builder.bitcast(a, quads), code.builder.bitcast(b, quads)])
-
-
-def dot_pairs(code: FunctionBuilder, a: Any, b: Any, total: Any) -> Any:
-    """Return total + the two products of signed 16-bit integers in each lane; all are <lanes x i32>."""
-    shorts = ir.VectorType(_SHORT, 2 * total.type.count)
-    return code.builder.add(total, _pairwise(code, code.builder.bitcast(a, shorts), code.builder.bitcast(b, shorts)))
-
-
-def dot_saturating(code: FunctionBuilder, a: Any, b: Any, total: Any) -> Any:
-    """Return what `dot` does if no sum of two adjacent products leaves 16 bits, where it would saturate; for AVX2."""
-    bytes_, shorts = (ir.VectorType(kind, 32 // size) for kind, size in ((BYTE, 1), (_SHORT, 2)))
-    multiply = _function(code, "llvm.x86.avx2.pmadd.ub.sw", shorts, [bytes_, bytes_])
-    add_pairs = _function(code, "llvm.x86.avx2.pmadd.wd", total.type, [shorts, shorts])
-    pairs = code.builder.call(multiply, [code.builder.bitcast(a, bytes_), code.builder.bitcast(b, bytes_)])
-    ones = ir.Constant(shorts, [1] * shorts.count)
-    return code.builder.add(total, code.builder.call(add_pairs, [pairs, ones]))
-
-
-def _function(code: FunctionBuilder, name: str, result: Any, parameters: list[Any]) -> Any:
-    return code.module.globals.get(name) or ir.Function(code.module, ir.FunctionType(result, parameters), name)
-
-
-def _pairwise(code: FunctionBuilder, a: Any, b: Any) -> Any:
-    """Multiply 16-bit integers and add adjacent 32-bit products."""
-    wide = ir.VectorType(INT32, a.type.count)
-    products = code.builder.mul(code.builder.sext(a, wide), code.builder.sext(b, wide))
-    even, odd = (code.shuffle(products, products, range(first, wide.count, 2)) for first in (0, 1))
-    return code.builder.add(even, odd)
 
 
 @dataclass(frozen=True)
@@ -359,50 +319,3 @@ def _store(
             value.set(code.builder.fadd(value.get(), load_lanes(code, residual.at(offset), kind.count, count, target)))
     for (offset, _), value in zip(pieces, values, strict=True):
         store_lanes(code, out.at(offset), finish(code, spec.epilogue, value.get(), limits), count, target)
-
-
-def _powers_of_two(count: int) -> list[tuple[int, int]]:
-    """Split `count` lanes into powers of two: (first lane, lanes)."""
-    chunks, first = [], 0
-    while first < count:
-        size = 1 << ((count - first).bit_length() - 1)
-        chunks.append((first, size))
-        first += size
-    return chunks
-
-
-def store_lanes(code: FunctionBuilder, address: Pointer, vector: Any, count: int, target: Target) -> None:
-    """Store the first `count` lanes of a vector without touching memory beyond them."""
-    lanes = vector.type.count
-    if count == lanes:
-        address.store(vector)
-    elif target.masked:
-        mask = ir.Constant(ir.VectorType(ir.IntType(1), lanes), [int(lane < count) for lane in range(lanes)])
-        code.builder.call(masked_intrinsic(code, "store", vector.type), [vector, address.value, INT32(4), mask])
-    else:
-        for first, size in _powers_of_two(count):
-            address.at(first).store(code.shuffle(vector, vector, range(first, first + size)))
-
-
-def load_lanes(code: FunctionBuilder, address: Pointer, lanes: int, count: int, target: Target) -> Any:
-    """Load `count` lanes without touching memory beyond them; the other lanes are zero."""
-    if count == lanes:
-        return address.load(lanes)
-    kind = ir.VectorType(FLOAT, lanes)
-    vector = ir.Constant(kind, [0.0] * lanes)
-    if target.masked:
-        mask = ir.Constant(ir.VectorType(ir.IntType(1), lanes), [int(lane < count) for lane in range(lanes)])
-        return code.builder.call(masked_intrinsic(code, "load", kind), [address.value, INT32(4), mask, vector])
-    for lane in range(count):
-        vector = code.builder.insert_element(vector, address.at(lane).load(), INT32(lane))
-    return vector
-
-
-def masked_intrinsic(code: FunctionBuilder, operation: str, kind: Any) -> Any:
-    """Return LLVM's masked `load` (address, alignment, mask, passthrough) or `store` (vector, address, ..., mask)."""
-    name, mask = f"llvm.masked.{operation}.v{kind.count}f32.p0", ir.VectorType(ir.IntType(1), kind.count)
-    if name in code.module.globals:
-        return code.module.globals[name]
-    if operation == "store":
-        return ir.Function(code.module, ir.FunctionType(ir.VoidType(), [kind, ADDRESS, INT32, mask]), name)
-    return ir.Function(code.module, ir.FunctionType(kind, [ADDRESS, INT32, mask, kind]), name)

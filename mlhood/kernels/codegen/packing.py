@@ -24,7 +24,7 @@ from mlhood.kernels.codegen.ir_builder import (
     Pointer,
     transpose,
 )
-from mlhood.kernels.codegen.microkernel import load_lanes, masked_intrinsic, store_lanes
+from mlhood.kernels.codegen.remainder import load_lanes, masked_intrinsic, store_lanes
 from mlhood.kernels.codegen.target import Target
 
 # `count` rows are valid; `ld` is the distance to the next row (contiguous rows) or to the next k (contiguous columns)

@@ -1,6 +1,6 @@
 """The last vector of a row: loads and stores of fewer elements than a register has lanes, which touch nothing beyond.
 
-The number of elements is known at run time only; `microkernel.load_lanes` and `store_lanes` take a constant one.
+`load_lanes` and `store_lanes` take a constant number of elements, the others one that is known at run time only.
 """
 
 from __future__ import annotations
@@ -9,8 +9,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from mlhood.kernels.codegen.ir_builder import FLOAT, INT32, FunctionBuilder, Int, Pointer
-from mlhood.kernels.codegen.microkernel import masked_intrinsic
+from mlhood.kernels.codegen.ir_builder import ADDRESS, FLOAT, INT32, FunctionBuilder, Int, Pointer
 from mlhood.kernels.codegen.target import Target
 
 
@@ -52,3 +51,50 @@ def store_first(code: FunctionBuilder, address: Pointer, vector: Any, count: Int
             rest.set(code.shuffle(part, part, [*range(size, part.type.count), *range(size)]))  # rotate
             offset.set((start + size).value)
         size //= 2
+
+
+def _powers_of_two(count: int) -> list[tuple[int, int]]:
+    """Split `count` lanes into powers of two: (first lane, lanes)."""
+    chunks, first = [], 0
+    while first < count:
+        size = 1 << ((count - first).bit_length() - 1)
+        chunks.append((first, size))
+        first += size
+    return chunks
+
+
+def store_lanes(code: FunctionBuilder, address: Pointer, vector: Any, count: int, target: Target) -> None:
+    """Store the first `count` lanes of a vector without touching memory beyond them."""
+    lanes = vector.type.count
+    if count == lanes:
+        address.store(vector)
+    elif target.masked:
+        mask = ir.Constant(ir.VectorType(ir.IntType(1), lanes), [int(lane < count) for lane in range(lanes)])
+        code.builder.call(masked_intrinsic(code, "store", vector.type), [vector, address.value, INT32(4), mask])
+    else:
+        for first, size in _powers_of_two(count):
+            address.at(first).store(code.shuffle(vector, vector, range(first, first + size)))
+
+
+def load_lanes(code: FunctionBuilder, address: Pointer, lanes: int, count: int, target: Target) -> Any:
+    """Load `count` lanes without touching memory beyond them; the other lanes are zero."""
+    if count == lanes:
+        return address.load(lanes)
+    kind = ir.VectorType(FLOAT, lanes)
+    vector = ir.Constant(kind, [0.0] * lanes)
+    if target.masked:
+        mask = ir.Constant(ir.VectorType(ir.IntType(1), lanes), [int(lane < count) for lane in range(lanes)])
+        return code.builder.call(masked_intrinsic(code, "load", kind), [address.value, INT32(4), mask, vector])
+    for lane in range(count):
+        vector = code.builder.insert_element(vector, address.at(lane).load(), INT32(lane))
+    return vector
+
+
+def masked_intrinsic(code: FunctionBuilder, operation: str, kind: Any) -> Any:
+    """Return LLVM's masked `load` (address, alignment, mask, passthrough) or `store` (vector, address, ..., mask)."""
+    name, mask = f"llvm.masked.{operation}.v{kind.count}f32.p0", ir.VectorType(ir.IntType(1), kind.count)
+    if name in code.module.globals:
+        return code.module.globals[name]
+    if operation == "store":
+        return ir.Function(code.module, ir.FunctionType(ir.VoidType(), [kind, ADDRESS, INT32, mask]), name)
+    return ir.Function(code.module, ir.FunctionType(kind, [ADDRESS, INT32, mask, kind]), name)
