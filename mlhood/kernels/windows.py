@@ -17,7 +17,8 @@ from mlhood.kernels.native import NativeCall, native_call
 from mlhood.kernels.product import UNBOUNDED, Clip
 
 _TASKS_PER_THREAD = 4
-_REGISTERS = 4  # that hold no sum: a weight, and what is loaded
+_MAX_PIXELS = 8  # that are computed at once
+_TILE, _SINGLE = 2, 4  # costs in pixels: of beginning a tile, and of a pixel on its own
 
 
 @dataclass(frozen=True)
@@ -128,6 +129,12 @@ def pool(
     return _prepare(windows, operation, addresses, UNBOUNDED, tuple(counts), threads, target or host())
 
 
+def pixels_at_once(count: int, most: int) -> int:
+    """Return how many of the pixels inside a row to compute at once: many, and so that few are left."""
+    costs = {size: count // size * (size + _TILE) + count % size * _SINGLE for size in range(1, min(most, count) + 1)}
+    return min(costs, key=lambda size: (costs[size], -size), default=1)
+
+
 def _prepare(
     windows: Windows,
     operation: Operation,
@@ -161,7 +168,7 @@ def _prepare(
         "left": windows.padding[1],
     }
     floats = {"floor": clip[0], "ceiling": clip[1]}
-    pixels = min(8, target.registers // 2, max(1, inside.size))
+    pixels = pixels_at_once(inside.size, min(_MAX_PIXELS, target.registers // 2))
     variant = WindowVariant(operation, windows.kernel, windows.stride, windows.dilation, pixels, epilogue)
     return native_call(
         jit.load(build, target, variant),

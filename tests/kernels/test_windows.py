@@ -87,3 +87,8 @@ def test_threads_give_the_same_bits():
 def test_the_code_compiles_for_arm(operation):
     variant = WindowVariant(operation, (3, 3), (2, 2), (1, 1), 8)
     assert "v0." in jit.compile_ir(build(AARCH64, variant), AARCH64, assembly=True)
+
+
+@pytest.mark.parametrize(("count", "pixels"), [(0, 1), (1, 1), (5, 5), (12, 6), (14, 7), (26, 8), (56, 8)])
+def test_few_pixels_of_a_row_are_left_to_be_computed_on_their_own(count, pixels):
+    assert windows.pixels_at_once(count, 8) == pixels
