@@ -26,7 +26,7 @@ from mlhood.kernels.parallel import aligned, scratch
 
 Clip = tuple[float, float]
 
-_TASKS_PER_THREAD = 12
+_TASKS_PER_THREAD = 4  # more would have both threads read the weights of a block
 _PAD_TASKS_PER_THREAD = 4
 _ADDRESSES = ("source", "x", "out", "scratch", "residual")  # fields that differ from call to call
 
