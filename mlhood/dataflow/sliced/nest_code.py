@@ -85,8 +85,7 @@ class _Writer:
         self.field = {name: arguments.integer(name) for name in FIELDS}
         self.base = {name: arguments.pointer(name) for name in ("x", "w", "out", "bias", "sums")}
         self.null = Pointer(code.builder, ir.Constant(ir.PointerType(), None))
-        with code.builder.goto_entry_block():
-            self.edge = Pointer(code.builder, code.builder.alloca(FLOAT, size=tile.rows * tile.columns))
+        self.edge = code.buffer(tile.rows * tile.columns)
 
     def write(self) -> None:
         """Write the function: each task processes its part of the tiles in all slices."""

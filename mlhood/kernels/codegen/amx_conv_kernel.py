@@ -13,7 +13,6 @@ vector registers, where they become bytes.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from llvmlite import ir
 
@@ -151,7 +150,7 @@ def _tile(module: ir.Module, variant: Variant, target: Target) -> FunctionBuilde
         a = (x.at(steps.at(k).load_int()), code.integer("x_row"))
         b = (w.at(k * (amx.QUADS * row_bytes)), row_bytes)
         amx.multiply_step(code, columns, a, b, signed=kind.signed)
-    sums = _aligned_buffer(code, PIXELS * row_bytes)
+    sums = code.buffer(PIXELS * row_bytes, BYTE)
     for r, row in enumerate(amx.SUMS):
         for block, tile in enumerate(row[:columns]):
             amx.store(code, tile, sums.at(r * amx.ROWS * row_bytes + block * amx.ROW_BYTES), row_bytes)
@@ -173,7 +172,7 @@ def _store_block(
     b, step, lanes = code.builder, code.integer("out_pixel"), requantizer.lanes
     out, z = (code.pointer(name, BYTE).at(code.integer("out_block") * block) for name in ("out", "residual"))
     partial, has_z = stored < BLOCK, requantizer.kind.residual
-    buffers = [_aligned_buffer(code, amx.ROW_BYTES) for _ in range(2)]
+    buffers = [code.buffer(amx.ROW_BYTES, BYTE) for _ in range(2)]
     with code.loop(0, code.integer("pixels")) as pixel:
         place = Int(b, b.zext(code.pointer("places", BYTE).at(pixel).load(), INDEX))
         row = sums.at(place * row_bytes).cast(INT32)
@@ -190,15 +189,6 @@ def _store_block(
                 copy_bytes(code, target, buffers[0], stored)
             with at_once:
                 target.store(values)
-
-
-def _aligned_buffer(code: FunctionBuilder, size: int) -> Pointer:
-    with code.builder.goto_entry_block():
-        slot: Any = code.builder.alloca(ir.ArrayType(BYTE, size))
-        slot.align = amx.ROW_BYTES
-        # llvmlite keeps the allocated type, but vectors are stored here: make it an opaque pointer
-        address = code.builder.inttoptr(code.builder.ptrtoint(slot, INDEX), ADDRESS)
-    return Pointer(code.builder, address, BYTE)
 
 
 # -- the loops

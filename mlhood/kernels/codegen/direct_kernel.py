@@ -14,7 +14,7 @@ from typing import Any, Literal
 from llvmlite import ir
 
 from mlhood.kernels.codegen.arguments import Arguments, kernel_function
-from mlhood.kernels.codegen.ir_builder import ADDRESS, FLOAT, INDEX, FunctionBuilder, Int, Pointer
+from mlhood.kernels.codegen.ir_builder import FLOAT, INDEX, FunctionBuilder, Int, Pointer
 from mlhood.kernels.codegen.microkernel import CACHE_LINE, MicrokernelSpec, Tile, microkernel
 from mlhood.kernels.codegen.packing import padder
 from mlhood.kernels.codegen.steps import Step
@@ -107,15 +107,7 @@ class _LoopNest:
         self.channel_block = tile.lanes if variant.blocked else 1  # adjacent channels of a pixel in the result
         self.field = {name: arguments.integer(name) for name in FIELDS}
         self.null = Pointer(code.builder, ir.Constant(ir.PointerType(), None))
-        self.edge, self.edge_residual = self._tile_buffer(), self._tile_buffer()
-
-    def _tile_buffer(self) -> Pointer:
-        builder = self.code.builder
-        with builder.goto_entry_block():
-            slot = builder.alloca(FLOAT, size=self.tile.rows * self.tile.columns)
-            # llvmlite keeps the allocated type, but vectors are stored here too: make it an opaque pointer
-            address = builder.inttoptr(builder.ptrtoint(slot, INDEX), ADDRESS)
-        return Pointer(builder, address)
+        self.edge, self.edge_residual = (code.buffer(tile.rows * tile.columns) for _ in range(2))
 
     def build(self) -> None:
         """Build the function: the first tasks pad planes of the input, the others convolve."""

@@ -90,9 +90,7 @@ class _LoopNest:
         self.code, self.arguments, self.tile, self.callees = code, arguments, spec.tile, callees
         self.integers, self.element, self.is_ahead = spec.integers, spec.element, bool(spec.ahead)
         self.field = {name: arguments.integer(name) for name in FIELDS}
-        with code.builder.goto_entry_block():
-            slot = code.builder.alloca(self.element, size=self.tile.rows * self.tile.columns)
-        self.edge = Pointer(code.builder, slot, self.element)
+        self.edge = code.buffer(self.tile.rows * self.tile.columns, self.element)
         self.null = Pointer(code.builder, ir.Constant(ir.PointerType(), None))
 
     def build(self) -> None:

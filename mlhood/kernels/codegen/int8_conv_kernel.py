@@ -117,7 +117,7 @@ def _tile(module: ir.Module, variant: Variant, target: Target) -> FunctionBuilde
         for _ in range(variant.rows)
     ]
     _accumulate(code, variant, sums, target)
-    buffers = _buffer(code, variant.rows), _buffer(code, variant.rows)
+    buffers = code.buffer(variant.rows * BLOCK, BYTE), code.buffer(variant.rows * BLOCK, BYTE)
     for block, requantizer in enumerate(requantizers):
         stored = code.integer("filters") - block * BLOCK
         with code.builder.if_then(code.constant(0) < stored):
@@ -186,14 +186,6 @@ def _multiply_add(code: FunctionBuilder, variant: Variant, factor: Any, vector: 
     if not variant.quads:
         return dot_pairs(code, factor, vector, total)
     return (dot if target.dot else dot_saturating)(code, factor, vector, total)
-
-
-def _buffer(code: FunctionBuilder, pixels: int) -> Pointer:
-    with code.builder.goto_entry_block():
-        slot = code.builder.alloca(BYTE, size=pixels * BLOCK)
-        # llvmlite keeps the allocated type, but vectors are stored here: make it an opaque pointer
-        address = code.builder.inttoptr(code.builder.ptrtoint(slot, INDEX), ADDRESS)
-    return Pointer(code.builder, address, BYTE)
 
 
 # -- the loops

@@ -8,7 +8,7 @@ from llvmlite import ir
 
 from mlhood.kernels.codegen.arguments import Arguments, kernel_function
 from mlhood.kernels.codegen.dot_products import dot_pairs
-from mlhood.kernels.codegen.ir_builder import ADDRESS, BYTE, FLOAT, INDEX, INT32, FunctionBuilder, Int, Pointer
+from mlhood.kernels.codegen.ir_builder import BYTE, FLOAT, INDEX, INT32, FunctionBuilder, Int, Pointer
 from mlhood.kernels.codegen.requantize import (
     BLOCK,
     OUTPUT_FIELDS,
@@ -70,14 +70,7 @@ class _Operation:
         self.scalars = {name: code.builder.trunc(value, INT32) for name, value in integers.items()}
         self.scale = code.splat(arguments.float32("scale"), self.lanes)
         self.vector = ir.VectorType(INT32, self.lanes)
-        self.buffers = [self._buffer() for _ in range(3)]
-
-    def _buffer(self) -> Pointer:
-        builder = self.code.builder
-        with builder.goto_entry_block():
-            slot = builder.alloca(BYTE, size=4 * BLOCK)
-            address = builder.inttoptr(builder.ptrtoint(slot, INDEX), ADDRESS)
-        return Pointer(builder, address, BYTE)
+        self.buffers = [self.code.buffer(4 * BLOCK, BYTE) for _ in range(3)]
 
     def apply(self, start: Int, stop: Int) -> None:
         """Apply the function to a range of elements; those that do not fill a block are copied to buffers first."""

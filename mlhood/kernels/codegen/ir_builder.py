@@ -27,6 +27,7 @@ BYTE = ir.IntType(8)
 FLOAT = ir.FloatType()
 ADDRESS = ir.PointerType()
 GROUP = 4
+_LINE_BYTES = 64
 
 
 @dataclass(frozen=True)
@@ -160,6 +161,15 @@ class FunctionBuilder:
         variable = Variable(self.builder, slot, kind)
         variable.set(initial)
         return variable
+
+    def buffer(self, count: int, element: Any = FLOAT) -> Pointer:
+        """Allocate elements on the stack, aligned to a cache line; they live as long as the call."""
+        with self.builder.goto_entry_block():
+            slot: Any = self.builder.alloca(ir.ArrayType(element, count))
+            slot.align = _LINE_BYTES
+            # llvmlite keeps the allocated type, but vectors are stored here, too: make it an opaque pointer
+            address = self.builder.inttoptr(self.builder.ptrtoint(slot, INDEX), ADDRESS)
+        return Pointer(self.builder, address, element)
 
     @contextmanager
     def loop(self, start: Int | int, stop: Int | int, step: int = 1) -> Iterator[Int]:

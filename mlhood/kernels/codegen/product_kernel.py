@@ -11,7 +11,7 @@ from typing import Any
 from llvmlite import ir
 
 from mlhood.kernels.codegen.arguments import Arguments, kernel_function
-from mlhood.kernels.codegen.ir_builder import FLOAT, FunctionBuilder, Int, Pointer
+from mlhood.kernels.codegen.ir_builder import FunctionBuilder, Int, Pointer
 from mlhood.kernels.codegen.microkernel import CACHE_LINE, MicrokernelSpec, Tile, microkernel
 from mlhood.kernels.codegen.steps import Step
 from mlhood.kernels.codegen.target import Target
@@ -65,9 +65,7 @@ class _LoopNest:
         self.code, self.arguments, self.tile, self.rest, self.kernels = code, arguments, tile, rest, kernels
         self.ahead = ahead
         self.field = {name: arguments.integer(name) for name in FIELDS}
-        with code.builder.goto_entry_block():
-            slot = code.builder.alloca(FLOAT, size=tile.rows * tile.columns)
-        self.edge = Pointer(code.builder, slot)
+        self.edge = code.buffer(tile.rows * tile.columns)
         self.null = Pointer(code.builder, ir.Constant(ir.PointerType(), None))
         self.limits = [arguments.float32(name) for name in ("floor", "ceiling")]
 

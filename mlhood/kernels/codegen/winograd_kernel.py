@@ -21,7 +21,7 @@ from typing import Any
 from llvmlite import ir
 
 from mlhood.kernels.codegen.arguments import Arguments, kernel_function
-from mlhood.kernels.codegen.ir_builder import ADDRESS, FLOAT, INDEX, FunctionBuilder, Int, Pointer
+from mlhood.kernels.codegen.ir_builder import FLOAT, INDEX, FunctionBuilder, Int, Pointer
 from mlhood.kernels.codegen.steps import Step, finish
 from mlhood.kernels.codegen.target import Target
 
@@ -106,13 +106,6 @@ class _Transform:
     def _tile(self, plane: Int, block: Int, row: Int, column: Int, index: Int) -> None:
         raise NotImplementedError
 
-    def _buffer(self, vectors: int) -> Pointer:
-        builder = self.code.builder
-        with builder.goto_entry_block():
-            slot = builder.alloca(FLOAT, size=vectors * self.lanes)
-            address = builder.inttoptr(builder.ptrtoint(slot, INDEX), ADDRESS)
-        return Pointer(builder, address)
-
     def _transform(self, matrix: Matrix, tile: list[list[Any]]) -> list[list[Any]]:
         """Return M tile M' for a tile of vectors."""
         by_column = [self._combine(matrix, list(column)) for column in zip(*tile, strict=True)]
@@ -148,7 +141,7 @@ class _InputTransform(_Transform):
         f, b, lanes, t = self.field, self.code.builder, self.lanes, self.t
         x = self.arguments.pointer("x").at(plane)
         top, left = row * self.m - f["top"], column * self.m - f["left"]
-        edge = self._buffer(t * t)
+        edge = self.code.buffer(t * t * self.lanes)
         inside = [self.code.constant(-1) < top, self.code.constant(-1) < left]
         inside += [top + (t - 1) < f["high"], left + (t - 1) < f["wide"]]
         is_inside = b.and_(b.and_(inside[0], inside[1]), b.and_(inside[2], inside[3]))
@@ -191,7 +184,7 @@ class _OutputTransform(_Transform):
         f, lanes, t, m = self.field, self.lanes, self.t, self.m
         p = self.arguments.pointer("p").at(index * f["p_ld"] + block * lanes)
         tile = [[p.at(f["p_element"] * (i * t + j)).load(lanes) for j in range(t)] for i in range(t)]
-        results, buffer = self._transform(OUTPUT[m], tile), self._buffer(m * m)
+        results, buffer = self._transform(OUTPUT[m], tile), self.code.buffer(m * m * self.lanes)
         for i, line in enumerate(results):
             for j, vector in enumerate(line):
                 buffer.at((i * m + j) * lanes).store(vector)
