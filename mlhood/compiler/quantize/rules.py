@@ -42,13 +42,20 @@ def _can_quantize(b: Builder, node: Node) -> bool:
     return all(map(b.can_quantize, (*_inputs(node), *node.outputs)))
 
 
+def _is_worthwhile(b: Builder, node: Node) -> bool:
+    """Return whether arithmetic gains by integers: it reads some, and neither they nor its result are a mask."""
+    values = (*_inputs(node), *node.outputs)
+    return _can_quantize(b, node) and any(map(b.comes_as_integers, _inputs(node))) and not any(map(b.is_mask, values))
+
+
 def _add_layer(b: Builder, node: Node, activation: Activation, layer: Layer, *inputs: Value | None) -> bool:
     """Add a layer with its fused activation: within the layer, as a lookup table after it, or in float."""
     y = node.outputs[0]
     if not activation or activation[0] in INTEGER_ACTIVATIONS:
         b.define(y, layer(b.parameters(y), activation), *inputs, node=node.name)
         return True
-    parameters = _pre_activation_parameters(b, y, activation)
+    ends = cast(Unary, operator_of(activation)).saturates_at[np.dtype(b.recipe.element).itemsize]
+    parameters = b.pre_activation_parameters(y, *ends)
     before = b.insert(layer(parameters, ()), *inputs, name=f"{y.name}.before", node=node.name)
     name = f"{node.name}.activation"
     if before.type.dtype.itemsize == 1:
@@ -57,13 +64,6 @@ def _add_layer(b: Builder, node: Node, activation: Activation, layer: Layer, *in
         in_float = b.insert(Dequantize(), before, name=f"{before.name}.dequantized")
         b.define(y, operator_of(activation), in_float, node=name)
     return True
-
-
-def _pre_activation_parameters(b: Builder, y: Value, activation: Activation) -> Quantization:
-    """Return the parameters of the input of a fused activation, which the profile does not contain."""
-    operator = cast(Unary, operator_of(activation))
-    low, high = operator.saturates_at[np.dtype(b.recipe.element).itemsize]
-    return b.range_parameters(low, max(-low, b.profile[y.name].high) if high is None else high)
 
 
 def _quantize_weights(b: Builder, x: Value, w: Constant, bias: Constant | None) -> tuple[Value, Value | None]:
@@ -109,7 +109,7 @@ def _fully_connected(b: Builder, node: Node) -> bool:
 
 def _binary(layer: Layer) -> Rule:
     def rule(b: Builder, node: Node) -> bool:
-        if not _can_quantize(b, node):
+        if not _is_worthwhile(b, node):
             return False
         activation = node.operator.activation if isinstance(node.operator, AddActivation) else ()
         return _add_layer(b, node, activation, layer, *map(b.as_integers, _inputs(node)))
@@ -138,7 +138,7 @@ def _average_pool(operator: Operator, parameters: Quantization) -> Operator:
 
 def _lookup_table(b: Builder, node: Node) -> bool:
     x, y, function = _inputs(node)[0], node.outputs[0], as_function(node.operator)
-    if function is None or not _can_quantize(b, node) or np.dtype(b.recipe.element).itemsize != 1:
+    if function is None or not _is_worthwhile(b, node) or np.dtype(b.recipe.element).itemsize != 1:
         return False
     b.define(y, Lookup(function, b.parameters(y)), b.as_integers(x), node=node.name)
     return True
