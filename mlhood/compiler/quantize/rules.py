@@ -29,6 +29,7 @@ from mlhood.compiler.quantize.weights import bias_parameters, quantize_bias, wei
 
 # A rule adds the integer form of a node, or returns False without adding anything.
 Rule = Callable[[Builder, Node], bool]
+Condition = Callable[[Builder, Node], bool]
 # Constructs an operator from its result's parameters and its fused activation.
 Layer = Callable[[Quantization, Activation], Operator]
 
@@ -117,11 +118,11 @@ def _binary(layer: Layer) -> Rule:
     return rule
 
 
-def _unary(convert: Callable[[Operator, Quantization], Operator]) -> Rule:
+def _unary(convert: Callable[[Operator, Quantization], Operator], applies: Condition = _can_quantize) -> Rule:
     """Return the rule for operators of one input that `convert` turns into an integer operator."""
 
     def rule(b: Builder, node: Node) -> bool:
-        if not _can_quantize(b, node):
+        if not applies(b, node):
             return False
         y = node.outputs[0]
         b.define(y, convert(node.operator, b.parameters(y)), b.as_integers(_inputs(node)[0]), node=node.name)
@@ -191,7 +192,7 @@ RULES: dict[str, Rule] = {
     "mean_pool": _unary(_average_pool),
     "padding": _pad,
     "product": _binary(QuantizedMul),
-    "rescale": _unary(lambda operator, parameters: Rescale(parameters, activation_of(operator) or ())),
+    "rescale": _unary(lambda operator, parameters: Rescale(parameters, activation_of(operator) or ()), _is_worthwhile),
     "same_parameters": _same_parameters,
     "sum": _binary(QuantizedAdd),
     "table": _lookup_table,
