@@ -311,6 +311,7 @@ RULES: dict[str, Rule] = {
     "Relu": _plain(lambda x: jnp.maximum(x, 0)),
     "HardSwish": _plain(lambda x: x * jnp.clip(x / 6 + 0.5, 0, 1)),
     "Sigmoid": _plain(jax.nn.sigmoid),
+    "Silu": _plain(jax.nn.silu),
     "Softplus": _plain(lambda x: jnp.logaddexp(x, 0)),
     "Softsign": _plain(lambda x: x / (1 + jnp.abs(x))),
     "Erf": _plain(jax.scipy.special.erf),
