@@ -24,6 +24,7 @@ from mlhood.compiler.hir.values import Value
 from mlhood.compiler.operators import (
     activation,
     arithmetic,
+    attention,
     blocked,
     cast,
     chain,
@@ -56,6 +57,7 @@ _FAMILIES = (
     transposed_convolution,
     pooling,
     matrix,
+    attention,
     normalization,
     elementwise,
     activation,
