@@ -1,4 +1,4 @@
-"""Operators of sequences in JAX, as in `xla_operators`: attention."""
+"""Operators of sequences in JAX, as in `xla_operators`: attention and recurrent layers."""
 
 from __future__ import annotations
 
@@ -27,4 +27,8 @@ def _attention(operator: Any, types: Any, q: Array, k: Array, v: Array, mask: Ar
     return jnp.matmul(weights, v, precision=_EXACT)
 
 
-RULES = {"Attention": _attention}
+def _recurrent(operator: Any, types: Any, *arrays: Array) -> tuple[Array, ...]:
+    return operator.compute(jnp, lax.scan, *arrays)
+
+
+RULES = {"Attention": _attention, **dict.fromkeys(("RNN", "GRU", "LSTM"), _recurrent)}
