@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from mlhood.compiler.backends import xla_sequences
 from mlhood.compiler.hir.types import TensorType
 from mlhood.compiler.operators.activation import Activation, operator_of
 from mlhood.compiler.operators.quantized import per_axis_array
@@ -352,6 +353,7 @@ RULES: dict[str, Rule] = {
 }
 _SHARED = ("Identity", "Reinterpret", "Reshape", "Flatten", "Transpose", "Slice", "Splat", "Shape", "Size")
 RULES |= dict.fromkeys(_SHARED, _shared)
+RULES |= xla_sequences.RULES
 RULES |= {
     name: _plain(getattr(jnp, name.lower()))
     for name in ("Abs", "Ceil", "Cos", "Exp", "Floor", "Log", "Sign", "Sin", "Sqrt", "Tanh", "Equal", "Greater", "Less")
