@@ -39,8 +39,11 @@ PLAN: dict[str, set[str]] = {
     # whole models, against other libraries
     "compiler.bench_model": {"models", "exchange", "compiler", "compiler.backends", "compiler.quantize"}
     | {"compiler.compile", "compiler.bench_process"},
+    # models of the zoo, beside ONNX Runtime's quantiser
+    "compiler.bench_quantization": {"models", "exchange", "compiler", "compiler.quantize", "compiler.compile"}
+    | {"compiler.bench_model", "compiler.zoo"},
     "compiler.bench_process": {"compiler", "compiler.compile"},
-    "compiler.bench_commands": {"compiler", "compiler.backends", "compiler.bench_model"},
+    "compiler.bench_commands": {"compiler", "compiler.backends", "compiler.bench_model", "compiler.bench_quantization"},
     "compiler.commands": {"exchange", "graph_drawing", "compiler", "compiler.backends", "compiler.quantize"}
     | {"compiler.bench", "compiler.compile", "compiler.conformance", "compiler.debugger"}
     | {"compiler.bench_commands"},

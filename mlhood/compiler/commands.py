@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mlhood.compiler.bench_commands import bench_model
+from mlhood.compiler.bench_commands import bench_model, bench_quantization
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,6 +26,7 @@ def register(app: typer.Typer, bench: typer.Typer) -> None:
     app.command()(conformance)
     bench.command("compiler")(bench_compiler)
     bench.command("model")(bench_model)
+    bench.command("quantization")(bench_quantization)
 
 
 def compile_model(
