@@ -213,7 +213,7 @@ class Softmax(Normalization):
 
     def shifted(self, x: np.ndarray) -> np.ndarray:
         """Return x less its largest element, so that exp does not overflow."""
-        return x - x.max(axis=self.axes, keepdims=True)
+        return x - x.max(axis=self.axes, keepdims=True, initial=-np.inf)  # of no elements, too
 
     def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
         if len(self.axes) != 1:
