@@ -24,6 +24,7 @@ from mlhood.compiler.hir.values import Value
 from mlhood.compiler.operators import (
     activation,
     arithmetic,
+    bitwise,
     blocked,
     cast,
     chain,
@@ -40,12 +41,15 @@ from mlhood.compiler.operators import (
     normalization,
     padding,
     pooling,
+    predicates,
     quantized,
     reduction,
     rescale,
     resize,
     shape,
+    shrinkage,
     transposed_convolution,
+    trigonometry,
 )
 from mlhood.compiler.operators.onnx_node import OnnxNode
 
@@ -75,6 +79,10 @@ _FAMILIES = (
     lookup,
     blocked,
     chain,
+    trigonometry,
+    predicates,
+    shrinkage,
+    bitwise,
 )
 
 OPERATORS: dict[str, type[Operator]] = {
