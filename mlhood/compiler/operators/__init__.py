@@ -30,8 +30,11 @@ from mlhood.compiler.operators import (
     chain,
     convolution,
     creation,
+    cumulative,
     decompositions,
+    depth_space,
     elementwise,
+    indexing,
     integer,
     integer_arithmetic,
     integer_pooling,
@@ -83,6 +86,9 @@ _FAMILIES = (
     predicates,
     shrinkage,
     bitwise,
+    indexing,
+    depth_space,
+    cumulative,
 )
 
 OPERATORS: dict[str, type[Operator]] = {
