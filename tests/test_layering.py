@@ -35,6 +35,8 @@ PLAN: dict[str, set[str]] = {
     # it imports, optimises and runs what torch captures
     "compiler.torch_compile": {"compiler", "compiler.backends"},
     "compiler.conformance": {"exchange", "compiler", "compiler.onnx_backend"},
+    # the zoo's networks, compiled
+    "compiler.zoo": {"models", "compiler", "compiler.compile"},
     "compiler.bench": {"models", "exchange", "compiler"},
     # whole models, against other libraries
     "compiler.bench_model": {"models", "exchange", "compiler", "compiler.backends", "compiler.quantize"}
