@@ -35,6 +35,7 @@ from mlhood.compiler.operators import (
     decompositions,
     depth_space,
     elementwise,
+    grid_sample,
     indexing,
     integer,
     integer_arithmetic,
@@ -95,6 +96,7 @@ _FAMILIES = (
     indexing,
     depth_space,
     cumulative,
+    grid_sample,
 )
 
 OPERATORS: dict[str, type[Operator]] = {
