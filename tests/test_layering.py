@@ -32,6 +32,8 @@ PLAN: dict[str, set[str]] = {
     # it runs a graph on the interpreter beside its target, and draws where they differ
     "compiler.debugger": {"compiler", "compiler.backends", "graph_drawing"},
     "compiler.onnx_backend": {"exchange", "compiler", "compiler.backends"},
+    # it imports, optimises and runs what torch captures
+    "compiler.torch_compile": {"compiler", "compiler.backends"},
     "compiler.conformance": {"exchange", "compiler", "compiler.onnx_backend"},
     "compiler.bench": {"models", "exchange", "compiler"},
     # whole models, against other libraries

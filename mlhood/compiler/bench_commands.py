@@ -9,6 +9,8 @@ from typing import Annotated
 
 import typer
 
+from mlhood.files.terminal import echo
+
 
 def bench_model(
     names: Annotated[
@@ -52,9 +54,9 @@ def bench_model(
     limits = ceilings(threads)
     limit, levels = limits.peak.value, limits.bandwidths
     slowest = min(levels, key=lambda level: levels[level], default=None)
-    typer.echo(f"peak of {threads} threads: {limit / 1e9:.1f} GFLOP/s in float32")
+    echo(f"peak of {threads} threads: {limit / 1e9:.1f} GFLOP/s in float32")
     if slowest is not None:
-        typer.echo(f"bandwidth of {threads} threads: {levels[slowest] / 1e9:.1f} GB/s ({slowest})")
+        echo(f"bandwidth of {threads} threads: {levels[slowest] / 1e9:.1f} GB/s ({slowest})")
     rows = []
     for row in bench.measure(
         names or list(bench.NETWORKS),
@@ -66,11 +68,11 @@ def bench_model(
         int8=int8,
         targets=target or (),
     ):
-        typer.echo(row)
+        echo(row)
         rows.append(row)
     # ONNX Runtime's threads are fixed by its session options
     for note in (note for note in rows[-1].result.unfixed if note.startswith("JAX")):
-        typer.echo(f"not fixed by --threads: {note}")
+        echo(f"not fixed by --threads: {note}")
     if as_json is not None:
         data = {"bench": "model", "threads": threads, "batch": batch, "peak_flops": limit}
         data |= {"bandwidth": None if slowest is None else {"level": slowest, "bytes_per_second": levels[slowest]}}

@@ -24,13 +24,18 @@ from mlhood.compiler.hir.values import Value
 from mlhood.compiler.operators import (
     activation,
     arithmetic,
+    attention,
+    bitwise,
     blocked,
     cast,
     chain,
     convolution,
     creation,
+    cumulative,
     decompositions,
+    depth_space,
     elementwise,
+    indexing,
     integer,
     integer_arithmetic,
     integer_pooling,
@@ -40,12 +45,16 @@ from mlhood.compiler.operators import (
     normalization,
     padding,
     pooling,
+    predicates,
     quantized,
+    recurrent,
     reduction,
     rescale,
     resize,
     shape,
+    shrinkage,
     transposed_convolution,
+    trigonometry,
 )
 from mlhood.compiler.operators.onnx_node import OnnxNode
 
@@ -56,6 +65,8 @@ _FAMILIES = (
     transposed_convolution,
     pooling,
     matrix,
+    attention,
+    recurrent,
     normalization,
     elementwise,
     activation,
@@ -75,6 +86,13 @@ _FAMILIES = (
     lookup,
     blocked,
     chain,
+    trigonometry,
+    predicates,
+    shrinkage,
+    bitwise,
+    indexing,
+    depth_space,
+    cumulative,
 )
 
 OPERATORS: dict[str, type[Operator]] = {

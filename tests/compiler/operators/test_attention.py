@@ -1,0 +1,96 @@
+"""Attention against torch, exported against ONNX Runtime, and on the targets."""
+
+import numpy as np
+import pytest
+import torch
+
+from mlhood.compiler.backends.interpreter import Interpreter
+from mlhood.compiler.backends.xla import Xla
+from mlhood.compiler.hir import verify
+from mlhood.compiler.hir.graph import Graph
+from mlhood.compiler.hir.types import TensorType
+from mlhood.compiler.onnx.exporter import to_onnx
+from mlhood.compiler.operators.attention import Attention
+from mlhood.errors import CompilerError
+from tests.compiler.operators.test_operators import session_of
+
+SHAPES = {
+    "heads": ((2, 3, 5, 4), (2, 3, 5, 4), (2, 3, 5, 6), None),
+    "other keys": ((2, 5, 4), (2, 7, 4), (2, 7, 4), (5, 7)),
+    "mask over heads": ((2, 3, 5, 4), (2, 3, 7, 4), (2, 3, 7, 4), (2, 1, 1, 7)),
+    "one query": ((1, 2, 1, 4), (1, 2, 9, 4), (1, 2, 9, 4), (1, 1, 1, 9)),
+    "shared keys": ((2, 3, 5, 4), (1, 1, 6, 4), (6, 2), (2, 3, 5, 6)),
+    "no keys": ((2, 5, 4), (2, 0, 4), (2, 0, 3), None),
+}
+
+
+def arrays_of(shapes, seed=0):
+    rng = np.random.default_rng(seed)
+    return [rng.standard_normal(shape, np.float32) for shape in shapes if shape is not None]
+
+
+def graph_of(operator, arrays, shapes=None):
+    graph = Graph("attention")
+    shapes = shapes or [array.shape for array in arrays]
+    inputs = [
+        graph.placeholder(name, TensorType(array.dtype.name, shape))
+        for name, array, shape in zip("qkvm", arrays, shapes, strict=False)
+    ]
+    graph.output(graph.add(operator, *inputs).outputs[0], "y")
+    verify(graph)
+    return graph
+
+
+def feeds(arrays):
+    return dict(zip("qkvm", arrays, strict=False))
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("shapes", SHAPES.values(), ids=SHAPES)
+def test_attention_is_as_in_torch(shapes, causal):
+    arrays = arrays_of(shapes)
+    q, k, v, *mask = map(torch.from_numpy, arrays)
+    future = torch.full((q.shape[-2], k.shape[-2]), -torch.inf).triu(1) if causal else torch.zeros(())
+    bias = (torch.zeros(()) if not mask else mask[0]).add(future).expand(*q.shape[:-1], k.shape[-2])
+    wanted = torch.nn.functional.scaled_dot_product_attention(q, k, v, bias, scale=0.3)
+    graph = graph_of(Attention(0.3, causal), arrays)
+    assert graph.outputs["y"].type.shape == wanted.shape
+    for runner in (Interpreter(graph), Xla(graph)):
+        np.testing.assert_allclose(runner.run(feeds(arrays))["y"], wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+@pytest.mark.parametrize("causal", [False, True])
+def test_exported_attention_of_open_lengths(causal, dtype):
+    arrays = [array.astype(dtype) for array in arrays_of(SHAPES["other keys"])]
+    arrays[3][1] = -np.inf  # attends to nothing
+    graph = graph_of(Attention(0.5, causal), arrays, [("b", "l", 4), ("b", "s", 4), ("b", "s", 4), ("l", "s")])
+    wanted = session_of(to_onnx(graph)).run(None, feeds(arrays))[0]
+    got = Interpreter(graph).run(feeds(arrays))["y"]
+    assert got.dtype == wanted.dtype
+    assert not got[:, 1].any()
+    np.testing.assert_allclose(got, wanted, **({"rtol": 1e-4, "atol": 1e-5} if dtype == np.float32 else {"atol": 5e-3}))
+    if dtype == np.float32:
+        np.testing.assert_allclose(Xla(graph).run(feeds(arrays))["y"], wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "what"),
+    [
+        (((2, 4), (3, 5), (3, 4)), "inner axes"),
+        (((2, 4), (3, 4), (5, 4)), "inner axes"),
+        (((2, 4), (1, 4), (3, 4), (2, 3)), "mask"),
+        (((2, 4), (3, 4), (3, 4), (2, 2)), "broadcast"),
+        (((2, 4), (3, 4), (3,)), "matrices"),
+    ],
+)
+def test_shapes_that_do_not_match(shapes, what):
+    with pytest.raises(CompilerError, match=what):
+        graph_of(Attention(1.0), arrays_of(shapes))
+
+
+def test_what_it_costs():
+    operator = Attention(1.0)
+    assert operator.macs([(2, 5, 4), (2, 7, 4), (2, 7, 3)], (2, 5, 3)) == 2 * 5 * 7 * (4 + 3)
+    types = [TensorType("float32", shape) for shape in ((2, 5, 4), (2, 7, 4), (2, 7, 3))]
+    assert operator.workspace(*types) == 2 * 5 * 7
