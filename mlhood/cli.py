@@ -17,6 +17,7 @@ from mlhood.dataflow.sliced import commands as sliced_commands
 from mlhood.dataflow.slicing import commands as slicing_commands
 from mlhood.dataflow.systolic import commands as systolic_commands
 from mlhood.errors import MlhoodError
+from mlhood.files.terminal import echo
 from mlhood.jaxlab import commands as jax_commands
 from mlhood.jaxlab.cluster import commands as cluster_commands
 from mlhood.kernels import commands as kernel_commands
@@ -33,7 +34,7 @@ app = typer.Typer(
 
 def _print_version(requested: bool) -> None:
     if requested:
-        typer.echo(f"mlhood {importlib.metadata.version('mlhood')}")
+        echo(f"mlhood {importlib.metadata.version('mlhood')}")
         raise typer.Exit
 
 
@@ -58,7 +59,7 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] 
 
     examination = examine()
     if as_json:
-        typer.echo(json.dumps(examination.as_dict(), indent=2))
+        echo(json.dumps(examination.as_dict(), indent=2))
     else:
         print_report(examination)
     raise typer.Exit(0 if examination.healthy else 1)
@@ -82,7 +83,7 @@ def view(
     if output is None:
         exchange.show(file, port, browse=browser, echo=typer.echo)
     else:
-        typer.echo(exchange.render(file, output))
+        echo(exchange.render(file, output))
 
 
 bench = typer.Typer(help="Measure how long parts of the course take.", no_args_is_help=True)
@@ -110,8 +111,8 @@ def main() -> None:
     try:
         app()
     except MlhoodError as error:
-        typer.echo(str(error), err=True)
+        echo(str(error), err=True)
         sys.exit(2)
     except KeyboardInterrupt:
-        typer.echo("stopped; what was finished is kept", err=True)
+        echo("stopped; what was finished is kept", err=True)
         sys.exit(130)

@@ -9,7 +9,10 @@ from __future__ import annotations
 import re
 
 _MAX_PART_CHARS = 2000
-_CONTROL_CHARS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+# Characters that move the cursor, colour the terminal, change the direction of the text or cannot be seen.
+_UNPRINTABLE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
+)
 
 
 class MlhoodError(Exception):
@@ -34,22 +37,32 @@ class MlhoodError(Exception):
         super().__init__(what)
 
     def __str__(self) -> str:
-        lines = [f"{self.stage}: {self.what}"]
+        lines = [f"{self.stage}: {printable(self.what)}"]
         lines += [f"  {label}: {part}" for label, part in self.parts.items()]
         return "\n".join(lines)
 
     def one_line(self) -> str:
         """Return the message on one line for a student, without `where`: it may name paths on the grading machine."""
-        return "; ".join([self.what, *(f"{label}: {part}" for label, part in self.parts.items() if label != "where")])
+        return "; ".join(
+            [printable(self.what), *(f"{label}: {part}" for label, part in self.parts.items() if label != "where")]
+        )
 
     def _render_traceback_(self) -> list[str]:
         """Show the message without a traceback in notebooks (IPython's hook)."""
         return str(self).splitlines()
 
 
+def printable(text: str) -> str:
+    """Return a text with escapes for characters that act on a terminal or cannot be seen; line ends and tabs stay.
+
+    Names in files of others are shown through it.
+    """
+    return _UNPRINTABLE.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
+
+
 def _sanitize(text: str) -> str:
-    """Escape control characters, which could move the terminal's cursor, and truncate long values."""
-    text = _CONTROL_CHARS.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
+    """Escape unprintable characters, and truncate long values."""
+    text = printable(text)
     if len(text) <= _MAX_PART_CHARS:
         return text
     return f"{text[:_MAX_PART_CHARS]} ... ({len(text):,} characters)"

@@ -47,8 +47,10 @@ def insert_cells(path: Path, after: str, text: str) -> None:
 
 def run(command: str, folder: Path) -> None:
     """Run a shell line of a page with this environment's programs and the copy's package."""
-    module = {"pytest": "pytest -p no:cacheprovider"}
-    line = re.sub(r"\.venv/bin/(\w+)", lambda match: f"'{sys.executable}' -m {module.get(match[1], match[1])}", command)
+    program = {"python": "", "pytest": "-m pytest -p no:cacheprovider"}
+    line = re.sub(
+        r"\.venv/bin/(\w+)", lambda match: f"'{sys.executable}' {program.get(match[1], f'-m {match[1]}')}", command
+    )
     environment = {**os.environ, "PYTHONPATH": str(folder)}
     environment.pop("PYTEST_XDIST_WORKER", None)
     done = subprocess.run(line, shell=True, cwd=folder, env=environment, capture_output=True, text=True)

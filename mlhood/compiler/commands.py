@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mlhood.compiler.bench_commands import bench_model
+from mlhood.compiler.bench_commands import bench_model, bench_quantization
+from mlhood.files.terminal import echo
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,6 +27,7 @@ def register(app: typer.Typer, bench: typer.Typer) -> None:
     app.command()(conformance)
     bench.command("compiler")(bench_compiler)
     bench.command("model")(bench_model)
+    bench.command("quantization")(bench_quantization)
 
 
 def compile_model(
@@ -108,19 +110,19 @@ def compile_model(
     completed, dims = [], _dims(dim or [])
     dims_of_program = None if compare or profile else dims
     for stage in stages(model, recipe, stop_after, data, dims_of_program, DEFAULT if compare else target):
-        typer.echo(stage)
+        echo(stage)
         completed.append(stage)
     last = completed[-1]
     by_name = {stage.name: stage.graph for stage in completed}
     if "quantized" in by_name:
         optimized = by_name["optimized"]
-        typer.echo(_quantization_loss(optimized, by_name["quantized"], samples(optimized) if data is None else data))
+        echo(_quantization_loss(optimized, by_name["quantized"], samples(optimized) if data is None else data))
     if last.program is not None:
-        typer.echo(program_to_text(last.program), nl=False)
+        echo(program_to_text(last.program), nl=False)
         if memory is not None:
             _plan_memory(last.program, model.stem, memory)
     elif text:
-        typer.echo(to_text(last.graph), nl=False)
+        echo(to_text(last.graph), nl=False)
     if profile is not None:
         _profile(last.graph, target, profile, dims)
     departure = None if compare is None else _compare(last.graph, compare, dims)
@@ -128,7 +130,7 @@ def compile_model(
     if departure is not None:
         if draw is not None:
             departure.draw(draw)
-            typer.echo(f"wrote {draw}")
+            echo(f"wrote {draw}")
         raise typer.Exit(1)
 
 
@@ -153,7 +155,7 @@ def _profile(graph: Graph, target: str, path: Path, dims: Mapping[str, int]) -> 
     from mlhood.compiler.backends.trace import write_trace
 
     write_trace(prepare(graph, target), _random_inputs(graph, dims), path, name=f"{graph.name} on {target}")
-    typer.echo(f"wrote {path}")
+    echo(f"wrote {path}")
 
 
 def _random_inputs(graph: Graph, dims: Mapping[str, int]) -> dict[str, np.ndarray]:
@@ -168,7 +170,7 @@ def _compare(graph: Graph, target: str, dims: Mapping[str, int]) -> Comparison |
     from mlhood.compiler.debugger import compare
 
     comparison = compare(graph, prepare(graph, target), _random_inputs(graph, dims))
-    typer.echo(f"{target}: {comparison}")
+    echo(f"{target}: {comparison}")
     return None if comparison.agrees else comparison
 
 
@@ -232,10 +234,10 @@ def _plan_memory(program: Program, name: str, path: Path) -> None:
     from mlhood.files.atomic import write_atomic
 
     made, drawn = plan(program.lifetimes()), io.BytesIO()
-    typer.echo(made)
+    echo(made)
     strip_chart(made, name).savefig(drawn, format=path.suffix[1:].lower())
     write_atomic(path, drawn.getvalue())
-    typer.echo(f"wrote {path}")
+    echo(f"wrote {path}")
 
 
 def _write(graph: Graph, draw: Path | None, export: Path | None) -> None:
@@ -245,10 +247,10 @@ def _write(graph: Graph, draw: Path | None, export: Path | None) -> None:
 
     if draw is not None:
         draw_graph(graph, draw)
-        typer.echo(f"wrote {draw}")
+        echo(f"wrote {draw}")
     if export is not None:
         write_atomic(export, to_onnx(graph).SerializeToString())
-        typer.echo(f"wrote {export}")
+        echo(f"wrote {export}")
 
 
 def conformance(as_json: Annotated[bool, typer.Option("--json", help="Print machine-readable JSON.")] = False) -> None:
@@ -264,13 +266,13 @@ def conformance(as_json: Annotated[bool, typer.Option("--json", help="Print mach
     failed = unexpected_failures()
     if as_json:
         rows = {str(tier): row for tier, row in table.to_dict(orient="index").items()}
-        typer.echo(json.dumps({"score": rows, "excluded": EXCLUDES, "failed": failed}, indent=2))
+        echo(json.dumps({"score": rows, "excluded": EXCLUDES, "failed": failed}, indent=2))
     else:
-        typer.echo(table.to_string(formatters={"share": "{:.1%}".format}))
+        echo(table.to_string(formatters={"share": "{:.1%}".format}))
         for name, reason in EXCLUDES.items():
-            typer.echo(f"excluded: {name}: {reason}")
+            echo(f"excluded: {name}: {reason}")
         for name in failed:
-            typer.echo(f"failed: {name}")
+            echo(f"failed: {name}")
     raise typer.Exit(1 if failed else 0)
 
 
@@ -290,10 +292,10 @@ def bench_compiler(
         check_output(as_json)
     chains = [row for scaling in bench.measure_scaling(rounds=rounds, report=_progress) for row in scaling.rows()]
     networks = bench.time_networks(rounds, _progress) if resnets else []
-    typer.echo(bench.format_tables(chains, networks))
+    echo(bench.format_tables(chains, networks))
     if as_json is not None:
         write_atomic(as_json, json.dumps({"chains": chains, "networks": networks}, indent=2).encode())
 
 
 def _progress(line: str) -> None:
-    typer.echo(line, err=True)
+    echo(line, err=True)

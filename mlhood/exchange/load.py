@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from google.protobuf.message import DecodeError, Message
 
 from mlhood.errors import ExchangeError
 from mlhood.exchange.external import MAX_MODEL_BYTES, fetch_external, has_raw_data, too_large
+from mlhood.exchange.functions import check_functions
 
 # Domains whose operators need no definition in the file.
 KNOWN_DOMAINS = {"", "ai.onnx", "ai.onnx.ml", "ai.onnx.training", "ai.onnx.preview", "com.microsoft"}
@@ -31,12 +32,7 @@ _SIGNATURES = {
     b"{": "JSON text",
 }
 _EXPORT_AGAIN = "export the model again with mlhood.exchange.export, or copy the file again"
-# Limit on the nodes after inlining: thirty functions that each call the next one twice expand to a billion.
-MAX_NODES = 10**6
-MAX_CALL_DEPTH = 50
 _LARGE = 2**16  # bytes of a tensor
-
-Key = tuple[str, str, str]
 
 
 def load(model: str | Path | bytes | onnx.ModelProto, *, types: bool = True) -> onnx.ModelProto:
@@ -239,61 +235,3 @@ def _names(proto: onnx.ModelProto) -> Iterator[str | bytes]:
             yield from (axis.dim_param for axis in value.type.tensor_type.shape.dim)
     except UnicodeDecodeError as error:
         yield error.object
-
-
-def check_functions(proto: onnx.ModelProto, where: str) -> None:
-    """Check that no function of the model is recursive, and that inlining them does not give too many nodes.
-
-    Raises:
-        ExchangeError: A function calls itself, calls are nested too deeply, or the inlined model is too large.
-    """
-    bodies = {_key(f.domain, f.name, f.overload): _callees(f.node) for f in proto.functions}
-    sizes: dict[Key, int] = {}
-    for key in bodies:
-        _compute_sizes(key, bodies, sizes, where)
-    total = sum(sizes.get(callee, 1) for callee in _callees(proto.graph.node)) if bodies else 0
-    if total > MAX_NODES:
-        raise _invalid_functions("the model is too large once its functions are inlined", where, f"{total:,} nodes")
-
-
-def _compute_sizes(root: Key, bodies: dict[Key, list[Key]], sizes: dict[Key, int], where: str) -> None:
-    """Compute the inlined size of a function and of all its callees, by depth-first search on an explicit stack."""
-    stack: dict[Key, Iterator[Key]] = {} if root in sizes else {root: iter(bodies[root])}
-    while stack:
-        key, callees = next(reversed(stack.items()))
-        callee = next((c for c in callees if c in bodies and c not in sizes), None)
-        if callee is None:
-            sizes[key] = min(sum(sizes.get(c, 1) for c in bodies[key]), 2**63)
-            del stack[key]
-        elif callee in stack or len(stack) == MAX_CALL_DEPTH:
-            what = "a function calls itself" if callee in stack else f"function calls nest deeper than {MAX_CALL_DEPTH}"
-            raise _invalid_functions(what, where, "::".join(callee[:2]))
-        else:
-            stack[callee] = iter(bodies[callee])
-
-
-def _callees(nodes: Iterable[onnx.NodeProto]) -> list[Key]:
-    """Return the keys of all functions and operators that the nodes call, including those in subgraphs."""
-    callees: list[Key] = []
-    worklist = list(nodes)
-    while worklist:
-        node = worklist.pop()
-        callees.append(_key(node.domain, node.op_type, node.overload))
-        for attribute in node.attribute:
-            for graph in ([attribute.g] if attribute.HasField("g") else []) + list(attribute.graphs):
-                worklist += graph.node
-    return callees
-
-
-def _key(domain: str, name: str, overload: str) -> Key:
-    return "" if domain == "ai.onnx" else domain, name, overload
-
-
-def _invalid_functions(what: str, where: str, got: str) -> ExchangeError:
-    return ExchangeError(
-        what,
-        where=where,
-        expected=f"non-recursive functions, {MAX_NODES:,} nodes at most",
-        got=got,
-        todo="export the model without functions",
-    )

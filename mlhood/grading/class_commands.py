@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from mlhood.files.terminal import echo
+
 Book = Annotated[Path, typer.Argument(metavar="GRADEBOOK", help="A gradebook, or the folder that holds it.")]
 
 
@@ -61,7 +63,7 @@ def grade(
 
     Example: mlhood grade submitted --out graded --scheduler tcp://10.0.0.1:8786
     """
-    typer.echo("mlhood grade: loading", err=True)  # at once: what follows takes a while
+    echo("mlhood grade: loading", err=True)  # at once: what follows takes a while
     from rich.console import Console
 
     from mlhood.grading.batch.grade_class import SANDBOXED, UNSANDBOXED, GradeOptions, grade_class
@@ -71,7 +73,7 @@ def grade(
     options = GradeOptions(jobs, seed_file, late, roster, format_hint, again, 60 * minutes, grader, scheduler)
     with BatchProgress(Console(stderr=True)) as progress:
         result = grade_class(submissions, out, options, progress)
-    typer.echo(result.text())
+    echo(result.text())
     raise typer.Exit(0 if result.complete else 1)
 
 
@@ -102,7 +104,7 @@ def export(
     from mlhood.grading.exporters.export import export as export_marks
 
     options = ExportOptions(format, to, fill, tuple(column or ()), tuple(project or ()), late)
-    typer.echo(export_marks(_path(gradebook), options))
+    echo(export_marks(_path(gradebook), options))
 
 
 def marks(
@@ -135,10 +137,10 @@ def marks(
     from mlhood.grading.gradebook.gradebook import Gradebook
 
     if write is not None:
-        typer.echo(write_manual_marks(_path(gradebook), write))
+        echo(write_manual_marks(_path(gradebook), write))
     elif read is not None:
         with Gradebook(_path(gradebook), must_exist=True) as book:
-            typer.echo(f"{read_manual_marks(book, read)} marks read from {read}")
+            echo(f"{read_manual_marks(book, read)} marks read from {read}")
 
 
 def class_report(
@@ -154,7 +156,7 @@ def class_report(
 
     Example: mlhood class-report graded --to class.html
     """
-    typer.echo("mlhood class-report: loading", err=True)
+    echo("mlhood class-report: loading", err=True)
     from rich.console import Console
 
     from mlhood.grading.reports.class_report import write_class_report
@@ -162,7 +164,7 @@ def class_report(
 
     with PageProgress(Console(stderr=True)) as progress:
         message = write_class_report(_path(gradebook), to, given or (), progress)
-    typer.echo(message)
+    echo(message)
 
 
 def feedback(
@@ -177,7 +179,7 @@ def feedback(
 
     Example: mlhood feedback graded --to feedback
     """
-    typer.echo("mlhood feedback: loading", err=True)
+    echo("mlhood feedback: loading", err=True)
     from rich.console import Console
 
     from mlhood.grading.reports.feedback import write_feedback
@@ -185,7 +187,7 @@ def feedback(
 
     with PageProgress(Console(stderr=True)) as progress:
         message = write_feedback(_path(gradebook), to, tuple(project or ()), progress)
-    typer.echo(message)
+    echo(message)
 
 
 def _path(gradebook: Path) -> Path:

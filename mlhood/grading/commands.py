@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mlhood.files.terminal import echo
+
 if TYPE_CHECKING:
     from mlhood.grading.execution.run import NotebookRun
 
@@ -52,7 +54,7 @@ def run(
     with progress_display(Console(stderr=True)) as display:
         outcome = run_notebooks(paths, out, display, write_report, write_back=write_back)
     report = str(outcome.error) if outcome.report is None else f"report: {_relative(outcome.report)}"
-    typer.echo("\n\n".join([*map(_run_text, outcome.runs), report]))
+    echo("\n\n".join([*map(_run_text, outcome.runs), report]))
     raise typer.Exit(outcome.code)
 
 
@@ -107,7 +109,7 @@ def check(
     with _progress_bar(notebook.stem, quiet=as_json) as on_step:
         marks = select_tasks(grade_file(notebook, RunSettings(seed, on_step=on_step), keep_files=keep_files))
     text = f"{full_text(marks)}\nthe same inputs again: --seed {marks.seed}"
-    typer.echo(json.dumps(marks.as_dict(), indent=2, default=str) if as_json else text)
+    echo(json.dumps(marks.as_dict(), indent=2, default=str) if as_json else text)
     raise typer.Exit(0 if all(result.full for result in marks.tasks) else 1)
 
 
@@ -139,7 +141,7 @@ def validate(notebook: Notebook, as_json: AsJson = False) -> None:
 
     with _progress_bar(notebook.stem, quiet=as_json) as on_step:
         result = validate_notebook(notebook, on_step=on_step)
-    typer.echo(json.dumps(result.as_dict(), indent=2) if as_json else result.text())
+    echo(json.dumps(result.as_dict(), indent=2) if as_json else result.text())
     raise typer.Exit(0 if result.ready else 1)
 
 
@@ -166,9 +168,9 @@ def sync(
         if not check:
             make_folder((Path.cwd() / name).parent)
             write_atomic(Path.cwd() / name, content)
-        typer.echo(f"{'not in sync' if check else 'updated'}: {name}")
+        echo(f"{'not in sync' if check else 'updated'}: {name}")
     if not files:
-        typer.echo("everything is in sync")
+        echo("everything is in sync")
     raise typer.Exit(1 if check and files else 0)
 
 
@@ -196,4 +198,4 @@ def release(
     """
     from mlhood.grading.student.release import release as write_edition
 
-    typer.echo(write_edition(Path.cwd(), out, force=force, gradescope=gradescope, git=git).text())
+    echo(write_edition(Path.cwd(), out, force=force, gradescope=gradescope, git=git).text())

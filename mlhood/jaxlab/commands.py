@@ -10,6 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
+from mlhood.files.terminal import echo
+
 
 def register(bench: typer.Typer) -> None:
     """Add the command to `bench`."""
@@ -48,11 +50,11 @@ def bench_jax(
         rows = bench.operator_rows(threads, rounds, size) if operators else [bench.network_row(threads, rounds, size)]
         measured = []
         for row in rows:
-            typer.echo(row)
+            echo(row)
             measured.append(row)
         # ONNX Runtime's threads are fixed by its session options
         for note in (note for note in measured[-1].result.unfixed if note.startswith("JAX")):
-            typer.echo(f"not fixed by --threads: {note}")
+            echo(f"not fixed by --threads: {note}")
         data = {"threads": threads, "asynchronous": asynchronous, "size": size, "gpu": str(bench.gpu())}
         data["rows"] = [row.as_dict() for row in measured]
     if as_json is not None:
@@ -65,7 +67,7 @@ def _bench_processes(processes: int, rounds: int) -> list[dict[str, Any]]:
     from mlhood.jaxlab.cluster.bench import measure, table
 
     steps = measure((1, processes), rounds)
-    typer.echo(table(steps).T.to_string())
+    echo(table(steps).T.to_string())
     properties = ("predicted_seconds", "predicted_bytes")
     return [asdict(step) | {name: getattr(step, name) for name in properties} for step in steps]
 

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
+from mlhood.files.terminal import echo
+
 if TYPE_CHECKING:
     from mlhood.kernels.bench import Case
     from mlhood.kernels.geometry import Layout
@@ -112,10 +114,10 @@ def _report(
     if as_json is not None:
         check_output(as_json)
     limit = peak(threads).value
-    typer.echo(f"peak of {threads} threads: {limit / 1e9:.1f} GFLOP/s in float32")
+    echo(f"peak of {threads} threads: {limit / 1e9:.1f} GFLOP/s in float32")
     cases = []
     for case in measure(limit):
-        typer.echo(bench.line(case))
+        echo(bench.line(case))
         cases.append(case)
     means: dict[str, Any] = {"all": bench.summary(cases)}
     if tags["bench"] == "conv":
@@ -125,7 +127,7 @@ def _report(
     for name, mean in means.items():
         ratios = "  ".join(f"{peer} {value:.3f}" for peer, value in mean["ratios"].items())
         rate = f"{mean['gflops']:.1f} {bench.unit(cases[0])}{bench.share(mean)}"
-        typer.echo(f"geometric means, {name}: {rate}; ratio {ratios}")
+        echo(f"geometric means, {name}: {rate}; ratio {ratios}")
     if as_json is not None:
         data = {**tags, "threads": threads, "peak_flops": limit, "machine": machine().as_dict()}
         data |= {"rows": [case.row() for case in cases], "summary": means}

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from mlhood.files.terminal import echo
+
 
 def register(bench: typer.Typer) -> None:
     """Add the commands to `bench`."""
@@ -28,8 +30,8 @@ def bench_measure(
     """
     from mlhood.measure import bench, save
 
-    coverages = bench.coverage(burners, runs, rounds, lambda line: typer.echo(line, err=True))
-    typer.echo(bench.table(coverages))
+    coverages = bench.coverage(burners, runs, rounds, lambda line: echo(line, err=True))
+    echo(bench.table(coverages))
     if store is not None:
         for entry in coverages:
             for number, result in enumerate(entry.results):
@@ -52,12 +54,12 @@ def bench_machine(
     last = None
     for count in (1, all_threads()) if threads is None else (threads,):
         last = ceilings(count)
-        typer.echo(f"{last}\n")
+        echo(f"{last}\n")
         if sizes:
-            typer.echo(f"{describe(last.sweep)}\n")
+            echo(f"{describe(last.sweep)}\n")
     if picture is not None and last is not None:
         try:
             last.roofline().plot().savefig(picture)
         except (OSError, ValueError) as error:
             raise OutputError("the figure cannot be written", where=picture, got=error) from error
-        typer.echo(f"wrote {picture}")
+        echo(f"wrote {picture}")

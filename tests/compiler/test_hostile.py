@@ -348,6 +348,36 @@ def test_the_memory_limit_is_configurable():
         Interpreter(graph, limit=4000).run({"x": np.zeros(1001, np.float32)})
 
 
+def test_all_values_that_are_live_count_together():
+    nodes = [node("Exp", ["x"], [f"e{i}"]) for i in range(8)] + [node("Sum", [f"e{i}" for i in range(8)], ["y"])]
+    graph = import_model(model(nodes, ("n", 4)))
+    x = np.zeros((1024, 4), np.float32)
+    with pytest.raises(MlhoodError, match="values that are live here need more memory"):
+        Interpreter(graph, total=7 * x.nbytes).run({"x": x})
+    Interpreter(graph, total=10 * x.nbytes).run({"x": x})
+
+
+def test_a_chain_of_values_needs_two_at_a_time():
+    nodes = [node("Exp", ["x" if i == 0 else f"e{i - 1}"], [f"e{i}"]) for i in range(8)]
+    nodes += [node("Neg", ["e0"], ["nobody reads it"]), node("Abs", ["e7"], ["y"])]
+    x = np.zeros((1024, 4), np.float32)
+    Interpreter(import_model(model(nodes, ("n", 4))), total=3 * x.nbytes).run({"x": x})
+
+
+@pytest.mark.parametrize(("depth", "constant", "part"), [(18, 1, "nodes"), (12, 2**16, "bytes")])
+def test_functions_that_unfold_to_too_much_are_rejected(depth, constant, part):
+    opsets = [helper.make_opsetid("", 18), helper.make_opsetid("f", 1)]
+    tensor = numpy_helper.from_array(np.zeros(constant, np.float32))
+    body = [node("Constant", [], ["c"], value=tensor), node("Relu", ["a"], ["b"])]
+    functions = [helper.make_function("f", "f0", ["a"], ["b"], body, opsets)]
+    for i in range(1, depth):
+        calls = [node(f"f{i - 1}", ["a"], ["t"], domain="f"), node(f"f{i - 1}", ["t"], ["b"], domain="f")]
+        functions.append(helper.make_function("f", f"f{i}", ["a"], ["b"], calls, opsets))
+    proto = model([node(f"f{depth - 1}", ["x"], ["y"], domain="f")], opsets=opsets, functions=functions)
+    with pytest.raises(MlhoodError, match="too large once its functions are inlined"):
+        import_model(proto)
+
+
 def test_a_local_response_normalisation_over_too_many_channels():
     graph = import_model(single_node("LRN", size=HUGE + 1))
     y = Interpreter(graph).run({"x": np.ones((1, 4, 8, 8), np.float32)})["y"]

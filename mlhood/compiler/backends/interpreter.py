@@ -21,8 +21,9 @@ Observer = Callable[[Value, np.ndarray], None]
 # Maps the arrays of a node's inputs (None for an omitted one) to those of its outputs.
 Implementation = Callable[..., tuple[np.ndarray, ...]]
 
-# Limit on a single array, so that a tiny model file cannot exhaust the machine's memory.
+# Limits on a single array, and on all that are live at once: a tiny model file must not exhaust the machine's memory.
 MAX_ARRAY_BYTES = 2**32
+MAX_LIVE_BYTES = 2**33
 
 
 @dataclass
@@ -33,13 +34,15 @@ class _Step:
         node: The node.
         compute: Its implementation.
         last_uses: The values that are dead after this node.
-        shapes: Shapes of its inputs for which the memory limit has been checked.
+        shapes: Shapes of its inputs for which `bytes` is.
+        bytes: Size of its results or temporaries, whichever is larger.
     """
 
     node: Node
     compute: Implementation
     last_uses: tuple[Value, ...]
     shapes: list[tuple[int, ...] | None] | None = None
+    bytes: int = 0
 
 
 class Interpreter:
@@ -48,17 +51,19 @@ class Interpreter:
     Args:
         graph: A graph; it is verified, and must not be modified afterwards.
         limit: Maximum size in bytes of an array, be it a result or a temporary of an operator.
+        total: Maximum size in bytes of all results that are live at once, and the temporaries of the operator running.
 
     Raises:
         CompilerError: The graph is invalid.
     """
 
-    def __init__(self, graph: Graph, limit: int = MAX_ARRAY_BYTES) -> None:
+    def __init__(self, graph: Graph, limit: int = MAX_ARRAY_BYTES, total: int = MAX_LIVE_BYTES) -> None:
         verify(graph)
-        self.limit = limit
+        self.limit, self.total = limit, total
         self.graph = graph
         order = graph.topological()
-        last_user = {value: node for node in order for value in node.inputs if value is not None}
+        last_user = {value: node for node in order for value in node.outputs}  # if nothing reads it
+        last_user |= {value: node for node in order for value in node.inputs if value is not None}
         for output in graph.outputs.values():
             last_user.pop(output, None)
         last_uses: dict[Node, list[Value]] = {node: [] for node in order}
@@ -90,22 +95,33 @@ class Interpreter:
         bound = bind_inputs(types, inputs, f"graph {self.graph.name!r}")
         arrays: dict[Value, np.ndarray] = {placeholders[name]: array for name, array in bound.items()}
         arrays |= {constant: constant.data for constant in self.graph.constants.values()}
+        live = 0  # bytes of what nodes have computed
         with np.errstate(all="ignore"):
             for step in self._steps:
-                for value, array in zip(step.node.outputs, self._results(step, arrays), strict=True):
+                for value, array in zip(step.node.outputs, self._results(step, arrays, live), strict=True):
                     arrays[value] = array
+                    live += array.nbytes
                     if observe is not None:
                         observe(value, array)
                 for value in step.last_uses:
-                    arrays.pop(value, None)
+                    array = arrays.pop(value, None)
+                    live -= array.nbytes if array is not None and value.producer is not None else 0
         return {name: arrays[value] for name, value in self.graph.outputs.items()}
 
-    def _results(self, step: _Step, arrays: Mapping[Value, np.ndarray]) -> tuple[np.ndarray, ...]:
+    def _results(self, step: _Step, arrays: Mapping[Value, np.ndarray], live: int) -> tuple[np.ndarray, ...]:
         inputs = [None if value is None else arrays[value] for value in step.node.inputs]
         shapes = [None if array is None else array.shape for array in inputs]
         if step.shapes != shapes:  # the memory depends on the shapes only
-            _check_memory(step.node, inputs, self.limit)
+            step.bytes = _needed_memory(step.node, inputs)
             step.shapes = shapes
+        if step.bytes > self.limit:
+            todo = "run a smaller batch or a smaller model, or raise the limit: Interpreter(graph, limit=...)"
+            raise _too_large("the node needs more memory", step.node, self.limit, step.bytes, todo)
+        if live + step.bytes > self.total:
+            todo = "run a smaller batch or a smaller model, or raise the limit: Interpreter(graph, total=...)"
+            raise _too_large(
+                "the values that are live here need more memory", step.node, self.total, live + step.bytes, todo
+            )
         results = step.compute(*inputs)
         for value, array in zip(step.node.outputs, results, strict=True):
             _check_result(step.node, value.type, array)
@@ -133,24 +149,26 @@ def with_location(node: Node, compute: Implementation) -> Implementation:
     return wrapper
 
 
-def _check_memory(node: Node, inputs: list[np.ndarray | None], limit: int) -> None:
-    """Check the memory that a node needs before it runs, using its type rule on the actual shapes of its inputs."""
+def _needed_memory(node: Node, inputs: list[np.ndarray | None]) -> int:
+    """Return the bytes that a node needs, before it runs: by its type rule on the actual shapes of its inputs."""
     types = [
         None if value is None or array is None else TensorType(value.type.element, array.shape, value.type.quantization)
         for value, array in zip(node.inputs, inputs, strict=True)
     ]
     try:
-        needed = footprint(node.operator, types, as_tuple(node.operator.infer(*types)))
+        return footprint(node.operator, types, as_tuple(node.operator.infer(*types)))
     except CompilerError as error:
         raise locate_error(error, node.where) from error
-    if needed > limit:
-        raise CompilerError(
-            "the node needs more memory than the interpreter's limit",
-            where=node.where,
-            expected=f"{limit:,} bytes at most",
-            got=f"{needed:,} bytes",
-            todo="run a smaller batch or a smaller model, or raise the limit: Interpreter(graph, limit=...)",
-        )
+
+
+def _too_large(what: str, node: Node, limit: int, needed: int, todo: str) -> CompilerError:
+    return CompilerError(
+        f"{what} than the interpreter's limit",
+        where=node.where,
+        expected=f"{limit:,} bytes at most",
+        got=f"{needed:,} bytes",
+        todo=todo,
+    )
 
 
 def _check_result(node: Node, type: TensorType, array: np.ndarray) -> None:

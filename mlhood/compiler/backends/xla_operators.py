@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from mlhood.compiler.backends import xla_sequences
+from mlhood.compiler.backends import xla_elements, xla_indexing, xla_sequences
 from mlhood.compiler.hir.types import TensorType
 from mlhood.compiler.operators.activation import Activation, operator_of
 from mlhood.compiler.operators.quantized import per_axis_array
@@ -312,6 +312,7 @@ RULES: dict[str, Rule] = {
     "Relu": _plain(lambda x: jnp.maximum(x, 0)),
     "HardSwish": _plain(lambda x: x * jnp.clip(x / 6 + 0.5, 0, 1)),
     "Sigmoid": _plain(jax.nn.sigmoid),
+    "Silu": _plain(jax.nn.silu),
     "Softplus": _plain(lambda x: jnp.logaddexp(x, 0)),
     "Softsign": _plain(lambda x: x / (1 + jnp.abs(x))),
     "Erf": _plain(jax.scipy.special.erf),
@@ -372,3 +373,4 @@ RULES |= {
         ("LessOrEqual", jnp.less_equal),
     )
 }
+RULES |= xla_elements.RULES | xla_indexing.RULES

@@ -16,6 +16,7 @@ from mlhood.compiler.hir.graph import Graph
 from mlhood.compiler.hir.operator import as_tuple, footprint, locate_error
 from mlhood.compiler.hir.types import Dim, TensorType
 from mlhood.compiler.hir.values import Constant, Node, Value
+from mlhood.compiler.onnx.shape_arithmetic import evaluate_names
 from mlhood.compiler.operators import IMPORT_RULES, ImportRule
 from mlhood.compiler.operators.cast import array_of, element_of
 from mlhood.compiler.operators.creation import Shape
@@ -29,6 +30,7 @@ _STANDARD = ("", "ai.onnx")
 _MAX_KNOWN_ELEMENTS = 1024
 # Of the largest array that evaluating such a tensor may allocate.
 _MAX_EVALUATION_BYTES = 2**24
+_NUMBERS = "iubf"  # kinds of NumPy's types; reals as well, since lengths are multiplied by the scale of a Resize
 _MAX_NAME_CHARS = 120
 _MAX_LISTED_NODES = 10
 _REPAIR = "correct the node's attributes or the types of its inputs, or export the model again"
@@ -234,7 +236,7 @@ class _Import:
             self._evaluate(node)
 
     def _evaluate(self, node: Node) -> None:
-        """Evaluate integers that do not depend on data: shapes, and what is computed from them."""
+        """Evaluate numbers that do not depend on data: shapes, and what is computed from them."""
         output = node.outputs[0]
         if isinstance(node.operator, Shape) and node.inputs[0] is not None:
             shape = node.inputs[0].type.shape[node.operator.start : node.operator.stop]
@@ -242,9 +244,13 @@ class _Import:
             return
         inputs = [self._known_elements(value) for value in node.inputs if value is not None]
         arrays = [array for array in inputs if array is not None]
-        if len(arrays) < len(inputs) or output.type.dtype.kind not in "iub" or _is_large(output.type.size):
+        if len(arrays) < len(inputs) or output.type.dtype.kind not in _NUMBERS or _is_large(output.type.size):
             return
         if any(array.dtype == object for array in arrays) and not node.operator.moves:
+            if output.type.is_float:
+                return
+            if (result := evaluate_names(node.operator, arrays)) is not None:
+                self.known[output] = _normalize(result)
             return
         try:
             types = [None if value is None else value.type for value in node.inputs]
@@ -257,7 +263,7 @@ class _Import:
         self.known[output] = _normalize(np.asarray(result))
 
     def _known_elements(self, value: Value) -> np.ndarray | None:
-        if isinstance(value, Constant) and not _is_large(value.data.size) and value.data.dtype.kind in "iub":
+        if isinstance(value, Constant) and not _is_large(value.data.size) and value.data.dtype.kind in _NUMBERS:
             return value.data
         return self.known.get(value)
 
@@ -281,7 +287,9 @@ def _is_large(size: Dim) -> bool:
 
 
 def _normalize(array: np.ndarray) -> np.ndarray:
-    """Return integers as int64, and integers mixed with names of axes as objects."""
+    """Return integers mixed with names of axes as objects, and integers without names among them as int64."""
+    if array.dtype == object and array.size and all(isinstance(element, bool) for element in array.ravel().tolist()):
+        return array.astype(bool)
     if array.dtype.kind == "U":  # a single name, which NumPy converts to a string array
         array = array.astype(object)
     if array.dtype == object and not any(isinstance(element, str) for element in array.ravel().tolist()):

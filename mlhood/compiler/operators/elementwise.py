@@ -109,6 +109,17 @@ FUNCTIONS = (
 )
 
 
+class Silu(Function):
+    """y = x sigmoid(x), the sigmoid linear unit (arXiv 1702.03118)."""
+
+    function = staticmethod(lambda x: x * _sigmoid(x))
+    quantization_rule = "table"
+    from_onnx = unsupported("a pass makes it of a Sigmoid and a product")
+
+    def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
+        return writer.emit("Mul", inputs[0], writer.emit("Sigmoid", inputs[0]), name=name)
+
+
 class Round(Function):
     """y = x rounded to the nearest integer, ties to even."""
 
@@ -277,4 +288,4 @@ def limits_of(operator: Operator) -> Range:
     return operator.limits if isinstance(operator, Clip) else Relu.limits
 
 
-OPERATORS = (*FUNCTIONS, Round, Relu, LeakyRelu, Elu, HardSigmoid, Gelu, Clip)
+OPERATORS = (*FUNCTIONS, Silu, Round, Relu, LeakyRelu, Elu, HardSigmoid, Gelu, Clip)

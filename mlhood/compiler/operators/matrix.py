@@ -94,7 +94,7 @@ class Gemm(Operator):
         number = a.dtype.type
         y = (a.T if self.transpose_a else a) @ (b.T if self.transpose_b else b)
         y = y if self.alpha == 1 else number(self.alpha) * y
-        if c is None:
+        if c is None or self.beta == 0:  # not 0 c, which would be NaN where c is not finite
             return y
         return y + (c if self.beta == 1 else number(self.beta) * c)
 
@@ -110,7 +110,7 @@ class Gemm(Operator):
         attribute = source.attribute
         numbers = attribute("alpha", 1.0), attribute("beta", 1.0)
         operator = cls(*numbers, bool(attribute("transA", 0)), bool(attribute("transB", 0)))
-        return source.add(operator, *source.inputs)
+        return source.add(operator, *source.inputs[: 2 if operator.beta == 0 else 3])
 
 
 @dataclass(frozen=True)

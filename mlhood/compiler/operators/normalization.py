@@ -22,7 +22,6 @@ from mlhood.compiler.hir.values import Value
 from mlhood.compiler.operators.base import (
     NO_BOUNDS,
     NO_PRODUCTS,
-    NOT_EXPORTED,
     POSITIONAL,
     STAYS_FLOAT,
     export_directly,
@@ -126,7 +125,6 @@ class LayerNormalization(Normalization):
 
     arity = (2, 3)
     onnx = ("LayerNormalization",)
-    to_onnx = NOT_EXPORTED
 
     def infer(self, x: TensorType, scale: TensorType, bias: TensorType | None = None) -> Any:
         require_unquantized(x, scale, bias)
@@ -145,6 +143,11 @@ class LayerNormalization(Normalization):
         inverse = 1 / np.sqrt(mean_of((x - centre) ** 2, axes) + np.float32(self.epsilon))
         y = np.asarray((x - centre) * inverse * scale + (0 if bias is None else bias), x.dtype)
         return (y, centre, inverse) if self.statistics else y
+
+    def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
+        names = [name, *map(writer.name, writer.node.outputs[1:])]
+        attributes = {"axis": self.axis, "epsilon": self.epsilon}
+        return writer.emit_all("LayerNormalization", *inputs, names=names, **attributes)[0]
 
     @classmethod
     def from_onnx(cls, source: OnnxNode) -> tuple[Value, ...]:
@@ -210,7 +213,7 @@ class Softmax(Normalization):
 
     def shifted(self, x: np.ndarray) -> np.ndarray:
         """Return x less its largest element, so that exp does not overflow."""
-        return x - x.max(axis=self.axes, keepdims=True)
+        return x - x.max(axis=self.axes, keepdims=True, initial=-np.inf)  # of no elements, too
 
     def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
         if len(self.axes) != 1:

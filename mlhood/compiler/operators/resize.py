@@ -145,11 +145,15 @@ class Resize(Operator):
 
     @classmethod
     def _import_upsample(cls, source: OnnxNode) -> Value:
-        """Upsample, and Resize of opset 10: scales only, from the corner, rounded down."""
+        """Upsample, and Resize of opset 10: scales only, from the corner; rounded down, or up where it shrinks."""
         x = source.input(0)
-        scales = source.static(1) if source.has(1) else np.asarray(source.attribute("scales", ()))
-        mode = source.attribute("mode", "nearest")
-        return source.add(cls(_numbers(scales), (), mode, "asymmetric", "floor"), x)
+        given = source.static(1) if source.has(1) else np.asarray(source.attribute("scales", ()))
+        mode, scales = source.attribute("mode", "nearest"), _numbers(given)
+        shrinking = tuple(min(scale, 1.0) for scale in scales)
+        if mode == "nearest" and shrinking != (1.0,) * len(scales):
+            x = source.add(cls(shrinking, (), mode, "asymmetric", "ceil"), x)
+            scales = tuple(max(scale, 1.0) for scale in scales)
+        return source.add(cls(scales, (), mode, "asymmetric", "floor"), x)
 
     @classmethod
     def from_onnx(cls, source: OnnxNode) -> Value:

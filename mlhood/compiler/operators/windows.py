@@ -70,7 +70,8 @@ class Window:
 
     def _count(self, size: Dim, span: int, stride: int, pads: tuple[int, int]) -> Dim:
         padded, free = add_dims(size, sum(pads)), add_dims(size, sum(pads) - span)
-        fits = isinstance(free, str) or free >= 0
+        # with `ceil`, the first window may extend past the end, too
+        fits = isinstance(free, str) or free >= 0 or (self.ceil and free > -stride)
         require(fits, "the window is larger than the padded input", expected=f">= {span}", got=padded)
         count = add_dims(divide_dim(free, stride, up=self.ceil), 1)
         # a window that would start after the input, in the padding at the end, is dropped

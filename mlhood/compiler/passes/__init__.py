@@ -23,7 +23,10 @@ from mlhood.compiler.passes.common_subexpressions import merge_common_subexpress
 from mlhood.compiler.passes.constant_folding import fold_constants
 from mlhood.compiler.passes.dead_code import remove_dead_code
 from mlhood.compiler.passes.dense import products_to_dense
+from mlhood.compiler.passes.gates import fuse_gates
+from mlhood.compiler.passes.gelu import fuse_gelu
 from mlhood.compiler.passes.history import History, Step
+from mlhood.compiler.passes.layer_normalization import fuse_layer_normalization
 from mlhood.compiler.passes.limits import limits_to_clip
 from mlhood.compiler.passes.means import means_to_pools
 from mlhood.compiler.passes.no_ops import remove_no_ops
@@ -49,6 +52,9 @@ PASSES: dict[str, Pass] = {
         merge_reshapes,
         sink_transposes,
         limits_to_clip,
+        fuse_layer_normalization,
+        fuse_gelu,
+        fuse_gates,
         means_to_pools,
         products_to_dense,
         fold_batch_normalization,

@@ -12,6 +12,7 @@ from mlhood.compiler.operators.arithmetic import Add, Div, Mul, Sub
 from mlhood.compiler.operators.convolution import Conv
 from mlhood.compiler.operators.matrix import FullyConnected
 from mlhood.compiler.operators.normalization import BatchNormalization
+from mlhood.compiler.operators.transposed_convolution import ConvTranspose
 from mlhood.compiler.passes.rewriting import constant_array, defining_node, fuse, has_one_use, transfer_name
 
 # factor and shift, float64 [F]; None for a factor of 1 or a shift of 0
@@ -19,7 +20,7 @@ Affine = tuple[np.ndarray | None, np.ndarray | None]
 
 
 def fold_into_layer(graph: Graph, node: Node) -> bool:
-    """Fold a node that scales and shifts each channel of a Conv or FullyConnected into the layer's weight and bias.
+    """Fold a node that scales and shifts each channel of a layer into the layer's weight and bias.
 
         w'[f] = factor[f] w[f]        bias'[f] = factor[f] bias[f] + shift[f]
 
@@ -27,8 +28,8 @@ def fold_into_layer(graph: Graph, node: Node) -> bool:
     to be scaled too, if weight or bias are not constants, or if a result would not be finite. Return whether it is.
     """
     for position in range(min(len(node.inputs), 2)):
-        layer = defining_node(node.inputs[position], Conv, FullyConnected)
-        if layer is None or not has_one_use(graph, layer.outputs[0]) or layer.operator.attributes["activation"]:
+        layer = defining_node(node.inputs[position], Conv, ConvTranspose, FullyConnected)
+        if layer is None or not has_one_use(graph, layer.outputs[0]) or layer.operator.attributes.get("activation"):
             continue
         affine = _affine(node, position, layer)
         if affine is not None and _fold(graph, layer, node, *affine):
@@ -70,7 +71,7 @@ def _normalization(node: Node) -> Affine | None:
 
 
 def _channel_axis(layer: Node) -> int:
-    return 1 if isinstance(layer.operator, Conv) else layer.outputs[0].type.rank - 1
+    return layer.outputs[0].type.rank - 1 if isinstance(layer.operator, FullyConnected) else 1
 
 
 def _per_channel(value: Value | None, layer: Node) -> np.ndarray | None:
@@ -93,8 +94,7 @@ def _fold(graph: Graph, layer: Node, node: Node, factor: np.ndarray | None, shif
     new_weight = None
     with np.errstate(all="ignore"):
         if factor is not None and weight_array is not None:
-            column = factor.astype(weight_array.dtype).reshape(-1, *(1,) * (weight_array.ndim - 1))
-            new_weight = weight_array * column
+            new_weight = _scaled_weight(layer, weight_array, factor.astype(weight_array.dtype))
         new_bias = _scale_and_shift(bias_array, factor, shift, layer.outputs[0].type.dtype)
     if not all(array is None or np.isfinite(array).all() for array in (new_weight, new_bias)):
         return False
@@ -108,6 +108,15 @@ def _fold(graph: Graph, layer: Node, node: Node, factor: np.ndarray | None, shif
     transfer_name(graph, new_w, w)
     transfer_name(graph, new_b, old_bias)
     return True
+
+
+def _scaled_weight(layer: Node, weight: np.ndarray, factor: np.ndarray) -> np.ndarray:
+    """Return the weight with what it adds to each output channel multiplied by a factor [F]."""
+    if not isinstance(layer.operator, ConvTranspose):
+        return weight * factor.reshape(-1, *(1,) * (weight.ndim - 1))
+    depth, features = len(weight) // layer.operator.group, weight.shape[1]  # of a group
+    columns = np.repeat(factor.reshape(-1, features), depth, axis=0)
+    return weight * columns.reshape(*columns.shape, *(1,) * (weight.ndim - 2))
 
 
 def _scale_and_shift(

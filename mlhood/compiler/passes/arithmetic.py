@@ -1,6 +1,6 @@
 """Folding of arithmetic with constants into the weight and bias of the preceding layer.
 
-With c a scalar or one number per output channel, and layer one of Conv, FullyConnected:
+With c a scalar or one number per output channel, and layer one of Conv, FullyConnected, ConvTranspose:
 
 1. layer(x, w, bias) + c                          ->  layer(x, w, bias + c)
 2. layer(x, w, bias) - c                          ->  layer(x, w, bias - c)

@@ -4,6 +4,7 @@
 
 1. BatchNormalization(Conv(x, w, bias))            ->  Conv(x, a w, a (bias - mean) + bias of the normalization)
 2. BatchNormalization(FullyConnected(x, w, bias))  ->  FullyConnected, likewise, if the output is a matrix
+3. BatchNormalization(ConvTranspose(x, w, bias))   ->  ConvTranspose, likewise
 
 Not applied if the layer's output has another use or is an output of the graph, if the layer has an activation or a
 residual branch, if the weights or statistics are not constants, or if a result would not be finite.

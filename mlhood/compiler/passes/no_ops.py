@@ -6,7 +6,8 @@
  4. Reshape, Flatten, Squeeze, Unsqueeze, Expand to x's shape    ->  x
  5. Pad(x) with pads of 0                                        ->  x
  6. Slice(x) of all elements, with step 1                        ->  x
- 7. x + 0, x - 0, x * 1, x / 1, x to the power of 1              ->  x     unless the constant broadcasts x
+ 7. x + -0, x - 0, x * 1, x / 1, x to the power of 1             ->  x     unless the constant broadcasts x;
+    not x + 0 of reals, which makes 0 of -0
  8. Concat(x)                                                    ->  x
  9. MaxPool, AveragePool(x) with windows of one element, stride 1 ->  x
 10. GlobalAveragePool, GlobalMaxPool, ReduceMean, -Sum, -Prod, -Max, -Min(x) over axes of size 1, keepdims=1  ->  x
@@ -17,6 +18,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+
+import numpy as np
 
 from mlhood.compiler.hir.graph import Graph
 from mlhood.compiler.hir.operator import Operator
@@ -76,8 +79,11 @@ def _equal_input(node: Node) -> Value | None:
     element = next(element for kind, element in _NEUTRAL_ELEMENTS.items() if isinstance(node.operator, kind))
     for x, other in (node.inputs, node.inputs[::-1]) if node.operator.commutative else (node.inputs,):
         array = constant_array(other)
-        if array is not None and array.dtype.kind in "iuf" and (array == element).all():
-            return x
+        if array is None or array.dtype.kind not in "iuf" or not (array == element).all():
+            continue
+        if element == 0 and array.dtype.kind == "f" and (np.signbit(array) != isinstance(node.operator, Add)).any():
+            continue
+        return x
     return None
 
 

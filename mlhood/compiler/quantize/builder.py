@@ -11,6 +11,8 @@ from mlhood.compiler.hir.values import Constant, Node, Value
 from mlhood.compiler.operators.quantized import Dequantize, Quantize
 from mlhood.compiler.operators.rescale import Rescale, parameters_of
 from mlhood.compiler.quantize.calibrate import calibrate_range
+from mlhood.compiler.quantize.distribution import Distribution
+from mlhood.compiler.quantize.pre_activations import pre_activation_name
 from mlhood.compiler.quantize.profile import Profile
 from mlhood.compiler.quantize.recipe import Recipe
 from mlhood.compiler.quantize.schema import choose_parameters, quantize_array, tensor_parameters
@@ -39,9 +41,27 @@ class Builder:
             self._floats[placeholder] = self.graph.placeholder(placeholder.name, placeholder.type)
 
     def can_quantize(self, value: Value) -> bool:
-        """Return whether a value can be quantised: it is float32, and profiled or constant."""
-        profiled = isinstance(value, Constant) or value.name in self.profile.distributions
-        return value.type.element == "float32" and profiled
+        """Return whether a value can be quantised: it is float32, finite, and profiled or constant."""
+        if value.type.element != "float32":
+            return False
+        if isinstance(value, Constant):
+            return bool(np.isfinite(value.data).all())
+        return value.name in self.profile.distributions
+
+    def is_mask(self, value: Value) -> bool:
+        """Return whether a value that can be quantised is a mask, see `Distribution.is_mask`."""
+        if not isinstance(value, Constant):
+            return self.profile[value.name].is_mask
+        return bool(value.data.size) and Distribution.of(value.data).is_mask
+
+    def comes_as_integers(self, value: Value) -> bool:
+        """Return whether a value costs no computed float: it has integers, or no node of the graph reads reals for it.
+
+        Arithmetic between operators that stay in float is not worth rounding its inputs.
+        """
+        producer = value.producer
+        computed = producer is not None and any(x is not None and x.type.is_float for x in producer.inputs)
+        return value in self._integers or not (computed or isinstance(value, Constant))
 
     def has_integers(self, value: Value) -> bool:
         """Return whether a value is available as integers without inserting a Quantize."""
@@ -50,15 +70,30 @@ class Builder:
     def parameters(self, value: Value) -> Quantization:
         """Return the parameters of a value of the float graph, from the profile and the recipe."""
         if value not in self._parameters:
-            recipe, limits = self.recipe, np.iinfo(self.recipe.element)
-            low, high = calibrate_range(
-                self.profile[value.name],
-                recipe.calibration,
-                percentile=recipe.percentile,
-                levels=int(limits.max) - int(limits.min),
-            )
-            self._parameters[value] = self.range_parameters(low * recipe.margin, high * recipe.margin)
+            self._parameters[value] = self.range_parameters(*self._calibrated(value.name))
         return self._parameters[value]
+
+    def _calibrated(self, name: str) -> tuple[float, float]:
+        """Return the range of a profiled value, by the recipe."""
+        recipe, limits = self.recipe, np.iinfo(self.recipe.element)
+        levels = int(limits.max) - int(limits.min)
+        distribution = self.profile[name]
+        low, high = calibrate_range(distribution, recipe.calibration, percentile=recipe.percentile, levels=levels)
+        return low * recipe.margin, high * recipe.margin
+
+    def pre_activation_parameters(self, y: Value, low: float, high: float | None) -> Quantization:
+        """Return the parameters of what a fused activation reads.
+
+        Args:
+            y: The activation's result, a value of the float graph.
+            low: Below it, the activation is constant within one step of its result.
+            high: The same above; None if there is no such end.
+        """
+        name = pre_activation_name(y.name)
+        if name not in self.profile.distributions or name in self._names:  # a profile of an earlier version
+            return self.range_parameters(low, max(-low, self.profile[y.name].high) if high is None else high)
+        least, most = self._calibrated(name)
+        return self.range_parameters(max(least, low), most if high is None else min(most, high))
 
     def range_parameters(self, low: float, high: float) -> Quantization:
         """Return the parameters of an activation with this range."""

@@ -18,6 +18,8 @@ from mlhood.errors import CompilerError
 BINS = 2048
 # Bins narrower than float32's precision would be empty; 2^-149 is the smallest positive float32.
 _MANTISSA_BITS, _MIN_EXPONENT = 24, -149
+# BERT's mask is -10,000.
+_LEAST_MASK = 1e4
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +48,7 @@ class Distribution:
             CompilerError: The array is empty, or an element is infinite or NaN.
         """
         if not array.size or not np.isfinite(array).all():
-            raise CompilerError("only finite numbers can be profiled", got=_describe_invalid(array))
+            raise CompilerError("only finite numbers can be profiled", got=describe_invalid(array))
         low, high = float(array.min()), float(array.max())
         exponent = _exponent(low, high)
         first = _bin(low, exponent)
@@ -62,6 +64,19 @@ class Distribution:
     def edges(self) -> np.ndarray:
         """The edges of the bins: float64, one more than there are bins."""
         return np.ldexp(np.arange(self.first, self.first + len(self.counts) + 1, dtype=np.float64), self.exponent)
+
+    @property
+    def is_mask(self) -> bool:
+        """Whether some elements are so large, and all others so small, that 8 bits would hold nothing of the others.
+
+        Models without infinities hide attention scores by adding -10,000 or the least float.
+        """
+        limit = max(-self.low, self.high)
+        if limit < _LEAST_MASK:
+            return False
+        edges = self.edges
+        magnitude = np.minimum(np.abs(edges[:-1]), np.abs(edges[1:]))[self.counts > 0]
+        return not ((magnitude > limit / 64) & (magnitude < limit / 4)).any()
 
     def coarsened(self) -> Distribution:
         """Return the distribution with pairs of bins merged, so that they are wider than necessary."""
@@ -126,7 +141,8 @@ def _exponent(low: float, high: float) -> int:
     return exponent
 
 
-def _describe_invalid(array: np.ndarray) -> str:
+def describe_invalid(array: np.ndarray) -> str:
+    """Return why an array has no distribution: it is empty, or how many elements are NaN or infinite."""
     if not array.size:
         return "no elements"
     return f"{int(np.isnan(array).sum())} nan and {int(np.isinf(array).sum())} inf among {array.size} elements"

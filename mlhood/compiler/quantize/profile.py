@@ -1,7 +1,9 @@
 """Profiling: the range and histogram of every float value of a graph on real data.
 
 Profile the graph that will be quantised: the optimised one, in which an activation is part of its convolution, so
-that only values that are materialised are profiled.
+that only values that are materialised are profiled: by a float graph, or between a layer and its activation's table.
+
+A value that holds infinities, such as a mask of attention scores, has no range; it is remembered and stays in float.
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ from mlhood.compiler.hir.graph import Graph
 from mlhood.compiler.hir.inputs import check_inputs
 from mlhood.compiler.hir.text import to_text
 from mlhood.compiler.hir.values import Value
-from mlhood.compiler.quantize.distribution import Distribution
+from mlhood.compiler.quantize.distribution import Distribution, describe_invalid
+from mlhood.compiler.quantize.pre_activations import split_activations
 from mlhood.errors import CompilerError
 from mlhood.files.atomic import write_atomic
 
@@ -34,10 +37,12 @@ class Profile:
     Args:
         graph: Fingerprint of the profiled graph: a hash of its text form, which contains a hash of each constant.
         distributions: The values' distributions.
+        unbounded: Names of the values in which an element was infinite or NaN; they have no distribution.
     """
 
     graph: str
     distributions: dict[str, Distribution] = field(default_factory=dict)
+    unbounded: frozenset[str] = frozenset()
 
     def range(self, name: str) -> tuple[float, float]:
         """Return the minimum and the maximum of a value.
@@ -75,10 +80,10 @@ class Profile:
         """
         if other.graph != self.graph:
             raise CompilerError("cannot merge profiles of different graphs", expected=self.graph, got=other.graph)
-        merged = dict(self.distributions)
+        merged, unbounded = dict(self.distributions), self.unbounded | other.unbounded
         for name, distribution in other.distributions.items():
             merged[name] = merged[name].merge(distribution) if name in merged else distribution
-        return Profile(self.graph, merged)
+        return Profile(self.graph, {k: v for k, v in merged.items() if k not in unbounded}, unbounded)
 
     def save(self, path: str | Path) -> Path:
         """Write the profile as JSON, atomically.
@@ -87,8 +92,10 @@ class Profile:
             OutputError: The file cannot be written.
         """
         values = {name: distribution.to_json() for name, distribution in self.distributions.items()}
-        text = json.dumps({"format": _FORMAT, "graph": self.graph, "values": values}, separators=(",", ":"))
-        return write_atomic(path, text.encode())
+        data = {"format": _FORMAT, "graph": self.graph, "values": values}
+        if self.unbounded:
+            data["unbounded"] = sorted(self.unbounded)
+        return write_atomic(path, json.dumps(data, separators=(",", ":")).encode())
 
     @classmethod
     def load(cls, path: str | Path) -> Profile:
@@ -100,10 +107,13 @@ class Profile:
         data = _read(Path(path))
         if not isinstance(data, dict) or data.get("format") != _FORMAT:
             raise CompilerError("not a profile", where=path, expected=f'JSON with "format": "{_FORMAT}"')
-        graph, values = data.get("graph"), data.get("values")
+        graph, values, unbounded = data.get("graph"), data.get("values"), data.get("unbounded", [])
         if not isinstance(graph, str) or not isinstance(values, dict):
             raise CompilerError("invalid profile", where=path, expected='"graph" and "values"')
-        return cls(graph, {k: Distribution.from_json(v, f"{path}, value {k!r}") for k, v in values.items()})
+        if not isinstance(unbounded, list) or not all(isinstance(name, str) for name in unbounded):
+            raise CompilerError("invalid profile", where=path, expected='a list of names under "unbounded"')
+        distributions = {k: Distribution.from_json(v, f"{path}, value {k!r}") for k, v in values.items()}
+        return cls(graph, distributions, frozenset(unbounded))
 
 
 def _read(path: Path) -> object:
@@ -131,8 +141,8 @@ def profile(graph: Graph, batches: Iterable[Mapping[str, np.ndarray]]) -> Profil
         batches: The inputs of one run each: an array for each placeholder, by name.
 
     Raises:
-        CompilerError: There are no data, an input is invalid, or a value is infinite or NaN (the error names the
-            first).
+        CompilerError: There are no data, an input is invalid, or an input or output of the graph is NaN (the error
+            names the first value with NaN).
     """
     if not isinstance(batches, Iterable):
         raise CompilerError(
@@ -141,31 +151,55 @@ def profile(graph: Graph, batches: Iterable[Mapping[str, np.ndarray]]) -> Profil
             got=type(batches).__name__,
             todo="pass a list: profile(graph, [{'image': images}])",
         )
-    interpreter = Interpreter(graph)
-    distributions: dict[str, Distribution] = {}
-
-    def observe(value: Value, array: np.ndarray) -> None:
-        if value.type.is_float and array.size:
-            distribution, previous = _distribution(value, array), distributions.get(value.name)
-            distributions[value.name] = distribution if previous is None else previous.merge(distribution)
-
+    interpreter = Interpreter(split_activations(graph))
+    observer = _Observer(frozenset(value.name for value in graph.outputs.values()))
     for inputs in batches:
         check_inputs(inputs)
         for name, value in graph.placeholders.items():
             array = inputs.get(name)
             if isinstance(array, (np.ndarray, np.generic)) and array.dtype == value.type.dtype:
-                observe(value, np.asarray(array))  # `run` rejects any other input
-        interpreter.run(inputs, observe)
-    if not distributions:
+                observer.observe(value, np.asarray(array))  # `run` rejects any other input
+        interpreter.run(inputs, observer.observe)
+    if not observer.distributions:
         todo = "pass at least one batch, and a graph with float values"
         raise CompilerError("nothing to profile", where=f"graph {graph.name!r}", todo=todo)
-    return Profile(fingerprint(graph), distributions)
+    bounded = {name: found for name, found in observer.distributions.items() if name not in observer.unbounded}
+    return Profile(fingerprint(graph), bounded, frozenset(observer.unbounded))
 
 
-def _distribution(value: Value, array: np.ndarray) -> Distribution:
-    try:
-        return Distribution.of(array)
-    except CompilerError as error:
-        where = f"value {value.name!r}"
-        todo = "check for overflow in the layer that computes it, and for NaN in the data"
-        raise CompilerError(error.what, where=where, got=error.parts.get("got"), todo=todo) from error
+class _Observer:
+    """Collects the distributions of the values that are observed.
+
+    Args:
+        outputs: Names of the graph's outputs, which must not be NaN.
+    """
+
+    def __init__(self, outputs: frozenset[str]) -> None:
+        self.outputs = outputs
+        self.distributions: dict[str, Distribution] = {}
+        self.unbounded: set[str] = set()
+        self._first_nan: CompilerError | None = None
+
+    def observe(self, value: Value, array: np.ndarray) -> None:
+        """Record an array of a value; raise CompilerError if it is NaN and an input or an output of the graph."""
+        if not value.type.is_float or not array.size:
+            return
+        if not np.isfinite(array).all():
+            self._record_infinite(value, array)
+            return
+        distribution, previous = Distribution.of(array), self.distributions.get(value.name)
+        self.distributions[value.name] = distribution if previous is None else previous.merge(distribution)
+
+    def _record_infinite(self, value: Value, array: np.ndarray) -> None:
+        """Note that a value has no range: masks hold infinities, and rows that they hide may be NaN."""
+        self.unbounded.add(value.name)
+        if np.isnan(array).any():
+            self._first_nan = self._first_nan or _nan_error(value, array)
+            if value.producer is None or value.name in self.outputs:
+                raise self._first_nan
+
+
+def _nan_error(value: Value, array: np.ndarray) -> CompilerError:
+    todo = "check for overflow in the layer that computes it, and for NaN in the data"
+    what, where = "only finite numbers can be profiled", f"value {value.name!r}"
+    return CompilerError(what, where=where, got=describe_invalid(array), todo=todo)

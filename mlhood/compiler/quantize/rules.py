@@ -29,6 +29,7 @@ from mlhood.compiler.quantize.weights import bias_parameters, quantize_bias, wei
 
 # A rule adds the integer form of a node, or returns False without adding anything.
 Rule = Callable[[Builder, Node], bool]
+Condition = Callable[[Builder, Node], bool]
 # Constructs an operator from its result's parameters and its fused activation.
 Layer = Callable[[Quantization, Activation], Operator]
 
@@ -42,13 +43,20 @@ def _can_quantize(b: Builder, node: Node) -> bool:
     return all(map(b.can_quantize, (*_inputs(node), *node.outputs)))
 
 
+def _is_worthwhile(b: Builder, node: Node) -> bool:
+    """Return whether arithmetic gains by integers: it reads some, and neither they nor its result are a mask."""
+    values = (*_inputs(node), *node.outputs)
+    return _can_quantize(b, node) and any(map(b.comes_as_integers, _inputs(node))) and not any(map(b.is_mask, values))
+
+
 def _add_layer(b: Builder, node: Node, activation: Activation, layer: Layer, *inputs: Value | None) -> bool:
     """Add a layer with its fused activation: within the layer, as a lookup table after it, or in float."""
     y = node.outputs[0]
     if not activation or activation[0] in INTEGER_ACTIVATIONS:
         b.define(y, layer(b.parameters(y), activation), *inputs, node=node.name)
         return True
-    parameters = _pre_activation_parameters(b, y, activation)
+    ends = cast(Unary, operator_of(activation)).saturates_at[np.dtype(b.recipe.element).itemsize]
+    parameters = b.pre_activation_parameters(y, *ends)
     before = b.insert(layer(parameters, ()), *inputs, name=f"{y.name}.before", node=node.name)
     name = f"{node.name}.activation"
     if before.type.dtype.itemsize == 1:
@@ -57,13 +65,6 @@ def _add_layer(b: Builder, node: Node, activation: Activation, layer: Layer, *in
         in_float = b.insert(Dequantize(), before, name=f"{before.name}.dequantized")
         b.define(y, operator_of(activation), in_float, node=name)
     return True
-
-
-def _pre_activation_parameters(b: Builder, y: Value, activation: Activation) -> Quantization:
-    """Return the parameters of the input of a fused activation, which the profile does not contain."""
-    operator = cast(Unary, operator_of(activation))
-    low, high = operator.saturates_at[np.dtype(b.recipe.element).itemsize]
-    return b.range_parameters(low, max(-low, b.profile[y.name].high) if high is None else high)
 
 
 def _quantize_weights(b: Builder, x: Value, w: Constant, bias: Constant | None) -> tuple[Value, Value | None]:
@@ -109,7 +110,7 @@ def _fully_connected(b: Builder, node: Node) -> bool:
 
 def _binary(layer: Layer) -> Rule:
     def rule(b: Builder, node: Node) -> bool:
-        if not _can_quantize(b, node):
+        if not _is_worthwhile(b, node):
             return False
         activation = node.operator.activation if isinstance(node.operator, AddActivation) else ()
         return _add_layer(b, node, activation, layer, *map(b.as_integers, _inputs(node)))
@@ -117,11 +118,11 @@ def _binary(layer: Layer) -> Rule:
     return rule
 
 
-def _unary(convert: Callable[[Operator, Quantization], Operator]) -> Rule:
+def _unary(convert: Callable[[Operator, Quantization], Operator], applies: Condition = _can_quantize) -> Rule:
     """Return the rule for operators of one input that `convert` turns into an integer operator."""
 
     def rule(b: Builder, node: Node) -> bool:
-        if not _can_quantize(b, node):
+        if not applies(b, node):
             return False
         y = node.outputs[0]
         b.define(y, convert(node.operator, b.parameters(y)), b.as_integers(_inputs(node)[0]), node=node.name)
@@ -138,7 +139,7 @@ def _average_pool(operator: Operator, parameters: Quantization) -> Operator:
 
 def _lookup_table(b: Builder, node: Node) -> bool:
     x, y, function = _inputs(node)[0], node.outputs[0], as_function(node.operator)
-    if function is None or not _can_quantize(b, node) or np.dtype(b.recipe.element).itemsize != 1:
+    if function is None or not _is_worthwhile(b, node) or np.dtype(b.recipe.element).itemsize != 1:
         return False
     b.define(y, Lookup(function, b.parameters(y)), b.as_integers(x), node=node.name)
     return True
@@ -191,7 +192,7 @@ RULES: dict[str, Rule] = {
     "mean_pool": _unary(_average_pool),
     "padding": _pad,
     "product": _binary(QuantizedMul),
-    "rescale": _unary(lambda operator, parameters: Rescale(parameters, activation_of(operator) or ())),
+    "rescale": _unary(lambda operator, parameters: Rescale(parameters, activation_of(operator) or ()), _is_worthwhile),
     "same_parameters": _same_parameters,
     "sum": _binary(QuantizedAdd),
     "table": _lookup_table,

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from mlhood.files.terminal import echo
+
 
 def register(bench: typer.Typer) -> None:
     """Add the command to `bench`."""
@@ -30,12 +32,12 @@ def bench_cache(
     sizes = of_machine(fill) if caches == "machine" else declared(caches, fill)
     runs = bench.runs(sizes)
     if as_json:
-        typer.echo(json.dumps({"caches": sizes.as_dict(), "runs": [run.as_dict() for run in runs]}, indent=2))
+        echo(json.dumps({"caches": sizes.as_dict(), "runs": [run.as_dict() for run in runs]}, indent=2))
         return
-    typer.echo(f"caches: {sizes}")
+    echo(f"caches: {sizes}")
     for run in runs:
         lines = ", ".join(
             f"{name} {simulated:,} ({simulated / predicted - 1:+.1%})"
             for name, simulated, predicted in zip(LEVELS, run.hits.into, run.predicted, strict=True)
         )
-        typer.echo(f"{run.slicing}: {run.rate / 1e6:.0f} million accesses/s; lines into {lines} against the prediction")
+        echo(f"{run.slicing}: {run.rate / 1e6:.0f} million accesses/s; lines into {lines} against the prediction")

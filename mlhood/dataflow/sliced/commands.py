@@ -9,6 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
+from mlhood.files.terminal import echo
+
 
 def register(bench: typer.Typer) -> None:
     """Add the command to `bench`."""
@@ -43,12 +45,12 @@ def bench_sliced(
         check_output(as_json)
     layers, rows, cases = _layers(network), [], []
     for case, slicing in bench.sliced_cases(threads, rounds, "hot" if hot else "interleaved", layers):
-        typer.echo(f"{line(case)}; {slicing}")
+        echo(f"{line(case)}; {slicing}")
         cases.append(case)
         rows.append({**case.row(), "slicing": str(slicing)})
     means = summary(cases)
     ratios = "  ".join(f"{peer} {value:.3f}" for peer, value in means["ratios"].items())
-    typer.echo(f"geometric means: {means['gflops']:.1f} GFLOP/s; ratio {ratios}")
+    echo(f"geometric means: {means['gflops']:.1f} GFLOP/s; ratio {ratios}")
     searched = _search(layers, threads, rounds) if search else []
     if as_json is not None:
         conditions = {"bench": "sliced", "threads": threads, "machine": machine().as_dict()}
@@ -75,10 +77,10 @@ def _search(layers: list[Any], threads: int, rounds: int) -> list[dict[str, Any]
         times = bench.search(layer, threads, rounds)
         rows.append({"case": layer.name, **times.row()})
         ratio = rows[-1]["ratio"]
-        typer.echo(
+        echo(
             f"{layer.name}: the analysis' {times.chosen} takes {ratio['value']:.3f} [{ratio['low']:.3f}, "
             f"{ratio['high']:.3f}] of the time of {times.best}, the fastest other of {times.timed}"
         )
     mean = geometric_mean(row["ratio"]["value"] for row in rows)
-    typer.echo(f"geometric mean: the analysis' choices take {mean:.3f} of the fastest others' time")
+    echo(f"geometric mean: the analysis' choices take {mean:.3f} of the fastest others' time")
     return rows

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from mlhood.files.terminal import echo
+
 if TYPE_CHECKING:
     from mlhood.dataflow.slicing.analysis import Analysis, Optimum
 
@@ -50,7 +52,7 @@ def slice_convolution(
     tile = _register_tile(window, filter_tile, shape[1], filters)
     problem = Problem(filters, channels, *shape, *tile)
     analysed, best = analyse(problem, sizes), search(problem, sizes)
-    typer.echo(json.dumps(as_data(analysed, best), indent=2) if as_json else _text(analysed, best))
+    echo(json.dumps(as_data(analysed, best), indent=2) if as_json else _text(analysed, best))
 
 
 def _size(text: str, name: str) -> tuple[int, int]:

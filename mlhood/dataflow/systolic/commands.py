@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from mlhood.files.terminal import echo
+
 if TYPE_CHECKING:
     from mlhood.dataflow.systolic.array import Array, Layer
     from mlhood.dataflow.systolic.reports import Report
@@ -49,15 +51,15 @@ def systolic(
     if reports is not None:
         _check_folder(reports)
     if has_user_bandwidth(config):
-        typer.echo("note: InterfaceBandwidth is taken as CALC; DRAM stall cycles are not modelled", err=True)
+        echo("note: InterfaceBandwidth is taken as CALC; DRAM stall cycles are not modelled", err=True)
     results = list(_simulate(layers, array, version))
     if reports is not None:
         _write(results, reports)
     if as_json:
-        typer.echo(json.dumps(_as_dict(array, results), indent=2))
+        echo(json.dumps(_as_dict(array, results), indent=2))
         return
-    typer.echo(f"{array.name}: {array.rows} x {array.columns} elements, {array.dataflow}")
-    typer.echo("\n".join(_lines(results)))
+    echo(f"{array.name}: {array.rows} x {array.columns} elements, {array.dataflow}")
+    echo("\n".join(_lines(results)))
 
 
 def _simulate(layers: list[Layer], array: Array, version: int) -> Iterator[Report]:
@@ -139,4 +141,4 @@ def _write(results: list[Report], folder: Path) -> None:
 
     for name in FILES:
         path = write_atomic(folder / f"{name}_REPORT.csv", as_csv(results, name).encode())
-        typer.echo(f"written: {path}", err=True)
+        echo(f"written: {path}", err=True)

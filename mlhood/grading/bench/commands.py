@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import typer
 
+from mlhood.files.terminal import echo
+
 if TYPE_CHECKING:
     from mlhood.grading.bench.variants import Variant
 
@@ -207,7 +209,7 @@ def _measure(bench: str, result: Result, work: Callable[[], None], as_json: Path
     except KeyboardInterrupt:
         raise typer.Exit(INTERRUPTED) from None
     finally:
-        typer.echo(result.text())
+        echo(result.text())
         if as_json is not None:
             _write(as_json, {"bench": f"grading {bench}", "finished": finished}, result)
     raise typer.Exit(0 if result.held else 1)
@@ -222,4 +224,4 @@ def _write(file: Path, facts: dict[str, Any], result: Result) -> None:
 
 
 def _log(line: str) -> None:
-    typer.echo(line, err=True)
+    echo(line, err=True)

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from mlhood.files.terminal import echo
+
 
 def register(app: typer.Typer, bench: typer.Typer) -> None:
     """Add the commands to `app` and `bench`."""
@@ -53,4 +55,4 @@ def bench_cluster(
     """
     from mlhood.jaxlab.cluster.bench import measure, table
 
-    typer.echo(table(measure(processes or (1, 2), rounds)).T.to_string())
+    echo(table(measure(processes or (1, 2), rounds)).T.to_string())

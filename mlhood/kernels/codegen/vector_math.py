@@ -276,6 +276,11 @@ def sigmoid(code: FunctionBuilder, x: Any) -> Any:
     return builder.fdiv(numerator, builder.fadd(e, constant(x, 1)))
 
 
+def silu(code: FunctionBuilder, x: Any) -> Any:
+    """Return x / (1 + e^-x)."""
+    return code.builder.fmul(x, sigmoid(code, x))
+
+
 def tanh(code: FunctionBuilder, x: Any) -> Any:
     """Return the hyperbolic tangent."""
     magnitude = absolute(code, x)
@@ -338,6 +343,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "Round": round_half_even,
     "Sigmoid": sigmoid,
     "Sign": sign,
+    "Silu": silu,
     "Softplus": softplus,
     "Softsign": softsign,
     "Sqrt": sqrt,

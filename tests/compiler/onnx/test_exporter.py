@@ -10,7 +10,8 @@ from mlhood.compiler.backends.interpreter import Interpreter
 from mlhood.compiler.hir import Graph, TensorType, verify
 from mlhood.compiler.onnx.exporter import NEWEST_OPSET, OLDEST_OPSET, to_onnx
 from mlhood.compiler.onnx.importer import import_model
-from mlhood.compiler.operators.elementwise import FUNCTIONS, Clip, Elu, Gelu, HardSigmoid, LeakyRelu, Relu, Round
+from mlhood.compiler.operators.chain import ElementwiseChain
+from mlhood.compiler.operators.elementwise import FUNCTIONS, Clip, Elu, Gelu, HardSigmoid, LeakyRelu, Relu, Round, Silu
 from mlhood.compiler.operators.matrix import FullyConnected
 from mlhood.compiler.operators.normalization import LayerNormalization, Softmax
 from mlhood.compiler.passes import optimize
@@ -127,7 +128,7 @@ def test_one_node(new_model, op_type, attributes, more):
 
 
 @pytest.mark.parametrize(
-    "operator", [Relu(), Round(), LeakyRelu(0.2), Elu(), HardSigmoid(), Gelu(), Gelu("tanh"), Clip(None, 1.0)]
+    "operator", [Relu(), Round(), LeakyRelu(0.2), Elu(), HardSigmoid(), Gelu(), Gelu("tanh"), Silu(), Clip(None, 1.0)]
 )
 def test_functions(operator):
     graph = Graph()
@@ -161,11 +162,22 @@ def test_outputs_that_are_inputs_and_values_of_two_names():
 def test_operators_that_onnx_does_not_have_are_all_listed():
     graph = Graph()
     x = graph.placeholder("x", TensorType("float32", (2, 3)))
-    w = graph.constant("w", np.ones(3, np.float32))
     for name in ("first", "second"):
-        graph.output(graph.add(LayerNormalization(1), x, w, name=name).outputs[0])
+        graph.output(graph.add(ElementwiseChain((("Relu", (), (0,)),)), x, name=name).outputs[0])
     with pytest.raises(CompilerError, match=r"first.*second"):
         to_onnx(graph)
+
+
+@pytest.mark.parametrize("statistics", [False, True])
+@pytest.mark.parametrize("has_bias", [False, True])
+def test_layer_normalization(statistics, has_bias):
+    graph = Graph()
+    x = graph.placeholder("x", TensorType("float32", ("n", 3, 4)))
+    parameters = [graph.constant(name, np.arange(12, dtype=np.float32).reshape(3, 4)) for name in ("scale", "bias")]
+    operator = LayerNormalization(1, 1e-3, statistics)
+    for value in graph.add(operator, x, *parameters[: 1 + has_bias], name="norm").outputs:
+        graph.output(value)
+    check(graph, {"x": np.linspace(-3, 3, 24, dtype=np.float32).reshape(2, 3, 4) ** 2})
 
 
 def test_a_softmax_over_two_axes():

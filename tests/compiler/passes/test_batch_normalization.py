@@ -6,6 +6,7 @@ import pytest
 from mlhood.compiler.operators.elementwise import Relu
 from mlhood.compiler.operators.matrix import FullyConnected
 from mlhood.compiler.operators.normalization import BatchNormalization
+from mlhood.compiler.operators.transposed_convolution import ConvTranspose
 from tests.compiler.passes.building import Tanh, apply, before_and_after, built, conv, kinds
 
 PASS = "fold_batch_normalization"
@@ -39,6 +40,26 @@ FOLDED = {
     "dense": lambda b: norm(b, dense(b, "n", 3)),
     "twice": lambda b: norm(b, norm(b, b.conv(image(b)))),
 }
+
+
+def transposed(b, group=1, bias=True):
+    operator = ConvTranspose((2, 2), (0, 0, 0, 0), (1, 1), (1, 1), group)
+    return b(operator, image(b), b.numbers(4, 3, 2, 2), b.numbers(3 * group) if bias else None)
+
+
+TRANSPOSED = {
+    "convolution": lambda b: norm(b, transposed(b), 3),
+    "without a bias": lambda b: norm(b, transposed(b, bias=False), 3),
+    "groups": lambda b: norm(b, transposed(b, 2), 6),
+    "twice": lambda b: norm(b, norm(b, transposed(b, 4), 12), 12),
+}
+
+
+@pytest.mark.parametrize("make", TRANSPOSED.values(), ids=TRANSPOSED)
+def test_folded_into_a_transposed_convolution(make):
+    graph = apply(make, PASS)
+    assert kinds(graph) == ["ConvTranspose"]
+    assert len(next(iter(graph.nodes.values())).inputs) == 3
 
 
 @pytest.mark.parametrize("make", FOLDED.values(), ids=FOLDED)

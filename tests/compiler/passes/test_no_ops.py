@@ -46,8 +46,8 @@ REMOVED = {
     "expand": lambda b: b(Tanh(), b(Expand((1, 1, 4, 4)), image(b))),
     "pad": lambda b: b(Tanh(), b(Pad((0,) * 8, "reflect"), image(b))),
     "slice": lambda b: b(Tanh(), b(Slice((0, 0), (2**31, 9), (0, 1), (1, 1)), image(b))),
-    "add": lambda b: b(Tanh(), b(Add(), image(b), np.zeros((2, 1, 1), f32))),
-    "add, commuted": lambda b: b(Tanh(), b(Add(), np.zeros((), f32), image(b))),
+    "add": lambda b: b(Tanh(), b(Add(), image(b), -np.zeros((2, 1, 1), f32))),
+    "add, commuted": lambda b: b(Tanh(), b(Add(), f32(-0.0), image(b))),
     "sub": lambda b: b(Tanh(), b(Sub(), image(b), np.zeros(4, f32))),
     "mul": lambda b: b(Tanh(), b(Mul(), np.ones(4, f32), image(b))),
     "div": lambda b: b(Tanh(), b(Div(), image(b), np.ones(1, f32))),
@@ -75,9 +75,11 @@ STAYS = {
     "pad": lambda b: b(Pad((0,) * 7 + (1,)), image(b)),
     "slice backwards": lambda b: b(Slice((-1,), (-9,), (2,), (-1,)), image(b)),
     "slice of a dynamic axis": lambda b: b(Slice((0,), (3,), (0,), (1,)), image(b)),
+    "add 0, which makes 0 of -0": lambda b: b(Add(), image(b), np.zeros((), f32)),
+    "subtract -0, which makes 0 of -0": lambda b: b(Sub(), image(b), f32(-0.0)),
     "add a constant that is not 0": lambda b: b(Add(), image(b), np.array([0, 0, 0, 1], f32)),
-    "add that broadcasts x": lambda b: b(Add(), b.x("n", 1), np.zeros((1, 4), f32)),
-    "add that adds an axis": lambda b: b(Add(), b.x("n", 2), np.zeros((1, 1, 1), f32)),
+    "add that broadcasts x": lambda b: b(Add(), b.x("n", 1), -np.zeros((1, 4), f32)),
+    "add that adds an axis": lambda b: b(Add(), b.x("n", 2), -np.zeros((1, 1, 1), f32)),
     "0 - x": lambda b: b(Sub(), np.zeros((), f32), image(b)),
     "1 / x": lambda b: b(Div(), np.ones((), f32), image(b)),
     "1 to the power of x": lambda b: b(Pow(), np.ones((1, 2, 4, 4), f32), b.x(1, 2, 4, 4)),
@@ -166,6 +168,6 @@ def test_golden(golden):
     def make(b):
         x = b(Relu(), b(Identity(), image(b)), name="first")
         y = b(Relu(), b(MaxPool(*TWO), x, name="pool"), name="idle")
-        return b(Mul(), b(Add(), y, b.constant(np.zeros(2, f32).reshape(2, 1, 1), "zero")), np.ones((), f32)), x
+        return b(Mul(), b(Add(), y, b.constant(-np.zeros(2, f32).reshape(2, 1, 1), "zero")), np.ones((), f32)), x
 
     golden("compiler/golden/passes/no_ops.txt", before_and_after(make, PASS))

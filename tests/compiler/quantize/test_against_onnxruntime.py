@@ -5,12 +5,13 @@ import onnx
 import pytest
 import torch
 
+from mlhood import compile
 from mlhood.compiler.backends.interpreter import Interpreter
 from mlhood.compiler.onnx.importer import import_model
 from mlhood.compiler.passes import optimize
 from mlhood.compiler.quantize import Recipe, profile, quantize, sqnr
 from mlhood.exchange import export
-from mlhood.models import resnet18
+from mlhood.models import gpt_block, resnet18
 from tests.compiler.quantize.conftest import trained_lenet
 from tests.compiler.quantize.ort import logits_of, quantized_by_onnxruntime
 
@@ -81,4 +82,46 @@ def test_resnet18(resnet, tmp_path, per_channel):
     graph = optimize(import_model(resnet))
     quantized = quantize(graph, profile(graph, [{"image": calibration}]), Recipe(per_channel=per_channel))
     ours, expected = Interpreter(quantized).run({"image": images})["logits"], logits_of(resnet, images)
+    assert sqnr(expected, ours) >= sqnr(expected, theirs) - TOLERANCE
+
+
+class Activated(torch.nn.Module):
+    """A convolution whose results are small beside the ends of its activation, and one that reads them."""
+
+    def __init__(self, activation):
+        super().__init__()
+        self.first, self.second = torch.nn.Conv2d(8, 8, 1), torch.nn.Conv2d(8, 8, 1)
+        self.activation = activation
+        torch.nn.init.normal_(self.first.weight, std=0.02)
+
+    def forward(self, x):
+        return self.second(self.activation(self.first(x)))
+
+
+def seeded(make, *arguments):
+    torch.manual_seed(0)
+    return make(*arguments).eval()
+
+
+@pytest.mark.parametrize("activation", [torch.nn.Hardswish, torch.nn.Sigmoid, torch.nn.Tanh, torch.nn.ReLU])
+def test_the_range_before_a_fused_activation_is_that_of_the_data(activation, tmp_path):
+    x = np.random.default_rng(0).standard_normal((64, 8, 4, 4), np.float32)
+    model = onnx.load(export(seeded(Activated, activation()), x[:1], tmp_path / "model.onnx"))
+    assert_no_worse(model, {"image": x}, tmp_path)
+
+
+def test_a_mask_of_infinities_stays_float(tmp_path):
+    x = np.random.default_rng(0).standard_normal((16, 8, 32), np.float32)
+    model = onnx.load(export(gpt_block(width=32, heads=2, tokens=8), x[:1], tmp_path / "model.onnx"))
+    assert profile(optimize(import_model(model)), [{"image": x}]).unbounded
+    ours = compile(model, quantization=Recipe(per_channel=True), calibration={"image": x}).run(image=x)["logits"]
+    assert sqnr(logits_of(model, x), ours) > 30
+
+
+def assert_no_worse(model, inputs, folder):
+    """Check that our model is as exact as ONNX Runtime's, at most `TOLERANCE` below."""
+    (x,) = inputs.values()
+    quantized = quantized_by_onnxruntime(model, x, folder, per_channel=True)
+    expected, theirs = logits_of(model, x), logits_of(quantized, x)
+    ours = compile(model, quantization=Recipe(per_channel=True), calibration=inputs).run(**inputs)["logits"]
     assert sqnr(expected, ours) >= sqnr(expected, theirs) - TOLERANCE

@@ -9,11 +9,17 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from mlhood.compiler.hir import Graph, TensorType
+from mlhood.compiler.operators.activation import AddActivation
+from mlhood.compiler.operators.arithmetic import Add
 from mlhood.compiler.operators.elementwise import Relu
+from mlhood.compiler.operators.matrix import FullyConnected
+from mlhood.compiler.operators.normalization import Softmax
+from mlhood.compiler.operators.reduction import REDUCTIONS
 from mlhood.compiler.quantize import Distribution, Profile, profile
 from mlhood.compiler.quantize.distribution import BINS
 from mlhood.errors import CompilerError, OutputError
 
+ReduceMax = next(operator for operator in REDUCTIONS if operator.__name__ == "ReduceMax")
 FEW = settings(max_examples=150, deadline=None, derandomize=True)
 floats = st.floats(width=32, allow_nan=False, allow_infinity=False)
 small = st.floats(-10, 10, width=32)
@@ -132,6 +138,56 @@ def test_the_error_names_the_first_value_with_nan(graph, batches):
     assert "1 nan and 0 inf among 3 elements" in str(error.value)
 
 
+@pytest.fixture
+def masked():
+    """Scores plus a mask of infinities, and their Softmax, which is finite."""
+    graph = Graph("masked")
+    x = graph.placeholder("x", TensorType("float32", (2, 2)))
+    mask = graph.constant("mask", np.float32([[0, -np.inf], [0, 0]]))
+    (scores,) = graph.add(Add(), x, mask, outputs=["scores"]).outputs
+    graph.output(graph.add(Softmax((1,)), scores, outputs=["y"]).outputs[0])
+    return graph
+
+
+def test_a_value_with_infinities_has_no_range_but_is_remembered(masked, tmp_path):
+    statistics = profile(masked, [{"x": np.ones((2, 2), np.float32)}])
+    assert list(statistics.distributions) == ["x", "y"]
+    assert statistics.unbounded == {"scores"}
+    assert Profile.load(statistics.save(tmp_path / "masked.json")) == statistics
+    finite = Profile(statistics.graph, {"scores": statistics["x"]})
+    assert "scores" not in finite.merge(statistics).distributions
+    assert finite.merge(statistics).unbounded == {"scores"}
+
+
+def test_what_a_mask_hides_may_be_nan_but_no_output(masked):
+    hidden = {"x": np.float32([[-np.inf, 0], [0, 0]])}
+    with pytest.raises(CompilerError, match="value 'y'"):
+        profile(masked, [hidden])
+    masked.outputs.clear()
+    masked.output(masked.add(ReduceMax((1,), False), masked.value("x"), outputs=["z"]).outputs[0])
+    assert profile(masked, [hidden]).unbounded == {"scores", "x", "y"}
+
+
+def test_the_range_before_a_fused_activation():
+    graph = Graph()
+    x, w = graph.placeholder("x", TensorType("float32", (4, 1))), graph.constant("w", np.float32([[0.5]]))
+    graph.output(graph.add(FullyConnected(("Tanh",)), x, w, outputs=["y"]).outputs[0])
+    before = graph.add(AddActivation(("HardSwish",)), x, x, outputs=["sum"]).outputs[0]
+    graph.output(graph.add(FullyConnected(("Relu",)), before, w, outputs=["z"]).outputs[0])
+    statistics = profile(graph, [{"x": np.float32([[-1], [0], [1], [3]])}])
+    assert statistics.range("y.before") == (-0.5, 1.5)
+    assert statistics.range("sum.before") == (-2, 6)
+    assert "z.before" not in statistics.distributions
+    statistics.check(graph)
+
+
+@pytest.mark.parametrize(("large", "is_mask"), [(-1e4, True), (-3e38, True), (-100, False), (-2e3, False)])
+def test_masks_of_finite_numbers(large, is_mask):
+    scores = np.random.default_rng(0).standard_normal(1000, np.float32)
+    assert Distribution.of(np.append(scores, np.float32(large))).is_mask is is_mask
+    assert not Distribution.of(scores * np.float32(1e5)).is_mask
+
+
 def test_there_must_be_data(graph):
     with pytest.raises(CompilerError, match="nothing to profile"):
         profile(graph, [])
@@ -162,6 +218,8 @@ def test_the_file_that_the_invalid_ones_derive_from(tmp_path):
         json.dumps({**FILE, "format": "mlhood profile 9"}),
         json.dumps({**FILE, "graph": 3}),
         json.dumps({**FILE, "values": []}),
+        json.dumps({**FILE, "unbounded": "x"}),
+        json.dumps({**FILE, "unbounded": [3]}),
         *(
             json.dumps({**FILE, "values": {"x": distribution}})
             for distribution in (

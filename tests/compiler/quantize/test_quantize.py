@@ -196,6 +196,23 @@ def test_operators_without_a_rule_stay_float(operator, shapes):
     assert kept_in_float(quantized) == [f"node ({operator.name})"]
 
 
+def test_arithmetic_between_operators_in_float_stays_float():
+    graph = Graph()
+    x = graph.placeholder("x", TensorType("float32", (3, 4)))
+    (scores,) = graph.add(Softmax((1,)), x, name="softmax").outputs
+    (scaled,) = graph.add(Mul(), scores, graph.constant("half", np.float32(0.5)), name="scale").outputs
+    graph.output(graph.add(Softmax((1,)), scaled, name="again").outputs[0], "y")
+    inputs = {"x": np.random.default_rng(0).standard_normal((3, 4), np.float32)}
+    assert to_text(quantize_and_verify(graph, inputs)) == to_text(graph)
+
+
+@pytest.mark.parametrize("hidden", [-np.inf, -1e9, -1e4])
+def test_masks_stay_float(hidden):
+    mask = np.where(np.tri(4, dtype=bool), 0, hidden).astype(np.float32)
+    graph, inputs = single_operator(Add(), (4, 4), constants=[mask])
+    assert kept_in_float(quantize_and_verify(graph, inputs)) == ["node (Add)"]
+
+
 def test_layers_without_constant_weights_stay_float():
     graph, inputs = single_operator(FullyConnected(), (3, 4), (5, 4))
     assert kept_in_float(quantize_and_verify(graph, inputs)) == ["node (FullyConnected)"]

@@ -103,6 +103,7 @@ NEAR = {
     "Gelu": gelu,
     "HardSigmoid": lambda x, alpha=0.2, beta=0.5: np.clip(x * alpha + beta, 0, 1),
     "HardSwish": lambda x: x * np.clip(x / 6 + 0.5, 0, 1),
+    "Silu": lambda x: x * scipy.special.expit(x),
 }
 REFERENCES = {**EXACT, **ACCURATE, **NEAR}
 
@@ -148,6 +149,7 @@ def test_the_activations_are_those_of_torch(target):
         ("Gelu", ()): functions.gelu,
         ("Gelu", ("tanh",)): lambda values: functions.gelu(values, approximate="tanh"),
         ("HardSwish", ()): functions.hardswish,
+        ("Silu", ()): functions.silu,
         ("Softplus", ()): functions.softplus,
         ("LeakyRelu", ()): functions.leaky_relu,
     }

@@ -79,6 +79,7 @@ class NativeProgram:
         self.sequence = KernelSequence(calls, machine.threads, machine.target)
         self._patches: dict[Weight, list[int]] = {}
         self._nonfinite = np.zeros(1, np.int64)
+        self._copies: dict[Weight, np.ndarray] = {}
         self._write_addresses()
         weights = program.weights.values()
         self._inputs, self._outputs = (
@@ -140,7 +141,11 @@ class NativeProgram:
 
     def _address(self, owner: Buffer) -> int:
         if isinstance(owner, Weight) and owner.data is not None:
-            return owner.data.ctypes.data
+            if owner.data.flags.c_contiguous:
+                return owner.data.ctypes.data
+            # such as the view that an Expand gives; kernels read the elements one after another
+            copy = self._copies.setdefault(owner, np.ascontiguousarray(owner.data))
+            return copy.ctypes.data
         return self._base + self.plan.offsets[owner.name]
 
     def _merge_steps(self) -> Iterator[tuple[int, int] | Step]:

@@ -280,3 +280,19 @@ def test_observed_values_are_those_of_the_lowered_graph():
             inputs, lambda value, array, expected=expected: expected.update({value.name: array.copy()})
         )
         assert seen.keys() == expected.keys()
+
+
+def test_constants_that_are_views_are_read_element_by_element(new_model):
+    nodes = [
+        helper.make_node("Expand", ["one", "shape"], ["ones"]),
+        helper.make_node("Transpose", ["matrix"], ["transposed"], perm=[1, 0]),
+        helper.make_node("Add", ["x", "ones"], ["sum"]),
+        helper.make_node("Mul", ["sum", "transposed"], ["y"]),
+    ]
+    matrix = np.arange(12, dtype=np.float32).reshape(3, 4)
+    initializers = {"one": np.float32(1), "shape": np.array([4, 3]), "matrix": matrix}
+    model = new_model(nodes, {"x": (TensorProto.FLOAT, [4, 3])}, initializers, outputs=["y", "ones"])
+    x = np.ones((4, 3), np.float32)
+    outputs = compile(model, target="cpu").run(x=x)
+    np.testing.assert_array_equal(outputs["y"], 2 * matrix.T)
+    np.testing.assert_array_equal(outputs["ones"], x)

@@ -1,0 +1,152 @@
+"""Fusion of GELU from the nodes that exporters write for it.
+
+1. 0.5 x (1 + erf(x / sqrt(2)))                          ->  Gelu(x)
+2. 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))     ->  Gelu(x) by tanh
+3. 0.5 x (1 + tanh(sqrt(2 / pi) x (1 + 0.044715 x^2)))   ->  Gelu(x) by tanh
+
+The factors may come in any order and be grouped in any way; powers may be products. Not applied if a value in between
+has another use or is an output of the graph.
+
+Source: D. Hendrycks and K. Gimpel, "Gaussian error linear units (GELUs)", arXiv 1606.08415.
+"""
+
+from __future__ import annotations
+
+import math
+
+from mlhood.compiler.hir.graph import Graph
+from mlhood.compiler.hir.values import Node, Value
+from mlhood.compiler.operators.arithmetic import Add, Div, Mul
+from mlhood.compiler.operators.elementwise import FUNCTIONS, Gelu
+from mlhood.compiler.passes.patterns import (
+    Monomial,
+    is_close,
+    monomial,
+    only_user,
+    orders,
+    plus,
+    replace_pattern,
+    scalar,
+)
+from mlhood.compiler.passes.rewriting import defining_node, sweep
+
+_ERF, _TANH = (next(function for function in FUNCTIONS if function.__name__ == name) for name in ("Erf", "Tanh"))
+_CUBIC = 0.044715
+
+
+def fuse_gelu(graph: Graph) -> bool:
+    """Fuse GELU from its parts; return whether anything changed."""
+    return sweep(graph, _fuse, _ERF, _TANH)
+
+
+def _fuse(graph: Graph, node: Node) -> bool:
+    candidates = _erf_arguments(node) if isinstance(node.operator, _ERF) else _tanh_arguments(node)
+    operator = Gelu() if isinstance(node.operator, _ERF) else Gelu("tanh")
+    return any(_finish(graph, node, operator, x, inner) for x, inner in candidates)
+
+
+def _erf_arguments(node: Node) -> list[tuple[Value, tuple[Node, ...]]]:
+    """Return x, and the nodes of its product, if the node's input is x / sqrt(2)."""
+    product = defining_node(node.inputs[0], Mul, Div)
+    if product is None:
+        return []
+    found = []
+    for x in product.inputs:
+        part = None if x is None or scalar(x) is not None else monomial(node.inputs[0], x)
+        if x is not None and part is not None and part.degree == 1 and is_close(part.factor, math.sqrt(0.5)):
+            found.append((x, part.nodes))
+    return found
+
+
+def _tanh_arguments(node: Node) -> list[tuple[Value, tuple[Node, ...]]]:
+    """Return x, and the nodes in between, if the node's input is sqrt(2 / pi) (x + 0.044715 x^3)."""
+    found = []
+    for sum_node, outer in _scaled_sums(node.inputs[0]):
+        for left, right in orders(sum_node):
+            if scalar(left) is None:  # rule 2
+                cube = monomial(right, left)
+                if cube and outer.degree == 0 and cube.degree == 3 and _is_inner(outer.factor, cube.factor):
+                    found.append((left, (*outer.nodes, sum_node, *cube.nodes)))
+            elif is_close(scalar(left), 1.0):  # rule 3
+                found += _factored(node.inputs[0], sum_node, right)
+    return found
+
+
+def _is_inner(outer: float, cubic: float) -> bool:
+    return is_close(outer, math.sqrt(2 / math.pi)) and is_close(cubic, _CUBIC)
+
+
+def _scaled_sums(value: Value | None, depth: int = 4) -> list[tuple[Node, Monomial]]:
+    """Return the additions that a value is the product of, with the number that each is multiplied by."""
+    if (addition := defining_node(value, Add)) is not None:
+        return [(addition, Monomial(1.0, 0))]
+    node = defining_node(value, Mul, Div)
+    if node is None or not depth:
+        return []
+    found = []
+    for x, _ in [*orders(node)][: 1 if isinstance(node.operator, Div) else 2]:
+        for addition, _ in _scaled_sums(x, depth - 1):
+            outer = monomial(value, addition.outputs[0])
+            found.append((addition, Monomial(outer.factor, 0, outer.nodes) if outer else Monomial(math.nan, 0)))
+    return found
+
+
+def _factored(value: Value | None, sum_node: Node, square: Value) -> list[tuple[Value, tuple[Node, ...]]]:
+    """Return x if a value is sqrt(2 / pi) x (1 + 0.044715 x^2), where the sum and its second term are given."""
+    found = []
+    for x in _factors(square):
+        inner = monomial(square, x)
+        outer = _monomial_beside(value, sum_node.outputs[0], x)
+        if inner and outer and (inner.degree, outer.degree) == (2, 1) and _is_inner(outer.factor, inner.factor):
+            found.append((x, (*outer.nodes, sum_node, *inner.nodes)))
+    return found
+
+
+def _factors(value: Value | None, depth: int = 4) -> list[Value]:
+    """Return the values that products and powers read to compute a value, numbers excepted."""
+    node = value.producer if value is not None and depth else None
+    if node is None or scalar(value) is not None:
+        return []
+    values = [x for x in node.inputs if x is not None and scalar(x) is None]
+    return list(dict.fromkeys([*values, *(y for x in values for y in _factors(x, depth - 1))]))
+
+
+def _monomial_beside(value: Value | None, factor: Value, x: Value) -> Monomial | None:
+    """Return the monomial of x that a value is, beside another factor."""
+    if value is factor:
+        return Monomial(1.0, 0)
+    node = defining_node(value, Mul, Div)
+    if node is None:
+        return None
+    for a, b in [*orders(node)][: 1 if isinstance(node.operator, Div) else 2]:
+        left, right = _monomial_beside(a, factor, x), monomial(b, x)
+        if left is None or right is None:
+            continue
+        if isinstance(node.operator, Div):
+            return left.times(Monomial(1 / right.factor, 0), node) if right.factor and not right.degree else None
+        return left.times(right, node)
+    return None
+
+
+def _finish(graph: Graph, node: Node, operator: Gelu, x: Value, inner: tuple[Node, ...]) -> bool:
+    """Fuse all, if what reads the function of x is (1 + function) 0.5 x."""
+    addition = only_user(graph, node.outputs[0])
+    if addition is None or plus(addition.outputs[0], 1.0) is None:
+        return False
+    nodes, total, last = [*inner, node, addition], Monomial(1.0, 0), addition
+    while (total.degree, is_close(total.factor, 0.5)) != (1, True):
+        user = only_user(graph, last.outputs[0])
+        if user is None or not isinstance(user.operator, Mul | Div) or total.degree > 1:
+            return False
+        other = user.inputs[1 if user.inputs[0] is last.outputs[0] else 0]
+        factor = monomial(other, x)
+        if isinstance(user.operator, Div):
+            is_divided = factor is not None and factor.factor and not factor.degree and other is user.inputs[1]
+            factor = Monomial(1 / factor.factor, 0) if factor and is_divided else None
+        if factor is None:
+            return False
+        total, last = total.times(factor, user), user
+        nodes += [*factor.nodes, user]
+    if last.outputs[0].type != x.type:
+        return False
+    return replace_pattern(graph, last, [each for each in nodes if each is not last], operator, x)

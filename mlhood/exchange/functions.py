@@ -1,0 +1,94 @@
+"""Check the functions of a model before they are inlined: a small file must not unfold to a huge graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import onnx
+
+from mlhood.errors import ExchangeError
+
+# Limits on what inlining adds: thirty functions that each call the next one twice expand to a billion nodes, and a
+# constant in a function is there again for every call.
+MAX_INLINED_NODES = 2**16
+MAX_INLINED_BYTES = 2**28
+MAX_CALL_DEPTH = 50
+
+Key = tuple[str, str, str]
+
+
+def check_functions(proto: onnx.ModelProto, where: str) -> None:
+    """Check that no function of the model is recursive, and that inlining them does not give too much.
+
+    Raises:
+        ExchangeError: A function calls itself, calls are nested too deeply, or the inlined model is too large.
+    """
+    bodies = {_key(f.domain, f.name, f.overload): f.node for f in proto.functions}
+    if not bodies:
+        return
+    callees = {key: _callees(body) for key, body in bodies.items()}
+    own_bytes = {key: sum(node.ByteSize() for node in body) for key, body in bodies.items()}
+    sizes: dict[Key, _Size] = {}
+    for key in bodies:
+        _compute_sizes(key, callees, own_bytes, sizes, where)
+    called = [sizes[callee] for callee in _callees(proto.graph.node) if callee in sizes]
+    nodes, size = sum(each.nodes for each in called), sum(each.bytes for each in called)
+    if nodes > MAX_INLINED_NODES or size > MAX_INLINED_BYTES + sum(own_bytes.values()):
+        got = f"{nodes:,} nodes of {size:,} bytes"
+        raise _invalid_functions("the model is too large once its functions are inlined", where, got)
+
+
+@dataclass(frozen=True)
+class _Size:
+    """What a call of a function becomes: number of nodes, and their size in bytes."""
+
+    nodes: int
+    bytes: int
+
+
+def _compute_sizes(
+    root: Key, callees: dict[Key, list[Key]], own_bytes: dict[Key, int], sizes: dict[Key, _Size], where: str
+) -> None:
+    """Compute the inlined size of a function and of all its callees, by depth-first search on an explicit stack."""
+    stack: dict[Key, Iterator[Key]] = {} if root in sizes else {root: iter(callees[root])}
+    while stack:
+        key, remaining = next(reversed(stack.items()))
+        callee = next((c for c in remaining if c in callees and c not in sizes), None)
+        if callee is None:
+            called = [sizes.get(c, _Size(1, 0)) for c in callees[key]]
+            total = own_bytes[key] + sum(size.bytes for size in called)
+            sizes[key] = _Size(min(sum(size.nodes for size in called), 2**63), min(total, 2**63))
+            del stack[key]
+        elif callee in stack or len(stack) == MAX_CALL_DEPTH:
+            what = "a function calls itself" if callee in stack else f"function calls nest deeper than {MAX_CALL_DEPTH}"
+            raise _invalid_functions(what, where, "::".join(callee[:2]))
+        else:
+            stack[callee] = iter(callees[callee])
+
+
+def _callees(nodes: Iterable[onnx.NodeProto]) -> list[Key]:
+    """Return the keys of all functions and operators that the nodes call, including those in subgraphs."""
+    callees: list[Key] = []
+    worklist = list(nodes)
+    while worklist:
+        node = worklist.pop()
+        callees.append(_key(node.domain, node.op_type, node.overload))
+        for attribute in node.attribute:
+            for graph in ([attribute.g] if attribute.HasField("g") else []) + list(attribute.graphs):
+                worklist += graph.node
+    return callees
+
+
+def _key(domain: str, name: str, overload: str) -> Key:
+    return "" if domain == "ai.onnx" else domain, name, overload
+
+
+def _invalid_functions(what: str, where: str, got: str) -> ExchangeError:
+    return ExchangeError(
+        what,
+        where=where,
+        expected=f"non-recursive functions, {MAX_INLINED_NODES:,} nodes and {MAX_INLINED_BYTES:,} bytes at most",
+        got=got,
+        todo="export the model without functions",
+    )
