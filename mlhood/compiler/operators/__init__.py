@@ -36,6 +36,7 @@ from mlhood.compiler.operators import (
     depth_space,
     einsum,
     elementwise,
+    grid_sample,
     group_normalization,
     indexing,
     integer,
@@ -108,6 +109,7 @@ _FAMILIES = (
     indexing,
     depth_space,
     cumulative,
+    grid_sample,
 )
 
 OPERATORS: dict[str, type[Operator]] = {
