@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mlhood.compiler.bench_commands import bench_model
+from mlhood.compiler import bundle_commands
+from mlhood.compiler.bench_commands import bench_model, bench_quantization
 from mlhood.files.terminal import echo
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ def register(app: typer.Typer, bench: typer.Typer) -> None:
     app.command()(conformance)
     bench.command("compiler")(bench_compiler)
     bench.command("model")(bench_model)
+    bench.command("quantization")(bench_quantization)
 
 
 def compile_model(
@@ -71,13 +73,25 @@ def compile_model(
         ),
     ] = None,
     target: Annotated[
-        str, typer.Option(help="What to compile for: cpu has native kernels for a whole graph, and the stage lowered.")
+        str,
+        typer.Option(
+            help="What to compile for: cpu has native kernels for a whole graph, and the stage lowered; c writes C99, "
+            "and wasm a page to draw digits on, both to the folder --out."
+        ),
     ] = "interpreter",
     profile: Annotated[
         Path | None,
         typer.Option(
             help="Run the last graph on random inputs, and write when each node ran to this .json file, which "
             "ui.perfetto.dev and chrome://tracing open."
+        ),
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="With --target c or wasm: the folder to write to.")] = None,
+    levels: Annotated[
+        str | None,
+        typer.Option(
+            help="With --target c or wasm: the numbers that the model knows as a black and a white pixel, such as 0,1; "
+            "default: those of the course's digits for pictures of 32 x 32, 0,1 for others."
         ),
     ] = None,
 ) -> None:
@@ -92,6 +106,8 @@ def compile_model(
     Example: mlhood compile lenet.onnx --target cpu --stop-after lowered --text
 
     Example: mlhood compile lenet.onnx --target cpu --profile lenet.json
+
+    Example: mlhood compile lenet.onnx --quantize symmetric --target c --out lenet
     """
     from mlhood.compiler.backends.targets import DEFAULT
     from mlhood.compiler.compile import stages
@@ -102,10 +118,16 @@ def compile_model(
 
     if quantize is None:
         _check_unquantized(element, per_channel, calibration)
-    _check_outputs(draw, memory, export, stop_after)
-    _check_runs(target, compare, profile, stop_after)
     recipe = None if quantize is None else Recipe(quantize, element=element, per_channel=per_channel)
     data = read_samples(calibration) if calibration else None
+    if target in ("c", "wasm"):
+        others = {"--stop-after": stop_after, "--memory": memory, "--draw": draw, "--text": text, "--export": export}
+        others |= {"--compare": compare, "--profile": profile}
+        bundle_commands.write(model, out, target, recipe, data, _dims(dim or []), levels, others)
+        return
+    _check_bundle(out, levels)
+    _check_outputs(draw, memory, export, stop_after)
+    _check_runs(target, compare, profile, stop_after)
     completed, dims = [], _dims(dim or [])
     for stage in stages(model, recipe, stop_after, data, dims, DEFAULT if compare else target):
         echo(stage)
@@ -130,6 +152,14 @@ def compile_model(
             departure.draw(draw)
             echo(f"wrote {draw}")
         raise typer.Exit(1)
+
+
+def _check_bundle(out: Path | None, levels: str | None) -> None:
+    from mlhood.errors import CompilerError
+
+    options = {"--out": out, "--levels": levels}
+    if given := [name for name, value in options.items() if value is not None]:
+        raise CompilerError("options of --target c and wasm only", got=", ".join(given), todo="add --target c")
 
 
 def _check_runs(target: str, compare: str | None, profile: Path | None, stop_after: str | None) -> None:

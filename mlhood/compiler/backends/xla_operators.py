@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from mlhood.compiler.backends import xla_sequences
+from mlhood.compiler.backends import xla_elements, xla_indexing, xla_sequences
 from mlhood.compiler.hir.types import TensorType
 from mlhood.compiler.operators.activation import Activation, operator_of
 from mlhood.compiler.operators.quantized import per_axis_array
@@ -373,3 +373,4 @@ RULES |= {
         ("LessOrEqual", jnp.less_equal),
     )
 }
+RULES |= xla_elements.RULES | xla_indexing.RULES

@@ -294,7 +294,8 @@ class _Import:
             if footprint(node.operator, types, [value.type for value in node.outputs]) > _MAX_EVALUATION_BYTES:
                 return
             with np.errstate(all="ignore"):
-                result = as_tuple(node.operator.evaluate(*arrays))[0]
+                operands = [None if value is None else self._known_elements(value) for value in node.inputs]
+                result = as_tuple(node.operator.evaluate_typed(tuple(types), *operands))[0]
         except (CompilerError, ValueError, TypeError, IndexError, ArithmeticError):
             return  # the output remains unknown; if the node is ever run, the interpreter reports the error
         self.known[output] = _normalize(np.asarray(result))

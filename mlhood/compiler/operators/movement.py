@@ -14,7 +14,6 @@ from mlhood.compiler.hir.values import Value
 from mlhood.compiler.operators.base import (
     NO_BOUNDS,
     NO_PRODUCTS,
-    NOT_EXPORTED,
     POSITIONAL,
     STAYS_FLOAT,
     Movement,
@@ -234,7 +233,6 @@ class GatherND(Operator):
     sink_transpose = POSITIONAL
     value_range = NO_BOUNDS
     macs = NO_PRODUCTS
-    to_onnx = NOT_EXPORTED
 
     def infer(self, x: TensorType, indices: TensorType) -> TensorType:
         require(indices.element == "int64" and indices.rank >= 1, "indices must be int64", got=indices.element)
@@ -253,6 +251,9 @@ class GatherND(Operator):
         grid = np.ogrid[tuple(slice(size) for size in x.shape[: self.batch])] if self.batch else ()
         batch = [index.reshape(*index.shape, *(1,) * (rank - self.batch)) for index in grid]
         return np.asarray(x[(*batch, *np.moveaxis(indices, -1, 0))])
+
+    def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
+        return writer.emit("GatherND", *inputs, name=name, batch_dims=self.batch)
 
     @classmethod
     def from_onnx(cls, source: OnnxNode) -> Value:

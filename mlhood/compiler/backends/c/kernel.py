@@ -1,0 +1,169 @@
+"""One instruction as a function of C: its parameters, and loops over the axes of its operands."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mlhood.compiler.backends.c.literals import SUFFIXES, TYPES
+from mlhood.compiler.hir.operator import Operator
+from mlhood.compiler.hir.types import TensorType
+from mlhood.errors import CompilerError
+
+Lines = list[str]
+Strides = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """What a rule is given: an operator, and the types of its operands, without dynamic axes.
+
+    Args:
+        operator: The operator.
+        inputs: The inputs' types; None for one that is left out.
+        results: The results' types.
+        constants: The inputs' elements where they are constants, None elsewhere.
+    """
+
+    operator: Operator
+    inputs: tuple[TensorType | None, ...]
+    results: tuple[TensorType, ...]
+    constants: tuple[np.ndarray | None, ...]
+
+    @property
+    def x(self) -> TensorType:
+        """The type of the first input."""
+        return self.input(0)
+
+    @property
+    def y(self) -> TensorType:
+        """The type of the first result."""
+        return self.results[0]
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the inputs in C: those of the operator's reference semantics."""
+        typed = type(self.operator).evaluate_typed is not Operator.evaluate_typed
+        function = self.operator.evaluate_typed if typed else self.operator.evaluate
+        names = [name for name in inspect.signature(function).parameters if name != "types"]
+        return [names[i] if len(names) > 1 or len(self.inputs) == 1 else f"x{i}" for i in range(len(self.inputs))]
+
+    def input(self, position: int) -> TensorType:
+        """Return the type of an input that the operator requires."""
+        type = self.inputs[position] if position < len(self.inputs) else None
+        if type is None:
+            raise CompilerError("an input is missing", where=self.operator.name, expected=f"input {position}")
+        return type
+
+    def has(self, position: int) -> bool:
+        """Return whether an optional input is given."""
+        return position < len(self.inputs) and self.inputs[position] is not None
+
+    def require_float(self) -> None:
+        """Raise CompilerError unless the first input is float32 or float64."""
+        if self.x.element not in ("float32", "float64"):
+            raise CompilerError(f"{self.operator.name} of {self.x.element}")
+
+
+Rule = Callable[[Kernel], Lines]
+
+
+def shape_of(type: TensorType) -> tuple[int, ...]:
+    """Return a shape without dynamic axes as numbers."""
+    return tuple(int(axis) for axis in type.shape)
+
+
+def size_of(type: TensorType) -> int:
+    """Return the number of elements."""
+    return math.prod(shape_of(type))
+
+
+def c_type(type: TensorType) -> str:
+    """Return the element type in C."""
+    return TYPES[type.element]
+
+
+def suffix(type: TensorType) -> str:
+    """Return the ending of helpers for an element type, such as f32."""
+    return SUFFIXES[type.element]
+
+
+def libm(type: TensorType) -> str:
+    """Return the ending of functions of <math.h>: f for float32."""
+    return "f" if type.element == "float32" else ""
+
+
+def strides_of(shape: Sequence[int]) -> Strides:
+    """Return how many elements lie between neighbours along each axis, in C order."""
+    return tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
+
+
+def broadcast_strides(shape: Sequence[int], wide: Sequence[int]) -> Strides:
+    """Return the strides with which a tensor is read as if it had the shape that it is broadcast to."""
+    own = zip(shape, strides_of(shape), strict=True)
+    return (0,) * (len(wide) - len(shape)) + tuple(0 if size == 1 else stride for size, stride in own)
+
+
+def indent(lines: Sequence[str]) -> Lines:
+    """Return lines, four columns to the right."""
+    return [f"    {line}" if line else line for line in lines]
+
+
+def loop(index: str, count: int, body: Sequence[str]) -> Lines:
+    """Return a loop from 0 to a count."""
+    return [f"for (int {index} = 0; {index} < {count}; ++{index}) {{", *indent(body), "}"]
+
+
+def nest(loops: Sequence[tuple[str, int]], body: Sequence[str]) -> Lines:
+    """Return nested loops, the first outermost."""
+    lines = list(body)
+    for index, count in reversed(loops):
+        lines = loop(index, count, lines)
+    return lines
+
+
+def at(indices: Sequence[str], strides: Sequence[int], base: int = 0) -> str:
+    """Return the sum of indices times strides; those with stride 0 are left out."""
+    terms = [
+        index if stride == 1 else f"{index} * {stride}"
+        for index, stride in zip(indices, strides, strict=True)
+        if stride
+    ]
+    terms += [str(base)] if base or not terms else []
+    return " + ".join(terms).replace("+ -", "- ")
+
+
+def indices(count: int, letter: str = "i") -> list[str]:
+    """Return names of indices: i alone, or i0, i1, ..."""
+    return [letter] if count == 1 else [f"{letter}{axis}" for axis in range(count)]
+
+
+def merged(shape: Sequence[int], strides: Sequence[Strides]) -> tuple[list[int], list[Strides]]:
+    """Return fewer axes that visit the same elements in the same order: neighbours that are contiguous become one.
+
+    Args:
+        shape: Lengths of the axes.
+        strides: For each tensor, the stride along each axis.
+    """
+    axes: list[tuple[int, list[int]]] = []
+    for axis, size in enumerate(shape):
+        steps = [each[axis] for each in strides]
+        if size == 1:
+            continue
+        if axes and all(outer == inner * size for outer, inner in zip(axes[-1][1], steps, strict=True)):
+            axes[-1] = (axes[-1][0] * size, steps)
+        else:
+            axes.append((size, steps))
+    axes = axes or [(1, [1] * len(strides))]
+    return [size for size, _ in axes], [tuple(steps[i] for _, steps in axes) for i in range(len(strides))]
+
+
+def visit(shape: Sequence[int], strides: Sequence[Strides], body: Callable[[list[str]], Sequence[str]]) -> Lines:
+    """Return loops over all positions of a shape; the body is given the flat index into each tensor."""
+    sizes, steps = merged(shape, strides)
+    names = indices(len(sizes))
+    return nest(list(zip(names, sizes, strict=True)), body([at(names, each) for each in steps]))
