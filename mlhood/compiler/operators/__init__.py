@@ -52,6 +52,7 @@ from mlhood.compiler.operators import (
     reduction,
     rescale,
     resize,
+    selection,
     shape,
     shrinkage,
     transposed_convolution,
@@ -95,6 +96,7 @@ _FAMILIES = (
     depth_space,
     cumulative,
     grid_sample,
+    selection,
 )
 
 OPERATORS: dict[str, type[Operator]] = {
