@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from mlhood.compiler.backends.interpreter import Interpreter, Observer
+from mlhood.compiler.backends.split import Split, has_data_dependent_lengths
 from mlhood.compiler.hir.graph import Graph
 from mlhood.errors import CompilerError
 
@@ -31,7 +32,7 @@ def _kernels(graph: Graph, conv2d: str | Conv2d) -> Runner:
 def _cpu(graph: Graph) -> Runner:
     from mlhood.compiler.backends.cpu.runner import Cpu
 
-    return Cpu(graph)
+    return Split(graph, Cpu) if has_data_dependent_lengths(graph) else Cpu(graph)
 
 
 def _lower_for_cpu(graph: Graph) -> Graph:

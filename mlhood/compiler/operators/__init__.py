@@ -32,6 +32,7 @@ from mlhood.compiler.operators import (
     convolution,
     creation,
     cumulative,
+    data_dependent,
     decompositions,
     depth_space,
     einsum,
@@ -110,6 +111,7 @@ _FAMILIES = (
     depth_space,
     cumulative,
     grid_sample,
+    data_dependent,
 )
 
 OPERATORS: dict[str, type[Operator]] = {
