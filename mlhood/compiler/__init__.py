@@ -20,7 +20,7 @@ program at a named stop. Read the modules in the order in which a model passes t
 
 `commands`, `bundle_commands` and `bench_commands` provide the command line, `onnx_backend` ONNX's backend interface,
 which `conformance` drives. `bundle` writes a model as C99 or as a page with WebAssembly. `bench` measures compile time,
-`bench_model` the execution of whole models, `parallelism` analyses a graph's task parallelism, `convolutions` extracts
-a graph's convolutions, `debugger` finds the first node that a target computes differently, and `compiler_figures` and
-`parallelism_figures` draw the notebooks' figures.
+`bench_model` the execution of whole models, `bench_quantization` the loss by 8 bits, `parallelism` analyses a graph's
+task parallelism, `convolutions` extracts a graph's convolutions, `debugger` finds the first node that a target computes
+differently, and `compiler_figures` and `parallelism_figures` draw the notebooks' figures.
 """

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mlhood.compiler import bundle_commands
-from mlhood.compiler.bench_commands import bench_model
+from mlhood.compiler.bench_commands import bench_model, bench_quantization
 from mlhood.files.terminal import echo
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ def register(app: typer.Typer, bench: typer.Typer) -> None:
     app.command()(conformance)
     bench.command("compiler")(bench_compiler)
     bench.command("model")(bench_model)
+    bench.command("quantization")(bench_quantization)
 
 
 def compile_model(
@@ -52,8 +53,8 @@ def compile_model(
     dim: Annotated[
         list[str] | None,
         typer.Option(
-            help="The length of a dynamic axis, such as batch=1: with --stop-after lir, or for the random inputs of "
-            "--compare and --profile, 1 by default."
+            help="The length of a dynamic axis, such as batch=1; may be repeated. Other axes remain open, and are 1 "
+            "long in the random inputs of --compare and --profile."
         ),
     ] = None,
     memory: Annotated[
@@ -128,8 +129,7 @@ def compile_model(
     _check_outputs(draw, memory, export, stop_after)
     _check_runs(target, compare, profile, stop_after)
     completed, dims = [], _dims(dim or [])
-    dims_of_program = None if compare or profile else dims
-    for stage in stages(model, recipe, stop_after, data, dims_of_program, DEFAULT if compare else target):
+    for stage in stages(model, recipe, stop_after, data, dims, DEFAULT if compare else target):
         echo(stage)
         completed.append(stage)
     last = completed[-1]
@@ -144,8 +144,8 @@ def compile_model(
     elif text:
         echo(to_text(last.graph), nl=False)
     if profile is not None:
-        _profile(last.graph, target, profile, dims)
-    departure = None if compare is None else _compare(last.graph, compare, dims)
+        _profile(last.graph, target, profile)
+    departure = None if compare is None else _compare(last.graph, compare)
     _write(last.graph, None if departure else draw, export)
     if departure is not None:
         if draw is not None:
@@ -177,27 +177,27 @@ def _check_runs(target: str, compare: str | None, profile: Path | None, stop_aft
         raise CompilerError("--compare and --profile run a graph, not a program", got="--stop-after lir", todo=todo)
 
 
-def _profile(graph: Graph, target: str, path: Path, dims: Mapping[str, int]) -> None:
+def _profile(graph: Graph, target: str, path: Path) -> None:
     """Run a graph on random inputs, and write a trace."""
     from mlhood.compiler.backends.targets import prepare
     from mlhood.compiler.backends.trace import write_trace
 
-    write_trace(prepare(graph, target), _random_inputs(graph, dims), path, name=f"{graph.name} on {target}")
+    write_trace(prepare(graph, target), _random_inputs(graph), path, name=f"{graph.name} on {target}")
     echo(f"wrote {path}")
 
 
-def _random_inputs(graph: Graph, dims: Mapping[str, int]) -> dict[str, np.ndarray]:
+def _random_inputs(graph: Graph) -> dict[str, np.ndarray]:
     from mlhood.compiler.hir.inputs import random_inputs
 
-    return random_inputs({name: value.type for name, value in graph.placeholders.items()}, dims)
+    return random_inputs({name: value.type for name, value in graph.placeholders.items()})
 
 
-def _compare(graph: Graph, target: str, dims: Mapping[str, int]) -> Comparison | None:
+def _compare(graph: Graph, target: str) -> Comparison | None:
     """Compare a target with the interpreter on random inputs, and print the result; return it if the target departs."""
     from mlhood.compiler.backends.targets import prepare
     from mlhood.compiler.debugger import compare
 
-    comparison = compare(graph, prepare(graph, target), _random_inputs(graph, dims))
+    comparison = compare(graph, prepare(graph, target), _random_inputs(graph))
     echo(f"{target}: {comparison}")
     return None if comparison.agrees else comparison
 
@@ -281,27 +281,73 @@ def _write(graph: Graph, draw: Path | None, export: Path | None) -> None:
         echo(f"wrote {export}")
 
 
-def conformance(as_json: Annotated[bool, typer.Option("--json", help="Print machine-readable JSON.")] = False) -> None:
+def conformance(
+    as_json: Annotated[bool, typer.Option("--json", help="Print machine-readable JSON.")] = False,
+    zoo: Annotated[
+        bool, typer.Option("--zoo", help="Export, compile and run the zoo of small architectures instead.")
+    ] = False,
+    architecture: Annotated[
+        list[str] | None, typer.Option(help="With --zoo: only this architecture, such as resnet; may be repeated.")
+    ] = None,
+    exporter: Annotated[
+        list[str] | None, typer.Option(help="With --zoo: only this exporter, such as torchscript-17 or dynamo-18.")
+    ] = None,
+    target: Annotated[
+        list[str] | None, typer.Option(help="With --zoo: only this target; default: interpreter and cpu.")
+    ] = None,
+) -> None:
     """Run ONNX's backend test suite on the compiler and print its score by tier of operators.
 
-    The exit code is 1 if a test of a tier fails that is not explicitly excluded, 0 otherwise.
+    With --zoo, run networks that torch exports in five ways, with a fixed and an open batch, beside ONNX Runtime.
+    The exit code is 1 if a test of a tier fails that is not explicitly excluded, or an export is not right.
 
     Example: mlhood conformance
+
+    Example: mlhood conformance --zoo --architecture resnet --architecture bert --exporter torchscript-17
     """
+    from mlhood.errors import CompilerError
+
+    if zoo:
+        raise typer.Exit(_zoo(architecture or [], exporter or [], target or [], as_json))
+    if architecture or exporter or target:
+        what = "--architecture, --exporter and --target are for the zoo"
+        raise CompilerError(what, todo="add --zoo")
+    raise typer.Exit(_backend_suite(as_json))
+
+
+def _zoo(architectures: list[str], exporters: list[str], targets: list[str], as_json: bool) -> int:
+    """Score the zoo, and return the exit code."""
+    from mlhood.compiler.zoo import format_table, score_zoo, share
+
+    outcomes = []
+    for outcome in score_zoo(architectures, exporters, targets):
+        outcomes.append(outcome)
+        if outcome.verdict != "right" and not as_json:
+            typer.echo(str(outcome))
+    right, count = share(outcomes)
+    if as_json:
+        typer.echo(json.dumps([vars(outcome) for outcome in outcomes], indent=2))
+    else:
+        typer.echo(format_table(outcomes))
+    return 0 if right == count else 1
+
+
+def _backend_suite(as_json: bool) -> int:
+    """Score the compiler on ONNX's backend tests, and return the exit code."""
     from mlhood.compiler.conformance import EXCLUDES, conformance, unexpected_failures
 
     table = conformance()
     failed = unexpected_failures()
     if as_json:
         rows = {str(tier): row for tier, row in table.to_dict(orient="index").items()}
-        echo(json.dumps({"score": rows, "excluded": EXCLUDES, "failed": failed}, indent=2))
+        typer.echo(json.dumps({"score": rows, "excluded": EXCLUDES, "failed": failed}, indent=2))
     else:
-        echo(table.to_string(formatters={"share": "{:.1%}".format}))
+        typer.echo(table.to_string(formatters={"share": "{:.1%}".format}))
         for name, reason in EXCLUDES.items():
-            echo(f"excluded: {name}: {reason}")
+            typer.echo(f"excluded: {name}: {reason}")
         for name in failed:
-            echo(f"failed: {name}")
-    raise typer.Exit(1 if failed else 0)
+            typer.echo(f"failed: {name}")
+    return 1 if failed else 0
 
 
 def bench_compiler(

@@ -38,7 +38,7 @@ def to_onnx(graph: Graph, *, opset: int = OPSET) -> onnx.ModelProto:
     """
     verify(graph)
     _check(graph, opset)
-    w = OnnxWriter(graph)
+    w = OnnxWriter(graph, opset)
     for constant in graph.constants.values():
         w.constant(constant.data, w.name(constant))
     for node in graph.topological():

@@ -20,6 +20,8 @@ class Blocks(Movement):
 
     Attributes:
         block: Side of a square of pixels that becomes channels, or that channels become.
+
+    A subclass has the attribute `mode`, the order of the channels: "DCR" or "CRD".
     """
 
     block: int
@@ -28,6 +30,8 @@ class Blocks(Movement):
 
     def infer(self, x: TensorType) -> TensorType:
         require(x.rank == 4, "the input must have four axes", expected="[n, c, h, w]", got=list(x.shape))
+        mode = self.attributes["mode"]
+        require(mode in ("DCR", "CRD"), "unknown mode", expected="DCR or CRD", got=mode)
         require(self.block > 0, "the size of a block must be positive", got=self.block)
         return x.with_shape(self._shape(x.shape))
 
@@ -59,10 +63,6 @@ class DepthToSpace(Blocks):
 
     onnx = ("DepthToSpace",)
 
-    def infer(self, x: TensorType) -> TensorType:
-        require(self.mode in ("DCR", "CRD"), "unknown mode", expected="DCR or CRD", got=self.mode)
-        return super().infer(x)
-
     def _shape(self, shape: tuple[Dim, ...]) -> tuple[Dim, ...]:
         n, c, h, w = shape
         channels = _divided(c, self.block**2, "number of channels")
@@ -84,7 +84,9 @@ class DepthToSpace(Blocks):
 
 @dataclass(frozen=True)
 class SpaceToDepth(Blocks):
-    """Blocks of pixels as channels, ordered by pixel, then channel."""
+    """Blocks of pixels as channels, ordered by pixel, then channel ("DCR"), or the other way round ("CRD")."""
+
+    mode: str = "DCR"
 
     onnx = ("SpaceToDepth",)
 
@@ -95,14 +97,22 @@ class SpaceToDepth(Blocks):
 
     def view(self, x: np.ndarray) -> np.ndarray:
         (n, c, h, w), b = x.shape, self.block
-        return x.reshape(n, c, h // b, b, w // b, b).transpose(0, 3, 5, 1, 2, 4)
+        order = (0, 3, 5, 1, 2, 4) if self.mode == "DCR" else (0, 1, 3, 5, 2, 4)
+        return x.reshape(n, c, h // b, b, w // b, b).transpose(order)
 
     def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
-        return writer.emit("SpaceToDepth", *inputs, name=name, blocksize=self.block)
+        """Write the mode "CRD", which newer opsets have, as a permutation of the channels."""
+        if self.mode == "DCR":
+            return writer.emit("SpaceToDepth", *inputs, name=name, blocksize=self.block)
+        channels = writer.node.outputs[0].type.shape[1]
+        require(isinstance(channels, int), "the number of channels must be known to be exported", got=channels)
+        order = np.arange(int(channels)).reshape(self.block**2, -1).T.ravel()
+        y = writer.emit("SpaceToDepth", *inputs, blocksize=self.block)
+        return writer.emit("Gather", y, writer.constant(order), name=name, axis=1)
 
     @classmethod
     def from_onnx(cls, source: OnnxNode) -> Value:
-        return source.add(cls(source.attribute("blocksize", 0)), source.input(0))
+        return source.add(cls(source.attribute("blocksize", 0), source.attribute("mode", "DCR")), source.input(0))
 
 
 OPERATORS = (DepthToSpace, SpaceToDepth)

@@ -24,9 +24,11 @@ class OnnxWriter:
 
     Args:
         graph: The graph to export.
+        opset: Version of ONNX's operator set that is written.
     """
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, opset: int = 21) -> None:
+        self.opset = opset
         self.nodes: list[onnx.NodeProto] = []
         self.initializers: list[onnx.TensorProto] = []
         self._names = _names(graph)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from mlhood.compiler.hir.operator import Operator, require, require_unquantized
-from mlhood.compiler.hir.types import Dim, TensorType, normalize_axis, scale_dim
+from mlhood.compiler.hir.types import Dim, Shape, TensorType, normalize_axis, scale_dim
 from mlhood.compiler.hir.values import Value
-from mlhood.compiler.operators.base import NO_BOUNDS, NO_PRODUCTS, NOT_EXPORTED, POSITIONAL, STAYS_FLOAT
+from mlhood.compiler.operators.base import NO_BOUNDS, NO_PRODUCTS, POSITIONAL, STAYS_FLOAT
 from mlhood.compiler.operators.onnx_node import OnnxNode
+from mlhood.compiler.operators.onnx_writer import OnnxWriter
 
 MODES = ("nearest", "linear", "cubic")
 COORDINATES = (
@@ -21,7 +23,9 @@ COORDINATES = (
     "align_corners",
     "asymmetric",
     "tf_half_pixel_for_nn",
+    "tf_crop_and_resize",
 )
+POLICIES = ("stretch", "not_larger", "not_smaller")
 ROUNDING = {
     "round_prefer_floor": lambda x: np.ceil(x - 0.5),
     "round_prefer_ceil": lambda x: np.floor(x + 0.5),
@@ -39,11 +43,16 @@ class Resize(Operator):
     Attributes:
         scales: Factor of each axis' length; 1 leaves it unchanged.
         sizes: New length of each axis, 0 where `scales` determines it: floor(length scale). Empty if it does for all.
+            With a policy other than "stretch", all axes that have one are scaled by the same factor instead.
         mode: "nearest", "linear" or "cubic".
         coordinates: How an index of y becomes a coordinate of x: ONNX's `coordinate_transformation_mode`.
         rounding: Which element is the nearest: ONNX's `nearest_mode`.
         cubic_a: Parameter of the cubic convolution kernel.
         exclude_outside: Whether elements outside of x have weight 0; otherwise the edge is repeated.
+        antialias: Whether an axis that becomes shorter is a mean of all elements that a new one covers.
+        policy: "stretch", or that no axis becomes longer than its size, "not_larger", or none shorter, "not_smaller".
+        roi: For "tf_crop_and_resize": the first coordinate of each axis, then the last, as shares of its length.
+        extrapolation: For "tf_crop_and_resize": the value outside of x.
     """
 
     scales: tuple[float, ...]
@@ -53,6 +62,10 @@ class Resize(Operator):
     rounding: str = "round_prefer_floor"
     cubic_a: float = -0.75
     exclude_outside: bool = False
+    antialias: bool = False
+    policy: str = "stretch"
+    roi: tuple[float, ...] = ()
+    extrapolation: float = 0.0
 
     onnx = ("Resize", "Upsample")
     family = "other"
@@ -60,7 +73,6 @@ class Resize(Operator):
     sink_transpose = POSITIONAL
     value_range = NO_BOUNDS
     macs = NO_PRODUCTS
-    to_onnx = NOT_EXPORTED
 
     def infer(self, x: TensorType) -> TensorType:
         require_unquantized(x)
@@ -73,40 +85,80 @@ class Resize(Operator):
         require(known, "these coordinates are not supported", expected=names, got=self.coordinates)
         require(self.rounding in ROUNDING, "unknown rounding mode", expected=", ".join(ROUNDING), got=self.rounding)
         require(x.is_float or self.mode == "nearest", "interpolation requires floating-point elements", got=x.element)
-        return x.with_shape([self._length(axis, size) for axis, size in enumerate(x.shape)])
+        require(self.policy in POLICIES, "unknown policy", expected=", ".join(POLICIES), got=self.policy)
+        crops = self.coordinates == "tf_crop_and_resize"
+        valid = not crops or len(self.roi) == 2 * x.rank
+        require(valid, "each axis needs two numbers of the region", expected=2 * x.rank, got=len(self.roi))
+        return x.with_shape(self._lengths(x.shape))
 
-    def _length(self, axis: int, size: Dim) -> Dim:
-        return self.sizes[axis] if self.sizes and self.sizes[axis] else scale_dim(size, self.scales[axis])
+    def _lengths(self, shape: Shape) -> list[Dim]:
+        """Return the new lengths of the axes."""
+        if self.policy != "stretch" and self.sizes:
+            factor = self._common_factor(shape)
+            resized = zip(shape, self.sizes, strict=True)
+            return [int(factor * int(old) + 0.5) if new else old for old, new in resized]
+        return [
+            self.sizes[axis] if self.sizes and self.sizes[axis] else scale_dim(size, self.scales[axis])
+            for axis, size in enumerate(shape)
+        ]
+
+    def _common_factor(self, shape: Shape) -> float:
+        """Return the factor of all axes that have a size, by the policy."""
+        factors = []
+        for old, new in zip(shape, self.sizes, strict=True):
+            if new:
+                require(isinstance(old, int) and old > 0, "the policy needs the lengths of the axes", got=list(shape))
+                factors.append(new / int(old))
+        return min(factors) if self.policy == "not_larger" else max(factors)
+
+    def _factors(self, shape: Shape, lengths: Sequence[Dim]) -> list[float]:
+        """Return by what the length of each axis is multiplied, before it is rounded."""
+        if not self.sizes:
+            return list(self.scales)
+        common = self._common_factor(shape) if self.policy != "stretch" else None
+        given = zip(self.sizes, self.scales, shape, lengths, strict=True)
+        return [
+            scale if not new or not int(old) else common if common is not None else int(length) / int(old)
+            for new, scale, old, length in given
+        ]
 
     def workspace(self, *types: TensorType | None) -> int:
         """The largest intermediate result, as axes are resized one after the other."""
         shape = [int(size) for size in types[0].shape] if types[0] is not None else []
         largest = 0
-        for axis, size in enumerate(shape):
-            shape[axis] = int(self._length(axis, size))
+        for axis, length in enumerate(self._lengths(tuple(shape))):
+            shape[axis] = int(length)
             largest = max(largest, math.prod(shape))
         return largest
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:
-        element = x.dtype
-        for axis, size in enumerate(x.shape):
-            length = int(self._length(axis, size))
-            if length == size and self.scales[axis] == 1:
-                continue
+        element, crops = x.dtype, self.coordinates == "tf_crop_and_resize"
+        lengths = [int(length) for length in self._lengths(x.shape)]
+        factors, outside = self._factors(x.shape, lengths), np.zeros(lengths, bool)
+        for axis, (size, length, factor) in enumerate(zip(x.shape, lengths, factors, strict=True)):
+            if length == size and factor == 1:
+                continue  # also a crop, in ONNX's reference implementation and ONNX Runtime
             require(size > 0, "an empty axis cannot be resized", got=list(x.shape))
-            coordinates = self._coordinates(axis, size, length)
+            coordinates = self._coordinates(axis, size, length, factor)
+            along = [-1 if i == axis else 1 for i in range(x.ndim)]
+            outside |= ((coordinates < 0) | (coordinates > size - 1)).reshape(along)
             if self.mode == "nearest":
                 nearest = ROUNDING[self.rounding](coordinates).clip(0, size - 1)
                 x = np.take(x, nearest.astype(np.int64), axis=axis)
             else:
-                x = self._interpolate(x, axis, coordinates)
+                x = self._interpolate(x, axis, coordinates, min(factor, 1) if self.antialias else 1)
+        x = np.where(outside, element.type(self.extrapolation), x) if crops else x
         return x.astype(element, copy=False)
 
-    def _coordinates(self, axis: int, size: int, length: int) -> np.ndarray:
+    def _coordinates(self, axis: int, size: int, length: int, scale: float) -> np.ndarray:
         """Return the coordinates of the new axis' elements on the old axis: float64 [length]."""
-        given = not (self.sizes and self.sizes[axis])
-        scale = self.scales[axis] if given else length / size
         index = np.arange(length, dtype=np.float64)
+        if self.coordinates == "tf_crop_and_resize":
+            region, last = np.array(self.roi, np.float32).reshape(2, -1)[:, axis], np.float32(size - 1)
+            if length == 1:
+                return index + region.sum() * last / 2
+            step = (region[1] - region[0]) * last / np.float32(length - 1)  # in float32, as ONNX Runtime rounds
+            return (region[0] * last + index.astype(np.float32) * step).astype(np.float64)
         if self.coordinates == "align_corners":
             return index * (size - 1) / (scale * size - 1) if scale * size > 1 else index * 0
         if self.coordinates == "asymmetric":
@@ -120,14 +172,23 @@ class Resize(Operator):
             coordinates += size / 2 * (1 - length / (scale * size))
         return coordinates
 
-    def _interpolate(self, x: np.ndarray, axis: int, coordinates: np.ndarray) -> np.ndarray:
-        """Return x along one axis as weighted sums of the two or four neighbours of each coordinate."""
+    def _interpolate(self, x: np.ndarray, axis: int, coordinates: np.ndarray, density: float) -> np.ndarray:
+        """Return x along one axis as weighted sums of the neighbours of each coordinate.
+
+        Args:
+            x: The elements.
+            axis: The axis.
+            coordinates: On the axis.
+            density: How many coordinates there are for each element; the kernel is stretched by its inverse.
+        """
         first = np.floor(coordinates).astype(np.int64)
-        taps = (0, 1) if self.mode == "linear" else (-1, 0, 1, 2)
-        weights = np.stack([self._weight(np.abs(coordinates - first - tap)) for tap in taps])
+        reach = math.ceil((1 if self.mode == "linear" else 2) / density)
+        taps = range(1 - reach, reach + 1)
+        weights = np.stack([self._weight(np.abs(coordinates - first - tap) * density) for tap in taps])
         indices = np.stack([first + tap for tap in taps])
         if self.exclude_outside:
             weights = np.where((indices >= 0) & (indices < x.shape[axis]), weights, 0)
+        if self.exclude_outside or density < 1:
             weights /= weights.sum(axis=0)
         indices = indices.clip(0, x.shape[axis] - 1)
         along = [-1 if i == axis else 1 for i in range(x.ndim)]
@@ -137,11 +198,31 @@ class Resize(Operator):
     def _weight(self, distance: np.ndarray) -> np.ndarray:
         """Return the weights of elements at these distances."""
         if self.mode == "linear":
-            return 1 - distance
+            return np.maximum(1 - distance, 0)
         a = self.cubic_a
         inner = ((a + 2) * distance - (a + 3)) * distance * distance + 1
         outer = ((a * distance - 5 * a) * distance + 8 * a) * distance - 4 * a
-        return np.where(distance <= 1, inner, outer)
+        return np.where(distance <= 1, inner, np.where(distance < 2, outer, 0))
+
+    def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
+        axes = [i for i, size in enumerate(self.sizes) if size]
+        scales = "" if axes else writer.constant(np.array(self.scales, np.float32))
+        sizes = writer.integers(tuple(self.sizes[i] for i in axes)) if axes else ""
+        half = len(self.roi) // 2
+        region = [self.roi[i] for i in (*axes, *(half + i for i in axes))] if axes and self.roi else self.roi
+        return writer.emit(
+            *("Resize", *inputs, writer.constant(np.array(region, np.float32)) if region else "", scales, sizes),
+            name=name,
+            axes=tuple(axes) or None,
+            mode=self.mode,
+            coordinate_transformation_mode=self.coordinates,
+            nearest_mode=self.rounding,
+            cubic_coeff_a=self.cubic_a,
+            exclude_outside=self.exclude_outside,
+            antialias=self.antialias,
+            keep_aspect_ratio_policy=self.policy if axes else None,
+            extrapolation_value=self.extrapolation,
+        )
 
     @classmethod
     def _import_upsample(cls, source: OnnxNode) -> Value:
@@ -160,19 +241,16 @@ class Resize(Operator):
         """Take scales or sizes, of all axes or of some."""
         if source.op_type == "Upsample" or source.opset < 11:
             return cls._import_upsample(source)
-        if source.attribute("antialias", 0):
-            raise source.unsupported("antialias = 1 is not supported")
         x = source.input(0)
         axes = [normalize_axis(axis, x.type.rank) for axis in source.attribute("axes", tuple(range(x.type.rank)))]
         scales, sizes = [1.0] * x.type.rank, [0] * x.type.rank
+        policy = source.attribute("keep_aspect_ratio_policy", "stretch")
+        coordinates = source.attribute("coordinate_transformation_mode", "half_pixel")
         if source.has(3) and source.dims(3):
-            if (policy := source.attribute("keep_aspect_ratio_policy", "stretch")) != "stretch":
-                what = f"keep_aspect_ratio_policy = {policy!r} is not supported"
-                raise source.unsupported(what, "give the sizes that result")
             given = source.dims(3)
             require(len(given) == len(axes), "each axis needs a size", expected=len(axes), got=len(given))
             for axis, size in zip(axes, given, strict=True):
-                sizes[axis] = _size(source, x.type.shape[axis], size)
+                sizes[axis] = _size(source, x.type.shape[axis], size, policy == "stretch")
         else:
             numbers = _numbers(source.static(2))
             require(len(numbers) == len(axes), "each axis needs a scale", expected=len(axes), got=len(numbers))
@@ -182,10 +260,14 @@ class Resize(Operator):
             tuple(scales),
             tuple(sizes) if any(sizes) else (),
             source.attribute("mode", "nearest"),
-            source.attribute("coordinate_transformation_mode", "half_pixel"),
+            coordinates,
             source.attribute("nearest_mode", "round_prefer_floor"),
             source.attribute("cubic_coeff_a", -0.75),
             bool(source.attribute("exclude_outside", 0)),
+            bool(source.attribute("antialias", 0)),
+            policy if any(sizes) else "stretch",
+            _region(source, axes, x.type.rank) if coordinates == "tf_crop_and_resize" else (),
+            source.attribute("extrapolation_value", 0.0),
         )
         return source.add(operator, x)
 
@@ -195,10 +277,20 @@ def _numbers(scales: np.ndarray) -> tuple[float, ...]:
     return tuple(map(float, scales))
 
 
-def _size(source: OnnxNode, old: Dim, new: Dim) -> int:
-    """Return the new size, 0 for a dynamic axis that does not change."""
+def _region(source: OnnxNode, axes: list[int], rank: int) -> tuple[float, ...]:
+    """Return the region of all axes, from that of some: the whole length of the others."""
+    given = _numbers(source.static(1)) if source.has(1) else ()
+    require(len(given) == 2 * len(axes), "each axis needs two numbers of the region", expected=2 * len(axes), got=given)
+    region = [0.0] * rank + [1.0] * rank
+    for i, axis in enumerate(axes):
+        region[axis], region[rank + axis] = given[i], given[len(axes) + i]
+    return tuple(region)
+
+
+def _size(source: OnnxNode, old: Dim, new: Dim, keeps: bool) -> int:
+    """Return the new size; 0 for an axis that does not change, if it `keeps` its elements then."""
     require(isinstance(new, str) or new > 0, "sizes must be positive", got=new)
-    if new == old:
+    if new == old and (keeps or isinstance(new, str)):
         return 0
     if isinstance(new, int):
         return new

@@ -24,6 +24,7 @@ from mlhood.models import gpt_block, vit_block
 REFUSED = {"Resize", "DynamicQuantize"} | {
     name for name in OPERATORS if name.startswith("Quantized") or name == "Rescale"
 }
+REFUSED |= {"GridSample"}
 
 
 def node_tests():

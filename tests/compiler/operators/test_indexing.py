@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 from onnx import TensorProto
 
 from mlhood.compiler.backends.interpreter import Interpreter
@@ -107,6 +108,13 @@ def test_depth_to_space(mode, shape):
 @pytest.mark.parametrize("shape", [(2, 3, 4, 6), (1, 1, 2, 2)])
 def test_space_to_depth(shape):
     agree_single("SpaceToDepth", {"x": numbers(*shape)}, opset=13, attributes={"blocksize": 2})
+
+
+def test_space_to_depth_with_channels_first():
+    x = numbers(2, 3, 4, 6)
+    wanted = torch.nn.functional.pixel_unshuffle(torch.from_numpy(x), 2).numpy()
+    attributes = {"blocksize": 2, "mode": "CRD"}
+    agree_single("SpaceToDepth", {"x": x}, opset=28, attributes=attributes, wanted=[wanted], open_axes=False)
 
 
 @pytest.mark.parametrize("axis", [0, -1])
