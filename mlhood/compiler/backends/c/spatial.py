@@ -24,6 +24,7 @@ from mlhood.compiler.backends.c.products import indices_of
 from mlhood.compiler.operators.depth_space import Blocks
 from mlhood.compiler.operators.resize import Resize
 from mlhood.compiler.operators.transposed_convolution import ConvTranspose
+from mlhood.errors import CompilerError
 
 
 def conv_transpose(kernel: Kernel) -> Lines:
@@ -64,6 +65,10 @@ def resize(kernel: Kernel) -> Lines:
     operator, shape, wide = kernel.operator, shape_of(kernel.x), shape_of(kernel.y)
     if not isinstance(operator, Resize) or not size_of(kernel.x):
         return []
+    if operator.policy != "stretch":  # the length of one axis then depends on the others
+        raise CompilerError(f"Resize with the policy {operator.policy}")
+    if operator.coordinates == "tf_crop_and_resize":
+        raise CompilerError("Resize of a region")
     names, lines, places, weights, loops = indices_of("i", len(shape)), [], [], [], []
     for axis, name in enumerate(names):
         matrix = _weights(operator, axis, shape[axis])
