@@ -5,7 +5,7 @@ literals        element types and numbers in C
 kernel          one instruction as a function: its loops and indices
 helpers         small functions of numbers, of which only those that are used are written
 scalars         element-wise operators as expressions
-elementwise, movements, products, pooling, reductions, normalizations, integers     one rule for each operator
+elementwise, movements, products, pooling, reductions, normalizations, spatial, integers     one rule for each operator
 rules           the table of the rules
 source          a program as model.c, model.h, weights.c and weights.h
 bundle          the files around them: a program that reads a picture, Makefile, CMakeLists.txt, README

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from mlhood.compiler.backends.c import elementwise, integers, movements, normalizations, pooling, products, reductions
+from mlhood.compiler.backends.c import (
+    elementwise,
+    integers,
+    movements,
+    normalizations,
+    pooling,
+    products,
+    reductions,
+    spatial,
+)
 from mlhood.compiler.backends.c.kernel import Kernel, Lines, Rule
 from mlhood.compiler.backends.c.literals import TYPES
 from mlhood.compiler.operators.reduction import REDUCTIONS
@@ -13,6 +22,10 @@ RULES: dict[str, Rule] = {
     "FullyConnected": products.fully_connected,
     "MatMul": products.matmul,
     "Gemm": products.gemm,
+    "ConvTranspose": spatial.conv_transpose,
+    "Resize": spatial.resize,
+    "DepthToSpace": spatial.blocks,
+    "SpaceToDepth": spatial.blocks,
     "MaxPool": pooling.max_pool,
     "AveragePool": pooling.average_pool,
     "GlobalMaxPool": pooling.global_max_pool,

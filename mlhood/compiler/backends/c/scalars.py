@@ -8,6 +8,8 @@ from mlhood.compiler.backends.c.literals import SUFFIXES, TYPES, number
 from mlhood.compiler.hir.operator import Operator
 from mlhood.compiler.operators.activation import Activation, operator_of
 from mlhood.compiler.operators.elementwise import Clip, Elu, Gelu, HardSigmoid, LeakyRelu
+from mlhood.compiler.operators.predicates import IsInf
+from mlhood.compiler.operators.shrinkage import Celu, Shrink, ThresholdedRelu
 from mlhood.errors import CompilerError
 
 _REALS = ("float32", "float64")
@@ -60,6 +62,10 @@ _INTEGER = {
     "Neg": "({T})(0 - (uint64_t){a})",
     "Relu": "max_{E}({a}, 0)",
     "Sign": "({T})(({a} > 0) - ({a} < 0))",
+    "BitwiseAnd": "({T})({a} & {b})",
+    "BitwiseOr": "({T})({a} | {b})",
+    "BitwiseXor": "({T})({a} ^ {b})",
+    "BitwiseNot": "({T})~{a}",
 }
 _UNSIGNED = _INTEGER | {"Abs": "{a}", "Relu": "{a}", "Sign": "{a} > 0"}
 _ANY = {
@@ -74,6 +80,7 @@ _ANY = {
     "Or": "{a} || {b}",
     "Xor": "!{a} != !{b}",
     "Not": "!{a}",
+    "IsNaN": "{a} != {a}",
     "Where": "{a} ? {b} : {c}",
     "Identity": "{a}",
 }
@@ -102,8 +109,18 @@ def expression(operator: Operator, operands: Sequence[str], element: str) -> str
 
 
 def _with_attributes(operator: Operator, x: str, element: str) -> str | None:
-    end = SUFFIXES[element]
+    end, real = SUFFIXES[element], element in _REALS
     match operator:
+        case ThresholdedRelu() if real:
+            return f"{x} > {number(operator.alpha, element)} ? {x} : 0"
+        case Shrink() if real:
+            bias, limit = number(operator.bias, element), number(operator.lambd, element)
+            return f"{x} < -({limit}) ? {x} + {bias} : {x} > {limit} ? {x} - ({bias}) : 0"
+        case Celu() if real:
+            return f"celu_{end}({x}, {number(operator.alpha, element)})"
+        case IsInf() if real:
+            ends = [("-", operator.detect_negative), ("", operator.detect_positive)]
+            return " || ".join(f"{x} == {sign}INFINITY" for sign, wanted in ends if wanted) or f"{x} != {x} && 0"
         case Clip():
             y = x if operator.low is None else f"max_{end}({x}, {number(operator.low, element)})"
             return y if operator.high is None else f"min_{end}({y}, {number(operator.high, element)})"
