@@ -25,6 +25,7 @@ from mlhood.compiler.operators import (
     activation,
     arithmetic,
     attention,
+    attention_rule,
     bitwise,
     blocked,
     cast,
@@ -123,4 +124,5 @@ IMPORT_RULES: dict[str, ImportRule] = {
     **{name: operator.from_onnx for operator in OPERATORS.values() for name in operator.onnx},
     **decompositions.RULES,
     **transformer_rules.RULES,
+    **attention_rule.RULES,
 }

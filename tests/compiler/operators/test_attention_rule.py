@@ -1,0 +1,40 @@
+"""ONNX's Attention: its node tests, models with open axes against ONNX Runtime, and what is refused."""
+
+import numpy as np
+import onnx
+import pytest
+
+from mlhood.compiler.conformance import cases
+from mlhood.compiler.onnx.importer import import_model
+from mlhood.errors import CompilerError
+from tests.compiler.operators.agreement_of_targets import assert_agreement
+
+NODE_TESTS = ("test_attention_4d", "test_attention_4d_gqa_causal", "test_attention_3d_with_past_and_present")
+
+
+@pytest.mark.parametrize("name", NODE_TESTS)
+def test_node_tests(name):
+    (case,) = (case for case in cases() if case.name == name)
+    case.run(backend="cpu")
+
+
+@pytest.mark.parametrize("causal", [0, 1])
+def test_packed_heads_with_open_axes(causal):
+    text = (
+        '<ir_version: 8, opset_import: ["": 23]> test '
+        "(float[b, l, 24] q, float[b, s, 12] k, float[b, s, 12] v, float[l, s] m) => (float[b, l, 24] y) "
+        f"{{ y = Attention<q_num_heads = 4, kv_num_heads = 2, is_causal = {causal}>(q, k, v, m) }}"
+    )
+    rng = np.random.default_rng(0)
+    shapes = {"q": (2, 5, 24), "k": (2, 5, 12), "v": (2, 5, 12), "m": (5, 5)}
+    inputs = {name: rng.standard_normal(shape, np.float32) for name, shape in shapes.items()}
+    assert_agreement(onnx.parser.parse_model(text), inputs)
+
+
+def test_what_is_refused():
+    text = (
+        '<ir_version: 8, opset_import: ["": 23]> test (float[1, 2, 3, 4] q) => (float[1, 2, 3, 4] y) '
+        "{ y = Attention<softcap = 2.0>(q, q, q) }"
+    )
+    with pytest.raises(CompilerError, match="softcap is not supported"):
+        import_model(onnx.parser.parse_model(text))
