@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
+from mlhood.files.terminal import echo
 
 if TYPE_CHECKING:
     import numpy as np
@@ -51,12 +51,12 @@ def write(
         model, out, target, recipe, calibration=calibration, dims=dims, levels=None if levels is None else _pair(levels)
     )
     for stage in bundle.stages:
-        typer.echo(stage)
+        echo(stage)
     for name, length in bundle.dims.items():
         note = "" if name in dims else f"; choose another with --dim {name}=..."
-        typer.echo(f"axis {name!r} has length {length}{note}")
+        echo(f"axis {name!r} has length {length}{note}")
     for path in bundle.paths:
-        typer.echo(f"wrote {path} ({path.stat().st_size:,} bytes)")
+        echo(f"wrote {path} ({path.stat().st_size:,} bytes)")
 
 
 def _pair(text: str) -> tuple[float, float]:

@@ -323,12 +323,12 @@ def _zoo(architectures: list[str], exporters: list[str], targets: list[str], as_
     for outcome in score_zoo(architectures, exporters, targets):
         outcomes.append(outcome)
         if outcome.verdict != "right" and not as_json:
-            typer.echo(str(outcome))
+            echo(str(outcome))
     right, count = share(outcomes)
     if as_json:
-        typer.echo(json.dumps([vars(outcome) for outcome in outcomes], indent=2))
+        echo(json.dumps([vars(outcome) for outcome in outcomes], indent=2))
     else:
-        typer.echo(format_table(outcomes))
+        echo(format_table(outcomes))
     return 0 if right == count else 1
 
 
@@ -340,13 +340,13 @@ def _backend_suite(as_json: bool) -> int:
     failed = unexpected_failures()
     if as_json:
         rows = {str(tier): row for tier, row in table.to_dict(orient="index").items()}
-        typer.echo(json.dumps({"score": rows, "excluded": EXCLUDES, "failed": failed}, indent=2))
+        echo(json.dumps({"score": rows, "excluded": EXCLUDES, "failed": failed}, indent=2))
     else:
-        typer.echo(table.to_string(formatters={"share": "{:.1%}".format}))
+        echo(table.to_string(formatters={"share": "{:.1%}".format}))
         for name, reason in EXCLUDES.items():
-            typer.echo(f"excluded: {name}: {reason}")
+            echo(f"excluded: {name}: {reason}")
         for name in failed:
-            typer.echo(f"failed: {name}")
+            echo(f"failed: {name}")
     return 1 if failed else 0
 
 

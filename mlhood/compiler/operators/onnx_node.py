@@ -176,6 +176,19 @@ class OnnxNode:
         self._check_list(elements, position)
         return tuple(axis if isinstance(axis, str) else int(axis) for axis in elements.ravel().tolist())
 
+    def known_dims(self, position: int) -> tuple[Dim, ...] | None:
+        """Return an input as `dims` does; None if it is not a list that is known at compile time."""
+        try:
+            return self.dims(position)
+        except CompilerError:
+            return None
+
+    def refuse_input(self, position: int) -> None:
+        """Raise ConstantNeeded if an input of the node is an input of the graph."""
+        value = self.input(position)
+        if isinstance(value, Placeholder):
+            raise self._unknown(value, position)
+
     def static(self, position: int) -> np.ndarray:
         """Return an input's array.
 
