@@ -262,3 +262,20 @@ def test_other_inputs_have_no_default_data(new_model, shape):
     assert isinstance(graph, Graph)
     with pytest.raises(CompilerError, match="no default calibration data"):
         samples(graph)
+
+
+def test_lengths_of_axes_hold_for_every_stage(path, images):
+    for stage in ("hir", "optimized"):
+        graph = mlhood.compile(path, stop_after=stage, dims={"batch": 2})
+        assert graph.placeholders["image"].type.shape == (2, 1, 32, 32)
+    executable = mlhood.compile(path, "cpu", dims={"batch": 2})
+    expected = mlhood.compile(path).run(image=images[:2])["logits"]
+    np.testing.assert_allclose(executable.run(image=images[:2])["logits"], expected, rtol=1e-4, atol=1e-4)
+    with pytest.raises(CompilerError, match="shape"):
+        executable.run(image=images[:3])
+
+
+@pytest.mark.parametrize("dims", [["batch"], {"batch": -1}, {"batch": "two"}, {"batch": True}])
+def test_invalid_lengths_of_axes_are_refused(path, dims):
+    with pytest.raises(CompilerError, match=r"length|axis|type"):
+        mlhood.compile(path, dims=dims)

@@ -156,8 +156,6 @@ REJECTED = {
     "too many inputs": (model([node("Relu", ["x"] * 5, ["y"], "it")]), ""),
     "too many outputs": (model([node("Relu", ["x"], ["y", "z"], "it")]), ""),
     # unsupported models
-    "If": (nested_if(1), "If ('it')"),
-    "nested If": (nested_if(12), "If"),
     "sparse initializers": (sparse(), "sparse"),
     "strings": (model([node("Identity", ["x"], ["y"])], element=TensorProto.STRING), "STRING"),
     "a sequence": (sequence_input(), "sequence_type"),
@@ -281,6 +279,13 @@ REJECTED |= {
     "ten thousand fills of 10^7": (constants_of_shape(10_000, 10**7), "larger constants than the importer allows"),
     "a fill of negative size": (constants_of_shape(1, -1), "shape"),
 }
+
+
+@pytest.mark.parametrize("depth", [1, 12])
+def test_of_nested_branches_one_is_imported(depth):
+    """Both branches of each level would be 2 to the power of the depth."""
+    graph = import_model(nested_if(depth).SerializeToString())
+    assert [type(node.operator).__name__ for node in graph.nodes.values()] == ["Relu"]
 
 
 @pytest.mark.parametrize("name", REJECTED)

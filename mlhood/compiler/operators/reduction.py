@@ -56,7 +56,9 @@ class Reduction(Operator):
         return np.asarray(type(self).function(x, axis=self.axes, keepdims=self.keep), x.dtype)
 
     def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
-        return writer.emit(self.name, *inputs, writer.integers(self.axes), name=name, keepdims=self.keep)
+        noop = None if self.axes else True  # no axes would otherwise stand for all of them
+        axes = writer.integers(self.axes)
+        return writer.emit(self.name, *inputs, axes, name=name, keepdims=self.keep, noop_with_empty_axes=noop)
 
     def sink_transpose(self, permutation: Permutation) -> tuple[Operator, Permutation]:
         axes = transposed_axes(self.axes, permutation)

@@ -63,6 +63,8 @@ class Reshape(Movement):
         axes = zip(wanted, copied, strict=True)
         numbers = [size if isinstance(size, int) else 0 if copy else -1 for size, copy in axes]
         if numbers.count(-1) > 1:
+            if not is_open(wanted):
+                raise source.unsupported(f"the new shape {list(wanted)} leaves more than one axis undetermined")
             lengths = tuple(0 if copy else size for size, copy in zip(wanted, copied, strict=True))
             names, inputs = find(source, lengths)
             return source.add(OpenReshape(lengths, names), x, *inputs)

@@ -211,8 +211,8 @@ class Mixer(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Map [N, 3, 32, 32] to logits [N, 10]."""
-        x = self.patches(x).flatten(2).mT
-        x = x + self.tokens(self.norm1(x).mT).mT
+        x = self.patches(x).flatten(2).transpose(1, 2)
+        x = x + self.tokens(self.norm1(x).transpose(1, 2)).transpose(1, 2)
         x = x + self.channels(self.norm2(x))
         return self.head(x.mean(1))
 
