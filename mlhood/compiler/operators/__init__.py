@@ -34,6 +34,7 @@ from mlhood.compiler.operators import (
     cumulative,
     decompositions,
     depth_space,
+    determinant,
     elementwise,
     grid_sample,
     indexing,
@@ -41,6 +42,7 @@ from mlhood.compiler.operators import (
     integer_arithmetic,
     integer_pooling,
     lookup,
+    lp_normalization,
     matrix,
     movement,
     normalization,
@@ -97,6 +99,8 @@ _FAMILIES = (
     cumulative,
     grid_sample,
     selection,
+    lp_normalization,
+    determinant,
 )
 
 OPERATORS: dict[str, type[Operator]] = {
