@@ -10,7 +10,7 @@ import numpy as np
 from mlhood.compiler.backends.interpreter import Interpreter, Observer
 from mlhood.compiler.hir.graph import Graph
 from mlhood.compiler.hir.values import Constant, Node, Value
-from mlhood.compiler.operators.selection import DataDependent
+from mlhood.compiler.operators.data_dependent import DataDependent
 
 
 def has_data_dependent_lengths(graph: Graph) -> bool:

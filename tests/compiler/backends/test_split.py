@@ -5,8 +5,8 @@ import numpy as np
 from mlhood.compiler.backends.interpreter import Interpreter
 from mlhood.compiler.backends.split import Split, has_data_dependent_lengths
 from mlhood.compiler.hir import Graph, TensorType
+from mlhood.compiler.operators.data_dependent import NonZero
 from mlhood.compiler.operators.elementwise import Relu
-from mlhood.compiler.operators.selection import NonZero
 
 
 def test_each_part_computes_its_own_nodes():
