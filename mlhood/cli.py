@@ -81,7 +81,7 @@ def view(
     from mlhood import exchange
 
     if output is None:
-        exchange.show(file, port, browse=browser, echo=typer.echo)
+        exchange.show(file, port, browse=browser, echo=echo)
     else:
         echo(exchange.render(file, output))
 

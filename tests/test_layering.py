@@ -35,15 +35,24 @@ PLAN: dict[str, set[str]] = {
     # it imports, optimises and runs what torch captures
     "compiler.torch_compile": {"compiler", "compiler.backends"},
     "compiler.conformance": {"exchange", "compiler", "compiler.onnx_backend"},
+    # the zoo's architectures, each exported, compiled and run
+    "compiler.zoo": {"models", "compiler", "compiler.compile"},
     "compiler.bench": {"models", "exchange", "compiler"},
     # whole models, against other libraries
     "compiler.bench_model": {"models", "exchange", "compiler", "compiler.backends", "compiler.quantize"}
     | {"compiler.compile", "compiler.bench_process"},
+    # models of the zoo, beside ONNX Runtime's quantiser
+    "compiler.bench_quantization": {"models", "exchange", "compiler", "compiler.quantize", "compiler.compile"}
+    | {"compiler.bench_model", "compiler.zoo"},
     "compiler.bench_process": {"compiler", "compiler.compile"},
-    "compiler.bench_commands": {"compiler", "compiler.backends", "compiler.bench_model"},
+    "compiler.bench_commands": {"compiler", "compiler.backends", "compiler.bench_model", "compiler.bench_quantization"},
+    # from a model to files: the pipeline, then the writers of C
+    "compiler.bundle": {"models", "exchange", "compiler", "compiler.quantize", "compiler.backends"}
+    | {"compiler.compile"},
+    "compiler.bundle_commands": {"compiler", "compiler.quantize", "compiler.bundle"},
     "compiler.commands": {"exchange", "graph_drawing", "compiler", "compiler.backends", "compiler.quantize"}
-    | {"compiler.bench", "compiler.compile", "compiler.conformance", "compiler.debugger"}
-    | {"compiler.bench_commands"},
+    | {"compiler.bench", "compiler.compile", "compiler.conformance", "compiler.debugger", "compiler.zoo"}
+    | {"compiler.bench_commands", "compiler.bundle_commands"},
     # the generators are self-contained: the cache of object code digests their sources only
     "kernels.codegen": set(),
     "kernels": {"kernels.codegen"},

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mlhood.compiler.bench_commands import bench_model
+from mlhood.compiler import bundle_commands
+from mlhood.compiler.bench_commands import bench_model, bench_quantization
 from mlhood.files.terminal import echo
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ def register(app: typer.Typer, bench: typer.Typer) -> None:
     app.command()(conformance)
     bench.command("compiler")(bench_compiler)
     bench.command("model")(bench_model)
+    bench.command("quantization")(bench_quantization)
 
 
 def compile_model(
@@ -51,8 +53,8 @@ def compile_model(
     dim: Annotated[
         list[str] | None,
         typer.Option(
-            help="The length of a dynamic axis, such as batch=1: with --stop-after lir, or for the random inputs of "
-            "--compare and --profile, 1 by default."
+            help="The length of a dynamic axis, such as batch=1; may be repeated. Other axes remain open, and are 1 "
+            "long in the random inputs of --compare and --profile."
         ),
     ] = None,
     memory: Annotated[
@@ -71,13 +73,25 @@ def compile_model(
         ),
     ] = None,
     target: Annotated[
-        str, typer.Option(help="What to compile for: cpu has native kernels for a whole graph, and the stage lowered.")
+        str,
+        typer.Option(
+            help="What to compile for: cpu has native kernels for a whole graph, and the stage lowered; c writes C99, "
+            "and wasm a page to draw digits on, both to the folder --out."
+        ),
     ] = "interpreter",
     profile: Annotated[
         Path | None,
         typer.Option(
             help="Run the last graph on random inputs, and write when each node ran to this .json file, which "
             "ui.perfetto.dev and chrome://tracing open."
+        ),
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="With --target c or wasm: the folder to write to.")] = None,
+    levels: Annotated[
+        str | None,
+        typer.Option(
+            help="With --target c or wasm: the numbers that the model knows as a black and a white pixel, such as 0,1; "
+            "default: those of the course's digits for pictures of 32 x 32, 0,1 for others."
         ),
     ] = None,
 ) -> None:
@@ -92,6 +106,8 @@ def compile_model(
     Example: mlhood compile lenet.onnx --target cpu --stop-after lowered --text
 
     Example: mlhood compile lenet.onnx --target cpu --profile lenet.json
+
+    Example: mlhood compile lenet.onnx --quantize symmetric --target c --out lenet
     """
     from mlhood.compiler.backends.targets import DEFAULT
     from mlhood.compiler.compile import stages
@@ -102,13 +118,18 @@ def compile_model(
 
     if quantize is None:
         _check_unquantized(element, per_channel, calibration)
-    _check_outputs(draw, memory, export, stop_after)
-    _check_runs(target, compare, profile, stop_after)
     recipe = None if quantize is None else Recipe(quantize, element=element, per_channel=per_channel)
     data = read_samples(calibration) if calibration else None
+    if target in ("c", "wasm"):
+        others = {"--stop-after": stop_after, "--memory": memory, "--draw": draw, "--text": text, "--export": export}
+        others |= {"--compare": compare, "--profile": profile}
+        bundle_commands.write(model, out, target, recipe, data, _dims(dim or []), levels, others)
+        return
+    _check_bundle(out, levels)
+    _check_outputs(draw, memory, export, stop_after)
+    _check_runs(target, compare, profile, stop_after)
     completed, dims = [], _dims(dim or [])
-    dims_of_program = None if compare or profile else dims
-    for stage in stages(model, recipe, stop_after, data, dims_of_program, DEFAULT if compare else target):
+    for stage in stages(model, recipe, stop_after, data, dims, DEFAULT if compare else target):
         echo(stage)
         completed.append(stage)
     last = completed[-1]
@@ -123,14 +144,22 @@ def compile_model(
     elif text:
         echo(to_text(last.graph), nl=False)
     if profile is not None:
-        _profile(last.graph, target, profile, dims)
-    departure = None if compare is None else _compare(last.graph, compare, dims)
+        _profile(last.graph, target, profile)
+    departure = None if compare is None else _compare(last.graph, compare)
     _write(last.graph, None if departure else draw, export)
     if departure is not None:
         if draw is not None:
             departure.draw(draw)
             echo(f"wrote {draw}")
         raise typer.Exit(1)
+
+
+def _check_bundle(out: Path | None, levels: str | None) -> None:
+    from mlhood.errors import CompilerError
+
+    options = {"--out": out, "--levels": levels}
+    if given := [name for name, value in options.items() if value is not None]:
+        raise CompilerError("options of --target c and wasm only", got=", ".join(given), todo="add --target c")
 
 
 def _check_runs(target: str, compare: str | None, profile: Path | None, stop_after: str | None) -> None:
@@ -148,27 +177,27 @@ def _check_runs(target: str, compare: str | None, profile: Path | None, stop_aft
         raise CompilerError("--compare and --profile run a graph, not a program", got="--stop-after lir", todo=todo)
 
 
-def _profile(graph: Graph, target: str, path: Path, dims: Mapping[str, int]) -> None:
+def _profile(graph: Graph, target: str, path: Path) -> None:
     """Run a graph on random inputs, and write a trace."""
     from mlhood.compiler.backends.targets import prepare
     from mlhood.compiler.backends.trace import write_trace
 
-    write_trace(prepare(graph, target), _random_inputs(graph, dims), path, name=f"{graph.name} on {target}")
+    write_trace(prepare(graph, target), _random_inputs(graph), path, name=f"{graph.name} on {target}")
     echo(f"wrote {path}")
 
 
-def _random_inputs(graph: Graph, dims: Mapping[str, int]) -> dict[str, np.ndarray]:
+def _random_inputs(graph: Graph) -> dict[str, np.ndarray]:
     from mlhood.compiler.hir.inputs import random_inputs
 
-    return random_inputs({name: value.type for name, value in graph.placeholders.items()}, dims)
+    return random_inputs({name: value.type for name, value in graph.placeholders.items()})
 
 
-def _compare(graph: Graph, target: str, dims: Mapping[str, int]) -> Comparison | None:
+def _compare(graph: Graph, target: str) -> Comparison | None:
     """Compare a target with the interpreter on random inputs, and print the result; return it if the target departs."""
     from mlhood.compiler.backends.targets import prepare
     from mlhood.compiler.debugger import compare
 
-    comparison = compare(graph, prepare(graph, target), _random_inputs(graph, dims))
+    comparison = compare(graph, prepare(graph, target), _random_inputs(graph))
     echo(f"{target}: {comparison}")
     return None if comparison.agrees else comparison
 
@@ -252,13 +281,59 @@ def _write(graph: Graph, draw: Path | None, export: Path | None) -> None:
         echo(f"wrote {export}")
 
 
-def conformance(as_json: Annotated[bool, typer.Option("--json", help="Print machine-readable JSON.")] = False) -> None:
+def conformance(
+    as_json: Annotated[bool, typer.Option("--json", help="Print machine-readable JSON.")] = False,
+    zoo: Annotated[
+        bool, typer.Option("--zoo", help="Export, compile and run the zoo of small architectures instead.")
+    ] = False,
+    architecture: Annotated[
+        list[str] | None, typer.Option(help="With --zoo: only this architecture, such as resnet; may be repeated.")
+    ] = None,
+    exporter: Annotated[
+        list[str] | None, typer.Option(help="With --zoo: only this exporter, such as torchscript-17 or dynamo-18.")
+    ] = None,
+    target: Annotated[
+        list[str] | None, typer.Option(help="With --zoo: only this target; default: interpreter and cpu.")
+    ] = None,
+) -> None:
     """Run ONNX's backend test suite on the compiler and print its score by tier of operators.
 
-    The exit code is 1 if a test of a tier fails that is not explicitly excluded, 0 otherwise.
+    With --zoo, run networks that torch exports in five ways, with a fixed and an open batch, beside ONNX Runtime.
+    The exit code is 1 if a test of a tier fails that is not explicitly excluded, or an export is not right.
 
     Example: mlhood conformance
+
+    Example: mlhood conformance --zoo --architecture resnet --architecture bert --exporter torchscript-17
     """
+    from mlhood.errors import CompilerError
+
+    if zoo:
+        raise typer.Exit(_zoo(architecture or [], exporter or [], target or [], as_json))
+    if architecture or exporter or target:
+        what = "--architecture, --exporter and --target are for the zoo"
+        raise CompilerError(what, todo="add --zoo")
+    raise typer.Exit(_backend_suite(as_json))
+
+
+def _zoo(architectures: list[str], exporters: list[str], targets: list[str], as_json: bool) -> int:
+    """Score the zoo, and return the exit code."""
+    from mlhood.compiler.zoo import format_table, score_zoo, share
+
+    outcomes = []
+    for outcome in score_zoo(architectures, exporters, targets):
+        outcomes.append(outcome)
+        if outcome.verdict != "right" and not as_json:
+            echo(str(outcome))
+    right, count = share(outcomes)
+    if as_json:
+        echo(json.dumps([vars(outcome) for outcome in outcomes], indent=2))
+    else:
+        echo(format_table(outcomes))
+    return 0 if right == count else 1
+
+
+def _backend_suite(as_json: bool) -> int:
+    """Score the compiler on ONNX's backend tests, and return the exit code."""
     from mlhood.compiler.conformance import EXCLUDES, conformance, unexpected_failures
 
     table = conformance()
@@ -272,7 +347,7 @@ def conformance(as_json: Annotated[bool, typer.Option("--json", help="Print mach
             echo(f"excluded: {name}: {reason}")
         for name in failed:
             echo(f"failed: {name}")
-    raise typer.Exit(1 if failed else 0)
+    return 1 if failed else 0
 
 
 def bench_compiler(

@@ -30,7 +30,7 @@ from mlhood.compiler.onnx.importer import import_model
 from mlhood.compiler.passes import optimize
 from mlhood.compiler.quantize import Profile, Recipe, profile, quantize
 from mlhood.compiler.quantize.report import constant_bytes
-from mlhood.compiler.quantize.samples import samples
+from mlhood.compiler.quantize.samples import all_samples, split
 from mlhood.errors import CompilerError
 from mlhood.files.mapped import release_pages
 
@@ -171,8 +171,8 @@ def compile(
         calibration: Typical inputs, for quantisation: an array for each input by name, an iterable of such
             batches, or a profile of the optimised graph. By default the course's digits or photographs, if the model
             takes them.
-        dims: Lengths of the program's dynamic axes by name, for "lir": without them, the program has no sizes in bytes
-            and cannot be executed.
+        dims: Lengths of dynamic axes by name, such as {"batch": 1}; the others remain open. Without them, the program
+            of "lir" has no sizes in bytes and cannot be executed.
 
     Returns:
         The executable; the graph or program, if `stop_after` is given.
@@ -198,10 +198,10 @@ def stages(
     """Yield the stages of the compilation, each as soon as it is completed; see `compile`."""
     recipe = Recipe(quantization) if isinstance(quantization, str) else quantization
     _check(recipe, stop_after, target)
-    if dims and stop_after != "lir":
-        todo = "stop after the LIR: compile(model, stop_after='lir', dims={...}), or --stop-after lir"
-        raise CompilerError("lengths of axes are for the LIR only", got=repr(dims), todo=todo)
-    steps: dict[str, Callable[[Graph], Graph]] = {"hir": lambda _: import_model(model), "optimized": optimize}
+    steps: dict[str, Callable[[Graph], Graph]] = {
+        "hir": lambda _: import_model(model, dims=dims),
+        "optimized": optimize,
+    }
     if recipe is not None:
         steps["quantized"] = lambda graph: optimize(quantize(graph, _profile(graph, calibration), recipe))
     if not callable(target) and target in LOWERINGS:
@@ -217,12 +217,12 @@ def stages(
         if name == stop_after:
             return
     if stop_after == "lir":
-        yield _lower(graph, dims)
+        yield _lower(graph)
 
 
-def _lower(graph: Graph, dims: Mapping[str, int] | None) -> Stage:
+def _lower(graph: Graph) -> Stage:
     start = perf_counter()
-    program = optimize_program(lower(graph, dims))
+    program = optimize_program(lower(graph))
     verify_program(program)
     return Stage("lir", graph, perf_counter() - start, program)
 
@@ -231,10 +231,15 @@ def _profile(graph: Graph, calibration: Calibration) -> Profile:
     if isinstance(calibration, Profile):
         return calibration
     if calibration is None:
-        return profile(graph, [samples(graph)])
-    if isinstance(calibration, Mapping):
-        return profile(graph, [cast(Batch, calibration)])
-    return profile(graph, calibration)
+        return profile(graph, split(graph, all_samples(graph)))
+    batches = [cast(Batch, calibration)] if isinstance(calibration, Mapping) else calibration
+    if not isinstance(batches, Iterable):
+        return profile(graph, batches)  # which says what it expects
+    return profile(graph, (part for batch in batches for part in _parts(graph, batch)))
+
+
+def _parts(graph: Graph, batch: Batch) -> Iterable[Batch]:
+    return split(graph, batch) if isinstance(batch, Mapping) else [batch]  # `profile` refuses what is no mapping
 
 
 def _check(recipe: Recipe | None, stop_after: str | None, target: Target) -> None:

@@ -24,8 +24,6 @@ from mlhood.compiler.compile import compile as compile_model
 from mlhood.errors import CompilerError, MlhoodError
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from mlhood.models.zoo import Architecture
 
 TOLERANCE = 1e-4  # absolute and relative
@@ -79,6 +77,10 @@ class Outcome:
     target: str
     verdict: str
     detail: str = ""
+
+    def __str__(self) -> str:
+        case = f"{self.architecture}, {self.exporter}, {self.batch} batch, {self.target}"
+        return f"{case}: {self.verdict}: {self.detail}"
 
 
 def score_zoo(
@@ -207,16 +209,18 @@ def _first_line(error: Exception) -> str:
     return next(iter(str(error).strip().splitlines()), type(error).__name__)
 
 
-def table(outcomes: Iterable[Outcome]) -> pd.DataFrame:
-    """Return a row for each architecture: how many of its exports are right, by exporter and batch, as "2/2"."""
+def format_table(outcomes: Sequence[Outcome]) -> str:
+    """Return a line for each architecture, with how many of its exports are right by exporter, and the score."""
     import pandas as pd
 
-    frame = pd.DataFrame([vars(outcome) for outcome in outcomes])
-    frame = frame[frame.verdict != "not exported"]
-    right = frame.assign(right=frame.verdict == "right").groupby(["architecture", "exporter"], sort=False).right
-    cells = right.agg(["sum", "count"]).astype(int)
-    texts = cells["sum"].astype(str) + "/" + cells["count"].astype(str)
-    return texts.unstack("exporter").fillna("-")
+    frame = pd.DataFrame([vars(outcome) for outcome in outcomes if outcome.verdict != "not exported"])
+    if frame.empty:
+        return "torch exports none of these"
+    right = (frame.verdict == "right").groupby([frame.architecture, frame.exporter], sort=False)
+    cells = right.sum().astype(str) + "/" + right.count().astype(str)
+    rows = cells.unstack("exporter").fillna("-").to_string()
+    count, total = share(outcomes)
+    return f"{rows}\nright: {count} of {total}, {count / total:.1%}"
 
 
 def share(outcomes: Iterable[Outcome]) -> tuple[int, int]:

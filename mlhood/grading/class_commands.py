@@ -131,7 +131,7 @@ def marks(
     if open_page:
         from mlhood.grading.marking.serve import serve
 
-        serve(_path(gradebook), typer.echo, browse=browser)
+        serve(_path(gradebook), echo, browse=browser)
         return
     from mlhood.grading.exporters.manual_marks import read_manual_marks, write_manual_marks
     from mlhood.grading.gradebook.gradebook import Gradebook

@@ -109,7 +109,7 @@ def test_calibration_is_a_batch_batches_or_a_profile(path, images):
         ({"stop_after": "quantized"}, "needs a quantisation"),
         ({"stop_after": "lowered"}, "needs a target with kernels of its own"),
         ({"stop_after": "lir", "dims": {"rows": 2}}, "no such dynamic axis"),
-        ({"dims": {"batch": 2}}, "for the LIR only"),
+        ({"dims": {"length": 2}}, "no such dynamic axis"),
         ({"quantization": "octal"}, "octal"),
         ({"quantization": 8}, "invalid quantisation"),
         ({"quantization": "symmetric", "calibration": 8}, "invalid calibration data"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -76,13 +76,26 @@ def check_dims(types: Mapping[str, TensorType], dims: Mapping[str, int]) -> None
     Raises:
         CompilerError: No type has a dynamic axis of such a name, or a length is not a number.
     """
+    check_names([axis for type in types.values() for axis in type.shape if isinstance(axis, str)], dims)
+
+
+def check_names(axes: Sequence[str], dims: Mapping[str, int]) -> None:
+    """Check lengths that are given to dynamic axes by name.
+
+    Args:
+        axes: The names of all dynamic axes.
+        dims: The lengths.
+
+    Raises:
+        CompilerError: There is no dynamic axis of such a name, or a length is not a number.
+    """
     if not isinstance(dims, Mapping):
         raise CompilerError("invalid lengths of axes", expected="a dict, such as {'batch': 1}", got=repr(dims))
-    axes = [axis for type in types.values() for axis in type.shape if isinstance(axis, str)]
     for name, length in dims.items():
         if name not in axes:
             expected = ", ".join(dict.fromkeys(axes)) or "none"
-            raise CompilerError("the graph's inputs have no such dynamic axis", expected=expected, got=repr(name))
+            what, todo = "the graph's inputs have no such dynamic axis", "choose one of these, or leave the length out"
+            raise CompilerError(what, expected=expected, got=repr(name), todo=todo)
         if isinstance(length, bool) or not isinstance(length, int) or length < 0:
             raise CompilerError("invalid length of an axis", where=name, expected="0 or more", got=repr(length))
 

@@ -8,7 +8,7 @@ from mlhood.compiler.operators.base import Elementwise
 from mlhood.compiler.operators.cast import Identity
 from mlhood.compiler.operators.integer_arithmetic import Pair
 from mlhood.compiler.operators.lookup import Lookup
-from mlhood.compiler.operators.quantized import Reinterpret
+from mlhood.compiler.operators.reinterpret import Reinterpret
 from mlhood.compiler.operators.rescale import Rescale
 from mlhood.compiler.operators.shape import Flatten, Reshape, Squeeze, Unsqueeze
 

@@ -13,22 +13,27 @@ from onnx.inliner import inline_local_functions
 
 from mlhood.compiler.hir.garbage_collection import gc_paused
 from mlhood.compiler.hir.graph import Graph
+from mlhood.compiler.hir.inputs import check_names
 from mlhood.compiler.hir.operator import as_tuple, footprint, locate_error
 from mlhood.compiler.hir.types import Dim, TensorType
 from mlhood.compiler.hir.values import Constant, Node, Value
+from mlhood.compiler.onnx.functions import STANDARD, expand_functions
+from mlhood.compiler.onnx.shape_arithmetic import evaluate_names
 from mlhood.compiler.operators import IMPORT_RULES, ImportRule
+from mlhood.compiler.operators.arithmetic import Where
 from mlhood.compiler.operators.cast import array_of, element_of
 from mlhood.compiler.operators.creation import Shape
 from mlhood.compiler.operators.onnx_node import Budget, OnnxNode
+from mlhood.compiler.operators.shape import Reshape
 from mlhood.errors import CompilerError
 from mlhood.exchange.load import load
 from mlhood.files.mapped import map_arrays
 
-_STANDARD = ("", "ai.onnx")
 # Shapes are short: larger integer tensors are data, and are not evaluated.
 _MAX_KNOWN_ELEMENTS = 1024
 # Of the largest array that evaluating such a tensor may allocate.
 _MAX_EVALUATION_BYTES = 2**24
+_NUMBERS = "iubf"  # kinds of NumPy's types; reals as well, since lengths are multiplied by the scale of a Resize
 _MAX_NAME_CHARS = 120
 _MAX_LISTED_NODES = 10
 _REPAIR = "correct the node's attributes or the types of its inputs, or export the model again"
@@ -64,16 +69,20 @@ def import_model(
     if proto.functions:
         proto = inline_local_functions(proto)
     all_rules = {**IMPORT_RULES, **(rules or {})}
+    proto = expand_functions(proto, all_rules)
     _check_operators(proto.graph, all_rules)
+    check_names((), dims if dims and not isinstance(dims, Mapping) else {})
     return _Import(proto, all_rules, constants or {}, dims or {}, shapes or {}).build()
 
 
 def _check_operators(graph: onnx.GraphProto, rules: Mapping[str, ImportRule]) -> None:
     unknown: dict[str, list[str]] = {}
     for node in graph.node:
-        if node.domain not in _STANDARD or node.op_type not in rules:
+        if node.domain in STANDARD and node.op_type == "If":
+            continue  # its branches are checked when it is known which of them is taken
+        if node.domain not in STANDARD or node.op_type not in rules:
             name = node.name or next(iter(node.output), "")
-            domain = "" if node.domain in _STANDARD else f"{node.domain}::"
+            domain = "" if node.domain in STANDARD else f"{node.domain}::"
             unknown.setdefault(f"{domain}{node.op_type}", []).append(repr(name))
     if not unknown:
         return
@@ -102,7 +111,7 @@ class _Import:
         shapes: Mapping[str, Sequence[int]],
     ) -> None:
         self.proto = proto.graph
-        self.opset = max((entry.version for entry in proto.opset_import if entry.domain in _STANDARD), default=1)
+        self.opset = max((entry.version for entry in proto.opset_import if entry.domain in STANDARD), default=1)
         self.rules = rules
         self.constants = constants
         self.dims = dims
@@ -111,6 +120,7 @@ class _Import:
         self.values: dict[str, Value] = {}
         self.known: dict[Value, np.ndarray] = {}
         self.budget = Budget()
+        self.axes: list[str] = []  # names of the inputs' dynamic axes
 
     def build(self) -> Graph:
         self._inputs()
@@ -177,6 +187,7 @@ class _Import:
             if violations := type.violations():
                 raise CompilerError("the type of an input is invalid", where=where, got="; ".join(violations))
             self.values[value.name] = self.graph.placeholder(value.name, type)
+        check_names(self.axes, self.dims)
 
     def _constant(self, name: str, data: np.ndarray) -> None:
         self.values[name] = self.graph.constant(name, data)
@@ -204,6 +215,7 @@ class _Import:
         name = axis.dim_param or default
         if name.isdecimal() or len(name) > _MAX_NAME_CHARS:  # not usable as a name
             return default
+        self.axes.append(name)
         return self.dims.get(name, name)
 
     def _node(self, proto: onnx.NodeProto) -> None:
@@ -212,7 +224,7 @@ class _Import:
         inputs = [self._value(name, where) if name else None for name in proto.input]
         source = OnnxNode(proto, self.opset, self.graph, inputs, self.known, self.budget)
         try:
-            results = self.rules[proto.op_type](source)
+            results = self._if(source, proto) if proto.op_type == "If" else self.rules[proto.op_type](source)
         except CompilerError as error:
             located = locate_error(error, source.where)
             located.parts.setdefault("what to do", _REPAIR)
@@ -233,8 +245,35 @@ class _Import:
         for node in new_nodes:
             self._evaluate(node)
 
+    def _if(self, source: OnnxNode, proto: onnx.NodeProto) -> list[Value]:
+        """Import the branch that is taken, or both where that depends on data, and select."""
+        branches = {attribute.name: attribute.g for attribute in proto.attribute}
+        if set(branches) != {"then_branch", "else_branch"}:
+            raise source.unsupported("If must have a then_branch and an else_branch")
+        if source.is_constant(0):
+            return self._branch(branches["then_branch" if source.static(0).all() else "else_branch"])
+        results = [self._branch(branches[name]) for name in ("then_branch", "else_branch")]
+        if [value.type for value in results[0]] != [value.type for value in results[1]]:
+            types = " and ".join(str([list(value.type.shape) for value in branch]) for branch in results)
+            todo = "give the lengths of the open axes: compile(model, dims={...}), or --dim NAME=LENGTH"
+            raise source.unsupported(f"which branch is taken depends on data, but their types differ: {types}", todo)
+        condition = source.add(Reshape(()), source.input(0))
+        return [source.add(Where(), condition, *values) for values in zip(*results, strict=True)]
+
+    def _branch(self, graph: onnx.GraphProto) -> list[Value]:
+        """Import the nodes of a branch, which see the values of the graph around it; return the branch's outputs."""
+        _check_operators(graph, self.rules)
+        outer = dict(self.values)
+        for tensor in graph.initializer:
+            self.values[tensor.name] = self.graph.constant(self.graph.unique_name(tensor.name), _array(tensor))
+        for node in graph.node:
+            self._node(node)
+        results = [self._value(output.name, f"output {output.name!r} of a branch") for output in graph.output]
+        self.values = outer
+        return results
+
     def _evaluate(self, node: Node) -> None:
-        """Evaluate integers that do not depend on data: shapes, and what is computed from them."""
+        """Evaluate numbers that do not depend on data: shapes, and what is computed from them."""
         output = node.outputs[0]
         if isinstance(node.operator, Shape) and node.inputs[0] is not None:
             shape = node.inputs[0].type.shape[node.operator.start : node.operator.stop]
@@ -242,22 +281,27 @@ class _Import:
             return
         inputs = [self._known_elements(value) for value in node.inputs if value is not None]
         arrays = [array for array in inputs if array is not None]
-        if len(arrays) < len(inputs) or output.type.dtype.kind not in "iub" or _is_large(output.type.size):
+        if len(arrays) < len(inputs) or output.type.dtype.kind not in _NUMBERS or _is_large(output.type.size):
             return
         if any(array.dtype == object for array in arrays) and not node.operator.moves:
+            if output.type.is_float:
+                return
+            if (result := evaluate_names(node.operator, arrays)) is not None:
+                self.known[output] = _normalize(result)
             return
         try:
             types = [None if value is None else value.type for value in node.inputs]
             if footprint(node.operator, types, [value.type for value in node.outputs]) > _MAX_EVALUATION_BYTES:
                 return
             with np.errstate(all="ignore"):
-                result = as_tuple(node.operator.evaluate(*arrays))[0]
+                operands = [None if value is None else self._known_elements(value) for value in node.inputs]
+                result = as_tuple(node.operator.evaluate_typed(tuple(types), *operands))[0]
         except (CompilerError, ValueError, TypeError, IndexError, ArithmeticError):
             return  # the output remains unknown; if the node is ever run, the interpreter reports the error
         self.known[output] = _normalize(np.asarray(result))
 
     def _known_elements(self, value: Value) -> np.ndarray | None:
-        if isinstance(value, Constant) and not _is_large(value.data.size) and value.data.dtype.kind in "iub":
+        if isinstance(value, Constant) and not _is_large(value.data.size) and value.data.dtype.kind in _NUMBERS:
             return value.data
         return self.known.get(value)
 
@@ -281,7 +325,9 @@ def _is_large(size: Dim) -> bool:
 
 
 def _normalize(array: np.ndarray) -> np.ndarray:
-    """Return integers as int64, and integers mixed with names of axes as objects."""
+    """Return integers mixed with names of axes as objects, and integers without names among them as int64."""
+    if array.dtype == object and array.size and all(isinstance(element, bool) for element in array.ravel().tolist()):
+        return array.astype(bool)
     if array.dtype.kind == "U":  # a single name, which NumPy converts to a string array
         array = array.astype(object)
     if array.dtype == object and not any(isinstance(element, str) for element in array.ravel().tolist()):

@@ -12,6 +12,7 @@ from mlhood.compiler.operators.cast import Identity, array_of
 from mlhood.compiler.operators.creation import Splat
 from mlhood.compiler.operators.movement import Slice
 from mlhood.compiler.operators.onnx_node import OnnxNode
+from mlhood.compiler.operators.open_lengths import Fill, find, is_open
 
 
 def import_constant(source: OnnxNode) -> Value:
@@ -28,11 +29,15 @@ def import_constant(source: OnnxNode) -> Value:
 
 
 def import_constant_of_shape(source: OnnxNode) -> Value:
-    """ConstantOfShape: equal elements in a shape that must be known at compile time."""
+    """ConstantOfShape: a constant, or equal elements in a shape with open axes."""
     tensor = source.attribute("value", None)
     fill = np.zeros(1, np.float32) if tensor is None else array_of(tensor)
     require(fill.size == 1, "the attribute `value` must be one number", got=list(fill.shape))
-    return source.constant(source.filled(source.integers(0), fill.reshape(())))
+    shape = source.dims(0)
+    if not is_open(shape):
+        return source.constant(source.filled(source.integers(0), fill.reshape(())))
+    names, inputs = find(source, shape)
+    return source.add(Fill(shape, names, fill.reshape(-1)[0].item(), fill.dtype.name), *inputs)
 
 
 def import_dropout(source: OnnxNode) -> tuple[Value, ...]:

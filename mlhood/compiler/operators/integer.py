@@ -21,7 +21,8 @@ from mlhood.compiler.operators.convolution import Convolution, convolve
 from mlhood.compiler.operators.matrix import MatrixProduct, dense_shape, dense_to_onnx, matmul_shape
 from mlhood.compiler.operators.onnx_node import OnnxNode
 from mlhood.compiler.operators.onnx_writer import OnnxWriter
-from mlhood.compiler.operators.quantized import per_axis_array, read_quantization, reinterpret, require_valid, saturate
+from mlhood.compiler.operators.quantized import per_axis_array, read_quantization, reinterpret, saturate
+from mlhood.compiler.operators.reinterpret import require_valid
 from mlhood.compiler.operators.rescale import (
     UNIT_SCALE,
     Term,

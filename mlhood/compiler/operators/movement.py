@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 
@@ -22,6 +23,7 @@ from mlhood.compiler.operators.base import (
 )
 from mlhood.compiler.operators.onnx_node import OnnxNode
 from mlhood.compiler.operators.onnx_writer import OnnxWriter
+from mlhood.compiler.operators.open_lengths import OpenExpand, OpenSlice, OpenTile, find, is_open
 
 
 @dataclass(frozen=True)
@@ -69,13 +71,15 @@ class Concat(Movement):
     def infer(self, *inputs: TensorType) -> TensorType:
         first = inputs[0]
         axis = normalize_axis(self.axis, first.rank)
+        shape = list(first.shape)
         for x in inputs:
-            equal = x.shape[:axis] == first.shape[:axis] and x.shape[axis + 1 :] == first.shape[axis + 1 :]
+            equal = x.rank == first.rank and all(map(_may_be_equal, _without(shape, axis), _without(x.shape, axis)))
             require(equal, "the inputs differ along other axes", expected=list(first.shape), got=list(x.shape))
             require(x.quantization == first.quantization, "the inputs have different quantisation parameters")
+            shape = [a if isinstance(a, int) else b for a, b in zip(shape, x.shape, strict=True)]
         common_element(*inputs)
-        length = reduce(add_dims, (x.shape[axis] for x in inputs))
-        return first.with_shape((*first.shape[:axis], length, *first.shape[axis + 1 :]))
+        shape[axis] = reduce(add_dims, (x.shape[axis] for x in inputs))
+        return first.with_shape(shape)
 
     def evaluate(self, *inputs: np.ndarray) -> np.ndarray:
         return np.concatenate(inputs, axis=self.axis)
@@ -89,6 +93,15 @@ class Concat(Movement):
     @classmethod
     def from_onnx(cls, source: OnnxNode) -> Value:
         return source.add(cls(source.attribute("axis", 1)), *source.inputs)
+
+
+def _without(shape: Sequence[Dim], axis: int) -> list[Dim]:
+    return [*shape[:axis], *shape[axis + 1 :]]
+
+
+def _may_be_equal(first: Dim, second: Dim) -> bool:
+    """Return whether two lengths are equal, or one is open: whether they are is then seen when running."""
+    return first == second or isinstance(first, str) or isinstance(second, str)
 
 
 @dataclass(frozen=True)
@@ -134,10 +147,29 @@ class Slice(Movement):
     @classmethod
     def from_onnx(cls, source: OnnxNode) -> Value:
         x = source.input(0)
-        starts, stops = source.attribute_or_input("starts", 1) or (), source.attribute_or_input("ends", 2) or ()
+        starts, stops = (
+            source.dims(i) if source.has(i) else source.attribute(name, ()) for i, name in ((1, "starts"), (2, "ends"))
+        )
         axes = source.attribute_or_input("axes", 3) or tuple(range(len(starts)))
         steps = source.attribute_or_input("steps", 4) or (1,) * len(starts)
-        return source.add(cls(starts, stops, axes, steps), x)
+        if not is_open((*starts, *stops)):
+            return source.add(cls(tuple(map(int, starts)), tuple(map(int, stops)), axes, steps), x)
+        for axis, start, stop, step in zip(axes, starts, stops, steps, strict=True):
+            x = _slice_axis(source, x, axis, start, stop, step)
+        return x
+
+
+def _slice_axis(source: OnnxNode, x: Value, axis: int, start: Dim, stop: Dim, step: int) -> Value:
+    """Add the slice of one axis, whose ends may be lengths of open axes."""
+    if stop == x.type.shape[normalize_axis(axis, x.type.rank)] and step > 0:
+        stop = 2**63 - 1
+    if not is_open((start, stop)):
+        return source.add(Slice((int(start),), (int(stop),), (axis,), (step,)), x)
+    if step != 1:
+        todo = "give the lengths of the open axes: compile(model, dims={...}), or --dim NAME=LENGTH"
+        raise source.unsupported(f"a slice from {start} to {stop} must have step 1", todo)
+    names, inputs = find(source, (start, stop))
+    return source.add(OpenSlice((start, stop), names, axis), x, *inputs)
 
 
 def _indices(size: int, part: slice) -> range:
@@ -249,7 +281,11 @@ class Expand(Movement):
 
     @classmethod
     def from_onnx(cls, source: OnnxNode) -> Value:
-        return source.add(cls(source.integers(1)), source.input(0))
+        x, lengths = source.input(0), source.dims(1)
+        if not is_open(lengths):
+            return source.add(cls(source.integers(1)), x)
+        names, inputs = find(source, lengths)
+        return source.add(OpenExpand(lengths, names), x, *inputs)
 
 
 @dataclass(frozen=True)
@@ -275,7 +311,11 @@ class Tile(Movement):
 
     @classmethod
     def from_onnx(cls, source: OnnxNode) -> Value:
-        return source.add(cls(source.integers(1)), source.input(0))
+        x, lengths = source.input(0), source.dims(1)
+        if not is_open(lengths):
+            return source.add(cls(source.integers(1)), x)
+        names, inputs = find(source, lengths)
+        return source.add(OpenTile(lengths, names), x, *inputs)
 
 
 OPERATORS = (Transpose, Concat, Slice, Gather, GatherND, Expand, Tile)

@@ -13,6 +13,7 @@ from mlhood.compiler.hir.graph import Graph
 from mlhood.compiler.hir.operator import Operator, locate_error
 from mlhood.compiler.hir.types import MAX_RANK, Dim
 from mlhood.compiler.hir.values import Constant, Placeholder, Value
+from mlhood.compiler.operators.reinterpret import Reinterpret
 from mlhood.errors import CompilerError
 
 _T = TypeVar("_T")
@@ -103,12 +104,29 @@ class OnnxNode:
         return f"node {self.name!r} ({self.op_type})"
 
     def add(self, operator: Operator, *inputs: Value | None) -> Value:
-        """Add a node and return its first output."""
-        return self.graph.add(operator, *inputs, name=self.name).outputs[0]
+        """Add a node and return its first output; see `add_all`."""
+        return self.add_all(operator, *inputs)[0]
 
     def add_all(self, operator: Operator, *inputs: Value | None) -> tuple[Value, ...]:
-        """Add a node and return all its outputs."""
-        return self.graph.add(operator, *inputs, name=self.name).outputs
+        """Add a node and return all its outputs.
+
+        ONNX's integers have no quantisation parameters: an operator that accepts none in the types of its inputs gets
+        them without.
+        """
+        try:
+            return self.graph.add(operator, *inputs, name=self.name).outputs
+        except CompilerError:
+            if not any(value is not None and value.type.quantization for value in inputs):
+                raise
+        return self.graph.add(operator, *map(self._as_stored, inputs), name=self.name).outputs
+
+    def _as_stored(self, value: Value | None) -> Value | None:
+        """Return a value as the integers that are stored, without quantisation parameters."""
+        if value is None or value.type.quantization is None:
+            return value
+        if isinstance(value, Constant):
+            return self.graph.constant(f"{value.name}.stored", value.data)
+        return self.graph.add(Reinterpret(None), value, name=f"{value.name}.stored").outputs[0]
 
     def constant(self, data: np.ndarray) -> Value:
         """Add a constant named after this node."""
@@ -175,6 +193,19 @@ class OnnxNode:
             raise self._unknown(value, position)
         self._check_list(elements, position)
         return tuple(axis if isinstance(axis, str) else int(axis) for axis in elements.ravel().tolist())
+
+    def known_dims(self, position: int) -> tuple[Dim, ...] | None:
+        """Return an input as `dims` does; None if it is not a list that is known at compile time."""
+        try:
+            return self.dims(position)
+        except CompilerError:
+            return None
+
+    def refuse_input(self, position: int) -> None:
+        """Raise ConstantNeeded if an input of the node is an input of the graph."""
+        value = self.input(position)
+        if isinstance(value, Placeholder):
+            raise self._unknown(value, position)
 
     def static(self, position: int) -> np.ndarray:
         """Return an input's array.

@@ -19,13 +19,12 @@ from mlhood.compiler.operators.base import (
     NO_PRODUCTS,
     NOT_EXPORTED,
     NOT_REAL,
-    Elementwise,
-    IntegerArithmetic,
 )
 from mlhood.compiler.operators.cast import Cast, element_of
 from mlhood.compiler.operators.elementwise import Clip, Round
 from mlhood.compiler.operators.onnx_node import OnnxNode
 from mlhood.compiler.operators.onnx_writer import OnnxWriter
+from mlhood.compiler.operators.reinterpret import Conversion, Reinterpret, require_valid
 
 
 def per_axis_array(numbers: tuple[float, ...], axis: int | None, rank: int, dtype: Any) -> np.ndarray:
@@ -56,26 +55,6 @@ def read_quantization(
     require(offsets.dtype.kind in "iu", "a zero point must be an integer", got=offsets.dtype.name)
     scale_numbers, offset_numbers = tuple(map(float, scales.ravel())), tuple(map(int, offsets.ravel()))
     return Quantization(scale_numbers, offset_numbers, None if scales.size == 1 else axis)
-
-
-def require_valid(type: TensorType) -> TensorType:
-    """Return a quantised type after checking it.
-
-    Raises:
-        CompilerError: A scale is not positive, an offset is out of range, or there are too few or too many.
-    """
-    faults = type.violations()
-    require(not faults, "invalid quantisation parameters", got="; ".join(faults))
-    return type
-
-
-class Conversion(Elementwise):
-    """Base: conversion of reals to quantised integers or back."""
-
-    converts = True
-    family = "quantization"
-    quantization_rule = unsupported("it converts between reals and integers already")
-    value_range = IntegerArithmetic.value_range
 
 
 @dataclass(frozen=True)
@@ -178,27 +157,6 @@ def _blockwise_dequantize(source: OnnxNode, x: Value) -> Value:
         offset = _repeated(source, 2, int(length), axis).astype(scale.dtype)
         y = source.add(Sub(), y, source.constant(offset))
     return source.add(Mul(), y, source.constant(scale))
-
-
-@dataclass(frozen=True)
-class Reinterpret(Conversion):
-    """The same integers, with quantisation parameters in the type."""
-
-    quantization: Quantization
-
-    from_onnx = unsupported("the import of operators that have the parameters as inputs makes it")
-    sink_transpose = IntegerArithmetic.sink_transpose
-
-    def infer(self, x: TensorType) -> TensorType:
-        valid = x.quantization in (None, self.quantization)
-        require(valid, "the input has other quantisation parameters", got=x.quantization)
-        return require_valid(TensorType(x.element, x.shape, self.quantization))
-
-    def evaluate(self, x: np.ndarray) -> np.ndarray:
-        return x
-
-    def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
-        return writer.emit("Identity", *inputs, name=name)
 
 
 def reinterpret(source: OnnxNode, x: Value, quantization: Quantization) -> Value:

@@ -12,6 +12,7 @@ from mlhood.compiler.hir.values import Value
 from mlhood.compiler.operators.base import POSITIONAL, Movement, export_directly, transposed_axes, without_axes
 from mlhood.compiler.operators.onnx_node import OnnxNode
 from mlhood.compiler.operators.onnx_writer import OnnxWriter
+from mlhood.compiler.operators.open_lengths import OpenReshape, find, is_open
 from mlhood.compiler.operators.reduction import reduced_shape
 
 
@@ -62,8 +63,9 @@ class Reshape(Movement):
         axes = zip(wanted, copied, strict=True)
         numbers = [size if isinstance(size, int) else 0 if copy else -1 for size, copy in axes]
         if numbers.count(-1) > 1:
-            todo = "give the axes' lengths: import_model(..., dims={...})"
-            raise source.unsupported(f"the new shape {list(wanted)} leaves more than one axis undetermined", todo)
+            lengths = tuple(0 if copy else size for size, copy in zip(wanted, copied, strict=True))
+            names, inputs = find(source, lengths)
+            return source.add(OpenReshape(lengths, names), x, *inputs)
         return source.add(cls(tuple(numbers), bool(source.attribute("allowzero", 0)) and 0 in wanted), x)
 
 
@@ -121,6 +123,10 @@ class Squeeze(Movement):
     def from_onnx(cls, source: OnnxNode) -> Value:
         x = source.input(0)
         axes = source.attribute_or_input("axes", 1)
+        if axes is None and is_open(x.type.shape):
+            what = f"Squeeze without axes cannot tell whether an open axis of {list(x.type.shape)} is one long"
+            todo = "give its length: compile(model, dims={...}), or --dim NAME=LENGTH; or list the axes to squeeze"
+            raise source.unsupported(what, todo)
         if axes is None:
             axes = tuple(i for i, size in enumerate(x.type.shape) if size == 1)
         return source.add(cls(axes), x)

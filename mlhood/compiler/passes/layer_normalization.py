@@ -4,7 +4,7 @@
 
 1. n scale + bias   ->  LayerNormalization(x, scale, bias)
 2. n scale          ->  LayerNormalization(x, scale)
-3. n                ->  LayerNormalization(x, ones)
+3. n, n + bias      ->  LayerNormalization(x, ones), LayerNormalization(x, ones, bias)
 
 The means keep their axes, which are the last ones, of static length; x is float32. d^2 may be a product or a power, the
 quotient a product with the reciprocal or with a power of -1/2. Scale and bias are constants for the elements of these
@@ -15,7 +15,7 @@ Source: J. L. Ba et al., "Layer normalization", arXiv 1607.06450.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -53,15 +53,10 @@ def _fuse(graph: Graph, node: Node) -> bool:
     match = next((found for found in map(_match_centred, _quotients(node)) if found), None)
     if match is None or match.x.type != node.outputs[0].type:
         return False
-    match = replace(match, nodes=(*match.nodes, node))
-    scale, node_after = _parameter(graph, node, match, Mul)
-    bias = None
-    last = node
-    if scale is not None and node_after is not None:
-        last = node_after
-        bias, addition = _parameter(graph, last, match, Add)
-        match = replace(match, nodes=(*match.nodes, last, *([] if addition is None else [addition])))
-        last = addition or last
+    scale, multiplication = _parameter(graph, node, match, Mul)
+    bias, addition = _parameter(graph, multiplication or node, match, Add)
+    steps = [each for each in (*match.nodes, node, multiplication, addition) if each is not None]
+    last = steps[-1]
     if scale is None:
         scale = np.ones(_lengths(match), np.float32)
     inputs = [
@@ -69,7 +64,7 @@ def _fuse(graph: Graph, node: Node) -> bool:
         for name, array in (("scale", scale), ("bias", bias))
     ]
     operator = LayerNormalization(match.axis, match.epsilon)
-    done = replace_pattern(graph, last, [each for each in match.nodes if each is not last], operator, match.x, *inputs)
+    done = replace_pattern(graph, last, steps[:-1], operator, match.x, *inputs)
     for constant in inputs:
         if constant is not None and not constant.users:
             graph.remove_constant(constant)

@@ -23,7 +23,10 @@ def quantize(graph: Graph, profile: Profile, recipe: Recipe | None = None) -> Gr
     3. MaxPool and operators that only move elements stay, and their results keep their input's parameters. Concat's
        inputs are rescaled to its result's, unless they have the same.
     4. Sigmoid, Tanh and other elementwise functions become lookup tables of 256 entries; with int16 they stay float.
-    5. All other operators stay float, behind a Dequantize; `report.kept_in_float` lists them.
+       The range before a function that is fused into a layer comes from the profile as well.
+    5. Sums, products and functions stay float where all that they read is computed in float, and where they read or
+       make a mask: infinities, or a few numbers that are so large that nothing is left of the others.
+    6. All other operators stay float, behind a Dequantize; `report.kept_in_float` lists them.
 
     Values and nodes keep their names: the value named x in the result holds the integers that represent x.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +24,15 @@ def samples(graph: Graph) -> dict[str, np.ndarray]:
     Raises:
         CompilerError: The graph has other inputs.
     """
+    return next(split(graph, all_samples(graph)))
+
+
+def all_samples(graph: Graph) -> dict[str, np.ndarray]:
+    """Return all the data of `samples`, also if the graph's batch is fixed to fewer.
+
+    Raises:
+        CompilerError: As for `samples`.
+    """
     placeholders = list(graph.placeholders.values())
     if len(placeholders) == 1 and placeholders[0].type.rank == 4 and placeholders[0].type.element == "float32":
         images = _images(placeholders[0].type)
@@ -40,7 +49,7 @@ def samples(graph: Graph) -> dict[str, np.ndarray]:
 
 
 def _images(type: TensorType) -> np.ndarray | None:
-    batch, *image = type.shape
+    image = type.shape[1:]
     if tuple(image) == DIGITS:
         images = digits().train_images[:COUNT]
     elif image[0] == 3 and all(isinstance(size, int) and 1 <= size <= PHOTOGRAPH_SIZE for size in image[1:]):
@@ -49,7 +58,27 @@ def _images(type: TensorType) -> np.ndarray | None:
         images = np.ascontiguousarray(images[:, :, top : top + height, left : left + width])
     else:
         return None
-    return images[:batch] if isinstance(batch, int) else images
+    return images
+
+
+def split(graph: Graph, data: Mapping[str, np.ndarray]) -> Iterator[dict[str, np.ndarray]]:
+    """Yield data in batches of the size to which the graph's first axes are fixed; as they are if none is.
+
+    Args:
+        graph: The graph that will read them.
+        data: An array for each input by name. What remains after the last whole batch is left out.
+    """
+    arrays = {name: array for name, array in data.items() if isinstance(array, np.ndarray)}
+    types = {name: value.type for name, value in graph.placeholders.items()}
+    sizes = {type.shape[0] if type.shape else "" for type in types.values()}
+    lengths = {array.shape[0] if array.ndim else 0 for array in arrays.values()}
+    size, length = next(iter(sizes), ""), next(iter(lengths), 0)
+    whole = len(arrays) < len(data) or len(sizes) != 1 or len(lengths) != 1
+    if whole or not isinstance(size, int) or not 0 < size < length:
+        yield dict(data)
+        return
+    for start in range(0, length - size + 1, size):
+        yield {name: array[start : start + size] for name, array in arrays.items()}
 
 
 def read_samples(path: str | Path) -> Mapping[str, np.ndarray]:

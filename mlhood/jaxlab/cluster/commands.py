@@ -38,7 +38,7 @@ def cluster(
     """
     from mlhood.jaxlab.cluster.launch import launch
 
-    launch(command, processes, devices=devices, threads=threads, timeout=timeout, say=typer.echo)
+    launch(command, processes, devices=devices, threads=threads, timeout=timeout, say=echo)
 
 
 def bench_cluster(

@@ -60,9 +60,11 @@ static int64_t round_shift(int64_t total, int shift)
 {
     return (total + ((INT64_C(1) << shift) >> 1)) >> shift;
 }"""
-_CLAMP = """static int64_t clamp(int64_t x, int64_t low, int64_t high)
+_CLAMP = """/* The upper limit wins where the lower one is above it. */
+static int64_t clamp(int64_t x, int64_t low, int64_t high)
 {
-    return x < low ? low : x > high ? high : x;
+    const int64_t y = x < low ? low : x;
+    return y > high ? high : y;
 }"""
 _PLAIN = {"round_shift": _ROUND, "clamp": _CLAMP}
 

@@ -8,7 +8,9 @@ _KEYWORDS = (
     "auto break case char const continue default do double else enum extern float for goto if inline int long register "
     "restrict return short signed sizeof static struct switch typedef union unsigned void volatile while asm typeof "
     "bool true false complex imaginary main errno NULL NAN INFINITY memcpy memset memmove arena linux unix i386 near "
-    "far nullptr alignas alignof constexpr static_assert thread_local"
+    "far nullptr alignas alignof constexpr static_assert thread_local "
+    "printf fprintf fopen fclose fread getc ungetc stderr FILE EOF size_t count arguments file name data bytes whole "
+    "read_file page_input page_output page_run"
 )
 _MAX_CHARS = 40
 _MATH = (

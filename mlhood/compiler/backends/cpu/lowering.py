@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mlhood.compiler.backends.cpu.attention import expand_attention
 from mlhood.compiler.backends.cpu.chains import expand_normalizations, expand_powers, fuse_chains
 from mlhood.compiler.backends.cpu.epilogues import fuse_epilogues, split_activations
 from mlhood.compiler.backends.cpu.layouts import block_activations
@@ -21,6 +22,7 @@ def lower_for_cpu(graph: Graph, target: Target | None = None) -> Graph:
     """
     graph = graph.copy()
     split_activations(graph, OPERATIONS)
+    expand_attention(graph)
     expand_normalizations(graph)
     expand_powers(graph)
     fuse_chains(graph, OPERATIONS, most_inputs=1)

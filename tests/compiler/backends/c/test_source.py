@@ -19,6 +19,7 @@ from mlhood.compiler.lir.lowering import lower
 from mlhood.compiler.lir.passes import optimize
 from mlhood.compiler.onnx.importer import import_model
 from mlhood.compiler.operators.onnx_node import ConstantNeeded
+from mlhood.compiler.quantize import Recipe
 from mlhood.errors import CompilerError, MlhoodError
 from mlhood.models import digits
 from tests.compiler.backends.c.programs import COMPILERS, run_all
@@ -115,13 +116,18 @@ def test_lenet_in_float_and_in_every_schema(lenet_onnx, lenet_bn, tmp_path, comp
             np.testing.assert_array_equal(actual["logits"], expected)
 
 
+RECIPES = [None, None, "symmetric", "asymmetric", "power_of_two"]
+RECIPES += [Recipe("asymmetric", element="uint8"), Recipe("symmetric", per_channel=True)]
+RECIPES += [Recipe("symmetric", element="int16"), Recipe("power_of_two", element="int16", per_channel=True)]
+
+
 @pytest.fixture(scope="module")
 def drawn_models():
     """Return random models with their inputs, drawn as hypothesis draws them in the passes' tests."""
     drawn = []
 
-    @settings(max_examples=60, database=None, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
-    @given(models(), st.sampled_from([None, None, "symmetric", "asymmetric", "power_of_two"]))
+    @settings(max_examples=100, database=None, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(models(), st.sampled_from(RECIPES))
     def draw(model, schema):
         drawn.append((*model, schema))
 

@@ -1,0 +1,250 @@
+"""Operators that transformers use, against ONNX Runtime, on every target and exported again."""
+
+import numpy as np
+import onnx
+import pytest
+
+from mlhood.compiler.backends.interpreter import Interpreter
+from mlhood.compiler.onnx.importer import import_model
+from mlhood.compiler.operators.onnx_node import ConstantNeeded
+from mlhood.errors import CompilerError
+from tests.compiler.operators.agreement_of_targets import assert_agreement
+from tests.compiler.operators.test_operators import session_of
+
+RNG = np.random.default_rng(0)
+
+
+def model_of(signature, body, opset=20):
+    """Return a model in ONNX's text form: its inputs and outputs, and its nodes."""
+    return onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": {opset}]> test {signature} {{ {body} }}')
+
+
+def reals(*shape):
+    return RNG.standard_normal(shape, np.float32)
+
+
+@pytest.mark.parametrize(
+    ("element", "bounds"),
+    [
+        ("int64", (3, 10, 2)),
+        ("int64", (10, 3, -3)),
+        ("int32", (5, 5, 1)),
+        ("int64", (5, 0, 1)),
+        ("float", (1.0, 5.1, 0.5)),
+        ("float", (1.0, -1.0, -0.3)),
+        ("double", (0.0, 1.0, 0.1)),
+    ],
+)
+def test_ranges_of_constants(element, bounds):
+    start, limit, delta = (
+        f"{name} = Constant<value = {element} {{{n}}}> ()" for name, n in zip("abc", bounds, strict=True)
+    )
+    body = f"{start} {limit} {delta} r = Range(a, b, c) y = Identity(r)"
+    model = model_of(f"(float[n] x) => ({element}[k] y)", body)
+    graph = assert_agreement(model, {"x": reals(1)})
+    assert graph.outputs["y"].type.shape == (len(np.arange(*bounds)),)
+
+
+@pytest.mark.parametrize(
+    ("body", "length"),
+    [
+        ("y = Range(zero, n, one)", "n"),
+        ("m = Add(n, one) y = Range(zero, m, one)", "n+1"),
+        ("m = Sub(n, one) y = Range(one, n, one)", "n-1"),
+        ("m = Add(n, p) y = Range(p, m, one)", "n"),
+        ("m = Add(n, p) y = Range(n, m, one)", "p"),
+    ],
+)
+def test_ranges_as_long_as_an_open_axis(body, length):
+    shapes = (
+        "zero = Constant<value = int64 {0}> () one = Constant<value = int64 {1}> () i = Constant<value = int64 {1}> () "
+        "s = Shape(x) n = Gather(s, i) t = Shape(z) p = Gather(t, i) "
+    )
+    model = model_of("(float[b, n] x, float[b, p] z) => (int64[k] y)", shapes + body)
+    graph = assert_agreement(model, {"x": reals(2, 5), "z": reals(2, 3)})
+    assert graph.outputs["y"].type.shape == (length,)
+
+
+def test_a_range_and_a_number_of_elements_that_the_data_determine():
+    body = (
+        "k = Abs(z) v, i = TopK<axis = 1>(x, k) "
+        "zero = Constant<value = int64 {0}> () one = Constant<value = int64 {1}> () "
+        "last = Squeeze(k) r = Range(zero, last, one)"
+    )
+    model = model_of("(float[n, m] x, int64[1] z) => (float[n, q] v, int64[n, q] i, int64[w] r)", body)
+    inputs = {"x": reals(3, 5), "z": np.array([-2], np.int64)}
+    got = Interpreter(import_model(model)).run(inputs)
+    for output, wanted in zip(got.values(), session_of(model).run(None, inputs), strict=True):
+        np.testing.assert_array_equal(output, wanted)
+
+
+def test_bounds_that_are_inputs_of_the_graph_are_asked_for():
+    model = model_of("(int64 n) => (int64[k] y)", "z = Constant<value = int64 {0}> () y = Range(z, n, n)")
+    with pytest.raises(ConstantNeeded, match="'n'"):
+        import_model(model)
+    zero = model_of("(float[n] x) => (int64[k] y)", "z = Constant<value = int64 {0}> () y = Range(z, z, z)")
+    with pytest.raises(CompilerError, match="cannot be 0"):
+        import_model(zero)
+
+
+@pytest.mark.parametrize("upper", [0, 1])
+@pytest.mark.parametrize("diagonal", [None, -2, 0, 1, 9, -9])
+def test_triangles(upper, diagonal):
+    given = "" if diagonal is None else f"k = Constant<value = int64 {{{diagonal}}}> () "
+    body = f"{given} y = Trilu<upper = {upper}>(x{', k' if given else ''})"
+    assert_agreement(model_of("(float[n, 4, m] x) => (float[n, 4, m] y)", body), {"x": reals(2, 4, 5)})
+
+
+def test_a_triangle_whose_diagonal_is_computed():
+    model = model_of("(int64[n, m] x, int64 k) => (int64[n, m] y)", "d = Neg(k) y = Trilu(x, d)")
+    assert_agreement(model, {"x": np.arange(12).reshape(3, 4), "k": np.array(1)})
+
+
+@pytest.mark.parametrize(
+    ("element", "dtype", "fmod"),
+    [
+        *[("int64", np.int64, 0), ("int64", np.int64, 1), ("int32", np.int32, 0), ("uint8", np.uint8, 0)],
+        *[("float", np.float32, 1), ("double", np.float64, 1)],
+    ],
+)
+def test_remainders(element, dtype, fmod):
+    a, b = (np.array(numbers, dtype) for numbers in ([[7, 9, 4, 250, 6, 0]], [[3], [5], [7]]))
+    if np.dtype(dtype).kind != "u":
+        a, b = a * np.array([1, -1, 1, -1, 1, 1], dtype), b * np.array([[1], [-1], [1]], dtype)
+    model = model_of(f"({element}[1, m] a, {element}[k, 1] b) => ({element}[k, m] y)", f"y = Mod<fmod = {fmod}>(a, b)")
+    assert_agreement(model, {"a": a, "b": b})
+
+
+def test_remainders_of_floats_rounded_down_are_as_in_numpy():
+    """ONNX Runtime refuses the model, but not what it is exported as."""
+    model = model_of("(float[n] a, float[n] b) => (float[n] y)", "y = Mod(a, b)", opset=28)
+    a, b = np.array([5.5, -5.5, 5.5, -5.5, 6, 0], np.float32), np.array([2, 2, -2, -2, 3, 3], np.float32)
+    assert_agreement(model, {"a": a, "b": b}, wanted=[np.mod(a, b)])
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1])
+@pytest.mark.parametrize("largest", [0, 1])
+def test_the_largest_or_smallest(axis, largest):
+    x = RNG.integers(0, 4, (4, 5, 6)).astype(np.float32)  # with equals
+    for opset in (11, 24):
+        body = f"k = Constant<value = int64[1] {{3}}> () v, i = TopK<axis = {axis}, largest = {largest}>(x, k)"
+        model = model_of("(float[n, 5, m] x) => (float[a, b, c] v, int64[a, b, c] i)", body, opset)
+        assert_agreement(model, {"x": x})
+
+
+def test_the_largest_of_older_opsets_and_of_integers():
+    old = model_of("(float[n, 5] x) => (float[n, 2] v, int64[n, 2] i)", "v, i = TopK<k = 2>(x)", opset=9)
+    assert_agreement(old, {"x": reals(3, 5)})
+    body = "s = Shape(x) a = Constant<value = int64[1] {1}> () k = Gather(s, a) v, i = TopK<largest = 0>(x, k)"
+    whole = model_of("(int64[n, m] x) => (int64[n, m] v, int64[n, m] i)", body)
+    graph = assert_agreement(whole, {"x": RNG.integers(-9, 9, (3, 5))}, xla=False)
+    assert graph.outputs["v"].type.shape == ("n", "m")
+    with pytest.raises(CompilerError, match="fewer elements than k"):
+        import_model(model_of("(float[n, 5] x) => (float[n, 9] v)", "v, i = TopK<k = 9>(x)", opset=9))
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2, -1])
+def test_hardmax(axis):
+    x = RNG.integers(0, 3, (3, 4, 5)).astype(np.float32)
+    model = model_of("(float[n, 4, m] x) => (float[n, 4, m] y)", f"y = Hardmax<axis = {axis}>(x)", opset=13)
+    assert_agreement(model, {"x": x})
+    old = model_of("(float[n, 4, m] x) => (float[n, 4, m] y)", f"y = Hardmax<axis = {axis}>(x)", opset=11)
+    assert_agreement(old, {"x": x}, export=False)
+
+
+@pytest.mark.parametrize(
+    ("equation", "shapes"),
+    [
+        ("bij,bjk->bik", [(2, 3, 4), (2, 4, 5)]),
+        ("bhid,bhjd->bhij", [(2, 3, 4, 5), (2, 3, 6, 5)]),
+        ("bhij,bjhd->bihd", [(2, 3, 4, 6), (2, 6, 3, 5)]),
+        ("ij", [(3, 4)]),
+        ("ji", [(3, 4)]),
+        ("ii->i", [(3, 3)]),
+        ("ii", [(3, 3)]),
+        ("i,j->ij", [(3,), (4,)]),
+        ("i,i", [(3,), (3,)]),
+        ("...ij,...jk->...ik", [(2, 1, 3, 4), (1, 5, 4, 6)]),
+        ("...ij->...", [(2, 3, 4)]),
+        ("b i j , b j k", [(2, 3, 4), (2, 4, 5)]),
+        ("ij,jk,kl->il", [(2, 3), (3, 4), (4, 5)]),
+        ("Aa,aB->AB", [(2, 3), (3, 4)]),
+        ("ij,j->i", [(0, 3), (3,)]),
+        ("ij,jk->ik", [(2, 0), (0, 3)]),
+    ],
+)
+def test_einsum(equation, shapes):
+    axes = [", ".join(f"a{n}" if n != 1 else "1" for n in shape) for shape in shapes]
+    inputs = ", ".join(f"float[{axis}] x{i}" for i, axis in enumerate(axes))
+    names = ", ".join(f"x{i}" for i in range(len(shapes)))
+    wanted = np.einsum(equation, *(arrays := [reals(*shape) for shape in shapes]))
+    result = ", ".join(f"r{i}" for i in range(wanted.ndim))
+    kind = f"float[{result}]" if result else "float"
+    model = model_of(f"({inputs}) => ({kind} y)", f'y = Einsum<equation = "{equation}">({names})')
+    assert_agreement(model, {f"x{i}": array for i, array in enumerate(arrays)}, wanted=[np.asarray(wanted)])
+
+
+@pytest.mark.parametrize(
+    ("equation", "what"),
+    [
+        ("ij->k", "no input has"),
+        ("ij,jk->ik", "a term for each input"),
+        ("ijk->i", "does not match"),
+        ("i?->i", "valid"),
+        ("ij->ii", "repeated"),
+        ("...->", "broadcast axes"),
+    ],
+)
+def test_equations_that_are_invalid(equation, what):
+    with pytest.raises(CompilerError, match=what):
+        import_model(model_of("(float[2, 3] x) => (float[k] y)", f'y = Einsum<equation = "{equation}">(x)'))
+
+
+@pytest.mark.parametrize("shape", [(2, 6, 4, 5), (2, 6), (1, 6, 7)])
+def test_group_normalization_is_as_in_torch(shape):
+    import torch
+
+    x, scale, bias = reals(*shape), reals(6), reals(6)
+    every = [torch.from_numpy(vector) for vector in (scale, bias)]
+    wanted = torch.nn.functional.group_norm(torch.from_numpy(x), 3, *every, eps=0.01).numpy()
+    axes = ", ".join(["n", "6", "h", "w"][: len(shape)])
+    signature = f"(float[{axes}] x, float[6] s, float[6] b) => (float[{axes}] y)"
+    model = model_of(signature, "y = GroupNormalization<num_groups = 3, epsilon = 0.01>(x, s, b)", 21)
+    assert_agreement(model, {"x": x, "s": scale, "b": bias}, wanted=[wanted])
+
+
+@pytest.mark.parametrize(
+    ("body", "opset"),
+    [
+        ("y = Mish(x)", 18),
+        ("y = Swish(x)", 24),
+        ("y = Swish<alpha = 1.7>(x)", 24),
+        ("y = RMSNormalization(x, s)", 23),
+        ("y = RMSNormalization<axis = 0, epsilon = 0.1>(x, s)", 23),
+        ("y = RMSNormalization<axis = -2>(x, s)", 23),
+    ],
+)
+def test_activations_and_root_mean_square(body, opset):
+    model = model_of("(float[n, m, 4] x, float[4] s) => (float[n, m, 4] y)", body, opset)
+    assert_agreement(model, {"x": reals(2, 3, 4), "s": reals(4)})
+
+
+@pytest.mark.parametrize("interleaved", [0, 1])
+@pytest.mark.parametrize("rotated", [0, 4])
+@pytest.mark.parametrize("positions", [False, True])
+@pytest.mark.parametrize("packed", [False, True])
+def test_rotary_embedding(packed, positions, rotated, interleaved):
+    half = (rotated or 8) // 2
+    x = reals(2, 5, 24) if packed else reals(2, 3, 5, 8)
+    inputs = {"x": x, "c": reals(9, half) if positions else reals(2, 5, half)}
+    inputs["s"] = reals(*inputs["c"].shape)
+    cache = f"float[p, {half}]" if positions else f"float[b, t, {half}]"
+    ids = ", int64[b, t] i" if positions else ""
+    if positions:
+        inputs["i"] = RNG.integers(0, 9, (2, 5))
+    axes = "b, t, 24" if packed else "b, 3, t, 8"
+    heads = "num_heads = 3, " if packed else ""
+    body = f"RotaryEmbedding<{heads}interleaved = {interleaved}, rotary_embedding_dim = {rotated}>"
+    signature = f"(float[{axes}] x, {cache} c, {cache} s{ids}) => (float[{axes}] y)"
+    model = model_of(signature, f"y = {body}(x, c, s{', i' if positions else ''})", 23)
+    assert_agreement(model, inputs, xla=not interleaved)
