@@ -1,4 +1,4 @@
-"""Less common elementwise operators in JAX; see `xla_operators`."""
+"""Less common elementwise operators and norms in JAX; see `xla_operators`."""
 
 from __future__ import annotations
 
@@ -28,6 +28,11 @@ def _bit_shift(operator: Any, types: Any, a: Array, b: Array) -> Array:
     return jnp.left_shift(a, b) if operator.direction == "LEFT" else jnp.right_shift(a, b)
 
 
+def _lp_normalization(operator: Any, types: Any, x: Array) -> Array:
+    norm = jnp.linalg.norm(x, operator.p, operator.axis, keepdims=True)
+    return jnp.where(norm == 0, 0, x / norm)
+
+
 def _plain(function: Callable[..., Array]) -> Rule:
     return lambda operator, types, *arrays: function(*arrays)
 
@@ -55,4 +60,6 @@ RULES: dict[str, Rule] = {
     "Celu": _celu,
     "IsInf": _is_inf,
     "BitShift": _bit_shift,
+    "LpNormalization": _lp_normalization,
+    "Det": _plain(jnp.linalg.det),
 }

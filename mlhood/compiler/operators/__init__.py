@@ -36,6 +36,7 @@ from mlhood.compiler.operators import (
     data_dependent,
     decompositions,
     depth_space,
+    determinant,
     einsum,
     elementwise,
     grid_sample,
@@ -45,6 +46,7 @@ from mlhood.compiler.operators import (
     integer_arithmetic,
     integer_pooling,
     lookup,
+    lp_normalization,
     matrix,
     movement,
     normalization,
@@ -113,6 +115,8 @@ _FAMILIES = (
     cumulative,
     grid_sample,
     data_dependent,
+    lp_normalization,
+    determinant,
 )
 
 OPERATORS: dict[str, type[Operator]] = {
