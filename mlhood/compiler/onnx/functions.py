@@ -12,8 +12,11 @@ from typing import Any
 import onnx
 from onnx.inliner import inline_selected_functions
 
+from mlhood.compiler.operators import attention_rule
+
 STANDARD = ("", "ai.onnx")
 _MAX_ROUNDS = 5  # definitions within definitions
+_MAX_CALLS = 2**12  # a definition has up to a hundred nodes
 _LOOPS = frozenset({"Range", "SequenceMap"})  # defined by a Loop, of which nothing is gained
 
 
@@ -27,8 +30,10 @@ def expand_functions(proto: onnx.ModelProto, operators: Collection[str]) -> onnx
     opset = max((entry.version for entry in proto.opset_import if entry.domain in STANDARD), default=1)
     for _ in range(_MAX_ROUNDS):
         called = {node.op_type for node in all_nodes(proto.graph) if node.domain in STANDARD}
-        wanted = sorted(name for name in called - set(operators) - _LOOPS if _has_definition(name, opset))
-        if not wanted:
+        ruled = set(operators) - _beyond_rules(proto)
+        wanted = sorted(name for name in called - ruled - _LOOPS if _has_definition(name, opset))
+        calls = sum(node.op_type in wanted for node in all_nodes(proto.graph))
+        if not wanted or calls > _MAX_CALLS:  # the latter are not supported then
             break
         proto = _with_defaults(proto, wanted, opset)
         try:
@@ -36,6 +41,16 @@ def expand_functions(proto: onnx.ModelProto, operators: Collection[str]) -> onnx
         except (RuntimeError, ValueError):  # the types that the definition depends on cannot be inferred
             break
     return proto
+
+
+def _beyond_rules(proto: onnx.ModelProto) -> set[str]:
+    """Return the operators whose rules do not cover all that a model asks of them."""
+    covered = {"Attention": attention_rule.covers}
+    return {node.op_type for node in all_nodes(proto.graph) if not covered.get(node.op_type, _is_covered)(node)}
+
+
+def _is_covered(node: onnx.NodeProto) -> bool:
+    return True
 
 
 def _with_defaults(proto: onnx.ModelProto, names: Collection[str], opset: int) -> onnx.ModelProto:

@@ -23,7 +23,7 @@ from mlhood.compiler.operators import IMPORT_RULES, ImportRule
 from mlhood.compiler.operators.arithmetic import Where
 from mlhood.compiler.operators.cast import array_of, element_of
 from mlhood.compiler.operators.creation import Shape
-from mlhood.compiler.operators.onnx_node import Budget, OnnxNode
+from mlhood.compiler.operators.onnx_node import Budget, ConstantNeeded, OnnxNode
 from mlhood.compiler.operators.shape import Reshape
 from mlhood.errors import CompilerError
 from mlhood.exchange.load import load
@@ -254,6 +254,8 @@ class _Import:
             return self._branch(branches["then_branch" if source.static(0).all() else "else_branch"])
         results = [self._branch(branches[name]) for name in ("then_branch", "else_branch")]
         if [value.type for value in results[0]] != [value.type for value in results[1]]:
+            if isinstance(error := source.not_known(0), ConstantNeeded):
+                raise error
             types = " and ".join(str([list(value.type.shape) for value in branch]) for branch in results)
             todo = "give the lengths of the open axes: compile(model, dims={...}), or --dim NAME=LENGTH"
             raise source.unsupported(f"which branch is taken depends on data, but their types differ: {types}", todo)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
 
 from mlhood.compiler.hir.operator import require
 from mlhood.compiler.hir.values import Value
@@ -12,6 +13,17 @@ from mlhood.compiler.operators.movement import Concat, Expand, Transpose
 from mlhood.compiler.operators.onnx_node import OnnxNode
 from mlhood.compiler.operators.padding import Pad
 from mlhood.compiler.operators.shape import Reshape, Unsqueeze
+
+
+def covers(node: onnx.NodeProto) -> bool:
+    """Return whether the rule covers a node; others are imported by ONNX's definition of the operator.
+
+    Not covered are lengths of keys that are not padding, local windows, softcap, and the products as an output.
+    """
+    numbers = {each.name: onnx.helper.get_attribute_value(each) for each in node.attribute}
+    windows = max(numbers.get(f"{side}_window_size", -1) for side in ("left", "right"))
+    padded, products = any(node.input[6:]), any(node.output[3:])
+    return not (padded or products or windows >= 0 or numbers.get("softcap", 0) != 0)
 
 
 def import_attention(source: OnnxNode) -> tuple[Value | None, ...]:
@@ -40,16 +52,6 @@ def import_attention(source: OnnxNode) -> tuple[Value | None, ...]:
 
 
 def _check(source: OnnxNode) -> None:
-    windows = [source.attribute(f"{side}_window_size", -1) for side in ("left", "right")]
-    reasons = {
-        "lengths of keys that are not padding (nonpad_kv_seqlen) are not supported": source.has(6),
-        "local windows are not supported": max(windows) >= 0,
-        "softcap is not supported": source.attribute("softcap", 0.0) != 0,
-        "the products of queries and keys are not supported as an output": source.uses_output(3),
-    }
-    for reason, holds in reasons.items():
-        if holds:
-            raise source.unsupported(reason, "export the attention as matrix products and a Softmax")
     ranks = [source.input(i).type.rank for i in range(3)]
     require(ranks in ([3] * 3, [4] * 3), "queries, keys and values must have 3 or 4 axes each", got=ranks)
     require(source.has(4) == source.has(5), "past keys and values must be given together")

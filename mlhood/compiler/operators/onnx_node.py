@@ -190,7 +190,7 @@ class OnnxNode:
         value = self.input(position)
         elements = value.data if isinstance(value, Constant) else self._known.get(value)
         if elements is None:
-            raise self._unknown(value, position)
+            raise self.not_known(position)
         self._check_list(elements, position)
         return tuple(axis if isinstance(axis, str) else int(axis) for axis in elements.ravel().tolist())
 
@@ -205,7 +205,7 @@ class OnnxNode:
         """Raise ConstantNeeded if an input of the node is an input of the graph."""
         value = self.input(position)
         if isinstance(value, Placeholder):
-            raise self._unknown(value, position)
+            raise self.not_known(position)
 
     def static(self, position: int) -> np.ndarray:
         """Return an input's array.
@@ -218,7 +218,7 @@ class OnnxNode:
             return value.data
         elements = self._known.get(value)
         if elements is None or elements.dtype == object:
-            raise self._unknown(value, position)
+            raise self.not_known(position)
         return elements
 
     def is_constant(self, position: int) -> bool:
@@ -258,14 +258,32 @@ class OnnxNode:
             what = "an attribute cannot be read"
             raise CompilerError(what, where=self.where, got=f"{proto.name!r}: {error}") from error
 
-    def _unknown(self, value: Value, position: int) -> CompilerError:
-        if isinstance(value, Placeholder):
-            return ConstantNeeded(value.name, self.where)
+    def not_known(self, position: int) -> CompilerError:
+        """Return the error for an input that has to be known when compiling; it names the graph's input behind it."""
+        value = self.input(position)
+        if (origin := _origin(value)) is not None:
+            return ConstantNeeded(origin.name, self.where)
         return CompilerError(
             "an input must be known at compile time, but is computed at run time",
             where=self.where,
             got=f"input {position}, {value.name!r}",
         )
+
+
+def _origin(value: Value) -> Placeholder | None:
+    """Return the first input of the graph that a value is computed from, if they are all lists of integers."""
+    worklist, seen = [value], {value}
+    origins: list[Placeholder] = []
+    while worklist:
+        value = worklist.pop()
+        if isinstance(value, Placeholder):
+            origins.append(value)
+        elif value.producer is not None and value.producer.operator.name not in ("Shape", "Size"):
+            inputs = [each for each in value.producer.inputs if each is not None and each not in seen]
+            seen.update(inputs)
+            worklist += inputs
+    integers = all(origin.type.dtype.kind in "iub" and origin.type.rank <= 1 for origin in origins)
+    return origins[0] if origins and integers else None
 
 
 def _to_python(value: Any) -> Any:
