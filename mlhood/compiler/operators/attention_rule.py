@@ -52,6 +52,10 @@ def import_attention(source: OnnxNode) -> tuple[Value | None, ...]:
 
 
 def _check(source: OnnxNode) -> None:
+    windows = max(source.attribute(f"{side}_window_size", -1) for side in ("left", "right"))
+    if source.has(6) or source.uses_output(3) or windows >= 0 or source.attribute("softcap", 0.0) != 0:
+        what = "lengths of keys, local windows, softcap and the products as an output are not supported in this use"
+        raise source.unsupported(what, "export the attention as matrix products and a Softmax")
     ranks = [source.input(i).type.rank for i in range(3)]
     require(ranks in ([3] * 3, [4] * 3), "queries, keys and values must have 3 or 4 axes each", got=ranks)
     require(source.has(4) == source.has(5), "past keys and values must be given together")

@@ -272,6 +272,8 @@ class OnnxNode:
 
 def _origin(value: Value) -> Placeholder | None:
     """Return the first input of the graph that a value is computed from, if they are all lists of integers."""
+    if isinstance(value, Placeholder):
+        return value
     worklist, seen = [value], {value}
     origins: list[Placeholder] = []
     while worklist:
