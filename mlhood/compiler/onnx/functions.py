@@ -11,6 +11,7 @@ from typing import Any
 
 import onnx
 from onnx.inliner import inline_selected_functions
+from onnx.shape_inference import InferenceError
 
 from mlhood.compiler.operators import attention_rule
 
@@ -38,7 +39,7 @@ def expand_functions(proto: onnx.ModelProto, operators: Collection[str]) -> onnx
         proto = _with_defaults(proto, wanted, opset)
         try:
             proto = inline_selected_functions(proto, [("", name) for name in wanted], inline_schema_functions=True)
-        except (RuntimeError, ValueError):  # the types that the definition depends on cannot be inferred
+        except (RuntimeError, ValueError, InferenceError):  # the types that the definition depends on cannot be inferred
             break
     return proto
 
