@@ -39,7 +39,7 @@ def expand_functions(proto: onnx.ModelProto, operators: Collection[str]) -> onnx
         proto = _with_defaults(proto, wanted, opset)
         try:
             proto = inline_selected_functions(proto, [("", name) for name in wanted], inline_schema_functions=True)
-        except (RuntimeError, ValueError, InferenceError):  # the types that the definition depends on cannot be inferred
+        except (RuntimeError, ValueError, InferenceError):  # the types that it depends on cannot be inferred
             break
     return proto
 
