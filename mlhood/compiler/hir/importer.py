@@ -1,4 +1,4 @@
-"""Facade: the importer under the path that the notebooks use; the one module of `hir` that imports the operators."""
+"""Facade: the importer under the path that the notebooks use; like `exporter`, it imports the operators."""
 
 from mlhood.compiler.onnx.importer import import_model
 
