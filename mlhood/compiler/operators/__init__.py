@@ -29,6 +29,7 @@ from mlhood.compiler.operators import (
     bitwise,
     blocked,
     cast,
+    causal_convolution,
     chain,
     convolution,
     creation,
@@ -131,4 +132,5 @@ IMPORT_RULES: dict[str, ImportRule] = {
     **decompositions.RULES,
     **transformer_rules.RULES,
     **attention_rule.RULES,
+    **causal_convolution.RULES,
 }

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
 from mlhood.compiler.backends.interpreter import Interpreter
@@ -58,3 +59,39 @@ def test_a_place_past_the_end_is_refused():
 def test_an_update_that_does_not_fit_is_refused(update, attributes, reason):
     with pytest.raises(CompilerError, match=reason):
         TensorScatter(**attributes).infer(TensorType("float32", (1, 4, 5)), TensorType("float32", update))
+
+
+@pytest.mark.parametrize("activation", ["none", "silu"])
+@pytest.mark.parametrize(("bias", "past"), [(False, False), (True, True), (False, True)])
+@pytest.mark.parametrize("size", [1, 3])
+def test_causal_convolution(activation, bias, past, size):
+    inputs = {"x": numbers(2, 4, 5), "w": numbers(4, 1, size, seed=1)}
+    inputs["bias"] = numbers(4, seed=2) if bias else None
+    inputs["past"] = numbers(2, 4, size - 1, seed=3) if past else None
+    agree_with_the_reference("CausalConvWithState", inputs, 2, 27, open_axes=False, activation=activation)
+
+
+def test_an_open_number_of_steps_before_which_there_is_a_past():
+    inputs = {"x": numbers(1, 4, 2), "w": numbers(4, 1, 4), "bias": None, "past": numbers(1, 4, 3)}
+    model = single("CausalConvWithState", inputs, 2, opset=27)
+    model.graph.input[0].type.tensor_type.shape.dim[2].dim_param = "steps"
+    del inputs["bias"]
+    agree(model, inputs, wanted=ReferenceEvaluator(model).run(None, inputs), open_axes=False)
+
+
+@pytest.mark.parametrize(
+    ("x", "w", "activation", "reason"),
+    [
+        ((1, 4, 5), (4, 1, 2), "relu", "unknown activation"),
+        ((1, 4, 5, 1), (4, 1, 2, 1), "none", "3 axes"),
+        ((1, 4, 5), (4, 1, 0), "none", "shape of the kernels"),
+    ],
+)
+def test_a_causal_convolution_that_is_invalid_is_refused(x, w, activation, reason):
+    model = single("Identity", {"x": numbers(*x)})
+    model.graph.input.append(single("Identity", {"w": numbers(*w)}).graph.input[0])
+    model.opset_import[0].version = 27
+    node = helper.make_node("CausalConvWithState", ["x", "w"], ["y0", "y1"], activation=activation)
+    model.graph.node[0].CopyFrom(node)
+    with pytest.raises(CompilerError, match=reason):
+        import_model(model)
