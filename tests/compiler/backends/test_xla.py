@@ -24,7 +24,7 @@ from mlhood.models import gpt_block, vit_block
 REFUSED = {"Resize", "DynamicQuantize"} | {
     name for name in OPERATORS if name.startswith("Quantized") or name == "Rescale"
 }
-REFUSED |= {"GridSample", "TensorScatter", "NonZero", "Compress", "Unique", "NonMaxSuppression"}
+REFUSED |= {"GridSample", "LinearAttention", "TensorScatter", "NonZero", "Compress", "Unique", "NonMaxSuppression"}
 
 
 def node_tests():
