@@ -10,6 +10,7 @@ from mlhood.compiler.operators.arithmetic import Mul
 from mlhood.compiler.operators.cast import Cast
 from mlhood.compiler.operators.convolution import Conv
 from mlhood.compiler.operators.elementwise import FUNCTIONS
+from mlhood.compiler.operators.indexing import require_equal
 from mlhood.compiler.operators.movement import Concat, Slice
 from mlhood.compiler.operators.onnx_node import OnnxNode
 from mlhood.compiler.operators.padding import Pad
@@ -32,6 +33,9 @@ def import_causal_convolution(source: OnnxNode) -> tuple[Value, Value]:
     fixed = isinstance(channels, int) and isinstance(size, int) and size > 0
     require(fixed, "the shape of the kernels must be known at compile time", got=list(w.type.shape))
     past = int(size) - 1
+    if source.has(3):
+        wanted = (*x.type.shape[:2], past)
+        require_equal("the past must have k - 1 steps", wanted, source.input(3).type.shape)
     zeros = Pad((0, 0, past, 0, 0, 0))
     padded = source.add(Concat(2), source.input(3), x) if source.has(3) else source.add(zeros, x)
     y = source.add(Conv((1,), (0, 0), (1,), int(channels)), padded, w, source.optional(2))

@@ -121,7 +121,8 @@ class LinearAttention(Operator):
     def workspace(self, *types: TensorType | None) -> int:
         given = [type for type in types if type is not None]
         shapes = [type.shape for type in (*given, *self.infer(*types))]  # type: ignore[arg-type]
-        return 2 * max(math.prod(map(int, shape)) for shape in shapes)  # float32, where they are float16
+        factor = 2 if all(type.dtype.itemsize == 2 for type in given) else 1  # the arrays are float32
+        return factor * max(math.prod(map(int, shape)) for shape in shapes)
 
     def macs(self, inputs: Sequence[tuple[int, ...]], output: tuple[int, ...]) -> int:
         size, products = inputs[0][2] // self.heads, 2 if RULES[self.rule][1] else 1

@@ -82,6 +82,19 @@ def test_an_open_number_of_steps_before_which_there_is_a_past():
     agree(model, inputs, wanted=ReferenceEvaluator(model).run(None, inputs), open_axes=False)
 
 
+def test_a_past_of_another_length_is_refused():
+    inputs = {"x": numbers(1, 4, 2), "w": numbers(4, 1, 4), "bias": None, "past": numbers(1, 4, 3)}
+    model = single("CausalConvWithState", inputs, 2, opset=27)
+    model.graph.input[2].type.tensor_type.shape.dim[2].dim_value = 5
+    with pytest.raises(CompilerError, match="k - 1 steps"):
+        import_model(model)
+
+
+def test_the_workspace_of_linear_attention_is_in_float32():
+    types = [TensorType("float16", shape) for shape in ((1, 2, 60), (1, 2, 60), (1, 2, 60))]
+    assert LinearAttention(1, 1, 1.0, "linear").workspace(*types) == 2 * 60 * 60
+
+
 @pytest.mark.parametrize(
     ("x", "w", "activation", "reason"),
     [
