@@ -13,6 +13,7 @@ from mlhood.compiler.operators.arithmetic import Binary
 from mlhood.compiler.operators.base import NOT_REAL
 from mlhood.compiler.operators.elementwise import Function
 from mlhood.compiler.operators.onnx_node import OnnxNode
+from mlhood.compiler.operators.onnx_writer import OnnxWriter
 
 
 class Bitwise(Binary):
@@ -65,7 +66,10 @@ class BitwiseNot(Function):
 
 @dataclass(frozen=True)
 class BitShift(Bitwise):
-    """y = a with its bits shifted by b places to the "LEFT" or to the "RIGHT"; unsigned."""
+    """y = a with its bits shifted by b places to the "LEFT", or to the "RIGHT", which repeats the sign.
+
+    All bits are shifted out where b is negative, or not less than the width.
+    """
 
     direction: str = "LEFT"
 
@@ -74,12 +78,16 @@ class BitShift(Bitwise):
     def infer(self, a: TensorType, b: TensorType) -> TensorType:
         known = self.direction in ("LEFT", "RIGHT")
         require(known, "unknown direction of a shift", expected="LEFT or RIGHT", got=self.direction)
-        y = super().infer(a, b)
-        require(y.dtype.kind == "u", "the operator requires unsigned integers", got=y.element)
-        return y
+        return super().infer(a, b)
 
     def evaluate(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         return np.asarray((np.left_shift if self.direction == "LEFT" else np.right_shift)(a, b))
+
+    def to_onnx(self, writer: OnnxWriter, inputs: list[str], name: str) -> str:
+        element = writer.node.outputs[0].type.element
+        unsigned = element.startswith("u")
+        require(unsigned, "the opsets that are written shift unsigned integers only", got=element)
+        return writer.emit("BitShift", *inputs, name=name, direction=self.direction)
 
     @classmethod
     def from_onnx(cls, source: OnnxNode) -> Value:

@@ -24,8 +24,8 @@ from mlhood.models import gpt_block, vit_block
 REFUSED = {"Resize", "DynamicQuantize"} | {
     name for name in OPERATORS if name.startswith("Quantized") or name == "Rescale"
 }
-REFUSED |= {"GridSample", "NonZero", "Compress", "Unique", "NonMaxSuppression"}
 REFUSED |= {"Fill", "OpenReshape", "OpenExpand", "OpenTile", "OpenSlice"}  # their lengths are computed when running
+REFUSED |= {"GridSample", "LinearAttention", "TensorScatter", "NonZero", "Compress", "Unique", "NonMaxSuppression"}
 
 
 def node_tests():

@@ -129,11 +129,11 @@ def test_a_condition_that_depends_on_data_needs_branches_of_one_type():
 
 def test_an_unknown_operator_in_a_branch_is_listed():
     branches = {
-        "then_branch": branch("a", [node("Det", ["x"], ["o"], "lost")], "o"),
+        "then_branch": branch("a", [node("RandomNormalLike", ["x"], ["o"], "lost")], "o"),
         "else_branch": branch("b", [node("Identity", ["x"], ["o"])], "o"),
     }
     model = model_of([node("If", ["c"], ["y"], **branches)], [value("x", FLOAT, [1, 3, 3]), value("c", BOOL, [])], 3)
-    with pytest.raises(CompilerError, match="Det \\('lost'\\)"):
+    with pytest.raises(CompilerError, match="RandomNormalLike \\('lost'\\)"):
         import_model(model)
 
 
@@ -155,3 +155,35 @@ def test_a_function_of_the_model_may_hold_an_if():
     model.opset_import.append(helper.make_opsetid("own", 1))
     expected = onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": X[0, 0]})[0]
     np.testing.assert_array_equal(compile_model(model).run(x=X[0, 0])["y"], expected)
+
+
+def graph_of(name, op_type, inputs, constants):
+    """Return a graph of one node that modifies a tensor of 4 axes."""
+    tensors = [numpy_helper.from_array(np.asarray(array, np.float32), key) for key, array in constants.items()]
+    ends = [value(end, FLOAT, list("BHLS")) for end in ("x", "y")]
+    return helper.make_graph([node(op_type, inputs, ["y"])], name, ends[:1], ends[1:], tensors)
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+@pytest.mark.parametrize("modified", [(), ("score_mod",), ("score_mod", "prob_mod")])
+def test_flex_attention_with_graphs_in_its_attributes(nodes, modified):
+    graphs = {
+        "score_mod": graph_of("score", "Add", ["x", "c"], {"c": 0.5}),
+        "prob_mod": graph_of("prob", "Mul", ["x", "c"], {"c": 0.25}),
+    }
+    attributes = {name: graphs[name] for name in modified}
+    shapes = {"q": (2, 4, 3, 8), "k": (2, 2, 5, 8), "v": (2, 2, 5, 8)}
+    calls = [
+        node("FlexAttention", [query, "k", "v"], [result], domain="ai.onnx.preview", **attributes)
+        for query, result in [("q", "h"), ("h", "y")][2 - nodes :]
+    ]
+    calls[0].input[0] = "q"
+    inputs = [value(name, FLOAT, shape) for name, shape in shapes.items()]
+    graph = helper.make_graph(calls, "test", inputs, [value("y", FLOAT, [None] * 4)])
+    opsets = [helper.make_opsetid("", 26), helper.make_opsetid("ai.onnx.preview", 1)]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=10)
+    rng = np.random.default_rng(0)
+    feeds = {name: rng.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
+    expected = ReferenceEvaluator(model).run(None, feeds)[0]
+    for target in ("interpreter", "cpu"):
+        np.testing.assert_allclose(compile_model(model, target).run(**feeds)["y"], expected, rtol=1e-4, atol=1e-5)
