@@ -39,6 +39,7 @@ from mlhood.compiler.operators import (
     determinant,
     einsum,
     elementwise,
+    fourier,
     grid_sample,
     group_normalization,
     indexing,
@@ -117,6 +118,7 @@ _FAMILIES = (
     data_dependent,
     lp_normalization,
     determinant,
+    fourier,
 )
 
 OPERATORS: dict[str, type[Operator]] = {
