@@ -65,6 +65,7 @@ from mlhood.compiler.operators import (
     selection,
     shape,
     shrinkage,
+    spectral_windows,
     transformer_rules,
     transposed_convolution,
     triangle,
@@ -131,4 +132,5 @@ IMPORT_RULES: dict[str, ImportRule] = {
     **decompositions.RULES,
     **transformer_rules.RULES,
     **attention_rule.RULES,
+    **spectral_windows.RULES,
 }
