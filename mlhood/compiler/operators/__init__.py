@@ -70,6 +70,7 @@ from mlhood.compiler.operators import (
     transposed_convolution,
     triangle,
     trigonometry,
+    unpooling,
 )
 from mlhood.compiler.operators.onnx_node import OnnxNode
 
@@ -120,6 +121,7 @@ _FAMILIES = (
     lp_normalization,
     determinant,
     fourier,
+    unpooling,
 )
 
 OPERATORS: dict[str, type[Operator]] = {
