@@ -62,6 +62,7 @@ from mlhood.compiler.operators import (
     remainder,
     rescale,
     resize,
+    roi_align,
     selection,
     shape,
     shrinkage,
@@ -122,6 +123,7 @@ _FAMILIES = (
     determinant,
     fourier,
     unpooling,
+    roi_align,
 )
 
 OPERATORS: dict[str, type[Operator]] = {

@@ -25,7 +25,7 @@ REFUSED = {"Resize", "DynamicQuantize"} | {
     name for name in OPERATORS if name.startswith("Quantized") or name == "Rescale"
 }
 REFUSED |= {"GridSample", "NonZero", "Compress", "Unique", "NonMaxSuppression"}
-REFUSED |= {"DFT", "STFT", "LpPool", "MaxUnpool", "Col2Im"}
+REFUSED |= {"DFT", "STFT", "LpPool", "MaxUnpool", "Col2Im", "RoiAlign"}
 
 
 def node_tests():
