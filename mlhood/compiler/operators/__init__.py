@@ -40,6 +40,7 @@ from mlhood.compiler.operators import (
     determinant,
     einsum,
     elementwise,
+    fourier,
     grid_sample,
     group_normalization,
     indexing,
@@ -63,14 +64,17 @@ from mlhood.compiler.operators import (
     remainder,
     rescale,
     resize,
+    roi_align,
     selection,
     shape,
     shrinkage,
+    spectral_windows,
     tensor_scatter,
     transformer_rules,
     transposed_convolution,
     triangle,
     trigonometry,
+    unpooling,
 )
 from mlhood.compiler.operators.onnx_node import OnnxNode
 
@@ -122,6 +126,9 @@ _FAMILIES = (
     data_dependent,
     lp_normalization,
     determinant,
+    fourier,
+    unpooling,
+    roi_align,
 )
 
 OPERATORS: dict[str, type[Operator]] = {
@@ -135,4 +142,5 @@ IMPORT_RULES: dict[str, ImportRule] = {
     **transformer_rules.RULES,
     **attention_rule.RULES,
     **causal_convolution.RULES,
+    **spectral_windows.RULES,
 }
