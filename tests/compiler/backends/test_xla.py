@@ -26,7 +26,6 @@ REFUSED = {"Resize", "DynamicQuantize"} | {
 }
 REFUSED |= {"Fill", "OpenReshape", "OpenExpand", "OpenTile", "OpenSlice"}  # their lengths are computed when running
 REFUSED |= {"GridSample", "LinearAttention", "TensorScatter", "NonZero", "Compress", "Unique", "NonMaxSuppression"}
-REFUSED |= {"GridSample", "NonZero", "Compress", "Unique", "NonMaxSuppression"}
 REFUSED |= {"DFT", "STFT", "LpPool", "MaxUnpool", "Col2Im", "RoiAlign"}
 
 

@@ -122,8 +122,13 @@ def test_a_condition_that_depends_on_data_needs_branches_of_one_type():
         "then_branch": branch("a", [node("Squeeze", ["x"], ["o"])], "o"),
         "else_branch": branch("b", [node("Identity", ["x"], ["o"])], "o"),
     }
-    inputs = [value("x", FLOAT, [1, 3]), value("c", BOOL, [])]
+    nodes = [node("IsNaN", ["x"], ["bits"]), node("If", ["bits"], ["y"], **branches)]
     with pytest.raises(CompilerError, match="types differ"):
+        import_model(model_of(nodes, [value("x", FLOAT, [1, 1])], 2))
+    inputs = [value("x", FLOAT, [1, 3]), value("c", BOOL, [])]
+    with pytest.raises(
+        CompilerError, match="must be known at compile time"
+    ):  # an input that can be given as a constant
         import_model(model_of([node("If", ["c"], ["y"], **branches)], inputs, 2))
 
 
