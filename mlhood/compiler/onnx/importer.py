@@ -22,7 +22,7 @@ from mlhood.compiler.onnx.shape_arithmetic import evaluate_names
 from mlhood.compiler.operators import IMPORT_RULES, ImportRule
 from mlhood.compiler.operators.arithmetic import Where
 from mlhood.compiler.operators.cast import array_of, element_of
-from mlhood.compiler.operators.creation import Shape
+from mlhood.compiler.operators.creation import Shape, Size
 from mlhood.compiler.operators.onnx_node import Budget, ConstantNeeded, OnnxNode
 from mlhood.compiler.operators.shape import Reshape
 from mlhood.errors import CompilerError
@@ -280,6 +280,9 @@ class _Import:
         if isinstance(node.operator, Shape) and node.inputs[0] is not None:
             shape = node.inputs[0].type.shape[node.operator.start : node.operator.stop]
             self.known[output] = _normalize(np.array(shape, object))
+            return
+        if isinstance(node.operator, Size) and node.inputs[0] is not None:
+            self.known[output] = _normalize(np.array(node.inputs[0].type.size, object))
             return
         inputs = [self._known_elements(value) for value in node.inputs if value is not None]
         arrays = [array for array in inputs if array is not None]
