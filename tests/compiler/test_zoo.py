@@ -7,25 +7,12 @@ import pytest
 from typer.testing import CliRunner
 
 from mlhood.cli import app
-from mlhood.compiler.operators import IMPORT_RULES
 from mlhood.compiler.zoo import EXPORTERS, Outcome, export_architecture, format_table, score_zoo, share
 from mlhood.errors import CompilerError
 from mlhood.models.zoo import ARCHITECTURES, architecture
 
-# Operators that an export has; it is refused as long as they have no import rule, and must be right once they have.
-NEEDED = {
-    "detr": {"Mod"},
-    "kan": {"Einsum"},
-    "wide_and_deep": {"Loop", "Range"},
-    "transformer_encoder": {"Mod"},
-    "transformer": {"Mod", "Trilu"},
-    "gpt": {"Mod", "Range"},
-    "causal_attention": {"Trilu"},
-    "llama": {"Einsum", "Range", "Trilu"},
-    "bert": {"Range"},
-    "vit": {"Mod"},
-    "t5": {"Einsum", "Range"},
-}
+# Exports that are refused, with the operator that has no import rule.
+REFUSED = {"wide_and_deep": "Loop"}
 DYNAMO = ("lenet", "vit", "rnn")
 
 
@@ -33,9 +20,8 @@ DYNAMO = ("lenet", "vit", "rnn")
 def test_an_export_with_an_open_batch_is_right_on_both_targets(name):
     outcomes = list(score_zoo([name], ["torchscript-17"], batches=["open"]))
     assert len(outcomes) == 2
-    missing = NEEDED.get(name, set()) - IMPORT_RULES.keys()
-    assert {outcome.verdict for outcome in outcomes} == {"refused" if missing else "right"}, str(outcomes[0])
-    assert all(operator in outcome.detail for operator in missing for outcome in outcomes)
+    assert {outcome.verdict for outcome in outcomes} == {"refused" if name in REFUSED else "right"}, str(outcomes[0])
+    assert all(REFUSED.get(name, "") in outcome.detail for outcome in outcomes)
 
 
 @pytest.mark.parametrize("name", DYNAMO)
