@@ -50,9 +50,10 @@ PLAN: dict[str, set[str]] = {
     "compiler.bundle": {"models", "exchange", "compiler", "compiler.quantize", "compiler.backends"}
     | {"compiler.compile"},
     "compiler.bundle_commands": {"compiler", "compiler.quantize", "compiler.bundle"},
+    "compiler.conformance_commands": {"compiler.conformance", "compiler.zoo"},
     "compiler.commands": {"exchange", "graph_drawing", "compiler", "compiler.backends", "compiler.quantize"}
-    | {"compiler.bench", "compiler.compile", "compiler.conformance", "compiler.debugger", "compiler.zoo"}
-    | {"compiler.bench_commands", "compiler.bundle_commands"},
+    | {"compiler.bench", "compiler.compile", "compiler.debugger"}
+    | {"compiler.bench_commands", "compiler.bundle_commands", "compiler.conformance_commands"},
     # the generators are self-contained: the cache of object code digests their sources only
     "kernels.codegen": set(),
     "kernels": {"kernels.codegen"},
