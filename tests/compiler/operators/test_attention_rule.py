@@ -31,10 +31,20 @@ def test_packed_heads_with_open_axes(causal):
     assert_agreement(onnx.parser.parse_model(text), inputs)
 
 
-def test_what_is_refused():
+def test_softcap_is_imported_by_the_definition():
     text = (
-        '<ir_version: 8, opset_import: ["": 23]> test (float[1, 2, 3, 4] q) => (float[1, 2, 3, 4] y) '
+        '<ir_version: 10, opset_import: ["": 23]> test (float[1, 2, 3, 4] q) => (float[1, 2, 3, 4] y) '
         "{ y = Attention<softcap = 2.0>(q, q, q) }"
     )
-    with pytest.raises(CompilerError, match="softcap is not supported"):
+    assert_agreement(
+        onnx.parser.parse_model(text), {"q": np.random.default_rng(0).standard_normal((1, 2, 3, 4), np.float32)}
+    )
+
+
+def test_what_is_refused():
+    text = (
+        '<ir_version: 10, opset_import: ["": 24]> test '
+        "(float[1, 2, 3, 4] q, int64[1] lengths) => (float[1, 2, 3, 4] y) { y = Attention(q, q, q, , , , lengths) }"
+    )
+    with pytest.raises(CompilerError, match="lengths of keys"):
         import_model(onnx.parser.parse_model(text))

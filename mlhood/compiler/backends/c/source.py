@@ -69,6 +69,7 @@ class _Writer:
     expressions: dict[Buffer, str] = field(default_factory=dict)  # how run() names a buffer
 
     def write(self) -> Source:
+        self._check_lengths()
         constants = [weight for weight in self.program.weights.values() if weight.kind == "constant"]
         self.weight_bytes = sum(weight.bytes for weight in constants)
         if self.weight_bytes > MAX_BYTES:
@@ -100,6 +101,17 @@ class _Writer:
         }
         inputs, outputs = self.parameters["input"], self.parameters["output"]
         return Source(self.prefix, files, inputs, outputs, self.plan.bytes, self.weight_bytes)
+
+    def _check_lengths(self) -> None:
+        buffers = dict.fromkeys(buffer for step in self.program.instructions for buffer in step.buffers)
+        names = [buffer.name for buffer in buffers if any(isinstance(axis, str) for axis in buffer.type.shape)]
+        if names:
+            raise CompilerError(
+                "a program in C has no dynamic axes",
+                expected="lengths that are known when compiling",
+                got=f"open axes of {', '.join(names[:8])}{', ...' if names[8:] else ''}",
+                todo="give the lengths of the model's open axes, or run it on target cpu if its data decide them",
+            )
 
     def _external(self, kind: str) -> dict[str, Weight]:
         if kind == "output":
