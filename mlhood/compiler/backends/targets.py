@@ -79,4 +79,5 @@ def prepare(graph: Graph, target: Target) -> Runner:
 def check_target(target: Target) -> None:
     """Raise CompilerError if a target is unknown."""
     if not callable(target) and target not in TARGETS:
-        raise CompilerError("unknown target", expected=", ".join(TARGETS), got=repr(target))
+        todo = "choose one of these; C or a page is written by mlhood compile --target c or --target wasm, --out FOLDER"
+        raise CompilerError("unknown target", expected=", ".join(TARGETS), got=repr(target), todo=todo)
