@@ -53,12 +53,8 @@ def expand_functions(proto: onnx.ModelProto, operators: Collection[str]) -> onnx
 
 def _beyond_rules(proto: onnx.ModelProto) -> set[str]:
     """Return the operators whose rules do not cover all that a model asks of them."""
-    covered = {"Attention": attention_rule.covers}
-    return {node.op_type for node in all_nodes(proto.graph) if not covered.get(node.op_type, _is_covered)(node)}
-
-
-def _is_covered(node: onnx.NodeProto) -> bool:
-    return True
+    attentions = (node for node in all_nodes(proto.graph) if node.op_type == "Attention")
+    return set() if all(map(attention_rule.covers, attentions)) else {"Attention"}
 
 
 def _domain(name: str) -> str:

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from mlhood.compiler.hir.operator import Operator, Permutation, Range, unsupported
+from mlhood.compiler.hir.operator import (
+    Operator,
+    Permutation,
+    Range,
+    require,
+    require_unquantized,
+    unsupported,
+)
 from mlhood.compiler.hir.types import TensorType, normalize_axis
 
 NO_PRODUCTS = unsupported("it sums no products")
@@ -48,6 +55,19 @@ class IntegerArithmetic:
     quantization_rule = unsupported("it computes with integers already")
     sink_transpose = unsupported("transposes are sunk before a graph is quantised")
     value_range = unsupported("the integers represent other numbers")
+
+
+def real_along(x: TensorType, axes: Iterable[int]) -> TensorType:
+    """Type rule of operators on reals along some axes: the type of x.
+
+    Raises:
+        CompilerError: x is quantised or has integers, or does not have these axes.
+    """
+    require_unquantized(x)
+    require(x.is_float, "the operator requires floating-point elements", got=x.element)
+    for axis in axes:
+        normalize_axis(axis, x.rank)
+    return x
 
 
 def transposed_axes(axes: Iterable[int], permutation: Permutation) -> tuple[int, ...]:

@@ -25,6 +25,7 @@ from mlhood.compiler.operators.base import (
     POSITIONAL,
     STAYS_FLOAT,
     export_directly,
+    real_along,
     transposed_axes,
 )
 from mlhood.compiler.operators.onnx_node import OnnxNode
@@ -201,11 +202,7 @@ class Softmax(Normalization):
     family = "activation"
 
     def infer(self, x: TensorType) -> TensorType:
-        require_unquantized(x)
-        require(x.is_float, "the operator requires floating-point elements", got=x.element)
-        for axis in self.axes:
-            normalize_axis(axis, x.rank)
-        return x
+        return real_along(x, self.axes)
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:
         powers = np.exp(self.shifted(x))

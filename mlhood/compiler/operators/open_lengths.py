@@ -18,7 +18,7 @@ from mlhood.compiler.hir.lengths import evaluate, fold, names_in, subtract_dims
 from mlhood.compiler.hir.operator import Operator, require, unsupported
 from mlhood.compiler.hir.types import Dim, TensorType, broadcast, normalize_axis, product, quotient
 from mlhood.compiler.hir.values import Value
-from mlhood.compiler.operators.base import NO_BOUNDS, NO_PRODUCTS, POSITIONAL, STAYS_FLOAT
+from mlhood.compiler.operators.base import NO_BOUNDS, NO_PRODUCTS, POSITIONAL, STAYS_FLOAT, Movement
 from mlhood.compiler.operators.cast import number_of
 from mlhood.compiler.operators.onnx_node import OnnxNode
 from mlhood.compiler.operators.onnx_writer import OnnxWriter
@@ -64,8 +64,17 @@ class Fill(Operator):
         return writer.emit("ConstantOfShape", emit(writer, self.shape, self.names, inputs), name=name, value=fill)
 
 
+class OpenMovement(Movement):
+    """Base: elements of x are moved, by lengths that are expressions of names of axes."""
+
+    arity = (2, None)
+    from_onnx = unsupported("the import of the operator with the same name makes it, for open axes")
+    quantization_rule = STAYS_FLOAT
+    sink_transpose = POSITIONAL
+
+
 @dataclass(frozen=True)
-class Movement(Operator):
+class ShapedMovement(OpenMovement):
     """Base: x, moved by `operator` with lengths that are expressions of names.
 
     Attributes:
@@ -75,16 +84,6 @@ class Movement(Operator):
 
     shape: Lengths
     names: tuple[tuple[str, int, int], ...]
-
-    arity = (2, None)
-    family = "shape"
-    from_onnx = unsupported("the import of the operator with the same name makes it, for open axes")
-    quantization_rule = STAYS_FLOAT
-    sink_transpose = POSITIONAL
-    macs = NO_PRODUCTS
-
-    def value_range(self, y: TensorType, *inputs: tuple[float, float]) -> tuple[float, float]:
-        return inputs[0]
 
     def infer(self, x: TensorType, *references: TensorType) -> TensorType:
         return x.with_shape(self.moved(x.shape, self._lengths([reference.shape for reference in references])))
@@ -111,7 +110,7 @@ class Movement(Operator):
 
 
 @dataclass(frozen=True)
-class OpenExpand(Movement):
+class OpenExpand(ShapedMovement):
     """x, broadcast to a shape."""
 
     def moved(self, shape: Lengths, lengths: Lengths) -> Lengths:
@@ -122,7 +121,7 @@ class OpenExpand(Movement):
 
 
 @dataclass(frozen=True)
-class OpenTile(Movement):
+class OpenTile(ShapedMovement):
     """x, repeated along each axis."""
 
     def moved(self, shape: Lengths, lengths: Lengths) -> Lengths:
@@ -135,7 +134,7 @@ class OpenTile(Movement):
 
 
 @dataclass(frozen=True)
-class OpenReshape(Movement):
+class OpenReshape(ShapedMovement):
     """The elements of x in the same order; 0 copies a length, and one -1 takes what is left."""
 
     def moved(self, shape: Lengths, lengths: Lengths) -> Lengths:
@@ -156,7 +155,7 @@ class OpenReshape(Movement):
 
 
 @dataclass(frozen=True)
-class OpenSlice(Operator):
+class OpenSlice(OpenMovement):
     """x[start:stop] along one axis, with ends that are expressions of names.
 
     Attributes:
@@ -168,16 +167,6 @@ class OpenSlice(Operator):
     ends: Lengths
     names: tuple[tuple[str, int, int], ...]
     axis: int
-
-    arity = (2, None)
-    family = "shape"
-    from_onnx = unsupported("the import of Slice makes it, for open axes")
-    quantization_rule = STAYS_FLOAT
-    sink_transpose = POSITIONAL
-    macs = NO_PRODUCTS
-
-    def value_range(self, y: TensorType, *inputs: tuple[float, float]) -> tuple[float, float]:
-        return inputs[0]
 
     def infer(self, x: TensorType, *references: TensorType) -> TensorType:
         start, stop = self._bound([reference.shape for reference in references])

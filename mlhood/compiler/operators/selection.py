@@ -14,6 +14,7 @@ from mlhood.compiler.operators.base import (
     NO_PRODUCTS,
     NOT_REAL,
     STAYS_FLOAT,
+    real_along,
     transposed_axes,
 )
 from mlhood.compiler.operators.onnx_node import OnnxNode
@@ -116,11 +117,7 @@ class Hardmax(Operator):
     macs = NO_PRODUCTS
 
     def infer(self, x: TensorType) -> TensorType:
-        require_unquantized(x)
-        require(x.is_float, "the operator requires floating-point elements", got=x.element)
-        for axis in self.axes:
-            normalize_axis(axis, x.rank)
-        return x
+        return real_along(x, self.axes)
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:
         axes = tuple(axis % x.ndim for axis in self.axes)

@@ -57,6 +57,19 @@ def _matmul(b: OnnxBuilder, x: Tensor, y: Tensor) -> str:
     return b.emit("MatMul", x.name, y.name)
 
 
+def _window(
+    x: Tensor, kernel: Sequence[int], stride: Sequence[int], padding: Sequence[int], ceil_mode: bool
+) -> dict[str, Any]:
+    """Return the attributes that ONNX's pools share; torch's stride is the window's size where none is given."""
+    size = _spatial(kernel, x.rank)
+    return {
+        "kernel_shape": size,
+        "strides": _spatial(stride, x.rank) or size,
+        "pads": _spatial(padding, x.rank) * 2,
+        "ceil_mode": int(ceil_mode),
+    }
+
+
 @rule(aten.max_pool2d_with_indices.default, aten.max_pool3d_with_indices.default)
 def _max_pool(
     b: OnnxBuilder,
@@ -68,19 +81,9 @@ def _max_pool(
     ceil_mode: bool = False,
 ) -> Names:
     require(not b.used[1], "the places of the maxima")
-    rank = b.output.rank
-    require(x.rank == {4: 4, 5: 5}.get(rank), "no batch axis")
-    size = _spatial(kernel, rank)
-    pooled = b.emit(
-        "MaxPool",
-        x.name,
-        kernel_shape=size,
-        strides=_spatial(stride, rank) or size,
-        pads=_spatial(padding, rank) * 2,
-        dilations=_spatial(dilation, rank),
-        ceil_mode=int(ceil_mode),
-    )
-    return pooled, None
+    require(x.rank in (4, 5), "no batch axis")
+    window = _window(x, kernel, stride, padding, ceil_mode)
+    return b.emit("MaxPool", x.name, dilations=_spatial(dilation, x.rank), **window), None
 
 
 @rule(aten.avg_pool1d.default, aten.avg_pool2d.default, aten.avg_pool3d.default)
@@ -96,16 +99,8 @@ def _average_pool(
 ) -> str:
     require(divisor is None, "a divisor")
     require(x.rank >= 3 and len(kernel) in (1, x.rank - 2), "no batch axis")
-    size = _spatial(kernel, x.rank)
-    return b.emit(
-        "AveragePool",
-        x.name,
-        kernel_shape=size,
-        strides=_spatial(stride, x.rank) or size,
-        pads=_spatial(padding, x.rank) * 2,
-        ceil_mode=int(ceil_mode),
-        count_include_pad=int(count_include_pad),
-    )
+    window = _window(x, kernel, stride, padding, ceil_mode)
+    return b.emit("AveragePool", x.name, count_include_pad=int(count_include_pad), **window)
 
 
 @rule(aten._adaptive_avg_pool2d.default, aten._adaptive_avg_pool3d.default)

@@ -53,8 +53,8 @@ def agree(model: ModelProto, inputs, *, wanted=None, open_axes=True, exported=Tr
     for each in (model, with_open_axes(model)) if open_axes else (model,):
         graph = import_model(each)
         verify(graph)
-        _check(Interpreter(graph).run(inputs), wanted, tolerance)
-        _check(TARGETS["cpu"](optimize(graph)).run(inputs), wanted, tolerance)
+        check_outputs(Interpreter(graph).run(inputs), wanted, tolerance)
+        check_outputs(TARGETS["cpu"](optimize(graph)).run(inputs), wanted, tolerance)
         if not exported:
             continue
         written = to_onnx(graph, opset=export_opset)
@@ -63,14 +63,16 @@ def agree(model: ModelProto, inputs, *, wanted=None, open_axes=True, exported=Tr
             results = dict(zip(names, session_of(written).run(None, inputs), strict=True))
         else:
             results = Interpreter(import_model(written)).run(inputs)
-        _check(results, wanted, tolerance)
+        check_outputs(results, wanted, tolerance)
 
 
-def _check(got, wanted, tolerance):
+def check_outputs(got, wanted, tolerance, runner=""):
+    """Compare outputs by name with the wanted ones in order: types, shapes and, within a tolerance, elements."""
     for (name, array), reference in zip(got.items(), wanted, strict=True):
-        assert array.dtype == reference.dtype, name
-        assert array.shape == reference.shape, name
-        np.testing.assert_allclose(array, reference, **{"rtol": 1e-4, "atol": 1e-5, **tolerance}, err_msg=name)
+        assert array.dtype == reference.dtype, (runner, name)
+        assert array.shape == reference.shape, (runner, name)
+        limits = {"rtol": 1e-4, "atol": 1e-5, **tolerance}
+        np.testing.assert_allclose(array, reference, **limits, err_msg=f"{runner} {name}")
 
 
 def single(op_type, inputs, n_outputs=1, *, opset=20, constants=(), domain="", **attributes) -> ModelProto:

@@ -1,7 +1,5 @@
 """A model on every target, and exported, against ONNX Runtime."""
 
-import numpy as np
-
 from mlhood.compiler.backends.cpu.runner import Cpu
 from mlhood.compiler.backends.interpreter import Interpreter
 from mlhood.compiler.backends.targets import LOWERINGS
@@ -9,7 +7,7 @@ from mlhood.compiler.backends.xla import Xla
 from mlhood.compiler.hir import verify
 from mlhood.compiler.onnx.exporter import to_onnx
 from mlhood.compiler.onnx.importer import import_model
-from tests.compiler.operators.test_operators import session_of
+from tests.compiler.operators.agreement import check_outputs, session_of
 
 
 def assert_agreement(model, inputs, *, wanted=None, xla=True, constants=None, export=True, **tolerance):
@@ -25,8 +23,5 @@ def assert_agreement(model, inputs, *, wanted=None, xla=True, constants=None, ex
         exported = session_of(to_onnx(graph)).run(None, given)
         runs["exported"] = dict(zip(graph.outputs, exported, strict=True))
     for runner, outputs in runs.items():
-        for (name, got), reference in zip(outputs.items(), wanted, strict=True):
-            assert got.dtype == reference.dtype, (runner, name)
-            limits = {"rtol": 1e-4, "atol": 1e-5, **tolerance}
-            np.testing.assert_allclose(got, reference, **limits, err_msg=f"{runner} {name}")
+        check_outputs(outputs, wanted, tolerance, runner)
     return graph

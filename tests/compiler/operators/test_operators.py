@@ -1,7 +1,6 @@
 """Single operators against ONNX Runtime, on inputs that hypothesis draws."""
 
 import numpy as np
-import onnxruntime
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -10,19 +9,13 @@ from onnx import TensorProto, helper
 from mlhood.compiler.backends.interpreter import Interpreter
 from mlhood.compiler.hir import verify
 from mlhood.compiler.onnx.importer import import_model
+from tests.compiler.operators.agreement import session_of
 
 FLOAT = TensorProto.FLOAT
 few = settings(
     max_examples=25, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 small = st.integers(1, 4)
-
-
-def session_of(model):
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
 
 
 def compare(model, inputs, **tolerance):
