@@ -1,0 +1,102 @@
+"""The instruction set: what each instruction reads, writes and computes.
+
+A program is one list of instructions. Each names the tilelets that execute it, which all do the same on their own
+memory: addresses are bytes of a tilelet's memory, blob by blob; an operand must not cross a blob's end. Tensors in
+blobs are dense: [channels, rows, columns], elements of 1 or 2 bytes, accumulators of 4 or 8, all little-endian.
+
+Time. A tilelet executes its instructions in program order. `Load` and `Store` only start a transfer: the one DMA engine
+of the machine serves all transfers in program order while tilelets compute, and a tilelet learns by `Wait` that its own
+are complete. Until then the tilelet must not read what a transfer writes, nor write what it reads or writes. What one
+tilelet stores, others may load only after a `Barrier`, at which all tilelets and the DMA engine meet.
+
+Rescaling. y = clip(round(total multiplier / 2^shift), low, high), ties rounded up; a negative shift multiplies.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import ClassVar
+
+from mlhood.errors import CompilerError
+
+
+def ceil_div(a: int, b: int) -> int:
+    """Return a / b, rounded up."""
+    return -(-a // b)
+
+
+@dataclass(frozen=True)
+class Units:
+    """Tilelets: each of some tiles x each of some positions in a tile.
+
+    Args:
+        tiles: Numbers of tiles, ascending.
+        tilelets: Positions in each of them, ascending.
+    """
+
+    tiles: tuple[int, ...]
+    tilelets: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        for numbers in (self.tiles, self.tilelets):
+            if not numbers or list(numbers) != sorted(set(numbers)) or numbers[0] < 0:
+                raise CompilerError("invalid tilelets", expected="ascending numbers, 0 or more", got=str(self))
+
+    def __len__(self) -> int:
+        return len(self.tiles) * len(self.tilelets)
+
+    def numbers(self, tilelets_per_tile: int) -> list[int]:
+        """Return the tilelets' numbers in the machine: tile * tilelets_per_tile + position."""
+        return [tile * tilelets_per_tile + tilelet for tile in self.tiles for tilelet in self.tilelets]
+
+    def __str__(self) -> str:
+        return f"t{_ranges(self.tiles)}.{_ranges(self.tilelets)}"
+
+
+def _ranges(numbers: tuple[int, ...]) -> str:
+    """Return numbers as text, such as 0-3,7."""
+    parts: list[list[int]] = []
+    for number in numbers:
+        if parts and number == parts[-1][1] + 1:
+            parts[-1][1] = number
+        else:
+            parts.append([number, number])
+    return ",".join(f"{low}-{high}" if high > low else f"{low}" for low, high in parts)
+
+
+@dataclass(frozen=True)
+class Extent:
+    """Bytes of a tilelet's memory, from `address` on."""
+
+    address: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """Base of all instructions. `mnemonic` and `opcode` are its name and number in text and binary code."""
+
+    mnemonic: ClassVar[str]
+    opcode: ClassVar[int]
+
+    def reads(self) -> tuple[Extent, ...]:
+        """Return what it reads of the memory of each of its tilelets."""
+        return ()
+
+    def writes(self) -> tuple[Extent, ...]:
+        """Return what it writes of the memory of each of its tilelets."""
+        return ()
+
+    def cycles(self, lanes: int) -> int:
+        """Return the cycles of its computation on a tilelet with so many lanes for its elements."""
+        return 0
+
+    @property
+    def macs(self) -> int:
+        """Multiply-accumulates on each of its tilelets."""
+        return 0
+
+    @property
+    def operands(self) -> dict[str, object]:
+        """All fields by name, in the order of the encoding."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
