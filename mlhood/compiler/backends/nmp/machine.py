@@ -175,6 +175,13 @@ def parse_machine(text: str, where: object = None, default: Machine | None = Non
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise CompilerError("the machine's file is not TOML", where=where, got=error) from error
+    return machine_from_table(table, where, default)
+
+
+def machine_from_table(table: Mapping[str, Any], where: object = None, default: Machine | None = None) -> Machine:
+    """Return the machine of nested mappings, as TOML and JSON have them; see `read_machine`."""
+    if not isinstance(table, Mapping):
+        raise CompilerError("a machine must be a table", where=where, got=type(table).__name__)
     return _build(Machine, table, where, default)
 
 
