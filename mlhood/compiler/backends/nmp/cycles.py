@@ -176,7 +176,7 @@ def _flat_units(instructions: Sequence[Instruction], machine: Machine) -> tuple[
     parts = []
     for instruction in instructions:
         units = getattr(instruction, "units", None)
-        if units not in numbers:
+        if units is not None and units not in numbers:
             numbers[units] = np.array(units.numbers(machine.tilelets), np.int64)
         parts.append(numbers[units])
     lengths = np.array([0, *map(len, parts)], np.int64)

@@ -91,7 +91,7 @@ class Machine:
     energy: Energy = field(repr=False)
 
     def __post_init__(self) -> None:
-        ranges = {"tiles": (1, MAX_UNITS), "tilelets": (1, MAX_UNITS), "blobs": (3, 64), "macs_per_cycle": (2, 65536)}
+        ranges = {"tiles": (1, MAX_UNITS), "tilelets": (1, MAX_UNITS), "blobs": (4, 64), "macs_per_cycle": (2, 65536)}
         ranges |= {"blob_bytes": (64, 2**30), "issue_cycles": (0, 2**20), "barrier_cycles": (0, 2**20)}
         _check_table(self, self.name, ranges)
         ranges = {"bytes": (1024, 2**40), "burst_bytes": (1, 65536), "latency_cycles": (0, 2**20)}

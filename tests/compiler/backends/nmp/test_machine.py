@@ -30,7 +30,7 @@ def test_what_a_file_leaves_out_is_the_default_machines(tmp_path):
         ("tiles = 65", "invalid tiles"),
         ("tiles = true", "invalid tiles"),
         ("tiles = 4.0", "invalid tiles"),
-        ("blobs = 2", "invalid blobs"),
+        ("blobs = 3", "invalid blobs"),
         ("name = ''", "invalid name"),
         ("cores = 8", "unknown entry"),
         ("dram = 3", "must be a table"),

@@ -1,0 +1,188 @@
+"""Slices: which part of a layer a tilelet computes at once, and whether it fits its blobs.
+
+A layer is a chain of stages: the first may multiply, the others work on each channel alone and follow it in the blobs.
+Blob 0 holds the input slice, blob 1 bias and weights, blob 2 and 3 the results of the stages in turn. With double
+buffering each of them holds two slices, so that one can be transferred while the other is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mlhood.compiler.backends.nmp.isa.instruction import ceil_div
+from mlhood.compiler.backends.nmp.machine import Machine
+from mlhood.compiler.backends.nmp.stages import Stage
+from mlhood.errors import CompilerError
+
+ORDERS = ("output", "weight", "input")  # what is stationary
+ALIGNMENT = 8  # bytes: the largest accumulator
+
+
+@dataclass(frozen=True)
+class Slicing:
+    """How a layer is cut, and in which order its slices are computed.
+
+    With one slice of input channels, results leave the tilelet once in every order. With several, "output" finishes
+    each output slice before the next, and loads inputs and weights again; "weight" and "input" keep a slice of weights
+    or of the input, and move the accumulators of the outputs to DRAM and back.
+
+    Args:
+        rows: Output rows of a slice.
+        columns: Output columns of a slice.
+        filters: Output channels of a slice.
+        channels: Input channels of a slice.
+        order: One of `ORDERS`.
+        tiles: Groups of tiles with different filters; the tiles of a group have different pixels.
+        tilelets: Groups of the tilelets in a tile with different filters.
+        double_buffered: Whether blobs hold two slices.
+    """
+
+    rows: int
+    columns: int
+    filters: int
+    channels: int
+    order: str = "output"
+    tiles: int = 1
+    tilelets: int = 1
+    double_buffered: bool = False
+
+    def __str__(self) -> str:
+        size = f"{self.rows}x{self.columns} pixels, {self.filters} filters, {self.channels} channels"
+        groups = f"{self.tiles}x{self.tilelets} groups of filters"
+        return f"{size}, {self.order} stationary, {groups}{', double buffered' if self.double_buffered else ''}"
+
+
+@dataclass(frozen=True)
+class Region:
+    """Rows and columns of an image, from the first to before the end."""
+
+    top: int
+    bottom: int
+    left: int
+    right: int
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return self.bottom - self.top
+
+    @property
+    def columns(self) -> int:
+        """Number of columns."""
+        return self.right - self.left
+
+    @property
+    def pixels(self) -> int:
+        """Number of pixels."""
+        return self.rows * self.columns
+
+
+@dataclass(frozen=True)
+class Reach:
+    """What a stage reads for a region of its output: the region of its input, and the padding above and left of it."""
+
+    region: Region
+    pad_top: int
+    pad_left: int
+
+
+def reach(stage: Stage, output: Region) -> Reach:
+    """Return what a stage reads for a region of its output."""
+    rows = _reach(output.top, output.bottom, stage, 0, stage.height)
+    columns = _reach(output.left, output.right, stage, 1, stage.width)
+    return Reach(Region(rows[0], rows[1], columns[0], columns[1]), rows[2], columns[2])
+
+
+def _reach(first: int, end: int, stage: Stage, axis: int, length: int) -> tuple[int, int, int]:
+    """Return first and end of the input along an axis, at least one element, and the padding before it."""
+    window = stage.window
+    stride, pad = window.strides[axis], window.pads[axis]
+    low = first * stride - pad
+    high = (end - 1) * stride - pad + (window.kernel[axis] - 1) * window.dilations[axis] + 1
+    begin = min(max(low, 0), length - 1)
+    return begin, max(min(high, length), begin + 1), begin - low
+
+
+def regions(stages: Sequence[Stage], output: Region) -> list[Reach]:
+    """Return what each stage reads for a region of the last one's output."""
+    found: list[Reach] = []
+    for stage in reversed(stages):
+        found.append(reach(stage, output))
+        output = found[-1].region
+    return found[::-1]
+
+
+def parts(length: int, size: int) -> list[tuple[int, int]]:
+    """Return an axis in parts of a size, the last one perhaps shorter: first and end of each."""
+    return [(first, min(first + size, length)) for first in range(0, length, size)]
+
+
+def operand_bytes(stages: Sequence[Stage], slicing: Slicing) -> dict[str, int]:
+    """Return the bytes of the largest slice of each operand: input, weights (with bias), and the stages' results.
+
+    Results are accumulators of 4 bytes for each byte of an element where sums are not complete, or are added wide.
+    """
+    last = stages[-1]
+    tile = Region(0, min(slicing.rows, last.out_height), 0, min(slicing.columns, last.out_width))
+    sizes = [_largest(stages, i, tile) for i in range(len(stages) + 1)]
+    filters, channels = min(slicing.filters, last.filters), min(slicing.channels, stages[0].channels)
+    first = stages[0]
+    depth = channels if first.multiplies else filters
+    found = {"input": depth * sizes[0] * first.element}
+    weights = 0
+    for stage in stages:
+        weights = ceil_div(weights, ALIGNMENT) * ALIGNMENT + stage.weight_bytes(filters, channels)
+    found["weights"] = weights
+    split = first.multiplies and channels < first.channels
+    for i, stage in enumerate(stages):
+        wide = stage.multiplies and (stage.wide or split)
+        name = "output" if i == len(stages) - 1 else f"result {i + 1}"
+        found[name] = filters * sizes[i + 1] * stage.element * (4 if wide else 1)
+    return found
+
+
+def _largest(stages: Sequence[Stage], i: int, tile: Region) -> int:
+    """Return the most pixels of what stage i reads for a tile anywhere in the last stage's output."""
+    if i == len(stages):
+        return tile.pixels
+    rows, columns = tile.rows, tile.columns
+    for stage in reversed(stages[i:]):
+        window = stage.window
+        rows = min((rows - 1) * window.strides[0] + (window.kernel[0] - 1) * window.dilations[0] + 1, stage.height)
+        columns = min((columns - 1) * window.strides[1] + (window.kernel[1] - 1) * window.dilations[1] + 1, stage.width)
+    return rows * columns
+
+
+def limit(machine: Machine, double_buffered: bool) -> int:
+    """Return the bytes that a slice may have in a blob."""
+    return machine.blob_bytes // (2 if double_buffered else 1) // ALIGNMENT * ALIGNMENT
+
+
+def misfits(stages: Sequence[Stage], slicing: Slicing, machine: Machine) -> list[tuple[str, int, int]]:
+    """Return each operand of a slicing that does not fit its blob: its name, its bytes, and those that it may have."""
+    room = limit(machine, slicing.double_buffered)
+    found = [(name, size, room) for name, size in operand_bytes(stages, slicing).items() if size > room]
+    spills = slicing.order != "output" and slicing.channels < stages[0].channels and stages[0].multiplies
+    if spills and len(stages) > 1:  # accumulators come back from DRAM, into the blob of the first result only
+        found.append(("accumulators of fused stages", 1, 0))
+    return found
+
+
+def check_fits(stages: Sequence[Stage], slicing: Slicing, machine: Machine) -> None:
+    """Check that a slicing can be executed.
+
+    Raises:
+        CompilerError: A size or the order is invalid, or an operand does not fit its blob.
+    """
+    sizes = {name: getattr(slicing, name) for name in ("rows", "columns", "filters", "channels")}
+    if wrong := {name: size for name, size in sizes.items() if type(size) is not int or size < 1}:
+        raise CompilerError("invalid slicing", expected="positive integers", got=wrong)
+    if slicing.order not in ORDERS:
+        raise CompilerError("unknown order", expected=", ".join(ORDERS), got=repr(slicing.order))
+    if machine.tiles % slicing.tiles or machine.tilelets % slicing.tilelets:
+        expected = f"divisors of {machine.tiles} tiles and of {machine.tilelets} tilelets"
+        raise CompilerError("invalid groups of filters", expected=expected, got=f"{slicing.tiles}x{slicing.tilelets}")
+    for name, size, room in misfits(stages, slicing, machine):
+        what = f"the slice does not fit: {name}"
+        raise CompilerError(what, where=str(slicing), expected=f"at most {room:,} bytes", got=f"{size:,} bytes")
