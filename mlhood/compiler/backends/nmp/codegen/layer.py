@@ -314,14 +314,14 @@ class LayerEmitter:
         y = self._address(_RESULTS + n % 2, at, _RESULTS)
         x = self._address(_RESULTS + (n - 1) % 2, at, _RESULTS) if n else self._address(_INPUT, at, _INPUT)
         w = self._address(_WEIGHTS, at, _WEIGHTS) + self.packed.offsets(j, k)[n]
-        scale = {"shift": stage.shift, "low": stage.low, "high": stage.high}
+        scale: dict[str, Any] = {"shift": stage.shift, "low": stage.low, "high": stage.high}
         e, count = stage.element, filters * output.pixels
         channels = self.channels[k][1] - self.channels[k][0] if stage.multiplies else filters
         sums: dict[str, Any] = {"first": not k, "last": is_last and not stage.wide, "accumulators": y}
         match stage.kind:
             case "dense":
                 return Dense(
-                    units, x, w, y, element=e, rows=output.rows, depth=channels, filters=filters, **sums, **scale
+                    units, x, w, y, **sums, element=e, rows=output.rows, depth=channels, filters=filters, **scale
                 )
             case "add":
                 a = 4 * e if stage.wide else e

@@ -11,10 +11,9 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
 
-import numpy as np
-
+from mlhood.compiler.backends.nmp.codegen.estimate import estimated_best
 from mlhood.compiler.backends.nmp.codegen.layer_program import layer_program
-from mlhood.compiler.backends.nmp.codegen.slicing import ORDERS, Slicing, limit, misfits, operand_bytes
+from mlhood.compiler.backends.nmp.codegen.slicing import ORDERS, Slicing, misfits
 from mlhood.compiler.backends.nmp.cycles import time_program
 from mlhood.compiler.backends.nmp.isa.instruction import ceil_div
 from mlhood.compiler.backends.nmp.machine import Machine
@@ -41,41 +40,56 @@ def cycles_of(stages: Stages, slicing: Slicing, machine: Machine) -> int:
 
 @lru_cache(maxsize=4096)
 def greedy(stages: Stages, machine: Machine) -> Choice:
-    """Return the default: pixels are shared out over all tilelets, and a slice is as large as fits.
+    """Return the default: pixels are shared out over all tilelets, and slices are as large as fit.
 
-    Filters come first, then rows, then columns; input channels are cut only if one pixel of one filter does not fit.
+    It starts with a whole row of as many filters as there are lanes, and halves input channels, then columns, then
+    filters, until that fits, in half of a blob if possible; then filters and rows grow. If channels are not cut, the
+    larger of weights and input stays in the tilelets.
 
     Raises:
         CompilerError: Not even the smallest slice fits.
     """
-    last = stages[-1]
-    channels = stages[0].channels
-    while True:
-        smallest = Slicing(1, 1, 1, channels)
-        if not misfits(stages, smallest, machine):
-            break
-        if channels == 1 or not stages[0].multiplies:
-            name, size, room = misfits(stages, smallest, machine)[0]
-            what = f"not even one pixel of one filter fits a blob of {machine.name}: {name}"
-            raise CompilerError(what, expected=f"at most {room:,} bytes", got=f"{size:,}", todo="use larger blobs")
-        channels = ceil_div(channels, 2)
-    groups = _greedy_groups(last, machine)
-    slicing = Slicing(1, 1, 1, channels, tiles=groups[0], tilelets=groups[1])
-    spatial, filter_groups = machine.units // (groups[0] * groups[1]), groups[0] * groups[1]
+    first, last = stages[0], stages[-1]
+    tiles, tilelets = _greedy_groups(last, machine)
+    slicing = replace(_row_that_fits(stages, machine), tiles=tiles, tilelets=tilelets)
     limits = {
-        "filters": ceil_div(last.filters, filter_groups),
-        "rows": max(1, ceil_div(last.out_height, spatial)),
-        "columns": last.out_width,
+        "filters": ceil_div(last.filters, tiles * tilelets),
+        "rows": ceil_div(last.out_height, machine.units // (tiles * tilelets)),
     }
     for name, most in limits.items():
-        sizes = [size for size in _sizes(most) if not misfits(stages, replace(slicing, **{name: size}), machine)]
-        slicing = replace(slicing, **{name: max(sizes, default=1)})
+        sizes = [size for size in _sizes(most) if size > getattr(slicing, name)]
+        grown = (replace(slicing, **{name: size}) for size in sizes)
+        slicing = next((each for each in grown if not misfits(stages, each, machine)), slicing)
+    if slicing.channels >= first.channels:
+        inputs = first.channels * first.height * first.width * first.element
+        weights = first.weight_bytes(first.filters, first.channels)
+        slicing = replace(slicing, order="weight" if weights > inputs else "input")
     return Choice(slicing, cycles_of(stages, slicing, machine))
+
+
+def _row_that_fits(stages: Stages, machine: Machine) -> Slicing:
+    """Return a row of some filters and input channels that fits."""
+    first, last = stages[0], stages[-1]
+    lanes = min(machine.lanes(last.element), last.filters)
+    wrong = []
+    for double_buffered in (True, False):
+        slicing = Slicing(1, last.out_width, lanes, first.channels, double_buffered=double_buffered)
+        while wrong := misfits(stages, slicing, machine):
+            names = ("channels", "columns", "filters") if first.multiplies else ("columns", "filters")
+            name = next((name for name in names if getattr(slicing, name) > 1), None)
+            if name is None:
+                break
+            slicing = replace(slicing, **{name: ceil_div(getattr(slicing, name), 2)})
+        if not wrong:
+            return slicing
+    name, size, room = wrong[0]
+    what = f"not even one pixel of one filter fits a blob of {machine.name}: {name}"
+    raise CompilerError(what, expected=f"at most {room:,} bytes", got=f"{size:,}", todo="use larger blobs")
 
 
 def _greedy_groups(last: Stage, machine: Machine) -> tuple[int, int]:
     """Return the groups of filters: as few as leave a row or more to each tilelet."""
-    for tiles, tilelets in sorted(_groups(machine), key=lambda pair: pair[0] * pair[1]):
+    for tiles, tilelets in sorted(groups_of(machine), key=lambda pair: pair[0] * pair[1]):
         if machine.units // (tiles * tilelets) <= max(last.out_height, 1):
             return tiles, tilelets
     return machine.tiles, machine.tilelets
@@ -89,7 +103,7 @@ def search(stages: Stages, machine: Machine) -> Choice:
         CompilerError: As for `greedy`.
     """
     best = greedy(stages, machine)
-    for slicing in estimated_best(stages, machine, CANDIDATES):
+    for slicing in estimated_best(stages, machine, axes(stages), groups_of(machine), CANDIDATES):
         cycles = cycles_of(stages, slicing, machine)
         if cycles < best.cycles:
             best = Choice(slicing, cycles)
@@ -132,100 +146,25 @@ def _sizes(length: int) -> list[int]:
     return sorted({ceil_div(length, n) for n in (*counts, length)}, reverse=True)
 
 
-def _groups(machine: Machine) -> list[tuple[int, int]]:
+def groups_of(machine: Machine) -> list[tuple[int, int]]:
     """Return the numbers of groups of filters that the tiles and tilelets of a machine can be divided into."""
     divisors = [[n for n in range(1, count + 1) if not count % n] for count in (machine.tiles, machine.tilelets)]
-    return list(product(*divisors))
+    return [(tiles, tilelets) for tiles in divisors[0] for tilelets in divisors[1]]
 
 
-def _axes(stages: Stages) -> tuple[list[int], list[int], list[int], list[int]]:
+def axes(stages: Stages) -> tuple[list[int], list[int], list[int], list[int]]:
+    """Return the sizes of slices that the search tries: rows, columns, filters, channels."""
     first, last = stages[0], stages[-1]
     channels = _sizes(first.channels) if first.multiplies else [first.channels]
     return _sizes(last.out_height), _sizes(last.out_width), _sizes(last.filters), channels
 
 
 def _all(stages: Stages, machine: Machine) -> Iterator[Slicing]:
-    for rows, columns, filters, channels in product(*_axes(stages)):
-        for order, (tiles, tilelets), double in product(ORDERS, _groups(machine), (False, True)):
-            slicing = Slicing(rows, columns, filters, channels, order, tiles, tilelets, double)
-            if not misfits(stages, slicing, machine):
-                yield slicing
-
-
-def estimated_best(stages: Stages, machine: Machine, count: int) -> list[Slicing]:
-    """Return the slicings with the least estimated cycles, at most one for each way to cut the layer."""
-    cuts = [Slicing(*cut) for cut in product(*_axes(stages))]
-    sizes = np.array([max(operand_bytes(stages, cut).values()) for cut in cuts])
-    fits = [cut for cut, size in zip(cuts, sizes, strict=True) if size <= limit(machine, False)]
-    if not fits:
-        return []
-    estimates = [_estimate(stages, cut, machine) for cut in fits]
-    order = np.argsort([cycles for cycles, _ in estimates], kind="stable")[:count]
-    return [estimates[i][1] for i in order]
-
-
-def _estimate(stages: Stages, cut: Slicing, machine: Machine) -> tuple[float, Slicing]:
-    """Return the least estimated cycles of a way to cut a layer, over orders, groups and buffering."""
-    first, last = stages[0], stages[-1]
-    sizes = operand_bytes(stages, cut)
-    burst, price = machine.dram.burst_bytes, machine.dram.burst_cycles
-    pixels = ceil_div(last.out_height, cut.rows) * ceil_div(last.out_width, cut.columns)
-    filters, channels = ceil_div(last.filters, cut.filters), ceil_div(first.channels, cut.channels)
-    if not first.multiplies:
-        channels = 1
-    depth = cut.channels if first.multiplies else cut.filters
-    whole_rows = last.out_width == cut.columns
-    x = _runs(sizes["input"], depth if whole_rows else depth * max(cut.rows, 1), burst, first, cut) * price
-    w = ceil_div(sizes["weights"], burst) * price
-    out = cut.rows * cut.columns * cut.filters * last.element
-    y = _runs(out, cut.filters if whole_rows else cut.filters * cut.rows, burst, last, cut) * price
-    partial = (4 * first.element * cut.rows * cut.columns * cut.filters // burst + 1) * price
-    adds = sum(stage.kind == "add" for stage in stages)
-    work = _tile_cycles(stages, cut, machine)
-    best: tuple[float, Slicing] | None = None
-    fits_twice = max(sizes.values()) <= limit(machine, True)
-    for (tiles, tilelets), order in product(_groups(machine), ORDERS):
-        slicing = replace(cut, order=order, tiles=tiles, tilelets=tilelets)
-        if order != "output" and (channels > 1 and len(stages) > 1):
-            continue
-        groups = tiles * tilelets
-        spatial = machine.units // groups
-        i, j = ceil_div(pixels, spatial), ceil_div(filters, groups)
-        inputs = pixels if (order == "input" or (channels == 1 and order == "output") or j == 1) else pixels * j
-        inputs *= channels
-        if not first.multiplies:
-            inputs = pixels * filters
-        weights = filters * channels * (1 if order == "weight" or i == 1 else i)
-        spills = 2 * (channels - 1) * pixels * filters if order != "output" and i * j > 1 else 0
-        dma = inputs * x + weights * w + pixels * filters * y * (1 + adds) + spills * partial
-        steps = i * j * channels
-        compute = steps * work
-        per_step = dma / steps
-        units = min(spatial, pixels) * min(groups, filters)
-        serial = steps * max(per_step, per_step / units + work + 2 * machine.dram.latency_cycles)
-        double = max(dma, compute) + per_step + machine.dram.latency_cycles
-        for cycles, buffered in ((serial, False), *(((double, True),) if fits_twice else ())):
-            if best is None or cycles < best[0]:
-                best = cycles, replace(slicing, double_buffered=buffered)
-    return best or (float("inf"), cut)
-
-
-def _runs(size: int, runs: int, burst: int, stage: Stage, cut: Slicing) -> float:
-    """Return the estimated bursts of a transfer of so many bytes in so many runs."""
-    if stage.kind == "dense" or (cut.rows >= stage.out_height and cut.columns >= stage.out_width):
-        runs = 1
-    return runs * (size / max(runs, 1) / burst + (0.99 if runs > 1 or size % burst else 0))
-
-
-def _tile_cycles(stages: Stages, cut: Slicing, machine: Machine) -> int:
-    """Return the cycles in which a tilelet computes a slice."""
-    total = 0
-    pixels = cut.rows * cut.columns
-    for stage in stages:
-        lanes = machine.lanes(stage.element)
-        steps = min(pixels * ceil_div(cut.filters, lanes), cut.filters * ceil_div(pixels, lanes))
-        if stage.kind == "dense":
-            steps = pixels * ceil_div(cut.filters, lanes)
-        depth = cut.channels if stage.multiplies else 1
-        total += steps * depth * stage.window.taps + machine.issue_cycles * 3
-    return total
+    for rows, columns, filters, channels in product(*axes(stages)):
+        cut = Slicing(rows, columns, filters, channels)
+        for order in ORDERS:
+            for tiles, tilelets in groups_of(machine):
+                for double in (False, True):
+                    slicing = replace(cut, order=order, tiles=tiles, tilelets=tilelets, double_buffered=double)
+                    if not misfits(stages, slicing, machine):
+                        yield slicing

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from mlhood.compiler.backends.nmp.isa.instruction import ceil_div
+import numpy as np
+
 from mlhood.compiler.backends.nmp.machine import Machine
 from mlhood.compiler.backends.nmp.stages import Stage
 from mlhood.errors import CompilerError
@@ -123,35 +125,37 @@ def operand_bytes(stages: Sequence[Stage], slicing: Slicing) -> dict[str, int]:
 
     Results are accumulators of 4 bytes for each byte of an element where sums are not complete, or are added wide.
     """
-    last = stages[-1]
-    tile = Region(0, min(slicing.rows, last.out_height), 0, min(slicing.columns, last.out_width))
-    sizes = [_largest(stages, i, tile) for i in range(len(stages) + 1)]
-    filters, channels = min(slicing.filters, last.filters), min(slicing.channels, stages[0].channels)
-    first = stages[0]
-    depth = channels if first.multiplies else filters
-    found = {"input": depth * sizes[0] * first.element}
-    weights = 0
+    cut = (slicing.rows, slicing.columns, slicing.filters, slicing.channels)
+    return {name: int(size) for name, size in slice_bytes(stages, *cut).items()}
+
+
+def slice_bytes(stages: Sequence[Stage], rows: Any, columns: Any, filters: Any, channels: Any) -> dict[str, Any]:
+    """Return what `operand_bytes` does for the sizes of one slice, or for arrays of the sizes of many."""
+    first, last = stages[0], stages[-1]
+    filters, channels = np.minimum(filters, last.filters), np.minimum(channels, first.channels)
+    pixels = _pixels(stages, np.minimum(rows, last.out_height), np.minimum(columns, last.out_width))
+    found = {"input": (channels if first.multiplies else filters) * pixels[0] * first.element, "weights": 0 * filters}
     for stage in stages:
-        weights = ceil_div(weights, ALIGNMENT) * ALIGNMENT + stage.weight_bytes(filters, channels)
-    found["weights"] = weights
-    split = first.multiplies and channels < first.channels
+        aligned = -(-found["weights"] // ALIGNMENT) * ALIGNMENT
+        found["weights"] = aligned + stage.weight_bytes(filters, channels)
+    split = channels < first.channels if first.multiplies else False
     for i, stage in enumerate(stages):
-        wide = stage.multiplies and (stage.wide or split)
+        wide = stage.multiplies & (stage.wide | split)
         name = "output" if i == len(stages) - 1 else f"result {i + 1}"
-        found[name] = filters * sizes[i + 1] * stage.element * (4 if wide else 1)
+        found[name] = filters * pixels[i + 1] * stage.element * (1 + 3 * wide)
     return found
 
 
-def _largest(stages: Sequence[Stage], i: int, tile: Region) -> int:
-    """Return the most pixels of what stage i reads for a tile anywhere in the last stage's output."""
-    if i == len(stages):
-        return tile.pixels
-    rows, columns = tile.rows, tile.columns
-    for stage in reversed(stages[i:]):
+def _pixels(stages: Sequence[Stage], rows: Any, columns: Any) -> list[Any]:
+    """Return the most pixels that each stage reads for a tile of the last one's output, and those of the tile."""
+    found = [rows * columns]
+    for stage in reversed(stages):
         window = stage.window
-        rows = min((rows - 1) * window.strides[0] + (window.kernel[0] - 1) * window.dilations[0] + 1, stage.height)
-        columns = min((columns - 1) * window.strides[1] + (window.kernel[1] - 1) * window.dilations[1] + 1, stage.width)
-    return rows * columns
+        spans = [(kernel - 1) * dilation + 1 for kernel, dilation in zip(window.kernel, window.dilations, strict=True)]
+        rows = np.minimum((rows - 1) * window.strides[0] + spans[0], stage.height)
+        columns = np.minimum((columns - 1) * window.strides[1] + spans[1], stage.width)
+        found.append(rows * columns)
+    return found[::-1]
 
 
 def limit(machine: Machine, double_buffered: bool) -> int:
