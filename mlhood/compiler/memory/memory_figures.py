@@ -58,21 +58,23 @@ def side_by_side(plans: Mapping[str, MemoryPlan], name: str = "") -> Figure:
     """Draw plans of the same buffers next to each other, with one axis of addresses.
 
     Args:
-        plans: Two or three plans by the name of the allocator.
+        plans: One to three plans by the name of the allocator.
         name: Of the program.
     """
     most = max(plan.bytes for plan in plans.values())
     scale, unit = _unit(most)
-    figure, axes = plt.subplots(1, len(plans), figsize=(9.0, 4.0), sharex=True, sharey=True, layout="constrained")
+    figure, axes = plt.subplots(
+        1, len(plans), figsize=(9.0, 4.0), sharex=True, sharey=True, squeeze=False, layout="constrained"
+    )
     width = WIDTH / len(plans)
-    for (allocator, plan), places in zip(plans.items(), axes, strict=True):
+    for (allocator, plan), places in zip(plans.items(), axes[0], strict=True):
         _draw_buffers(places, plan, scale, (width, HEIGHT), most)
         places.axhline(plan.live_maximum / scale, color=ORANGE, ls="--", lw=1.2, label="live maximum")
         places.axhline(plan.bytes / scale, color=DARK, lw=1.2, label="arena")
         places.set(xlabel="instruction", xlim=(0, max(len(live_bytes(plan.lifetimes)), 1)))
         places.set_title(f"{allocator}: {plan.efficiency:.1%}", fontsize=10, loc="left")
-    axes[0].set(ylabel=f"address, {unit}", ylim=(0, 1.05 * max(most / scale, 1e-9)))
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper right", ncols=2)
+    axes[0][0].set(ylabel=f"address, {unit}", ylim=(0, 1.05 * max(most / scale, 1e-9)))
+    figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside upper right", ncols=2)
     figure.suptitle(f"{name}: how much of each arena is live at once" if name else "", x=0.01, ha="left", fontsize=11)
     arenas = [f"{allocator} {plan.bytes:,} bytes ({plan.efficiency:.1%})" for allocator, plan in plans.items()]
     first = next(iter(plans.values()))
