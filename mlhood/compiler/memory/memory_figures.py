@@ -110,9 +110,10 @@ def _draw_buffers(axes: Axes, plan: MemoryPlan, scale: int, size: tuple[float, f
 def _label(axes: Axes, buffer: Lifetime, middle: float, lengths: tuple[float, float]) -> None:
     """Write a buffer's name into its rectangle, along the side in which it fits; none if it fits in neither."""
     length = len(buffer.name) * CHARACTER
-    if length <= lengths[0]:
+    width, height = lengths
+    if length <= width and height >= FONT:
         rotation = 0
-    elif length <= lengths[1]:
+    elif length <= height and width >= FONT:
         rotation = 90
     else:
         return
