@@ -31,7 +31,10 @@ from mlhood.models import digits
 
 COSTS = "mlhood.grading.checks.reference_runs:stage_costs"
 POOL = 2048  # images that nobody has seen
-CALLS = {1: 64, 16: 8}  # in one message, by the number of images
+CALLS = {1: 256, 16: 32}  # in one message, by the number of images
+ALLOWANCE = 2.0
+"""By how much the judge's ratio may be smaller than the table's: a call takes tens of microseconds, and the judge's are
+on images that no cache holds, and stack their results, which counts for both sides."""
 FILL = "latency.fill(row, compare({name: partial(side, x) ...}, threads=1, atol=0.1)), for both rows"
 COUNT = 'costs["bytes", name] = Count(memory(graph)), and costs["digits", name] = Count(int(...)), for every stage'
 FEW = 2  # digits: the last bit may decide between two nearly equal logits
@@ -137,7 +140,7 @@ def _races(submission: Submission, table: Table) -> list[TimingClaim]:
     for row, count in IMAGES.items():
         slow, fast = (_timed(sides[name], name, count, (unseen, want)) for name in ("as it is", "fused"))
         claimed = ratio(table[row, "as it is"], table[row, "fused"])
-        claims.append(TimingClaim(f"{row}, as it is over fused", slow, fast, claimed))
+        claims.append(TimingClaim(f"{row}, as it is over fused", slow, fast, claimed, allowance=ALLOWANCE))
     return claims
 
 

@@ -20,6 +20,14 @@ RUNS = "mlhood.grading.checks.reference_runs:program_runs"
 CASES = 3
 REFUSED = "the verifier refuses the program of `by_hand`"
 RESULT = "y = reshape(maxpool(relu(conv(x, w, b)))): stride 1 and `pads`, then windows and strides of `kernel`"
+RULES = {
+    "never deallocated": "Dealloc(buffer) once, after the last instruction that names it, or a view of it",
+    "before it is allocated": "Alloc(buffer) before the instruction that writes it; x, w, b and y are there already",
+    "was deallocated": "Dealloc(buffer) comes after the last instruction that names it, or a view of it",
+    "another type": "infer_conv and infer_pool compute the types of results; y's is flat: a TensorView gives it another",
+    "never written": "the last result belongs into the memory of y",
+}
+"""Hints by what the verifier's error says."""
 HELD = (
     "MaxPool can write where y is: give y's memory the type of the pooled image with a TensorView, and free conv last"
 )
@@ -75,7 +83,7 @@ def _run(submission: Submission) -> list[tuple[Case, dict[str, Any]]]:
     by_hand, cases = function(submission, "by_hand"), [_draw(submission) for _ in range(CASES)]
     reports: list[dict[str, Any]] = []
     for case in cases:
-        with expect.case(case):
+        with expect.case(str(case)):
             y = TensorType("float32", case.want.shape)
             report = submission.call(PROBES + "by_hand", by_hand, case.types, y, case.pads, case.kernel)
             reports.append(dict(expect.mapping(report, (), "the report on `by_hand`")))
@@ -93,9 +101,9 @@ def _run(submission: Submission) -> list[tuple[Case, dict[str, Any]]]:
 
 def _check_accepted(case: Case, report: dict[str, Any]) -> None:
     if "error" in report:
-        parts = {name: report.get(name) for name in ("expected", "got")}
-        hint = report.get("what to do") or report.get("where")
-        expect.fail(f"{REFUSED}: {report['error']}", **parts, given=report.get("where", case), hint=hint)
+        what, parts = str(report["error"]), {name: report[name] for name in ("expected", "got") if name in report}
+        hint = next((hint for rule, hint in RULES.items() if rule in what), None)
+        expect.fail(f"{REFUSED}: {what}", **parts, given=report.get("where", str(case)), hint=hint)
 
 
 @points(2)
@@ -103,7 +111,7 @@ def program_is_accepted(submission: Submission) -> None:
     """The verifier accepts the program of `by_hand`, for any sizes."""
     for case, report in _runs(submission):
         _check_accepted(case, report)
-        expect.resembles(report["outputs"]["y"], case.want, "y", given=case, hint=RESULT)
+        expect.resembles(report["outputs"]["y"], case.want, "y", given=str(case), hint=RESULT)
 
 
 @points(4)
@@ -111,7 +119,7 @@ def program_computes_both_nodes(submission: Submission) -> None:
     """The program computes what the interpreter computes for the two nodes, on unseen inputs and sizes."""
     for case, report in _runs(submission):
         _check_accepted(case, report)
-        expect.close(report["outputs"]["y"], case.want, "y", given=case, hint=RESULT)
+        expect.close(report["outputs"]["y"], case.want, "y", given=str(case), hint=RESULT)
 
 
 @points(2)
@@ -119,10 +127,10 @@ def nothing_is_held_too_long(submission: Submission) -> None:
     """No more than the convolution's result is live at once."""
     for case, report in _runs(submission):
         _check_accepted(case, report)
-        expect.resembles(report["outputs"]["y"], case.want, "y", given=case, hint=RESULT)
+        expect.resembles(report["outputs"]["y"], case.want, "y", given=str(case), hint=RESULT)
         what, most = "more memory is live at once than the two nodes need", case.bytes
         got = f"{report['peak']:,} bytes"
-        expect.true(report["peak"] <= most, what, expected=f"{most:,} bytes", got=got, given=case, hint=HELD)
+        expect.true(report["peak"] <= most, what, expected=f"{most:,} bytes", got=got, given=str(case), hint=HELD)
 
 
 TASKS = (
