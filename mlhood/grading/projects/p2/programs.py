@@ -24,7 +24,7 @@ RULES = {
     "never deallocated": "Dealloc(buffer) once, after the last instruction that names it, or a view of it",
     "before it is allocated": "Alloc(buffer) before the instruction that writes it; x, w, b and y are there already",
     "was deallocated": "Dealloc(buffer) comes after the last instruction that names it, or a view of it",
-    "another type": "infer_conv and infer_pool compute the types of results; y's is flat: a TensorView gives it another",
+    "another type": "infer_conv and infer_pool compute the types of results; y is flat: a TensorView gives it another",
     "never written": "the last result belongs into the memory of y",
 }
 """Hints by what the verifier's error says."""
