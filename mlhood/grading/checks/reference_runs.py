@@ -42,6 +42,62 @@ def recipe_costs(
     return results
 
 
+def program_runs(texts: list[str], inputs: list[dict[str, np.ndarray]]) -> list[dict[str, Any]]:
+    """Parse, verify and execute programs of the low-level IR, each on its inputs.
+
+    Returns:
+        For each program: `outputs` by name, and the `peak` of the bytes of its activations that are live at once; or
+        the `error` that it is refused with, and the parts of this error by name.
+    """
+    return [_program_run(text, arrays) for text, arrays in zip(texts, inputs, strict=True)]
+
+
+def _program_run(text: str, inputs: dict[str, np.ndarray]) -> dict[str, Any]:
+    from mlhood.compiler.lir.execute import Executor
+    from mlhood.compiler.lir.parse import parse
+    from mlhood.compiler.memory.plan import live_bytes
+    from mlhood.errors import CompilerError
+
+    try:
+        program = parse(text)
+        outputs = Executor(program).run(inputs)
+    except CompilerError as error:
+        return {"error": error.what, **{key: str(part) for key, part in error.parts.items()}}
+    return {"outputs": outputs, "peak": int(live_bytes(program.lifetimes()).max(initial=0))}
+
+
+def stage_costs(
+    graphs: dict[str, Graph], digits: tuple[np.ndarray, np.ndarray], images: np.ndarray
+) -> dict[str, dict[str, Any]]:
+    """Return what each stage of LeNet costs, and what it computes.
+
+    Args:
+        graphs: From `image` to `logits`, by name.
+        digits: Test images, float32 [N, 1, 32, 32], and their labels, int64 [N].
+        images: Other images, float32 [M, 1, 32, 32].
+
+    Returns:
+        By name: `bytes` for one image (`image_bytes`), `digits` read right, and `logits` of the images, [M, 10].
+    """
+    from mlhood.compiler.backends.interpreter import run
+
+    costs = {}
+    for name, graph in graphs.items():
+        right = run(graph, image=digits[0])["logits"].argmax(1) == digits[1]
+        logits = run(graph, image=images)["logits"]
+        costs[name] = {"bytes": image_bytes(graph), "digits": int(right.sum()), "logits": logits}
+    return costs
+
+
+def image_bytes(graph: Graph) -> int:
+    """Return the bytes of a graph's constants, and of the arena of its program for one image by the compiler's plan."""
+    from mlhood.compiler.lir.lowering import lower
+    from mlhood.compiler.memory.plan import plan
+
+    constants = sum(value.data.nbytes for value in graph.constants.values())
+    return constants + plan(lower(graph, {"batch": 1}).lifetimes()).bytes
+
+
 def step_gradient(seed: int) -> dict[str, np.ndarray]:
     """Return the gradient that the script `cluster_step.py SEED OUT` has to write, computed in one process.
 

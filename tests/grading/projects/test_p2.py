@@ -5,9 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from mlhood.compiler.lir.instructions import Alloc, Dealloc
+from mlhood.compiler.lir.verify import verify
+from mlhood.compiler.memory.plan import live_bytes, plan
 from mlhood.grading.checks.marks import judge
 from mlhood.grading.checks.submission import Session
-from mlhood.grading.projects.p2 import P2, accuracy
+from mlhood.grading.projects.p2 import P2, accuracy, memory, networks
 from mlhood.grading.rpc.transport import LocalTransport
 
 TWO_NESTS = """
@@ -60,3 +63,37 @@ RIGHT = dict(zip(accuracy.ROWS, (31.0, 30.0, 28.0, 22.0, 33.0, 70.0), strict=Tru
 )
 def test_a_wrong_table_that_was_measured_resembles_the_right_one(own, measured):
     assert accuracy._measured_somehow(own, RIGHT) == measured
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("views", [False, True])
+def test_drawn_programs_are_valid_and_their_ranges_are_those_of_their_allocations(seed, views):
+    program = memory.draw_program(np.random.default_rng(seed), views)
+    verify(program)
+    steps = [each for each in program.instructions if not isinstance(each, (Alloc, Dealloc))]
+    numbers = {id(each): number for number, each in enumerate(steps)}
+    for name, (first, last) in memory.live_ranges(steps).items():
+        named = [i for i, each in enumerate(program.instructions) if isinstance(each, (Alloc, Dealloc))]
+        start, end = (i for i in named if program.instructions[i].buffer.name == name)
+        within = [numbers[id(each)] for each in program.instructions[start:end] if id(each) in numbers]
+        assert within[0] == first <= last <= within[-1]
+
+
+@pytest.mark.parametrize("draw", [networks.random_buffers, networks.residual_network, networks.inverted_residuals])
+def test_drawn_lifetimes_can_be_planned_well_and_waste_memory_one_after_another(draw):
+    for seed in range(5):
+        buffers = draw(np.random.default_rng(seed))
+        assert len({buffer.name for buffer in buffers}) == len(buffers) >= 20
+        assert plan(buffers).efficiency > 0.99
+        assert live_bytes(buffers).max() < 0.5 * sum(buffer.bytes for buffer in buffers)
+
+
+def test_a_residual_network_of_224_pixels_has_the_live_maximum_of_resnet_18():
+    class Fixed:
+        """Draws the original's width and resolution."""
+
+        def integers(self, low, high):
+            return 64 if high == 80 else 56
+
+    buffers = networks.residual_network(Fixed())
+    assert live_bytes(buffers).max() == 4 * 64 * (112 * 112 + 56 * 56)

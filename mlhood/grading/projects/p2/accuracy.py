@@ -32,7 +32,7 @@ SIMILAR = 0.8  # correlation of a wrong table with the right one, with either si
 TIE = 0.15  # dB: rows this close to each other count as equal
 
 
-@points(4)
+@points(2)
 def sqnr_is_measured(submission: Submission) -> None:
     """`sqnr` is ten times the base-10 logarithm of signal energy over noise energy."""
     rng = submission.rng
@@ -81,7 +81,7 @@ def _measure(submission: Submission) -> dict[str, dict[str, Any]]:
         raise expect.CheckFailed("`optimized` is not a graph that can be quantised", got=str(failure)) from None
 
 
-@points(5)
+@points(3)
 def rows_are_measured(submission: Submission) -> None:
     """`measured` returns accuracy, agreement, SQNR, bytes and nodes for any recipe."""
     wanted = _measured(submission)
@@ -108,7 +108,7 @@ COLUMNS = {
 }
 
 
-@points(5)
+@points(3)
 def answers_fit_the_table(submission: Submission) -> None:
     """`answers` names the best and the worst row, the gain of sixteen bits, and the most costly layer."""
     keys = ("best", "worst", "gain", "layer")

@@ -65,13 +65,13 @@ def _check_graph(facts: GraphFacts, want: np.ndarray, op: str, rule: str, case: 
     expect.close(got, want, f"the result of the node that `{rule}` adds", atol=1e-4, given=given, hint=hint)
 
 
-@points(2)
+@points(1)
 def relu_is_imported(submission: Submission) -> None:
     """The rule for Relu adds one Relu node."""
     _check(submission, "Relu", "relu", [({}, {}, "source.add(Relu(), source.input(0))")])
 
 
-@points(5)
+@points(3)
 def max_pool_is_imported(submission: Submission) -> None:
     """The rule for MaxPool reads its attributes and uses ONNX's defaults for those left out."""
     rng = submission.rng
@@ -91,7 +91,7 @@ def max_pool_is_imported(submission: Submission) -> None:
     _check(submission, "MaxPool", "max_pool", cases)
 
 
-@points(7)
+@points(4)
 def conv_is_imported(submission: Submission) -> None:
     """The rule for Conv reads strides, pads, dilations and group; the bias is optional."""
     w, b, grouped = submission.normal(6, 4, 3, 2), submission.normal(6), submission.normal(6, 2, 3, 2)

@@ -66,25 +66,25 @@ def _hint(schema: str, low: float, high: float) -> str:
     return HINTS[schema]
 
 
-@points(5)
+@points(2)
 def asymmetric_is_right(submission: Submission) -> None:
     """Asymmetric: the range is mapped to all 256 integers, and 0 exactly to one of them."""
     _check(submission, "asymmetric")
 
 
-@points(4)
+@points(2)
 def symmetric_is_right(submission: Submission) -> None:
     """Symmetric: the same range on both sides of 0, with offset 0."""
     _check(submission, "symmetric")
 
 
-@points(4)
+@points(2)
 def symmetric_unsigned_is_right(submission: Submission) -> None:
     """Symmetric or unsigned: no integers are wasted on negative values where there are none."""
     _check(submission, "symmetric_unsigned")
 
 
-@points(3)
+@points(2)
 def power_of_two_is_right(submission: Submission) -> None:
     """Power of two: multiplying by the scale is a shift."""
     _check(submission, "power_of_two")
@@ -146,7 +146,7 @@ def _check_equal(value: object, want: np.ndarray, what: str, *, given: str, hint
     expect.fail(f"{what} are wrong", expected=f"{want[worst]} at {position}", got=summary, given=given, hint=hint)
 
 
-@points(5)
+@points(3)
 def sums_are_right(submission: Submission) -> None:
     """`integer_conv` sums (x - offset) * w and adds the bias."""
     x, w, bias = _layer(submission)
@@ -157,7 +157,7 @@ def sums_are_right(submission: Submission) -> None:
         _check_equal(got, accumulators(x, w, bias, offset, 0), what, given=f"{given} ({offset}), no padding", hint=hint)
 
 
-@points(3)
+@points(1)
 def padding_stands_for_zero(submission: Submission) -> None:
     """Padding represents the real number 0, whatever the offset is."""
     x, w, bias = _layer(submission)
@@ -168,7 +168,7 @@ def padding_stands_for_zero(submission: Submission) -> None:
     _check_equal(got, accumulators(x, w, bias, offset, padding), "the accumulators", given=given, hint=hint)
 
 
-@points(2)
+@points(1)
 def sums_do_not_overflow(submission: Submission) -> None:
     """The accumulators have at least 32 bits: nothing overflows."""
     x, w, bias = _layer(submission, 110, 128)
@@ -179,7 +179,7 @@ def sums_do_not_overflow(submission: Submission) -> None:
     )
 
 
-@points(3)
+@points(2)
 def rescale_rounds(submission: Submission) -> None:
     """`rescale` multiplies, rounds to nearest and shifts, for both signs."""
     rng = submission.rng
@@ -195,7 +195,7 @@ def rescale_rounds(submission: Submission) -> None:
         _check_equal(got, rescaled(acc, multiplier, shift, 0), "the rescaled values", given=given, hint=hint)
 
 
-@points(3)
+@points(1)
 def rescale_saturates(submission: Submission) -> None:
     """`rescale` adds the offset and saturates at -128 and 127, even if the product exceeds 32 bits."""
     rng = submission.rng

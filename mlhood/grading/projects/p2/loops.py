@@ -28,7 +28,7 @@ def _run(submission: Submission) -> tuple[dict, np.ndarray]:
     return dict(expect.mapping(counts, keys, "the result of `linear_relu`")), np.maximum(x @ w.T + b, 0)
 
 
-@points(3)
+@points(1)
 def one_nest_computes_the_layer(submission: Submission) -> None:
     """`linear_relu` writes relu(x wᵀ + b) into y, for any sizes."""
     counts, want = submission.once("run", lambda: _run(submission))
@@ -44,7 +44,7 @@ def one_nest_computes_the_layer(submission: Submission) -> None:
     expect.close(got, want, "y", given="x, w and b of random sizes", hint=hint)
 
 
-@points(2)
+@points(1)
 def nothing_is_stored_in_between(submission: Submission) -> None:
     """`linear_relu` writes every element of y once and never reads it back."""
     counts, want = submission.once("run", lambda: _run(submission))
@@ -54,7 +54,7 @@ def nothing_is_stored_in_between(submission: Submission) -> None:
     expect.resembles(counts["y"], want, "y", hint="y[i, j] = max(b[j] + sum over k of x[i, k] * w[j, k], 0)")
 
 
-@points(3)
+@points(2)
 def traffic_is_predicted(submission: Submission) -> None:
     """`traffic` returns how many elements the two loop nests, and the fused one, read and write."""
     for _ in range(3):

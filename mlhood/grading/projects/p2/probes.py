@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from mlhood.compiler.hir import Graph
+from mlhood.compiler.hir import Graph, TensorType
+from mlhood.compiler.lir.instructions import Alloc, Dealloc, Instruction
+from mlhood.compiler.lir.parse import parse
+from mlhood.compiler.lir.program import Lifetime, Program
+from mlhood.compiler.lir.text import to_text
+from mlhood.compiler.lir.verify import verify
 from mlhood.compiler.onnx.importer import import_model
+from mlhood.errors import CompilerError
+from mlhood.grading.checks.probes import Kept
 from mlhood.measure.traffic import Counted
 
 
@@ -44,3 +51,46 @@ def rewritten(function: Callable, graph: Graph) -> dict[str, Any]:
     if isinstance(changed, Graph):
         return {"graph": changed, "changed": None}
     return {"graph": graph, "changed": changed}
+
+
+def by_hand(function: Callable, types: Mapping[str, TensorType], y: TensorType, *arguments: Any) -> dict[str, Any]:
+    """Return the text of the program of a function's instructions, or what the verifier says of it.
+
+    Args:
+        function: From the buffers of inputs and output, and arguments, to instructions.
+        types: Of the inputs, by name.
+        y: Type of the output.
+        arguments: The function's others.
+    """
+    program = Program("by hand")
+    inputs = [program.declare_input(name, type) for name, type in types.items()]
+    instructions = function(*inputs, program.declare_output("y", y), *arguments)
+    if not isinstance(instructions, (list, tuple)) or not all(isinstance(each, Instruction) for each in instructions):
+        return {"returned": instructions}
+    program.instructions.extend(instructions)
+    try:
+        verify(program)
+    except CompilerError as error:
+        return {"error": error.what, **{key: str(part) for key, part in error.parts.items()}}
+    return {"text": to_text(program)}
+
+
+def ranges(function: Callable, text: str) -> Any:
+    """Call `live_ranges` with the instructions of a program, without those that say when memory is needed."""
+    instructions = parse(text).instructions
+    return function([each for each in instructions if not isinstance(each, (Alloc, Dealloc))])
+
+
+def allocated(function: Callable, buffers: Sequence[Sequence[Any]], alignment: int) -> Any:
+    """Call `allocate` with lifetimes, each as (name, bytes, first, last)."""
+    return function([Lifetime(*buffer) for buffer in buffers], alignment)
+
+
+def logits_of(side: Callable, kept: Kept, starts: Sequence[int], count: int) -> np.ndarray:
+    """Run one column of the table on some of the images that were kept, so many at once from each of these positions.
+
+    Returns:
+        float32 [len(starts), count, 10].
+    """
+    (images,) = kept.arrays
+    return np.stack([np.asarray(side(images[start : start + count])) for start in starts])

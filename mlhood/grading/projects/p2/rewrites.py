@@ -127,7 +127,7 @@ def _check_counts(
         expect.equal(facts.count(operator), want, what, given=builder.name, hint=hint)
 
 
-@points(6)
+@points(4)
 def batchnorm_is_folded(submission: Submission) -> None:
     """`fold_batchnorm` folds each BatchNormalization after a convolution into its weights and bias."""
 
@@ -148,7 +148,7 @@ def batchnorm_is_folded(submission: Submission) -> None:
     _check_counts(results, "Conv", [1, 1, 2, 1], "the graph has the wrong number of convolutions", hint)
 
 
-@points(4)
+@points(2)
 def folding_leaves_others_alone(submission: Submission) -> None:
     """`fold_batchnorm` keeps a normalisation that has no convolution before it, or one with other readers."""
     cases = [
@@ -164,7 +164,7 @@ def folding_leaves_others_alone(submission: Submission) -> None:
     _check_counts(results, "BatchNormalization", [1] * 6, "a BatchNormalization was removed that must stay", hint)
 
 
-@points(5)
+@points(3)
 def relu_is_fused(submission: Submission) -> None:
     """`fuse_relu` replaces conv -> relu by one convolution with an activation."""
     cases = [
@@ -182,7 +182,7 @@ def relu_is_fused(submission: Submission) -> None:
     _check_counts(results, "Conv", [1, 2, 1], "the graph has the wrong number of convolutions", hint)
 
 
-@points(3)
+@points(2)
 def fusing_leaves_others_alone(submission: Submission) -> None:
     """`fuse_relu` keeps a relu that has no convolution before it, or one with other readers."""
     cases = [
@@ -196,7 +196,7 @@ def fusing_leaves_others_alone(submission: Submission) -> None:
     _check_counts(results, "Relu", [1] * 4, "a Relu was removed that must stay", hint)
 
 
-@points(2)
+@points(1)
 def rewrites_say_what_they_did(submission: Submission) -> None:
     """Both rewrites return whether they changed the graph, so that a driver knows when to stop."""
     for name, matching, other in (

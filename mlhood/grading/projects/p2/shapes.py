@@ -56,7 +56,7 @@ def _check_conv(submission: Submission, case: Case, hint: str) -> None:
     _check_type(got, Conv(**attributes).infer(x, w), "infer_conv", given, hint)
 
 
-@points(4)
+@points(2)
 def convolution_has_its_shape(submission: Submission) -> None:
     """`infer_conv` infers the output shape for any strides, padding, dilations and groups."""
     plain = {"strides": (1, 1), "pads": (0, 0, 0, 0), "dilations": (1, 1), "group": 1}
@@ -83,7 +83,7 @@ def convolution_has_its_shape(submission: Submission) -> None:
         _check_conv(submission, _conv_case(submission.rng, group), hint)
 
 
-@points(2)
+@points(1)
 def batch_and_element_are_kept(submission: Submission) -> None:
     """`infer_conv` keeps a symbolic batch dimension and the element type."""
     x, w, attributes = _conv_case(submission.rng)
@@ -100,7 +100,7 @@ def batch_and_element_are_kept(submission: Submission) -> None:
         expect.equal(got.element, element, "`infer_conv` infers the wrong element type", given=given, hint="x.element")
 
 
-@points(3)
+@points(1)
 def misfits_are_refused(submission: Submission) -> None:
     """`infer_conv` raises an error if channels, element types or sizes do not match."""
     x, w, attributes = _conv_case(submission.rng)
@@ -119,7 +119,7 @@ def misfits_are_refused(submission: Submission) -> None:
         _check_raised(result, "infer_conv", reason, "test the condition, and raise ValueError(...) if it does not hold")
 
 
-@points(3)
+@points(2)
 def pooling_has_its_type(submission: Submission) -> None:
     """`infer_pool` infers the type of a max pooling, and rejects a window that does not fit."""
     rng = submission.rng

@@ -1,0 +1,240 @@
+"""Checks of P2.9: live ranges of buffers and their views, and an allocator that shares memory between them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mlhood.compiler.hir import TensorType
+from mlhood.compiler.lir.instructions import Alloc, Buffer, Compute, Copy, Dealloc, Instruction, TensorView, Weight
+from mlhood.compiler.lir.program import Lifetime, Program, with_deallocs
+from mlhood.compiler.lir.text import instruction_text, to_text
+from mlhood.compiler.memory.plan import live_bytes, plan
+from mlhood.compiler.operators.arithmetic import Add
+from mlhood.compiler.operators.elementwise import Relu
+from mlhood.grading.checks import expect
+from mlhood.grading.checks.submission import Submission
+from mlhood.grading.checks.task import Task, points
+from mlhood.grading.projects.p2.loops import PROBES, function
+from mlhood.grading.projects.p2.networks import inverted_residuals, random_buffers, residual_network
+
+IMAGE, FLAT = TensorType("float32", (2, 3, 4, 4)), TensorType("float32", (2, 48))
+RANDOM_SETS, NETWORKS = 24, 2
+ALIGNMENT = 64
+STEPS = (0.75, 0.85, 0.96)
+"""Of the arena, on average, that is live at once. Measured over 60 drawn collections: one buffer after another 0.30,
+each above all that live at the same time 0.49, at the lowest address where it fits as they are allocated 0.92, by
+lifetime 0.95, by size times lifetime 0.99, by size 0.995, the compiler 0.999."""
+HINTS = (
+    "a buffer may take the address of one that is dead: look at the overlapping lifetimes only",
+    "use the lowest address at which it fits, also between two buffers that are already placed",
+    "the order decides: place the largest first, since small ones fit into what is left",
+)
+
+
+def draw_program(rng: np.random.Generator, views: bool) -> Program:
+    """Draw a program of element-wise instructions, some of them in place; with views, and views of views, if asked."""
+    program, taken = Program("drawn"), 0
+    values: list[Buffer] = [program.declare_input("x", IMAGE)]
+    y, late, instructions = program.declare_output("y", IMAGE), [], []
+    for taken in range(int(rng.integers(6, 12))):
+        buffer = Buffer(f"v{taken}", IMAGE)
+        pair = [values[int(i)] for i in rng.integers(max(0, len(values) - 3), len(values), 2)]
+        instructions += [Alloc(buffer), Compute(Add(), (buffer,), tuple(pair))]
+        if rng.random() < 0.3:
+            instructions.append(Compute(Relu(), (buffer,), (buffer,)))
+        values.append(buffer)
+        if views and rng.random() < 0.6:
+            flat, again = Buffer(f"v{taken}.flat", FLAT), Buffer(f"v{taken}.again", IMAGE)
+            instructions += [TensorView(flat, buffer), TensorView(again, flat)]
+            late.append(flat if rng.random() < 0.5 else again)
+    for view in late:
+        taken += 1
+        result = Buffer(f"v{taken}", view.type)
+        instructions += [Alloc(result), Compute(Relu(), (result,), (view,))]
+    instructions.append(Copy(y, values[-1]))
+    program.instructions = instructions
+    program.instructions = with_deallocs(instructions, program.memory())
+    return program
+
+
+def live_ranges(instructions: list[Instruction]) -> dict[str, tuple[int, int]]:
+    """Return by name the first and the last instruction that read or write each activation, or a view of it."""
+    owners: dict[Buffer, Buffer] = {}
+    ends: dict[str, tuple[int, int]] = {}
+    for number, instruction in enumerate(instructions):
+        if isinstance(instruction, TensorView):
+            owners[instruction.buffer] = owners.get(instruction.source, instruction.source)
+        for buffer in (*instruction.reads, *instruction.writes):
+            owner = owners.get(buffer, buffer)
+            if not isinstance(owner, Weight):
+                ends[owner.name] = ends.get(owner.name, (number, number))[0], number
+    return ends
+
+
+def _check_ranges(submission: Submission, views: bool, hint: str) -> None:
+    ranges = function(submission, "live_ranges")
+    for _ in range(3):
+        program = draw_program(submission.rng, views)
+        steps = [each for each in program.instructions if not isinstance(each, (Alloc, Dealloc))]
+        want, given = live_ranges(steps), f"{len(steps)} instructions"
+        with expect.case(given, hint):
+            answer = submission.call(PROBES + "ranges", ranges, to_text(program))
+            got = expect.mapping(answer, tuple(want), "what `live_ranges` returns")
+        extra = ", ".join(str(name) for name in got if name not in want)
+        what = "`live_ranges` has a range for what is not allocated"
+        expect.true(not extra, what, got=extra, hint="weights are declared, and a view has no memory of its own")
+        for name, (first, last) in want.items():
+            lines = "; ".join(f"{i}: {instruction_text(steps[i])}" for i in (first, last))
+            right = _pair(got[name]) == (first, last)
+            what, shown = f"the range of {name} is wrong", f"{(first, last)}: {lines}"
+            expect.true(right, what, expected=shown, got=got[name], given=given, hint=hint)
+
+
+def _pair(value: Any) -> tuple[float, ...] | None:
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    if not isinstance(value, (tuple, list)) or len(value) != 2 or not all(isinstance(n, (int, float)) for n in value):
+        return None
+    return tuple(value)
+
+
+@points(3)
+def ranges_are_found(submission: Submission) -> None:
+    """`live_ranges` finds the first and the last instruction that read or write each buffer."""
+    hint = "number the instructions from 0; the first that writes a buffer, and the last that reads or writes it"
+    _check_ranges(submission, False, hint)
+
+
+@points(2)
+def views_keep_their_owner_alive(submission: Submission) -> None:
+    """`live_ranges` counts a use of a view, or of a view of a view, as a use of the buffer that owns the memory."""
+    hint = "remember for each view who owns its memory: owner[view] = owner of its source"
+    _check_ranges(submission, True, hint)
+
+
+def draw_sets(rng: np.random.Generator) -> list[tuple[str, list[Lifetime]]]:
+    """Draw sets of lifetimes, each with a description: at random, and those of networks of drawn widths."""
+    sets = [("buffers of random lifetimes", random_buffers(rng)) for _ in range(RANDOM_SETS)]
+    sets += [("a residual network", residual_network(rng)) for _ in range(NETWORKS)]
+    return sets + [("a network of inverted residuals", inverted_residuals(rng)) for _ in range(NETWORKS)]
+
+
+def _offsets(submission: Submission, buffers: list[Lifetime], alignment: int, given: str) -> dict[str, int]:
+    """Return the student's offsets by name, of which each is a whole number of bytes."""
+    allocate = function(submission, "allocate")
+    with expect.case(given):
+        answer = submission.call(PROBES + "allocated", allocate, [tuple(buffer) for buffer in buffers], alignment)
+        got = expect.mapping(answer, tuple(buffer.name for buffer in buffers), "what `allocate` returns")
+        offsets = {buffer.name: expect.number(got[buffer.name], "the offsets") for buffer in buffers}
+    wrong = {name: offset for name, offset in offsets.items() if offset < 0 or offset != int(offset)}
+    what, expected = "an offset is not a number of bytes", "whole numbers, 0 or more"
+    expect.true(not wrong, what, expected=expected, got=wrong, given=given)
+    return {name: int(offset) for name, offset in offsets.items()}
+
+
+def _check_overlap(buffers: list[Lifetime], offsets: dict[str, int], given: str) -> None:
+    for i, one in enumerate(buffers):
+        for other in buffers[:i]:
+            alive = one.first <= other.last and other.first <= one.last
+            start, end = offsets[one.name], offsets[other.name]
+            if alive and start < end + other.bytes and end < start + one.bytes:
+                what = "two buffers that are live at the same time share memory"
+                got = "; ".join(
+                    f"{b.name} {offsets[b.name]} + {b.bytes}, live {b.first} to {b.last}" for b in (other, one)
+                )
+                hint = "both ends belong to a lifetime: a.first <= b.last and b.first <= a.last"
+                expect.fail(what, expected="addresses apart", got=got, given=given, hint=hint)
+
+
+@points(2)
+def buffers_do_not_overlap(submission: Submission) -> None:
+    """`allocate` gives no two buffers that are live at the same time a common byte."""
+    for name, buffers in draw_sets(submission.rng):
+        given = f"{len(buffers)} buffers, {name}"
+        _check_overlap(buffers, _offsets(submission, buffers, ALIGNMENT, given), given)
+
+
+@points(1)
+def offsets_are_aligned(submission: Submission) -> None:
+    """Every offset of `allocate` is a multiple of the alignment."""
+    for alignment in (int(n) for n in submission.rng.permutation([16, 32, 64, 256])):
+        buffers = random_buffers(submission.rng)
+        given = f"alignment {alignment}, {len(buffers)} buffers of random lifetimes"
+        offsets = _offsets(submission, buffers, alignment, given)
+        wrong = {name: offset for name, offset in offsets.items() if offset % alignment}
+        expected, hint = f"multiples of {alignment}", "round an address up: -(-end // alignment) * alignment"
+        what = "an offset is not aligned"
+        expect.true(not wrong, what, expected=expected, got=dict(list(wrong.items())[:3]), given=given, hint=hint)
+        distinct = len(set(offsets.values()))
+        expect.true(distinct > 1, "all buffers have one address", got=distinct, given=given)
+
+
+def _efficiencies(submission: Submission) -> tuple[float, float]:
+    """Return the mean efficiency of the student's allocator on sets that nobody has seen, and the compiler's."""
+    return submission.once("efficiencies", lambda: _measure(submission))
+
+
+def _measure(submission: Submission) -> tuple[float, float]:
+    own, compiler = [], []
+    for name, buffers in draw_sets(submission.rng):
+        given = f"{len(buffers)} buffers, {name}"
+        offsets = _offsets(submission, buffers, ALIGNMENT, given)
+        _check_overlap(buffers, offsets, given)
+        arena = max(offsets[buffer.name] + buffer.bytes for buffer in buffers)
+        own.append(int(live_bytes(buffers).max()) / arena)
+        compiler.append(plan(buffers, ALIGNMENT).efficiency)
+    return float(np.mean(own)), float(np.mean(compiler))
+
+
+def _check_efficiency(submission: Submission, step: int) -> None:
+    own, compiler = _efficiencies(submission)
+    what = "the arena is larger than it has to be"
+    expected, got = (
+        f"{STEPS[step]:.0%} of it live at once, on average",
+        f"{own:.1%}; the compiler reaches {compiler:.1%}",
+    )
+    given = f"{RANDOM_SETS} random sets of lifetimes, and {2 * NETWORKS} of networks"
+    expect.true(own >= STEPS[step], what, expected=expected, got=got, given=given, hint=HINTS[step])
+
+
+@points(1)
+def memory_is_used_again(submission: Submission) -> None:
+    """At least 75 % of the arena is live at once, on average over unseen lifetimes."""
+    _check_efficiency(submission, 0)
+
+
+@points(1)
+def gaps_are_filled(submission: Submission) -> None:
+    """At least 85 % of the arena is live at once, on average over unseen lifetimes."""
+    _check_efficiency(submission, 1)
+
+
+@points(2)
+def hardly_a_byte_is_wasted(submission: Submission) -> None:
+    """At least 96 % of the arena is live at once, on average over unseen lifetimes."""
+    _check_efficiency(submission, 2)
+
+
+TASKS = (
+    Task(
+        "P2.9",
+        "Live ranges and a memory allocator",
+        checks=(
+            ranges_are_found,
+            views_keep_their_owner_alive,
+            buffers_do_not_overlap,
+            offsets_are_aligned,
+            memory_is_used_again,
+            gaps_are_filled,
+            hardly_a_byte_is_wasted,
+        ),
+        forbidden=(
+            "mlhood.compiler.memory",
+            "mlhood.compiler.lir.lowering",
+            "mlhood.compiler.lir.program.with_deallocs",
+            "mlhood.compiler.lir.passes",
+        ),
+    ),
+)

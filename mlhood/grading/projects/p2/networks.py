@@ -1,0 +1,71 @@
+"""Drawn lifetimes of buffers: at random, and as the activations of ResNet-18 and MobileNetV2 at drawn sizes have them.
+
+The networks are those of He et al. (2016, table 1) and Sandler et al. (2018, table 2), one buffer for the result of
+each fused operator, float32, one image.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mlhood.compiler.lir.program import Lifetime
+
+# expansion, channels, repeats and stride of MobileNetV2's stages
+STAGES = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
+
+
+class Activations:
+    """Results of instructions, one each; reading one keeps it alive."""
+
+    def __init__(self) -> None:
+        self.lifetimes: list[Lifetime] = []
+
+    def add(self, channels: float, size: int, *inputs: int) -> int:
+        """Add the result of an instruction that reads earlier ones, [channels, size, size], and return its number."""
+        step = len(self.lifetimes)
+        for number in inputs:
+            self.lifetimes[number] = self.lifetimes[number]._replace(last=step)
+        self.lifetimes.append(Lifetime(f"v{step}", 4 * max(1, round(channels)) * size * size, step, step))
+        return step
+
+
+def random_buffers(rng: np.random.Generator) -> list[Lifetime]:
+    """Draw 25 to 50 buffers of 64 bytes to 64 KiB, most of which live for a few instructions."""
+    count = int(rng.integers(25, 50))
+    firsts = np.sort(rng.integers(0, 2 * count, count)).tolist()
+    sizes, lengths = (2 ** rng.uniform(6, 16, count)).astype(int).tolist(), rng.geometric(0.18, count).tolist()
+    rows = zip(sizes, firsts, lengths, strict=True)
+    return [Lifetime(f"v{i}", size, first, first + length) for i, (size, first, length) in enumerate(rows)]
+
+
+def residual_network(rng: np.random.Generator) -> list[Lifetime]:
+    """Draw a ResNet-18 of another width and resolution: the input of a block lives until it is added."""
+    network, channels, size = Activations(), int(rng.integers(40, 80)), int(rng.integers(40, 64))
+    x = network.add(channels, size, network.add(channels, 2 * size))
+    for block in range(8):
+        shortcut, downsampled = x, block in (2, 4, 6)
+        if downsampled:
+            channels, size = 2 * channels, (size + 1) // 2
+        inner = network.add(channels, size, x)
+        if downsampled:
+            shortcut = network.add(channels, size, x)
+        x = network.add(channels, size, inner, shortcut)
+    network.add(1000, 1, network.add(channels, 1, x))
+    return network.lifetimes
+
+
+def inverted_residuals(rng: np.random.Generator) -> list[Lifetime]:
+    """Draw a MobileNetV2 of another width and resolution: wide inside of a block, narrow between blocks."""
+    network, size, width = Activations(), int(rng.integers(40, 128)), float(rng.uniform(0.6, 1.4))
+    channels, x = 32, network.add(32 * width, size)
+    for expansion, features, repeats, stride in STAGES:
+        for repeat in range(repeats):
+            inner, halved = expansion * channels * width, stride == 2 and repeat == 0
+            wide = network.add(inner, size, x) if expansion > 1 else x
+            size = (size + 1) // 2 if halved else size
+            deep = network.add(inner, size, wide)
+            added = repeat > 0
+            x = network.add(features * width, size, deep, *((x,) if added else ()))
+            channels = features
+    network.add(1000, 1, network.add(1280, 1, network.add(1280 * width, size, x)))
+    return network.lifetimes

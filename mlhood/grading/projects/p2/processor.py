@@ -1,0 +1,173 @@
+"""Checks of P2.10: memory of three stages of LeNet, the tables of what they cost on the processor, and their claims."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mlhood.compiler.tables import IMAGES, STAGES, costs_table, latency_table
+from mlhood.grading.checks import expect
+from mlhood.grading.checks.reference_runs import image_bytes
+from mlhood.grading.checks.submission import Submission
+from mlhood.grading.checks.tables import (
+    check_agreed,
+    check_claim,
+    check_comparisons,
+    check_remeasured_claims,
+    filled_rows,
+)
+from mlhood.grading.checks.task import Task, points
+from mlhood.grading.checks.timing import KEEP
+from mlhood.grading.checks.timing_claim import Prepared, TimedCall, TimingClaim
+from mlhood.grading.projects.p2.loops import PROBES
+from mlhood.grading.projects.p2.rewrites import GROUPED, Builder
+from mlhood.grading.rpc.codec import Hir, Remote
+from mlhood.grading.rpc.limited import IsolatedCallError, run_isolated
+from mlhood.measure.claims import ratio
+from mlhood.measure.measurement import Count
+from mlhood.measure.table import Table
+from mlhood.models import digits
+
+COSTS = "mlhood.grading.checks.reference_runs:stage_costs"
+POOL = 2048  # images that nobody has seen
+CALLS = {1: 256, 16: 32}  # in one message, by the number of images
+ALLOWANCE = 2.0
+"""By how much the judge's ratio may be smaller than the table's: a call takes tens of microseconds, and the judge's are
+on images that no cache holds, and stack their results, which counts for both sides."""
+FILL = "latency.fill(row, compare({name: partial(side, x) ...}, threads=1, atol=0.1)), for both rows"
+COUNT = 'costs["bytes", name] = Count(memory(graph)), and costs["digits", name] = Count(int(...)), for every stage'
+FEW = 2  # digits: the last bit may decide between two nearly equal logits
+
+
+@points(2)
+def memory_is_counted(submission: Submission) -> None:
+    """`memory` adds up the bytes of a graph's constants, and of the arena of its program for one image."""
+    for name in ("conv -> bn -> relu", "conv without bias -> relu", "grouped, strided conv"):
+        builder = Builder(submission.rng, name)
+        operator, features = (GROUPED, 6) if "grouped" in name else (None, int(submission.rng.integers(4, 9)))
+        value = builder.conv(builder.x, features, bias="without" not in name, operator=operator)
+        value = builder.batchnorm(value) if "bn" in name else value
+        builder.graph.output(builder.relu(value) if "relu" in name else value)
+        constants = sum(value.data.nbytes for value in builder.graph.constants.values())
+        want = image_bytes(builder.graph)
+        got = expect.number(submission.call("memory", builder.graph), "what `memory` returns", given=name)
+        hint = _memory_hint(got, constants, want - constants)
+        expected = f"{constants:,} of constants and {want - constants:,} of the arena"
+        what = "`memory` is wrong"
+        expect.true(got == want, what, expected=f"{want:,} bytes: {expected}", got=f"{got:,g}", given=name, hint=hint)
+
+
+def _memory_hint(got: float, constants: int, arena: int) -> str:
+    if got == constants:
+        return "the activations need memory, too: plan(lower(graph, {'batch': 1}).lifetimes()).bytes"
+    if got == arena:
+        return "the constants need memory, too: sum(value.data.nbytes for value in graph.constants.values())"
+    return "constants + plan(lower(graph, {'batch': 1}).lifetimes()).bytes: an arena, not the sum of its buffers"
+
+
+def _latency(submission: Submission) -> Table:
+    return submission.once("latency", lambda: submission.table(latency_table()))
+
+
+@points(2)
+def rows_are_comparisons(submission: Submission) -> None:
+    """Every row of the first table is filled by one comparison of all columns."""
+    check_comparisons(_latency(submission), FILL)
+
+
+def _measured(submission: Submission) -> tuple[np.ndarray, dict[str, dict[str, Any]]]:
+    """Return images that nobody has seen, and what the stages cost and compute, by name."""
+    return submission.once("measured", lambda: _measure(submission))
+
+
+def _measure(submission: Submission) -> tuple[np.ndarray, dict[str, dict[str, Any]]]:
+    stages = expect.mapping(submission.value("stages"), STAGES, "`stages`")
+    graphs = {name: stages[name] for name in STAGES}
+    for name, graph in graphs.items():
+        hint = "run the given cell, which makes them"
+        expect.true(isinstance(graph, Hir), f"`stages[{name!r}]` is not a graph", got=graph, hint=hint)
+    train_images, _, images, labels, _ = digits()
+    rng = submission.rng
+    noise = rng.normal(0, 0.1, (POOL, *train_images.shape[1:])).astype(np.float32)
+    unseen = train_images[rng.integers(len(train_images), size=POOL)] + noise
+    try:
+        return unseen, run_isolated(COSTS, graphs, (images, labels), unseen, seconds=90.0)
+    except IsolatedCallError as failure:
+        raise expect.CheckFailed("a graph in `stages` cannot be run", got=str(failure)) from None
+
+
+@points(2)
+def costs_are_counted(submission: Submission) -> None:
+    """The second table holds the memory of each stage, and how many of the test images it reads right."""
+    table = submission.table(costs_table())
+    empty = ", ".join(f"{row}/{column}" for row, column in table.missing)
+    expect.true(not empty, "cells of the table are empty", expected="every row, all columns", got=empty, hint=COUNT)
+    measured = _measured(submission)[1]
+    for name in STAGES:
+        size, right = (_count(table, row, name) for row in ("bytes", "digits"))
+        want = measured[name]
+        what, hint = f"the bytes of {name} are wrong", "memory(stages[name])"
+        expect.equal(size, want["bytes"], what, hint=hint)
+        what, hint = f"the digits of {name} are wrong", "how many: (logits.argmax(1) == data.test_labels).sum()"
+        expect.true(abs(right - want["digits"]) <= FEW, what, expected=want["digits"], got=right, hint=hint)
+    for verdict in table.verdicts():
+        check_claim(verdict, "a claim of the table fails", "the quantised graph is `stages['quantised']`")
+
+
+def _count(table: Table, row: str, column: str) -> int:
+    cell = table[row, column]
+    return cell.value if isinstance(cell, Count) else -1
+
+
+@points(2)
+def fused_is_faster(submission: Submission) -> None:
+    """Fused, the graph is faster than as it is in every row, and computes the same."""
+    table = _latency(submission)
+    check_agreed(filled_rows(table, FILL))
+    hint = "each column is its own side: partial(sides[name], x), with the images of the row"
+    check_claim(table.verdicts()[0], "fused is not faster", hint)
+    what = "`fused` is not as much faster than `as it is` as the table claims"
+    check_remeasured_claims(submission, _races(submission, table), what, hint)
+
+
+def _races(submission: Submission, table: Table) -> list[TimingClaim]:
+    """Return timed comparisons of both stages, one for each row."""
+    sides = expect.mapping(submission.value("sides"), STAGES, "`sides`")
+    unseen, measured = _measured(submission)
+    want = measured["as it is"]["logits"]
+    claims = []
+    for row, count in IMAGES.items():
+        slow, fast = (_timed(sides[name], name, count, (unseen, want)) for name in ("as it is", "fused"))
+        claimed = ratio(table[row, "as it is"], table[row, "fused"])
+        claims.append(TimingClaim(f"{row}, as it is over fused", slow, fast, claimed, allowance=ALLOWANCE))
+    return claims
+
+
+def _timed(side: object, name: str, count: int, pool: tuple[np.ndarray, np.ndarray]) -> TimedCall:
+    expect.true(isinstance(side, Remote), f"`sides[{name!r}]` is not a function", got=side)
+    kept: list[Remote] = []
+
+    def prepare(submission: Submission, calls: int) -> Prepared:
+        if not kept:
+            kept.append(submission.call(KEEP, pool[0]))
+        starts = submission.rng.integers(POOL - count, size=calls).tolist()
+        want = np.stack([pool[1][start : start + count] for start in starts])
+
+        def check(result: Any) -> None:
+            atol = 1e-3 * float(np.abs(want).max())
+            expect.close(result, want, f"what {name} computes while it is timed", rtol=1e-3, atol=atol)
+
+        return Prepared((side, kept[0], starts, count), check)
+
+    return TimedCall(PROBES + "logits_of", prepare, CALLS[count])
+
+
+TASKS = (
+    Task(
+        "P2.10",
+        "Three stages on the CPU",
+        checks=(memory_is_counted, rows_are_comparisons, costs_are_counted, fused_is_faster),
+        timed=True,
+    ),
+)

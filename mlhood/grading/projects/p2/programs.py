@@ -1,0 +1,143 @@
+"""Checks of P2.8: two nodes as a program of the low-level IR, written by hand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mlhood.compiler.hir import TensorType
+from mlhood.compiler.operators.convolution import Conv
+from mlhood.compiler.operators.pooling import MaxPool
+from mlhood.grading.checks import expect
+from mlhood.grading.checks.submission import Submission
+from mlhood.grading.checks.task import Task, points
+from mlhood.grading.projects.p2.loops import PROBES, function
+from mlhood.grading.rpc.limited import IsolatedCallError, run_isolated
+
+RUNS = "mlhood.grading.checks.reference_runs:program_runs"
+CASES = 3
+REFUSED = "the verifier refuses the program of `by_hand`"
+RESULT = "y = reshape(maxpool(relu(conv(x, w, b)))): stride 1 and `pads`, then windows and strides of `kernel`"
+RULES = {
+    "never deallocated": "Dealloc(buffer) once, after the last instruction that names it, or a view of it",
+    "before it is allocated": "Alloc(buffer) before the instruction that writes it; x, w, b and y are there already",
+    "was deallocated": "Dealloc(buffer) comes after the last instruction that names it, or a view of it",
+    "another type": "infer_conv and infer_pool compute the types of results; y is flat: a TensorView gives it another",
+    "never written": "the last result belongs into the memory of y",
+}
+"""Hints by what the verifier's error says."""
+HELD = (
+    "MaxPool can write where y is: give y's memory the type of the pooled image with a TensorView, and free conv last"
+)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A drawn size of the two nodes.
+
+    Args:
+        arrays: The inputs by name.
+        pads: Of the convolution.
+        kernel: Of the pooling.
+        want: The right result.
+        bytes: Size of the convolution's result.
+    """
+
+    arrays: dict[str, np.ndarray]
+    pads: tuple[int, ...]
+    kernel: tuple[int, int]
+    want: np.ndarray
+    bytes: int
+
+    @property
+    def types(self) -> dict[str, TensorType]:
+        """The types of the inputs, by name."""
+        return {name: TensorType("float32", array.shape) for name, array in self.arrays.items()}
+
+    def __str__(self) -> str:
+        x, w = self.arrays["x"].shape, self.arrays["w"].shape
+        return f"x {list(x)}, w {list(w)}, pads {self.pads}, kernel {self.kernel}"
+
+
+def _draw(submission: Submission) -> Case:
+    rng = submission.rng
+    channels, features, batch = (int(n) for n in rng.permutation([2, 3, 4, 5])[:3])
+    rows, columns = (int(n) for n in rng.permutation(np.arange(11, 19))[:2])
+    (tall, wide), pads = (int(n) for n in rng.permutation([2, 3])), tuple(int(n) for n in rng.permutation(4))
+    kernel = tall, wide
+    shapes = {"x": (batch, channels, rows, columns), "w": (features, channels, 3, 2), "b": (features,)}
+    arrays = {name: submission.normal(*shape) for name, shape in shapes.items()}
+    convolved = np.asarray(Conv((1, 1), pads, (1, 1), 1, ("Relu",)).evaluate(*arrays.values()))
+    pooled = np.asarray(MaxPool(kernel, kernel, (0, 0, 0, 0), (1, 1)).evaluate(convolved))
+    return Case(arrays, pads, kernel, pooled.reshape(batch, -1), convolved.nbytes)
+
+
+def _runs(submission: Submission) -> list[tuple[Case, dict[str, Any]]]:
+    """Return drawn cases with what became of the student's programs for them."""
+    return submission.once("runs", lambda: _run(submission))
+
+
+def _run(submission: Submission) -> list[tuple[Case, dict[str, Any]]]:
+    by_hand, cases = function(submission, "by_hand"), [_draw(submission) for _ in range(CASES)]
+    reports: list[dict[str, Any]] = []
+    for case in cases:
+        with expect.case(str(case)):
+            y = TensorType("float32", case.want.shape)
+            report = submission.call(PROBES + "by_hand", by_hand, case.types, y, case.pads, case.kernel)
+            reports.append(dict(expect.mapping(report, (), "the report on `by_hand`")))
+            if "returned" in report:
+                what, hint = "`by_hand` does not return instructions", "return [Alloc(...), Compute(...), ...]"
+                expect.fail(what, expected="a list of instructions", got=report["returned"], hint=hint)
+    texts = [report["text"] for report in reports if isinstance(report.get("text"), str)]
+    if len(texts) < CASES:
+        return list(zip(cases, reports, strict=True))
+    try:
+        return list(zip(cases, run_isolated(RUNS, texts, [case.arrays for case in cases]), strict=True))
+    except IsolatedCallError as failure:
+        raise expect.CheckFailed(REFUSED, got=str(failure)) from None
+
+
+def _check_accepted(case: Case, report: dict[str, Any]) -> None:
+    if "error" in report:
+        what, parts = str(report["error"]), {name: report[name] for name in ("expected", "got") if name in report}
+        hint = next((hint for rule, hint in RULES.items() if rule in what), None)
+        expect.fail(f"{REFUSED}: {what}", **parts, given=report.get("where", str(case)), hint=hint)
+
+
+@points(2)
+def program_is_accepted(submission: Submission) -> None:
+    """The verifier accepts the program of `by_hand`, for any sizes."""
+    for case, report in _runs(submission):
+        _check_accepted(case, report)
+        expect.resembles(report["outputs"]["y"], case.want, "y", given=str(case), hint=RESULT)
+
+
+@points(4)
+def program_computes_both_nodes(submission: Submission) -> None:
+    """The program computes what the interpreter computes for the two nodes, on unseen inputs and sizes."""
+    for case, report in _runs(submission):
+        _check_accepted(case, report)
+        expect.close(report["outputs"]["y"], case.want, "y", given=str(case), hint=RESULT)
+
+
+@points(2)
+def nothing_is_held_too_long(submission: Submission) -> None:
+    """No more than the convolution's result is live at once."""
+    for case, report in _runs(submission):
+        _check_accepted(case, report)
+        expect.resembles(report["outputs"]["y"], case.want, "y", given=str(case), hint=RESULT)
+        what, most = "more memory is live at once than the two nodes need", case.bytes
+        got = f"{report['peak']:,} bytes"
+        expect.true(report["peak"] <= most, what, expected=f"{most:,} bytes", got=got, given=str(case), hint=HELD)
+
+
+TASKS = (
+    Task(
+        "P2.8",
+        "Lower two nodes by hand",
+        checks=(program_is_accepted, program_computes_both_nodes, nothing_is_held_too_long),
+        forbidden=("mlhood.compile", "mlhood.compiler.compile", "mlhood.compiler.lir.lowering"),
+    ),
+)

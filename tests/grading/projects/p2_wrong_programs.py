@@ -1,0 +1,220 @@
+"""Typical wrong solutions of P2.8 to P2.10, with the checks that each must fail and the message it must get."""
+
+from __future__ import annotations
+
+from tests.grading.projects.gallery import Mistake, mistakes
+from tests.grading.projects.p2_snippets_programs import (
+    CONV,
+    POOL,
+    STEPS,
+    allocator,
+    by_hand,
+    counts,
+    latencies,
+    memory,
+    ranges,
+)
+
+ACCEPTED, COMPUTED, HELD = "program_is_accepted", "program_computes_both_nodes", "nothing_is_held_too_long"
+PROGRAM = (ACCEPTED, COMPUTED, HELD)
+RANGES, VIEWS, APART, ALIGNED = (
+    "ranges_are_found",
+    "views_keep_their_owner_alive",
+    "buffers_do_not_overlap",
+    "offsets_are_aligned",
+)
+AGAIN, FILLED, DENSE = "memory_is_used_again", "gaps_are_filled", "hardly_a_byte_is_wasted"
+MEMORY, ROWS, COSTS, FASTER = "memory_is_counted", "rows_are_comparisons", "costs_are_counted", "fused_is_faster"
+ALLOC, CONVOLVE, VIEW, POOLED, FREE = STEPS
+SIDES = "{name: partial(side, x) for name, side in sides.items()}"
+SWAPPED = "swapped = {'fused': 'as it is', 'as it is': 'fused'}"
+
+WRONG: tuple[Mistake, ...] = (
+    *mistakes(
+        "P2.8",
+        ("nothing is freed", by_hand(ALLOC, CONVOLVE, VIEW, POOLED), PROGRAM, "never deallocated.*conv"),
+        ("nothing is allocated", by_hand(CONVOLVE, VIEW, POOLED), PROGRAM, "used before it is allocated.*convolution"),
+        (
+            "freed before it is pooled",
+            by_hand(ALLOC, CONVOLVE, FREE, VIEW, POOLED),
+            PROGRAM,
+            "used after its memory was deallocated.*maxpool",
+        ),
+        (
+            "the pooling writes into y as it is",
+            by_hand(ALLOC, CONVOLVE, f"Compute({POOL}, (y,), (conv,))", FREE),
+            PROGRAM,
+            "what is written has another type",
+        ),
+        (
+            "a window moves by one",
+            by_hand(ALLOC, CONVOLVE, VIEW, POOLED.replace("(kernel, kernel", "(kernel, (1, 1)"), FREE),
+            PROGRAM,
+            "what is written has another type",
+        ),
+        (
+            "the ReLU is forgotten",
+            by_hand(
+                ALLOC,
+                CONVOLVE.replace('1, ("Relu",)', "1"),
+                VIEW,
+                f"Compute({POOL}, (pooled,), (conv,))",
+                FREE,
+            ),
+            COMPUTED,
+            "wrong values in y.*relu",
+        ),
+        (
+            "the bias is left out",
+            by_hand(ALLOC, f"Compute({CONV}, (conv,), (x, w))", VIEW, POOLED, FREE),
+            COMPUTED,
+            "wrong values in y",
+        ),
+        (
+            "a buffer for every result",
+            by_hand(
+                "Alloc(conv)",
+                CONVOLVE,
+                "Alloc(pooled)",
+                POOLED,
+                "Dealloc(conv)",
+                "TensorView(flat, pooled)",
+                "Copy(y, flat)",
+                "Dealloc(pooled)",
+                before='flat = Buffer("flat", y.type)',
+            ),
+            HELD,
+            "more memory is live.*TensorView",
+        ),
+        (
+            "a whole program",
+            by_hand(*STEPS, before='program = Program("mine")', returned="program or [{}]"),
+            PROGRAM,
+            "does not return instructions",
+        ),
+        (
+            "the compiler's own lowering",
+            by_hand(*STEPS, before="model = lower(optimized)"),
+            PROGRAM,
+            "not allowed here",
+        ),
+    ),
+    *mistakes(
+        "P2.9",
+        ("views are buffers", ranges(buffer="buffer"), VIEWS, "a view has no memory of its own"),
+        ("a view of a view is forgotten", ranges(owner="i.source"), VIEWS, "a view has no memory of its own"),
+        (
+            "the end is the next instruction",
+            ranges(pair="(first, number + 1)"),
+            (RANGES, VIEWS),
+            "range of v.* is wrong",
+        ),
+        ("only reads count", ranges(uses="i.reads"), (RANGES, VIEWS), "missing in what|range of v.* is wrong"),
+        ("inputs have a range, too", ranges(skipped="False"), (RANGES, VIEWS), "not allocated.*weights are declared"),
+        (
+            "one after another",
+            {"P2-9-solution-2": "def allocate(lifetimes, alignment):\n    return bump(lifetimes, alignment)"},
+            (AGAIN, FILLED, DENSE),
+            "take the address of one that is dead",
+        ),
+        (
+            "above all that live at the same time",
+            allocator(key="b.first", fits="False"),
+            (AGAIN, FILLED, DENSE),
+            "larger than it has to be",
+        ),
+        ("as they are allocated", allocator(key="b.first"), DENSE, "the order decides: place the largest first"),
+        (
+            "the last instruction does not count",
+            allocator(alive="o.first < b.last and b.first < o.last"),
+            (APART, AGAIN, FILLED, DENSE),
+            "both ends belong to a lifetime",
+        ),
+        (
+            "not aligned",
+            allocator(end="offsets[o.name] + o.bytes"),
+            ALIGNED,
+            "round an address up",
+        ),
+        (
+            "always a cache line",
+            allocator(end="-(-(offsets[o.name] + o.bytes) // 64) * 64"),
+            ALIGNED,
+            "multiples of 256",
+        ),
+        (
+            "everything at 0",
+            {
+                "P2-9-solution-2": "def allocate(lifetimes, alignment):\n"
+                "    return dict.fromkeys((b.name for b in lifetimes), 0)"
+            },
+            (APART, ALIGNED, AGAIN, FILLED, DENSE),
+            "live at the same time share memory",
+        ),
+    ),
+    *mistakes(
+        "P2.10",
+        ("without the arena", memory("constants"), (MEMORY, COSTS), "the activations need memory"),
+        (
+            "without the constants",
+            memory("plan(program.lifetimes()).bytes"),
+            (MEMORY, COSTS),
+            "the constants need memory",
+        ),
+        (
+            "buffers that share nothing",
+            memory("constants + sum(b.bytes for b in program.lifetimes())"),
+            (MEMORY, COSTS),
+            "not the sum of its buffers",
+        ),
+        (
+            "one comparison for both rows",
+            latencies(
+                "x = data.test_images[:16]",
+                "if count == 1:",
+                f"    both = compare({SIDES}, threads=1, atol=0.1)",
+                "latency.fill(row, both)",
+            ),
+            ROWS,
+            "several rows hold the same comparison",
+        ),
+        (
+            "each column by itself",
+            latencies(
+                "for name, side in sides.items():",
+                "    latency[row, name] = compare({name: partial(side, x)}, threads=1)[name]",
+            ),
+            ROWS,
+            "not from one comparison",
+        ),
+        (
+            "results that are not compared",
+            latencies(f"latency.fill(row, compare({SIDES}, threads=1, check=False))"),
+            FASTER,
+            "never compared",
+        ),
+        (
+            "fused and as it is exchanged",
+            latencies(
+                SWAPPED,
+                "calls = {name: partial(sides[swapped.get(name, name)], x) for name in sides}",
+                "latency.fill(row, compare(calls, threads=1, atol=0.1))",
+            ),
+            FASTER,
+            "fused is not faster",
+        ),
+        (
+            "digits in percent",
+            counts(digits="100 * (logits.argmax(1) == data.test_labels).mean()"),
+            COSTS,
+            "the digits of",
+        ),
+        (
+            "the constants alone",
+            counts(size="sum(value.data.nbytes for value in graph.constants.values())"),
+            COSTS,
+            "the bytes of",
+        ),
+        ("a stage is left out", counts(skip="quantised"), COSTS, "cells of the table are empty"),
+    ),
+)
