@@ -46,6 +46,10 @@ PLAN: dict[str, set[str]] = {
     | {"compiler.bench_model", "compiler.zoo"},
     "compiler.bench_process": {"compiler", "compiler.compile"},
     "compiler.bench_commands": {"compiler", "compiler.backends", "compiler.bench_model", "compiler.bench_quantization"},
+    # whole networks on the cycle model
+    "compiler.bench_nmp": {"models", "exchange", "compiler", "compiler.backends", "compiler.quantize"}
+    | {"compiler.compile", "compiler.bench_model"},
+    "compiler.bench_nmp_commands": {"graph_drawing", "compiler", "compiler.backends", "compiler.bench_nmp"},
     # from a model to files: the pipeline, then the writers of C
     "compiler.bundle": {"models", "exchange", "compiler", "compiler.quantize", "compiler.backends"}
     | {"compiler.compile"},
@@ -53,7 +57,8 @@ PLAN: dict[str, set[str]] = {
     "compiler.conformance_commands": {"compiler.conformance", "compiler.zoo"},
     "compiler.commands": {"exchange", "graph_drawing", "compiler", "compiler.backends", "compiler.quantize"}
     | {"compiler.bench", "compiler.compile", "compiler.debugger"}
-    | {"compiler.bench_commands", "compiler.bundle_commands", "compiler.conformance_commands"},
+    | {"compiler.bench_commands", "compiler.bench_nmp_commands", "compiler.bundle_commands"}
+    | {"compiler.conformance_commands"},
     # the generators are self-contained: the cache of object code digests their sources only
     "kernels.codegen": set(),
     "kernels": {"kernels.codegen"},

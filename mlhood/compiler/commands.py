@@ -10,6 +10,7 @@ import typer
 
 from mlhood.compiler import bundle_commands
 from mlhood.compiler.bench_commands import bench_model, bench_quantization
+from mlhood.compiler.bench_nmp_commands import bench_nmp
 from mlhood.compiler.conformance_commands import conformance
 from mlhood.files.terminal import echo
 
@@ -30,6 +31,7 @@ def register(app: typer.Typer, bench: typer.Typer) -> None:
     bench.command("compiler")(bench_compiler)
     bench.command("model")(bench_model)
     bench.command("quantization")(bench_quantization)
+    bench.command("nmp")(bench_nmp)
 
 
 def compile_model(

@@ -1,0 +1,81 @@
+"""One convolution given by its sizes, for exercises: its program, whether a slicing fits, and its serial time.
+
+Serial time. On a machine of one tilelet, without double buffering, a step loads what it lacks, waits, computes its
+slice and starts to store it. With I = issue_cycles, B = burst_cycles, L = latency_cycles, a program of n steps takes
+
+    n (2 I + L) + B (bursts loaded and stored) + (cycles of all computations) + I + L + barrier_cycles
+
+cycles, if channels are not sliced: the waits for the loads of a step include the store of the step before, and only the
+last store is waited for by the barrier. A convolution of a slice takes channels x window x the fewer of pixels x
+ceil(filters / lanes) and filters x ceil(pixels / lanes) cycles.
+
+With P slices of pixels, F slices of filters, and again without slices of channels, both more than 1, the order decides
+how often a slice is loaded; each output slice is stored once:
+
+    order    input slices    weight slices
+    output   P               P F
+    weight   P F             F
+    input    P               P F
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mlhood.compiler.backends.nmp.codegen.layer_program import layer_program
+from mlhood.compiler.backends.nmp.codegen.slicing import Slicing, misfits
+from mlhood.compiler.backends.nmp.machine import Machine
+from mlhood.compiler.backends.nmp.program import Program
+from mlhood.compiler.backends.nmp.stages import Stage, Window, Work
+from mlhood.errors import CompilerError
+
+
+def convolution(
+    channels: int, height: int, width: int, filters: int, *, kernel: int = 3, stride: int = 1, pad: int = 0
+) -> Stage:
+    """Return a convolution of int8 with a square window, whose sums are shifted right by 8 bits.
+
+    Raises:
+        CompilerError: A size is not positive, or the window is larger than the padded input.
+    """
+    sizes = (channels, height, width, filters, kernel, stride)
+    if any(type(size) is not int or size < 1 for size in sizes) or not 0 <= pad < kernel:
+        raise CompilerError("invalid convolution", expected="positive sizes, and pads below the kernel's", got=sizes)
+    out_height, out_width = ((length + 2 * pad - kernel) // stride + 1 for length in (height, width))
+    if min(out_height, out_width) < 1:
+        raise CompilerError("the window is larger than the padded input", expected=f">= {kernel}", got=(height, width))
+    window = Window((kernel, kernel), (stride, stride), (1, 1), (pad, pad))
+    return Stage("conv", 1, channels, height, width, filters, out_height, out_width, window, 8, -128, 127)
+
+
+def first_misfit(layer: Stage, slicing: Slicing, machine: Machine) -> tuple[str, int, int] | None:
+    """Return the first operand of a slicing that does not fit: its name, its bytes, and those it may have, or None."""
+    return next(iter(misfits((layer,), slicing, machine)), None)
+
+
+def convolution_program(
+    layer: Stage,
+    slicing: Slicing,
+    machine: Machine,
+    weights: np.ndarray | None = None,
+    bias: np.ndarray | None = None,
+) -> Program:
+    """Return the program of a convolution: its input is "x" [channels, height, width], its output "y".
+
+    Args:
+        layer: See `convolution`.
+        slicing: How it is cut; `double_buffered=False` gives the serial program of this module's formulas.
+        machine: The machine.
+        weights: int8 [filters, channels, kernel, kernel]; zeros if omitted.
+        bias: int32 [filters]; zeros if omitted.
+
+    Raises:
+        CompilerError: The slicing does not fit the machine, or an array has another shape or type.
+    """
+    kernel = (layer.filters, layer.channels, *layer.window.kernel)
+    weights = np.zeros(kernel, np.int8) if weights is None else np.asarray(weights)
+    bias = np.zeros(layer.filters, np.int32) if bias is None else np.asarray(bias)
+    for name, array, expected in (("weights", weights, ("int8", kernel)), ("bias", bias, ("int32", (layer.filters,)))):
+        if (got := (array.dtype.name, array.shape)) != expected:
+            raise CompilerError(f"invalid {name}", expected=f"{expected[0]} {expected[1]}", got=f"{got[0]} {got[1]}")
+    return layer_program((layer,), slicing, machine, [Work(layer, weights, bias)])

@@ -1,0 +1,90 @@
+"""Whole graphs on the neural processor: the interpreter's numbers, bit by bit."""
+
+import numpy as np
+import pytest
+
+from mlhood.compiler.backends.interpreter import Interpreter
+from mlhood.compiler.backends.nmp.codegen.generate import fuse_layers, generate, layers_of
+from mlhood.compiler.backends.nmp.codegen.search import search
+from mlhood.compiler.backends.nmp.cycles import time_program
+from mlhood.compiler.backends.nmp.isa.encoding import encode
+from mlhood.compiler.backends.nmp.machine import default_machine
+from mlhood.compiler.backends.nmp.simulator import simulate
+from mlhood.compiler.bench_nmp import network_graph
+from mlhood.compiler.hir import Graph, TensorType
+from mlhood.compiler.operators.elementwise import Relu
+from mlhood.errors import CompilerError
+
+
+def check(graph, **options):
+    """Compare a program's outputs with the interpreter's, on random integers; return the program."""
+    rng = np.random.default_rng(0)
+    inputs = {}
+    for name, value in graph.placeholders.items():
+        limits = np.iinfo(value.type.element)
+        drawn = rng.integers(limits.min, limits.max, value.type.shape, endpoint=True)
+        inputs[name] = drawn.astype(value.type.element)
+    program = generate(graph, **options)
+    got = simulate(program, inputs)
+    for name, expected in Interpreter(graph).run(inputs).items():
+        assert len(np.unique(expected)) > 4, name
+        np.testing.assert_array_equal(got[name], expected, err_msg=name)
+    return program
+
+
+@pytest.mark.parametrize("element", ["int8", "int16"])
+@pytest.mark.parametrize("options", [{}, {"search_slices": False, "fuse": False}])
+def test_lenet(element, options):
+    check(network_graph("lenet", element), **options)
+
+
+@pytest.mark.parametrize("name", ["resnet18", "mobilenet_v2"])
+def test_a_whole_network(name):
+    check(network_graph(name))
+
+
+def test_a_whole_network_of_16_bits():
+    check(network_graph("mobilenet_v2", "int16"), search_slices=False, fuse=False)
+
+
+def test_search_and_fusion_save_cycles_and_the_program_is_always_the_same():
+    graph = network_graph("lenet")
+    default = generate(graph, search_slices=False, fuse=False)
+    searched = generate(graph, fuse=False)
+    fused = generate(graph)
+    cycles = [time_program(program).cycles for program in (default, searched, fused)]
+    assert cycles == sorted(cycles, reverse=True)
+    assert len(fused.layers) < len(searched.layers) == 7
+    search.cache_clear()
+    assert encode(generate(graph)) == encode(fused)
+
+
+def test_layers_are_fused_along_chains_only():
+    graph, machine = network_graph("lenet"), default_machine()
+    layers = layers_of(graph)
+    fused = fuse_layers(graph, layers, machine, search)
+    assert [node for layer in fused for node in layer.nodes] == [node for layer in layers for node in layer.nodes]
+    assert {len(layer.nodes) for layer in fused} == {1, 2}
+
+
+def test_scratch_tensors_share_memory():
+    program = generate(network_graph("lenet"), fuse=False)
+    scratch = program.of_kind("scratch")
+    end = max(tensor.address + tensor.bytes for tensor in scratch)
+    assert end - min(tensor.address for tensor in scratch) < sum(tensor.bytes for tensor in scratch)
+
+
+def test_weights_of_a_layer_are_loaded_slice_by_slice_from_aligned_addresses():
+    program = generate(network_graph("lenet"))
+    burst = program.machine.dram.burst_bytes
+    packed = [tensor for tensor in program.tensors.values() if tensor.name.endswith(".packed")]
+    assert len(packed) == 5
+    assert not any(tensor.address % burst for tensor in packed)
+
+
+def test_an_unsupported_node_is_named():
+    graph = Graph()
+    x = graph.placeholder("x", TensorType("float32", (4,)))
+    graph.output(graph.add(Relu(), x, name="gate").outputs[0])
+    with pytest.raises(CompilerError, match=r"(?s)no instruction.*gate"):
+        generate(graph)
