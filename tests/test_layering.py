@@ -54,11 +54,15 @@ PLAN: dict[str, set[str]] = {
     "compiler.bundle": {"models", "exchange", "compiler", "compiler.quantize", "compiler.backends"}
     | {"compiler.compile"},
     "compiler.bundle_commands": {"compiler", "compiler.quantize", "compiler.bundle"},
+    # what runs where, drawn
+    "compiler.partition_drawing": {"compiler", "compiler.backends", "graph_drawing"},
+    "compiler.nmp_commands": {"graph_drawing", "compiler", "compiler.backends", "compiler.quantize"}
+    | {"compiler.compile", "compiler.partition_drawing"},
     "compiler.conformance_commands": {"compiler.conformance", "compiler.zoo"},
     "compiler.commands": {"exchange", "graph_drawing", "compiler", "compiler.backends", "compiler.quantize"}
     | {"compiler.bench", "compiler.compile", "compiler.debugger"}
     | {"compiler.bench_commands", "compiler.bench_nmp_commands", "compiler.bundle_commands"}
-    | {"compiler.conformance_commands"},
+    | {"compiler.conformance_commands", "compiler.nmp_commands"},
     # the generators are self-contained: the cache of object code digests their sources only
     "kernels.codegen": set(),
     "kernels": {"kernels.codegen"},

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mlhood.compiler import bundle_commands
+from mlhood.compiler import bundle_commands, nmp_commands
 from mlhood.compiler.bench_commands import bench_model, bench_quantization
 from mlhood.compiler.bench_nmp_commands import bench_nmp
 from mlhood.compiler.conformance_commands import conformance
@@ -79,7 +79,8 @@ def compile_model(
         str,
         typer.Option(
             help="What to compile for: cpu has native kernels for a whole graph, and the stage lowered; c writes C99, "
-            "and wasm a page to draw digits on, both to the folder --out."
+            "and wasm a page to draw digits on, both to the folder --out; nmp cuts the graph over the CPU and a "
+            "simulated neural processor, and says what it costs."
         ),
     ] = "interpreter",
     profile: Annotated[
@@ -89,13 +90,25 @@ def compile_model(
             "ui.perfetto.dev and chrome://tracing open."
         ),
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="With --target c or wasm: the folder to write to.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="With --target c, wasm or nmp: the folder to write to; of nmp its programs.")
+    ] = None,
     levels: Annotated[
         str | None,
         typer.Option(
             help="With --target c or wasm: the numbers that the model knows as a black and a white pixel, such as 0,1; "
             "default: those of the course's digits for pictures of 32 x 32, 0,1 for others."
         ),
+    ] = None,
+    machine: Annotated[
+        Path | None, typer.Option(help="With --target nmp: a TOML file with the machine; default: the course's.")
+    ] = None,
+    report: Annotated[
+        bool, typer.Option(help="With --target nmp: print what runs where and why, and what each layer costs.")
+    ] = False,
+    trace: Annotated[
+        Path | None,
+        typer.Option(help="With --target nmp: write the tilelets' timeline to this .json file, for ui.perfetto.dev."),
     ] = None,
 ) -> None:
     """Compile an ONNX file, and summarise the graph after each stage.
@@ -111,6 +124,8 @@ def compile_model(
     Example: mlhood compile lenet.onnx --target cpu --profile lenet.json
 
     Example: mlhood compile lenet.onnx --quantize symmetric --target c --out lenet
+
+    Example: mlhood compile lenet.onnx --quantize power_of_two --target nmp --report --trace lenet.json --draw lenet.svg
     """
     from mlhood.compiler.backends.targets import DEFAULT
     from mlhood.compiler.compile import stages
@@ -123,12 +138,19 @@ def compile_model(
         _check_unquantized(element, per_channel, calibration)
     recipe = None if quantize is None else Recipe(quantize, element=element, per_channel=per_channel)
     data = read_samples(calibration) if calibration else None
+    others = {"--stop-after": stop_after, "--memory": memory, "--text": text, "--export": export}
+    others |= {"--compare": compare, "--profile": profile}
+    if target == "nmp":
+        files = {"out": out, "trace": trace, "draw": draw}
+        others["--levels"] = levels
+        nmp_commands.write(model, recipe, data, _dims(dim or []), machine, files, report, others)
+        return
     if target in ("c", "wasm"):
-        others = {"--stop-after": stop_after, "--memory": memory, "--draw": draw, "--text": text, "--export": export}
-        others |= {"--compare": compare, "--profile": profile}
+        others |= {"--draw": draw, "--machine": machine, "--report": report, "--trace": trace}
         bundle_commands.write(model, out, target, recipe, data, _dims(dim or []), levels, others)
         return
     _check_bundle(out, levels)
+    _check_nmp(machine, report, trace)
     _check_outputs(draw, memory, export, stop_after)
     _check_runs(target, compare, profile, stop_after)
     completed, dims = [], _dims(dim or [])
@@ -163,6 +185,14 @@ def _check_bundle(out: Path | None, levels: str | None) -> None:
     options = {"--out": out, "--levels": levels}
     if given := [name for name, value in options.items() if value is not None]:
         raise CompilerError("options of --target c and wasm only", got=", ".join(given), todo="add --target c")
+
+
+def _check_nmp(machine: Path | None, report: bool, trace: Path | None) -> None:
+    from mlhood.errors import CompilerError
+
+    options = {"--machine": machine, "--report": report, "--trace": trace}
+    if given := [name for name, value in options.items() if value]:
+        raise CompilerError("options of --target nmp only", got=", ".join(given), todo="add --target nmp")
 
 
 def _check_runs(target: str, compare: str | None, profile: Path | None, stop_after: str | None) -> None:

@@ -40,9 +40,9 @@ class Split:
         between = [value for value in read if value.producer in set(first)]
         outputs = list(dict.fromkeys(value for value in graph.outputs.values() if value.producer not in set(first)))
         inputs = list(graph.placeholders.values())
-        self._parts: list[Any] = [prepare(_part(graph, first, between, inputs))] if between else []
+        self._parts: list[Any] = [prepare(subgraph(graph, first, between, inputs))] if between else []
         if outputs:  # the first part, if there is one, checks the inputs
-            self._parts.append(Interpreter(_part(graph, last, outputs, () if between else inputs)))
+            self._parts.append(Interpreter(subgraph(graph, last, outputs, () if between else inputs)))
 
     def run(self, inputs: Mapping[str, Any], observe: Observer | None = None) -> dict[str, np.ndarray]:
         """Run the graph once; see `Interpreter.run`."""
@@ -52,7 +52,7 @@ class Split:
         return {name: np.asarray(arrays[value.name]) for name, value in self.graph.outputs.items()}
 
 
-def _part(graph: Graph, nodes: list[Node], outputs: list[Value], inputs: Sequence[Value] = ()) -> Graph:
+def subgraph(graph: Graph, nodes: list[Node], outputs: list[Value], inputs: Sequence[Value] = ()) -> Graph:
     """Return some nodes of a graph as a graph; what others compute, and they read, are its placeholders."""
     part, values = Graph(graph.name), dict[Value | None, Value | None]({None: None})
 

@@ -47,6 +47,12 @@ def _xla(graph: Graph) -> Runner:
     return Xla(graph)
 
 
+def _nmp(graph: Graph) -> Runner:
+    from mlhood.compiler.backends.nmp.runner import Heterogeneous
+
+    return Heterogeneous(graph)
+
+
 DEFAULT = "interpreter"
 TARGETS: dict[str, Callable[[Graph], Runner]] = {
     "interpreter": Interpreter,
@@ -56,6 +62,7 @@ TARGETS: dict[str, Callable[[Graph], Runner]] = {
     "direct": lambda graph: _kernels(graph, "direct"),
     "cpu": _cpu,
     "xla": _xla,
+    "nmp": _nmp,
 }
 
 # The stage "lowered" of the targets that have one: the graph with the layouts and operators of their kernels.

@@ -17,7 +17,7 @@ import math
 from dataclasses import fields, replace
 from typing import Any
 
-from mlhood.compiler.backends.cpu.minimum_cut import source_side
+from mlhood.compiler.backends.minimum_cut import source_side
 from mlhood.compiler.hir.graph import Graph
 from mlhood.compiler.hir.operator import Operator
 from mlhood.compiler.hir.types import TensorType

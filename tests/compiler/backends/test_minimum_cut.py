@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_flow
 
-from mlhood.compiler.backends.cpu.minimum_cut import source_side
+from mlhood.compiler.backends.minimum_cut import source_side
 
 VERTICES = st.integers(0, 9)
 
