@@ -32,7 +32,10 @@ from mlhood.exchange import export
 
 NAMES = ("lenet", "resnet18", "resnet50", "mobilenet_v2")
 ELEMENTS = ("int8", "int16")
-PAPER = "the paper's search gains up to 21.7 % over its own default (arXiv:2304.03013)"
+PAPER = (
+    "ours ignores bursts, so this says as much about it as about the search; the paper's search gains up to 21.7 % "
+    "over its own default (arXiv:2304.03013)"
+)
 
 
 @dataclass(frozen=True)
@@ -164,6 +167,7 @@ SMALL = {
     "conv 3x3, 4 to 4 channels, 5x5": (_convolved(4, 4, 5, 3),),
     "conv 1x1, 8 to 8 channels, 4x4": (_convolved(8, 8, 4, 1),),
     "depthwise 3x3, 8 channels, 8x8": (replace(_convolved(8, 8, 8, 3), kind="depthwise"),),
+    "depthwise 3x3, 8 channels, 8x8, blobs of 256": (replace(_convolved(8, 8, 8, 3), kind="depthwise"),),
     "dense, 64 to 10": (Stage("dense", 1, 64, 1, 1, 10, 1, 1, Window(), 7, -128, 127),),
 }
 
@@ -181,7 +185,8 @@ def gaps(machine: Machine) -> Iterator[tuple[str, int, int]]:
     """
     small = small_machine(machine)
     for name, stages in SMALL.items():
-        yield name, search(stages, small).cycles, exhaustive(stages, small).cycles
+        each = replace(small, blob_bytes=256) if "blobs of 256" in name else small
+        yield name, search(stages, each).cycles, exhaustive(stages, each).cycles
 
 
 def parse_sweep(text: str) -> tuple[str, list[int]]:

@@ -31,7 +31,7 @@ def estimated_best(
         machine: The machine.
         axes: The sizes to try: rows, columns, filters, channels.
         groups: The groups of filters to try, as in `Slicing`.
-        count: How many to return, at most one for each way to cut the layer.
+        count: How many ways to cut the layer to return, with half as many more of the best in all.
     """
     cuts = np.array(list(product(*axes)), np.int64)
     largest = np.max(list(slice_bytes(stages, *cuts.T).values()), axis=0)
@@ -49,8 +49,10 @@ def estimated_best(
     doubles = np.array([option.double_buffered for option in options])
     cycles[np.ix_(doubles, largest > limit(machine, True))] = np.inf
     best, least = cycles.argmin(axis=0), cycles.min(axis=0)
-    chosen = [i for i in np.argsort(least, kind="stable")[:count] if np.isfinite(least[i])]
-    return [replace(options[best[i]], **dict(zip(_AXES, map(int, cuts[i]), strict=True))) for i in chosen]
+    pairs = [(int(best[i]), int(i)) for i in np.argsort(least, kind="stable")[:count]]
+    pairs += [divmod(int(n), len(cuts)) for n in np.argsort(cycles, axis=None, kind="stable")[: count // 2]]
+    chosen = [pair for pair in dict.fromkeys(pairs) if np.isfinite(cycles[pair])]
+    return [replace(options[n], **dict(zip(_AXES, map(int, cuts[i]), strict=True))) for n, i in chosen]
 
 
 class _Costs:

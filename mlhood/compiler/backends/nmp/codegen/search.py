@@ -22,6 +22,7 @@ from mlhood.errors import CompilerError
 
 Stages = tuple[Stage, ...]
 CANDIDATES = 6  # whose programs are generated
+_SMALL, _MORE = 1_000_000, 8  # layers of fewer multiplications have so many times the candidates, as programs are short
 MAX_EXHAUSTIVE = 20_000
 
 
@@ -103,7 +104,9 @@ def search(stages: Stages, machine: Machine) -> Choice:
         CompilerError: As for `greedy`.
     """
     best = greedy(stages, machine)
-    for slicing in estimated_best(stages, machine, axes(stages), groups_of(machine), CANDIDATES):
+    work = sum(max(stage.macs, stage.filters * stage.out_height * stage.out_width) for stage in stages)
+    count = CANDIDATES * (_MORE if work < _SMALL else 1)
+    for slicing in estimated_best(stages, machine, axes(stages), groups_of(machine), count):
         cycles = cycles_of(stages, slicing, machine)
         if cycles < best.cycles:
             best = Choice(slicing, cycles)
@@ -132,12 +135,20 @@ def lower_bound(stages: Stages, machine: Machine, images: int = 1) -> int:
     macs = sum(stage.macs for stage in stages) * images
     compute = ceil_div(macs, machine.units * machine.lanes(first.element))
     weights = sum(stage.weight_bytes(stage.filters, stage.channels) for stage in stages)
-    size = first.element * (
-        first.channels * first.height * first.width + last.filters * last.out_height * last.out_width
-    )
+    pixels = _read(first, 0) * _read(first, 1)
+    size = first.element * (first.channels * pixels + last.filters * last.out_height * last.out_width)
     size += sum(s.element * s.filters * s.out_height * s.out_width for s in stages if s.kind == "add")
     bursts = ceil_div(size * images + weights, machine.dram.burst_bytes)
     return max(compute, bursts * machine.dram.burst_cycles)
+
+
+def _read(stage: Stage, axis: int) -> int:
+    """Return how many rows, or columns, of its input a stage reads."""
+    window, length = stage.window, (stage.height, stage.width)[axis]
+    count = (stage.out_height, stage.out_width)[axis]
+    starts = (i * window.strides[axis] - window.pads[axis] for i in range(count))
+    taps = range(0, window.kernel[axis] * window.dilations[axis], window.dilations[axis])
+    return len({start + tap for start in starts for tap in taps} & set(range(length)))
 
 
 def _sizes(length: int) -> list[int]:
