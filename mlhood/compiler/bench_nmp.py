@@ -1,6 +1,6 @@
 """What the search for slices gains on the neural processor: cycles per layer beside a greedy default and lower bounds.
 
-The paper's search gains "up to 21.7 %" over its own heuristic on its own machine (T. Sousa and others, Tensor Slicing
+The paper's search gains "up to 21.7 %" over its own heuristic on its own machine (R. Sousa and others, Tensor Slicing
 and Optimization for Multicore NPUs, 2023, arXiv:2304.03013). Ours is measured against another default, see
 `codegen.search.greedy`, so the two say how much a search can matter, not which search is better.
 """

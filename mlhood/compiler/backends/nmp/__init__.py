@@ -1,1 +1,1 @@
-"""A simulated neural processor (NMP): its machine code, what generates it, and what executes and times it."""
+"""A simulated neural processor (NMP), described in README.md: machine code, what generates, executes and times it."""

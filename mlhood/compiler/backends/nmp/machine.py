@@ -1,6 +1,6 @@
 """The neural processor as numbers: tiles, tilelets, their memories and multipliers, the DRAM behind them.
 
-T. Sousa and others, Tensor Slicing and Optimization for Multicore NPUs, 2023, arXiv:2304.03013; where public sources
+R. Sousa and others, Tensor Slicing and Optimization for Multicore NPUs, 2023, arXiv:2304.03013; where public sources
 give no number, the default is a choice of this course.
 """
 
