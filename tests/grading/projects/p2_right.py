@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.grading.projects import p2_right_programs
+from tests.grading.projects import p2_nmp, p2_right_programs
 
 ARRAY_OPERATIONS = {
     "P2-1-solution": """
@@ -188,7 +188,7 @@ answers = dict(best=best, worst=worst, gain=round(by_name["power_of_two, int16"]
 
 RIGHT: dict[str, dict[str, str]] = {
     "the master": {},
-    "array operations": ARRAY_OPERATIONS | p2_right_programs.ARRAY_OPERATIONS,
-    "plain loops": LOOPS | p2_right_programs.LOOPS,
-    "lambdas, new nodes and other exceptions": ONE_LINERS | p2_right_programs.ONE_LINERS,
+    "array operations": ARRAY_OPERATIONS | p2_right_programs.ARRAY_OPERATIONS | p2_nmp.ARRAY_OPERATIONS,
+    "plain loops": LOOPS | p2_right_programs.LOOPS | p2_nmp.LOOPS,
+    "lambdas, new nodes and other exceptions": ONE_LINERS | p2_right_programs.ONE_LINERS | p2_nmp.ONE_LINERS,
 }

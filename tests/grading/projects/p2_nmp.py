@@ -1,0 +1,292 @@
+"""Right and wrong solutions of P2.11 to P2.13: slices for the neural processor, their cost, and the fewest cycles."""
+
+from __future__ import annotations
+
+from tests.grading.projects.gallery import Mistake, mistakes
+
+BYTES = """
+def slice_bytes(layer, cut, element):
+    '''Bytes of input, weights and output of the largest slice.'''
+    rows, columns, filters, channels = (cut[name] for name in ("rows", "columns", "filters", "channels"))
+    kernel, stride = layer["kernel"], layer["stride"]
+    read_rows = min((rows - 1) * stride + kernel, layer["height"])
+    read_columns = min((columns - 1) * stride + kernel, layer["width"])
+    wide = 4 if channels < layer["channels"] else 1
+    return {
+        "input": channels * read_rows * read_columns * element,
+        "weights": filters * (4 + channels * kernel * kernel * element),
+        "output": filters * rows * columns * element * wide,
+    }
+"""
+FITTING = """
+def fitting(layer, blob, element):
+    '''A cut whose slices fit, and that moves few bytes.'''
+    kernel, stride, pad = layer["kernel"], layer["stride"], layer["pad"]
+    height, width = ((layer[side] + 2 * pad - kernel) // stride + 1 for side in ("height", "width"))
+    lengths = {"rows": height, "columns": width, "filters": layer["filters"], "channels": layer["channels"]}
+    sizes = [sorted({-(-length // parts) for parts in range(1, length + 1)}) for length in lengths.values()]
+    best, least = None, float("inf")
+    for size in itertools.product(*sizes):
+        cut = dict(zip(lengths, size))
+        needed = slice_bytes(layer, cut, element)
+        slices = math.prod(-(-lengths[name] // cut[name]) for name in cut)
+        moved = slices * (needed["input"] + needed["weights"])
+        if max(needed.values()) <= blob and moved < least:
+            best, least = cut, moved
+    return best
+"""
+PREDICT = """
+def predict(layer, cut, order, machine):
+    '''Bytes moved and cycles taken by the serial program of one order.'''
+    kernel, stride = layer["kernel"], layer["stride"]
+    out_rows, out_columns = ((layer[side] - kernel) // stride + 1 for side in ("height", "width"))
+    pixels, filters = out_rows // cut["rows"], layer["filters"] // cut["filters"]
+    channels = layer["channels"] // cut["channels"]
+    slices = pixels * filters * channels
+    read = ((cut["rows"] - 1) * stride + kernel) * layer["width"] * cut["channels"]
+    weights = cut["filters"] * cut["channels"] * kernel**2
+    bias, outputs = 4 * cut["filters"], cut["filters"] * cut["rows"] * out_columns
+    loads = {
+        "output": slices * read + pixels * filters * (channels * weights + bias),
+        "weight": slices * read + filters * (channels * weights + bias),
+        "input": pixels * channels * read + pixels * filters * (channels * weights + bias),
+    }
+    moved = loads[order] + pixels * filters * outputs
+    if order != "output":
+        moved += 2 * pixels * filters * (channels - 1) * 4 * outputs
+    size, lanes = cut["rows"] * out_columns, machine["lanes"]
+    steps = min(size * -(-cut["filters"] // lanes), cut["filters"] * -(-size // lanes))
+    compute = slices * cut["channels"] * kernel**2 * steps
+    return {"bytes": moved, "cycles": moved * machine["byte_cycles"] + compute + (slices + 1) * machine["latency"]}
+"""
+FASTEST = """
+def fastest(layer):
+    '''The fields of a slicing that takes few cycles.'''
+    stage, machine = convolution(**layer), default_machine()
+    best, least = None, float("inf")
+    for tiles, tilelets in ((4, 8), (2, 8), (1, 8), (1, 1)):
+        groups = tiles * tilelets
+        filters = -(-layer["filters"] // groups)
+        for rows in {-(-stage.out_height // n) for n in (1, 2, 4, 8, 32 // groups)}:
+            for channels in (layer["channels"], 16, 8, 4):
+                for double in (True, False):
+                    cut = Slicing(rows, stage.out_width, filters, channels, "output", tiles, tilelets, double)
+                    if first_misfit(stage, cut, machine):
+                        continue
+                    cycles = time_program(convolution_program(stage, cut, machine)).cycles
+                    if cycles < least:
+                        best, least = cut, cycles
+    return asdict(best)
+"""
+
+
+def changed(source: str, *pairs: tuple[str, str]) -> str:
+    """Return a source with parts replaced, each of which it must have."""
+    for before, after in pairs:
+        if before not in source:
+            raise ValueError(before)
+        source = source.replace(before, after)
+    return source
+
+
+def sizes(*pairs: tuple[str, str]) -> dict[str, str]:
+    """Wrong bytes, and cuts by right ones."""
+    own = changed(BYTES, ("def slice_bytes", "def right_bytes")) + changed(FITTING, ("slice_bytes(", "right_bytes("))
+    return {"P2-11-solution": changed(BYTES, *pairs), "P2-11-solution-2": own}
+
+
+def prediction(*pairs: tuple[str, str]) -> dict[str, str]:
+    return {"P2-12-solution": changed(PREDICT, *pairs)}
+
+
+HALO, BIAS, WIDE = "input_slices_have_a_halo", "weights_come_with_their_bias", "partial_sums_are_wide"
+FIT, TINY, FEW = "slices_fit_their_blobs", "slices_are_not_tiny", "slices_move_few_bytes"
+OUTPUT, WEIGHT, INPUT = "output_stationary_bytes", "weight_stationary_bytes", "input_stationary_bytes"
+CYCLES = "cycles_are_predicted"
+GREEDY, HALF, CLOSE = "not_slower_than_greedy", "half_of_the_way", "close_to_the_search"
+ORDERS = (OUTPUT, WEIGHT, INPUT, CYCLES)
+
+WRONG: tuple[Mistake, ...] = (
+    *mistakes(
+        "P2.11",
+        ("a bias in elements", sizes(("filters * (4 +", "filters * (element +")), BIAS, "always int32"),
+        ("sums are elements", sizes(("wide = 4 if", "wide = 1 if")), WIDE, "sums are incomplete"),
+        (
+            "without a halo",
+            sizes(
+                ('min((rows - 1) * stride + kernel, layer["height"])', 'min(rows * stride, layer["height"])'),
+                ('min((columns - 1) * stride + kernel, layer["width"])', 'min(columns * stride, layer["width"])'),
+            ),
+            HALO,
+            "rows that are read",
+        ),
+        (
+            "one pixel of one filter",
+            {
+                "P2-11-solution-2": "def fitting(layer, blob, element):\n"
+                "    return {'rows': 1, 'columns': 1, 'filters': 1, 'channels': 1}"
+            },
+            (TINY, FEW),
+            "loaded too often",
+        ),
+        (
+            "the whole layer",
+            {
+                "P2-11-solution-2": "def fitting(layer, blob, element):\n"
+                "    return {'rows': 9, 'columns': 9, 'filters': layer['filters'], 'channels': layer['channels']}"
+            },
+            (FIT, TINY, FEW),
+            "does not fit its blob",
+        ),
+    ),
+    *mistakes(
+        "P2.12",
+        (
+            "the bias with every slice of channels",
+            prediction(("channels * weights + bias", "channels * (weights + bias)")),
+            ORDERS,
+            "a bias comes with the first slice",
+        ),
+        (
+            "accumulators are bytes",
+            prediction(("(channels - 1) * 4 * outputs", "(channels - 1) * outputs")),
+            (WEIGHT, INPUT, CYCLES),
+            "4 bytes each",
+        ),
+        (
+            "accumulators go one way",
+            prediction(("moved += 2 * pixels", "moved += pixels")),
+            (WEIGHT, INPUT, CYCLES),
+            "DRAM and back",
+        ),
+        (
+            "without halos",
+            prediction(('(cut["rows"] - 1) * stride + kernel', 'cut["rows"] * stride + 1')),
+            ORDERS,
+            "halos included",
+        ),
+        (
+            "no multiplier is idle",
+            prediction(
+                ("-(-size // lanes)", "size / lanes"), ('-(-cut["filters"] // lanes)', 'cut["filters"] / lanes')
+            ),
+            CYCLES,
+            "lanes share",
+        ),
+        ("the last transfer is forgotten", prediction(("(slices + 1)", "slices")), CYCLES, "latency"),
+        (
+            "weights and inputs exchanged",
+            prediction(('"weight": slices', '"input": slices'), ('"input": pixels', '"weight": pixels')),
+            (WEIGHT, INPUT, CYCLES),
+            "weights are loaded once",
+        ),
+    ),
+    *mistakes(
+        "P2.13",
+        (
+            "one tilelet",
+            {
+                "P2-13-solution": "def fastest(layer):\n"
+                "    return {'rows': 2, 'columns': 2, 'filters': layer['filters'], 'channels': 8, 'order': 'output'}"
+            },
+            (GREEDY, HALF, CLOSE),
+            "share the work",
+        ),
+        (
+            "larger than a blob",
+            {
+                "P2-13-solution": "def fastest(layer):\n"
+                "    return dict(rows=99, columns=99, filters=99, channels=999, order='output')"
+            },
+            (GREEDY, HALF, CLOSE),
+            "the slicing is invalid",
+        ),
+        (
+            "the compiler's own search",
+            {
+                "P2-13-solution": "from mlhood.compiler.backends.nmp.codegen.search import search as found\n"
+                "def fastest(layer):\n    return asdict(found((convolution(**layer),), default_machine()).slicing)"
+            },
+            (GREEDY, HALF, CLOSE),
+            "not allowed here",
+        ),
+    ),
+)
+
+ARRAY_OPERATIONS = {
+    "P2-11-solution": """
+def slice_bytes(layer, cut, element):
+    span = (np.array([cut["rows"], cut["columns"]]) - 1) * layer["stride"] + layer["kernel"]
+    read = np.minimum(span, [layer["height"], layer["width"]])
+    sums = 4 * element if cut["channels"] < layer["channels"] else element
+    weights = np.full((cut["filters"], cut["channels"] * layer["kernel"] ** 2), element)
+    return dict(
+        input=element * cut["channels"] * read.prod(),
+        weights=weights.sum() + 4 * len(weights),
+        output=np.prod([cut[name] for name in ("rows", "columns", "filters")]) * sums,
+    )
+""",
+    "P2-12-solution": """
+def predict(layer, cut, order, machine):
+    k, s = layer["kernel"], layer["stride"]
+    rows, width = (layer["height"] - k) // s + 1, (layer["width"] - k) // s + 1
+    p, f, c = rows // cut["rows"], layer["filters"] // cut["filters"], layer["channels"] // cut["channels"]
+    x = cut["channels"] * layer["width"] * ((cut["rows"] - 1) * s + k)
+    w, b = cut["filters"] * cut["channels"] * k * k, 4 * cut["filters"]
+    y = cut["filters"] * cut["rows"] * width
+    times = {"output": (p * f * c, p, 0), "weight": (p * f * c, 1, 1), "input": (p * c, p, 1)}[order]
+    total = np.dot([times[0], times[1] * f, times[2] * p * f * (c - 1), p * f], [x, c * w + b, 8 * y, y])
+    pixels = cut["rows"] * width
+    idle = min(np.ceil(cut["filters"] / machine["lanes"]) * pixels, np.ceil(pixels / machine["lanes"]) * cut["filters"])
+    one = cut["channels"] * k * k * idle + machine["latency"]
+    return {"bytes": total, "cycles": total * machine["byte_cycles"] + p * f * c * one + machine["latency"]}
+""",
+}
+
+LOOPS = {
+    "P2-11-solution-2": """
+def fitting(layer, blob, element):
+    side = lambda n: (n + 2 * layer["pad"] - layer["kernel"]) // layer["stride"] + 1
+    full = [side(layer["height"]), side(layer["width"]), layer["filters"], layer["channels"]]
+    names, found = ["rows", "columns", "filters", "channels"], []
+    for a in range(1, full[0] + 1):
+        for b in sorted({full[1], -(-full[1] // 2), -(-full[1] // 3), -(-full[1] // 4), 1}):
+            for c in range(1, full[2] + 1):
+                for d in sorted({-(-full[3] // n) for n in range(1, full[3] + 1)}):
+                    cut = dict(zip(names, (a, b, c, d)))
+                    need = slice_bytes(layer, cut, element)
+                    if max(need.values()) > blob:
+                        break
+                    count = 1
+                    for name, whole in zip(names, full):
+                        count *= (whole + cut[name] - 1) // cut[name]
+                    found.append((count * (need["input"] + need["weights"]), a, b, c, d))
+    return dict(zip(names, min(found)[1:]))
+""",
+    "P2-13-solution": """
+def fastest(layer):
+    stage, machine, found = convolution(**layer), default_machine(), []
+    for groups in ((4, 8), (1, 8), (2, 8), (4, 4), (1, 2), (1, 1)):
+        share = max(1, layer["filters"] // (groups[0] * groups[1]))
+        for rows in (stage.out_height, -(-stage.out_height // 2), -(-stage.out_height // 4), 2, 1):
+            for channels in {layer["channels"], layer["channels"] // 2, 16, 8, 4}:
+                for twice in (False, True):
+                    slicing = Slicing(rows, stage.out_width, share, channels, "output", *groups, twice)
+                    if first_misfit(stage, slicing, machine) is None:
+                        cycles = time_program(convolution_program(stage, slicing, machine)).cycles
+                        found.append((cycles, len(found), asdict(slicing)))
+    return min(found)[2]
+""",
+}
+
+ONE_LINERS = {
+    "P2-11-solution": """
+def slice_bytes(layer, cut, element):
+    read = lambda n, length: min(layer["kernel"] + layer["stride"] * (cut[n] - 1), layer[length])
+    return {
+        "output": np.prod([cut[n] for n in cut if n != "channels"]) * [4, 1][cut["channels"] == layer["channels"]] * element,
+        "weights": cut["filters"] * 4 + cut["filters"] * cut["channels"] * layer["kernel"] ** 2 * element,
+        "input": element * cut["channels"] * read("rows", "height") * read("columns", "width"),
+    }
+""",
+}
