@@ -284,7 +284,8 @@ ONE_LINERS = {
 def slice_bytes(layer, cut, element):
     read = lambda n, length: min(layer["kernel"] + layer["stride"] * (cut[n] - 1), layer[length])
     return {
-        "output": np.prod([cut[n] for n in cut if n != "channels"]) * [4, 1][cut["channels"] == layer["channels"]] * element,
+        "output": np.prod([cut[n] for n in cut if n != "channels"]) * element
+        * [4, 1][cut["channels"] == layer["channels"]],
         "weights": cut["filters"] * 4 + cut["filters"] * cut["channels"] * layer["kernel"] ** 2 * element,
         "input": element * cut["channels"] * read("rows", "height") * read("columns", "width"),
     }
