@@ -23,6 +23,7 @@ from mlhood.kernels import CONV2D
 from mlhood.models import MobileNetV2, resnet18
 
 FEW = settings(max_examples=40, deadline=None, derandomize=True)
+FLOAT_TARGETS = [name for name in TARGETS if name != "nmp"]  # which runs integers only: see nmp/test_runner.py
 SQUARE = Conv((1, 1), (1, 1, 1, 1), (1, 1), activation=("Relu",))
 ACTIVATION_OF = {"Clip": ("Clip", -0.5, 0.5), "LeakyRelu": ("LeakyRelu", 0.1)}
 RANDOM = np.random.default_rng(0)
@@ -71,7 +72,7 @@ def mobilenet(tmp_path_factory):
     return export(MobileNetV2(10, 0.25).eval(), torch.zeros(1, 3, 64, 64), folder / "mobilenet.onnx")
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", FLOAT_TARGETS)
 @pytest.mark.parametrize("network", ["resnet", "mobilenet"])
 def test_a_network_matches_onnx_runtime(network, target, request):
     path = request.getfixturevalue(network)
@@ -83,7 +84,7 @@ def test_a_network_matches_onnx_runtime(network, target, request):
         np.testing.assert_allclose(got, want, rtol=1e-3, atol=1e-4 * np.abs(want).max())
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", FLOAT_TARGETS)
 def test_unequal_pads_match_onnx_runtime(new_model, target):
     attributes = {"strides": [2, 1], "pads": [2, 0, 1, 3], "dilations": [1, 2], "group": 2}
     nodes = [helper.make_node("Conv", ["x", "w", "b"], ["c"], **attributes), helper.make_node("Relu", ["c"], ["y"])]
