@@ -45,7 +45,12 @@ PLAN: dict[str, set[str]] = {
     "compiler.bench_quantization": {"models", "exchange", "compiler", "compiler.quantize", "compiler.compile"}
     | {"compiler.bench_model", "compiler.zoo"},
     "compiler.bench_process": {"compiler", "compiler.compile"},
-    "compiler.bench_commands": {"compiler", "compiler.backends", "compiler.bench_model", "compiler.bench_quantization"},
+    "compiler.bench_commands": {"models", "graph_drawing", "compiler", "compiler.backends", "compiler.bench_model"}
+    | {"compiler.bench_quantization", "compiler.bench_compression", "compiler.bench_compression_figures"},
+    # networks trained, made smaller, and compiled
+    "compiler.bench_compression": {"models", "exchange", "compiler", "compiler.backends", "compiler.quantize"}
+    | {"compiler.compile"},
+    "compiler.bench_compression_figures": {"compiler", "compiler.bench_compression"},
     # whole networks on the cycle model
     "compiler.bench_nmp": {"models", "exchange", "compiler", "compiler.backends", "compiler.quantize"}
     | {"compiler.compile", "compiler.bench_model"},

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mlhood.compiler import bundle_commands, nmp_commands
-from mlhood.compiler.bench_commands import bench_model, bench_quantization
+from mlhood.compiler.bench_commands import bench_compression, bench_model, bench_quantization
 from mlhood.compiler.bench_nmp_commands import bench_nmp
 from mlhood.compiler.conformance_commands import conformance
 from mlhood.files.terminal import echo
@@ -32,6 +32,7 @@ def register(app: typer.Typer, bench: typer.Typer) -> None:
     bench.command("model")(bench_model)
     bench.command("quantization")(bench_quantization)
     bench.command("nmp")(bench_nmp)
+    bench.command("compression")(bench_compression)
 
 
 def compile_model(

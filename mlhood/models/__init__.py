@@ -1,7 +1,8 @@
 """The networks that the course compiles, and real data for them.
 
 In: nothing, or a folder with MNIST or a file of weights. Out: torch modules (`MLP`, `LeNet`, `LeNetBN`, `ResNet`),
-trained with `train`, and NumPy arrays of images and labels (`digits`, `photographs`). For benchmarks: `mobilenet_v2`,
+trained with `train`, made smaller with `sparse`, `narrow` and `distillation`, and NumPy arrays of images and labels
+(`digits`, `photographs`). For benchmarks: `mobilenet_v2`,
 and blocks of transformers, `vit_block` and `gpt_block`, with random weights.
 """
 
@@ -14,6 +15,7 @@ from mlhood.models.digits import Digits, digits
 from mlhood.models.photographs import photographs
 
 if TYPE_CHECKING:
+    from mlhood.models.compression import distillation, narrow, sparse
     from mlhood.models.mobilenet import MobileNetV2, mobilenet_v2
     from mlhood.models.networks import MLP, LeNet, LeNetBN
     from mlhood.models.resnet import ResNet, resnet18, resnet34, resnet50
@@ -29,17 +31,21 @@ __all__ = [
     "ResNet",
     "accuracy",
     "digits",
+    "distillation",
     "gpt_block",
     "mobilenet_v2",
+    "narrow",
     "photographs",
     "resnet18",
     "resnet34",
     "resnet50",
+    "sparse",
     "train",
     "vit_block",
 ]
 
 _MODULES = {
+    "compression": ("distillation", "narrow", "sparse"),
     "mobilenet": ("MobileNetV2", "mobilenet_v2"),
     "networks": ("MLP", "LeNet", "LeNetBN"),
     "resnet": ("ResNet", "resnet18", "resnet34", "resnet50"),

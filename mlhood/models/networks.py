@@ -11,6 +11,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+WIDTHS = (6, 16, 120, 84)
+
 
 class MLP(nn.Module):
     """Two layers: 784 -> 200 -> relu -> 10 raw logits; 159,010 parameters.
@@ -37,15 +39,22 @@ class LeNet(nn.Module):
 
     Args:
         classes: Number of logits.
+        widths: Filters of the two convolutions, and outputs of the first two linear layers.
     """
 
-    def __init__(self, classes: int = 10) -> None:
+    def __init__(self, classes: int = 10, widths: tuple[int, int, int, int] = WIDTHS) -> None:
         super().__init__()
-        self.conv1 = nn.Conv2d(1, 6, kernel_size=5)
-        self.conv2 = nn.Conv2d(6, 16, kernel_size=5)
-        self.fc1 = nn.Linear(16 * 5 * 5, 120)
-        self.fc2 = nn.Linear(120, 84)
-        self.fc3 = nn.Linear(84, classes)
+        conv1, conv2, fc1, fc2 = widths
+        self.conv1 = nn.Conv2d(1, conv1, kernel_size=5)
+        self.conv2 = nn.Conv2d(conv1, conv2, kernel_size=5)
+        self.fc1 = nn.Linear(conv2 * 5 * 5, fc1)
+        self.fc2 = nn.Linear(fc1, fc2)
+        self.fc3 = nn.Linear(fc2, classes)
+
+    @property
+    def widths(self) -> tuple[int, int, int, int]:
+        """Filters of the two convolutions, and outputs of the first two linear layers."""
+        return self.conv1.out_channels, self.conv2.out_channels, self.fc1.out_features, self.fc2.out_features
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Map float32 [N, 1, 32, 32] to float32 logits [N, 10]."""
@@ -67,12 +76,13 @@ class LeNetBN(LeNet):
 
     Args:
         classes: Number of logits.
+        widths: As of LeNet.
     """
 
-    def __init__(self, classes: int = 10) -> None:
-        super().__init__(classes)
-        self.bn1 = nn.BatchNorm2d(6)
-        self.bn2 = nn.BatchNorm2d(16)
+    def __init__(self, classes: int = 10, widths: tuple[int, int, int, int] = WIDTHS) -> None:
+        super().__init__(classes, widths)
+        self.bn1 = nn.BatchNorm2d(widths[0])
+        self.bn2 = nn.BatchNorm2d(widths[1])
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Map float32 [N, 1, 32, 32] to float32 logits [N, 10]."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,6 +13,13 @@ from torch import nn
 from torch.nn import functional
 
 from mlhood.errors import ModelError
+
+Loss = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
+
+
+def cross_entropy(logits: torch.Tensor, labels: torch.Tensor, images: torch.Tensor) -> torch.Tensor:
+    """Return the mean cross entropy of logits [N, classes] and labels [N]; the images [N, ...] do not matter."""
+    return functional.cross_entropy(logits, labels)
 
 
 def train(
@@ -24,8 +31,9 @@ def train(
     batch_size: int = 32,
     lr: float = 3e-3,
     seed: int = 0,
+    loss: Loss = cross_entropy,
 ) -> list[float]:
-    """Train `model` in place with Adam on the cross entropy; the learning rate decays linearly to zero.
+    """Train `model` in place with Adam; the learning rate decays linearly to zero.
 
     The same model, data and seed give the same weights, regardless of the number of cores: training uses one
     thread, which for networks this small is as fast as two, and much faster on a busy machine. torch's global
@@ -39,6 +47,7 @@ def train(
         batch_size: Images per step.
         lr: Adam's initial learning rate.
         seed: Determines the order of the images, and dropout if the model has it.
+        loss: Maps the logits, labels and images of a batch to a scalar, the mean over the batch.
 
     Returns:
         The mean loss of each epoch.
@@ -59,15 +68,16 @@ def train(
     with mode(model, training=True), _one_thread(), torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         for epoch in range(epochs):
-            loss = _epoch(model, optimizer, schedule, [(x[i], y[i]) for i in torch.randperm(len(x)).split(batch_size)])
-            if not math.isfinite(loss):
+            batches = [(x[i], y[i]) for i in torch.randperm(len(x)).split(batch_size)]
+            mean = _epoch(model, optimizer, schedule, batches, loss)
+            if not math.isfinite(mean):
                 raise ModelError(
                     "the training diverged: the loss is not finite",
                     where=f"epoch {epoch + 1}",
-                    got=loss,
+                    got=mean,
                     todo="use a smaller learning rate, and check the images for infinite values",
                 )
-            losses.append(loss)
+            losses.append(mean)
     return losses
 
 
@@ -76,6 +86,7 @@ def _epoch(
     optimizer: torch.optim.Optimizer,
     schedule: torch.optim.lr_scheduler.LRScheduler,
     batches: list[tuple[torch.Tensor, torch.Tensor]],
+    loss: Loss,
 ) -> float:
     """Take one step per batch and return the mean loss per image."""
     total = 0.0
@@ -88,11 +99,11 @@ def _epoch(
                 expected=f"labels from 0 to {logits.shape[1] - 1}",
                 got=f"{int(labels.min())} to {int(labels.max())}",
             )
-        loss = functional.cross_entropy(logits, labels)
-        loss.backward()
+        mean = loss(logits, labels, images)
+        mean.backward()
         optimizer.step()
         schedule.step()
-        total += loss.item() * len(images)
+        total += mean.item() * len(images)
     return total / sum(len(images) for images, _ in batches)
 
 

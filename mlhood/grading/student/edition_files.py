@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
+from collections.abc import Iterable, Iterator
+from pathlib import Path, PurePosixPath
+
+import nbformat
 
 GITIGNORE = """__pycache__/
 *.egg-info/
@@ -11,6 +14,9 @@ GITIGNORE = """__pycache__/
 .ipynb_checkpoints/
 /out/
 """
+
+PICTURES = (".png", ".svg")
+LINKED = (".md", *PICTURES)
 
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 
@@ -161,3 +167,30 @@ def package_files(root: Path) -> dict[str, str]:
     paths = sorted(path for path in (root / "mlhood").rglob("*") if path.is_file() and not path.is_symlink())
     sources = [path for path in paths if "__pycache__" not in path.parts and not path.name.startswith(".")]
     return {path.relative_to(root).as_posix(): path.read_text(encoding="utf-8") for path in sources}
+
+
+def linked_files(root: Path, notebooks: Iterable[nbformat.NotebookNode]) -> dict[str, bytes]:
+    """Return the course's pages and pictures that the text of notebooks links to, and the pictures of those pages.
+
+    Args:
+        root: The folder of the course, with the notebooks in it. Only files inside of it are linked files.
+        notebooks: Of the edition.
+
+    Returns:
+        Contents by path from the root.
+    """
+    texts = [cell.source for notebook in notebooks for cell in notebook.cells if cell.cell_type == "markdown"]
+    found = {path for text in texts for path in _targets(text, root, root, LINKED)}
+    for page in [path for path in found if path.suffix == ".md"]:
+        found |= set(_targets(page.read_text(encoding="utf-8"), page.parent, root, PICTURES))
+    return {path.relative_to(root.resolve()).as_posix(): path.read_bytes() for path in sorted(found)}
+
+
+def _targets(text: str, folder: Path, root: Path, suffixes: tuple[str, ...]) -> Iterator[Path]:
+    """Yield the files with some suffixes that a text in a folder links to, resolved."""
+    for target in re.findall(r"\]\(([^)\s#]+)", text):
+        if ":" in target or PurePosixPath(target).suffix not in suffixes:
+            continue
+        path = (folder / target).resolve()
+        if path.is_file() and path.is_relative_to(root.resolve()):
+            yield path

@@ -13,13 +13,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mlhood.errors import OutputError
+from mlhood.files.atomic import write_atomic
 from mlhood.grading.notebooks.master import student_version
-from mlhood.grading.notebooks.notebook import course_notebooks, notebook_text, read, write_text
+from mlhood.grading.notebooks.notebook import course_notebooks, notebook_text, read
 from mlhood.grading.notebooks.sync import require_synced
 from mlhood.grading.projects.collect import SOLUTIONS_FILE
 from mlhood.grading.student.edition_files import (
     GITIGNORE,
     classroom_workflow,
+    linked_files,
     package_files,
     student_project,
     student_readme,
@@ -109,8 +111,8 @@ def autograder_path(out: Path) -> Path:
     return folder.with_name(f"{folder.name}-gradescope.zip")
 
 
-def edition(root: Path) -> dict[str, str]:
-    """Return the text of every file of the student edition, by its path.
+def edition(root: Path) -> dict[str, bytes]:
+    """Return the contents of every file of the student edition, by its path.
 
     Raises:
         NotebookError: There are no notebooks here, or the markers of a solution are wrong.
@@ -118,10 +120,12 @@ def edition(root: Path) -> dict[str, str]:
         GradingError: The package's copy of the notebooks' cells is out of date.
     """
     files: dict[str, str] = {}
+    released = []
     for path in course_notebooks(root):
         notebook = copy.deepcopy(read(path))
         student_version(notebook, path)
         files[path.name] = notebook_text(notebook)
+        released.append(notebook)
     project = root / "pyproject.toml"
     if not project.is_file() or not (root / "mlhood").is_dir():
         raise OutputError(
@@ -138,7 +142,8 @@ def edition(root: Path) -> dict[str, str]:
     files["LICENSE"] = (root / "LICENSE").read_text(encoding="utf-8")
     files[".gitignore"] = GITIGNORE
     package = package_files(root)
-    return files | {name: package[name] for name in package if not name.endswith(SOLUTIONS_FILE)}
+    files |= {name: package[name] for name in package if not name.endswith(SOLUTIONS_FILE)}
+    return linked_files(root, released) | {name: text.encode() for name, text in files.items()}
 
 
 def _check_target(root: Path, out: Path, force: bool) -> None:
@@ -161,12 +166,13 @@ def _check_target(root: Path, out: Path, force: bool) -> None:
         )
 
 
-def _write(files: dict[str, str], out: Path) -> tuple[Path, ...]:
+def _write(files: dict[str, bytes], out: Path) -> tuple[Path, ...]:
     kept = []
-    for name, text in files.items():
+    for name, data in files.items():
         path = out / name
-        if path.suffix == ".ipynb" and path.is_file() and path.read_text(encoding="utf-8", errors="replace") != text:
+        if path.suffix == ".ipynb" and path.is_file() and path.read_bytes() != data:
             earlier = (path.with_name(f"{path.stem}.earlier-{n}.ipynb") for n in itertools.count(1))
             kept.append(path.rename(next(name for name in earlier if not name.exists())))
-        write_text(path, text)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(path, data)
     return tuple(kept)

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tomllib
 import zipfile
 from pathlib import Path
 
+import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell
 from nbgrader.utils import compute_checksum
@@ -16,7 +18,7 @@ from mlhood.grading.notebooks.master import checksum, stub_solutions, student_ve
 from mlhood.grading.notebooks.notebook import read, write, write_text
 from mlhood.grading.notebooks.sync import cell_files
 from mlhood.grading.student.edition_files import student_project
-from mlhood.grading.student.release import release
+from mlhood.grading.student.release import edition, release
 
 REPOSITORY = Path(__file__).parents[3]
 CELLS = "mlhood/grading/projects/t9/cells.json"
@@ -58,6 +60,37 @@ def test_student_edition(root, tmp_path):
     assert release(root, tmp_path / "plain", git=False).repository == ""
     assert not (tmp_path / "plain" / ".git").exists()
     assert "P1.ipynb" in (done.folder / "README.md").read_text()
+
+
+def test_pages_and_pictures_that_the_text_links_to_are_in_it(root, tmp_path):
+    pages = {"pages/one.md": "![b](../images/b.svg) [other](two.md)", "pages/two.md": "", "../outside.md": ""}
+    pictures = {"images/a.png": b"\x89PNG\xff", "images/b.svg": b"<svg/>", "images/c.png": b""}
+    for name, data in {**{name: text.encode() for name, text in pages.items()}, **pictures}.items():
+        path = root / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(data)
+    book = read(root / "P1.ipynb")
+    links = (
+        "![a](images/a.png) [one](pages/one.md#top) [gone](pages/gone.md) [out](../outside.md) [w](https://a.b/c.md)"
+    )
+    book.cells.append(new_markdown_cell(links))
+    write(book, root / "P1.ipynb")
+    for name, text in cell_files([root / "P1.ipynb"]).items():
+        write_text(root / name, text)
+    student = release(root, tmp_path / "student").folder
+    assert (student / "images" / "a.png").read_bytes() == pictures["images/a.png"]
+    assert (student / "images" / "b.svg").is_file()
+    assert (student / "pages" / "one.md").read_text() == pages["pages/one.md"]
+    assert not any((student / name).exists() for name in ("images/c.png", "pages/two.md", "outside.md"))
+
+
+def test_every_local_link_of_the_courses_notebooks_leads_somewhere(tmp_path):
+    files = edition(REPOSITORY)
+    for name in [name for name in files if name.endswith(".ipynb")]:
+        cells = nbformat.reads(files[name].decode(), 4).cells
+        text = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
+        targets = re.findall(r"\]\((?![a-z]+:|#)([^)#\s]+)", text)
+        assert [target for target in targets if target not in files] == [], name
 
 
 def test_notebook_has_stubs_and_keeps_given_outputs(root, tmp_path, course):

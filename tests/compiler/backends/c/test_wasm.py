@@ -1,6 +1,7 @@
 """The page with WebAssembly, in a browser: digits are drawn on its canvas."""
 
 import ctypes
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -15,8 +16,9 @@ from mlhood.compiler.backends.c import toolchain
 from mlhood.compiler.bundle import write_bundle
 from mlhood.errors import CompilerError
 from mlhood.exchange import find_browser
-from tests.compiler.backends.c.drawing import DRAW, drawn_digits, strokes_of
+from tests.compiler.backends.c.drawing import DRAW, a_three, drawn_digits, strokes_of
 
+ROOT = Path(__file__).parents[4]
 TEMPLATES = Path(c.__file__).parent / "templates"
 needs_clang = pytest.mark.skipif(
     not (shutil.which("clang") and shutil.which("wasm-ld")), reason="no clang and wasm-ld here: install clang and lld"
@@ -69,14 +71,8 @@ def test_digits_that_are_drawn_are_read(trained_lenet, tmp_path, page):
 def test_the_page_by_mouse_and_keyboard(trained_lenet, tmp_path, page):
     (path,) = write_bundle(trained_lenet, tmp_path, "wasm").paths
     tab = page(path)
-    box = tab.locator("#pad").bounding_box()
     angles = np.linspace(0, 2 * np.pi, 40)
-    points = [(box["x"] + 140 + 60 * np.cos(a), box["y"] + 140 + 90 * np.sin(a)) for a in angles]
-    tab.mouse.move(*points[0])
-    tab.mouse.down()
-    for point in points:
-        tab.mouse.move(*point)
-    tab.mouse.up()
+    draw_by_mouse(tab, np.stack([140 + 60 * np.cos(angles), 140 + 90 * np.sin(angles)], axis=1))
     assert tab.inner_text("#answer").startswith("This is a 0 (")
     meters = tab.get_by_role("meter").all()
     values = [int(meter.get_attribute("aria-valuenow")) for meter in meters]
@@ -88,6 +84,37 @@ def test_the_page_by_mouse_and_keyboard(trained_lenet, tmp_path, page):
     assert tab.inner_text("#answer") == "Nothing is drawn yet."
     assert tab.get_by_role("img", name="Area to draw a digit on").is_visible()
     assert tab.get_by_label("Pen").is_visible()
+
+
+def draw_by_mouse(tab, points):
+    """Draw one stroke through points [N, 2] of the canvas."""
+    box = tab.locator("#pad").bounding_box()
+    moved = points + np.array([box["x"], box["y"]])
+    tab.mouse.move(*moved[0])
+    tab.mouse.down()
+    for point in moved:
+        tab.mouse.move(*point)
+    tab.mouse.up()
+
+
+@needs_clang
+@needs_browser
+@pytest.mark.browser
+def test_the_picture_in_p2_shows_what_the_page_does(trained_lenet, tmp_path, page):
+    """With PICTURE set to a path, the picture is taken again."""
+    (path,) = write_bundle(trained_lenet, tmp_path, "wasm", "power_of_two").paths
+    tab = page(path)
+    draw_by_mouse(tab, a_three())
+    answer = tab.inner_text("#answer")
+    assert answer.startswith("This is a 3 (")
+    text = (ROOT / "P2.ipynb").read_text(encoding="utf-8")
+    assert (
+        "![A 3, drawn with the mouse, and the page's answer: this is a 3](.github/images/digit-in-the-browser.png)"
+        in text
+    )
+    if target := os.environ.get("PICTURE"):
+        tab.set_viewport_size({"width": 760, "height": 480})
+        tab.screenshot(path=target)
 
 
 class Stripes(torch.nn.Module):
