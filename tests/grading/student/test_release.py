@@ -89,7 +89,7 @@ def test_every_local_link_of_the_courses_notebooks_leads_somewhere(tmp_path):
     for name in [name for name in files if name.endswith(".ipynb")]:
         cells = nbformat.reads(files[name].decode(), 4).cells
         text = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
-        targets = re.findall(r"\]\((?![a-z]+:|#)([^)#\s]+)", text)
+        targets = re.findall(r"\]\(([\w./-]+\.\w+)[)#]", text)
         assert [target for target in targets if target not in files] == [], name
 
 
