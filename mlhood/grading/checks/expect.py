@@ -150,8 +150,47 @@ def _from_list(value: object) -> object:
         return value
 
 
-def close(got: object, expected: np.ndarray, what: str, *, rtol=1e-4, atol=1e-5, **parts) -> None:
-    """Fail unless an array has the expected shape and values: |got - expected| <= atol + rtol * |expected|."""
+def is_array(value: object, dtype: type, what: str, **parts) -> np.ndarray:
+    """Return the value; fail unless it is an array of this data type, as the rules at a notebook's top demand."""
+    if not isinstance(value, np.ndarray):
+        raise CheckFailed(f"no array in {what}", expected=f"a {dtype.__name__} array", got=value, **parts)
+    if value.dtype != dtype:
+        raise CheckFailed(f"wrong data type of {what}", expected=dtype.__name__, got=str(value.dtype), **parts)
+    return value
+
+
+def integer(value: object, what: str, **parts) -> int:
+    """Return the value as an int; fail unless it is one whole number of an integer type, Python's or NumPy's."""
+    if isinstance(value, np.ndarray) and value.size == 1 and value.dtype.kind in "iu":
+        return int(value.reshape(())[()])
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    raise CheckFailed(f"no integer in {what}", expected="an integer: `//` divides integers", got=value, **parts)
+
+
+def sequence(value: object, kind: type[list] | type[tuple], what: str, **parts) -> list | tuple:
+    """Return the value; fail unless it is the container that the text names, `list` or `tuple`."""
+    if type(value) is not kind:
+        raise CheckFailed(f"no {kind.__name__} in {what}", expected=f"a {kind.__name__}", got=value, **parts)
+    return value
+
+
+def close(
+    got: object,
+    expected: np.ndarray,
+    what: str,
+    *,
+    rtol: float = 1e-4,
+    atol: float = 1e-5,
+    dtype: type | None = None,
+    **parts,
+) -> None:
+    """Fail unless an array has the expected shape and values: |got - expected| <= atol + rtol * |expected|.
+
+    With `dtype`, it has to be an array of that type, not only numbers.
+    """
+    if dtype is not None:
+        is_array(got, dtype, what, **parts)
     values = array(got, expected.shape, what, **parts)
     if np.allclose(values, expected, rtol=rtol, atol=atol):
         return

@@ -10,7 +10,7 @@ import numpy as np
 
 from mlhood.errors import MlhoodError
 from mlhood.grading.checks.expect import CheckFailed, CheckHeld, CheckSkipped, format_value, single_line
-from mlhood.grading.checks.submission import CheckContext, Session, Submission
+from mlhood.grading.checks.submission import CheckContext, Reached, Session, Submission
 from mlhood.grading.checks.task import Check, Task
 
 Status = Literal["passed", "failed", "skipped"]
@@ -49,6 +49,7 @@ class TaskResult:
         held: Why the task cannot be marked automatically, with the line; empty if it can. A held task has no points
             until the instructor has decided.
         decision: What the instructor has decided; it counts in place of the checks.
+        reached: The figure that an open task is graded by.
     """
 
     id: str
@@ -57,6 +58,7 @@ class TaskResult:
     notes: tuple[str, ...] = ()
     held: str = ""
     decision: Decision | None = None
+    reached: Reached | None = None
 
     @property
     def undecided(self) -> bool:
@@ -138,6 +140,7 @@ def judge(task: Task, session: Session, seed: int, notes: tuple[str, ...] = ()) 
     A task that would have points is held if a cell before it is outside of the closed world.
     """
     results, cache, all_notes, held = [], {}, [*notes], []
+    reached: list[Reached] = []
     for check in task.checks:
         rng = np.random.default_rng([seed, zlib.crc32(f"{task.id} {check.name}".encode())])
         submission = Submission(session, CheckContext(rng, task.seconds, task.forbidden), cache)
@@ -145,10 +148,16 @@ def judge(task: Task, session: Session, seed: int, notes: tuple[str, ...] = ()) 
         results.append(result)
         held += [reason] if reason else []
         all_notes += submission.notes
+        reached += submission.reached
     if any(result.earned for result in results):
         held += map(str, session.closed_world.findings[:1])
     return TaskResult(
-        task.id, task.title, tuple(results), tuple(map(single_line, all_notes)), single_line("; ".join(held))
+        task.id,
+        task.title,
+        tuple(results),
+        tuple(map(single_line, all_notes)),
+        single_line("; ".join(held)),
+        reached=reached[-1] if reached else None,
     )
 
 

@@ -23,6 +23,7 @@ from mlhood.grading.checks.closed_world_visitor import Finding
 from mlhood.grading.checks.expect import MAX_SHOWN_CHARACTERS, CheckFailed, CheckHeld, shortened, single_line
 from mlhood.grading.checks.references import ReferenceAnalysis, forbidden_use_in_program
 from mlhood.grading.rpc.codec import CodecError, Remote, decode, encode
+from mlhood.grading.rpc.guard import CHANGED, SHARED
 from mlhood.grading.rpc.sources import sources_of
 from mlhood.grading.rpc.transport import MAX_FETCHED_BYTES, InvalidFile, NoReply, Transport
 
@@ -31,6 +32,13 @@ if TYPE_CHECKING:
 
 
 MAX_PROGRAM_BYTES = 1 << 20
+# what every function of a notebook keeps to, as its top says
+RULES = {
+    CHANGED: "{name} changes its arguments",
+    SHARED: "{name} returns its argument or a part of it, not a new array",
+}
+EXPECTED_BY_RULES = "new results; the arguments are as they were before"
+HINT_OF_RULES = "compute a new array, or begin with a copy: y = x.copy()"
 TOO_MUCH = Finding("", "the notebook has more code than can be analysed")
 
 
@@ -89,6 +97,15 @@ class CheckContext:
     forbidden: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class Reached:
+    """A figure that an open task is graded by: the submission's, and that of the course's own solution."""
+
+    value: float
+    course: float
+    smaller_is_better: bool = False
+
+
 class Submission:
     """A running notebook as one check sees it.
 
@@ -99,6 +116,7 @@ class Submission:
 
     Attributes:
         notes: Remarks for the student beside the task's result; checks append to it.
+        reached: The figures of an open task; see `reach`.
     """
 
     def __init__(
@@ -107,6 +125,7 @@ class Submission:
         self.session = session
         self.context = context or CheckContext()
         self.notes: list[str] = []
+        self.reached: list[Reached] = []
         self._cache: dict[str, tuple[Any, set[str]]] = {} if cache is None else cache
         self._requested: set[str] = set()  # names of the notebook that the check has asked for
         self._programs: list[str] = []  # sources of the Python files that it has asked for
@@ -139,9 +158,20 @@ class Submission:
             Plain data and NumPy arrays; any other object stays in the student's process and is returned as a `Remote`.
 
         Raises:
-            CheckFailed: The student's code raised an error, died or timed out.
+            CheckFailed: The student's code raised an error, died or timed out; or a function of the notebook has
+                changed one of its arguments, or returned memory of one, which no task allows (see `RULES`).
         """
         return self._request_target(target, call=True, method=method, args=args, kwargs=kwargs)
+
+    def reach(self, value: float, *, course: float, smaller_is_better: bool = False) -> None:
+        """Record the figure that an open task is graded by, as the judge has measured it.
+
+        Args:
+            value: The submission's.
+            course: That of the course's own solution, measured or computed in the same way.
+            smaller_is_better: The order of the ranking.
+        """
+        self.reached.append(Reached(float(value), float(course), smaller_is_better))
 
     def normal(self, *shape: int) -> np.ndarray:
         """Draw an array from the standard normal distribution, float32."""
@@ -284,7 +314,9 @@ class Submission:
             self._requested.add(target)
         sources = sources_of(target) if isinstance(target, str) else {}
         message = {"target": target, **request} | ({"sources": sources} if sources else {})
-        return self._request(message, _name_for_student(target))
+        name = _name_for_student(target)
+        guarded = request["call"] and isinstance(target, str) and ":" not in target
+        return self._request(message | ({"guard": True} if guarded else {}), name)
 
     def _request(self, request: dict[str, Any], name: str) -> Any:
         """Send a request about an object that the student knows as `name`."""
@@ -293,6 +325,7 @@ class Submission:
         except (NoReply, CodecError) as error:
             raise CheckFailed(f"{name} gave no usable answer", got=str(error)) from None
         if isinstance(reply, dict) and "value" in reply:
+            check_rules(reply.get("broken"), name)
             return reply["value"]
         raise self._student_error(name, reply.get("error") if isinstance(reply, dict) else None)
 
@@ -315,6 +348,20 @@ class Submission:
     def first_cell_error(self) -> str | None:
         """Return the first error in the cells of this task, which often causes the others."""
         return self.session.cell_errors[0] if self.session.cell_errors else None
+
+
+def check_rules(broken: object, name: str) -> None:
+    """Fail if a call has broken a rule that holds for all functions of a notebook; its top says them.
+
+    Args:
+        broken: What `rpc.guard.Guard` says.
+        name: The function, for the student.
+
+    Raises:
+        CheckFailed: It has.
+    """
+    if isinstance(broken, str) and broken in RULES:
+        raise CheckFailed(RULES[broken].format(name=name), expected=EXPECTED_BY_RULES, hint=HINT_OF_RULES)
 
 
 def _name_for_student(target: str | Remote) -> str:

@@ -54,6 +54,9 @@ class Task:
         timed: Whether its cells measure time, so that no other timed task may run on the same cores meanwhile.
         forbidden: Dotted names of functions, classes or modules that the solution may not use, as the task's text
             says. A check gives no points if the functions that it calls do, directly or through a helper.
+        minutes: How long a good student is expected to take.
+        builds_on: Ids of the tasks, also of other projects, whose ideas or functions it needs.
+        leaderboard: Of an open task, which is graded by what is reached: the name of the figure, with its unit.
     """
 
     id: str
@@ -64,6 +67,9 @@ class Task:
     timed: bool = False
     forbidden: tuple[str, ...] = ()
     solution_stands_in: bool = False
+    minutes: int = 0
+    builds_on: tuple[str, ...] = ()
+    leaderboard: str = ""
 
     @property
     def points(self) -> float:

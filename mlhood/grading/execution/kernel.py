@@ -63,6 +63,7 @@ class Kernel:
         self._exchange = tempfile.TemporaryDirectory(prefix="mlhood-", ignore_cleanup_errors=True)
         self._requests = 0
         self._history: list[str] = []
+        self._kept = 0
         self._client: NotebookClient | None = None
         self._loop = asyncio.Runner(loop_factory=asyncio.SelectorEventLoop)  # zmq needs it on Windows too
 
@@ -114,6 +115,14 @@ class Kernel:
             raise NoReply(outcome.error or str(error)) from None
         finally:
             self._discard([*channel.file_names("request", number), *channel.file_names("reply", number)])
+
+    def keep_history(self) -> None:
+        """Remember the cells so far as the ones that `drop_history` leaves."""
+        self._kept = len(self._history)
+
+    def drop_history(self) -> None:
+        """Do not run the cells since `keep_history` again when the kernel is replaced."""
+        del self._history[self._kept :]
 
     # -- overridden by kernels that share no folder with this process
 

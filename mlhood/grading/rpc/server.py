@@ -16,6 +16,7 @@ from typing import Any
 
 from mlhood.grading.rpc.codec import Message, decode, encode
 from mlhood.grading.rpc.file_channel import FileChannel
+from mlhood.grading.rpc.guard import Guard
 from mlhood.grading.rpc.loader import loaded
 
 MAX_PRINTED = 4000
@@ -34,6 +35,7 @@ def handle_request(request: Message, namespace: Mapping[str, Any], *, installed:
     A request is a dictionary: `target` (a name of the notebook, `module:name`, or a `Remote`), `method` (a name or
     None), `call` (whether to call it or only to fetch it), `args`, `kwargs`; or `table`, the id of a table. In either
     case, `sources` contains the modules of ours that are not installed in this process, as text (see `loader.loaded`).
+    With `guard`, the reply says as `broken` if the call has "changed" an argument or returned memory "shared" with one.
     The reply has `value`, or `error` (type, message, line of the student's code, its number) and the last `printed`
     text.
 
@@ -47,7 +49,10 @@ def handle_request(request: Message, namespace: Mapping[str, Any], *, installed:
         try:
             parts = decode(request, _objects.__getitem__)
             with loaded({} if installed else parts.get("sources", {})):
-                reply = encode({"value": _execute(parts, namespace)}, register)
+                guard = Guard(parts["args"], parts["kwargs"]) if parts.get("guard") else None
+                value = _execute(parts, namespace)
+                broken = {"broken": guard.broken(value)} if guard else {}
+                reply = encode({"value": value} | broken, register)
         except Exception as error:
             reply = encode({"error": _describe(error), "printed": printed.getvalue()[-MAX_PRINTED:]})
     return reply

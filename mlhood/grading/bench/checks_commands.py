@@ -1,0 +1,73 @@
+"""`mlhood bench checks`: the mutation score of each task's checks."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from mlhood.errors import GradingError
+from mlhood.files.terminal import echo
+
+if TYPE_CHECKING:
+    from mlhood.grading.checks.task import Project, Task
+
+
+def register(bench: typer.Typer) -> None:
+    """Add the command to `bench`."""
+    bench.command("checks")(checks)
+
+
+def checks(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[P3 P3.2 ...]", help="Projects or tasks; all by default.")
+    ] = None,
+    course: Annotated[Path, typer.Option(help="Folder of the solved master notebooks.")] = Path(),
+    sample: Annotated[int, typer.Option(min=0, help="Mutants of each task, drawn the same each time; 0: all.")] = 0,
+    as_json: Annotated[Path | None, typer.Option("--json", help="Also write every verdict into this file.")] = None,
+) -> None:
+    """Mutate every reference solution, and count how many mutants each task's checks refuse.
+
+    Style variants of the solutions, which are right, have to pass. A mutant that nothing distinguishes from the
+    solution is listed as equivalent, with its reason, in mlhood/grading/bench/equivalent.toml.
+
+    The exit code is 0 if every task kills at least 95 % of the others and accepts all variants, else 1.
+
+    Example: mlhood bench checks P3.2 --json checks.json
+    """
+    from mlhood.files.atomic import check_output, write_atomic
+    from mlhood.grading.bench.mutation_score import HEADER, NotebookRun, score
+    from mlhood.grading.notebooks.notebook import read
+
+    if as_json is not None:
+        check_output(as_json)
+    selected = _selected(names or [])
+    rows: list[dict[str, Any]] = []
+    held = True
+    echo(HEADER)
+    for project, tasks in selected:
+        notebook = read(course / f"{project.id}.ipynb")
+        with NotebookRun(notebook, project) as run:
+            for task in run.tasks(tasks):
+                result = score(task, sample=sample, report=lambda line: echo(line, err=True))
+                echo(str(result))
+                rows.append(result.as_dict())
+                held = held and result.held
+                if as_json is not None:
+                    write_atomic(as_json, json.dumps({"bench": "checks", "tasks": rows}, indent=2).encode())
+    raise typer.Exit(0 if held else 1)
+
+
+def _selected(names: list[str]) -> list[tuple[Project, list[Task]]]:
+    from mlhood.grading.projects import PROJECTS
+
+    known = [*PROJECTS, *(task.id for project in PROJECTS.values() for task in project.tasks)]
+    if unknown := [name for name in names if name not in known]:
+        raise GradingError("there is no such project or task", where=unknown[0], expected=f"one of {', '.join(known)}")
+    chosen = [
+        (project, [task for task in project.tasks if not names or {project.id, task.id} & set(names)])
+        for project in PROJECTS.values()
+    ]
+    return [(project, tasks) for project, tasks in chosen if tasks]

@@ -1,0 +1,322 @@
+"""How many mutants of its solution a task's checks refuse, and how many of its style variants they accept.
+
+A mutant is killed if one of the task's checks fails. One that nothing distinguishes from the solution is equivalent,
+and listed in `equivalent.toml` with the reason; the mutation score is the share of killed ones among the others.
+"""
+
+from __future__ import annotations
+
+import ast
+import random
+import tempfile
+import time
+import tomllib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from nbformat import NotebookNode
+from nbformat.v4 import new_code_cell
+
+from mlhood.errors import GradingError
+from mlhood.grading.bench.mutants import APPLIED, Mutant, mutants
+from mlhood.grading.bench.styles import styles
+from mlhood.grading.checks.marks import CheckResult, TaskResult, judge
+from mlhood.grading.checks.submission import Session, Submission
+from mlhood.grading.checks.task import Project, Task
+from mlhood.grading.execution.kernel import Kernel
+from mlhood.grading.notebooks.master import solution_source
+from mlhood.grading.notebooks.notebook import cell_name
+from mlhood.grading.notebooks.restore import FEEDBACK_ROLES, RestoredCell, judging_points, restore
+
+GOAL = 0.95
+SEED = 20_260_117
+EQUIVALENT = Path(__file__).parent / "equivalent.toml"
+CELL_SECONDS = 300.0
+CONTROL = 12  # the solution is judged again after so many mutants: one may have damaged what the others need
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of a mutant.
+
+    Args:
+        cell: Name of the solution cell that it is in.
+        mutant: The change.
+        failed: Names of the checks that failed, none if it survived.
+        named: Whether the message of one of them names the function that was changed.
+        reason: Why it is equivalent, if it is.
+    """
+
+    cell: str
+    mutant: Mutant
+    failed: tuple[str, ...]
+    named: bool = False
+    reason: str = ""
+
+    @property
+    def state(self) -> str:
+        """Killed, equivalent or survived."""
+        if self.failed:
+            return "killed"
+        return "equivalent" if self.reason else "survived"
+
+    def __str__(self) -> str:
+        return f"{self.cell}:{self.mutant.line}: {self.mutant.kind}: {self.mutant.change}"
+
+
+@dataclass
+class Score:
+    """The verdicts on the mutants of a task, and on the style variants of its solution.
+
+    Args:
+        task: Its id.
+        verdicts: On the mutants.
+        accepted: Style variants that passed all checks.
+        refused: Messages of those that did not.
+    """
+
+    task: str
+    verdicts: list[Verdict] = field(default_factory=list)
+    accepted: int = 0
+    refused: list[str] = field(default_factory=list)
+
+    def count(self, state: str) -> int:
+        """Return how many mutants are killed, equivalent or survived."""
+        return sum(verdict.state == state for verdict in self.verdicts)
+
+    @property
+    def share(self) -> float:
+        """Killed mutants among those that are not equivalent; 1 if there are none."""
+        judged = len(self.verdicts) - self.count("equivalent")
+        return self.count("killed") / judged if judged else 1.0
+
+    @property
+    def held(self) -> bool:
+        """Whether the goal is reached, and no style variant is refused."""
+        return self.share >= GOAL and not self.refused
+
+    def __str__(self) -> str:
+        counts = "".join(f"{self.count(state):>12}" for state in ("killed", "equivalent", "survived"))
+        named = sum(verdict.named for verdict in self.verdicts)
+        variants = f"{self.accepted} of {self.accepted + len(self.refused)}"
+        return f"{self.task:8}{len(self.verdicts):>8}{counts}{self.share:>8.0%}{named:>8}{variants:>12}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return everything as JSON can hold it."""
+        rows = [
+            {"cell": v.cell, "kind": v.mutant.kind, "line": v.mutant.line, "change": v.mutant.change}
+            | {"state": v.state, "failed": list(v.failed), "named": v.named, "reason": v.reason}
+            for v in self.verdicts
+        ]
+        return {
+            "task": self.task,
+            "score": self.share,
+            "mutants": rows,
+            "styles": {"accepted": self.accepted, "refused": self.refused},
+        }
+
+
+HEADER = (
+    f"{'task':8}{'mutants':>8}{'killed':>12}{'equivalent':>12}{'survived':>12}{'score':>8}{'named':>8}{'styles':>12}"
+)
+
+
+class NotebookRun:
+    """A kernel that runs a solved notebook, and stops where tasks are judged. Use it in a `with` statement.
+
+    Args:
+        notebook: A master notebook, or one with other right solutions.
+        project: Its project.
+        files: Copied into the notebook's folder, such as P1's model for P2.
+    """
+
+    def __init__(self, notebook: NotebookNode, project: Project, files: tuple[Path, ...] = ()) -> None:
+        self.project, self.files = project, files
+        self._cells = restore(notebook, project).cells
+        self._points = judging_points(self._cells, project)
+        self.ran: list[RestoredCell] = []
+
+    def __enter__(self) -> NotebookRun:
+        self._folder = tempfile.TemporaryDirectory(prefix="mlhood-", ignore_cleanup_errors=True)
+        for file in self.files:
+            (Path(self._folder.name) / file.name).write_bytes(file.read_bytes())
+        self.kernel = Kernel(Path(self._folder.name)).__enter__()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.kernel.__exit__()
+        self._folder.cleanup()
+
+    def restart(self) -> None:
+        """Replace the kernel, whose objects a mutant may have damaged, and run everything so far again."""
+        self.kernel.__exit__()
+        self.kernel = Kernel(Path(self._folder.name)).__enter__()
+        for cell in self.ran:
+            self._run(cell)
+
+    def tasks(self, selected: Sequence[Task]) -> Iterator[TaskRun]:
+        """Run the notebook, and yield each of these tasks where it would be judged."""
+        remaining = [task.id for task in selected]
+        for i, cell in enumerate(self._cells):
+            if not remaining:
+                return
+            if cell.node.cell_type == "code" and cell.role not in FEEDBACK_ROLES:
+                self._run(cell)
+                self.ran.append(cell)
+            for task in filter(None, map(self.project.task, self._points.get(i, []))):
+                if task.id in remaining:
+                    remaining.remove(task.id)
+                    self.kernel.keep_history()
+                    yield TaskRun(self, task)
+
+    def _run(self, cell: RestoredCell) -> None:
+        source = solution_source(cell.node)
+        outcome = self.kernel.run(new_code_cell(source), CELL_SECONDS)
+        if outcome.error:
+            raise GradingError("a cell of the solved notebook fails", where=cell_name(cell.node), got=outcome.error)
+
+
+class TaskRun:
+    """A task that is judged again and again, with other sources of its solution.
+
+    Args:
+        run: Has run the notebook up to the end of the task.
+        task: Of its project.
+    """
+
+    def __init__(self, run: NotebookRun, task: Task) -> None:
+        self.run, self.task = run, task
+        first = next(i for i, cell in enumerate(run.ran) if cell.task == task.id and cell.role == "solution")
+        self._before, self._own = run.ran[:first], run.ran[first:]
+        self.solution = {
+            cell_name(cell.node): ast.unparse(ast.parse(solution_source(cell.node)))
+            for cell in self._own
+            if self._solves(cell)
+        }
+
+    def judge(self, sources: dict[str, str], seconds: float | None = None) -> TaskResult:
+        """Run the task's cells with these sources, and judge them.
+
+        Args:
+            sources: By the name of the solution cell.
+            seconds: Limit for each cell and each call; the task's own by default.
+        """
+        task = self.task if seconds is None else replace(self.task, seconds=min(seconds, self.task.seconds))
+        kernel = self.run.kernel
+        session = Session(kernel, kernel.folder, kernel.scratch)
+        for cell in self._before:
+            session.add_cell(solution_source(cell.node), given=cell.role != "solution", trusted=cell.role != "solution")
+        try:
+            for cell in self._own:
+                solves = self._solves(cell)
+                source = sources[cell_name(cell.node)] if solves else solution_source(cell.node)
+                session.lines.add(source, cell_name(cell.node))
+                outcome = kernel.run(new_code_cell(source), task.seconds if solves else CELL_SECONDS)
+                session.add_cell(source, given=not solves, trusted=not solves, error=outcome.error)
+                if outcome.error:
+                    session.cell_errors.append(outcome.error)
+            return judge(task, session, SEED)
+        finally:
+            kernel.drop_history()
+
+    def value(self, name: str) -> Any:
+        """Return the value of a name of the notebook."""
+        kernel = self.run.kernel
+        return Submission(Session(kernel, kernel.folder, kernel.scratch)).value(name)
+
+    def restart(self) -> None:
+        """Replace the kernel, whose objects a mutant may have damaged."""
+        self.run.restart()
+        self.run.kernel.keep_history()
+
+    def _solves(self, cell: RestoredCell) -> bool:
+        return cell.role == "solution" and cell.task == self.task.id
+
+
+def score(run: TaskRun, *, sample: int = 0, report: Callable[[str], object] = lambda _: None) -> Score:
+    """Judge the mutants and the style variants of a task's reference solution.
+
+    Args:
+        run: Of the task.
+        sample: How many mutants, drawn the same each time; 0 judges all.
+        report: Told of each survivor, and of each style variant that is refused.
+
+    Raises:
+        GradingError: The solution itself, without its comments, does not get full marks.
+    """
+    began = time.monotonic()
+    _require_right(run)
+    seconds = 5 + 4 * (time.monotonic() - began)  # a mutant that never ends is killed, too
+    result, known = Score(run.task.id), equivalents()
+    for style in styles(run.solution):
+        judged = run.judge(style.sources)
+        if lost := _failed(judged) or judged.held:
+            result.refused.append(f"refused with {style.name}: {_reasons(lost)}")
+            report(result.refused[-1])
+        else:
+            result.accepted += 1
+    pool = [(name, mutant) for name, text in run.solution.items() for mutant in mutants(text)]
+    if sample and sample < len(pool):
+        pool = random.Random(SEED).sample(pool, sample)  # noqa: S311
+    for start in range(0, len(pool), CONTROL):
+        batch = pool[start : start + CONTROL]
+        verdicts = [_verdict(run, name, mutant, seconds, known) for name, mutant in batch]
+        if _failed(run.judge(run.solution)):  # one of them has damaged the kernel: each gets a new one
+            verdicts = [_verdict(run, name, mutant, seconds, known, fresh=True) for name, mutant in batch]
+            run.restart()
+        applicable = [verdict for verdict in verdicts if verdict is not None]
+        result.verdicts += applicable
+        for verdict in applicable:
+            if verdict.state == "survived":
+                report(str(verdict))
+    run.judge(run.solution)  # later cells need it
+    return result
+
+
+def _require_right(run: TaskRun) -> None:
+    if failed := _failed(run.judge(run.solution)):
+        what = "the solution itself is refused, so its mutants say nothing"
+        raise GradingError(what, where=run.task.id, got=_reasons(failed))
+
+
+def _verdict(
+    run: TaskRun, name: str, mutant: Mutant, seconds: float, known: dict[tuple[str, str], str], *, fresh: bool = False
+) -> Verdict | None:
+    """Return the verdict on a mutant; None if it is none, as its wrapper found nothing to change."""
+    if fresh:
+        run.restart()
+    failed = _failed(run.judge(run.solution | {name: mutant.source}, seconds))
+    if mutant.wrapped and not failed and not run.value(APPLIED):
+        return None
+    named = any(mutant.function and mutant.function in _message(check) for check in failed)
+    return Verdict(name, mutant, tuple(check.name for check in failed), named, known.get((name, mutant.change), ""))
+
+
+def _failed(result: TaskResult) -> list[CheckResult]:
+    return [check for check in result.checks if check.status == "failed"]
+
+
+def _message(check: CheckResult) -> str:
+    return " ".join((check.name, check.title, check.what, *check.parts.values()))
+
+
+def _reasons(lost: list[CheckResult] | str) -> str:
+    return lost if isinstance(lost, str) else "; ".join(f"{check.name}: {_message(check)}" for check in lost)
+
+
+def equivalents(path: Path = EQUIVALENT) -> dict[tuple[str, str], str]:
+    """Return why mutants are equivalent, by cell and change.
+
+    Raises:
+        GradingError: An entry has no reason, or the file cannot be read.
+    """
+    try:
+        rows: Sequence[dict[str, str]] = tomllib.loads(path.read_text(encoding="utf-8")).get("equivalent", [])
+        table = {(row["cell"], row["change"]): row["reason"].strip() for row in rows}
+    except (OSError, tomllib.TOMLDecodeError, KeyError, AttributeError) as error:
+        raise GradingError("the list of equivalent mutants cannot be read", where=path, got=repr(error)) from None
+    if without := [f"{cell}: {change}" for (cell, change), reason in table.items() if not reason]:
+        raise GradingError("an equivalent mutant has no reason", where=path, got="; ".join(without))
+    return table
