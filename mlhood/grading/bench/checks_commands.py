@@ -31,7 +31,7 @@ def checks(
     """Mutate every reference solution, and count how many mutants each task's checks refuse.
 
     Style variants of the solutions, which are right, have to pass. A mutant that nothing distinguishes from the
-    solution is listed as equivalent, with its reason, in mlhood/grading/bench/equivalent.toml.
+    solution is listed as equivalent, with its reason, in mlhood/grading/bench/equivalent/.
 
     The exit code is 0 if every task kills at least 95 % of the others and accepts all variants, else 1.
 

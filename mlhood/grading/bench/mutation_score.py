@@ -1,7 +1,7 @@
 """How many mutants of its solution a task's checks refuse, and how many of its style variants they accept.
 
 A mutant is killed if one of the task's checks fails. One that nothing distinguishes from the solution is equivalent,
-and listed in `equivalent.toml` with the reason; the mutation score is the share of killed ones among the others.
+and listed in `equivalent/` with the reason; the mutation score is the share of killed ones among the others.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from mlhood.grading.notebooks.restore import FEEDBACK_ROLES, RestoredCell, judgi
 
 GOAL = 0.95
 SEED = 20_260_117
-EQUIVALENT = Path(__file__).parent / "equivalent.toml"
+EQUIVALENT = Path(__file__).parent / "equivalent"
 CELL_SECONDS = 300.0
 CONTROL = 12  # the solution is judged again after so many mutants: one may have damaged what the others need
 
@@ -249,7 +249,7 @@ def score(run: TaskRun, *, sample: int = 0, report: Callable[[str], object] = la
     began = time.monotonic()
     _require_right(run)
     seconds = 5 + 4 * (time.monotonic() - began)  # a mutant that never ends is killed, too
-    result, known = Score(run.task.id), equivalents()
+    result, known = Score(run.task.id), equivalents(run.run.project)
     for style in styles(run.solution):
         judged = run.judge(style.sources)
         if lost := _failed(judged) or judged.held:
@@ -306,12 +306,13 @@ def _reasons(lost: list[CheckResult] | str) -> str:
     return lost if isinstance(lost, str) else "; ".join(f"{check.name}: {_message(check)}" for check in lost)
 
 
-def equivalents(path: Path = EQUIVALENT) -> dict[tuple[str, str], str]:
-    """Return why mutants are equivalent, by cell and change.
+def equivalents(project: Project, folder: Path = EQUIVALENT) -> dict[tuple[str, str], str]:
+    """Return why mutants of a project's solutions are equivalent, by cell and change.
 
     Raises:
         GradingError: An entry has no reason, or the file cannot be read.
     """
+    path = folder / f"{project.id.lower()}.toml"
     try:
         rows: Sequence[dict[str, str]] = tomllib.loads(path.read_text(encoding="utf-8")).get("equivalent", [])
         table = {(row["cell"], row["change"]): row["reason"].strip() for row in rows}
