@@ -28,15 +28,23 @@ class CheckFailed(AssertionError):
         expected: The right answer.
         got: The student's answer.
         given: The input.
-        hint: Where to look.
+        hint: Where to look, and how to go on; students see it when they ask, or at the second failure.
+        note: What else is wrong, such as an error in a cell of the task.
     """
 
     def __init__(
-        self, what: str, *, expected: object = None, got: object = ABSENT, given: object = None, hint: str | None = None
+        self,
+        what: str,
+        *,
+        expected: object = None,
+        got: object = ABSENT,
+        given: object = None,
+        hint: str | None = None,
+        note: str | None = None,
     ) -> None:
         super().__init__(what)
         got = None if got is ABSENT else "None" if got is None else got
-        parts = {"expected": expected, "got": got, "for": given, "hint": hint}
+        parts = {"expected": expected, "got": got, "for": given, "hint": hint, "note": note}
         self.what = what
         self.parts = {label: format_value(part) for label, part in parts.items() if part is not None}
 
