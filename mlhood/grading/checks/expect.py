@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import NoReturn
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from mlhood.grading.rpc.codec import Remote
 
@@ -158,12 +159,12 @@ def _from_list(value: object) -> object:
         return value
 
 
-def is_array(value: object, dtype: type, what: str, **parts) -> np.ndarray:
+def is_array(value: object, dtype: DTypeLike, what: str, **parts) -> np.ndarray:
     """Return the value; fail unless it is an array of this data type, as the rules at a notebook's top demand."""
     if not isinstance(value, np.ndarray):
-        raise CheckFailed(f"no array in {what}", expected=f"a {dtype.__name__} array", got=value, **parts)
+        raise CheckFailed(f"no array in {what}", expected=f"a {np.dtype(dtype)} array", got=value, **parts)
     if value.dtype != dtype:
-        raise CheckFailed(f"wrong data type of {what}", expected=dtype.__name__, got=str(value.dtype), **parts)
+        raise CheckFailed(f"wrong data type of {what}", expected=str(np.dtype(dtype)), got=str(value.dtype), **parts)
     return value
 
 
@@ -190,7 +191,7 @@ def close(
     *,
     rtol: float = 1e-4,
     atol: float = 1e-5,
-    dtype: type | None = None,
+    dtype: DTypeLike | None = None,
     **parts,
 ) -> None:
     """Fail unless an array has the expected shape and values: |got - expected| <= atol + rtol * |expected|.
