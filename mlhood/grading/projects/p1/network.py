@@ -113,7 +113,7 @@ def _shape_hint(missing: Counter, extra: Counter) -> str:
     if any(shape[::-1] in extra for shape in missing if len(shape) == 2):
         return "nn.Linear takes the number of inputs first, then the number of outputs"
     if any(len(shape) == 2 and shape[0] == 120 for shape in extra):
-        return "follow the image: how many positions has a 5x5 window in 32 pixels, without padding, and what does the pooling leave?"
+        return "follow the image: how many places has a 5x5 window in 32 pixels, and what does the pooling leave?"
     return "compare your layers with the table, row by row: channels, kernel, inputs, outputs"
 
 
