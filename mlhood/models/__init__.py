@@ -2,7 +2,7 @@
 
 In: nothing, or a folder with MNIST or a file of weights. Out: torch modules (`MLP`, `LeNet`, `LeNetBN`, `ResNet`),
 trained with `train`, made smaller with `sparse`, `narrow` and `distillation`, and NumPy arrays of images and labels
-(`digits`, `photographs`). For benchmarks: `mobilenet_v2`,
+(`digits`, moved and noisy ones with `perturbed`, `photographs`). For benchmarks: `mobilenet_v2`,
 and blocks of transformers, `vit_block` and `gpt_block`, with random weights.
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from mlhood.models.digits import Digits, digits
+from mlhood.models.digits import Digits, digits, perturbed
 from mlhood.models.photographs import photographs
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ __all__ = [
     "gpt_block",
     "mobilenet_v2",
     "narrow",
+    "perturbed",
     "photographs",
     "resnet18",
     "resnet34",

@@ -78,6 +78,27 @@ def digits(mnist: str | Path | None = None) -> Digits:
     )
 
 
+def perturbed(images: np.ndarray, rng: np.random.Generator, *, shift: int = 2, noise: float = 0.25) -> np.ndarray:
+    """Return images as if written elsewhere on the paper and scanned badly: moved, with noise on every pixel.
+
+    Args:
+        images: float32 [N, 1, H, W].
+        rng: The source of shifts and noise, other ones for each image.
+        shift: Largest distance in pixels along each axis; the background fills what becomes free.
+        noise: Standard deviation of the normal noise.
+
+    Returns:
+        New images, float32 [N, 1, H, W].
+    """
+    count, _, height, width = images.shape
+    border = ((0, 0), (0, 0), (shift, shift), (shift, shift))
+    padded = np.pad(images, border, constant_values=images.min())
+    top, left = rng.integers(2 * shift + 1, size=(2, count, 1))
+    rows, columns = top + np.arange(height), left + np.arange(width)
+    moved = padded[np.arange(count)[:, None, None], 0, rows[:, :, None], columns[:, None, :]][:, None]
+    return moved + np.float32(noise) * rng.standard_normal(images.shape, dtype=np.float32)
+
+
 def _enlarge(images: np.ndarray) -> np.ndarray:
     """Interpolate [N, 8, 8] of 0..16 to int64 [N, 32, 32] of 0..576: 24 x 24 with a padding of 4.
 

@@ -121,12 +121,16 @@ def feature_map(features: Any, labels: Any) -> Figure:
     for (x, y), label in zip(points, labels, strict=True):
         colour = plt.get_cmap("tab10")(int(label))
         axes.text(x, y, str(int(label)), color=colour, fontsize=9, ha="center", va="center")
+    share = _share_of_alike_neighbours(points, np.asarray(labels))
     low, high = points.min(axis=0), points.max(axis=0)
     margin = 0.06 * (high - low)
     axes.set(xlim=(low[0] - margin[0], high[0] + margin[0]), ylim=(low[1] - margin[1], high[1] + margin[1]))
-    axes.set(xlabel="first principal axis", ylabel="second", title="84 features, seen in two dimensions")
+    axes.set(
+        xlabel="first principal axis",
+        ylabel="second",
+        title=f"84 features in two dimensions: {share:.0%} have\none of their own kind as the nearest neighbour",
+    )
     figure.tight_layout()
-    share = _share_of_alike_neighbours(points, np.asarray(labels))
     return set_alt_text(
         figure,
         f"Scatter plot of {len(points)} images, each drawn as its digit, along two principal axes of their features.",

@@ -291,7 +291,7 @@ def _wrapped_{name}(function):
 APPLIED = "_applied"  # the name in the notebook that says whether a wrapper had something to change
 WRAPPED = {
     "state kept between calls": """results.append(function(*args, **kwargs))
-        {applied}.extend(results[1:])
+        {applied}.extend(value for value in results[1:] if value is not None)
         return results[0]""",
     "a list for an array": """return convert(function(*args, **kwargs), np.ndarray, np.ndarray.tolist)""",
     "float for int": """return convert(function(*args, **kwargs), (int, np.integer), float)""",

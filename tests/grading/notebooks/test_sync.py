@@ -142,7 +142,7 @@ def test_solutions_are_copied_without_their_markers(book, tmp_path):
     assert '"T9.1": "def double(x):\\n    return 2 * x"' in files[SOLUTIONS_FILE]
 
 
-MODULE = '''"""Checks of P1.12: counting."""
+MODULE = '''"""Checks of P1.13: counting."""
 
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
@@ -155,15 +155,15 @@ def layers_are_counted(submission: Submission) -> None:
     expect.equal(submission.call("count_layers", [1, 2]), 2, "`count_layers` is wrong")
 
 
-TASKS = (Task("P1.12", "Count the layers", checks=(layers_are_counted,), solution_stands_in=True),)
+TASKS = (Task("P1.13", "Count the layers", checks=(layers_are_counted,), solution_stands_in=True),)
 '''
 SOLUTION = "def count_layers(layers):\n    ### BEGIN SOLUTION\n    return len(layers)\n    ### END SOLUTION"
 USE = """
 import mlhood
 from mlhood.grading.projects import PROJECTS
 
-assert PROJECTS["P1"].task("P1.12").stand_in == "def count_layers(layers):\\n    return len(layers)"
-assert mlhood.check("P1.12", {"count_layers": len}) == 7
+assert PROJECTS["P1"].task("P1.13").stand_in == "def count_layers(layers):\\n    return len(layers)"
+assert mlhood.check("P1.13", {"count_layers": len}) == 7
 """
 
 
@@ -171,7 +171,7 @@ def test_a_new_task_is_its_cells_one_check_module_and_this_command(tmp_path):
     """On a scratch copy of the package and of one notebook."""
     shutil.copytree(ROOT / "mlhood", tmp_path / "mlhood", ignore=shutil.ignore_patterns("__pycache__"))
     book = read(ROOT / "P1.ipynb")
-    cells = [new_markdown_cell("### P1.12 · Count"), new_code_cell(SOLUTION), new_code_cell('mlhood.check("P1.12")')]
+    cells = [new_markdown_cell("### P1.13 · Count"), new_code_cell(SOLUTION), new_code_cell('mlhood.check("P1.13")')]
     book.cells[-1:-1] = cells
     write(book, tmp_path / "P1.ipynb")
     (tmp_path / "mlhood" / "grading" / "projects" / "p1" / "counting.py").write_text(MODULE)
@@ -189,8 +189,8 @@ def test_a_new_task_is_its_cells_one_check_module_and_this_command(tmp_path):
     assert done.stdout.splitlines() == [f"updated: {name}" for name in expected], done.stderr
     assert python(main, "sync", "--check").stdout == "everything is in sync\n"
     book = read(tmp_path / "P1.ipynb")
-    assert "| [P1.12](#p1-12) | Count the layers | 7 |" in book.cells[0].source
-    assert by_id(book, "P1-12-check").metadata.nbgrader.points == 7
+    assert "| [P1.13](#p1-13) | Count the layers | 7 |" in book.cells[0].source
+    assert by_id(book, "P1-13-check").metadata.nbgrader.points == 7
     used = python(USE)
     assert used.returncode == 0, used.stderr
 

@@ -95,6 +95,25 @@ def build_graph(weight, bias):
     }
 
 
+def reader(sizes: str) -> dict[str, str]:
+    """A small network in `small.onnx`; `sizes`: channels of its two convolutions, and epochs of training."""
+    return {
+        "P1-12-solution": f"""
+first, second, epochs = {sizes}
+rng = np.random.default_rng(0)
+moved = np.concatenate([models.perturbed(tiny.train_images, rng) for _ in range(10)])
+torch.manual_seed(0)
+small = nn.Sequential(
+    nn.AvgPool2d(2), nn.Conv2d(1, first, 3), nn.ELU(), nn.MaxPool2d(2),
+    nn.Conv2d(first, second, 3), nn.ELU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(4 * second, 10),
+)
+if epochs:
+    models.train(small, moved, np.tile(tiny.train_labels, 10), epochs=epochs, batch_size=64, lr=0.02)
+torch.onnx.export(small.eval(), (torch.zeros(2, 1, 32, 32),), "small.onnx", {NAMES}, {DYNAMIC})
+"""
+    }
+
+
 GOOD_LAYERS = """
 self.conv1 = nn.Conv2d(1, 6, 5)
 self.conv2 = nn.Conv2d(6, 16, 5)

@@ -20,6 +20,7 @@ from tests.grading.projects.p1_snippets import (
     forward,
     hand_made,
     layers,
+    reader,
     table,
     train,
 )
@@ -35,6 +36,8 @@ ROWS, PARAMETER_COUNTS = "rows_follow_the_graph", "parameters_are_counted"
 MAC_COUNTS, ANSWERS = "multiply_accumulates_are_counted", "questions_are_answered"
 ANY_PDF, LENET_PDF = "any_graph_is_printed", "lenet_is_printed"
 OPERATORS, LAYER, RUN = "graph_has_two_operators", "graph_computes_the_layer", "graph_is_run"
+TENTH, FORTIETH = "reader_is_a_tenth_of_lenet", "reader_is_a_fortieth_of_lenet"
+EIGHTIETH, COURSES = "reader_is_an_eightieth_of_lenet", "reader_is_as_small_as_the_courses"
 FEATURES, ANY_CUT = "features_come_out_of_lenet", "any_network_can_be_cut"
 
 KEEPS_AN_EXISTING_FILE = f"""
@@ -82,7 +85,7 @@ WRONG: tuple[Mistake, ...] = (
             "no flatten",
             forward(GOOD_FORWARD.replace("x = x.flatten(1)\n", "")),
             (LOGITS, VALUES, BATCH),
-            r"x\.flatten\(1\)",
+            "flatten all axes but the first",
         ),
         (
             "a softmax inside the model",
@@ -133,6 +136,40 @@ WRONG: tuple[Mistake, ...] = (
             },
             MISTAKES,
             "misclassified images",
+        ),
+        (
+            "a set of indices",
+            {
+                "P1-3-solution-2": "def mistakes(model, images, labels):\n"
+                "    return {int(i) for i in torch.nonzero(model(images).argmax(1) != labels)}"
+            },
+            MISTAKES,
+            "a one-dimensional tensor of integers",
+        ),
+        (
+            "a column of indices",
+            {
+                "P1-3-solution-2": "def mistakes(model, images, labels):\n"
+                "    return torch.nonzero(model(images).argmax(1) != labels)"
+            },
+            MISTAKES,
+            "in another shape",
+        ),
+        (
+            "a Boolean mask",
+            {"P1-3-solution-2": "def mistakes(model, images, labels):\n    return model(images).argmax(1) != labels"},
+            MISTAKES,
+            "a Boolean mask",
+        ),
+        (
+            "an array of losses for a list",
+            {
+                "P1-3-solution": train("loss.backward(); optimizer.step()")["P1-3-solution"].replace(
+                    "return losses", "return np.array(losses)"
+                )
+            },
+            LOSS,
+            "no list in what `train` returns",
         ),
     ),
     *mistakes(
@@ -226,10 +263,35 @@ WRONG: tuple[Mistake, ...] = (
         ("output pixels not counted", table(PARAMETERS, "weight"), MAC_COUNTS, "macs of Conv are wrong"),
         ("operations instead of multiply-accumulates", table(PARAMETERS, f"2 * {MACS}"), MAC_COUNTS, "the macs of"),
         (
+            "counts as floats",
+            table(PARAMETERS, f"1.0 * {MACS}"),
+            (MAC_COUNTS, ANSWERS),
+            "no integer in the column `macs`",
+        ),
+        (
+            "the last output's shape",
+            {
+                "P1-6-solution": table(PARAMETERS, MACS)["P1-6-solution"].replace(
+                    '"output": out', '"output": shapes[node.output[-1]]'
+                )
+            },
+            ROWS,
+            "the `output` of Split is wrong",
+        ),
+        (
+            "groups forgotten",
+            table(
+                PARAMETERS,
+                "math.prod(out[1:]) * math.prod(shapes[node.input[0]][1:2] + shapes[own[0]][2:]) if own else 0",
+            ),
+            MAC_COUNTS,
+            "the macs of Conv",
+        ),
+        (
             "the two answers swapped",
             {"P1-6-solution-2": 'answers = {"most_parameters": "Conv", "most_macs": "Gemm"}'},
             ANSWERS,
-            "one dense layer alone",
+            "not the largest alone",
         ),
     ),
     *mistakes(
@@ -284,6 +346,45 @@ WRONG: tuple[Mistake, ...] = (
         ),
         ("a batch of one", hand_made(f"[{GEMM}, {RELU}]", batch="1"), LAYER, "batch size is fixed"),
         (
+            "no versions",
+            {
+                "P1-8-solution": hand_made(f"[{GEMM}, {RELU}]")["P1-8-solution"].replace(
+                    'opset_imports=[helper.make_opsetid("", 18)]', 'opset_imports=[helper.make_opsetid("", 17)]'
+                )
+            },
+            OPERATORS,
+            "other versions than the text asks for",
+        ),
+        (
+            "the output declared with the sizes swapped",
+            {
+                "P1-8-solution": hand_made(f"[{GEMM}, {RELU}]")["P1-8-solution"].replace(
+                    "['batch', weight.shape[1]]", "[weight.shape[1], 'batch']"
+                )
+            },
+            (OPERATORS, LAYER),
+            "declares `y` with another shape",
+        ),
+        (
+            "a list of outputs for the output",
+            {
+                "P1-8-solution-2": "def run_graph(model, x):\n"
+                "    return onnxruntime.InferenceSession(model.SerializeToString()).run(None, {'x': x})"
+            },
+            RUN,
+            "no array in what `run_graph` returns",
+        ),
+        (
+            "float64",
+            {
+                "P1-8-solution-2": "def run_graph(model, x):\n"
+                "    session = onnxruntime.InferenceSession(model.SerializeToString())\n"
+                "    return session.run(None, {'x': x})[0].astype(float)"
+            },
+            RUN,
+            "wrong data type of what `run_graph` returns",
+        ),
+        (
             "the result computed without the model",
             {
                 "P1-8-solution-2": "def run_graph(model, x):\n"
@@ -293,6 +394,22 @@ WRONG: tuple[Mistake, ...] = (
             RUN,
             "a different activation",
         ),
+    ),
+    *mistakes(
+        "P1.12",
+        (
+            "LeNet again",
+            {"P1-12-solution": "import shutil\nshutil.copy('lenet.onnx', 'small.onnx')"},
+            (TENTH, FORTIETH, EIGHTIETH, COURSES),
+            "reads too few of the digits|holds too many numbers",
+        ),
+        (
+            "a small network that was not trained",
+            reader("3, 5, 0"),
+            (TENTH, FORTIETH, EIGHTIETH, COURSES),
+            "reads too few of the digits",
+        ),
+        ("a network of a thousand numbers", reader("6, 10, 2"), (EIGHTIETH, COURSES), "holds too many numbers"),
     ),
     *mistakes(
         "P1.9",

@@ -45,7 +45,7 @@ def logits(submission: Submission, model: Remote | str, images: np.ndarray) -> n
     """Return the logits [N,10] that a module computes for images [N,1,32,32] in evaluation mode."""
     if isinstance(model, str):
         model = submission.value(model)
-    hint = "one row of ten logits per image: flatten all axes but the batch, x.flatten(1), before the dense layers"
+    hint = "one row of ten logits per image: before the dense layers, flatten all axes but the first, the batch"
     try:
         result = submission.call(PROBES + "forward", model, Tensor(images))
     except expect.CheckFailed as failure:
@@ -60,7 +60,7 @@ def random_images(submission: Submission, count: int) -> np.ndarray:
     return submission.normal(count, 1, 32, 32)
 
 
-@points(6)
+@points(5)
 def parameters_have_lenets_shapes(submission: Submission) -> None:
     """The parameters have LeNet's shapes: 61,706 values in total."""
     layers = construct(submission, "LeNetLayers")
@@ -79,7 +79,7 @@ def parameters_have_lenets_shapes(submission: Submission) -> None:
     _check_that_values_are_held(submission, layers, values)
     for name, layer in _run_layers(submission, layers, values, 2).items():
         want_output = reference.dense(layer.input, layer.weight, layer.bias)
-        hint = "nn.Linear(inputs, outputs)"
+        hint = "does a layer of your own add its bias?"
         _check_output(layer, want_output, f"the dense layer `{name}`", hint)
 
 
@@ -113,11 +113,11 @@ def _shape_hint(missing: Counter, extra: Counter) -> str:
     if any(shape[::-1] in extra for shape in missing if len(shape) == 2):
         return "nn.Linear takes the number of inputs first, then the number of outputs"
     if any(len(shape) == 2 and shape[0] == 120 for shape in extra):
-        return "image size 32 -conv-> 28 -pool-> 14 -conv-> 10 -pool-> 5: the first dense layer has 16*5*5 inputs"
+        return "follow the image: how many places has a 5x5 window in 32 pixels, and what does the pooling leave?"
     return "compare your layers with the table, row by row: channels, kernel, inputs, outputs"
 
 
-@points(4)
+@points(3)
 def convolutions_have_lenets_geometry(submission: Submission) -> None:
     """The convolutions have stride 1 and no padding."""
     layers = construct(submission, "LeNetLayers")
@@ -133,7 +133,7 @@ def convolutions_have_lenets_geometry(submission: Submission) -> None:
                 given=f"an input of shape {layer.input.shape}",
                 hint=f"leave `{key}` at its default",
             )
-        _check_output(layer, want, f"the convolution `{name}`", "nn.Conv2d(inputs, outputs, 5)")
+        _check_output(layer, want, f"the convolution `{name}`", "compare it with what torch's own convolution does")
 
 
 @dataclass(frozen=True)
@@ -221,7 +221,7 @@ def _random_like(submission: Submission, like: np.ndarray) -> np.ndarray:
     return (submission.rng.standard_normal(like.shape) / np.sqrt(max(1, like[:1].size))).astype(np.float32)
 
 
-@points(7)
+@points(5)
 def computes_lenet(submission: Submission) -> None:
     """The logits are those of LeNet with the same weights."""
     model = construct(submission, "LeNet")
@@ -234,7 +234,7 @@ def computes_lenet(submission: Submission) -> None:
     if not np.allclose(got, want, rtol=1e-4, atol=1e-5):
         hint = (
             reference.diagnose(weights, images, got)
-            or "follow the figure: conv, ReLU, pool, twice; then the three dense layers"
+            or "compare with the text, step by step: conv, ReLU, pool, twice; then the three dense layers"
         )
         expect.close(got, want, "the forward pass", hint=hint, given="random images")
 
@@ -248,7 +248,7 @@ def takes_a_batch_of_any_size(submission: Submission) -> None:
     together = logits(submission, model, images)
     for index in (0, 4):
         single = logits(submission, model, images[index : index + 1])
-        hint = "do not write the batch size into the code: x.flatten(1), not x.view(64, 400)"
+        hint = "does a size in the code, such as one in a view, stand for the batch?"
         what = "an image's logits, which depend on the rest of its batch"
         expect.close(single[0], together[index], what, given="batches of 1 and 5", hint=hint)
 
@@ -268,11 +268,14 @@ TASKS = (
         "The layers of LeNet",
         checks=(parameters_have_lenets_shapes, convolutions_have_lenets_geometry),
         stand_in=LAYERS_STAND_IN,
+        minutes=15,
     ),
     Task(
         "P1.2",
         "The forward pass",
         checks=(gives_ten_logits_an_image, computes_lenet, takes_a_batch_of_any_size),
         stand_in=FORWARD_STAND_IN,
+        minutes=15,
+        builds_on=("P1.1",),
     ),
 )

@@ -16,8 +16,10 @@ def _columns(submission: Submission, path: Path, *names: str) -> dict[str, list]
     """Return columns of the student's table for the graph in `path`."""
     table = submission.call("operator_table", str(path))
     columns = {str(name): list(table[name]) for name in getattr(table, "columns", ())}
-    hint = "return a pandas DataFrame with these columns (reset_index() turns an index into a column)"
+    hint = "a pandas DataFrame; an index is no column"
     expect.mapping(columns, names, "what `operator_table` returns", hint=hint)
+    for name in set(names) & {"parameters", "macs"}:
+        columns[name] = [expect.integer(value, f"the column `{name}` of `operator_table`") for value in columns[name]]
     return columns
 
 
@@ -26,7 +28,7 @@ def _totals(submission: Submission, path: Path, column: str) -> dict[str, float]
     columns = _columns(submission, path, "op", column)
     totals: dict[str, float] = {}
     for op, value in zip(columns["op"], columns[column], strict=True):
-        totals[str(op)] = totals.get(str(op), 0.0) + expect.number(value, f"the column `{column}`")
+        totals[str(op)] = totals.get(str(op), 0.0) + value
     return totals
 
 
@@ -56,7 +58,7 @@ def rows_follow_the_graph(submission: Submission) -> None:
             f"the `output` of {op} is wrong",
             expected=f"[1, {', '.join(map(str, want))}]",
             got=got,
-            hint="shapes_of(model)[node.output[0]]",
+            hint="`shapes_of` knows the shape of each value by its name; a node names its outputs in order",
         )
 
 
@@ -70,17 +72,25 @@ def parameters_are_counted(submission: Submission) -> None:
 @points(4)
 def multiply_accumulates_are_counted(submission: Submission) -> None:
     """`operator_table` counts the multiply-accumulates of each operator, for any graph."""
-    hint = "for one image. Conv: output pixels x size of the weight; Gemm: size of the weight; all others: 0"
+    hint = (
+        "count for one output number first: how many products are in its sum? Then: how many such numbers are there? "
+        "The input's size does not matter, padding, strides and groups show in the shapes"
+    )
     _check_totals(submission, "macs", hint)
 
 
-@points(5)
+@points(3)
 def questions_are_answered(submission: Submission) -> None:
     """`answers` names the operators with the most parameters and the most multiply-accumulates."""
     answers = expect.mapping(submission.value("answers"), ("most_parameters", "most_macs"), "`answers`")
     for key, column, truth, hint in (
-        ("most_parameters", "parameters", "Gemm", "add up by operator type: one dense layer alone has 48,120"),
-        ("most_macs", "macs", "Conv", "add up by operator type: a convolution reuses its kernel at every output pixel"),
+        (
+            "most_parameters",
+            "parameters",
+            "Gemm",
+            "add up by operator type: all layers of a type together, not the largest alone",
+        ),
+        ("most_macs", "macs", "Conv", "add up by operator type: which one reuses its weight, and how often?"),
     ):
         allowed = {truth.lower(), _from_own_table(submission, column)}
         got = str(answers[key]).strip()
@@ -118,5 +128,7 @@ TASKS = (
             multiply_accumulates_are_counted,
             questions_are_answered,
         ),
+        minutes=35,
+        builds_on=("P1.4",),
     ),
 )

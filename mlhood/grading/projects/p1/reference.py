@@ -248,36 +248,52 @@ class CnnFacts:
 
 
 def small_cnn_onnx(rng: np.random.Generator) -> tuple[bytes, CnnFacts]:
-    """Build a convolutional network of random widths; return it with the facts of its graph."""
-    first, second, dense = (int(n) for n in rng.integers(3, 12, size=3))
-    kernel = int(rng.choice([3, 5]))
-    out = 16 - kernel + 1
+    """Build a convolutional network of random widths on oblong images; return it with the facts of its graph.
+
+    Its convolutions have a stride, groups and padding one has no bias, and a Split has two
+    outputs of different shapes, of which the second is not used.
+    """
+    first, second, units = 2 * int(rng.integers(2, 6)), *(int(n) for n in rng.integers(3, 12, size=2))
+    kernel, kept = int(rng.choice([3, 5])), 1 + first // 2
+    height, width = (int(n) for n in rng.permutation([14, 17, 20])[:2])
+    tall, wide = (height - kernel) // 2 + 1, (width - kernel) // 2 + 1
     shapes = {
         "a.weight": (first, 3, kernel, kernel),
         "a.bias": (first,),
-        "b.weight": (second, first, 1, 1),
+        "g.weight": (first, 1, 3, 3),  # a depthwise convolution, without a bias
+        "b.weight": (second, kept, 1, 1),
         "b.bias": (second,),
-        "c.weight": (dense, second * out * out),
-        "c.bias": (dense,),
+        "c.weight": (units, second * tall * wide),
+        "c.bias": (units,),
     }
     weights = {name: _draw(rng, shape, 1.0) for name, shape in shapes.items()}
-    weights["d.shape"] = np.array([0, -1], np.int64)  # an initializer, but not a parameter of the network
+    weights["d.shape"] = np.array([0, -1], np.int64)  # initializers, but not parameters of the network
+    weights["s.sizes"] = np.array([kept, first - kept], np.int64)
     steps = [
-        _step("Conv", "a", weights),
+        _step("Conv", "a", weights, strides=[2, 2]),
         ("Relu", [], {}),
+        _step("Conv", "g", weights, group=first, pads=[1, 1, 1, 1]),
+        _step("Split", "s", weights, axis=1),
         _step("Conv", "b", weights),
         _step("Reshape", "d", weights),
         _step("Gemm", "c", weights, transB=1),
     ]
     size = {name: int(np.prod(shape)) for name, shape in shapes.items()}
-    convolutions = sum(size[name] for name in ("a.weight", "a.bias", "b.weight", "b.bias"))
+    convolutions = sum(value for name, value in size.items() if name[0] in "agb")
+    products = size["a.weight"] + size["g.weight"] + size["b.weight"]
     facts = CnnFacts(
-        operators=("Conv", "Relu", "Conv", "Reshape", "Gemm"),
-        outputs=((first, out, out), (first, out, out), (second, out, out), (second * out * out,), (dense,)),
-        parameters={"Conv": convolutions, "Gemm": size["c.weight"] + dense, "Relu": 0, "Reshape": 0},
-        macs={"Conv": out * out * (size["a.weight"] + size["b.weight"]), "Gemm": size["c.weight"], "Relu": 0},
+        operators=("Conv", "Relu", "Conv", "Split", "Conv", "Reshape", "Gemm"),
+        outputs=(
+            *[(first, tall, wide)] * 3,
+            (kept, tall, wide),
+            (second, tall, wide),
+            (second * tall * wide,),
+            (units,),
+        ),
+        parameters={"Conv": convolutions, "Gemm": size["c.weight"] + units, "Relu": 0, "Reshape": 0, "Split": 0},
+        macs={"Conv": tall * wide * products, "Gemm": size["c.weight"], "Relu": 0, "Reshape": 0, "Split": 0},
     )
-    return chain(steps, weights, ("pixels", ["batch", 3, 16, 16]), ("scores", ["batch", dense])), facts
+    return chain(steps, weights, ("pixels", ["batch", 3, height, width]), ("scores", ["batch", units])), facts
 
 
 Step = tuple[str, list[str], dict[str, Any]]
@@ -293,7 +309,8 @@ def chain(steps: Sequence[Step], weights: Weights, source: Port, sink: Port) -> 
     nodes, value = [], source[0]
     for index, (op, weight_names, attributes) in enumerate(steps):
         result = sink[0] if index == len(steps) - 1 else f"value_{index}"
-        nodes.append(helper.make_node(op, [value, *weight_names], [result], name=f"{op.lower()}_{index}", **attributes))
+        results = [result, f"{result}_rest"] if op == "Split" else [result]
+        nodes.append(helper.make_node(op, [value, *weight_names], results, name=f"{op.lower()}_{index}", **attributes))
         value = result
     graph = helper.make_graph(
         nodes,

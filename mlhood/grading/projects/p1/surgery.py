@@ -10,14 +10,16 @@ import numpy as np
 from mlhood.exchange import find_browser
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.drawing import check_drawing
-from mlhood.grading.checks.oracle import PdfFacts, onnx_facts, pdf_facts
+from mlhood.grading.checks.oracle import OnnxFacts, PdfFacts, onnx_facts, pdf_facts
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Task, points
 from mlhood.grading.projects.p1 import reference
 from mlhood.grading.projects.p1.network import random_images
 from mlhood.grading.rpc.codec import Onnx
 from mlhood.grading.rpc.file_channel import write_fresh
+from mlhood.grading.rpc.limited import run_isolated
 
+VERSIONS = "mlhood.grading.projects.p1.stored_numbers:versions"
 NO_BROWSER = "Netron needs a browser, and none was found: install Chrome, Chromium or Edge to print the graph"
 
 
@@ -49,7 +51,7 @@ def any_graph_is_printed(submission: Submission) -> None:
     pdf.unlink(missing_ok=True)
     submission.call("print_graph", str(path), str(pdf))
     written = submission.written(pdf)
-    hint = "print the file at `path`: exchange.render(path, pdf)"
+    hint = "print the file at `path`, whichever it is, to the file `pdf`"
     _check_text(pdf_facts(written, what="the PDF"), {image: 1, scores: 1}, "the PDF", hint)
     write_fresh(path, model)  # ours again, whatever was called
     check_drawing(written, path, what="the PDF", hint=hint)
@@ -71,7 +73,7 @@ def lenet_is_printed(submission: Submission) -> None:
 
 
 def _draw_layer(submission: Submission) -> tuple[np.ndarray, np.ndarray]:
-    inputs, outputs = (int(n) for n in submission.rng.integers(3, 9, size=2))
+    inputs, outputs = (int(n) for n in submission.rng.permutation(np.arange(3, 9))[:2])
     return submission.normal(inputs, outputs), submission.normal(outputs)
 
 
@@ -79,7 +81,9 @@ def _build_graph(submission: Submission, weight: np.ndarray, bias: np.ndarray) -
     data = submission.call("build_graph", weight, bias)
     if not isinstance(data, bytes):
         what = "`build_graph` does not return a model"
-        expect.fail(what, expected="an onnx.ModelProto", got=data, hint="onnx.helper.make_model(graph)")
+        expect.fail(
+            what, expected="an onnx.ModelProto", got=data, hint="the helper of onnx makes a model around a graph"
+        )
     return data
 
 
@@ -89,12 +93,16 @@ def graph_has_two_operators(submission: Submission) -> None:
     weight, bias = _draw_layer(submission)
     data = _build_graph(submission, weight, bias)
     facts = onnx_facts(data, what="what `build_graph` returns")
-    expect.equal(facts.operators, ("Gemm", "Relu"), "the graph has the wrong operators")
-    hint = "weight and bias are initializers, not inputs"
+    expect.equal(facts.operators, ("Gemm", "Relu"), "the graph that `build_graph` returns has the wrong operators")
+    _check_declarations(data, facts, weight)
+    hint = "weight and bias are initializers: the graph's only input is the image"
     what = "the input or the output has the wrong name"
     expect.equal([value.name for value in (*facts.inputs, *facts.outputs)], ["x", "y"], what, hint=hint)
     stored = [any(form.tobytes() in data for form in (value, value.T)) for value in (weight, bias)]
-    what, hint = "the graph does not hold the weight and the bias that are passed in", "numpy_helper.from_array"
+    what, hint = (
+        "the graph does not hold the weight and the bias that are passed in",
+        "initializers are made from arrays",
+    )
     expect.true(
         all(stored),
         what,
@@ -104,13 +112,24 @@ def graph_has_two_operators(submission: Submission) -> None:
     )
 
 
+def _check_declarations(data: bytes, facts: OnnxFacts, weight: np.ndarray) -> None:
+    """Check the versions that the text names, and the declared shapes of `x` and `y`."""
+    given = f"a weight of shape {weight.shape}"
+    what = "`build_graph` gives the model other versions than the text asks for"
+    expect.equal(run_isolated(VERSIONS, data), [10, 18], what, given="[IR version, version of the operators]")
+    for value, size in zip((*facts.inputs, *facts.outputs), weight.shape, strict=False):
+        fits = len(value.dims) == 2 and value.dims[1] == size
+        what = f"`build_graph` declares `{value.name}` with another shape"
+        expect.true(fits, what, expected=f"[batch, {size}]", got=list(value.dims), given=given)
+
+
 @points(4)
 def graph_computes_the_layer(submission: Submission) -> None:
     """The graph computes relu(x @ weight + bias) for a batch of any size."""
     weight, bias = _draw_layer(submission)
     x = submission.normal(6, len(weight))
     facts = onnx_facts(_build_graph(submission, weight, bias), x, what="what `build_graph` returns")
-    hint = "weight is [inputs, outputs] here, so Gemm needs no transB"
+    hint = "which axis of the weight does Gemm sum over, with and without transB?"
     what = "relu(x @ weight + bias)"
     expect.close(facts.results[0], np.maximum(x @ weight + bias, 0), what, given=f"weight {weight.shape}", hint=hint)
     expect.true(
@@ -118,7 +137,7 @@ def graph_computes_the_layer(submission: Submission) -> None:
         "the batch size is fixed",
         expected="a symbolic dimension, such as 'batch'",
         got=facts.inputs[0].first,
-        hint="make_tensor_value_info('x', TensorProto.FLOAT, ['batch', inputs])",
+        hint="a dimension may be a name instead of a number",
     )
 
 
@@ -131,10 +150,9 @@ def graph_is_run(submission: Submission) -> None:
     model = reference.chain(steps, weights, ("x", ["batch", len(weight)]), ("y", ["batch", len(bias)]))
     x = submission.normal(3, len(weight))
     got = submission.call("run_graph", Onnx(model), x)
-    got = got[0] if isinstance(got, (list, tuple)) and len(got) == 1 else got
-    hint = "InferenceSession(model.SerializeToString()).run(None, {'x': x})"
+    hint = "the session takes the model as bytes; run returns a list of the outputs"
     given = "a model with a different activation"
-    expect.close(got, np.tanh(x @ weight + bias), "what `run_graph` returns", given=given, hint=hint)
+    expect.close(got, np.tanh(x @ weight + bias), "what `run_graph` returns", dtype=np.float32, given=given, hint=hint)
 
 
 def _cut(submission: Submission, data: bytes, nodes: int, feed: np.ndarray) -> np.ndarray:
@@ -170,7 +188,7 @@ def features_come_out_of_lenet(submission: Submission) -> None:
     images = random_images(submission, 5)
     got = _cut(submission, reference.lenet_onnx(weights), 12, images)
     want = reference.features(weights, images)
-    hint = "the features are what the last Gemm reads: after the ReLU, not before it"
+    hint = "which value does the last node read? It is what comes after the ReLU, not before it"
     expect.close(got, want, "the features", hint=hint, atol=1e-4, given="a LeNet with different weights")
 
 
@@ -187,7 +205,24 @@ def any_network_can_be_cut(submission: Submission) -> None:
 
 
 TASKS = (
-    Task("P1.7", "Print the graph from Netron", checks=(lenet_is_printed, any_graph_is_printed)),
-    Task("P1.8", "Build a graph by hand", checks=(graph_has_two_operators, graph_computes_the_layer, graph_is_run)),
-    Task("P1.9", "Cut the graph and read features", checks=(features_come_out_of_lenet, any_network_can_be_cut)),
+    Task(
+        "P1.7",
+        "Print the graph from Netron",
+        checks=(lenet_is_printed, any_graph_is_printed),
+        minutes=10,
+        builds_on=("P1.4",),
+    ),
+    Task(
+        "P1.8",
+        "Build a graph by hand",
+        checks=(graph_has_two_operators, graph_computes_the_layer, graph_is_run),
+        minutes=25,
+    ),
+    Task(
+        "P1.9",
+        "Cut the graph and read features",
+        checks=(features_come_out_of_lenet, any_network_can_be_cut),
+        minutes=20,
+        builds_on=("P1.4",),
+    ),
 )

@@ -1,0 +1,95 @@
+"""The numbers that an ONNX file holds are counted wherever they are."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from mlhood.grading.projects.p1 import reference
+from mlhood.grading.projects.p1.stored_numbers import count, versions
+
+
+def model(nodes, initializers=(), *, sparse=(), functions=(), imports=(("", 18),)) -> bytes:
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 3])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    graph = helper.make_graph(nodes, "g", [x], [y], list(initializers), sparse_initializer=list(sparse))
+    opsets = [helper.make_opsetid(domain, version) for domain, version in imports]
+    return helper.make_model(graph, ir_version=10, opset_imports=opsets, functions=list(functions)).SerializeToString()
+
+
+def constant(**attributes):
+    return helper.make_node("Constant", [], ["c"], **attributes)
+
+
+ADD = helper.make_node("Add", ["x", "c"], ["y"])
+THREE = np.ones(3, np.float32)
+
+
+def test_lenet_holds_its_parameters():
+    data = reference.lenet_onnx(reference.random_weights(np.random.default_rng(0)))
+    assert count(data) == reference.PARAMETER_COUNT
+    assert versions(data) == [10, 18]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "numbers"), [(np.float32, 3), (np.float16, 3), (np.int8, 3), (np.float64, 6), (np.int64, 6)]
+)
+def test_more_than_four_bytes_count_twice(dtype, numbers):
+    assert count(model([ADD], [numpy_helper.from_array(np.ones(3, dtype), "c")])) == numbers
+
+
+@pytest.mark.parametrize(
+    ("attributes", "numbers"),
+    [
+        ({"value": numpy_helper.from_array(THREE)}, 3),
+        ({"value_floats": [1.0, 2.0, 3.0]}, 3),
+        ({"value_float": 1.0}, 1),
+        ({"value_ints": [1, 2, 3]}, 6),
+        ({"value_string": "twelve bytes"}, 3),
+    ],
+)
+def test_constants_are_numbers(attributes, numbers):
+    assert count(model([constant(**attributes), ADD])) == numbers
+
+
+def test_a_sparse_tensor_holds_values_and_indices():
+    values, indices = numpy_helper.from_array(THREE, "c"), numpy_helper.from_array(np.arange(3), "i")
+    assert count(model([ADD], sparse=[helper.make_sparse_tensor(values, indices, [9])])) == 3 + 6
+
+
+def test_short_attributes_describe_an_operator_and_long_ones_are_data():
+    short = helper.make_node("MaxPool", ["x"], ["y"], kernel_shape=[2, 2], strides=[2, 2])
+    assert count(model([short])) == 0
+    assert count(model([helper.make_node("Pad", ["x"], ["y"], pads=list(range(20)))])) == 40
+
+
+def test_a_subgraph_and_a_function_hold_numbers():
+    branch = helper.make_graph([constant(value_floats=[1.0] * 5)], "b", [], [helper.make_empty_tensor_value_info("c")])
+    other = helper.make_graph([], "e", [], [], [numpy_helper.from_array(THREE, "w")])
+    assert count(model([helper.make_node("If", ["x"], ["y"], then_branch=branch, else_branch=other)])) == 5 + 3
+    function = helper.make_function(
+        "own", "F", ["x"], ["y"], [constant(value_floats=[1.0] * 4), ADD], [helper.make_opsetid("", 18)]
+    )
+    call = helper.make_node("F", ["x"], ["y"], domain="own")
+    assert count(model([call], functions=[function], imports=(("", 18), ("own", 1)))) == 4
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        helper.make_node("RandomNormal", [], ["y"], shape=[3], seed=1.0),
+        helper.make_node("LabelEncoder", ["x"], ["y"], domain="ai.onnx.ml"),
+    ],
+    ids=lambda node: node.op_type,
+)
+def test_operators_that_hide_numbers_are_refused(node):
+    with pytest.raises(ValueError, match=f"the operator {node.op_type} is not allowed"):
+        count(model([node]))
+
+
+def test_numbers_in_another_file_are_refused():
+    tensor = numpy_helper.from_array(THREE, "c")
+    tensor.data_location = TensorProto.EXTERNAL
+    with pytest.raises(ValueError, match="another file"):
+        count(model([ADD], [tensor]))
