@@ -157,7 +157,8 @@ def digit_logits(params: Mapping[str, np.ndarray], x: np.ndarray) -> np.ndarray:
 
 def cross_entropy(logits: np.ndarray, labels: np.ndarray) -> float:
     """Return the mean of -log softmax at the labels [N] of logits [N, K]."""
-    return float(-np.log(softmax(logits)[np.arange(len(labels)), labels]).mean())
+    shifted = logits.astype(np.float64) - logits.max(axis=1, keepdims=True)
+    return float((np.log(np.exp(shifted).sum(axis=1)) - shifted[np.arange(len(labels)), labels]).mean())
 
 
 def cross_entropy_gradient(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:

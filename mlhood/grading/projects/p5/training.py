@@ -117,7 +117,7 @@ def _draw_gradients(submission: Submission, norms: np.ndarray) -> reference.Tree
 def _check_clipping(submission: Submission, norms: np.ndarray, limit: float, hint: str) -> None:
     gradients = _draw_gradients(submission, norms)
     shown = ", ".join(f"{norm:.2f}" for norm in norms)
-    factors = np.minimum(1, limit / reference.norms(gradients))
+    factors = np.minimum(1, limit / np.maximum(reference.norms(gradients), 1e-12))
     want = reference.tree_map(lambda leaf: np.einsum("n...,n->...", leaf, factors) / len(factors), gradients)
     with expect.case(f"gradients of norms {shown}, limit {limit:g}", hint):
         got = submission.call(PROBES + "clipped", submission.value("clipped_mean"), gradients, limit)
