@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mlhood.compiler.compile import compile
-    from mlhood.grading.student.check import check, progress
+    from mlhood.grading.student.check import check, hint, progress
 
-__all__ = ["check", "compile", "progress"]
+__all__ = ["check", "compile", "hint", "progress"]
 
 _MODULES = {
     "check": "mlhood.grading.student.check",
     "compile": "mlhood.compiler.compile",
+    "hint": "mlhood.grading.student.check",
     "progress": "mlhood.grading.student.check",
 }
 
@@ -31,5 +32,5 @@ def __getattr__(name: str) -> Any:
 
 
 def _no_checks(*arguments: Any, **options: Any) -> None:
-    """Stand in for `check` and `progress` where a submission runs, which has no access to checks."""
-    print("mlhood.check and mlhood.progress do nothing here: the grader runs the checks itself")
+    """Stand in for `check`, `hint` and `progress` where a submission runs, which has no access to checks."""
+    print("mlhood.check, mlhood.hint and mlhood.progress do nothing here: the grader runs the checks itself")

@@ -99,7 +99,8 @@ cache_commands.register(bench)
 cluster_commands.register(app, bench)
 if importlib.util.find_spec("mlhood.grading.commands"):  # not in a sandbox, where a notebook may call other commands
     from mlhood.grading import class_commands, commands
-    from mlhood.grading.bench import checks_commands, commands as bench_commands
+    from mlhood.grading.bench import checks_commands
+    from mlhood.grading.bench import commands as bench_commands
 
     commands.register(app)
     class_commands.register(app)

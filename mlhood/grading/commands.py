@@ -93,8 +93,11 @@ def check(
     keep_files: Annotated[
         Path | None, typer.Option(help="An empty folder for the files that the notebook writes.")
     ] = None,
+    hints: Annotated[bool, typer.Option("--hints", help="Also say how to go on where a check failed.")] = False,
 ) -> None:
     """Mark a notebook: run it from the top in a folder of its own, and run every check.
+
+    A check that fails says what is wrong and for which input; with --hints, also how to go on.
 
     The exit code is 0 for full marks, 1 if points were lost, 2 if the notebook could not be marked.
 
@@ -102,13 +105,16 @@ def check(
 
     Example: mlhood check P1.ipynb --task P1.3 --json
     """
+    from mlhood.grading.checks.marks import without_hints
     from mlhood.grading.execution.grade_notebook import RunSettings, grade_file, task_filter
     from mlhood.grading.reports.marks_text import full_text
 
     select_tasks = task_filter(task or [], notebook)
     with _progress_bar(notebook.stem, quiet=as_json) as on_step:
         marks = select_tasks(grade_file(notebook, RunSettings(seed, on_step=on_step), keep_files=keep_files))
-    text = f"{full_text(marks)}\nthe same inputs again: --seed {marks.seed}"
+    shown = marks if hints else without_hints(marks)
+    more = "" if shown == marks else "\nhow to go on: --hints"
+    text = f"{full_text(shown)}{more}\nthe same inputs again: --seed {marks.seed}"
     echo(json.dumps(marks.as_dict(), indent=2, default=str) if as_json else text)
     raise typer.Exit(0 if all(result.full for result in marks.tasks) else 1)
 

@@ -48,7 +48,7 @@ def test_failure_shows_the_message_for_the_student(repository):
     result = repository.runpytest_inprocess("--submission", "empty.ipynb")
     result.assert_outcomes(failed=4, skipped=1)
     result.stdout.fnmatch_lines(
-        ["*T9.1 `double` doubles numbers (20 points)*", "`double` is not written yet", "hint:*"]
+        ["*T9.1 `double` doubles numbers (20 points)*", "`double` is not written yet", "note:*"]
     )
     result.stdout.no_fnmatch_line("*Traceback*")
 

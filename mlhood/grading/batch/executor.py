@@ -8,6 +8,7 @@ from typing import Any, Literal, Protocol
 
 from mlhood.errors import GradingError
 from mlhood.grading.checks.marks import CheckResult, TaskResult
+from mlhood.grading.checks.submission import Reached
 from mlhood.grading.gradebook.gradebook import identification_job
 from mlhood.grading.gradebook.project_spec import ProjectSpec
 from mlhood.grading.intake.collect import SubmittedFile
@@ -123,7 +124,8 @@ class Executor(Protocol):
 def read_task_result(data: dict[str, Any]) -> TaskResult:
     """Return the result that a worker has sent as plain data."""
     checks = tuple(CheckResult(**check) for check in data["checks"])
-    return TaskResult(data["id"], data["title"], checks, tuple(data["notes"]), data["held"])
+    reached = Reached(**data["reached"]) if data.get("reached") else None
+    return TaskResult(data["id"], data["title"], checks, tuple(data["notes"]), data["held"], reached=reached)
 
 
 def read_finished(job: Job, facts: dict[str, Any]) -> Finished:

@@ -313,6 +313,8 @@ def equivalents(project: Project, folder: Path = EQUIVALENT) -> dict[tuple[str, 
         GradingError: An entry has no reason, or the file cannot be read.
     """
     path = folder / f"{project.id.lower()}.toml"
+    if not path.exists():
+        return {}
     try:
         rows: Sequence[dict[str, str]] = tomllib.loads(path.read_text(encoding="utf-8")).get("equivalent", [])
         table = {(row["cell"], row["change"]): row["reason"].strip() for row in rows}

@@ -103,12 +103,9 @@ def numpy_scalars(tree: ast.Module) -> ast.Module:
     functions = [node for node in tree.body if isinstance(node, ast.FunctionDef) and not node.decorator_list]
     if not functions:
         return tree
-    wrapped: list[ast.stmt] = []
-    for node in tree.body:
-        if node in functions:
-            node.decorator_list = [ast.Name("with_numpy_scalars", ast.Load())]
-        wrapped.append(node)
-    return ast.Module([*ast.parse(NUMPY_SCALARS).body, *wrapped], [])
+    for function in functions:
+        function.decorator_list = [ast.Name("with_numpy_scalars", ast.Load())]
+    return ast.Module([*ast.parse(NUMPY_SCALARS).body, *tree.body], [])
 
 
 NUMPY_SCALARS = """

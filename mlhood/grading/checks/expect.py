@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import NoReturn
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from mlhood.grading.rpc.codec import Remote
 
@@ -28,15 +29,23 @@ class CheckFailed(AssertionError):
         expected: The right answer.
         got: The student's answer.
         given: The input.
-        hint: Where to look.
+        hint: Where to look, and how to go on; students see it when they ask, or at the second failure.
+        note: What else is wrong, such as an error in a cell of the task.
     """
 
     def __init__(
-        self, what: str, *, expected: object = None, got: object = ABSENT, given: object = None, hint: str | None = None
+        self,
+        what: str,
+        *,
+        expected: object = None,
+        got: object = ABSENT,
+        given: object = None,
+        hint: str | None = None,
+        note: str | None = None,
     ) -> None:
         super().__init__(what)
         got = None if got is ABSENT else "None" if got is None else got
-        parts = {"expected": expected, "got": got, "for": given, "hint": hint}
+        parts = {"expected": expected, "got": got, "for": given, "hint": hint, "note": note}
         self.what = what
         self.parts = {label: format_value(part) for label, part in parts.items() if part is not None}
 
@@ -150,12 +159,12 @@ def _from_list(value: object) -> object:
         return value
 
 
-def is_array(value: object, dtype: type, what: str, **parts) -> np.ndarray:
+def is_array(value: object, dtype: DTypeLike, what: str, **parts) -> np.ndarray:
     """Return the value; fail unless it is an array of this data type, as the rules at a notebook's top demand."""
     if not isinstance(value, np.ndarray):
-        raise CheckFailed(f"no array in {what}", expected=f"a {dtype.__name__} array", got=value, **parts)
+        raise CheckFailed(f"no array in {what}", expected=f"a {np.dtype(dtype)} array", got=value, **parts)
     if value.dtype != dtype:
-        raise CheckFailed(f"wrong data type of {what}", expected=dtype.__name__, got=str(value.dtype), **parts)
+        raise CheckFailed(f"wrong data type of {what}", expected=str(np.dtype(dtype)), got=str(value.dtype), **parts)
     return value
 
 
@@ -182,7 +191,7 @@ def close(
     *,
     rtol: float = 1e-4,
     atol: float = 1e-5,
-    dtype: type | None = None,
+    dtype: DTypeLike | None = None,
     **parts,
 ) -> None:
     """Fail unless an array has the expected shape and values: |got - expected| <= atol + rtol * |expected|.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -13,6 +13,7 @@ from mlhood.grading.checks.expect import CheckFailed, CheckHeld, CheckSkipped, f
 from mlhood.grading.checks.submission import CheckContext, Reached, Session, Submission
 from mlhood.grading.checks.task import Check, Task
 
+HINT = "hint"  # the part of a failed check that says how to go on
 Status = Literal["passed", "failed", "skipped"]
 
 
@@ -134,6 +135,17 @@ class Marks:
         return asdict(self) | {"tasks": tasks, "earned": self.earned, "points": self.points, "skipped": self.skipped}
 
 
+def without_hint(check: CheckResult) -> CheckResult:
+    """Return the result of a check that says what is wrong, but not how to go on."""
+    return replace(check, parts={label: part for label, part in check.parts.items() if label != HINT})
+
+
+def without_hints(marks: Marks) -> Marks:
+    """Return marks whose failed checks say what is wrong, but not how to go on."""
+    tasks = (replace(task, checks=tuple(map(without_hint, task.checks))) for task in marks.tasks)
+    return replace(marks, tasks=tuple(tasks))
+
+
 def judge(task: Task, session: Session, seed: int, notes: tuple[str, ...] = ()) -> TaskResult:
     """Run all checks of a task. Each draws inputs from its own stream of the seed, so their order does not matter.
 
@@ -151,13 +163,15 @@ def judge(task: Task, session: Session, seed: int, notes: tuple[str, ...] = ()) 
         reached += submission.reached
     if any(result.earned for result in results):
         held += map(str, session.closed_world.findings[:1])
+    figure = replace(reached[-1], figure=task.leaderboard) if reached else None
+    all_notes += [figure.text] if figure else []
     return TaskResult(
         task.id,
         task.title,
         tuple(results),
         tuple(map(single_line, all_notes)),
         single_line("; ".join(held)),
-        reached=reached[-1] if reached else None,
+        reached=figure,
     )
 
 

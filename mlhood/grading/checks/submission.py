@@ -6,6 +6,7 @@ are transferred as arrays and plain data, so a check sees the same things in bot
 
 from __future__ import annotations
 
+import math
 import os
 import stat
 from collections.abc import Callable
@@ -99,11 +100,20 @@ class CheckContext:
 
 @dataclass(frozen=True)
 class Reached:
-    """A figure that an open task is graded by: the submission's, and that of the course's own solution."""
+    """A figure that an open task is graded by: the submission's, and that of the course's own solution.
+
+    `figure` is its name with the unit, as the task declares it.
+    """
 
     value: float
     course: float
     smaller_is_better: bool = False
+    figure: str = ""
+
+    @property
+    def text(self) -> str:
+        """The figure in words: `cycles: 1,204 (the course's own solution: 1,190)`."""
+        return f"{self.figure}: {format_figure(self.value)} (the course's own solution: {format_figure(self.course)})"
 
 
 class Submission:
@@ -171,7 +181,8 @@ class Submission:
             course: That of the course's own solution, measured or computed in the same way.
             smaller_is_better: The order of the ranking.
         """
-        self.reached.append(Reached(float(value), float(course), smaller_is_better))
+        if math.isfinite(value) and math.isfinite(course):
+            self.reached.append(Reached(float(value), float(course), smaller_is_better))
 
     def normal(self, *shape: int) -> np.ndarray:
         """Draw an array from the standard normal distribution, float32."""
@@ -198,7 +209,7 @@ class Submission:
             raise CheckFailed(
                 f"the notebook has no table `{declared.id}`",
                 expected="the table that the given cell declares, under any name",
-                hint=self.first_cell_error() or "run the cell that declares the table, then the one that fills it",
+                note=self.first_cell_error() or "run the cell that declares the table, then the one that fills it",
             )
         try:
             return declared.read(data)
@@ -301,7 +312,7 @@ class Submission:
             raise CheckFailed(
                 f"there is no file `{name}`",
                 expected=f"a file `{name}`, written by the notebook into its working folder",
-                hint=self.first_cell_error(),
+                note=self.first_cell_error(),
             ) from None
         if not stat.S_ISREG(status.st_mode) or not path.resolve().is_relative_to(folder.resolve()):
             raise CheckFailed(f"`{name}` is not a regular file", got="a link or a special file")
@@ -334,20 +345,25 @@ class Submission:
             return CheckFailed(f"{name} gave no usable answer", got="a malformed reply")
         kind, message, line = (str(error.get(key, "")) for key in ("type", "message", "line"))
         if kind == "NotImplementedError":
-            return CheckFailed(f"{name} is not written yet", hint="replace `raise NotImplementedError()` by your code")
+            return CheckFailed(f"{name} is not written yet", note="replace `raise NotImplementedError()` by your code")
         if kind == "NameError" and "the notebook defines no" in message:
-            hint = self.first_cell_error() or "run its cell first, and keep the name that the task gives"
-            return CheckFailed(message, hint=hint)
+            note = self.first_cell_error() or "run its cell first, and keep the name that the task gives"
+            return CheckFailed(message, note=note)
         number = error.get("number")
         where = self.session.lines.find([(number, line)] if isinstance(number, int) else [])
         if line and not where:  # not a line of a cell that was run: only what the student's process says
             where = f"in the line `{single_line(line[:MAX_SHOWN])}`"
         text = shortened(f"{kind}: {message}", MAX_SHOWN_CHARACTERS - len(where) - 1)
-        return CheckFailed(f"{name} stops with an error", got=f"{text} {where}".strip(), hint=self.first_cell_error())
+        return CheckFailed(f"{name} stops with an error", got=f"{text} {where}".strip(), note=self.first_cell_error())
 
     def first_cell_error(self) -> str | None:
         """Return the first error in the cells of this task, which often causes the others."""
         return self.session.cell_errors[0] if self.session.cell_errors else None
+
+
+def format_figure(value: float) -> str:
+    """Return a figure of an open task with its thousands separated, or to three digits."""
+    return f"{value:,.0f}" if abs(value) >= 1000 or value == int(value) else f"{value:.3g}"
 
 
 def check_rules(broken: object, name: str) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import NamedTuple
 
 from mlhood.grading.checks.marks import CheckResult, Decision, TaskResult
+from mlhood.grading.checks.submission import Reached
 from mlhood.grading.gradebook.database import Database
 from mlhood.grading.gradebook.project_spec import ProjectSpec
 from mlhood.grading.intake.collect import SubmittedFile
@@ -166,12 +167,13 @@ class Gradebook(Database):
 
     def put_task(self, key: str, position: int, result: TaskResult) -> None:
         """Store a task's result; it replaces an earlier one of the same task, so none counts twice."""
-        task = "INSERT OR REPLACE INTO task_results VALUES (?, ?, ?, ?, ?, ?)"
+        task = "INSERT OR REPLACE INTO task_results VALUES (?, ?, ?, ?, ?, ?, ?)"
+        reached = json.dumps(asdict(result.reached)) if result.reached else ""
         check = "INSERT INTO check_results VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
         self._write(
             [
                 ("DELETE FROM check_results WHERE key = ? AND task = ?", (key, result.id)),
-                (task, (key, result.id, position, result.title, json.dumps(result.notes), result.held)),
+                (task, (key, result.id, position, result.title, json.dumps(result.notes), result.held, reached)),
                 *((check, (key, result.id, *_check_row(i, row))) for i, row in enumerate(result.checks)),
             ]
         )
@@ -197,10 +199,17 @@ class Gradebook(Database):
         )
         for task, *values, parts in self._rows(query, key):
             checks.setdefault(task, []).append(CheckResult(*values, parts=json.loads(parts)))
-        rows = self._rows("SELECT task, title, notes, held FROM task_results WHERE key = ? ORDER BY position", key)
+        query = "SELECT task, title, notes, held, reached FROM task_results WHERE key = ? ORDER BY position"
         return tuple(
-            TaskResult(task, title, tuple(checks.get(task, [])), tuple(json.loads(notes)), held)
-            for task, title, notes, held in rows
+            TaskResult(
+                task,
+                title,
+                tuple(checks.get(task, [])),
+                tuple(json.loads(notes)),
+                held,
+                reached=Reached(**json.loads(reached)) if reached else None,
+            )
+            for task, title, notes, held, reached in self._rows(query, key)
         )
 
     # -- attempts

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 
 APPLICATION = 0x6D6C6862  # "mlhb": distinguishes a gradebook from other SQLite files
-VERSION = 2
+VERSION = 3
 
 SCHEMA = """
 CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -27,7 +27,7 @@ CREATE TABLE gradings (
 );
 CREATE TABLE task_results (
     key TEXT NOT NULL REFERENCES gradings (key), task TEXT NOT NULL, position INTEGER NOT NULL, title TEXT NOT NULL,
-    notes TEXT NOT NULL, held TEXT NOT NULL DEFAULT '',
+    notes TEXT NOT NULL, held TEXT NOT NULL DEFAULT '', reached TEXT NOT NULL DEFAULT '',
     PRIMARY KEY (key, task)
 );
 CREATE TABLE check_results (
@@ -57,7 +57,8 @@ MIGRATIONS = {
         "ALTER TABLE task_results ADD COLUMN held TEXT NOT NULL DEFAULT ''",
         "CREATE TABLE decisions (student TEXT NOT NULL, task TEXT NOT NULL, sha256 TEXT NOT NULL, points REAL NOT NULL,"
         " comment TEXT NOT NULL, PRIMARY KEY (student, task, sha256))",
-    )
+    ),
+    2: ("ALTER TABLE task_results ADD COLUMN reached TEXT NOT NULL DEFAULT ''",),
 }
 
 

@@ -1,6 +1,6 @@
 """The written questions of a project, with their rubrics, for the person who marks the answers.
 
-They stand in the master notebook, in the text above the cell of the answer:
+They stand in the master notebook, in the text above the cell of the answer; the student edition has no rubrics:
 
 **P1.10 · Why an exchange format?** A colleague says ...
 

@@ -16,13 +16,13 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from nbformat import NotebookNode
 
 from mlhood.errors import GradingError, NotebookError
-from mlhood.grading.checks.task import Project
+from mlhood.grading.checks.task import Project, Task
 from mlhood.grading.notebooks.master import BEGIN, CELLS_FILE, SOLUTION, dump_cells, master_cells, solution_source
 from mlhood.grading.notebooks.notebook import (
     CHECK_CALL,
@@ -116,6 +116,21 @@ def _package_files(notebook: NotebookNode, path: Path) -> dict[str, str]:
     files[f"{folder}/{SOLUTIONS_FILE}"] = json.dumps(solutions, indent=1, ensure_ascii=False) + "\n"
     files[f"{folder}/{QUESTIONS_FILE}"] = dump_questions(master_questions(notebook))
     return files
+
+
+def _linked(task_id: str) -> str:
+    project, _, number = task_id.partition(".")
+    return f"[{task_id}](#{project.lower()}-{number})"
+
+
+TASK_TABLE = re.compile(r"^\| *task *\|.*$", re.MULTILINE)
+TASK_COLUMNS: dict[str, Callable[[Task], str]] = {
+    "task": lambda task: _linked(task.id),
+    "what you do": lambda task: task.title,
+    "points": lambda task: f"{task.points:g}",
+    "minutes": lambda task: f"{task.minutes}",
+    "builds on": lambda task: ", ".join(task.builds_on),
+}
 
 
 def sync_notebook(notebook: NotebookNode, project: Project, path: Path) -> None:
@@ -224,9 +239,24 @@ def _heading(match: re.Match[str], project: Project) -> str:
 
 
 def _write_task_table(cell: NotebookNode, project: Project) -> None:
-    """Replace the rows of tasks in the table of the first cell, and the number of points and tasks above it."""
-    rows = [f"| [{task.id}](#{task.slug.lower()}) | {task.title} | {task.points:g} |" for task in project.tasks]
-    row = rf"\| \[{project.id}\.\d+\]\(#.*\) \| .* \| [\d.]+ \|\n"
+    """Replace the rows of tasks in the table of the first cell, and the number of points and tasks above it.
+
+    Its columns are those of `TASK_COLUMNS` that its header names.
+    """
+    header = TASK_TABLE.search(cell.source)
+    columns = [name.strip() for name in header[0].strip().strip("|").split("|")] if header else []
+    for column in columns:
+        if column not in TASK_COLUMNS:
+            raise NotebookError(
+                "the table of tasks has an unknown column",
+                where=project.id,
+                expected=", ".join(TASK_COLUMNS),
+                got=column,
+                todo="rename or remove the column in the first cell",
+            )
+    rows = ["| " + " | ".join(TASK_COLUMNS[column](task) for column in columns) + " |" for task in project.tasks]
+    questions = "|".join(re.escape(question.id) for question in project.questions) or "-"
+    row = rf"\| \[(?!(?:{questions})\]){project.id}\.\d+\]\(#.*\) \|.*\|\n"
     cell.source = re.sub(rf"(^{row})+", lambda _: "\n".join(rows) + "\n", cell.source, count=1, flags=re.MULTILINE)
     counts = f"`{project.points:g} points` · `{len(project.tasks)} tasks`"
     cell.source = re.sub(r"`[\d.]+ points` · `\d+ tasks`", counts, cell.source, count=1)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from mlhood.files.atomic import write_atomic
 from mlhood.grading.checks.marks import CheckResult
+from mlhood.grading.checks.submission import Reached, format_figure
 from mlhood.grading.gradebook.gradebook import SUBMISSIONS_FOLDER, Gradebook
 from mlhood.grading.gradebook.project_spec import ProjectSpec
 from mlhood.grading.gradebook.records import MISSING, Record, records
@@ -46,6 +47,26 @@ class HardCheck:
 
 
 @dataclass(frozen=True)
+class Rank:
+    """A row of a ranking: what was reached, how many reached just that, and whether it is the course's own."""
+
+    place: int
+    value: str
+    count: int
+    course: bool = False
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """What a class has reached in an open task, the best first, without names; `figure` has the unit."""
+
+    id: str
+    title: str
+    figure: str
+    rows: Sequence[Rank]
+
+
+@dataclass(frozen=True)
 class ProjectView:
     """What the page shows of a project.
 
@@ -58,6 +79,7 @@ class ProjectView:
     graded: int
     distributions: Sequence[Distribution]
     hardest: Sequence[HardCheck]
+    rankings: Sequence[Ranking]
     reasons: Counter[str]
     held: Sequence[Record]
     late: Sequence[Record]
@@ -104,6 +126,7 @@ def _view(results: Sequence[Record], similarity: Similarity) -> ProjectView:
         len(graded),
         list(_distributions(graded)) if graded else [],
         _hardest(graded),
+        list(_rankings(graded)),
         Counter(check.what for _, check in _checks(graded) if check.status == "failed"),
         [record for record in results if record.held],
         sorted((r for r in results if r.late.days), key=lambda record: (-record.late.days, record.student)),
@@ -117,6 +140,31 @@ def _distributions(graded: Sequence[Record]) -> Iterator[Distribution]:
     yield _distribution("", "all tasks", project.points, [record.earned for record in graded])
     for index, task in enumerate(project.tasks):
         yield _distribution(task.id, task.title, task.points, [record.tasks[index].earned for record in graded])
+
+
+def _rankings(graded: Sequence[Record]) -> Iterator[Ranking]:
+    """Yield the ranking of each open task that somebody has reached a figure in."""
+    reached: dict[tuple[str, str], list[Reached]] = {}
+    for record in graded:
+        for task in record.tasks:
+            if task.reached and task.counted:
+                reached.setdefault((task.id, task.title), []).append(task.reached)
+    for (task_id, title), figures in reached.items():
+        yield Ranking(task_id, title, figures[0].figure, list(_ranks(figures)))
+
+
+def _ranks(figures: Sequence[Reached]) -> Iterator[Rank]:
+    """Yield a row for each figure, and one for the course's own: the median, as inputs differ between students."""
+    sign = 1 if figures[0].smaller_is_better else -1
+    course = statistics.median(figure.course for figure in figures)
+    counts = Counter(figure.value for figure in figures)
+    values = sorted({*counts, course}, key=lambda value: sign * value)
+    for value in values:
+        place = 1 + sum(count for other, count in counts.items() if sign * other < sign * value)
+        if value in counts:
+            yield Rank(place, format_figure(value), counts[value])
+        if value == course:
+            yield Rank(place, format_figure(value), 0, course=True)
 
 
 def _distribution(task_id: str, title: str, points: float, earned: Sequence[float]) -> Distribution:

@@ -24,6 +24,7 @@ from mlhood.grading.gradebook.gradebook import SUBMISSIONS_FOLDER, Gradebook
 from mlhood.grading.gradebook.records import Record, records
 from mlhood.grading.gradebook.store import stored_notebook, stored_path
 from mlhood.grading.notebooks.notebook import label
+from mlhood.grading.notebooks.questions import RubricRow, synced_questions
 from mlhood.grading.reports.marks_text import format_points
 from mlhood.grading.reports.outputs import PageBudget, pictures_of
 from mlhood.grading.reports.page_progress import Notify, ignore
@@ -38,13 +39,17 @@ BATCH = 20  # pages whose pictures are read in one process
 
 @dataclass(frozen=True)
 class Answer:
-    """A written question and the points that a person gave for the answer; None if nobody has yet."""
+    """A written question and the points that a person gave for the answer; None if nobody has yet.
+
+    The rubric is shown with the points: before that it would list the answer.
+    """
 
     id: str
     title: str
     bonus: float
     points: float | None = None
     comment: str = ""
+    rubric: tuple[RubricRow, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -196,10 +201,12 @@ def _without_notebook(record: Record, store: Path) -> Feedback:
         for task in record.tasks
     )
     answers = []
+    texts = synced_questions(project.id)
     for question in project.questions:
         mark = record.manual_marks.get(question.id)
         points, comment = (mark.points, mark.comment) if mark else (None, "")
-        answers.append(Answer(question.id, question.title, question.bonus, points, comment))
+        rubric = texts[question.id].rubric if mark and question.id in texts else ()
+        answers.append(Answer(question.id, question.title, question.bonus, points, comment, rubric))
     return Feedback(
         Marks(project.id, project.title, tasks, record.seconds),
         f"{submission.name} ({record.student})" if submission.name else record.student,

@@ -55,6 +55,11 @@ def progress_html(rows: Iterable[tuple[str, str, str, str]]) -> str:
     return _stored(render("progress.html.j2", rows=rows))
 
 
+def hints_html(task_id: str, rows: Iterable[tuple[str, str]]) -> str:
+    """Return the hints for the failed checks of a task: title and hint of each."""
+    return _stored(render("hints.html.j2", task=task_id, rows=list(rows)))
+
+
 def _stored(html: str) -> str:
     """Return HTML with the character references in the outputs stored in the notebooks, which nbval compares."""
     return html.replace("&#39;", "&#x27;").replace("&#34;", "&quot;")

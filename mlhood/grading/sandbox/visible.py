@@ -16,7 +16,7 @@ GRADING = "grading"
 VISIBLE = (
     "__init__.py",
     *("rpc/__init__.py", "rpc/server.py", "rpc/codec.py", "rpc/npz.py", "rpc/file_channel.py"),
-    "rpc/loader.py",
+    *("rpc/loader.py", "rpc/guard.py"),
     *("sandbox/__init__.py", "sandbox/launcher.py"),
 )
 """The kernel's side of remote calls, and the first program in a sandbox."""

@@ -1,6 +1,7 @@
-"""The functions for a student's notebook: `mlhood.check("P1.3")` and `mlhood.progress()`.
+"""The functions for a student's notebook: `mlhood.check("P1.3")`, `mlhood.hint("P1.3")` and `mlhood.progress()`.
 
-Both only inform the student; marks are given by another process.
+They only inform the student; marks are given by another process. Hints come in two stages: a check that fails says what
+is wrong, and for which input; how to go on is said on request, or when it fails again.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from mlhood.errors import GradingError
-from mlhood.grading.checks.marks import TaskResult, judge
+from mlhood.grading.checks.marks import HINT, TaskResult, judge, without_hint
 from mlhood.grading.checks.submission import Session
 from mlhood.grading.checks.task import Task
 from mlhood.grading.notebooks.restore import course_sources, fingerprint
@@ -22,7 +23,7 @@ from mlhood.grading.rpc.transport import LocalTransport
 
 PUBLIC_SEED = 0
 RESTART = "what ran stays in effect: once that line is gone, restart the kernel and run all cells from the top"
-_results: dict[str, TaskResult] = {}  # the latest, by task
+_results: dict[str, TaskResult] = {}  # the latest, by task, with all hints
 
 
 class Score(float):
@@ -46,6 +47,27 @@ class Score(float):
         from mlhood.grading.reports.render import task_html  # templates are not needed before a display
 
         return task_html(self.result)
+
+
+class Hints:
+    """How to go on with the checks of a task that failed."""
+
+    def __init__(self, result: TaskResult) -> None:
+        self.result = result
+
+    def _rows(self) -> list[tuple[str, str]]:
+        failed = [check for check in self.result.checks if check.status == "failed"]
+        without = "no more than the check has said: read again what came, and for which input"
+        return [(check.title, check.parts.get(HINT, without)) for check in failed]
+
+    def __repr__(self) -> str:
+        lines = [f"  {title}\n      {hint}" for title, hint in self._rows()]
+        return "\n".join([f"Hints for {self.result.id}" if lines else f"{self.result.id}: all checks pass", *lines])
+
+    def _repr_html_(self) -> str:
+        from mlhood.grading.reports.render import hints_html
+
+        return hints_html(self.result.id, self._rows())
 
 
 class Progress:
@@ -86,8 +108,8 @@ def check(task_id: str, namespace: dict[str, Any] | None = None) -> Score:
         namespace: Where to look for names; the notebook's own by default.
 
     Returns:
-        The points, which a notebook displays as a table with a hint beside every failed check. They do not count:
-        marks are given on other inputs.
+        The points, which a notebook displays as a table with the reason beside every failed check, and the hint if it
+        failed before. They do not count: marks are given on other inputs.
 
     Raises:
         GradingError: There is no such task, or this is not a notebook.
@@ -109,10 +131,42 @@ def check(task_id: str, namespace: dict[str, Any] | None = None) -> Score:
         result = judge(task, session, PUBLIC_SEED)
     if result.held:
         result = replace(result, notes=(*result.notes, RESTART))
+    before = _results.get(task.id)
     _results[task.id] = result
+    result = _first_stage(result, before)
     if not hasattr(_shell(), "kernel"):  # no rich display
         print(marks_text.task_text(result))
     return Score(result)
+
+
+def _first_stage(result: TaskResult, before: TaskResult | None) -> TaskResult:
+    """Return a result without the hints of checks that did not fail in the run before."""
+    failed_before = {check.name for check in before.checks if check.status == "failed"} if before else set()
+    checks = tuple(check if check.name in failed_before else without_hint(check) for check in result.checks)
+    if checks == result.checks:
+        return result
+    note = f'how to go on: mlhood.hint("{result.id}"), or run the check again'
+    return replace(result, checks=checks, notes=(*result.notes, note))
+
+
+def hint(task_id: str) -> Hints:
+    """Return how to go on with the checks of a task that failed when they last ran in this notebook.
+
+    Args:
+        task_id: Such as `"P1.3"`.
+
+    Raises:
+        GradingError: There is no such task, or its checks have not run yet.
+    """
+    task = _find(task_id)
+    if task.id not in _results:
+        raise GradingError(
+            "there is no hint before the first check",
+            where=task.id,
+            expected="a failed check",
+            todo=f'run mlhood.check("{task.id}")',
+        )
+    return Hints(_results[task.id])
 
 
 def progress(project_id: str | None = None) -> Progress:

@@ -16,6 +16,7 @@ from mlhood.errors import OutputError
 from mlhood.files.atomic import write_atomic
 from mlhood.grading.notebooks.master import student_version
 from mlhood.grading.notebooks.notebook import course_notebooks, notebook_text, read
+from mlhood.grading.notebooks.questions import QUESTIONS_FILE
 from mlhood.grading.notebooks.sync import require_synced
 from mlhood.grading.projects.collect import SOLUTIONS_FILE
 from mlhood.grading.student.edition_files import (
@@ -142,8 +143,13 @@ def edition(root: Path) -> dict[str, bytes]:
     files["LICENSE"] = (root / "LICENSE").read_text(encoding="utf-8")
     files[".gitignore"] = GITIGNORE
     package = package_files(root)
-    files |= {name: package[name] for name in package if not name.endswith(SOLUTIONS_FILE)}
+    files |= {name: package[name] for name in package if not _is_for_graders(name)}
     return linked_files(root, released) | {name: text.encode() for name, text in files.items()}
+
+
+def _is_for_graders(name: str) -> bool:
+    """Whether a file of the package holds solutions, parts of them, or the rubrics of written questions."""
+    return name.endswith((SOLUTIONS_FILE, QUESTIONS_FILE)) or "/bench/equivalent/" in name
 
 
 def _check_target(root: Path, out: Path, force: bool) -> None:

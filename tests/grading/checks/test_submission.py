@@ -42,7 +42,7 @@ def test_missing_file_says_why(submission):
     with pytest.raises(CheckFailed) as caught:
         submission.file("a.onnx")
     assert caught.value.what == "there is no file `a.onnx`"
-    assert "export()" in caught.value.parts["hint"]
+    assert "export()" in caught.value.parts["note"]
 
 
 def test_folder_is_not_a_file(submission):
@@ -147,7 +147,7 @@ def test_a_missing_table_says_why(session):
     session.cell_errors.append("the cell `table = ...` stopped with NameError")
     with pytest.raises(CheckFailed, match="the notebook has no table") as caught:
         with_names(session, x=3).table(declared())
-    assert "NameError" in caught.value.parts["hint"]
+    assert "NameError" in caught.value.parts["note"]
 
 
 def test_a_table_declared_otherwise_is_refused_with_the_part_that_differs(session):

@@ -17,6 +17,7 @@ from mlhood.errors import GradingError
 from mlhood.files.csv_cells import FORMULA
 from mlhood.files.paths import portable_name
 from mlhood.grading.checks.marks import CheckResult, Decision, TaskResult
+from mlhood.grading.checks.submission import Reached
 from mlhood.grading.exporters import formats
 from mlhood.grading.exporters.canvas import fill
 from mlhood.grading.gradebook.gradebook import ManualMark
@@ -104,7 +105,7 @@ def _numbers(row: dict[str, str]) -> dict[str, object]:
 
 
 COMMON = {"score", "output", "output_format", "visibility", "extra_data"}
-GRADESCOPE_TOP = COMMON | {"execution_time", "stdout_visibility", "tests"}
+GRADESCOPE_TOP = COMMON | {"execution_time", "stdout_visibility", "tests", "leaderboard"}
 GRADESCOPE_TEST = COMMON | {"max_score", "status", "name", "name_format", "number", "tags"}
 
 
@@ -123,6 +124,19 @@ def test_gradescopes_results_have_its_fields():
     assert by_number["1.1.2"]["max_score"] == 0
     assert (by_number["1.2.2"]["status"], by_number["1.2.2"]["score"]) == ("failed", 0)
     assert (by_number["1.4"]["score"], by_number["1.4"]["output"]) == (2, "+good")
+
+
+CYCLES = Reached(1200.0, 1000.0, smaller_is_better=True, figure="cycles")
+
+
+def test_gradescopes_leaderboard_has_what_was_reached_in_open_tasks():
+    reached = replace(task(2), reached=CYCLES)
+    (entry,) = formats.gradescope(record(tasks=(task(1), reached)))["leaderboard"]
+    assert entry == {"name": "cycles", "value": 1200.0, "order": "asc"}
+    largest = replace(CYCLES, smaller_is_better=False)
+    (entry,) = formats.gradescope(record(tasks=(replace(reached, reached=largest),)))["leaderboard"]
+    assert entry["order"] == "desc"
+    assert formats.gradescope(record(tasks=(task(1), replace(reached, held="why"))))["leaderboard"] == []
 
 
 HELD = replace(task(2), held="runs `exec(text)`")

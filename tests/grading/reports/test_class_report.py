@@ -6,7 +6,9 @@ from dataclasses import replace
 import pytest
 from nbformat.v4 import new_code_cell
 
+from mlhood.grading.checks.submission import Reached
 from mlhood.grading.gradebook.late import Lateness
+from mlhood.grading.gradebook.records import Record
 from mlhood.grading.notebooks.master import MasterCell
 from mlhood.grading.notebooks.notebook import read, write
 from mlhood.grading.reports.class_report import class_report
@@ -71,6 +73,20 @@ def test_it_shows_points_hardest_checks_reasons_and_late_submissions():
     assert "1 checks failed for 1 reasons" in text
     assert "ada 1 −2.6" in text
     assert "1 late" in text
+
+
+def reached(student: str, value: float, **changes) -> Record:
+    figure = Reached(value, 1000.0, smaller_is_better=True, figure="cycles")
+    return record(student, tasks=(task(1), replace(task(2), reached=figure, **changes), task(3)))
+
+
+def test_open_tasks_have_a_ranking_without_names():
+    class_ = [reached("ada", 1200), reached("bob", 900), reached("cleo", 1200), reached("dan", 1, held="why")]
+    page = class_report(class_, {})
+    ranking = page.partition("Ranking of P1.2")[2].partition("</table>")[0]
+    assert "1 900 1 – 1,000 the course's own 2 1,200 2" in text_of(f"<body>{ranking}")
+    assert not any(name in ranking for name in ("ada", "bob", "cleo"))
+    assert "Ranking" not in class_report([record()], {})
 
 
 def test_it_lists_what_the_instructor_has_to_decide():

@@ -141,11 +141,47 @@ def test_check_in_a_notebook(notebook_of_student, capsys):
     assert "<table>" in score._repr_html_()
 
 
-def test_check_of_a_wrong_answer_gives_the_hint(notebook_of_student, capsys):
-    assert mlhood.check("T9.1", {"double": lambda x: x}) == 0
-    printed = capsys.readouterr().out
-    assert "`double` is wrong" in printed
-    assert "hint: two times the number" in printed
+HINT = "two times the number"
+
+
+def printed_check(capsys, function) -> str:
+    mlhood.check("T9.1", {"double": function})
+    return capsys.readouterr().out
+
+
+def test_a_check_says_what_is_wrong_and_at_the_second_failure_how_to_go_on(notebook_of_student, capsys):
+    first, second = (printed_check(capsys, lambda x: 3 * x) for _ in range(2))
+    assert "`double` is wrong" in first
+    assert "expected: " in first
+    assert HINT not in first
+    assert 'mlhood.hint("T9.1")' in first
+    assert f"hint: {HINT}" in second
+    assert "mlhood.hint" not in second
+
+
+def test_what_was_right_before_fails_without_a_hint_at_first(notebook_of_student, capsys):
+    assert HINT not in printed_check(capsys, lambda x: 2 * x)
+    assert HINT not in printed_check(capsys, lambda x: 3 * x)
+    assert HINT in printed_check(capsys, lambda x: 3 * x)
+
+
+def test_a_hint_is_given_on_request(notebook_of_student, capsys):
+    with pytest.raises(GradingError, match="there is no hint before the first check"):
+        mlhood.hint("T9.1")
+    printed_check(capsys, lambda x: 3 * x)
+    hints = mlhood.hint("T9.1")
+    assert HINT in repr(hints)
+    assert HINT in hints._repr_html_()
+    printed_check(capsys, lambda x: 2 * x)
+    assert "all checks pass" in repr(mlhood.hint("T9.1"))
+    assert "all checks pass" in mlhood.hint("T9.1")._repr_html_()
+
+
+def test_a_function_that_is_not_written_yet_says_so_at_once(notebook_of_student, capsys):
+    def double(x):
+        raise NotImplementedError
+
+    assert "replace `raise NotImplementedError()`" in printed_check(capsys, double)
 
 
 def test_progress(notebook_of_student):

@@ -48,12 +48,27 @@ def root(course, tmp_path):
     return root
 
 
+def test_rubrics_and_parts_of_solutions_stay_with_the_graders(root, tmp_path):
+    equivalent = root / "mlhood/grading/bench/equivalent/t9.toml"
+    write_text(equivalent, "[[equivalent]]")
+    notebook = read(root / "P1.ipynb")
+    question = "**T9.4 · Why two?** Say it.\n\n| rubric | points |\n|---|---|\n| a reason | 2 |\n"
+    notebook.cells.insert(-1, new_markdown_cell(question, id="question-text"))
+    write(notebook, root / "P1.ipynb")
+    for name, text in cell_files([root / "P1.ipynb"]).items():
+        write_text(root / name, text)
+    folder = release(root, tmp_path / "student").folder
+    (shown,) = [cell.source for cell in read(folder / "P1.ipynb").cells if cell.id == "question-text"]
+    assert shown == "**T9.4 · Why two?** Say it."
+    assert not [path for path in folder.rglob("*") if path.name in ("questions.json", equivalent.name)]
+
+
 def test_student_edition(root, tmp_path):
     done = release(root, tmp_path / "student")
     names = {path.relative_to(done.folder).as_posix() for path in done.folder.rglob("*") if ".git/" not in str(path)}
     assert names - {".git", ".github", ".github/workflows", "mlhood", "mlhood/grading", *FOLDERS} == {
         *("P1.ipynb", "pyproject.toml", "README.md", "LICENSE", ".gitignore", ".github/workflows/classroom.yml"),
-        *("mlhood/grading/checks/task.py", CELLS, CELLS.replace("cells", "questions")),
+        *("mlhood/grading/checks/task.py", CELLS),
     }
     assert done.autograder is None
     assert "on branch main" in done.repository

@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from mlhood.errors import GradingError
+from mlhood.grading.bench.checks_commands import _selected
+from mlhood.grading.bench.mutation_score import GOAL, NotebookRun, Score, equivalents, score
+from mlhood.grading.checks.task import Project
+from mlhood.grading.notebooks.notebook import read
+from mlhood.grading.projects import PROJECTS
+
+TYPES = {"float for int", "a list for an array", "float64 for float32"}
+ROOT = Path(__file__).parents[3]
+
+
+def score_of(course, task: str, source: str, **options) -> Score:
+    notebook = course.notebook(course.SOLUTIONS | {task: source})
+    with NotebookRun(notebook, course.SYNTHETIC) as run:
+        (found,) = list(run.tasks([course.SYNTHETIC.task(task)]))
+        return score(found, **options)
+
+
+def test_mutants_that_a_check_fails_for_are_killed(course):
+    reported = []
+    result = score_of(course, "T9.1", "def double(x):\n    return 2 * x", report=reported.append)
+    survived = [verdict.mutant.kind for verdict in result.verdicts if verdict.state == "survived"]
+    # the synthetic checks compare neither types nor the second call with the first
+    assert set(survived) <= TYPES
+    assert result.count("killed") >= 5
+    assert all(verdict.named for verdict in result.verdicts if verdict.state == "killed" and not verdict.mutant.wrapped)
+    assert len(reported) == len(survived)
+    assert (result.accepted, result.refused) == (3, [])
+    assert result.as_dict()["mutants"][0]["cell"] == "T9-1-solution"
+
+
+def test_a_check_that_accepts_everything_kills_nothing(course, monkeypatch):
+    task = course.SYNTHETIC.task("T9.1")
+    checks = tuple(replace(check, function=accept) for check in task.checks)
+    project = replace(course.SYNTHETIC, tasks=(replace(task, checks=checks),))
+    monkeypatch.setitem(PROJECTS, "T9", project)
+    with NotebookRun(course.notebook(), project) as run:
+        (found,) = list(run.tasks(project.tasks))
+        result = score(found, sample=4)
+    assert len(result.verdicts) == 4
+    assert (result.share, result.held) == (0.0, False)
+
+
+def accept(submission) -> None:
+    """Anything goes."""
+    submission.call("double", 1)
+
+
+def test_a_mutant_that_damages_the_notebook_costs_no_other_one_its_verdict(course):
+    source = "import builtins\ndef double(x):\n    builtins.len = len\n    return x + x"
+    result = score_of(course, "T9.1", source)
+    clean = score_of(course, "T9.1", "def double(x):\n    return x + x")
+    states = {v.mutant.change: v.state for v in result.verdicts}
+    assert {v.mutant.change: v.state for v in clean.verdicts}.items() <= states.items()
+
+
+def test_a_wrong_solution_has_no_score(course):
+    with pytest.raises(GradingError, match="the solution itself is refused"):
+        score_of(course, "T9.1", "def double(x):\n    return x")
+
+
+def test_the_solutions_before_a_task_have_run(course):
+    result = score_of(course, "T9.3", "def quadruple(x):\n    return double(double(x))")
+    assert {verdict.mutant.kind for verdict in result.verdicts if verdict.state == "survived"} <= TYPES
+    assert result.count("killed") >= 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("task", "sample"), [("P3.1", 12), ("P3.3", 12)])
+def test_checks_of_the_course_refuse_mutants_and_accept_styles(task, sample):
+    """A sample of `mlhood bench checks`."""
+    project = PROJECTS[task.partition(".")[0]]
+    with NotebookRun(read(ROOT / f"{project.id}.ipynb"), project) as run:
+        (found,) = list(run.tasks([project.task(task)]))
+        result = score(found, sample=sample)
+    assert result.refused == []
+    assert result.share >= GOAL, [str(verdict) for verdict in result.verdicts if verdict.state == "survived"]
+
+
+def test_the_whole_course_is_measured_by_name():
+    ((project, tasks),) = _selected(["P3.2", "P3.4"])
+    assert (project.id, [task.id for task in tasks]) == ("P3", ["P3.2", "P3.4"])
+    assert len(_selected([])) == 5
+    with pytest.raises(GradingError, match="no such project or task"):
+        _selected(["P9"])
+
+
+def test_an_equivalent_mutant_needs_a_reason(tmp_path):
+    project = Project("T9", "Title", ())
+    file = tmp_path / "t9.toml"
+    entry = '[[equivalent]]\ncell = "T9-1-solution"\nchange = "a -> b"\nreason = "{}"\n'
+    file.write_text(entry.format("the same number"))
+    assert equivalents(project, tmp_path) == {("T9-1-solution", "a -> b"): "the same number"}
+    file.write_text(entry.format(" "))
+    with pytest.raises(GradingError, match="has no reason"):
+        equivalents(project, tmp_path)
+    file.write_text("[[equivalent]]\ncell = 1")
+    with pytest.raises(GradingError, match="cannot be read"):
+        equivalents(project, tmp_path)
+    assert equivalents(project, tmp_path / "nowhere") == {}
