@@ -6,12 +6,14 @@ from tests.grading.projects.gallery import Mistake, mistakes
 from tests.grading.projects.p5_checks import (
     AXIS,
     BACK,
+    BEATS,
     BY_BIAS,
     BY_DENSE,
     BY_RELU,
     BY_SUM,
     BYTES,
     COMPILED,
+    DIVIDED,
     DONATED,
     DOWN,
     ENDS,
@@ -22,11 +24,14 @@ from tests.grading.projects.p5_checks import (
     LAYERS,
     LEAD,
     LONG,
+    LOSSES,
     MOVED,
+    NEAR,
     ONE_SUM,
     OWN,
     PROCESSES,
     PULLED,
+    REACHED,
     READS,
     REDUCED,
     REMEMBERS,
@@ -48,6 +53,7 @@ from tests.grading.projects.p5_snippets_learning import (
     entropy,
     examples,
     layering,
+    planning,
     predicting,
     quantizing,
     script,
@@ -80,6 +86,22 @@ def clipped_mean(gradients, limit):
 
 TAPE = mistakes(
     "P5.6",
+    ("written into g", rules(relu="np.multiply(g, x > 0, out=g)"), BY_RELU, "`vjp_relu` changes its arguments"),
+    (
+        "g itself",
+        rules(add="(g, g) if a.shape == b.shape else (reduced(g, a), reduced(g, b))"),
+        BY_SUM,
+        "not a new array",
+    ),
+    ("gradients as lists", rules(dense="(g @ w).tolist(), g.T @ x, g.sum(axis=0)"), BY_DENSE, "no array"),
+    ("exp overflows", entropy_rule(shift="0"), PULLED, "e\\^900|infinite"),
+    ("labels have a gradient", entropy_rule("g * (p - hot) / len(labels), 0 * labels"), (PULLED, SHARED), "not None"),
+    (
+        "entries without a gradient",
+        backward(order="[entry for entry in reversed(tape.entries) if gradients[entry.output] is not None]"),
+        BACK,
+        "KeyError|is not used",
+    ),
     ("the derivative at 0", rules(relu="g * (y >= 0)"), BY_RELU, "where x > 0"),
     ("broadcast axes not summed", rules(add="g, g"), STRETCHED, "its operand's shape"),
     (
@@ -132,6 +154,21 @@ LEARNING: tuple[Mistake, ...] = (
         "P5.7",
         ("the gradient of the batch", examples("jax.grad(loss)(params, x, y)"), (LEAD, OWN), "jax.vmap"),
         ("a loop", examples(LOOPED), UNROLLED, "grows with"),
+        (
+            "a loop in the program",
+            examples("jax.lax.map(lambda pair: jax.grad(loss)(params, pair[0][None], pair[1][None]), (x, y))"),
+            UNROLLED,
+            "loops over the examples",
+        ),
+        (
+            "norm 0",
+            clipping(
+                result="jax.tree.map(lambda leaf: (leaf * (factor * norm / norm).reshape(-1, *[1] * "
+                "(leaf.ndim - 1))).mean(0), gradients)"
+            ),
+            SHORT,
+            "NaN",
+        ),
         ("the batch's gradient for each example", examples(REPEATED), OWN, "in_axes"),
         ("clipped leaf by leaf", BY_LEAF, LONG, "all leaves together"),
         ("the mean is clipped", CLIPPED_MEAN, LONG, "the norm is over"),
@@ -171,8 +208,22 @@ LEARNING: tuple[Mistake, ...] = (
         ),
         ("nothing is donated", stepping(jit="@jax.jit"), DONATED, "donate_argnums"),
         ("only parameters are donated", stepping(jit="@partial(jax.jit, donate_argnums=0)"), DONATED, "`state`"),
-        ("not trained", training(epochs="range(0)"), READS, "classifies too few digits"),
-        ("all parameters zero", training("range(0)", "jax.tree.map(jnp.zeros_like, params)"), READS, "10|9"),
+        (
+            "the logarithm of a softmax",
+            entropy("-jnp.log(jax.nn.softmax(logits))[jnp.arange(len(labels)), labels].mean()"),
+            ENTROPY,
+            "infinite",
+        ),
+        ("not compiled", stepping(jit=""), DONATED, "is not compiled"),
+        ("not trained", training(epochs="range(0)"), (LOSSES, READS), "takes no step"),
+        ("all parameters zero", training(result="jax.tree.map(jnp.zeros_like, params), losses"), READS, "10|9"),
+        ("invented losses", training(result="params, [3.0, 2.0, 1.0]"), LOSSES, "not those of its steps"),
+        (
+            "trained on the test set",
+            training(epochs="range(9)", batch="x_test[rows % 296], y_test[rows % 296]"),
+            (LOSSES, READS),
+            "other data than its arguments",
+        ),
     ),
 )
 
@@ -219,8 +270,28 @@ def two_layers(mesh):
 """
 }
 
+UNSHARDED = {
+    "P5-10-solution-2": "def two_layers(mesh):\n"
+    "    return jax.jit(lambda x, w1, b1, w2, b2: jax.nn.relu(x @ w1 + b1) @ w2 + b2)\n"
+}
+
 CLUSTER = mistakes(
     "P5.10",
+    (
+        "everything on every device",
+        splitting(gradient="jax.jit(jax.grad(loss), out_shardings=replicated)"),
+        REDUCED,
+        "all-red",
+    ),
+    ("layers that are not sharded", UNSHARDED, ONE_SUM, "no collective"),
+    ("float32 assumed", counting("sum(4 * leaf.size for leaf in jax.tree.leaves(params))"), BYTES, "float16"),
+    ("a float", counting("float(sum(leaf.nbytes for leaf in jax.tree.leaves(params)))"), BYTES, "no integer"),
+    (
+        "everything in every process",
+        script(gradient="jax.grad(program.loss)(params, *batch)"),
+        PROCESSES,
+        "NaN",
+    ),
     ("the batch replicated", splitting("NamedSharding(mesh, P())"), SPLIT, "the devices hold the wrong shards"),
     ("summed over devices", SUMMED, WHOLE, "pmean"),
     ("a mean of sums", MEAN_OF_SUMS, WHOLE, "summed over the devices already"),
@@ -265,4 +336,16 @@ CLUSTER = mistakes(
     ("no cluster", script(start="pass"), PROCESSES, "one cluster|initialize"),
 )
 
-WRONG = (*TAPE, *LEARNING, *PRIMITIVE, *CLUSTER)
+PLANS = mistakes(
+    "P5.13",
+    ("data parallel", planning(kinds="[0] * (len(widths) - 1)"), (BEATS, NEAR, REACHED), "whatever the sizes"),
+    (
+        "columns and rows in turn",
+        planning(kinds="[1 + i % 2 for i in range(len(widths) - 1)]"),
+        (BEATS, NEAR, REACHED),
+        "more bytes than data parallelism",
+    ),
+    ("all in all", planning(h="(P(), P(), P())"), (DIVIDED, BEATS, NEAR, REACHED), "does not divide the work"),
+)
+
+WRONG = (*TAPE, *LEARNING, *PRIMITIVE, *CLUSTER, *PLANS)

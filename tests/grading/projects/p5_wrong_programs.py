@@ -10,6 +10,7 @@ from tests.grading.projects.p5_checks import (
     AGREED,
     BIAS,
     COMPARED,
+    COMPILED_SIDE,
     CONV,
     DENSE,
     DENSE_BIAS,
@@ -29,6 +30,7 @@ from tests.grading.projects.p5_checks import (
     NORM,
     NOT_RUN,
     NUMBERS,
+    NUMPY_SIDE,
     PADDING,
     PIXELS,
     POOL_PADDING,
@@ -106,8 +108,32 @@ def conv2d(x, w, bias=None, stride=1, padding=0):
 """
 }
 
+EMPTIED = {
+    "P5-1-solution": """
+def to_tree(state):
+    tree = {}
+    for name in [name for name in state if name.endswith("tracked")]:
+        del state[name]
+    for name, value in state.items():
+        *path, last = name.split(".")
+        here = tree
+        for part in path:
+            here = here.setdefault(part, {})
+        here[last] = jnp.asarray(value)
+    return tree
+"""
+}
+
 NETWORKS = mistakes(
     "P5.1",
+    ("counters deleted from the state", EMPTIED, (NAMES, LEAVES), "`to_tree` changes its arguments"),
+    ("projected where there is a stride", block(when="stride == 2"), PROJECTED, "stride 1, with downsample"),
+    (
+        "projected where the channels change",
+        block(when='params["conv1"]["weight"].shape[1] != len(params["conv1"]["weight"])'),
+        PROJECTED,
+        "with downsample",
+    ),
     ("batch counters kept", to_tree(skipped="False"), LEAVES, "still contains batch counters"),
     ("NumPy arrays", to_tree(leaf="value"), LEAVES, "jnp.asarray"),
     ("names with dots", FLAT, NAMES, "one dictionary for each part"),
@@ -136,6 +162,12 @@ NETWORKS = mistakes(
 
 IN_NUMPY = mistakes(
     "P5.2",
+    ("added in place", norming(add="x.__iadd__(y)"), ADD, "`add` changes its arguments"),
+    ("relu in place", norming(relu="np.maximum(x, 0, out=x)"), RELU, "`relu` changes its arguments"),
+    ("float64 inside", ending(dense="x.astype(np.float64) @ w.T + bias"), (DENSE, DENSE_BIAS), "wrong data type"),
+    ("means as lists", ending(pool="x.mean(axis=(2, 3)).tolist()"), MEANS, "no array"),
+    ("no default stride", pooling(head="x, kernel=3, stride=1, padding=1"), POOL_STRIDES, "defaults"),
+    ("a large negative number as padding", pooling(fill="-1e9"), POOL_PADDING, "never the maximum"),
     ("a loop over pixels", LOOPS, PIXELS, "more lines of Python"),
     ("a loop over rows", BY_ROWS, PIXELS, "sliding_window_view"),
     (
@@ -193,6 +225,17 @@ SWAPPED_COLUMNS = '{"JAX": case.no_jax, "No-JAX": case.with_jax}'
 
 TABLE = mistakes(
     "P5.3",
+    ("a float", breaking_even("float(compile_seconds // (no_jax - jax) + 1)"), (EARNED, TIE), "no integer"),
+    ("the function itself", timing(inside="jax.jit(function).lower(*arguments).compile()"), TIMED, "remembers"),
+    ("JAX is not jitted", filling(with_jax="lambda: case.with_jax(*on_device)"), COMPILED_SIDE, "not compiled"),
+    ("NumPy on arrays of the device", filling(no_jax="lambda: case.no_jax(*on_device)"), NUMPY_SIDE, "is not NumPy"),
+    ("transferred in each call", filling(with_jax="lambda: compiled(*case.arguments)"), COMPILED_SIDE, "transfers"),
+    (
+        "jitted in each call",
+        filling(with_jax="lambda: jax.jit(lambda *args: case.with_jax(*args))(*on_device)"),
+        COMPILED_SIDE,
+        "2 times on tracers",
+    ),
     ("rounded up", breaking_even("math.ceil(compile_seconds / (no_jax - jax))"), TIE, "one call later"),
     ("not rounded", breaking_even("compile_seconds / (no_jax - jax)"), (EARNED, TIE), "smallest integer"),
     ("rounded down", breaking_even("math.floor(compile_seconds / (no_jax - jax))"), (EARNED, TIE), "smallest integer"),
@@ -244,6 +287,12 @@ def square_root(a):
 
 BROKEN = mistakes(
     "P5.4",
+    (
+        "exp and log",
+        {"P5-4-solution-2": "def square_root(a):\n    return jnp.where(a > 0, jnp.exp(jnp.log(a) / 2), 0.0)\n"},
+        (ROOTS, ZERO),
+        "the operations exp, log",
+    ),
     ("a mask as an index", summing("x[x > 0].sum()"), (SUMMED, ROWS), "jnp.where"),
     ("the number of positive values", summing("(x > 0).sum()"), (SUMMED, ROWS), "wrong values in the sum"),
     ("a Python loop", WHILE, (ROOTS, ZERO), "while_loop"),
@@ -311,6 +360,7 @@ ALL_LIVE = {"P5-5-solution-3": "def live(program):\n    return program\n"}
 
 TRACER = mistakes(
     "P5.5",
+    ("a list of outputs", evaluating(result="[read(x) for x in program.outputs]"), (RUN, NUMBERS, AGAIN), "in a tuple"),
     ("the same variable each time", recording(output="Variable(only.number, shape)"), NEW, "fresh"),
     ("nothing is appended", recording(append="pass"), WRITTEN, "appended equations is not one"),
     ("another variable is returned", recording(result="fresh(shape)"), WRITTEN, "returned variable is not"),

@@ -136,6 +136,10 @@ def as_many_as_asked_are_dropped(submission: Submission) -> None:
                 uniform = float((zero.all(axis) | ~zero.any(axis)).mean())
                 what = f"whole {name} are dropped together by `dropout`"
                 expect.true(uniform < 0.5, what, expected="each element by itself", got=f"{uniform:.0%} of the {name}")
+    for shape in ((7,), (3, 2, 5)):
+        x = _draw_dropout_input(submission, *shape)
+        got, what = _dropout(submission, int(submission.rng.integers(1000)), x, 0.0), "what `dropout` returns"
+        expect.close(got, x, what, given=f"x {x.shape}, rate 0", hint="with rate 0 nothing is dropped")
 
 
 @points(1)
@@ -152,10 +156,6 @@ def what_stays_is_scaled(submission: Submission) -> None:
         )
         what = "the remaining elements of `dropout`"
         expect.close(got[nonzero], (x / (1 - rate))[nonzero], what, given=given, hint=hint)
-    for shape in ((7,), (3, 2, 5)):
-        x = _draw_dropout_input(submission, *shape)
-        got, what = _dropout(submission, int(submission.rng.integers(1000)), x, 0.0), "what `dropout` returns"
-        expect.close(got, x, what, given=f"x {x.shape}, rate 0", hint="with rate 0 nothing is dropped")
 
 
 @points(1)

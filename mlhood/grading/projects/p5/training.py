@@ -17,9 +17,7 @@ VMAP = "write the gradient of one example, a batch of one; then map it over the 
 LOOPS = ("scan", "while")
 PROBES = "mlhood.grading.projects.p5.probes:"
 RATE, MOMENTUM = 0.125, 0.75
-GOOD_ACCURACY = 0.95
-HELD = 300  # digits that the judge keeps back
-HELD_ACCURACY = 0.92  # of these: with fewer digits to train on, and other ones to read, it varies by a few
+GOOD_ACCURACY = 0.94  # the text asks for one percent more: it varies a little with the labels
 STEP = (
     "value and gradient at the old weights; the optimiser makes updates of the gradient; these are added to the weights"
 )
@@ -237,29 +235,27 @@ def losses_are_those_of_the_steps(submission: Submission) -> None:
 
 @points(2)
 def trained_reads_unseen_digits(submission: Submission) -> None:
-    """`trained` classifies at least 95% of the held-out digits correctly, and `train` does so for other labels."""
-    data = digits()
-    hint = "a few epochs over all digits suffice; shuffle images and labels alike"
-    _check_reads(submission.value("trained"), data.test_images, data.test_labels, "`trained`", hint, GOOD_ACCURACY)
-    order, held = submission.rng.permutation(10), submission.rng.permutation(len(data.train_images))[:HELD]
-    kept = np.setdiff1d(np.arange(len(data.train_images)), held)
-    given = f"{len(kept)} of the digits, each digit renamed: 0 to 9 are now {', '.join(map(str, order))}"
-    with expect.case(given, "train on the arguments x and y, and on nothing else"):
-        images, labels = data.train_images[kept], order[data.train_labels[kept]]
+    """`train` returns weights that classify at least 95% of unseen digits correctly, whatever their labels are."""
+    data, order = digits(), submission.rng.permutation(10)
+    given = f"the digits of the notebook, each of them renamed: 0 to 9 are now {', '.join(map(str, order))}"
+    with expect.case(
+        given, "a few epochs over x suffice, with images and labels shuffled alike; start with cnn.init(0)"
+    ):
+        images, labels = data.train_images, order[data.train_labels]
         answer = submission.call(PROBES + "trained_on", submission.value("train"), images, labels)
         params = expect.mapping(answer, ("params",), "what `train` returns")["params"]
-        _check_reads(params, data.train_images[held], order[data.train_labels[held]], "`train`", hint, HELD_ACCURACY)
+        _check_reads(params, data.test_images, order[data.test_labels])
 
 
-def _check_reads(trained: object, images: np.ndarray, labels: np.ndarray, name: str, hint: str, needed: float) -> None:
+def _check_reads(trained: object, images: np.ndarray, labels: np.ndarray) -> None:
     """Check that a network reads digits that it has not seen."""
     shapes = reference.DIGIT_SHAPES
-    trained = expect.mapping(trained, tuple(shapes), name, hint="start with cnn.init(seed)")
-    params = {key: expect.array(trained[key], shape, f'{name}["{key}"]') for key, shape in shapes.items()}
+    trained = expect.mapping(trained, tuple(shapes), "the weights of `train`")
+    params = {name: expect.array(trained[name], shape, f'"{name}" of `train`') for name, shape in shapes.items()}
     accuracy = float((reference.digit_logits(params, images).argmax(axis=1) == labels).mean())
-    what = f"{name} classifies too few digits correctly"
-    expected, got = f"at least {needed:.0%} of {len(images)} unseen digits", f"{accuracy:.1%}"
-    expect.true(accuracy >= needed, what, expected=expected, got=got, hint=hint)
+    what = "the weights of `train` classify too few digits correctly"
+    expected, got = f"at least {GOOD_ACCURACY:.0%} of {len(images)} unseen digits", f"{accuracy:.1%}"
+    expect.true(accuracy >= GOOD_ACCURACY, what, expected=expected, got=got)
 
 
 TASKS = (
