@@ -363,6 +363,7 @@ def backward(
     call: str = "rules[entry.op](g, y, *inputs, **entry.attributes)",
     add: str = "gradients[number] = gradients[number] + part if number in gradients else part",
     last: str = "len(tape.values) - 1",
+    skip: str = "continue",
 ) -> dict[str, str]:
     body = f"""
 gradients = {{{last}: np.ones_like(tape.values[-1])}}
@@ -370,7 +371,7 @@ for entry in {order}:
     g, y = gradients.get(entry.output), tape.values[entry.output]
     inputs = [tape.values[number] for number in entry.inputs]
     if g is None:
-        continue
+        {skip}
     for number, part in zip(entry.inputs, {call}):
         if part is not None:
             {add}
