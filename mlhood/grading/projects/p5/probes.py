@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.core import Tracer
 
 from mlhood.grading.checks.probes import patched_globals
 from mlhood.grading.rpc.guard import CHANGED, guarded
@@ -150,7 +151,7 @@ def watched_sides(function: Callable, x: np.ndarray, y: np.ndarray) -> dict[str,
         return np.asarray(x) * 2 + np.asarray(y)
 
     def with_jax(x: Any, y: Any) -> Any:
-        calls["tracers"].append(isinstance(x, jax.core.Tracer) and isinstance(y, jax.core.Tracer))
+        calls["tracers"].append(isinstance(x, Tracer) and isinstance(y, Tracer))
         return x * 2 + y
 
     both = function(Case(no_jax, with_jax, (x, y), x.size))

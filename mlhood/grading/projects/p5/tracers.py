@@ -133,11 +133,11 @@ def _check_evaluation(
         report = expect.mapping(answer, ("outputs", "broken"), "what `evaluate` does")
         check_rules(report["broken"], "`evaluate`")
         got = report["outputs"]
-        complete = isinstance(got, tuple) and len(got) == len(want)
+        outputs = got if isinstance(got, tuple) else ()
         what, expected = "`evaluate` does not return a tuple of the outputs", f"{len(want)} arrays in a tuple"
         returns = "return tuple(... for output in program.outputs)"
-        expect.true(complete, what, expected=expected, got=got, hint=returns)
-        for index, (got_output, output) in enumerate(zip(got, want, strict=True)):
+        expect.true(len(outputs) == len(want), what, expected=expected, got=got, hint=returns)
+        for index, (got_output, output) in enumerate(zip(outputs, want, strict=True)):
             what = f"output {index} of `evaluate`"
             dtype = np.float32 if np.shape(output) else None
             expect.close(got_output, np.asarray(output), what, rtol=1e-4, atol=1e-5, dtype=dtype)

@@ -126,7 +126,7 @@ def _check_clipping(submission: Submission, norms: np.ndarray, limit: float, hin
 def long_gradients_are_shortened(submission: Submission) -> None:
     """`clipped_mean` scales each gradient that is too long, over the whole tree, to the limit."""
     hint = "the norm of an example is over all leaves together; the mean is that of the clipped gradients"
-    for examples, limit in ((4, 1.0), (7, 2.5)):
+    for examples, limit in ((4, 1.0), (7, 2.5), (3, 0.25)):
         _check_clipping(submission, limit * (2 + 3 * submission.rng.random(examples)), limit, hint)
 
 
@@ -215,7 +215,7 @@ def losses_are_those_of_the_steps(submission: Submission) -> None:
     with expect.case(f"x {images.shape} and labels {labels.shape}, drawn at random"):
         answer = submission.call(PROBES + "trained_on", submission.value("train"), images, labels)
         report = expect.mapping(answer, ("params", "losses", "steps", "strangers"), "what `train` returns")
-        steps = expect.array(report["steps"], np.shape(report["steps"]), "the losses of the steps")
+        steps = report["steps"] if isinstance(report["steps"], np.ndarray) else np.zeros(0)
         what, hint = "`train` takes no step", "make_step(optimizer, loss) gives the step; call it for each batch"
         expect.true(steps.ndim == 1 and len(steps) > 0, what, expected="steps of `make_step`", hint=hint)
         what, expected = (
