@@ -190,11 +190,9 @@ class TaskRun:
         self.run, self.task = run, task
         first = next(i for i, cell in enumerate(run.ran) if cell.task == task.id and cell.role == "solution")
         self._before, self._own = run.ran[:first], run.ran[first:]
-        self.solution = {
-            cell_name(cell.node): ast.unparse(ast.parse(solution_source(cell.node)))
-            for cell in self._own
-            if self._solves(cell)
-        }
+        cells = {cell_name(cell.node): _parted(solution_source(cell.node)) for cell in self._own if self._solves(cell)}
+        self._magics = {name: magic for name, (magic, _) in cells.items()}
+        self.solution = {name: ast.unparse(ast.parse(source)) for name, (_, source) in cells.items()}
 
     def judge(self, sources: dict[str, str], seconds: float | None = None) -> TaskResult:
         """Run the task's cells with these sources, and judge them.
@@ -211,7 +209,7 @@ class TaskRun:
         try:
             for cell in self._own:
                 solves = self._solves(cell)
-                source = sources[cell_name(cell.node)] if solves else solution_source(cell.node)
+                source = self._source(cell_name(cell.node), sources) if solves else solution_source(cell.node)
                 session.lines.add(source, cell_name(cell.node))
                 outcome = kernel.run(new_code_cell(source), task.seconds if solves else CELL_SECONDS)
                 session.add_cell(source, given=not solves, trusted=not solves, error=outcome.error)
@@ -220,6 +218,10 @@ class TaskRun:
             return judge(task, session, SEED)
         finally:
             kernel.drop_history()
+
+    def _source(self, name: str, sources: dict[str, str]) -> str:
+        """Return a cell's source with its magic, such as `%%writefile`, in front."""
+        return self._magics[name] + sources[name]
 
     def value(self, name: str) -> Any:
         """Return the value of a name of the notebook."""
@@ -233,6 +235,14 @@ class TaskRun:
 
     def _solves(self, cell: RestoredCell) -> bool:
         return cell.role == "solution" and cell.task == self.task.id
+
+
+def _parted(source: str) -> tuple[str, str]:
+    """Return the line of a cell's magic, empty if it has none, and the Python below it."""
+    if not source.startswith("%%"):
+        return "", source
+    magic, _, rest = source.partition("\n")
+    return f"{magic}\n", rest
 
 
 def score(run: TaskRun, *, sample: int = 0, report: Callable[[str], object] = lambda _: None) -> Score:

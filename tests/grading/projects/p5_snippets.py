@@ -8,6 +8,7 @@ from tests.grading.projects.p5_snippets_learning import (
     entropy,
     examples,
     layering,
+    planning,
     predicting,
     quantizing,
     script,
@@ -48,5 +49,5 @@ BROKEN = summing() | rooting() | remembering() | dropping()
 TRACER = recording() | evaluating() | living()
 TAPE = rules() | conv_rule() | entropy_rule() | backward()
 LEARNING = examples() | clipping() | entropy() | stepping() | training()
-CLUSTER = splitting() | layering() | counting() | script() | predicting()
+CLUSTER = splitting() | layering() | counting() | script() | predicting() | planning()
 RIGHT = NETWORKS | OPERATORS | TABLE | BROKEN | TRACER | TAPE | LEARNING | quantizing() | CLUSTER

@@ -56,28 +56,26 @@ return step
     return {"P5-8-solution-2": function(head, body)}
 
 
-def training(epochs: str = "range(4)", result: str = "params") -> dict[str, str]:
-    # independent of the step in the cell above, which may be wrong
+def training(
+    epochs: str = "range(4)", result: str = "params, losses", batch: str = "x[rows], y[rows]"
+) -> dict[str, str]:
     return {
         "P5-8-solution-3": f"""
 import optax
 from mlhood.jaxlab.training import cnn
-from mlhood.models import digits
-data = digits()
-optimizer = optax.adam(3e-3)
-def digits_loss(params, x, y):
+def training_loss(params, x, y):
     return optax.softmax_cross_entropy_with_integer_labels(cnn.logits(params, x), y).mean()
-@jax.jit
-def digits_step(params, state, x, y):
-    updates, state = optimizer.update(jax.grad(digits_loss)(params, x, y), state, params)
-    return optax.apply_updates(params, updates), state
-params = cnn.init(0)
-state = optimizer.init(params)
-for epoch in {epochs}:
-    order = np.random.default_rng(epoch).permutation(len(data.train_images))
-    for rows in order[: len(order) // 64 * 64].reshape(-1, 64):
-        params, state = digits_step(params, state, data.train_images[rows], data.train_labels[rows])
-trained = {result}
+
+def train(x, y):
+    optimizer = optax.adam(3e-3)
+    params, step, losses = cnn.init(0), make_step(optimizer, training_loss), []
+    state = optimizer.init(params)
+    for epoch in {epochs}:
+        order = np.random.default_rng(epoch).permutation(len(x))
+        for rows in order[: len(order) // 64 * 64].reshape(-1, 64):
+            params, state, loss = step(params, state, {batch})
+            losses.append(float(loss))
+    return {result}
 """
     }
 
@@ -205,3 +203,36 @@ def predicting(
 ) -> dict[str, str]:
     head = "def step_seconds(compute, bytes, devices, bandwidth, latency):"
     return {"P5-10-solution-5": f"{head}\n    return {result}\n"}
+
+
+# -- P5.13
+
+
+def planning(kinds: str = "best", h: str = "(P('devices'), P(None, 'devices'), P(None, None))") -> dict[str, str]:
+    """Plans of layers of kind 0, data parallel, 1, by columns, and 2, by rows."""
+    return {
+        "P5-13-solution": """
+import functools
+def least(i, before, batch, widths):
+    if i == len(widths) - 1:
+        return 0, ()
+    a, b = batch * widths[i], batch * widths[i + 1]
+    costs = (
+        2 * widths[i] * widths[i + 1] + (0, 2, 1)[before] * a,
+        (1, 1, 0)[before] * a + (2 * a if i else 0),
+        2 * b + (2, 0, 1)[before] * a,
+    )
+    rest = [least(i + 1, kind, batch, widths) for kind in range(3)]
+    return min((costs[kind] + rest[kind][0], (kind, *rest[kind][1])) for kind in range(3))
+""",
+        "P5-13-solution-2": f"""
+from jax.sharding import PartitionSpec as P
+def best_plan(batch, widths):
+    best = least(0, 0, batch, widths)[1]
+    w, h = (P(), P(None, "devices"), P("devices", None)), {h}
+    plan = {{}}
+    for i, kind in enumerate({kinds}, start=1):
+        plan[f"w{{i}}"], plan[f"h{{i}}"] = w[kind], h[kind]
+    return plan
+""",
+    }

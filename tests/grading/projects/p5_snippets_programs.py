@@ -35,6 +35,7 @@ return tree
 def block(
     norm: str = "ops.batch_norm(y, p['running_mean'], p['running_var'], p['weight'], p['bias'])",
     shortcut: str = "ops.conv2d(x, params['downsample']['0']['weight'], stride=stride)",
+    when: str = '"downsample" in params',
     result: str = "ops.relu(ops.add(y, x))",
 ) -> dict[str, str]:
     body = f"""
@@ -43,7 +44,7 @@ def norm(p, y):
 y = ops.conv2d(x, params["conv1"]["weight"], stride=stride, padding=1)
 y = ops.relu(norm(params["bn1"], y))
 y = norm(params["bn2"], ops.conv2d(y, params["conv2"]["weight"], padding=1))
-if "downsample" in params:
+if {when}:
     x = norm(params["downsample"]["1"], {shortcut})
 return {result}
 """
@@ -90,14 +91,19 @@ return y if bias is None else y + {bias}
     return {"P5-2-solution": function(f"{head}def conv2d(x, w, bias=None, stride=1, padding=0):", body)}
 
 
-def pooling(fill: str = "-np.inf", stride: str = "stride", largest: str = "max") -> dict[str, str]:
+def pooling(
+    fill: str = "-np.inf",
+    stride: str = "stride",
+    largest: str = "max",
+    head: str = "x, kernel=3, stride=2, padding=1",
+) -> dict[str, str]:
     body = f"""
 sides = (padding, padding)
 x = np.pad(x, ((0, 0), (0, 0), sides, sides), constant_values={fill})
 windows = np.lib.stride_tricks.sliding_window_view(x, (kernel, kernel), axis=(2, 3))
 return windows[:, :, ::{stride}, ::{stride}].{largest}(axis=(4, 5))
 """
-    return {"P5-2-solution-2": function("def max_pool(x, kernel=3, stride=2, padding=1):", body)}
+    return {"P5-2-solution-2": function(f"def max_pool({head}):", body)}
 
 
 def norming(
@@ -154,7 +160,10 @@ def breaking_even(
 
 
 def timing(
-    before: str = "", inside: str = "jax.jit(function).lower(*arguments).compile()", unit: str = "1", after: str = ""
+    before: str = "",
+    inside: str = "jax.jit(lambda *args: function(*args)).lower(*arguments).compile()",
+    unit: str = "1",
+    after: str = "",
 ) -> dict[str, str]:
     body = f"""
 {before}
@@ -172,6 +181,8 @@ def filling(
     alternatives: str = '{"No-JAX": case.no_jax, "JAX": case.with_jax}',
     options: str = "",
     fill: str = "table.fill(row, timed(alternatives))",
+    no_jax: str = "lambda: case.no_jax(*case.arguments)",
+    with_jax: str = "lambda: compiled(*on_device)",
 ) -> dict[str, str]:
     return {
         "P5-3-solution-3": f"""
@@ -180,6 +191,11 @@ from functools import partial
 from types import SimpleNamespace
 from mlhood.jaxlab.tables import operators_table
 from mlhood.measure import Measurement, compare
+
+def sides(case):
+    compiled, on_device = jax.jit(case.with_jax), jax.device_put(case.arguments)
+    return {{"No-JAX": {no_jax}, "JAX": {with_jax}}}
+
 gc.freeze()  # each comparison collects garbage first, among all that is loaded
 table = operators_table()
 def call(times):
@@ -298,6 +314,7 @@ def vjp_relu(g, y, x):
     return ({relu},)
 
 def reduced(g, operand):
+    g = g.copy()
     while g.ndim > operand.ndim:
         g = g.sum(axis=0)
     for axis, size in enumerate(operand.shape):
@@ -329,11 +346,13 @@ return {by_x}, {by_w}, *({by_bias})
     return {"P5-6-solution-2": function(f"{head}def vjp_conv2d(g, y, x, w, bias=None, stride=1, padding=0):", body)}
 
 
-def entropy_rule(result: str = "g * (p - hot) / len(labels), None") -> dict[str, str]:
+def entropy_rule(
+    result: str = "g * (p - hot) / len(labels), None", shift: str = "logits.max(axis=1, keepdims=True)"
+) -> dict[str, str]:
     body = f"""
-p = np.exp(logits - logits.max(axis=1, keepdims=True))
+p = np.exp(logits - {shift})
 p = p / p.sum(axis=1, keepdims=True)
-hot = np.eye(logits.shape[1])[labels]
+hot = np.eye(logits.shape[1], dtype=np.float32)[labels]
 return {result}
 """
     return {"P5-6-solution-3": function("def vjp_cross_entropy(g, y, logits, labels):", body)}
@@ -344,14 +363,15 @@ def backward(
     call: str = "rules[entry.op](g, y, *inputs, **entry.attributes)",
     add: str = "gradients[number] = gradients[number] + part if number in gradients else part",
     last: str = "len(tape.values) - 1",
+    skip: str = "continue",
 ) -> dict[str, str]:
     body = f"""
-gradients = {{{last}: np.ones(())}}
+gradients = {{{last}: np.ones_like(tape.values[-1])}}
 for entry in {order}:
     g, y = gradients.get(entry.output), tape.values[entry.output]
     inputs = [tape.values[number] for number in entry.inputs]
     if g is None:
-        continue
+        {skip}
     for number, part in zip(entry.inputs, {call}):
         if part is not None:
             {add}

@@ -6,12 +6,14 @@ from tests.grading.projects.gallery import Mistake, mistakes
 from tests.grading.projects.p5_checks import (
     AXIS,
     BACK,
+    BEATS,
     BY_BIAS,
     BY_DENSE,
     BY_RELU,
     BY_SUM,
     BYTES,
     COMPILED,
+    DIVIDED,
     DONATED,
     DOWN,
     ENDS,
@@ -22,11 +24,14 @@ from tests.grading.projects.p5_checks import (
     LAYERS,
     LEAD,
     LONG,
+    LOSSES,
     MOVED,
+    NEAR,
     ONE_SUM,
     OWN,
     PROCESSES,
     PULLED,
+    REACHED,
     READS,
     REDUCED,
     REMEMBERS,
@@ -48,6 +53,7 @@ from tests.grading.projects.p5_snippets_learning import (
     entropy,
     examples,
     layering,
+    planning,
     predicting,
     quantizing,
     script,
@@ -80,8 +86,19 @@ def clipped_mean(gradients, limit):
 
 TAPE = mistakes(
     "P5.6",
-    ("the derivative at 0", rules(relu="g * (y >= 0)"), BY_RELU, "where x > 0"),
-    ("broadcast axes not summed", rules(add="g, g"), STRETCHED, "its operand's shape"),
+    ("written into g", rules(relu="np.multiply(g, x > 0, out=g)"), BY_RELU, "`vjp_relu` changes its arguments"),
+    (
+        "g itself",
+        rules(add="(g, g) if a.shape == b.shape else (reduced(g, a), reduced(g, b))"),
+        BY_SUM,
+        "not a new array",
+    ),
+    ("gradients as lists", rules(dense="(g @ w).tolist(), g.T @ x, g.sum(axis=0)"), BY_DENSE, "no array"),
+    ("exp overflows", entropy_rule(shift="0"), PULLED, "e\\^900|infinite"),
+    ("labels have a gradient", entropy_rule("g * (p - hot) / len(labels), 0 * labels"), (PULLED, SHARED), "not None"),
+    ("entries without a gradient", backward(skip="pass"), BACK, "4 is not used"),
+    ("the derivative at 0", rules(relu="g * (y >= 0)"), BY_RELU, "At 0 the gradient is 0"),
+    ("broadcast axes not summed", rules(add="g.copy(), g.copy()"), STRETCHED, "its operand's shape"),
     (
         "axes of size one removed",
         rules(add="np.squeeze(reduced(g, a)), np.squeeze(reduced(g, b))"),
@@ -89,7 +106,7 @@ TAPE = mistakes(
         "its operand's shape",
     ),
     ("b is subtracted", rules(add="reduced(g, a), reduced(-g, b)"), (BY_SUM, STRETCHED), "gradient of b"),
-    ("w is not transposed", rules(dense="g @ w, x.T @ g, g.sum(axis=0)"), BY_DENSE, "g.T @ x"),
+    ("w is not transposed", rules(dense="g @ w, x.T @ g, g.sum(axis=0)"), BY_DENSE, "wrong shape of the gradient of w"),
     ("the mean for the bias", rules(dense="g @ w, g.T @ x, g.mean(axis=0)"), BY_BIAS, "same bias"),
     (
         "a flipped kernel",
@@ -113,9 +130,9 @@ TAPE = mistakes(
         MOVED,
         "stride",
     ),
-    ("not divided by the batch size", entropy_rule("g * (p - hot), None"), SHARED, "/ N"),
-    ("g ignored", entropy_rule("(p - hot) / len(labels), None"), SHARED, "\\* g"),
-    ("the wrong sign", entropy_rule("g * (hot - p) / len(labels), None"), (PULLED, SHARED), "minus 1"),
+    ("not divided by the batch size", entropy_rule("g * (p - hot), None"), SHARED, "a mean over N"),
+    ("g ignored", entropy_rule("(p - hot) / len(labels), None"), SHARED, "changes by g"),
+    ("the wrong sign", entropy_rule("g * (hot - p) / len(labels), None"), (PULLED, SHARED), "differentiate log"),
     ("the last gradient overwrites", backward(add="gradients[number] = part"), TWICE, "exists already"),
     (
         "added in place",
@@ -130,11 +147,31 @@ TAPE = mistakes(
 LEARNING: tuple[Mistake, ...] = (
     *mistakes(
         "P5.7",
-        ("the gradient of the batch", examples("jax.grad(loss)(params, x, y)"), (LEAD, OWN), "jax.vmap"),
+        (
+            "the gradient of the batch",
+            examples("jax.grad(loss)(params, x, y)"),
+            (LEAD, OWN),
+            "the gradient of one example",
+        ),
         ("a loop", examples(LOOPED), UNROLLED, "grows with"),
-        ("the batch's gradient for each example", examples(REPEATED), OWN, "in_axes"),
-        ("clipped leaf by leaf", BY_LEAF, LONG, "all leaves together"),
-        ("the mean is clipped", CLIPPED_MEAN, LONG, "the norm is over"),
+        (
+            "a loop in the program",
+            examples("jax.lax.map(lambda pair: jax.grad(loss)(params, pair[0][None], pair[1][None]), (x, y))"),
+            UNROLLED,
+            "loops over the examples",
+        ),
+        (
+            "norm 0",
+            clipping(
+                result="jax.tree.map(lambda leaf: (leaf * (factor * norm / norm).reshape(-1, *[1] * "
+                "(leaf.ndim - 1))).mean(0), gradients)"
+            ),
+            SHORT,
+            "NaN",
+        ),
+        ("the batch's gradient for each example", examples(REPEATED), OWN, "not over params"),
+        ("clipped leaf by leaf", BY_LEAF, LONG, "over all leaves"),
+        ("the mean is clipped", CLIPPED_MEAN, LONG, "that of the clipped"),
         ("all scaled to the limit", clipping(factor="limit / norm"), SHORT, "no gradient becomes longer"),
         (
             "the sum",
@@ -149,30 +186,44 @@ LEARNING: tuple[Mistake, ...] = (
             "the sum over the rows",
             entropy("-jnp.take_along_axis(jax.nn.log_softmax(logits), labels[:, None], 1).sum()"),
             ENTROPY,
-            "mean over the rows",
+            "and their mean",
         ),
         (
             "the old state returned",
             stepping(update="updates, _ = optimizer.update(gradients, state, params)"),
             REMEMBERS,
-            "it contains the momentum",
+            "contains the momentum",
         ),
         (
             "plain gradient descent instead of the optimiser",
             stepping(apply="jax.tree.map(lambda p, g: p - 0.125 * g, params, gradients)"),
             REMEMBERS,
-            "return the state that",
+            "return the new one",
         ),
         (
             "up the gradient",
             stepping(apply="jax.tree.map(lambda p, u: p - u, params, updates)"),
             (DOWN, REMEMBERS),
-            "apply_updates",
+            "are added to the weights",
         ),
-        ("nothing is donated", stepping(jit="@jax.jit"), DONATED, "donate_argnums"),
+        ("nothing is donated", stepping(jit="@jax.jit"), DONATED, "is not donated"),
         ("only parameters are donated", stepping(jit="@partial(jax.jit, donate_argnums=0)"), DONATED, "`state`"),
-        ("not trained", training(epochs="range(0)"), READS, "classifies too few digits"),
-        ("all parameters zero", training("range(0)", "jax.tree.map(jnp.zeros_like, params)"), READS, "10|9"),
+        (
+            "the logarithm of a softmax",
+            entropy("-jnp.log(jax.nn.softmax(logits))[jnp.arange(len(labels)), labels].mean()"),
+            ENTROPY,
+            "infinite",
+        ),
+        ("not compiled", stepping(jit=""), DONATED, "is not compiled"),
+        ("not trained", training(epochs="range(0)"), (LOSSES, READS), "takes no step"),
+        ("all parameters zero", training(result="jax.tree.map(jnp.zeros_like, params), losses"), READS, "10|9"),
+        ("invented losses", training(result="params, [3.0, 2.0, 1.0]"), LOSSES, "not those of its steps"),
+        (
+            "trained on the test set",
+            training(epochs="range(9)", batch="x_test[rows % 296], y_test[rows % 296]"),
+            (LOSSES, READS),
+            "other data than its arguments",
+        ),
     ),
 )
 
@@ -188,14 +239,19 @@ RENAMED = {
 
 PRIMITIVE = mistakes(
     "P5.9",
-    ("nothing is clipped", quantizing(implementation="scale * jnp.round(x / scale)"), ROUNDED, "clip"),
-    ("rounded down", quantizing(implementation="scale * jnp.clip(jnp.floor(x / scale), -128, 127)"), ROUNDED, "round"),
+    ("nothing is clipped", quantizing(implementation="scale * jnp.round(x / scale)"), ROUNDED, "staircase"),
+    (
+        "rounded down",
+        quantizing(implementation="scale * jnp.clip(jnp.floor(x / scale), -128, 127)"),
+        ROUNDED,
+        "staircase",
+    ),
     ("no lowering", quantizing(lowering=""), COMPILED, "lowering|translation"),
     ("the derivative of rounding", quantizing(derivative="jnp.zeros_like(g)"), (STRAIGHT, ENDS), "0 nearly everywhere"),
     ("straight through everywhere", quantizing(derivative="g"), ENDS, "a clipped value"),
     ("the axis is lost", quantizing(axis="0"), AXIS, "batching rule"),
     ("a primitive of another name", RENAMED, JAXPR, "fake_quantize_p"),
-    ("composed of other operations", quantizing(call=COMPOSED), JAXPR, "Primitive"),
+    ("composed of other operations", quantizing(call=COMPOSED), (STRAIGHT, JAXPR), "binds the primitive"),
 )
 
 SHARD_MAP = "jax.shard_map({}, mesh=mesh, in_specs=({}), out_specs=P())"
@@ -219,41 +275,71 @@ def two_layers(mesh):
 """
 }
 
+UNSHARDED = {
+    "P5-10-solution-2": "def two_layers(mesh):\n"
+    "    return jax.jit(lambda x, w1, b1, w2, b2: jax.nn.relu(x @ w1 + b1) @ w2 + b2)\n"
+}
+
 CLUSTER = mistakes(
     "P5.10",
+    (
+        "everything on every device",
+        splitting(gradient="jax.jit(jax.grad(loss), out_shardings=replicated)"),
+        REDUCED,
+        "all-red",
+    ),
+    ("layers that are not sharded", UNSHARDED, ONE_SUM, "no collective"),
+    ("float32 assumed", counting("sum(4 * leaf.size for leaf in jax.tree.leaves(params))"), BYTES, "float16"),
+    ("a float", counting("float(sum(leaf.nbytes for leaf in jax.tree.leaves(params)))"), BYTES, "no integer"),
+    (
+        "everything in every process",
+        script(gradient="jax.grad(program.loss)(params, *batch)"),
+        PROCESSES,
+        "NaN",
+    ),
     ("the batch replicated", splitting("NamedSharding(mesh, P())"), SPLIT, "the devices hold the wrong shards"),
     ("summed over devices", SUMMED, WHOLE, "pmean"),
     ("a mean of sums", MEAN_OF_SUMS, WHOLE, "summed over the devices already"),
-    ("the batch is gathered", GATHERED, REDUCED, "all-gather"),
+    ("the batch is gathered", GATHERED, REDUCED, "no all-reduce"),
     ("all weights replicated", layering(specs="P(), P(), P(), P(), P()"), ONE_SUM, "no collective"),
     (
         "both by columns",
         layering(specs='P(), P(None, "model"), P("model"), P(None, "model"), P()'),
         ONE_SUM,
-        "P\\(.model., None\\)|all-gather",
+        "all-gather",
     ),
     ("a bias from each device", BIAS_EVERYWHERE, LAYERS, "added once"),
-    ("elements instead of bytes", counting("sum(leaf.size for leaf in jax.tree.leaves(params))"), BYTES, "itemsize"),
-    ("not divided by the number of devices", counting(ring="2 * (devices - 1) * bytes"), RING, "bytes / n"),
-    ("only the second half of the ring", counting(ring="(devices - 1) * bytes / devices"), RING, "steps to distribute"),
-    ("all bytes twice", counting(ring="2 * bytes"), RING, "n - 1 steps"),
+    (
+        "elements instead of bytes",
+        counting("sum(leaf.size for leaf in jax.tree.leaves(params))"),
+        BYTES,
+        "how many bytes has an element",
+    ),
+    (
+        "not divided by the number of devices",
+        counting(ring="2 * (devices - 1) * bytes"),
+        RING,
+        "how much does a device send",
+    ),
+    ("only the second half of the ring", counting(ring="(devices - 1) * bytes / devices"), RING, "how many steps"),
+    ("all bytes twice", counting(ring="2 * bytes"), RING, "how many steps"),
     (
         "a single latency",
         predicting("compute / devices + latency + 2 * (devices - 1) * bytes / devices / bandwidth"),
         STEP,
-        "\\* latency",
+        "each has its latency",
     ),
     (
         "all bytes in each step of the ring",
         predicting("compute / devices + 2 * (devices - 1) * (latency + bytes / bandwidth)"),
         STEP,
-        "ring_bytes",
+        "its bytes to send",
     ),
     (
         "computation not divided",
         predicting("compute + 2 * (devices - 1) * (latency + bytes / devices / bandwidth)"),
         STEP,
-        "compute / dev",
+        "a share of the computation",
     ),
     ("half of the batch twice", script(rows="slice(0, half)"), PROCESSES, "wrong values in OUT"),
     (
@@ -265,4 +351,16 @@ CLUSTER = mistakes(
     ("no cluster", script(start="pass"), PROCESSES, "one cluster|initialize"),
 )
 
-WRONG = (*TAPE, *LEARNING, *PRIMITIVE, *CLUSTER)
+PLANS = mistakes(
+    "P5.13",
+    ("data parallel", planning(kinds="[0] * (len(widths) - 1)"), (BEATS, NEAR, REACHED), "whatever the sizes"),
+    (
+        "columns and rows in turn",
+        planning(kinds="[1 + i % 2 for i in range(len(widths) - 1)]"),
+        (BEATS, NEAR, REACHED),
+        "more bytes than data parallelism",
+    ),
+    ("all in all", planning(h="(P(), P(), P())"), (DIVIDED, BEATS, NEAR, REACHED), "does not divide the work"),
+)
+
+WRONG = (*TAPE, *LEARNING, *PRIMITIVE, *CLUSTER, *PLANS)

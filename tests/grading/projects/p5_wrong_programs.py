@@ -10,6 +10,7 @@ from tests.grading.projects.p5_checks import (
     AGREED,
     BIAS,
     COMPARED,
+    COMPILED_SIDE,
     CONV,
     DENSE,
     DENSE_BIAS,
@@ -29,6 +30,7 @@ from tests.grading.projects.p5_checks import (
     NORM,
     NOT_RUN,
     NUMBERS,
+    NUMPY_SIDE,
     PADDING,
     PIXELS,
     POOL_PADDING,
@@ -106,8 +108,32 @@ def conv2d(x, w, bias=None, stride=1, padding=0):
 """
 }
 
+EMPTIED = {
+    "P5-1-solution": """
+def to_tree(state):
+    tree = {}
+    for name in [name for name in state if name.endswith("tracked")]:
+        del state[name]
+    for name, value in state.items():
+        *path, last = name.split(".")
+        here = tree
+        for part in path:
+            here = here.setdefault(part, {})
+        here[last] = jnp.asarray(value)
+    return tree
+"""
+}
+
 NETWORKS = mistakes(
     "P5.1",
+    ("counters deleted from the state", EMPTIED, (NAMES, LEAVES), "`to_tree` changes its arguments"),
+    ("projected where there is a stride", block(when="stride == 2"), PROJECTED, "stride 1, with downsample"),
+    (
+        "projected where the channels change",
+        block(when='params["conv1"]["weight"].shape[1] != len(params["conv1"]["weight"])'),
+        PROJECTED,
+        "with downsample",
+    ),
     ("batch counters kept", to_tree(skipped="False"), LEAVES, "still contains batch counters"),
     ("NumPy arrays", to_tree(leaf="value"), LEAVES, "jnp.asarray"),
     ("names with dots", FLAT, NAMES, "one dictionary for each part"),
@@ -119,7 +145,7 @@ NETWORKS = mistakes(
         "a projection without stride",
         block(shortcut="ops.conv2d(x, params['downsample']['0']['weight'])"),
         PROJECTED,
-        "of the same stride",
+        "with the stride of conv1",
     ),
     ("no padding in the first convolution", resnet(stem="stride=2"), LOGITS, "padding 3"),
     ("no stage has a stride", resnet(stride="1"), LOGITS, "stride 2 in layer2"),
@@ -136,6 +162,12 @@ NETWORKS = mistakes(
 
 IN_NUMPY = mistakes(
     "P5.2",
+    ("added in place", norming(add="x.__iadd__(y)"), ADD, "`add` changes its arguments"),
+    ("relu in place", norming(relu="np.maximum(x, 0, out=x)"), RELU, "`relu` changes its arguments"),
+    ("float64 inside", ending(dense="x.astype(np.float64) @ w.T + bias"), (DENSE, DENSE_BIAS), "wrong data type"),
+    ("means as lists", ending(pool="x.mean(axis=(2, 3)).tolist()"), MEANS, "no array"),
+    ("no default stride", pooling(head="x, kernel=3, stride=1, padding=1"), POOL_STRIDES, "defaults"),
+    ("a large negative number as padding", pooling(fill="-1e9"), POOL_PADDING, "never the maximum"),
     ("a loop over pixels", LOOPS, PIXELS, "more lines of Python"),
     ("a loop over rows", BY_ROWS, PIXELS, "sliding_window_view"),
     (
@@ -144,13 +176,13 @@ IN_NUMPY = mistakes(
         CONV,
         "not flipped",
     ),
-    ("strides in one direction", convolving(windows="windows[:, :, ::stride]"), STRIDES, "ow \\* str"),
+    ("strides in one direction", convolving(windows="windows[:, :, ::stride]"), STRIDES, "by stride columns"),
     ("no padding", convolving(pad="0"), PADDING, "np.pad"),
-    ("a bias for each column", convolving(bias="bias"), BIAS, "bias\\[:, None, None\\]"),
-    ("the bias is forgotten", convolving(bias="0"), BIAS, "what the bias adds"),
+    ("a bias for each column", convolving(bias="bias"), BIAS, "one bias for each"),
+    ("the bias is forgotten", convolving(bias="0"), BIAS, "what the bias of `conv2d` adds"),
     ("JAX inside", IN_JAX, (CONV, STRIDES, PADDING, BIAS, PIXELS), "NumPy only"),
-    ("zeros around the maximum", pooling(fill="0"), POOL_PADDING, "-np.inf"),
-    ("the mean of each window", pooling(largest="mean"), (LARGEST, POOL_PADDING, POOL_STRIDES), "the maximum"),
+    ("zeros around the maximum", pooling(fill="0"), POOL_PADDING, "never the maximum"),
+    ("the mean of each window", pooling(largest="mean"), (LARGEST, POOL_PADDING, POOL_STRIDES), "the largest of"),
     ("pooling without stride", pooling(stride="1"), POOL_STRIDES, "shape"),
     (
         "statistics of the batch",
@@ -159,28 +191,28 @@ IN_NUMPY = mistakes(
             " * c(weight) + c(bias)"
         ),
         (NORM, EPS),
-        "mean\\[:, None, None\\]",
+        "one number for each channel",
     ),
     (
         "eps outside the root",
         norming(norm="(x - c(mean)) / (np.sqrt(c(var)) + eps) * c(weight) + c(bias)"),
         EPS,
-        "under the square root|sqrt\\(var \\+ eps\\)",
+        "where in the formula is eps",
     ),
     ("no eps", norming(norm="(x - c(mean)) / np.sqrt(c(var)) * c(weight) + c(bias)"), EPS, "eps"),
-    ("signs are dropped", norming(relu="np.abs(x)"), RELU, "np.maximum"),
-    ("product instead of sum", norming(add="x * y"), ADD, "x \\+ y"),
-    ("the mean over the wrong axes", ending(pool="x.mean(axis=(1, 2))"), MEANS, "axes 2 and 3"),
-    ("axes of size one kept", ending(pool="x.mean(axis=(2, 3), keepdims=True)"), MEANS, "\\[N, C\\]"),
-    ("weights not transposed", ending(dense="x @ w + bias"), DENSE, "matmul|x @ w.T"),
-    ("no bias", ending(dense="x @ w.T"), DENSE_BIAS, "x @ w.T \\+ bias"),
-    ("overflow", ending(shift="x"), STABLE, "e\\^1000"),
-    ("the maximum of the whole array", ending(shift="x - x.max()"), STABLE, "the maximum of the axis"),
+    ("signs are dropped", norming(relu="np.abs(x)"), RELU, "the larger one"),
+    ("product instead of sum", norming(add="x * y"), ADD, "the sum"),
+    ("the mean over the wrong axes", ending(pool="x.mean(axis=(1, 2))"), MEANS, "which axes"),
+    ("axes of size one kept", ending(pool="x.mean(axis=(2, 3), keepdims=True)"), MEANS, "wrong shape"),
+    ("weights not transposed", ending(dense="x @ w + bias"), DENSE, "matmul|belongs to one output"),
+    ("no bias", ending(dense="x @ w.T"), DENSE_BIAS, "every row of the product"),
+    ("overflow", ending(shift="x"), STABLE, "infinite"),
+    ("the maximum of the whole array", ending(shift="x - x.max()"), STABLE, "can be subtracted"),
     (
         "softmax along the first axis",
         ending(shift="x - x.max()", divide="powers / powers.sum(axis=0)"),
         (SOFTMAX, STABLE),
-        "axis=-1",
+        "those of the last axis",
     ),
 )
 
@@ -193,35 +225,51 @@ SWAPPED_COLUMNS = '{"JAX": case.no_jax, "No-JAX": case.with_jax}'
 
 TABLE = mistakes(
     "P5.3",
+    ("a float", breaking_even("float(compile_seconds // (no_jax - jax) + 1)"), (EARNED, TIE), "no integer"),
+    ("the function itself", timing(inside="jax.jit(function).lower(*arguments).compile()"), TIMED, "remembers"),
+    ("JAX is not jitted", filling(with_jax="lambda: case.with_jax(*on_device)"), COMPILED_SIDE, "not compiled"),
+    ("NumPy on arrays of the device", filling(no_jax="lambda: case.no_jax(*on_device)"), NUMPY_SIDE, "is not NumPy"),
+    ("transferred in each call", filling(with_jax="lambda: compiled(*case.arguments)"), COMPILED_SIDE, "transfers"),
+    (
+        "jitted in each call",
+        filling(with_jax="lambda: jax.jit(lambda *args: case.with_jax(*args))(*on_device)"),
+        COMPILED_SIDE,
+        "2 times on tracers",
+    ),
     ("rounded up", breaking_even("math.ceil(compile_seconds / (no_jax - jax))"), TIE, "one call later"),
-    ("not rounded", breaking_even("compile_seconds / (no_jax - jax)"), (EARNED, TIE), "smallest integer"),
-    ("rounded down", breaking_even("math.floor(compile_seconds / (no_jax - jax))"), (EARNED, TIE), "smallest integer"),
+    ("not rounded", breaking_even("compile_seconds / (no_jax - jax)"), (EARNED, TIE), "how many of these gains"),
+    (
+        "rounded down",
+        breaking_even("math.floor(compile_seconds / (no_jax - jax))"),
+        (EARNED, TIE),
+        "how many of these gains",
+    ),
     ("zero if there is no gain", breaking_even(never="0"), NEVER, "float\\(.inf.\\)"),
     ("equal times not handled", breaking_even(when="<"), NEVER, "ZeroDivisionError"),
     ("nothing is compiled", timing(inside="jax.jit(function)"), (TIMED, NOT_RUN), "not traced"),
     (
         "timing a first call",
-        timing(inside="jax.block_until_ready(jax.jit(function)(*arguments))"),
+        timing(inside="jax.block_until_ready(jax.jit(lambda *args: function(*args))(*arguments))"),
         NOT_RUN,
         "does not call it",
     ),
     (
         "compiled and run",
-        timing(inside="jax.jit(function).lower(*arguments).compile()(*arguments)"),
+        timing(inside="jax.jit(lambda *args: function(*args)).lower(*arguments).compile()(*arguments)"),
         NOT_RUN,
         "does not call it",
     ),
     ("milliseconds", timing(unit="1000"), TIMED, "in seconds"),
     (
         "tracing before the clock",
-        timing("lowered = jax.jit(function).lower(*arguments)", "lowered.compile()"),
+        timing("lowered = jax.jit(lambda *args: function(*args)).lower(*arguments)", "lowered.compile()"),
         TIMED,
-        "before \\.lower",
+        "before the tracing",
     ),
     ("one column after the other", filling(fill=COLUMN_BY_COLUMN), COMPARED, "side by side"),
     ("missing rows", filling(rows="list(cases.items())[:8]"), (COMPARED, AGREED, FASTER), "ResNet-18/No-JAX"),
     ("results not compared", filling(options=", check=False"), AGREED, "never compared"),
-    ("a column multiplied by 100", filling(fill=FORGED), FASTER, "as the table claims"),
+    ("a column multiplied by 100", filling(fill=FORGED), FASTER, "as the table says"),
     ("columns swapped", filling(alternatives=SWAPPED_COLUMNS), FASTER, "not faster"),
 )
 
@@ -244,11 +292,17 @@ def square_root(a):
 
 BROKEN = mistakes(
     "P5.4",
-    ("a mask as an index", summing("x[x > 0].sum()"), (SUMMED, ROWS), "jnp.where"),
-    ("the number of positive values", summing("(x > 0).sum()"), (SUMMED, ROWS), "wrong values in the sum"),
+    (
+        "exp and log",
+        {"P5-4-solution-2": "def square_root(a):\n    return jnp.where(a > 0, jnp.exp(jnp.log(a) / 2), 0.0)\n"},
+        (ROOTS, ZERO),
+        "the operations exp, log",
+    ),
+    ("a mask as an index", summing("x[x > 0].sum()"), (SUMMED, ROWS), "a Boolean index"),
+    ("the number of positive values", summing("(x > 0).sum()"), (SUMMED, ROWS), "wrong data type"),
     ("a Python loop", WHILE, (ROOTS, ZERO), "while_loop"),
     ("a static argument", STATIC, (ROOTS, ZERO), "while_loop"),
-    ("three steps", THREE_STEPS, ROOTS, "1e-6 of x"),
+    ("three steps", THREE_STEPS, ROOTS, "when does the loop end"),
     (
         "the library's root",
         {"P5-4-solution-2": "def square_root(a):\n    return jnp.sqrt(a)\n"},
@@ -277,12 +331,12 @@ BROKEN = mistakes(
     ),
     ("NumPy's random numbers", dropping("np.random.random(x.shape) > rate"), MASKS, "never np"),
     ("writing into x", dropping(result="x.__setitem__(~kept, 0)"), (DROPPED, SCALED, MASKS), "jnp.where"),
-    ("not scaled", dropping(result="jnp.where(kept, x, 0)"), SCALED, "x / \\(1 - rate\\)"),
+    ("not scaled", dropping(result="jnp.where(kept, x, 0)"), SCALED, "by which factor"),
     (
         "kept and dropped elements swapped",
         dropping("jax.random.bernoulli(key, rate, x.shape)"),
         DROPPED,
-        "elements to keep",
+        "wrong share",
     ),
     (
         "whole rows dropped",
@@ -311,9 +365,10 @@ ALL_LIVE = {"P5-5-solution-3": "def live(program):\n    return program\n"}
 
 TRACER = mistakes(
     "P5.5",
+    ("a list of outputs", evaluating(result="[read(x) for x in program.outputs]"), (RUN, NUMBERS, AGAIN), "in a tuple"),
     ("the same variable each time", recording(output="Variable(only.number, shape)"), NEW, "fresh"),
-    ("nothing is appended", recording(append="pass"), WRITTEN, "appended equations is not one"),
-    ("another variable is returned", recording(result="fresh(shape)"), WRITTEN, "returned variable is not"),
+    ("nothing is appended", recording(append="pass"), WRITTEN, "`record` appends is not one"),
+    ("another variable is returned", recording(result="fresh(shape)"), WRITTEN, "`record` returns is not"),
     (
         "numbers have no shape",
         recording(shape="SHAPES[op](*(x.shape for x in operands))"),
@@ -335,10 +390,10 @@ TRACER = mistakes(
         AGAIN,
         "keep every value to the end",
     ),
-    ("nothing is removed", ALL_LIVE, GONE, "backwards"),
-    ("equations left in reverse order", living(kept="tuple(kept)"), STAYS, "reverse the equations"),
+    ("nothing is removed", ALL_LIVE, GONE, "who needs"),
+    ("equations left in reverse order", living(kept="tuple(kept)"), STAYS, "the order stays"),
     ("unused inputs removed", living(inputs="program.inputs[:1]"), STAYS, "signature"),
-    ("every value that is read is kept", READ_BY_ANOTHER, (GONE, STAYS), "start with the outputs"),
+    ("every value that is read is kept", READ_BY_ANOTHER, (GONE, STAYS), "first the outputs"),
 )
 
 WRONG = (*NETWORKS, *IN_NUMPY, *TABLE, *BROKEN, *TRACER)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import subprocess
 import sys
@@ -285,11 +286,19 @@ def test_a_missing_rule_does_not_pass_for_an_empty_cell(kernel, tmp_path):
 
 NETWORK = ["to_tree", "block", "resnet"]
 OPERATORS = ["conv2d", "max_pool", "batch_norm", "relu", "add", "global_average_pool", "dense", "softmax"]
-PROGRAMS = ["break_even", "compile_seconds", "positive_sum", "square_root", "running_mean", "dropout"]
+PROGRAMS = ["break_even", "compile_seconds", "sides", "positive_sum", "square_root", "running_mean", "dropout"]
 TRACER = ["record", "evaluate", "live"]
 RULES = ["vjp_relu", "vjp_add", "vjp_dense", "vjp_conv2d", "vjp_cross_entropy", "backward"]
-TRAINING = ["per_example", "clipped_mean", "cross_entropy", "make_step", "fake_quantize"]
-CLUSTER = ["split_batch", "parallel_gradient", "two_layers", "all_reduce_bytes", "ring_bytes", "step_seconds"]
+TRAINING = ["per_example", "clipped_mean", "cross_entropy", "make_step", "train", "fake_quantize"]
+CLUSTER = [
+    "split_batch",
+    "parallel_gradient",
+    "two_layers",
+    "all_reduce_bytes",
+    "ring_bytes",
+    "step_seconds",
+    "best_plan",
+]
 FUNCTIONS = [*NETWORK, *OPERATORS, *PROGRAMS, *TRACER, *RULES, *TRAINING, *CLUSTER]
 
 
@@ -305,7 +314,7 @@ def test_nonsense_passes_no_check_and_breaks_none(task, answer, tmp_path):
 @pytest.mark.parametrize("answer", ["None", "{'a': [1, 'x']}", "jnp.zeros((0, 2))", "lambda *more: jnp.float32(0)"])
 @pytest.mark.parametrize("task", [task.id for task in P5.tasks if task.id not in WITHOUT_JAX])
 def test_nonsense_in_jax_passes_no_check_and_breaks_none(task, answer, kernel, tmp_path):
-    run(kernel, f"{' = '.join(FUNCTIONS)} = lambda *arguments, **options: {answer}", f"trained = {answer}")
+    run(kernel, f"{' = '.join(FUNCTIONS)} = lambda *arguments, **options: {answer}")
     assert_all_fail(judged(kernel, tmp_path, task))
 
 
@@ -337,11 +346,11 @@ class SlowJax:
 
 
 def test_a_claim_that_the_machine_does_not_show_costs_nothing():
-    table.jax_is_faster_where_it_fuses.function(SlowJax(0.8))
+    table.ratios_are_measured_again.function(SlowJax(0.8))
     with pytest.raises(CheckFailed, match="not faster"):
-        table.jax_is_faster_where_it_fuses.function(SlowJax(1.5))
+        table.ratios_are_measured_again.function(SlowJax(1.5))
     with pytest.raises(CheckHeld, match="undecided"):
-        table.jax_is_faster_where_it_fuses.function(SlowJax(1.0))
+        table.ratios_are_measured_again.function(SlowJax(1.0))
 
 
 def test_lines_that_compute_nothing_are_not_counted(tmp_path):
@@ -351,6 +360,39 @@ def conv2d(x, w, bias=None, stride=1, padding=0):
 """
     messages = judged(names_in({"conv2d": zeros}), tmp_path, "P5.2")
     assert "nothing to do with the right ones" in messages["pixels_are_not_looped_over"]
+
+
+# -- the plans of P5.13
+
+
+def test_the_course_plan_sends_what_its_model_says_and_no_other_kind_of_layer_less(kernel):
+    """XLA's bytes are those of the model for the best plan, and no plan of the three kinds of layers is better."""
+    run(kernel, "from mlhood.jaxlab.cluster import plans", "from jax.sharding import PartitionSpec as P")
+    submission = Submission(Session(kernel, kernel.folder, kernel.scratch))
+    run(
+        kernel,
+        "def measured(specs, batch, widths):\n"
+        "    cost = plans.measure({name: P(*spec) for name, spec in specs.items()}, batch, widths)\n"
+        "    return [cost.sent, cost.flops]",
+    )
+    batch, widths = 208, (64, 424, 432)
+    sent = {
+        kinds: submission.call("measured", reference.plan_of(kinds), batch, list(widths))
+        for kinds in itertools.product(reference.LAYOUTS, repeat=2)
+    }
+    share = 2 * batch * (2 * 64 * 424 + 3 * 424 * 432) / 8
+    divided = {kinds: least for kinds, (least, flops) in sent.items() if flops <= cluster.SPARE_WORK * share}
+    best = min(divided, key=lambda kinds: reference.sent_by(kinds, batch, widths))
+    assert reference.plan_of(best) == reference.best_plan(batch, widths)
+    assert divided[best] == min(divided.values()) == 4 * 7 / 8 * reference.sent_by(best, batch, widths)
+
+
+def test_a_plan_that_is_incomplete_or_unknown_is_refused(kernel):
+    run(kernel, "from mlhood.jaxlab.cluster import plans", "from jax.sharding import PartitionSpec as P")
+    source = "plans.measure({plan}, 8, (8, 8))"
+    for plan, reason in (("{'w1': P()}", "incomplete"), ("{'w1': P('x'), 'h1': P()}", "otherwise")):
+        outcome = kernel.run(new_code_cell(source.format(plan=plan)), 60)
+        assert reason in outcome.error
 
 
 # -- what a program claims is what it does

@@ -40,15 +40,15 @@ def test_the_network_is_resnet18_with_its_published_operation_count():
     assert resnet_flops(params, (1, 3, 224, 224)) == 2 * 1_814_073_344  # torchvision's count
 
 
-def test_the_table_can_be_filled_and_its_claims_are_judged():
+def test_the_table_can_be_filled_and_claims_nothing_about_speed():
     table = operators_table()
     for row in ("conv + bn + relu", "softmax"):
         case = SMALL[row]
         compiled = jax.jit(case.with_jax)
         sides = {"No-JAX": lambda: case.no_jax(*case.arguments), "JAX": lambda: compiled(*case.arguments)}  # noqa: B023
         table.fill(row, compare(sides, shortest=0))
-    assert [verdict.state for verdict in table.verdicts()][::2] == ["missing", "missing"]
-    assert table.verdicts()[1].state != "missing"
+    assert [verdict.state for verdict in table.verdicts()] == ["missing"]
+    assert not any("faster" in claim.text for claim in table.claims)
 
 
 def test_a_too_small_image_is_rejected():

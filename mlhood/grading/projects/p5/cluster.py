@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,91 +13,120 @@ import numpy as np
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Task, points
+from mlhood.grading.projects.p5 import reference
 from mlhood.grading.projects.p5.training import check_tree
 from mlhood.grading.rpc.limited import IsolatedCallError, run_isolated
 
 PROBES = "mlhood.grading.projects.p5.probes_cluster:"
 ORACLE = "mlhood.grading.checks.reference_runs:step_gradient"
-DEVICES = 4
-BATCH = 8
-LAYERS = ((4, 8), (8, 16), (16,), (16, 12), (12,))  # of x, w1, b1, w2 and b2; divisible by the number of devices
+DEVICES = (4, 8)
+LAYERS = (  # of x, w1, b1, w2 and b2; divisible by the number of devices
+    ((4, 8), (8, 16), (16,), (16, 12), (12,)),
+    ((6, 4), (4, 24), (24,), (24, 16), (16,)),
+)
+Sizes = tuple[int, list[int]]  # the batch, and the widths
+MEASURE = "mlhood.jaxlab.cluster.plans:measure_all"
+PLAN_MEMORY = 3 << 30
+SPECS = ((), (None,), (None, None), ("devices",), ("devices", None), (None, "devices"))
+SPARE_WORK = 1.05  # times its share
+ELEMENTWISE = 8  # operations on each element of each h, forward and backward; measured, 4 at most
 MOST_OF_A_DEVICE = 0.6  # of the operations of all devices' matrix products
 SCRIPT = "cluster_step.py"
 ERROR = re.compile(r"^ *\[\d+\] ([\w.]+(?:Error|Exception)\b.*)$", re.MULTILINE)
 MEAN_HINT = (
-    'the mean over the whole batch. In jax.shard_map: the gradient of jax.lax.pmean(loss(...), "data"). For replicated '
-    "parameters, jax.grad has summed over the devices already, and a pmean after it changes nothing"
+    "the mean over the whole batch. In jax.shard_map: for replicated parameters, jax.grad has summed over the devices "
+    "already, and a pmean after it changes nothing: where does the mean have to be?"
 )
 
 
 @points(1)
 def batches_are_split(submission: Submission) -> None:
     """`split_batch` shards the first axis of a batch along "data"."""
-    hint = 'jax.device_put(x, NamedSharding(mesh, PartitionSpec("data")))'
-    for shape in ((8, 3), (12, 1, 4)):
-        x, size = submission.normal(*shape), shape[0] // DEVICES
-        with expect.case(f"x {shape}, {DEVICES} devices", hint):
-            answer = submission.call(PROBES + "shards", submission.value("split_batch"), x, DEVICES)
+    hint = "jax.device_put takes an array and a sharding: a NamedSharding of the mesh and a PartitionSpec"
+    for shape, devices in (((8, 3), 4), ((12, 1, 4), 4), ((16,), 8)):
+        x, size = submission.normal(*shape), shape[0] // devices
+        with expect.case(f"x {shape}, {devices} devices", hint):
+            answer = submission.call(PROBES + "shards", submission.value("split_batch"), x, devices)
             report = expect.mapping(answer, ("value", "shards"), "what `split_batch` returns")
-            expect.close(report["value"], x, "the batch")
+            expect.close(report["value"], x, "the batch of `split_batch`", dtype=np.float32)
             shards = report["shards"]
             shards = sorted([*shard] for shard in shards) if isinstance(shards, list) else shards
-            want = [[size * i, size * (i + 1), *shape[1:]] for i in range(DEVICES)]
-            what, expected = "the devices hold the wrong shards", f"{size} rows each, and all of the other axes"
+            want = [[size * i, size * (i + 1), *shape[1:]] for i in range(devices)]
+            what, expected = (
+                "the devices hold the wrong shards after `split_batch`",
+                f"{size} rows each, and all other axes",
+            )
             expect.true(shards == want, what, expected=expected, got=f"[first row, end, other axes]: {shards}")
 
 
-def _gradient(submission: Submission) -> tuple[dict[str, Any], dict[str, np.ndarray], str]:
-    """Return the report on the student's `parallel_gradient`, the right gradient, and a description of the case."""
+@dataclass(frozen=True)
+class Case:
+    """A run of a function on several devices: the report on it, the right result, how many, and a description."""
+
+    report: dict[str, Any]
+    want: Any
+    devices: int
+    given: str
+
+
+def _gradients(submission: Submission) -> list[Case]:
+    """Return the reports on the student's `parallel_gradient`, and the right gradients."""
+    return [_gradient(submission, devices, batch) for devices, batch in zip(DEVICES, (8, 24), strict=True)]
+
+
+def _gradient(submission: Submission, devices: int, batch: int) -> Case:
     params = {"w": submission.normal(4, 3), "b": submission.normal(3)}
-    x, y = submission.normal(BATCH, 4), submission.normal(BATCH, 3)
+    x, y = submission.normal(batch, 4), submission.normal(batch, 3)
     error = (x @ params["w"] + params["b"] - y).astype(np.float64)
     want = {"w": x.T @ error * 2 / error.size, "b": error.sum(axis=0) * 2 / error.size}
-    given = f"a batch of {len(x)} over {DEVICES} devices"
+    given = f"a batch of {len(x)}, not divided yet, and {devices} devices"
     with expect.case(given, MEAN_HINT):
-        answer = submission.call(PROBES + "gradient", submission.value("parallel_gradient"), params, x, y, DEVICES)
+        answer = submission.call(PROBES + "gradient", submission.value("parallel_gradient"), params, x, y, devices)
         report = expect.mapping(answer, ("value", "replicated", "program"), "what `parallel_gradient` returns")
-    return dict(report), want, given
+    return Case(dict(report), want, devices, given)
 
 
 @points(1)
 def gradients_are_of_the_whole_batch(submission: Submission) -> None:
     """`parallel_gradient` gives every device the gradient of the mean loss over the whole batch."""
-    report, want, given = submission.once("gradient", lambda: _gradient(submission))
-    check_tree(report["value"], want, "the gradient", given=given, hint=MEAN_HINT)
-    hint = "out_shardings=NamedSharding(mesh, PartitionSpec()), or out_specs=PartitionSpec()"
-    expect.true(report["replicated"] is True, "not every device has the whole gradient", given=given, hint=hint)
+    for case in submission.once("gradient", lambda: _gradients(submission)):
+        what, given = "the gradient of `parallel_gradient`", case.given
+        check_tree(case.report["value"], case.want, what, given=given, hint=MEAN_HINT)
+        hint = "the result has a sharding, too: out_shardings, or out_specs"
+        what = "not every device has the whole gradient of `parallel_gradient`"
+        expect.true(case.report["replicated"] is True, what, given=given, hint=hint)
 
 
 @points(1)
 def devices_add_up_their_gradients(submission: Submission) -> None:
-    """`parallel_gradient` compiles to a program with an all-reduce."""
-    report, want, given = submission.once("gradient", lambda: _gradient(submission))
-    hint = 'shard the batch along "data", by in_shardings or in_specs, so that each device has only its part'
-    with expect.case(given, hint):
-        program = _program(report["program"])
-        weights = expect.mapping(program["value"], ("w",), "the gradient", hint=MEAN_HINT)["w"]
-        expect.resembles(weights, want["w"], "the gradient of the compiled program", hint=MEAN_HINT)
-        collectives = _collectives(program)
-        what, got = "there is no all-reduce", _shown(collectives)
-        expect.true("all-reduce" in collectives, what, expected="all-reduce", got=got)
-        _check_divided(program, 4 * BATCH * want["w"].size)
+    """`parallel_gradient` divides the batch among the devices, and compiles to a program with an all-reduce."""
+    for case in submission.once("gradient", lambda: _gradients(submission)):
+        hint = 'shard the batch along "data", by in_shardings or in_specs, so that each device has only its part'
+        with expect.case(case.given, hint):
+            program = _program(case.report["program"])
+            weights = expect.mapping(program["value"], ("w",), "the gradient", hint=MEAN_HINT)["w"]
+            expect.resembles(weights, case.want["w"], "the gradient of the compiled program", hint=MEAN_HINT)
+            collectives = _collectives(program)
+            what, got = "there is no all-reduce in the program of `parallel_gradient`", _shown(collectives)
+            expect.true("all-reduce" in collectives, what, expected="all-reduce", got=got)
+            _check_divided(program, 4 * (8 if case.devices == DEVICES[0] else 24) * case.want["w"].size, case.devices)
 
 
 def _program(value: object) -> dict[str, Any]:
     return dict(expect.mapping(value, ("collectives", "value", "flops"), "the compiled program"))
 
 
-def _check_divided(program: dict[str, Any], flops: int) -> None:
+def _check_divided(program: dict[str, Any], flops: int, devices: int) -> None:
     """Check that the work is divided among the devices: a device that does all of it has no use for a sum.
 
     Args:
         program: The compiled program.
         flops: Of the matrix products, on all devices together. A device adds its share of the elementwise operations:
             measured in all, a third of them.
+        devices: How many there are.
     """
     got = expect.number(program["flops"], "the number of operations")
-    what, expected = "each device does all of the work", f"about {flops / DEVICES:,.0f} operations on each device"
+    what, expected = "each device does all of the work", f"about {flops / devices:,.0f} operations on each device"
     expect.true(got <= MOST_OF_A_DEVICE * flops, what, expected=expected, got=f"{got:,.0f}")
 
 
@@ -108,55 +139,62 @@ def _shown(collectives: list[str]) -> str:
     return ", ".join(f"{collectives.count(name)} {name}" for name in dict.fromkeys(collectives)) or "no collective"
 
 
-def _layers(submission: Submission) -> tuple[dict[str, Any], np.ndarray, str]:
-    x, w1, b1, w2, b2 = arrays = [submission.normal(*shape) for shape in LAYERS]
+def _layers(submission: Submission) -> list[Case]:
+    """Return the reports on the student's `two_layers`, and the right results."""
+    return [_two_layers(submission, *case) for case in zip(DEVICES, LAYERS, strict=True)]
+
+
+def _two_layers(submission: Submission, devices: int, shapes: tuple[tuple[int, ...], ...]) -> Case:
+    x, w1, b1, w2, b2 = arrays = [submission.normal(*shape) for shape in shapes]
     want = np.maximum(x @ w1 + b1, 0) @ w2 + b2
-    given = f"x {x.shape}, w1 {w1.shape}, w2 {w2.shape}, {DEVICES} devices"
+    given = f"x {x.shape}, w1 {w1.shape}, w2 {w2.shape}, {devices} devices"
     with expect.case(given):
-        answer = submission.call(PROBES + "layers", submission.value("two_layers"), arrays, DEVICES)
+        answer = submission.call(PROBES + "layers", submission.value("two_layers"), arrays, devices)
         report = expect.mapping(answer, ("value", "program"), "what `two_layers` returns")
-    return dict(report), want, given
+    return Case(dict(report), want, devices, given)
 
 
 @points(1)
 def layers_are_right_in_parts(submission: Submission) -> None:
     """`two_layers` returns relu(x @ w1 + b1) @ w2 + b2."""
-    report, want, given = submission.once("layers", lambda: _layers(submission))
-    hint = "the bias of the second layer is added once, after the sum over the devices"
-    expect.close(report["value"], want, "what `two_layers` returns", rtol=1e-3, atol=1e-4, given=given, hint=hint)
+    for case in submission.once("layers", lambda: _layers(submission)):
+        parts = {"given": case.given, "hint": "the bias of the second layer is added once, and not by every device"}
+        what = "what `two_layers` returns"
+        expect.close(case.report["value"], case.want, what, rtol=1e-3, atol=1e-4, dtype=np.float32, **parts)
 
 
 @points(1)
 def one_sum_joins_the_parts(submission: Submission) -> None:
-    """`two_layers` compiles to a program whose only communication is one all-reduce."""
-    report, want, given = submission.once("layers", lambda: _layers(submission))
-    program = _program(report["program"])
-    expect.resembles(program["value"], want, "what the compiled `two_layers` returns", given=given)
-    collectives = _collectives(program)
-    what, got = "the devices communicate more or less than needed", _shown(collectives)
+    """`two_layers` divides the hidden units, and compiles to a program whose only communication is one all-reduce."""
     hint = (
-        'w1 by columns: P(None, "model"), b1: P("model"), w2 by rows: P("model", None). Each device computes some of '
-        "the hidden values and a partial sum of every result: one all-reduce completes the results"
+        "the arguments come undivided: the function shards them. Each device computes some of the hidden values, and "
+        "from these a partial sum of every result: which parts of w1, b1 and w2 does it need?"
     )
-    with expect.case(given, hint):
-        expect.true(collectives == ["all-reduce"], what, expected="1 all-reduce", got=got)
-        _check_divided(program, sum(2 * LAYERS[0][0] * math.prod(w) for w in (LAYERS[1], LAYERS[3])))
+    for case, shapes in zip(submission.once("layers", lambda: _layers(submission)), LAYERS, strict=True):
+        program = _program(case.report["program"])
+        what = "what the compiled `two_layers` returns"
+        expect.resembles(program["value"], case.want, what, given=case.given)
+        collectives = _collectives(program)
+        what, got = "the devices of `two_layers` communicate more or less than needed", _shown(collectives)
+        with expect.case(case.given, hint):
+            expect.true(collectives == ["all-reduce"], what, expected="1 all-reduce", got=got)
+            flops = sum(2 * shapes[0][0] * math.prod(w) for w in (shapes[1], shapes[3]))
+            _check_divided(program, flops, case.devices)
 
 
 @points(1)
 def gradient_bytes_are_counted(submission: Submission) -> None:
-    """`all_reduce_bytes` counts the bytes of a gradient."""
+    """`all_reduce_bytes` counts the bytes of a gradient, of whatever dtype and in whatever tree."""
     rng = submission.rng
-    hint = "the gradient has the shapes of the parameters: the sum of size * itemsize over the leaves"
-    for _ in range(2):
+    hint = "the gradient has the shapes and dtypes of the parameters: how many bytes has an element?"
+    for dtype, itemsize in ((np.float32, 4), (np.float16, 2)):
         sizes = [tuple(int(size) for size in rng.integers(2, 9, axes)) for axes in (2, 1, 4)]
-        conv = {"weight": submission.normal(*sizes[2])}
-        fc = {"weight": submission.normal(*sizes[0]), "bias": submission.normal(*sizes[1])}
-        want = sum(4 * math.prod(size) for size in sizes)
-        with expect.case(f"float32 arrays {', '.join(map(str, sizes))}"):
-            params = {"conv": conv, "fc": fc}
+        arrays = [submission.normal(*sizes[0]), *(submission.normal(*size).astype(dtype) for size in sizes[1:])]
+        want = 4 * math.prod(sizes[0]) + itemsize * sum(map(math.prod, sizes[1:]))
+        with expect.case(f"{np.dtype(dtype)} arrays {sizes[1]} and {sizes[2]}, a float32 array {sizes[0]}"):
+            params = {"conv": {"weight": arrays[2]}, "fc": [arrays[0], {"bias": arrays[1]}]}
             answer = submission.call(PROBES + "counted", submission.value("all_reduce_bytes"), params)
-            got = expect.number(answer, "what `all_reduce_bytes` returns")
+            got = expect.integer(answer, "what `all_reduce_bytes` returns")
             expect.close_number(got, want, "`all_reduce_bytes` is wrong", hint=hint)
 
 
@@ -169,7 +207,7 @@ def _check_number(submission: Submission, name: str, arguments: dict[str, float]
 @points(1)
 def rings_carry_their_bytes(submission: Submission) -> None:
     """`ring_bytes` is the number of bytes that each device of a ring sends."""
-    hint = "n - 1 steps to reduce and n - 1 steps to distribute, each of bytes / n; no step if there is one device"
+    hint = "how many steps has the ring, and how much does a device send in each? There is no step with one device"
     for devices in (2, int(submission.rng.integers(3, 9)), 64, 1):
         size = devices * int(submission.rng.integers(100, 1000))
         want = 2 * (devices - 1) * size / devices
@@ -179,7 +217,7 @@ def rings_carry_their_bytes(submission: Submission) -> None:
 @points(1)
 def steps_take_compute_and_ring(submission: Submission) -> None:
     """`step_seconds` adds a device's share of the computation to the latencies and transfers of the ring."""
-    hint = "compute / devices + 2 * (devices - 1) * latency + ring_bytes(bytes, devices) / bandwidth"
+    hint = "a share of the computation, then the steps of the ring: each has its latency, and its bytes to send"
     for devices in (1, 2, int(submission.rng.integers(3, 9)), 128):
         compute, size = (int(part) for part in submission.rng.integers(1, 30, 2))
         bandwidth, latency = (float(2.0**-part) for part in submission.rng.integers(1, 8, 2))
@@ -195,12 +233,12 @@ def _final_error(output: str) -> str:
 
 @points(2)
 def two_processes_give_the_gradient_of_one(submission: Submission) -> None:
-    """`cluster_step.py` computes on two processes the gradient that one process computes."""
+    """`cluster_step.py` computes on two processes, each on its part of the batch, the gradient that one computes."""
     submission.file(SCRIPT)
     seed = int(submission.rng.integers(1, 10_000))
     hint = (
-        "initialize(); this process's half of the batch into one global array "
-        "(jax.make_array_from_process_local_data); the gradient; np.savez(OUT, **gradient) if process_index() is 0"
+        "a global array is made of the parts of all processes (jax.make_array_from_callback), and each process gives "
+        "its own; the check puts NaN into the rows that belong to the others"
     )
     with expect.case(f"mlhood cluster -n 2 -- python {SCRIPT} {seed} OUT", hint):
         out = str(submission.scratch / f"step-{seed}.npz")
@@ -216,6 +254,137 @@ def two_processes_give_the_gradient_of_one(submission: Submission) -> None:
         except IsolatedCallError as failure:
             raise expect.CheckSkipped(f"this machine cannot compute the gradient: {failure}") from None
         check_tree(report["arrays"], want, "OUT")
+
+
+def _draw_sizes(submission: Submission) -> list[Sizes]:
+    """Draw batches and widths, of which each ratio is as likely as its inverse: any of them may be the largest."""
+
+    def size(low: int, high: int) -> int:
+        return 8 * round(2 ** submission.rng.uniform(math.log2(low / 8), math.log2(high / 8)))
+
+    layers = submission.rng.permutation([2, 2, 3, 3, 3, 3, 3, 3, 3, 4, 4, 4])
+    return [(size(16, 1024), [size(32, 1024) for _ in range(int(count) + 1)]) for count in layers]
+
+
+def _plans(submission: Submission) -> list[Planned]:
+    """Return what the student's plans, data parallelism and the course's plans send, as the judge compiles them."""
+    sizes = _draw_sizes(submission)
+    student = [_plan(submission, *size) for size in sizes]
+    course = [{name: list(spec) for name, spec in reference.best_plan(*size).items()} for size in sizes]
+    cases: list[tuple[dict[str, list[str | None]], int, list[int]]] = []
+    for plan, size in zip((*student, *course), (*sizes, *sizes), strict=True):
+        if (plan, *size) not in cases:  # most of the student's are the course's
+            cases.append((plan, *size))
+    try:
+        costs = run_isolated(MEASURE, cases, seconds=200.0, memory=PLAN_MEMORY)
+    except IsolatedCallError as failure:
+        raise expect.CheckSkipped(f"this machine cannot compile the plans: {failure}") from None
+    plans = []
+    for mine, best, (batch, widths) in zip(student, course, sizes, strict=True):
+        (sent, flops), (least, _) = (costs[cases.index((plan, batch, widths))] for plan in (mine, best))
+        plans.append(Planned(batch, tuple(widths), sent, least, flops))
+    return plans
+
+
+@dataclass(frozen=True)
+class Planned:
+    """What a device sends by the student's plan and by the course's, and the student's flops on each device."""
+
+    batch: int
+    widths: tuple[int, ...]
+    sent: float
+    course: float
+    flops: float
+
+    @property
+    def parallel(self) -> float:
+        """What a device sends in data parallelism: a ring all-reduce of the float32 gradients of all weights."""
+        return 2 * 7 / 8 * 4 * sum(a * b for a, b in itertools.pairwise(self.widths))
+
+    @property
+    def given(self) -> str:
+        """The case, for the student."""
+        return f"batch {self.batch}, widths {self.widths}"
+
+    @property
+    def share(self) -> float:
+        """A device's part of the operations of the matrix products."""
+        products = [2 * self.batch * a * b for a, b in itertools.pairwise(self.widths)]
+        return (3 * sum(products) - products[0]) / 8
+
+    @property
+    def divided(self) -> bool:
+        """Whether each device does no more than its share; elementwise operations may be done by all devices."""
+        return self.flops <= SPARE_WORK * self.share + ELEMENTWISE * self.batch * sum(self.widths[1:])
+
+
+def _plan(submission: Submission, batch: int, widths: list[int]) -> dict[str, list[str | None]]:
+    """Return the student's plan in plain data; fail unless it has a specification for each array."""
+    with expect.case(f"batch {batch}, widths {tuple(widths)}"):
+        answer = submission.call(PROBES + "plain_plan", submission.value("best_plan"), batch, widths)
+        names = tuple(f"{kind}{i}" for kind in "wh" for i in range(1, len(widths)))
+        plan = expect.mapping(answer, names, "what `best_plan` returns")
+        for name in names:
+            spec = plan[name]
+            known = isinstance(spec, list) and tuple(spec) in SPECS
+            what, expected = (
+                f"`best_plan` has no usable specification of {name}",
+                'P(), P("devices") or P(None, "devices")',
+            )
+            expect.true(known, what, expected=expected, got=spec)
+    return {name: list(plan[name]) for name in names}  # type: ignore[call-overload]
+
+
+@points(1)
+def plans_divide_the_work(submission: Submission) -> None:
+    """`best_plan` says for every array how it is sharded, and each device does its share of the work."""
+    for plan in submission.once("plans", lambda: _plans(submission)):
+        what, expected = "the plan of `best_plan` does not divide the work", f"about {plan.share:,.0f} operations"
+        hint = "what is computed from whole arrays only is computed by every device: w or h has to be divided"
+        got = f"{plan.flops:,.0f} on each device"
+        expect.true(plan.divided, what, expected=expected, got=got, given=plan.given, hint=hint)
+
+
+def _check_plans(submission: Submission, factor: float, hint: str) -> None:
+    plans_divide_the_work.function(submission)
+    for plan in submission.once("plans", lambda: _plans(submission)):
+        most = factor * plan.course
+        what, got = "the plan of `best_plan` moves more bytes", f"{plan.sent:,.0f} bytes sent by each device"
+        expected = f"at most {most:,.0f}; data parallel it is {plan.parallel:,.0f}"
+        expect.true(plan.sent <= most, what, expected=expected, got=got, given=plan.given, hint=hint)
+
+
+@points(1)
+def plans_are_no_worse_than_data_parallelism(submission: Submission) -> None:
+    """`best_plan` never moves more bytes than data parallelism, and fewer where weights are large."""
+    plans_divide_the_work.function(submission)
+    plans = submission.once("plans", lambda: _plans(submission))
+    for plan in plans:
+        what, got = "the plan of `best_plan` moves more bytes than data parallelism", f"{plan.sent:,.0f}"
+        expected, hint = f"at most {plan.parallel:,.0f}", "it is one of the plans to choose from"
+        expect.true(plan.sent <= plan.parallel, what, expected=expected, got=got, given=plan.given, hint=hint)
+    what, hint = (
+        "`best_plan` is data parallelism whatever the sizes",
+        "what is larger, the weights or what lies between?",
+    )
+    fewer = any(plan.sent < plan.parallel for plan in plans)
+    expect.true(fewer, what, expected="fewer bytes in one of the cases", hint=hint)
+
+
+@points(2)
+def plans_come_near_the_course(submission: Submission) -> None:
+    """`best_plan` moves at most half more bytes than the course's own plan."""
+    _check_plans(submission, 1.5, "a plan may treat each layer differently: think of what each one communicates")
+
+
+@points(2)
+def plans_reach_the_course(submission: Submission) -> None:
+    """`best_plan` moves no more bytes than the course's own plan."""
+    plans = submission.once("plans", lambda: _plans(submission))
+    if all(plan.divided for plan in plans):
+        sent, course = (sum(getattr(plan, name) for plan in plans) for name in ("sent", "course"))
+        submission.reach(sent, course=course, smaller_is_better=True)
+    _check_plans(submission, 1.001, "add up what every kind of layer sends, forward and backward, for all plans")
 
 
 TASKS = (
@@ -238,5 +407,21 @@ TASKS = (
             "mlhood.jaxlab.cluster.collectives",
             "mlhood.jaxlab.cluster.scaling",
         ),
+        minutes=60,
+        builds_on=("P5.8",),
+    ),
+    Task(
+        "P5.13",
+        "The fewest bytes",
+        checks=(
+            plans_divide_the_work,
+            plans_are_no_worse_than_data_parallelism,
+            plans_come_near_the_course,
+            plans_reach_the_course,
+        ),
+        forbidden=("mlhood.grading",),
+        minutes=60,
+        builds_on=("P5.10",),
+        leaderboard="bytes sent by each device",
     ),
 )

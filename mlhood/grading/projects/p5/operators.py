@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from mlhood.grading.checks import expect
-from mlhood.grading.checks.submission import Submission
+from mlhood.grading.checks.submission import Submission, check_rules
 from mlhood.grading.checks.task import Task, points
 from mlhood.grading.projects.p3.convolutions import flat_weights
 from mlhood.grading.projects.p5 import reference
@@ -19,10 +19,11 @@ SPARE_LINES = 10  # that NumPy's own Python code may run more for another size
 def _call(submission: Submission, name: str, *args: object, **kwargs: object) -> tuple[Any, float]:
     """Return the result and the number of Python lines run; fail if anything but NumPy computes."""
     answer = submission.call(PROBES + "numpy_only", submission.value(name), list(args), kwargs)
-    report = expect.mapping(answer, ("result", "lines", "foreign"), f"the run of `{name}`")
+    report = expect.mapping(answer, ("result", "lines", "foreign", "broken"), f"the run of `{name}`")
     foreign, what = report["foreign"], f"`{name}` does not compute in NumPy"
     hint = "this is the column No-JAX: use NumPy's functions only"
     expect.true(foreign == [], what, expected="NumPy only", got=str(foreign), hint=hint)
+    check_rules(report["broken"], f"`{name}`")
     return report["result"], expect.number(report["lines"], "the number of lines")
 
 
@@ -31,30 +32,31 @@ def _check(
 ) -> None:
     with expect.case(given, hint):
         got, _ = _call(submission, name, *args, **kwargs)
-        expect.close(got, want, f"what `{name}` returns", rtol=1e-3, atol=1e-4)
+        expect.close(got, want, f"what `{name}` returns", rtol=1e-3, atol=1e-4, dtype=np.float32)
 
 
 # -- convolution
 
 
-def _check_convolution(submission: Submission, x: np.ndarray, w: np.ndarray, hint: str, **options: int) -> None:
-    given = ", ".join([f"x {x.shape}, w {w.shape}", *(f"{name} {value}" for name, value in options.items())])
-    want = reference.conv2d(x, w, **options)  # pyright: ignore[reportArgumentType]
+def _check_convolution(submission: Submission, x: np.ndarray, w: np.ndarray, hint: str, **options: Any) -> None:
+    shown = (f"{name} {getattr(value, 'shape', value)}" for name, value in options.items())
+    given = ", ".join([f"x {x.shape}, w {w.shape}", *shown])
+    want = reference.conv2d(x, w, **options)
     _check(submission, "conv2d", want, given, hint, x, w, **options)
 
 
-@points(3)
+@points(2)
 def convolution_is_right(submission: Submission) -> None:
     """`conv2d` sums x times w over every window of every image."""
-    hint = "y[n, f, oh, ow] = sum over c, i, j of x[n, c, oh + i, ow + j] * w[f, c, i, j]: the kernel is not flipped"
-    for x_shape, w_shape in (((1, 3, 7, 7), (4, 3, 3, 3)), ((2, 2, 5, 8), (3, 2, 2, 3))):
+    hint = "look at one output element: which part of x, and which filter, does it depend on? The kernel is not flipped"
+    for x_shape, w_shape in (((1, 3, 7, 7), (4, 3, 3, 3)), ((2, 2, 5, 8), (3, 2, 2, 3)), ((3, 4, 6, 5), (2, 4, 1, 1))):
         _check_convolution(submission, submission.normal(*x_shape), submission.normal(*w_shape), hint)
 
 
 @points(1)
 def convolution_takes_strides(submission: Submission) -> None:
     """`conv2d` moves the window by `stride` in both directions."""
-    hint = "the window of y[.., oh, ow] starts at row oh * stride and column ow * stride"
+    hint = "the window moves by stride rows and by stride columns; the last one may end before the border"
     for size, stride in ((9, 2), (11, 3)):
         x, w = submission.normal(1, 2, size, size + 1), flat_weights(submission, 3, 2, 3, 3)
         _check_convolution(submission, x, w, hint, stride=stride)
@@ -63,7 +65,7 @@ def convolution_takes_strides(submission: Submission) -> None:
 @points(1)
 def convolution_pads_with_zeros(submission: Submission) -> None:
     """`conv2d` adds `padding` zeros on all four sides."""
-    hint = "np.pad(x, ((0, 0), (0, 0), (padding, padding), (padding, padding)))"
+    hint = "np.pad takes a pair, before and after, for each of the four axes"
     for padding in (1, 2):
         x, w = submission.normal(1, 2, 6, 5), flat_weights(submission, 3, 2, 3, 3)
         _check_convolution(submission, x, w, hint, padding=padding)
@@ -81,8 +83,8 @@ def convolution_adds_its_bias(submission: Submission) -> None:
         expect.true(len(shape) == 4 and shape[1] == len(bias), what, expected=(2, 3, 4, 3), got=shape or without)
         difference = expect.array(with_bias, shape, "what `conv2d` returns") - without
         want = np.broadcast_to(bias[:, None, None], shape)
-        hint = "bias[:, None, None] broadcasts over every image's [F, OH, OW]"
-        expect.close(difference, want, "what the bias adds", atol=1e-3, hint=hint)
+        hint = "one bias for each of the F output channels, at every position of every image"
+        expect.close(difference, want, "what the bias of `conv2d` adds", atol=1e-3, hint=hint, dtype=np.float32)
 
 
 @points(1)
@@ -100,7 +102,7 @@ def pixels_are_not_looped_over(submission: Submission) -> None:
     small, large = counts[1:]
     expect.true(
         large <= small + SPARE_LINES,
-        "more lines of Python run for a larger image",
+        "`conv2d` runs more lines of Python for a larger image",
         expected=f"{small:.0f} lines for 48 x 48, as for 24 x 24",
         got=f"{large:.0f} lines",
         hint="sliding_window_view gives all windows at once; then one matrix product (@, einsum, tensordot) suffices",
@@ -111,58 +113,63 @@ def pixels_are_not_looped_over(submission: Submission) -> None:
 
 
 def _check_pooling(submission: Submission, x: np.ndarray, hint: str, **options: int) -> None:
-    given = f"x {x.shape}, " + ", ".join(f"{name} {value}" for name, value in options.items())
+    given = ", ".join([f"x {x.shape}", *(f"{name} {value}" for name, value in options.items())])
     _check(submission, "max_pool", reference.max_pool(x, **options), given, hint, x, **options)
 
 
-@points(2)
+@points(1)
 def pooling_takes_the_largest(submission: Submission) -> None:
     """`max_pool` returns the maximum of every window."""
-    hint = "the maximum over i and j of x[n, c, oh + i, ow + j]"
-    for shape, kernel in (((2, 3, 6, 7), 2), ((1, 2, 7, 6), 3)):
+    hint = "y[n, c, oh, ow] is the largest of kernel * kernel neighbours in the same channel"
+    for shape, kernel in (((2, 3, 6, 7), 2), ((1, 2, 7, 6), 3), ((3, 1, 5, 8), 4)):
         _check_pooling(submission, submission.normal(*shape), hint, kernel=kernel, stride=1, padding=0)
 
 
 @points(1)
 def pooling_pads_with_less_than_all(submission: Submission) -> None:
-    """`max_pool` never returns a padded value, whatever the signs of x."""
-    hint = "pad with -np.inf: a zero would be the maximum of a window of negative values"
-    x = -1 - submission.rng.random((1, 2, 6, 7)).astype(np.float32)
-    _check_pooling(submission, x, hint, kernel=3, stride=1, padding=1)
+    """`max_pool` never returns a padded value, whatever the signs and sizes of x."""
+    hint = "which number is never the maximum of anything?"
+    for exponent, kernel, padding in ((0, 3, 1), (30, 5, 2)):
+        x = (-(10.0**exponent) * (1 + submission.rng.random((1, 2, 6, 7)))).astype(np.float32)
+        _check_pooling(submission, x, hint, kernel=kernel, stride=1, padding=padding)
 
 
 @points(1)
 def pooling_takes_strides(submission: Submission) -> None:
-    """`max_pool` moves the window by `stride` in both directions."""
-    hint = "the window of y[.., oh, ow] starts at row oh * stride and column ow * stride"
+    """`max_pool` moves the window by `stride` in both directions; by default it is ResNet's, 3 x 3 with stride 2."""
+    hint = "the window moves by stride rows and by stride columns; the defaults are kernel=3, stride=2, padding=1"
     for shape, stride in (((1, 2, 9, 8), 2), ((2, 1, 10, 11), 3)):
         _check_pooling(submission, submission.normal(*shape), hint, kernel=3, stride=stride, padding=0)
+    _check_pooling(submission, np.abs(submission.normal(2, 3, 9, 12)), hint)
 
 
 # -- elementwise and dense
 
 
-def _check_norm(submission: Submission, var: np.ndarray, eps: float, hint: str) -> None:
+def _check_norm(submission: Submission, var: np.ndarray, hint: str, **options: float) -> None:
     channels = len(var)
     x = submission.normal(2, channels, 4, 5)
     mean, weight, bias = (submission.normal(channels) for _ in range(3))
-    given = f"x {x.shape}, var {np.round(var, 6).tolist()}, eps {eps}"
-    want = reference.batch_norm(x, mean, var, weight, bias, eps)
-    _check(submission, "batch_norm", want, given, hint, x, mean, var, weight, bias, eps=eps)
+    given = f"x {x.shape}, var {np.round(var, 6).tolist()}, eps {options.get('eps', 'not given')}"
+    want = reference.batch_norm(x, mean, var, weight, bias, **options)
+    _check(submission, "batch_norm", want, given, hint, x, mean, var, weight, bias, **options)
 
 
 @points(1)
 def norm_takes_running_statistics(submission: Submission) -> None:
     """`batch_norm` normalises every channel by the statistics passed to it."""
-    hint = "(x - mean) / sqrt(var + eps) * weight + bias, each of the four per channel: mean[:, None, None]"
-    _check_norm(submission, (1 + 3 * submission.rng.random(4)).astype(np.float32), 1e-5, hint)
+    hint = "mean, var, weight and bias have one number for each channel, the second axis of x"
+    for channels in (4, 5):
+        _check_norm(submission, (1 + 3 * submission.rng.random(channels)).astype(np.float32), hint, eps=1e-5)
 
 
 @points(1)
 def norm_adds_eps_to_the_variance(submission: Submission) -> None:
-    """`batch_norm` adds `eps` to the variance, under the square root."""
-    hint = "sqrt(var + eps), with the argument eps"
-    _check_norm(submission, (1e-3 * (1 + submission.rng.random(3))).astype(np.float32), 1e-3, hint)
+    """`batch_norm` adds `eps`, 1e-5 by default, to the variance, under the square root."""
+    hint = "where in the formula is eps, and does your code use the argument?"
+    for eps in (1e-3, 0.5):
+        _check_norm(submission, (1e-3 * (1 + submission.rng.random(3))).astype(np.float32), hint, eps=eps)
+    _check_norm(submission, (1e-5 * (1 + submission.rng.random(3))).astype(np.float32), hint)
 
 
 @points(1)
@@ -170,46 +177,51 @@ def negative_numbers_become_zero(submission: Submission) -> None:
     """`relu` keeps positive values and replaces negative ones by zero."""
     for shape in ((2, 3, 4, 5), (6, 7)):
         x = submission.normal(*shape)
-        _check(submission, "relu", np.maximum(x, 0), f"x {shape}", "np.maximum(x, 0)", x)
+        hint = "the larger one of each number and 0, in a new array"
+        _check(submission, "relu", np.maximum(x, 0), f"x {shape}", hint, x)
 
 
 @points(1)
 def sums_are_taken_place_by_place(submission: Submission) -> None:
     """`add` adds two arrays element by element."""
-    x, y = submission.normal(2, 3, 4, 5), submission.normal(2, 3, 4, 5)
-    _check(submission, "add", x + y, f"x and y {x.shape}", "x + y", x.copy(), y)
+    for shape in ((2, 3, 4, 5), (1, 2, 6, 3)):
+        x, y = submission.normal(*shape), submission.normal(*shape)
+        _check(submission, "add", x + y, f"x and y {x.shape}", "the sum, in a new array", x, y)
 
 
 @points(1)
 def means_are_of_each_channel(submission: Submission) -> None:
     """`global_average_pool` returns the mean of every channel of every image."""
-    x = submission.normal(3, 4, 5, 6)
-    hint = "the mean over axes 2 and 3: [N, C]"
-    _check(submission, "global_average_pool", x.mean(axis=(2, 3)), f"x {x.shape}", hint, x)
+    for shape in ((3, 4, 5, 6), (1, 2, 7, 3)):
+        x = submission.normal(*shape)
+        hint = "which axes are the pixels of one channel of one image?"
+        _check(submission, "global_average_pool", x.mean(axis=(2, 3)), f"x {x.shape}", hint, x)
 
 
 @points(1)
 def dense_multiplies_by_rows(submission: Submission) -> None:
     """`dense` multiplies by weights [out, in], torch's layout."""
+    hint = "each row of w belongs to one output: which axes of x and w does the product sum over?"
     for n, inputs, outputs in ((3, 5, 4), (2, 4, 4)):
         x, w = submission.normal(n, inputs), submission.normal(outputs, inputs)
         given = f"x {x.shape}, w {w.shape}"
-        _check(submission, "dense", x @ w.T, given, "x @ w.T", x, w, np.zeros(outputs, np.float32))
+        _check(submission, "dense", x @ w.T, given, hint, x, w, np.zeros(outputs, np.float32))
 
 
 @points(1)
 def dense_adds_its_bias(submission: Submission) -> None:
     """`dense` adds the bias of each output."""
-    x, w = np.zeros((3, 5), np.float32), submission.normal(5, 5)
-    bias = (1 + np.arange(5) + submission.rng.random(5)).astype(np.float32)
-    want = np.broadcast_to(bias, (3, 5))
-    _check(submission, "dense", want, f"x of zeros {x.shape}, w {w.shape}", "x @ w.T + bias", x, w, bias)
+    for n, outputs in ((3, 5), (5, 5)):
+        x, w = np.zeros((n, outputs), np.float32), submission.normal(outputs, outputs)
+        bias = (1 + np.arange(outputs) + submission.rng.random(outputs)).astype(np.float32)
+        want, hint = np.broadcast_to(bias, (n, outputs)), "the bias is added to every row of the product"
+        _check(submission, "dense", want, f"x of zeros {x.shape}, w {w.shape}", hint, x, w, bias)
 
 
 @points(1)
 def softmax_is_along_the_last_axis(submission: Submission) -> None:
     """`softmax` converts the last axis of an array of any rank to probabilities."""
-    hint = "axis=-1 with keepdims=True, both for the maximum and for the sum"
+    hint = "the maximum and the sum are those of the last axis, kept as an axis of size 1"
     for shape in ((3, 5), (7,), (2, 3, 4)):
         x = submission.normal(*shape)
         _check(submission, "softmax", reference.softmax(x), f"x {shape}", hint, x)
@@ -218,11 +230,13 @@ def softmax_is_along_the_last_axis(submission: Submission) -> None:
 @points(1)
 def softmax_stands_large_numbers(submission: Submission) -> None:
     """`softmax` does not overflow for large values."""
-    hint = "e^1000 overflows: subtract the maximum of the axis first, which changes no ratio"
+    hint = "which number can be subtracted from a row without changing any of its ratios, so that none overflows?"
     for offsets in ((1000.0, 1000.0), (-1000.0, -1000.0), (1000.0, -1000.0)):  # of each row
         x = submission.normal(2, 6) + np.array(offsets, np.float32)[:, None]
         around = " and ".join(f"{offset:g}" for offset in dict.fromkeys(offsets))
         _check(submission, "softmax", reference.softmax(x), f"x {x.shape} around {around}", hint, x)
+    x = np.array([[1000, -1000, 998], [-999, 1001, 1000]], np.float32) + submission.normal(2, 3)
+    _check(submission, "softmax", reference.softmax(x), f"x {x.shape}, from -1000 to 1000 in each row", hint, x)
 
 
 OPERATORS_STAND_IN = """
@@ -255,6 +269,8 @@ TASKS = (
             softmax_stands_large_numbers,
         ),
         stand_in=OPERATORS_STAND_IN,
+        minutes=45,
+        builds_on=("P3.4",),
         forbidden=("jax", "torch", "mlhood.jaxlab"),
     ),
 )

@@ -43,34 +43,38 @@ def _call(submission: Submission, probe: str, x: np.ndarray, *arguments: object)
 @points(1)
 def values_are_rounded_and_cut(submission: Submission) -> None:
     """`fake_quantize` rounds to multiples of the scale and clips them to -128 to 127 steps."""
-    hint = "scale * clip(round(x / scale), -128, 127), of x's dtype: `def_impl` registers the implementation"
-    for shape in ((40,), (5, 8)):
+    hint = "what `staircase` computes, in x's dtype: `def_impl` registers the implementation"
+    for shape, dtype in (((40,), np.float32), ((5, 8), np.float32), ((30,), np.float16)):
         x, scale = _draw(submission, *shape)
-        with expect.case(f"x {x.shape}, scale {scale:g}", hint):
+        x = x.astype(dtype)
+        with expect.case(f"{x.dtype} x {x.shape}, scale {scale:g}", hint):
             report = expect.mapping(_call(submission, "quantized", x, scale), ("value", "dtype"), "the result")
-            expect.close(report["value"], _quantize(x, scale), "the value")
-            expect.equal(report["dtype"], "float32", "`fake_quantize` returns the wrong dtype")
+            expect.close(report["value"], _quantize(x.astype(np.float64), scale), "the value of `fake_quantize`")
+            expect.equal(report["dtype"], str(x.dtype), "`fake_quantize` returns the wrong dtype")
 
 
 @points(1)
 def it_is_compiled(submission: Submission) -> None:
     """`fake_quantize` works under `jax.jit`, and its shape is known without values."""
-    x, scale = _draw(submission, 6, 7)
-    hint = "`def_abstract_eval` returns ShapedArray(x.shape, x.dtype); a lowering rule generates the code"
-    with expect.case(f"x {x.shape}, scale {scale:g}", hint):
-        keys = ("value", "shape", "dtype")
-        report = expect.mapping(_call(submission, "quantized_compiled", x, scale), keys, "the result")
-        expect.close(report["value"], _own_quantize(submission, x, scale), "the value")
-        expect.equal(report["shape"], [*x.shape], "JAX expects the wrong shape")
-        expect.equal(report["dtype"], "float32", "JAX expects the wrong dtype")
+    hint = "the abstract evaluation knows shape and dtype of the result; a lowering rule generates the code"
+    for shape, dtype in (((6, 7), np.float32), ((4, 3, 2), np.float16)):
+        x, scale = _draw(submission, *shape)
+        x = x.astype(dtype)
+        with expect.case(f"{x.dtype} x {x.shape}, scale {scale:g}", hint):
+            keys = ("value", "shape", "dtype")
+            report = expect.mapping(_call(submission, "quantized_compiled", x, scale), keys, "the result")
+            expect.close(report["value"], _own_quantize(submission, x, scale), "the value of `fake_quantize`")
+            expect.equal(report["shape"], [*x.shape], "JAX expects the wrong shape of `fake_quantize`")
+            expect.equal(report["dtype"], str(x.dtype), "JAX expects the wrong dtype of `fake_quantize`")
 
 
 def _derivatives(submission: Submission) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray, str]:
     """Return derivatives in both modes, the tangent, which elements are in range, and a description of the case."""
     x, scale = _draw(submission, 40)
+    x[-2:] = LOW * scale, HIGH * scale  # both ends are in range
     tangent = (1 + submission.rng.random(40)).astype(np.float32)
     given = f"x {x.shape}, scale {scale:g}"
-    hint = "ad.primitive_jvps, or ad.defjvp: the tangent passes unchanged where -128 <= x / scale <= 127"
+    hint = "ad.primitive_jvps, or ad.defjvp, of the primitive"
     with expect.case(given, hint):
         answer = _call(submission, "quantized_derivatives", x, tangent, scale)
         report = expect.mapping(answer, ("forward", "backward"), "the derivatives")
@@ -84,36 +88,42 @@ def gradients_go_straight_through(submission: Submission) -> None:
     derivatives, tangent, inside, given = _derivatives(submission)
     hint = "the derivative of rounding is 0 nearly everywhere; the straight-through estimator uses 1 instead"
     for name, got in derivatives.items():
-        expect.close(got[inside], tangent[inside], f"the {name} derivative in range", given=given, hint=hint)
+        what = f"the {name} derivative of `fake_quantize` in range"
+        expect.close(got[inside], tangent[inside], what, given=given, hint=hint)
+    x, scale = _draw(submission, 4, 6)
+    with expect.case(f"x {x.shape}, scale {scale:g}, jax.jit(jax.vmap(jax.grad(...)))", hint):
+        got = expect.array(_call(submission, "quantized_compiled_derivatives", x, scale), x.shape, "the gradient")
+        inside = (x / scale >= LOW) & (x / scale <= HIGH)
+        expect.close(got[inside], np.ones(inside.sum()), "the gradient of `fake_quantize` in range")
 
 
 @points(1)
 def gradients_end_at_the_range(submission: Submission) -> None:
     """`fake_quantize` has the derivative 0 where x is out of range, forward and backward."""
     derivatives, tangent, inside, given = _derivatives(submission)
-    hint = "g where -128 <= x / scale <= 127, else 0: a clipped value does not change the result"
+    hint = "a clipped value does not change the result; both ends of the range are inside"
     for name, got in derivatives.items():
-        expect.true(bool(got[inside].any()), f"the {name} derivative is 0 everywhere", given=given)
-        zero = 0 * tangent[~inside]
-        expect.close(got[~inside], zero, f"the {name} derivative out of range", given=given, hint=hint)
+        what = f"the {name} derivative of `fake_quantize`"
+        expect.true(bool(got[inside].any()), f"{what} is 0 everywhere", given=given)
+        expect.close(got[~inside], 0 * tangent[~inside], f"{what} out of range", given=given, hint=hint)
 
 
 @points(1)
 def batches_keep_their_axis(submission: Submission) -> None:
     """`fake_quantize` works under `jax.vmap`, along any axis."""
     hint = "the batching rule receives the axes and returns the result's batch axis: the same as x's"
-    for axis in (0, 1):
-        x, scale = _draw(submission, 4, 6)
+    for axis, shape in ((0, (4, 6)), (1, (4, 6)), (2, (3, 2, 5))):
+        x, scale = _draw(submission, *shape)
         with expect.case(f"x {x.shape}, scale {scale:g}, in_axes={axis}, out_axes={axis}", hint):
             got = _call(submission, "quantized_batch", x, scale, axis)
-            expect.close(got, _own_quantize(submission, x, scale), "the values")
+            expect.close(got, _own_quantize(submission, x, scale), "the values of `fake_quantize`")
 
 
 @points(1)
 def it_stands_in_the_jaxpr(submission: Submission) -> None:
     """`fake_quantize` appears in a jaxpr as one operation."""
     x, scale = _draw(submission, 24)
-    hint = 'fake_quantize_p = jax.extend.core.Primitive("fake_quantize"); fake_quantize_p.bind(x, scale=scale)'
+    hint = "the function binds the primitive, whose name is fake_quantize, and does nothing else"
     with expect.case(f"x {x.shape}, scale {scale:g}", hint):
         other = submission.normal(*x.shape)
         answer = _call(submission, "quantized_primitives", x, scale, other)
@@ -139,5 +149,7 @@ TASKS = (
             it_stands_in_the_jaxpr,
         ),
         forbidden=("mlhood.jaxlab.tracing.primitive",),
+        minutes=40,
+        builds_on=("P2.5", "P5.5", "P5.7"),
     ),
 )

@@ -16,9 +16,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.core import Tracer
 
 from mlhood.grading.checks.probes import patched_globals
+from mlhood.grading.rpc.guard import CHANGED, guarded
 from mlhood.jaxlab.operators import network, with_jax
+from mlhood.jaxlab.operators.cases import Case
 from mlhood.measure import compare
 
 MAX_ITERATIONS = 10_000
@@ -57,9 +60,13 @@ def run(function: Callable, args: list[Any], static: list[Any] | tuple[Any, ...]
 
 
 def tree_report(function: Callable, state: dict[str, np.ndarray]) -> dict[str, Any]:
-    """Return the `tree` that a function makes of a state, and whether its leaves are `all_jax` arrays."""
-    tree = function(state)
-    return {"tree": tree, "all_jax": all(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(tree))}
+    """Return the `tree` that a function makes of a state, whether its leaves are `all_jax`, and what is `broken`.
+
+    JAX arrays may share the memory of the arrays that they are made of, since nothing can write to them.
+    """
+    tree, broken = guarded(function, [state])
+    all_jax = all(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(tree))
+    return {"tree": tree, "all_jax": all_jax, "broken": broken if broken == CHANGED else ""}
 
 
 def run_resnet(function: Callable, state: dict[str, np.ndarray], x: np.ndarray) -> list[Any]:
@@ -102,9 +109,11 @@ def reference_resnet(params: Any, x: Any) -> Any:
 def compile_times(function: Callable) -> dict[str, Any]:
     """Call the student's `compile_seconds` on functions that sleep for `SLEEP` while they are traced.
 
+    Each function is passed twice, with arguments of the same shapes.
+
     Returns:
-        For each function the `reported` seconds, the `elapsed` seconds of the call, how often it was `traced`, and how
-        often it `ran`.
+        For each call the `reported` seconds, the `elapsed` seconds of the call, how often the function was `traced` in
+        it, and how often it `ran`.
     """
     report: dict[str, Any] = {"reported": [], "elapsed": [], "traced": [], "ran": []}
     for size in (3, 5):
@@ -116,13 +125,61 @@ def compile_times(function: Callable) -> dict[str, Any]:
             jax.debug.callback(lambda value: ran.append(1), x[0])
             return jnp.tanh(x) * y
 
-        start = time.perf_counter()
-        report["reported"].append(function(sleepy, jnp.ones(size), jnp.ones(size)))
-        report["elapsed"].append(time.perf_counter() - start)
-        jax.effects_barrier()
-        report["traced"].append(len(traced))
-        report["ran"].append(len(ran))
+        for _ in range(2):
+            traced.clear()
+            start = time.perf_counter()
+            report["reported"].append(function(sleepy, jnp.ones(size), jnp.ones(size)))
+            report["elapsed"].append(time.perf_counter() - start)
+            jax.effects_barrier()
+            report["traced"].append(len(traced))
+            report["ran"].append(len(ran))
     return report
+
+
+def watched_sides(function: Callable, x: np.ndarray, y: np.ndarray) -> dict[str, Any]:
+    """Call the student's `sides` on a case whose two functions watch what they are called with, and then both sides.
+
+    Returns:
+        The results of both sides, of two calls each (`no_jax`, `with_jax`), how often the function with JAX was called
+        on tracers (`traced`) and on arrays (`eager`), whether its side runs without transferring anything to the device
+        (`on_device`), and whether the function without JAX gets NumPy's arrays only (`in_numpy`).
+    """
+    calls: dict[str, list[bool]] = {"tracers": [], "numpy": []}
+
+    def no_jax(x: Any, y: Any) -> Any:
+        calls["numpy"].append(isinstance(x, np.ndarray) and isinstance(y, np.ndarray))
+        return np.asarray(x) * 2 + np.asarray(y)
+
+    def with_jax(x: Any, y: Any) -> Any:
+        calls["tracers"].append(isinstance(x, Tracer) and isinstance(y, Tracer))
+        return x * 2 + y
+
+    both = function(Case(no_jax, with_jax, (x, y), x.size))
+    names = ("No-JAX", "JAX")
+    if not isinstance(both, dict) or sorted(both) != sorted(names) or not all(map(callable, both.values())):
+        return {"sides": [str(key) for key in both] if isinstance(both, dict) else str(type(both).__name__)}
+    results = {name: [np.asarray(jax.block_until_ready(both[name]())) for _ in range(2)] for name in names}
+    report = {"sides": list(names), "no_jax": results["No-JAX"], "with_jax": results["JAX"]}
+    traced, eager = sum(calls["tracers"]), calls["tracers"].count(False)
+    in_numpy = len(calls["numpy"]) == 2 and all(calls["numpy"])
+    return report | {
+        "traced": traced,
+        "eager": eager,
+        "in_numpy": in_numpy,
+        "on_device": _transfers_nothing(both["JAX"]),
+    }
+
+
+def _transfers_nothing(call: Callable) -> bool:
+    """Whether a call passes no array from the host to JAX."""
+    try:
+        with jax.transfer_guard_host_to_device("disallow_explicit"):
+            jax.block_until_ready(call())
+    except Exception as error:  # JAX's guard raises an XlaRuntimeError, and whatever else fails has failed before
+        if "transfer" in str(error).lower():
+            return False
+        raise
+    return True
 
 
 def package_ratio(row: str) -> list[float]:
@@ -219,10 +276,10 @@ def clipped(function: Callable, gradients: Any, limit: float) -> Any:
     return function(on_device(gradients), limit)
 
 
-def count_equations(function: Callable, params: Any, x: np.ndarray, y: np.ndarray) -> int:
-    """Return the number of equations in the jaxpr of `per_example`, nested ones included."""
+def example_operations(function: Callable, params: Any, x: np.ndarray, y: np.ndarray) -> list[str]:
+    """Return the names of the operations in the jaxpr of `per_example`, nested ones included."""
     jaxpr = jax.make_jaxpr(lambda *args: function(small_loss, *args))(*on_device([params, x, y]))
-    return len(_operations(jaxpr.jaxpr))
+    return _operations(jaxpr.jaxpr)
 
 
 def _operations(jaxpr: Any) -> list[str]:
@@ -255,27 +312,71 @@ def training_steps(
     """Run the steps that `make_step` returns for SGD with momentum.
 
     Returns:
-        For each step the `params` after it, its loss (`losses`), and how many of the arrays passed as parameters and
-        as state were still `live` after it.
+        For each step the `params` after it, its loss (`losses`), how many of the arrays passed as parameters and
+        as state were still `live` after it, and how often the loss had been called by then (`traces`).
     """
     import optax
 
+    calls: list[int] = []
+
+    def counted_loss(params: Any, x: Any, y: Any) -> Any:
+        calls.append(1)
+        return square_loss(params, x, y)
+
     optimizer = optax.sgd(rate, momentum=momentum)
-    step = function(optimizer, square_loss)
+    step = function(optimizer, counted_loss)
     params = jax.tree.map(jnp.array, params)  # copies: NumPy's own memory cannot be donated
     state = optimizer.init(params)
-    report: dict[str, list[Any]] = {"params": [], "losses": [], "live": []}
+    report: dict[str, list[Any]] = {"params": [], "losses": [], "live": [], "traces": []}
     for x, y in batches:
         passed = {"params": params, "state": state}
         params, state, loss = step(params, state, jnp.asarray(x), jnp.asarray(y))
         report["params"].append(on_host(jax.tree.map(jnp.copy, params)))  # a buffer that NumPy views cannot be donated
-        report["losses"].append(float(loss))
+        report["losses"].append(loss)
+        report["traces"].append(len(calls))
         live = {
             name: sum(isinstance(leaf, jax.Array) and not leaf.is_deleted() for leaf in jax.tree.leaves(part))
             for name, part in passed.items()
         }
         report["live"].append(live)
     return report
+
+
+def trained_on(function: Callable, x: np.ndarray, y: np.ndarray) -> dict[str, Any]:
+    """Call the student's `train` with a `make_step` that works and is watched.
+
+    Returns:
+        The `params` and `losses` that it returns, the losses of the `steps` that it took, and how many of their batches
+        are `strangers`: rows that are not those of x with their labels y.
+    """
+    rows: dict[bytes, set[int]] = {}
+    for image, label in zip(x, y, strict=True):
+        rows.setdefault(image.tobytes(), set()).add(int(label))
+    steps, strangers = [], []
+
+    def make_step(optimizer: Any, loss: Callable) -> Callable:
+        @partial(jax.jit, donate_argnums=(0, 1))
+        def step(params: Any, state: Any, images: Any, labels: Any) -> tuple[Any, Any, Any]:
+            import optax
+
+            value, gradient = jax.value_and_grad(loss)(params, images, labels)
+            updates, state = optimizer.update(gradient, state, params)
+            return optax.apply_updates(params, updates), state, value
+
+        def watched(params: Any, state: Any, images: Any, labels: Any) -> tuple[Any, Any, Any]:
+            pairs = zip(np.asarray(images), np.asarray(labels), strict=True)
+            known = all(int(label) in rows.get(image.tobytes(), ()) for image, label in pairs)
+            strangers.append(not known)
+            result = step(params, state, images, labels)
+            steps.append(result[2])
+            return result
+
+        return watched
+
+    with patched_globals(inspect.unwrap(function), make_step=make_step):
+        params, losses = function(x, y)
+    values = np.asarray([float(loss) for loss in steps])
+    return {"params": on_host(params), "losses": losses, "steps": values, "strangers": sum(strangers)}
 
 
 # -- P5.9
@@ -297,6 +398,13 @@ def quantized(function: Callable, x: np.ndarray, scale: float) -> dict[str, Any]
     """Return the `value` of `fake_quantize` and the name of its `dtype`."""
     value = function(jnp.asarray(x), scale=scale)
     return {"value": value, "dtype": str(getattr(value, "dtype", type(value).__name__))}
+
+
+@_missing_rules()
+def quantized_compiled_derivatives(function: Callable, x: np.ndarray, scale: float) -> Any:
+    """Return the gradient of the sum under `jax.jit`, and of each row by `jax.vmap` of it."""
+    fixed = partial(function, scale=scale)
+    return jax.jit(jax.vmap(jax.grad(lambda values: jnp.sum(fixed(values)))))(jnp.asarray(x))
 
 
 @_missing_rules()

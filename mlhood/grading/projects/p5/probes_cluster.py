@@ -6,7 +6,6 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +19,23 @@ from mlhood.grading.projects.p5.probes import on_device, square_loss
 COLLECTIVE = re.compile(r" (all-reduce|all-gather|all-to-all|reduce-scatter|collective-permute)(?:-start)?\(")
 PROCESS_COUNT = re.compile(r"a cluster of (\d+) processes")
 COMMAND = "from mlhood.cli import main; main()"
-# runs the script under its own name and prints its process count at the end
-RUNNER = (
-    "import runpy, sys; sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__'); import jax; "
-    "print(f'a cluster of {jax.process_count()} processes', flush=True)"
-)
+# runs the script under its own name, where a process has only its own part of the batch, and prints its process count
+RUNNER = """
+import os, runpy, sys
+import numpy as np
+from mlhood.jaxlab.cluster import processes, program
+whole = program.data
+def own_part(seed):
+    params, x, y = whole(seed)
+    rank, count = (int(os.environ[name]) for name in (processes.PROCESS, processes.PROCESSES))
+    others = np.arange(len(x)) * count // len(x) != rank
+    return program.Data(params, np.where(others[:, None], np.float32(np.nan), x), y)
+program.data = own_part
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+import jax
+print(f"a cluster of {jax.process_count()} processes", flush=True)
+"""
 SECONDS = 90
 
 
@@ -48,40 +59,29 @@ def shards(function: Callable, x: np.ndarray, devices: int) -> dict[str, Any]:
 
 
 def gradient(function: Callable, params: Any, x: np.ndarray, y: np.ndarray, devices: int) -> dict[str, Any]:
-    """Call `parallel_gradient` for `square_loss` and a batch that is sharded over the mesh.
+    """Call `parallel_gradient` for `square_loss` and a batch that is not sharded yet.
 
     Returns:
         The `value`, whether it is `replicated`, and the compiled `program` (see `_program`).
     """
     mesh = _mesh("data", devices)
     compute = function(mesh, square_loss)
-    replicated = NamedSharding(mesh, PartitionSpec())
-    batch = [jax.device_put(array, NamedSharding(mesh, PartitionSpec("data"))) for array in (x, y)]
-    weights = jax.device_put(params, replicated)
-    result = compute(weights, *batch)
+    replicated, arguments = NamedSharding(mesh, PartitionSpec()), on_device([params, x, y])
+    result = compute(*arguments)
     return {
         "value": jax.tree.map(np.asarray, result),
         "replicated": all(leaf.sharding.is_equivalent_to(replicated, leaf.ndim) for leaf in jax.tree.leaves(result)),
-        "program": _program(compute, [weights, *batch]),
+        "program": _program(compute, arguments),
     }
 
 
 def layers(function: Callable, arrays: list[np.ndarray], devices: int) -> dict[str, Any]:
     """Return the `value` of `two_layers` for x, w1, b1, w2 and b2, and the compiled `program` (see `_program`).
 
-    The arguments are not sharded. If the function does not shard them itself, they are sharded for it.
+    The arguments are not sharded: that is the function's task.
     """
-    mesh = _mesh("model", devices)
-    forward = function(mesh)
-    program = _program(forward, on_device(arrays))
-    if not program["collectives"]:
-        specs = (None,), (None, "model"), ("model",), ("model", None), (None,)
-        shardings = [NamedSharding(mesh, PartitionSpec(*spec)) for spec in specs]
-        with suppress(Exception):  # it has other shardings of its own
-            sharded = [jax.device_put(*pair) for pair in zip(arrays, shardings, strict=True)]
-            again = _program(forward, sharded)
-            program = again if again["collectives"] == ["all-reduce"] else program
-    return {"value": np.asarray(forward(*on_device(arrays))), "program": program}
+    forward = function(_mesh("model", devices))
+    return {"value": np.asarray(forward(*on_device(arrays))), "program": _program(forward, on_device(arrays))}
 
 
 def _program(function: Callable, arguments: list[Any]) -> dict[str, Any]:
@@ -94,6 +94,14 @@ def _program(function: Callable, arguments: list[Any]) -> dict[str, Any]:
     flops = (compiled.cost_analysis() or {}).get("flops", 0.0)
     value = jax.tree.map(np.asarray, compiled(*arguments))
     return {"collectives": COLLECTIVE.findall(compiled.as_text() or ""), "value": value, "flops": flops}
+
+
+def plain_plan(function: Callable, batch: int, widths: list[int]) -> Any:
+    """Return the student's plan in plain data: the arguments of each `PartitionSpec`, or what it is instead."""
+    plan = function(batch, tuple(widths))
+    if not isinstance(plan, dict):
+        return plan
+    return {name: list(spec) if isinstance(spec, PartitionSpec) else repr(spec) for name, spec in plan.items()}
 
 
 def counted(function: Callable, params: Any) -> Any:

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from mlhood.grading.rpc.guard import CHANGED, Guard, guarded
+
 FOREIGN = ("jax", "jaxlib", "torch")
 
 
@@ -16,7 +18,7 @@ def numpy_only(function: Callable, args: list[Any], kwargs: dict[str, Any]) -> d
     """Call a function and trace the Python code that it runs.
 
     Returns:
-        Its `result`, the number of `lines` of Python run, and the `foreign` packages involved.
+        Its `result`, the number of `lines` of Python run, the `foreign` packages involved, and the rule `broken`.
     """
     lines, packages = 0, set()
 
@@ -27,6 +29,7 @@ def numpy_only(function: Callable, args: list[Any], kwargs: dict[str, Any]) -> d
             packages.add(str(frame.f_globals.get("__name__", "")).partition(".")[0])
         return trace
 
+    guard = Guard(list(args), dict(kwargs))
     before, collecting = sys.gettrace(), gc.isenabled()
     gc.disable()  # JAX has a callback for garbage collections, whose frames would be taken for the function's
     sys.settrace(trace)
@@ -37,7 +40,8 @@ def numpy_only(function: Callable, args: list[Any], kwargs: dict[str, Any]) -> d
         if collecting:
             gc.enable()
     packages.add(type(result).__module__.partition(".")[0])
-    return {"result": result, "lines": lines, "foreign": sorted(packages.intersection(FOREIGN))}
+    foreign, broken = sorted(packages.intersection(FOREIGN)), guard.broken(result)
+    return {"result": result, "lines": lines, "foreign": foreign, "broken": broken}
 
 
 # -- P5.5: a variable is [number, *shape] in plain data, a number is a constant
@@ -52,7 +56,8 @@ def recorded(function: Callable, shapes: list[list[int]], steps: list[list[Any]]
         steps: Operation and operands: integers are indices of all variables so far, floats are numbers.
 
     Returns:
-        For each step the `returned` variable, the `appended` equations, and the `operands`.
+        For each step the `returned` variable, the `appended` equations, the `operands`, and whether earlier equations
+        are `changed`.
     """
     from mlhood.jaxlab.tracing.tracer import fresh
 
@@ -61,27 +66,37 @@ def recorded(function: Callable, shapes: list[list[int]], steps: list[list[Any]]
     reports = []
     for op, indices in steps:
         operands = tuple(values[index] if isinstance(index, int) else index for index in indices)
-        before = len(equations)
+        before = list(equations)
         values.append(function(equations, op, operands))
-        appended = [_plain_equation(equation) for equation in equations[before:]]
-        reports.append({"returned": _plain(values[-1]), "appended": appended, "operands": list(map(_plain, operands))})
+        appended = [_plain_equation(equation) for equation in equations[len(before) :]]
+        report = {"returned": _plain(values[-1]), "appended": appended, "operands": list(map(_plain, operands))}
+        reports.append(report | {"changed": equations[: len(before)] != before})
     return reports
 
 
-def evaluated(function: Callable, program: list[Any], arguments: list[np.ndarray]) -> Any:
-    """Call `evaluate` on a program."""
-    return function(_program(program), *arguments)
+def evaluated(function: Callable, program: list[Any], arguments: list[np.ndarray]) -> dict[str, Any]:
+    """Call `evaluate` on a program: return its `outputs`, and the rule that is `broken`.
+
+    An output may be an argument: if the program's output is its input.
+    """
+    outputs, broken = guarded(function, [_program(program), *arguments])
+    return {"outputs": outputs, "broken": broken if broken == CHANGED else ""}
 
 
-def live_result(function: Callable, program: list[Any]) -> list[Any] | None:
-    """Return the program that `live` returns, in plain data; None if it is not a program."""
+def live_result(function: Callable, program: list[Any]) -> dict[str, Any]:
+    """Return the `program` that `live` returns, in plain data, and whether its argument is `changed`.
+
+    A result that is not a program is None.
+    """
     from mlhood.jaxlab.tracing.tracer import Program
 
-    result = function(_program(program))
+    argument = _program(program)
+    result = function(argument)
+    changed = argument != _program(program)
     if not isinstance(result, Program):
-        return None
+        return {"program": None, "changed": changed}
     inputs, outputs = (list(map(_plain, variables)) for variables in (result.inputs, result.outputs))
-    return [inputs, list(map(_plain_equation, result.equations)), outputs]
+    return {"program": [inputs, list(map(_plain_equation, result.equations)), outputs], "changed": changed}
 
 
 def _program(plain: list[Any]) -> Any:
@@ -120,8 +135,8 @@ RULES: dict[str, Callable] = {
 }
 
 
-def backward_result(function: Callable, values: list[np.ndarray], entries: list[list[Any]]) -> Any:
-    """Call `backward` on a tape.
+def backward_result(function: Callable, values: list[np.ndarray], entries: list[list[Any]]) -> dict[str, Any]:
+    """Call `backward` on a tape: return its `gradients`, and whether it has `changed` the tape.
 
     Args:
         function: The student's `backward`.
@@ -133,4 +148,7 @@ def backward_result(function: Callable, values: list[np.ndarray], entries: list[
     tape = Tape()
     tape.values.extend(values)
     tape.entries.extend(Entry(op, tuple(inputs), output, attributes) for op, inputs, output, attributes in entries)
-    return function(tape, RULES)
+    before = [value.copy() for value in tape.values], list(tape.entries)
+    gradients = function(tape, RULES)
+    same = len(tape.values) == len(before[0]) and all(map(np.array_equal, tape.values, before[0]))
+    return {"gradients": gradients, "changed": not same or tape.entries != before[1]}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -87,8 +88,15 @@ def draw_state(rng: np.random.Generator) -> State:
     return state | {"fc.weight": fc[0].astype(np.float32), "fc.bias": fc[1].astype(np.float32)}
 
 
-def draw_block(rng: np.random.Generator, channels: int, filters: int, prefix: str = "", least: float = 0.5) -> State:
-    """Draw a basic block, with a projection if the number of channels changes.
+def draw_block(
+    rng: np.random.Generator,
+    channels: int,
+    filters: int,
+    prefix: str = "",
+    least: float = 0.5,
+    projected: bool | None = None,
+) -> State:
+    """Draw a basic block.
 
     Args:
         rng: The generator.
@@ -96,12 +104,13 @@ def draw_block(rng: np.random.Generator, channels: int, filters: int, prefix: st
         filters: Channels of its output.
         prefix: Prefix of the names.
         least: The smallest running variance.
+        projected: Whether its shortcut has a projection; if the number of channels changes by default.
     """
     state: State = {}
     for number, inputs in ((1, channels), (2, filters)):
         state[f"{prefix}conv{number}.weight"] = _weights(rng, filters, inputs, 3)
         state |= _norm(rng, f"{prefix}bn{number}", filters, least)
-    if channels != filters:
+    if channels != filters if projected is None else projected:
         state[f"{prefix}downsample.0.weight"] = _weights(rng, filters, channels, 1)
         state |= _norm(rng, f"{prefix}downsample.1", filters, least)
     return state
@@ -148,7 +157,8 @@ def digit_logits(params: Mapping[str, np.ndarray], x: np.ndarray) -> np.ndarray:
 
 def cross_entropy(logits: np.ndarray, labels: np.ndarray) -> float:
     """Return the mean of -log softmax at the labels [N] of logits [N, K]."""
-    return float(-np.log(softmax(logits)[np.arange(len(labels)), labels]).mean())
+    shifted = logits.astype(np.float64) - logits.max(axis=1, keepdims=True)
+    return float((np.log(np.exp(shifted).sum(axis=1)) - shifted[np.arange(len(labels)), labels]).mean())
 
 
 def cross_entropy_gradient(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
@@ -246,3 +256,40 @@ def momentum_steps(
         now = {name: now[name] - rate * velocity[name] for name in now}
         after.append(now)
     return after, losses
+
+
+# -- a plan for the step of `mlhood.jaxlab.cluster.plans`
+
+ROWS, COLUMNS, WHOLE = ("devices",), (None, "devices"), ()
+LAYOUTS = {"data": (WHOLE, ROWS), "columns": (COLUMNS, COLUMNS), "rows": (ROWS, WHOLE)}  # of w and of h
+
+
+def best_plan(batch: int, widths: Sequence[int]) -> dict[str, tuple[str | None, ...]]:
+    """Return the specification of each array in the plan that the model of `sent_by` finds the best."""
+    choices = itertools.product(LAYOUTS, repeat=len(widths) - 1)
+    best = min(choices, key=lambda kinds: sent_by(kinds, batch, widths))
+    return plan_of(best)
+
+
+def plan_of(kinds: Sequence[str]) -> dict[str, tuple[str | None, ...]]:
+    """Return the plan in which each layer is of one of the kinds of `LAYOUTS`."""
+    return {f"{name}{i}": LAYOUTS[kind][j] for i, kind in enumerate(kinds, 1) for j, name in enumerate("wh")}
+
+
+def sent_by(kinds: Sequence[str], batch: int, widths: Sequence[int]) -> float:
+    """Estimate what each device sends, in elements: an all-gather is 1, an all-reduce 2 times (n - 1) / n of its data.
+
+    Every layer has what it needs for its own gradient; forward, some need whole inputs, and backward, all but the first
+    have to give the gradient of theirs.
+    """
+    total, before = 0, "data"
+    for i, kind in enumerate(kinds):
+        inputs, outputs, weights = batch * widths[i], batch * widths[i + 1], widths[i] * widths[i + 1]
+        if kind == "data":
+            total += 2 * weights + {"data": 0, "columns": 2, "rows": 1}[before] * inputs
+        elif kind == "columns":
+            total += {"data": 1, "columns": 1, "rows": 0}[before] * inputs + (2 * inputs if i else 0)
+        else:
+            total += 2 * outputs + {"data": 2, "columns": 0, "rows": 1}[before] * inputs
+        before = kind
+    return total

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from mlhood.grading.checks import expect
-from mlhood.grading.checks.submission import Submission
+from mlhood.grading.checks.submission import Submission, check_rules
 from mlhood.grading.checks.task import Task, points
 from mlhood.grading.projects.p5 import reference
 
@@ -18,7 +18,9 @@ BLOCK = "conv1, bn1, relu, conv2, bn2, then the sum with the shortcut, and relu 
 def _tree(submission: Submission, state: reference.State) -> dict[str, Any]:
     """Return the student's `tree` of a state, and whether its leaves are `all_jax`."""
     report = submission.call(PROBES + "tree_report", submission.value("to_tree"), state)
-    return dict(expect.mapping(report, ("tree", "all_jax"), "what `to_tree` returns"))
+    report = expect.mapping(report, ("tree", "all_jax", "broken"), "what `to_tree` returns")
+    check_rules(report["broken"], "`to_tree`")
+    return dict(report)
 
 
 def _lookup(tree: object, name: str) -> object:
@@ -36,11 +38,15 @@ def _lookup(tree: object, name: str) -> object:
 @points(1)
 def names_become_a_tree(submission: Submission) -> None:
     """`to_tree` converts dotted names to nested dictionaries."""
-    state = reference.draw_state(submission.rng)
-    tree = _tree(submission, state)["tree"]
-    for name, value in state.items():
-        if not name.endswith("num_batches_tracked"):
-            expect.close(_lookup(tree, name), value, f"the tree at `{name}`")
+    blocks = (reference.draw_block(submission.rng, *sizes, "stage.1.") for sizes in ((3, 3), (2, 4)))
+    for state in (reference.draw_state(submission.rng), *blocks):
+        tree = _tree(submission, state)["tree"]
+        names = [name for name in state if not name.endswith("num_batches_tracked")]
+        for name in names:
+            given = f"the state with `{name}` {state[name].shape}"
+            expect.close(_lookup(tree, name), state[name], f"the tree at `{name}`", dtype=np.float32, given=given)
+        more = sorted(set(_names(tree)) - set(state))
+        expect.true(not more, "the tree of `to_tree` has more than the state", got=", ".join(more[:3]))
 
 
 @points(1)
@@ -63,34 +69,47 @@ def _names(tree: object, prefix: str = "") -> list[str]:
     return [name for part, subtree in tree.items() for name in _names(subtree, f"{prefix}.{part}".lstrip("."))]
 
 
-def _check_block(submission: Submission, channels: int, filters: int, stride: int, hint: str) -> None:
-    state = reference.draw_block(submission.rng, channels, filters, least=1e-4)  # so small that the epsilon matters
-    params, x = reference.tree(state), submission.normal(2, channels, 9, 7)
-    with expect.case(f"x {x.shape}, {filters} filters, stride {stride}", hint):
+def _check_block(
+    submission: Submission, shape: tuple[int, ...], filters: int, stride: int, hint: str, *, projected: bool
+) -> None:
+    state = reference.draw_block(  # variances so small that the epsilon matters
+        submission.rng, shape[1], filters, least=1e-4, projected=projected
+    )
+    params, x = reference.tree(state), submission.normal(*shape)
+    kind = "with" if projected else "without"
+    with expect.case(f"x {x.shape}, {filters} filters, stride {stride}, {kind} downsample", hint):
         got = submission.call(PROBES + "run", submission.value("block"), [params, x], [stride])
         want = reference.block(params, x, stride)
-        expect.close(got, want, "what `block` returns", rtol=2e-3, atol=2e-3 * np.abs(want).max())
+        tolerance = 2e-3 * np.abs(want).max()
+        expect.close(got, want, "what `block` returns", rtol=2e-3, atol=tolerance, dtype=np.float32)
 
 
-@points(2)
+@points(1)
 def blocks_add_their_input(submission: Submission) -> None:
-    """`block` adds its input if the shape does not change."""
+    """`block` adds its input if there is no `downsample`."""
     hint = f"{BLOCK}; normalise by running_mean and running_var, with 1e-5 added to the variance"
-    _check_block(submission, 4, 4, 1, hint)
+    for shape in ((2, 4, 9, 7), (1, 3, 6, 8)):
+        _check_block(submission, shape, shape[1], 1, hint, projected=False)
 
 
 @points(2)
 def blocks_project_their_input(submission: Submission) -> None:
-    """`block` projects its input by `downsample` if there is one."""
-    hint = f'{BLOCK}; the shortcut is downsample["0"], a 1 x 1 convolution of the same stride, and downsample["1"]'
-    _check_block(submission, 4, 6, 2, hint)
+    """`block` projects its input by `downsample` if there is one, whatever the stride and the number of channels."""
+    hint = f"{BLOCK}; the shortcut goes through downsample if, and only if, params has one, with the stride of conv1"
+    for shape, filters, stride in (
+        ((2, 4, 9, 7), 6, 2),
+        ((1, 4, 6, 8), 6, 1),
+        ((2, 3, 8, 7), 3, 2),
+        ((1, 5, 7, 5), 5, 1),
+    ):
+        _check_block(submission, shape, filters, stride, hint, projected=True)
 
 
-@points(2)
+@points(1)
 def resnet_gives_logits(submission: Submission) -> None:
     """`resnet` returns the logits of ResNet-18."""
     state = reference.draw_state(submission.rng)
-    x = submission.normal(2, 3, 64, 64)
+    x = submission.normal(2, 3, 64, 96)
     hint = (
         "conv1 with stride 2 and padding 3, bn1, relu, max pool; layer1 to layer4 of two blocks each, the first of "
         "which has stride 2 in layer2 to layer4; the mean over each channel; fc"
@@ -110,7 +129,8 @@ def _check_attempts(attempts: object, want: np.ndarray) -> None:
             failures.append(expect.CheckFailed("`resnet` stops with an error", got=result))
             continue
         try:
-            expect.close(result, want, "what `resnet` returns", rtol=2e-3, atol=2e-3 * np.abs(want).max())
+            tolerance = 2e-3 * np.abs(want).max()
+            expect.close(result, want, "what `resnet` returns", rtol=2e-3, atol=tolerance, dtype=np.float32)
         except expect.CheckFailed as failure:
             failures.append(failure)
         else:
@@ -135,6 +155,8 @@ TASKS = (
             resnet_gives_logits,
         ),
         stand_in=RESNET_STAND_IN,
+        minutes=30,
+        builds_on=("P1.1",),
         forbidden=("mlhood.jaxlab.operators.network", "mlhood.jaxlab.operators.resnet"),
     ),
 )

@@ -5,18 +5,19 @@ A variable is [number, *shape], a number is a constant, an equation is [operatio
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from mlhood.grading.checks import expect
-from mlhood.grading.checks.submission import Submission
+from mlhood.grading.checks.submission import Submission, check_rules
 from mlhood.grading.checks.task import Task, points
 
 PROBES = "mlhood.grading.projects.p5.probes_numpy:"
 Plain = list[Any]
 Step = tuple[str, list[Any], list[int]]
-RECORD = "output = fresh(SHAPES[op](...)); equations.append(Equation(op, tuple(operands), output)); return output"
+RECORD = "one new variable of the right shape, one equation that defines it, and the variable is returned"
 
 
 def _draw_steps(submission: Submission, numbers: bool) -> tuple[list[list[int]], list[Step]]:
@@ -39,10 +40,13 @@ def _record(submission: Submission, *, numbers: bool = False) -> list[tuple[Step
     operations = [[op, list(operands)] for op, operands, _ in steps]
     answer = submission.call(PROBES + "recorded", submission.value("record"), shapes, operations)
     reports = [
-        dict(expect.mapping(report, ("returned", "appended", "operands"), "what `record` does"))
+        dict(expect.mapping(report, ("returned", "appended", "operands", "changed"), "what `record` does"))
         for report in (answer if isinstance(answer, list | tuple) else [])
     ]
     expect.true(len(reports) == len(steps), "`record` did not record all operations", got=answer)
+    broken = [op for report, (op, _, _) in zip(reports, steps, strict=True) if report["changed"] is not False]
+    what = "`record` changes equations that are recorded already"
+    expect.true(not broken, what, expected="one more at the end", got=", ".join(broken), hint=RECORD)
     for report, (op, _, _) in zip(reports, steps, strict=True):
         returned = report["returned"]
         variable, what = isinstance(returned, list | tuple) and bool(returned), "`record` does not return a variable"
@@ -56,12 +60,16 @@ def operations_are_written_down(submission: Submission) -> None:
     for (op, _, _), report in _record(submission):
         appended = report["appended"] if isinstance(report["appended"], list | tuple) else []
         with expect.case(op, RECORD):
-            what = "the number of appended equations is not one"
+            what = "the number of equations that `record` appends is not one"
             expect.true(len(appended) == 1, what, expected="one", got=len(appended))
             name, operands, output = appended[0]
-            expect.equal(name, op, "the equation has the wrong operation")
-            expect.equal(_listed(operands), _listed(report["operands"]), "the equation has the wrong operands")
-            expect.equal(_listed(output), _listed(report["returned"]), "the returned variable is not the equation's")
+            expect.equal(name, op, "the equation of `record` has the wrong operation")
+            expect.equal(
+                _listed(operands), _listed(report["operands"]), "the equation of `record` has the wrong operands"
+            )
+            expect.equal(
+                _listed(output), _listed(report["returned"]), "the variable that `record` returns is not its equation's"
+            )
 
 
 def _listed(value: Any) -> Any:
@@ -74,7 +82,8 @@ def results_have_their_shapes(submission: Submission) -> None:
     """`record` computes the shape of the result; a number has the shape ()."""
     hint = "SHAPES[op] takes the shapes of all operands: operand.shape for a variable, () for a number"
     for (op, _, shape), report in _record(submission, numbers=True):
-        expect.equal(_listed(report["returned"])[1:], shape, "the variable has the wrong shape", given=op, hint=hint)
+        what = "the variable of `record` has the wrong shape"
+        expect.equal(_listed(report["returned"])[1:], shape, what, given=op, hint=hint)
 
 
 @points(1)
@@ -84,7 +93,7 @@ def every_result_is_new(submission: Submission) -> None:
     numbers = [_listed(report["returned"])[0] for report in reports]
     inputs = [operand[0] for operand in _listed(reports[0]["operands"]) if isinstance(operand, list)]
     distinct = len({*numbers, *inputs}) == len(numbers) + len(inputs)
-    what, got = "several results share a variable", f"numbers {numbers} for {len(numbers)} results"
+    what, got = "several results of `record` share a variable", f"numbers {numbers} for {len(numbers)} results"
     hint = "fresh(shape) creates a new variable"
     expect.true(distinct, what, expected="a different number for each", got=got, hint=hint)
 
@@ -120,13 +129,18 @@ def _check_evaluation(
     submission: Submission, program: Plain, arguments: list[np.ndarray], want: list[np.ndarray], given: str, hint: str
 ) -> None:
     with expect.case(given, hint):
-        got = submission.call(PROBES + "evaluated", submission.value("evaluate"), program, arguments)
-        complete = isinstance(got, list | tuple) and len(got) == len(want)
+        answer = submission.call(PROBES + "evaluated", submission.value("evaluate"), program, arguments)
+        report = expect.mapping(answer, ("outputs", "broken"), "what `evaluate` does")
+        check_rules(report["broken"], "`evaluate`")
+        got = report["outputs"]
+        outputs = got if isinstance(got, tuple) else ()
         what, expected = "`evaluate` does not return a tuple of the outputs", f"{len(want)} arrays in a tuple"
         returns = "return tuple(... for output in program.outputs)"
-        expect.true(complete, what, expected=expected, got=got, hint=returns)
-        for index, (got_output, output) in enumerate(zip(got, want, strict=True)):
-            expect.close(got_output, np.asarray(output), f"output {index}", rtol=1e-4, atol=1e-5)
+        expect.true(len(outputs) == len(want), what, expected=expected, got=got, hint=returns)
+        for index, (got_output, output) in enumerate(zip(outputs, want, strict=True)):
+            what = f"output {index} of `evaluate`"
+            dtype = np.float32 if np.shape(output) else None
+            expect.close(got_output, np.asarray(output), what, rtol=1e-4, atol=1e-5, dtype=dtype)
 
 
 @points(1)
@@ -139,7 +153,7 @@ def programs_are_run(submission: Submission) -> None:
     f = w.equation("relu", [e], 4, 5)
     x, y, z = submission.normal(4, 3), submission.normal(3, 5), submission.normal(5)
     want = np.maximum(x @ y - z, 0)
-    hint = "use a dictionary from variables to arrays: inputs first, then NUMPY[op] of each equation's operands"
+    hint = "keep the value of every variable: inputs first, then that of each equation in order"
     _check_evaluation(submission, w.program(f), [x, y, z], [want], "relu(a @ b - c)", hint)
 
 
@@ -152,7 +166,7 @@ def numbers_stand_for_themselves(submission: Submission) -> None:
     d = w.equation("mul", [b, -2.0], 3, 2)
     x, y = submission.normal(3, 2), submission.normal(3, 2)
     given = "c = 1.5 - a, d = b * -2.0; d, c"
-    hint = "an operand that is not a Variable is a number: values[x] if isinstance(x, Variable) else x"
+    hint = "an operand that is not a Variable is a number, and stands for itself"
     _check_evaluation(submission, w.program(d, c), [x, y], [y * -2, 1.5 - x], given, hint)
 
 
@@ -171,8 +185,8 @@ def values_are_used_again(submission: Submission) -> None:
     _check_evaluation(submission, w.program(f, a), [x, y], [(y - x) ** 2 + x - (y - x), x], given, hint)
 
 
-def _program_with_dead_code(submission: Submission) -> tuple[Plain, list[str]]:
-    """Build a program; return it with the operations that its outputs need, in order."""
+def _program_with_dead_code(submission: Submission) -> tuple[Plain, Plain]:
+    """Build a program; return it with the equations that its outputs need, in order."""
     w = Builder(submission)
     a, b = w.input(4), w.input(4)
     unused = w.equation("exp", [a], 4)
@@ -183,42 +197,68 @@ def _program_with_dead_code(submission: Submission) -> tuple[Plain, list[str]]:
     e = w.equation("sub", [d, c], 4)
     f = w.equation("div", [c, 2.0], 4)
     w.equation("pow", [e, 2.0], 4)
-    return w.program(e, f), ["mul", "neg", "sub", "div"]
+    needed = ("mul", "neg", "sub", "div")
+    return w.program(e, f), [equation for equation in w.equations if equation[0] in needed]
 
 
-def _live(submission: Submission) -> tuple[Plain, Plain, list[str]]:
-    """Return a program, the student's `live` of it, and the operations that it needs."""
-    program, needed = _program_with_dead_code(submission)
-    with expect.case("a program of eight equations, four of which lead to the outputs"):
-        answer = submission.call(PROBES + "live_result", submission.value("live"), program)
-    result = _listed(answer) if isinstance(answer, list | tuple) else []
-    valid = len(result) == 3 and all(isinstance(part, list) for part in result)
-    expect.true(valid, "`live` does not return a Program", expected="Program", got=answer)
-    return program, result, needed
+def _drawn_program(submission: Submission) -> tuple[Plain, Plain]:
+    """Draw a program of twelve equations on earlier values, and with them the equations that its outputs need."""
+    w, rng = Builder(submission), submission.rng
+    values = [w.input(3) for _ in range(3)]
+    for _ in range(12):
+        left, right = (values[int(rng.integers(len(values)))] for _ in range(2))
+        op = str(rng.choice(["add", "mul", "sub", "maximum"]))
+        values.append(w.equation(op, [left, right if rng.random() < 0.8 else 0.5], 3))
+    outputs = [values[int(index)] for index in rng.choice(np.arange(3, 9), 2, replace=False)]
+    needed, kept = [*outputs], []
+    for equation in reversed(w.equations):
+        if equation[2] in needed:
+            kept.append(equation)
+            needed += equation[1]
+    return w.program(*outputs), kept[::-1]
+
+
+def _live(submission: Submission) -> Iterator[tuple[Plain, Plain, Plain]]:
+    """Yield programs, the student's `live` of each, and the equations that it needs."""
+    programs = _program_with_dead_code(submission), *(_drawn_program(submission) for _ in range(3))
+    for program, needed in programs:
+        with expect.case(f"a program of {len(program[1])} equations, {len(needed)} of which lead to the outputs"):
+            answer = submission.call(PROBES + "live_result", submission.value("live"), program)
+            report = expect.mapping(answer, ("program", "changed"), "what `live` does")
+            result = _listed(report["program"]) if isinstance(report["program"], list | tuple) else []
+            valid = len(result) == 3 and all(isinstance(part, list) for part in result)
+            what = "`live` does not return a Program"
+            expect.true(valid, what, expected="Program", got=report["program"])
+            expect.true(report["changed"] is False, "`live` changes the program that is passed to it")
+            yield program, result, needed
+
+
+def _named(equations: Plain) -> str:
+    return ", ".join(str(equation[0]) for equation in equations) or "none"
 
 
 @points(1)
 def what_nobody_needs_is_gone(submission: Submission) -> None:
     """`live` removes equations that no output needs."""
-    (_, equations, _), (_, remaining, _), needed = _live(submission)
-    expect.true(bool(remaining), "no equation remains", hint="keep what an output needs")
-    dead = [equation[0] for equation in remaining if equation in equations and equation[0] not in needed]
-    what, expected = "dead equations remain", ", ".join(needed)
-    hint = "go backwards: an equation is needed if its output is; then its operands are needed, too"
-    expect.true(not dead, what, expected=expected, got=", ".join(dead), hint=hint)
+    for (_, equations, _), (_, remaining, _), needed in _live(submission):
+        expect.true(bool(remaining), "no equation remains after `live`", hint="keep what an output needs")
+        dead = [equation for equation in remaining if equation in equations and equation not in needed]
+        what, hint = "dead equations remain after `live`", "who needs an equation: which others, and who needs those?"
+        expect.true(not dead, what, expected=_named(needed), got=_named(dead), hint=hint)
 
 
 @points(1)
 def what_outputs_need_stays(submission: Submission) -> None:
     """`live` keeps everything that an output needs, in order, and the program's inputs and outputs."""
-    (inputs, equations, outputs), result, needed = _live(submission)
-    got = [equation for equation in result[1] if equation[0] in needed]
-    want = [equation for equation in equations if equation[0] in needed]
-    what, shown = "needed equations are missing or out of order", ", ".join(str(equation[0]) for equation in got)
-    hint = "start with the outputs as needed, and reverse the equations that you collect backwards"
-    expect.true(got == want, what, expected=", ".join(needed), got=shown, hint=hint)
-    expect.equal(result[0], inputs, "the program has the wrong inputs", hint="the inputs are its signature")
-    expect.equal(result[2], outputs, "the program has the wrong outputs")
+    for (inputs, _, outputs), result, needed in _live(submission):
+        got = [equation for equation in result[1] if equation in needed]
+        what = "needed equations are missing or out of order after `live`"
+        hint = "first the outputs are needed; each equation that is needed makes its operands needed; the order stays"
+        expect.true(got == needed, what, expected=_named(needed), got=_named(got), hint=hint)
+        expect.equal(
+            result[0], inputs, "the program of `live` has the wrong inputs", hint="the inputs are its signature"
+        )
+        expect.equal(result[2], outputs, "the program of `live` has the wrong outputs")
 
 
 TASKS = (
@@ -235,6 +275,7 @@ TASKS = (
             what_nobody_needs_is_gone,
             what_outputs_need_stays,
         ),
+        minutes=35,
         forbidden=(
             "mlhood.jaxlab.tracing.tracer.record",
             "mlhood.jaxlab.tracing.tracer.evaluate",

@@ -13,11 +13,14 @@ from mlhood.grading.projects.p5 import reference
 from mlhood.models import digits
 
 INPUTS, HIDDEN, CLASSES = 3, 4, 5
-VMAP = "jax.vmap(jax.grad(loss), in_axes=(None, 0, 0))(params, x[:, None], y[:, None])"
+VMAP = "write the gradient of one example, a batch of one; then map it over the examples, but not over params"
+LOOPS = ("scan", "while")
 PROBES = "mlhood.grading.projects.p5.probes:"
 RATE, MOMENTUM = 0.125, 0.75
-GOOD_ACCURACY = 0.95
-STEP = "updates, state = optimizer.update(gradients, state, params); params = optax.apply_updates(params, updates)"
+GOOD_ACCURACY = 0.94  # the text asks for one percent more: it varies a little with the labels
+STEP = (
+    "value and gradient at the old weights; the optimiser makes updates of the gradient; these are added to the weights"
+)
 
 
 def _draw(submission: Submission, examples: int) -> tuple[reference.Tree, np.ndarray, np.ndarray]:
@@ -35,7 +38,7 @@ def check_tree(got: object, want: reference.Tree, what: str, **parts: object) ->
         if isinstance(value, dict):
             check_tree(tree[name], value, path, **parts)
         else:
-            expect.close(tree[name], np.asarray(value), path, rtol=1e-3, atol=1e-4, **parts)  # pyright: ignore[reportArgumentType]
+            expect.close(tree[name], np.asarray(value), path, rtol=1e-3, atol=1e-4, dtype=np.float32, **parts)  # pyright: ignore[reportArgumentType]
 
 
 @points(1)
@@ -45,7 +48,8 @@ def examples_lead_the_tree(submission: Submission) -> None:
     with expect.case(f"x {x.shape}", VMAP):
         got = submission.call(PROBES + "per_example", submission.value("per_example"), params, x, y)
         for outer, inner in (("hidden", "w"), ("out", "b")):
-            part = expect.mapping(expect.mapping(got, (outer,), "the tree")[outer], (inner,), f'["{outer}"]')
+            part = expect.mapping(got, (outer,), "the tree of `per_example`")[outer]
+            part = expect.mapping(part, (inner,), f'["{outer}"]')
             expect.array(part[inner], (6, *params[outer][inner].shape), f'["{outer}"]["{inner}"]')
 
 
@@ -56,27 +60,31 @@ def examples_have_their_own_gradient(submission: Submission) -> None:
         params, x, y = _draw(submission, examples)
         with expect.case(f"x {x.shape}", VMAP):
             got = submission.call(PROBES + "per_example", submission.value("per_example"), params, x, y)
-            check_tree(got, reference.example_gradients(params, x, y), "the tree")
+            check_tree(got, reference.example_gradients(params, x, y), "the tree of `per_example`")
 
 
 @points(1)
 def examples_are_not_looped_over(submission: Submission) -> None:
-    """`per_example` traces to a program of the same length for many examples as for few."""
-    sizes = []
+    """`per_example` traces to a program without a loop, of the same length for many examples as for few."""
+    sizes, loops = [], set()
     for examples in (3, 9):
         params, x, y = _draw(submission, examples)
         with expect.case(f"x {x.shape}", VMAP):
             function = submission.value("per_example")
-            answer = submission.call(PROBES + "count_equations", function, params, x, y)
+            answer = submission.call(PROBES + "example_operations", function, params, x, y)
             same = submission.call(PROBES + "per_example_both_ways", function, params, x, y)
         _check_same_program(same, x)
-        sizes.append(expect.number(answer, "the number of equations"))
+        operations = list(map(str, answer)) if isinstance(answer, list | tuple) else []
+        sizes.append(len(operations))
+        loops |= set(operations).intersection(LOOPS)
     few, many = sizes
     with expect.case(None, VMAP):
         what = "`per_example` computes nothing"
-        expect.true(few > 1, what, expected="equations in its jaxpr", got=f"{few:.0f}")
-        what = "the program grows with the number of examples"
-        expect.true(few == many, what, expected=f"{few:.0f} equations for 9", got=f"{many:.0f}")
+        expect.true(few > 1, what, expected="equations in its jaxpr", got=f"{few}")
+        what = "the program of `per_example` grows with the number of examples"
+        expect.true(few == many, what, expected=f"{few} equations for 9", got=f"{many}")
+        what, expected = "`per_example` loops over the examples", "one axis more for every operation, by jax.vmap"
+        expect.true(not loops, what, expected=expected, got=f"the operation {', '.join(sorted(loops))}")
 
 
 def _check_same_program(answer: object, x: np.ndarray) -> None:
@@ -98,7 +106,7 @@ def _leaves(value: object) -> list[np.ndarray]:
 
 def _draw_gradients(submission: Submission, norms: np.ndarray) -> reference.Tree:
     """Draw a tree of gradients with these norms, one for each example."""
-    shapes = {"hidden": {"w": (3, 4), "b": (4,)}, "out": {"w": (4, 2)}}
+    shapes = {"hidden": {"w": (3, 4), "b": (4,)}, "out": {"w": (4, 2), "filters": (2, 3, 2)}}
     tree = reference.tree_map(lambda shape: submission.normal(len(norms), *shape), shapes)
     factors = (norms / reference.norms(tree)).astype(np.float32)
     return reference.tree_map(lambda leaf: leaf * factors.reshape(-1, *[1] * (leaf.ndim - 1)), tree)
@@ -107,37 +115,41 @@ def _draw_gradients(submission: Submission, norms: np.ndarray) -> reference.Tree
 def _check_clipping(submission: Submission, norms: np.ndarray, limit: float, hint: str) -> None:
     gradients = _draw_gradients(submission, norms)
     shown = ", ".join(f"{norm:.2f}" for norm in norms)
-    factors = np.minimum(1, limit / reference.norms(gradients))
+    factors = np.minimum(1, limit / np.maximum(reference.norms(gradients), 1e-12))
     want = reference.tree_map(lambda leaf: np.einsum("n...,n->...", leaf, factors) / len(factors), gradients)
     with expect.case(f"gradients of norms {shown}, limit {limit:g}", hint):
         got = submission.call(PROBES + "clipped", submission.value("clipped_mean"), gradients, limit)
-        check_tree(got, want, "the mean")
+        check_tree(got, want, "the mean by `clipped_mean`")
 
 
 @points(1)
 def long_gradients_are_shortened(submission: Submission) -> None:
     """`clipped_mean` scales each gradient that is too long, over the whole tree, to the limit."""
-    hint = "the norm is over all leaves together: the square root of the sum of all squares of one example"
-    _check_clipping(submission, 2 + 3 * submission.rng.random(4), 1.0, hint)
+    hint = "the norm of an example is over all leaves together; the mean is that of the clipped gradients"
+    for examples, limit in ((4, 1.0), (7, 2.5), (3, 0.25)):
+        _check_clipping(submission, limit * (2 + 3 * submission.rng.random(examples)), limit, hint)
 
 
 @points(1)
 def short_gradients_stay(submission: Submission) -> None:
     """`clipped_mean` leaves gradients within the limit unchanged."""
-    hint = "scale each example by min(1, limit / norm): no gradient becomes longer"
-    _check_clipping(submission, 0.2 + 0.7 * submission.rng.random(5), 1.0, hint)
+    hint = "no gradient becomes longer, and one of norm 0 remains 0"
+    for examples, limit in ((5, 1.0), (3, 4.0)):
+        _check_clipping(submission, limit * (0.2 + 0.7 * submission.rng.random(examples)), limit, hint)
+    _check_clipping(submission, np.array([0.0, 0.5, 0.9]), 1.0, hint)
 
 
 @points(1)
 def cross_entropy_is_a_mean(submission: Submission) -> None:
-    """`cross_entropy` is the mean of -log softmax at the labels."""
-    hint = "take -jax.nn.log_softmax(logits) at the label of each row, and the mean over the rows"
-    for examples in (1, 7):
-        logits, labels = 2 * submission.normal(examples, 10), submission.rng.integers(0, 10, examples)
-        with expect.case(f"logits {logits.shape}", hint):
+    """`cross_entropy` is the mean of -log softmax at the labels, however large the logits."""
+    hint = "one number for each row, at its label, and their mean; the logarithm of a softmax that is 0 is infinite"
+    for examples, classes, spread in ((1, 10, 2), (7, 10, 2), (4, 5, 2), (6, 10, 400)):
+        logits = np.float32(spread) * submission.normal(examples, classes)
+        labels = submission.rng.integers(0, classes, examples)
+        with expect.case(f"logits {logits.shape} from {logits.min():.0f} to {logits.max():.0f}", hint):
             got = submission.call(PROBES + "run", submission.value("cross_entropy"), [logits, labels])
             want = np.asarray(reference.cross_entropy(logits, labels))
-            expect.close(got, want, "what `cross_entropy` returns")
+            expect.close(got, want, "what `cross_entropy` returns", dtype=np.float32)
 
 
 def _steps(submission: Submission) -> tuple[dict[str, Any], list[dict[str, np.ndarray]], list[float]]:
@@ -147,9 +159,10 @@ def _steps(submission: Submission) -> tuple[dict[str, Any], list[dict[str, np.nd
     with expect.case("optax.sgd with momentum, three batches", STEP):
         function, pairs = submission.value("make_step"), [list(pair) for pair in batches]
         answer = submission.call(PROBES + "training_steps", function, params, pairs, RATE, MOMENTUM)
-    report = dict(expect.mapping(answer, ("params", "losses", "live"), "the record of the steps"))
+    keys = ("params", "losses", "live", "traces")
+    report = dict(expect.mapping(answer, keys, "the record of the steps of `make_step`"))
     complete = all(isinstance(part, list) and len(part) == len(batches) for part in report.values())
-    expect.true(complete, "`step` did not process three batches")
+    expect.true(complete, "`step` of `make_step` did not process three batches")
     return report, *reference.momentum_steps(params, batches, RATE, MOMENTUM)
 
 
@@ -157,29 +170,34 @@ def _steps(submission: Submission) -> tuple[dict[str, Any], list[dict[str, np.nd
 def a_step_goes_down_the_gradient(submission: Submission) -> None:
     """`make_step` returns a step that returns new parameters and the loss before it."""
     report, params, losses = _steps(submission)
-    given, hint = "optax.sgd, the first batch", "jax.value_and_grad(loss)(params, x, y)"
-    check_tree(report["params"][0], params[0], "params", given=given, hint=STEP)
-    expect.close(report["losses"][0], np.asarray(losses[0]), "the loss", rtol=1e-3, given=given, hint=hint)
+    given, hint = "optax.sgd, the first batch", "the loss of this batch, with the weights before the step"
+    check_tree(report["params"][0], params[0], "params of `make_step`", given=given, hint=STEP)
+    what = "the loss of `make_step`"
+    expect.close(report["losses"][0], np.asarray(losses[0]), what, rtol=1e-3, given=given, hint=hint)
 
 
 @points(1)
 def the_optimizer_remembers(submission: Submission) -> None:
     """`make_step` returns a step that returns the optimiser's new state."""
     report, params, losses = _steps(submission)
-    hint = "return the state that optimizer.update returns: it contains the momentum"
+    hint = "the optimiser's new state contains the momentum: return the new one"
     for index in (1, 2):
         given = f"optax.sgd with momentum, batch {index + 1}"
-        check_tree(report["params"][index], params[index], "params", given=given, hint=hint)
-        expect.close(report["losses"][index], np.asarray(losses[index]), "the loss", rtol=1e-3, given=given)
+        check_tree(report["params"][index], params[index], "params of `make_step`", given=given, hint=hint)
+        what = "the loss of `make_step`"
+        expect.close(report["losses"][index], np.asarray(losses[index]), what, rtol=1e-3, given=given)
 
 
 @points(1)
 def buffers_are_donated(submission: Submission) -> None:
-    """`make_step` returns a step that donates the buffers of parameters and state."""
+    """`make_step` returns a compiled step that donates the buffers of parameters and state."""
     report, params, _ = _steps(submission)
     stepped = expect.mapping(report["params"][0], ("w",), "params", hint=STEP)["w"]
     expect.resembles(stepped, params[0]["w"], "params after a step", hint=STEP)
-    hint = "jax.jit(step, donate_argnums=(0, 1))"
+    first, *later = (expect.number(count, "the number of traces") for count in report["traces"])
+    what, expected = "the step of `make_step` is not compiled", "the loss is traced in the first step only"
+    expect.true(later == [first, first], what, expected=expected, got=f"{later[-1]:.0f} calls of it in three steps")
+    hint = "jax.jit has an argument that says which of the function's arguments are donated"
     for live in report["live"]:
         counts = expect.mapping(live, ("params", "state"), "the live arrays")
         for name in ("params", "state"):
@@ -188,27 +206,56 @@ def buffers_are_donated(submission: Submission) -> None:
             expect.true(count == 0, what, expected=expected, got=f"{count:.0f} are", hint=hint)
 
 
+@points(1)
+def losses_are_those_of_the_steps(submission: Submission) -> None:
+    """`train` trains on the digits that it is given, with `make_step`, and returns the losses of its steps."""
+    rng = submission.rng
+    images = rng.standard_normal((200, 1, 32, 32)).astype(np.float32)
+    labels = rng.integers(0, 10, len(images)).astype(np.int64)
+    with expect.case(f"x {images.shape} and labels {labels.shape}, drawn at random"):
+        answer = submission.call(PROBES + "trained_on", submission.value("train"), images, labels)
+        report = expect.mapping(answer, ("params", "losses", "steps", "strangers"), "what `train` returns")
+        steps = report["steps"] if isinstance(report["steps"], np.ndarray) else np.zeros(0)
+        what, hint = "`train` takes no step", "make_step(optimizer, loss) gives the step; call it for each batch"
+        expect.true(steps.ndim == 1 and len(steps) > 0, what, expected="steps of `make_step`", hint=hint)
+        what, expected = (
+            "`train` takes steps on other data than its arguments",
+            "batches of x, and of y with the same rows",
+        )
+        strangers = expect.number(report["strangers"], "the number of batches")
+        expect.true(strangers == 0, what, expected=expected, got=f"{strangers:.0f} of {len(steps)} batches are not")
+        losses = expect.sequence(report["losses"], list, "the second result of `train`")
+        got = [expect.number(loss, "the losses of `train`") for loss in losses]
+        what, hint = "the losses of `train` are not those of its steps", "each step returns one: keep all, in order"
+        expected = f"{len(steps)} losses, the first {steps[0]:.4g}"
+        shown = f"{len(got)} losses" + (f", the first {got[0]:.4g}" if got else "")
+        same = len(got) == len(steps) and np.allclose(got, steps, rtol=1e-4)
+        expect.true(same, what, expected=expected, got=shown, hint=hint)
+
+
 @points(2)
 def trained_reads_unseen_digits(submission: Submission) -> None:
-    """`trained` classifies at least 95% of the held-out digits correctly."""
-    data = digits()
-    shapes = reference.DIGIT_SHAPES
-    trained = expect.mapping(submission.value("trained"), tuple(shapes), "`trained`", hint="start with cnn.init(seed)")
-    params = {name: expect.array(trained[name], shape, f'trained["{name}"]') for name, shape in shapes.items()}
-    noise = 0.05 * submission.normal(*data.test_images.shape)
-    for images, needed, given in (
-        (data.test_images, GOOD_ACCURACY, "the held-out digits"),
-        (data.test_images + noise, GOOD_ACCURACY - 0.05, "the held-out digits with a little noise"),
+    """`train` returns weights that classify at least 95% of unseen digits correctly, whatever their labels are."""
+    data, order = digits(), submission.rng.permutation(10)
+    given = f"the digits of the notebook, each of them renamed: 0 to 9 are now {', '.join(map(str, order))}"
+    with expect.case(
+        given, "a few epochs over x suffice, with images and labels shuffled alike; start with cnn.init(0)"
     ):
-        accuracy = float((reference.digit_logits(params, images).argmax(axis=1) == data.test_labels).mean())
-        expect.true(
-            accuracy >= needed,
-            "`trained` classifies too few digits correctly",
-            expected=f"at least {needed:.0%}",
-            got=f"{accuracy:.1%}",
-            given=given,
-            hint="train mlhood.jaxlab.training.cnn for a few epochs over x_train; shuffle images and labels alike",
-        )
+        images, labels = data.train_images, order[data.train_labels]
+        answer = submission.call(PROBES + "trained_on", submission.value("train"), images, labels)
+        params = expect.mapping(answer, ("params",), "what `train` returns")["params"]
+        _check_reads(params, data.test_images, order[data.test_labels])
+
+
+def _check_reads(trained: object, images: np.ndarray, labels: np.ndarray) -> None:
+    """Check that a network reads digits that it has not seen."""
+    shapes = reference.DIGIT_SHAPES
+    trained = expect.mapping(trained, tuple(shapes), "the weights of `train`")
+    params = {name: expect.array(trained[name], shape, f'"{name}" of `train`') for name, shape in shapes.items()}
+    accuracy = float((reference.digit_logits(params, images).argmax(axis=1) == labels).mean())
+    what = "the weights of `train` classify too few digits correctly"
+    expected, got = f"at least {GOOD_ACCURACY:.0%} of {len(images)} unseen digits", f"{accuracy:.1%}"
+    expect.true(accuracy >= GOOD_ACCURACY, what, expected=expected, got=got)
 
 
 TASKS = (
@@ -222,6 +269,8 @@ TASKS = (
             long_gradients_are_shortened,
             short_gradients_stay,
         ),
+        minutes=25,
+        builds_on=("P5.4",),
         forbidden=("mlhood.jaxlab.training.per_example",),
     ),
     Task(
@@ -232,9 +281,12 @@ TASKS = (
             a_step_goes_down_the_gradient,
             the_optimizer_remembers,
             buffers_are_donated,
+            losses_are_those_of_the_steps,
             trained_reads_unseen_digits,
         ),
         seconds=300.0,
+        minutes=30,
+        builds_on=("P1.3", "P5.4"),
         forbidden=("mlhood.jaxlab.training.train_loop",),
     ),
 )
