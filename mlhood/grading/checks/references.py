@@ -120,6 +120,10 @@ class ReferenceAnalysis:
                     return ForbiddenUse(scope, line)
         return unclear
 
+    def names_reached(self, names: Iterable[str]) -> set[str]:
+        """Return the names of the notebook that the values of these names refer to, directly or through others."""
+        return {name for definition in self._reachable(names, Steps()) for name in definition.names}
+
     def _reachable(self, names: Iterable[str], steps: Steps) -> Iterator[Definition]:
         known = (self.definitions[name] for name in sorted(names, reverse=True) if name in self.definitions)
         return self._parts(known, steps)
