@@ -169,7 +169,7 @@ def _check_reversed(claim: TimingClaim, verdict: timing.Verdict, hint: str) -> N
 
 def _verdict(submission: Submission, claim: TimingClaim) -> timing.Verdict:
     """Measure a claim with one thread, and if it fails, with the process's own number of threads."""
-    with _single_thread(submission):
+    with single_thread(submission):
         verdict = timing.measure_claim(submission, claim)
     if verdict.state != "fails" or verdict.what:  # more threads do not make the slower side right
         return verdict
@@ -177,7 +177,7 @@ def _verdict(submission: Submission, claim: TimingClaim) -> timing.Verdict:
 
 
 @contextmanager
-def _single_thread(submission: Submission) -> Iterator[None]:
+def single_thread(submission: Submission) -> Iterator[None]:
     """Limit the submission's libraries and ours to one thread; outside the timed section, since it takes time."""
     threads = submission.call(SINGLE_THREAD)
     try:
