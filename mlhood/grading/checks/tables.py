@@ -71,6 +71,24 @@ def _check_row(row: str, cells: list[Measurement], hint: str) -> None:
     expect.true(varied, "all rounds of a cell took the same time to the last digit", given=row, hint=UNMODIFIED)
 
 
+def check_measures(submission: Submission, functions: Sequence[str]) -> None:
+    """Check that what the notebook passes to `compare` calls these functions of its own, somewhere.
+
+    What stands in a table is only the student's word; that the columns are these functions, the source says.
+
+    Raises:
+        CheckFailed: One is not among the names that statements with `compare` refer to.
+    """
+    names = submission.session.references.names_beside("compare")
+    missing = [name for name in functions if name not in names]
+    expect.true(
+        not names or not missing,
+        f"what is compared never calls {' and '.join(f'`{name}`' for name in missing)}",
+        expected=f"measurements of {' and '.join(f'`{name}`' for name in functions)}",
+        hint="each alternative of `compare` is a function without arguments that calls yours on the row's arguments",
+    )
+
+
 def check_operations(rows: Rows, flops: Mapping[str, int]) -> None:
     """Check that every cell states the right number of operations.
 

@@ -33,11 +33,13 @@ EMPTY = "mlhood.grading.checks.probes:empty_call"
 SHAPES = ((7, 5, 9), (33, 18, 300), (1, 40, 257), (130, 1, 7), (12, 261, 1), (64, 64, 64))
 SMALLEST, LARGEST = 200, 520  # of the matrices that are timed, along each axis
 SIZES = 3
-CALLS = 4  # of each size in a message
-LOOKS = (7, 14, 28)  # rounds after which a step may be decided
+CALLS = 12  # of each size in a message
+LOOKS = (7, 14, 28, 56)  # rounds after which a step may be decided
 CHECKED_ROWS = 8
-STEPS = (0.1, 0.2, 0.3)  # of NumPy's speed
-OWN = 0.9  # of the course's own figure: as fast, with some allowance for noise
+# Of the speed of the course's own solution, which has the same vectors and caches; so the steps are as high everywhere.
+# Measured: loops in the order i, k, j reach 0.4 to 0.7 of it, panels that are read for one row at a time 0.4 to 0.75.
+STEPS = (0.3, 0.6, 0.8)
+OWN = 0.85  # as fast, with some allowance for noise
 LIBRARIES = (
     "mlhood.kernels",
     "mlhood.jaxlab",
@@ -69,7 +71,7 @@ def any_product_is_right(submission: Submission) -> None:
 
 @dataclass
 class Race:
-    """Ratios, one a round: NumPy's seconds over the student's, and over the course's; the course's over the student's."""
+    """Ratios, one a round: NumPy's seconds over the student's and the course's; the course's over the student's."""
 
     own: list[float] = field(default_factory=list)
     course: list[float] = field(default_factory=list)
@@ -79,6 +81,11 @@ class Race:
     def share(self) -> Ratio:
         """The student's speed as a share of NumPy's."""
         return trimmed_mean(self.own, SIZE)
+
+    @property
+    def against(self) -> Ratio:
+        """The student's speed as a share of the course's."""
+        return trimmed_mean(self.against_course, SIZE)
 
 
 def _race(submission: Submission) -> Race:
@@ -94,7 +101,7 @@ def _race(submission: Submission) -> Race:
         for look in LOOKS:
             while len(race.own) < look:
                 _round(submission, sides, race)
-            if all(_state(race.share, step) for step in STEPS) and _state(_against_course(race), OWN):
+            if all(_state(race.against, step) for step in (*STEPS, OWN)):
                 break
     return race
 
@@ -104,10 +111,6 @@ def _round(submission: Submission, sides: dict[str, Callable[[], float]], race: 
     race.own.append(taken["numpy"] / taken["own"])
     race.course.append(taken["numpy"] / taken["course"])
     race.against_course.append(taken["course"] / taken["own"])
-
-
-def _against_course(race: Race) -> Ratio:
-    return trimmed_mean(race.against_course, SIZE)
 
 
 def _state(ratio: Ratio, step: float) -> str:
@@ -183,50 +186,39 @@ def course_product() -> Callable[..., np.ndarray]:
     return names["gemm_fast"]
 
 
-def _shared(submission: Submission) -> Race:
+def _check_step(submission: Submission, step: float, what: str) -> None:
     race = submission.once("race", lambda: _race(submission))
     submission.reach(race.share.value, course=trimmed_mean(race.course, SIZE).value)
-    return race
-
-
-def _check_step(submission: Submission, step: float) -> None:
-    share = _shared(submission).share
-    _decide(share, step, f"{share} of NumPy's speed", f"{step:.0%} of NumPy's speed")
-
-
-def _decide(ratio: Ratio, step: float, got: str, expected: str) -> None:
-    state = _state(ratio, step)
+    state, got = _state(race.against, step), f"{race.against} of its speed, and {race.share} of NumPy's"
     if not state:
-        raise expect.CheckHeld(f"`gemm_fast`: {got}; {expected} is within the noise of this machine")
+        raise expect.CheckHeld(f"`gemm_fast` has {got}; {what}, {step:g}, is within the noise of this machine")
     hint = "count what the innermost loop loads and stores for each multiply-add; what could serve several rows?"
-    expect.true(
-        state == "reached", "`gemm_fast` is not as fast as this step asks", expected=expected, got=got, hint=hint
-    )
+    expected = f"{what}: {step:g} of its speed, timed side by side"
+    expect.true(state == "reached", "`gemm_fast` is too slow for this step", expected=expected, got=got, hint=hint)
 
 
 @points(2)
-def a_tenth_of_numpy(submission: Submission) -> None:
-    """`gemm_fast` has a tenth of the speed of NumPy's product."""
-    _check_step(submission, STEPS[0])
+def three_tenths_of_the_course(submission: Submission) -> None:
+    """`gemm_fast` has three tenths of the speed of the course's own solution."""
+    _check_step(submission, STEPS[0], "three tenths of the course's own solution")
 
 
 @points(2)
-def a_fifth_of_numpy(submission: Submission) -> None:
-    """`gemm_fast` has a fifth of the speed of NumPy's product."""
-    _check_step(submission, STEPS[1])
+def six_tenths_of_the_course(submission: Submission) -> None:
+    """`gemm_fast` has six tenths of the speed of the course's own solution."""
+    _check_step(submission, STEPS[1], "six tenths of the course's own solution")
 
 
 @points(2)
-def three_tenths_of_numpy(submission: Submission) -> None:
-    """`gemm_fast` has three tenths of the speed of NumPy's product."""
-    _check_step(submission, STEPS[2])
+def eight_tenths_of_the_course(submission: Submission) -> None:
+    """`gemm_fast` has eight tenths of the speed of the course's own solution."""
+    _check_step(submission, STEPS[2], "eight tenths of the course's own solution")
 
 
 @points(2)
 def as_fast_as_the_course(submission: Submission) -> None:
     """`gemm_fast` is as fast as the course's own solution."""
-    ratio = _against_course(_shared(submission))
-    _decide(ratio, OWN, f"{ratio} of its speed", f"the speed of the course's own solution, or {OWN:.0%} of it")
+    _check_step(submission, OWN, "the speed of the course's own solution, but for noise")
 
 
 TASKS = (
@@ -235,9 +227,9 @@ TASKS = (
         "As near to the library as you can",
         checks=(
             any_product_is_right,
-            a_tenth_of_numpy,
-            a_fifth_of_numpy,
-            three_tenths_of_numpy,
+            three_tenths_of_the_course,
+            six_tenths_of_the_course,
+            eight_tenths_of_the_course,
             as_fast_as_the_course,
         ),
         forbidden=LIBRARIES,

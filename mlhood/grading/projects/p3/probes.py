@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mlhood.grading.projects.p3.reference import columns
+from mlhood.grading.projects.p3.reference import columns, convolution
 from mlhood.grading.rpc.guard import guarded
 
 WRAPPED = ("py_func", "__wrapped__", "func", "__func__")  # of Numba, of decorators, of partial functions, of methods
@@ -130,6 +130,53 @@ def repeated(
             return result
         total = total + np.float32(share) * result[:, channels]
     return np.asarray(total)
+
+
+def choices(
+    mixed: Callable, chosen: list[list[int]], cases: list[list[np.ndarray]], steps: list[int]
+) -> dict[str, Any]:
+    """Call what `mixed` makes of a convolution that only marks its results, with several weights.
+
+    Args:
+        mixed: The notebook's function.
+        chosen: The shapes of weights that it gets.
+        cases: x, w and bias of each convolution.
+        steps: Stride and padding.
+
+    Returns:
+        The `results`, and how often the convolution was `called` for each case.
+    """
+    called: list[int] = []
+
+    def marked(x: np.ndarray, w: np.ndarray, bias: np.ndarray, stride: int, padding: int) -> np.ndarray:
+        called[-1] += 1
+        return convolution(x, w, bias, stride, padding).astype(np.float32) + np.float32(1000)
+
+    convolve = mixed([tuple(shape) for shape in chosen], marked)
+    results = []
+    for x, w, bias in cases:
+        called.append(0)
+        results.append(np.array(convolve(x, w, bias, *steps)))
+    return {"results": results, "called": called}
+
+
+def compiled_model(path: str, chosen: list[list[int]], function: Callable) -> Any:
+    """Compile a model whose convolutions with weights of these shapes are computed by a function, not by `direct`."""
+    import mlhood
+    from mlhood.kernels import CONV2D
+
+    shapes, others = set(map(tuple, chosen)), CONV2D["direct"]
+
+    def convolve(x: np.ndarray, w: np.ndarray, bias: np.ndarray, stride: int, padding: int) -> np.ndarray:
+        return (function if w.shape in shapes else others)(x, w, bias, stride, padding)
+
+    return mlhood.compile(path, target=convolve)
+
+
+def logits(model: Any, kept: Any, shifts: list[int]) -> np.ndarray:
+    """Return a model's outputs for an image that is shifted circularly by so many elements, one row a call."""
+    (image,) = kept.arrays
+    return np.concatenate([model.run(image=np.roll(image, shift))["logits"] for shift in shifts])
 
 
 def products(function: Callable, kept: Any, shifts: list[int], row: int, rows: int = 8) -> list[np.ndarray]:
