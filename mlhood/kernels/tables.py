@@ -1,4 +1,4 @@
-"""The table that P3 fills with measurements of convolutions."""
+"""The tables that P3 fills with measurements of convolutions, and of the network that they are parts of."""
 
 from __future__ import annotations
 
@@ -26,4 +26,24 @@ def convolution_table() -> Table:
         title="Convolutions of ResNet-18, by the definition and by im2col and BLAS",
         baseline="no-BLAS",
         claims=(faster("BLAS", "no-BLAS"), agree("BLAS", "no-BLAS")),
+    )
+
+
+def model_table() -> Table:
+    """Return the empty table of P3 for ResNet-18: the time of the model for each entry of the table of convolutions.
+
+    In row C1, the convolutions like C1 are computed as the column says, all others by the package's `direct`; in row
+    `all`, those like any of the four.
+    """
+    return Table(
+        "P3.models",
+        rows=(*RESNET18, "all"),
+        columns=("no-BLAS", "BLAS"),
+        unit="ms",
+        title="ResNet-18, 160 x 160 pixels, with convolutions like C1 ... C4 by the definition, and by im2col and BLAS",
+        baseline="no-BLAS",
+        claims=(
+            faster("BLAS", "no-BLAS", "the model with BLAS is faster than without in every row"),
+            agree("BLAS", "no-BLAS", "both models compute the same in every row"),
+        ),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,6 +26,7 @@ _KINDS: dict[str, type[Measurement] | type[Count]] = {"measurement": Measurement
 _MAX_LINES = 500
 _MAX_CELLS = 5_000
 _MAX_NAME = 200
+_changes = itertools.count(1)
 _KEYS = {"format", "id", "title", "rows", "columns", "unit", "kind", "baseline", "claims", "cells", "verdicts"}
 
 
@@ -41,6 +43,10 @@ class Table:
         kind: Kind of all cells: `measurement` or `count`.
         baseline: A column; the table also shows the speed-ups of the other columns over it.
         claims: Claims about the cells.
+
+    Attributes:
+        changed: Grows with each table that is declared and each cell that is filled in this process: of several tables
+            with one id, the one with the largest number is the one in use.
     """
 
     id: str
@@ -51,6 +57,7 @@ class Table:
     kind: Kind = "measurement"
     baseline: str | None = None
     claims: tuple[Claim, ...] = ()
+    changed: int = field(default=0, init=False, repr=False, compare=False)
     _cells: dict[Position, Cell] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -70,6 +77,7 @@ class Table:
             raise MeasureError("the baseline is not a column", where=self.id, expected=self.columns, got=self.baseline)
         for claim in self.claims:
             list(claim.pairs(self.rows, self.columns))  # raises if the claim names an unknown row or column
+        self.changed = next(_changes)
 
     def __setitem__(self, position: Position, cell: Cell) -> None:
         position = self._check_position(position)
@@ -83,6 +91,7 @@ class Table:
                 todo='measure with `compare`, and assign comparison["name"]' if kind is Measurement else None,
             )
         self._cells[position] = cell
+        self.changed = next(_changes)
 
     def __getitem__(self, position: Position) -> Cell:
         position = self._check_position(position)
@@ -126,7 +135,7 @@ class Table:
         for column in self.columns:
             if self.baseline is not None and column != self.baseline:
                 frame[f"{self.baseline} / {column}"] = [self._speedup(row, column) for row in self.rows]
-        frame.index = pd.Index(self.rows, name=self.id)
+        frame.index = pd.Index(self.rows)  # the id is for the harness, not for readers
         return frame
 
     def _text(self, row: str, column: str) -> str:

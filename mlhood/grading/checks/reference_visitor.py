@@ -19,6 +19,7 @@ from mlhood.grading.checks.scopes import (
     root_name,
 )
 
+MATRIX_PRODUCT = "numpy.matmul"  # what `a @ b` and `a.dot(b)` are
 MAX_STEPS = 500_000  # of an analysis; solutions of the course need less than ten thousand
 
 
@@ -146,7 +147,17 @@ class _ReferenceVisitor(ast.NodeVisitor):
         if self._parameters and root_name(node.value) in self._parameters[-1]:
             self._parameters[-1] |= bound_names([node])  # a part of what was passed
 
+    def visit_BinOp(self, node: ast.BinOp) -> None:
+        self._operate(node)
+        self.generic_visit(node)
+
+    def _operate(self, node: ast.BinOp | ast.AugAssign) -> None:
+        """Refer to the function of an operator that a task may forbid."""
+        if isinstance(node.op, ast.MatMult):
+            self.read.dotted.setdefault(MATRIX_PRODUCT, line_of(node, self.lines))
+
     def visit_AugAssign(self, node: ast.AugAssign) -> None:
+        self._operate(node)
         self.generic_visit(node)
         self._add_mutated(node.target)
 
@@ -161,6 +172,8 @@ class _ReferenceVisitor(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_Call(self, node: ast.Call) -> None:
+        if isinstance(node.func, ast.Attribute) and node.func.attr == "dot":  # of an array
+            self.read.dotted.setdefault(MATRIX_PRODUCT, line_of(node, self.lines))
         if isinstance(node.func, ast.Attribute) and node.func.attr in MUTATING_METHODS:
             self._add_mutated(node.func)
         name = root_name(node.func)

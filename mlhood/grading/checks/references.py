@@ -56,6 +56,7 @@ class Definition:
         escaped: Dotted names of things that may have been stored in its value.
         parts: Definitions of the names whose values it was made of.
         mutates: Whether its functions change what is passed to them, or the objects that they are methods of.
+        referred: All names of the notebook in its statement, whenever they are looked up.
     """
 
     dotted: dict[str, str] = field(default_factory=dict)
@@ -64,6 +65,7 @@ class Definition:
     escaped: dict[str, str] = field(default_factory=dict)
     parts: list[Definition] = field(default_factory=list)
     mutates: bool = False
+    referred: frozenset[str] = frozenset()
 
 
 class ReferenceAnalysis:
@@ -77,6 +79,7 @@ class ReferenceAnalysis:
 
     def __init__(self) -> None:
         self.definitions: dict[str, Definition] = {}
+        self._statements: list[Definition] = []
         self.origins = Origins()
         self.too_much = False
         self._steps = Steps()
@@ -120,6 +123,17 @@ class ReferenceAnalysis:
                     return ForbiddenUse(scope, line)
         return unclear
 
+    def names_beside(self, name: str) -> set[str]:
+        """Return the names of the notebook that its own statements refer to which also refer to `name`.
+
+        Both directly, or through functions and other values of the notebook.
+        """
+        names: set[str] = set()
+        for statement in self._statements:
+            reached = {other for part in self._parts([statement], Steps()) for other in part.referred}
+            names |= reached if name in reached else set()
+        return names
+
     def _reachable(self, names: Iterable[str], steps: Steps) -> Iterator[Definition]:
         known = (self.definitions[name] for name in sorted(names, reverse=True) if name in self.definitions)
         return self._parts(known, steps)
@@ -147,6 +161,7 @@ class ReferenceAnalysis:
         read = read_statement(statement, self.origins, piece.lines, self._steps)
         references = Definition() if trusted else self._resolved(read)
         self._define(WHOLE_PROGRAM, references, certain=False)
+        self._statements.append(references)
         imported = self._bind_imports(statement, piece.lines, trusted=trusted, certain=certain)
         for name in bound_names([statement]) - imported:
             self._define(name, references, certain=certain)
@@ -223,7 +238,8 @@ class ReferenceAnalysis:
         now = {name: line for name, line in read.now.items() if name in self.definitions}
         later = read.later | {name: line for name, line in read.now.items() if name not in now}
         parts = [self.definitions[name] for name in now]
-        return Definition(read.dotted, later, read.modules, parts=parts, mutates=read.mutates)
+        referred = frozenset(read.now) | frozenset(read.later)
+        return Definition(read.dotted, later, read.modules, parts=parts, mutates=read.mutates, referred=referred)
 
 
 def forbidden_use_in_program(source: str, forbidden: Iterable[str]) -> ForbiddenUse | None:

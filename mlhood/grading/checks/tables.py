@@ -71,6 +71,24 @@ def _check_row(row: str, cells: list[Measurement], hint: str) -> None:
     expect.true(varied, "all rounds of a cell took the same time to the last digit", given=row, hint=UNMODIFIED)
 
 
+def check_measures(submission: Submission, functions: Sequence[str]) -> None:
+    """Check that what the notebook passes to `compare` calls these functions of its own, somewhere.
+
+    What stands in a table is only the student's word; that the columns are these functions, the source says.
+
+    Raises:
+        CheckFailed: One is not among the names that statements with `compare` refer to.
+    """
+    names = submission.session.references.names_beside("compare")
+    missing = [name for name in functions if name not in names]
+    expect.true(
+        not names or not missing,
+        f"what is compared never calls {' and '.join(f'`{name}`' for name in missing)}",
+        expected=f"measurements of {' and '.join(f'`{name}`' for name in functions)}",
+        hint="each alternative of `compare` is a function without arguments that calls yours on the row's arguments",
+    )
+
+
 def check_operations(rows: Rows, flops: Mapping[str, int]) -> None:
     """Check that every cell states the right number of operations.
 
@@ -169,7 +187,7 @@ def _check_reversed(claim: TimingClaim, verdict: timing.Verdict, hint: str) -> N
 
 def _verdict(submission: Submission, claim: TimingClaim) -> timing.Verdict:
     """Measure a claim with one thread, and if it fails, with the process's own number of threads."""
-    with _single_thread(submission):
+    with single_thread(submission):
         verdict = timing.measure_claim(submission, claim)
     if verdict.state != "fails" or verdict.what:  # more threads do not make the slower side right
         return verdict
@@ -177,7 +195,7 @@ def _verdict(submission: Submission, claim: TimingClaim) -> timing.Verdict:
 
 
 @contextmanager
-def _single_thread(submission: Submission) -> Iterator[None]:
+def single_thread(submission: Submission) -> Iterator[None]:
     """Limit the submission's libraries and ours to one thread; outside the timed section, since it takes time."""
     threads = submission.call(SINGLE_THREAD)
     try:

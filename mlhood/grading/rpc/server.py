@@ -95,11 +95,11 @@ def _execute(request: dict[str, Any], namespace: Mapping[str, Any]) -> object:
 
 
 def _table(table_id: str, namespace: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the notebook's table of that id as plain data; of several, the one with the most cells filled."""
+    """Return the notebook's table of that id as plain data; of several, the one that was declared or filled last."""
     from mlhood.measure.table import Table
 
     tables = [value for value in namespace.values() if isinstance(value, Table) and value.id == table_id]
-    return min(tables, key=lambda table: len(table.missing)).to_dict() if tables else None
+    return max(tables, key=lambda table: table.changed).to_dict() if tables else None
 
 
 def _look_up(name: str, namespace: Mapping[str, Any]) -> object:

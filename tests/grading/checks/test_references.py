@@ -335,3 +335,30 @@ def test_a_module_that_a_call_gets_is_not_what_the_call_changes():
     references.add_cell(read_cell("import torch\nimport torch.nn.functional as F\ndef im2col(x): return torch.relu(x)"))
     references.add_cell(read_cell("def add(c, *more):\n    c += more\nadd(results, torch.float32, F.unfold)"))
     assert references.find_forbidden(["im2col"], FORBIDDEN) is None
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "def im2col(a, b):\n    return a @ b",
+        "def im2col(a, b):\n    a @= b\n    return a",
+        "import numpy as np\ndef im2col(a, b):\n    return np.matmul(a, b)",
+        "def im2col(a, b):\n    return a.T.dot(b)",
+    ],
+)
+def test_the_operator_of_a_matrix_product_can_be_forbidden(source):
+    references = ReferenceAnalysis()
+    references.add_cell(read_cell(source))
+    use = references.find_forbidden(["im2col"], ["numpy.matmul"])
+    assert use is not None
+    assert use.name == "numpy.matmul"
+    assert references.find_forbidden(["im2col"], FORBIDDEN) is None
+
+
+def test_the_names_beside_another_are_found_through_functions_and_dictionaries():
+    references = ReferenceAnalysis()
+    references.add_cell(read_cell("table = convolution_table()\nother(compare)"), trusted=True)
+    references.add_cell(read_cell("def slow(x):\n    return direct(x)\nboth = {'no-BLAS': slow}\nunused(slow)"))
+    references.add_cell(read_cell("for row in rows:\n    table.fill(row, compare(both))"))
+    assert references.names_beside("compare") == {"table", "compare", "both", "slow", "direct", "rows", "row"}
+    assert references.names_beside("absent") == set()

@@ -137,10 +137,19 @@ def with_names(session, **names) -> Submission:
 
 
 def test_a_table_is_found_by_its_id_under_any_name(session):
-    table = with_names(session, x=3, mine=filled(), other=declared(), _=None).table(declared())
+    table = with_names(session, x=3, other=declared(), mine=filled(), _=None).table(declared())
     assert table.missing == []
     assert table["small", "fast"].median == 0.001
     assert table.verdicts()[0].state == "holds"
+
+
+def test_of_several_tables_the_one_declared_or_filled_last_counts(session):
+    stale, fresh = filled(), declared()
+    assert len(with_names(session, mine=stale, table=fresh).table(declared()).missing) == 4
+    fresh["small", "slow"] = Measurement((0.004,) * 21, 1e7, "x", True)
+    assert len(with_names(session, table=fresh, mine=stale).table(declared()).missing) == 3
+    stale["small", "fast"] = Measurement((0.002,) * 21, 1e7, "x", True)
+    assert with_names(session, mine=stale, table=fresh).table(declared())["small", "fast"].median == 0.002
 
 
 def test_a_missing_table_says_why(session):

@@ -47,6 +47,7 @@ def columns(
     result: str = "ordered.reshape(len(x) * kernel[0] * kernel[1], -1)",
 ) -> dict[str, str]:
     body = f"""
+original = x
 x = {padded}
 views = np.lib.stride_tricks.sliding_window_view(x, kernel, axis=(1, 2))[:, {steps}]
 ordered = views.transpose({order})
@@ -83,6 +84,7 @@ def filling(
     alternatives: str = '{"no-BLAS": slow, "BLAS": fast}',
     options: str = ", flops=2 * layer.macs",
     fill: str = "table.fill(row, timed(alternatives))",
+    slow: str = "lambda: counted(40_000, conv_direct)",
 ) -> dict[str, str]:
     return {
         "P3-5-solution-2": f"""
@@ -90,7 +92,11 @@ import gc
 import time
 from mlhood.measure import Measurement
 gc.freeze()  # each comparison collects garbage first, among all that is loaded
-slow, fast = (lambda: sum(range(20_000)) * 0.0), (lambda: sum(range(7000)) * 0.0)
+def counted(times, convolution):
+    pixel = np.ones((1, 1, 1, 1), np.float32)
+    return convolution(pixel, pixel, np.zeros(1, np.float32), 1, 0) * 0 + sum(range(times)) * np.float32(0)
+
+slow, fast = ({slow}), (lambda: counted(7000, conv_blas))
 
 for row, layer in {rows}:
     def timed(alternatives):
@@ -169,16 +175,58 @@ def worth(
     return {"P3-9-solution": predict + _function("def best_possible(total, parts):", f"{head}\nreturn {best}")}
 
 
-FILLED = """
+COUNTED = """
 import gc
 gc.freeze()  # each comparison collects garbage first, among all that is loaded
 
-def counted(times):
-    return sum(range(times)) * 0.0
-
+def counted(times, convolution):
+    \"\"\"Something that takes as long as it should, beside a convolution of a single pixel.\"\"\"
+    pixel = np.ones((1, 1, 1, 1), np.float32)
+    return convolution(pixel, pixel, np.zeros(1, np.float32), 1, 0) * 0 + sum(range(times)) * np.float32(0)
+"""
+FILLED = (
+    COUNTED
+    + """
 for row, layer in layers.items():
-    table.fill(row, compare({"no-BLAS": lambda: counted(20_000), "BLAS": lambda: counted(7000)},
+    table.fill(row, compare({"no-BLAS": lambda: counted(40_000, conv_direct), "BLAS": lambda: counted(7000, conv_blas)},
                             flops=2 * layer.macs, shortest=1e-4, describe_machine=False))
 """
+)
+MODEL_FILLED = (
+    COUNTED
+    + """
+for row in models_table.rows:
+    models_table.fill(row, compare({"no-BLAS": lambda: counted(40_000, conv_direct),
+                                    "BLAS": lambda: counted(15_000, conv_blas)}, shortest=1e-4, describe_machine=False))
+"""
+)
+
+
+def mixing(choice: str = "conv if w.shape in shapes else direct", before: str = "", result: str = "") -> dict[str, str]:
+    """P3.12's function, right by default."""
+    body = f"""
+{before}
+def convolve(x, w, bias, stride, padding):
+    return ({choice})(x, w, bias, stride, padding){result}
+return convolve
+"""
+    return {"P3-12-solution": _function("def mixed(shapes, conv):", body)}
+
+
+FAST_HEAD = "@compiled\ndef gemm_fast(a, b):\n    c = np.zeros((a.shape[0], b.shape[1]), np.float32)\n"
+
+
+def fast(loops: str) -> dict[str, str]:
+    """P3.13's product, from loops that fill c."""
+    return {"P3-13-solution": "", "P3-13-solution-2": FAST_HEAD + indent(loops.strip(), "    ") + "\n    return c\n"}
+
+
 # Right, but neither compiled nor measured on real layers, which would take half a minute per notebook.
-QUICK = {**direct(), "P3-5-solution-2": FILLED, **reordered("ikj"), **blocked(), **packing()}
+QUICK = {
+    **direct(),
+    "P3-5-solution-2": FILLED,
+    "P3-12-solution-2": MODEL_FILLED,
+    **reordered("ikj"),
+    **blocked(),
+    **packing(),
+}

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from tests.grading.projects.gallery import Mistake, mistakes
 from tests.grading.projects.p3_snippets import (
+    COUNTED,
     blas,
     blocked,
     columns,
     costs,
     direct,
+    fast,
     filling,
     memory,
+    mixing,
     packing,
     rate,
     reordered,
@@ -22,7 +25,8 @@ from tests.grading.projects.p3_snippets import (
 WINDOWS, LAST_STEP = "windows_are_counted", "the_last_step_must_fit"
 MACS, BYTES, INTENSITY = "macs_are_counted", "bytes_are_counted", "intensity_is_flop_per_byte"
 VALUES, STRIDE, PADDING = "values_are_right", "stride_is_taken", "padding_is_zero_all_around"
-BIAS, SIZES, INPUTS = "bias_is_added", "any_sizes_will_do", "inputs_are_left_alone"
+BIAS, SIZES, DIRECT_FLOAT32 = "bias_is_added", "any_sizes_will_do", "results_are_float32"
+ALL_DIRECT = (VALUES, STRIDE, PADDING, BIAS, SIZES, DIRECT_FLOAT32)
 SHAPE, COLUMNS_FLOAT32, ROWS = "columns_have_their_shape", "columns_stay_float32", "rows_are_in_order"
 COLUMNS, ZEROS = "columns_are_in_order", "padding_holds_zeros"
 PRODUCT, OF_COLUMNS, BATCH = "product_is_right", "product_is_of_columns", "batches_are_kept_apart"
@@ -35,6 +39,18 @@ READS_PANELS = "packed_reads_panels"
 LOWER, MANY, RIDGE = "the_lower_roof_counts", "roofs_of_many_at_once", "roofs_meet_at_the_ridge"
 COLUMN_BYTES, GROWTH = "columns_are_counted", "growth_is_against_the_input"
 DIVIDED, KEPT = "parts_are_divided_by_their_factors", "parts_not_named_keep_their_time"
+CHOSEN, MODELS, FASTER_MODEL = (
+    "convolutions_are_chosen_by_their_weights",
+    "models_are_comparisons",
+    "blas_speeds_up_the_model",
+)
+ANY_PRODUCT = "any_product_is_right"
+STEPS = (
+    "three_tenths_of_the_course",
+    "six_tenths_of_the_course",
+    "eight_tenths_of_the_course",
+    "as_fast_as_the_course",
+)
 LIMIT, NO_LIMIT = "the_rest_limits_the_speedup", "without_a_rest_there_is_no_limit"
 
 TIMED_BY_HAND = """for name, call in alternatives.items():
@@ -61,6 +77,59 @@ def predict(total, parts, speedups):
 """
 SQUARE_WINDOWS = columns("np.pad(x, ((0, 0), (padding, padding), (padding, padding))); kernel = kernel[:1] * 2")
 LIBRARY_PRODUCT = {**packing(), "P3-6-solution-4": "gemm_packed = lambda a, b: a @ b\n"}
+VIEW = (
+    "np.pad(x, ((0, 0), (padding, padding), (padding, padding)))\n"
+    "if kernel == (1, 1) and stride == 1 and padding == 0:\n    return original.reshape(len(original), -1)"
+)
+KEPT_RESULTS = direct()
+KEPT_RESULTS["P3-2-solution"] = f"""
+results = {{}}
+{KEPT_RESULTS["P3-2-solution"].replace("conv_direct", "computed")}
+def conv_direct(x, w, bias, stride, padding):
+    key = (x.shape, w.shape, stride, padding, bool(bias.any()))
+    if key not in results:
+        results[key] = computed(x, w, bias, stride, padding)
+    return results[key].copy()
+"""
+PRODUCT_FOR_EACH_FILTER = {
+    "P3-4-solution": """
+def conv_blas(x, w, bias, stride, padding):
+    high, wide = (output_size(x.shape[i], w.shape[i], stride, padding) for i in (2, 3))
+    y = np.empty((len(x), len(w), high, wide), np.float32)
+    for n, image in enumerate(x):
+        columns = im2col(image, w.shape[2:], stride, padding)
+        for f, kernel in enumerate(w):
+            y[n, f] = (kernel.reshape(1, -1) @ columns).reshape(high, wide) + bias[f]
+    return y
+"""
+}
+IN_FLOAT64 = {
+    "P3-6-solution": """
+def gemm_reordered(a, b):
+    c = np.zeros((len(a), b.shape[1]), np.float64)
+    for i in range(len(a)):
+        for k in range(len(b)):
+            c[i] += np.float64(a[i, k]) * b[k]
+    return c.astype(np.float32)
+"""
+}
+MODEL_ROWS = """
+for row in models_table.rows:
+    models_table.fill(row, compare({{"no-BLAS": lambda: counted(*({0})[::-1]), "BLAS": lambda: counted(*({1})[::-1])}},
+                                   shortest=1e-4, describe_machine=False))
+"""
+LOOPS_IJK = """
+for i in range(a.shape[0]):
+    for j in range(b.shape[1]):
+        for k in range(a.shape[1]):
+            c[i, j] += a[i, k] * b[k, j]
+"""
+FOUR_ROWS_ONLY = """
+for i in range(a.shape[0] // 4 * 4):
+    for k in range(a.shape[1]):
+        for j in range(b.shape[1]):
+            c[i, j] += a[i, k] * b[k, j]
+"""
 FLIPPED_IN_PLACE = "w[:] = w[:, :, ::-1, ::-1]"
 
 COSTS: tuple[Mistake, ...] = (
@@ -72,8 +141,19 @@ COSTS: tuple[Mistake, ...] = (
             (WINDOWS, LAST_STEP),
             "both ends",
         ),
-        ("padding on one side only", size("(size + padding - kernel) // stride + 1"), WINDOWS, "2 \\* padding"),
-        ("rounded up", size("-(-(size + 2 * padding - kernel) // stride) + 1"), LAST_STEP, "rounded down"),
+        (
+            "padding on one side only",
+            size("(size + padding - kernel) // stride + 1"),
+            (WINDOWS, LAST_STEP),
+            "padding is at both ends",
+        ),
+        (
+            "divided, not rounded",
+            size("(size + 2 * padding - kernel) / stride + 1"),
+            (WINDOWS, LAST_STEP),
+            "no integer",
+        ),
+        ("rounded up", size("-(-(size + 2 * padding - kernel) // stride) + 1"), LAST_STEP, "beyond the padded axis"),
         (
             "FLOP instead of MACs",
             costs(macs="2 * math.prod(y) * math.prod(w[1:])", intensity="macs / moved"),
@@ -81,40 +161,55 @@ COSTS: tuple[Mistake, ...] = (
             "counts once here",
         ),
         ("elements instead of bytes", costs(moved="math.prod(x) + math.prod(w) + math.prod(y)"), BYTES, "4 bytes"),
+        ("a number of MACs in float", costs(macs="1.0 * math.prod(y) * math.prod(w[1:])"), MACS, "no integer"),
+        (
+            "a number of bytes in float",
+            costs(moved="4e0 * (math.prod(x) + math.prod(w) + math.prod(y))"),
+            BYTES,
+            "no int",
+        ),
         ("a MAC counted as one operation", costs(intensity="macs / moved"), INTENSITY, "is two operations"),
     ),
     *mistakes(
         "P3.2",
         ("the bias is forgotten", direct(bias="0"), BIAS, "added once to every output"),
-        ("padding only below and to the right", direct(widths="(0, 2 * padding)"), PADDING, "left and right"),
+        ("padding only below and to the right", direct(widths="(0, 2 * padding)"), (PADDING, SIZES), "above as below"),
         ("the kernel is flipped", direct(w="w[:, :, ::-1, ::-1]"), VALUES, "not flipped"),
-        ("stride along rows only", direct(steps=":, ::stride"), STRIDE, "wrong shape"),
+        ("stride along rows only", direct(steps=":, ::stride"), (STRIDE, SIZES), "wrong shape"),
         ("square kernels only", direct(window="2 * w.shape[2:3]"), SIZES, "each have their own size"),
         (
             "the kernel is flipped in place",
             direct(before=FLIPPED_IN_PLACE, w="w[:, :, ::-1, ::-1]"),
-            INPUTS,
-            "modifies w",
+            ALL_DIRECT,
+            "`conv_direct` changes its arguments",
         ),
+        ("a float64 result", direct(bias="bias[:, None, None].astype(float)"), DIRECT_FLOAT32, "wrong data type"),
+        (
+            "the result of the first call, always",
+            KEPT_RESULTS,
+            DIRECT_FLOAT32,
+            "depends on the calls before",
+        ),
+        ("a kernel that is transposed", direct(w="w.swapaxes(2, 3)"), (VALUES, SIZES), "nor transposed"),
         (
             "only the first channel",
             direct(spec="nhwij,fij->nfhw", steps="::stride, ::stride][:, 0", w="w[:, 0]"),
             (VALUES, STRIDE, PADDING, SIZES),
-            "sum over c, i, j",
+            "write out one output",
         ),
     ),
     *mistakes(
         "P3.3",
-        ("rows by kernel position, then channel", columns(order="3, 4, 0, 1, 2"), ROWS, "\\(c \\* KH \\+ i\\)"),
+        ("rows by kernel position, then channel", columns(order="3, 4, 0, 1, 2"), ROWS, "which order does w"),
         (
             "windows as rows",
             columns(order="1, 2, 0, 3, 4", result="ordered.reshape(ordered.shape[0] * ordered.shape[1], -1)"),
             SHAPE,
             "each window is a column",
         ),
-        ("columns by output column, then row", columns(order="0, 3, 4, 2, 1"), COLUMNS, "oh \\* OW \\+ ow"),
+        ("columns by output column, then row", columns(order="0, 3, 4, 2, 1"), COLUMNS, "windows follow one another"),
         ("padding is forgotten", columns(padded="x"), ZEROS, "beyond every edge"),
-        ("stride is forgotten", columns(steps=":, :"), (SHAPE, COLUMNS), "wrong shape"),
+        ("stride is forgotten", columns(steps=":, :"), (SHAPE, COLUMNS, ZEROS), "wrong shape"),
         (
             "padding that repeats the edge",
             columns(padded="np.pad(x, ((0, 0), (padding, padding), (padding, padding)), mode='edge')"),
@@ -128,12 +223,19 @@ COSTS: tuple[Mistake, ...] = (
             COLUMNS_FLOAT32,
             "float64 arrays unless",
         ),
-        ("square windows only", SQUARE_WINDOWS, (SHAPE, ROWS), "wrong shape"),
+        ("square windows only", SQUARE_WINDOWS, (SHAPE, ROWS, COLUMNS, ZEROS), "wrong shape"),
+        (
+            "a list of rows",
+            columns(result="ordered.reshape(len(x) * kernel[0] * kernel[1], -1).tolist()"),
+            COLUMNS_FLOAT32,
+            "no array",
+        ),
+        ("the image itself for 1 x 1", columns(padded=VIEW), COLUMNS_FLOAT32, "returns its argument or a part of it"),
     ),
     *mistakes(
         "P3.4",
         ("a float64 result", blas(dtype="np.float64"), FLOAT32, "np.zeros"),
-        ("filters along the rows", blas(flat="w.reshape(-1, len(w)).T"), PRODUCT, "w.reshape\\(F"),
+        ("filters along the rows", blas(flat="w.reshape(-1, len(w)).T"), PRODUCT, "one filter a row"),
         ("only the first image", blas(images="x[:1]"), BATCH, "takes one image"),
         (
             "the loops of the definition",
@@ -147,6 +249,13 @@ COSTS: tuple[Mistake, ...] = (
             PRODUCT_BIAS,
             "added once to every output",
         ),
+        (
+            "a product in float64",
+            blas(flat="w.reshape(len(w), -1).astype(np.float64)"),
+            FLOAT32,
+            "multiplies in float64",
+        ),
+        ("a product for each filter", PRODUCT_FOR_EACH_FILTER, OF_COLUMNS, "in several products"),
         ("the bias is left out", blas(bias="np.float32(0)"), PRODUCT_BIAS, "added once to every output"),
     ),
 )
@@ -167,40 +276,53 @@ MEASURED: tuple[Mistake, ...] = (
         ("one column after the other", filling(fill=COLUMN_BY_COLUMN), COMPARED, "side by side"),
         ("MACs instead of operations", filling(options=", flops=layer.macs"), OPERATIONS, "flops=2 \\* layer"),
         ("results not compared", filling(options=", flops=2 * layer.macs, check=False"), FASTER, "never compared"),
+        (
+            "a column that never calls conv_direct",
+            filling(alternatives='{"no-BLAS": lambda: counted(40_000, conv_blas), "BLAS": fast}', slow="None"),
+            COMPARED,
+            "never calls `conv_direct`",
+        ),
         ("a column multiplied by 1000", filling(fill=FORGED), FASTER, "as the table claims"),
     ),
     *mistakes(
         "P3.6",
-        ("loops i, j, k", reordered("ijk"), ROW_ORDER, "make j the innermost loop"),
-        ("each k overwrites c", reordered(step="c[i, j] = a[i, k] * b[k, j]"), REORDERED, "adds"),
+        ("loops i, j, k", reordered("ijk"), ROW_ORDER, "look at the innermost loop"),
+        ("each k overwrites c", reordered(step="c[i, j] = a[i, k] * b[k, j]"), REORDERED, "after the last"),
+        ("sums in float64", IN_FLOAT64, REORDERED, "adds up in float64"),
         (
             "the last blocks are dropped",
             blocked(stop="m // block * block, depth // block * block, n // block * block"),
             BLOCKED,
-            "ends at the edge of the matrix",
+            "ends where the matrix ends",
         ),
         (
             "each block overwrites c",
             blocked(update="c[i0:i1, j0:j1] = a[i0:i1, k0:k1] @ b[k0:k1, j0:j1]"),
             BLOCKED,
-            "add to what c already holds",
+            "contribute to one c",
         ),
-        ("blocks of one row", blocked(blocks="1, block, block"), REUSE, "three outer loops over blocks"),
+        ("blocks of one row", blocked(blocks="1, block, block"), REUSE, "finish all work on a block"),
         (
             "the last panel repeats columns",
             packing(fill="panels[p] = np.resize(part.T, (width, len(b))).T"),
             PANELS,
-            "panels\\[p, k, j\\]",
+            "write down all three panels",
         ),
         ("the last panel is left out", packing(used="panels[:-1]"), PACKED, "wrong values"),
-        ("multiplies b itself", LIBRARY_PRODUCT, READS_PANELS, "no longer b"),
+        ("multiplies b itself", LIBRARY_PRODUCT, READS_PANELS, "read from a panel"),
     ),
     *mistakes(
         "P3.7",
-        ("the higher roof", roofs("np.maximum(peak, intensity * bandwidth)"), LOWER, "never more than peak"),
-        ("a single number only", roofs("min(peak, intensity * bandwidth)"), MANY, "np.minimum takes arrays"),
+        ("the higher roof", roofs("np.maximum(peak, intensity * bandwidth)"), LOWER, "which of them limits"),
+        ("a single number only", roofs("min(peak, intensity * bandwidth)"), MANY, "go element by element"),
         ("the ridge inverted", roofs(meeting="bandwidth / peak"), RIDGE, "FLOP per byte"),
-        ("divided by the bandwidth", roofs("np.minimum(peak, intensity / bandwidth)"), LOWER, "memory allows"),
+        ("divided by the bandwidth", roofs("np.minimum(peak, intensity / bandwidth)"), LOWER, "what could memory feed"),
+        (
+            "a list for an array",
+            roofs("np.minimum(peak, intensity * bandwidth) if np.ndim(intensity) == 0 else [peak] * len(intensity)"),
+            MANY,
+            "no array",
+        ),
     ),
     *mistakes(
         "P3.8",
@@ -213,23 +335,50 @@ MEASURED: tuple[Mistake, ...] = (
             "speed-ups are added",
             worth(predicted="rest + sum(parts.values()) / sum(speedups.values())"),
             (DIVIDED, KEPT),
-            "seconds / factor",
+            "has its own factor",
         ),
         (
             "parts without a factor are dropped",
             worth(predicted="rest + sum(parts[name] / factor for name, factor in speedups.items())"),
             KEPT,
-            "as fast as before",
+            "leaves the time of a part",
         ),
         (
             "factors assigned by order, not by name",
             worth(predicted="rest + sum(s / f for s, f in zip(parts.values(), [*speedups.values(), 1, 1, 1]))"),
-            DIVIDED,
-            "seconds / factor",
+            (DIVIDED, KEPT),
+            "has its own factor",
         ),
-        ("`parts` is modified", PARTS_MODIFIED, KEPT, "changes `parts`"),
+        ("`parts` is modified", PARTS_MODIFIED, (DIVIDED, KEPT), "`predict` changes its arguments"),
         ("the remaining time is ignored", worth(best="total / sum(parts.values())"), (LIMIT, NO_LIMIT), "left"),
-        ("division by zero without a remainder", worth(best="total / rest"), NO_LIMIT, "float\\('inf'\\)"),
+        ("division by zero without a remainder", worth(best="total / rest"), NO_LIMIT, "so there is no limit"),
+    ),
+    *mistakes(
+        "P3.12",
+        ("every convolution by the function", mixing("conv"), CHOSEN, "wrong choice"),
+        ("the others by the function", mixing("direct if w.shape in shapes else conv"), CHOSEN, "wrong choice"),
+        ("the first shape only", mixing("conv if w.shape == shapes[0] else direct"), CHOSEN, "wrong choice"),
+        ("float64 results", mixing(result=".astype(np.float64)"), CHOSEN, "wrong data type"),
+        ("the table is empty", {"P3-12-solution-2": "pass"}, (MODELS, FASTER_MODEL), "C1/no-BLAS"),
+        (
+            "columns swapped",
+            {"P3-12-solution-2": COUNTED + MODEL_ROWS.format("conv_direct, 7000", "conv_blas, 40_000")},
+            FASTER_MODEL,
+            "with BLAS is not faster",
+        ),
+        (
+            "both columns by BLAS",
+            {"P3-12-solution-2": COUNTED + MODEL_ROWS.format("conv_blas, 40_000", "conv_blas, 15_000")},
+            MODELS,
+            "never calls `conv_direct`",
+        ),
+    ),
+    *mistakes(
+        "P3.13",
+        ("the library", {"P3-13-solution-2": "gemm_fast = lambda a, b: a @ b"}, (ANY_PRODUCT, *STEPS), "not allowed"),
+        ("the definition", fast(LOOPS_IJK), STEPS, "too slow for this step"),
+        ("rows that are left over", fast(FOUR_ROWS_ONLY), (ANY_PRODUCT, *STEPS), "wrong values"),
+        ("sums that are kept", fast("c += np.float32(1)"), (ANY_PRODUCT, *STEPS), "wrong values"),
     ),
 )
 

@@ -8,13 +8,17 @@ import pytest
 import torch
 from onnx import TensorProto, helper
 
+import mlhood
+from mlhood.compiler.convolutions import convolutions
 from mlhood.grading.checks import timing
+from mlhood.grading.checks.marks import judge
+from mlhood.grading.checks.submission import Session
 from mlhood.grading.checks.timing_claim import Course
-from mlhood.grading.projects.p3 import P3, races, reference
+from mlhood.grading.projects.p3 import P3, fast_product, model_races, network, races, reference
 from mlhood.grading.projects.p3.probes import packed
 from mlhood.grading.rpc.transport import LocalTransport
 from mlhood.kernels.layers import Layer
-from mlhood.kernels.tables import RESNET18, convolution_table
+from mlhood.kernels.tables import RESNET18, convolution_table, model_table
 from mlhood.measure import Measurement
 from tests.grading.projects.p3_judge import judged, names_in
 
@@ -278,6 +282,122 @@ def test_a_wrong_cell_costs_one_check(seconds, changes, check, reason, tmp_path)
     assert reason in lost[check]
 
 
+# -- the table of the model
+
+
+def with_models(factor: float = 1.0, **changes) -> dict:
+    """A notebook whose table of models holds what its convolutions take, no-BLAS multiplied by a factor."""
+    table = model_table()
+    for row in table.rows:
+        for column, median in (("no-BLAS", 0.04 * factor), ("BLAS", 0.001)):
+            table[row, column] = Measurement(tuple(times(median)), None, row, True)
+    names = with_table({}) | {"models_table": table, "mixed": mixed}
+    del names["table"]
+    single = {name: in_float32(names[name]) for name in ("conv_direct", "conv_blas")}
+    return names | single | changes
+
+
+def in_float32(function):
+    return lambda *arguments: function(*arguments).astype(np.float32)
+
+
+def mixed(shapes, conv):
+    def convolve(x, w, *rest):
+        return conv(x, w, *rest) if w.shape in shapes else reference.convolution(x, w, *rest).astype(np.float32)
+
+    return convolve
+
+
+@pytest.fixture(autouse=True)
+def model_by_the_definition(monkeypatch):
+    def definition(model, shapes):
+        def run():
+            NOW[0] += 0.3
+
+        return Course("no-BLAS model", run, most=8.0)
+
+    monkeypatch.setattr(model_races, "definition", definition)
+
+
+def model_losses(names: dict, tmp_path) -> dict[str, str]:
+    return {name: reason for name, reason in judged(names, tmp_path, "P3.12").items() if reason}
+
+
+def test_an_honest_table_of_models_gets_all_points(tmp_path):
+    assert model_losses(with_models(), tmp_path) == {}
+
+
+def test_a_table_of_models_that_claims_too_much_fails(tmp_path):
+    lost = model_losses(with_models(10.0), tmp_path)
+    assert set(lost) == {"blas_speeds_up_the_model"}
+    assert "no-BLAS over BLAS" in lost["blas_speeds_up_the_model"]
+
+
+def test_a_model_with_a_wrong_convolution_fails(tmp_path):
+    names = with_models()
+    right = names["conv_blas"]
+    names["conv_blas"] = lambda x, w, *rest: right(x, -w, *rest)
+    assert "wrong values" in model_losses(names, tmp_path)["blas_speeds_up_the_model"]
+
+
+def test_the_judges_model_is_resnet18(tmp_path):
+    path = tmp_path / "model.onnx"
+    path.write_bytes(network.resnet18(np.random.default_rng(0), [4, 8, 12, 16], 64))
+    found = convolutions(mlhood.compile(path, stop_after="hir"))
+    assert len(found) == 20
+    for stage, channels in enumerate([4, 8, 12, 16]):
+        same = [layer for layer in found if layer.w == (channels, channels, 3, 3)]
+        assert [layer.x[2:] for layer in same] == [(16 >> stage,) * 2] * (3 if stage else 4)
+    image = np.random.default_rng(1).standard_normal((1, 3, 64, 64), np.float32)
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    want = session.run(None, {"image": image})[0]
+    got = mlhood.compile(path, target="direct").run(image=image)["logits"]
+    np.testing.assert_allclose(got, want, rtol=1e-3, atol=1e-4)
+
+
+# -- the open task
+
+
+def raced(own: float, course: float, rounds: int = 7) -> fast_product.Race:
+    """What a race says if the student's product takes `own` seconds, the course's `course`, and NumPy's one."""
+    race = fast_product.Race()
+    for i in range(rounds):
+        noise = 1 + 0.01 * (i - rounds // 2)
+        race.own.append(noise / own)
+        race.course.append(1 / course)
+        race.against_course.append(course * noise / own)
+    return race
+
+
+@pytest.mark.parametrize(
+    ("own", "reached"), [(4.0, 4), (3.0, 4), (4.85, 3), (6.0, 2), (10.0, 1), (20.0, 0)], ids=lambda value: str(value)
+)
+def test_each_step_needs_its_share_of_the_courses_speed(own, reached, monkeypatch, tmp_path):
+    monkeypatch.setattr(fast_product, "_race", lambda submission: raced(own, 4.0))
+    task = P3.task("P3.13")
+    assert task is not None
+    result = judge(task, Session(LocalTransport({"gemm_fast": np.matmul}), tmp_path, tmp_path), 5)
+    assert [check.status == "passed" for check in result.checks] == [True] * (1 + reached) + [False] * (4 - reached)
+    assert result.reached is not None
+    assert result.reached.value == pytest.approx(1 / own, rel=1e-2)
+    assert result.reached.course == pytest.approx(0.25)
+    assert result.held == ""
+
+
+def test_a_step_within_the_noise_is_held(monkeypatch, tmp_path):
+    monkeypatch.setattr(fast_product, "_race", lambda submission: raced(4 / 0.8, 4.0))
+    task = P3.task("P3.13")
+    assert task is not None
+    result = judge(task, Session(LocalTransport({"gemm_fast": np.matmul}), tmp_path, tmp_path), 5)
+    assert "within the noise" in result.held
+    assert [check.status for check in result.checks[:3]] == ["passed"] * 3
+
+
+def test_the_courses_own_product_is_right():
+    a, b = draw((9, 6)), draw((6, 11))
+    np.testing.assert_allclose(fast_product.course_product()(a, b), a @ b, rtol=1e-4, atol=1e-5)
+
+
 # -- compilation errors, rounding and nonsense
 
 NOT_COMPILABLE = """
@@ -305,8 +425,8 @@ def conv_cost(x, w, y):
 
 COSTS = ["conv_cost", "output_size", "im2col_bytes", "growth"]
 CONVOLUTIONS = ["conv_direct", "im2col", "conv_blas"]
-PRODUCTS = ["gemm_reordered", "gemm_blocked", "pack", "gemm_packed"]
-MODELS = ["gflops", "attainable", "ridge", "predict", "best_possible"]
+PRODUCTS = ["gemm_reordered", "gemm_blocked", "pack", "gemm_packed", "gemm_fast"]
+MODELS = ["gflops", "attainable", "ridge", "predict", "best_possible", "mixed"]
 ZERO_COSTS = {"macs": 0, "bytes": 0, "intensity": 0}
 NO_ELEMENTS, ONE_IMAGE, TEXT = np.zeros((0, 0)), np.zeros((1, 3, 4, 4)), np.array("x")
 NONSENSE = [None, 0, -1.5, "no", [1, [2]], ZERO_COSTS, float("nan"), (), NO_ELEMENTS, ONE_IMAGE, TEXT]
@@ -318,6 +438,5 @@ def test_nonsense_passes_no_check_and_breaks_none(task, answer, tmp_path):
     messages = judged(
         dict.fromkeys([*COSTS, *CONVOLUTIONS, *PRODUCTS, *MODELS], lambda *arguments: answer), tmp_path, task
     )
-    messages.pop("inputs_are_left_alone", None)  # which is true
     assert all(messages.values()), messages
     assert not any("cannot make sense" in message for message in messages.values())

@@ -2,19 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
-from mlhood.grading.projects.p3.reference import columns
-from mlhood.measure.touches import uncompiled
+from mlhood.grading.projects.p3.reference import columns, convolution
+from mlhood.grading.rpc.guard import guarded
+
+WRAPPED = ("py_func", "__wrapped__", "func", "__func__")  # of Numba, of decorators, of partial functions, of methods
+MAX_WRAPPERS = 20
 
 
-def after_call(function: Callable, arrays: list[np.ndarray], rest: list[int]) -> list[np.ndarray]:
-    """Return the contents of arrays after a function was called with them."""
-    function(*arrays, *rest)
-    return arrays
+class Columns(np.ndarray):
+    """A matrix that counts the products that it, a part or a copy of it takes part in."""
+
+    products: list[str]
+
+    def __array_finalize__(self, other: Any) -> None:
+        self.products = getattr(other, "products", [])
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = None, **options: Any) -> Any:
+        if ufunc is np.matmul:
+            self.products.append(ufunc.__name__)
+        plain = tuple(map(_plain, inputs))
+        results = {} if out is None else {"out": tuple(map(_plain, out))}
+        result = getattr(ufunc, method)(*plain, **results, **options)
+        return _counting(result, self.products) if ufunc is not np.matmul else result
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        if function in (np.dot, np.tensordot, np.einsum, np.inner, np.vdot, np.linalg.multi_dot):
+            self.products.append(function.__name__)
+            return function(*_plain(args), **_plain(kwargs))
+        return super().__array_function__(function, types, args, kwargs)
+
+    def dot(self, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
+        """Count the product, as NumPy's method calls no function that could."""
+        self.products.append("dot")
+        return _plain(self).dot(*_plain(args), **kwargs)
+
+
+def _plain(value: Any) -> Any:
+    """Return a value, in which matrices that count are ordinary arrays."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(map(_plain, value))
+    return value.view(np.ndarray) if isinstance(value, Columns) else value
+
+
+def _counting(value: Any, products: list[str]) -> Any:
+    if isinstance(value, np.ndarray):
+        value = value.view(Columns)
+        value.products = products
+    return value
 
 
 def with_reference_columns(
@@ -23,16 +65,49 @@ def with_reference_columns(
     """Call a convolution with the notebook's `im2col` replaced by the reference's, times a factor.
 
     Returns:
-        Its `result`, and the number of `images` passed to `im2col`.
+        Its `result`; the numbers of `images` passed to `im2col` and of `products` with the columns; and as `broken`
+            what `rpc.guard` says of the call. A product with a copy that is made by `np.asarray` goes unnoticed.
     """
-    images = []
+    images, products = [], []
 
     def im2col(x: np.ndarray, kernel: tuple[int, int], stride: int, padding: int) -> np.ndarray:
         images.append(x)
-        return columns(x, kernel, stride, padding) * np.float32(factor)
+        return _counting(columns(np.asarray(x, np.float32), kernel, stride, padding) * np.float32(factor), products)
 
-    result = uncompiled(function, np, im2col=im2col)(*arrays, stride, padding)
-    return {"result": result, "images": len(images)}
+    with replaced(function, im2col=im2col) as python:
+        result, broken = guarded(python, [*arrays, stride, padding])
+    return {"result": _plain(result), "images": len(images), "products": len(products), "broken": broken}
+
+
+@contextmanager
+def replaced(function: Callable, **replacements: Any) -> Iterator[Callable]:
+    """Replace functions of the notebook by others, and yield the function as plain Python that sees them.
+
+    What Numba has compiled sees no replacement, so that all compiled functions of the notebook are replaced by their
+    Python versions, too. It sees through decorators, partial functions, methods and objects that can be called.
+    """
+    names = _globals(function)
+    compiled = {name: value.py_func for name, value in names.items() if hasattr(value, "py_func")}
+    before = {name: names[name] for name in compiled | replacements if name in names}
+    names.update(compiled | replacements)
+    try:
+        yield getattr(function, "py_func", function)
+    finally:
+        for name in replacements:
+            names.pop(name, None)
+        names.update(before)
+
+
+def _globals(function: Any) -> dict[str, Any]:
+    """Return the global names that a function sees, of the innermost of those that wrap one another."""
+    for _ in range(MAX_WRAPPERS):
+        inner = next((getattr(function, name) for name in WRAPPED if hasattr(function, name)), None)
+        if inner is None and not hasattr(function, "__globals__"):
+            inner = vars(type(function)).get("__call__")  # of an object that can be called
+        if inner is None:
+            break
+        function = inner
+    return getattr(function, "__globals__", {})
 
 
 def repeated(
@@ -57,9 +132,70 @@ def repeated(
     return np.asarray(total)
 
 
+def choices(
+    mixed: Callable, chosen: list[list[int]], cases: list[list[np.ndarray]], steps: list[int]
+) -> dict[str, Any]:
+    """Call what `mixed` makes of a convolution that only marks its results, with several weights.
+
+    Args:
+        mixed: The notebook's function.
+        chosen: The shapes of weights that it gets.
+        cases: x, w and bias of each convolution.
+        steps: Stride and padding.
+
+    Returns:
+        The `results`, and how often the convolution was `called` for each case.
+    """
+    called: list[int] = []
+
+    def marked(x: np.ndarray, w: np.ndarray, bias: np.ndarray, stride: int, padding: int) -> np.ndarray:
+        called[-1] += 1
+        return convolution(x, w, bias, stride, padding).astype(np.float32) + np.float32(1000)
+
+    convolve = mixed([tuple(shape) for shape in chosen], marked)
+    results = []
+    for x, w, bias in cases:
+        called.append(0)
+        results.append(np.array(convolve(x, w, bias, *steps)))
+    return {"results": results, "called": called}
+
+
+def compiled_model(path: str, chosen: list[list[int]], function: Callable) -> Any:
+    """Compile a model whose convolutions with weights of these shapes are computed by a function, not by `direct`."""
+    import mlhood
+    from mlhood.kernels import CONV2D
+
+    shapes, others = set(map(tuple, chosen)), CONV2D["direct"]
+
+    def convolve(x: np.ndarray, w: np.ndarray, bias: np.ndarray, stride: int, padding: int) -> np.ndarray:
+        return (function if w.shape in shapes else others)(x, w, bias, stride, padding)
+
+    return mlhood.compile(path, target=convolve)
+
+
+def logits(model: Any, kept: Any, shifts: list[int]) -> np.ndarray:
+    """Return a model's outputs for an image that is shifted circularly by so many elements, one row a call."""
+    (image,) = kept.arrays
+    return np.concatenate([model.run(image=np.roll(image, shift))["logits"] for shift in shifts])
+
+
+def products(function: Callable, kept: Any, shifts: list[int], row: int, rows: int = 8) -> list[np.ndarray]:
+    """Return some rows of the products of pairs of matrices, the first of each shifted circularly by so many elements.
+
+    Args:
+        kept: The pairs, kept in an earlier call as a flat list.
+        shifts: Each for one call with every pair, so that `function` never sees the same matrices twice.
+        row: The first of the rows.
+        rows: How many.
+    """
+    pairs = list(zip(kept.arrays[::2], kept.arrays[1::2], strict=True))
+    return [np.array(function(np.roll(a, shift), b)[row : row + rows]) for shift in shifts for a, b in pairs]
+
+
 def with_reference_pack(function: Callable, a: np.ndarray, b: np.ndarray, factor: float = 1.0) -> Any:
     """Call a matrix product with the notebook's `pack` replaced by the reference's, times a factor."""
-    return uncompiled(function, np, pack=lambda b, width: packed(b, width) * np.float32(factor))(a, b)
+    with replaced(function, pack=lambda b, width: packed(b, width) * np.float32(factor)) as python:
+        return python(a, b)
 
 
 def packed(b: np.ndarray, width: int) -> np.ndarray:

@@ -1,0 +1,243 @@
+"""Checks of P3.13: how fast the student's own matrix product is, as a share of NumPy's, measured by the judge.
+
+The clock runs in this process, around messages with several products of matrices that the function has not seen. In
+the same rounds, in random order, this process times NumPy's product and the course's own solution on the same sizes, so
+that a slow or loaded machine slows all of them. The figure is the share of NumPy's speed; of the ratios of all rounds,
+the trimmed mean counts. A step is reached if its whole interval is above, missed if it is below, and otherwise left to
+the instructor: no point is lost by noise.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from mlhood.grading.checks import expect
+from mlhood.grading.checks.submission import Submission
+from mlhood.grading.checks.tables import UNDECIDED, single_thread
+from mlhood.grading.checks.task import Task, points
+from mlhood.grading.checks.timing import KEEP
+from mlhood.grading.checks.timing_verdict import ROUND_TRIP_SHARE, SIZE, trimmed_mean
+from mlhood.grading.projects.collect import master_solutions
+from mlhood.grading.projects.p3 import numba_errors
+from mlhood.grading.projects.p3.probes import products
+from mlhood.grading.rpc.codec import Remote
+from mlhood.measure.ratio import Ratio
+
+PROBE = "mlhood.grading.projects.p3.probes:products"
+EMPTY = "mlhood.grading.checks.probes:empty_call"
+SHAPES = ((7, 5, 9), (33, 18, 300), (1, 40, 257), (130, 1, 7), (12, 261, 1), (64, 64, 64))
+SMALLEST, LARGEST = 200, 520  # of the matrices that are timed, along each axis
+SIZES = 3
+CALLS = 12  # of each size in a message
+LOOKS = (7, 14, 28, 56)  # rounds after which a step may be decided
+CHECKED_ROWS = 8
+# Of the speed of the course's own solution, which has the same vectors and caches; so the steps are as high everywhere.
+# Measured: loops in the order i, k, j reach 0.4 to 0.7 of it, panels that are read for one row at a time 0.4 to 0.75.
+STEPS = (0.3, 0.6, 0.8)
+OWN = 0.85  # as fast, with some allowance for noise
+LIBRARIES = (
+    "mlhood.kernels",
+    "mlhood.jaxlab",
+    "numpy.matmul",
+    "numpy.dot",
+    "numpy.vdot",
+    "numpy.inner",
+    "numpy.einsum",
+    "numpy.tensordot",
+    "numpy.linalg",
+    "torch",
+    "scipy",
+    "jax",
+)
+
+
+@points(2)
+def any_product_is_right(submission: Submission) -> None:
+    """`gemm_fast` multiplies matrices of any sizes."""
+    for m, k, n in SHAPES:
+        a, b = submission.normal(m, k), submission.normal(k, n)
+        hint = (
+            "the last tiles and panels may be smaller than the others: padding them with zeros keeps the loops simple"
+        )
+        with numba_errors.case(f"a {a.shape}, b {b.shape}", hint):
+            got = submission.call("gemm_fast", a.copy(), b.copy())
+            expect.close(got, a.astype(np.float64) @ b, "what `gemm_fast` returns", atol=1e-4, dtype=np.float32)
+
+
+@dataclass
+class Race:
+    """Ratios, one a round: NumPy's seconds over the student's and the course's; the course's over the student's."""
+
+    own: list[float] = field(default_factory=list)
+    course: list[float] = field(default_factory=list)
+    against_course: list[float] = field(default_factory=list)
+
+    @property
+    def share(self) -> Ratio:
+        """The student's speed as a share of NumPy's."""
+        return trimmed_mean(self.own, SIZE)
+
+    @property
+    def against(self) -> Ratio:
+        """The student's speed as a share of the course's."""
+        return trimmed_mean(self.against_course, SIZE)
+
+
+def _race(submission: Submission) -> Race:
+    """Race the three products for as many rounds as it takes to decide all steps."""
+    remote = submission.value("gemm_fast")
+    expect.true(isinstance(remote, Remote), "`gemm_fast` is not a function", got=remote)
+    own = _Product(submission, remote)
+    sides = {"own": own.time, "numpy": own.local(np.matmul), "course": own.local(course_product())}
+    race = Race()
+    with single_thread(submission):
+        for side in sides.values():
+            side()  # which may compile
+        for look in LOOKS:
+            while len(race.own) < look:
+                _round(submission, sides, race)
+            if all(_state(race.against, step) for step in (*STEPS, OWN)):
+                break
+    return race
+
+
+def _round(submission: Submission, sides: dict[str, Callable[[], float]], race: Race) -> None:
+    taken = {str(name): sides[name]() for name in submission.rng.permutation(list(sides))}
+    race.own.append(taken["numpy"] / taken["own"])
+    race.course.append(taken["numpy"] / taken["course"])
+    race.against_course.append(taken["course"] / taken["own"])
+
+
+def _state(ratio: Ratio, step: float) -> str:
+    """Return "reached", "missed", or an empty text if the interval contains the step."""
+    return "reached" if ratio.low >= step else "missed" if ratio.high < step else ""
+
+
+class _Product:
+    """Times products of matrices of a few sizes that are drawn once, each call on another shift of them."""
+
+    def __init__(self, submission: Submission, function: Remote) -> None:
+        self.submission, self.function = submission, function
+        sizes = submission.rng.integers(SMALLEST, LARGEST, (SIZES, 3)).tolist()
+        self.pairs = [(submission.normal(m, k), submission.normal(k, n)) for m, k, n in sizes]
+        self.kept = submission.call(KEEP, *(array for pair in self.pairs for array in pair))
+
+    def time(self) -> float:
+        """Return the seconds of the student's products, without those of an empty message."""
+        start = time.perf_counter()
+        self.submission.call(EMPTY, 16)
+        trip = time.perf_counter() - start
+        shifts, row = self._draw()
+        start = time.perf_counter()
+        got = self.submission.call(PROBE, self.function, self.kept, shifts, row)
+        taken = time.perf_counter() - start
+        self._check(got, shifts, row)
+        return taken - min(trip, ROUND_TRIP_SHARE * taken)
+
+    def local(self, function: Callable[..., np.ndarray]) -> Callable[[], float]:
+        """Return a function that times the same work of a product in this process."""
+
+        def run() -> float:
+            shifts, row = self._draw()
+            start = time.perf_counter()
+            products(function, _Arrays([array for pair in self.pairs for array in pair]), shifts, row)
+            return time.perf_counter() - start
+
+        return run
+
+    def _draw(self) -> tuple[list[int], int]:
+        rng = self.submission.rng
+        return rng.integers(1, 10**6, CALLS).tolist(), int(rng.integers(SMALLEST - CHECKED_ROWS))
+
+    def _check(self, got: Any, shifts: list[int], row: int) -> None:
+        wanted = expect.sequence(got, list, "the products")
+        expect.true(len(wanted) == len(shifts) * SIZES, "not all products came back")
+        results = iter(wanted)
+        for shift in shifts:
+            for a, b in self.pairs:
+                part = np.roll(a, shift)[row : row + CHECKED_ROWS].astype(np.float64)
+                what = "what `gemm_fast` returns while it is timed"
+                expect.close(next(results), part @ b, what, rtol=1e-3, atol=1e-3, given=f"a {a.shape}, b {b.shape}")
+
+
+@dataclass(frozen=True)
+class _Arrays:
+    arrays: list[np.ndarray]
+
+
+def course_product() -> Callable[..., np.ndarray]:
+    """Return the course's own solution; in the student edition, which has none, the package's packed loops."""
+    solutions = master_solutions("P3")
+    if "P3.13" not in solutions:
+        from mlhood.kernels import GEMM
+
+        return GEMM["packed"]
+    import numba
+    from numba import uintp
+
+    names: dict[str, Any] = {"np": np, "numba": numba, "uintp": uintp}
+    names["compiled"] = numba.njit(nogil=True, fastmath={"contract"})
+    exec(f"{solutions['P3.6']}\n{solutions['P3.13']}", names)  # noqa: S102 - the course's own
+    return names["gemm_fast"]
+
+
+def _check_step(submission: Submission, step: float, what: str) -> None:
+    race = submission.once("race", lambda: _race(submission))
+    submission.reach(race.share.value, course=trimmed_mean(race.course, SIZE).value)
+    state, got = _state(race.against, step), f"{race.against} of its speed, and {race.share} of NumPy's"
+    if not state:
+        raise expect.CheckHeld(
+            f"{UNDECIDED}: `gemm_fast` has {got}; {what}, {step:g}, is within the noise of this machine"
+        )
+    hint = "count what the innermost loop loads and stores for each multiply-add; what could serve several rows?"
+    expected = f"{what}: {step:g} of its speed, timed side by side"
+    expect.true(state == "reached", "`gemm_fast` is too slow for this step", expected=expected, got=got, hint=hint)
+
+
+@points(2)
+def three_tenths_of_the_course(submission: Submission) -> None:
+    """`gemm_fast` has three tenths of the speed of the course's own solution."""
+    _check_step(submission, STEPS[0], "three tenths of the course's own solution")
+
+
+@points(2)
+def six_tenths_of_the_course(submission: Submission) -> None:
+    """`gemm_fast` has six tenths of the speed of the course's own solution."""
+    _check_step(submission, STEPS[1], "six tenths of the course's own solution")
+
+
+@points(2)
+def eight_tenths_of_the_course(submission: Submission) -> None:
+    """`gemm_fast` has eight tenths of the speed of the course's own solution."""
+    _check_step(submission, STEPS[2], "eight tenths of the course's own solution")
+
+
+@points(2)
+def as_fast_as_the_course(submission: Submission) -> None:
+    """`gemm_fast` is as fast as the course's own solution."""
+    _check_step(submission, OWN, "the speed of the course's own solution, but for noise")
+
+
+TASKS = (
+    Task(
+        "P3.13",
+        "As near to the library as you can",
+        checks=(
+            any_product_is_right,
+            three_tenths_of_the_course,
+            six_tenths_of_the_course,
+            eight_tenths_of_the_course,
+            as_fast_as_the_course,
+        ),
+        forbidden=LIBRARIES,
+        timed=True,
+        minutes=45,
+        builds_on=("P3.6",),
+        leaderboard="share of the speed of NumPy's product",
+    ),
+)
