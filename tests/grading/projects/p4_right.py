@@ -100,7 +100,7 @@ def triples(analysed, problem, caches):
         rows["my own"][order] = [4, 1, 1]
     return rows
 """,
-    "P4-6-solution": """
+    "P4-8-solution": """
 def cycles(dataflow, rows, columns, m, n, k):
     total = 0
     down, across, steps = {"WS": (k, n, m), "IS": (k, m, n), "OS": (m, n, k)}[dataflow]
@@ -109,7 +109,7 @@ def cycles(dataflow, rows, columns, m, n, k):
             total += rows + columns + steps - 2 + (0 if dataflow == "OS" else rows)
     return total
 """,
-    "P4-7-solution": """
+    "P4-9-solution": """
 def operations(text):
     counts = {}
     for line in text.splitlines():
@@ -119,7 +119,7 @@ def operations(text):
             counts[name] = counts.get(name, 0) + 1
     return counts
 """,
-    "P4-7-solution-2": """
+    "P4-9-solution-2": """
 def fused(hlo):
     computations, name = {}, None
     for line in hlo.splitlines():
@@ -201,22 +201,22 @@ def triples(analysed, problem, caches):
             "too large": {order: grown(order, *analysed[order]) for order in orders},
             "analysed": {order: np.array(analysed[order]) for order in orders}, "notes": "none"}
 """,
-    "P4-6-solution": """
+    "P4-8-solution": """
 def cycles(dataflow, rows, columns, m, n, k):
     lies = {"WS": [k, n, m], "IS": [k, m, n], "OS": [m, n, k]}[dataflow]
     folds = np.ceil(lies[0] / rows) * np.ceil(lies[1] / columns)
     return folds * (rows * (2 - (dataflow == "OS")) + columns + lies[2] - 2)
 """,
-    "P4-6-solution-2": """
+    "P4-8-solution-2": """
 def utilisation(dataflow, rows, columns, m, n, k):
     return np.float64(np.prod([m, n, k]) / (cycles(dataflow, rows, columns, m, n, k) * np.prod([rows, columns])))
 """,
-    "P4-7-solution": r"""
+    "P4-9-solution": r"""
 import re, collections
 def operations(text):
     return collections.Counter(re.findall(r'(?:^|= )"?stablehlo\.([a-z_]+)', text))
 """,
-    "P4-7-solution-2": r"""
+    "P4-9-solution-2": r"""
 import re
 def fused(hlo):
     parts = re.findall(r"^%(fused_computation[.\d]*) .*?\{\n(.*?)^\}", hlo, re.M | re.S)
@@ -264,7 +264,7 @@ for row in table.rows:
     for order in ("IS", "WS"):
         table[row, order] = comparison[order]
 """,
-    "P4-7-solution": r"""
+    "P4-9-solution": r"""
 import re
 def operations(text):
     counts = dict.fromkeys(["convolution", "while"], 0)
@@ -273,7 +273,7 @@ def operations(text):
             counts[match[2]] = counts.get(match[2], 0) + 1
     return counts
 """,
-    "P4-7-solution-2": r"""
+    "P4-9-solution-2": r"""
 import re
 def fused(hlo):
     called = set(re.findall(r"fusion\(.*calls=%([^\s,]+)", hlo))
@@ -312,7 +312,7 @@ def triples(analysed, problem, caches):
         "my own": row(lambda order, k1, k2, k3: (k1, k2, k3 - 1 or 2)),
     }
 """,
-    "P4-6-solution": """
+    "P4-8-solution": """
 from mlhood.dataflow.systolic import Array, count, gemm_layer
 def cycles(dataflow, rows, columns, m, n, k):
     return count(gemm_layer("mine", m, n, k), Array(rows, columns, dataflow.lower())).cycles

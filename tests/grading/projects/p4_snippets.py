@@ -153,16 +153,16 @@ def folds(down, across):
     return {folds}
 return {{"WS": lambda: {ws}, "IS": lambda: {is_}, "OS": lambda: {os}}}[dataflow]()
 """
-    return {"P4-6-solution": _function("def cycles(dataflow, rows, columns, m, n, k):", body)}
+    return {"P4-8-solution": _function("def cycles(dataflow, rows, columns, m, n, k):", body)}
 
 
 def using(result: str = "m * n * k / (cycles(dataflow, rows, columns, m, n, k) * rows * columns)") -> dict[str, str]:
-    return {"P4-6-solution-2": f"def utilisation(dataflow, rows, columns, m, n, k):\n    return {result}\n"}
+    return {"P4-8-solution-2": f"def utilisation(dataflow, rows, columns, m, n, k):\n    return {result}\n"}
 
 
 def naming(pattern: str = r"(?<!#)stablehlo\.(\w+)", result: str = "dict(Counter(names))") -> dict[str, str]:
     body = f"names = re.findall(r'''{pattern}''', text)\nreturn {result}"
-    return {"P4-7-solution": _function("import re\nfrom collections import Counter\ndef operations(text):", body)}
+    return {"P4-9-solution": _function("import re\nfrom collections import Counter\ndef operations(text):", body)}
 
 
 def fusing(
@@ -183,7 +183,7 @@ for line in hlo.splitlines():
             current.append(match[1])
 return computations
 """
-    return {"P4-7-solution-2": _function("import re\ndef fused(hlo):", body)}
+    return {"P4-9-solution-2": _function("import re\ndef fused(hlo):", body)}
 
 
 # Right, but not measured on a real layer, which would take half a minute per notebook.

@@ -220,7 +220,7 @@ ANALYSIS: tuple[Mistake, ...] = (
 
 MACHINES: tuple[Mistake, ...] = (
     *mistakes(
-        "P4.6",
+        "P4.8",
         ("weights loaded in no time", counting(ws="(rows + columns + m - 2) * folds(k, n)"), WEIGHTS, "load"),
         ("one cycle too few", counting(is_="(2 * rows + columns + n - 2) * folds(k, m) - 1"), INPUTS, "too few"),
         (
@@ -240,7 +240,7 @@ MACHINES: tuple[Mistake, ...] = (
         ("MACs per cycle", using("m * n * k / cycles(dataflow, rows, columns, m, n, k)"), BUSY, "cycles \\* rows"),
     ),
     *mistakes(
-        "P4.7",
+        "P4.9",
         ("names with their prefix", naming(r"(?<!#)(stablehlo\.\w+)"), (NAMED, QUOTED, ATTRIBUTES), "the name alone"),
         ("unquoted operations only", naming(r"= stablehlo\.(\w+)"), QUOTED, "the quotes are not part"),
         ("attributes counted as well", naming(r"stablehlo\.(\w+)"), ATTRIBUTES, "is one operation"),

@@ -261,10 +261,10 @@ def test_any_tiles_are_too_large_if_nothing_exceeds_a_cache(tmp_path):
 
 
 def test_operations_in_the_wrong_order_get_a_message_of_their_own(tmp_path):
-    cell = p4_snippets.fusing()["P4-7-solution-2"].replace(
+    cell = p4_snippets.fusing()["P4-9-solution-2"].replace(
         "return computations", "return {n: v[::-1] for n, v in computations.items()}"
     )
-    messages = judged(names_in(p4_snippets.naming(), {"fused": cell}), tmp_path, "P4.7")
+    messages = judged(names_in(p4_snippets.naming(), {"fused": cell}), tmp_path, "P4.9")
     assert [name for name, message in messages.items() if message] == ["opcodes_are_listed"]
     assert "in the wrong order" in messages["opcodes_are_listed"]
 
