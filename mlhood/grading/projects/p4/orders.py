@@ -293,7 +293,7 @@ def product_is_right(submission: Submission) -> None:
     hint = "count the tiles with those at the end that are smaller; each step adds the product of two tiles to one of y"
     for channels, windows, filters in ((4, 12, 8), (4, 13, 7), (1, 3, 11), (3, 5, 1)):
         sizes = channels, int(submission.rng.integers(1, 5)), windows, filters
-        _check_product(submission, sizes, (4, 2, 3, 4, 3), hint, through_steps=True)
+        _check_product(submission, sizes, (channels, 2, 3, 4, 3), hint, through_steps=True)
 
 
 @points(2)
