@@ -1,4 +1,4 @@
-"""P4's table of measurements of a sliced convolution."""
+"""P4's tables of measurements: a sliced convolution, and a whole network with its convolutions in slices."""
 
 from __future__ import annotations
 
@@ -6,17 +6,19 @@ from mlhood.measure.claims import EVERY, Claim, agree
 from mlhood.measure.table import Table
 
 TRIPLES = ("analysed", "too small", "too large", "my own")
+ORDERS = ("WS", "IS")
 
 
 def slicing_table() -> Table:
-    """Return the empty table of P4: four (k1, k2, k3), weight and input stationary."""
+    """Return the empty table of P4 for one layer: four (k1, k2, k3), weight and input stationary."""
+    return _table("P4.slicing", "A sliced convolution of ResNet-18 by its tiles, weights and inputs stationary")
+
+
+def network_table() -> Table:
+    """Return the empty table of P4 for the network, with the rows and columns of `slicing_table`."""
+    return _table("P4.network", "ResNet-18 with its 3x3 convolutions in slices, weights and inputs stationary")
+
+
+def _table(name: str, title: str) -> Table:
     faster = Claim("analysed is faster than too small in both orders", ("analysed", EVERY), "<", ("too small", EVERY))
-    return Table(
-        "P4.slicing",
-        rows=TRIPLES,
-        columns=("WS", "IS"),
-        unit="ms",
-        title="A sliced convolution of ResNet-18 by its tiles, weights and inputs stationary",
-        baseline="WS",
-        claims=(agree("WS", "IS"), faster),
-    )
+    return Table(name, TRIPLES, ORDERS, "ms", title, baseline="WS", claims=(agree("WS", "IS"), faster))

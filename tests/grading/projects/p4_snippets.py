@@ -12,8 +12,11 @@ def _function(head: str, body: str) -> str:
 def visiting(
     tiles: str = "for i0 in range(0, m, tile_m) for j0 in range(0, n, tile_n)",
     inside: str = "for i in range(i0, min(i0 + tile_m, m)) for j in range(j0, min(j0 + tile_n, n))",
+    point: str = "(i, j)",
+    result: str = "[{}]",
 ) -> dict[str, str]:
-    return {"P4-1-solution": f"def visits(m, n, tile_m, tile_n):\n    return [(i, j) {tiles} {inside}]\n"}
+    points = result.format(f"{point} {tiles} {inside}")
+    return {"P4-1-solution": f"def visits(m, n, tile_m, tile_n):\n    return {points}\n"}
 
 
 def scheduling(result: str = "nest.tile(i=4, j=4, k=4)") -> dict[str, str]:
@@ -39,13 +42,15 @@ def multiplying(
     tiles: str = "-(-columns.shape[2] // window), -(-len(weights) // filters)",
     slices: str = "-(-len(columns) // k1)",
     add: str = "y[g, p] += np.einsum('fct,ctp->fp', weights[g, d], columns[d][:, :, p])",
+    zeros: str = "np.zeros((len(weights), columns.shape[2]), np.float32)",
+    result: str = "y",
 ) -> dict[str, str]:
     body = f"""
-y = np.zeros((len(weights), columns.shape[2]), np.float32)
+y = {zeros}
 for c, i, f in steps(order, {tiles}, {slices}, k2, k3):
     d, p, g = slice(c * k1, (c + 1) * k1), slice(i * window, (i + 1) * window), slice(f * filters, (f + 1) * filters)
     {add}
-return y
+return {result}
 """
     head = "def sliced_product(columns, weights, order, k1, k2, k3, window, filters):"
     return {"P4-2-solution-2": _function(head, body)}
@@ -153,22 +158,23 @@ def folds(down, across):
     return {folds}
 return {{"WS": lambda: {ws}, "IS": lambda: {is_}, "OS": lambda: {os}}}[dataflow]()
 """
-    return {"P4-6-solution": _function("def cycles(dataflow, rows, columns, m, n, k):", body)}
+    return {"P4-8-solution": _function("def cycles(dataflow, rows, columns, m, n, k):", body)}
 
 
 def using(result: str = "m * n * k / (cycles(dataflow, rows, columns, m, n, k) * rows * columns)") -> dict[str, str]:
-    return {"P4-6-solution-2": f"def utilisation(dataflow, rows, columns, m, n, k):\n    return {result}\n"}
+    return {"P4-8-solution-2": f"def utilisation(dataflow, rows, columns, m, n, k):\n    return {result}\n"}
 
 
 def naming(pattern: str = r"(?<!#)stablehlo\.(\w+)", result: str = "dict(Counter(names))") -> dict[str, str]:
     body = f"names = re.findall(r'''{pattern}''', text)\nreturn {result}"
-    return {"P4-7-solution": _function("import re\nfrom collections import Counter\ndef operations(text):", body)}
+    return {"P4-9-solution": _function("import re\nfrom collections import Counter\ndef operations(text):", body)}
 
 
 def fusing(
     begin: str = r"%(fused_computation\S*) .*\{$",
-    opcode: str = r" = \S+ ([\w-]+)\(",
+    opcode: str = r" = (?:\(.*?\)|\S+) ([\w-]+)\(",
     kept: str = "match and match[1] != 'parameter'",
+    result: str = "computations",
 ) -> dict[str, str]:
     body = f"""
 computations, current = {{}}, None
@@ -181,10 +187,72 @@ for line in hlo.splitlines():
         match = re.search(r'''{opcode}''', line)
         if {kept}:
             current.append(match[1])
-return computations
+return {result}
 """
-    return {"P4-7-solution-2": _function("import re\ndef fused(hlo):", body)}
+    return {"P4-9-solution-2": _function("import re\ndef fused(hlo):", body)}
+
+
+def preparing(
+    key: str = "id(w), x.shape",
+    sliced: str = "w.shape[2:] == (3, 3)",
+    slicing: str = "possible(sliced_problem(g), order, tiles)",
+    bias: str = "bias",
+    known: str = "key in prepared",
+    result: str = "prepared[key][0](x)",
+) -> dict[str, str]:
+    body = f"""
+prepared = {{}}
+def convolve(x, w, bias, stride, padding):
+    key = {key}
+    if not ({known}):
+        g = geometry(x.shape, w.shape, stride, padding)
+        if {sliced}:
+            run = Sliced(g, w, {bias}, {slicing}, Caches((None, None, None)))
+        else:
+            run = Direct(g, w, {bias})
+        prepared[key] = run, w
+    return {result}
+return convolve
+"""
+    return {"P4-6-solution": _function("def sliced_kernel(order, tiles):", body)}
+
+
+def network_filling(
+    rows: str = "network_times.rows", small: str = "20_000", alternatives: str = "calls", options: str = ""
+) -> dict[str, str]:
+    return {
+        "P4-6-solution-2": f"""
+def network(times):
+    return lambda: sum(range(times)) * 0.0
+
+for row in {rows}:
+    calls = dict.fromkeys(network_times.columns, network({small} if row == "too small" else 14_000))
+    network_times.fill(row, compare({alternatives}, shortest=1e-4, describe_machine=False{options}))
+"""
+    }
+
+
+def searching(result: str = "best[1:]", simulated: str = "True", most: str = "12") -> dict[str, str]:
+    return {
+        "P4-7-solution-2": f"""
+from mlhood.dataflow.slicing.analysis import group_sizes
+from mlhood.dataflow.slicing.traffic import predict_all
+def choose(problem, caches):
+    found, whole = [], Caches(caches.sizes, 1.0)
+    for order in ("IS", "WS"):
+        axes = np.arange(1, problem.channels + 1), *map(group_sizes, counts(problem, order))
+        k1, k2, k3 = (axis.ravel() for axis in np.meshgrid(*axes, indexing="ij"))
+        seen = predict_all(problem, order, k1, k2, k3, whole)
+        waiting = 10 * seen.l2 + 30 * seen.l3 + 300 * seen.memory
+        for i in np.argsort(waiting, kind="stable")[:{most}]:
+            tiles = int(k1[i]), int(k2[i]), int(k3[i])
+            cost = simulated_traffic(problem, Slicing(order, *tiles), caches) if {simulated} else waiting[i]
+            found.append((cost, order, *tiles))
+    best = min(found)
+    return {result}
+"""
+    }
 
 
 # Right, but not measured on a real layer, which would take half a minute per notebook.
-QUICK = filling()
+QUICK = {**filling(), **network_filling(), **searching()}

@@ -13,7 +13,10 @@ from tests.grading.projects.p4_snippets import (
     multiplying,
     naming,
     needing,
+    network_filling,
+    preparing,
     scheduling,
+    searching,
     stepping,
     using,
     visiting,
@@ -26,7 +29,13 @@ PRODUCT, SLICES = "product_is_right", "slices_add_up"
 INTO_L1, INTO_L2, INTO_L3, LAST_GROUPS = "tiles_into_l1", "tiles_into_l2", "tiles_into_l3", "last_groups_count"
 L1, L2, L3 = "l1_holds_one_of_each", "l2_holds_passing_tiles", "l3_holds_staying_tiles"
 SWAPPED, HALVED, PAPER = "orders_change_places", "tiles_are_halved_until_they_fit", "the_papers_example_comes_out"
-NEVER = "what_never_fits_is_an_error"
+NEVER, EXACT = "what_never_fits_is_an_error", "an_exact_fit_fits"
+STILL = "what_is_still_there_is_loaded"
+CONVOLVED, SLICED = "convolutions_are_right", "three_by_three_layers_are_sliced"
+PACKED = "weights_are_packed_once"
+NETWORKS, NETWORK_FASTER = "network_rows_are_comparisons", "network_is_faster_as_analysed"
+POSSIBLE, LESS = "slicings_are_possible", "traffic_is_less_than_the_analysis"
+HALF, SEARCHED = "half_of_the_gain_is_reached", "courses_search_is_reached"
 ANALYSED, SMALL, LARGE = "analysed_is_taken_over", "too_small_is_legal", "too_large_breaks_a_cache"
 OWN, COMPARED, OPERATIONS = "my_own_is_another", "rows_are_comparisons", "operations_are_told"
 FASTER = "orders_agree_and_analysed_is_faster"
@@ -43,12 +52,17 @@ SWAPPED_ROWS = "{order: made['too small' if row == 'analysed' else 'analysed'][o
 ORDERS: tuple[Mistake, ...] = (
     *mistakes(
         "P4.1",
-        ("the space row by row", visiting("for i in range(m)", "for j in range(n)"), TILES, "for i in the tile"),
+        (
+            "the space row by row",
+            visiting("for i in range(m)", "for j in range(n)"),
+            TILES,
+            "points of `visits` are in the wrong order",
+        ),
         (
             "the last tiles exceed the space",
             visiting(inside="for i in range(i0, i0 + tile_m) for j in range(j0, j0 + tile_n)"),
             EDGE,
-            "min\\(i0 \\+ tile_m, m\\)",
+            "where the space ends",
         ),
         (
             "full tiles only",
@@ -89,6 +103,22 @@ ORDERS: tuple[Mistake, ...] = (
             (SPLIT, BLOCKS),
             "return the",
         ),
+        (
+            "points as lists",
+            visiting("for i0 in range(0, m, tile_m) for j0 in range(0, n, tile_n)", point="[i, j]"),
+            (TILES, EDGE),
+            "a tuple of 2 integers",
+        ),
+        ("a generator of points", visiting(result="({})"), (TILES, EDGE), "does not return a list"),
+        (
+            "the tiled nest of an earlier call",
+            {
+                "P4-1-solution-2": "first = []\n\ndef schedule(nest):\n"
+                "    first.append(nest.tile(i=4, j=4, k=4))\n    return first[0]\n"
+            },
+            SPLIT,
+            "`schedule` has the wrong loops|its last point",
+        ),
     ),
     *mistakes(
         "P4.2",
@@ -118,7 +148,7 @@ ORDERS: tuple[Mistake, ...] = (
             "streamed groups outermost",
             stepping("for g2 in range(0, passing, k2) for g3 in range(0, staying, k3)"),
             (IS, WS),
-            "group of k3 stationary tiles, group of k2",
+            "changes faster",
         ),
         (
             "inputs stay in both orders",
@@ -133,21 +163,43 @@ ORDERS: tuple[Mistake, ...] = (
                 "step: (step[1] // k3, step[2] // k2, step[1], step[2], step[0]))"
             ),
             IS,
-            "For each slice",
+            "changes faster",
         ),
         (
             "each slice overwrites y",
             multiplying(add="y[g, p] = np.einsum('fct,ctp->fp', weights[g, d], columns[d][:, :, p])"),
             (PRODUCT, SLICES),
-            "which starts at zero",
+            "starts at zero",
         ),
         (
             "the last tiles are dropped",
             multiplying("columns.shape[2] // window, len(weights) // filters"),
             PRODUCT,
-            "ceil\\(size / tile\\)",
+            "count the tiles",
         ),
-        ("the last slice is dropped", multiplying(slices="len(columns) // k1"), SLICES, "ceil\\(C / k1\\)"),
+        ("the last slice is dropped", multiplying(slices="len(columns) // k1"), SLICES, "last slice may have"),
+        (
+            "`steps` called and thrown away",
+            multiplying(
+                add="pass\n    y = np.einsum('fct,ctp->fp', weights, columns)",
+            ),
+            PRODUCT,
+            "computes from its steps",
+        ),
+        (
+            "float64",
+            multiplying(zeros="np.zeros((len(weights), columns.shape[2]))"),
+            (PRODUCT, SLICES),
+            "wrong data type of what `sliced_product`",
+        ),
+        ("a list of rows", multiplying(result="y.tolist()"), (PRODUCT, SLICES), "no array in what `sliced_product`"),
+        (
+            "the columns are scaled in place",
+            multiplying(result="[columns.__imul__(1.5), y][1]"),
+            (PRODUCT, SLICES),
+            "`sliced_product` changes its arguments",
+        ),
+        ("steps as an array", stepping(result="np.array(triples)"), (ONCE, IS, WS), "does not return a list"),
     ),
     *mistakes(
         "P4.3",
@@ -155,37 +207,70 @@ ORDERS: tuple[Mistake, ...] = (
             "L1 keeps its stationary tile",
             loading(l1="(staying, staying * passing)"),
             INTO_L1,
-            "a stationary tile again",
+            "brings another tile",
         ),
-        ("L2 keeps its streamed tiles", loading(l2="(staying * g2, passing)"), INTO_L2, "loaded when it"),
-        ("L3 keeps everything", loading(l3="(staying, passing)"), INTO_L3, "all streamed tiles are loaded"),
-        ("full groups only", loading(groups="passing // k2, staying // k3"), LAST_GROUPS, "ceil\\(tiles"),
+        ("L2 keeps its streamed tiles", loading(l2="(staying * g2, passing)"), INTO_L2, "meet before the next"),
+        ("L3 keeps everything", loading(l3="(staying, passing)"), INTO_L3, "streamed tiles pass it"),
+        ("full groups only", loading(groups="passing // k2, staying // k3"), (LAST_GROUPS, STILL), "with fewer tiles"),
         ("streamed tiles first", loading(l3="(passing * g3, staying)"), INTO_L3, "stationary tiles come first"),
+        (
+            "L1 does not load what it still has",
+            loading(l1="(staying * (1 if min(k3, staying) == 1 else g2), staying * passing)"),
+            STILL,
+            "whatever was loaded last",
+        ),
+        (
+            "L2 does not load what it still has",
+            loading(l2="(staying * g2, passing * (1 if g2 == 1 else g3))"),
+            STILL,
+            "whatever was loaded last",
+        ),
+        (
+            "L3 does not load what it still has",
+            loading(l3="(staying, passing * (1 if g2 == 1 else g3))"),
+            STILL,
+            "whatever was loaded last",
+        ),
+        ("lists for tuples", loading(l2="[staying * g2, passing * g3]"), INTO_L2, "no tuple in what `loads`"),
+        (
+            "floats for integers",
+            loading(groups="np.ceil(passing / k2), np.ceil(staying / k3)"),
+            (INTO_L1, INTO_L2, INTO_L3, LAST_GROUPS, STILL),
+            "no integer in what `loads`",
+        ),
     ),
 )
 
 ANALYSIS: tuple[Mistake, ...] = (
     *mistakes(
         "P4.4",
-        ("L1 without the output tile", needing(l1="stay + go"), L1, "one output tile"),
-        ("one output tile in L2", needing(l2="stay + k2 * go + out"), L2, "k2 times"),
-        ("output tiles of one row in L3", needing(l3="k3 * stay + k2 * go + k2 * out"), L3, "k2 \\* k3 output tiles"),
-        ("WS like IS", needing(swapped="False"), SWAPPED, "the weight tile stays"),
-        ("the output has channels", needing(out="k1 * sizes['output']"), (L1, L2, L3), "no channels"),
-        ("one fewer each time", halving(smaller="tiles[level] -= 1"), (HALVED, PAPER), "// 2 each time"),
+        ("L1 without the output tile", needing(l1="stay + go"), L1, "each of the three kinds"),
+        ("one output tile in L2", needing(l2="stay + k2 * go + out"), L2, "innermost loop"),
+        ("output tiles of one row in L3", needing(l3="k3 * stay + k2 * go + k2 * out"), L3, "sums of its own"),
+        ("WS like IS", needing(swapped="False"), SWAPPED, "which kind of tile does k2 count"),
+        ("the output has channels", needing(out="k1 * sizes['output']"), (L1, L2, L3), "which of them have channels"),
+        ("one fewer each time", halving(smaller="tiles[level] -= 1"), (HALVED, EXACT, PAPER), "halving rounds down"),
         (
             "the capacities in the wrong order",
             halving(fits="needs(order, *tiles, sizes)[level] <= rooms[-1 - level]"),
-            (HALVED, PAPER, NEVER),
+            (HALVED, EXACT, PAPER, NEVER),
             "rejects a case that fits",
         ),
-        ("None if nothing fits", halving(nothing="return None"), NEVER, "halving 1 gives 0"),
+        ("None if nothing fits", halving(nothing="return None"), NEVER, "no tile at all"),
         (
             "halved once",
             halving(fits="(tiles[level] < most or needs(order, *tiles, sizes)[level] <= rooms[level])"),
-            (HALVED, PAPER, NEVER),
+            (HALVED, EXACT, PAPER, NEVER),
             "wrong tiles",
         ),
+        (
+            "an exact fit does not fit",
+            halving(fits="needs(order, *tiles, sizes)[level] < rooms[level]"),
+            EXACT,
+            "when does it not fit",
+        ),
+        ("a list for a tuple", halving(result="tiles"), (HALVED, EXACT, PAPER), "no tuple in what `largest`"),
+        ("floats for integers", needing(l1="1.0 * (stay + go + out)"), (L1, L2, L3, SWAPPED), "no integer in what"),
     ),
     *mistakes(
         "P4.5",
@@ -208,19 +293,86 @@ ANALYSIS: tuple[Mistake, ...] = (
             "the same tiles in both orders",
             choosing(analysed="{order: analysed['WS'] for order in analysed}"),
             (ANALYSED, FASTER),
-            "analysed\\[order\\]",
+            "this row is an argument",
         ),
         ("one column after the other", filling(fill=COLUMN_BY_COLUMN), COMPARED, "side by side"),
         ("a missing row", filling(rows="table.rows[:3]"), (COMPARED, OPERATIONS, FASTER), "my own/WS, my own/IS"),
-        ("MACs instead of operations", filling(options=", flops=layer.macs"), OPERATIONS, "flops=2 \\* layer"),
+        ("MACs instead of operations", filling(options=", flops=layer.macs"), OPERATIONS, "two operations"),
         ("results not compared", filling(options=", flops=2 * layer.macs, check=False"), FASTER, "never compared"),
         ("two rows swapped", filling(alternatives=SWAPPED_ROWS, small="90_000"), FASTER, "not faster"),
+    ),
+    *mistakes(
+        "P4.6",
+        ("packed at every call", preparing(known="False"), PACKED, "packs weights again"),
+        (
+            "one kernel for all layers of a shape",
+            preparing(key="w.shape, x.shape, stride"),
+            (CONVOLVED, PACKED),
+            "two layers of the same shapes",
+        ),
+        ("stride 1 only", preparing(sliced="w.shape[2:] == (3, 3) and stride == 1"), SLICED, "runs other slices"),
+        ("every layer in slices", preparing(sliced="True"), SLICED, "a direct convolution"),
+        (
+            "one order for both columns",
+            preparing(slicing="possible(sliced_problem(g), 'WS', tiles)"),
+            SLICED,
+            "expected.*IS|runs other slices",
+        ),
+        ("the bias is lost", preparing(bias="0 * bias"), CONVOLVED, "wrong values in what the function"),
+        (
+            "results in one array",
+            preparing(
+                result="[y := prepared[key][0](x), z := prepared.setdefault(y.shape, y.copy()), np.copyto(z, y)][1]"
+            ),
+            CONVOLVED,
+            "overwritten",
+        ),
+        ("float64", preparing(result="prepared[key][0](x).astype(float)"), CONVOLVED, "wrong data type"),
+        ("a missing row", network_filling(rows="network_times.rows[1:]"), (NETWORKS, NETWORK_FASTER), "analysed/WS"),
+        ("results not compared", network_filling(options=", check=False"), NETWORK_FASTER, "never compared"),
+        (
+            "columns measured one after another",
+            network_filling(alternatives="{'WS': calls['WS']}", options=")['WS'], compare({'IS': calls['IS']}"),
+            (NETWORKS, NETWORK_FASTER),
+            "cells of the table are empty",
+        ),
+    ),
+    *mistakes(
+        "P4.7",
+        (
+            "the analysis",
+            {
+                "P4-7-solution-2": "def choose(problem, caches):\n    best = analyse(problem, caches).slicing\n"
+                "    return best.order, *best.tiles\n"
+            },
+            (LESS, HALF, SEARCHED),
+            "no less traffic",
+        ),
+        ("a list", searching(result="list(best[1:])"), (POSSIBLE, LESS, HALF, SEARCHED), "no tuple in what `choose`"),
+        (
+            "more tiles than there are",
+            searching(result="(*best[1:4], 10**6)"),
+            (POSSIBLE, LESS, HALF, SEARCHED),
+            "more tiles than there are",
+        ),
+        (
+            "tiles first",
+            searching(result="(*best[2:], best[1])"),
+            (POSSIBLE, LESS, HALF, SEARCHED),
+            "returns no order",
+        ),
+        (
+            "one channel at a time",
+            searching(result="(best[1], 1, 1, 1)"),
+            (LESS, HALF, SEARCHED),
+            "no less traffic",
+        ),
     ),
 )
 
 MACHINES: tuple[Mistake, ...] = (
     *mistakes(
-        "P4.6",
+        "P4.8",
         ("weights loaded in no time", counting(ws="(rows + columns + m - 2) * folds(k, n)"), WEIGHTS, "load"),
         ("one cycle too few", counting(is_="(2 * rows + columns + n - 2) * folds(k, m) - 1"), INPUTS, "too few"),
         (
@@ -237,10 +389,21 @@ MACHINES: tuple[Mistake, ...] = (
             BUSY,
             "a fraction of 1",
         ),
-        ("MACs per cycle", using("m * n * k / cycles(dataflow, rows, columns, m, n, k)"), BUSY, "cycles \\* rows"),
+        (
+            "MACs per cycle",
+            using("m * n * k / cycles(dataflow, rows, columns, m, n, k)"),
+            BUSY,
+            "every multiplier could",
+        ),
+        (
+            "floats for integers",
+            counting(folds="-(-down // rows) * -(-across // columns) * 1.0"),
+            (WEIGHTS, INPUTS, OUTPUTS, FOLDS),
+            "no integer in what `cycles`",
+        ),
     ),
     *mistakes(
-        "P4.7",
+        "P4.9",
         ("names with their prefix", naming(r"(?<!#)(stablehlo\.\w+)"), (NAMED, QUOTED, ATTRIBUTES), "the name alone"),
         ("unquoted operations only", naming(r"= stablehlo\.(\w+)"), QUOTED, "the quotes are not part"),
         ("attributes counted as well", naming(r"stablehlo\.(\w+)"), ATTRIBUTES, "is one operation"),
@@ -254,7 +417,26 @@ MACHINES: tuple[Mistake, ...] = (
         ),
         ("names instead of opcodes", fusing(opcode=r"%([a-z_-]+)\S* = "), OPCODES, "is a broadcast"),
         ("opcodes without hyphens", fusing(opcode=r" = \S+ (\w+)\("), OPCODES, "dynamic-slice"),
-        ("parameters listed as well", fusing(kept="match"), PARAMETERS, "parameters are listed"),
+        ("parameters listed as well", fusing(kept="match"), PARAMETERS, "`fused` lists parameters"),
+        ("types without spaces only", fusing(opcode=r" = \S+ ([\w-]+)\("), OPCODES, "wrong operations of"),
+        (
+            "tuples of operations",
+            fusing(result="{name: tuple(codes) for name, codes in computations.items()}"),
+            (COMPUTATIONS, OPCODES, PARAMETERS),
+            "no list in what `fused`",
+        ),
+        (
+            "names with their sign",
+            fusing(result="{'%' + name: codes for name, codes in computations.items()}"),
+            (COMPUTATIONS, OPCODES, PARAMETERS),
+            "are missing in what `fused`",
+        ),
+        (
+            "floats for counts",
+            naming(result="{name: float(names.count(name)) for name in names}"),
+            (NAMED, QUOTED, ATTRIBUTES),
+            "no integer in the count",
+        ),
     ),
 )
 

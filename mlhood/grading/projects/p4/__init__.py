@@ -6,5 +6,5 @@ from mlhood.grading.projects.collect import collect_project
 P4 = collect_project(
     __name__,
     "Stationary tiles, streamed tiles",
-    questions=(Question("P4.8", "Why are WS and IS so close?"), Question("P4.9", "What would you build?")),
+    questions=(Question("P4.10", "Why are WS and IS so close?"), Question("P4.11", "What would you build?")),
 )

@@ -1,4 +1,4 @@
-"""Checks of P4.6: cycles and utilisation of a systolic array, in closed form."""
+"""Checks of P4.8: cycles and utilisation of a systolic array, in closed form."""
 
 from __future__ import annotations
 
@@ -37,6 +37,12 @@ def _reference_cycles(dataflow: str, case: Case) -> int:
     return count(gemm_layer("product", m, n, k), Array(rows, columns, dataflow.lower())).cycles
 
 
+def _cycles(submission: Submission, dataflow: str, case: Case) -> int:
+    """Return the student's `cycles`, a whole number."""
+    with expect.case(_given(dataflow, case)):
+        return expect.integer(submission.call("cycles", dataflow, *case), "what `cycles` returns")
+
+
 def _call(submission: Submission, name: str, dataflow: str, case: Case) -> float:
     with expect.case(_given(dataflow, case)):
         return expect.number(submission.call(name, dataflow, *case), f"what `{name}` returns")
@@ -46,30 +52,34 @@ def _check_cycles(submission: Submission, dataflow: str, formula: str) -> None:
     """Compare the cycles of products that fill the array in every fold."""
     for _ in range(3):
         case = _draw_case(submission, dataflow)
-        got, want = _call(submission, "cycles", dataflow, case), _reference_cycles(dataflow, case)
+        got, want = _cycles(submission, dataflow, case), _reference_cycles(dataflow, case)
         down, across, _ = MAPPING[dataflow]
         hint = f"{formula}; {down} is mapped to the rows, {across} to the columns"
         if got == want - 1:
-            hint = "one too few: the last operand enters T - 1 cycles after the first, and takes one more cycle itself"
+            hint = "one too few: the first operand enters in cycle 0, and the last cycle counts, too"
         expect.close_number(got, want, f"`cycles` of {dataflow} is wrong", given=_given(dataflow, case), hint=hint)
 
 
 @points(2)
 def weights_stay(submission: Submission) -> None:
     """`cycles` for "WS": weights are shifted in, then M windows stream through."""
-    _check_cycles(submission, "WS", "each fold takes rows to load, then rows + columns + m - 2")
+    _check_cycles(
+        submission,
+        "WS",
+        "when are the weights loaded, when does the last window enter, when does its last sum leave?",
+    )
 
 
 @points(2)
 def inputs_stay(submission: Submission) -> None:
     """`cycles` for "IS": inputs are shifted in, then N filters stream through."""
-    _check_cycles(submission, "IS", "each fold takes rows to load, then rows + columns + n - 2")
+    _check_cycles(submission, "IS", "like WS, but the filters stream: which of the dimensions is time now?")
 
 
 @points(2)
 def outputs_stay(submission: Submission) -> None:
     """`cycles` for "OS": nothing is loaded first, K products are accumulated in place."""
-    _check_cycles(submission, "OS", "each fold takes rows + columns + k - 2")
+    _check_cycles(submission, "OS", "nothing is loaded first: when do the last operands meet at the lower right?")
 
 
 @points(2)
@@ -79,8 +89,8 @@ def last_folds_take_as_long(submission: Submission) -> None:
     expect.true(bool(dataflows), "`cycles` is right for no dataflow, even where all folds are full")
     for dataflow in dataflows:
         case = _draw_case(submission, dataflow, remainder=1)
-        got, want = _call(submission, "cycles", dataflow, case), _reference_cycles(dataflow, case)
-        hint = "folds = ceil(size along the rows / rows) * ceil(size along the columns / columns)"
+        got, want = _cycles(submission, dataflow, case), _reference_cycles(dataflow, case)
+        hint = "how many folds lie along the rows, how many along the columns? The last of each is one, too"
         what = f"`cycles` of {dataflow} is wrong where a fold is not full"
         expect.close_number(got, want, what, given=_given(dataflow, case), hint=hint)
 
@@ -90,10 +100,10 @@ def _right(submission: Submission, dataflow: str) -> bool:
     return _call(submission, "cycles", dataflow, case) == _reference_cycles(dataflow, case)
 
 
-@points(4)
+@points(2)
 def utilisation_is_the_busy_part(submission: Submission) -> None:
     """`utilisation` is the fraction of all elements in all cycles that do a multiply-accumulate."""
-    hint = "m * n * k multiply-accumulates over cycles * rows * columns: a fraction of 1"
+    hint = "a fraction of 1: every multiplier could do one multiply-accumulate in each cycle"
     for dataflow in MAPPING:
         for remainder in (0, 1):
             rows, columns, m, n, k = case = _draw_case(submission, dataflow, remainder)
@@ -116,9 +126,12 @@ def _own_utilisation(submission: Submission, dataflow: str, case: Case) -> float
 
 TASKS = (
     Task(
-        "P4.6",
+        "P4.8",
         "A systolic array",
         checks=(weights_stay, inputs_stay, outputs_stay, last_folds_take_as_long, utilisation_is_the_busy_part),
+        seconds=30,
         forbidden=("mlhood.dataflow.systolic",),
+        minutes=30,
+        builds_on=("P4.1",),
     ),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mlhood.grading.checks import expect
-from mlhood.grading.checks.submission import Submission
+from mlhood.grading.checks.submission import Submission, check_rules
 from mlhood.grading.checks.task import Task, points
 from mlhood.grading.projects.p4 import reference
 
@@ -18,12 +18,20 @@ STATIONARY = {"IS": "input", "WS": "weight"}
 
 def integer_rows(value: object, width: int, what: str, given: str) -> list[tuple[int, ...]]:
     """Return the rows of an array of integers [N, width] as tuples, none of an empty one; fail on everything else."""
-    if isinstance(value, np.ndarray) and value.size == 0:
-        return []
-    array = isinstance(value, np.ndarray) and value.ndim == 2 and value.shape[1] == width and value.dtype.kind in "biuf"
-    if not array or not np.isfinite(value).all() or (value != np.floor(value)).any():  # type: ignore[union-attr]
+    if not isinstance(value, np.ndarray) or value.ndim != 2 or value.shape[1] != width or value.dtype.kind not in "iu":
         expect.fail(f"{what} is not a list of {width} integers each", got=value, given=given)
-    return [tuple(row) for row in value.astype(np.int64).tolist()]  # type: ignore[union-attr]
+    return [tuple(row) for row in value.tolist()]
+
+
+def listed(submission: Submission, name: str, width: int, given: str, *args: object) -> list[tuple[int, ...]]:
+    """Return the list of tuples that a function of the notebook returns."""
+    with expect.case(given):
+        report = submission.call(PROBES + "listed", submission.value(name), width, *args)
+        report = expect.mapping(report, (), f"what `{name}` returns")
+        what = f"`{name}` does not return a list of tuples"
+        expected = f"a list, each item a tuple of {width} integers"
+        expect.true("odd" not in report, what, expected=expected, got=report.get("odd"))
+    return integer_rows(report.get("rows"), width, f"what `{name}` returns", given)
 
 
 def first_difference(got: list, want: list) -> dict[str, str]:
@@ -37,18 +45,17 @@ def first_difference(got: list, want: list) -> dict[str, str]:
 def _visits(submission: Submission, m: int, n: int, tile_m: int, tile_n: int) -> tuple[list, list, str]:
     """Return the student's visits, the right ones, and a description of the case."""
     given = f"m {m}, n {n}, tile_m {tile_m}, tile_n {tile_n}"
-    with expect.case(given):
-        got = submission.call(PROBES + "listed", submission.value("visits"), m, n, tile_m, tile_n)
+    got = listed(submission, "visits", 2, given, m, n, tile_m, tile_n)
     tiles = [(i0, j0) for i0 in range(0, m, tile_m) for j0 in range(0, n, tile_n)]
     want = [(i, j) for i0, j0 in tiles for i in range(i0, min(i0 + tile_m, m)) for j in range(j0, min(j0 + tile_n, n))]
-    return integer_rows(got, 2, "what `visits` returns", given), want, given
+    return got, want, given
 
 
-@points(4)
+@points(3)
 def visits_go_tile_by_tile(submission: Submission) -> None:
     """`visits` completes a tile before it moves on to the next, and goes through each tile row by row."""
     rng = submission.rng
-    hint = "for i0 in steps of tile_m, for j0 in steps of tile_n, for i in the tile, for j in the tile"
+    hint = "four loops: the two over tiles outside, the two over the points of a tile inside"
     for partial in (0, 1):
         tile_m, tile_n = (int(size) for size in rng.permutation([3, 4, 5])[:2])
         got, want, given = _visits(submission, 3 * tile_m + partial, 2 * tile_n + partial, tile_m, tile_n)
@@ -56,14 +63,14 @@ def visits_go_tile_by_tile(submission: Submission) -> None:
             common = set(want) & set(got)
             expect.true(2 * len(common) >= len(want), "most points are missing", got=f"{len(common)}", given=given)
             got, want = [p for p in dict.fromkeys(got) if p in common], [p for p in want if p in common]
-        what = "the points are in the wrong order"
+        what = "the points of `visits` are in the wrong order"
         expect.true(got == want, what, given=given, hint=hint, **first_difference(got, want))
 
 
 @points(3)
 def tiles_at_the_edge_are_smaller(submission: Submission) -> None:
     """`visits` yields every point once, also in partial tiles at the edges, and none outside the space."""
-    hint = "the last tiles end at the edge of the space: min(i0 + tile_m, m) and min(j0 + tile_n, n)"
+    hint = "the last tiles end where the space ends, at m and at n"
     rng = submission.rng
     sizes = [(int(a), int(b), int(c), int(d)) for a, b, c, d in rng.permuted([[9, 7, 4, 3]] * 2, axis=1)]
     for m, n, tile_m, tile_n in (*sizes, (5, 7, 2, 4), (3, int(rng.integers(4, 7)), 8, 8)):
@@ -82,8 +89,8 @@ def _scheduled(submission: Submission) -> list[tuple[tuple[int, int, int], list[
 
     def ask() -> list[tuple[tuple[int, int, int], object]]:
         answers = []
-        for _ in range(2):
-            m, n, k = (int(size) for size in submission.rng.permutation([8, 12, 16]))
+        for sizes in ((8, 12, 16), (4, 20, 12)):
+            m, n, k = (int(size) for size in submission.rng.permutation(sizes))
             answers.append(((m, n, k), submission.call(PROBES + "scheduled", submission.value("schedule"), m, n, k)))
         return answers
 
@@ -98,7 +105,7 @@ def _scheduled(submission: Submission) -> list[tuple[tuple[int, int, int], list[
     return nests
 
 
-@points(3)
+@points(2)
 def every_loop_is_split(submission: Submission) -> None:
     """`schedule` splits each of the loops i, j and k in two, the inner one with 4 iterations."""
     hint = "nest.split(loop, 4) splits one loop, nest.tile(i=4, ...) several; k is a loop as well"
@@ -106,19 +113,23 @@ def every_loop_is_split(submission: Submission) -> None:
         want = sorted([*(size // TILE for size in sizes), *[TILE] * 3])
         split = isinstance(extents, list) and sorted(map(str, extents)) == sorted(map(str, want))
         with expect.case(f"gemm{sizes}", hint):
-            expect.true(split, "the nest has the wrong loops", expected=f"loops of {want}", got=str(extents))
+            expect.true(
+                split, "the nest of `schedule` has the wrong loops", expected=f"loops of {want}", got=str(extents)
+            )
             count = len({*map(tuple, visits.tolist())})
-            expect.equal(count, np.prod(sizes), "the nest visits the wrong number of points")
+            expect.equal(count, int(np.prod(sizes)), "the nest visits the wrong number of points")
+            last = [int(end) for end in visits.max(0)]
+            expect.equal(last, [size - 1 for size in sizes], "the nest is not that of the argument: its last point")
 
 
-@points(4)
+@points(2)
 def blocks_are_taken_together(submission: Submission) -> None:
     """`schedule` puts the three inner loops innermost: every 64 consecutive visits form a block of 4 x 4 x 4."""
     hint = "first the three loops over blocks, then the three within a block: look at print(schedule(nest))"
     for sizes, _, visits in _scheduled(submission):
         given = f"gemm{sizes}"
         divisible = len(visits) > 0 and len(visits) % BLOCK == 0
-        what = "the visits do not divide into blocks"
+        what = "the visits of `schedule`'s nest do not divide into blocks"
         expect.true(divisible, what, got=f"{len(visits)} visits", given=given, hint=hint)
         corners = visits.reshape(-1, BLOCK, 3) // TILE
         mixed = (corners != corners[:, :1]).any((1, 2))
@@ -126,7 +137,7 @@ def blocks_are_taken_together(submission: Submission) -> None:
             run = visits.reshape(-1, BLOCK, 3)[int(np.argmax(mixed))]
             ranges = [f"{name} {low}..{high}" for name, low, high in zip("ijk", run.min(0), run.max(0), strict=True)]
             expect.fail(
-                "64 consecutive visits extend beyond one block",
+                "64 consecutive visits of `schedule`'s nest extend beyond one block",
                 expected="4 values each of i, j and k, starting at a multiple of 4",
                 got=", ".join(ranges),
                 given=given,
@@ -144,15 +155,13 @@ def _draw_sizes(submission: Submission) -> list[tuple[int, int, int, int, int]]:
 def _steps(submission: Submission, order: str, sizes: tuple[int, ...]) -> tuple[list, str]:
     labelled = zip(("inputs", "weights", "slices", "k2", "k3"), sizes, strict=True)
     given = ", ".join([order, *(f"{name} {size}" for name, size in labelled)])
-    with expect.case(given):
-        got = submission.call(PROBES + "listed", submission.value("steps"), order, *sizes)
-    return integer_rows(got, 3, "what `steps` returns", given), given
+    return listed(submission, "steps", 3, given, order, *sizes), given
 
 
-@points(4)
+@points(3)
 def every_step_is_there_once(submission: Submission) -> None:
     """`steps` combines every input tile with every weight tile exactly once in each slice."""
-    hint = "tiles count from 0, and the last group may be smaller: min(group + k, tiles); slices are the outermost loop"
+    hint = "tiles count from 0, the last group ends with the last tile, and slices are the outermost loop"
     for order in ("IS", "WS"):
         for sizes in _draw_sizes(submission):
             got, given = _steps(submission, order, sizes)
@@ -178,8 +187,8 @@ def _check_order(submission: Submission, order: str) -> None:
 
         want = expected(order, *sizes)
         hint = (
-            f"{order}: {STATIONARY[order]} tiles stay. For each slice, group of k3 stationary tiles, group of k2 "
-            "streamed tiles, stationary tile, streamed tile"
+            f"{order}: {STATIONARY[order]} tiles are stationary. Write the five loops in their order: "
+            "which of the two groups, and which of the two tiles, changes faster?"
         )
         inputs, weights, slices, k2, k3 = sizes
         if got == expected(OTHER[order], *sizes):
@@ -190,13 +199,13 @@ def _check_order(submission: Submission, order: str) -> None:
         expect.true(got == want, what, given=given, hint=hint, **first_difference(got, want))
 
 
-@points(4)
+@points(3)
 def input_tiles_stay(submission: Submission) -> None:
     """`steps` for "IS" keeps an input tile while a group of weight tiles passes."""
     _check_order(submission, "IS")
 
 
-@points(4)
+@points(3)
 def weight_tiles_stay(submission: Submission) -> None:
     """`steps` for "WS" keeps a weight tile while a group of input tiles passes."""
     _check_order(submission, "WS")
@@ -226,7 +235,7 @@ def _check_product(
         try:
             with expect.case(given, hint):
                 got = submission.call("sliced_product", *arguments)
-                expect.close(got, want, "what `sliced_product` returns")
+                expect.close(got, want, "what `sliced_product` returns", dtype=np.float32)
         except expect.CheckFailed as failure:
             if not _right_with_reference_steps(submission, arguments, want):
                 raise failure
@@ -245,7 +254,7 @@ def _check_calls_of_steps(submission: Submission, arguments: tuple, given: str) 
         [*call] for call in claimed if isinstance(call, list | tuple) and all(isinstance(x, str | float) for x in call)
     ]
     want = [order, -(-columns.shape[2] // window), -(-len(weights) // filters), -(-len(columns) // k1), k2, k3]
-    hint = "for c, i, f in steps(order, input tiles, weight tiles, slices, k2, k3): one tile of y in each step"
+    hint = "let `steps` say which tiles come next: pass it the order, the three numbers, and the sizes of the groups"
     with expect.case(given, hint):
         expect.true(bool(calls), "`sliced_product` does not use `steps`")
         right = any(call in (want, [*want[:3], 1, *want[4:]]) for call in calls)
@@ -260,7 +269,7 @@ def _check_that_steps_decide(submission: Submission, arguments: tuple, want: np.
     tile = int(submission.rng.integers(-(-want.shape[1] // window)))
     expected = want.copy()
     expected[:, tile * window : (tile + 1) * window] *= 2
-    function, hint = submission.value("sliced_product"), "for c, i, f in steps(...): add this tile's product to y"
+    function, hint = submission.value("sliced_product"), "compute nothing but what the steps name, one after another"
     with expect.case(f"{given}; `steps` with input tile {tile} twice", hint):
         got = submission.call(PROBES + "with_a_tile_twice", function, tile, *arguments)
         expect.close(got, expected, "what `sliced_product` computes from its steps")
@@ -269,8 +278,10 @@ def _check_that_steps_decide(submission: Submission, arguments: tuple, want: np.
 def _right_with_reference_steps(submission: Submission, arguments: tuple, want: np.ndarray) -> bool:
     """Whether the product is right once `steps` is the reference's, so that only the student's `steps` is wrong."""
     try:
-        function = submission.value("sliced_product")
-        expect.close(submission.call(PROBES + "with_reference", function, "steps", *arguments), want, "the product")
+        answer = submission.call(PROBES + "with_reference", submission.value("sliced_product"), "steps", *arguments)
+        report = expect.mapping(answer, ("value", "broken"), "the product")
+        check_rules(report["broken"], "`sliced_product`")
+        expect.close(report["value"], want, "the product", dtype=np.float32)
     except expect.CheckFailed:
         return False
     return True
@@ -279,15 +290,16 @@ def _right_with_reference_steps(submission: Submission, arguments: tuple, want: 
 @points(4)
 def product_is_right(submission: Submission) -> None:
     """`sliced_product` multiplies tiles of any sizes, including smaller ones at the end."""
-    hint = "tiles = ceil(size / tile); in each step, y[filters, windows] += weights[.., c, t] * columns[c, t, ..]"
-    for windows, filters in ((12, 8), (13, 7), (3, 11)):
-        _check_product(submission, (4, 3, windows, filters), (4, 2, 3, 4, 3), hint, through_steps=True)
+    hint = "count the tiles with those at the end that are smaller; each step adds the product of two tiles to one of y"
+    for channels, windows, filters in ((4, 12, 8), (4, 13, 7), (1, 3, 11), (3, 5, 1)):
+        sizes = channels, int(submission.rng.integers(1, 5)), windows, filters
+        _check_product(submission, sizes, (channels, 2, 3, 4, 3), hint, through_steps=True)
 
 
 @points(2)
 def slices_add_up(submission: Submission) -> None:
     """`sliced_product` adds up the slices of channels, including a smaller last one."""
-    hint = "each slice adds k1 channels to y, which starts at zero: y[...] += ..., and slices = ceil(C / k1)"
+    hint = "y starts at zero, every slice adds to what is there, and the last slice may have fewer channels than k1"
     for channels, k1 in ((6, 2), (7, 3)):
         _check_product(submission, (channels, 4, 12, 8), (k1, 2, 2, 4, 4), hint)
 
@@ -301,12 +313,18 @@ TASKS = (
         "P4.1",
         "Loops as an iteration space",
         checks=(visits_go_tile_by_tile, tiles_at_the_edge_are_smaller, every_loop_is_split, blocks_are_taken_together),
+        seconds=30,
+        minutes=25,
+        builds_on=("P3.1",),
     ),
     Task(
         "P4.2",
         "Two orders",
         checks=(every_step_is_there_once, input_tiles_stay, weight_tiles_stay, product_is_right, slices_add_up),
         stand_in=STEPS_STAND_IN,
+        seconds=30,
         forbidden=("mlhood.dataflow.sliced",),
+        minutes=45,
+        builds_on=("P4.1",),
     ),
 )

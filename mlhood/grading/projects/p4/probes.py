@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from inspect import signature
 from typing import Any
 
@@ -14,15 +14,33 @@ from mlhood.dataflow.slicing.caches import Caches
 from mlhood.dataflow.slicing.problem import Order, Problem, possible
 from mlhood.grading.checks.probes import patched_globals
 from mlhood.grading.projects.p4.reference import needs, steps
+from mlhood.grading.rpc.guard import guarded
 from mlhood.kernels.geometry import geometry
 
 VALUE_ERROR = "ValueError"
 REFERENCES = {"steps": steps, "needs": needs}
 
 
-def listed(function: Callable, *args: Any) -> np.ndarray:
-    """Return what a function returns or yields as an array, one row per item."""
-    return np.array([tuple(point) for point in function(*args)])
+def listed(function: Callable, width: int, *args: Any) -> dict[str, Any]:
+    """Report on a list of tuples that a function returns.
+
+    Returns:
+        `rows`, int64 [items, width]; or `odd`, what is not a list, or the first item that is not a tuple of `width`
+        integers.
+    """
+    result = function(*args)
+    if type(result) is not list:
+        return {"odd": f"{type(result).__name__}: {result!r}"[:200]}
+    odd = [item for item in result if not _is_tuple_of_integers(item, width)]
+    if odd:
+        return {"odd": f"{odd[0]!r} in the list"[:200]}
+    return {"rows": np.array(result, np.int64).reshape(len(result), width)}
+
+
+def _is_tuple_of_integers(item: Any, width: int) -> bool:
+    if not isinstance(item, tuple) or len(item) != width:
+        return False
+    return all(isinstance(number, int | np.integer) and not isinstance(number, bool) for number in item)
 
 
 def scheduled(function: Callable, m: int, n: int, k: int) -> dict[str, Any] | None:
@@ -33,10 +51,11 @@ def scheduled(function: Callable, m: int, n: int, k: int) -> dict[str, Any] | No
     return {"extents": list(nest.extents.values()), "visits": nest.visits()}
 
 
-def with_reference(function: Callable, name: str, *args: Any) -> Any:
-    """Call a function with the notebook's `name` replaced by the reference's."""
+def with_reference(function: Callable, name: str, *args: Any) -> dict[str, Any]:
+    """Call a function with the notebook's `name` replaced by the reference's; return its `value`, and if `broken`."""
     with patched_globals(function, **{name: REFERENCES[name]}):
-        return function(*args)
+        value, broken = guarded(function, args)
+    return {"value": value, "broken": broken}
 
 
 def with_a_tile_twice(function: Callable, tile: int, *args: Any) -> Any:
@@ -74,7 +93,7 @@ def recorded_calls(function: Callable, name: str, *args: Any) -> dict[str, Any]:
 def result_or_value_error(function: Callable, name: str | None, *args: Any) -> Any:
     """Call a function, with the reference's `name` if one is given; return VALUE_ERROR if it raises ValueError."""
     try:
-        return with_reference(function, name, *args) if name else function(*args)
+        return with_reference(function, name, *args)["value"] if name else function(*args)
     except ValueError:
         return VALUE_ERROR
 
@@ -110,3 +129,112 @@ def sliced(placed: PlacedConvolution, factors: list[float], channels: list[int])
 def triples_of(function: Callable, analysed: Any, problem: dict[str, Any], caches: dict[str, Any]) -> Any:
     """Call `triples` for a problem and caches given as plain data."""
     return function(analysed, Problem(**problem), Caches(**caches))
+
+
+def chosen(function: Callable, problem: dict[str, Any], caches: dict[str, Any]) -> Any:
+    """Call `choose` for a problem and caches given as plain data."""
+    return function(Problem(**problem), Caches(**caches))
+
+
+def convolved(
+    function: Callable, order: Order, tiles: list[int], layers: list[dict[str, Any]], rounds: int
+) -> dict[str, Any]:
+    """Make a convolution by `sliced_kernel`, and run it on layers as a compiled network does, several times.
+
+    Args:
+        function: The student's.
+        order: Its arguments.
+        tiles: Likewise.
+        layers: `images`, one for each round, `w`, `bias`, `stride` and `padding` of each layer.
+        rounds: How often the network is run.
+
+    Returns:
+        `results`, a list for each round with an array for each layer; `slices`, likewise with the order and the tiles
+        that ran, or an empty list; `packed`, how often weights were packed in each round; and `broken` of the guard.
+    """
+    convolve, broken = function(order, tuple(tiles)), ""
+    results: list[list[Any]] = []
+    slices: list[list[list[Any]]] = []
+    packed: list[int] = []
+    for layer in layers:
+        layer["w"].flags.writeable = layer["bias"].flags.writeable = False
+    with _recorded_slices() as (used, packs):
+        for i in range(rounds):
+            results.append([])
+            slices.append([])
+            before = len(packs)
+            for layer in layers:
+                used.clear()
+                args = (layer["images"][i], layer["w"], layer["bias"], layer["stride"], layer["padding"])
+                result, fault = guarded(convolve, args)
+                results[-1].append(result)
+                slices[-1].append(list(used))
+                broken = broken or fault
+            packed.append(len(packs) - before)
+    return {"results": results, "slices": slices, "packed": packed, "broken": broken}
+
+
+@contextmanager
+def _recorded_slices() -> Iterator[tuple[list[Any], list[int]]]:
+    """Record the order and the tiles of each sliced convolution that runs, and each packing of weights."""
+    from mlhood.dataflow.sliced import sliced
+    from mlhood.kernels import direct
+
+    used: list[Any] = []
+    packs: list[int] = []
+    call, pack = sliced.Sliced.__call__, direct.pack_weights
+
+    def recording_call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        used.extend([self.slicing.order, *self.slicing.tiles])
+        return call(self, *args, **kwargs)
+
+    def recording_pack(*args: Any, **kwargs: Any) -> Any:
+        packs.append(1)
+        return pack(*args, **kwargs)
+
+    try:
+        sliced.Sliced.__call__ = recording_call
+        sliced.pack_weights = direct.pack_weights = recording_pack
+        yield used, packs
+    finally:
+        sliced.Sliced.__call__ = call
+        sliced.pack_weights = direct.pack_weights = pack
+
+
+class PlacedNetwork:
+    """A chain of 3x3 convolutions with padding 1, without bias, and a ReLU after each, by a function for convolutions.
+
+    Args:
+        convolve: The function, see `mlhood.compiler.backends.kernels.Kernels`.
+        x: float32 [1, C, H, W].
+        weights: float32 [F, C, 3, 3] of each layer.
+        strides: Of each layer.
+    """
+
+    def __init__(self, convolve: Callable, x: np.ndarray, weights: list[np.ndarray], strides: list[int]) -> None:
+        self.convolve, self.x, self.weights, self.strides = convolve, x, weights, strides
+        self.bias = [np.zeros(len(w), np.float32) for w in weights]
+
+    def __call__(self, factor: float) -> np.ndarray:
+        """Return the network's output for its image times a positive factor."""
+        x = self.x * np.float32(factor)
+        for w, bias, stride in zip(self.weights, self.bias, self.strides, strict=True):
+            x = np.maximum(self.convolve(x, w, bias, stride, 1), 0)
+        return x
+
+
+def place_network(
+    function: Callable, order: Order, tiles: list[int], x: np.ndarray, weights: list[np.ndarray], strides: list[int]
+) -> PlacedNetwork:
+    """Make the student's convolution by `sliced_kernel`, and keep it in a network that has run once."""
+    network = PlacedNetwork(function(order, tuple(tiles)), x, weights, strides)
+    network(1.0)
+    return network
+
+
+def networked(network: PlacedNetwork, factors: list[float], channels: list[int]) -> np.ndarray:
+    """Return the sum of the network's outputs for its image times each factor, some channels of it."""
+    total = np.float32(0)
+    for factor in factors:
+        total = total + network(factor)[:, channels]
+    return np.asarray(total)

@@ -1,4 +1,4 @@
-"""The claims of P4.5's table as calls that can be timed from outside: too small slices against analysed ones."""
+"""The claims of P4's tables as calls that can be timed from outside: too small slices against analysed ones."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ from typing import Any
 import numpy as np
 
 from mlhood.dataflow.slicing.problem import ORDERS, Order
+from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.timing_claim import Course, Prepared, TimedCall, TimingClaim
 from mlhood.grading.projects.p3.races import Arrays, check_channels, draw, draw_channels
 from mlhood.grading.projects.p4 import probes
+from mlhood.grading.projects.p4.network_kernel import sliced_kernel
 from mlhood.grading.projects.p4.reference import Triple
 from mlhood.grading.rpc.codec import Remote
+from mlhood.kernels.conv import CONV2D
 from mlhood.kernels.layers import Layer
 from mlhood.measure.ratio import Ratio
 
@@ -26,7 +29,11 @@ ALLOWANCE = 2.0
 """By how much a ratio of the judge may be smaller than the table's beyond both errors: its rows are measured one
 after another, so what else the machine does in the meantime is part of their ratio, and of no interval. Measured with
 four kinds of small tiles in C1 to C4: 0.84 to 1.08 times, and once, while the machine was disturbed, 0.66."""
-PLACE, SLICED = (f"mlhood.grading.projects.p4.probes:{name}" for name in ("place", "sliced"))
+PROBES = "mlhood.grading.projects.p4.probes:"
+PLACE, SLICED = PROBES + "place", PROBES + "sliced"
+NETWORK = (Layer(64, 56, 64, 3), Layer(64, 56, 128, 3, 2), Layer(128, 28, 128, 3), Layer(128, 28, 256, 3, 2))
+"""The judge's network: C1 and C2 of ResNet-18, and the convolutions of stride 2 after them."""
+NETWORK_CALLS = 4
 
 
 def slicings(
@@ -85,3 +92,70 @@ def _same_slices(layer: Layer, order: Order, tiles: Triple) -> Course:
         probes.sliced(placed(), [0.1] * CALLS, [0])
 
     return Course(f"convolution in slices of {tiles}", run, MOST, CALLS)
+
+
+def networks(
+    small: Mapping[Order, Triple], analysed: Mapping[Order, Triple], claimed: Mapping[Order, Ratio]
+) -> list[TimingClaim]:
+    """Return one timed comparison of whole networks for each order; arguments as of `slicings`."""
+    return [
+        TimingClaim(
+            f"the network, too small over analysed, {order}",
+            _network_call(order, small[order]),
+            _network_call(order, analysed[order]),
+            claimed[order],
+            _same_network(order, small[order]),
+            ALLOWANCE,
+        )
+        for order in ORDERS
+    ]
+
+
+def _draw_network(rng: np.random.Generator) -> tuple[np.ndarray, list[np.ndarray], list[int]]:
+    """Draw an image, and the weights and strides of the judge's network."""
+    first = NETWORK[0]
+    x = rng.standard_normal((1, first.channels, first.size, first.size)).astype(np.float32)
+    shapes = [(layer.filters, layer.channels, 3, 3) for layer in NETWORK]
+    weights = [(rng.standard_normal(shape) / np.sqrt(shape[1] * 9)).astype(np.float32) for shape in shapes]
+    return x, weights, [layer.stride for layer in NETWORK]
+
+
+def _network_call(order: Order, tiles: Triple) -> TimedCall:
+    """Return a timed call of the judge's network with the student's `sliced_kernel`, on another image each time."""
+    sent: list[tuple[Remote, np.ndarray]] = []
+
+    def prepare(submission: Submission, calls: int) -> Prepared:
+        rng = submission.rng
+        if not sent:
+            drawn = _draw_network(rng)
+            function = submission.value("sliced_kernel")
+            placed = submission.call(PROBES + "place_network", function, order, list(tiles), *drawn)
+            sent.append((placed, probes.PlacedNetwork(_direct, *drawn)(1.0)))
+        placed, output = sent[0]
+        factors, channels = rng.uniform(0.1, 0.2, calls).tolist(), draw_channels(output.shape[1], rng)
+
+        def check(result: Any) -> None:
+            want = output[:, channels] * np.float32(sum(factors))  # without a bias, a positive factor passes through
+            what = f"what a network computes by `sliced_kernel({order!r}, {tiles})`"
+            expect.close(result, want, what, rtol=2e-3, atol=2e-3 * float(np.abs(want).max()))
+
+        return Prepared((placed, factors, channels), check)
+
+    return TimedCall(PROBES + "networked", prepare, NETWORK_CALLS)
+
+
+def _direct(x: np.ndarray, w: np.ndarray, bias: np.ndarray, stride: int, padding: int) -> np.ndarray:
+    return CONV2D["direct"](np.ascontiguousarray(x), w, bias, stride, padding)
+
+
+def _same_network(order: Order, tiles: Triple) -> Course:
+    """Return the same network, run here by the course's own `sliced_kernel`."""
+
+    @cache
+    def placed() -> probes.PlacedNetwork:
+        return probes.place_network(sliced_kernel, order, list(tiles), *_draw_network(np.random.default_rng(0)))
+
+    def run() -> None:
+        probes.networked(placed(), [0.1] * NETWORK_CALLS, [0])
+
+    return Course(f"network in slices of {tiles}", run, MOST, NETWORK_CALLS)

@@ -6,13 +6,18 @@ They take plain numbers, as the tasks do; `mlhood.dataflow.slicing` does the sam
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
+from mlhood.dataflow.cache.cost import simulated_traffic
+from mlhood.dataflow.slicing.analysis import group_sizes
 from mlhood.dataflow.slicing.caches import Caches
-from mlhood.dataflow.slicing.problem import ORDERS, Order, Problem, counts
+from mlhood.dataflow.slicing.problem import ORDERS, Order, Problem, Slicing, counts
+from mlhood.dataflow.slicing.traffic import predict_all
 
 Triple = tuple[int, int, int]
+SIMULATED = 12  # slicings of each order that `choose` simulates
 LEVELS = ("L1", "L2", "L3")
 
 
@@ -127,3 +132,27 @@ def triples(analysed: Mapping[Order, Triple], problem: Problem, caches: Caches) 
         rows["too large"][order] = problem.channels, passing, staying
         rows["my own"][order] = max(1, k1 // 2), max(1, k2 // 2), max(1, k3 // 2)
     return rows
+
+
+def choose(problem: Problem, caches: Caches) -> tuple[Order, int, int, int]:
+    """Return the order, k1, k2 and k3 with the least simulated traffic, of those with the least predicted traffic.
+
+    The prediction is for caches that are filled completely. Of group sizes that give as many groups, only the smallest
+    is a candidate (see `slicing.analysis`).
+    """
+    full = replace(caches, fill=1.0)
+    slicings = [slicing for order in ORDERS for slicing in _promising(problem, order, full)]
+    best = min(slicings, key=lambda slicing: simulated_traffic(problem, slicing, caches))
+    return best.order, *best.tiles
+
+
+def _promising(problem: Problem, order: Order, caches: Caches) -> list[Slicing]:
+    """Return the slicings of an order with the least predicted traffic, legal or not."""
+    streamed, stationary = counts(problem, order)
+    axes = (np.arange(1, problem.channels + 1), group_sizes(streamed), group_sizes(stationary))
+    k1, k2, k3 = (axis.ravel() for axis in np.meshgrid(*axes, indexing="ij"))
+    predicted = predict_all(problem, order, k1, k2, k3, caches)
+    served = (predicted.l2, predicted.l3, predicted.memory)
+    cycles = sum(latency * lines for latency, lines in zip(caches.latencies[1:], served, strict=True))
+    best = np.argsort(cycles, kind="stable")[:SIMULATED]
+    return [Slicing(order, int(k1[i]), int(k2[i]), int(k3[i])) for i in best]

@@ -34,12 +34,10 @@ def _draw_tiles(submission: Submission) -> Triple:
 
 
 def integer_triple(value: object, what: str, given: str) -> Triple:
-    """Return three integers, whatever sequence or array holds them; fail on everything else."""
-    value = list(value) if isinstance(value, tuple) else value
-    numbers = expect.array(value, (3,), what, given=given).tolist()
-    integers = all(float(number).is_integer() for number in numbers)
-    expect.true(integers, f"{what} are not integers", got=str(numbers), given=given)
-    k1, k2, k3 = (int(number) for number in numbers)
+    """Return a tuple of three integers; fail on everything else."""
+    value = expect.sequence(value, tuple, what, given=given)
+    expect.equal(len(value), 3, f"the wrong number of items in {what}", given=given)
+    k1, k2, k3 = (expect.integer(number, what, given=given) for number in value)
     return k1, k2, k3
 
 
@@ -51,27 +49,31 @@ def _check_level(submission: Submission, level: int, hint: str) -> None:
         with expect.case(given):
             got = integer_triple(submission.call("needs", "IS", *tiles, sizes), "what `needs` returns", given)[level]
         want = reference.needs("IS", *tiles, sizes)[level]
-        what = f"wrong number of bytes for {LEVELS[level]}"
+        what = f"`needs` returns the wrong number of bytes for {LEVELS[level]}"
         expect.true(got == want, what, expected=f"{want:,}", got=f"{got:,}", given=given, hint=hint)
 
 
-@points(2)
+@points(1)
 def l1_holds_one_of_each(submission: Submission) -> None:
     """`needs` for L1: one input tile, one weight tile and one output tile."""
-    hint = "k1 channels of an input tile and of a weight tile, and one output tile, which has no channels"
+    hint = "one call of the microkernel touches a tile of each of the three kinds; which of them have channels?"
     _check_level(submission, 0, hint)
 
 
-@points(2)
+@points(1)
 def l2_holds_passing_tiles(submission: Submission) -> None:
     """`needs` for L2: the stationary tile, and k2 streamed tiles with one output tile each."""
-    _check_level(submission, 1, "IS: one input tile, and k2 times (weight tile + output tile)")
+    _check_level(submission, 1, "go through the innermost loop, and list every tile that it touches: the sums, too")
 
 
-@points(2)
+@points(1)
 def l3_holds_staying_tiles(submission: Submission) -> None:
     """`needs` for L3: k3 stationary tiles, k2 streamed tiles, and one output tile for each pair."""
-    _check_level(submission, 2, "IS: k3 input tiles, k2 weight tiles, and k2 * k3 output tiles")
+    _check_level(
+        submission,
+        2,
+        "go through the two innermost loops, and list every tile once: each pair of tiles has sums of its own",
+    )
 
 
 @points(2)
@@ -81,12 +83,17 @@ def orders_change_places(submission: Submission) -> None:
         tiles, sizes = _draw_tiles(submission), _draw_sizes(submission)
         swapped = {"input": sizes["weight"], "weight": sizes["input"], "output": sizes["output"]}
         given = f"WS, (k1, k2, k3) = {tiles}, sizes {sizes}"
-        with expect.case(given, "in WS the weight tile stays, k2 counts input tiles and k3 weight tiles"):
+        with expect.case(given, "which kind of tile does k2 count in WS, and which does k3 count?"):
             got = integer_triple(submission.call("needs", "WS", *tiles, sizes), "what `needs` returns", given)
             # compared with the student's own result for IS as well, so that a wrong level does not count twice
             own = integer_triple(submission.call("needs", "IS", *tiles, swapped), "what `needs` returns", given)
             want = reference.needs("WS", *tiles, sizes)
-            expect.true(got in (own, want), "wrong number of bytes in the order WS", expected=f"{want}", got=f"{got}")
+            expect.true(
+                got in (own, want),
+                "`needs` returns the wrong numbers of bytes in the order WS",
+                expected=f"{want}",
+                got=f"{got}",
+            )
 
 
 def _largest(submission: Submission, *arguments: object) -> list[Any]:
@@ -120,12 +127,24 @@ def _check_largest(submission: Submission, arguments: tuple, hint: str) -> None:
         expect.true(want in results, "`largest` returns the wrong tiles", expected=f"{want}", got=f"{results[0]}")
 
 
-@points(4)
+@points(2)
 def tiles_are_halved_until_they_fit(submission: Submission) -> None:
     """`largest` starts with all there are and halves k1, k2 and k3, one after another, until their level fits."""
-    hint = "k1 until L1 fits; with this k1, k2 until L2 fits; with both, k3 until L3 fits; // 2 each time"
+    hint = "one level after another: what L2 has to hold depends on the k1 that L1 left; halving rounds down"
     for order in ("IS", "WS", "IS", "WS"):
         _check_largest(submission, _draw_distinctive_case(submission, order), hint)
+
+
+@points(2)
+def an_exact_fit_fits(submission: Submission) -> None:
+    """`largest` keeps what needs exactly the bytes that are available, and nothing that needs one more."""
+    hint = "compare what is needed with what is available once more: when does it not fit?"
+    for order in ("IS", "WS"):
+        *arguments, rooms = _draw_case(submission, order, spare=0)
+        _check_largest(submission, (*arguments, rooms), hint)
+        for level in range(len(rooms)):
+            short = tuple(room - (i == level) for i, room in enumerate(rooms))
+            _check_largest(submission, (*arguments, short), hint)
 
 
 def _draw_distinctive_case(submission: Submission, order: str) -> tuple:
@@ -137,12 +156,14 @@ def _draw_distinctive_case(submission: Submission, order: str) -> tuple:
     return _draw_case(submission, order)
 
 
-def _draw_case(submission: Submission, order: str) -> tuple:
+def _draw_case(submission: Submission, order: str, spare: int = 2) -> tuple:
+    """Draw arguments of `largest` whose result needs all bytes of each level but `spare`."""
     rng, sizes, target = submission.rng, _draw_sizes(submission), _draw_tiles(submission)
     tiles_by_level = ((target[0], 1, 1), (*target[:2], 1), target)
     needed = [reference.needs(order, *tiles, sizes)[level] for level, tiles in enumerate(tiles_by_level)]
-    rooms = tuple(float(level_bytes) + 2 for level_bytes in needed)
-    most = [int(size) * int(rng.integers(2, 9)) + int(rng.integers(0, 4)) for size in target]
+    rooms = tuple(float(level_bytes) + spare for level_bytes in needed)
+    factors = (2 ** int(exponent) for exponent in rng.integers(1, 4, 3))
+    most = [int(size) * factor + int(rng.integers(0, factor)) for size, factor in zip(target, factors, strict=True)]
     return order, *most, sizes, rooms
 
 
@@ -153,24 +174,29 @@ def _same_in_both_orders(arguments: tuple) -> bool:
         return False
 
 
-@points(2)
+@points(1)
 def the_papers_example_comes_out(submission: Submission) -> None:
     """`largest` returns (32, 32, 87) for the paper's example, and halves nothing if everything fits."""
-    _check_largest(submission, (*PAPER, PAPER_SIZES, PAPER_ROOMS), "only k3 needs to be halved: 351, 175, 87")
+    _check_largest(
+        submission,
+        (*PAPER, PAPER_SIZES, PAPER_ROOMS),
+        "print what each level needs at the start: only one of the three has to be halved, twice",
+    )
     sizes, most = _draw_sizes(submission), _draw_tiles(submission)
     hint = "do not halve what fits already"
     _check_largest(submission, ("WS", *most, sizes, (math.inf, 1e12, math.inf)), hint)
 
 
-@points(2)
+@points(1)
 def what_never_fits_is_an_error(submission: Submission) -> None:
     """`largest` raises ValueError if not even one tile fits."""
     sizes = _draw_sizes(submission)
-    for level, k1 in enumerate((1, 8, 8)):  # L1 limits k1; where it does not, all 8 channels fit
+    # L1 limits k1; where it does not, all 8 channels fit; the last case has no room even for the sums
+    for level, k1, share in ((0, 1, 1), (1, 8, 1), (2, 8, 1), (0, 1, 0)):
         rooms = [1e9] * 3
-        rooms[level] = reference.needs("IS", k1, 1, 1, sizes)[level] - 1.0
+        rooms[level] = share * reference.needs("IS", k1, 1, 1, sizes)[level] - 1.0
         given = f"IS, channels 8, streamed 4, stationary 6, sizes {sizes}, rooms {tuple(map(int, rooms))}"
-        hint = f"halving 1 gives 0: raise ValueError if {LEVELS[level]} has no room for even one"
+        hint = f"1 // 2 is 0, and no tile at all is no answer: {LEVELS[level]} is too small then"
         with expect.case(given, hint):
             answers = _largest(submission, "IS", 8, 4, 6, sizes, tuple(rooms))
             what = "`largest` returns tiles that do not fit"
@@ -191,10 +217,14 @@ TASKS = (
             l3_holds_staying_tiles,
             orders_change_places,
             tiles_are_halved_until_they_fit,
+            an_exact_fit_fits,
             the_papers_example_comes_out,
             what_never_fits_is_an_error,
         ),
         stand_in=ANALYSIS_STAND_IN,
+        seconds=20,
+        minutes=40,
+        builds_on=("P4.2",),
         forbidden=("mlhood.dataflow.slicing.fit", "mlhood.dataflow.slicing.analysis"),
     ),
 )

@@ -1,18 +1,21 @@
-"""Checks of P4.5: four ways to slice a layer, and the table of their measurements."""
+"""Checks of P4.5 and P4.6: four ways to slice a layer, and the tables of their measurements, of it and of a network."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
+from typing import Any
+
+import numpy as np
 
 from mlhood.dataflow.sliced.sliced import sliced_problem
 from mlhood.dataflow.slicing.analysis import largest
 from mlhood.dataflow.slicing.caches import Caches, of_machine
 from mlhood.dataflow.slicing.fit import check, needs
-from mlhood.dataflow.slicing.problem import ORDERS, Order, Problem, Slicing, counts
-from mlhood.dataflow.tables import TRIPLES, slicing_table
+from mlhood.dataflow.slicing.problem import ORDERS, Order, Problem, Slicing, counts, possible
+from mlhood.dataflow.tables import TRIPLES, network_table, slicing_table
 from mlhood.errors import SlicingError
 from mlhood.grading.checks import expect
-from mlhood.grading.checks.submission import Submission
+from mlhood.grading.checks.submission import Submission, check_rules
 from mlhood.grading.checks.tables import (
     check_agreed,
     check_claim,
@@ -27,14 +30,19 @@ from mlhood.grading.projects.p4 import races
 from mlhood.grading.projects.p4.orders import PROBES
 from mlhood.grading.projects.p4.reference import LEVELS, Triple
 from mlhood.grading.projects.p4.slicing import integer_triple
+from mlhood.kernels.conv import CONV2D
+from mlhood.kernels.geometry import geometry
+from mlhood.kernels.layers import Layer
 from mlhood.kernels.tables import RESNET18
 from mlhood.measure.claims import ratio
 from mlhood.measure.ratio import Ratio
 from mlhood.measure.table import Table
 
+ROUNDS = 2  # of the layers that `sliced_kernel` convolves
 FLOPS = RESNET18["C2"].geometry.flops  # the same for C1, C3 and C4
-FILL = "table.fill(row, compare({order: made[row][order] for order in table.columns}, flops=2 * layer.macs)), every row"
+FILL = "one `compare` for each row, of what belongs to this row, and `fill` with its name"
 SMALL = Caches((16 << 10, 64 << 10, 256 << 10))  # smaller than the output of any layer that is drawn
+TINY = Caches((8 << 10, 16 << 10, 32 << 10))  # a few channels and tiles fit
 HUGE = Caches((1 << 40, 1 << 41, 1 << 42))  # nothing is too large for these
 
 
@@ -73,7 +81,7 @@ def _check_existing(problem: Problem, order: Order, tiles: Triple, row: str, giv
     expect.true(exist, what, expected=f"from 1 to {most}", got=f"{tiles}", given=given, hint=hint)
 
 
-@points(2)
+@points(1)
 def analysed_is_taken_over(submission: Submission) -> None:
     """`triples` has the result of the analysis in the row "analysed"."""
     problem = _draw_problem(submission)
@@ -85,10 +93,10 @@ def _check_analysed(problem: Problem, caches: Caches, tiles: dict[Order, Triple]
     for order in ORDERS:
         want = largest(problem, order, caches).tiles
         what = f'"analysed" of {order} is not the result of the analysis'
-        expect.equal(tiles[order], want, what, given=given, hint="analysed[order]")
+        expect.equal(tiles[order], want, what, given=given, hint="this row is an argument of the function")
 
 
-@points(3)
+@points(2)
 def too_small_is_legal(submission: Submission) -> None:
     """`triples` has slices of one or two channels in the row "too small", and they fit."""
     problem = _draw_problem(submission)
@@ -105,10 +113,15 @@ def _check_small(problem: Problem, caches: Caches, row: dict[Order, Triple], giv
             check(problem, Slicing(order, *tiles), caches)
         except SlicingError as error:
             what, got = f'"too small" of {order} does not fit into a cache', f"{tiles}: {error.parts.get('got')}"
-            expect.fail(what, got=got, given=given, hint="keep k2 and k3 as analysed, or make them smaller")
+            expect.fail(
+                what,
+                got=got,
+                given=given,
+                hint="fewer channels make a tile smaller, more tiles make a group larger: which of the three may stay?",
+            )
 
 
-@points(3)
+@points(2)
 def too_large_breaks_a_cache(submission: Submission) -> None:
     """`triples` has tiles that exceed at least one cache in the row "too large", or all tiles if all fit."""
     problem = _draw_problem(submission)
@@ -121,7 +134,7 @@ def too_large_breaks_a_cache(submission: Submission) -> None:
             shown = ", ".join(f"{level} {used:,} of {int(capacity):,}" for level, used, capacity in levels)
             exceeds = _exceeds(problem, order, tiles, caches) or not _exceeds(problem, order, most, caches)
             what = f'"too large" of {order} exceeds no cache'
-            hint = "the largest there is: all channels, all streamed and all stationary tiles"
+            hint = "what is the largest that the text allows? For which of the two orders is it?"
             expect.true(exceeds, what, got=f"{tiles}: {shown}", given=given, hint=hint)
 
 
@@ -133,18 +146,23 @@ def _exceeds(problem: Problem, order: Order, tiles: Triple, caches: Caches) -> b
 def my_own_is_another(submission: Submission) -> None:
     """`triples` has a choice of your own in the row "my own", different from the other three rows."""
     problem = _draw_problem(submission)
-    rows, own, given = _triples(submission, problem, SMALL, "my own")
-    for order in ORDERS:
-        _check_existing(problem, order, own[order], "my own", given)
-    others = [_row(rows[row], row, given) for row in TRIPLES if row != "my own" and row in rows]
-    for order in ORDERS:
-        repeated = any(other[order] == own[order] for other in others)
-        what = f'"my own" of {order} is the same as in another row'
-        expect.true(not repeated, what, got=f"{own[order]}", given=given)
+    for caches in (SMALL, TINY, HUGE):
+        rows, own, given = _triples(submission, problem, caches, "my own")
+        for order in ORDERS:
+            _check_existing(problem, order, own[order], "my own", given)
+        others = [_row(rows[row], row, given) for row in TRIPLES if row != "my own" and row in rows]
+        for order in ORDERS:
+            repeated = any(other[order] == own[order] for other in others)
+            what = f'"my own" of {order} is the same as in another row'
+            expect.true(not repeated, what, got=f"{own[order]}", given=given)
 
 
 def _table(submission: Submission) -> Table:
     return submission.once("table", lambda: submission.table(slicing_table()))
+
+
+def _network_table(submission: Submission) -> Table:
+    return submission.once("network table", lambda: submission.table(network_table()))
 
 
 @points(3)
@@ -177,6 +195,12 @@ def orders_agree_and_analysed_is_faster(submission: Submission) -> None:
 
 def _races(submission: Submission, table: Table) -> list[TimingClaim]:
     """Return timed comparisons of too small and analysed tiles, both by the student's `triples`, in both orders."""
+    layer, small, analysed = _measured_rows(submission)
+    return races.slicings(layer, small, analysed, _claimed(table))
+
+
+def _measured_rows(submission: Submission) -> tuple[Layer, dict[Order, Triple], dict[Order, Triple]]:
+    """Return the layer that the notebook chose, and its too small and analysed tiles by the student's `triples`."""
     choice = submission.value("CHOICE")
     layer = RESNET18[choice if isinstance(choice, str) and choice in RESNET18 else "C2"]
     problem, caches = sliced_problem(layer.geometry), of_machine()
@@ -184,10 +208,117 @@ def _races(submission: Submission, table: Table) -> list[TimingClaim]:
     _check_analysed(problem, caches, analysed, given)
     small = _row(expect.mapping(rows, ("too small",), "what `triples` returns")["too small"], "too small", given)
     _check_small(problem, caches, small, given)
-    claimed: dict[Order, Ratio] = {
-        order: ratio(table["too small", order], table["analysed", order]) for order in ORDERS
-    }
-    return races.slicings(layer, small, analysed, claimed)
+    return layer, small, analysed
+
+
+def _claimed(table: Table) -> dict[Order, Ratio]:
+    return {order: ratio(table["too small", order], table["analysed", order]) for order in ORDERS}
+
+
+def _draw_layers(submission: Submission, rounds: int) -> list[dict[str, Any]]:
+    """Draw layers with an image for each round: 3x3 ones of either stride, two of the same shapes, and others."""
+    rng, layers = submission.rng, []
+    shapes = ((3, 1), (3, 1), (3, 2), (1, 1), (1, 2), (5, 1))  # kernel, stride
+    channels, filters, height, width = 12, 20, int(rng.integers(9, 13)), int(rng.integers(14, 18))
+    for kernel, stride in shapes:
+        w = submission.normal(filters, channels, kernel, kernel)
+        images = submission.normal(rounds, 1, channels, height, width)
+        arrays = {"images": list(images), "w": w, "bias": submission.normal(filters)}
+        layers.append({**arrays, "stride": stride, "padding": kernel // 2})
+    return layers
+
+
+def _convolved(submission: Submission) -> tuple[list[dict[str, Any]], dict[Order, Any], Triple]:
+    """Return layers, what the student's `sliced_kernel` did with them twice, by order, and the tiles."""
+    tiles = tuple(int(size) for size in submission.rng.permutation([2, 3, 5]))
+    layers = _draw_layers(submission, ROUNDS)
+    reports = {}
+    for order in ORDERS:
+        with expect.case(f"sliced_kernel({order!r}, {tiles}), whose result convolves {len(layers)} layers"):
+            function = submission.value("sliced_kernel")
+            arguments = (function, order, list(tiles), layers, ROUNDS)
+            report = submission.call(PROBES + "convolved", *arguments)
+            reports[order] = expect.mapping(report, ("results", "slices", "packed", "broken"), "what was recorded")
+    return layers, reports, tiles
+
+
+def _layer_text(layer: dict[str, Any], order: Order, tiles: Triple) -> str:
+    x, w = layer["images"][0].shape, layer["w"].shape
+    return f"sliced_kernel({order!r}, {tiles}); x {x}, w {w}, stride {layer['stride']}, padding {layer['padding']}"
+
+
+def _listed(report: Any, name: str, order: Order) -> list[list[Any]]:
+    """Return what was recorded of each round, a list with an item for each layer."""
+    rounds = report[name]
+    right = isinstance(rounds, list) and len(rounds) == ROUNDS and all(isinstance(items, list) for items in rounds)
+    expect.true(right, f"no usable record of `sliced_kernel` for {order}", got=rounds)
+    return rounds
+
+
+@points(3)
+def convolutions_are_right(submission: Submission) -> None:
+    """The function that `sliced_kernel` returns convolves layers of any kernel, stride and weights."""
+    layers, reports, tiles = _convolved(submission)
+    hint = "two layers of the same shapes have different weights, and a result must not be overwritten by the next call"
+    for order, report in reports.items():
+        check_rules(report["broken"], "the function that `sliced_kernel` returns")
+        for i, results in enumerate(_listed(report, "results", order)):
+            for layer, got in zip(layers, results, strict=False):
+                want = CONV2D["direct"](
+                    layer["images"][i], layer["w"], layer["bias"], layer["stride"], layer["padding"]
+                )
+                given = _layer_text(layer, order, tiles)
+                what = "what the function of `sliced_kernel` returns"
+                expect.close(got, want, what, rtol=1e-3, atol=1e-4, dtype=np.float32, given=given, hint=hint)
+
+
+@points(2)
+def three_by_three_layers_are_sliced(submission: Submission) -> None:
+    """The function that `sliced_kernel` returns runs every 3x3 convolution in these slices, and no other one."""
+    layers, reports, tiles = _convolved(submission)
+    for order, report in reports.items():
+        for slices in _listed(report, "slices", order):
+            for layer, ran in zip(layers, slices, strict=False):
+                given = _layer_text(layer, order, tiles)
+                want: list[Any] = []
+                if layer["w"].shape[2:] == (3, 3):
+                    g = geometry(layer["images"][0].shape, layer["w"].shape, layer["stride"], layer["padding"])
+                    want = [order, *possible(sliced_problem(g), order, tiles).tiles]
+                what = "the function of `sliced_kernel` runs other slices than it should"
+                shown = {"expected": want or "no slices: a direct convolution", "got": ran or "no slices"}
+                hint = "`possible` makes a slicing of tiles that may be too large; for which layers is it asked for?"
+                expect.true(ran == want, what, given=given, hint=hint, **shown)
+
+
+@points(2)
+def weights_are_packed_once(submission: Submission) -> None:
+    """The function that `sliced_kernel` returns packs the weights of a layer at its first call, and never again."""
+    layers, reports, _ = _convolved(submission)
+    for order, report in reports.items():
+        counts = report["packed"]
+        what = f"the function of `sliced_kernel` packs weights again, {order}"
+        expected = [len(layers), *[0] * (ROUNDS - 1)]
+        hint = "keep what is prepared for a layer; what tells this layer's calls from those of another one?"
+        expect.equal(counts, expected, what, given="times in each run of the layers", hint=hint)
+
+
+@points(2)
+def network_rows_are_comparisons(submission: Submission) -> None:
+    """Every row of the network's table is filled by one comparison of both columns."""
+    check_comparisons(_network_table(submission), FILL)
+
+
+@points(2)
+def network_is_faster_as_analysed(submission: Submission) -> None:
+    """Both orders compute the same network in every row, and it is faster as analysed than in too small slices."""
+    table = _network_table(submission)
+    check_agreed(filled_rows(table, FILL))
+    hint = "each row needs networks of its own: compile them inside the loop, with the row's tiles"
+    if not submission.session.remeasure:
+        check_claim(table.verdicts()[1], "the network is not faster as analysed", hint)
+    what = "the network is not as much faster as the table claims"
+    _, small, analysed = _measured_rows(submission)
+    check_remeasured_claims(submission, races.networks(small, analysed, _claimed(table)), what, hint)
 
 
 TRIPLES_STAND_IN = """
@@ -209,5 +340,21 @@ TASKS = (
         ),
         stand_in=TRIPLES_STAND_IN,
         timed=True,
+        minutes=30,
+        builds_on=("P4.4",),
+    ),
+    Task(
+        "P4.6",
+        "The whole network",
+        checks=(
+            convolutions_are_right,
+            three_by_three_layers_are_sliced,
+            weights_are_packed_once,
+            network_rows_are_comparisons,
+            network_is_faster_as_analysed,
+        ),
+        timed=True,
+        minutes=40,
+        builds_on=("P4.5",),
     ),
 )

@@ -1,10 +1,12 @@
 """Checks of P4.3: how many tiles are loaded into each level of memory.
 
-A level loads what it holds whenever the loop that needs it starts an iteration, see `reference.loads`. For the sizes
-used here, memories with least-recently-used replacement arrive at the same counts.
+A level loads what it holds whenever the loop that needs it starts an iteration, see `reference.loads`. Where groups are
+neither single tiles nor all there are, memories with least-recently-used replacement arrive at the same counts.
 """
 
 from __future__ import annotations
+
+import numpy as np
 
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
@@ -35,17 +37,31 @@ def partial_groups(submission: Submission) -> list[Sizes]:
     return cases
 
 
+def lasting_groups(submission: Submission) -> list[Sizes]:
+    """Likewise, but a tile or a group that is loaded is still there from before: groups of one tile, or of all."""
+    first, second, k2, k3 = (int(size) for size in submission.rng.permutation(np.arange(3, 9))[:4])
+    return [
+        (first * k3, k2, k2, k3),  # one group of streamed tiles
+        (first * k3, k2 - 1, k2 + 2, k3),  # not even a full one
+        (first, second * k2, k2, 1),  # groups of one stationary tile
+        (first, second, 1, 1),
+        (k3, second * k2, k2, k3),  # one group of stationary tiles
+        (1, 1, k2, k3),
+    ]
+
+
 def _given(sizes: Sizes) -> str:
     return ", ".join(f"{name} {size}" for name, size in zip(("stationary", "streamed", "k2", "k3"), sizes, strict=True))
 
 
-def _loads(submission: Submission, sizes: Sizes, level: str) -> tuple[float, float]:
+def _loads(submission: Submission, sizes: Sizes, level: str) -> tuple[int, int]:
     """Return the student's `loads` of a level."""
     with expect.case(_given(sizes)):
+        what = f"what `loads` returns for {level}"
         pair = expect.mapping(submission.call("loads", *sizes), (level,), "what `loads` returns")[level]
-        pair = list(pair) if isinstance(pair, tuple) else pair
-        pair = expect.array(pair, (2,), f"what `loads` returns for {level}")
-    return float(pair[0]), float(pair[1])
+        pair = expect.sequence(pair, tuple, what)
+        expect.equal(len(pair), 2, f"the wrong number of items in {what}")
+    return expect.integer(pair[0], what), expect.integer(pair[1], what)
 
 
 def _check_level(submission: Submission, level: str, hint: str) -> None:
@@ -56,40 +72,51 @@ def _check_level(submission: Submission, level: str, hint: str) -> None:
         _check_equal(got, want, level, sizes, hint)
 
 
-def _check_equal(got: tuple[float, float], want: tuple[int, int], level: str, sizes: Sizes, hint: str) -> None:
-    expected, shown = f"{want[0]} stationary, {want[1]} streamed", f"{got[0]:g} and {got[1]:g}"
-    what = f"wrong number of tiles loaded into {level}"
+def _check_equal(got: tuple[int, int], want: tuple[int, int], level: str, sizes: Sizes, hint: str) -> None:
+    expected, shown = f"{want[0]} stationary, {want[1]} streamed", f"{got[0]} and {got[1]}"
+    what = f"`loads` has the wrong number of tiles loaded into {level}"
     expect.true(got == want, what, expected=expected, got=shown, given=_given(sizes), hint=hint)
 
 
-@points(3)
+@points(2)
 def tiles_into_l1(submission: Submission) -> None:
     """`loads` counts the tiles loaded into L1, which holds one tile of each kind."""
-    hint = "a streamed tile in every step; a stationary tile again for each group of streamed tiles"
+    hint = "which loop of the nest brings another tile of each kind, and how often does it begin an iteration?"
     _check_level(submission, "L1", hint)
 
 
-@points(3)
+@points(2)
 def tiles_into_l2(submission: Submission) -> None:
     """`loads` counts the tiles loaded into L2, which holds one stationary tile and a group of k2 streamed tiles."""
-    hint = "a group of streamed tiles is loaded when it begins, and then meets all stationary tiles of a group"
+    hint = "when does a group of streamed tiles begin, and how many stationary tiles does it meet before the next one?"
     _check_level(submission, "L2", hint)
 
 
-@points(3)
+@points(2)
 def tiles_into_l3(submission: Submission) -> None:
     """`loads` counts the tiles loaded into L3, which also holds a group of k3 stationary tiles."""
-    hint = "a group of stationary tiles is loaded once; for each such group, all streamed tiles are loaded"
+    hint = "how often does a group of stationary tiles begin, and how many groups of streamed tiles pass it?"
     _check_level(submission, "L3", hint)
 
 
-@points(3)
+@points(2)
 def last_groups_count(submission: Submission) -> None:
     """`loads` counts groups that are not full."""
     levels = [level for level in LEVELS if _right(submission, level)]  # the others have lost points above already
-    expect.true(bool(levels), "no level is right, even where all groups are full")
-    hint = "groups = ceil(tiles / k), that is -(-tiles // k)"
+    expect.true(bool(levels), "no level of `loads` is right, even where all groups are full")
+    hint = "a group that is not full is a group, with fewer tiles"
     for sizes in partial_groups(submission):
+        for level in levels:
+            _check_equal(_loads(submission, sizes, level), loads(*sizes)[level], level, sizes, hint)
+
+
+@points(2)
+def what_is_still_there_is_loaded(submission: Submission) -> None:
+    """`loads` counts what is loaded again although it happens to be there still."""
+    levels = [level for level in LEVELS if _right(submission, level)]
+    expect.true(bool(levels), "no level of `loads` is right, even where all groups are full")
+    hint = "the text counts every beginning of an iteration, whatever was loaded last"
+    for sizes in lasting_groups(submission):
         for level in levels:
             _check_equal(_loads(submission, sizes, level), loads(*sizes)[level], level, sizes, hint)
 
@@ -107,7 +134,10 @@ TASKS = (
     Task(
         "P4.3",
         "Traffic by hand",
-        checks=(tiles_into_l1, tiles_into_l2, tiles_into_l3, last_groups_count),
+        checks=(tiles_into_l1, tiles_into_l2, tiles_into_l3, last_groups_count, what_is_still_there_is_loaded),
+        seconds=30,
         forbidden=("mlhood.dataflow.slicing.traffic",),
+        minutes=30,
+        builds_on=("P4.2",),
     ),
 )

@@ -1,7 +1,8 @@
-"""Checks of P4.7: operations in StableHLO, and fused computations in optimised HLO.
+"""Checks of P4.9: operations in StableHLO, and fused computations in optimised HLO.
 
 The texts were printed by JAX 0.10.2 on a CPU, with `jax.jit(f).lower(x).as_text()` and `.compile().as_text()`, for a
-convolution with bias and ReLU, two dense layers, a softmax, max pooling, and an embedding lookup.
+convolution with bias and ReLU, two dense layers, a softmax, max pooling, an embedding lookup, and the largest
+score with its index, whose fused loop returns a tuple.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Task, points
 
-LAYERS = ("conv", "mlp", "softmax", "pool", "embedding")
+LAYERS = ("conv", "mlp", "softmax", "pool", "embedding", "argmax")
 OPERATION = re.compile(r"(?<!#)\bstablehlo\.(\w+)")
 APPLIED = re.compile(r"applies stablehlo\.(\w+)")
 QUOTED = re.compile(r'"stablehlo\.(\w+)"')
@@ -53,26 +54,26 @@ def renamed(program: str, rng: np.random.Generator) -> str:
     return re.sub(r"%([\w.-]+)", lambda match: "%" + new_names.get(match.group(1), match.group(1)), program)
 
 
-def _operations(submission: Submission, layers: list[str]) -> tuple[dict[str, float], str, str]:
+def _operations(submission: Submission, layers: list[str]) -> tuple[dict[str, int], str, str]:
     """Return the student's counts for the programs of some layers, the joined programs, and their description."""
     program, given = "\n".join(text(layer, "stablehlo") for layer in layers), " and ".join(layers)
     with expect.case(given):
         result = expect.mapping(submission.call("operations", program), (), "what `operations` returns")
         names = all(isinstance(name, str) for name in result)
         expect.true(names, "the keys are not names of operations", got=str(result))
-        counts = {name: expect.number(result[name], f"the count of `{name}`") for name in result}
+        counts = {name: expect.integer(result[name], f"the count of `{name}` by `operations`") for name in result}
     return {name: count for name, count in counts.items() if name != "return" and count}, program, given
 
 
-def _first_difference(got: dict[str, float], want: Counter[str]) -> dict[str, str]:
+def _first_difference(got: dict[str, int], want: Counter[str]) -> dict[str, str]:
     """The parts of a message about the first operation with a different count."""
     for name in sorted({*got, *want}):
         if got.get(name, 0) != want[name]:
-            return {"expected": f"{want[name]} of `{name}`", "got": f"{got.get(name, 0):g}"}
+            return {"expected": f"{want[name]} of `{name}`", "got": f"{got.get(name, 0)}"}
     return {}
 
 
-@points(3)
+@points(2)
 def operations_are_counted(submission: Submission) -> None:
     """`operations` counts the operations of a StableHLO program."""
     hint = "an operation is written `stablehlo.name`; the key is the name alone"
@@ -82,10 +83,10 @@ def operations_are_counted(submission: Submission) -> None:
         want = operations(program)  # with or without those that the short form of `reduce` applies
         right = got in (dict(want), dict(want - Counter(APPLIED.findall(program))))
         difference = _first_difference(got, want)
-        expect.true(right, "an operation has the wrong count", given=given, hint=hint, **difference)
+        expect.true(right, "`operations` has the wrong count of an operation", given=given, hint=hint, **difference)
 
 
-@points(2)
+@points(1)
 def quoted_operations_count(submission: Submission) -> None:
     """`operations` also counts the general form, with the name in quotes."""
     hint = 'such as %2 = "stablehlo.reduce_window"(%0, %1) <{...}> ({...}): the quotes are not part of the name'
@@ -93,8 +94,8 @@ def quoted_operations_count(submission: Submission) -> None:
         got, program, given = _operations(submission, layers)
         for name, want in Counter(QUOTED.findall(program)).items():
             count = got.get(name, 0)
-            what = f"`{name}` has the wrong count"
-            expect.true(count == want, what, expected=want, got=f"{count:g}", given=given, hint=hint)
+            what = f"`operations` has the wrong count of `{name}`"
+            expect.true(count == want, what, expected=want, got=f"{count}", given=given, hint=hint)
 
 
 @points(1)
@@ -104,11 +105,11 @@ def attributes_are_no_operations(submission: Submission) -> None:
         got, program, given = _operations(submission, layers)
         want = operations(program)
         unquoted = [name for name in want if name not in QUOTED.findall(program)]
-        expect.true(any(name in got for name in unquoted), "no operation is found", given=given, got=str(got))
+        expect.true(any(name in got for name in unquoted), "`operations` finds no operation", given=given, got=str(got))
         surplus = {name: count for name, count in got.items() if count > want[name]}
         hint = '`"stablehlo.gather"(...) <{dimension_numbers = #stablehlo.gather<...>}>` is one operation'
         difference = _first_difference(surplus, Counter({name: want[name] for name in surplus}))
-        expect.true(not surplus, "something that is not an operation is counted", given=given, hint=hint, **difference)
+        expect.true(not surplus, "`operations` counts what is not an operation", given=given, hint=hint, **difference)
 
 
 def _fused(submission: Submission, layer: str) -> tuple[dict[str, list[str]], dict[str, list[str]], str]:
@@ -116,9 +117,12 @@ def _fused(submission: Submission, layer: str) -> tuple[dict[str, list[str]], di
     program, given = renamed(text(layer, "hlo"), submission.rng), f"{layer}, compiled"
     with expect.case(given):
         result = expect.mapping(submission.call("fused", program), (), "what `fused` returns")
-        bare = {str(name).lstrip("%"): value for name, value in result.items()}
-        lists = {name: [str(code) for code in value] for name, value in bare.items() if isinstance(value, list | tuple)}
-        expect.true(len(lists) == len(result), "the values are not lists of opcodes", got=str(result))
+        lists = {}
+        for name, value in result.items():
+            codes = expect.sequence(value, list, f"what `fused` returns for {name}")
+            texts = isinstance(name, str) and all(isinstance(code, str) for code in codes)
+            expect.true(texts, "`fused` does not return texts", expected="a list of opcodes for each name", got=value)
+            lists[name] = list(codes)
     return lists, fused(program), given
 
 
@@ -131,12 +135,12 @@ def fused_computations_are_found(submission: Submission) -> None:
         names = {name for name in want if name.startswith("fused_computation")}
         missing, surplus = sorted(names - set(got)), sorted(set(got) - set(want))
         with expect.case(given, hint):
-            what = "fused computations are missing"
+            what = "fused computations are missing in what `fused` returns"
             expect.true(not missing, what, expected=f"{sorted(names)}", got=f"{sorted(got)}")
-            expect.true(not surplus, "these are not fused computations", got=f"{surplus}")
+            expect.true(not surplus, "`fused` names what are not fused computations", got=f"{surplus}")
 
 
-@points(3)
+@points(2)
 def opcodes_are_listed(submission: Submission) -> None:
     """`fused` lists the operations of a computation, whatever the names of their results."""
     hint = "`%add.1 = f32[4,64]{1,0} broadcast(%p), ...` is a broadcast: the opcode precedes the parenthesis"
@@ -147,10 +151,12 @@ def opcodes_are_listed(submission: Submission) -> None:
             compared = True
             listed = [code for code in got[name] if code != "parameter"]
             parts = {"expected": f"{want[name]}", "got": f"{got[name]}", "given": given}
-            expect.true(sorted(listed) == sorted(want[name]), f"{name} has the wrong operations", **parts, hint=hint)
-            what = f"the operations of {name} are in the wrong order"
+            expect.true(
+                sorted(listed) == sorted(want[name]), f"`fused` has the wrong operations of {name}", **parts, hint=hint
+            )
+            what = f"`fused` has the operations of {name} in the wrong order"
             expect.true(listed == want[name], what, **parts, hint="line by line, as in the text")
-    expect.true(compared, "no fused computation was found")
+    expect.true(compared, "`fused` finds no fused computation")
 
 
 @points(1)
@@ -162,14 +168,14 @@ def parameters_are_left_out(submission: Submission) -> None:
         for name in set(got) & set(want):
             hint = "omit `parameter`, and nothing else"
             listed = "parameter" in got[name]
-            expect.true(not listed, "parameters are listed", got=f"{got[name]}", given=given, hint=hint)
+            expect.true(not listed, "`fused` lists parameters", got=f"{got[name]}", given=given, hint=hint)
             nonempty = nonempty or bool(got[name])
-    expect.true(nonempty, "no fused computation has any operation")
+    expect.true(nonempty, "`fused` finds no operation in any fused computation")
 
 
 TASKS = (
     Task(
-        "P4.7",
+        "P4.9",
         "What XLA made of it",
         checks=(
             operations_are_counted,
@@ -179,6 +185,9 @@ TASKS = (
             opcodes_are_listed,
             parameters_are_left_out,
         ),
+        seconds=30,
+        minutes=40,
+        builds_on=("P1.6",),
         forbidden=("mlhood.jaxlab.xla.hlo", "mlhood.jaxlab.xla.stablehlo"),
     ),
 )

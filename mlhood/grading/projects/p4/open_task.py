@@ -1,0 +1,160 @@
+"""Checks of P4.7, the open task: slicings whose simulated traffic is less than that of the analysis.
+
+The judge draws layers and caches, asks for a slicing of each, and simulates all of it itself. The figure is the traffic
+relative to that of the analysis, as the geometric mean over the layers; the course's own search is the top.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+
+from mlhood.dataflow.cache.cost import simulated_traffic
+from mlhood.dataflow.slicing.analysis import analyse
+from mlhood.dataflow.slicing.caches import Caches
+from mlhood.dataflow.slicing.problem import ORDERS, Order, Problem, Slicing, counts
+from mlhood.grading.checks import expect
+from mlhood.grading.checks.submission import Submission
+from mlhood.grading.checks.task import Task, points
+from mlhood.grading.projects.p4 import reference
+from mlhood.grading.projects.p4.orders import PROBES
+
+LAYERS = 6
+BEATEN = 0.99  # of the traffic of the analysis: what is above is no better
+TOLERANCE = 0.03  # of the gain of the course's own search, in the logarithm
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Traffic relative to that of the analysis, as geometric means over the layers.
+
+    Args:
+        reached: With the student's slicings.
+        course: With those of the course's own search.
+        worst: The layer whose traffic is the most above the course's, in words.
+    """
+
+    reached: float
+    course: float
+    worst: str
+
+    @property
+    def gain(self) -> float:
+        """The share of the course's gain, in the logarithm."""
+        return math.log(self.reached) / math.log(self.course)
+
+
+def draw_case(submission: Submission) -> tuple[Problem, Caches]:
+    """Draw a layer and caches, of sizes that are simulated in a fraction of a second."""
+    rng = submission.rng
+    channels, filters = (int(size) for size in rng.permutation([24, 32, 48, 64, 96, 128])[:2])
+    kernel, size = int(rng.choice([1, 3])), int(rng.integers(10, 24))
+    tile = int(rng.choice([8, 12, 14, 16])), int(rng.choice([4, 8, 16]))
+    first = int(rng.choice([4, 8, 16])) << 10
+    second = first * int(rng.choice([4, 8]))
+    third = second * int(rng.choice([2, 4, 8]))
+    return Problem(filters, channels, (kernel, kernel), (size, size + 2), *tile), Caches((first, second, third))
+
+
+def _chosen(submission: Submission, problem: Problem, caches: Caches) -> Slicing:
+    """Return the slicing that the student's `choose` returns."""
+    given = f"{problem}, {caches}"
+    with expect.case(given, "check what you return against the counts of tiles in that order"):
+        answer = submission.call(PROBES + "chosen", submission.value("choose"), asdict(problem), asdict(caches))
+        answer = expect.sequence(answer, tuple, "what `choose` returns")
+        expect.equal(len(answer), 4, "the wrong number of items in what `choose` returns")
+        expect.true(answer[0] in ORDERS, "`choose` returns no order", expected="IS or WS", got=answer[0])
+        order: Order = answer[0]
+        tiles = tuple(expect.integer(size, "the tiles that `choose` returns") for size in answer[1:])
+        most = (problem.channels, *counts(problem, order))
+        exist = all(1 <= size <= limit for size, limit in zip(tiles, most, strict=True))
+        expect.true(exist, "`choose` returns more tiles than there are", expected=f"from 1 to {most}", got=f"{tiles}")
+    return Slicing(order, *tiles)
+
+
+def _figures(submission: Submission) -> Figures:
+    """Simulate the student's slicings, those of the analysis and those of the course's search, on drawn layers."""
+
+    def simulate() -> Figures:
+        cases = [draw_case(submission) for _ in range(LAYERS)]
+        chosen = [_chosen(submission, *case) for case in cases]  # before the long part: a wrong answer is told at once
+        reached, course = [], []
+        for (problem, caches), slicing in zip(cases, chosen, strict=True):
+            own = Slicing(*reference.choose(problem, caches))
+            analysed = simulated_traffic(problem, analyse(problem, caches).slicing, caches)
+            reached.append(simulated_traffic(problem, slicing, caches) / analysed)
+            course.append(simulated_traffic(problem, own, caches) / analysed)
+        last = max(range(LAYERS), key=lambda i: reached[i] / course[i])
+        worst = f"{cases[last][0]}, {cases[last][1]}: {chosen[last]} has {reached[last]:.3f} of the analysis's traffic"
+        return Figures(_geometric_mean(reached), _geometric_mean(course), worst)
+
+    return submission.once("figures", simulate)
+
+
+def _geometric_mean(values: list[float]) -> float:
+    return math.exp(sum(map(math.log, values)) / len(values))
+
+
+def _check_share(submission: Submission, share: float) -> None:
+    """Fail unless the slicings gain at least this share of what the course's own search gains."""
+    figures = _figures(submission)
+    limit = figures.course**share
+    what = f"`choose` gains too little over the analysis: {figures.gain:.0%} of what the course's search gains"
+    hint = "the prediction is cheap and narrows the choice, the simulation decides; what does not fit is allowed, too"
+    expect.true(
+        figures.reached <= limit,
+        what,
+        expected=f"at most {limit:.3f} of the analysis's traffic, as the geometric mean over {LAYERS} layers",
+        got=f"{figures.reached:.3f}",
+        given=figures.worst,
+        hint=hint,
+    )
+
+
+@points(2)
+def slicings_are_possible(submission: Submission) -> None:
+    """`choose` returns an order and three numbers that the layer has."""
+    figures = _figures(submission)
+    submission.reach(figures.reached, course=figures.course, smaller_is_better=True)
+
+
+@points(3)
+def traffic_is_less_than_the_analysis(submission: Submission) -> None:
+    """The slicings of `choose` have less simulated traffic than those of the analysis, by at least one percent."""
+    figures = _figures(submission)
+    what = "the slicings of `choose` have no less traffic than those of the analysis"
+    hint = "predict all triples of both orders first, and simulate the few with the least predicted traffic"
+    expected = f"at most {BEATEN} of it, as the geometric mean over {LAYERS} layers"
+    beaten = figures.reached <= BEATEN
+    expect.true(beaten, what, expected=expected, got=f"{figures.reached:.3f}", given=figures.worst, hint=hint)
+
+
+@points(3)
+def half_of_the_gain_is_reached(submission: Submission) -> None:
+    """The slicings of `choose` gain at least half of what the course's own search gains over the analysis."""
+    _check_share(submission, 0.5)
+
+
+@points(3)
+def courses_search_is_reached(submission: Submission) -> None:
+    """The slicings of `choose` gain as much as those of the course's own search."""
+    _check_share(submission, 1 - TOLERANCE)
+
+
+TASKS = (
+    Task(
+        "P4.7",
+        "Beat the analysis",
+        checks=(
+            slicings_are_possible,
+            traffic_is_less_than_the_analysis,
+            half_of_the_gain_is_reached,
+            courses_search_is_reached,
+        ),
+        seconds=60,
+        forbidden=("mlhood.dataflow.slicing.analysis.search", "mlhood.dataflow.slicing.commands"),
+        minutes=60,
+        builds_on=("P4.3", "P4.4"),
+        leaderboard="traffic relative to the analysis",
+    ),
+)
