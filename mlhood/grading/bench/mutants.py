@@ -274,10 +274,11 @@ def _wrapped_{name}(function):
             return {{key: convert(item, kind, to) for key, item in value.items()}}
         if isinstance(value, (list, tuple)):
             return type(value)(convert(item, kind, to) for item in value)
-        if isinstance(value, kind) and not isinstance(value, bool):
-            {applied}.append(1)
-            return to(value)
-        return value
+        if not isinstance(value, kind) or isinstance(value, bool):
+            return value
+        other = to(value)
+        {applied}.extend([1] * (other is not value))
+        return other
 
     def changed(*args, **kwargs):
         {body}
@@ -291,7 +292,7 @@ def _wrapped_{name}(function):
 APPLIED = "_applied"  # the name in the notebook that says whether a wrapper had something to change
 WRAPPED = {
     "state kept between calls": """results.append(function(*args, **kwargs))
-        {applied}.extend(results[1:])
+        {applied}.extend(result for result in results[1:] if result is not None)
         return results[0]""",
     "a list for an array": """return convert(function(*args, **kwargs), np.ndarray, np.ndarray.tolist)""",
     "float for int": """return convert(function(*args, **kwargs), (int, np.integer), float)""",
