@@ -248,14 +248,13 @@ def waterfall(layers: Sequence[str], cumulative: Sequence[float], alone: Sequenc
 def schemas(sqnr: Mapping[str, float], accuracy: Mapping[str, float]) -> Figure:
     """Plot the accuracy and the SQNR of each recipe side by side; only the latter distinguishes them."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(9, 0.9 + 0.36 * len(sqnr)), dpi=90, sharey=True)
-    for axes, values, label, form in (
-        (left, accuracy, "accuracy", "{:.1%}"),
-        (right, sqnr, "SQNR of the logits in dB", "{:.1f}"),
-    ):
-        axes.barh(list(values), list(values.values()), color=SKY if axes is left else ORANGE, ec="black")
-        for row, value in enumerate(values.values()):
-            axes.text(value, row, " " + form.format(value), va="center", fontsize=8.5)
-        axes.set(xlabel=label, xlim=(0, 1.22 * max(values.values())))
+    left.barh(list(accuracy), list(accuracy.values()), color=SKY, ec="black")
+    left.set(xlabel="accuracy", xlim=(0, 1))
+    right.barh(list(sqnr), list(sqnr.values()), color=ORANGE, ec="black")
+    right.set(xlabel="SQNR of the logits in dB", xlim=(0, 1.22 * max(sqnr.values())))
+    for row, (share, ratio) in enumerate(zip(accuracy.values(), sqnr.values(), strict=True)):
+        left.text(share, row, f"{share:.1%} ", va="center", ha="right", fontsize=8.5)
+        right.text(ratio, row, f" {ratio:.1f}", va="center", fontsize=8.5)
     left.invert_yaxis()
     figure.tight_layout()
     return set_alt_text(
