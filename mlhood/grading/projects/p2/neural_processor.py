@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -253,11 +253,11 @@ def draw_serial(rng: np.random.Generator, number: int) -> tuple[Layer, dict[str,
     return layer, cut, replace(machine, macs_per_cycle=int(rng.choice([4, 8, 16])))
 
 
-def _measured(submission: Submission) -> list[tuple[str, str, dict[str, int], int, int]]:
+def _measured(submission: Submission) -> list[tuple[str, str, Mapping[str, object], int, int]]:
     return submission.once("serial", lambda: _simulate(submission))
 
 
-def _simulate(submission: Submission) -> list[tuple[str, str, dict[str, int], int, int]]:
+def _simulate(submission: Submission) -> list[tuple[str, str, Mapping[str, object], int, int]]:
     """Return for drawn layers and all orders what was given, the prediction, and the program's bytes and cycles."""
     found = []
     for case in range(3):
@@ -267,10 +267,8 @@ def _simulate(submission: Submission) -> list[tuple[str, str, dict[str, int], in
         for order in ORDERS:
             given = f"{_given(layer)}; {_given(cut)}; {order} stationary; {_given(numbers)}"
             with expect.case(given):
-                answer = expect.mapping(
-                    submission.call("predict", layer, cut, order, numbers), ("bytes", "cycles"), "the result"
-                )
-                got = {name: expect.integer(answer[name], f"`{name}` of `predict`") for name in ("bytes", "cycles")}
+                answer = submission.call("predict", layer, cut, order, numbers)
+                got = expect.mapping(answer, ("bytes", "cycles"), "what `predict` returns")
             timing = time_program(convolution_program(stage_of(layer), _slicing(cut, order), machine))
             found.append((order, given, got, timing.bytes, timing.cycles))
     return found
@@ -279,7 +277,8 @@ def _simulate(submission: Submission) -> list[tuple[str, str, dict[str, int], in
 def _check_prediction(submission: Submission, order: str, hint: str) -> None:
     for name, given, got, size, _ in _measured(submission):
         if name == order:
-            expect.equal(got["bytes"], size, "the bytes of `predict` are not the program's", given=given, hint=hint)
+            moved = expect.integer(got["bytes"], "`bytes` of `predict`", given=given)
+            expect.equal(moved, size, "the bytes of `predict` are not the program's", given=given, hint=hint)
 
 
 @points(1)
@@ -308,7 +307,8 @@ def cycles_are_predicted(submission: Submission) -> None:
     """`predict` gives the cycles of all three programs."""
     hint = "transfers, waits and products: how many waits, and how many multipliers are idle in the last group?"
     for _, given, got, _, cycles in _measured(submission):
-        expect.equal(got["cycles"], cycles, "the cycles of `predict` are not the program's", given=given, hint=hint)
+        taken = expect.integer(got["cycles"], "`cycles` of `predict`", given=given)
+        expect.equal(taken, cycles, "the cycles of `predict` are not the program's", given=given, hint=hint)
 
 
 # -- P2.13

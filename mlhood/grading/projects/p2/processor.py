@@ -37,7 +37,7 @@ ALLOWANCE = 2.0
 on images that no cache holds, and stack their results, which counts for both sides."""
 FILL = "each row is filled by one `race` of all sides, on the images of this row"
 COUNT = "two counts for each stage: the bytes by your `memory`, and how many digits are right"
-GROWTH = 3.0  # sixteen images take about ten times as long as one
+GROWTH = 1.5  # sixteen images take about ten times as long as one
 FEW = 2  # digits: the last bit may decide between two nearly equal logits
 
 
