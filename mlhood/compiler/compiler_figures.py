@@ -38,8 +38,8 @@ def pipeline() -> Figure:
         ("HIR", "the graph\nas imported", LIGHT_BLUE),
         ("optimised HIR", "folded\nand fused", LIGHT_BLUE),
         ("quantised HIR", "integers\nof 8 bits", LIGHT_BLUE),
-        ("LIR", "instructions,\nmemory plan", LIGHT_GREY),
-        ("CPU, NMP", "machine code", LIGHT_GREY),
+        ("LIR", "instructions,\nmemory plan", LIGHT_GREEN),
+        ("CPU, NMP", "machine code", LIGHT_GREEN),
     )
     steps = ("import", "passes", "quantise", "lower", "generate")
     for i, (name, description, colour) in enumerate(stages):
@@ -49,14 +49,15 @@ def pipeline() -> Figure:
     for i, step in enumerate(steps):
         arrow(axes, (1.7 * i + 1.27, 1.15), (1.7 * i + 1.68, 1.15))
         axes.text(1.7 * i + 1.475, 1.85, step, ha="center", fontsize=9, style="italic")
-    for x, text in ((0.625, "from P1"), (4.2, "this notebook"), (8.4, "the second half")):
+    for x, text in ((0.625, "from P1"), (4.025, "the first half"), (8.275, "the second half")):
         axes.text(x, 0.25, text, ha="center", fontsize=9, color="#333333")
-    axes.plot([1.7, 6.35], [0.45, 0.45], color="#333333", lw=1)
+    for half in ([1.7, 6.35], [6.8, 9.75]):
+        axes.plot(half, [0.45, 0.45], color="#333333", lw=1)
     results = "; ".join(f"{step}: {name}" for step, (name, *_) in zip(steps, stages[1:], strict=True))
     return set_alt_text(
         figure,
         f"The steps of the compiler and their results, from {stages[0][0]}: {results}.",
-        "This notebook goes up to the quantised HIR.",
+        "The first half of the notebook goes up to the quantised HIR, the second half to machine code.",
     )
 
 
@@ -248,14 +249,13 @@ def waterfall(layers: Sequence[str], cumulative: Sequence[float], alone: Sequenc
 def schemas(sqnr: Mapping[str, float], accuracy: Mapping[str, float]) -> Figure:
     """Plot the accuracy and the SQNR of each recipe side by side; only the latter distinguishes them."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(9, 0.9 + 0.36 * len(sqnr)), dpi=90, sharey=True)
-    for axes, values, label, form in (
-        (left, accuracy, "accuracy", "{:.1%}"),
-        (right, sqnr, "SQNR of the logits in dB", "{:.1f}"),
-    ):
-        axes.barh(list(values), list(values.values()), color=SKY if axes is left else ORANGE, ec="black")
-        for row, value in enumerate(values.values()):
-            axes.text(value, row, " " + form.format(value), va="center", fontsize=8.5)
-        axes.set(xlabel=label, xlim=(0, 1.22 * max(values.values())))
+    left.barh(list(accuracy), list(accuracy.values()), color=SKY, ec="black")
+    left.set(xlabel="accuracy", xlim=(0, 1))
+    right.barh(list(sqnr), list(sqnr.values()), color=ORANGE, ec="black")
+    right.set(xlabel="SQNR of the logits in dB", xlim=(0, 1.22 * max(sqnr.values())))
+    for row, (share, ratio) in enumerate(zip(accuracy.values(), sqnr.values(), strict=True)):
+        left.text(share, row, f"{share:.1%} ", va="center", ha="right", fontsize=8.5)
+        right.text(ratio, row, f" {ratio:.1f}", va="center", fontsize=8.5)
     left.invert_yaxis()
     figure.tight_layout()
     return set_alt_text(

@@ -177,8 +177,8 @@ class OnnxNode:
         """Return an input, None if it is left out."""
         return self.inputs[position] if position < len(self.inputs) else None
 
-    def attribute(self, name: str, default: _T) -> _T:
-        """Return an attribute; lists are returned as tuples."""
+    def attribute(self, name: str, default: _T = None) -> _T:
+        """Return an attribute; lists are returned as tuples. Without a default, an omitted one is None."""
         return self._attributes.get(name, default)
 
     def dims(self, position: int) -> tuple[Dim, ...]:

@@ -274,10 +274,11 @@ def _wrapped_{name}(function):
             return {{key: convert(item, kind, to) for key, item in value.items()}}
         if isinstance(value, (list, tuple)):
             return type(value)(convert(item, kind, to) for item in value)
-        if isinstance(value, kind) and not isinstance(value, bool):
-            {applied}.append(1)
-            return to(value)
-        return value
+        if not isinstance(value, kind) or isinstance(value, bool):
+            return value
+        other = to(value)
+        {applied}.extend([1] * (other is not value))
+        return other
 
     def changed(*args, **kwargs):
         {body}

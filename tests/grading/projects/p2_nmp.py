@@ -101,7 +101,38 @@ WRONG: tuple[Mistake, ...] = (
                 ('min((columns - 1) * stride + kernel, layer["width"])', 'min(columns * stride, layer["width"])'),
             ),
             HALO,
-            "rows that are read",
+            "from the first row of the first window",
+        ),
+        (
+            "rows and columns exchanged",
+            sizes(('("rows", "columns", "filters", "channels")', '("columns", "rows", "filters", "channels")')),
+            HALO,
+            "wrong for the input",
+        ),
+        (
+            "bytes as floats",
+            sizes(
+                ("wide = 4 if", "wide = 4.0 if"),
+                ("read_rows * read_columns * element", "read_rows * read_columns * float(element)"),
+            ),
+            (HALO, WIDE),
+            "no integer",
+        ),
+        (
+            "larger than the output",
+            {
+                "P2-11-solution-2": changed(
+                    FITTING, ('(layer[name] + 2 * layer["pad"] - layer["kernel"])', '(layer[name] + 2 * layer["pad"])')
+                )
+            },
+            (FIT, TINY, FEW),
+            "larger than its layer",
+        ),
+        (
+            "the first that fits",
+            {"P2-11-solution-2": changed(FITTING, ("and moved < least", "and best is None"))},
+            (TINY, FEW),
+            "loaded too often",
         ),
         (
             "one pixel of one filter",
@@ -116,7 +147,7 @@ WRONG: tuple[Mistake, ...] = (
             "the whole layer",
             {
                 "P2-11-solution-2": "def fitting(layer, blob, element):\n"
-                "    return {'rows': 9, 'columns': 9, 'filters': layer['filters'], 'channels': layer['channels']}"
+                "    return {'rows': 2, 'columns': 2, 'filters': layer['filters'], 'channels': layer['channels']}"
             },
             (FIT, TINY, FEW),
             "does not fit its blob",
@@ -128,38 +159,38 @@ WRONG: tuple[Mistake, ...] = (
             "the bias with every slice of channels",
             prediction(("channels * weights + bias", "channels * (weights + bias)")),
             ORDERS,
-            "a bias comes with the first slice",
+            "The bias comes once",
         ),
         (
             "accumulators are bytes",
             prediction(("(channels - 1) * 4", "(channels - 1)")),
             (WEIGHT, INPUT, CYCLES),
-            "4 bytes each",
+            "how often do the accumulators",
         ),
         (
             "accumulators go one way",
             prediction(("2 * (channels - 1)", "(channels - 1)")),
             (WEIGHT, INPUT, CYCLES),
-            "DRAM and back",
+            "how often do the accumulators",
         ),
         (
             "without halos",
             prediction(('(cut["rows"] - 1) * layer["stride"] + layer["kernel"]', 'cut["rows"] * layer["stride"] + 1')),
             ORDERS,
-            "halos included",
+            "with its halo",
         ),
         (
             "no multiplier is idle",
             prediction(("-(-pixels // lanes)", "pixels / lanes"), ("-(-filters // lanes)", "filters / lanes")),
             CYCLES,
-            "lanes share",
+            "no integer in `cycles`",
         ),
-        ("the last transfer is forgotten", prediction(("(slices + 1)", "slices")), CYCLES, "latency"),
+        ("the last transfer is forgotten", prediction(("(slices + 1)", "slices")), CYCLES, "how many waits"),
         (
             "weights and inputs exchanged",
             prediction(('"weight"', '"other"'), ('"input"', '"weight"'), ('"other"', '"input"')),
             (WEIGHT, INPUT, CYCLES),
-            "weights are loaded once",
+            "how often is a slice of weights",
         ),
     ),
     *mistakes(
@@ -171,7 +202,7 @@ WRONG: tuple[Mistake, ...] = (
                 "    return {'rows': 2, 'columns': 2, 'filters': layer['filters'], 'channels': 8, 'order': 'output'}"
             },
             (GREEDY, HALF, CLOSE),
-            "share the work",
+            "how many of the 32 tilelets",
         ),
         (
             "larger than a blob",
@@ -180,7 +211,7 @@ WRONG: tuple[Mistake, ...] = (
                 "    return dict(rows=99, columns=99, filters=99, channels=999, order='output')"
             },
             (GREEDY, HALF, CLOSE),
-            "the slicing is invalid",
+            "of `fastest` is invalid",
         ),
         (
             "the compiler's own search",
@@ -220,7 +251,8 @@ def predict(layer, cut, order, machine):
     pixels = cut["rows"] * width
     idle = min(np.ceil(cut["filters"] / machine["lanes"]) * pixels, np.ceil(pixels / machine["lanes"]) * cut["filters"])
     one = cut["channels"] * k * k * idle + machine["latency"]
-    return {"bytes": total, "cycles": total * machine["byte_cycles"] + p * f * c * one + machine["latency"]}
+    cycles = total * machine["byte_cycles"] + p * f * c * one + machine["latency"]
+    return {"bytes": int(total), "cycles": int(cycles)}
 """,
 }
 
@@ -230,9 +262,9 @@ def fitting(layer, blob, element):
     side = lambda n: (n + 2 * layer["pad"] - layer["kernel"]) // layer["stride"] + 1
     full = [side(layer["height"]), side(layer["width"]), layer["filters"], layer["channels"]]
     names, found = ["rows", "columns", "filters", "channels"], []
-    for a in range(1, full[0] + 1):
-        for b in sorted({full[1], -(-full[1] // 2), -(-full[1] // 3), -(-full[1] // 4), 1}):
-            for c in range(1, full[2] + 1):
+    for a in sorted({-(-full[0] // n) for n in range(1, full[0] + 1)}):
+        for b in sorted({-(-full[1] // n) for n in range(1, full[1] + 1)}):
+            for c in sorted({-(-full[2] // n) for n in range(1, full[2] + 1)}):
                 for d in sorted({-(-full[3] // n) for n in range(1, full[3] + 1)}):
                     cut = dict(zip(names, (a, b, c, d)))
                     need = slice_bytes(layer, cut, element)

@@ -5,14 +5,21 @@ from __future__ import annotations
 from tests.grading.projects import p2_nmp, p2_right_programs
 
 ARRAY_OPERATIONS = {
+    # b stays in a register: the traffic is that of this nest
     "P2-1-solution": """
 def linear_relu(x, w, b, y):
-    y[:] = np.maximum(x[:] @ w.T + b[:], 0)
+    for j in range(w.shape[0]):
+        start = b[j]
+        for i in range(x.shape[0]):
+            total = start
+            for k in range(x.shape[1]):
+                total = total + x[i, k] * w[j, k]
+            y[i, j] = np.maximum(total, 0)
 """,
     "P2-1-solution-2": """
 def traffic(rows, depth, outputs):
-    reads = rows * outputs * (depth + depth + 1)
-    return dict(fused=reads + rows * outputs, separate=reads + rows * outputs * 3, saved=2 * rows * outputs)
+    n = rows * outputs
+    return dict(fused=outputs + n * (2 * depth + 1), separate=n * (2 * depth + 4), saved=3 * n - outputs)
 """,
     "P2-3-solution": """
 def windows(size, kernel, stride, before, after, dilation=1):
@@ -32,7 +39,7 @@ def integer_conv(x, w, bias, x_offset, padding):
     "P2-6-solution-2": """
 def rescale(acc, multiplier, shift, offset):
     product = np.array([int(a) * int(multiplier) for a in acc.ravel()], dtype=object)
-    rounded = (product + 2 ** (shift - 1)) // 2**shift + offset
+    rounded = (2 * product + 2**shift) // 2 ** (shift + 1) + offset
     return np.array([max(-128, min(127, r)) for r in rounded], np.int8).reshape(acc.shape)
 """,
     "P2-7-solution": """
@@ -86,7 +93,7 @@ def integer_conv(x, w, bias, x_offset, padding):
 """,
     "P2-6-solution-2": """
 def rescale(acc, multiplier, shift, offset):
-    half = 1 << (shift - 1)
+    half = 1 << (shift - 1) if shift else 0
     out = np.right_shift(acc.astype("int64") * multiplier + half, shift) + offset
     out[out > 127] = 127
     out[out < -128] = -128
@@ -121,7 +128,7 @@ relu = lambda source: source.add(Relu(), *source.inputs)
 """,
     "P2-2-solution-2": """
 def max_pool(source):
-    kernel = tuple(source.attribute("kernel_shape", ()))
+    kernel = source.attribute("kernel_shape")
     return (source.add(MaxPool(kernel=kernel, **common(source)), source.input(0)),)
 """,
     "P2-2-solution-3": """
@@ -149,7 +156,7 @@ def infer_conv(x, w, strides, pads, dilations, group):
 def fold_batchnorm(graph):
     for bn in [n for n in graph.topological() if n.operator.name == "BatchNormalization"]:
         conv = conv_before(bn, graph)
-        if conv:
+        if conv and all(v.name in graph.constants for v in (*conv.inputs[1:], *bn.inputs[1:])):
             scale, shift, mean, var = (v.data.astype(np.float64) for v in bn.inputs[1:])
             a = scale / np.sqrt(var + bn.operator.epsilon)
             old = conv.inputs[2].data if len(conv.inputs) > 2 and conv.inputs[2] is not None else np.zeros(len(a))
@@ -159,8 +166,7 @@ def fold_batchnorm(graph):
             graph.replace_all_uses(bn.outputs[0], new.outputs[0])
             graph.remove(bn)
             graph.remove(conv)
-            fold_batchnorm(graph)
-            return True
+            return True  # one a call
     return False
 """,
     "P2-4-solution-3": """
@@ -178,11 +184,12 @@ def fuse_relu(graph):
     return changed
 """,
     "P2-7-solution-3": """
-best = max(RECIPES, key=lambda name: -1 if "int16" in name else float(results[results.recipe == name].sqnr.iloc[0]))
-worst = min(RECIPES, key=lambda name: 1e9 if "int16" in name else float(results[results.recipe == name].sqnr.iloc[0]))
-by_name = dict(zip(results.recipe, results.sqnr))
-answers = dict(best=best, worst=worst, gain=round(by_name["power_of_two, int16"] - by_name["power_of_two"], 1),
-               layer=str(layers["alone"].sort_values().index[0]))
+def answers(results, layers):
+    by_name = dict(zip(results.recipe, results.sqnr))
+    eight = [name for name in by_name if not name.endswith("int16")]
+    return dict(best=max(eight, key=by_name.get), worst=min(eight, key=by_name.get),
+                gain=round(by_name["power_of_two, int16"] - by_name["power_of_two"], 1),
+                layer=str(layers["alone"].sort_values().index[0]))
 """,
 }
 

@@ -132,6 +132,7 @@ def fold(
     shift: str = "((rest[0].data if rest else 0) - mean) * factor + beta",
     cleanup: str = "graph.remove(conv)",
     returned: str = "changed",
+    unknown: str = "any(v.name not in graph.constants for v in (*conv.inputs[1:], *node.inputs[1:]))",
 ) -> dict[str, str]:
     return {
         "P2-4-solution-2": f"""
@@ -141,7 +142,7 @@ def fold_batchnorm(graph):
         if not isinstance(node.operator, BatchNormalization):
             continue
         conv = conv_before(node, graph)
-        if conv is None:
+        if conv is None or {unknown}:
             continue
         x, w, *rest = conv.inputs
         gamma, beta, mean, var = [value.data for value in node.inputs[1:]]
@@ -172,6 +173,27 @@ def fuse_relu(graph):
     return {returned}
 """
     }
+
+
+TIDY = """
+def tidy(graph):
+    for node in reversed(graph.topological()):
+        if not (node.outputs[0].users or graph.is_output(node.outputs[0])):
+            graph.remove(node)
+    known = {}
+    for node in graph.topological():
+        first = known.setdefault((node.operator, node.inputs), node)
+        before = node.inputs[0].producer
+        if isinstance(node.operator, Relu) and before and isinstance(before.operator, Relu):
+            first = before
+        if first is not node:
+            graph.replace_all_uses(node.outputs[0], first.outputs[0])
+            graph.remove(node)
+"""
+
+
+def shrink(body: str) -> dict[str, str]:
+    return {"P2-16-solution-3": f"def shrink(graph):\n    {body}"}
 
 
 def parameters(body: str) -> dict[str, str]:
@@ -245,9 +267,10 @@ def measured(recipe):
 def answers(best: str, worst: str, gain: str, layer: str) -> dict[str, str]:
     return {
         "P2-7-solution-3": f"""
-ratio = results.set_index("recipe")["sqnr"]
-eight = ratio[[name for name in ratio.index if "int16" not in name]]
-answers = {{"best": {best}, "worst": {worst}, "gain": {gain}, "layer": {layer}}}
+def answers(results, layers):
+    ratio = results.set_index("recipe")["sqnr"]
+    eight = ratio[[name for name in ratio.index if "int16" not in name]]
+    return {{"best": {best}, "worst": {worst}, "gain": {gain}, "layer": {layer}}}
 """
     }
 

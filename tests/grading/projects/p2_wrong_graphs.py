@@ -6,7 +6,9 @@ from tests.grading.projects.gallery import Mistake, mistakes
 from tests.grading.projects.p2_snippets import (
     CONV,
     COUNT,
+    IMPORTS,
     POOL,
+    TIDY,
     WINDOWS,
     conv_before,
     conv_rule,
@@ -17,6 +19,7 @@ from tests.grading.projects.p2_snippets import (
     nest,
     pool_rule,
     relu_rule,
+    shrink,
     traffic,
     windows,
 )
@@ -28,17 +31,20 @@ POOLED = "pooling_has_its_type"
 FOLDED, FOLD_GUARD, FUSED = "batchnorm_is_folded", "folding_leaves_others_alone", "relu_is_fused"
 FUSE_GUARD, CHANGED = "fusing_leaves_others_alone", "rewrites_say_what_they_did"
 
+HALF, MOST, ALL = "half_of_it_goes", "most_of_it_goes", "all_of_it_goes"
+
+RELU_NEST = "for i in range(len(x)):\n        for j in range(len(w)):\n            y[i, j] = max(y[i, j], 0)"
 STEP = "total += x[i, k] * w[j, k]"
 
 WRONG: tuple[Mistake, ...] = (
     *mistakes(
         "P2.1",
-        ("no bias", nest("total = 0.0", STEP, "y[i, j] = max(total, 0)"), COMPUTES, "the bias belongs"),
+        ("no bias", nest("total = 0.0", STEP, "y[i, j] = max(total, 0)"), COMPUTES, "where does the bias enter"),
         (
             "bias after the relu",
             nest("total = 0.0", STEP, "y[i, j] = max(total, 0) + b[j]"),
             COMPUTES,
-            "the bias belongs inside the max",
+            "where does the bias enter",
         ),
         (
             "sums accumulated in y",
@@ -52,16 +58,16 @@ WRONG: tuple[Mistake, ...] = (
             (COMPUTES, ONCE),
             "IndexError",
         ),
-        ("bias not read", traffic("n * (2 * depth + 3)", "n * (2 * depth + 1)"), PREDICTED, r"reads b\[j\]"),
+        ("bias not read", traffic("n * (2 * depth + 3)", "n * (2 * depth + 1)"), PREDICTED, "wrong for `fused`"),
         (
             "z is not read back",
             traffic("n * (2 * depth + 3)", "n * (2 * depth + 2)"),
             PREDICTED,
-            "z is written and read again",
+            "which accesses to z",
         ),
         (
             "a second nest for the relu",
-            nest("total = b[j]", STEP, "y[i, j] = total", then="y[:] = np.maximum(y, 0)"),
+            nest("total = b[j]", STEP, "y[i, j] = total", then=RELU_NEST),
             ONCE,
             "keep the sum in a variable",
         ),
@@ -69,7 +75,43 @@ WRONG: tuple[Mistake, ...] = (
             "every input counted once",
             traffic("(rows + outputs) * depth + outputs + 3 * n", "(rows + outputs) * depth + outputs + n"),
             PREDICTED,
-            r"reads b\[j\]",
+            "wrong for `fused`",
+        ),
+    ),
+    *mistakes(
+        "P2.1",
+        (
+            "a product by @",
+            {"P2-1-solution": "def linear_relu(x, w, b, y):\n    y[:] = np.maximum(x[:] @ w.T + b[:], 0)"},
+            (COMPUTES, ONCE),
+            "whole rows or arrays",
+        ),
+        (
+            "a row's product by @",
+            nest("total = b[j] + x[i] @ w[j]", "pass", "y[i, j] = max(total, 0)"),
+            (COMPUTES, ONCE),
+            "whole rows or arrays",
+        ),
+        (
+            "a row's product by NumPy",
+            nest("total = b[j] + np.dot(list(x[i]), list(w[j]))", "pass", "y[i, j] = max(total, 0)"),
+            (COMPUTES, ONCE, PREDICTED),
+            "numpy.dot",
+        ),
+        ("floats", traffic("n * (2.0 * depth + 4)", "n * (2 * depth + 2)"), PREDICTED, "no integer"),
+        (
+            "the traffic of another nest",
+            {
+                "P2-1-solution": """
+def linear_relu(x, w, b, y):
+    for j in range(w.shape[0]):
+        start = b[j]
+        for i in range(x.shape[0]):
+            y[i, j] = max(sum((x[i, k] * w[j, k] for k in range(x.shape[1])), start), 0)
+"""
+            },
+            PREDICTED,
+            "wrong for `fused`",
         ),
     ),
     *mistakes(
@@ -91,7 +133,16 @@ WRONG: tuple[Mistake, ...] = (
         ("bias required", conv_rule(bias="source.input(2)"), CONVOLUTION, "an input is missing"),
         ("groups forgotten", conv_rule(group="1"), CONVOLUTION, "group=2|channels do not match"),
         ("a rule that returns nothing", relu_rule("source.add(Relu(), source.input(0))"), RELU, "does not return"),
-        ("dilations forgotten", pool_rule(dilations="(1, 1)"), POOLING, r"source.attribute\('dilations', \(1, 1\)\)"),
+        ("dilations forgotten", pool_rule(dilations="(1, 1)"), POOLING, "dilations are the operator's last field"),
+        (
+            "the package's own rule",
+            {
+                "P2-2-solution": f"{IMPORTS}\nfrom mlhood.compiler.operators import IMPORT_RULES\n"
+                "def relu(source):\n    return IMPORT_RULES['Relu'](source)"
+            },
+            RELU,
+            "not allowed here",
+        ),
         ("LeNet's strides", pool_rule(strides="(2, 2)"), POOLING, "wrong shape"),
     ),
     *mistakes(
@@ -100,7 +151,7 @@ WRONG: tuple[Mistake, ...] = (
             "a span of k d",
             windows(WINDOWS.replace("(kernel - 1) * dilation + 1", "kernel * dilation")),
             SHAPE,
-            r"\(k - 1\) \* d \+ 1",
+            "it has gaps",
         ),
         (
             "the same padding at both ends",
@@ -117,7 +168,7 @@ WRONG: tuple[Mistake, ...] = (
                 )
             ),
             (SHAPE, POOLED),
-            "floor",
+            "must end within the padded image",
         ),
         (
             "nothing is rejected",
@@ -158,6 +209,30 @@ WRONG: tuple[Mistake, ...] = (
             "a kernel of 5 that spans 13",
         ),
         (
+            "channels by their quotient only",
+            infer_conv(CONV.replace("c != d * group", "c // group != d")),
+            REFUSED,
+            "7 channels in 2 groups of 3",
+        ),
+        (
+            "an error by accident",
+            infer_conv(CONV.replace("raise ValueError", "raise ValueEror")),
+            REFUSED,
+            "by accident",
+        ),
+        (
+            "sizes as floats",
+            windows(WINDOWS.replace("- span) // stride", "- span) / stride // 1")),
+            (SHAPE, POOLED),
+            "no integer in the shape",
+        ),
+        (
+            "the operator's own inference",
+            infer_conv("return Conv(strides, pads, dilations, group).infer(x, w)"),
+            (SHAPE, KEPT, REFUSED),
+            "not allowed here",
+        ),
+        (
             "pooling rejects nothing",
             infer_pool(COUNT + POOL.replace("windows(", "count(")),
             POOLED,
@@ -174,15 +249,20 @@ WRONG: tuple[Mistake, ...] = (
     ),
     *mistakes(
         "P2.4",
-        ("no epsilon", fold(factor="gamma / np.sqrt(var)"), FOLDED, "epsilon"),
-        ("no square root", fold(factor="gamma / (var + np.float32(node.operator.epsilon))"), (FOLDED, CHANGED), "sqrt"),
+        ("no epsilon", fold(factor="gamma / np.sqrt(var)"), FOLDED, "each channel"),
+        (
+            "no square root",
+            fold(factor="gamma / (var + np.float32(node.operator.epsilon))"),
+            (FOLDED, CHANGED),
+            "each channel",
+        ),
         (
             "factor along the input channels",
             fold(weight="w.data * factor[: w.data.shape[1]].reshape(1, -1, 1, 1)"),
             (FOLDED, CHANGED),
-            "one per output channel|stops with an error",
+            "each channel|stops with an error",
         ),
-        ("the old bias is lost", fold(shift="beta - mean * factor"), (FOLDED, CHANGED), "b' ="),
+        ("the old bias is lost", fold(shift="beta - mean * factor"), (FOLDED, CHANGED), "each channel"),
         (
             "other readers are ignored",
             conv_before("True")
@@ -202,21 +282,74 @@ WRONG: tuple[Mistake, ...] = (
             (FOLD_GUARD, FUSE_GUARD),
             "cannot be removed|must stay",
         ),
-        ("the old convolution stays", fold(cleanup="pass"), FOLDED, "remove the old convolution"),
+        ("the old convolution stays", fold(cleanup="pass"), FOLDED, "the old convolution has to go"),
         ("nothing is returned", fuse(returned="None"), CHANGED, "does not return whether"),
-        ("the relu is dropped", fuse("conv.operator"), (FUSED, CHANGED), "activation=\\('Relu',\\)"),
+        ("the relu is dropped", fuse("conv.operator"), (FUSED, CHANGED), "differs from the old one in its activation"),
         ("always changed", fold(returned="True"), CHANGED, "returns the wrong value"),
         (
             "a fused activation is ignored",
             conv_before("list(value.users) == [node] and not graph.is_output(value)", without_activation=False),
             FOLD_GUARD,
-            "operator.activation",
+            "has an activation already",
+        ),
+        ("weights that are not constant", fold(unknown="False"), FOLD_GUARD, "is an input of the graph"),
+        (
+            "statistics that are not constant",
+            fold(unknown="any(v.name not in graph.constants for v in conv.inputs[1:])"),
+            FOLD_GUARD,
+            "is an input of the graph",
+        ),
+        (
+            "a fusion that asks for constants",
+            conv_before(
+                "list(value.users) == [node] and not graph.is_output(value) and conv.inputs[1].name in graph.constants"
+            ),
+            FUSED,
+            "w is an input of the graph",
+        ),
+        (
+            "the package's own guard",
+            {
+                "P2-4-solution": conv_before("has_one_use(graph, value)")["P2-4-solution"]
+                + "from mlhood.compiler.passes.rewriting import has_one_use\n"
+            },
+            (FOLDED, FOLD_GUARD, FUSED, FUSE_GUARD, CHANGED),
+            "not allowed here",
         ),
         (
             "strides and groups are lost",
             fuse("Conv((1, 1), conv.operator.pads, (1, 1), activation=('Relu',))"),
             FUSED,
             "the new node's output has another type|do not match",
+        ),
+    ),
+    *mistakes(
+        "P2.16",
+        (
+            "the two rewrites alone",
+            shrink("while fold_batchnorm(graph) or fuse_relu(graph):\n        pass"),
+            (HALF, MOST, ALL),
+            "leaves too many nodes",
+        ),
+        ("nothing at all", shrink("pass"), (HALF, MOST, ALL), "leaves too many nodes"),
+        (
+            "without what is computed twice",
+            {"P2-16-solution": TIDY.replace("known.setdefault((node.operator, node.inputs), node)", "node")},
+            (MOST, ALL),
+            "leaves too many nodes",
+        ),
+        ("no operators change places", {"P2-16-solution-2": "def relus_first(graph):\n    pass"}, ALL, "change places"),
+        (
+            "nodes of one operator are the same",
+            {"P2-16-solution": TIDY.replace("(node.operator, node.inputs)", "node.operator")},
+            (HALF, MOST, ALL),
+            "results of the graph after|stops with an error|not a graph",
+        ),
+        (
+            "an output is no use",
+            {"P2-16-solution": TIDY.replace(" or graph.is_output(node.outputs[0])", "")},
+            (HALF, MOST, ALL),
+            "stops with an error",
         ),
     ),
 )

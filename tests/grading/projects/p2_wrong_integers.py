@@ -24,7 +24,7 @@ ROUNDED, SATURATED = "rescale_rounds", "rescale_saturates"
 RATIO_RIGHT, ROWS, ANSWERS = "sqnr_is_measured", "rows_are_measured", "answers_fit_the_table"
 
 LONG = "acc.astype(np.int64) * multiplier"
-HALF = "(1 << (shift - 1))"
+HALF = "((1 << shift) >> 1)"
 
 WRONG: tuple[Mistake, ...] = (
     *mistakes(
@@ -33,20 +33,20 @@ WRONG: tuple[Mistake, ...] = (
             "the range is not widened",
             parameters(CHOICE.replace("low, high = min(low, 0), max(high, 0)", "")),
             (ASYMMETRIC, UNSIGNED),
-            "widen the range to include 0",
+            "0 is not between low and high",
         ),
-        ("256 steps instead of 255", parameters(CHOICE.replace("255", "256")), (ASYMMETRIC, UNSIGNED), "/ 255"),
+        ("256 steps instead of 255", parameters(CHOICE.replace("255", "256")), (ASYMMETRIC, UNSIGNED), "255 steps"),
         (
             "symmetric keeps the range's width",
             parameters(CHOICE.replace("max(low / -128, high / 127)", "(high - low) / 255")),
             (SYMMETRIC, UNSIGNED, POWER),
-            "larger scale decides",
+            "which scale does `low` alone need",
         ),
         (
             "the nearest power of two",
             parameters(CHOICE.replace("np.ceil(np.log2(scale))", "np.rint(np.log2(scale))")),
             POWER,
-            "ceil",
+            "which powers of two",
         ),
         (
             "unsigned forgotten",
@@ -56,13 +56,13 @@ WRONG: tuple[Mistake, ...] = (
                 )
             ),
             UNSIGNED,
-            "all 256 integers",
+            "is anything of the widened range below 0",
         ),
         (
             "offset of the wrong sign",
             parameters(CHOICE.replace("-128 - low / scale", "-128 + low / scale")),
             ASYMMETRIC,
-            "maps 0 to an integer",
+            "which integer must 0 have",
         ),
         (
             "division by an empty range",
@@ -74,13 +74,19 @@ WRONG: tuple[Mistake, ...] = (
             "always the next power of two",
             parameters(CHOICE.replace("np.ceil(np.log2(scale))", "np.floor(np.log2(scale)) + 1")),
             POWER,
-            "ceil",
+            "which powers of two",
         ),
         (
             "the offset truncated",
             parameters(CHOICE.replace("int(np.rint(-128 - low / scale))", "int(-128 - low / scale)")),
             ASYMMETRIC,
-            "round",
+            "the offset that",
+        ),
+        (
+            "the offset as a float",
+            parameters(CHOICE.replace("int(np.rint(-128 - low / scale))", "np.rint(-128 - low / scale)")),
+            (ASYMMETRIC, UNSIGNED),
+            "no integer in the offset",
         ),
     ),
     *mistakes(
@@ -89,13 +95,13 @@ WRONG: tuple[Mistake, ...] = (
             "padded with the integer 0",
             sums(x="np.pad(x, widths).astype(np.int64) - x_offset"),
             (PADDED, WIDE),
-            "pad x with x_offset",
+            "which integer represents the real number 0",
         ),
         (
             "offset not subtracted",
             sums(x="np.pad(x.astype(np.int64), widths, constant_values=x_offset)"),
             (SUMS, PADDED, WIDE),
-            "subtract the offset",
+            "the offset belongs to x",
         ),
         (
             "sums of sixteen bits",
@@ -105,7 +111,7 @@ WRONG: tuple[Mistake, ...] = (
                 bias="bias.astype(np.int16)[:, None, None]",
             ),
             (SUMS, PADDED, WIDE),
-            "are wrong",
+            "wrong data type",
         ),
         (
             "the offset in int8",
@@ -119,18 +125,18 @@ WRONG: tuple[Mistake, ...] = (
             ROUNDED,
             "half of the last place",
         ),
-        ("wraps around", rescale(f"((({LONG} + {HALF}) >> shift) + offset).astype(np.int8)"), SATURATED, "np.clip"),
+        ("wraps around", rescale(f"((({LONG} + {HALF}) >> shift) + offset).astype(np.int8)"), SATURATED, "clamp after"),
         (
             "a product of 32 bits",
             rescale(f"np.clip(((acc * np.int32(multiplier) + {HALF}) >> shift) + offset, -128, 127).astype(np.int8)"),
             SATURATED,
-            "64 bits|stops with an error",
+            "how many bits|stops with an error",
         ),
         (
             "offset before the shift",
             rescale(f"np.clip((({LONG} + offset + {HALF}) >> shift), -128, 127).astype(np.int8)"),
             SATURATED,
-            "np.clip",
+            "clamp after",
         ),
         (
             "ties to even",
@@ -138,7 +144,25 @@ WRONG: tuple[Mistake, ...] = (
             ROUNDED,
             "half of the last place",
         ),
-        ("bias forgotten", sums(bias="0"), (SUMS, PADDED, WIDE), "the bias is added once"),
+        ("bias forgotten", sums(bias="0"), (SUMS, PADDED, WIDE), "the bias enters each sum once"),
+        (
+            "a shift of 0 is forgotten",
+            rescale(f"np.clip((({LONG} + (1 << (shift - 1))) >> shift) + offset, -128, 127).astype(np.int8)"),
+            ROUNDED,
+            "shift 0",
+        ),
+        (
+            "int32 for int8",
+            rescale(f"np.clip((({LONG} + {HALF}) >> shift) + offset, -128, 127).astype(np.int32)"),
+            (ROUNDED, SATURATED),
+            "wrong data type",
+        ),
+        (
+            "accumulators as real numbers",
+            sums(bias="bias.astype(np.float64)[:, None, None]"),
+            (SUMS, PADDED, WIDE),
+            "wrong data type",
+        ),
     ),
     *mistakes(
         "P2.7",
@@ -170,10 +194,15 @@ WRONG: tuple[Mistake, ...] = (
             "accuracy of the float graph",
             row(accuracy="(exact.argmax(1) == data.test_labels).mean()"),
             ROWS,
-            "whose argmax is the label",
+            "of which graph are the logits",
         ),
         ("agreement taken for granted", row(agreement="1.0"), ROWS, "whatever the label"),
-        ("reference and approximation swapped", row(sqnr="sqnr(logits, exact)"), ROWS, "logits of `optimized`"),
+        (
+            "reference and approximation swapped",
+            row(sqnr="sqnr(logits, exact)"),
+            ROWS,
+            "which logits are the reference",
+        ),
         (
             "accuracy in percent",
             row(accuracy="100 * (logits.argmax(1) == data.test_labels).mean()"),
@@ -184,15 +213,33 @@ WRONG: tuple[Mistake, ...] = (
             "bytes of the float graph",
             row(size="sum(value.data.nbytes for value in optimized.constants.values())"),
             ROWS,
-            "of the quantised graph",
+            "of which graph are the constants",
         ),
-        ("best and worst swapped", answers(WORST, BEST, GAIN, LAYER), ANSWERS, "the highest SQNR"),
+        ("best and worst swapped", answers(WORST, BEST, GAIN, LAYER), ANSWERS, "`best` of `answers`"),
         (
             "the layer with the lowest cumulative bar",
-            answers(BEST, WORST, GAIN, "layers['sqnr'].idxmin() + '?'"),
+            answers(BEST, WORST, GAIN, "layers['sqnr'].idxmin()"),
             ANSWERS,
-            "lowest diamond",
+            "diamonds are the column `alone`",
         ),
         ("a gain copied from elsewhere", answers(BEST, WORST, "6.02", LAYER), ANSWERS, "gain"),
+        (
+            "typed in",
+            answers("'asymmetric, per channel'", "'power_of_two'", GAIN, "'relu_3'"),
+            ANSWERS,
+            "of `answers` is wrong",
+        ),
+        (
+            "sixteen bits among eight",
+            answers("ratio.idxmax()", WORST, GAIN, LAYER),
+            ANSWERS,
+            "which rows have eight bits",
+        ),
+        (
+            "bytes as a float",
+            row(size="float(sum(v.data.nbytes for v in graph.constants.values()))"),
+            ROWS,
+            "no integer",
+        ),
     ),
 )

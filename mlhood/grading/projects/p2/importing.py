@@ -57,7 +57,7 @@ def _given(op: str, case: Case) -> str:
 def _check_graph(facts: GraphFacts, want: np.ndarray, op: str, rule: str, case: Case) -> None:
     given, hint = _given(op, case), case[2]
     operators = [node.operator for node in facts.nodes]
-    expect.equal(operators, [op], f"`{rule}` adds other nodes", given=given, hint="one source.add(operator, ...)")
+    expect.equal(operators, [op], f"`{rule}` adds other nodes", given=given, hint="a rule adds one node")
     got = facts.results.get("y")
     if isinstance(got, np.ndarray) and got.shape != want.shape:
         what = f"the value that `{rule}` adds has the wrong shape"
@@ -68,7 +68,7 @@ def _check_graph(facts: GraphFacts, want: np.ndarray, op: str, rule: str, case: 
 @points(1)
 def relu_is_imported(submission: Submission) -> None:
     """The rule for Relu adds one Relu node."""
-    _check(submission, "Relu", "relu", [({}, {}, "source.add(Relu(), source.input(0))")])
+    _check(submission, "Relu", "relu", [({}, {}, "add one node, with the operator of the same name")])
 
 
 @points(3)
@@ -79,14 +79,19 @@ def max_pool_is_imported(submission: Submission) -> None:
     pads = [int(n) for n in rng.permutation([0, 1, 2])[:2]] + [1, 0]
     kernel = [3, 4]
     cases = [
-        ({}, {"kernel_shape": kernel, "strides": strides}, "strides=source.attribute('strides', (1, 1))"),
+        (
+            {},
+            {"kernel_shape": kernel, "strides": strides},
+            "the strides are an attribute of the node",
+        ),
         (
             {},
             {"kernel_shape": kernel, "strides": strides, "pads": pads},
             "pads are (top, left, bottom, right), as in ONNX",
         ),
         ({}, {"kernel_shape": kernel}, "ONNX's defaults: strides 1, pads 0, dilations 1"),
-        ({}, {"kernel_shape": [2, 3], "dilations": [2, 1]}, "dilations=source.attribute('dilations', (1, 1))"),
+        ({}, {"kernel_shape": [2, 3], "dilations": [2, 1]}, "dilations are the operator's last field"),
+        ({}, {"kernel_shape": [2, 2], "pads": [1, 0, 1, 1]}, "the specification gives the strides if they are omitted"),
     ]
     _check(submission, "MaxPool", "max_pool", cases)
 
@@ -95,13 +100,19 @@ def max_pool_is_imported(submission: Submission) -> None:
 def conv_is_imported(submission: Submission) -> None:
     """The rule for Conv reads strides, pads, dilations and group; the bias is optional."""
     w, b, grouped = submission.normal(6, 4, 3, 2), submission.normal(6), submission.normal(6, 2, 3, 2)
+    depthwise = submission.normal(4, 1, 2, 3)
     strides, pads = [int(n) for n in submission.rng.permutation([1, 2])], [0, 1, 2, 1]
     cases = [
-        ({"w": w, "b": b}, {"strides": strides, "pads": pads}, "Conv(strides=..., pads=..., dilations=..., group=...)"),
+        (
+            {"w": w, "b": b},
+            {"strides": strides, "pads": pads},
+            "strides and pads are attributes of the node",
+        ),
         ({"w": w, "b": b}, {}, "ONNX's defaults: strides 1, pads 0, dilations 1, group 1"),
-        ({"w": w}, {"pads": pads}, "the bias is optional: source.optional(2) is None if it is left out"),
-        ({"w": w, "b": b}, {"dilations": [2, 3]}, "dilations=source.attribute('dilations', (1, 1))"),
-        ({"w": grouped, "b": b}, {"group": 2}, "group=source.attribute('group', 1)"),
+        ({"w": w}, {"pads": pads}, "a node may omit its last input: which call allows for that?"),
+        ({"w": w, "b": b}, {"dilations": [2, 3]}, "dilations are an attribute, too"),
+        ({"w": grouped, "b": b}, {"group": 2}, "the number of groups is an attribute; one by default"),
+        ({"w": depthwise}, {"group": 4, "strides": [2, 3]}, "the number of groups is an attribute; one by default"),
     ]
     _check(submission, "Conv", "conv", cases)
 
@@ -115,11 +126,22 @@ relu, max_pool, conv = _RULES["Relu"], _RULES["MaxPool"], _RULES["Conv"]
 lenet = import_model("lenet.onnx")
 """
 
+# the package's own rules
+RULES = (
+    "mlhood.compiler.operators.IMPORT_RULES",
+    "mlhood.compiler.operators.convolution.Conv.from_onnx",
+    "mlhood.compiler.operators.elementwise.Relu.from_onnx",
+    "mlhood.compiler.operators.pooling.MaxPool.from_onnx",
+)
+
 TASKS = (
     Task(
         "P2.2",
         "Import rules",
         checks=(relu_is_imported, max_pool_is_imported, conv_is_imported),
         stand_in=IMPORTING_STAND_IN,
+        forbidden=RULES,
+        minutes=15,
+        builds_on=("P1.5",),
     ),
 )

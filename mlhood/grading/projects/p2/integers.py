@@ -11,12 +11,14 @@ from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Task, points
 
 HINTS = {
-    "asymmetric": "scale = (high - low) / 255; the offset maps 0 to an integer: round(-128 - low / scale)",
-    "symmetric": "the end that needs the larger scale decides: max(low / -128, high / 127); the offset is 0",
-    "symmetric_unsigned": "if low is 0, the offset is -128 and all 256 integers are used; otherwise as symmetric",
-    "power_of_two": "round the symmetric scale up: 2 ** ceil(log2(scale)); the offset is 0",
+    "asymmetric": "255 steps lead from the integer of `low` to that of `high`; which integer must 0 have, then?",
+    "symmetric": "which scale does `low` alone need so that it is not clipped, and which does `high`?",
+    "symmetric_unsigned": "is anything of the widened range below 0? Only then are integers for it needed",
+    "power_of_two": "which powers of two are not below the symmetric scale? Exact powers stay as they are",
 }
 
+Layer = tuple[np.ndarray, np.ndarray, np.ndarray]  # x, w and bias
+ACCUMULATORS = (np.int32, np.int64)
 WITH_OFFSET = ("asymmetric", "symmetric_unsigned")
 OFFSET_SLACK = 1e-3  # steps: the rounding error of an offset computed in float32
 
@@ -41,15 +43,15 @@ def _check(submission: Submission, schema: str) -> None:
         if not isinstance(result, (tuple, list)) or len(result) != 2:
             what = "`choose_parameters` does not return two numbers"
             expect.fail(what, expected="(scale, offset)", got=result, given=given)
-        scale, offset = expect.number(result[0], "the scale"), expect.number(result[1], "the offset")
+        scale = expect.number(result[0], "the scale that `choose_parameters` returns", given=given)
+        offset = expect.integer(result[1], "the offset that `choose_parameters` returns", given=given)
         right = abs(scale - want_scale) <= 1e-4 * want_scale
-        expect.true(
-            right, "the scale is wrong", expected=f"{want_scale:.6g}", got=f"{scale:.6g}", given=given, hint=hint
-        )
+        what, expected = "the scale that `choose_parameters` returns is wrong", f"{want_scale:.6g}"
+        expect.true(right, what, expected=expected, got=f"{scale:.6g}", given=given, hint=hint)
         if low != high or schema not in WITH_OFFSET:  # in an empty range any integer can represent 0
             near = abs(offset - _exact_offset(low, high, schema, want_scale, want_offset)) <= 0.5 + OFFSET_SLACK
-            right = near and offset == int(offset)
-            expect.true(right, "the offset is wrong", expected=want_offset, got=offset, given=given, hint=hint)
+            what = "the offset that `choose_parameters` returns is wrong"
+            expect.true(near, what, expected=want_offset, got=offset, given=given, hint=hint)
 
 
 def _exact_offset(low: float, high: float, schema: str, scale: float, offset: int) -> float:
@@ -62,7 +64,7 @@ def _hint(schema: str, low: float, high: float) -> str:
         rounded = ", rounded up to a power of two: 0.125" if schema == "power_of_two" else ""
         return "an empty range determines no scale: take 0.1" + rounded
     if low > 0 or high < 0:
-        return "widen the range to include 0: low = min(low, 0), high = max(high, 0)"
+        return "0 is not between low and high: the range has to be widened to include it"
     return HINTS[schema]
 
 
@@ -118,26 +120,46 @@ def accumulators(x: np.ndarray, w: np.ndarray, bias: np.ndarray, x_offset: int, 
 
 def rescaled(acc: np.ndarray, multiplier: int, shift: int, offset: int) -> np.ndarray:
     """Return (acc * multiplier) / 2^shift, rounded to nearest with ties up, plus offset, saturated to int8."""
-    return np.clip(((acc.astype(np.int64) * multiplier + (1 << (shift - 1))) >> shift) + offset, -128, 127)
+    half = (1 << shift) >> 1  # 0 if nothing is shifted out
+    return np.clip(((acc.astype(np.int64) * multiplier + half) >> shift) + offset, -128, 127)
 
 
 def _layer(submission: Submission, low: int = -128, high: int = 128) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Draw a layer of which no two axes have the same length."""
     rng = submission.rng
-    x = rng.integers(low, high, (2, 3, 7, 9)).astype(np.int8)
-    w = rng.integers(low, high, (4, 3, 3, 2)).astype(np.int8)
-    return x, w, rng.integers(-20_000, 20_000, 4).astype(np.int32)
+    batch, channels, features, tall, wide = (int(n) for n in rng.permutation([1, 2, 3, 4, 5]))
+    height, width = (int(n) for n in rng.permutation([6, 7, 8, 9])[:2])
+    x = rng.integers(low, high, (batch, channels, height, width)).astype(np.int8)
+    w = rng.integers(low, high, (features, channels, tall, wide)).astype(np.int8)
+    return x, w, rng.integers(-20_000, 20_000, features).astype(np.int32)
 
 
-def _integers(value: object, shape: tuple[int, ...], what: str) -> np.ndarray:
-    got = expect.array(value, shape, what)
-    if got.dtype.kind not in "iu":
-        hint = "use integer arithmetic only"
-        expect.fail(f"{what} are not integers", expected="an integer dtype", got=got.dtype.name, hint=hint)
-    return got.astype(np.int64)
+def _check_sums(submission: Submission, layer: Layer, offset: int, padding: int, note: str, hint: str) -> None:
+    x, w, bias = layer
+    given = f"x {list(x.shape)}, w {list(w.shape)}, offset {offset}, padding {padding}{note}"
+    with expect.case(given):
+        got = submission.call("integer_conv", x, w, bias, offset, padding)
+    what = "the accumulators of `integer_conv`"
+    _check_equal(got, accumulators(x, w, bias, offset, padding), what, given=given, hint=hint, dtypes=ACCUMULATORS)
 
 
-def _check_equal(value: object, want: np.ndarray, what: str, *, given: str, hint: str) -> None:
-    got = _integers(value, want.shape, what)
+def _check_rescaled(submission: Submission, acc: np.ndarray, scaling: tuple[int, int, int], hint: str) -> None:
+    multiplier, shift, offset = scaling
+    given = f"multiplier {multiplier}, shift {shift}, offset {offset}, accumulators {list(acc.shape)}"
+    with expect.case(given):
+        got = submission.call("rescale", acc, multiplier, shift, offset)
+    want = rescaled(acc, multiplier, shift, offset)
+    _check_equal(got, want, "the values of `rescale`", given=given, hint=hint, dtypes=(np.int8,))
+
+
+def _check_equal(
+    value: object, want: np.ndarray, what: str, *, given: str, hint: str, dtypes: tuple[type, ...]
+) -> None:
+    names = " or ".join(np.dtype(each).name for each in dtypes)
+    if not isinstance(value, np.ndarray) or value.dtype not in dtypes:
+        got = value.dtype.name if isinstance(value, np.ndarray) else value
+        expect.fail(f"wrong data type of {what}", expected=f"an array of {names}", got=got, given=given)
+    got = expect.array(value, want.shape, what, given=given, hint=hint).astype(np.int64)
     if np.array_equal(got, want):
         return
     worst = np.unravel_index(np.argmax(np.abs(got - want)), want.shape)
@@ -148,35 +170,26 @@ def _check_equal(value: object, want: np.ndarray, what: str, *, given: str, hint
 
 @points(3)
 def sums_are_right(submission: Submission) -> None:
-    """`integer_conv` sums (x - offset) * w and adds the bias."""
-    x, w, bias = _layer(submission)
-    for offset, given in ((0, "offset 0"), (int(submission.rng.integers(5, 60)), "an offset")):
-        got = submission.call("integer_conv", x, w, bias, offset, 0)
-        hint = "subtract the offset from x before you multiply; the bias is added once per output"
-        what = "the accumulators"
-        _check_equal(got, accumulators(x, w, bias, offset, 0), what, given=f"{given} ({offset}), no padding", hint=hint)
+    """`integer_conv` sums (x - offset) * w and adds the bias, for any sizes."""
+    hint = "the offset belongs to x before it is multiplied; the bias enters each sum once"
+    for offset in (0, int(submission.rng.integers(5, 60)), int(submission.rng.integers(-60, -5))):
+        _check_sums(submission, _layer(submission), offset, 0, "", hint)
 
 
 @points(1)
 def padding_stands_for_zero(submission: Submission) -> None:
     """Padding represents the real number 0, whatever the offset is."""
-    x, w, bias = _layer(submission)
-    offset, padding = int(submission.rng.integers(-60, -5)), 2
-    got = submission.call("integer_conv", x, w, bias, offset, padding)
-    hint = "0 is represented by x_offset: pad x with x_offset, or pad with 0 after subtracting it"
-    given = f"offset {offset}, padding {padding}"
-    _check_equal(got, accumulators(x, w, bias, offset, padding), "the accumulators", given=given, hint=hint)
+    hint = "which integer represents the real number 0?"
+    for padding in (1, 2):
+        offset = int(submission.rng.integers(-60, -5))
+        _check_sums(submission, _layer(submission), offset, padding, "", hint)
 
 
 @points(1)
 def sums_do_not_overflow(submission: Submission) -> None:
     """The accumulators have at least 32 bits: nothing overflows."""
-    x, w, bias = _layer(submission, 110, 128)
-    got = submission.call("integer_conv", x, w, bias, -128, 1)
-    hint = "neither int8 * int8 nor x - offset fits into int8: convert to int32 first"
-    _check_equal(
-        got, accumulators(x, w, bias, -128, 1), "the accumulators", given="values near 127, offset -128", hint=hint
-    )
+    hint = "neither int8 * int8 nor x - offset fits into int8: convert before you compute"
+    _check_sums(submission, _layer(submission, 110, 128), -128, 1, ", values near 127", hint)
 
 
 @points(2)
@@ -187,12 +200,12 @@ def rescale_rounds(submission: Submission) -> None:
     multiplier = int(rng.integers(1 << 9, 1 << 10))
     limit = (100 << shift) // multiplier
     acc = rng.integers(-limit, limit, (2, 3, 5, 4)).astype(np.int32)
-    cases = ((acc, multiplier, shift), (np.arange(-40, 40, dtype=np.int32).reshape(1, 2, 8, 5), 1, 2))
-    for acc, multiplier, shift in cases:
-        got = submission.call("rescale", acc, multiplier, shift, 0)
-        hint = "(acc * multiplier + (1 << (shift - 1))) >> shift: add half of the last place before the shift"
-        given = f"multiplier {multiplier}, shift {shift}, offset 0"
-        _check_equal(got, rescaled(acc, multiplier, shift, 0), "the rescaled values", given=given, hint=hint)
+    hint = "`>>` rounds down: what has to be added before it, so that half of the last place and more rounds up?"
+    _check_rescaled(submission, acc, (multiplier, shift, 0), hint)
+    _check_rescaled(submission, np.arange(-40, 40, dtype=np.int32).reshape(1, 2, 8, 5), (1, 2, 0), hint)
+    _check_rescaled(submission, np.arange(-40, 40, dtype=np.int32), (3, 1, 0), hint)
+    hint = "nothing is shifted out, so nothing is rounded: how much is half of the last place then?"
+    _check_rescaled(submission, rng.integers(-60, 60, (3, 4)).astype(np.int32), (2, 0, 5), hint)
 
 
 @points(1)
@@ -202,13 +215,9 @@ def rescale_saturates(submission: Submission) -> None:
     results = rng.permutation(np.arange(-210, 210, 7)).reshape(2, 3, 5, 2)  # exact, so that rounding is not tested here
     acc = (results << 16).astype(np.int32)
     offset = int(rng.integers(10, 50))
-    for multiplier, shift, hint in (
-        (1, 16, "np.clip(..., -128, 127) after adding the offset and before converting to int8"),
-        (1 << 30, 46, "the product needs 64 bits: acc.astype(np.int64) * multiplier"),
-    ):
-        got = submission.call("rescale", acc, multiplier, shift, offset)
-        given = f"multiplier {multiplier}, shift {shift}, offset {offset}"
-        _check_equal(got, rescaled(acc, multiplier, shift, offset), "the rescaled values", given=given, hint=hint)
+    hint = "clamp after the offset is added, and before the numbers become int8"
+    _check_rescaled(submission, acc, (1, 16, offset), hint)
+    _check_rescaled(submission, acc, (1 << 30, 46, offset), "how many bits has the product of two 32-bit integers?")
 
 
 TASKS = (
@@ -218,6 +227,7 @@ TASKS = (
         checks=(asymmetric_is_right, symmetric_is_right, symmetric_unsigned_is_right, power_of_two_is_right),
         stand_in=PARAMETERS_STAND_IN,
         forbidden=("mlhood.compiler.quantize",),
+        minutes=10,
     ),
     Task(
         "P2.6",
@@ -230,6 +240,9 @@ TASKS = (
             "scipy.signal",
             "mlhood.kernels",
             "mlhood.compiler.backends",
+            "mlhood.compiler.operators",
         ),
+        minutes=20,
+        builds_on=("P2.5",),
     ),
 )

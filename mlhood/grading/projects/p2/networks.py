@@ -38,6 +38,14 @@ def random_buffers(rng: np.random.Generator) -> list[Lifetime]:
     return [Lifetime(f"v{i}", size, first, first + length) for i, (size, first, length) in enumerate(rows)]
 
 
+def equal_buffers(rng: np.random.Generator) -> list[Lifetime]:
+    """Draw 25 to 50 buffers of one size, such as those between layers of one shape: each fits exactly where one was."""
+    count, size = int(rng.integers(25, 50)), 64 * int(rng.integers(8, 512))
+    firsts, lengths = np.sort(rng.integers(0, 2 * count, count)).tolist(), rng.geometric(0.18, count).tolist()
+    rows = zip(firsts, lengths, strict=True)
+    return [Lifetime(f"v{i}", size, first, first + length) for i, (first, length) in enumerate(rows)]
+
+
 def residual_network(rng: np.random.Generator) -> list[Lifetime]:
     """Draw a ResNet-18 of another width and resolution: the input of a block lives until it is added."""
     network, channels, size = Activations(), int(rng.integers(40, 80)), int(rng.integers(40, 64))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from mlhood.compiler.hir import Graph, TensorType
 from mlhood.compiler.lir.instructions import Alloc, Dealloc, Instruction
@@ -16,6 +17,7 @@ from mlhood.compiler.lir.verify import verify
 from mlhood.compiler.onnx.importer import import_model
 from mlhood.errors import CompilerError
 from mlhood.grading.checks.probes import Kept
+from mlhood.grading.rpc.guard import CHANGED
 from mlhood.measure.traffic import Counted
 
 
@@ -29,12 +31,73 @@ def attempt(function: Callable, args: tuple, kwargs: Mapping[str, Any]) -> dict[
         return {"raised": type(error).__name__, "message": str(error)[:300]}
 
 
+MAX_REWRITES = 8  # more than the nodes of a graph that is to be rewritten
+
+
+class WholeArrayError(TypeError):
+    """A loop nest hands an array, or a row of one, to NumPy."""
+
+    def __init__(self) -> None:
+        super().__init__("NumPy or `@` is given whole rows or arrays: write the loops, and read x[i, k] and w[j, k]")
+
+
+class Elements:
+    """Elements that were read by a slice: to be indexed and iterated over, but not to be computed with as a whole.
+
+    Args:
+        values: Read-only array of one axis or more.
+    """
+
+    __array_ufunc__ = None  # NumPy leaves operators to this class
+
+    def __init__(self, values: np.ndarray) -> None:
+        self._values = values
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __getitem__(self, index: Any) -> Any:
+        value = self._values[index]
+        return Elements(value) if isinstance(value, np.ndarray) else value
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        raise WholeArrayError
+
+    def _refused(self, *_: object) -> Any:
+        raise WholeArrayError
+
+    __matmul__ = __rmatmul__ = __mul__ = __rmul__ = __add__ = __radd__ = _refused
+
+
+class Looped(Counted):
+    """A counting array that only loops can compute with."""
+
+    __slots__ = ()
+    __array_ufunc__ = None
+
+    def __getitem__(self, index: Any) -> Any:
+        """Read an element; a slice reads all of its elements."""
+        value = super().__getitem__(index)
+        return Elements(value) if isinstance(value, np.ndarray) else value
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        raise WholeArrayError
+
+    def __matmul__(self, other: Any) -> np.ndarray:
+        raise WholeArrayError
+
+    def __rmatmul__(self, other: Any) -> np.ndarray:
+        raise WholeArrayError
+
+
 def counted(function: Callable, x: np.ndarray, w: np.ndarray, b: np.ndarray) -> dict[str, Any]:
     """Run `linear_relu` on arrays that count accesses; y is NaN at first, so that unwritten elements show."""
     result = np.full((len(x), len(w)), np.nan, np.float32)
-    y = Counted(result)
-    function(Counted(x), Counted(w), Counted(b), y)
-    return {"y": result, "reads": y.reads, "writes": y.writes}
+    inputs, y = [Looped(each) for each in (x, w, b)], Looped(result)
+    function(*inputs, y)
+    inputs_read, written = sum(each.reads for each in inputs), any(each.writes for each in inputs)
+    broken = CHANGED if written else ""
+    return {"y": result, "reads": y.reads, "writes": y.writes, "inputs": inputs_read, "broken": broken}
 
 
 def imported(rules: Mapping[str, Callable], data: bytes) -> Graph:
@@ -43,14 +106,33 @@ def imported(rules: Mapping[str, Callable], data: bytes) -> Graph:
 
 
 def rewritten(function: Callable, graph: Graph) -> dict[str, Any]:
-    """Apply a rewrite; return the graph, changed in place or new, and whether it reports a change (None: no report)."""
+    """Apply a rewrite until it reports no more changes; return the graph and what it reports.
+
+    Returns:
+        The graph, changed in place or new; the report of the first call (None: no report); and of the last.
+    """
+    graph, first = _apply(function, graph)
+    last = first
+    for _ in range(MAX_REWRITES):
+        if not isinstance(last, bool | int | np.bool_) or not last:
+            break
+        graph, last = _apply(function, graph)
+    return {"graph": graph, "changed": first, "last": last}
+
+
+def _apply(function: Callable, graph: Graph) -> tuple[Graph, Any]:
     changed = function(graph)
     if isinstance(changed, tuple) and len(changed) == 2:
         first, changed = changed
         graph = first if isinstance(first, Graph) else graph
-    if isinstance(changed, Graph):
-        return {"graph": changed, "changed": None}
-    return {"graph": graph, "changed": changed}
+    return (changed, None) if isinstance(changed, Graph) else (graph, changed)
+
+
+def answered(
+    function: Callable, results: Mapping[str, Sequence[Any]], layers: Mapping[str, Sequence[Any]]
+) -> dict[str, Any]:
+    """Call `answers` with two tables, each given as its columns; layers are the index of the second."""
+    return function(pd.DataFrame(dict(results)), pd.DataFrame(dict(layers)).set_index("layer"))
 
 
 def by_hand(function: Callable, types: Mapping[str, TensorType], y: TensorType, *arguments: Any) -> dict[str, Any]:

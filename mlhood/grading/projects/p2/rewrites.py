@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
@@ -20,7 +21,15 @@ from mlhood.grading.rpc.codec import Hir
 
 PLAIN = Conv((1, 1), (1, 0, 1, 1), (1, 1))
 GROUPED = Conv((2, 1), (2, 0, 1, 1), (1, 2), 3)  # no attribute has its default: a rewrite must preserve them all
+Reports = tuple[object, object]  # what the first and the last call of a rewrite return
 WITH_RELU = Conv((1, 1), (1, 0, 1, 1), (1, 1), activation=("Relu",))
+# where to look if the results differ, by the rewrite
+HINTS = {
+    "fold_batchnorm": "write the normalisation as y = f * x + g, with one f and one g for each channel, and insert x",
+    "fuse_relu": "the fused convolution differs from the old one in its activation only",
+    "shrink": "apply your changes one by one, and run the graph after each: which of them changes the results?",
+}
+OPERAND = "the convolution has an activation already: what does the normalisation see?"
 RELU_BEFORE_BN = "conv with a fused relu -> bn"
 
 
@@ -42,6 +51,18 @@ class Builder:
         """Add a constant."""
         data = self.rng.standard_normal(shape)
         return self.graph.constant(name, (np.abs(data) + 0.2 if positive else data).astype(np.float32))
+
+    def input(self, name: str, *shape: int) -> Value:
+        """Add an input of the graph: a weight that is not constant."""
+        return self.graph.placeholder(name, TensorType("float32", shape))
+
+    def inputs(self, submission: Submission) -> dict[str, np.ndarray]:
+        """Draw an array for each input of the graph."""
+        shapes = {name: value.type.shape for name, value in self.graph.placeholders.items()}
+        drawn = {
+            name: submission.normal(*(2 if n == "batch" else int(n) for n in dims)) for name, dims in shapes.items()
+        }
+        return {name: np.abs(array) + np.float32(0.2) if name == "var" else array for name, array in drawn.items()}
 
     def conv(
         self, x: Value, features: int, *, bias: bool = True, name: str = "conv", operator: Conv | None = None
@@ -65,20 +86,20 @@ class Builder:
         return self.graph.add(Relu(), x, name=name).outputs[0]
 
 
-def _rewritten(submission: Submission, name: str, builders: list[Builder]) -> list[tuple[Builder, GraphFacts, object]]:
+def rewritten(submission: Submission, name: str, builders: list[Builder]) -> list[tuple[Builder, GraphFacts, Reports]]:
     """Apply the student's rewrite; check that each graph is still valid and computes the same; add what it reports."""
     rewrite = function(submission, name)
     pairs, reports, references = [], [], []
     for builder in builders:
-        x = submission.normal(2, 3, 9, 8)
-        references.append(run(builder.graph, x=x))
+        inputs = builder.inputs(submission)
+        references.append(run(builder.graph, **inputs))
         with expect.case(builder.name):
             result = submission.call(PROBES + "rewritten", rewrite, builder.graph)
-        result = expect.mapping(result, ("graph", "changed"), f"the result of `{name}`")
+        result = expect.mapping(result, ("graph", "changed", "last"), f"the result of `{name}`")
         if not isinstance(result["graph"], Hir):
             expect.fail(f"`{name}` does not produce a graph", got=result["graph"], given=builder.name)
-        pairs.append((result["graph"], {"x": x}))
-        reports.append(result["changed"])
+        pairs.append((result["graph"], inputs))
+        reports.append((result["changed"], result["last"]))
     graphs = graph_facts(pairs, what=f"the graph after `{name}`")
     for builder, facts, want in zip(builders, graphs, references, strict=True):
         _check_results(name, builder, facts, want)
@@ -88,14 +109,26 @@ def _rewritten(submission: Submission, name: str, builders: list[Builder]) -> li
 def _check_results(name: str, builder: Builder, facts: GraphFacts, want: dict[str, np.ndarray]) -> None:
     expect.equal(sorted(facts.results), sorted(want), f"`{name}` changes the graph's outputs", given=builder.name)
     for output, value in want.items():
-        hint = "f = gamma / sqrt(var + epsilon), one per output channel; W' = W * f; b' = (b - mean) * f + beta"
-        if builder.name == RELU_BEFORE_BN:
-            hint = "skip a convolution whose operator.activation is not (): there the bn comes after a relu"
-        elif name != "fold_batchnorm":
-            hint = "use the convolution's own operator, with activation=('Relu',)"
+        hint = OPERAND if builder.name == RELU_BEFORE_BN else HINTS.get(name)
         what = f"the results of the graph after `{name}`"
         scale = float(np.abs(value).max())
         expect.close(facts.results[output], value, what, rtol=1e-3, atol=1e-4 * scale, given=builder.name, hint=hint)
+
+
+def _folded_later(b: Builder, *, late: str) -> Value:
+    """Make conv -> bn of which one operand is an input of the graph."""
+    w = b.input("w", 5, 3, 3, 2) if late == "w" else b.weight("w", 5, 3, 3, 2)
+    bias = b.input("bias", 5) if late == "bias" else b.weight("bias", 5)
+    conv = b.graph.add(PLAIN, b.x, w, bias, name="conv").outputs[0]
+    parts = ("gamma", "beta", "mean", "var")
+    values = [b.input(part, 5) if part == late else b.weight(part, 5, positive=part == "var") for part in parts]
+    return b.graph.add(BatchNormalization(1e-5), conv, *values, name="bn").outputs[0]
+
+
+def _activated_later(b: Builder) -> Value:
+    """Make conv -> relu whose weights are an input of the graph: a fusion does not need to know them."""
+    conv = b.graph.add(PLAIN, b.x, b.input("w", 5, 3, 3, 2), None, name="conv").outputs[0]
+    return b.relu(conv)
 
 
 def _build(submission: Submission, name: str, make: Callable[[Builder], Value | list[Value]]) -> Builder:
@@ -121,13 +154,13 @@ def _itself(_: Builder, conv: Value) -> Value:
 
 
 def _check_counts(
-    results: list[tuple[Builder, GraphFacts, object]], operator: str, wanted: list[int], what: str, hint: str
+    results: list[tuple[Builder, GraphFacts, Reports]], operator: str, wanted: list[int], what: str, hint: str
 ) -> None:
     for (builder, facts, _), want in zip(results, wanted, strict=True):
         expect.equal(facts.count(operator), want, what, given=builder.name, hint=hint)
 
 
-@points(4)
+@points(3)
 def batchnorm_is_folded(submission: Submission) -> None:
     """`fold_batchnorm` folds each BatchNormalization after a convolution into its weights and bias."""
 
@@ -141,11 +174,11 @@ def batchnorm_is_folded(submission: Submission) -> None:
         _build(submission, "conv -> bn -> relu -> conv without bias -> bn", two),
         _build(submission, "grouped, strided conv -> bn", lambda b: b.batchnorm(b.conv(b.x, 6, operator=GROUPED))),
     ]
-    results = _rewritten(submission, "fold_batchnorm", cases)
-    hint = "remove the normalisation: fuse(graph, conv, bn, ...) replaces both nodes by one convolution"
-    _check_counts(results, "BatchNormalization", [0] * 4, "there is still a BatchNormalization in the graph", hint)
-    hint = "remove the old convolution, too: fuse(graph, conv, bn, ...), or graph.remove(conv) once nothing reads it"
-    _check_counts(results, "Conv", [1, 1, 2, 1], "the graph has the wrong number of convolutions", hint)
+    results = rewritten(submission, "fold_batchnorm", cases)
+    hint = "which nodes does your loop visit, and what does `conv_before` return for this one?"
+    _check_counts(results, "BatchNormalization", [0] * 4, "`fold_batchnorm` leaves a BatchNormalization", hint)
+    hint = "the old convolution has to go, too: what does `fuse` replace?"
+    _check_counts(results, "Conv", [1, 1, 2, 1], "`fold_batchnorm` leaves the wrong number of convolutions", hint)
 
 
 @points(2)
@@ -158,13 +191,18 @@ def folding_leaves_others_alone(submission: Submission) -> None:
         _build(submission, "bn as the first node", lambda b: b.batchnorm(b.x)),
         _build(submission, "relu between conv and bn", lambda b: b.batchnorm(b.relu(b.conv(b.x, 3)))),
         _build(submission, RELU_BEFORE_BN, lambda b: b.batchnorm(b.conv(b.x, 3, operator=WITH_RELU))),
+        *(
+            _build(submission, f"conv -> bn, {late} is an input of the graph", partial(_folded_later, late=late))
+            for late in ("w", "bias", "gamma", "var")
+        ),
     ]
-    results = _rewritten(submission, "fold_batchnorm", cases)
-    hint = "keep the bn here: another reader would get changed values, or there is no convolution right before it"
-    _check_counts(results, "BatchNormalization", [1] * 6, "a BatchNormalization was removed that must stay", hint)
+    results = rewritten(submission, "fold_batchnorm", cases)
+    hint = "who else uses the convolution's result, and what is known of its weights before the graph runs?"
+    what = "`fold_batchnorm` removes a BatchNormalization that must stay"
+    _check_counts(results, "BatchNormalization", [1] * len(cases), what, hint)
 
 
-@points(3)
+@points(2)
 def relu_is_fused(submission: Submission) -> None:
     """`fuse_relu` replaces conv -> relu by one convolution with an activation."""
     cases = [
@@ -175,11 +213,13 @@ def relu_is_fused(submission: Submission) -> None:
             lambda b: b.relu(b.conv(b.relu(b.conv(b.x, 4, bias=False)), 2, name="conv2"), "relu2"),
         ),
         _build(submission, "grouped, strided conv -> relu", lambda b: b.relu(b.conv(b.x, 6, operator=GROUPED))),
+        _build(submission, "conv -> relu, w is an input of the graph", _activated_later),
     ]
-    results = _rewritten(submission, "fuse_relu", cases)
-    hint = "fuse(graph, conv, relu, replace(conv.operator, activation=('Relu',)), *conv.inputs)"
-    _check_counts(results, "Relu", [0] * 3, "there is still a Relu in the graph", hint)
-    _check_counts(results, "Conv", [1, 2, 1], "the graph has the wrong number of convolutions", hint)
+    results = rewritten(submission, "fuse_relu", cases)
+    hint = "which nodes does your loop visit, and what does `conv_before` return for this one?"
+    _check_counts(results, "Relu", [0] * 4, "`fuse_relu` leaves a Relu", hint)
+    hint = "the old convolution has to go, too: what does `fuse` replace?"
+    _check_counts(results, "Conv", [1, 2, 1, 1], "`fuse_relu` leaves the wrong number of convolutions", hint)
 
 
 @points(2)
@@ -191,9 +231,9 @@ def fusing_leaves_others_alone(submission: Submission) -> None:
         _build(submission, "bn -> relu", lambda b: b.relu(b.batchnorm(b.conv(b.x, 3)))),
         _build(submission, "relu as the first node", lambda b: b.relu(b.x)),
     ]
-    results = _rewritten(submission, "fuse_relu", cases)
-    hint = "keep the relu here: another reader would lose its negative values, or there is no convolution before it"
-    _check_counts(results, "Relu", [1] * 4, "a Relu was removed that must stay", hint)
+    results = rewritten(submission, "fuse_relu", cases)
+    hint = "who else uses the convolution's result, and is there a convolution right before the relu?"
+    _check_counts(results, "Relu", [1] * 4, "`fuse_relu` removes a Relu that must stay", hint)
 
 
 @points(1)
@@ -204,11 +244,13 @@ def rewrites_say_what_they_did(submission: Submission) -> None:
         ("fuse_relu", lambda b: b.relu(b.conv(b.x, 5)), lambda b: b.batchnorm(b.conv(b.x, 5))),
     ):
         cases = [_build(submission, "a graph to change", matching), _build(submission, "a graph with no match", other)]
-        for (builder, _, changed), want in zip(_rewritten(submission, name, cases), (True, False), strict=True):
-            hint = "changed = False at the beginning, True after a rewrite; return it at the end"
+        for (builder, _, (changed, last)), want in zip(rewritten(submission, name, cases), (True, False), strict=True):
+            hint = "remember whether there was a match, and return that"
             what = f"`{name}` does not return whether it changed the graph"
             expect.true(isinstance(changed, (bool, int)), what, expected="True or False", got=changed, hint=hint)
             expect.equal(bool(changed), want, f"`{name}` returns the wrong value", given=builder.name, hint=hint)
+            given = f"{builder.name}, once no match is left"
+            expect.equal(bool(last), False, f"`{name}` returns the wrong value", given=given, hint=hint)
 
 
 # the package's own rewrites, under all of their names, and the functions that run them
@@ -219,6 +261,11 @@ PASSES = (
     "mlhood.compiler.passes.batch_normalization",
     "mlhood.compiler.passes.fuse_activation",
     "mlhood.compiler.passes.activation",
+    "mlhood.compiler.passes.affine",
+    *(
+        f"mlhood.compiler.passes.rewriting.{name}"  # the guards
+        for name in ("constant_array", "defining_node", "has_no_uses", "has_one_use", "sweep")
+    ),
 )
 
 REWRITES_STAND_IN = """
@@ -239,5 +286,7 @@ TASKS = (
         ),
         stand_in=REWRITES_STAND_IN,
         forbidden=PASSES,
+        minutes=30,
+        builds_on=("P2.1", "P2.3"),
     ),
 )

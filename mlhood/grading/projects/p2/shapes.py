@@ -14,6 +14,9 @@ from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Task, points
 from mlhood.grading.projects.p2.loops import PROBES, function
 
+# errors of code that was not meant to raise them
+ACCIDENTS = ("NameError", "UnboundLocalError", "AttributeError", "KeyError", "IndexError", "ZeroDivisionError")
+
 Case = tuple[TensorType, TensorType, dict[str, Any]]
 Pair = tuple[int, ...]
 
@@ -39,8 +42,9 @@ def _conv_case(rng: np.random.Generator, group: int = 1) -> Case:
 def _check_type(got: object, want: TensorType, name: str, given: str, hint: str) -> None:
     if not isinstance(got, TensorType):
         expect.fail(f"`{name}` does not return a TensorType", expected=_spelled(want), got=got, given=given)
-    shape = tuple(int(n) if isinstance(n, float) and n == int(n) else n for n in got.shape)
-    expect.equal(shape, want.shape, f"`{name}` infers the wrong shape", given=given, hint=hint)
+    expect.equal(tuple(got.shape), want.shape, f"`{name}` infers the wrong shape", given=given, hint=hint)
+    for n in got.shape[1:]:
+        expect.integer(n, f"the shape that `{name}` infers", given=given)
     expect.equal(got.element, want.element, f"`{name}` infers the wrong element type", given=given, hint="x.element")
 
 
@@ -63,22 +67,28 @@ def convolution_has_its_shape(submission: Submission) -> None:
     x, w = _tensor(3, 2, 32, 28), _tensor(8, 2, 5, 3)
     small, x_grouped, w_grouped = _tensor(3, 2, 4, 5), _tensor(3, 6, 32, 28), _tensor(9, 2, 5, 3)
     cases: list[tuple[Case, str]] = [
-        ((x, w, plain), "without strides or padding, out = size - kernel + 1; the output channels are w's first axis"),
+        ((x, w, plain), "where can a kernel of 5 start on 32 pixels? The output has as many channels as w has filters"),
         ((x, w, plain | {"pads": (0, 1, 2, 3)}), "pads are (top, left, bottom, right)"),
-        ((x, w, plain | {"strides": (2, 3)}), "out = floor((size + pads - span) / stride) + 1"),
-        ((x, w, plain | {"dilations": (2, 3)}), "a kernel of size k with dilation d spans (k - 1) * d + 1"),
+        (
+            (x, w, plain | {"strides": (2, 3)}),
+            "the last window must end within the padded image",
+        ),
+        (
+            (x, w, plain | {"dilations": (2, 3)}),
+            "draw a kernel of 3 with dilation 2: it has gaps",
+        ),
         (
             (small, w, plain | {"pads": (0, 1, 1, 0), "dilations": (1, 2)}),
             "padding allows larger kernels: it is the padded image that the span must fit into",
         ),
         (
             (x_grouped, w_grouped, plain | {"group": 3}),
-            "each group reads C / group channels: w's second axis x group = C",
+            "each group has its own C / group channels: what does that say of w's second axis?",
         ),
     ]
     for case, hint in cases:
         _check_conv(submission, case, hint)
-    hint = "span = (k - 1) * d + 1; out = (size + pads - span) // stride + 1"
+    hint = "each axis has its own stride, padding at either end, and dilation"
     for group in (1, 2, 3):
         _check_conv(submission, _conv_case(submission.rng, group), hint)
 
@@ -113,6 +123,10 @@ def misfits_are_refused(submission: Submission) -> None:
         (_tensor(*x.shape[:2], 2, 2), _tensor(*w.shape[:2], 9, 9), attributes, "a kernel larger than the padded image"),
         (_tensor(*x.shape[:2], 9, 9), _tensor(*w.shape[:2], 5, 5), dilated, "a kernel of 5 that spans 13, on 9 pixels"),
         (_tensor(1, 6, *x.shape[2:]), _tensor(7, 3, *kernel), two_groups, "7 output channels in 2 groups"),
+        (_tensor(1, 7, *x.shape[2:]), _tensor(6, 3, *kernel), two_groups, "7 channels in 2 groups of 3"),
+        (_tensor(1, 3, *x.shape[2:]), _tensor(6, 3, *kernel), two_groups, "3 channels, and 2 groups of 3"),
+        (_tensor(*x.shape[:2], 2, 30), _tensor(*w.shape[:2], 9, 3), attributes, "a kernel higher than the image"),
+        (_tensor(*x.shape[:2], 30, 2), _tensor(*w.shape[:2], 3, 9), attributes, "a kernel wider than the image"),
     )
     for x_type, w_type, arguments, reason in cases:
         result = submission.call(PROBES + "attempt", infer, (x_type, w_type), arguments)
@@ -133,18 +147,23 @@ def pooling_has_its_type(submission: Submission) -> None:
         _check_pool(submission, x, kernel, strides, pads, hint)
     x = _tensor("batch", 3, 13, 16)
     _check_pool(submission, x, (3, 3), (1, 1), (0, 1, 2, 0), "pads are (top, left, bottom, right)")
-    _check_pool(submission, x, (2, 2), (3, 3), (0, 0, 0, 0), "out = floor((size + pads - kernel) / stride) + 1")
+    _check_pool(submission, x, (2, 2), (3, 3), (0, 0, 0, 0), "the last window must end within the padded image")
     infer = function(submission, "infer_pool")
-    large = {"kernel": (9, 2), "strides": (2, 2), "pads": (1, 1, 1, 1)}
-    result = submission.call(PROBES + "attempt", infer, (_tensor(1, 3, 6, 6),), large)
-    reason = "a window of 9 x 2, larger than the padded image of 8 x 8"
-    _check_raised(result, "infer_pool", reason, "raise ValueError(...), as in `infer_conv`")
+    for kernel in ((9, 2), (2, 9)):
+        large = {"kernel": kernel, "strides": (2, 2), "pads": (1, 1, 1, 1)}
+        result = submission.call(PROBES + "attempt", infer, (_tensor(1, 3, 6, 6),), large)
+        reason = f"a window of {kernel[0]} x {kernel[1]}, larger than the padded image of 8 x 8"
+        _check_raised(result, "infer_pool", reason, "raise ValueError(...), as in `infer_conv`")
 
 
 def _check_raised(result: object, name: str, reason: str, hint: str) -> None:
     attempt = expect.mapping(result, (), f"the result of `{name}`")
     what = f"`{name}` accepts invalid arguments: {reason}"
-    expect.true("raised" in attempt, what, expected="an error", got=attempt.get("returned"), hint=hint)
+    raised = attempt.get("raised")
+    expect.true(raised is not None, what, expected="an error", got=attempt.get("returned"), hint=hint)
+    meant = raised not in ACCIDENTS
+    what = f"`{name}` stops by accident, not with an error of its own: {reason}"
+    expect.true(meant, what, expected="raise ValueError(...)", got=f"{raised}: {attempt.get('message')}", hint=hint)
 
 
 def _check_pool(submission: Submission, x: TensorType, kernel: Pair, strides: Pair, pads: Pair, hint: str) -> None:
@@ -167,5 +186,8 @@ TASKS = (
         "Type inference",
         checks=(convolution_has_its_shape, batch_and_element_are_kept, misfits_are_refused, pooling_has_its_type),
         stand_in=TYPES_STAND_IN,
+        forbidden=("mlhood.compiler.operators",),
+        minutes=15,
+        builds_on=("P2.2",),
     ),
 )

@@ -1,0 +1,129 @@
+"""Checks of P2.16: as few nodes as possible in graphs that nobody has tidied up, with the same results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from mlhood.compiler.hir import Value
+from mlhood.compiler.operators.arithmetic import Add
+from mlhood.compiler.operators.pooling import MaxPool
+from mlhood.grading.checks import expect
+from mlhood.grading.checks.submission import Submission
+from mlhood.grading.checks.task import Task, points
+from mlhood.grading.projects.p2.rewrites import GROUPED, PASSES, Builder, rewritten
+
+GRAPHS, BLOCKS = 6, 4
+POOL = MaxPool((2, 2), (1, 1), (0, 0, 0, 0), (1, 1))
+STEPS = (0.5, 0.75, 1.0)
+"""Of the nodes that the course's own solution removes. The two rewrites of P2.4 by themselves remove a third."""
+
+Block = Callable[[Builder, Value, str], Value]
+
+
+def _normalised(b: Builder, x: Value, name: str) -> Value:
+    return b.relu(b.batchnorm(b.conv(x, 4, name=name), name=f"{name}.bn"), f"{name}.relu")
+
+
+def _rectified_twice(b: Builder, x: Value, name: str) -> Value:
+    return b.relu(b.relu(b.conv(x, 5, name=name), f"{name}.relu"), f"{name}.again")
+
+
+def _rectified_late(b: Builder, x: Value, name: str) -> Value:
+    return b.relu(b.graph.add(POOL, b.conv(x, 4, name=name), name=f"{name}.pool").outputs[0], f"{name}.relu")
+
+
+def _unused(b: Builder, x: Value, name: str) -> Value:
+    conv = b.conv(x, 5, bias=False, name=name)
+    b.relu(b.batchnorm(conv, name=f"{name}.bn"), f"{name}.unused")
+    return b.relu(conv, f"{name}.relu")
+
+
+def _computed_twice(b: Builder, x: Value, name: str) -> Value:
+    conv = b.conv(x, 3, name=name)
+    pair = b.relu(conv, f"{name}.relu"), b.relu(conv, f"{name}.same")
+    return b.graph.add(Add(), *pair, name=f"{name}.sum").outputs[0]
+
+
+def _pooled_twice(b: Builder, x: Value, name: str) -> Value:
+    relu = b.relu(b.conv(x, 4, name=name), f"{name}.relu")
+    pair = [b.graph.add(POOL, relu, name=f"{name}.{part}").outputs[0] for part in ("pool", "same")]
+    return b.graph.add(Add(), *pair, name=f"{name}.sum").outputs[0]
+
+
+# each with the nodes that the course's own solution leaves of it
+REDUNDANT: tuple[tuple[Block, int], ...] = (
+    (_normalised, 1),
+    (_rectified_twice, 1),
+    (_rectified_late, 2),
+    (_unused, 1),
+    (_computed_twice, 2),
+    (_pooled_twice, 3),
+)
+
+
+def draw_draft(rng: np.random.Generator, number: int) -> tuple[Builder, int]:
+    """Draw a chain of redundant blocks, with one that must stay at its end; return the fewest nodes known, too."""
+    builder, least = Builder(rng, f"drawn graph {number + 1}"), 0
+    value = builder.x
+    for i, chosen in enumerate(rng.permutation(len(REDUNDANT))[:BLOCKS]):
+        block, left = REDUNDANT[chosen]
+        value, least = block(builder, value, f"conv{i}"), least + left
+    grouped = builder.conv(builder.x, 6, operator=GROUPED, name="grouped")
+    builder.graph.output(value)
+    builder.graph.output(grouped)
+    builder.graph.output(builder.relu(grouped, "kept"))
+    return builder, least + 2
+
+
+def _shrunk(submission: Submission) -> tuple[int, int, int]:
+    """Return the nodes of the drawn graphs before and after `shrink`, and those that the course's own leaves."""
+    return submission.once("shrunk", lambda: _shrink(submission))
+
+
+def _shrink(submission: Submission) -> tuple[int, int, int]:
+    drawn = [draw_draft(submission.rng, number) for number in range(GRAPHS)]
+    before = [len(builder.graph.nodes) for builder, _ in drawn]
+    results = rewritten(submission, "shrink", [builder for builder, _ in drawn])
+    return sum(before), sum(len(facts.nodes) for _, facts, _ in results), sum(least for _, least in drawn)
+
+
+def _check_nodes(submission: Submission, step: int, hint: str) -> None:
+    before, after, least = _shrunk(submission)
+    submission.reach(after, course=least, smaller_is_better=True)
+    limit = before - STEPS[step] * (before - least)
+    expected, got = f"at most {limit:.0f} of {before} nodes left", f"{after}; the course's own leaves {least}"
+    given = f"{GRAPHS} drawn graphs"
+    expect.true(after <= limit, "`shrink` leaves too many nodes", expected=expected, got=got, given=given, hint=hint)
+
+
+@points(2)
+def half_of_it_goes(submission: Submission) -> None:
+    """`shrink` keeps the results, and removes half of the nodes that the course's own solution removes."""
+    _check_nodes(submission, 0, "a result that nobody reads is a user, too: what does it keep your rewrites from?")
+
+
+@points(2)
+def most_of_it_goes(submission: Submission) -> None:
+    """`shrink` keeps the results, and removes three quarters of the nodes that the course's own solution removes."""
+    _check_nodes(submission, 1, "two nodes with one operator and the same inputs: who could read the first for both?")
+
+
+@points(2)
+def all_of_it_goes(submission: Submission) -> None:
+    """`shrink` keeps the results, and leaves as few nodes as the course's own solution."""
+    _check_nodes(submission, 2, "which operators change nothing where they are, and which two may change places?")
+
+
+TASKS = (
+    Task(
+        "P2.16",
+        "Fewest nodes",
+        checks=(half_of_it_goes, most_of_it_goes, all_of_it_goes),
+        forbidden=("mlhood.compiler.passes.dead_code", "mlhood.compiler.passes.common_subexpressions", *PASSES),
+        minutes=30,
+        builds_on=("P2.4",),
+        leaderboard="nodes left of the drawn graphs",
+    ),
+)
