@@ -106,7 +106,7 @@ PLAN: dict[str, set[str]] = {
     "grading.autograders": {"grading.checks", "grading.projects", "grading.notebooks", "grading.execution"}
     | {"grading.sandbox", "grading.intake", "grading.gradebook", "grading.batch", "grading.exporters"},
     # it calls the command as an instructor does, and reads the gradebook
-    "grading.bench": {"grading.checks", "grading.notebooks", "grading.execution", "grading.sandbox"}
+    "grading.bench": {"grading.checks", "grading.projects", "grading.notebooks", "grading.execution", "grading.sandbox"}
     | {"grading.gradebook", "grading.batch"},
     "grading.class_commands": {"grading.gradebook", "grading.batch", "grading.exporters", "grading.marking"}
     | {"grading.reports"},

@@ -80,7 +80,7 @@ def test_a_forged_module_is_not_used_in_place_of_a_probe(shared):
 def test_check_and_progress_say_that_they_do_nothing(shared):
     shared.run("import mlhood")
     for call in ("check('P1.1')", "check('P1.1', namespace={})", "progress()"):
-        assert shared.eval(f"mlhood.{call}").startswith("mlhood.check and mlhood.progress do nothing here")
+        assert shared.eval(f"mlhood.{call}").startswith("mlhood.check, mlhood.hint and mlhood.progress do nothing here")
     shared.run("def runs(*words): return subprocess.run([sys.executable, *words], capture_output=True).stderr")
     assert shared.eval("runs('-c', 'from mlhood.cli import main; main()', 'cluster', '--help')") == "b''"
     assert shared.eval("runs('-m', 'pytest', '--version')") == "b''"
