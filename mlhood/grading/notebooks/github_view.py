@@ -15,7 +15,11 @@ from nbformat import NotebookNode
 
 from mlhood.grading.notebooks.formulas import Formula, drawing, formulas
 
+# the source of a cell is not filtered here, as all of the page is later
 TEMPLATE = """{% extends 'basic/index.html.j2' %}
+{% block input %}
+<div class="inner_cell"><div class="input_area">{{ cell.source | highlight_code(metadata=cell.metadata) }}</div></div>
+{% endblock %}
 {% block data_svg scoped %}
 {%- set alt = output | get_metadata('alt', 'image/svg+xml') -%}
 {{ super() | replace('<img', '<img alt="' ~ alt | escape_html ~ '"', 1) if alt else super() }}
@@ -71,6 +75,7 @@ th, td { padding: 6px 13px; border: 1px solid var(--line); text-align: left; }
 .output_subarea { padding-top: 8px; }
 .formula { white-space: nowrap; }
 .formula.display { display: block; text-align: center; margin: 1rem 0; }
+.anchor-link { display: none; }
 .hll { background: var(--soft); }
 .k, .kn, .kd, .kc, .kr, .kp, .ow, .o { color: var(--keyword); }
 .s, .s1, .s2, .sa, .sd, .se, .si, .sb, .sc, .sh, .sx, .sr { color: var(--string); }
