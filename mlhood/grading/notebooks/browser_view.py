@@ -57,7 +57,8 @@ def open_browser() -> Iterator[Browser]:
     """
     from playwright.sync_api import sync_playwright
 
-    from mlhood.exchange.render import INSTALL_HINT, find_browser
+    from mlhood.exchange import find_browser
+    from mlhood.exchange.render import INSTALL_HINT
 
     executable = find_browser()
     if executable is None:
@@ -83,14 +84,15 @@ def view(browser: Browser, html: str, name: str, screenshots: Path | None = None
     found: dict[Defect, None] = {}  # a set that keeps its order
     for theme in THEMES:
         for width in WIDTHS:
-            page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=theme)
+            context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=theme)
+            page = context.new_page()
             page.set_content(html, wait_until="load")
             found |= dict.fromkeys(_layout_defects(page, name, width))
             if width == WIDTHS[0]:
                 found |= dict.fromkeys(_hidden_ink(page, name, theme))
             if screenshots is not None:
                 _take_screenshots(page, screenshots, f"{name}-{theme}-{width}")
-            page.close()
+            context.close()
     return list(found)
 
 
@@ -155,10 +157,11 @@ def hidden_pixels(pixels: np.ndarray, background: tuple[int, int, int]) -> int:
     visible = pixels[..., 3] > 127
     near_nothing = ndimage.binary_dilation(pixels[..., 3] < 26, iterations=3)
     faint = _contrast(pixels[..., :3], background) < _LOWEST_CONTRAST
-    marks, count = ndimage.label(visible, structure=np.ones((3, 3)))
-    numbers = np.arange(1, count + 1)
+    marks = np.empty(visible.shape, np.int32)
+    ndimage.label(visible, structure=np.ones((3, 3)), output=marks)
+    numbers = np.arange(1, marks.max() + 1)
     sizes, faint_sizes, thin_sizes = (
-        ndimage.sum_labels(mask, marks, numbers) for mask in (visible, faint, near_nothing)
+        np.asarray(ndimage.sum_labels(mask, marks, numbers)) for mask in (visible, faint, near_nothing)
     )
     return int(sizes[(faint_sizes > 0.8 * sizes) & (thin_sizes > 0.6 * sizes)].sum())
 

@@ -6,11 +6,13 @@ nbconvert's `basic` template, nh3 and `formulas`. The measures and colours are t
 
 from __future__ import annotations
 
+import re
 import warnings
 from html import escape
 
 import nh3
-from bs4 import BeautifulSoup, NavigableString, Tag
+from bs4 import BeautifulSoup, Tag
+from bs4.element import NavigableString
 from nbformat import NotebookNode
 
 from mlhood.grading.notebooks.formulas import Formula, drawing, formulas
@@ -131,7 +133,7 @@ def _sanitised(html: str) -> str:
 def _draw_formulas(html: str) -> str:
     """Put drawings in the place of formulas, wherever MathJax would look for them: not in code."""
     page = BeautifulSoup(html, "html.parser")
-    for text in page.find_all(string=lambda string: "$" in string):
+    for text in page.find_all(string=re.compile(r"\$")):
         if not any(parent.name in _NO_FORMULAS for parent in text.parents):
             _replace_formulas(page, text)
     return str(page)
