@@ -26,6 +26,7 @@ _CODE = ("pre", "code", "kbd", "samp")
 _FRAME_SIZE = re.compile(r"^\[\d+ rows x \d+ columns\]$", re.MULTILINE)
 _SERIES = re.compile(r"^(?:Name: .*, |Length: \d+, )*dtype: \w+$", re.MULTILINE)
 _RULE = re.compile(r"^[\s|+]*(?:[-=─━]{3,}[\s|+┼]+)+[-=─━]{3,}[\s|+]*$", re.MULTILINE)
+_NAMED_NUMBER = re.compile(r"\S.* {2,}-?[\d.,]+")  # a line of Series.to_string()
 _GAP = re.compile(r"(?<=\S) {2,}")
 
 
@@ -98,10 +99,16 @@ def is_table(text: str) -> bool:
     if _FRAME_SIZE.search(text) or _SERIES.search(text) or _RULE.search(text):
         return True
     lines = [line for line in text.splitlines() if line.strip()]
+    if any(_is_series(lines[first : first + 4]) for first in range(len(lines) - 3)):
+        return True
     if len(lines) < 3 or not lines[0].startswith(" ") or len({len(line) for line in lines}) > 1:
         return False
     columns = [len(_GAP.findall(line.rstrip())) for line in lines]
     return min(columns[1:]) >= 1 and len(set(columns[1:])) == 1
+
+
+def _is_series(lines: list[str]) -> bool:
+    return len({len(line) for line in lines}) == 1 and all(map(_NAMED_NUMBER.fullmatch, lines))
 
 
 def _removed(output: NotebookNode) -> Iterator[tuple[str, str]]:

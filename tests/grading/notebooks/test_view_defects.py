@@ -46,6 +46,7 @@ BAD = [
     (displayed({"text/html": f"<img src='data:image/png;base64,{PNG}'>"}), "a picture without alternative text"),
     (displayed({"text/plain": repr(FRAME)}), "a table as text only"),
     (printed(FRAME.to_string()), "a table as text only"),
+    (printed(f"sizes\n{pd.Series([1, 22, 333, 4]).to_string()}\ntotal: 360"), "a table as text only"),
     (printed("| a | b |\n|---|---|\n| 1 | 2 |"), "a table as text"),
     (printed("layer    rate\n-----  ------\nconv1    1.25\n"), "a table as text only"),
     (displayed({"text/plain": repr(FRAME.rate)}), "a table as text only"),
