@@ -20,7 +20,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print plain data for a pro
 
 def register(app: typer.Typer) -> None:
     """Add the commands to the command line."""
-    for command in (run, check, validate, sync, release):
+    for command in (run, check, validate, sync, preview, release):
         app.command()(command)
 
 
@@ -178,6 +178,40 @@ def sync(
     if not files:
         echo("everything is in sync")
     raise typer.Exit(1 if check and files else 0)
+
+
+def preview(
+    notebooks: Annotated[
+        list[Path] | None, typer.Argument(help="Notebooks to show; by default P1.ipynb, P2.ipynb, ... of this folder.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder of the pages and screenshots.")] = Path("out/preview"),
+    screenshots: Annotated[bool, typer.Option(help="Make screenshots, which takes most of the time.")] = True,
+) -> None:
+    """Show notebooks as GitHub does, in light and dark, wide and narrow, and list what looks wrong.
+
+    Each notebook becomes a page and screenshots. The exit code is 0 if nothing looks wrong, 1 if something does, 2 if
+    there is no browser.
+
+    Example: mlhood preview P1.ipynb --out pages
+    """
+    from mlhood.files.atomic import write_atomic
+    from mlhood.files.paths import make_folder
+    from mlhood.grading.notebooks.browser_view import open_browser, view
+    from mlhood.grading.notebooks.github_view import github_page
+    from mlhood.grading.notebooks.notebook import course_notebooks, read
+    from mlhood.grading.notebooks.view_defects import defects
+
+    found = []
+    make_folder(out)
+    with open_browser() as browser:
+        for path in notebooks or course_notebooks(Path.cwd()):
+            notebook = read(path)
+            page = github_page(notebook, path.stem)
+            found += defects(notebook, page, path.name)
+            found += view(browser, page, path.stem, out if screenshots else None)
+            echo(f"page: {_relative(write_atomic(out / f'{path.stem}.html', page.encode()))}")
+    echo("\n".join(map(str, found)) or "nothing looks wrong")
+    raise typer.Exit(1 if found else 0)
 
 
 def release(

@@ -1,0 +1,115 @@
+"""What is found in a browser: each detector on a page that has the defect, and on one that looks right."""
+
+from __future__ import annotations
+
+import base64
+import io
+
+import numpy as np
+import pytest
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
+from PIL import Image
+
+from mlhood.exchange import find_browser
+from mlhood.grading.notebooks.browser_view import THEMES, hidden_pixels, open_browser, view
+from mlhood.grading.notebooks.github_view import github_page
+
+DESCRIPTION = "Bar chart of two rates: naive 0.9, blocked 12."
+LONG = "wide" * 100
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(find_browser() is None, reason="no Chromium, Chrome or Edge here: set MLHOOD_BROWSER to one"),
+]
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with open_browser() as chromium:
+        yield chromium
+
+
+def displayed(kind: str, data: str):
+    return new_code_cell("1", outputs=[new_output("display_data", {kind: data}, metadata={kind: {"alt": DESCRIPTION}})])
+
+
+def png(pixels: np.ndarray) -> str:
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, "PNG")
+    return base64.b64encode(file.getvalue()).decode()
+
+
+def letters(ink: tuple[int, int, int], paper: tuple[int, int, int, int]) -> np.ndarray:
+    """Return a picture of ten strokes, as of letters, 2 pixels thick."""
+    pixels = np.full((40, 120, 4), paper, np.uint8)
+    for left in range(10, 110, 10):
+        pixels[10:30, left : left + 2] = (*ink, 255)
+    return pixels
+
+
+def svg(fill: str, background: str = "none") -> str:
+    strokes = "".join(f'<rect x="{x}" y="10" width="2" height="20" fill="{fill}"/>' for x in range(10, 110, 10))
+    size = 'width="120" height="40"'
+    return f'<svg xmlns="http://www.w3.org/2000/svg" {size}><rect {size} fill="{background}"/>{strokes}</svg>'
+
+
+NOTHING, WHITE = (0, 0, 0, 0), (255, 255, 255, 255)
+BAD = [
+    (new_markdown_cell(f"a {'$' + 'a + ' * 60 + 'b$'} b"), "too wide for a screen of 1000"),
+    (new_markdown_cell(f"a {'$' + 'a + ' * 15 + 'b$'} b"), "too wide for a screen of 400"),
+    (displayed("image/png", "bm90IGEgcGljdHVyZQ=="), "a broken picture"),
+    (new_markdown_cell(f"![{DESCRIPTION}](missing.png)"), "a broken picture"),
+    (displayed("image/png", png(letters((10, 10, 10), NOTHING))), "cannot be seen in the dark theme"),
+    (displayed("image/png", png(letters((250, 250, 250), NOTHING))), "cannot be seen in the light theme"),
+    (displayed("image/svg+xml", svg("#111")), "cannot be seen in the dark theme"),
+    (displayed("image/svg+xml", svg("#fff")), "cannot be seen in the light theme"),
+]
+
+
+@pytest.mark.parametrize(("cell", "what"), BAD, ids=[what for _, what in BAD])
+def test_a_defect_is_found_in_its_cell(cell, what, browser):
+    notebook = new_notebook(cells=[new_markdown_cell("# Title"), cell])
+    found = view(browser, github_page(notebook, "T9"), "T9")
+    assert any(what in defect.what for defect in found), found
+    assert {(defect.notebook, defect.cell) for defect in found} == {("T9", cell.id)}
+    assert all(defect.todo for defect in found)
+
+
+def test_an_element_that_is_too_wide_is_found_even_outside_of_a_cell(browser):
+    page = github_page(new_notebook(cells=[]), "T9").replace("<main>", "<main><div style='width:1200px'>bar</div>")
+    found = view(browser, page, "T9")
+    assert ["bar" in defect.what for defect in found] == [True, True]
+
+
+GOOD = [
+    new_markdown_cell(f"# {LONG}\n\n{LONG} `{LONG}` $x^2$\n\n```\n{LONG}\n```\n\n| {LONG} | b |\n|---|---|\n| 1 | 2 |"),
+    new_code_cell(f"x = '{LONG}'", outputs=[new_output("stream", name="stdout", text=LONG)]),
+    displayed("text/html", f"<table><tr><td>{LONG}</td></tr></table>"),
+    displayed("image/png", png(np.full((10, 3000, 4), 255, np.uint8))),
+    displayed("image/png", png(letters((10, 10, 10), WHITE))),
+    displayed("image/png", png(letters((110, 120, 130), NOTHING))),
+    displayed("image/svg+xml", svg("#111", "#fff")),
+]
+
+
+@pytest.mark.parametrize("cell", GOOD, ids=range(len(GOOD)))
+def test_what_looks_right_has_no_defect(cell, browser):
+    notebook = new_notebook(cells=[new_markdown_cell("# Title"), cell])
+    assert view(browser, github_page(notebook, "T9"), "T9") == []
+
+
+def test_screenshots_show_all_of_the_page_in_both_themes_and_widths(browser, tmp_path):
+    notebook = new_notebook(cells=[new_markdown_cell("text\n\n" * 300)])
+    view(browser, github_page(notebook, "T9"), "T9", tmp_path / "shots")
+    images = {path.stem: Image.open(io.BytesIO(path.read_bytes())) for path in (tmp_path / "shots").iterdir()}
+    assert sorted(images) == sorted(
+        f"T9-{theme}-{width}-{part}" for theme in THEMES for width in (1000, 400) for part in (1, 2)
+    )
+    assert {image.width for image in images.values()} == {1000, 400}
+    for theme, colour in THEMES.items():
+        assert images[f"T9-{theme}-400-2"].convert("RGB").getpixel((2, 2)) == colour
+
+
+def test_a_white_card_is_seen_on_a_white_page():
+    card = np.zeros((100, 100, 4), np.uint8)
+    card[10:90, 10:90] = 255
+    assert hidden_pixels(card, THEMES["light"]) == 0

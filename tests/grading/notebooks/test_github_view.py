@@ -1,0 +1,71 @@
+"""The page of a notebook as GitHub shows it: what is kept, what is removed, what is drawn."""
+
+from __future__ import annotations
+
+import pytest
+from bs4 import BeautifulSoup
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
+
+from mlhood.grading.notebooks.github_view import github_page
+
+
+def page_of(*cells) -> BeautifulSoup:
+    return BeautifulSoup(github_page(new_notebook(cells=list(cells)), "T9"), "html.parser")
+
+
+def html_output(html: str):
+    return new_code_cell("1", outputs=[new_output("display_data", {"text/html": html, "text/plain": "<object>"})])
+
+
+@pytest.mark.parametrize("tag", ["script", "iframe", "svg", "style", "form", "input", "video"])
+def test_what_github_removes_is_removed(tag):
+    main = page_of(html_output(f"<p>kept</p><{tag}>x</{tag}>"), new_markdown_cell(f"kept <{tag}>x</{tag}>")).main
+    assert main is not None
+    assert main.find(tag) is None
+    assert main.get_text().count("kept") == 2
+
+
+def test_styles_and_handlers_of_outputs_are_removed():
+    cell = page_of(html_output("<table border='1'><tr><td style='color:red' onclick='x()'>1</td></tr></table>")).td
+    assert cell is not None
+    assert cell.attrs == {}
+
+
+def test_cells_are_found_by_their_ids():
+    cells = [new_markdown_cell("# Title"), new_code_cell("x = 1")]
+    page = page_of(*cells)
+    assert all(page.find(id=f"cell-id={cell.id}") for cell in cells)
+
+
+def test_code_is_highlighted_and_not_a_formula():
+    page = page_of(new_code_cell("price = '$5 and $6'"))
+    assert "price = '$5 and $6'" in page.get_text()
+    assert page.select(".formula") == []
+
+
+def test_formulas_are_drawn_with_the_text_around_them():
+    page = page_of(new_markdown_cell("Let $n < m$ and *k* be\n\n$$x^2$$\n\n`$y$`"))
+    assert [box["aria-label"] for box in page.select(".formula")] == ["n < m", "x^2"]
+    assert [box["aria-label"] for box in page.select(".formula.display")] == ["x^2"]
+    assert len(page.select(".formula svg")) == 2
+    assert page.p is not None
+    assert page.p.get_text() == "Let  and k be"
+
+
+def test_a_formula_that_cannot_be_drawn_keeps_its_tex():
+    (box,) = page_of(new_markdown_cell(r"$\qwertz$")).select(".formula")
+    assert box.get_text() == r"\qwertz"
+
+
+def test_links_within_the_page_lead_somewhere():
+    page = page_of(new_markdown_cell('[there](#t9-1)\n\n<a id="t9-1"></a>\n## There'))
+    assert page.find(id="t9-1") is not None
+    assert page.find("a", href="#t9-1") is not None
+
+
+def test_the_page_needs_no_network_and_runs_nothing():
+    page = page_of(new_markdown_cell("text"))
+    assert page.find(["script", "link"]) is None
+    policy = page.find("meta", attrs={"http-equiv": "Content-Security-Policy"})
+    assert policy is not None
+    assert str(policy["content"]).startswith("default-src 'none'")
