@@ -206,7 +206,7 @@ def preview(
     with open_browser() as browser:
         for path in notebooks or course_notebooks(Path.cwd()):
             notebook = read(path)
-            page = github_page(notebook, path.stem)
+            page = github_page(notebook, path.stem, path.parent)
             found += defects(notebook, page, path.name)
             found += view(browser, page, path.stem, out if screenshots else None)
             echo(f"page: {_relative(write_atomic(out / f'{path.stem}.html', page.encode()))}")

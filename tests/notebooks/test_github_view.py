@@ -35,7 +35,7 @@ def pages() -> dict[str, str]:
 
 def page_of(path: Path, pages: dict[str, str]) -> str:
     if path.name not in pages:
-        pages[path.name] = github_page(read(path), path.stem)
+        pages[path.name] = github_page(read(path), path.stem, path.parent)
     return pages[path.name]
 
 

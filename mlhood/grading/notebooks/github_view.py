@@ -6,9 +6,12 @@ nbconvert's `basic` template, nh3 and `formulas`. The measures and colours are t
 
 from __future__ import annotations
 
+import mimetypes
 import re
 import warnings
+from base64 import b64encode
 from html import escape
+from pathlib import Path
 
 import nh3
 from bs4 import BeautifulSoup, Tag
@@ -89,7 +92,7 @@ th, td { padding: 6px 13px; border: 1px solid var(--line); text-align: left; }
 """
 
 
-def github_page(notebook: NotebookNode, title: str) -> str:
+def github_page(notebook: NotebookNode, title: str, folder: Path | None = None) -> str:
     """Return a notebook as an HTML page of its own: as GitHub shows it, in the reader's light or dark theme."""
     return "\n".join(
         [
@@ -97,15 +100,32 @@ def github_page(notebook: NotebookNode, title: str) -> str:
             f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             f"<title>{escape(title)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<main>",
-            github_html(notebook),
+            github_html(notebook, folder),
             "</main>\n</body>\n</html>\n",
         ]
     )
 
 
-def github_html(notebook: NotebookNode) -> str:
-    """Return the cells of a notebook as HTML that GitHub keeps; cell `c` is the element with the id `cell-id=c`."""
-    return _draw_formulas(_sanitised(_converted(notebook)))
+def github_html(notebook: NotebookNode, folder: Path | None = None) -> str:
+    """Return the cells of a notebook as HTML that GitHub keeps; cell `c` is the element with the id `cell-id=c`.
+
+    Args:
+        notebook: Executed.
+        folder: Of its repository: pictures of files in it, which GitHub shows, too, are put into the page.
+    """
+    html = _draw_formulas(_sanitised(_converted(notebook)))
+    return _with_pictures(html, folder) if folder else html
+
+
+def _with_pictures(html: str, folder: Path) -> str:
+    page = BeautifulSoup(html, "html.parser")
+    for picture in page.find_all("img"):
+        source = str(picture.get("src") or "")
+        path = (folder / source).resolve()
+        kind = mimetypes.guess_type(source)[0]
+        if ":" not in source and kind and path.is_relative_to(folder.resolve()) and path.is_file():
+            picture["src"] = f"data:{kind};base64,{b64encode(path.read_bytes()).decode()}"
+    return str(page)
 
 
 def _converted(notebook: NotebookNode) -> str:

@@ -156,7 +156,7 @@ def _from_elsewhere(cell: Tag) -> Iterator[tuple[str, str]]:
         if not source.startswith("data:"):
             yield (
                 f"a picture from outside of the notebook: {source[:60]!r}",
-                "attach it to the cell, or make it an output",
+                "attach it to the cell, make it an output, or put the file into the repository",
             )
 
 

@@ -69,3 +69,15 @@ def test_the_page_needs_no_network_and_runs_nothing():
     policy = page.find("meta", attrs={"http-equiv": "Content-Security-Policy"})
     assert policy is not None
     assert str(policy["content"]).startswith("default-src 'none'")
+
+
+def test_a_picture_of_the_repository_is_in_the_page(tmp_path):
+    (tmp_path / "dot.png").write_bytes(b"png")
+    (tmp_path.parent / "outside.png").write_bytes(b"png")
+    cell = new_markdown_cell("![a dot](dot.png) ![outside](../outside.png) ![none](none.png)")
+    page = BeautifulSoup(github_page(new_notebook(cells=[cell]), "T9", tmp_path), "html.parser")
+    assert [str(picture["src"])[:15] for picture in page.find_all("img")] == [
+        "data:image/png;",
+        "../outside.png",
+        "none.png",
+    ]

@@ -230,7 +230,8 @@ def _draw_layers(submission: Submission, rounds: int) -> list[dict[str, Any]]:
 
 def _convolved(submission: Submission) -> tuple[list[dict[str, Any]], dict[Order, Any], Triple]:
     """Return layers, what the student's `sliced_kernel` did with them twice, by order, and the tiles."""
-    tiles = tuple(int(size) for size in submission.rng.permutation([2, 3, 5]))
+    k1, k2, k3 = (int(size) for size in submission.rng.permutation([2, 3, 5]))
+    tiles = (k1, k2, k3)
     layers = _draw_layers(submission, ROUNDS)
     reports = {}
     for order in ORDERS:
