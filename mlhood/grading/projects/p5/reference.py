@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -280,16 +281,17 @@ def sent_by(kinds: Sequence[str], batch: int, widths: Sequence[int]) -> float:
     """Estimate what each device sends, in elements: an all-gather is 1, an all-reduce 2 times (n - 1) / n of its data.
 
     Every layer has what it needs for its own gradient; forward, some need whole inputs, and backward, all but the first
-    have to give the gradient of theirs.
+    have to give the gradient of theirs. Where a result is whole on every device, as after `rows`, XLA lets all of them
+    compute the same gradient unless the next layer divides its columns: such plans do not divide the work.
     """
     total, before = 0, "data"
     for i, kind in enumerate(kinds):
         inputs, outputs, weights = batch * widths[i], batch * widths[i + 1], widths[i] * widths[i + 1]
         if kind == "data":
-            total += 2 * weights + {"data": 0, "columns": 2, "rows": 1}[before] * inputs
+            total += 2 * weights + {"data": 0, "columns": 2, "rows": math.inf}[before] * inputs
         elif kind == "columns":
             total += {"data": 1, "columns": 1, "rows": 0}[before] * inputs + (2 * inputs if i else 0)
         else:
-            total += 2 * outputs + {"data": 2, "columns": 0, "rows": 1}[before] * inputs
+            total += 2 * outputs + {"data": 2, "columns": 0, "rows": math.inf}[before] * inputs
         before = kind
     return total
