@@ -54,8 +54,8 @@ class Excerpt:
 
 EXCERPTS = {
     "P1": Excerpt("P1-6-result-1", "P1-6-result-1"),
-    "P2": Excerpt("P2-7-given-2", "P2-7-given-1"),
-    "P3": Excerpt("P3-6-result-2", "P3-5-solution-2"),
+    "P2": Excerpt("P2-8-given-2", "P2-8-given-1"),
+    "P3": Excerpt("P3-7-result-2", "P3-5-solution-2"),
     "P4": Excerpt("P4-2-result-1", "P4-5-solution-2"),
     "P5": Excerpt("P5-3-result-1", "P5-3-solution-3"),
 }

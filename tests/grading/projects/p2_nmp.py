@@ -1,4 +1,4 @@
-"""Right and wrong solutions of P2.11 to P2.13: slices for the neural processor, their cost, and the fewest cycles."""
+"""Right and wrong solutions of P2.12 to P2.14: slices for the neural processor, their cost, and the fewest cycles."""
 
 from __future__ import annotations
 
@@ -73,13 +73,13 @@ def changed(source: str, *pairs: tuple[str, str]) -> str:
 def sizes(*pairs: tuple[str, str]) -> dict[str, str]:
     """Wrong bytes, and cuts by right ones."""
     own = changed(BYTES, ("def slice_bytes", "def right_bytes")) + changed(FITTING, ("slice_bytes(", "right_bytes("))
-    return {"P2-11-solution": changed(BYTES, *pairs), "P2-11-solution-2": own}
+    return {"P2-12-solution": changed(BYTES, *pairs), "P2-12-solution-2": own}
 
 
 def prediction(*pairs: tuple[str, str]) -> dict[str, str]:
-    """Return the cells of P2.12 with parts replaced."""
+    """Return the cells of P2.13 with parts replaced."""
     moved, _, predict = changed(MOVED + SPLIT + PREDICT, *pairs).partition(SPLIT)
-    return {"P2-12-solution": moved, "P2-12-solution-2": predict}
+    return {"P2-13-solution": moved, "P2-13-solution-2": predict}
 
 
 HALO, BIAS, WIDE = "input_slices_have_a_halo", "weights_come_with_their_bias", "partial_sums_are_wide"
@@ -91,7 +91,7 @@ ORDERS = (OUTPUT, WEIGHT, INPUT, CYCLES)
 
 WRONG: tuple[Mistake, ...] = (
     *mistakes(
-        "P2.11",
+        "P2.12",
         ("a bias in elements", sizes(("filters * (4 +", "filters * (element +")), BIAS, "always int32"),
         ("sums are elements", sizes(("wide = 4 if", "wide = 1 if")), WIDE, "sums are incomplete"),
         (
@@ -121,7 +121,7 @@ WRONG: tuple[Mistake, ...] = (
         (
             "larger than the output",
             {
-                "P2-11-solution-2": changed(
+                "P2-12-solution-2": changed(
                     FITTING, ('(layer[name] + 2 * layer["pad"] - layer["kernel"])', '(layer[name] + 2 * layer["pad"])')
                 )
             },
@@ -130,14 +130,14 @@ WRONG: tuple[Mistake, ...] = (
         ),
         (
             "the first that fits",
-            {"P2-11-solution-2": changed(FITTING, ("and moved < least", "and best is None"))},
+            {"P2-12-solution-2": changed(FITTING, ("and moved < least", "and best is None"))},
             (TINY, FEW),
             "loaded too often",
         ),
         (
             "one pixel of one filter",
             {
-                "P2-11-solution-2": "def fitting(layer, blob, element):\n"
+                "P2-12-solution-2": "def fitting(layer, blob, element):\n"
                 "    return {'rows': 1, 'columns': 1, 'filters': 1, 'channels': 1}"
             },
             (TINY, FEW),
@@ -146,7 +146,7 @@ WRONG: tuple[Mistake, ...] = (
         (
             "the whole layer",
             {
-                "P2-11-solution-2": "def fitting(layer, blob, element):\n"
+                "P2-12-solution-2": "def fitting(layer, blob, element):\n"
                 "    return {'rows': 2, 'columns': 2, 'filters': layer['filters'], 'channels': layer['channels']}"
             },
             (FIT, TINY, FEW),
@@ -154,7 +154,7 @@ WRONG: tuple[Mistake, ...] = (
         ),
     ),
     *mistakes(
-        "P2.12",
+        "P2.13",
         (
             "the bias with every slice of channels",
             prediction(("channels * weights + bias", "channels * (weights + bias)")),
@@ -194,11 +194,11 @@ WRONG: tuple[Mistake, ...] = (
         ),
     ),
     *mistakes(
-        "P2.13",
+        "P2.14",
         (
             "one tilelet",
             {
-                "P2-13-solution": "def fastest(layer):\n"
+                "P2-14-solution": "def fastest(layer):\n"
                 "    return {'rows': 2, 'columns': 2, 'filters': layer['filters'], 'channels': 8, 'order': 'output'}"
             },
             (GREEDY, HALF, CLOSE),
@@ -207,7 +207,7 @@ WRONG: tuple[Mistake, ...] = (
         (
             "larger than a blob",
             {
-                "P2-13-solution": "def fastest(layer):\n"
+                "P2-14-solution": "def fastest(layer):\n"
                 "    return dict(rows=99, columns=99, filters=99, channels=999, order='output')"
             },
             (GREEDY, HALF, CLOSE),
@@ -216,7 +216,7 @@ WRONG: tuple[Mistake, ...] = (
         (
             "the compiler's own search",
             {
-                "P2-13-solution": "from mlhood.compiler.backends.nmp.codegen.search import search as found\n"
+                "P2-14-solution": "from mlhood.compiler.backends.nmp.codegen.search import search as found\n"
                 "def fastest(layer):\n    return asdict(found((convolution(**layer),), default_machine()).slicing)"
             },
             (GREEDY, HALF, CLOSE),
@@ -226,7 +226,7 @@ WRONG: tuple[Mistake, ...] = (
 )
 
 ARRAY_OPERATIONS = {
-    "P2-11-solution": """
+    "P2-12-solution": """
 def slice_bytes(layer, cut, element):
     span = (np.array([cut["rows"], cut["columns"]]) - 1) * layer["stride"] + layer["kernel"]
     read = np.minimum(span, [layer["height"], layer["width"]])
@@ -238,7 +238,7 @@ def slice_bytes(layer, cut, element):
         output=np.prod([cut[name] for name in ("rows", "columns", "filters")]) * sums,
     )
 """,
-    "P2-12-solution-2": """
+    "P2-13-solution-2": """
 def predict(layer, cut, order, machine):
     k, s = layer["kernel"], layer["stride"]
     rows, width = (layer["height"] - k) // s + 1, (layer["width"] - k) // s + 1
@@ -257,7 +257,7 @@ def predict(layer, cut, order, machine):
 }
 
 LOOPS = {
-    "P2-11-solution-2": """
+    "P2-12-solution-2": """
 def fitting(layer, blob, element):
     side = lambda n: (n + 2 * layer["pad"] - layer["kernel"]) // layer["stride"] + 1
     full = [side(layer["height"]), side(layer["width"]), layer["filters"], layer["channels"]]
@@ -276,7 +276,7 @@ def fitting(layer, blob, element):
                     found.append((count * (need["input"] + need["weights"]), a, b, c, d))
     return dict(zip(names, min(found)[1:]))
 """,
-    "P2-13-solution": """
+    "P2-14-solution": """
 def fastest(layer):
     stage, machine, found = convolution(**layer), default_machine(), []
     for groups in ((4, 8), (1, 8), (2, 8), (4, 4), (1, 2), (1, 1)):
@@ -293,7 +293,7 @@ def fastest(layer):
 }
 
 ONE_LINERS = {
-    "P2-11-solution": """
+    "P2-12-solution": """
 def slice_bytes(layer, cut, element):
     read = lambda n, length: min(layer["kernel"] + layer["stride"] * (cut[n] - 1), layer[length])
     return {

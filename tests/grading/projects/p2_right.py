@@ -28,7 +28,7 @@ def windows(size, kernel, stride, before, after, dilation=1):
         raise ArithmeticError("no window fits")
     return len(starts)
 """,
-    "P2-6-solution": """
+    "P2-7-solution": """
 def integer_conv(x, w, bias, x_offset, padding):
     widths = ((0, 0), (0, 0), (padding, padding), (padding, padding))
     x = np.pad(x, widths, constant_values=x_offset).astype(np.int64) - x_offset
@@ -36,13 +36,13 @@ def integer_conv(x, w, bias, x_offset, padding):
     sums = np.tensordot(views, w.astype(np.int64), axes=((1, 4, 5), (1, 2, 3)))
     return sums.transpose(0, 3, 1, 2) + bias.reshape(1, -1, 1, 1)
 """,
-    "P2-6-solution-2": """
+    "P2-7-solution-2": """
 def rescale(acc, multiplier, shift, offset):
     product = np.array([int(a) * int(multiplier) for a in acc.ravel()], dtype=object)
     rounded = (2 * product + 2**shift) // 2 ** (shift + 1) + offset
     return np.array([max(-128, min(127, r)) for r in rounded], np.int8).reshape(acc.shape)
 """,
-    "P2-7-solution": """
+    "P2-8-solution": """
 def sqnr(reference, approximation):
     signal, error = np.linalg.norm(reference), np.linalg.norm(reference - np.asarray(approximation))
     return 20 * np.log10(signal / error)
@@ -58,7 +58,7 @@ def linear_relu(x, w, b, y):
             value = sum((float(p) * float(q) for p, q in zip(inputs, weights)), float(b[out]))
             y[row, out] = value if value > 0 else 0
 """,
-    "P2-5-solution": """
+    "P2-6-solution": """
 import math
 def choose_parameters(low, high, schema):
     if low > 0: low = 0
@@ -78,7 +78,7 @@ def choose_parameters(low, high, schema):
              "symmetric_unsigned": asymmetric if low == 0 else symmetric}
     return rules[schema]()
 """,
-    "P2-6-solution": """
+    "P2-7-solution": """
 def integer_conv(x, w, bias, x_offset, padding):
     n, c, height, width = x.shape
     f, _, kh, kw = w.shape
@@ -91,7 +91,7 @@ def integer_conv(x, w, bias, x_offset, padding):
             out[:, :, i, j] = wide[:, :, i:i + kh, j:j + kw].reshape(n, -1) @ flat.T + bias
     return out
 """,
-    "P2-6-solution-2": """
+    "P2-7-solution-2": """
 def rescale(acc, multiplier, shift, offset):
     half = 1 << (shift - 1) if shift else 0
     out = np.right_shift(acc.astype("int64") * multiplier + half, shift) + offset
@@ -99,7 +99,7 @@ def rescale(acc, multiplier, shift, offset):
     out[out < -128] = -128
     return out.astype("int8")
 """,
-    "P2-7-solution-2": """
+    "P2-8-solution-2": """
 def measured(recipe):
     quantized = quantize(optimized, seen, recipe)
     want, got = (run(g, image=images)["logits"] for g in (optimized, quantized))
@@ -183,7 +183,7 @@ def fuse_relu(graph):
             changed += 1
     return changed
 """,
-    "P2-7-solution-3": """
+    "P2-8-solution-3": """
 def answers(results, layers):
     by_name = dict(zip(results.recipe, results.sqnr))
     eight = [name for name in by_name if not name.endswith("int16")]

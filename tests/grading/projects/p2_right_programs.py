@@ -1,9 +1,9 @@
-"""Right solutions of P2.8 to P2.10 in styles other than the master notebook's."""
+"""Right solutions of P2.9 to P2.11 in styles other than the master notebook's."""
 
 from __future__ import annotations
 
 ARRAY_OPERATIONS = {
-    "P2-8-solution": """
+    "P2-9-solution": """
 from mlhood.compiler.operators.elementwise import Relu
 def by_hand(x, w, b, y, pads, kernel):
     conv = Buffer("a", infer_conv(x.type, w.type, (1, 1), pads, (1, 1), 1))
@@ -14,7 +14,7 @@ def by_hand(x, w, b, y, pads, kernel):
     steps.append(Compute(MaxPool(kernel, kernel, (0, 0, 0, 0), (1, 1)), (image,), (conv,)))
     return [*steps, Dealloc(conv)]
 """,
-    "P2-9-solution": """
+    "P2-10-solution": """
 def live_ranges(instructions):
     owner, uses = {}, {}
     for number, step in enumerate(instructions):
@@ -26,7 +26,7 @@ def live_ranges(instructions):
             uses.setdefault(owner[buffer], []).append(number)
     return {b.name: np.array([min(n), max(n)]) for b, n in uses.items() if not isinstance(b, Weight)}
 """,
-    "P2-9-solution-2": """
+    "P2-10-solution-2": """
 def allocate(lifetimes, alignment):
     spans = np.array([(b.bytes, b.first, b.last) for b in lifetimes])
     size = -(-spans[:, 0] // alignment) * alignment
@@ -39,12 +39,12 @@ def allocate(lifetimes, alignment):
         offset[i] = candidates[free].min()
     return {b.name: at for b, at in zip(lifetimes, offset)}
 """,
-    "P2-10-solution": """
+    "P2-11-solution": """
 def memory(graph):
     arena = plan(lower(graph, {"batch": 1}).lifetimes()).bytes
     return arena + int(np.sum([value.data.size * value.data.itemsize for value in graph.constants.values()]))
 """,
-    "P2-10-solution-2": """
+    "P2-11-solution-2": """
 for row, count in IMAGES.items():
     x = data.test_images[:count]
     made = compare({side: lambda call=call: call(x) for side, call in sides.items()}, atol=0.1, threads=1, rounds=25)
@@ -54,7 +54,7 @@ for row, count in IMAGES.items():
 }
 
 LOOPS = {
-    "P2-8-solution": """
+    "P2-9-solution": """
 def by_hand(x, w, b, y, pads, kernel):
     n, f, height, width = infer_conv(x.type, w.type, (1, 1), pads, (1, 1), 1).shape
     big = Buffer("big", TensorType(x.type.element, (n, f, height, width)))
@@ -67,7 +67,7 @@ def by_hand(x, w, b, y, pads, kernel):
     program.append(Dealloc(big))
     return tuple(program)
 """,
-    "P2-9-solution": """
+    "P2-10-solution": """
 def live_ranges(instructions):
     memory_of, result = {}, {}
     def owner(buffer):
@@ -88,7 +88,7 @@ def live_ranges(instructions):
             result[memory.name][1] = number
     return result
 """,
-    "P2-9-solution-2": """
+    "P2-10-solution-2": """
 def allocate(lifetimes, alignment):
     best, least = None, None
     keys = [lambda b: -b.bytes, lambda b: -b.bytes * (b.last - b.first + 1), lambda b: b.first]
@@ -111,14 +111,14 @@ def allocate(lifetimes, alignment):
             best, least = offsets, arena
     return best
 """,
-    "P2-10-solution": """
+    "P2-11-solution": """
 def memory(graph):
     total = plan(lower(graph, {"batch": 1}).lifetimes()).bytes
     for value in graph.constants.values():
         total += value.data.nbytes
     return total
 """,
-    "P2-10-solution-3": """
+    "P2-11-solution-3": """
 for name, graph in stages.items():
     right = 0
     for image, digit in zip(data.test_images, data.test_labels):
@@ -129,7 +129,7 @@ for name, graph in stages.items():
 }
 
 ONE_LINERS = {
-    "P2-8-solution": """
+    "P2-9-solution": """
 by_hand = lambda x, w, b, y, pads, kernel: (lambda conv, views: [
     Alloc(conv), Compute(Conv((1, 1), pads, (1, 1), 1, ("Relu",)), (conv,), (x, w, b)), TensorView(views[0], y),
     TensorView(views[1], views[0]), TensorView(views[2], views[1]),
@@ -138,7 +138,7 @@ by_hand = lambda x, w, b, y, pads, kernel: (lambda conv, views: [
         [Buffer(f"p{i}", infer_pool(infer_conv(x.type, w.type, (1, 1), pads, (1, 1), 1), kernel, kernel, (0,) * 4))
          for i in range(3)])
 """,
-    "P2-9-solution": """
+    "P2-10-solution": """
 def live_ranges(instructions):
     views = {i.buffer: i.source for i in instructions if isinstance(i, TensorView)}
     root = lambda buffer: root(views[buffer]) if buffer in views else buffer
@@ -146,7 +146,7 @@ def live_ranges(instructions):
     return {b.name: (min(n for a, n in uses if a is b), max(n for a, n in uses if a is b))
             for b, _ in uses if not isinstance(b, Weight)}
 """,
-    "P2-10-solution-2": """
+    "P2-11-solution-2": """
 from functools import partial
 for row, count in IMAGES.items():
     batch = {"image": np.ascontiguousarray(images[:count])}
@@ -154,7 +154,7 @@ for row, count in IMAGES.items():
     calls[ONNX_RUNTIME] = partial(lambda x: session.run(None, x)[0], batch)
     latency.fill(row, compare(calls, baseline="fused", threads=1, atol=0.1))
 """,
-    "P2-10-solution-3": """
+    "P2-11-solution-3": """
 reads = {name: sides[name](images).argmax(1) for name in costs.columns}
 for name in costs.columns:
     right = int(sum(reads[name] == data.test_labels))

@@ -193,11 +193,11 @@ def tidy(graph):
 
 
 def shrink(body: str) -> dict[str, str]:
-    return {"P2-16-solution-3": f"def shrink(graph):\n    {body}"}
+    return {"P2-5-solution-3": f"def shrink(graph):\n    {body}"}
 
 
 def parameters(body: str) -> dict[str, str]:
-    return {"P2-5-solution": "def choose_parameters(low, high, schema):\n" + indent(body.strip(), "    ")}
+    return {"P2-6-solution": "def choose_parameters(low, high, schema):\n" + indent(body.strip(), "    ")}
 
 
 CHOICE = """
@@ -218,7 +218,7 @@ def sums(
     bias: str = "bias.astype(np.int64)[:, None, None]",
 ) -> dict[str, str]:
     return {
-        "P2-6-solution": f"""
+        "P2-7-solution": f"""
 def integer_conv(x, w, bias, x_offset, padding):
     widths = ((0, 0), (0, 0), (padding, padding), (padding, padding))
     x, w = {x}, {w}
@@ -229,12 +229,12 @@ def integer_conv(x, w, bias, x_offset, padding):
 
 
 def rescale(result: str) -> dict[str, str]:
-    return {"P2-6-solution-2": f"def rescale(acc, multiplier, shift, offset):\n    return {result}"}
+    return {"P2-7-solution-2": f"def rescale(acc, multiplier, shift, offset):\n    return {result}"}
 
 
 def ratio(result: str) -> dict[str, str]:
     return {
-        "P2-7-solution": f"""
+        "P2-8-solution": f"""
 def sqnr(reference, approximation):
     reference = np.asarray(reference, np.float64)
     noise = reference - approximation
@@ -254,7 +254,7 @@ def row(
     nodes: str = "len(graph.nodes)",
 ) -> dict[str, str]:
     return {
-        "P2-7-solution-2": f"""
+        "P2-8-solution-2": f"""
 def measured(recipe):
     graph = quantize(optimized, seen, recipe)
     exact = run(optimized, image=data.test_images)["logits"]
@@ -266,7 +266,7 @@ def measured(recipe):
 
 def answers(best: str, worst: str, gain: str, layer: str) -> dict[str, str]:
     return {
-        "P2-7-solution-3": f"""
+        "P2-8-solution-3": f"""
 def answers(results, layers):
     ratio = results.set_index("recipe")["sqnr"]
     eight = ratio[[name for name in ratio.index if "int16" not in name]]

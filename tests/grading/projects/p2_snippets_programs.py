@@ -1,4 +1,4 @@
-"""Building blocks of P2's gallery for P2.8 to P2.10: each function returns new source by cell id."""
+"""Building blocks of P2's gallery for P2.9 to P2.11: each function returns new source by cell id."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STEPS = (
 def by_hand(*steps: str, before: str = "", returned: str = "[{}]") -> dict[str, str]:
     """A program of these instructions, on the buffers `conv` and `pooled`."""
     return {
-        "P2-8-solution": f"""
+        "P2-9-solution": f"""
 def by_hand(x, w, b, y, pads, kernel):
     conv = Buffer("conv", infer_conv(x.type, w.type, (1, 1), pads, (1, 1), 1))
     pooled = Buffer("pooled", infer_pool(conv.type, kernel, kernel, (0, 0, 0, 0)))
@@ -36,7 +36,7 @@ def ranges(
 ) -> dict[str, str]:
     """Live ranges in one loop."""
     return {
-        "P2-9-solution": f"""
+        "P2-10-solution": f"""
 def live_ranges(instructions):
     owner, found = {{}}, {{}}
     for number, i in enumerate(instructions):
@@ -61,7 +61,7 @@ def allocator(
 ) -> dict[str, str]:
     """Buffers in an order, each at the lowest address where it fits."""
     return {
-        "P2-9-solution-2": f"""
+        "P2-10-solution-2": f"""
 def allocate(lifetimes, alignment):
     offsets, placed = {{}}, []
     for b in sorted(lifetimes, key=lambda b: {key}):
@@ -79,7 +79,7 @@ def allocate(lifetimes, alignment):
 
 def memory(expression: str) -> dict[str, str]:
     return {
-        "P2-10-solution": f"""
+        "P2-11-solution": f"""
 def memory(graph):
     constants = sum(value.data.nbytes for value in graph.constants.values())
     program = lower(graph, {{"batch": 1}})
@@ -92,7 +92,7 @@ def latencies(*lines: str) -> dict[str, str]:
     """The loop over the rows of the first table, with these lines in it."""
     body = "\n    ".join(lines)
     return {
-        "P2-10-solution-2": f"""
+        "P2-11-solution-2": f"""
 for row, count in IMAGES.items():
     x = data.test_images[:count]
     {body}
@@ -104,7 +104,7 @@ latency
 def counts(size: str = "memory(graph)", digits: str = "(logits.argmax(1) == data.test_labels).sum()", skip: str = ""):
     """The loop over the stages of the second table."""
     return {
-        "P2-10-solution-3": f"""
+        "P2-11-solution-3": f"""
 for name, graph in stages.items():
     if name == {skip!r}:
         continue

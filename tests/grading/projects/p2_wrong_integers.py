@@ -1,4 +1,4 @@
-"""Typical wrong solutions of P2.5 to P2.7, with the checks that each must fail and the message it must get."""
+"""Typical wrong solutions of P2.6 to P2.8, with the checks that each must fail and the message it must get."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ HALF = "((1 << shift) >> 1)"
 
 WRONG: tuple[Mistake, ...] = (
     *mistakes(
-        "P2.5",
+        "P2.6",
         (
             "the range is not widened",
             parameters(CHOICE.replace("low, high = min(low, 0), max(high, 0)", "")),
@@ -90,7 +90,7 @@ WRONG: tuple[Mistake, ...] = (
         ),
     ),
     *mistakes(
-        "P2.6",
+        "P2.7",
         (
             "padded with the integer 0",
             sums(x="np.pad(x, widths).astype(np.int64) - x_offset"),
@@ -165,7 +165,7 @@ WRONG: tuple[Mistake, ...] = (
         ),
     ),
     *mistakes(
-        "P2.7",
+        "P2.8",
         (
             "natural logarithm",
             ratio("10 * np.log((reference**2).sum() / (noise**2).sum())"),

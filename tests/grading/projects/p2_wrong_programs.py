@@ -1,4 +1,4 @@
-"""Typical wrong solutions of P2.8 to P2.10, with the checks that each must fail and the message it must get."""
+"""Typical wrong solutions of P2.9 to P2.11, with the checks that each must fail and the message it must get."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SWAPPED = "swapped = {'fused': 'as it is', 'as it is': 'fused'}"
 
 WRONG: tuple[Mistake, ...] = (
     *mistakes(
-        "P2.8",
+        "P2.9",
         ("nothing is freed", by_hand(ALLOC, CONVOLVE, VIEW, POOLED), PROGRAM, "never deallocated.*conv"),
         ("nothing is allocated", by_hand(CONVOLVE, VIEW, POOLED), PROGRAM, "used before it is allocated.*convolution"),
         (
@@ -100,7 +100,7 @@ WRONG: tuple[Mistake, ...] = (
         ),
     ),
     *mistakes(
-        "P2.9",
+        "P2.10",
         ("views are buffers", ranges(buffer="buffer"), VIEWS, "a view has no memory of its own"),
         ("a view of a view is forgotten", ranges(owner="i.source"), VIEWS, "memory of (a view|its own)"),
         (
@@ -113,7 +113,7 @@ WRONG: tuple[Mistake, ...] = (
         ("inputs have a range, too", ranges(skipped="False"), (RANGES, VIEWS), "not allocated.*weights are declared"),
         (
             "one after another",
-            {"P2-9-solution-2": "def allocate(lifetimes, alignment):\n    return bump(lifetimes, alignment)"},
+            {"P2-10-solution-2": "def allocate(lifetimes, alignment):\n    return bump(lifetimes, alignment)"},
             (AGAIN, FILLED, DENSE),
             "which of the placed buffers",
         ),
@@ -158,7 +158,7 @@ WRONG: tuple[Mistake, ...] = (
         (
             "everything at 0",
             {
-                "P2-9-solution-2": "def allocate(lifetimes, alignment):\n"
+                "P2-10-solution-2": "def allocate(lifetimes, alignment):\n"
                 "    return dict.fromkeys((b.name for b in lifetimes), 0)"
             },
             (APART, ALIGNED, AGAIN, FILLED, DENSE),
@@ -166,7 +166,7 @@ WRONG: tuple[Mistake, ...] = (
         ),
     ),
     *mistakes(
-        "P2.10",
+        "P2.11",
         ("without the arena", memory("constants"), (MEMORY, COSTS), "the activations need memory"),
         (
             "without the constants",

@@ -28,7 +28,7 @@ def names_in(source: str) -> dict:
     return names
 
 
-def judged(names: dict, tmp_path, task: str = "P3.6", seed: int = 5) -> dict[str, str]:
+def judged(names: dict, tmp_path, task: str = "P3.7", seed: int = 5) -> dict[str, str]:
     """Grade a task on the names of a notebook; return the message of each check, empty if it passed."""
     graded_task = P3.task(task)
     assert graded_task is not None

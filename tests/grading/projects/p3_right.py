@@ -37,7 +37,7 @@ def conv_blas(x, w, bias, stride, padding):
     y = np.matmul(w.reshape(w.shape[0], -1), columns) + bias[:, np.newaxis]
     return y.reshape(len(x), len(w), output_size(x.shape[2], w.shape[2], stride, padding), -1)
 """,
-    "P3-6-solution": """
+    "P3-7-solution": """
 def gemm_reordered(a, b):
     c = np.zeros((a.shape[0], b.shape[1]), dtype="float32")
     for i in range(a.shape[0]):
@@ -45,7 +45,7 @@ def gemm_reordered(a, b):
             c[i] += a[i, k] * b[k]
     return c
 """,
-    "P3-6-solution-2": """
+    "P3-7-solution-2": """
 def gemm_blocked(a, b, block):
     c = np.zeros((len(a), b.shape[1]), np.float32)
     for i in range(0, len(a), block):
@@ -54,20 +54,20 @@ def gemm_blocked(a, b, block):
                 c[i:i + block, j:j + block] += a[i:i + block, k:k + block] @ b[k:k + block, j:j + block]
     return c
 """,
-    "P3-6-solution-3": """
+    "P3-7-solution-3": """
 def pack(b, width):
     filled = np.pad(b, ((0, 0), (0, -b.shape[1] % width)))
     return filled.reshape(len(b), -1, width).swapaxes(0, 1)
 """,
-    "P3-6-solution-4": """
+    "P3-7-solution-4": """
 def gemm_packed(a, b, width=8):
     return np.concatenate([a @ panel for panel in pack(b, width)], axis=1)[:, :b.shape[1]]
 """,
-    "P3-7-solution": """
+    "P3-9-solution": """
 attainable = lambda intensity, peak, bandwidth: np.where(intensity * bandwidth < peak, intensity * bandwidth, peak)
 ridge = lambda peak, bandwidth: np.float64(peak) / bandwidth
 """,
-    "P3-9-solution": """
+    "P3-11-solution": """
 def predict(total, parts, speedups):
     factor = np.array([speedups.get(name, 1.0) for name in parts])
     seconds = np.array([*parts.values()])
@@ -133,7 +133,7 @@ def conv_blas(x, w, bias, stride, padding):
 def gflops(macs, seconds):
     return (macs + macs) * 1e-9 / seconds
 """,
-    "P3-6-solution": """
+    "P3-7-solution": """
 def gemm_reordered(a, b):
     a, b = np.asarray(a, dtype=np.float32), np.asarray(b, dtype=np.float32)
     c = [[np.float32(0)] * b.shape[1] for _ in range(a.shape[0])]
@@ -143,7 +143,7 @@ def gemm_reordered(a, b):
                 c[i][j] += a[i, k] * number
     return np.array(c, np.float32)
 """,
-    "P3-6-solution-2": """
+    "P3-7-solution-2": """
 def gemm_blocked(a, b, block):
     a, b = np.ascontiguousarray(a, np.float32), np.ascontiguousarray(b, np.float32)
     m, n, depth = a.shape[0], b.shape[1], a.shape[1]
@@ -158,7 +158,7 @@ def gemm_blocked(a, b, block):
                     c[i, j] = c[i, j] + total
     return c
 """,
-    "P3-7-solution": """
+    "P3-9-solution": """
 def attainable(intensity, peak, bandwidth):
     if np.ndim(intensity):
         roofs = [attainable(value, peak, bandwidth) for value in np.ravel(intensity)]
@@ -168,7 +168,7 @@ def attainable(intensity, peak, bandwidth):
 def ridge(peak, bandwidth):
     return 1 / (bandwidth / peak)
 """,
-    "P3-8-solution": """
+    "P3-10-solution": """
 def im2col_bytes(x, w, y):
     (n, c, _, _), (_, _, kh, kw), (_, _, oh, ow) = x, w, y
     return n * c * kh * kw * oh * ow * 4
@@ -176,7 +176,7 @@ def im2col_bytes(x, w, y):
 def growth(x, w, y):
     return (w[2] * w[3] * y[2] * y[3]) / (x[2] * x[3])
 """,
-    "P3-9-solution": """
+    "P3-11-solution": """
 def predict(total, parts, speedups):
     for name in speedups:
         if name in parts:
@@ -228,7 +228,7 @@ for row in table.rows:
     comparison = compare(calls, flops=2.0 * layers[row].macs, rounds=21, shortest=1e-4)
     table.fill(row, comparison, names={"no-BLAS": "definition", "BLAS": "library"})
 """,
-    "P3-6-solution": """
+    "P3-7-solution": """
 @numba.njit(fastmath=True)
 def gemm_reordered(a, b):
     c = np.zeros((a.shape[0], b.shape[1]), np.float32)
@@ -243,7 +243,7 @@ def gemm_reordered(a, b):
                 c[i, j] += a[i, k] * b[k, j]
     return c
 """,
-    "P3-6-solution-2": """
+    "P3-7-solution-2": """
 @compiled
 def add_block(a, b, c, i0, k0, j0, block):
     for i in range(i0, min(i0 + block, c.shape[0])):
@@ -260,7 +260,7 @@ def gemm_blocked(a, b, block):
                 add_block(a, b, c, i0, k0, j0, block)
     return c
 """,
-    "P3-6-solution-3": """
+    "P3-7-solution-3": """
 @compiled
 def pack(b, width):
     panels = np.zeros((-(-b.shape[1] // width), b.shape[0], width), b.dtype)
@@ -269,7 +269,7 @@ def pack(b, width):
             panels[j // width, k, j % width] = b[k, j]
     return panels
 """,
-    "P3-6-solution-4": """
+    "P3-7-solution-4": """
 def gemm_packed(a, b):
     c = np.zeros((a.shape[0], b.shape[1]), np.float32)
     panels = pack(b, 32)
@@ -280,7 +280,7 @@ def gemm_packed(a, b):
 }
 
 OTHER_CALLS = {
-    "P3-12-solution": """
+    "P3-6-solution": """
 class Mixed:
     def __init__(self, shapes, conv):
         self.convolutions = dict.fromkeys(shapes, conv)
@@ -335,14 +335,14 @@ for row, layer in layers.items():
     for column in mine.columns:
         mine[row, column] = comparison[column]
 """,
-    "P3-6-solution": """
+    "P3-7-solution": """
 def gemm_reordered(a, b):
     c = np.zeros((len(a), b.shape[1]), np.float32)
     for k in range(len(b)):
         c += np.outer(a[:, k], b[k])
     return c
 """,
-    "P3-6-solution-2": """
+    "P3-7-solution-2": """
 def gemm_blocked(a, b, block):
     def edges(size):
         return [slice(start, min(start + block, size)) for start in range(0, size, block)]

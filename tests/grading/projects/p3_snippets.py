@@ -111,7 +111,7 @@ def reordered(order: str = "ikj", step: str = "c[i, j] += a[i, k] * b[k, j]") ->
     sizes = {"i": "len(a)", "j": "b.shape[1]", "k": "len(b)"}
     loops = "".join(f"{'    ' * depth}for {name} in range({sizes[name]}):\n" for depth, name in enumerate(order))
     body = f"c = np.zeros((len(a), b.shape[1]), np.float32)\n{loops}{'    ' * len(order)}{step}\nreturn c"
-    return {"P3-6-solution": _function("def gemm_reordered(a, b):", body)}
+    return {"P3-7-solution": _function("def gemm_reordered(a, b):", body)}
 
 
 def blocked(
@@ -130,7 +130,7 @@ for i0 in range(0, last_i, bi):
             {update}
 return c
 """
-    return {"P3-6-solution-2": _function("def gemm_blocked(a, b, block):", body)}
+    return {"P3-7-solution-2": _function("def gemm_blocked(a, b, block):", body)}
 
 
 def packing(fill: str = "panels[p, :, :part.shape[1]] = part", used: str = "panels") -> dict[str, str]:
@@ -149,21 +149,21 @@ for p, panel in enumerate({used}):
 return c
 """
     return {
-        "P3-6-solution-3": _function("def pack(b, width):", pack),
-        "P3-6-solution-4": _function("def gemm_packed(a, b):", product),
+        "P3-7-solution-3": _function("def pack(b, width):", pack),
+        "P3-7-solution-4": _function("def gemm_packed(a, b):", product),
     }
 
 
 def roofs(lower: str = "np.minimum(peak, intensity * bandwidth)", meeting: str = "peak / bandwidth") -> dict[str, str]:
     attainable = f"def attainable(intensity, peak, bandwidth):\n    return {lower}\n"
-    return {"P3-7-solution": f"{attainable}def ridge(peak, bandwidth):\n    return {meeting}"}
+    return {"P3-9-solution": f"{attainable}def ridge(peak, bandwidth):\n    return {meeting}"}
 
 
 def memory(
     moved: str = "4 * x[0] * math.prod(w[1:]) * y[2] * y[3]", ratio: str = "im2col_bytes(x, w, y) / (4 * math.prod(x))"
 ) -> dict[str, str]:
     first = f"import math\ndef im2col_bytes(x, w, y):\n    return {moved}\n"
-    return {"P3-8-solution": f"{first}def growth(x, w, y):\n    return {ratio}"}
+    return {"P3-10-solution": f"{first}def growth(x, w, y):\n    return {ratio}"}
 
 
 def worth(
@@ -172,7 +172,7 @@ def worth(
 ) -> dict[str, str]:
     head = "rest = total - sum(parts.values())"
     predict = _function("def predict(total, parts, speedups):", f"{head}\nreturn {predicted}")
-    return {"P3-9-solution": predict + _function("def best_possible(total, parts):", f"{head}\nreturn {best}")}
+    return {"P3-11-solution": predict + _function("def best_possible(total, parts):", f"{head}\nreturn {best}")}
 
 
 COUNTED = """
@@ -203,29 +203,29 @@ for row in models_table.rows:
 
 
 def mixing(choice: str = "conv if w.shape in shapes else direct", before: str = "", result: str = "") -> dict[str, str]:
-    """P3.12's function, right by default."""
+    """P3.6's function, right by default."""
     body = f"""
 {before}
 def convolve(x, w, bias, stride, padding):
     return ({choice})(x, w, bias, stride, padding){result}
 return convolve
 """
-    return {"P3-12-solution": _function("def mixed(shapes, conv):", body)}
+    return {"P3-6-solution": _function("def mixed(shapes, conv):", body)}
 
 
 FAST_HEAD = "@compiled\ndef gemm_fast(a, b):\n    c = np.zeros((a.shape[0], b.shape[1]), np.float32)\n"
 
 
 def fast(loops: str) -> dict[str, str]:
-    """P3.13's product, from loops that fill c."""
-    return {"P3-13-solution": "", "P3-13-solution-2": FAST_HEAD + indent(loops.strip(), "    ") + "\n    return c\n"}
+    """P3.8's product, from loops that fill c."""
+    return {"P3-8-solution": "", "P3-8-solution-2": FAST_HEAD + indent(loops.strip(), "    ") + "\n    return c\n"}
 
 
 # Right, but neither compiled nor measured on real layers, which would take half a minute per notebook.
 QUICK = {
     **direct(),
     "P3-5-solution-2": FILLED,
-    "P3-12-solution-2": MODEL_FILLED,
+    "P3-6-solution-2": MODEL_FILLED,
     **reordered("ikj"),
     **blocked(),
     **packing(),

@@ -68,7 +68,7 @@ FORGED = """table.fill(row, timed(alternatives))
 ONE_FOR_ALL_ROWS = """comparison = timed(alternatives) if row == "C1" else comparison
     table.fill(row, comparison)"""
 PARTS_MODIFIED = worth()
-PARTS_MODIFIED["P3-9-solution"] += """
+PARTS_MODIFIED["P3-11-solution"] += """
 def predict(total, parts, speedups):
     rest = total - sum(parts.values())
     for name in parts:
@@ -76,7 +76,7 @@ def predict(total, parts, speedups):
     return rest + sum(parts.values())
 """
 SQUARE_WINDOWS = columns("np.pad(x, ((0, 0), (padding, padding), (padding, padding))); kernel = kernel[:1] * 2")
-LIBRARY_PRODUCT = {**packing(), "P3-6-solution-4": "gemm_packed = lambda a, b: a @ b\n"}
+LIBRARY_PRODUCT = {**packing(), "P3-7-solution-4": "gemm_packed = lambda a, b: a @ b\n"}
 VIEW = (
     "np.pad(x, ((0, 0), (padding, padding), (padding, padding)))\n"
     "if kernel == (1, 1) and stride == 1 and padding == 0:\n    return original.reshape(len(original), -1)"
@@ -104,7 +104,7 @@ def conv_blas(x, w, bias, stride, padding):
 """
 }
 IN_FLOAT64 = {
-    "P3-6-solution": """
+    "P3-7-solution": """
 def gemm_reordered(a, b):
     c = np.zeros((len(a), b.shape[1]), np.float64)
     for i in range(len(a)):
@@ -285,7 +285,7 @@ MEASURED: tuple[Mistake, ...] = (
         ("a column multiplied by 1000", filling(fill=FORGED), FASTER, "as the table claims"),
     ),
     *mistakes(
-        "P3.6",
+        "P3.7",
         ("loops i, j, k", reordered("ijk"), ROW_ORDER, "look at the innermost loop"),
         ("each k overwrites c", reordered(step="c[i, j] = a[i, k] * b[k, j]"), REORDERED, "after the last"),
         ("sums in float64", IN_FLOAT64, REORDERED, "adds up in float64"),
@@ -312,7 +312,7 @@ MEASURED: tuple[Mistake, ...] = (
         ("multiplies b itself", LIBRARY_PRODUCT, READS_PANELS, "read from a panel"),
     ),
     *mistakes(
-        "P3.7",
+        "P3.9",
         ("the higher roof", roofs("np.maximum(peak, intensity * bandwidth)"), LOWER, "which of them limits"),
         ("a single number only", roofs("min(peak, intensity * bandwidth)"), MANY, "go element by element"),
         ("the ridge inverted", roofs(meeting="bandwidth / peak"), RIDGE, "FLOP per byte"),
@@ -325,12 +325,12 @@ MEASURED: tuple[Mistake, ...] = (
         ),
     ),
     *mistakes(
-        "P3.8",
+        "P3.10",
         ("growth inverted", memory(ratio="4 * math.prod(x) / im2col_bytes(x, w, y)"), GROWTH, "fraction is inverted"),
         ("one image only", memory(moved="4 * math.prod(w[1:]) * y[2] * y[3]"), COLUMN_BYTES, "has N of them"),
     ),
     *mistakes(
-        "P3.9",
+        "P3.11",
         (
             "speed-ups are added",
             worth(predicted="rest + sum(parts.values()) / sum(speedups.values())"),
@@ -354,28 +354,28 @@ MEASURED: tuple[Mistake, ...] = (
         ("division by zero without a remainder", worth(best="total / rest"), NO_LIMIT, "so there is no limit"),
     ),
     *mistakes(
-        "P3.12",
+        "P3.6",
         ("every convolution by the function", mixing("conv"), CHOSEN, "wrong choice"),
         ("the others by the function", mixing("direct if w.shape in shapes else conv"), CHOSEN, "wrong choice"),
         ("the first shape only", mixing("conv if w.shape == shapes[0] else direct"), CHOSEN, "wrong choice"),
         ("float64 results", mixing(result=".astype(np.float64)"), CHOSEN, "wrong data type"),
-        ("the table is empty", {"P3-12-solution-2": "pass"}, (MODELS, FASTER_MODEL), "C1/no-BLAS"),
+        ("the table is empty", {"P3-6-solution-2": "pass"}, (MODELS, FASTER_MODEL), "C1/no-BLAS"),
         (
             "columns swapped",
-            {"P3-12-solution-2": COUNTED + MODEL_ROWS.format("conv_direct, 7000", "conv_blas, 40_000")},
+            {"P3-6-solution-2": COUNTED + MODEL_ROWS.format("conv_direct, 7000", "conv_blas, 40_000")},
             FASTER_MODEL,
             "with BLAS is not faster",
         ),
         (
             "both columns by BLAS",
-            {"P3-12-solution-2": COUNTED + MODEL_ROWS.format("conv_blas, 40_000", "conv_blas, 15_000")},
+            {"P3-6-solution-2": COUNTED + MODEL_ROWS.format("conv_blas, 40_000", "conv_blas, 15_000")},
             MODELS,
             "never calls `conv_direct`",
         ),
     ),
     *mistakes(
-        "P3.13",
-        ("the library", {"P3-13-solution-2": "gemm_fast = lambda a, b: a @ b"}, (ANY_PRODUCT, *STEPS), "not allowed"),
+        "P3.8",
+        ("the library", {"P3-8-solution-2": "gemm_fast = lambda a, b: a @ b"}, (ANY_PRODUCT, *STEPS), "not allowed"),
         ("the definition", fast(LOOPS_IJK), STEPS, "too slow for this step"),
         ("rows that are left over", fast(FOUR_ROWS_ONLY), (ANY_PRODUCT, *STEPS), "wrong values"),
         ("sums that are kept", fast("c += np.float32(1)"), (ANY_PRODUCT, *STEPS), "wrong values"),

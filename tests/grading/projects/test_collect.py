@@ -25,7 +25,7 @@ def test_a_project_loads_no_module_that_declares_no_tasks():
     assert "'jax'" not in done.stdout
 
 
-@pytest.mark.parametrize("task_id", ["P1.1", "P2.12", "P1.x"])
+@pytest.mark.parametrize("task_id", ["P1.1", "P2.13", "P1.x"])
 def test_an_id_that_is_taken_or_of_another_project_is_refused(monkeypatch, task_id):
     from mlhood.grading.projects.p1 import surgery
 

@@ -17,8 +17,8 @@ TABLE = "the notebook's table of measurements, which the judge measures again"
 OWN_GRAPH = "computed here from the notebook's own graph, whose weights the student has trained"
 NOT_DRAWN = {
     "P1.7 lenet_is_printed": "the notebook's own lenet.onnx, with which the judge compares the drawing",
-    "P2.7 rows_are_measured": OWN_GRAPH,
-    "P2.10 rows_are_comparisons": TABLE,
+    "P2.8 rows_are_measured": OWN_GRAPH,
+    "P2.11 rows_are_comparisons": TABLE,
     "P3.5 rows_are_comparisons": TABLE,
     "P3.5 operations_are_told": TABLE,
     "P3.5 blas_is_faster_and_agrees": TABLE,

@@ -6,5 +6,5 @@ from mlhood.grading.projects.collect import collect_project
 P2 = collect_project(
     __name__,
     "A compiler for networks: from ONNX to integers",
-    questions=(Question("P2.14", "When may a compiler fuse?"), Question("P2.15", "Who should choose the schema?")),
+    questions=(Question("P2.15", "When may a compiler fuse?"), Question("P2.16", "Who should choose the schema?")),
 )

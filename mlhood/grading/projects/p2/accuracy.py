@@ -1,4 +1,4 @@
-"""Checks of P2.7: the signal-to-noise ratio, the table of schemas, and the answers read from it."""
+"""Checks of P2.8: the signal-to-noise ratio, the table of schemas, and the answers read from it."""
 
 from __future__ import annotations
 
@@ -157,11 +157,11 @@ def _check_name(found: Mapping[str, object], key: str, right: str) -> None:
 
 TASKS = (
     Task(
-        "P2.7",
+        "P2.8",
         "What does it cost?",
         checks=(sqnr_is_measured, answers_fit_the_table, rows_are_measured),
         forbidden=("mlhood.compiler.quantize.sqnr", "mlhood.compiler.quantize.report"),
         minutes=20,
-        builds_on=("P2.5",),
+        builds_on=("P2.6",),
     ),
 )

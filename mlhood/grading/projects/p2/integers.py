@@ -1,4 +1,4 @@
-"""Checks of P2.5 and P2.6: scale and offset by four schemas, and an integer convolution with its rescaling."""
+"""Checks of P2.6 and P2.7: scale and offset by four schemas, and an integer convolution with its rescaling."""
 
 from __future__ import annotations
 
@@ -222,7 +222,7 @@ def rescale_saturates(submission: Submission) -> None:
 
 TASKS = (
     Task(
-        "P2.5",
+        "P2.6",
         "Four quantisation schemas",
         checks=(asymmetric_is_right, symmetric_is_right, symmetric_unsigned_is_right, power_of_two_is_right),
         stand_in=PARAMETERS_STAND_IN,
@@ -230,7 +230,7 @@ TASKS = (
         minutes=10,
     ),
     Task(
-        "P2.6",
+        "P2.7",
         "An integer convolution",
         checks=(sums_are_right, padding_stands_for_zero, sums_do_not_overflow, rescale_rounds, rescale_saturates),
         forbidden=(
@@ -243,6 +243,6 @@ TASKS = (
             "mlhood.compiler.operators",
         ),
         minutes=20,
-        builds_on=("P2.5",),
+        builds_on=("P2.6",),
     ),
 )

@@ -1,4 +1,4 @@
-"""Checks of P2.9: live ranges of buffers and their views, and an allocator that shares memory between them."""
+"""Checks of P2.10: live ranges of buffers and their views, and an allocator that shares memory between them."""
 
 from __future__ import annotations
 
@@ -225,7 +225,7 @@ def hardly_a_byte_is_wasted(submission: Submission) -> None:
 
 TASKS = (
     Task(
-        "P2.9",
+        "P2.10",
         "Live ranges and a memory allocator",
         checks=(
             ranges_are_found,
@@ -243,6 +243,6 @@ TASKS = (
             "mlhood.compiler.lir.passes",
         ),
         minutes=35,
-        builds_on=("P2.8",),
+        builds_on=("P2.9",),
     ),
 )

@@ -1,4 +1,4 @@
-"""Checks of P2.11 to P2.13: slices for the neural processor, what they cost in three orders, and the fewest cycles."""
+"""Checks of P2.12 to P2.14: slices for the neural processor, what they cost in three orders, and the fewest cycles."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _slicing(cut: dict[str, int], order: str = "output") -> Slicing:
     return Slicing(*(cut[name] for name in AXES), order=order)
 
 
-# -- P2.11
+# -- P2.12
 
 
 def _draw_cut(rng: np.random.Generator, layer: Layer, split: bool) -> dict[str, int]:
@@ -226,7 +226,7 @@ def slices_move_few_bytes(submission: Submission) -> None:
     _check_traffic(submission, TRAFFIC[1], hint)
 
 
-# -- P2.12
+# -- P2.13
 
 
 def draw_serial(rng: np.random.Generator, number: int) -> tuple[Layer, dict[str, int], Machine]:
@@ -311,7 +311,7 @@ def cycles_are_predicted(submission: Submission) -> None:
         expect.equal(taken, cycles, "the cycles of `predict` are not the program's", given=given, hint=hint)
 
 
-# -- P2.13
+# -- P2.14
 
 
 @cache
@@ -407,7 +407,7 @@ _ANSWERS = ("mlhood.compiler.backends.nmp.codegen", "mlhood.compiler.backends.nm
 
 TASKS = (
     Task(
-        "P2.11",
+        "P2.12",
         "Slice a convolution so that it fits",
         checks=(
             input_slices_have_a_halo,
@@ -422,20 +422,20 @@ TASKS = (
         builds_on=("P2.3",),
     ),
     Task(
-        "P2.12",
+        "P2.13",
         "Three orders: bytes and cycles",
         checks=(output_stationary_bytes, weight_stationary_bytes, input_stationary_bytes, cycles_are_predicted),
         forbidden=_ANSWERS,
         minutes=20,
-        builds_on=("P2.11",),
+        builds_on=("P2.12",),
     ),
     Task(
-        "P2.13",
+        "P2.14",
         "Fewest cycles",
         checks=(not_slower_than_greedy, half_of_the_way, close_to_the_search),
         forbidden=_OFF_LIMITS,
         minutes=20,
-        builds_on=("P2.11", "P2.12"),
+        builds_on=("P2.12", "P2.13"),
         leaderboard="share of the cycles that the compiler's search saves, in %",
     ),
 )

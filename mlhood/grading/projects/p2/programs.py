@@ -1,4 +1,4 @@
-"""Checks of P2.8: two nodes as a program of the low-level IR, written by hand."""
+"""Checks of P2.9: two nodes as a program of the low-level IR, written by hand."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def nothing_is_held_too_long(submission: Submission) -> None:
 
 TASKS = (
     Task(
-        "P2.8",
+        "P2.9",
         "Lower two nodes by hand",
         checks=(program_is_accepted, program_computes_both_nodes, nothing_is_held_too_long),
         forbidden=("mlhood.compile", "mlhood.compiler.compile", "mlhood.compiler.lir.lowering"),

@@ -1,4 +1,4 @@
-"""Checks of P2.16: as few nodes as possible in graphs that nobody has tidied up, with the same results."""
+"""Checks of P2.5: as few nodes as possible in graphs that nobody has tidied up, with the same results."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def all_of_it_goes(submission: Submission) -> None:
 
 TASKS = (
     Task(
-        "P2.16",
+        "P2.5",
         "Fewest nodes",
         checks=(half_of_it_goes, most_of_it_goes, all_of_it_goes),
         forbidden=("mlhood.compiler.passes.dead_code", "mlhood.compiler.passes.common_subexpressions", *PASSES),

@@ -1,4 +1,4 @@
-"""Checks of P3.1, P3.7, P3.8 and P3.9: costs of a convolution and im2col, the roofline, and Amdahl's law."""
+"""Checks of P3.1, P3.9, P3.10 and P3.11: costs of a convolution and im2col, the roofline, and Amdahl's law."""
 
 from __future__ import annotations
 
@@ -285,21 +285,21 @@ TASKS = (
         minutes=15,
     ),
     Task(
-        "P3.7",
+        "P3.9",
         "Under the roof",
         checks=(the_lower_roof_counts, roofs_of_many_at_once, roofs_meet_at_the_ridge),
         minutes=10,
         builds_on=("P3.1", "P3.5"),
     ),
     Task(
-        "P3.8",
+        "P3.10",
         "What im2col costs",
         checks=(columns_are_counted, growth_is_against_the_input),
         minutes=10,
         builds_on=("P3.3",),
     ),
     Task(
-        "P3.9",
+        "P3.11",
         "What is a faster kernel worth?",
         checks=(
             parts_are_divided_by_their_factors,

@@ -1,4 +1,4 @@
-"""Checks of P3.13: how fast the student's own matrix product is, as a share of NumPy's, measured by the judge.
+"""Checks of P3.8: how fast the student's own matrix product is, as a share of NumPy's, measured by the judge.
 
 The clock runs in this process, around messages with several products of matrices that the function has not seen. In
 the same rounds, in random order, this process times NumPy's product and the course's own solution on the same sizes, so
@@ -173,7 +173,7 @@ class _Arrays:
 def course_product() -> Callable[..., np.ndarray]:
     """Return the course's own solution; in the student edition, which has none, the package's packed loops."""
     solutions = master_solutions("P3")
-    if "P3.13" not in solutions:
+    if "P3.8" not in solutions:
         from mlhood.kernels import GEMM
 
         return GEMM["packed"]
@@ -182,7 +182,7 @@ def course_product() -> Callable[..., np.ndarray]:
 
     names: dict[str, Any] = {"np": np, "numba": numba, "uintp": uintp}
     names["compiled"] = numba.njit(nogil=True, fastmath={"contract"})
-    exec(f"{solutions['P3.6']}\n{solutions['P3.13']}", names)  # noqa: S102 - the course's own
+    exec(f"{solutions['P3.7']}\n{solutions['P3.8']}", names)  # noqa: S102 - the course's own
     return names["gemm_fast"]
 
 
@@ -225,7 +225,7 @@ def as_fast_as_the_course(submission: Submission) -> None:
 
 TASKS = (
     Task(
-        "P3.13",
+        "P3.8",
         "As near to the library as you can",
         checks=(
             any_product_is_right,
@@ -237,7 +237,7 @@ TASKS = (
         forbidden=LIBRARIES,
         timed=True,
         minutes=45,
-        builds_on=("P3.6",),
+        builds_on=("P3.7",),
         leaderboard="share of the speed of NumPy's product",
     ),
 )

@@ -1,4 +1,4 @@
-"""Checks of P3.6: three rungs of the matrix product's ladder, by their results and by the order of their accesses.
+"""Checks of P3.7: three rungs of the matrix product's ladder, by their results and by the order of their accesses.
 
 The order of accesses is recorded by running the function as plain Python on arrays that log each access, and replayed
 in a model of a small cache. That shows whether a fetched line is used while it is cached, however the loops are
@@ -258,7 +258,7 @@ def pack(b, width):
 
 TASKS = (
     Task(
-        "P3.6",
+        "P3.7",
         "The ladder",
         checks=(
             reordered_is_right,

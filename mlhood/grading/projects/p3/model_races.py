@@ -1,4 +1,4 @@
-"""The claims of P3.12's table as calls that can be timed from outside: a model by loops against one by BLAS."""
+"""The claims of P3.6's table as calls that can be timed from outside: a model by loops against one by BLAS."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks of P3.5 and P3.12: the tables of convolutions and of the model, and the conversion of times to rates."""
+"""Checks of P3.5 and P3.6: the tables of convolutions and of the model, and the conversion of times to rates."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ TASKS = (
         builds_on=("P3.2", "P3.4"),
     ),
     Task(
-        "P3.12",
+        "P3.6",
         "The table of the model",
         checks=(convolutions_are_chosen_by_their_weights, models_are_comparisons, blas_speeds_up_the_model),
         seconds=600.0,  # a model by the definition takes a second, a hundred times, on a slow laptop longer

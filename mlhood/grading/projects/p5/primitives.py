@@ -150,6 +150,6 @@ TASKS = (
         ),
         forbidden=("mlhood.jaxlab.tracing.primitive",),
         minutes=40,
-        builds_on=("P2.5", "P5.5", "P5.7"),
+        builds_on=("P2.6", "P5.5", "P5.7"),
     ),
 )
