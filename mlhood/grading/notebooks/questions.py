@@ -2,7 +2,7 @@
 
 They stand in the master notebook, in the text above the cell of the answer; the student edition has no rubrics:
 
-**P1.10 · Why an exchange format?** A colleague says ...
+**P1.11 · Why an exchange format?** A colleague says ...
 
 | rubric | points |
 |---|---|

@@ -24,11 +24,11 @@ def task(name: str = "P1.1", status: str = "passed") -> TaskResult:
 
 def test_results_are_read_as_they_were_written(book):
     book.open_grading("key", "sha", "P1")
-    for position, name in enumerate(["P1.10", "P1.2"]):
+    for position, name in enumerate(["P1.11", "P1.2"]):
         book.put_task("key", position, task(name))
     book.close_grading("key", "done", seconds=2.5)
     grading = book.grading("key")
-    assert grading.tasks == (task("P1.10"), task("P1.2"))
+    assert grading.tasks == (task("P1.11"), task("P1.2"))
     assert (grading.state, grading.seconds) == ("done", 2.5)
 
 

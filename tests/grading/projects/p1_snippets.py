@@ -98,7 +98,7 @@ def build_graph(weight, bias):
 def reader(sizes: str) -> dict[str, str]:
     """A small network in `small.onnx`; `sizes`: channels of its two convolutions, and epochs of training."""
     return {
-        "P1-12-solution": f"""
+        "P1-10-solution": f"""
 first, second, epochs = {sizes}
 rng = np.random.default_rng(0)
 moved = np.concatenate([models.perturbed(tiny.train_images, rng) for _ in range(10)])

@@ -396,10 +396,10 @@ WRONG: tuple[Mistake, ...] = (
         ),
     ),
     *mistakes(
-        "P1.12",
+        "P1.10",
         (
             "LeNet again",
-            {"P1-12-solution": "import shutil\nshutil.copy('lenet.onnx', 'small.onnx')"},
+            {"P1-10-solution": "import shutil\nshutil.copy('lenet.onnx', 'small.onnx')"},
             (TENTH, FORTIETH, EIGHTIETH, COURSES),
             "reads too few of the digits|holds too many numbers",
         ),

@@ -205,13 +205,13 @@ def predicting(
     return {"P5-10-solution-5": f"{head}\n    return {result}\n"}
 
 
-# -- P5.13
+# -- P5.11
 
 
 def planning(kinds: str = "best", h: str = "(P('devices'), P(None, 'devices'), P(None, None))") -> dict[str, str]:
     """Plans of layers of kind 0, data parallel, 1, by columns, and 2, by rows."""
     return {
-        "P5-13-solution": """
+        "P5-11-solution": """
 import functools
 def least(i, before, batch, widths):
     if i == len(widths) - 1:
@@ -225,7 +225,7 @@ def least(i, before, batch, widths):
     rest = [least(i + 1, kind, batch, widths) for kind in range(3)]
     return min((costs[kind] + rest[kind][0], (kind, *rest[kind][1])) for kind in range(3))
 """,
-        "P5-13-solution-2": f"""
+        "P5-11-solution-2": f"""
 from jax.sharding import PartitionSpec as P
 def best_plan(batch, widths):
     best = least(0, 0, batch, widths)[1]

@@ -352,7 +352,7 @@ CLUSTER = mistakes(
 )
 
 PLANS = mistakes(
-    "P5.13",
+    "P5.11",
     ("data parallel", planning(kinds="[0] * (len(widths) - 1)"), (BEATS, NEAR, REACHED), "whatever the sizes"),
     (
         "columns and rows in turn",

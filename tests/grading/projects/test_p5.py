@@ -362,7 +362,7 @@ def conv2d(x, w, bias=None, stride=1, padding=0):
     assert "nothing to do with the right ones" in messages["pixels_are_not_looped_over"]
 
 
-# -- the plans of P5.13
+# -- the plans of P5.11
 
 
 def test_the_course_plan_sends_what_its_model_says_and_no_other_kind_of_layer_less(kernel):

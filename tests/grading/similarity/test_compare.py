@@ -29,7 +29,7 @@ from mlhood.grading.similarity.winnowing import fingerprints
 ROOT = Path(__file__).parents[3]
 PROJECTS = ("P1", "P2", "P3", "P4", "P5")
 # Solutions that are too short to tell a copy from what anybody would write.
-SHORT = {"P1.4", "P1.7", "P3.9"}
+SHORT = {"P1.4", "P1.7", "P1.9", "P3.9"}
 
 
 def similar_pairs(documents, base=()) -> list[SimilarPair]:

@@ -1,4 +1,4 @@
-"""Checks of P1.12: a network that reads digits with few numbers; graded by how few."""
+"""Checks of P1.10: a network that reads digits with few numbers; graded by how few."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def reader_is_as_small_as_the_courses(submission: Submission) -> None:
 
 TASKS = (
     Task(
-        "P1.12",
+        "P1.10",
         "A reader as small as you can",
         checks=(
             reader_is_a_tenth_of_lenet,

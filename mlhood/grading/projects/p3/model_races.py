@@ -44,14 +44,14 @@ def chosen_shapes(row: str) -> Shapes:
 
 def draw_model(submission: Submission) -> Model:
     """Write a ResNet-18 with random weights into the scratch folder."""
-    import mlhood
+    from mlhood.compiler.compile import compile
 
     layers = list(races.RESNET18.values())
     size = round(PIXELS * layers[0].size)
     data = resnet18(submission.rng, [layer.filters for layer in layers], size)
     path = write_fresh(submission.scratch / "resnet18.onnx", data)
     image = submission.normal(1, 3, size, size)
-    return Model(path, image, mlhood.compile(path, target="direct"))
+    return Model(path, image, compile(path, target="direct"))
 
 
 def models(submission: Submission, direct: Remote, blas: Remote, claimed: dict[str, Ratio]) -> list[TimingClaim]:

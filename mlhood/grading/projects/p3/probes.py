@@ -162,7 +162,7 @@ def choices(
 
 def compiled_model(path: str, chosen: list[list[int]], function: Callable) -> Any:
     """Compile a model whose convolutions with weights of these shapes are computed by a function, not by `direct`."""
-    import mlhood
+    from mlhood.compiler.compile import compile
     from mlhood.kernels import CONV2D
 
     shapes, others = set(map(tuple, chosen)), CONV2D["direct"]
@@ -170,7 +170,7 @@ def compiled_model(path: str, chosen: list[list[int]], function: Callable) -> An
     def convolve(x: np.ndarray, w: np.ndarray, bias: np.ndarray, stride: int, padding: int) -> np.ndarray:
         return (function if w.shape in shapes else others)(x, w, bias, stride, padding)
 
-    return mlhood.compile(path, target=convolve)
+    return compile(path, target=convolve)
 
 
 def logits(model: Any, kept: Any, shifts: list[int]) -> np.ndarray:

@@ -411,7 +411,7 @@ TASKS = (
         builds_on=("P5.8",),
     ),
     Task(
-        "P5.13",
+        "P5.11",
         "The fewest bytes",
         checks=(
             plans_divide_the_work,
