@@ -86,7 +86,15 @@ PLAN: dict[str, set[str]] = {
     # the command line of bubblewrap, in which parsers run
     "grading.rpc": {"compiler", "grading.sandbox"},
     "grading.checks": {"compiler", "compiler.backends", "compiler.quantize", "jaxlab", "grading.rpc"},
-    "grading.projects": {"models", "exchange", "compiler", "compiler.backends", "compiler.quantize", "kernels"}
+    "grading.projects": {
+        "models",
+        "exchange",
+        "compiler",
+        "compiler.backends",
+        "compiler.compile",
+        "compiler.quantize",
+        "kernels",
+    }
     | {"dataflow", "dataflow.sliced", "dataflow.systolic", "jaxlab", "grading.rpc", "grading.checks"},
     # pages are looked at in the browser that draws graphs
     "grading.notebooks": {"exchange", "grading.checks", "grading.projects"},
