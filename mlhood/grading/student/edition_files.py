@@ -66,7 +66,8 @@ as they are; you may add cells of your own. Keep the names that a task gives: th
 ## Check
 
 Below each task is a cell with `mlhood.check("...")`. Run it: it lists the checks and which of them
-passed; for a failed check it shows what was expected, what your code returned, and where to look.
+passed; for a failed check it shows what was expected, what your code returned, and for which input. How to go on is
+said by `mlhood.hint("...")`, or when the check fails again.
 `mlhood.progress()` shows how far you are. In a terminal,
 
 ```
