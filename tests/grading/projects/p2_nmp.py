@@ -269,7 +269,7 @@ def fitting(layer, blob, element):
                     cut = dict(zip(names, (a, b, c, d)))
                     need = slice_bytes(layer, cut, element)
                     if max(need.values()) > blob:
-                        break
+                        continue
                     count = 1
                     for name, whole in zip(names, full):
                         count *= (whole + cut[name] - 1) // cut[name]

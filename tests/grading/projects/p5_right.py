@@ -148,7 +148,8 @@ fake_quantize_p = jex.core.Primitive("fake_quantize")
 def fake_quantize(x, *, scale):
     return fake_quantize_p.bind(x, scale=scale)
 def composed(x, *, scale):
-    return jax.lax.clamp(-128.0, jax.lax.round(x / scale, jax.lax.RoundingMethod.TO_NEAREST_EVEN), 127.0) * scale
+    low, high = x.dtype.type(-128), x.dtype.type(127)
+    return jax.lax.clamp(low, jax.lax.round(x / scale, jax.lax.RoundingMethod.TO_NEAREST_EVEN), high) * scale
 fake_quantize_p.def_impl(jax.jit(composed, static_argnames="scale"))
 fake_quantize_p.def_abstract_eval(lambda x, scale: jax.core.ShapedArray(x.shape, x.dtype))
 mlir.register_lowering(fake_quantize_p, mlir.lower_fun(composed, multiple_results=False))
