@@ -7,6 +7,7 @@ import re
 import symtable
 from collections.abc import Iterator
 from html.parser import HTMLParser
+from itertools import groupby
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,14 @@ def test_check_cells_carry_the_points_of_their_task(path):
     for cell, task in checks:
         assert cell.source == check_source(task)
         assert cell.metadata.nbgrader.points == project.task(task).points
+
+
+@every_notebook
+def test_the_cells_of_a_task_stand_together(path):
+    """A task is judged after its last cell: one that stood behind a later task would delay it, and its stand-in."""
+    cells = [cell for cell in read(path).cells if cell.cell_type == "code" and cell.source != "mlhood.progress()"]
+    tasks = [cell_label.task for cell in cells if (cell_label := label(cell)) and cell_label.task]
+    assert [task for task, _ in groupby(tasks)] == list(dict.fromkeys(tasks))
 
 
 @every_notebook

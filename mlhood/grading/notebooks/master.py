@@ -6,8 +6,7 @@ Solutions become stubs, as nbgrader's ClearSolutions makes them:
 2. A solution cell without a region is replaced by the stub.
 3. Outputs of solution and check cells are removed, and of `result` cells after the first solution of their task, which
    would reveal an answer; all other outputs stay, such as diagrams that explain a task. Execution counts are removed.
-4. The rubrics of written questions are removed from the text: they would list the answers.
-5. Graded cells cannot be deleted, given and check cells cannot be edited; their checksums are nbgrader's.
+4. Graded cells cannot be deleted, given and check cells cannot be edited; their checksums are nbgrader's.
 
 The package contains the cells, as `cells.json` beside a project's checks, because it grades where there is no master
 notebook: in a student's environment and in Gradescope's container. `mlhood sync` writes them from the notebooks.
@@ -17,7 +16,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,7 +27,6 @@ from mlhood.grading.notebooks.notebook import Label, cell_name, check_source, cl
 from mlhood.grading.projects.collect import master_solutions
 
 BEGIN, END = "BEGIN SOLUTION", "END SOLUTION"
-RUBRIC = re.compile(r"^\| *rubric *\|.*\n(?:\|.*(?:\n|\Z))*\n*", re.MULTILINE)
 CODE_STUB = ("# YOUR CODE HERE", "raise NotImplementedError()")
 TEXT_STUB = ("YOUR ANSWER HERE",)
 CLEARED = ("solution", "check")
@@ -52,8 +49,6 @@ def student_version(notebook: NotebookNode, path: Path) -> None:
         cell.source = stub_solutions(cell, where)
         if cell.cell_type == "code":
             _clear_outputs(cell, begun)
-        elif not label(cell):
-            cell.source = RUBRIC.sub("", cell.source).rstrip("\n")
         _lock(cell)
 
 

@@ -1,6 +1,7 @@
 """The written questions of a project, with their rubrics, for the person who marks the answers.
 
-They stand in the master notebook, in the text above the cell of the answer; the student edition has no rubrics:
+In the master notebook the question stands in the text above the cell of the answer, and its rubric at the end of that
+cell, below the course's own answer: it would list the answers, so it is cleared with them, by nbgrader as well.
 
 **P1.11 · Why an exchange format?** A colleague says ...
 
@@ -56,15 +57,14 @@ def _questions(notebook: NotebookNode) -> Iterator[tuple[str, QuestionText]]:
         if cell_label and cell_label.role == "question":
             begin = re.search(rf"^\*\*{re.escape(cell_label.task)} · .*?\*\*", above, re.MULTILINE)
             if begin:
-                yield cell_label.task, _parse(above[begin.end() :])
+                yield cell_label.task, QuestionText(" ".join(above[begin.end() :].split()), _rubric(cell.source))
         above = cell.source if cell.cell_type == "markdown" else ""
 
 
-def _parse(source: str) -> QuestionText:
-    header = RUBRIC_HEADER.search(source)
-    text, table = (source[: header.start()], source[header.start() :]) if header else (source, "")
-    rows = (RubricRow(match["text"], float(match["points"])) for match in RUBRIC_ROW.finditer(table))
-    return QuestionText(" ".join(text.split()), tuple(rows))
+def _rubric(answer: str) -> tuple[RubricRow, ...]:
+    header = RUBRIC_HEADER.search(answer)
+    table = answer[header.start() :] if header else ""
+    return tuple(RubricRow(match["text"], float(match["points"])) for match in RUBRIC_ROW.finditer(table))
 
 
 def dump_questions(questions: dict[str, QuestionText]) -> str:

@@ -145,8 +145,8 @@ def test_a_hint_takes_precedence_and_an_unknown_one_is_refused(tmp_path):
 def test_the_last_of_several_counts_and_the_others_are_reported(tmp_path):
     source = build(tmp_path / "class", [f"Ada Love_11_assignsubmission_file_/P1-{n}.ipynb" for n in (2, 10, 9)])
     collection = collect(source, tmp_path / "store")
-    assert [Path(file.source).name for file in collection.submissions] == ["P1-11.ipynb"]
-    assert [file.problem.split("/")[-1] for file in collection.extras] == ["P1-11.ipynb counts instead"] * 2
+    assert [Path(file.source).name for file in collection.submissions] == ["P1-10.ipynb"]
+    assert [file.problem.split("/")[-1] for file in collection.extras] == ["P1-10.ipynb counts instead"] * 2
 
 
 def test_a_student_without_a_notebook_has_a_result(tmp_path):

@@ -15,11 +15,13 @@ from mlhood.grading.notebooks.questions import (
 from mlhood.grading.projects import PROJECTS
 from tests.grading import synthetic_course
 
-TEXT = """## Two questions
+ABOVE = """## Two questions
 
 <a id="t9-4"></a>
 **T9.4 · Why two?** Say it with `double`,
 in *one* sentence.
+"""
+ANSWER = """Because two is even.
 
 | rubric | points |
 |---|---|
@@ -32,16 +34,17 @@ PARSED = QuestionText(
 
 
 @pytest.mark.parametrize(
-    ("above", "expected"),
+    ("above", "answer", "expected"),
     [
-        (TEXT, {"T9.4": PARSED}),
-        ("**T9.4 · Why two?** Because.", {"T9.4": QuestionText("Because.")}),
-        ("**T9.5 · Another one**", {}),
+        (ABOVE, ANSWER, {"T9.4": PARSED}),
+        ("**T9.4 · Why two?** Because.", "No table.", {"T9.4": QuestionText("Because.")}),
+        ("**T9.5 · Another one**", ANSWER, {}),
     ],
 )
-def test_a_question_and_its_rubric_are_found_above_the_answer(above, expected):
+def test_a_question_is_found_above_the_answer_and_its_rubric_below(above, answer, expected):
     book = synthetic_course.notebook()
     book.cells.insert(-1, new_markdown_cell(above))
+    book.cells[-1].source = answer
     assert master_questions(book) == expected
 
 

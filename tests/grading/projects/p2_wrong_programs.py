@@ -197,7 +197,12 @@ WRONG: tuple[Mistake, ...] = (
             ROWS,
             "different numbers of images",
         ),
-        ("bytes as a float", memory("float(constants + plan(program.lifetimes()).bytes)"), (MEMORY, COSTS), "no integer"),
+        (
+            "bytes as a float",
+            memory("float(constants + plan(program.lifetimes()).bytes)"),
+            (MEMORY, COSTS),
+            "no integer",
+        ),
         (
             "each column by itself",
             latencies(
