@@ -123,15 +123,15 @@ class ReferenceAnalysis:
                     return ForbiddenUse(scope, line)
         return unclear
 
-    def names_beside(self, name: str) -> set[str]:
-        """Return the names of the notebook that its own statements refer to which also refer to `name`.
+    def names_beside(self, *beside: str) -> set[str]:
+        """Return the names of the notebook that its own statements refer to which also refer to all of `beside`.
 
         Both directly, or through functions and other values of the notebook.
         """
         names: set[str] = set()
         for statement in self._statements:
             reached = {other for part in self._parts([statement], Steps()) for other in part.referred}
-            names |= reached if name in reached else set()
+            names |= reached if reached.issuperset(beside) else set()
         return names
 
     def _reachable(self, names: Iterable[str], steps: Steps) -> Iterator[Definition]:

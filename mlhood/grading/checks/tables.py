@@ -71,15 +71,20 @@ def _check_row(row: str, cells: list[Measurement], hint: str) -> None:
     expect.true(varied, "all rounds of a cell took the same time to the last digit", given=row, hint=UNMODIFIED)
 
 
-def check_measures(submission: Submission, functions: Sequence[str]) -> None:
-    """Check that what the notebook passes to `compare` calls these functions of its own, somewhere.
+def check_measures(submission: Submission, table: str, functions: Sequence[str]) -> None:
+    """Check that what the notebook compares for a table calls these functions of its own, somewhere.
 
     What stands in a table is only the student's word; that the columns are these functions, the source says.
 
+    Args:
+        submission: Its source is read.
+        table: The name of the table.
+        functions: Their names.
+
     Raises:
-        CheckFailed: One is not among the names that statements with `compare` refer to.
+        CheckFailed: One is not among the names that statements with `compare` and the table refer to.
     """
-    names = submission.session.references.names_beside("compare")
+    names = submission.session.references.names_beside("compare", table)
     missing = [name for name in functions if name not in names]
     expect.true(
         not names or not missing,

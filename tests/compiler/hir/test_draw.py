@@ -310,9 +310,9 @@ def test_the_settings_of_matplotlib_are_left_alone():
     import matplotlib as mpl
     import matplotlib.pyplot as plt
 
-    before = dict(mpl.rcParams)
+    before, figures = dict(mpl.rcParams), plt.get_fignums()
     drawing = draw(chain(2))
     assert drawing.svg
     assert drawing.png
     assert dict(mpl.rcParams) == before
-    assert plt.get_fignums() == []
+    assert plt.get_fignums() == figures

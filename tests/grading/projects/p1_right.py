@@ -138,7 +138,7 @@ def to_onnx(model, path):
     model.eval()
     batch = torch.export.Dim("n", min=1, max=4096)
     program = torch.onnx.export(model, (torch.randn(3, 1, 32, 32),), dynamo=True,
-                                input_names=["image"], output_names=["logits"], dynamic_shapes={"x": {0: batch}})
+                                input_names=["image"], output_names=["logits"], dynamic_shapes=({0: batch},))
     program.save(path, external_data=False)
 """,
     "P1-6-solution": """

@@ -362,7 +362,7 @@ WRONG: tuple[Mistake, ...] = (
                     "['batch', weight.shape[1]]", "[weight.shape[1], 'batch']"
                 )
             },
-            (OPERATORS, LAYER),
+            OPERATORS,
             "declares `y` with another shape",
         ),
         (

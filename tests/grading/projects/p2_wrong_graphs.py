@@ -224,7 +224,7 @@ def linear_relu(x, w, b, y):
             "sizes as floats",
             windows(WINDOWS.replace("- span) // stride", "- span) / stride // 1")),
             (SHAPE, KEPT, POOLED),
-            "no integer in the shape",
+            "integers as sizes",
         ),
         (
             "the operator's own inference",

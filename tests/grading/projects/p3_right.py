@@ -18,7 +18,7 @@ def output_size(size, kernel, stride, padding):
 def conv_direct(x, w, bias, stride, padding):
     x = np.pad(x, [(0, 0), (0, 0), (padding, padding), (padding, padding)])
     views = np.lib.stride_tricks.sliding_window_view(x, w.shape[-2:], axis=(-2, -1))[..., ::stride, ::stride, :, :]
-    y = np.tensordot(views.astype(np.float64), w, axes=((1, 4, 5), (1, 2, 3))).transpose(0, 3, 1, 2)
+    y = np.einsum(views, [0, 1, 2, 3, 4, 5], w, [6, 1, 4, 5], [0, 6, 2, 3])
     return (y + bias.reshape(1, -1, 1, 1)).astype("float32")
 """,
     "P3-3-solution": """

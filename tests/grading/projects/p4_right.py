@@ -170,7 +170,7 @@ def fused(hlo):
         elif line.startswith("}"):
             name = None
         elif name in computations:
-            code = line.split(" = ")[1].split("(")[0].split()[-1]
+            code = next(word.split("(")[0] for word in line.split() if word[0].isalpha() and word.find("(") > 0)
             if code != "parameter":
                 computations[name].append(code)
     return computations

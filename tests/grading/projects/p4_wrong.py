@@ -327,7 +327,12 @@ ANALYSIS: tuple[Mistake, ...] = (
             CONVOLVED,
             "overwritten",
         ),
-        ("float64", preparing(result="prepared[key][0](x).astype(float)"), CONVOLVED, "wrong data type"),
+        (
+            "float64",
+            preparing(result="prepared[key][0](x).astype(float)"),
+            (CONVOLVED, NETWORK_FASTER),
+            "wrong data type",
+        ),
         ("a missing row", network_filling(rows="network_times.rows[1:]"), (NETWORKS, NETWORK_FASTER), "analysed/WS"),
         ("results not compared", network_filling(options=", check=False"), NETWORK_FASTER, "never compared"),
         (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import product
 
 import pytest
@@ -112,12 +113,17 @@ def gemm_blocked(a, b, block):
 
 
 @pytest.mark.parametrize(
-    ("size", "message"), [("8", "a different size than `block`"), ("4", "again"), ("-(-len(b) // block)", "again")]
+    ("size", "message"),
+    [
+        ("8", "a different size than `block`"),
+        ("4", "again|a different size"),
+        ("-(-len(b) // block)", "again|a different size"),
+    ],
 )
 def test_blocks_of_another_size_fail(size, message, tmp_path):
     messages = judged(names_in(OTHER_SIZES.format(size=size)), tmp_path)
     assert messages["blocked_is_right"] == ""
-    assert message in messages["blocked_uses_blocks_again"]
+    assert re.search(message, messages["blocked_uses_blocks_again"])
 
 
 ALL_ROWS = """

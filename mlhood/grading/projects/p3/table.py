@@ -52,7 +52,7 @@ def rates_are_told(submission: Submission) -> None:
 def rows_are_comparisons(submission: Submission) -> None:
     """Every row is filled by one comparison of both columns."""
     check_comparisons(_table(submission), FILL)
-    check_measures(submission, FUNCTIONS)
+    check_measures(submission, "table", FUNCTIONS)
 
 
 @points(2)
@@ -119,7 +119,7 @@ def convolutions_are_chosen_by_their_weights(submission: Submission) -> None:
 def models_are_comparisons(submission: Submission) -> None:
     """Every row of the model's table is filled by one comparison of both columns."""
     check_comparisons(_models(submission), FILL)
-    check_measures(submission, FUNCTIONS)
+    check_measures(submission, "models_table", FUNCTIONS)
 
 
 @points(4)

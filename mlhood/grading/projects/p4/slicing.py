@@ -140,7 +140,7 @@ def an_exact_fit_fits(submission: Submission) -> None:
     """`largest` keeps what needs exactly the bytes that are available, and nothing that needs one more."""
     hint = "compare what is needed with what is available once more: when does it not fit?"
     for order in ("IS", "WS"):
-        *arguments, rooms = _draw_case(submission, order, spare=0)
+        *arguments, rooms = _draw_case(submission, order, exact=True)
         _check_largest(submission, (*arguments, rooms), hint)
         for level in range(len(rooms)):
             short = tuple(room - (i == level) for i, room in enumerate(rooms))
@@ -156,15 +156,20 @@ def _draw_distinctive_case(submission: Submission, order: str) -> tuple:
     return _draw_case(submission, order)
 
 
-def _draw_case(submission: Submission, order: str, spare: int = 2) -> tuple:
-    """Draw arguments of `largest` whose result needs all bytes of each level but `spare`."""
+def _draw_case(submission: Submission, order: str, exact: bool = False) -> tuple:
+    """Draw arguments of `largest` for which a level has room for its tiles, but not for twice as many."""
     rng, sizes, target = submission.rng, _draw_sizes(submission), _draw_tiles(submission)
-    tiles_by_level = ((target[0], 1, 1), (*target[:2], 1), target)
-    needed = [reference.needs(order, *tiles, sizes)[level] for level, tiles in enumerate(tiles_by_level)]
-    rooms = tuple(float(level_bytes) + spare for level_bytes in needed)
+    rooms = []
+    for level in range(3):
+        tiles = [*target[: level + 1], 1, 1][:3]
+        needed, twice = (
+            reference.needs(order, *tiles[:level], times * tiles[level], *tiles[level + 1 :], sizes)[level]
+            for times in (1, 2)
+        )
+        rooms.append(float(needed if exact else rng.integers(needed, twice)))
     factors = (2 ** int(exponent) for exponent in rng.integers(1, 4, 3))
     most = [int(size) * factor + int(rng.integers(0, factor)) for size, factor in zip(target, factors, strict=True)]
-    return order, *most, sizes, rooms
+    return order, *most, sizes, tuple(rooms)
 
 
 def _same_in_both_orders(arguments: tuple) -> bool:
