@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import re
 from pathlib import Path
@@ -26,6 +27,14 @@ def make_folder(folder: Path) -> None:
             got=error.strerror or str(error),
             todo="choose another folder with --to",
         ) from None
+
+
+def nearest_names(path: Path) -> str:
+    """Return a hint, such as `did you mean P3.ipynb?`: the files beside it whose names are most like that of `path`."""
+    folder = path.parent
+    names = {other.name.lower(): other.name for other in folder.iterdir()} if folder.is_dir() else {}
+    near = difflib.get_close_matches(path.name.lower(), names, n=2)
+    return f"did you mean {' or '.join(names[name] for name in near)}?" if near else ""
 
 
 def portable_name(text: str) -> str:

@@ -14,7 +14,17 @@ from mlhood.files.terminal import echo
 if TYPE_CHECKING:
     from mlhood.grading.execution.run import NotebookRun
 
-Notebook = Annotated[Path, typer.Argument(help="A notebook of the course, such as P1.ipynb.")]
+
+def _find(paths: Path | list[Path] | None) -> Path | list[Path] | None:
+    """Replace names of projects by their notebooks."""
+    from mlhood.grading.notebooks.notebook import find_notebook
+
+    return find_notebook(paths) if isinstance(paths, Path) else [find_notebook(path) for path in paths or []] or None
+
+
+Notebook = Annotated[
+    Path, typer.Argument(callback=_find, help="A notebook of the course, by its path or name: P1.ipynb or P1.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print plain data for a program to read.")]
 
 
@@ -26,7 +36,8 @@ def register(app: typer.Typer) -> None:
 
 def run(
     notebooks: Annotated[
-        list[Path] | None, typer.Argument(help="Notebooks to run; by default P1.ipynb, P2.ipynb, ... of this folder.")
+        list[Path] | None,
+        typer.Argument(callback=_find, help="Notebooks to run, such as P3; by default all of the course."),
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder of the results.")] = Path("out"),
     write_back: Annotated[
@@ -41,7 +52,7 @@ def run(
 
     Example: mlhood run
 
-    Example: mlhood run P1.ipynb --out results
+    Example: mlhood run P1 --out results
     """
     from rich.console import Console
 
@@ -101,7 +112,7 @@ def check(
 
     The exit code is 0 for full marks, 1 if points were lost, 2 if the notebook could not be marked.
 
-    Example: mlhood check P1.ipynb
+    Example: mlhood check P1
 
     Example: mlhood check P1.ipynb --task P1.3 --json
     """
@@ -141,7 +152,7 @@ def validate(notebook: Notebook, as_json: AsJson = False) -> None:
 
     The exit code is 0 if it is ready, 1 if something must be repaired, 2 if it could not be run.
 
-    Example: mlhood validate P1.ipynb
+    Example: mlhood validate P1
     """
     from mlhood.grading.student.validate import validate as validate_notebook
 
@@ -182,7 +193,8 @@ def sync(
 
 def preview(
     notebooks: Annotated[
-        list[Path] | None, typer.Argument(help="Notebooks to show; by default P1.ipynb, P2.ipynb, ... of this folder.")
+        list[Path] | None,
+        typer.Argument(callback=_find, help="Notebooks to show, such as P3; by default all of the course."),
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder of the pages and screenshots.")] = Path("out/preview"),
     screenshots: Annotated[bool, typer.Option(help="Make screenshots, which takes most of the time.")] = True,
@@ -192,7 +204,7 @@ def preview(
     Each notebook becomes a page and screenshots. The exit code is 0 if nothing looks wrong, 1 if something does, 2 if
     there is no browser.
 
-    Example: mlhood preview P1.ipynb --out pages
+    Example: mlhood preview P1 --out pages
     """
     from mlhood.files.atomic import write_atomic
     from mlhood.files.paths import make_folder

@@ -16,6 +16,7 @@ from nbformat import NotebookNode
 
 from mlhood.errors import NotebookError, OutputError
 from mlhood.files.atomic import write_atomic
+from mlhood.files.paths import nearest_names
 from mlhood.files.untrusted_json import has_at_most
 from mlhood.grading.checks.task import Project
 from mlhood.grading.projects import PROJECTS
@@ -23,6 +24,7 @@ from mlhood.grading.projects import PROJECTS
 MAX_NOTEBOOK_BYTES = 64 << 20
 MAX_TEXT_MEMORY = 33 << 20  # one wide character makes all of a text four times as large, and it is copied five times
 MAX_NOTEBOOK_VALUES = 200_000  # in its JSON; each takes up to 800 bytes once it is read, and the course's have 6,000
+PROJECT_NAME = re.compile(r"[Pp][1-9]")
 CHECK_CALL = re.compile(r"""mlhood\.check\(["']([A-Z]\d\.\d+)["']\)""")
 WIDGET = "application/vnd.jupyter.widget-view+json"
 PNG = "image/png"
@@ -55,8 +57,8 @@ def read(path: str | Path) -> NotebookNode:
 def _read_text(path: Path) -> str:
     advice = "give the path of a notebook, such as P1.ipynb"
     if not path.is_file():
-        got = "a folder" if path.is_dir() else "no file of that name"
-        raise NotebookError("there is no notebook", where=path, expected="a .ipynb file", got=got, todo=advice)
+        got, near = ("a folder", "") if path.is_dir() else ("no file of that name", _nearest_notebooks(path))
+        raise NotebookError("there is no notebook", where=path, expected="a .ipynb file", got=got, todo=near or advice)
     if path.stat().st_size > MAX_NOTEBOOK_BYTES:
         size = f"{path.stat().st_size >> 20} MiB"
         raise NotebookError(
@@ -70,6 +72,11 @@ def _read_text(path: Path) -> str:
         return path.read_text(encoding="utf-8-sig")  # some editors on Windows write a byte order mark
     except (OSError, UnicodeDecodeError) as error:
         raise NotebookError("the notebook cannot be read", where=path, got=str(error), todo=advice) from None
+
+
+def _nearest_notebooks(path: Path) -> str:
+    name = path if path.suffix else path.with_suffix(".ipynb")
+    return nearest_names(name) or nearest_names(_course_folder(path.parent) / name.name)
 
 
 def _check_memory(text: str, path: Path) -> None:
@@ -193,12 +200,12 @@ def check_source(task: str) -> str:
 
 
 def course_notebooks(folder: Path) -> list[Path]:
-    """Return the notebooks `P1.ipynb` to `P9.ipynb` of a folder.
+    """Return the notebooks `P1.ipynb` to `P9.ipynb` of a folder, or of the course that the folder is in.
 
     Raises:
         NotebookError: There is none.
     """
-    paths = sorted(folder.glob("P[1-9].ipynb"))
+    paths = sorted(_course_folder(folder).glob("P[1-9].ipynb"))
     if not paths:
         raise NotebookError(
             "there is no notebook of the course here",
@@ -207,6 +214,26 @@ def course_notebooks(folder: Path) -> list[Path]:
             todo="change to the folder of the course, or pass the notebooks: mlhood run PATH",
         )
     return paths
+
+
+def _course_folder(folder: Path) -> Path:
+    """Return the folder, if it has a notebook of the course, or the course that it is in; else the folder."""
+    parents = (parent for parent in folder.resolve().parents if (parent / "pyproject.toml").is_file())
+    return next((each for each in (folder, *parents) if any(each.glob("P[1-9].ipynb"))), folder)
+
+
+def find_notebook(path: Path) -> Path:
+    """Return the path of a notebook, for which the name of its project will do: `P3`, from any folder of the course.
+
+    A path that is neither is returned as it is, so that whoever reads it says what is wrong.
+    """
+    if path.exists() or not PROJECT_NAME.fullmatch(path.name):
+        return path
+    named = path.with_name(f"{path.name.upper()}.ipynb")
+    if named.is_file() or path.parent != Path():
+        return named
+    course = _course_folder(Path.cwd()) / named
+    return course if course.is_file() else named
 
 
 def project_of(notebook: NotebookNode, path: str | Path) -> Project:

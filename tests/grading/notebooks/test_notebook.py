@@ -3,6 +3,7 @@ from __future__ import annotations
 import copy
 import itertools
 import json
+from pathlib import Path
 
 import nbformat
 import pytest
@@ -11,7 +12,15 @@ from nbformat.v4 import new_code_cell, new_notebook
 from mlhood.errors import NotebookError, OutputError
 from mlhood.grading.execution.grade_notebook import grade_file
 from mlhood.grading.notebooks import notebook as module
-from mlhood.grading.notebooks.notebook import Label, label, project_of, read, write
+from mlhood.grading.notebooks.notebook import (
+    Label,
+    course_notebooks,
+    find_notebook,
+    label,
+    project_of,
+    read,
+    write,
+)
 from mlhood.grading.notebooks.restore import judging_points, restore
 
 
@@ -72,6 +81,33 @@ def test_missing_or_folder(tmp_path):
     with pytest.raises(NotebookError) as caught:
         read(tmp_path)
     assert caught.value.parts["got"] == "a folder"
+
+
+def test_a_mistyped_name_tells_the_nearest(tmp_path):
+    written("{}", tmp_path)
+    with pytest.raises(NotebookError, match=r"did you mean P1\.ipynb\?"):
+        read(tmp_path / "P1.ipny")
+
+
+@pytest.fixture
+def within_course(tmp_path, monkeypatch) -> Path:
+    """The working folder is one within a course, whose root is returned."""
+    for name in ("P1.ipynb", "P3.ipynb", "pyproject.toml"):
+        (tmp_path / name).touch()
+    (tmp_path / "tests" / "deep").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "tests" / "deep")
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", ["P3", "p3", "../../P3", "../../P3.ipynb"])
+def test_a_project_is_found_by_name_from_any_folder_of_the_course(name, within_course):
+    assert find_notebook(Path(name)).resolve() == within_course / "P3.ipynb"
+    assert [path.resolve().name for path in course_notebooks(Path.cwd())] == ["P1.ipynb", "P3.ipynb"]
+
+
+@pytest.mark.parametrize(("name", "expected"), [("P7", "P7.ipynb"), ("thesis", "thesis"), ("P3.onnx", "P3.onnx")])
+def test_what_is_no_notebook_is_left_to_its_reader(name, expected, within_course):
+    assert find_notebook(Path(name)) == Path(expected)
 
 
 def test_too_large(solved, monkeypatch):
