@@ -161,7 +161,7 @@ class ReferenceAnalysis:
         read = read_statement(statement, self.origins, piece.lines, self._steps)
         references = Definition() if trusted else self._resolved(read)
         self._define(WHOLE_PROGRAM, references, certain=False)
-        self._statements.append(references)
+        self._statements.append(Definition() if trusted else self._resolved(read, _bound_by_loop(statement)))
         imported = self._bind_imports(statement, piece.lines, trusted=trusted, certain=certain)
         for name in bound_names([statement]) - imported:
             self._define(name, references, certain=certain)
@@ -233,10 +233,16 @@ class ReferenceAnalysis:
         earlier = None if certain else self.definitions.get(name)
         self.definitions[name] = Definition(parts=[references] if earlier is None else [references, earlier])
 
-    def _resolved(self, read: StatementReferences) -> Definition:
-        """Return the references of a statement: what it looks up now has the definition of this moment."""
-        now = {name: line for name, line in read.now.items() if name in self.definitions}
-        later = read.later | {name: line for name, line in read.now.items() if name not in now}
+    def _resolved(self, read: StatementReferences, fresh: Iterable[str] = ()) -> Definition:
+        """Return the references of a statement: what it looks up now has the definition of this moment.
+
+        Args:
+            read: The statement.
+            fresh: Names of its own, which it does not look up.
+        """
+        looked_up = {name: line for name, line in read.now.items() if name not in fresh}
+        now = {name: line for name, line in looked_up.items() if name in self.definitions}
+        later = read.later | {name: line for name, line in looked_up.items() if name not in now}
         parts = [self.definitions[name] for name in now]
         referred = frozenset(read.now) | frozenset(read.later)
         return Definition(read.dotted, later, read.modules, parts=parts, mutates=read.mutates, referred=referred)
@@ -253,6 +259,14 @@ def forbidden_use_in_program(source: str, forbidden: Iterable[str]) -> Forbidden
     if analysis.too_much:
         raise TooMuchCodeError
     return analysis.find_forbidden([WHOLE_PROGRAM], forbidden)
+
+
+def _bound_by_loop(statement: ast.stmt) -> set[str]:
+    """Return the names that a loop binds; what an earlier loop has bound to them has nothing to do with it."""
+    if not isinstance(statement, ast.For):
+        return set()
+    read_before = {node.id for node in ast.walk(statement.iter) if isinstance(node, ast.Name)}
+    return bound_names([statement]) - read_before
 
 
 def _own_imports(statement: ast.stmt) -> Iterator[ast.Import | ast.ImportFrom]:
