@@ -41,6 +41,10 @@ _TIMEOUT = 60  # seconds
 _INSTALL = "run the README's first command again; it installs what is missing"
 _LOAD = _INSTALL + " (Windows: torch and onnxruntime need Microsoft's Visual C++ Redistributable)"
 FREE_BYTES = 2**30  # ample for the executed notebooks, models and reports of a complete run
+_WASM_TODO = (
+    "install clang and lld (Debian and Ubuntu: apt-get install clang lld; macOS: brew install llvm lld; "
+    "Windows: winget install LLVM.LLVM)"
+)
 _BROWSER_TODO = (
     "install Chromium, Chrome or Edge (Debian and Ubuntu: apt-get install chromium; "
     "macOS: brew install --cask chromium; Windows has Edge)"
@@ -161,6 +165,13 @@ def sandbox() -> Finding:
     if problem := bubblewrap.problem():
         return Finding("sandbox", False, problem, bubblewrap.advice())
     return Finding("sandbox", True, "bubblewrap isolates a process from files and network")
+
+
+def webassembly(error: str | None, paths: str) -> Finding:
+    """Tell whether the programs by which a model becomes WebAssembly are installed."""
+    if error:
+        return Finding("WebAssembly tools", False, f"clang or wasm-ld cannot be used ({error})", _WASM_TODO)
+    return Finding("WebAssembly tools", True, f"{paths} are installed")
 
 
 def disk(folder: Path, needed: int = FREE_BYTES) -> Finding:

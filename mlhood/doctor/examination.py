@@ -70,6 +70,7 @@ def examine(folder: Path | None = None) -> Examination:
             ("local port", True, checks.submit(environment.local_port)),
             ("browser", False, checks.submit(_browser)),
             ("sandbox", False, checks.submit(environment.sandbox)),
+            ("WebAssembly tools", False, checks.submit(_webassembly)),
             ("test libraries", False, checks.submit(libraries_for_tests)),
         ]
         findings = tuple(finding_or_error(name, required, future.result) for name, required, future in started)
@@ -91,6 +92,13 @@ def _browser() -> Finding:
     if error:
         return Finding("browser", False, f"the search for one failed ({error})", "repair what this names")
     return environment.browser(Path(path.strip()) if path.strip() else None)
+
+
+def _webassembly() -> Finding:
+    # in a separate process, as the browser
+    code = "from mlhood.compiler.backends.c.toolchain import find_program as f; print(f('clang'), 'and', f('wasm-ld'))"
+    error, paths = run_python(code)
+    return environment.webassembly(error, paths.strip())
 
 
 def print_report(examination: Examination, file: IO[str] | None = None) -> None:

@@ -22,6 +22,7 @@ from mlhood.doctor.finding import ABILITIES, Ability, Finding, judge
 from mlhood.grading.sandbox import bubblewrap
 from mlhood.measure import machine
 
+ROOT = Path(__file__).parents[2]
 NEEDED = sorted({name for ability in ABILITIES for name in ability.needs})
 REQUIRED = {"libraries", "disk", "local port"}
 
@@ -136,6 +137,19 @@ def test_the_browser_of_this_machine_starts():
         pytest.skip("no browser on this machine")
     finding = environment.browser(path)
     assert finding.works, finding.message
+
+
+def test_missing_tools_for_webassembly_come_with_instructions(monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    finding = mlhood.doctor.examination._webassembly()
+    assert not finding.works
+    assert "not installed" in finding.message
+    assert "apt-get install clang lld" in finding.todo
+
+
+def test_every_notebook_of_the_course_has_a_verdict():
+    names = {path.name for path in ROOT.glob("P[1-9].ipynb")}
+    assert {ability.name.split(":")[0] for ability in ABILITIES if "run it" in ability.name} == names
 
 
 @pytest.mark.parametrize("problem", ["", "bubblewrap (bwrap) was not found"])

@@ -45,6 +45,7 @@ CONFUSED = {
     "append": "insert",
 }
 DROPPED_CALLS = ("copy", "astype", "sorted", "reversed", "abs", "ascontiguousarray")
+SYMMETRIC = ("max", "min", "maximum", "minimum", "add", "multiply", "gcd", "lcm", "array_equal", "allclose", "isclose")
 GUARDS = ("strict",)  # arguments that change nothing where the rest is right
 AXES = ("axis", "dim", "axes")
 
@@ -161,7 +162,8 @@ def _call(node: ast.Call) -> Replacements:
         value = node.args[0] if isinstance(node.func, ast.Name) and node.args else getattr(node.func, "value", None)
         if value is not None and not (isinstance(value, ast.Name) and value.id in ("np", "jnp", "torch")):
             yield "a call is dropped", value
-    if len(node.args) >= 2 and not any(isinstance(each, ast.Starred) for each in node.args):
+    in_order = name not in SYMMETRIC and not any(isinstance(each, ast.Starred) for each in node.args)
+    if len(node.args) >= 2 and in_order:
         yield "swapped arguments", ast.Call(node.func, [node.args[1], node.args[0], *node.args[2:]], node.keywords)
     for i, keyword in enumerate(node.keywords):
         if keyword.arg in GUARDS:

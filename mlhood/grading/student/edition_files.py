@@ -12,7 +12,15 @@ GITIGNORE = """__pycache__/
 *.egg-info/
 .venv/
 .ipynb_checkpoints/
+# what the notebooks and `mlhood run` write
 /out/
+/*.onnx
+/*.onnx.data
+/*.pdf
+/*.png
+/*.svg
+/*.npz
+/cluster_step.py
 """
 
 PICTURES = (".png", ".svg")

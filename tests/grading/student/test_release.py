@@ -17,7 +17,7 @@ from mlhood.grading.execution.grade_notebook import grade_file
 from mlhood.grading.notebooks.master import checksum, stub_solutions, student_version
 from mlhood.grading.notebooks.notebook import read, write, write_text
 from mlhood.grading.notebooks.sync import cell_files
-from mlhood.grading.student.edition_files import student_project
+from mlhood.grading.student.edition_files import GITIGNORE, student_project
 from mlhood.grading.student.release import edition, release
 
 REPOSITORY = Path(__file__).parents[3]
@@ -74,6 +74,13 @@ def test_student_edition(root, tmp_path):
     assert release(root, tmp_path / "plain", git=False).repository == ""
     assert not (tmp_path / "plain" / ".git").exists()
     assert "P1.ipynb" in (done.folder / "README.md").read_text()
+
+
+def test_what_the_notebooks_write_is_ignored_as_in_the_course():
+    ours = (Path(__file__).parents[3] / ".gitignore").read_text(encoding="utf-8")
+    written = ours[ours.index("# what the notebooks") :].splitlines()
+    assert len(written) > 5
+    assert set(written) <= set(GITIGNORE.splitlines())
 
 
 def test_pages_and_pictures_that_the_text_links_to_are_in_it(root, tmp_path):
