@@ -1,7 +1,7 @@
-"""What the README shows of the executed notebooks: a picture and a measured table of each project, and its badges.
+"""What the README shows of the executed notebooks: a picture and a measured table of each project, badges, the syllabus.
 
 In: the README with a pair of comments `<!-- P3 -->` and `<!-- /P3 -->` for each project, and the executed notebooks.
-Out: the README with the table between the comments, and the pictures in `.github/images`. Nobody copies a number.
+Out: the README with the tables between the comments, and the pictures in `.github/images`. Nobody copies a number.
 """
 
 from __future__ import annotations
@@ -35,6 +35,54 @@ BADGE = """\
 """
 MAX_DIFFERENCE = 0.01  # of the overview's pixels between 0 and 1, on average
 CHARACTER = 7.1  # pixels of an average character of the badge's font
+
+
+@dataclass(frozen=True)
+class Unit:
+    """What the syllabus says of a project.
+
+    Args:
+        weeks: Of the term.
+        lectures: Their topics.
+        papers: To read, as links in Markdown.
+    """
+
+    weeks: str
+    lectures: str
+    papers: str
+
+
+SYLLABUS = {
+    "P1": Unit(
+        "1–2",
+        "networks as graphs of operators; exchange formats; parameters, shapes and operations of a layer",
+        "[ONNX's concepts](https://onnx.ai/onnx/intro/concepts.html)",
+    ),
+    "P2": Unit(
+        "3–5",
+        "compilers for networks: rewriting, fusion, quantisation; lowering, memory planning, code for CPU and NMP",
+        "[Glow](https://arxiv.org/abs/1805.00907), [integer inference](https://arxiv.org/abs/1712.05877), "
+        "[slicing for NPUs](https://arxiv.org/abs/2304.03013)",
+    ),
+    "P3": Unit(
+        "6–7",
+        "convolution as a matrix product; caches, vectors and registers; the roofline; how to measure",
+        "[GotoBLAS](https://doi.org/10.1145/1356052.1356053), [roofline](https://doi.org/10.1145/1498765.1498785), "
+        "[direct convolution](https://arxiv.org/abs/1808.05567)",
+    ),
+    "P4": Unit(
+        "8–9",
+        "loop nests and tiling; what stays and what is streamed; systolic arrays; what XLA makes of a layer",
+        "[convolution slicing](https://arxiv.org/abs/2303.04739), [SCALE-Sim](https://arxiv.org/abs/1811.02883), "
+        "[Halide](https://doi.org/10.1145/2491956.2462176)",
+    ),
+    "P5": Unit(
+        "10–12",
+        "tracing and compiling array programs; automatic differentiation; training on a cluster",
+        "[StableHLO](https://openxla.org/stablehlo), [straight-through gradients](https://arxiv.org/abs/1308.3432), "
+        "[GPipe](https://arxiv.org/abs/1811.06965)",
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -80,7 +128,19 @@ def readme_files(root: Path, projects: Iterable[Project]) -> dict[str, bytes]:
             files[f"{IMAGES}/{name}.png"] = base64.b64decode(picture)
         if table := output(notebook, excerpt.table, "text/html"):
             text = _insert(text, name, markdown_table(table, excerpt.columns), root / "README.md")
+    text = _insert(text, "syllabus", syllabus_table(projects), root / "README.md")
     return {"README.md": text.encode(), **files}
+
+
+def syllabus_table(projects: Iterable[Project]) -> str:
+    """Return the syllabus in Markdown: a row for each project that it knows, hours from the minutes of the tasks."""
+    lines = ["| weeks | project | lectures | tasks | hours | papers |", "|---|---|---|---|---|---|"]
+    for project in projects:
+        if unit := SYLLABUS.get(project.id):
+            hours = f"{sum(task.minutes for task in project.tasks) / 60:.1f}"
+            cells = (unit.weeks, project.id, unit.lectures, str(len(project.tasks)), hours, unit.papers)
+            lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
 
 
 def _overview_png(path: Path) -> bytes:

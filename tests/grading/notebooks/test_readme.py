@@ -11,7 +11,17 @@ from nbformat.v4 import new_code_cell, new_notebook, new_output
 
 from mlhood.errors import GradingError
 from mlhood.grading.notebooks.notebook import read, write
-from mlhood.grading.notebooks.readme import EXCERPTS, IMAGES, badge, badges, markdown_table, output, readme_files
+from mlhood.grading.notebooks.readme import (
+    EXCERPTS,
+    IMAGES,
+    SYLLABUS,
+    badge,
+    badges,
+    markdown_table,
+    output,
+    readme_files,
+    syllabus_table,
+)
 from mlhood.grading.projects import PROJECTS
 
 ROOT = Path(__file__).parents[3]
@@ -93,6 +103,15 @@ def test_a_table_in_markdown():
     expected = "| layer | ms |\n|---|---|\n| C1 \\| C2 | 1.5 |\n| C3 | 2 |\n\n<sub>best of, 9</sub>\n"
     assert markdown_table(TABLE) == expected
     assert markdown_table(TABLE, ("ms",)) == "| ms |\n|---|\n| 1.5 |\n| 2 |\n\n<sub>best of, 9</sub>\n"
+
+
+def test_the_syllabus_has_every_project_with_its_hours():
+    assert set(SYLLABUS) == set(PROJECTS)
+    table = syllabus_table(PROJECTS.values())
+    assert table in TEXT
+    hours = [float(row.split("|")[5]) for row in table.splitlines()[2:]]
+    minutes = [sum(task.minutes for task in project.tasks) for project in PROJECTS.values()]
+    assert hours == pytest.approx([m / 60 for m in minutes], abs=0.05)
 
 
 def test_badges_say_what_the_repository_declares():
