@@ -1,4 +1,4 @@
-"""What the README shows of the executed notebooks: a picture and a measured table of each project, badges, the syllabus.
+"""What the README shows: a picture and a measured table of each executed notebook, badges, and the syllabus.
 
 In: the README with a pair of comments `<!-- P3 -->` and `<!-- /P3 -->` for each project, and the executed notebooks.
 Out: the README with the tables between the comments, and the pictures in `.github/images`. Nobody copies a number.
