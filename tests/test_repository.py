@@ -117,11 +117,24 @@ def test_ci_runs_the_readmes_test_command_to_the_letter():
     assert shell_commands("sh")[1] in (ROOT / ".ci/run").read_text(encoding="utf-8")
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="a POSIX script")
-def test_the_ci_script_is_a_program_and_parses():
-    script = ROOT / ".ci/run"
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX scripts")
+@pytest.mark.parametrize("name", [".ci/run", ".binder/postBuild", ".devcontainer/install.sh"])
+def test_a_script_is_a_program_and_parses(name):
+    script = ROOT / name
     assert script.stat().st_mode & stat.S_IXUSR
     subprocess.run(["bash", "-n", str(script)], check=True)
+
+
+def test_the_container_installs_by_its_script_and_uses_the_environment_that_this_makes():
+    container = json.loads((ROOT / ".devcontainer/devcontainer.json").read_text(encoding="utf-8"))
+    script = (ROOT / ".devcontainer/install.sh").read_text(encoding="utf-8")
+    assert container["onCreateCommand"] == "bash .devcontainer/install.sh"
+    assert container["customizations"]["vscode"]["settings"]["python.defaultInterpreterPath"].endswith(
+        ".venv/bin/python"
+    )
+    assert "python3 -m venv .venv" in script
+    packages = re.findall(r"missing\+=\(([\w-]+)\)", (ROOT / ".ci/run").read_text(encoding="utf-8"))
+    assert set(packages) - {"python3-venv"} == set(re.findall(r"^    ([\w -]+) >", script, re.MULTILINE)[0].split())
 
 
 def test_the_workflow_covers_three_systems_and_the_ends_of_the_python_range():

@@ -23,6 +23,8 @@ GITIGNORE = """__pycache__/
 /cluster_step.py
 """
 
+CONTAINER = (".devcontainer/devcontainer.json", ".devcontainer/install.sh")  # for Codespaces and VS Code
+
 PICTURES = (".png", ".svg")
 LINKED = (".md", *PICTURES)
 

@@ -20,6 +20,7 @@ from mlhood.grading.notebooks.questions import QUESTIONS_FILE
 from mlhood.grading.notebooks.sync import require_synced
 from mlhood.grading.projects.collect import SOLUTIONS_FILE
 from mlhood.grading.student.edition_files import (
+    CONTAINER,
     GITIGNORE,
     classroom_workflow,
     linked_files,
@@ -142,6 +143,7 @@ def edition(root: Path) -> dict[str, bytes]:
     files[".github/workflows/classroom.yml"] = classroom_workflow(notebooks)
     files["LICENSE"] = (root / "LICENSE").read_text(encoding="utf-8")
     files[".gitignore"] = GITIGNORE
+    files |= {name: (root / name).read_text(encoding="utf-8") for name in CONTAINER if (root / name).is_file()}
     package = package_files(root)
     files |= {name: package[name] for name in package if not _is_for_graders(name)}
     return linked_files(root, released) | {name: text.encode() for name, text in files.items()}
