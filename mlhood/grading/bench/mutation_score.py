@@ -137,6 +137,7 @@ class NotebookRun:
         self._cells = restore(notebook, project).cells
         self._points = judging_points(self._cells, project)
         self.ran: list[RestoredCell] = []
+        self._files_before: dict[str, set[Path]] = {}
 
     def __enter__(self) -> NotebookRun:
         self._folder = tempfile.TemporaryDirectory(prefix="mlhood-", ignore_cleanup_errors=True)
@@ -171,7 +172,14 @@ class NotebookRun:
                     self.kernel.keep_history()
                     yield TaskRun(self, task)
 
+    def remove_files_of(self, task_id: str) -> None:
+        """Remove the files that the cells of a task have written: a mutant that writes none does not show another's."""
+        for path in set(self.kernel.folder.iterdir()) - self._files_before[task_id]:
+            if path.is_file():
+                path.unlink()
+
     def _run(self, cell: RestoredCell) -> None:
+        self._files_before.setdefault(cell.task, set(self.kernel.folder.iterdir()))
         source = solution_source(cell.node)
         outcome = self.kernel.run(new_code_cell(source), CELL_SECONDS)
         if outcome.error:
@@ -206,6 +214,7 @@ class TaskRun:
         session = Session(kernel, kernel.folder, kernel.scratch)
         for cell in self._before:
             session.add_cell(solution_source(cell.node), given=cell.role != "solution", trusted=cell.role != "solution")
+        self.run.remove_files_of(task.id)
         try:
             for cell in self._own:
                 solves = self._solves(cell)

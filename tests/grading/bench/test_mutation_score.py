@@ -53,6 +53,15 @@ def accept(submission) -> None:
     submission.call("double", 1)
 
 
+def test_a_file_that_the_solution_has_written_is_not_there_for_a_mutant(course):
+    source = "from pathlib import Path\ndef double(x):\n    return 2 * x\nPath('written').touch()"
+    with NotebookRun(course.notebook(course.SOLUTIONS | {"T9.1": source}), course.SYNTHETIC) as run:
+        (task,) = list(run.tasks([course.SYNTHETIC.task("T9.1")]))
+        assert (run.kernel.folder / "written").exists()
+        task.judge(dict.fromkeys(task.solution, "def double(x):\n    return 2 * x"))
+        assert not (run.kernel.folder / "written").exists()
+
+
 def test_a_mutant_that_damages_the_notebook_costs_no_other_one_its_verdict(course):
     source = "import builtins\ndef double(x):\n    builtins.len = len\n    return x + x"
     result = score_of(course, "T9.1", source)
