@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import numbers
 import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -143,12 +144,14 @@ class Count:
     """An exact number that was counted, not measured.
 
     Args:
-        value: 0 or more.
+        value: 0 or more; an integer of NumPy becomes one of Python.
     """
 
     value: int
 
     def __post_init__(self) -> None:
+        if isinstance(self.value, numbers.Integral) and not isinstance(self.value, bool):
+            object.__setattr__(self, "value", int(self.value))
         if type(self.value) is not int or not 0 <= self.value < _MAX_COUNT:
             raise MeasureError("invalid count", expected="an int, 0 or more", got=repr(self.value))
 

@@ -3,6 +3,7 @@
 import json
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -88,6 +89,7 @@ def test_invalid_counts_are_refused(value):
 
 def test_counts():
     assert Count.from_dict(json.loads(json.dumps(Count(12).to_dict()))) == Count(12)
+    assert json.dumps(Count(np.int64(12)).to_dict()) == json.dumps(Count(12).to_dict())
     assert Count(12).ratio(Count(4)).value == 3
     assert Count(0).ratio(Count(0)).value == 1
     assert Count(1).ratio(Count(0)).value == math.inf
