@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError, Message
 from mlhood.errors import ExchangeError
 from mlhood.exchange.external import MAX_MODEL_BYTES, fetch_external, has_raw_data, too_large
 from mlhood.exchange.functions import check_functions
-from mlhood.files.paths import nearest_names
+from mlhood.files.paths import did_you_mean
 
 # Domains whose operators need no definition in the file.
 KNOWN_DOMAINS = {"", "ai.onnx", "ai.onnx.ml", "ai.onnx.training", "ai.onnx.preview", "com.microsoft"}
@@ -69,7 +69,7 @@ def load(model: str | Path | bytes | onnx.ModelProto, *, types: bool = True) -> 
 def _read(path: Path) -> bytes:
     if not path.exists():
         todo = "check the path, or export the model first"
-        raise ExchangeError("no such file", where=path, todo=nearest_names(path) or todo)
+        raise ExchangeError("no such file", where=path, todo=did_you_mean(path) or todo)
     if path.is_dir():
         raise ExchangeError("the path is a folder, not an ONNX file", where=path, todo="give the path of a file")
     if not path.is_file():

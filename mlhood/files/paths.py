@@ -29,7 +29,7 @@ def make_folder(folder: Path) -> None:
         ) from None
 
 
-def nearest_names(path: Path) -> str:
+def did_you_mean(path: Path) -> str:
     """Return a hint, such as `did you mean P3.ipynb?`: the files beside it whose names are most like that of `path`."""
     folder = path.parent
     names = {other.name.lower(): other.name for other in folder.iterdir()} if folder.is_dir() else {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mlhood.files.paths import nearest_names
+from mlhood.files.paths import did_you_mean
 
 
 @pytest.mark.parametrize(
@@ -19,5 +19,5 @@ from mlhood.files.paths import nearest_names
 def test_the_nearest_names_are_those_of_the_same_folder(name, expected, tmp_path):
     for other in ("P3.ipynb", "Lenet.onnx", "notes.txt"):
         (tmp_path / other).touch()
-    assert nearest_names(tmp_path / name) == expected
-    assert nearest_names(tmp_path / "missing" / name) == ""
+    assert did_you_mean(tmp_path / name) == expected
+    assert did_you_mean(tmp_path / "missing" / name) == ""

@@ -123,16 +123,16 @@ class ReferenceAnalysis:
                     return ForbiddenUse(scope, line)
         return unclear
 
-    def names_beside(self, *beside: str) -> set[str]:
-        """Return the names of the notebook that its own statements refer to which also refer to all of `beside`.
+    def names_referred_with(self, *names: str) -> set[str]:
+        """Return the names of the notebook that its own statements refer to which also refer to all of `names`.
 
         Both directly, or through functions and other values of the notebook.
         """
-        names: set[str] = set()
+        found: set[str] = set()
         for statement in self._statements:
             reached = {other for part in self._parts([statement], Steps()) for other in part.referred}
-            names |= reached if reached.issuperset(beside) else set()
-        return names
+            found |= reached if reached.issuperset(names) else set()
+        return found
 
     def _reachable(self, names: Iterable[str], steps: Steps) -> Iterator[Definition]:
         known = (self.definitions[name] for name in sorted(names, reverse=True) if name in self.definitions)
@@ -161,7 +161,8 @@ class ReferenceAnalysis:
         read = read_statement(statement, self.origins, piece.lines, self._steps)
         references = Definition() if trusted else self._resolved(read)
         self._define(WHOLE_PROGRAM, references, certain=False)
-        self._statements.append(Definition() if trusted else self._resolved(read, _bound_by_loop(statement)))
+        own = set() if trusted else _bound_by_loop(statement)
+        self._statements.append(self._resolved(read, own) if own else references)
         imported = self._bind_imports(statement, piece.lines, trusted=trusted, certain=certain)
         for name in bound_names([statement]) - imported:
             self._define(name, references, certain=certain)

@@ -71,7 +71,7 @@ def _check_row(row: str, cells: list[Measurement], hint: str) -> None:
     expect.true(varied, "all rounds of a cell took the same time to the last digit", given=row, hint=UNMODIFIED)
 
 
-def check_measures(submission: Submission, table: str, functions: Sequence[str]) -> None:
+def check_compared_functions(submission: Submission, table: str, functions: Sequence[str]) -> None:
     """Check that what the notebook compares for a table calls these functions of its own, somewhere.
 
     What stands in a table is only the student's word; that the columns are these functions, the source says.
@@ -84,7 +84,7 @@ def check_measures(submission: Submission, table: str, functions: Sequence[str])
     Raises:
         CheckFailed: One is not among the names that statements with `compare` and the table refer to.
     """
-    names = submission.session.references.names_beside("compare", table)
+    names = submission.session.references.names_referred_with("compare", table)
     missing = [name for name in functions if name not in names]
     expect.true(
         not names or not missing,

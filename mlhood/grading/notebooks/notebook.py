@@ -16,7 +16,7 @@ from nbformat import NotebookNode
 
 from mlhood.errors import NotebookError, OutputError
 from mlhood.files.atomic import write_atomic
-from mlhood.files.paths import nearest_names
+from mlhood.files.paths import did_you_mean
 from mlhood.files.untrusted_json import has_at_most
 from mlhood.grading.checks.task import Project
 from mlhood.grading.projects import PROJECTS
@@ -57,7 +57,7 @@ def read(path: str | Path) -> NotebookNode:
 def _read_text(path: Path) -> str:
     advice = "give the path of a notebook, such as P1.ipynb"
     if not path.is_file():
-        got, near = ("a folder", "") if path.is_dir() else ("no file of that name", _nearest_notebooks(path))
+        got, near = ("a folder", "") if path.is_dir() else ("no file of that name", _did_you_mean(path))
         raise NotebookError("there is no notebook", where=path, expected="a .ipynb file", got=got, todo=near or advice)
     if path.stat().st_size > MAX_NOTEBOOK_BYTES:
         size = f"{path.stat().st_size >> 20} MiB"
@@ -74,9 +74,9 @@ def _read_text(path: Path) -> str:
         raise NotebookError("the notebook cannot be read", where=path, got=str(error), todo=advice) from None
 
 
-def _nearest_notebooks(path: Path) -> str:
+def _did_you_mean(path: Path) -> str:
     name = path if path.suffix else path.with_suffix(".ipynb")
-    return nearest_names(name) or nearest_names(_course_folder(path.parent) / name.name)
+    return did_you_mean(name) or did_you_mean(_course_folder(path.parent) / name.name)
 
 
 def _check_memory(text: str, path: Path) -> None:

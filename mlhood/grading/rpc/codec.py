@@ -350,7 +350,7 @@ def _tensor_type(parts: list) -> Any:
     if not isinstance(element, str) or len(shape) > MAX_AXES:
         raise CodecError("a type is the name of its elements, and a shape")
     if not all(isinstance(axis, str) or (type(axis) is int and abs(axis) < MAX_AXIS) for axis in shape):
-        raise CodecError("a shape has names, or integers as sizes")  # a negative one is for the check to explain
+        raise CodecError("each axis of a shape is a name or an integer")  # a negative one is for the check to explain
     return TensorType(element, tuple(shape))
 
 

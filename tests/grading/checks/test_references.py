@@ -360,14 +360,14 @@ def test_the_names_beside_another_are_found_through_functions_and_dictionaries()
     references.add_cell(read_cell("table = convolution_table()\nother(compare)"), trusted=True)
     references.add_cell(read_cell("def slow(x):\n    return direct(x)\nboth = {'no-BLAS': slow}\nunused(slow)"))
     references.add_cell(read_cell("for row in rows:\n    table.fill(row, compare(both))"))
-    assert references.names_beside("compare") == {"table", "compare", "both", "slow", "direct", "rows", "row"}
-    assert references.names_beside("absent") == set()
+    assert references.names_referred_with("compare") == {"table", "compare", "both", "slow", "direct", "rows", "row"}
+    assert references.names_referred_with("absent") == set()
 
 
 def test_the_names_beside_another_are_not_those_of_an_earlier_loop_over_the_same_variable():
     references = ReferenceAnalysis()
     references.add_cell(read_cell("for row in rows:\n    table.fill(row, compare(direct))"))
     references.add_cell(read_cell("for row in rows:\n    other.fill(row, compare(blas))"))
-    assert "direct" in references.names_beside("compare")
-    assert "direct" not in references.names_beside("compare", "other")
-    assert "blas" in references.names_beside("compare", "other")
+    assert "direct" in references.names_referred_with("compare")
+    assert "direct" not in references.names_referred_with("compare", "other")
+    assert "blas" in references.names_referred_with("compare", "other")

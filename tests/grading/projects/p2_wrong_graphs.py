@@ -224,7 +224,7 @@ def linear_relu(x, w, b, y):
             "sizes as floats",
             windows(WINDOWS.replace("- span) // stride", "- span) / stride // 1")),
             (SHAPE, KEPT, POOLED),
-            "integers as sizes",
+            "each axis of a shape is a name or an integer",
         ),
         (
             "the operator's own inference",

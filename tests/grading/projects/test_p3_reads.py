@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from itertools import product
 
 import pytest
@@ -112,18 +111,11 @@ def gemm_blocked(a, b, block):
 """
 
 
-@pytest.mark.parametrize(
-    ("size", "message"),
-    [
-        ("8", "a different size than `block`"),
-        ("4", "again|a different size"),
-        ("-(-len(b) // block)", "again|a different size"),
-    ],
-)
-def test_blocks_of_another_size_fail(size, message, tmp_path):
+@pytest.mark.parametrize("size", ["8", "4", "-(-len(b) // block)"])
+def test_blocks_of_another_size_fail(size, tmp_path):
     messages = judged(names_in(OTHER_SIZES.format(size=size)), tmp_path)
     assert messages["blocked_is_right"] == ""
-    assert re.search(message, messages["blocked_uses_blocks_again"])
+    assert "a different size than `block`" in messages["blocked_uses_blocks_again"]
 
 
 ALL_ROWS = """

@@ -59,6 +59,11 @@ LIBRARIES = (
 @points(2)
 def any_product_is_right(submission: Submission) -> None:
     """`gemm_fast` multiplies matrices of any sizes."""
+    _require_right_products(submission)
+
+
+def _require_right_products(submission: Submission) -> None:
+    """Check products of several sizes, once for all checks: a wrong product is not fast."""
     submission.once("products", lambda: _check_products(submission))
 
 
@@ -191,7 +196,7 @@ def course_product() -> Callable[..., np.ndarray]:
 
 
 def _check_step(submission: Submission, step: float, what: str) -> None:
-    submission.once("products", lambda: _check_products(submission))  # a wrong product is not fast
+    _require_right_products(submission)
     race = submission.once("race", lambda: _race(submission))
     submission.reach(race.share.value, course=trimmed_mean(race.course, SIZE).value)
     state, got = _state(race.against, step), f"{race.against} of its speed, and {race.share} of NumPy's"

@@ -9,8 +9,8 @@ from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.tables import (
     check_agreed,
     check_claim,
+    check_compared_functions,
     check_comparisons,
-    check_measures,
     check_operations,
     check_remeasured_claims,
     filled_rows,
@@ -52,7 +52,7 @@ def rates_are_told(submission: Submission) -> None:
 def rows_are_comparisons(submission: Submission) -> None:
     """Every row is filled by one comparison of both columns."""
     check_comparisons(_table(submission), FILL)
-    check_measures(submission, "table", FUNCTIONS)
+    check_compared_functions(submission, "table", FUNCTIONS)
 
 
 @points(2)
@@ -119,7 +119,7 @@ def convolutions_are_chosen_by_their_weights(submission: Submission) -> None:
 def models_are_comparisons(submission: Submission) -> None:
     """Every row of the model's table is filled by one comparison of both columns."""
     check_comparisons(_models(submission), FILL)
-    check_measures(submission, "models_table", FUNCTIONS)
+    check_compared_functions(submission, "models_table", FUNCTIONS)
 
 
 @points(4)

@@ -161,10 +161,10 @@ def _draw_case(submission: Submission, order: str, exact: bool = False) -> tuple
     rng, sizes, target = submission.rng, _draw_sizes(submission), _draw_tiles(submission)
     rooms = []
     for level in range(3):
-        k1, k2, k3 = ([*target[: level + 1], 1, 1])[:3]
-        needed = reference.needs(order, k1, k2, k3, sizes)[level]
-        k1, k2, k3 = (tiles * (1 + (i == level)) for i, tiles in enumerate((k1, k2, k3)))
-        twice = reference.needs(order, k1, k2, k3, sizes)[level]
+        tiles = [*target[: level + 1], 1, 1][:3]
+        needed = reference.needs(order, *tiles, sizes=sizes)[level]
+        tiles[level] *= 2
+        twice = reference.needs(order, *tiles, sizes=sizes)[level]
         rooms.append(float(needed if exact else rng.integers(needed, twice)))
     factors = (2 ** int(exponent) for exponent in rng.integers(1, 4, 3))
     most = [int(size) * factor + int(rng.integers(0, factor)) for size, factor in zip(target, factors, strict=True)]
