@@ -1,4 +1,4 @@
-"""`mlhood bench checks`: the mutation score of each task's checks."""
+"""`mlhood bench checks` and `mlhood bench variants`: the mutation score of each task's checks; each task's variants."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 
 
 def register(bench: typer.Typer) -> None:
-    """Add the command to `bench`."""
+    """Add the commands to `bench`."""
     bench.command("checks")(checks)
+    bench.command("variants")(variants)
 
 
 def checks(
@@ -25,6 +26,7 @@ def checks(
         list[str] | None, typer.Argument(metavar="[P3 P3.2 ...]", help="Projects or tasks; all by default.")
     ] = None,
     course: Annotated[Path, typer.Option(help="Folder of the solved master notebooks.")] = Path(),
+    word: Annotated[str, typer.Option("--variant", metavar="WORD", help="Of this variant of the course.")] = "",
     sample: Annotated[int, typer.Option(min=0, help="Mutants of each task, drawn the same each time; 0: all.")] = 0,
     as_json: Annotated[Path | None, typer.Option("--json", help="Also write every verdict into this file.")] = None,
 ) -> None:
@@ -40,6 +42,8 @@ def checks(
     from mlhood.files.atomic import check_output, write_atomic
     from mlhood.grading.bench.mutation_score import HEADER, NotebookRun, score
     from mlhood.grading.notebooks.notebook import read
+    from mlhood.grading.notebooks.variant import master_of_variant
+    from mlhood.grading.projects.collect import variant
 
     if as_json is not None:
         check_output(as_json)
@@ -48,8 +52,9 @@ def checks(
     held = True
     echo(HEADER)
     for project, tasks in selected:
-        notebook = read(course / f"{project.id}.ipynb")
-        with NotebookRun(notebook, project) as run:
+        path = course / f"{project.id}.ipynb"
+        varied = variant(project, word)
+        with NotebookRun(master_of_variant(read(path), varied, path), varied) as run:
             for task in run.tasks(tasks):
                 result = score(task, sample=sample, report=lambda line: echo(line, err=True))
                 echo(str(result))
@@ -58,6 +63,47 @@ def checks(
                 if as_json is not None:
                     write_atomic(as_json, json.dumps({"bench": "checks", "tasks": rows}, indent=2).encode())
     raise typer.Exit(0 if held else 1)
+
+
+def variants(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[P3 P3.2 ...]", help="Projects or tasks; all by default.")
+    ] = None,
+    course: Annotated[Path, typer.Option(help="Folder of the solved master notebooks.")] = Path(),
+    words: Annotated[
+        list[str] | None, typer.Option("--variant", metavar="WORD", help="Several times; three words by default.")
+    ] = None,
+    as_json: Annotated[Path | None, typer.Option("--json", help="Also write every result into this file.")] = None,
+) -> None:
+    """Solve variants of the course, and hand the public solutions in for them.
+
+    Each task of a variant is judged twice: with the variant's own solution, which has to get full marks, and with the
+    solution of the public master, which should get few points.
+
+    The exit code is 0 if every variant's own solutions get full marks, and the public ones at most 30 % in the mean,
+    else 1.
+
+    Example: mlhood bench variants P1 --variant autumn-4f9c
+    """
+    from mlhood.files.atomic import check_output, write_atomic
+    from mlhood.grading.bench.variant_proof import HEADER, MAX_PUBLIC, WORDS, prove, public_share
+
+    if as_json is not None:
+        check_output(as_json)
+    proofs = []
+    echo(HEADER)
+    for project, tasks in _selected(names or []):
+        for word in words or WORDS:
+            for proof in prove(course / f"{project.id}.ipynb", project, word, [task.id for task in tasks]):
+                echo("\n".join([str(proof), *proof.reasons()]))
+                proofs.append(proof)
+    share = public_share(proofs)
+    solved = sum(proof.solved for proof in proofs)
+    echo(f"solved: {solved} of {len(proofs)}; the public solutions get {share:.0%} of the points")
+    if as_json is not None:
+        rows = [proof.as_dict() for proof in proofs]
+        write_atomic(as_json, json.dumps({"bench": "variants", "tasks": rows}, indent=2).encode())
+    raise typer.Exit(0 if solved == len(proofs) and share <= MAX_PUBLIC else 1)
 
 
 def _selected(names: list[str]) -> list[tuple[Project, list[Task]]]:

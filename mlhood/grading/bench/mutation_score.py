@@ -172,6 +172,12 @@ class NotebookRun:
                     self.kernel.keep_history()
                     yield TaskRun(self, task)
 
+    def solutions(self, task_id: str) -> dict[str, str]:
+        """Return the sources of a task's solution cells by name, without their magics and comments."""
+        cells = (cell for cell in self._cells if (cell.task, cell.role) == (task_id, "solution"))
+        sources = {cell_name(cell.node): _parted(solution_source(cell.node))[1] for cell in cells}
+        return {name: ast.unparse(ast.parse(source)) for name, source in sources.items()}
+
     def remove_files_of(self, task_id: str) -> None:
         """Remove the files that the cells of a task have written: a mutant that writes none does not show another's."""
         for path in set(self.kernel.folder.iterdir()) - self._files_before[task_id]:
@@ -198,9 +204,9 @@ class TaskRun:
         self.run, self.task = run, task
         first = next(i for i, cell in enumerate(run.ran) if cell.task == task.id and cell.role == "solution")
         self._before, self._own = run.ran[:first], run.ran[first:]
-        cells = {cell_name(cell.node): _parted(solution_source(cell.node)) for cell in self._own if self._solves(cell)}
-        self._magics = {name: magic for name, (magic, _) in cells.items()}
-        self.solution = {name: ast.unparse(ast.parse(source)) for name, (_, source) in cells.items()}
+        cells = [cell.node for cell in self._own if self._solves(cell)]
+        self._magics = {cell_name(cell): _parted(solution_source(cell))[0] for cell in cells}
+        self.solution = run.solutions(task.id)
 
     def judge(self, sources: dict[str, str], seconds: float | None = None) -> TaskResult:
         """Run the task's cells with these sources, and judge them.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from dataclasses import asdict, dataclass, field, replace
+from types import SimpleNamespace
 from typing import Any, Literal
 
 import numpy as np
@@ -155,7 +156,8 @@ def judge(task: Task, session: Session, seed: int, notes: tuple[str, ...] = ()) 
     reached: list[Reached] = []
     for check in task.checks:
         rng = np.random.default_rng([seed, zlib.crc32(f"{task.id} {check.name}".encode())])
-        submission = Submission(session, CheckContext(rng, task.seconds, task.forbidden), cache)
+        context = CheckContext(rng, task.seconds, task.forbidden, SimpleNamespace(**task.values))
+        submission = Submission(session, context, cache)
         result, reason = _run_check(check, submission)
         results.append(result)
         held += [reason] if reason else []

@@ -12,6 +12,7 @@ import stat
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -91,11 +92,13 @@ class CheckContext:
         rng: Inputs are drawn from it.
         seconds: Time limit of each call into the student's code.
         forbidden: Dotted names that the solution may not use.
+        parameters: The values of the project's parameters, by attribute.
     """
 
     rng: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0))
     seconds: float = 120.0
     forbidden: tuple[str, ...] = ()
+    parameters: SimpleNamespace = field(default_factory=SimpleNamespace)
 
 
 @dataclass(frozen=True)
@@ -144,6 +147,11 @@ class Submission:
     def rng(self) -> np.random.Generator:
         """The generator that inputs are drawn from."""
         return self.context.rng
+
+    @property
+    def parameters(self) -> Any:
+        """The values of the project's parameters in this variant of the course: `submission.parameters.slope`."""
+        return self.context.parameters
 
     @property
     def folder(self) -> Path:

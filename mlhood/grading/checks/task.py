@@ -5,9 +5,12 @@ The same definition serves the student's check cell, the command line, pytest an
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from mlhood.grading.variants.parameter import Parameter, defaults
+from mlhood.grading.variants.templates import render
 
 if TYPE_CHECKING:
     from mlhood.grading.checks.submission import Submission
@@ -20,11 +23,18 @@ class Check:
     """A plain function of a submission that returns if the submission is right.
 
     The function raises `CheckFailed` (see `expect`) if it is wrong, and `CheckSkipped` if this machine cannot run the
-    check. The first line of its docstring is the title that students read; its name is part of the seed of its inputs.
+    check. The first line of its docstring is the title that students read, or a template of it (see
+    `variants.templates`); its name is part of the seed of its inputs.
+
+    Args:
+        function: It.
+        points: What it gives.
+        rendered_title: The title, if it is a template.
     """
 
     function: CheckFunction
     points: float
+    rendered_title: str = ""
 
     @property
     def name(self) -> str:
@@ -34,7 +44,7 @@ class Check:
     @property
     def title(self) -> str:
         """Return the first line of the function's docstring, without the full stop."""
-        return (self.function.__doc__ or self.name).strip().splitlines()[0].rstrip(".")
+        return self.rendered_title or (self.function.__doc__ or self.name).strip().splitlines()[0].rstrip(".")
 
 
 @dataclass(frozen=True)
@@ -43,7 +53,7 @@ class Task:
 
     Args:
         id: Syllabus id such as `P1.3`.
-        title: What the student does.
+        title: What the student does; a template, if it depends on parameters.
         checks: The checks that give the points.
         stand_in: Code that replaces an unsolved task for the tasks after it, so that a mistake costs only its own
             points. Empty if no later task depends on this one.
@@ -57,6 +67,8 @@ class Task:
         minutes: How long a good student is expected to take.
         builds_on: Ids of the tasks, also of other projects, whose ideas or functions it needs.
         leaderboard: Of an open task, which is graded by what is reached: the name of the figure, with its unit.
+        varies: What a variant of the course may vary in it.
+        parameters: The values that hold, of all tasks of the project; by default the defaults of this one.
     """
 
     id: str
@@ -70,6 +82,13 @@ class Task:
     minutes: int = 0
     builds_on: tuple[str, ...] = ()
     leaderboard: str = ""
+    varies: tuple[Parameter, ...] = ()
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def values(self) -> Mapping[str, Any]:
+        """Return the value of each parameter that its checks may read."""
+        return self.parameters or defaults(self.varies)
 
     @property
     def points(self) -> float:
@@ -93,12 +112,25 @@ class Question:
 
 @dataclass(frozen=True)
 class Project:
-    """The tasks and questions of one notebook."""
+    """The tasks and questions of one notebook.
+
+    Args:
+        id: Such as `P1`.
+        title: Of the notebook.
+        tasks: With the values of their parameters.
+        questions: The written ones.
+        parameters: The value of each parameter of its tasks.
+        varied: Whether these are not the defaults.
+        declared: The tasks as they are declared, so that other values can be given to their parameters.
+    """
 
     id: str
     title: str
     tasks: tuple[Task, ...]
     questions: tuple[Question, ...] = field(default=())
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    varied: bool = False
+    declared: tuple[Task, ...] = field(default=(), repr=False)
 
     @property
     def points(self) -> float:
@@ -108,6 +140,17 @@ class Project:
     def task(self, task_id: str) -> Task | None:
         """Return the task of that id, or None."""
         return next((task for task in self.tasks if task.id == task_id), None)
+
+
+def with_parameters(task: Task, values: Mapping[str, Any]) -> Task:
+    """Return a task with the values of its project's parameters; its texts that are templates are rendered.
+
+    Raises:
+        GradingError: A template cannot be rendered.
+    """
+    checks = (replace(check, rendered_title=render(check.title, values)) for check in task.checks)
+    title, stand_in = render(task.title, values), render(task.stand_in, values)
+    return replace(task, title=title, stand_in=stand_in, checks=tuple(checks), parameters=dict(values))
 
 
 def points(number: float) -> Callable[[CheckFunction], Check]:

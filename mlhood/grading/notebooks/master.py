@@ -16,15 +16,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from nbformat import NotebookNode
 
 from mlhood.errors import NotebookError
 from mlhood.grading.checks.task import Project
 from mlhood.grading.notebooks.notebook import Label, cell_name, check_source, clean, label
-from mlhood.grading.projects.collect import master_solutions
+from mlhood.grading.projects.collect import cell_templates, master_solutions
+from mlhood.grading.variants.templates import VARIES, Templates, vary
 
 BEGIN, END = "BEGIN SOLUTION", "END SOLUTION"
 CODE_STUB = ("# YOUR CODE HERE", "raise NotImplementedError()")
@@ -47,9 +50,38 @@ def student_version(notebook: NotebookNode, path: Path) -> None:
     for index, cell in enumerate(notebook.cells):
         where = f"{path}, cell {index + 1} ({cell.get('id', 'without id')})"
         cell.source = stub_solutions(cell, where)
+        _drop_templates(cell)
         if cell.cell_type == "code":
             _clear_outputs(cell, begun)
         _lock(cell)
+
+
+def templates_of(cell: NotebookNode) -> Templates:
+    """Return the templates of a master's cell: what becomes of its phrases in a variant (see `variants.templates`)."""
+    metadata = cell.metadata.get("mlhood")
+    return metadata.get(VARIES, {}) if isinstance(metadata, dict) else {}
+
+
+def vary_cells(notebook: NotebookNode, values: Mapping[str, Any]) -> set[str]:
+    """Give the cells of a master notebook the text of a variant, in place; return the ids of those that change.
+
+    Raises:
+        GradingError: A template cannot be rendered.
+    """
+    changed = set()
+    for cell in notebook.cells:
+        source = vary(cell.source, templates_of(cell), values)
+        if source != cell.source:
+            changed.add(cell.id)
+        cell.source = source
+        _drop_templates(cell)
+    return changed
+
+
+def _drop_templates(cell: NotebookNode) -> None:
+    metadata = cell.metadata.get("mlhood")
+    if isinstance(metadata, dict) and metadata.pop(VARIES, None) is not None and not metadata:
+        del cell.metadata["mlhood"]
 
 
 def stub_solutions(cell: NotebookNode, where: str) -> str:
@@ -170,7 +202,8 @@ def master_cells(notebook: NotebookNode) -> tuple[MasterCell, ...]:
 def project_cells(project: Project) -> tuple[MasterCell, ...]:
     """Return the cells of a project's master; without synced cells, the solution and the check of each task."""
     if cells := synced_cells(project.id):
-        return cells
+        templates = cell_templates(project.id) if project.varied else {}
+        return tuple(_varied(cell, templates.get(cell.name, {}), project.parameters) for cell in cells)
     pairs = [
         (
             MasterCell(f"{task.slug}-solution", task.id, SOLUTION),
@@ -179,6 +212,10 @@ def project_cells(project: Project) -> tuple[MasterCell, ...]:
         for task in project.tasks
     ]
     return tuple(cell for pair in pairs for cell in pair)
+
+
+def _varied(cell: MasterCell, templates: Templates, values: Mapping[str, Any]) -> MasterCell:
+    return replace(cell, source=vary(cell.source, templates, values)) if templates else cell
 
 
 def synced_cells(project_id: str) -> tuple[MasterCell, ...]:

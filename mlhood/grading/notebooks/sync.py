@@ -7,7 +7,8 @@
 3. Titles and points in headings and in the table of tasks come from the check modules.
 4. The package gets the cells in their student's version (`cells.json`), which submissions are compared with, and the
    solutions (`solutions.json`), which replace unsolved tasks, and of which copies are found, and the written questions
-   with their rubrics (`questions.json`), which the person who marks the answers sees beside them.
+   with their rubrics (`questions.json`), which the person who marks the answers sees beside them, and the templates
+   of code cells (`variants.json`), from which other variants of the course are made.
 5. The README gets a picture and a table of each executed notebook (see `readme`).
 """
 
@@ -18,12 +19,21 @@ import json
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 from nbformat import NotebookNode
 
 from mlhood.errors import GradingError, NotebookError
 from mlhood.grading.checks.task import Project, Task
-from mlhood.grading.notebooks.master import BEGIN, CELLS_FILE, SOLUTION, dump_cells, master_cells, solution_source
+from mlhood.grading.notebooks.master import (
+    BEGIN,
+    CELLS_FILE,
+    SOLUTION,
+    dump_cells,
+    master_cells,
+    solution_source,
+    templates_of,
+)
 from mlhood.grading.notebooks.notebook import (
     CHECK_CALL,
     Label,
@@ -38,7 +48,9 @@ from mlhood.grading.notebooks.notebook import (
 from mlhood.grading.notebooks.questions import QUESTIONS_FILE, dump_questions, master_questions
 from mlhood.grading.notebooks.readme import EXCERPTS, readme_files
 from mlhood.grading.projects import PROJECTS
-from mlhood.grading.projects.collect import SOLUTIONS_FILE
+from mlhood.grading.projects.collect import SOLUTIONS_FILE, VARIANTS_FILE, parameters_of
+from mlhood.grading.variants.parameter import defaults
+from mlhood.grading.variants.templates import VARIES, render
 
 PROJECTS_PATH = "mlhood/grading/projects"
 HEADING = re.compile(r"^#{2,3} (?:([A-Z]\d\.\d+) · )?", re.MULTILINE)
@@ -63,7 +75,9 @@ def outdated_files(root: Path) -> dict[str, bytes]:
     paths = course_notebooks(root)
     for path in paths:
         notebook = read(path)
-        sync_notebook(notebook, project_of(notebook, path), path)
+        project = project_of(notebook, path)
+        sync_notebook(notebook, project, path)
+        require_templates(notebook, project, path)
         texts |= {path.name: notebook_text(notebook)} | _package_files(notebook, path)
     files = {name: text.encode() for name, text in texts.items()}
     if {path.stem for path in paths} >= set(EXCERPTS) and (root / "README.md").is_file():
@@ -115,7 +129,40 @@ def _package_files(notebook: NotebookNode, path: Path) -> dict[str, str]:
     }
     files[f"{folder}/{SOLUTIONS_FILE}"] = json.dumps(solutions, indent=1, ensure_ascii=False) + "\n"
     files[f"{folder}/{QUESTIONS_FILE}"] = dump_questions(master_questions(notebook))
+    files[f"{folder}/{VARIANTS_FILE}"] = json.dumps(_templates(notebook), indent=1, ensure_ascii=False) + "\n"
     return files
+
+
+def _templates(notebook: NotebookNode) -> dict[str, dict[str, Any]]:
+    """Return the templates of the code cells by name, and those of all solution cells of a task together."""
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code" and templates_of(cell)]
+    solutions: dict[str, dict[str, str]] = {}
+    for cell in cells:
+        cell_label = label(cell)
+        if cell_label and cell_label.role == SOLUTION:
+            solutions.setdefault(cell_label.task, {}).update(templates_of(cell))
+    return {"cells": {cell_name(cell): dict(templates_of(cell)) for cell in cells}, "solutions": solutions}
+
+
+def require_templates(notebook: NotebookNode, project: Project, path: Path) -> None:
+    """Check that the phrases which a variant replaces are in their cells, and that the defaults change nothing.
+
+    Raises:
+        NotebookError: A phrase is not in its cell, or its template gives another text for the defaults.
+        GradingError: A template cannot be rendered.
+    """
+    values = defaults(parameters_of(project))
+    for i, cell in enumerate(notebook.cells):
+        for phrase, template in templates_of(cell).items():
+            got = render(template, values)
+            if phrase not in cell.source or got != phrase:
+                raise NotebookError(
+                    "a template of a cell does not give the phrase that it stands for",
+                    where=f"{path}, cell {i + 1} ({cell_name(cell)})",
+                    expected=f"{phrase!r}, somewhere in the cell",
+                    got=f"{got!r} for the default values" if phrase in cell.source else "a cell without it",
+                    todo=f"correct mlhood.{VARIES} in the metadata of the cell",
+                )
 
 
 def _linked(task_id: str) -> str:
@@ -224,7 +271,8 @@ def _write_metadata(cell: NotebookNode, cell_label: Label, name: str, project: P
     cell.metadata.pop("editable", None)
     if flags["locked"]:
         cell.metadata["editable"] = False
-    cell.metadata["mlhood"] = {"task": cell_label.task, "role": cell_label.role}
+    varies = {VARIES: templates} if (templates := templates_of(cell)) else {}
+    cell.metadata["mlhood"] = {"task": cell_label.task, "role": cell_label.role, **varies}
     cell.metadata["nbgrader"] = {**flags, "grade_id": name, "schema_version": 3, "task": False}
     if cell_label.role == "check":
         cell.source = check_source(cell_label.task)

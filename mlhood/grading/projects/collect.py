@@ -1,20 +1,32 @@
 """A project is collected from its check modules: the modules of its package that declare `TASKS`.
 
 To add a task: write its section in the notebook, write a module here with its checks and `TASKS`, run `mlhood sync`.
+
+A project has the values of one variant of the course: those in `variant.json`, which a student edition of a variant
+has; else those of the word in the environment variable MLHOOD_VARIANT; else the defaults.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from mlhood.errors import GradingError
-from mlhood.grading.checks.task import Project, Question, Task
+from mlhood.grading.checks.task import Project, Question, Task, with_parameters
+from mlhood.grading.variants.draw import draw
+from mlhood.grading.variants.parameter import Parameter, checked_values, defaults
+from mlhood.grading.variants.templates import Templates, vary
 
 SOLUTIONS_FILE = "solutions.json"
+VARIANTS_FILE = "variants.json"  # the templates of the master's code cells
+VARIANT_FILE = "variant.json"  # the values of an edition, by project
+VARIANT = "MLHOOD_VARIANT"
 DECLARATION = re.compile(r"^TASKS\b", re.MULTILINE)
 
 
@@ -22,10 +34,10 @@ def collect_project(package: str, title: str, questions: tuple[Question, ...] = 
     """Return the project of a package such as `mlhood.grading.projects.p1`, its tasks in the order of their numbers.
 
     Modules that declare no tasks (probes, references) are not imported: some of them need JAX, which a judge never
-    loads.
+    loads. Its parameters have the values of the edition that this is, or of the word in the environment.
 
     Raises:
-        GradingError: Two tasks have the same id, or a task has the id of another project.
+        GradingError: Two tasks have the same id, or parameters the same name; or a task has the id of another project.
     """
     project = package.rpartition(".")[2].upper()
     folder = Path(__file__).with_name(project.lower())
@@ -43,12 +55,85 @@ def collect_project(package: str, title: str, questions: tuple[Question, ...] = 
                 got=", ".join(ids),
                 todo="change the id in the module that declares the task",
             )
-    solutions = master_solutions(project)
-    tasks = [replace(task, stand_in=solutions.get(task.id, "")) if task.solution_stands_in else task for task in tasks]
-    return Project(project, title, tuple(sorted(tasks, key=lambda task: int(task.id.partition(".")[2]))), questions)
+    tasks.sort(key=lambda task: int(task.id.partition(".")[2]))
+    declared = Project(project, title, tuple(tasks), questions, declared=tuple(tasks))
+    return with_values(declared, _values(declared))
+
+
+def variant(project: Project, word: str) -> Project:
+    """Return a project with the parameters of the variant that a word names; of no word, with the defaults.
+
+    Raises:
+        GradingError: It cannot be the word of a variant.
+    """
+    parameters = parameters_of(project)
+    return with_values(project, draw(word, project.id, parameters) if word else defaults(parameters))
+
+
+def with_values(project: Project, values: Mapping[str, Any]) -> Project:
+    """Return a project with these values of its parameters.
+
+    Raises:
+        GradingError: A template cannot be rendered.
+    """
+    solutions, templates = master_solutions(project.id), solution_templates(project.id)
+
+    def valued(task: Task) -> Task:
+        if not task.solution_stands_in:
+            return with_parameters(task, values)
+        solution = vary(solutions.get(task.id, ""), templates.get(task.id, {}), values)
+        return replace(with_parameters(replace(task, stand_in=""), values), stand_in=solution)
+
+    tasks = tuple(map(valued, project.declared or project.tasks))
+    varied = values != defaults(parameters_of(project))
+    return replace(project, tasks=tasks, parameters=dict(values), varied=varied)
+
+
+def _values(project: Project) -> dict[str, Any]:
+    """Return the values of this edition of the package."""
+    parameters = parameters_of(project)
+    file = Path(__file__).with_name(VARIANT_FILE)
+    if file.is_file():
+        return checked_values(parameters, json.loads(file.read_text(encoding="utf-8")).get(project.id, {}))
+    word = os.environ.get(VARIANT, "")
+    return draw(word, project.id, parameters) if word else defaults(parameters)
+
+
+def parameters_of(project: Project) -> tuple[Parameter, ...]:
+    """Return the parameters of a project's tasks.
+
+    Raises:
+        GradingError: Two of them have the same name.
+    """
+    parameters = tuple(parameter for task in project.tasks for parameter in task.varies)
+    names = [parameter.name for parameter in parameters]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise GradingError(
+            "two parameters of a project have the same name",
+            where=project.id,
+            expected="names that are unique in the project, as its texts use them",
+            got=", ".join(twice),
+            todo="rename one of them",
+        )
+    return parameters
 
 
 def master_solutions(project: str) -> dict[str, str]:
     """Return the master's solutions by task, as `mlhood sync` wrote them; none in the student edition or a sandbox."""
     path = Path(__file__).with_name(project.lower()) / SOLUTIONS_FILE
+    return json.loads((path.read_text(encoding="utf-8") if path.is_file() else "") or "{}")
+
+
+def cell_templates(project: str) -> dict[str, Templates]:
+    """Return the templates of code cells by their names, as `mlhood sync` wrote them; none in an edition."""
+    return _variants_file(project).get("cells", {})
+
+
+def solution_templates(project: str) -> dict[str, Templates]:
+    """Return the templates of solutions by task, as `mlhood sync` wrote them; none in an edition."""
+    return _variants_file(project).get("solutions", {})
+
+
+def _variants_file(project: str) -> dict[str, Any]:
+    path = Path(__file__).with_name(project.lower()) / VARIANTS_FILE
     return json.loads((path.read_text(encoding="utf-8") if path.is_file() else "") or "{}")

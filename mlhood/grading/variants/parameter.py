@@ -1,0 +1,72 @@
+"""What a variant of the course may vary in a task: parameters, declared beside the task's checks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from mlhood.errors import GradingError
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter of a task, such as the stride of the convolution that it asks for.
+
+    Args:
+        name: An identifier, unique in the project: texts, checks and references use it by this name.
+        values: Its domain, plain data. The first is the default, that of the course as it is published.
+    """
+
+    name: str
+    values: tuple[Any, ...]
+
+    def __post_init__(self) -> None:
+        """Refuse a parameter that cannot vary.
+
+        Raises:
+            GradingError: Its name is no identifier, or its domain has fewer than two different values.
+        """
+        distinct = [value for i, value in enumerate(self.values) if value not in self.values[:i]]
+        if not self.name.isidentifier() or len(distinct) < 2 or len(distinct) < len(self.values):
+            raise GradingError(
+                "a parameter is declared wrongly",
+                where=self.name,
+                expected="an identifier, and at least two different values, the default first",
+                got=self.values,
+            )
+
+    @property
+    def default(self) -> Any:
+        """The value of the course as it is published."""
+        return self.values[0]
+
+
+def defaults(parameters: Iterable[Parameter]) -> dict[str, Any]:
+    """Return the default value of each parameter by its name."""
+    return {parameter.name: parameter.default for parameter in parameters}
+
+
+def checked_values(parameters: Iterable[Parameter], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a value of its domain for every parameter, as plain data had it: lists stand for tuples.
+
+    Raises:
+        GradingError: A value is missing, or not of the domain.
+    """
+    checked = {}
+    for parameter in parameters:
+        value = _as_tuples(values.get(parameter.name))
+        if value not in parameter.values:
+            raise GradingError(
+                "a variant has a value that its parameter does not have",
+                where=parameter.name,
+                expected=f"one of {parameter.values}",
+                got=value,
+                todo="make the edition again, with the mlhood that it is graded with",
+            )
+        checked[parameter.name] = value
+    return checked
+
+
+def _as_tuples(value: Any) -> Any:
+    return tuple(map(_as_tuples, value)) if isinstance(value, list) else value
