@@ -10,8 +10,12 @@ from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Task, points
 from mlhood.grading.projects.p3.reference import ConvolutionShapes, draw_shapes, output_size
+from mlhood.grading.variants.parameter import Parameter
 
 NAMES = ("convolution", "pooling", "dense")
+COLUMN_TYPE = Parameter("column_type", ("float32", "float64", "float16"))
+# the arrays whose bytes those of the columns are compared with
+COMPARED = Parameter("compared", ("x", "w", "y"))
 
 
 def _check_size(submission: Submission, size: int, kernel: int, stride: int, padding: int, hint: str) -> None:
@@ -112,28 +116,35 @@ def columns_are_counted(submission: Submission) -> None:
             got = expect.integer(
                 submission.call("im2col_bytes", layer.x, layer.w, layer.y), "what `im2col_bytes` returns"
             )
-        want = layer.column_bytes
+        element = submission.parameters.column_type
+        want = _column_bytes(submission, layer)
         hint = "rows and columns of the matrix that `im2col` returns for one image: what are they, in terms of w and y?"
         if expect.same_number(got * layer.x[0], want):
             hint = "these are the columns of one image; the batch has N of them"
-        if expect.same_number(4 * got, want):
-            hint = "this is the number of elements; a float32 takes 4 bytes"
+        if expect.same_number(got, layer.column_bytes // 4):
+            hint = f"this is the number of elements; a {element} takes {np.dtype(element).itemsize} bytes"
         expect.close_number(got, want, "`im2col_bytes` is wrong", given=str(layer), hint=hint)
+
+
+def _column_bytes(submission: Submission, layer: ConvolutionShapes) -> int:
+    """The bytes of the columns, in the type that this variant of the course stores them in."""
+    return layer.column_bytes // 4 * np.dtype(submission.parameters.column_type).itemsize
 
 
 @points(2)
 def growth_is_against_the_input(submission: Submission) -> None:
-    """`growth` returns how many times larger than the input the columns are."""
+    """`growth` returns how many times larger than {{ {"x": "the input"}.get(compared, compared) }} the columns are."""
+    compared = submission.parameters.compared
     for _ in range(3):
         layer = draw_shapes(submission.rng)
-        image = 4 * math.prod(layer.x)
+        image = 4 * math.prod({"x": layer.x, "w": layer.w, "y": layer.y}[compared])
         got = expect.number(submission.call("growth", layer.x, layer.w, layer.y), "what `growth` returns")
         if expect.same_number(got, _own_column_bytes(submission, layer) / image):
             continue
-        want = layer.column_bytes / image
+        want = _column_bytes(submission, layer) / image
         hint = "two numbers of bytes, and what the first is in units of the second"
         if expect.same_number(got, 1 / want):
-            hint = "the fraction is inverted: divide the columns by the input"
+            hint = f"the fraction is inverted: divide the bytes of the columns by those of {compared}"
         expect.close_number(got, want, "`growth` is wrong", given=str(layer), hint=hint)
 
 
@@ -295,6 +306,7 @@ TASKS = (
         "P3.10",
         "What im2col costs",
         checks=(columns_are_counted, growth_is_against_the_input),
+        varies=(COLUMN_TYPE, COMPARED),
         minutes=10,
         builds_on=("P3.3",),
     ),
