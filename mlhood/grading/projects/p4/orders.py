@@ -2,16 +2,39 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import numpy as np
 
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission, check_rules
 from mlhood.grading.checks.task import Task, points
 from mlhood.grading.projects.p4 import reference
+from mlhood.grading.variants.parameter import Parameter
 
 PROBES = "mlhood.grading.projects.p4.probes:"
-TILE = 4
-BLOCK = TILE**3
+# which way the tiles are visited, and the points in a tile
+VISIT_ORDER = Parameter(
+    "visit_order", (("rows", "rows"), ("rows", "columns"), ("columns", "rows"), ("columns", "columns"))
+)
+# how a point is written: tile counts the tiles in the order of the visits, i_o and j_o along its axes
+POINT = Parameter("point", ("i, j", "j, i", "tile, i, j", "i_o, j_o, i_i, j_i"))
+NEST_TILE = Parameter("nest_tile", ((4, 4, 4), (2, 4, 8), (8, 2, 4), (4, 8, 2)))
+STEP = Parameter(
+    "step",
+    (
+        reference.STEP,
+        "slice, weight tile, input tile",
+        "input tile, weight tile, slice",
+        "weight tile, input tile, slice",
+    ),
+)
+SLICE_LOOP = Parameter("slice_loop", tuple(reference.SLICE_LOOPS))
+# the dimensions of columns, weights and y
+PRODUCT_LAYOUT = Parameter(
+    "product_layout", (reference.LAYOUT, ("TCP", "FCT", "PF"), ("PTC", "TCF", "FP"), ("CPT", "FTC", "PF"))
+)
 OTHER = {"IS": "WS", "WS": "IS"}
 STATIONARY = {"IS": "input", "WS": "weight"}
 
@@ -45,15 +68,32 @@ def first_difference(got: list, want: list) -> dict[str, str]:
 def _visits(submission: Submission, m: int, n: int, tile_m: int, tile_n: int) -> tuple[list, list, str]:
     """Return the student's visits, the right ones, and a description of the case."""
     given = f"m {m}, n {n}, tile_m {tile_m}, tile_n {tile_n}"
-    got = listed(submission, "visits", 2, given, m, n, tile_m, tile_n)
-    tiles = [(i0, j0) for i0 in range(0, m, tile_m) for j0 in range(0, n, tile_n)]
-    want = [(i, j) for i0, j0 in tiles for i in range(i0, min(i0 + tile_m, m)) for j in range(j0, min(j0 + tile_n, n))]
-    return got, want, given
+    point = submission.parameters.point
+    got = listed(submission, "visits", len(point.split(", ")), given, m, n, tile_m, tile_n)
+    tiles, points = submission.parameters.visit_order
+
+    def position(visit: tuple[int, int]) -> tuple[int, ...]:
+        tile, within = (visit[0] // tile_m, visit[1] // tile_n), visit
+        return (*(tile if tiles == "rows" else tile[::-1]), *(within if points == "rows" else within[::-1]))
+
+    want = sorted(np.ndindex(m, n), key=position)
+    numbers = {tile: i for i, tile in enumerate(dict.fromkeys((i // tile_m, j // tile_n) for i, j in want))}
+    return got, [_written(visit, point, (tile_m, tile_n), numbers) for visit in want], given
+
+
+def _written(visit: tuple[int, ...], point: str, tile: tuple[int, int], numbers: dict) -> tuple[int, ...]:
+    """Return a point as this variant of the course writes it; `numbers` are those of the tiles."""
+    (i, j), (tile_m, tile_n) = visit, tile
+    i_o, j_o = i // tile_m, j // tile_n
+    names = {"i": i, "j": j, "i_o": i_o, "j_o": j_o, "i_i": i % tile_m, "j_i": j % tile_n, "tile": numbers[i_o, j_o]}
+    return tuple(names[name] for name in point.split(", "))
 
 
 @points(3)
 def visits_go_tile_by_tile(submission: Submission) -> None:
-    """`visits` completes a tile before it moves on to the next, and goes through each tile row by row."""
+    """`visits` completes a tile before it moves on to the next, and goes through each tile {{ visit_order[1][:-1] }} by {{ \
+    visit_order[1][:-1] }}.
+    """
     rng = submission.rng
     hint = "four loops: the two over tiles outside, the two over the points of a tile inside"
     for partial in (0, 1):
@@ -78,7 +118,8 @@ def tiles_at_the_edge_are_smaller(submission: Submission) -> None:
         outside = sorted(set(got) - set(want))
         missing = sorted(set(want) - set(got))
         with expect.case(given, hint):
-            below = f"(i, j) below ({m}, {n})"
+            point = submission.parameters.point
+            below = f"(i, j) below ({m}, {n})" + (f", written as ({point})" if point != "i, j" else "")
             expect.true(not outside, "there are points outside the space", expected=below, got=str(outside[:4]))
             expect.true(not missing, "points of the space are missing", got=str(missing[:4]))
             expect.equal(len(got), len(want), "points are visited more than once")
@@ -89,8 +130,9 @@ def _scheduled(submission: Submission) -> list[tuple[tuple[int, int, int], list[
 
     def ask() -> list[tuple[tuple[int, int, int], object]]:
         answers = []
-        for sizes in ((8, 12, 16), (4, 20, 12)):
-            m, n, k = (int(size) for size in submission.rng.permutation(sizes))
+        for tiles in ((2, 3, 4), (1, 5, 3)):
+            counts = submission.rng.permutation(tiles)
+            m, n, k = (int(count) * size for count, size in zip(counts, submission.parameters.nest_tile, strict=True))
             answers.append(((m, n, k), submission.call(PROBES + "scheduled", submission.value("schedule"), m, n, k)))
         return answers
 
@@ -107,10 +149,13 @@ def _scheduled(submission: Submission) -> list[tuple[tuple[int, int, int], list[
 
 @points(2)
 def every_loop_is_split(submission: Submission) -> None:
-    """`schedule` splits each of the loops i, j and k in two, the inner one with 4 iterations."""
-    hint = "nest.split(loop, 4) splits one loop, nest.tile(i=4, ...) several; k is a loop as well"
+    """`schedule` splits each of the loops i, j and k in two, the inner one with {{ \
+    nest_tile | unique | join(", ") }} iterations.
+    """
+    tile = submission.parameters.nest_tile
+    hint = f"nest.split(loop, {tile[2]}) splits one loop, nest.tile(i={tile[0]}, ...) several; k is a loop as well"
     for sizes, extents, visits in _scheduled(submission):
-        want = sorted([*(size // TILE for size in sizes), *[TILE] * 3])
+        want = sorted([*(size // part for size, part in zip(sizes, tile, strict=True)), *tile])
         split = isinstance(extents, list) and sorted(map(str, extents)) == sorted(map(str, want))
         with expect.case(f"gemm{sizes}", hint):
             expect.true(
@@ -124,25 +169,37 @@ def every_loop_is_split(submission: Submission) -> None:
 
 @points(2)
 def blocks_are_taken_together(submission: Submission) -> None:
-    """`schedule` puts the three inner loops innermost: every 64 consecutive visits form a block of 4 x 4 x 4."""
+    """`schedule` puts the three inner loops innermost: every 64 consecutive visits form a block of {{ \
+    nest_tile | join(" x ") }}.
+    """
+    tile = submission.parameters.nest_tile
+    block = math.prod(tile)
     hint = "first the three loops over blocks, then the three within a block: look at print(schedule(nest))"
     for sizes, _, visits in _scheduled(submission):
         given = f"gemm{sizes}"
-        divisible = len(visits) > 0 and len(visits) % BLOCK == 0
+        divisible = len(visits) > 0 and len(visits) % block == 0
         what = "the visits of `schedule`'s nest do not divide into blocks"
         expect.true(divisible, what, got=f"{len(visits)} visits", given=given, hint=hint)
-        corners = visits.reshape(-1, BLOCK, 3) // TILE
+        corners = visits.reshape(-1, block, 3) // tile
         mixed = (corners != corners[:, :1]).any((1, 2))
         if mixed.any():
-            run = visits.reshape(-1, BLOCK, 3)[int(np.argmax(mixed))]
+            run = visits.reshape(-1, block, 3)[int(np.argmax(mixed))]
             ranges = [f"{name} {low}..{high}" for name, low, high in zip("ijk", run.min(0), run.max(0), strict=True)]
             expect.fail(
-                "64 consecutive visits of `schedule`'s nest extend beyond one block",
-                expected="4 values each of i, j and k, starting at a multiple of 4",
+                f"{block} consecutive visits of `schedule`'s nest extend beyond one block",
+                expected=_block(tile),
                 got=", ".join(ranges),
                 given=given,
                 hint=hint,
             )
+
+
+def _block(tile: tuple[int, int, int]) -> str:
+    """Return the values of i, j and k in a block, in words."""
+    if len(set(tile)) == 1:
+        return f"{tile[0]} values each of i, j and k, starting at a multiple of {tile[0]}"
+    values = ", ".join(f"{size} of {name}" for name, size in zip("ijk", tile, strict=True))
+    return f"{values}, each starting at a multiple of this number"
 
 
 def _draw_sizes(submission: Submission) -> list[tuple[int, int, int, int, int]]:
@@ -158,32 +215,42 @@ def _steps(submission: Submission, order: str, sizes: tuple[int, ...]) -> tuple[
     return listed(submission, "steps", 3, given, order, *sizes), given
 
 
+def _nest_options(submission: Submission) -> dict[str, Any]:
+    """Return how this variant of the course writes a step, and which of the loops is that over the slices."""
+    return {"step": submission.parameters.step, "slice_loop": submission.parameters.slice_loop}
+
+
 @points(3)
 def every_step_is_there_once(submission: Submission) -> None:
     """`steps` combines every input tile with every weight tile exactly once in each slice."""
-    hint = "tiles count from 0, the last group ends with the last tile, and slices are the outermost loop"
+    options = _nest_options(submission)
+    hint = (
+        f"tiles count from 0, the last group ends with the last tile, and slices are the {options['slice_loop']} loop"
+    )
     for order in ("IS", "WS"):
         for sizes in _draw_sizes(submission):
             got, given = _steps(submission, order, sizes)
-            want = {*np.ndindex(sizes[2], sizes[0], sizes[1])}
+            want = {*reference.steps(order, *sizes, **options)}
             nonexistent, missing = sorted(set(got) - want), sorted(want - set(got))
             with expect.case(given, hint):
-                what, triple = "there are steps with tiles that do not exist", "(slice, input tile, weight tile)"
+                what, triple = "there are steps with tiles that do not exist", f"({options['step']})"
                 expect.true(not nonexistent, what, expected=triple, got=str(nonexistent[:3]))
                 expect.true(not missing, "steps are missing", got=str(missing[:3]))
                 expect.equal(len(got), len(want), "steps occur more than once")
 
 
 def _check_order(submission: Submission, order: str) -> None:
+    options = _nest_options(submission)
     for sizes in _draw_sizes(submission):
         got, given = _steps(submission, order, sizes)
-        common = set(reference.steps(order, *sizes)) & set(got)  # missing and surplus steps are another check's subject
+        # missing and surplus steps are another check's subject
+        common = set(reference.steps(order, *sizes, **options)) & set(got)
         most = 2 * len(common) >= sizes[0] * sizes[1] * sizes[2]
         expect.true(most, "most steps are missing", got=f"{len(common)}", given=given)
         got = [step for step in dict.fromkeys(got) if step in common]
 
-        def expected(order: str, *sizes: int, common: set = common) -> list:
-            return [step for step in reference.steps(order, *sizes) if step in common]
+        def expected(order: str, *sizes: int, common: set = common, **other: Any) -> list:
+            return [step for step in reference.steps(order, *sizes, **{**options, **other}) if step in common]
 
         want = expected(order, *sizes)
         hint = (
@@ -195,6 +262,8 @@ def _check_order(submission: Submission, order: str) -> None:
             hint = f"this is the order {OTHER[order]}: in {order} the {STATIONARY[order]} tiles stay"
         elif got == expected(order, inputs, weights, slices, k3, k2):
             hint = "k2 and k3 are swapped: k2 counts streamed tiles, k3 stationary tiles"
+        elif got == expected(order, *sizes, slice_loop="outermost"):
+            hint = f"the slices are the outermost loop here: the text wants them as the {options['slice_loop']} one"
         what = f"the steps of {order} are in the wrong order"
         expect.true(got == want, what, given=given, hint=hint, **first_difference(got, want))
 
@@ -226,7 +295,12 @@ def _check_product(
     channels, positions, windows, filters = sizes
     columns = submission.normal(channels, positions, windows)
     weights = submission.normal(filters, channels, positions)
-    want = np.einsum("fct,ctp->fp", weights.astype(np.float64), columns)
+    layout = submission.parameters.product_layout
+    want = reference.laid_out(np.einsum("fct,ctp->fp", weights.astype(np.float64), columns), "FP", layout[2])
+    columns, weights = (
+        reference.laid_out(columns, "CTP", layout[0]),
+        reference.laid_out(weights, "FCT", layout[1]),
+    )
     k1, k2, k3, window, filter_tile = tiles
     for order in ("IS", "WS"):
         arguments = (columns.copy(), weights.copy(), order, k1, k2, k3, window, filter_tile)
@@ -240,24 +314,28 @@ def _check_product(
             if not _right_with_reference_steps(submission, arguments, want):
                 raise failure
         if through_steps:
-            _check_calls_of_steps(submission, arguments, given)
+            counts = [-(-windows // window), -(-filters // filter_tile), -(-channels // k1)]
+            _check_calls_of_steps(submission, arguments, [order, *counts, k2, k3], given)
             _check_that_steps_decide(submission, arguments, want, given)
 
 
-def _check_calls_of_steps(submission: Submission, arguments: tuple, given: str) -> None:
-    """Fail unless `sliced_product` calls `steps` for these tiles, for all slices at once or for one at a time."""
-    columns, weights, order, k1, k2, k3, window, filters = arguments
-    answer = submission.call(PROBES + "recorded_calls", submission.value("sliced_product"), "steps", *arguments)
+def _check_calls_of_steps(submission: Submission, arguments: tuple, want: list, given: str) -> None:
+    """Fail unless `sliced_product` calls `steps` with what it wants, for all slices at once.
+
+    It may do so for one slice at a time, if slices are the outermost loop.
+    """
+    function, options = submission.value("sliced_product"), _nest_options(submission)
+    answer = submission.call(PROBES + "recorded_calls", function, "steps", options, *arguments)
     report = expect.mapping(answer, ("recorded", "calls"), "the calls of `steps`", given=given)
     claimed = report["calls"] if isinstance(report["calls"], list | tuple) else []
     calls = [
         [*call] for call in claimed if isinstance(call, list | tuple) and all(isinstance(x, str | float) for x in call)
     ]
-    want = [order, -(-columns.shape[2] // window), -(-len(weights) // filters), -(-len(columns) // k1), k2, k3]
     hint = "let `steps` say which tiles come next: pass it the order, the three numbers, and the sizes of the groups"
     with expect.case(given, hint):
         expect.true(bool(calls), "`sliced_product` does not use `steps`")
-        right = any(call in (want, [*want[:3], 1, *want[4:]]) for call in calls)
+        single = [[*want[:3], 1, *want[4:]]] if options["slice_loop"] == "outermost" else []
+        right = any(call in (want, *single) for call in calls)
         shown = ", ".join(f"{x:g}" if isinstance(x, float) else x for x in calls[0]) if calls else ""
         what = "`sliced_product` calls `steps` with the wrong arguments"
         expect.true(right, what, expected=f"steps({', '.join(map(str, want))})", got=f"steps({shown})")
@@ -265,20 +343,22 @@ def _check_calls_of_steps(submission: Submission, arguments: tuple, given: str) 
 
 def _check_that_steps_decide(submission: Submission, arguments: tuple, want: np.ndarray, given: str) -> None:
     """Fail unless a tile that `steps` names twice is added twice: to call it and ignore what it returns is no use."""
-    window = arguments[6]
-    tile = int(submission.rng.integers(-(-want.shape[1] // window)))
+    window, layout = arguments[6], submission.parameters.product_layout[2]
+    axis = layout.index("P")
+    tile = int(submission.rng.integers(-(-want.shape[axis] // window)))
     expected = want.copy()
-    expected[:, tile * window : (tile + 1) * window] *= 2
+    np.moveaxis(expected, axis, 0)[tile * window : (tile + 1) * window] *= 2
     function, hint = submission.value("sliced_product"), "compute nothing but what the steps name, one after another"
     with expect.case(f"{given}; `steps` with input tile {tile} twice", hint):
-        got = submission.call(PROBES + "with_a_tile_twice", function, tile, *arguments)
+        got = submission.call(PROBES + "with_a_tile_twice", function, tile, _nest_options(submission), *arguments)
         expect.close(got, expected, "what `sliced_product` computes from its steps")
 
 
 def _right_with_reference_steps(submission: Submission, arguments: tuple, want: np.ndarray) -> bool:
     """Whether the product is right once `steps` is the reference's, so that only the student's `steps` is wrong."""
     try:
-        answer = submission.call(PROBES + "with_reference", submission.value("sliced_product"), "steps", *arguments)
+        function, options = submission.value("sliced_product"), _nest_options(submission)
+        answer = submission.call(PROBES + "with_reference", function, "steps", options, *arguments)
         report = expect.mapping(answer, ("value", "broken"), "the product")
         check_rules(report["broken"], "`sliced_product`")
         expect.close(report["value"], want, "the product", dtype=np.float32)
@@ -305,7 +385,10 @@ def slices_add_up(submission: Submission) -> None:
 
 
 STEPS_STAND_IN = """
-from mlhood.grading.projects.p4.reference import sliced_product, steps
+from functools import partial as _partial
+from mlhood.grading.projects.p4 import reference as _reference
+steps = _partial(_reference.steps, step="{{ step }}", slice_loop="{{ slice_loop }}")
+sliced_product = _partial(_reference.sliced_product, layout={{ product_layout }}, slice_loop="{{ slice_loop }}")
 """
 
 TASKS = (
@@ -316,6 +399,7 @@ TASKS = (
         seconds=30,
         minutes=25,
         builds_on=("P3.1",),
+        varies=(VISIT_ORDER, POINT, NEST_TILE),
     ),
     Task(
         "P4.2",
@@ -326,5 +410,6 @@ TASKS = (
         forbidden=("mlhood.dataflow.sliced",),
         minutes=45,
         builds_on=("P4.1",),
+        varies=(STEP, SLICE_LOOP, PRODUCT_LAYOUT),
     ),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from inspect import signature
 from typing import Any
 
@@ -13,12 +14,12 @@ from mlhood.dataflow.nest import Nest, gemm
 from mlhood.dataflow.slicing.caches import Caches
 from mlhood.dataflow.slicing.problem import Order, Problem, possible
 from mlhood.grading.checks.probes import patched_globals
-from mlhood.grading.projects.p4.reference import needs, steps
+from mlhood.grading.projects.p4.reference import needs_by, steps
 from mlhood.grading.rpc.guard import guarded
 from mlhood.kernels.geometry import geometry
 
 VALUE_ERROR = "ValueError"
-REFERENCES = {"steps": steps, "needs": needs}
+REFERENCES = {"steps": steps, "needs": needs_by}
 
 
 def listed(function: Callable, width: int, *args: Any) -> dict[str, Any]:
@@ -51,26 +52,36 @@ def scheduled(function: Callable, m: int, n: int, k: int) -> dict[str, Any] | No
     return {"extents": list(nest.extents.values()), "visits": nest.visits()}
 
 
-def with_reference(function: Callable, name: str, *args: Any) -> dict[str, Any]:
-    """Call a function with the notebook's `name` replaced by the reference's; return its `value`, and if `broken`."""
-    with patched_globals(function, **{name: REFERENCES[name]}):
+def with_reference(function: Callable, name: str, options: dict[str, Any], *args: Any) -> dict[str, Any]:
+    """Call a function with the notebook's `name` replaced by the reference's; return its `value`, and if `broken`.
+
+    Args:
+        function: It.
+        name: One of `REFERENCES`.
+        options: Those of the reference that are this variant's.
+        args: The function's.
+    """
+    with patched_globals(function, **{name: partial(REFERENCES[name], **options)}):
         value, broken = guarded(function, args)
     return {"value": value, "broken": broken}
 
 
-def with_a_tile_twice(function: Callable, tile: int, *args: Any) -> Any:
+def with_a_tile_twice(function: Callable, tile: int, options: dict[str, str], *args: Any) -> Any:
     """Call `sliced_product` with the reference's `steps`, those of one input tile twice in a row."""
+    place = options["step"].split(", ").index("input tile")
 
     def steps(*sizes: Any, **named: Any) -> list[tuple[int, ...]]:
-        right = [tuple(step) for step in REFERENCES["steps"](*sizes, **named)]
-        return [step for step in right for _ in range(2 if step[1] == tile else 1)]
+        right = REFERENCES["steps"](*sizes, **named, **options)
+        return [step for step in right for _ in range(2 if step[place] == tile else 1)]
 
     with patched_globals(function, steps=steps):
         return function(*args)
 
 
-def recorded_calls(function: Callable, name: str, *args: Any) -> dict[str, Any]:
+def recorded_calls(function: Callable, name: str, options: dict[str, Any], *args: Any) -> dict[str, Any]:
     """Record the arguments with which a function calls `name`, the notebook's own or else the reference's.
+
+    The reference has this variant's `options`.
 
     Exceptions of the function are ignored: its result is the subject of another check. For a callable whose global
     names cannot be replaced, `recorded` is false.
@@ -78,7 +89,7 @@ def recorded_calls(function: Callable, name: str, *args: Any) -> dict[str, Any]:
     names = getattr(function, "__globals__", None)
     if names is None:
         return {"recorded": False, "calls": []}
-    original, calls = names.get(name, REFERENCES[name]), []
+    original, calls = names.get(name, partial(REFERENCES[name], **options)), []
 
     def recording(*args: Any, **kwargs: Any) -> Any:
         values = signature(original).bind(*args, **kwargs).args
@@ -90,10 +101,10 @@ def recorded_calls(function: Callable, name: str, *args: Any) -> dict[str, Any]:
     return {"recorded": True, "calls": calls[:100]}
 
 
-def result_or_value_error(function: Callable, name: str | None, *args: Any) -> Any:
+def result_or_value_error(function: Callable, name: str | None, options: dict[str, Any], *args: Any) -> Any:
     """Call a function, with the reference's `name` if one is given; return VALUE_ERROR if it raises ValueError."""
     try:
-        return with_reference(function, name, *args)["value"] if name else function(*args)
+        return with_reference(function, name, options, *args)["value"] if name else function(*args)
     except ValueError:
         return VALUE_ERROR
 

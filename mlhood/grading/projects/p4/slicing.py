@@ -14,6 +14,13 @@ from mlhood.grading.projects.p4 import reference
 from mlhood.grading.projects.p4.orders import PROBES
 from mlhood.grading.projects.p4.probes import VALUE_ERROR
 from mlhood.grading.projects.p4.reference import LEVELS, Triple
+from mlhood.grading.variants.parameter import Parameter
+
+# the kind of tile of which each level holds one more, so that the next one is loaded while others are in use
+NEXT_TILE = Parameter("next_tile", ("", "streamed", "stationary", "output"))
+# the keys of the dictionary that `needs` returns; a tuple if there are none
+NEEDS_KEYS = Parameter("needs_keys", ((), ("L1", "L2", "L3"), (1, 2, 3), ("first", "second", "third")))
+SEARCH = Parameter("search", ("halves", "halves the largest power of two", "takes one"))
 
 # Ferrari et al., 2023, section 3: 256 filters of 3 x 3 x 32, an output of 75 x 75, tiles of 16 windows and 8 filters
 PAPER = ("IS", 32, 256 // 8, 75 * 75 // 16)
@@ -41,14 +48,31 @@ def integer_triple(value: object, what: str, given: str) -> Triple:
     return k1, k2, k3
 
 
+def _next(submission: Submission) -> dict[str, Any]:
+    """Return the option of the reference's `needs`."""
+    return {"next_tile": submission.parameters.next_tile}
+
+
+def _bytes(submission: Submission, given: str, *arguments: object) -> Triple:
+    """Return the student's `needs`, as this variant of the course returns it."""
+    answer, what, keys = submission.call("needs", *arguments), "what `needs` returns", submission.parameters.needs_keys
+    if not keys:
+        return integer_triple(answer, what, given)
+    report = expect.mapping(answer, keys, what, given=given)
+    k1, k2, k3 = (expect.integer(report[key], f"{what} for {key!r}", given=given) for key in keys)
+    return k1, k2, k3
+
+
 def _check_level(submission: Submission, level: int, hint: str) -> None:
     """Compare the bytes that IS needs of a level."""
     for _ in range(3):
         tiles, sizes = _draw_tiles(submission), _draw_sizes(submission)
         given = f"IS, (k1, k2, k3) = {tiles}, sizes {sizes}"
         with expect.case(given):
-            got = integer_triple(submission.call("needs", "IS", *tiles, sizes), "what `needs` returns", given)[level]
-        want = reference.needs("IS", *tiles, sizes)[level]
+            got = _bytes(submission, given, "IS", *tiles, sizes)[level]
+        want = reference.needs("IS", *tiles, sizes, **_next(submission))[level]
+        if got == reference.needs("IS", *tiles, sizes)[level] != want:
+            hint = f"the next {submission.parameters.next_tile} tile is missing: each level holds one more"
         what = f"`needs` returns the wrong number of bytes for {LEVELS[level]}"
         expect.true(got == want, what, expected=f"{want:,}", got=f"{got:,}", given=given, hint=hint)
 
@@ -84,10 +108,10 @@ def orders_change_places(submission: Submission) -> None:
         swapped = {"input": sizes["weight"], "weight": sizes["input"], "output": sizes["output"]}
         given = f"WS, (k1, k2, k3) = {tiles}, sizes {sizes}"
         with expect.case(given, "which kind of tile does k2 count in WS, and which does k3 count?"):
-            got = integer_triple(submission.call("needs", "WS", *tiles, sizes), "what `needs` returns", given)
+            got = _bytes(submission, given, "WS", *tiles, sizes)
             # compared with the student's own result for IS as well, so that a wrong level does not count twice
-            own = integer_triple(submission.call("needs", "IS", *tiles, swapped), "what `needs` returns", given)
-            want = reference.needs("WS", *tiles, sizes)
+            own = _bytes(submission, given, "IS", *tiles, swapped)
+            want = reference.needs("WS", *tiles, sizes, **_next(submission))
             expect.true(
                 got in (own, want),
                 "`needs` returns the wrong numbers of bytes in the order WS",
@@ -99,11 +123,10 @@ def orders_change_places(submission: Submission) -> None:
 def _largest(submission: Submission, *arguments: object) -> list[Any]:
     """Return the student's `largest` and the one with the reference's `needs`; at least one of them answers."""
     answers, failures = [], []
+    function, options = submission.value("largest"), {**_next(submission), "keys": submission.parameters.needs_keys}
     for name in (None, "needs"):
         try:
-            answers.append(
-                submission.call(PROBES + "result_or_value_error", submission.value("largest"), name, *arguments)
-            )
+            answers.append(submission.call(PROBES + "result_or_value_error", function, name, options, *arguments))
         except expect.CheckFailed as failure:
             failures.append(failure)
     if not answers:
@@ -119,7 +142,7 @@ def _check_largest(submission: Submission, arguments: tuple, hint: str) -> None:
     order, channels, passing, staying, sizes, rooms = arguments
     shown = ", ".join(f"{capacity:.10g}" for capacity in rooms)
     given = f"{order}, channels {channels}, streamed {passing}, stationary {staying}, sizes {sizes}, rooms ({shown})"
-    want = reference.largest(*arguments)
+    want = reference.largest(*arguments, **_next(submission), search=submission.parameters.search)
     with expect.case(given, hint):
         answers = [answer for answer in _largest(submission, *arguments) if not _is_value_error(answer)]
         expect.true(bool(answers), "`largest` rejects a case that fits", expected=f"{want}", got="ValueError")
@@ -129,8 +152,12 @@ def _check_largest(submission: Submission, arguments: tuple, hint: str) -> None:
 
 @points(2)
 def tiles_are_halved_until_they_fit(submission: Submission) -> None:
-    """`largest` starts with all there are and halves k1, k2 and k3, one after another, until their level fits."""
-    hint = "one level after another: what L2 has to hold depends on the k1 that L1 left; halving rounds down"
+    """`largest` starts with {% if "power" in search %}powers of two{% else %}all there are{% endif %} and {{ \
+    "reduces" if "one" in search else "halves" }} k1, k2 and k3, one after another, until their level fits.
+    """
+    end = {"halves": "halving rounds down", "takes one": "each number is tried, from the top"}
+    rule = end.get(submission.parameters.search, "each starts with the largest power of two that is not more")
+    hint = f"one level after another: what L2 has to hold depends on the k1 that L1 left; {rule}"
     for order in ("IS", "WS", "IS", "WS"):
         _check_largest(submission, _draw_distinctive_case(submission, order), hint)
 
@@ -151,7 +178,7 @@ def _draw_distinctive_case(submission: Submission, order: str) -> tuple:
     """Draw arguments of `largest` for which the two orders give different results."""
     for _ in range(20):
         arguments = _draw_case(submission, order)
-        if not _same_in_both_orders(arguments):
+        if not _same_in_both_orders(submission, arguments):
             return arguments
     return _draw_case(submission, order)
 
@@ -162,9 +189,9 @@ def _draw_case(submission: Submission, order: str, exact: bool = False) -> tuple
     rooms = []
     for level in range(3):
         tiles = [*target[: level + 1], 1, 1][:3]
-        needed = reference.needs(order, *tiles, sizes=sizes)[level]
+        needed = reference.needs(order, *tiles, sizes, **_next(submission))[level]
         tiles[level] *= 2
-        twice = reference.needs(order, *tiles, sizes=sizes)[level]
+        twice = reference.needs(order, *tiles, sizes, **_next(submission))[level]
         rooms.append(float(needed if exact else rng.integers(needed, twice)))
     factors = (2 ** int(exponent) for exponent in rng.integers(1, 4, 3))
     most = [int(size) * factor + int(rng.integers(0, factor)) for size, factor in zip(target, factors, strict=True)]
@@ -180,14 +207,20 @@ def _same_in_both_orders(arguments: tuple) -> bool:
 
 @points(1)
 def the_papers_example_comes_out(submission: Submission) -> None:
-    """`largest` returns (32, 32, 87) for the paper's example, and halves nothing if everything fits."""
+    """`largest` returns {{ "(32, 32, 87)" if not next_tile else "the right tiles" }} for the paper's example, and {{ \
+    "reduces" if "one" in search else "halves" }} nothing if everything fits.
+    """
+    halved = submission.parameters.search == "halves" and not submission.parameters.next_tile
+    few = ": only one of the three has to be halved, twice" if halved else ", and go on from there, level by level"
     _check_largest(
         submission,
         (*PAPER, PAPER_SIZES, PAPER_ROOMS),
-        "print what each level needs at the start: only one of the three has to be halved, twice",
+        f"print what each level needs at the start{few}",
     )
     sizes, most = _draw_sizes(submission), _draw_tiles(submission)
     hint = "do not halve what fits already"
+    if submission.parameters.search != "halves":
+        hint = "stop at the first number that fits"
     _check_largest(submission, ("WS", *most, sizes, (math.inf, 1e12, math.inf)), hint)
 
 
@@ -198,9 +231,10 @@ def what_never_fits_is_an_error(submission: Submission) -> None:
     # L1 limits k1; where it does not, all 8 channels fit; the last case has no room even for the sums
     for level, k1, share in ((0, 1, 1), (1, 8, 1), (2, 8, 1), (0, 1, 0)):
         rooms = [1e9] * 3
-        rooms[level] = share * reference.needs("IS", k1, 1, 1, sizes)[level] - 1.0
+        rooms[level] = share * reference.needs("IS", k1, 1, 1, sizes, **_next(submission))[level] - 1.0
         given = f"IS, channels 8, streamed 4, stationary 6, sizes {sizes}, rooms {tuple(map(int, rooms))}"
-        hint = f"1 // 2 is 0, and no tile at all is no answer: {LEVELS[level]} is too small then"
+        start = "1 - 1" if submission.parameters.search == "takes one" else "1 // 2"
+        hint = f"{start} is 0, and no tile at all is no answer: {LEVELS[level]} is too small then"
         with expect.case(given, hint):
             answers = _largest(submission, "IS", 8, 4, 6, sizes, tuple(rooms))
             what = "`largest` returns tiles that do not fit"
@@ -208,7 +242,10 @@ def what_never_fits_is_an_error(submission: Submission) -> None:
 
 
 ANALYSIS_STAND_IN = """
-from mlhood.grading.projects.p4.reference import largest, needs
+from functools import partial as _partial
+from mlhood.grading.projects.p4 import reference as _reference
+largest = _partial(_reference.largest, next_tile="{{ next_tile }}", search="{{ search }}")
+needs = _partial(_reference.needs_by, keys={{ needs_keys }}, next_tile="{{ next_tile }}")
 """
 
 TASKS = (
@@ -226,6 +263,7 @@ TASKS = (
             what_never_fits_is_an_error,
         ),
         stand_in=ANALYSIS_STAND_IN,
+        varies=(NEXT_TILE, NEEDS_KEYS, SEARCH),
         seconds=20,
         minutes=40,
         builds_on=("P4.2",),
