@@ -8,9 +8,23 @@ from mlhood.dataflow.systolic import Array, count, gemm_layer
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Task, points
+from mlhood.grading.variants.parameter import Parameter
 
 Case = tuple[int, int, int, int, int]
 # the dimensions along the rows, along the columns, and in time
+# the cycles that WS and IS take to shift in what the array holds, and those that OS takes to shift its sums out
+LOADED_IN = Parameter("loaded_in", ("rows", "columns", "rows + columns", "2 * rows"))
+TAKEN_OUT_IN = Parameter("taken_out_in", ("", "rows", "columns", "2 * columns"))
+# what `utilisation` returns
+SHARE = Parameter("share", ("used", "used, in percent", "idle", "idle, in percent"))
+CYCLES = {
+    "": lambda rows, columns: 0,
+    "rows": lambda rows, columns: rows,
+    "columns": lambda rows, columns: columns,
+    "rows + columns": lambda rows, columns: rows + columns,
+    "2 * rows": lambda rows, columns: 2 * rows,
+    "2 * columns": lambda rows, columns: 2 * columns,
+}
 MAPPING = {"WS": ("K", "N", "M"), "IS": ("K", "M", "N"), "OS": ("M", "N", "K")}
 
 
@@ -32,9 +46,22 @@ def _given(dataflow: str, case: Case) -> str:
     return ", ".join([dataflow, *(f"{name} {size}" for name, size in labelled)])
 
 
-def _reference_cycles(dataflow: str, case: Case) -> int:
+def _reference_cycles(submission: Submission, dataflow: str, case: Case) -> int:
+    """Return the cycles, with those that this variant of the course counts for what is shifted in or out."""
     rows, columns, m, n, k = case
-    return count(gemm_layer("product", m, n, k), Array(rows, columns, dataflow.lower())).cycles
+    counted = count(gemm_layer("product", m, n, k), Array(rows, columns, dataflow.lower())).cycles
+    sizes = {"M": m, "N": n, "K": k}
+    down, across, _ = MAPPING[dataflow]
+    folds = -(-sizes[down] // rows) * -(-sizes[across] // columns)
+    if dataflow == "OS":
+        return counted + folds * CYCLES[submission.parameters.taken_out_in](rows, columns)
+    return counted + folds * (CYCLES[submission.parameters.loaded_in](rows, columns) - rows)
+
+
+def _share(submission: Submission, used: float) -> float:
+    """Return what `utilisation` is to return, for the fraction of the array that is used."""
+    share = submission.parameters.share
+    return (1 - used if "idle" in share else used) * (100 if "percent" in share else 1)
 
 
 def _cycles(submission: Submission, dataflow: str, case: Case) -> int:
@@ -52,7 +79,7 @@ def _check_cycles(submission: Submission, dataflow: str, formula: str) -> None:
     """Compare the cycles of products that fill the array in every fold."""
     for _ in range(3):
         case = _draw_case(submission, dataflow)
-        got, want = _cycles(submission, dataflow, case), _reference_cycles(dataflow, case)
+        got, want = _cycles(submission, dataflow, case), _reference_cycles(submission, dataflow, case)
         down, across, _ = MAPPING[dataflow]
         hint = f"{formula}; {down} is mapped to the rows, {across} to the columns"
         if got == want - 1:
@@ -79,7 +106,10 @@ def inputs_stay(submission: Submission) -> None:
 @points(2)
 def outputs_stay(submission: Submission) -> None:
     """`cycles` for "OS": nothing is loaded first, K products are accumulated in place."""
-    _check_cycles(submission, "OS", "nothing is loaded first: when do the last operands meet at the lower right?")
+    hint = "nothing is loaded first: when do the last operands meet at the lower right?"
+    if submission.parameters.taken_out_in:
+        hint += f" Then the sums are taken out, in {submission.parameters.taken_out_in} cycles"
+    _check_cycles(submission, "OS", hint)
 
 
 @points(2)
@@ -89,7 +119,7 @@ def last_folds_take_as_long(submission: Submission) -> None:
     expect.true(bool(dataflows), "`cycles` is right for no dataflow, even where all folds are full")
     for dataflow in dataflows:
         case = _draw_case(submission, dataflow, remainder=1)
-        got, want = _cycles(submission, dataflow, case), _reference_cycles(dataflow, case)
+        got, want = _cycles(submission, dataflow, case), _reference_cycles(submission, dataflow, case)
         hint = "how many folds lie along the rows, how many along the columns? The last of each is one, too"
         what = f"`cycles` of {dataflow} is wrong where a fold is not full"
         expect.close_number(got, want, what, given=_given(dataflow, case), hint=hint)
@@ -97,20 +127,25 @@ def last_folds_take_as_long(submission: Submission) -> None:
 
 def _right(submission: Submission, dataflow: str) -> bool:
     case = _draw_case(submission, dataflow)
-    return _call(submission, "cycles", dataflow, case) == _reference_cycles(dataflow, case)
+    return _call(submission, "cycles", dataflow, case) == _reference_cycles(submission, dataflow, case)
 
 
 @points(2)
 def utilisation_is_the_busy_part(submission: Submission) -> None:
-    """`utilisation` is the fraction of all elements in all cycles that do a multiply-accumulate."""
-    hint = "a fraction of 1: every multiplier could do one multiply-accumulate in each cycle"
+    """`utilisation` is the {{ "percentage" if "percent" in share else "fraction" }} of all elements in all cycles {{ \
+    "that do no" if "idle" in share else "that do a" }} multiply-accumulate.
+    """
+    whole = "percentage" if "percent" in submission.parameters.share else "fraction of 1"
+    hint = f"a {whole}: every multiplier could do one multiply-accumulate in each cycle"
+    if "idle" in submission.parameters.share:
+        hint += "; asked for is the part in which it does not"
     for dataflow in MAPPING:
         for remainder in (0, 1):
             rows, columns, m, n, k = case = _draw_case(submission, dataflow, remainder)
             got = _call(submission, "utilisation", dataflow, case)
             if expect.same_number(got, _own_utilisation(submission, dataflow, case)):
                 continue
-            want = m * n * k / (_reference_cycles(dataflow, case) * rows * columns)
+            want = _share(submission, m * n * k / (_reference_cycles(submission, dataflow, case) * rows * columns))
             expect.close_number(got, want, "`utilisation` is wrong", given=_given(dataflow, case), hint=hint)
 
 
@@ -121,7 +156,7 @@ def _own_utilisation(submission: Submission, dataflow: str, case: Case) -> float
         cycles = _call(submission, "cycles", dataflow, case)
     except expect.CheckFailed:
         return math.nan
-    return m * n * k / (cycles * rows * columns) if cycles > 0 else math.nan
+    return _share(submission, m * n * k / (cycles * rows * columns)) if cycles > 0 else math.nan
 
 
 TASKS = (
@@ -130,6 +165,7 @@ TASKS = (
         "A systolic array",
         checks=(weights_stay, inputs_stay, outputs_stay, last_folds_take_as_long, utilisation_is_the_busy_part),
         seconds=30,
+        varies=(LOADED_IN, TAKEN_OUT_IN, SHARE),
         forbidden=("mlhood.dataflow.systolic",),
         minutes=30,
         builds_on=("P4.1",),

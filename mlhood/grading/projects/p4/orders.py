@@ -91,8 +91,8 @@ def _written(visit: tuple[int, ...], point: str, tile: tuple[int, int], numbers:
 
 @points(3)
 def visits_go_tile_by_tile(submission: Submission) -> None:
-    """`visits` completes a tile before it moves on to the next, and goes through each tile {{ visit_order[1][:-1] }} by {{ \
-    visit_order[1][:-1] }}.
+    """`visits` completes a tile before it moves on to the next, and goes through each tile {{ \
+    visit_order[1][:-1] }} by {{ visit_order[1][:-1] }}.
     """
     rng = submission.rng
     hint = "four loops: the two over tiles outside, the two over the points of a tile inside"

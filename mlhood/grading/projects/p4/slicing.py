@@ -198,9 +198,11 @@ def _draw_case(submission: Submission, order: str, exact: bool = False) -> tuple
     return order, *most, sizes, tuple(rooms)
 
 
-def _same_in_both_orders(arguments: tuple) -> bool:
+def _same_in_both_orders(submission: Submission, arguments: tuple) -> bool:
+    options = {**_next(submission), "search": submission.parameters.search}
     try:
-        return reference.largest("IS", *arguments[1:]) == reference.largest("WS", *arguments[1:])
+        one, other = (reference.largest(order, *arguments[1:], **options) for order in ("IS", "WS"))
+        return one == other
     except ValueError:
         return False
 

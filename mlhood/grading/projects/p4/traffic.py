@@ -12,8 +12,12 @@ from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Task, points
 from mlhood.grading.projects.p4.reference import LEVELS, loads
+from mlhood.grading.variants.parameter import Parameter
 
 Sizes = tuple[int, int, int, int]
+# what the two numbers of each level count, of each kind of tile
+COUNTED = Parameter("counted", ("the tiles loaded", "the tiles loaded again", "the loads of each tile"))
+LOADS_KEYS = Parameter("loads_keys", (LEVELS, (1, 2, 3), ("into L1", "into L2", "into L3"), ("near", "middle", "far")))
 
 
 def full_groups(submission: Submission) -> list[Sizes]:
@@ -56,19 +60,26 @@ def _given(sizes: Sizes) -> str:
 
 def _loads(submission: Submission, sizes: Sizes, level: str) -> tuple[int, int]:
     """Return the student's `loads` of a level."""
+    key = submission.parameters.loads_keys[LEVELS.index(level)]
     with expect.case(_given(sizes)):
-        what = f"what `loads` returns for {level}"
-        pair = expect.mapping(submission.call("loads", *sizes), (level,), "what `loads` returns")[level]
+        what = f"what `loads` returns for {key}"
+        pair = expect.mapping(submission.call("loads", *sizes), (key,), "what `loads` returns")[key]
         pair = expect.sequence(pair, tuple, what)
         expect.equal(len(pair), 2, f"the wrong number of items in {what}")
     return expect.integer(pair[0], what), expect.integer(pair[1], what)
 
 
+def _right_loads(submission: Submission, sizes: Sizes, level: str) -> tuple[int, int]:
+    return loads(*sizes, counted=submission.parameters.counted)[level]
+
+
 def _check_level(submission: Submission, level: str, hint: str) -> None:
     for sizes in full_groups(submission):
-        got, want = _loads(submission, sizes, level), loads(*sizes)[level]
+        got, want = _loads(submission, sizes, level), _right_loads(submission, sizes, level)
         if got == want[::-1] != want:
             hint = "the stationary tiles come first, then the streamed tiles"
+        if got == loads(*sizes)[level] != want:
+            hint = f"these are the tiles loaded; the text asks for {submission.parameters.counted}"
         _check_equal(got, want, level, sizes, hint)
 
 
@@ -80,21 +91,21 @@ def _check_equal(got: tuple[int, int], want: tuple[int, int], level: str, sizes:
 
 @points(2)
 def tiles_into_l1(submission: Submission) -> None:
-    """`loads` counts the tiles loaded into L1, which holds one tile of each kind."""
+    """`loads` counts {{ counted }} into L1, which holds one tile of each kind."""
     hint = "which loop of the nest brings another tile of each kind, and how often does it begin an iteration?"
     _check_level(submission, "L1", hint)
 
 
 @points(2)
 def tiles_into_l2(submission: Submission) -> None:
-    """`loads` counts the tiles loaded into L2, which holds one stationary tile and a group of k2 streamed tiles."""
+    """`loads` counts {{ counted }} into L2, which holds one stationary tile and a group of k2 streamed tiles."""
     hint = "when does a group of streamed tiles begin, and how many stationary tiles does it meet before the next one?"
     _check_level(submission, "L2", hint)
 
 
 @points(2)
 def tiles_into_l3(submission: Submission) -> None:
-    """`loads` counts the tiles loaded into L3, which also holds a group of k3 stationary tiles."""
+    """`loads` counts {{ counted }} into L3, which also holds a group of k3 stationary tiles."""
     hint = "how often does a group of stationary tiles begin, and how many groups of streamed tiles pass it?"
     _check_level(submission, "L3", hint)
 
@@ -107,7 +118,7 @@ def last_groups_count(submission: Submission) -> None:
     hint = "a group that is not full is a group, with fewer tiles"
     for sizes in partial_groups(submission):
         for level in levels:
-            _check_equal(_loads(submission, sizes, level), loads(*sizes)[level], level, sizes, hint)
+            _check_equal(_loads(submission, sizes, level), _right_loads(submission, sizes, level), level, sizes, hint)
 
 
 @points(2)
@@ -118,12 +129,15 @@ def what_is_still_there_is_loaded(submission: Submission) -> None:
     hint = "the text counts every beginning of an iteration, whatever was loaded last"
     for sizes in lasting_groups(submission):
         for level in levels:
-            _check_equal(_loads(submission, sizes, level), loads(*sizes)[level], level, sizes, hint)
+            _check_equal(_loads(submission, sizes, level), _right_loads(submission, sizes, level), level, sizes, hint)
 
 
 def _right(submission: Submission, level: str) -> bool:
     try:
-        return all(_loads(submission, sizes, level) == loads(*sizes)[level] for sizes in full_groups(submission))
+        return all(
+            _loads(submission, sizes, level) == _right_loads(submission, sizes, level)
+            for sizes in full_groups(submission)
+        )
     except expect.CheckFailed as failure:
         if "not written" in failure.what:
             raise
@@ -136,6 +150,7 @@ TASKS = (
         "Traffic by hand",
         checks=(tiles_into_l1, tiles_into_l2, tiles_into_l3, last_groups_count, what_is_still_there_is_loaded),
         seconds=30,
+        varies=(COUNTED, LOADS_KEYS),
         forbidden=("mlhood.dataflow.slicing.traffic",),
         minutes=30,
         builds_on=("P4.2",),
