@@ -107,9 +107,9 @@ PLAN: dict[str, set[str]] = {
     | {"grading.variants"},
     # pages are looked at in the browser that draws graphs
     "grading.notebooks": {"exchange", "grading.variants", "grading.checks", "grading.projects"},
-    "grading.execution": {"grading.rpc", "grading.checks", "grading.notebooks"},
+    "grading.execution": {"grading.rpc", "grading.checks", "grading.projects", "grading.notebooks"},
     "grading.sandbox": {"grading.rpc", "grading.execution"},
-    "grading.student": {"grading.rpc", "grading.checks", "grading.projects", "grading.notebooks"}
+    "grading.student": {"grading.rpc", "grading.variants", "grading.checks", "grading.projects", "grading.notebooks"}
     | {"grading.execution", "grading.reports"},
     "grading.intake": set(),
     "grading.gradebook": {"grading.checks", "grading.notebooks", "grading.intake"},
@@ -120,7 +120,7 @@ PLAN: dict[str, set[str]] = {
     "grading.marking": {"grading.notebooks", "grading.intake", "grading.gradebook", "grading.reports"},
     # a batch uses the course in its workers only
     "grading.batch": {"grading.checks", "grading.projects", "grading.notebooks", "grading.execution"}
-    | {"grading.sandbox", "grading.intake", "grading.gradebook"},
+    | {"grading.sandbox", "grading.intake", "grading.gradebook", "grading.variants"},
     "grading.autograders": {"grading.checks", "grading.projects", "grading.notebooks", "grading.execution"}
     | {"grading.sandbox", "grading.intake", "grading.gradebook", "grading.batch", "grading.exporters"},
     # it calls the command as an instructor does, and reads the gradebook

@@ -14,6 +14,7 @@ from mlhood.errors import GradingError, OutputError
 from mlhood.files.locks import try_lock
 from mlhood.grading.batch.batch import Batch, Observer
 from mlhood.grading.batch.class_result import ClassResult
+from mlhood.grading.batch.editions import Editions
 from mlhood.grading.batch.executor import Executor
 from mlhood.grading.batch.local_executor import LocalExecutor
 from mlhood.grading.batch.result_keys import digest_of
@@ -23,10 +24,11 @@ from mlhood.grading.gradebook.records import LATE_POLICY, ROSTER, records, roste
 from mlhood.grading.gradebook.roster import read_roster
 from mlhood.grading.intake.collect import collect
 from mlhood.grading.sandbox.bubblewrap import require
+from mlhood.grading.variants.draw import require_word
 
 SANDBOXED = "mlhood.grading.batch.course_grader:sandboxed"
 UNSANDBOXED = "mlhood.grading.batch.course_grader:unsandboxed"
-SEED = "seed"  # name of the gradebook's metadata
+SEED, VARIANT = "seed", "variant"  # names of the gradebook's metadata
 MAX_TEXT = 1 << 20
 
 
@@ -39,6 +41,7 @@ class GradeOptions:
         seconds: Time limit for one submission.
         grader: `module:function` that makes a worker's grader (see `grader.Grader`).
         scheduler: Address of a Dask scheduler; by default this machine grades.
+        variant: Word of the variant that the class was given; that of each group follows from the roster.
     """
 
     jobs: int = 1
@@ -50,6 +53,7 @@ class GradeOptions:
     seconds: float = 3600.0
     grader: str = SANDBOXED
     scheduler: str = ""
+    variant: str = ""
 
 
 def grade_class(sources: Iterable[Path], out: Path, options: GradeOptions, observer: Observer) -> ClassResult:
@@ -61,6 +65,8 @@ def grade_class(sources: Iterable[Path], out: Path, options: GradeOptions, obser
         OutputError: The folder is among the submissions, cannot be written, or another call is writing to it.
     """
     sources = list(sources)
+    if options.variant:
+        require_word(options.variant)
     if options.grader == SANDBOXED:
         observer.stage("testing the sandbox")
         require()
@@ -83,7 +89,10 @@ def grade_class(sources: Iterable[Path], out: Path, options: GradeOptions, obser
         students = len({file.student for file in submissions})
         observer.stage(f"found {len(submissions)} submissions of {students} students")
         gradebook.add_submissions(submissions)
-        Batch(gradebook, _executor(options, seed, gradebook), observer, options.seconds).run(submissions)
+        if options.variant:
+            gradebook.set_metadata(VARIANT, options.variant)
+        editions = Editions(gradebook.metadata(VARIANT) or "", roster_of(gradebook))
+        Batch(gradebook, _executor(options, seed, gradebook), observer, options.seconds, editions).run(submissions)
         layouts = tuple(collection.layout for collection in collections)
         extras = tuple(file for collection in collections for file in collection.extras)
         results, others = tuple(records(gradebook)), tuple(unassigned(gradebook))

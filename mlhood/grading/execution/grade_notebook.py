@@ -36,6 +36,7 @@ from mlhood.grading.notebooks.restore import (
     judging_points,
     restore,
 )
+from mlhood.grading.projects.collect import variant
 from mlhood.grading.rpc.sources import self_contained
 
 CELL_SECONDS = 300.0
@@ -202,10 +203,20 @@ def _first_line(cell: NotebookNode) -> str:
     return single_line(lines[0][:60]) if lines else "empty cell"
 
 
-def grade_file(path: str | Path, settings: RunSettings | None = None, *, keep_files: str | Path | None = None) -> Marks:
+def grade_file(
+    path: str | Path,
+    settings: RunSettings | None = None,
+    *,
+    keep_files: str | Path | None = None,
+    word: str = "",
+) -> Marks:
     """Grade the notebook in a file. The file itself is not modified.
 
-    The files that the notebook writes are deleted, or kept in the empty or new folder `keep_files`.
+    Args:
+        path: Of the notebook.
+        settings: How to run it.
+        keep_files: An empty or new folder for the files that the notebook writes; else they are deleted.
+        word: Of the variant of the course that it is graded as; by default that of this package.
 
     Raises:
         NotebookError: The file is not a notebook of the course, or of another edition.
@@ -214,6 +225,7 @@ def grade_file(path: str | Path, settings: RunSettings | None = None, *, keep_fi
     """
     notebook = read(path)
     project = project_of(notebook, path)
+    project = variant(project, word) if word else project
     require_current_edition(notebook, project, path)
     with _working_folder(keep_files) as folder:
         return grade(notebook, project, folder, settings)

@@ -1,0 +1,49 @@
+"""Which variant of the course a submission is marked as: that of its edition, if this course has released it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from mlhood.grading.gradebook.roster import Roster
+from mlhood.grading.intake.collect import SubmittedFile
+
+UNSIGNED = "?"  # stands for an edition whose seal is not of this course; no word of a variant
+
+
+@dataclass(frozen=True)
+class Editions:
+    """What the students were given.
+
+    Args:
+        word: Of the variant; empty if it is the course as it is published.
+        roster: With the group of each student, where each group has its own edition.
+    """
+
+    word: str = ""
+    roster: Roster = field(default_factory=Roster)
+
+    def given_to(self, file: SubmittedFile) -> str:
+        """Return the word of the edition that a student was given; empty for the published course."""
+        student = self.roster.find(file.student, file.name)
+        return edition_word(self.word, student.group if student else "") if self.word else ""
+
+    def marked_as(self, file: SubmittedFile, found: str) -> tuple[str, str]:
+        """Return the word that a submission is marked as, and a note if it is not of the edition of its student.
+
+        Args:
+            file: The submission.
+            found: The word sealed in it; `UNSIGNED` if the seal is another course's, empty if there is none.
+        """
+        given = self.given_to(file)
+        if found == UNSIGNED or (given and not found):
+            sealed = "its edition was not sealed with the seed of this course" if found else "it is of no edition"
+            marked = f"the edition {given}" if given else "the published course"
+            return given, f"{sealed}, so it is marked as {marked}"
+        if given and found != given:
+            return found, f"it was made for the edition {found} and is marked as such; the student was given {given}"
+        return found, ""
+
+
+def edition_word(word: str, group: str) -> str:
+    """Return the word of a group's edition."""
+    return f"{word}/{group}" if group else word
