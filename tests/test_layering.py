@@ -107,10 +107,10 @@ PLAN: dict[str, set[str]] = {
     | {"grading.variants"},
     # pages are looked at in the browser that draws graphs
     "grading.notebooks": {"exchange", "grading.variants", "grading.checks", "grading.projects"},
-    "grading.execution": {"grading.rpc", "grading.checks", "grading.projects", "grading.notebooks"},
+    "grading.execution": {"grading.rpc", "grading.variants", "grading.checks", "grading.projects", "grading.notebooks"},
     "grading.sandbox": {"grading.rpc", "grading.execution"},
     "grading.student": {"grading.rpc", "grading.variants", "grading.checks", "grading.projects", "grading.notebooks"}
-    | {"grading.execution", "grading.reports"},
+    | {"grading.execution", "grading.reports", "grading.gradebook"},
     "grading.intake": set(),
     "grading.gradebook": {"grading.checks", "grading.notebooks", "grading.intake"},
     "grading.exporters": {"grading.checks", "grading.notebooks", "grading.intake", "grading.gradebook"},

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mlhood.errors import GradingError
 from mlhood.files.terminal import echo
 
 if TYPE_CHECKING:
@@ -28,6 +30,13 @@ Notebook = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print plain data for a program to read.")]
 
 
+class Audience(StrEnum):
+    """Who gets an edition of their own."""
+
+    CLASS = "class"
+    STUDENT = "student"
+
+
 def register(app: typer.Typer) -> None:
     """Add the commands to the command line."""
     for command in (run, check, validate, sync, preview, release):
@@ -39,7 +48,12 @@ def run(
         list[Path] | None,
         typer.Argument(callback=_find, help="Notebooks to run, such as P3; by default all of the course."),
     ] = None,
-    out: Annotated[Path, typer.Option(help="Folder of the results.")] = Path("out"),
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of the results; by default out, for a variant beside the course.")
+    ] = None,
+    variant: Annotated[
+        str, typer.Option(metavar="WORD", help="Run the solved masters of this variant of the course.")
+    ] = "",
     write_back: Annotated[
         bool, typer.Option("--write-back", help="Store the new outputs in the notebooks themselves (for maintainers).")
     ] = False,
@@ -53,17 +67,23 @@ def run(
     Example: mlhood run
 
     Example: mlhood run P1 --out results
+
+    Example: mlhood run --variant autumn-4f9c --out ../autumn
     """
     from rich.console import Console
 
     from mlhood.grading.execution.progress import progress_display
     from mlhood.grading.execution.run import run_notebooks
+    from mlhood.grading.execution.variant_run import require_for_variant, variant_folder
     from mlhood.grading.notebooks.notebook import course_notebooks
     from mlhood.grading.reports.run_report import write_report
 
     paths = notebooks or course_notebooks(Path.cwd())
+    target = out or (variant_folder(paths[0].parent, variant) if variant else Path("out"))
+    if variant:
+        require_for_variant(paths, target, write_back)
     with progress_display(Console(stderr=True)) as display:
-        outcome = run_notebooks(paths, out, display, write_report, write_back=write_back)
+        outcome = run_notebooks(paths, target, display, write_report, write_back=write_back, variant=variant)
     report = str(outcome.error) if outcome.report is None else f"report: {_relative(outcome.report)}"
     echo("\n\n".join([*map(_run_text, outcome.runs), report]))
     raise typer.Exit(outcome.code)
@@ -105,6 +125,9 @@ def check(
         Path | None, typer.Option(help="An empty folder for the files that the notebook writes.")
     ] = None,
     hints: Annotated[bool, typer.Option("--hints", help="Also say how to go on where a check failed.")] = False,
+    variant: Annotated[
+        str, typer.Option(metavar="WORD", help="Mark it as this variant of the course (for instructors).")
+    ] = "",
 ) -> None:
     """Mark a notebook: run it from the top in a folder of its own, and run every check.
 
@@ -122,7 +145,9 @@ def check(
 
     select_tasks = task_filter(task or [], notebook)
     with _progress_bar(notebook.stem, quiet=as_json) as on_step:
-        marks = select_tasks(grade_file(notebook, RunSettings(seed, on_step=on_step), keep_files=keep_files))
+        marks = select_tasks(
+            grade_file(notebook, RunSettings(seed, on_step=on_step), keep_files=keep_files, word=variant)
+        )
     shown = marks if hints else without_hints(marks)
     more = "" if shown == marks else "\nhow to go on: --hints"
     text = f"{full_text(shown)}{more}\nthe same inputs again: --seed {marks.seed}"
@@ -238,16 +263,60 @@ def release(
         bool | None,
         typer.Option("--git/--no-git", help="Make a git repository; by default unless DIR is inside another one."),
     ] = None,
+    variant: Annotated[
+        str, typer.Option(metavar="WORD", help="Draw the tasks' parameters from this word, known to you alone.")
+    ] = "",
+    seed_file: Annotated[
+        Path | None, typer.Option(help="The seed of the course, which seals the variant; by default DIR-seed.txt.")
+    ] = None,
+    masters: Annotated[
+        Path | None,
+        typer.Option(help="The folder of `mlhood run --variant WORD`: outputs of given cells come from it."),
+    ] = None,
+    variant_per: Annotated[
+        Audience, typer.Option(help="One edition for the class, or DIR/A, DIR/B, ... for groups of students.")
+    ] = Audience.CLASS,
+    roster: Annotated[Path | None, typer.Option(help="CSV: student, name, email; dealt into groups.")] = None,
+    groups: Annotated[int, typer.Option(help="How many groups of students there are.")] = 4,
 ) -> None:
     """Write the student edition: a git repository of its own, with a first commit, without the solutions.
 
     Run it in the folder of the course. A notebook that would be replaced is kept beside the new one. The edition has a
     workflow by which GitHub Classroom shows points. A repository that is in DIR already is not changed.
 
+    With --variant it asks for other things than the course whose solutions are public.
+
     Example: mlhood release --out ../student
 
     Example: mlhood release --out ../student --gradescope
+
+    Example: mlhood release --out ../student --variant autumn-4f9c
+
+    Example: mlhood release --out ../student --variant autumn-4f9c --variant-per student --roster class.csv
     """
     from mlhood.grading.student.release import release as write_edition
+    from mlhood.grading.student.variant_release import VariantOptions, release_variant
 
-    echo(write_edition(Path.cwd(), out, force=force, gradescope=gradescope, git=git).text())
+    if not variant:
+        _need_variant({"--seed-file": seed_file, "--masters": masters, "--roster": roster})
+        echo(write_edition(Path.cwd(), out, force=force, gradescope=gradescope, git=git).text())
+        return
+    if (variant_per == Audience.STUDENT) != (roster is not None):
+        raise GradingError(
+            "groups of students need both --variant-per student and --roster",
+            where="mlhood release",
+            got="--roster alone" if roster else "--variant-per student alone",
+            todo="add the other one, or leave out both for one edition for all",
+        )
+    options = VariantOptions(variant, seed_file, masters, roster, groups)
+    echo(release_variant(Path.cwd(), out, options, force=force, gradescope=gradescope, git=git).text())
+
+
+def _need_variant(options: dict[str, object]) -> None:
+    if given := [name for name, value in options.items() if value is not None]:
+        raise GradingError(
+            f"{given[0]} is for a variant",
+            where="mlhood release",
+            expected="--variant WORD with it",
+            todo="name the variant, or leave it out",
+        )

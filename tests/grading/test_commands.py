@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from mlhood import cli
 from mlhood.grading.notebooks.notebook import write_text
 from mlhood.grading.notebooks.sync import cell_files
-from mlhood.grading.student import release
+from mlhood.grading.student import variant_edition
 
 COMMANDS = ("run", "check", "validate", "sync", "release")
 
@@ -96,8 +96,8 @@ def test_bad_input_is_a_message_and_exit_code_2(solved, arguments, monkeypatch, 
 
 
 def test_release_command(solved, tmp_path, monkeypatch):
-    monkeypatch.setattr(release, "package_files", lambda root: {"mlhood/__init__.py": ""})
-    monkeypatch.setattr(release, "course_notebooks", lambda root: [solved])
+    monkeypatch.setattr(variant_edition, "package_files", lambda root: {"mlhood/__init__.py": ""})
+    monkeypatch.setattr(variant_edition, "course_notebooks", lambda root: [solved])
     for name, text in cell_files([solved]).items():
         write_text(tmp_path / name, text)
     (tmp_path / "pyproject.toml").write_text("[project]\nname = 'x'\n")

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from mlhood.grading.gradebook.roster import Roster
 from mlhood.grading.intake.collect import SubmittedFile
+from mlhood.grading.variants.draw import edition_word
 
 UNSIGNED = "?"  # stands for an edition whose seal is not of this course; no word of a variant
 
@@ -30,20 +31,22 @@ class Editions:
     def marked_as(self, file: SubmittedFile, found: str) -> tuple[str, str]:
         """Return the word that a submission is marked as, and a note if it is not of the edition of its student.
 
+        An edition of another group counts as what it is, one of another term does not.
+
         Args:
             file: The submission.
             found: The word sealed in it; `UNSIGNED` if the seal is another course's, empty if there is none.
         """
         given = self.given_to(file)
-        if found == UNSIGNED or (given and not found):
-            sealed = "its edition was not sealed with the seed of this course" if found else "it is of no edition"
-            marked = f"the edition {given}" if given else "the published course"
-            return given, f"{sealed}, so it is marked as {marked}"
-        if given and found != given:
+        if found == given or (found and found != UNSIGNED and not self.word):
+            return found, ""
+        if found in self._words():
             return found, f"it was made for the edition {found} and is marked as such; the student was given {given}"
-        return found, ""
+        made = "is of no edition" if not found else f"was made for the edition {found}, which is not of this class"
+        made = "is of an edition that was not sealed with the seed of this course" if found == UNSIGNED else made
+        return given, f"it {made}, so it is marked as {f'the edition {given}' if given else 'the published course'}"
 
-
-def edition_word(word: str, group: str) -> str:
-    """Return the word of a group's edition."""
-    return f"{word}/{group}" if group else word
+    def _words(self) -> set[str]:
+        """Return the words of the editions of this class."""
+        groups = {student.group for student in self.roster.students}
+        return {edition_word(self.word, group) for group in groups | {""}} if self.word else set()

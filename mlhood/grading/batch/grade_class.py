@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import os
 import secrets
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -12,6 +10,7 @@ from pathlib import Path
 
 from mlhood.errors import GradingError, OutputError
 from mlhood.files.locks import try_lock
+from mlhood.files.short_text import read_short_text
 from mlhood.grading.batch.batch import Batch, Observer
 from mlhood.grading.batch.class_result import ClassResult
 from mlhood.grading.batch.editions import Editions
@@ -25,11 +24,11 @@ from mlhood.grading.gradebook.roster import read_roster
 from mlhood.grading.intake.collect import collect
 from mlhood.grading.sandbox.bubblewrap import require
 from mlhood.grading.variants.draw import require_word
+from mlhood.grading.variants.seed import read_seed
 
 SANDBOXED = "mlhood.grading.batch.course_grader:sandboxed"
 UNSANDBOXED = "mlhood.grading.batch.course_grader:unsandboxed"
 SEED, VARIANT = "seed", "variant"  # names of the gradebook's metadata
-MAX_TEXT = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -155,22 +154,11 @@ def _seed(gradebook: Gradebook, file: Path | None) -> int:
         seed = gradebook.metadata(SEED) or str(secrets.randbits(63))
         gradebook.set_metadata(SEED, seed)
         return int(seed)
-    text = _read_text(file).strip()
-    if not text:
-        raise GradingError(
-            "the seed file is empty",
-            where=file,
-            expected="some text that nobody can guess",
-            todo="write one: python3 -c 'import secrets; print(secrets.token_hex())' > seed",
-        )
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8]) >> 1
+    return read_seed(file)
 
 
 def _read_text(file: Path) -> str:
     try:
-        with file.open("rb") as stream:
-            if os.fstat(stream.fileno()).st_size > MAX_TEXT:
-                raise ValueError(f"it is larger than {MAX_TEXT >> 20} MiB")
-            return stream.read(MAX_TEXT).decode("utf-8")
+        return read_short_text(file)
     except (OSError, ValueError) as error:
         raise GradingError("a file cannot be read", where=file, expected="a text file", got=str(error)) from None

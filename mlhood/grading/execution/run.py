@@ -15,8 +15,11 @@ from mlhood.grading.checks.marks import Marks, TaskResult
 from mlhood.grading.checks.task import Project
 from mlhood.grading.execution import output_folder
 from mlhood.grading.execution.grade_notebook import RunSettings, Step, grade
+from mlhood.grading.execution.variant_run import kernels_of_variant
 from mlhood.grading.notebooks.notebook import clean, clear_outputs, project_of, read, write, write_text
 from mlhood.grading.notebooks.render import notebook_html
+from mlhood.grading.notebooks.variant import master_of_variant
+from mlhood.grading.projects.collect import variant as variant_project
 
 EXIT_INTERRUPTED = 130
 EXIT_ERROR = 2
@@ -89,7 +92,13 @@ ReportWriter = Callable[[Sequence[NotebookRun], Path], Path]
 
 
 def run_notebooks(
-    notebooks: Iterable[Path], out: Path, observer: RunObserver, write_report: ReportWriter, *, write_back: bool = False
+    notebooks: Iterable[Path],
+    out: Path,
+    observer: RunObserver,
+    write_report: ReportWriter,
+    *,
+    write_back: bool = False,
+    variant: str = "",
 ) -> RunOutcome:
     """Run and grade notebooks, one after the other; an error in one does not stop the next.
 
@@ -100,6 +109,7 @@ def run_notebooks(
         observer: Receives the progress.
         write_report: Writes the report about these runs into the folder and returns its path.
         write_back: Whether to store the new outputs in the notebooks themselves, if no cell failed.
+        variant: The word of a variant, whose solved masters are made from these and run.
 
     Raises:
         OutputError: The folder cannot be written; nothing has been run then.
@@ -108,7 +118,8 @@ def run_notebooks(
     runs = _with_unique_names(notebooks)
     for number, run in enumerate(runs, start=1):
         observer.begin(run.name, number, len(runs))
-        _run(run, out, observer, write_back)
+        with kernels_of_variant(variant):
+            _run(run, out, observer, write_back, variant)
         observer.end(run)
         if run.interrupted:
             runs = runs[:number]
@@ -128,11 +139,14 @@ def _with_unique_names(notebooks: Iterable[Path]) -> list[NotebookRun]:
     return runs
 
 
-def _run(run: NotebookRun, out: Path, observer: RunObserver, write_back: bool) -> None:
+def _run(run: NotebookRun, out: Path, observer: RunObserver, write_back: bool, word: str) -> None:
     """Run one notebook and write its results, even if it is interrupted."""
     try:
         notebook = read(run.source)
         run.project = project_of(notebook, run.source)
+        if word:
+            run.project = variant_project(run.project, word)
+            notebook = master_of_variant(notebook, run.project, run.source)
         run.folder, kept = output_folder.create_empty(out, run.name)
         if kept:
             run.notes.append(f"files that no run wrote were moved to {kept}")

@@ -78,7 +78,7 @@ def outdated_files(root: Path) -> dict[str, bytes]:
         project = project_of(notebook, path)
         sync_notebook(notebook, project, path)
         require_templates(notebook, project, path)
-        texts |= {path.name: notebook_text(notebook)} | _package_files(notebook, path)
+        texts |= {path.name: notebook_text(notebook)} | notebook_files(notebook, path)
     files = {name: text.encode() for name, text in texts.items()}
     if {path.stem for path in paths} >= set(EXCERPTS) and (root / "README.md").is_file():
         files |= readme_files(root, PROJECTS.values())
@@ -93,7 +93,7 @@ def cell_files(masters: Iterable[Path]) -> dict[str, str]:
     """
     files = {}
     for path in masters:
-        files |= _package_files(read(path), path)
+        files |= notebook_files(read(path), path)
     return files
 
 
@@ -117,7 +117,12 @@ def _is_current(path: Path, content: bytes) -> bool:
     return path.is_file() and path.read_bytes() == content
 
 
-def _package_files(notebook: NotebookNode, path: Path) -> dict[str, str]:
+def notebook_files(notebook: NotebookNode, path: Path) -> dict[str, str]:
+    """Return the files of the package that are copied from a master notebook: text by path from the course's folder.
+
+    Raises:
+        NotebookError: It is not a notebook of the course, or the markers of a solution are wrong.
+    """
     project = project_of(notebook, path)
     folder = f"{PROJECTS_PATH}/{project.id.lower()}"
     files = {f"{folder}/{CELLS_FILE}": dump_cells(master_cells(notebook))}
