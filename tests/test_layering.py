@@ -112,9 +112,9 @@ PLAN: dict[str, set[str]] = {
     "grading.student": {"grading.rpc", "grading.variants", "grading.checks", "grading.projects", "grading.notebooks"}
     | {"grading.execution", "grading.reports", "grading.gradebook"},
     "grading.intake": set(),
-    "grading.gradebook": {"grading.checks", "grading.notebooks", "grading.intake"},
+    "grading.gradebook": {"grading.variants", "grading.checks", "grading.notebooks", "grading.intake"},
     "grading.exporters": {"grading.checks", "grading.notebooks", "grading.intake", "grading.gradebook"},
-    "grading.similarity": {"grading.notebooks", "grading.gradebook"},
+    "grading.similarity": {"grading.projects", "grading.notebooks", "grading.gradebook"},
     "grading.reports": {"grading.rpc", "grading.checks", "grading.notebooks", "grading.execution", "grading.gradebook"}
     | {"grading.similarity"},
     "grading.marking": {"grading.notebooks", "grading.intake", "grading.gradebook", "grading.reports"},

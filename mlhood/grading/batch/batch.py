@@ -9,12 +9,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from mlhood.grading.batch.editions import UNSIGNED, Editions
+from mlhood.grading.batch.editions import Editions
 from mlhood.grading.batch.executor import Executor, Finished, Job, Lost, Started, TaskFinished
 from mlhood.grading.batch.result_keys import digest_of, result_key, shared_result_key
 from mlhood.grading.gradebook.gradebook import Entry, Gradebook, Identification
 from mlhood.grading.gradebook.project_spec import ProjectSpec
 from mlhood.grading.intake.collect import SubmittedFile
+from mlhood.grading.variants.seal import UNSIGNED
 
 MAX_ATTEMPTS = 2
 IDENTIFY_SECONDS = 120.0

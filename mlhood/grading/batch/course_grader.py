@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from mlhood.errors import GradingError
-from mlhood.grading.batch.editions import UNSIGNED
 from mlhood.grading.batch.grader import Grader, GraderSettings, Identified
 from mlhood.grading.batch.result_keys import checks_digest, submission_seed
 from mlhood.grading.checks.marks import Marks, TaskResult
@@ -18,7 +17,7 @@ from mlhood.grading.intake.collect import SubmittedFile
 from mlhood.grading.notebooks.edition import sealed_edition
 from mlhood.grading.notebooks.notebook import project_of, read
 from mlhood.grading.projects import PROJECTS
-from mlhood.grading.variants.seal import unseal
+from mlhood.grading.variants.seal import UNSIGNED, unseal
 
 
 def sandboxed(settings: GraderSettings) -> Grader:

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from mlhood.grading.gradebook.roster import Roster
 from mlhood.grading.intake.collect import SubmittedFile
 from mlhood.grading.variants.draw import edition_word
-
-UNSIGNED = "?"  # stands for an edition whose seal is not of this course; no word of a variant
+from mlhood.grading.variants.seal import UNSIGNED
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from mlhood.grading.checks.submission import Reached
 from mlhood.grading.gradebook.database import Database
 from mlhood.grading.gradebook.project_spec import ProjectSpec
 from mlhood.grading.intake.collect import SubmittedFile
+from mlhood.grading.variants.seal import UNSIGNED
 
 GRADEBOOK_FILE = "gradebook.sqlite"
 SUBMISSIONS_FOLDER = "submissions"  # beside the gradebook; see `store`
@@ -135,7 +136,7 @@ class Gradebook(Database):
 
     def editions(self) -> set[str]:
         """Return the words of the editions that submissions come from."""
-        return {word for (word,) in self._rows("SELECT DISTINCT edition FROM notebooks") if word}
+        return {word for (word,) in self._rows("SELECT DISTINCT edition FROM notebooks") if word not in ("", UNSIGNED)}
 
     def identification(self, sha256: str, course: str) -> Identification | None:
         """Return the project of a notebook in this version of the course, or None if it is not identified yet."""

@@ -85,13 +85,12 @@ def with_values(project: Project, values: Mapping[str, Any]) -> Project:
     Raises:
         GradingError: A template cannot be rendered.
     """
-    solutions, templates = master_solutions(project.id), solution_templates(project.id)
+    solutions = varied_solutions(project.id, values)
 
     def valued(task: Task) -> Task:
         if not task.solution_stands_in:
             return with_parameters(task, values)
-        solution = vary(solutions.get(task.id, ""), templates.get(task.id, {}), values)
-        return replace(with_parameters(replace(task, stand_in=""), values), stand_in=solution)
+        return replace(with_parameters(replace(task, stand_in=""), values), stand_in=solutions.get(task.id, ""))
 
     tasks = tuple(map(valued, project.declared or project.tasks))
     varied = values != defaults(parameters_of(project))
@@ -141,14 +140,16 @@ def master_solutions(project: str) -> dict[str, str]:
     return _read_package_file(project, SOLUTIONS_FILE)
 
 
+def varied_solutions(project: str, values: Mapping[str, Any]) -> dict[str, str]:
+    """Return the master's solutions by task for these values of the parameters; none where there are no solutions."""
+    templates = _read_package_file(project, VARIANTS_FILE).get("solutions", {})
+    solutions = master_solutions(project)
+    return {task: vary(source, templates.get(task, {}), values) for task, source in solutions.items()}
+
+
 def cell_templates(project: str) -> dict[str, Templates]:
     """Return the templates of code cells by their names, as `mlhood sync` wrote them; none in an edition."""
     return _read_package_file(project, VARIANTS_FILE).get("cells", {})
-
-
-def solution_templates(project: str) -> dict[str, Templates]:
-    """Return the templates of solutions by task, as `mlhood sync` wrote them; none in an edition."""
-    return _read_package_file(project, VARIANTS_FILE).get("solutions", {})
 
 
 def _read_package_file(project: str, name: str) -> dict[str, Any]:
