@@ -54,7 +54,7 @@ def checks(
     for project, tasks in selected:
         path = course / f"{project.id}.ipynb"
         varied = variant(project, word)
-        with NotebookRun(master_of_variant(read(path), varied, path), varied) as run:
+        with NotebookRun(master_of_variant(read(path), varied), varied) as run:
             for task in run.tasks(tasks):
                 result = score(task, sample=sample, report=lambda line: echo(line, err=True))
                 echo(str(result))

@@ -146,7 +146,7 @@ def _run(run: NotebookRun, out: Path, observer: RunObserver, write_back: bool, w
         run.project = project_of(notebook, run.source)
         if word:
             run.project = variant_project(run.project, word)
-            notebook = master_of_variant(notebook, run.project, run.source)
+            notebook = master_of_variant(notebook, run.project)
         run.folder, kept = output_folder.create_empty(out, run.name)
         if kept:
             run.notes.append(f"files that no run wrote were moved to {kept}")

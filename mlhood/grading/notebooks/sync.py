@@ -206,6 +206,16 @@ def sync_notebook(notebook: NotebookNode, project: Project, path: Path) -> None:
             names.add(name)
             named.add(name)
             _write_metadata(cell, cell_label, name, project)
+    write_titles(notebook, project)
+
+
+def write_titles(notebook: NotebookNode, project: Project) -> None:
+    """Write the titles and points of a project's tasks into the headings and the table of its notebook, in place.
+
+    Raises:
+        NotebookError: The table has an unknown column.
+    """
+    for cell in notebook.cells:
         if cell.cell_type == "markdown":
             cell.source = TASK_HEADING.sub(lambda match: _heading(match, project), cell.source)
     _write_task_table(notebook.cells[0], project)

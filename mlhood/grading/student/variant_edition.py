@@ -55,7 +55,7 @@ def master_notebooks(root: Path, made_of: Variant | None) -> dict[str, NotebookN
     for path in course_notebooks(root):
         masters[path.name] = notebook = read(path)
         if made_of:
-            masters[path.name] = varied = master_of_variant(notebook, _project(notebook, path, made_of), path)
+            masters[path.name] = varied = master_of_variant(notebook, _project(notebook, path, made_of))
             if made_of.masters:
                 _take_outputs(varied, made_of.masters / path.stem / path.name)
             seal_edition(varied, made_of.sealed)
