@@ -78,21 +78,25 @@ class Progress:
         self.project = PROJECTS[project_id]
 
     def _rows(self) -> list[tuple[str, str, str, str]]:
-        rows = []
-        for task in self.project.tasks:
-            result = self.results.get(task.id)
-            earned = result.earned if result else 0.0
-            points = f"{marks_text.format_points(earned)} of {marks_text.format_points(task.points)}"
-            state = points if result else "not checked yet"
-            rows.append((task.id, task.title, marks_text.points_bar(earned, task.points), state))
+        rows = [self._row(task) for task in self.project.tasks]
         earned = sum(result.earned for result in self.results.values())
-        total = f"{marks_text.format_points(earned)} of {marks_text.format_points(self.project.points)}"
-        return [*rows, ("", "all tasks", marks_text.points_bar(earned, self.project.points), total)]
+        points = self.project.points - sum(result.skipped for result in self.results.values())
+        total = f"{marks_text.format_points(earned)} of {marks_text.format_points(points)}"
+        return [*rows, ("", "all tasks", marks_text.points_bar(earned, points), total)]
+
+    def _row(self, task: Task) -> tuple[str, str, str, str]:
+        result = self.results.get(task.id)
+        if result is None:
+            return task.id, task.title, marks_text.points_bar(0, task.points), "not checked yet"
+        if not result.asked:  # an empty bar would look like lost points
+            return task.id, task.title, "", "cannot be asked on this machine"
+        points = f"{marks_text.format_points(result.earned)} of {marks_text.format_points(result.points)}"
+        return task.id, task.title, marks_text.points_bar(result.earned, result.points), points
 
     def __repr__(self) -> str:
         rows = self._rows()
         width = max(len(title) for _, title, _, _ in rows)
-        return "\n".join(f"{task:5} {title:{width}} {bar} {state}" for task, title, bar, state in rows)
+        return "\n".join(f"{task:5} {title:{width}} {bar:10} {state}" for task, title, bar, state in rows)
 
     def _repr_html_(self) -> str:
         from mlhood.grading.reports.render import progress_html
