@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 import secrets
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from pathlib import Path
 
 from mlhood.errors import GradingError, OutputError
 from mlhood.files.locks import try_lock
+from mlhood.files.text_file import read_text
 from mlhood.grading.batch.batch import Batch, Observer
 from mlhood.grading.batch.class_result import ClassResult
 from mlhood.grading.batch.executor import Executor
@@ -27,7 +27,6 @@ from mlhood.grading.sandbox.bubblewrap import require
 SANDBOXED = "mlhood.grading.batch.course_grader:sandboxed"
 UNSANDBOXED = "mlhood.grading.batch.course_grader:unsandboxed"
 SEED = "seed"  # name of the gradebook's metadata
-MAX_TEXT = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -65,7 +64,7 @@ def grade_class(sources: Iterable[Path], out: Path, options: GradeOptions, obser
         observer.stage("testing the sandbox")
         require()
     _refuse_inside(sources, out)
-    policy = _read_text(options.late_file) if options.late_file else None
+    policy = read_text(options.late_file) if options.late_file else None
     if policy is not None:
         parse_late_policy(policy, options.late_file)  # so that an error shows before hours of work, not after
     roster = read_roster(options.roster_file) if options.roster_file else None
@@ -146,7 +145,7 @@ def _seed(gradebook: Gradebook, file: Path | None) -> int:
         seed = gradebook.metadata(SEED) or str(secrets.randbits(63))
         gradebook.set_metadata(SEED, seed)
         return int(seed)
-    text = _read_text(file).strip()
+    text = read_text(file).strip()
     if not text:
         raise GradingError(
             "the seed file is empty",
@@ -155,13 +154,3 @@ def _seed(gradebook: Gradebook, file: Path | None) -> int:
             todo="write one: python3 -c 'import secrets; print(secrets.token_hex())' > seed",
         )
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8]) >> 1
-
-
-def _read_text(file: Path) -> str:
-    try:
-        with file.open("rb") as stream:
-            if os.fstat(stream.fileno()).st_size > MAX_TEXT:
-                raise ValueError(f"it is larger than {MAX_TEXT >> 20} MiB")
-            return stream.read(MAX_TEXT).decode("utf-8")
-    except (OSError, ValueError) as error:
-        raise GradingError("a file cannot be read", where=file, expected="a text file", got=str(error)) from None

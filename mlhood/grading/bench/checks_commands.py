@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mlhood.errors import GradingError
+from mlhood.errors import GradingError, nearest
 from mlhood.files.terminal import echo
 
 if TYPE_CHECKING:
@@ -24,7 +24,9 @@ def checks(
     names: Annotated[
         list[str] | None, typer.Argument(metavar="[P3 P3.2 ...]", help="Projects or tasks; all by default.")
     ] = None,
-    course: Annotated[Path, typer.Option(help="Folder of the solved master notebooks.")] = Path(),
+    course: Annotated[
+        Path | None, typer.Option(help="Folder of the solved master notebooks; by default the course we are in.")
+    ] = None,
     sample: Annotated[int, typer.Option(min=0, help="Mutants of each task, drawn the same each time; 0: all.")] = 0,
     as_json: Annotated[Path | None, typer.Option("--json", help="Also write every verdict into this file.")] = None,
 ) -> None:
@@ -39,16 +41,17 @@ def checks(
     """
     from mlhood.files.atomic import check_output, write_atomic
     from mlhood.grading.bench.mutation_score import HEADER, NotebookRun, score
-    from mlhood.grading.notebooks.notebook import read
+    from mlhood.grading.notebooks.notebook import course_folder, read
 
     if as_json is not None:
         check_output(as_json)
-    selected = _selected(names or [])
+    selected = _selected([name.upper() for name in names or []])
+    folder = course or course_folder(Path.cwd())
     rows: list[dict[str, Any]] = []
     held = True
     echo(HEADER)
     for project, tasks in selected:
-        notebook = read(course / f"{project.id}.ipynb")
+        notebook = read(folder / f"{project.id}.ipynb")
         with NotebookRun(notebook, project) as run:
             for task in run.tasks(tasks):
                 result = score(task, sample=sample, report=lambda line: echo(line, err=True))
@@ -65,7 +68,9 @@ def _selected(names: list[str]) -> list[tuple[Project, list[Task]]]:
 
     known = [*PROJECTS, *(task.id for project in PROJECTS.values() for task in project.tasks)]
     if unknown := [name for name in names if name not in known]:
-        raise GradingError("there is no such project or task", where=unknown[0], expected=f"one of {', '.join(known)}")
+        todo = nearest(unknown[0], known)
+        expected = f"one of {', '.join(PROJECTS)}, or a task such as {known[len(PROJECTS)]}"
+        raise GradingError("there is no such project or task", where=unknown[0], expected=expected, todo=todo)
     chosen = [
         (project, [task for task in project.tasks if not names or {project.id, task.id} & set(names)])
         for project in PROJECTS.values()

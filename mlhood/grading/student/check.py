@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from mlhood.errors import GradingError
+from mlhood.errors import GradingError, nearest
 from mlhood.grading.checks.marks import HINT, TaskResult, judge, without_hint
 from mlhood.grading.checks.submission import Session
 from mlhood.grading.checks.task import Task
@@ -182,7 +182,12 @@ def progress(project_id: str | None = None) -> Progress:
     latest = next(reversed(_results), "P1.1")
     project_id = project_id or latest.partition(".")[0]
     if project_id not in PROJECTS:
-        raise GradingError("there is no such project", where=project_id, expected=f"one of {', '.join(PROJECTS)}")
+        raise GradingError(
+            "there is no such project",
+            where=project_id,
+            expected=f"one of {', '.join(PROJECTS)}",
+            todo=nearest(project_id, PROJECTS),
+        )
     return Progress({task: _results[task] for task in _results if task.startswith(f"{project_id}.")}, project_id)
 
 
@@ -192,7 +197,9 @@ def _find(task_id: str) -> Task:
     if task is not None:
         return task
     ids = [task.id for project in PROJECTS.values() for task in project.tasks]
-    raise GradingError("there is no such task", where=repr(task_id), expected=f"one of {', '.join(ids)}")
+    raise GradingError(
+        "there is no such task", where=repr(task_id), expected=f"one of {', '.join(ids)}", todo=nearest(task_id, ids)
+    )
 
 
 def _notebook_names() -> dict[str, Any]:
