@@ -64,7 +64,7 @@ def run_of(project, notebook, folder: Path, statuses: dict[str, tuple[str, str]]
     (folder / project.id).mkdir(parents=True)
     (folder / project.id / f"{project.id}.ipynb").write_text("{}")
     marks = Marks(project.id, project.title, tasks, 1.0)
-    source = Path("/home/ada/secret", f"{project.id}.ipynb")
+    source = Path("secret", "of ada", f"{project.id}.ipynb")
     return NotebookRun(source, project.id, project, folder / project.id, marks, notebook)
 
 
