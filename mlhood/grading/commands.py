@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mlhood.errors import GradingError
+from mlhood.errors import GradingError, nearest
 from mlhood.files.terminal import echo
 
 if TYPE_CHECKING:
     from mlhood.grading.execution.run import NotebookRun
 
 
-def _find(paths: Path | list[Path] | None) -> Path | list[Path] | None:
+def find(paths: Path | list[Path] | None) -> Path | list[Path] | None:
     """Replace names of projects by their notebooks."""
     from mlhood.grading.notebooks.notebook import find_notebook
 
@@ -25,8 +26,9 @@ def _find(paths: Path | list[Path] | None) -> Path | list[Path] | None:
 
 
 Notebook = Annotated[
-    Path, typer.Argument(callback=_find, help="A notebook of the course, by its path or name: P1.ipynb or P1.")
+    Path, typer.Argument(callback=find, help="A notebook of the course, by its path or name: P1.ipynb or P1.")
 ]
+TASK_NAME = re.compile(r"([Pp][1-9])\.\d+")
 AsJson = Annotated[bool, typer.Option("--json", help="Print plain data for a program to read.")]
 
 
@@ -39,14 +41,14 @@ class Audience(StrEnum):
 
 def register(app: typer.Typer) -> None:
     """Add the commands to the command line."""
-    for command in (run, check, validate, sync, preview, release):
+    for command in (run, check, hint, validate, sync, preview, release):
         app.command()(command)
 
 
 def run(
     notebooks: Annotated[
         list[Path] | None,
-        typer.Argument(callback=_find, help="Notebooks to run, such as P3; by default all of the course."),
+        typer.Argument(callback=find, help="Notebooks to run, such as P3; by default all of the course."),
     ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder of the results; by default out, for a variant beside the course.")
@@ -75,10 +77,12 @@ def run(
     from mlhood.grading.execution.progress import progress_display
     from mlhood.grading.execution.run import run_notebooks
     from mlhood.grading.execution.variant_run import require_for_variant, variant_folder
-    from mlhood.grading.notebooks.notebook import course_notebooks
+    from mlhood.grading.notebooks.notebook import course_notebooks, require_notebook
     from mlhood.grading.reports.run_report import write_report
 
     paths = notebooks or course_notebooks(Path.cwd())
+    for path in paths:  # a mistyped name shows before the others have run for minutes
+        require_notebook(path)
     target = out or (variant_folder(paths[0].parent, variant) if variant else Path("out"))
     if variant:
         require_for_variant(paths, target, write_back)
@@ -115,7 +119,9 @@ def _relative(path: Path) -> Path:
 
 
 def check(
-    notebook: Notebook,
+    notebook: Annotated[
+        Path, typer.Argument(help="A notebook of the course, by its path or name, or one of its tasks: P1, or P1.3.")
+    ],
     as_json: AsJson = False,
     task: Annotated[list[str] | None, typer.Option(help="Report only this task; can be given several times.")] = None,
     seed: Annotated[
@@ -137,13 +143,16 @@ def check(
 
     Example: mlhood check P1
 
-    Example: mlhood check P1.ipynb --task P1.3 --json
+    Example: mlhood check P1.3
+
+    Example: mlhood check P1.ipynb --task P1.3 --task P1.4 --json
     """
     from mlhood.grading.checks.marks import without_hints
     from mlhood.grading.execution.grade_notebook import RunSettings, grade_file, task_filter
     from mlhood.grading.reports.marks_text import full_text
 
-    select_tasks = task_filter(task or [], notebook)
+    notebook, named = _split_task(notebook)
+    select_tasks = task_filter([*named, *(task or [])], notebook)
     with _progress_bar(notebook.stem, quiet=as_json) as on_step:
         marks = select_tasks(
             grade_file(notebook, RunSettings(seed, on_step=on_step), keep_files=keep_files, word=variant)
@@ -153,6 +162,44 @@ def check(
     text = f"{full_text(shown)}{more}\nthe same inputs again: --seed {marks.seed}"
     echo(json.dumps(marks.as_dict(), indent=2, default=str) if as_json else text)
     raise typer.Exit(0 if all(result.full for result in marks.tasks) else 1)
+
+
+def _split_task(path: Path) -> tuple[Path, list[str]]:
+    """Return the notebook and the tasks that `P1`, `P1.ipynb` or `P1.3` names."""
+    from mlhood.grading.notebooks.notebook import find_notebook
+
+    task = TASK_NAME.fullmatch(str(path))
+    if task is None or path.exists():
+        return find_notebook(path), []
+    return find_notebook(Path(task[1])), [task[0]]
+
+
+def hint(
+    task: Annotated[str, typer.Argument(metavar="TASK", help="A task of the course, such as P1.3.")],
+    notebook: Annotated[
+        Path | None, typer.Argument(callback=find, help="The notebook with your solution; by default the task's own.")
+    ] = None,
+) -> None:
+    """Mark a notebook, and say how to go on where a check of this task failed.
+
+    It is `mlhood check --hints` for one task. The exit code is 0 for full marks in it, 1 if points were lost, 2 if
+    there is no such task or the notebook could not be marked.
+
+    Example: mlhood hint P2.4
+    """
+    check(notebook or _notebook_of(task), task=[task], hints=True)
+
+
+def _notebook_of(task: str) -> Path:
+    """Return the path of the notebook that a task belongs to."""
+    from mlhood.grading.notebooks.notebook import find_notebook
+    from mlhood.grading.projects import PROJECTS
+
+    known = [task.id for project in PROJECTS.values() for task in project.tasks]
+    if task.upper() in known:
+        return find_notebook(Path(task.partition(".")[0]))
+    expected = f"a task of {', '.join(PROJECTS)}, such as {known[0]}"
+    raise GradingError("there is no such task", where=task, expected=expected, todo=nearest(task, known))
 
 
 @contextlib.contextmanager
@@ -194,7 +241,7 @@ def sync(
 ) -> None:
     """Update what is copied from somewhere else: the notebooks' task metadata, cells in the package, the README.
 
-    Run it in the folder of the course. To add a task, write its section in the notebook (heading, solution cell with
+    To add a task, write its section in the notebook (heading, solution cell with
     markers, check cell) and a check module in mlhood/grading/projects, then run this.
 
     Example: mlhood sync
@@ -203,13 +250,15 @@ def sync(
     """
     from mlhood.files.atomic import write_atomic
     from mlhood.files.paths import make_folder
+    from mlhood.grading.notebooks.notebook import course_folder
     from mlhood.grading.notebooks.sync import outdated_files
 
-    files = outdated_files(Path.cwd())
+    root = course_folder(Path.cwd())
+    files = outdated_files(root)
     for name, content in files.items():
         if not check:
-            make_folder((Path.cwd() / name).parent)
-            write_atomic(Path.cwd() / name, content)
+            make_folder((root / name).parent)
+            write_atomic(root / name, content)
         echo(f"{'not in sync' if check else 'updated'}: {name}")
     if not files:
         echo("everything is in sync")
@@ -219,7 +268,7 @@ def sync(
 def preview(
     notebooks: Annotated[
         list[Path] | None,
-        typer.Argument(callback=_find, help="Notebooks to show, such as P3; by default all of the course."),
+        typer.Argument(callback=find, help="Notebooks to show, such as P3; by default all of the course."),
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder of the pages and screenshots.")] = Path("out/preview"),
     screenshots: Annotated[bool, typer.Option(help="Make screenshots, which takes most of the time.")] = True,
@@ -235,13 +284,16 @@ def preview(
     from mlhood.files.paths import make_folder
     from mlhood.grading.notebooks.browser_view import open_browser, view
     from mlhood.grading.notebooks.github_view import github_page
-    from mlhood.grading.notebooks.notebook import course_notebooks, read
+    from mlhood.grading.notebooks.notebook import course_notebooks, read, require_notebook
     from mlhood.grading.notebooks.view_defects import defects
 
     found = []
+    paths = notebooks or course_notebooks(Path.cwd())
+    for path in paths:
+        require_notebook(path)
     make_folder(out)
     with open_browser() as browser:
-        for path in notebooks or course_notebooks(Path.cwd()):
+        for path in paths:
             notebook = read(path)
             page = github_page(notebook, path.stem, path.parent)
             found += defects(notebook, page, path.name)
@@ -281,7 +333,7 @@ def release(
 ) -> None:
     """Write the student edition: a git repository of its own, with a first commit, without the solutions.
 
-    Run it in the folder of the course. A notebook that would be replaced is kept beside the new one. The edition has a
+    A notebook that would be replaced is kept beside the new one. The edition has a
     workflow by which GitHub Classroom shows points. A repository that is in DIR already is not changed.
 
     With --variant it asks for other things than the course whose solutions are public.
@@ -294,12 +346,14 @@ def release(
 
     Example: mlhood release --out ../student --variant autumn-4f9c --variant-per student --roster class.csv
     """
+    from mlhood.grading.notebooks.notebook import course_folder
     from mlhood.grading.student.release import release as write_edition
     from mlhood.grading.student.variant_release import VariantOptions, release_variant
 
+    root = course_folder(Path.cwd())
     if not variant:
         _need_variant({"--seed-file": seed_file, "--masters": masters, "--roster": roster})
-        echo(write_edition(Path.cwd(), out, force=force, gradescope=gradescope, git=git).text())
+        echo(write_edition(root, out, force=force, gradescope=gradescope, git=git).text())
         return
     if (variant_per == Audience.STUDENT) != (roster is not None):
         raise GradingError(
@@ -309,7 +363,7 @@ def release(
             todo="add the other one, or leave out both for one edition for all",
         )
     options = VariantOptions(variant, seed_file, masters, roster, groups)
-    echo(release_variant(Path.cwd(), out, options, force=force, gradescope=gradescope, git=git).text())
+    echo(release_variant(root, out, options, force=force, gradescope=gradescope, git=git).text())
 
 
 def _need_variant(options: dict[str, object]) -> None:

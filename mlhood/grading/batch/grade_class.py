@@ -10,7 +10,7 @@ from pathlib import Path
 
 from mlhood.errors import GradingError, OutputError
 from mlhood.files.locks import try_lock
-from mlhood.files.short_text import read_short_text
+from mlhood.files.text_file import read_text
 from mlhood.grading.batch.batch import Batch, Observer
 from mlhood.grading.batch.class_result import ClassResult
 from mlhood.grading.batch.editions import Editions
@@ -70,7 +70,7 @@ def grade_class(sources: Iterable[Path], out: Path, options: GradeOptions, obser
         observer.stage("testing the sandbox")
         require()
     _refuse_inside(sources, out)
-    policy = _read_text(options.late_file) if options.late_file else None
+    policy = read_text(options.late_file) if options.late_file else None
     if policy is not None:
         parse_late_policy(policy, options.late_file)  # so that an error shows before hours of work, not after
     roster = read_roster(options.roster_file) if options.roster_file else None
@@ -155,10 +155,3 @@ def _seed(gradebook: Gradebook, file: Path | None) -> int:
         gradebook.set_metadata(SEED, seed)
         return int(seed)
     return read_seed(file)
-
-
-def _read_text(file: Path) -> str:
-    try:
-        return read_short_text(file)
-    except (OSError, ValueError) as error:
-        raise GradingError("a file cannot be read", where=file, expected="a text file", got=str(error)) from None

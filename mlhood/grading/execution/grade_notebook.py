@@ -18,7 +18,7 @@ from pathlib import Path
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell
 
-from mlhood.errors import GradingError, OutputError
+from mlhood.errors import GradingError, OutputError, nearest
 from mlhood.grading.checks.expect import single_line
 from mlhood.grading.checks.marks import Marks, TaskResult, judge
 from mlhood.grading.checks.submission import Session
@@ -273,17 +273,20 @@ def empty_folder(folder: Path, *, option: str = "--keep-files") -> Path:
 
 
 def task_filter(task_ids: Collection[str], path: str | Path) -> Callable[[Marks], Marks]:
-    """Return a filter that leaves these tasks of a notebook's marks, or all if none is named.
+    """Return a filter that leaves these tasks of a notebook's marks, or all if none is named; `p1.3` is P1.3.
 
     Raises:
         GradingError: The notebook's project has no such task.
         NotebookError: The file is not a notebook of the course.
     """
     project = project_of(read(path), path)
-    for task_id in task_ids:
-        if project.task(task_id) is None:
-            expected = ", ".join(task.id for task in project.tasks)
-            raise GradingError("there is no such task", where=task_id, expected=f"one of {expected}")
-    return lambda marks: replace(
-        marks, tasks=tuple(task for task in marks.tasks if not task_ids or task.id in task_ids)
-    )
+    known = [task.id for task in project.tasks]
+    wanted = [task_id.upper() for task_id in task_ids]
+    if unknown := [task_id for task_id in wanted if task_id not in known]:
+        raise GradingError(
+            "there is no such task",
+            where=unknown[0],
+            expected=f"one of {', '.join(known)}",
+            todo=nearest(unknown[0], known),
+        )
+    return lambda marks: replace(marks, tasks=tuple(task for task in marks.tasks if not wanted or task.id in wanted))

@@ -28,13 +28,17 @@ SEED = 0  # the same inputs in every run, so that runs can be compared
 
 @dataclass
 class NotebookRun:
-    """The run of one notebook: the results of the tasks it reached, and what stopped it, if anything."""
+    """The run of one notebook: the results of the tasks it reached, and what stopped it, if anything.
+
+    `executed` is the notebook with the outputs of this run.
+    """
 
     source: Path
     name: str
     project: Project | None = None
     folder: Path | None = None
     marks: Marks | None = None
+    executed: NotebookNode | None = None
     error: MlhoodError | None = None
     interrupted: bool = False
     failed_cells: tuple[str, ...] = ()
@@ -172,6 +176,7 @@ def _execute(run: NotebookRun, project: Project, folder: Path, notebook: Noteboo
     run.marks = run.marks or Marks(project.id, project.title, tuple(results), time.monotonic() - began)
     run.failed_cells = _failed_cells(notebook)
     clean(notebook)
+    run.executed = notebook
 
 
 def _failed_cells(notebook: NotebookNode) -> tuple[str, ...]:

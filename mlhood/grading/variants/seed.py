@@ -11,7 +11,7 @@ import secrets
 from pathlib import Path
 
 from mlhood.errors import GradingError
-from mlhood.files.short_text import read_short_text
+from mlhood.files.text_file import read_text
 
 
 def read_seed(file: Path) -> int:
@@ -20,10 +20,7 @@ def read_seed(file: Path) -> int:
     Raises:
         GradingError: The file cannot be read, or is empty.
     """
-    try:
-        text = read_short_text(file).strip()
-    except (OSError, ValueError) as error:
-        raise GradingError("a file cannot be read", where=file, expected="a text file", got=str(error)) from None
+    text = read_text(file).strip()
     if not text:
         raise GradingError(
             "the seed file is empty",
