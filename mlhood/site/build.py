@@ -124,7 +124,7 @@ def _run_sphinx(source: Path, html: Path, state: Path, alt_texts: dict[str, str]
 
 
 def _watch(app: Any, on_step: OnStep) -> None:
-    done = dict.fromkeys(("reading", "writing"), 0)
+    done: dict[str, int] = {"reading": 0, "writing": 0}
 
     def step(what: str) -> None:
         done[what] += 1
