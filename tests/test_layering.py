@@ -128,9 +128,11 @@ PLAN: dict[str, set[str]] = {
     | {"grading.gradebook", "grading.batch"},
     "grading.class_commands": {"grading.gradebook", "grading.batch", "grading.exporters", "grading.marking"}
     | {"grading.reports"},
+    # it reads notebooks, draws their formulas, and imports what it documents by name
+    "site": {"grading.notebooks"},
     "cli": {"models", "exchange", "compiler", "kernels", "dataflow", "jaxlab", "doctor", "grading"}
     | {"compiler.commands", "kernels.commands", "dataflow.systolic", "dataflow.sliced", "jaxlab.commands"}
-    | {"grading.class_commands", "grading.bench"},
+    | {"grading.class_commands", "grading.bench", "site"},
     "__main__": {"cli"},
     # the package itself: `mlhood.check` in a notebook, loaded when it is called
     "": {"exchange", "compiler", "compiler.compile", "grading.student"},

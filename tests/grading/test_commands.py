@@ -14,7 +14,7 @@ from mlhood.grading import commands
 from mlhood.grading.notebooks import sync
 from mlhood.grading.notebooks.notebook import write, write_text
 from mlhood.grading.notebooks.sync import cell_files
-from mlhood.grading.student import variant_edition
+from mlhood.grading.student import release, variant_edition
 
 COMMANDS = ("run", "check", "hint", "validate", "sync", "release")
 

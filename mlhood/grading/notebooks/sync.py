@@ -10,6 +10,7 @@
    with their rubrics (`questions.json`), which the person who marks the answers sees beside them, and the templates
    of code cells (`variants.json`), from which other variants of the course are made.
 5. The README gets a picture and a table of each executed notebook (see `readme`).
+6. `.github/INTERFACE.md` lists what the notebooks import (see `interface`).
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from nbformat import NotebookNode
 
 from mlhood.errors import GradingError, NotebookError
 from mlhood.grading.checks.task import Project, Task
+from mlhood.grading.notebooks.interface import INTERFACE_PAGE, interface_page, public_interface
 from mlhood.grading.notebooks.master import (
     BEGIN,
     CELLS_FILE,
@@ -82,6 +84,7 @@ def outdated_files(root: Path) -> dict[str, bytes]:
     files = {name: text.encode() for name, text in texts.items()}
     if {path.stem for path in paths} >= set(EXCERPTS) and (root / "README.md").is_file():
         files |= readme_files(root, PROJECTS.values())
+        files[INTERFACE_PAGE] = interface_page(public_interface(paths, root)).encode()
     return {name: content for name, content in files.items() if not _is_current(root / name, content)}
 
 
