@@ -10,9 +10,16 @@ from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Task, points
 from mlhood.grading.projects.p1 import reference
 from mlhood.grading.projects.p1.learning import weights_of
-from mlhood.grading.projects.p1.network import lenet_with, random_images
+from mlhood.grading.projects.p1.network import lenet_with, random_images, random_name
 from mlhood.grading.rpc.file_channel import write_fresh
+from mlhood.grading.variants.parameter import Parameter
 from mlhood.models import digits
+
+# the last argument of `to_onnx`
+EXPORT_ARGUMENT = Parameter("export_argument", ("none", "names", "batch_name"))
+# what `agreement` returns of the absolute differences, and of the predictions
+ABSOLUTE = Parameter("absolute", ("max_abs", "mean_abs", "rms"))
+PREDICTIONS = Parameter("predictions", ("same_predictions", "same_share", "changed"))
 
 
 def _exported(submission: Submission) -> tuple[OnnxFacts, reference.Weights, np.ndarray]:
@@ -28,9 +35,18 @@ def _export(submission: Submission) -> tuple[OnnxFacts, reference.Weights, np.nd
     model = lenet_with(submission, weights)
     path = submission.scratch / "exported.onnx"
     path.unlink(missing_ok=True)
-    submission.call("to_onnx", model, str(path))
+    names = _names(submission)
+    argument = {"names": [names[:2]], "batch_name": names[2:]}.get(submission.parameters.export_argument, [])
+    submission.call("to_onnx", model, str(path), *argument)
     facts = onnx_facts(submission.written(path), images, what="the file that `to_onnx` writes")
     return facts, weights, images
+
+
+def _names(submission: Submission) -> list[str]:
+    """Return the names of input, output and batch that the file is to have."""
+    drawn = submission.once("names", lambda: [random_name(submission.rng) for _ in range(3)])
+    argument = submission.parameters.export_argument
+    return [*(drawn[:2] if argument == "names" else ["image", "logits"]), drawn[2]]
 
 
 def _check_that_it_reads_images(facts: OnnxFacts, weights: reference.Weights, images: np.ndarray) -> None:
@@ -48,15 +64,16 @@ def _check_that_it_reads_images(facts: OnnxFacts, weights: reference.Weights, im
 
 @points(3)
 def file_has_the_asked_names(submission: Submission) -> None:
-    """`to_onnx` writes a single, complete ONNX file with input `image` and output `logits`."""
+    """`to_onnx` writes a single, complete ONNX file with {{ "input `image` and output `logits`" if export_argument != "names" else "the names that it is given" }}."""  # noqa: E501 a template
     facts, weights, images = _exported(submission)
+    image, scores, _ = _names(submission)
     what = "the graph's input has the wrong name"
     expect.equal(
-        [value.name for value in facts.inputs], ["image"], what, hint="the exporter takes names of inputs and outputs"
+        [value.name for value in facts.inputs], [image], what, hint="the exporter takes names of inputs and outputs"
     )
     what = "the graph's output has the wrong name"
     expect.equal(
-        [value.name for value in facts.outputs], ["logits"], what, hint="the exporter takes names of inputs and outputs"
+        [value.name for value in facts.outputs], [scores], what, hint="the exporter takes names of inputs and outputs"
     )
     _check_that_it_reads_images(facts, weights, images)
 
@@ -77,6 +94,8 @@ def batch_is_dynamic(submission: Submission) -> None:
     hint = "tell the exporter which dimension of the example may change, and its name; the text of the task says how"
     expected = "a symbolic dimension, such as 'batch'"
     expect.true(not isinstance(dim, int), "the batch size is fixed in the file", expected=expected, got=dim, hint=hint)
+    if submission.parameters.export_argument == "batch_name":
+        expect.equal(dim, _names(submission)[2], "the batch has another name than `to_onnx` was given", hint=hint)
     rows = (len(images), 10)
     expect.equal(facts.results[0].shape, rows, "the output does not have one row per image", given=f"{rows[0]} images")
     _check_that_it_reads_images(facts, weights, images)
@@ -107,7 +126,8 @@ def _agreement(submission: Submission, file_weights: reference.Weights, model: o
     path = submission.scratch / "other.onnx"
     write_fresh(path, reference.lenet_onnx(file_weights))
     report = submission.call("agreement", model, str(path), images)
-    return dict(expect.mapping(report, ("max_abs", "max_rel", "same_predictions"), "what `agreement` returns"))
+    keys = (submission.parameters.absolute, "max_rel", submission.parameters.predictions)
+    return dict(expect.mapping(report, keys, "what `agreement` returns"))
 
 
 def _large_logit_images(submission: Submission, weights: reference.Weights, count: int, scale: float) -> np.ndarray:
@@ -126,7 +146,8 @@ def _perturbed(weights: reference.Weights, rng: np.random.Generator, relative: f
 
 @points(5)
 def differences_are_measured(submission: Submission) -> None:
-    """`agreement` returns the largest absolute and relative differences over all images."""
+    """`agreement` returns the {{ {"mean_abs": "mean absolute and largest", "rms": "quadratic mean of the absolute and the largest"}.get(absolute, "largest absolute and") }} relative differences over all images."""  # noqa: E501 a template
+    absolute = submission.parameters.absolute
     weights = reference.random_weights(submission.rng)
     # The largest difference occurs in the last image, so none may be left out.
     images = np.concatenate(
@@ -138,8 +159,22 @@ def differences_are_measured(submission: Submission) -> None:
         want = reference.lenet(torch_weights, images)
         difference = np.abs(want - reference.lenet(file_weights, images))
         report = _agreement(submission, file_weights, lenet_with(submission, torch_weights), images)
-        _near(report["max_abs"], difference.max(), "max_abs", "the largest |torch - onnx| over all images and logits")
+        _near(report[absolute], _statistic(difference, absolute), absolute, MEANINGS[absolute])
         _near(report["max_rel"], (difference / np.abs(want)).max(), "max_rel", "the largest |torch - onnx| / |torch|")
+
+
+MEANINGS = {
+    "max_abs": "the largest |torch - onnx| over all images and logits",
+    "mean_abs": "the mean of |torch - onnx| over all images and logits",
+    "rms": "the square root of the mean of (torch - onnx)^2 over all images and logits",
+}
+
+
+def _statistic(difference: np.ndarray, name: str) -> float:
+    """Return a statistic of absolute differences."""
+    if name == "rms":
+        return float(np.sqrt(np.mean(difference.astype(np.float64) ** 2)))
+    return float(difference.mean() if name == "mean_abs" else difference.max())
 
 
 def _negated(weights: reference.Weights) -> reference.Weights:
@@ -161,7 +196,8 @@ def _near(value: object, want: float, name: str, meaning: str) -> None:
 
 @points(4)
 def changed_predictions_are_noticed(submission: Submission) -> None:
-    """`agreement` reports whether all predictions are the same."""
+    """`agreement` reports {{ {"same_share": "which share of the predictions is the same", "changed": "how many predictions differ"}.get(predictions, "whether all predictions are the same") }}."""  # noqa: E501 a template
+    key = submission.parameters.predictions
     weights = reference.random_weights(submission.rng)
     model = lenet_with(submission, weights)
     images = random_images(submission, 12)
@@ -177,15 +213,20 @@ def changed_predictions_are_noticed(submission: Submission) -> None:
     for index in submission.rng.permutation(len(cases)):
         file_weights, case_images, want, given = cases[index]
         report = _agreement(submission, file_weights, model, case_images)
-        hint = "a single Boolean for all images together"
-        got = bool(expect.number(report["same_predictions"], "`same_predictions`", hint=hint))
-        expect.equal(
-            got,
-            want,
-            "`same_predictions` is wrong",
-            given=given,
-            hint="a prediction is the argmax of every row: do all of them agree?",
-        )
+        hint = "a single Boolean for all images together" if key == "same_predictions" else "one number"
+        got = expect.number(report[key], f"`{key}`", hint=hint)
+        got, want = (bool(got), want) if key == "same_predictions" else (round(got, 6), _count_same(key, want))
+        ask = {"same_share": "for which share of the images", "changed": "for how many images do they not"}
+        question = f"{ask.get(key, 'do all of them')} agree?"
+        hint = f"a prediction is the argmax of every row: {question}"
+        expect.equal(got, want, f"`{key}` is wrong", given=given, hint=hint)
+
+
+def _count_same(key: str, same: bool) -> float:
+    """Return the share of twelve images that are read as the same digit, or the number of others: none or one."""
+    if key == "same_share":
+        return 1.0 if same else round(11 / 12, 6)
+    return 0 if same else 1
 
 
 def _with_one_changed_prediction(
@@ -225,6 +266,7 @@ TASKS = (
             batch_is_dynamic,
         ),
         stand_in=EXPORT_STAND_IN,
+        varies=(EXPORT_ARGUMENT,),
         minutes=20,
         builds_on=("P1.3",),
     ),
@@ -232,6 +274,7 @@ TASKS = (
         "P1.5",
         "Show that torch and ONNX Runtime agree",
         checks=(differences_are_measured, changed_predictions_are_noticed),
+        varies=(ABSOLUTE, PREDICTIONS),
         minutes=20,
         builds_on=("P1.4",),
     ),

@@ -13,7 +13,13 @@ from mlhood.grading.checks.task import Task, points
 from mlhood.grading.projects.p1 import reference
 from mlhood.grading.projects.p1.network import lenet_with, logits, parameters, random_images
 from mlhood.grading.rpc.codec import Tensor
+from mlhood.grading.variants.parameter import Parameter
 from mlhood.models import digits
+
+# what `train` is told, besides model, images and labels
+TRAIN_ARGUMENT = Parameter("train_argument", ("none", "epochs", "until"))
+# the order in which `mistakes` lists the images
+MISTAKES_ORDER = Parameter("mistakes_order", ("increasing", "decreasing", "surest first"))
 
 GOOD_ACCURACY = 0.97
 COPIES = 4
@@ -24,7 +30,8 @@ class _TrainingRun:
     """One call of the student's `train`: the losses before and after it, and what it returned.
 
     Both losses are computed here, from the weights and the digits that `train` was given, and from the weights that
-    the model has after it. Weights that were not trained on these digits do not have a low loss.
+    the model has after it. Weights that were not trained on these digits do not have a low loss. `told` is the last
+    argument of `train` in a variant: a number of epochs, or a loss.
     """
 
     before: reference.Weights
@@ -32,6 +39,7 @@ class _TrainingRun:
     initial_loss: float
     final_loss: float
     returned: Any
+    told: float = 0
 
 
 def _run_training(submission: Submission) -> _TrainingRun:
@@ -39,10 +47,19 @@ def _run_training(submission: Submission) -> _TrainingRun:
     weights = reference.fresh_weights(submission.rng)
     model = lenet_with(submission, weights)
     images, labels = _digits_to_train_on(submission.rng)
-    returned = submission.call("train", model, Tensor(images), Tensor(labels))
+    told = _told(submission, reference.loss(reference.lenet(weights, images), labels))
+    returned = submission.call("train", model, Tensor(images), Tensor(labels), *([told] if told else []))
     trained = reference.by_shape(parameters(submission, model))
     initial_loss, final_loss = (reference.loss(reference.lenet(w, images), labels) for w in (weights, trained))
-    return _TrainingRun(weights, trained, initial_loss, final_loss, returned)
+    return _TrainingRun(weights, trained, initial_loss, final_loss, returned, told)
+
+
+def _told(submission: Submission, initial_loss: float) -> float:
+    """Return the last argument of `train` in a variant, which can be reached whatever share of labels is random."""
+    argument = submission.parameters.train_argument
+    if argument == "epochs":
+        return int(submission.rng.integers(22, 30))
+    return 0.7 * initial_loss if argument == "until" else 0
 
 
 def _digits_to_train_on(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -116,6 +133,24 @@ def loss_is_told_and_falls(submission: Submission) -> None:
         given="640 training images, some with a random label, so that no model predicts them all",
         hint=hint,
     )
+    _check_length(submission.parameters.train_argument, training.told, losses)
+
+
+def _check_length(argument: str, told: float, losses: list[float]) -> None:
+    """Check that training ends when it is told to."""
+    if argument == "epochs":
+        what = "`train` does not train for the number of epochs that it is told"
+        expect.equal(len(losses), told, what, given=f"`epochs={told}`", hint="one loss for each epoch")
+    if argument == "until":
+        shown = [round(loss, 3) for loss in losses]
+        expect.true(
+            losses[-1] < told and all(loss >= told for loss in losses[:-1]),
+            "`train` does not end after the first epoch whose mean loss is below `until`",
+            expected=f"only the last loss below {told:.3f}",
+            got=shown,
+            given=f"`until={told:.3f}`",
+            hint="when is the mean loss of an epoch known?",
+        )
 
 
 @points(5)
@@ -158,7 +193,9 @@ def mistakes_are_found(submission: Submission) -> None:
     """`mistakes` returns the indices of the images that a model misclassifies."""
     weights = reference.random_weights(submission.rng)
     images = random_images(submission, int(submission.rng.integers(30, 50)))
-    predicted = reference.lenet(weights, images).argmax(1)
+    scores = reference.lenet(weights, images)
+    predicted = scores.argmax(1)
+    order = submission.parameters.mistakes_order
     wrong = submission.rng.random(len(images)) < 0.4
     wrong[submission.rng.permutation(len(images))[:2]] = True
     model = lenet_with(submission, weights)
@@ -168,11 +205,18 @@ def mistakes_are_found(submission: Submission) -> None:
         (wrong & ~wrong, "no mistakes"),
     ):
         labels = np.where(where, (predicted + submission.rng.integers(1, 10, len(images))) % 10, predicted)
-        want = np.flatnonzero(where)
+        want = _ordered(np.flatnonzero(where), scores.max(1), order)
         got = _indices(submission.call("mistakes", model, Tensor(images), Tensor(labels.astype(np.int64))), given)
         what = "`mistakes` does not return the misclassified images"
         hint = "the model's answer is the class with the largest logit in an image's row; where is it not the label?"
         expect.equal(got.tolist(), want.tolist(), what, given=given, hint=hint)
+
+
+def _ordered(wrong: np.ndarray, largest: np.ndarray, order: str) -> np.ndarray:
+    """Return indices of images, in increasing order, in the order that is asked for."""
+    if order == "surest first":
+        return wrong[np.argsort(-largest[wrong])]
+    return wrong[::-1] if order == "decreasing" else wrong
 
 
 def _indices(got: object, given: str) -> np.ndarray:
@@ -204,6 +248,7 @@ TASKS = (
             loss_is_told_and_falls,
         ),
         stand_in=TRAINING_STAND_IN,
+        varies=(TRAIN_ARGUMENT, MISTAKES_ORDER),
         minutes=30,
         builds_on=("P1.2",),
     ),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import string
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any
@@ -13,15 +15,21 @@ from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Task, points
 from mlhood.grading.projects.p1 import reference
 from mlhood.grading.rpc.codec import Remote, Tensor
+from mlhood.grading.variants.parameter import Parameter
+
+# the size of the layers that is an argument of `LeNetLayers`
+LAYERS_ARGUMENT = Parameter("layers_argument", ("none", "classes", "channels", "maps"))
+# the second argument of `forward`
+FORWARD_ARGUMENT = Parameter("forward_argument", ("none", "features", "temperature", "probabilities"))
 
 PROBES = "mlhood.grading.projects.p1.probes:"
 
 
-def construct(submission: Submission, name: str) -> Remote:
+def construct(submission: Submission, name: str, **sizes: int) -> Remote:
     """Construct a module by the name of its class; `module:name` for one of the package. It stays over there."""
-    model = submission.call(name)
+    model = submission.call(name, **dict[str, Any](sizes))
     if not isinstance(model, Remote):
-        expect.fail(f"`{name}()` does not return a module", expected="a torch.nn.Module", got=model)
+        expect.fail(f"`{name}({_arguments(sizes)})` does not return a module", expected="a torch.nn.Module", got=model)
     return model
 
 
@@ -60,21 +68,43 @@ def random_images(submission: Submission, count: int) -> np.ndarray:
     return submission.normal(count, 1, 32, 32)
 
 
+def _arguments(sizes: dict[str, int]) -> str:
+    return ", ".join(f"{name}={size}" for name, size in sizes.items())
+
+
+def _sizes(submission: Submission) -> list[dict[str, int]]:
+    """Return the arguments with which `LeNetLayers` is constructed: none, and in a variant the one that it takes."""
+    argument = submission.parameters.layers_argument
+    return [{}] if argument == "none" else [{}, {argument: int(submission.rng.integers(11, 16))}]
+
+
+def random_name(rng: np.random.Generator) -> str:
+    """Draw a name of nine letters."""
+    return "".join(rng.choice(list(string.ascii_lowercase), size=9))
+
+
 @points(5)
 def parameters_have_lenets_shapes(submission: Submission) -> None:
     """The parameters have LeNet's shapes: 61,706 values in total."""
-    layers = construct(submission, "LeNetLayers")
+    for sizes in _sizes(submission):
+        _check_shapes(submission, sizes)
+
+
+def _check_shapes(submission: Submission, sizes: dict[str, int]) -> None:
+    layers = construct(submission, "LeNetLayers", **sizes)
     values = parameters(submission, layers)
     got = Counter(tuple(value.shape) for value in values.values())
-    want = Counter(reference.SHAPES.values())
+    shapes = reference.shapes(**sizes)
+    want = Counter(shapes.values())
     missing, extra = want - got, got - want
     if missing or extra:
-        count = sum(value.size for value in values.values())
+        count, right = (sum(map(math.prod, each)) for each in (got.elements(), want.elements()))
         expect.fail(
-            f"the parameters are not LeNet's ({count:,} values instead of {reference.PARAMETER_COUNT:,})",
+            f"the parameters are not LeNet's ({count:,} values instead of {right:,})",
             expected=f"also {_shapes(missing)}" if missing else "no other parameters",
             got=_surplus(missing, extra),
             hint=_shape_hint(missing, extra),
+            **({"given": f"`LeNetLayers({_arguments(sizes)})`"} if sizes else {}),
         )
     _check_that_values_are_held(submission, layers, values)
     for name, layer in _run_layers(submission, layers, values, 2).items():
@@ -120,7 +150,12 @@ def _shape_hint(missing: Counter, extra: Counter) -> str:
 @points(3)
 def convolutions_have_lenets_geometry(submission: Submission) -> None:
     """The convolutions have stride 1 and no padding."""
-    layers = construct(submission, "LeNetLayers")
+    for sizes in _sizes(submission):
+        _check_convolutions(submission, sizes)
+
+
+def _check_convolutions(submission: Submission, sizes: dict[str, int]) -> None:
+    layers = construct(submission, "LeNetLayers", **sizes)
     values = parameters(submission, layers)
     expect.equal(sum(value.ndim == 4 for value in values.values()), 2, "LeNet has two convolutions")
     for name, layer in _run_layers(submission, layers, values, 4).items():
@@ -237,6 +272,24 @@ def computes_lenet(submission: Submission) -> None:
             or "compare with the text, step by step: conv, ReLU, pool, twice; then the three dense layers"
         )
         expect.close(got, want, "the forward pass", hint=hint, given="random images")
+    _check_argument(submission, model, weights, images)
+
+
+def _check_argument(submission: Submission, model: Remote, weights: reference.Weights, images: np.ndarray) -> None:
+    """Check what the forward pass returns with the second argument that it takes in a variant."""
+    argument = submission.parameters.forward_argument
+    if argument == "none":
+        return
+    scores = reference.lenet(weights, images)
+    temperature = float(submission.rng.uniform(2, 5))
+    value, want, hint = {
+        "features": (True, reference.features(weights, images), "what does `fc3` read? It comes after the last ReLU"),
+        "temperature": (temperature, scores / temperature, "the ten logits of each image, divided by it"),
+        "probabilities": (True, np.exp(reference.log_softmax(scores)), "a softmax over the ten logits of each image"),
+    }[argument]
+    got = submission.call(PROBES + "forward_with", model, Tensor(images), {argument: value})
+    given = f"`{argument}={value if value is True else round(value, 3)}`"
+    expect.close(got, want, "the forward pass", rtol=1e-4, atol=1e-5, hint=hint, given=given)
 
 
 @points(3)
@@ -251,6 +304,9 @@ def takes_a_batch_of_any_size(submission: Submission) -> None:
         hint = "does a size in the code, such as one in a view, stand for the batch?"
         what = "an image's logits, which depend on the rest of its batch"
         expect.close(single[0], together[index], what, given="batches of 1 and 5", hint=hint)
+    values = {name: _random_like(submission, value) for name, value in parameters(submission, model).items()}
+    submission.call(PROBES + "load", model, values)
+    _check_argument(submission, model, reference.by_shape(values), images[:1])
 
 
 LAYERS_STAND_IN = """
@@ -268,6 +324,7 @@ TASKS = (
         "The layers of LeNet",
         checks=(parameters_have_lenets_shapes, convolutions_have_lenets_geometry),
         stand_in=LAYERS_STAND_IN,
+        varies=(LAYERS_ARGUMENT,),
         minutes=15,
     ),
     Task(
@@ -275,6 +332,7 @@ TASKS = (
         "The forward pass",
         checks=(gives_ten_logits_an_image, computes_lenet, takes_a_batch_of_any_size),
         stand_in=FORWARD_STAND_IN,
+        varies=(FORWARD_ARGUMENT,),
         minutes=15,
         builds_on=("P1.1",),
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
 
@@ -10,6 +11,23 @@ from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Task, points
 from mlhood.grading.projects.p1 import reference
 from mlhood.grading.rpc.file_channel import write_fresh
+from mlhood.grading.variants.parameter import Parameter
+
+# the columns of the table: what is said of an operator's output, of its weights, and of its work
+OUTPUT = Parameter("output_column", ("output", "size", "output_bytes"))
+STORED = Parameter("stored_column", ("parameters", "bytes", "bytes_float16"))
+WORK = Parameter("work_column", ("macs", "flop", "macs_of_8"))
+# how many of what the column counts are a number, a parameter, a multiply-accumulate
+UNITS = {
+    "size": 1,
+    "output_bytes": 4,
+    "parameters": 1,
+    "bytes": 4,
+    "bytes_float16": 2,
+    "macs": 1,
+    "flop": 2,
+    "macs_of_8": 8,
+}
 
 
 def _columns(submission: Submission, path: Path, *names: str) -> dict[str, list]:
@@ -18,7 +36,7 @@ def _columns(submission: Submission, path: Path, *names: str) -> dict[str, list]
     columns = {str(name): list(table[name]) for name in getattr(table, "columns", ())}
     hint = "a pandas DataFrame; an index is no column"
     expect.mapping(columns, names, "what `operator_table` returns", hint=hint)
-    for name in set(names) & {"parameters", "macs"}:
+    for name in set(names) & set(UNITS):
         columns[name] = [expect.integer(value, f"the column `{name}` of `operator_table`") for value in columns[name]]
     return columns
 
@@ -37,21 +55,26 @@ def _unseen_network(submission: Submission) -> tuple[Path, reference.CnnFacts]:
     return write_fresh(submission.scratch / "unseen.onnx", data), facts
 
 
-def _check_totals(submission: Submission, column: str, hint: str) -> None:
+def _check_totals(submission: Submission, column: str, counts: str, hint: str) -> None:
     path, facts = _unseen_network(submission)
     got = _totals(submission, path, column)
-    for op, want in getattr(facts, column).items():
-        given = "a small network that you have not seen"
+    for op, count in getattr(facts, counts).items():
+        given, want = "a small network that you have not seen", UNITS[column] * count
         expect.equal(got.get(op, 0.0), float(want), f"the {column} of {op} are wrong", given=given, hint=hint)
 
 
 @points(2)
 def rows_follow_the_graph(submission: Submission) -> None:
-    """`operator_table` has one row per node, in graph order, with the node's output shape."""
+    """`operator_table` has one row per node, in graph order, with the {{ {"size": "size of the node's output", "output_bytes": "bytes of the node's output"}.get(output_column, "node's output shape") }}."""  # noqa: E501 a template
     path, facts = _unseen_network(submission)
-    columns = _columns(submission, path, "op", "output")
+    name = submission.parameters.output_column
+    columns = _columns(submission, path, "op", name)
     expect.equal([str(op) for op in columns["op"]], list(facts.operators), "the rows are not the nodes in graph order")
-    for op, got, want in zip(facts.operators, columns["output"], facts.outputs, strict=True):
+    for op, got, want in zip(facts.operators, columns[name], facts.outputs, strict=True):
+        if name != "output":
+            hint = "`shapes_of` knows the shape of each value by its name, with a batch of 1; how many numbers is that?"
+            expect.equal(got, UNITS[name] * math.prod(want), f"the `{name}` of {op} is wrong", hint=hint)
+            continue
         numbers = [int(text) for text in re.findall(r"\d+", str(got))]
         expect.true(
             tuple(numbers[-len(want) :]) == want,
@@ -64,33 +87,34 @@ def rows_follow_the_graph(submission: Submission) -> None:
 
 @points(3)
 def parameters_are_counted(submission: Submission) -> None:
-    """`operator_table` counts the parameters of each operator, for any graph."""
+    """`operator_table` counts the {{ {"bytes": "bytes of the parameters", "bytes_float16": "bytes of the parameters in float16"}.get(stored_column, "parameters") }} of each operator, for any graph."""  # noqa: E501 a template
     hint = "add up the sizes of the node's inputs that are float initializers, bias included"
-    _check_totals(submission, "parameters", hint)
+    _check_totals(submission, submission.parameters.stored_column, "parameters", hint)
 
 
 @points(4)
 def multiply_accumulates_are_counted(submission: Submission) -> None:
-    """`operator_table` counts the multiply-accumulates of each operator, for any graph."""
+    """`operator_table` counts the {{ {"flop": "operations", "macs_of_8": "multiply-accumulates for eight images"}.get(work_column, "multiply-accumulates") }} of each operator, for any graph."""  # noqa: E501 a template
     hint = (
         "count for one output number first: how many products are in its sum? Then: how many such numbers are there? "
         "The input's size does not matter, padding, strides and groups show in the shapes"
     )
-    _check_totals(submission, "macs", hint)
+    _check_totals(submission, submission.parameters.work_column, "macs", hint)
 
 
 @points(3)
 def questions_are_answered(submission: Submission) -> None:
-    """`answers` names the operators with the most parameters and the most multiply-accumulates."""
-    answers = expect.mapping(submission.value("answers"), ("most_parameters", "most_macs"), "`answers`")
+    """`answers` names the operators with the most {{ "parameters" if stored_column == "parameters" else "bytes of parameters" }} and the most {{ "operations" if work_column == "flop" else "multiply-accumulates" }}."""  # noqa: E501 a template
+    stored, work = submission.parameters.stored_column, submission.parameters.work_column
+    answers = expect.mapping(submission.value("answers"), (f"most_{stored}", f"most_{work}"), "`answers`")
     for key, column, truth, hint in (
         (
-            "most_parameters",
-            "parameters",
+            f"most_{stored}",
+            stored,
             "Gemm",
             "add up by operator type: all layers of a type together, not the largest alone",
         ),
-        ("most_macs", "macs", "Conv", "add up by operator type: which one reuses its weight, and how often?"),
+        (f"most_{work}", work, "Conv", "add up by operator type: which one reuses its weight, and how often?"),
     ):
         allowed = {truth.lower(), _from_own_table(submission, column)}
         got = str(answers[key]).strip()
@@ -128,6 +152,7 @@ TASKS = (
             multiply_accumulates_are_counted,
             questions_are_answered,
         ),
+        varies=(OUTPUT, STORED, WORK),
         minutes=35,
         builds_on=("P1.4",),
     ),

@@ -51,6 +51,15 @@ def layer_outputs(model: Any, values: dict[str, Any], inputs: dict[str, Any]) ->
     }
 
 
+def forward_with(model: Any, images: Any, options: dict[str, Any]) -> Any:
+    """Return the output of a module in evaluation mode, without gradients, for images and arguments by name."""
+    import torch
+
+    model.eval()
+    with torch.no_grad():
+        return model(images, **options)
+
+
 def responses(model: Any, values: dict[str, Any], others: dict[str, Any], images: Any) -> list[Any]:
     """Return the outputs of a module with the parameters `values`, then with one of them after the other replaced."""
     load(model, values)

@@ -26,6 +26,20 @@ SHAPES: dict[str, tuple[int, ...]] = {
     "fc3.weight": (10, 84),
     "fc3.bias": (10,),
 }
+
+
+def shapes(classes: int = 10, channels: int = 1, maps: int = 6) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of LeNet's parameters with other numbers of classes, channels or first feature maps."""
+    other = {
+        "conv1.weight": (maps, channels, 5, 5),
+        "conv1.bias": (maps,),
+        "conv2.weight": (16, maps, 5, 5),
+        "fc3.weight": (classes, 84),
+        "fc3.bias": (classes,),
+    }
+    return SHAPES | other
+
+
 Weights = dict[str, np.ndarray]
 Function = Callable[[np.ndarray], np.ndarray]
 
@@ -79,25 +93,26 @@ def lenet(weights: Weights, images: np.ndarray, variant: Variant = Variant()) ->
     return _lenet(weights, images, variant)[0]
 
 
-def features(weights: Weights, images: np.ndarray) -> np.ndarray:
-    """Return the features that LeNet's last layer reads: [N,84], float32."""
-    return _lenet(weights, images, Variant())[1]
+def features(weights: Weights, images: np.ndarray, removed: int = 1) -> np.ndarray:
+    """Return what the first of LeNet's 1, 2 or 3 last nodes reads: [N,84], or [N,120] for three, float32."""
+    return _lenet(weights, images, Variant())[removed]
 
 
-def _lenet(weights: Weights, images: np.ndarray, variant: Variant) -> tuple[np.ndarray, np.ndarray]:
+def _lenet(weights: Weights, images: np.ndarray, variant: Variant) -> tuple[np.ndarray, ...]:
     parts = [_lenet_of_few(weights, images[i : i + FEW], variant) for i in range(0, len(images), FEW)]
-    logits, read = zip(*parts, strict=True)
-    return np.concatenate(logits), np.concatenate(read)
+    return tuple(np.concatenate(part) for part in zip(*parts, strict=True))
 
 
-def _lenet_of_few(w: Weights, x: np.ndarray, variant: Variant) -> tuple[np.ndarray, np.ndarray]:
+def _lenet_of_few(w: Weights, x: np.ndarray, variant: Variant) -> tuple[np.ndarray, ...]:
+    """Return the logits, and what the last node, the last but one, and the last but two read."""
     act = [ACTIVATIONS[name] for name in variant.activations]
     pool = POOLS[variant.pool]
     x = pool(act[0](convolve(x, w["conv1.weight"], w["conv1.bias"])))
     x = pool(act[1](convolve(x, w["conv2.weight"], w["conv2.bias"])))
-    x = act[2](dense(x.reshape(len(x), -1), w["fc1.weight"], w["fc1.bias"]))
-    x = act[3](dense(x, w["fc2.weight"], w["fc2.bias"]))
-    return ACTIVATIONS[variant.output](dense(x, w["fc3.weight"], w["fc3.bias"])), x
+    hidden = act[2](dense(x.reshape(len(x), -1), w["fc1.weight"], w["fc1.bias"]))
+    sums = dense(hidden, w["fc2.weight"], w["fc2.bias"])
+    x = act[3](sums)
+    return ACTIVATIONS[variant.output](dense(x, w["fc3.weight"], w["fc3.bias"])), x, sums, hidden
 
 
 def convolve(
@@ -202,11 +217,15 @@ def lenet_onnx(weights: Weights, *, image: str = "image", logits: str = "logits"
     return chain(steps, weights, (image, ["batch", 1, 32, 32]), (logits, ["batch", 10]))
 
 
-def mlp_onnx(rng: np.random.Generator, hidden: int) -> tuple[bytes, Weights]:
-    """Build an MLP 784 -> hidden -> ReLU -> 10; return it with its weights."""
-    shapes = {"a.weight": (hidden, 784), "a.bias": (hidden,), "b.weight": (10, hidden), "b.bias": (10,)}
-    weights = {name: _draw(rng, shape, 1.0) for name, shape in shapes.items()}
-    steps = [_step("Gemm", "a", weights, transB=1), ("Relu", [], {}), _step("Gemm", "b", weights, transB=1)]
+def mlp_onnx(rng: np.random.Generator, *hidden: int) -> tuple[bytes, Weights]:
+    """Build an MLP 784 -> hidden -> ReLU -> ... -> 10 with layers a, b, ...; return it with its weights."""
+    weights: Weights = {}
+    steps: list[Step] = []
+    for layer, (inputs, outputs) in zip("abcd", pairwise([784, *hidden, 10]), strict=False):
+        shapes = {f"{layer}.weight": (outputs, inputs), f"{layer}.bias": (outputs,)}
+        weights |= {name: _draw(rng, shape, 1.0) for name, shape in shapes.items()}
+        steps += [_step("Gemm", layer, weights, transB=1), ("Relu", [], {})]
+    steps.pop()
     return chain(steps, weights, ("pixels", ["batch", 784]), ("scores", ["batch", 10])), weights
 
 

@@ -11,7 +11,17 @@ from mlhood.grading.checks.oracle import onnx_facts
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Task, points
 from mlhood.grading.rpc.limited import IsolatedCallError, run_isolated
+from mlhood.grading.variants.parameter import Parameter
 from mlhood.models import digits, perturbed
+
+# how the digits come from the sensor
+SENSOR = Parameter("sensor", ("upright", "negative", "mirrored", "turned"))
+SENSORS = {
+    "upright": lambda images: images,
+    "negative": lambda images: -images,
+    "mirrored": lambda images: images[..., ::-1],
+    "turned": lambda images: np.rot90(images, 1, (2, 3)),
+}
 
 FILE = "small.onnx"
 ACCURACY = 0.9
@@ -38,12 +48,18 @@ def _measure(submission: Submission) -> _Reader:
         expect.fail(f"the numbers in `{FILE}` cannot be counted", got=str(failure))
     data = digits(mnist="")
     images = np.concatenate([perturbed(data.test_images, submission.rng) for _ in range(COPIES)])
+    images = np.ascontiguousarray(SENSORS[submission.parameters.sensor](images))
     labels = np.tile(data.test_labels, COPIES)
     order = submission.rng.permutation(len(labels))
     facts = onnx_facts(path, images[order], what=f"`{FILE}`")
     hint = "its output is `logits` [batch,10] for `image` [batch,1,32,32]"
     logits = expect.array(facts.results[0], (len(labels), 10), f"what `{FILE}` computes", hint=hint)
     return _Reader(numbers, float((logits.argmax(1) == labels[order]).mean()))
+
+
+def _as_seen(submission: Submission) -> str:
+    sensor = submission.parameters.sensor
+    return "" if sensor == "upright" else f", {sensor}"
 
 
 def _check(submission: Submission, limit: int, *, record: bool = False) -> None:
@@ -53,7 +69,7 @@ def _check(submission: Submission, limit: int, *, record: bool = False) -> None:
         f"`{FILE}` reads too few of the digits",
         expected=f"at least {ACCURACY:.0%}",
         got=f"{reader.accuracy:.1%}",
-        given="held-out digits, each moved by up to two pixels, with noise",
+        given=f"held-out digits{_as_seen(submission)}, each moved by up to two pixels, with noise",
         hint="train on digits that are moved and noisy too, other ones in every pass, or choose a larger network",
     )
     if record:
@@ -69,7 +85,7 @@ def _check(submission: Submission, limit: int, *, record: bool = False) -> None:
 
 @points(3)
 def reader_is_a_tenth_of_lenet(submission: Submission) -> None:
-    """`small.onnx` reads 90% of moved and noisy digits with at most 6,170 numbers, a tenth of LeNet's."""
+    """`small.onnx` reads 90% of moved and noisy{{ ", " + sensor if sensor != "upright" }} digits with at most 6,170 numbers, a tenth of LeNet's."""  # noqa: E501 a template
     _check(submission, LENET // 10, record=True)
 
 
@@ -101,6 +117,7 @@ TASKS = (
             reader_is_an_eightieth_of_lenet,
             reader_is_as_small_as_the_courses,
         ),
+        varies=(SENSOR,),
         minutes=45,
         builds_on=("P1.3", "P1.4", "P1.6"),
         leaderboard="numbers in the file",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import string
 from collections import Counter
 
 import numpy as np
@@ -14,17 +13,20 @@ from mlhood.grading.checks.oracle import OnnxFacts, PdfFacts, onnx_facts, pdf_fa
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Task, points
 from mlhood.grading.projects.p1 import reference
-from mlhood.grading.projects.p1.network import random_images
+from mlhood.grading.projects.p1.network import random_images, random_name
 from mlhood.grading.rpc.codec import Onnx
 from mlhood.grading.rpc.file_channel import write_fresh
 from mlhood.grading.rpc.limited import run_isolated
+from mlhood.grading.variants.parameter import Parameter
+
+# what the graph of P1.8 computes before its activation
+FORMULA = Parameter("formula", ("x @ weight + bias", "x @ weight.T + bias", "bias - x @ weight", "x @ weight - bias"))
+ACTIVATION = Parameter("activation", ("Relu", "Sigmoid", "Tanh"))
+# how many nodes `cut` removes
+CUT = Parameter("cut_nodes", (1, 2, 3))
 
 VERSIONS = "mlhood.grading.projects.p1.stored_numbers:versions"
 NO_BROWSER = "Netron needs a browser, and none was found: install Chrome, Chromium or Edge to print the graph"
-
-
-def _random_name(rng: np.random.Generator) -> str:
-    return "".join(rng.choice(list(string.ascii_lowercase), size=9))
 
 
 def _check_text(facts: PdfFacts, words: dict[str, int], what: str, hint: str) -> None:
@@ -44,7 +46,7 @@ def any_graph_is_printed(submission: Submission) -> None:
     """`print_graph` prints the graph of any ONNX file to a PDF with searchable text."""
     if find_browser() is None:
         raise expect.CheckSkipped(NO_BROWSER)
-    image, scores = _random_name(submission.rng), _random_name(submission.rng)
+    image, scores = random_name(submission.rng), random_name(submission.rng)
     path, pdf = submission.scratch / "unseen-graph.onnx", submission.scratch / "unseen-graph.pdf"
     model = reference.random_network_onnx(submission.rng, image, scores)
     write_fresh(path, model)
@@ -78,7 +80,8 @@ def _draw_layer(submission: Submission) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _build_graph(submission: Submission, weight: np.ndarray, bias: np.ndarray) -> bytes:
-    data = submission.call("build_graph", weight, bias)
+    transposed = submission.parameters.formula == "x @ weight.T + bias"
+    data = submission.call("build_graph", weight.T.copy() if transposed else weight, bias)
     if not isinstance(data, bytes):
         what = "`build_graph` does not return a model"
         expect.fail(
@@ -89,11 +92,12 @@ def _build_graph(submission: Submission, weight: np.ndarray, bias: np.ndarray) -
 
 @points(2)
 def graph_has_two_operators(submission: Submission) -> None:
-    """`build_graph` returns a graph of two operators, Gemm and Relu, from `x` to `y`."""
+    """`build_graph` returns a graph of two operators, Gemm and {{ activation }}, from `x` to `y`."""
+    activation = submission.parameters.activation
     weight, bias = _draw_layer(submission)
     data = _build_graph(submission, weight, bias)
     facts = onnx_facts(data, what="what `build_graph` returns")
-    expect.equal(facts.operators, ("Gemm", "Relu"), "the graph that `build_graph` returns has the wrong operators")
+    expect.equal(facts.operators, ("Gemm", activation), "the graph that `build_graph` returns has the wrong operators")
     _check_declarations(data, facts, weight)
     hint = "weight and bias are initializers: the graph's only input is the image"
     what = "the input or the output has the wrong name"
@@ -125,13 +129,19 @@ def _check_declarations(data: bytes, facts: OnnxFacts, weight: np.ndarray) -> No
 
 @points(4)
 def graph_computes_the_layer(submission: Submission) -> None:
-    """The graph computes relu(x @ weight + bias) for a batch of any size."""
+    """The graph computes {{ activation.lower() }}({{ formula }}) for a batch of any size."""
+    formula, activation = submission.parameters.formula, submission.parameters.activation.lower()
     weight, bias = _draw_layer(submission)
     x = submission.normal(6, len(weight))
     facts = onnx_facts(_build_graph(submission, weight, bias), x, what="what `build_graph` returns")
     hint = "which axis of the weight does Gemm sum over, with and without transB?"
-    what = "relu(x @ weight + bias)"
-    expect.close(facts.results[0], np.maximum(x @ weight + bias, 0), what, given=f"weight {weight.shape}", hint=hint)
+    if "-" in formula:
+        hint = "Gemm multiplies the product by alpha, and what it adds by beta"
+    product, added = (-x @ weight, bias) if formula.startswith("bias") else (x @ weight, bias)
+    added = -added if formula.endswith("- bias") else added
+    want = reference.ACTIVATIONS[activation](product + added)
+    what, shape = f"{activation}({formula})", weight.shape[::-1] if ".T" in formula else weight.shape
+    expect.close(facts.results[0], want, what, given=f"weight {shape}", hint=hint)
     expect.true(
         not isinstance(facts.inputs[0].first, int),
         "the batch size is fixed",
@@ -155,19 +165,24 @@ def graph_is_run(submission: Submission) -> None:
     expect.close(got, np.tanh(x @ weight + bias), "what `run_graph` returns", dtype=np.float32, given=given, hint=hint)
 
 
+_LAST = {1: "the last node", 2: "the last node but one", 3: "the last node but two"}
+
+
 def _cut(submission: Submission, data: bytes, nodes: int, feed: np.ndarray) -> np.ndarray:
-    """Cut a network of that many nodes; check that one node is gone and one output remains; return its result."""
+    """Cut a network of that many nodes; check that the last are gone and one output remains; return its result."""
+    removed = submission.parameters.cut_nodes
+    last = _LAST[removed]
     path, shorter = submission.scratch / "whole.onnx", submission.scratch / "shorter.onnx"
     write_fresh(path, data)
     shorter.unlink(missing_ok=True)
     submission.call("cut", str(path), str(shorter))
     facts = onnx_facts(submission.written(shorter), feed, what="the file that `cut` writes")
-    hint = "the input of the last node replaces the old output"
+    hint = f"the input of {last} replaces the old output"
     expect.equal(len(facts.outputs), 1, "the cut network has more than one output", hint=hint)
-    if len(facts.operators) >= nodes:
-        hint = "the graph's output must become the value that the last node reads"
-        what = "the last node is still in the graph"
-        expect.fail(what, expected=f"{nodes - 1} nodes", got=len(facts.operators), hint=hint)
+    if len(facts.operators) > nodes - removed:
+        hint = f"the graph's output must become the value that {last} reads"
+        what = f"{last} is still in the graph"
+        expect.fail(what, expected=f"{nodes - removed} nodes", got=len(facts.operators), hint=hint)
     declared, result = facts.outputs[0].dims, facts.results[0]
     declared_fits = not declared or (
         len(declared) == result.ndim
@@ -183,25 +198,33 @@ def _cut(submission: Submission, data: bytes, nodes: int, feed: np.ndarray) -> n
 
 @points(5)
 def features_come_out_of_lenet(submission: Submission) -> None:
-    """LeNet cut before its last layer outputs the 84 features that this layer reads."""
+    """LeNet cut before {{ "its last layer outputs the 84 features that this layer reads" if cut_nodes == 1 else "the last of its %d last nodes outputs what this node reads"|format(cut_nodes) }}."""  # noqa: E501 a template
     weights = reference.random_weights(submission.rng)
     images = random_images(submission, 5)
     got = _cut(submission, reference.lenet_onnx(weights), 12, images)
-    want = reference.features(weights, images)
+    removed = submission.parameters.cut_nodes
+    want = reference.features(weights, images, removed)
     hint = "which value does the last node read? It is what comes after the ReLU, not before it"
+    if removed > 1:
+        hint = f"which value does {_LAST[removed]} read?"
     expect.close(got, want, "the features", hint=hint, atol=1e-4, given="a LeNet with different weights")
 
 
 @points(3)
 def any_network_can_be_cut(submission: Submission) -> None:
-    """A network with other names and sizes is cut before its last layer, too."""
+    """A network with other names and sizes is cut {{ "before its last layer" if cut_nodes == 1 else "in the same way" }}, too."""  # noqa: E501 a template
     hidden = int(submission.rng.integers(20, 60))
-    data, weights = reference.mlp_onnx(submission.rng, hidden)
+    removed = submission.parameters.cut_nodes
+    widths = (hidden, 30) if removed > 2 else (hidden,)
+    data, weights = reference.mlp_onnx(submission.rng, *widths)
     x = submission.normal(4, 784)
-    want = np.maximum(x @ weights["a.weight"].T + weights["a.bias"], 0)
+    product = x @ weights["a.weight"].T + weights["a.bias"]
+    want = product if removed == 2 else np.maximum(product, 0)
     hint = "look up the last node and its input in the graph; do not write their names into the code"
     given = f"an MLP with {hidden} hidden units"
-    expect.close(_cut(submission, data, 3, x), want, "the features", atol=1e-4, given=given, hint=hint)
+    expect.close(
+        _cut(submission, data, 2 * len(widths) + 1, x), want, "the features", atol=1e-4, given=given, hint=hint
+    )
 
 
 TASKS = (
@@ -216,12 +239,14 @@ TASKS = (
         "P1.8",
         "Build a graph by hand",
         checks=(graph_has_two_operators, graph_computes_the_layer, graph_is_run),
+        varies=(FORMULA, ACTIVATION),
         minutes=25,
     ),
     Task(
         "P1.9",
         "Cut the graph and read features",
         checks=(features_come_out_of_lenet, any_network_can_be_cut),
+        varies=(CUT,),
         minutes=20,
         builds_on=("P1.4",),
     ),
