@@ -156,15 +156,44 @@ def digit_logits(params: Mapping[str, np.ndarray], x: np.ndarray) -> np.ndarray:
 # -- derivatives
 
 
-def cross_entropy(logits: np.ndarray, labels: np.ndarray) -> float:
-    """Return the mean of -log softmax at the labels [N] of logits [N, K]."""
+def cross_entropy(logits: np.ndarray, labels: np.ndarray, smoothing: float = 0.0) -> float:
+    """Return the mean of -log softmax at the labels [N] of logits [N, K].
+
+    With label smoothing, a part of each label is spread evenly over all classes (C. Szegedy et al., "Rethinking the
+    Inception architecture for computer vision", CVPR 2016).
+    """
     shifted = logits.astype(np.float64) - logits.max(axis=1, keepdims=True)
-    return float((np.log(np.exp(shifted).sum(axis=1)) - shifted[np.arange(len(labels)), labels]).mean())
+    targets = smoothed(labels, logits.shape[1], smoothing)
+    return float((np.log(np.exp(shifted).sum(axis=1)) - (targets * shifted).sum(axis=1)).mean())
 
 
-def cross_entropy_gradient(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
+def cross_entropy_gradient(logits: np.ndarray, labels: np.ndarray, smoothing: float = 0.0) -> np.ndarray:
     """Return the gradient of `cross_entropy` by the logits [N, K]: (softmax - one-hot) / N."""
-    return (softmax(logits) - np.eye(logits.shape[1])[labels]) / len(labels)
+    return (softmax(logits) - smoothed(labels, logits.shape[1], smoothing)) / len(labels)
+
+
+def smoothed(labels: np.ndarray, classes: int, smoothing: float) -> np.ndarray:
+    """Return the targets of labels [N]: float64 [N, classes]."""
+    return (1 - smoothing) * np.eye(classes)[labels] + smoothing / classes
+
+
+def reordered(values: np.ndarray, axes: str, order: str) -> np.ndarray:
+    """Return an array whose axes have these names, such as "NCHW", with its axes in another order."""
+    return np.ascontiguousarray(values.transpose([axes.index(axis) for axis in order]))
+
+
+def dense_layout(product: str, x: np.ndarray, w: np.ndarray, *results: np.ndarray) -> list[np.ndarray]:
+    """Return x [N, in], w [out, in] and results [N, out] of a dense layer as a variant of the course stores them.
+
+    Args:
+        product: `x @ w.T`, which changes nothing, `x @ w`, `w @ x` or `w.T @ x`.
+        x: Or its gradient.
+        w: Or its gradient.
+        results: Of the layer, or their gradients.
+    """
+    features_first, inputs_first = product.endswith("x"), product in ("x @ w", "w.T @ x")
+    transposed = (features_first, inputs_first, *[features_first] * len(results))
+    return [array.T.copy() if swap else array for array, swap in zip((x, w, *results), transposed, strict=True)]
 
 
 def reduced(gradient: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:

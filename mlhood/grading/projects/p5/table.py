@@ -21,6 +21,7 @@ from mlhood.grading.checks.timing_claim import TimingClaim
 from mlhood.grading.projects.p5 import races
 from mlhood.grading.rpc.codec import Remote
 from mlhood.jaxlab.operators.cases import FUSED, NETWORK
+from mlhood.jaxlab.operators.layouts import Layout
 from mlhood.jaxlab.tables import JAX, NO_JAX, operators_table
 from mlhood.measure.claims import ratio
 from mlhood.measure.table import Table
@@ -222,13 +223,14 @@ def _races(submission: Submission, table: Table) -> list[TimingClaim]:
     for name, operator in operators.items():
         expect.true(isinstance(operator, Remote), f"`{name}` is not a function", got=operator)
     comparisons = []
+    layout = Layout(submission.parameters.images, submission.parameters.filters, submission.parameters.dense)
     if FUSED in ahead:
         program, block = submission.call(races.PROBES + "block_program"), {name: operators[name] for name in OPERATORS}
-        comparisons.append(races.fused_block(program, block, ahead[FUSED]))
+        comparisons.append(races.fused_block(program, block, ahead[FUSED], layout))
     if NETWORK in ahead:
         seed = int(submission.rng.integers(2**31))
         prepared = submission.call(races.PROBES + "prepared_network", seed)
-        comparisons.append(races.network_forward(prepared, operators, ahead[NETWORK], seed))
+        comparisons.append(races.network_forward(prepared, operators, ahead[NETWORK], seed, layout))
     return comparisons
 
 
