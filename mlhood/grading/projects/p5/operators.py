@@ -224,7 +224,7 @@ def means_are_of_each_channel(submission: Submission) -> None:
 
 @points(1)
 def dense_multiplies_by_rows(submission: Submission) -> None:
-    """`dense` multiplies by weights {{ "[out, in], torch's layout" if dense == "x @ w.T" else "stored as the text says" }}."""
+    """`dense` multiplies by weights {{ "of its layout" if dense != "x @ w.T" else "[out, in], torch's layout" }}."""
     product = submission.parameters.dense
     line = "row" if product in ("x @ w.T", "w @ x") else "column"
     hint = f"each {line} of w belongs to one output: which axes of x and w does the product sum over?"

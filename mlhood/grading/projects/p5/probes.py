@@ -379,7 +379,9 @@ def trained_on(function: Callable, x: np.ndarray, y: np.ndarray) -> dict[str, An
     return {"params": on_host(params), "losses": losses, "steps": values, "strangers": sum(strangers)}
 
 
-# -- P5.9
+# -- P5.9: `fake_quantize` takes its parameters by name
+
+Params = Mapping[str, float]
 
 
 @contextmanager
@@ -394,32 +396,32 @@ def _missing_rules() -> Iterator[None]:
 
 
 @_missing_rules()
-def quantized(function: Callable, x: np.ndarray, scale: float) -> dict[str, Any]:
+def quantized(function: Callable, x: np.ndarray, parameters: Params) -> dict[str, Any]:
     """Return the `value` of `fake_quantize` and the name of its `dtype`."""
-    value = function(jnp.asarray(x), scale=scale)
+    value = function(jnp.asarray(x), **parameters)
     return {"value": value, "dtype": str(getattr(value, "dtype", type(value).__name__))}
 
 
 @_missing_rules()
-def quantized_compiled_derivatives(function: Callable, x: np.ndarray, scale: float) -> Any:
+def quantized_compiled_derivatives(function: Callable, x: np.ndarray, parameters: Params) -> Any:
     """Return the gradient of the sum under `jax.jit`, and of each row by `jax.vmap` of it."""
-    fixed = partial(function, scale=scale)
+    fixed = partial(function, **parameters)
     return jax.jit(jax.vmap(jax.grad(lambda values: jnp.sum(fixed(values)))))(jnp.asarray(x))
 
 
 @_missing_rules()
-def quantized_compiled(function: Callable, x: np.ndarray, scale: float) -> dict[str, Any]:
+def quantized_compiled(function: Callable, x: np.ndarray, parameters: Params) -> dict[str, Any]:
     """Likewise under `jax.jit`, with the shape and dtype of the abstract evaluation."""
-    fixed = partial(function, scale=scale)
+    fixed = partial(function, **parameters)
     shape = jax.eval_shape(lambda values: fixed(values), jnp.asarray(x))
     value = jax.jit(lambda values: fixed(values))(jnp.asarray(x))
     return {"value": value, "shape": list(shape.shape), "dtype": str(shape.dtype)}
 
 
 @_missing_rules()
-def quantized_derivatives(function: Callable, x: np.ndarray, tangent: np.ndarray, scale: float) -> dict[str, Any]:
+def quantized_derivatives(function: Callable, x: np.ndarray, tangent: np.ndarray, parameters: Params) -> dict[str, Any]:
     """Differentiate `fake_quantize`: forward along `tangent`, and backward from its product with `tangent`, summed."""
-    fixed = partial(function, scale=scale)
+    fixed = partial(function, **parameters)
     primal, along = jnp.asarray(x), jnp.asarray(tangent)
     forward = jax.jvp(lambda values: fixed(values), (primal,), (along,))[1]
     backward = jax.grad(lambda values: jnp.sum(fixed(values) * along))(primal)
@@ -427,20 +429,20 @@ def quantized_derivatives(function: Callable, x: np.ndarray, tangent: np.ndarray
 
 
 @_missing_rules()
-def quantized_batch(function: Callable, x: np.ndarray, scale: float, axis: int) -> Any:
+def quantized_batch(function: Callable, x: np.ndarray, parameters: Params, axis: int) -> Any:
     """Call `fake_quantize` under `jax.vmap` along an axis, which is also the result's batch axis."""
-    return jax.vmap(lambda values: function(values, scale=scale), in_axes=axis, out_axes=axis)(jnp.asarray(x))
+    return jax.vmap(lambda values: function(values, **parameters), in_axes=axis, out_axes=axis)(jnp.asarray(x))
 
 
 @_missing_rules()
-def quantized_primitives(function: Callable, x: np.ndarray, scale: float, other: np.ndarray) -> dict[str, Any]:
+def quantized_primitives(function: Callable, x: np.ndarray, parameters: Params, other: np.ndarray) -> dict[str, Any]:
     """Trace `fake_quantize`.
 
     Returns:
         The names of the `operations` in the jaxpr, nested ones included, the `value` that it computes, and what it
         computes if the operation `fake_quantize` returns `other` (`replaced`).
     """
-    jaxpr = jax.make_jaxpr(lambda values: function(values, scale=scale))(jnp.asarray(x))
+    jaxpr = jax.make_jaxpr(lambda values: function(values, **parameters))(jnp.asarray(x))
     evaluate = partial(_evaluate, jaxpr.jaxpr, jaxpr.consts, {})
     try:
         value = evaluate(jnp.asarray(x))
