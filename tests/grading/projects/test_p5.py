@@ -331,6 +331,7 @@ class SlowJax:
 
     def __init__(self, ratio):
         self.ratio, self.session = ratio, SimpleNamespace(remeasure=False)
+        self.parameters = SimpleNamespace(**P5.parameters)
         self.filled = operators_table()
         for row in self.filled.rows:
             alternatives = {"No-JAX": lambda: sum(range(50)), "JAX": lambda: sum(range(5000)) * 0 + 1225}

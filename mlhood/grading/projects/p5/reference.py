@@ -236,10 +236,18 @@ def example_gradients(params: Tree, x: np.ndarray, y: np.ndarray) -> Tree:
     }
 
 
-def norms(gradients: Tree) -> np.ndarray:
-    """Return the norm of each example's gradient over the whole tree: [N]."""
-    flat = [leaf.reshape(len(leaf), -1) for leaf in leaves(gradients)]
-    return np.sqrt(sum((part.astype(np.float64) ** 2).sum(axis=1) for part in flat))
+def norms(gradients: Tree, kind: str = "euclidean") -> np.ndarray:
+    """Return the norm of each example's gradient over the whole tree: [N].
+
+    Args:
+        gradients: A tree whose leaves are [N, ...].
+        kind: `euclidean`, or the `sum` of all absolute values, or the `largest` of them.
+    """
+    flat = [np.abs(leaf.reshape(len(leaf), -1).astype(np.float64)) for leaf in leaves(gradients)]
+    if kind == "largest":
+        return np.max([part.max(axis=1) for part in flat], axis=0)
+    power = 2 if kind == "euclidean" else 1
+    return np.asarray(sum((part**power).sum(axis=1) for part in flat)) ** (1 / power)
 
 
 def leaves(values: Any) -> list[np.ndarray]:
@@ -281,11 +289,17 @@ def momentum_steps(
     for x, y in batches:
         error = x @ now["w"] + now["b"] - y
         losses.append(float((error**2).mean()))
-        gradient = {"w": x.T @ error * 2 / error.size, "b": error.sum(axis=0) * 2 / error.size}
+        gradient = square_loss_gradient(now, x, y)
         velocity = {name: gradient[name] + momentum * velocity[name] for name in now}
         now = {name: now[name] - rate * velocity[name] for name in now}
         after.append(now)
     return after, losses
+
+
+def square_loss_gradient(params: Mapping[str, np.ndarray], x: np.ndarray, y: np.ndarray) -> dict[str, np.ndarray]:
+    """Return the gradient of `probes.square_loss` by w and b: float64."""
+    error = x.astype(np.float64) @ params["w"] + params["b"] - y
+    return {"w": x.T @ error * 2 / error.size, "b": error.sum(axis=0) * 2 / error.size}
 
 
 # -- a plan for the step of `mlhood.jaxlab.cluster.plans`
