@@ -29,7 +29,7 @@ def test_images_and_filters_are_those_of_the_layout(layout):
     want = ordered(no_jax.conv2d(x, w, bias, 2, 1), "NCHW", layout.images)
     np.testing.assert_allclose(there.conv2d(own_x, own_w, bias, 2, 1), want, rtol=1e-5)
     np.testing.assert_array_equal(there.max_pool(own_x), ordered(no_jax.max_pool(x), "NCHW", layout.images))
-    norm = [draw(3), draw(3) ** 2, draw(3), draw(3)]
+    norm = draw(3), draw(3) ** 2, draw(3), draw(3)
     want = ordered(no_jax.batch_norm(x, *norm), "NCHW", layout.images)
     np.testing.assert_allclose(there.batch_norm(own_x, *norm), want, rtol=1e-5)
     order = "".join(axis for axis in layout.images if axis in "NC")

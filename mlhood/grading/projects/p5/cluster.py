@@ -290,13 +290,13 @@ def _draw_step_option(submission: Submission, compute: int) -> dict[str, float]:
 
 def _step_seconds(
     compute: float,
-    bytes: int,
-    devices: int,
+    bytes: float,
+    devices: float,
     bandwidth: float,
     latency: float,
     *,
     serial: float = 0,
-    links: int = 1,
+    links: float = 1,
     overlap: float = 0,
 ) -> float:
     """Return the seconds of a step: of the work, `serial` seconds cannot be divided."""

@@ -141,7 +141,7 @@ def _check_pooling(submission: Submission, x: np.ndarray, hint: str, **options: 
 @points(1)
 def pooling_takes_the_largest(submission: Submission) -> None:
     """`max_pool` returns the maximum of every window."""
-    index = ", ".join({"H": "oh", "W": "ow"}.get(axis, axis.lower()) for axis in submission.parameters.images)
+    index = ", ".join(axis.lower() if axis in "NC" else f"o{axis.lower()}" for axis in submission.parameters.images)
     hint = f"y[{index}] is the largest of kernel * kernel neighbours in the same channel"
     for shape, kernel in (((2, 3, 6, 7), 2), ((1, 2, 7, 6), 3), ((3, 1, 5, 8), 4)):
         _check_pooling(submission, submission.normal(*shape), hint, kernel=kernel, stride=1, padding=0)

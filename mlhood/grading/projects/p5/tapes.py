@@ -50,7 +50,7 @@ def _draw_attribute(submission: Submission, option: str, *values: float) -> tupl
 
 @points(1)
 def relu_lets_positive_numbers_pass(submission: Submission) -> None:
-    """`vjp_relu` passes the gradient on where x was {{ "positive" if relu_option in "slope" else "let by" }}."""
+    """`vjp_relu` passes the gradient on where x was {{ "positive" if relu_option in "slope" else "in range" }}."""
     option = submission.parameters.relu_option
     for shape in ((4, 5), (2, 3, 2, 4)):
         x, g = submission.normal(*shape), submission.normal(*shape)
