@@ -27,13 +27,13 @@ LAYERS = (  # of x, w1, b1, w2 and b2; divisible by the number of devices
     ((6, 4), (4, 24), (24,), (24, 16), (16,)),
 )
 RATE = 0.1  # of the learning, or of the weights' decay
-SPLIT_AXIS = Parameter("split_axis", (0, -1, 1))
+SPLIT_AXIS = Parameter("split_axis", (0, -1))
 # what is made of the gradient of the whole batch, on every device
-GRADIENT_AS = Parameter("gradient_as", ("gradient", "decay", "update", "step"))
-ACTIVATION = Parameter("activation", ("relu", "tanh", "sigmoid", "softplus"))
-GRADIENT_TYPE = Parameter("gradient_type", ("own", "float32", "widest"))  # in which it is sent
-RING_COUNTS = Parameter("ring_counts", ("each", "all", "step"))
-STEP_OPTION = Parameter("step_option", ("", "serial", "links", "overlap"))  # one more argument of `step_seconds`
+GRADIENT_AS = Parameter("gradient_as", ("gradient", "decay"))
+ACTIVATION = Parameter("activation", ("relu", "tanh"))
+GRADIENT_TYPE = Parameter("gradient_type", ("own", "float32"))  # in which it is sent
+RING_COUNTS = Parameter("ring_counts", ("each", "all"))
+STEP_OPTION = Parameter("step_option", ("", "serial"))  # one more argument of `step_seconds`
 ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "relu": lambda x: np.maximum(x, 0),
     "tanh": np.tanh,

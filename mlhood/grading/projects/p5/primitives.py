@@ -14,7 +14,7 @@ from mlhood.grading.variants.parameter import Parameter
 PROBES = "mlhood.grading.projects.p5.probes:"
 LOW, HIGH = -128, 127
 # one more parameter of the equation, beside the scale; by default it changes nothing, or the lower end alone
-QUANTIZE_OPTION = Parameter("quantize_option", ("", "zero", "bits", "high"))
+QUANTIZE_OPTION = Parameter("quantize_option", ("", "zero", "high"))
 OPTION_VALUES = {"": (), "zero": (-100, -30, 40, 100), "bits": (4, 6, 7), "high": (20, 60, 100)}
 Parameters = dict[str, Any]
 

@@ -21,15 +21,13 @@ PROBES = "mlhood.grading.projects.p5.probes:"
 RATE, MOMENTUM = 0.125, 0.75
 # where `per_example` has one more axis
 EXAMPLE_AXIS = Parameter("example_axis", (0, -1, 1))
-CLIP_NORM = Parameter("clip_norm", ("euclidean", "sum", "largest"))  # over the whole tree
+CLIP_NORM = Parameter("clip_norm", ("euclidean", "sum"))  # over the whole tree
 # the results of a step, in order; `norm` is that of the gradient
 STEP_RETURNS = Parameter(
     "step_returns",
     (
         "params, state, value",
         "value, norm, params, state",
-        "params, state, value, norm",
-        "norm, params, state, value",
     ),
 )
 GOOD_ACCURACY = 0.94  # the text asks for one percent more: it varies a little with the labels
