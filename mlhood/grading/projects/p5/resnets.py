@@ -15,7 +15,7 @@ from mlhood.grading.variants.parameter import Parameter
 
 PROBES = "mlhood.grading.projects.p5.probes:"
 # the order of the axes of convolutions' weights in the tree
-TREE_FILTERS = Parameter("tree_filters", ("FCHW", "HWCF", "CHWF"))
+TREE_FILTERS = Parameter("tree_filters", ("FCHW", "HWCF", "CHWF", "HWFC"))
 RESNET_RETURNS = Parameter("resnet_returns", ("logits", "probabilities", "log probabilities"))
 BLOCK = "conv1, bn1, relu, conv2, bn2, then the sum with the shortcut, and relu of that"
 
