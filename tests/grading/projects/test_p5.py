@@ -114,16 +114,19 @@ def test_steps_with_momentum_agree_with_torch():
         np.testing.assert_allclose(after[index]["w"], w.detach(), rtol=1e-3, atol=1e-5)
 
 
+@pytest.mark.parametrize("option", primitives.QUANTIZE_OPTION.values)
 @pytest.mark.parametrize("seed", range(10))
-def test_drawn_values_are_far_from_rounding_ties(seed, tmp_path):
+def test_drawn_values_are_far_from_rounding_ties(seed, option, tmp_path):
     session = Session(LocalTransport({}), tmp_path, tmp_path)
-    submission = Submission(session, CheckContext(np.random.default_rng(seed)))
-    x, scale = primitives._draw(submission, 5, 8)
-    steps = x.astype(np.float64) / scale
-    inside = (steps >= primitives.LOW) & (steps <= primitives.HIGH)
+    parameters = SimpleNamespace(quantize_option=option)
+    submission = Submission(session, CheckContext(np.random.default_rng(seed), parameters=parameters))
+    x, drawn = primitives._draw(submission, 5, 8)
+    steps = x.astype(np.float64) / drawn["scale"]
+    low, high = primitives._range(**drawn)
+    inside = (steps >= low) & (steps <= high)
     assert 0 < inside.sum() < x.size
     assert np.abs(steps - np.floor(steps) - 0.5)[inside].min() > 0.05
-    assert np.abs(np.abs(steps + 0.5) - 127.5).min() > 0.05
+    assert np.abs(np.abs(steps - (low + high) / 2) - (high - low) / 2).min() > 0.05
 
 
 # -- the grading process
@@ -336,6 +339,7 @@ class SlowJax:
 
     def __init__(self, ratio):
         self.ratio, self.session = ratio, SimpleNamespace(remeasure=False)
+        self.parameters = SimpleNamespace(**P5.parameters)
         self.filled = operators_table()
         for row in self.filled.rows:
             alternatives = {"No-JAX": lambda: sum(range(50)), "JAX": lambda: sum(range(5000)) * 0 + 1225}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -9,11 +11,12 @@ from mlhood.grading.checks import timing
 from mlhood.grading.checks.expect import CheckFailed
 from mlhood.grading.checks.probes import keep
 from mlhood.grading.checks.submission import CheckContext, Session, Submission
-from mlhood.grading.projects.p5 import probes_race, races, table
+from mlhood.grading.projects.p5 import P5, probes_race, races, table
 from mlhood.grading.projects.p5.table import NETWORK_OPERATORS
 from mlhood.grading.rpc.transport import LocalTransport
 from mlhood.jaxlab.operators import no_jax
 from mlhood.jaxlab.operators.cases import FUSED, NETWORK
+from mlhood.jaxlab.operators.layouts import STANDARD
 from mlhood.jaxlab.tables import JAX, NO_JAX, operators_table
 from mlhood.measure import Measurement
 from mlhood.measure.ratio import Ratio
@@ -54,7 +57,7 @@ def with_table(jax: dict[str, float], tmp_path) -> Submission:
             times = tuple(seconds * (1 + 0.01 * i) for i in range(21))
             filled[row, column] = Measurement(times, None, row, True)
     session = Session(LocalTransport({"table": filled, **NAMES}), tmp_path, tmp_path)
-    return Submission(session, CheckContext(np.random.default_rng(3)))
+    return Submission(session, CheckContext(np.random.default_rng(3), parameters=SimpleNamespace(**P5.parameters)))
 
 
 @pytest.fixture
@@ -85,8 +88,8 @@ def both_sides(submission: Submission) -> dict:
         submission.call(races.PROBES + "prepared_network", 5),
     )
     claims = {
-        FUSED: races.fused_block(program, block, CLAIMED),
-        NETWORK: races.network_forward(prepared, operators, CLAIMED, 5),
+        FUSED: races.fused_block(program, block, CLAIMED, STANDARD),
+        NETWORK: races.network_forward(prepared, operators, CLAIMED, 5, STANDARD),
     }
     return {(row, side): getattr(claim, side) for row, claim in claims.items() for side in ("slow", "fast")}
 

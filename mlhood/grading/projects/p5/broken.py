@@ -7,12 +7,21 @@ import numpy as np
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Task, points
+from mlhood.grading.variants.parameter import Parameter
 
 PROBES = "mlhood.grading.projects.p5.probes:"
 MASK = "a Boolean index has a shape that depends on the values of x; what has the shape of x, and the same sum?"
 LOOP = "jax.lax.while_loop takes a condition, a step and a first guess: a Python `while` cannot test a traced value"
 RATE = "draw a mask of the shape of x from the key (jax.random), and select by it (jnp.where)"
 LIBRARY = ("sqrt", "rsqrt", "cbrt", "pow", "exp", "exp2", "log", "log1p", "pure_callback", "io_callback")
+# what is summed over the positive numbers
+SUMMED = Parameter("summed", ("x", "x ** 2", "x ** 3", "log1p(x)"))
+ROOT = Parameter("root", ("square_root", "cube_root", "fourth_root", "fifth_root"))
+MEAN_STATE = Parameter("mean_state", (("count", "total"), ("count", "mean"), ("mean", "count"), ("total", "count")))
+# the probability that a number becomes 0, or stays; or the factor by which those that stay grow
+DROPOUT_BY = Parameter("dropout_by", ("rate", "keep", "factor"))
+TERMS = {"x": np.abs, "x ** 2": np.square, "x ** 3": lambda x: x**3, "log1p(x)": np.log1p}
+SHRINKS = {2: "half", 3: "two thirds", 4: "three quarters", 5: "four fifths"}
 UNROLLED = 10  # divisions at least, if Newton's method is not a loop: from 1e-6 to 1e6 it needs more than twice as many
 
 
@@ -22,8 +31,13 @@ def positive_numbers_are_summed(submission: Submission) -> None:
     for x in (submission.normal(9), -1 - np.abs(submission.normal(5)), submission.normal(3, 4)):
         with expect.case(f"x {x.shape}", MASK):
             got = submission.call(PROBES + "jitted", submission.value("positive_sum"), [x])
-            want = np.asarray(np.maximum(x, 0).sum())
+            want = np.asarray(_terms(submission, x).sum())
             expect.close(got, want, "what `positive_sum` returns: the sum", dtype=np.float32)
+
+
+def _terms(submission: Submission, x: np.ndarray) -> np.ndarray:
+    """Return what is summed in this variant: of numbers that are not positive, 0."""
+    return TERMS[submission.parameters.summed](np.maximum(x, 0))
 
 
 @points(1)
@@ -33,28 +47,29 @@ def rows_are_summed_apart(submission: Submission) -> None:
         x = submission.normal(*shape)
         with expect.case(f"each row of x {x.shape}", MASK):
             got = submission.call(PROBES + "vmapped", submission.value("positive_sum"), [x])
-            expect.close(got, np.maximum(x, 0).sum(axis=1), "the sums of `positive_sum`", dtype=np.float32)
+            expect.close(got, _terms(submission, x).sum(axis=1), "the sums of `positive_sum`", dtype=np.float32)
 
 
 def _root(submission: Submission, a: float) -> np.ndarray:
     """Return the student's square root; to be called in an `expect.case`."""
-    answer = submission.call(PROBES + "bounded_root", submission.value("square_root"), a)
-    report = expect.mapping(answer, ("result", "endless", "operations"), "the run of `square_root`")
+    name = submission.parameters.root
+    answer = submission.call(PROBES + "bounded_root", submission.value(name), a)
+    report = expect.mapping(answer, ("result", "endless", "operations"), f"the run of `{name}`")
     expect.true(report["endless"] is not True, "the loop does not stop")
     operations = report["operations"] if isinstance(report["operations"], list | tuple) else []
     loops = any(name in operations for name in ("while", "scan")) or operations.count("div") >= UNROLLED
     library = sorted({str(name) for name in operations}.intersection(LIBRARY))
-    what = "`square_root` is not Newton's iteration"
-    got = ", ".join(sorted({str(name) for name in operations})) or "nothing"
+    what = f"`{name}` is not Newton's iteration"
+    got = ", ".join(sorted(map(str, {*operations}))) or "nothing"
     expect.true(not library, what, expected="+, -, *, / and comparisons", got=f"the operations {', '.join(library)}")
     expected = "a loop that divides, among the traced operations"
     expect.true(loops and "div" in operations, what, expected=expected, got=got, hint=LOOP)
-    return expect.is_array(expect.array(report["result"], (), "what `square_root` returns"), np.float32, "the root")
+    return expect.is_array(expect.array(report["result"], (), f"what `{name}` returns"), np.float32, "the root")
 
 
 @points(2)
 def roots_are_found(submission: Submission) -> None:
-    """`square_root` works under `jax.jit`, for numbers from 1e-6 to 1e6."""
+    """`{{ root }}` works under `jax.jit`, for numbers from 1e-6 to 1e6."""
     hint = (
         "when does the loop end? Compare the change with the guess itself: 1e-6 is small beside 1, but not beside 1e-3"
     )
@@ -62,23 +77,31 @@ def roots_are_found(submission: Submission) -> None:
         a = float(np.float32(a))
         with expect.case(f"a = {a:g}", LOOP):
             root = _root(submission, a)
-            expect.close(root, np.asarray(np.sqrt(a)), "the root by `square_root`", rtol=1e-4, atol=0, hint=hint)
+            what = f"the root by `{submission.parameters.root}`"
+            expect.close(root, np.asarray(a ** (1 / _degree(submission))), what, rtol=1e-4, atol=0, hint=hint)
+
+
+def _degree(submission: Submission) -> int:
+    return 2 + ROOT.values.index(submission.parameters.root)
 
 
 @points(1)
 def the_root_of_zero_stops(submission: Submission) -> None:
-    """`square_root` terminates for 0 and returns 0."""
-    hint = "for a = 0 each guess is half of the previous one, so the relative change never becomes small; 0 / 0 is NaN"
+    """`{{ root }}` terminates for 0 and returns 0."""
+    degree, name = _degree(submission), submission.parameters.root
+    part = f"{SHRINKS[degree]} of the previous one"
+    hint = f"for a = 0 each guess is {part}, so the relative change never becomes small; 0 / 0 is NaN"
     with expect.case("a = 0", hint):
-        expect.close(_root(submission, 0.0), np.asarray(0.0), "the root by `square_root`", atol=1e-6)
+        expect.close(_root(submission, 0.0), np.asarray(0.0), f"the root by `{name}`", atol=1e-6)
     a = float(np.float32(submission.rng.uniform(2, 5)))  # what returns 0 for every number computes no root
     with expect.case(f"a = {a:g}", LOOP):
-        expect.close(_root(submission, a), np.asarray(np.sqrt(a)), "the root", rtol=0.2)
+        expect.close(_root(submission, a), np.asarray(a ** (1 / degree)), "the root", rtol=0.2)
 
 
 @points(1)
 def means_run_along(submission: Submission) -> None:
     """`running_mean` works under `jax.jit` and keeps everything it needs in its state."""
+    names = submission.parameters.mean_state
     for size in (5, 3):
         values = [int(value) / 4 for value in submission.rng.integers(-20, 20, size)]
         hint = "the memory is passed in and returned: a pair of the mean and the new state"
@@ -90,8 +113,9 @@ def means_run_along(submission: Submission) -> None:
                 mean = np.asarray(np.mean(values[:count]))
                 expect.close(got_mean, mean, f"the mean of {count} by `running_mean`", dtype=np.float32)
                 state = expect.array([expect.number(part, "the state") for part in got_state], (2,), "the state")
-                want = np.array([count, np.sum(values[:count])])
-                expect.close(state, want, f"the state after {count} by `running_mean`", hint="(count, total)")
+                parts = {"count": count, "total": np.sum(values[:count]), "mean": mean}
+                want = np.array([parts[name] for name in names])
+                expect.close(state, want, f"the state after {count} by `running_mean`", hint=f"({', '.join(names)})")
 
 
 @points(1)
@@ -112,10 +136,21 @@ def the_same_gives_the_same(submission: Submission) -> None:
 
 
 def _dropout(submission: Submission, seed: int, x: np.ndarray, rate: float) -> np.ndarray:
-    with expect.case(f"x {x.shape}, rate {rate}", RATE):
-        got = submission.call(PROBES + "dropped", submission.value("dropout"), seed, x, rate)
+    with expect.case(f"x {x.shape}, {_given(submission, rate)}", RATE):
+        got = submission.call(PROBES + "dropped", submission.value("dropout"), seed, x, _argument(submission, rate))
         values = expect.array(got, x.shape, "what `dropout` returns")
         return expect.is_array(values, np.float32, "what `dropout` returns")
+
+
+def _argument(submission: Submission, rate: float) -> float:
+    """Return the argument of `dropout` in this variant, for a rate."""
+    return {"rate": rate, "keep": round(1 - rate, 6), "factor": round(1 / (1 - rate), 6)}[
+        submission.parameters.dropout_by
+    ]
+
+
+def _given(submission: Submission, rate: float) -> str:
+    return f"{submission.parameters.dropout_by} {_argument(submission, rate):g}"
 
 
 def _draw_dropout_input(submission: Submission, *shape: int) -> np.ndarray:
@@ -124,12 +159,12 @@ def _draw_dropout_input(submission: Submission, *shape: int) -> np.ndarray:
 
 @points(1)
 def as_many_as_asked_are_dropped(submission: Submission) -> None:
-    """`dropout` works under `jax.jit` and sets about `rate` of the elements to zero, independently."""
+    """`dropout` works under `jax.jit` and sets about {{ {"keep": "1 - `keep`", "factor": "1 - 1 / `factor`"}.get(dropout_by, "`rate`") }} of the elements to zero, independently."""  # noqa: E501
     x = _draw_dropout_input(submission)
     for rate in (0.25, 0.7):
         zero = _dropout(submission, int(submission.rng.integers(1000)), x, rate) == 0
         share, margin = float(zero.mean()), 6 * np.sqrt(rate * (1 - rate) / x.size)
-        with expect.case(f"x {x.shape}, rate {rate}", RATE):
+        with expect.case(f"x {x.shape}, {_given(submission, rate)}", RATE):
             what = "the wrong share of elements becomes zero in `dropout`"
             expect.true(abs(share - rate) < margin, what, expected=f"{rate} ± {margin:.2f}", got=f"{share:.3f}")
             for axis, name in enumerate(("columns", "rows")):
@@ -139,19 +174,22 @@ def as_many_as_asked_are_dropped(submission: Submission) -> None:
     for shape in ((7,), (3, 2, 5)):
         x = _draw_dropout_input(submission, *shape)
         got, what = _dropout(submission, int(submission.rng.integers(1000)), x, 0.0), "what `dropout` returns"
-        expect.close(got, x, what, given=f"x {x.shape}, rate 0", hint="with rate 0 nothing is dropped")
+        none = _given(submission, 0.0)
+        expect.close(got, x, what, given=f"x {x.shape}, {none}", hint=f"with {none} nothing is dropped")
 
 
 @points(1)
 def what_stays_is_scaled(submission: Submission) -> None:
-    """`dropout` scales the remaining elements by 1 / (1 - rate), so that the expected sum is unchanged."""
+    """`dropout` scales the remaining elements by {{ {"keep": "1 / keep", "factor": "factor"}.get(dropout_by, "1 / (1 - rate)") }}, so that the expected sum is unchanged."""  # noqa: E501
     x = _draw_dropout_input(submission)
     for rate in (0.25, 0.7):
         got = _dropout(submission, int(submission.rng.integers(1000)), x, rate)
         nonzero = got != 0
-        expect.true(bool(nonzero.any()), "no element remains after `dropout`", given=f"rate {rate}", hint=RATE)
+        expect.true(
+            bool(nonzero.any()), "no element remains after `dropout`", given=_given(submission, rate), hint=RATE
+        )
         given, hint = (
-            f"x {x.shape}, rate {rate}",
+            f"x {x.shape}, {_given(submission, rate)}",
             "by which factor do the others grow, so that the expected sum is kept?",
         )
         what = "the remaining elements of `dropout`"
@@ -164,7 +202,9 @@ def masks_come_from_the_key(submission: Submission) -> None:
     x = _draw_dropout_input(submission)
     seed = int(submission.rng.integers(1000))
     first, again, other = (_dropout(submission, number, x, 0.5) == 0 for number in (seed, seed, seed + 1))
-    with expect.case(f"x {x.shape}, rate 0.5", "all randomness comes from the key: jax.random, and never np.random"):
+    with expect.case(
+        f"x {x.shape}, {_given(submission, 0.5)}", "all randomness comes from the key: jax.random, and never np.random"
+    ):
         expect.true(bool((first == again).all()), "`dropout` draws another mask for the same key")
         changed = float((first != other).mean())
         what, expected = "`dropout` draws the same mask for another key", "about half of the elements changed"
@@ -186,6 +226,7 @@ TASKS = (
             what_stays_is_scaled,
             masks_come_from_the_key,
         ),
+        varies=(SUMMED, ROOT, MEAN_STATE, DROPOUT_BY),
         minutes=40,
     ),
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,7 @@ from mlhood.grading.checks.task import Task, points
 from mlhood.grading.projects.p5 import reference
 from mlhood.grading.projects.p5.training import check_tree
 from mlhood.grading.rpc.limited import IsolatedCallError, run_isolated
+from mlhood.grading.variants.parameter import Parameter
 
 PROBES = "mlhood.grading.projects.p5.probes_cluster:"
 ORACLE = "mlhood.grading.checks.reference_runs:step_gradient"
@@ -24,6 +26,21 @@ LAYERS = (  # of x, w1, b1, w2 and b2; divisible by the number of devices
     ((4, 8), (8, 16), (16,), (16, 12), (12,)),
     ((6, 4), (4, 24), (24,), (24, 16), (16,)),
 )
+RATE = 0.1  # of the learning, or of the weights' decay
+SPLIT_AXIS = Parameter("split_axis", (0, -1))
+# what is made of the gradient of the whole batch, on every device
+GRADIENT_AS = Parameter("gradient_as", ("gradient", "decay"))
+ACTIVATION = Parameter("activation", ("relu", "tanh"))
+GRADIENT_TYPE = Parameter("gradient_type", ("own", "float32"))  # in which it is sent
+RING_COUNTS = Parameter("ring_counts", ("each", "all"))
+STEP_OPTION = Parameter("step_option", ("", "serial"))  # one more argument of `step_seconds`
+ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "relu": lambda x: np.maximum(x, 0),
+    "tanh": np.tanh,
+    "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
+    "softplus": lambda x: np.log1p(np.exp(x)),
+}
+AXES = {0: "first", 1: "second", -1: "last"}
 Sizes = tuple[int, list[int]]  # the batch, and the widths
 CANDIDATES = 30  # for sizes for which two plans send nearly as little
 MIN_LEAD = 1.02  # what a plan sends is told apart from the least from here on
@@ -43,22 +60,32 @@ MEAN_HINT = (
 
 @points(1)
 def batches_are_split(submission: Submission) -> None:
-    """`split_batch` shards the first axis of a batch along "data"."""
+    """`split_batch` shards the {{ {0: "first", 1: "second", -1: "last"}[split_axis] }} axis of a batch along "data"."""
     hint = "jax.device_put takes an array and a sharding: a NamedSharding of the mesh and a PartitionSpec"
-    for shape, devices in (((8, 3), 4), ((12, 1, 4), 4), ((16,), 8)):
-        x, size = submission.normal(*shape), shape[0] // devices
+    axis = submission.parameters.split_axis
+    for (length, *others), devices in (((8, 3), 4), ((12, 1, 4), 4), ((16,), 8)):
+        shape, size = _with_axis(length, others, axis), length // devices
+        x, others = submission.normal(*shape), [*shape[:axis], *shape[axis:][1:]]
         with expect.case(f"x {shape}, {devices} devices", hint):
-            answer = submission.call(PROBES + "shards", submission.value("split_batch"), x, devices)
+            answer = submission.call(PROBES + "shards", submission.value("split_batch"), x, devices, axis)
             report = expect.mapping(answer, ("value", "shards"), "what `split_batch` returns")
             expect.close(report["value"], x, "the batch of `split_batch`", dtype=np.float32)
             shards = report["shards"]
             shards = sorted([*shard] for shard in shards) if isinstance(shards, list) else shards
-            want = [[size * i, size * (i + 1), *shape[1:]] for i in range(devices)]
+            want = [[size * i, size * (i + 1), *others] for i in range(devices)]
+            part = "rows" if axis == 0 else f"indices of the {AXES[axis]} axis"
             what, expected = (
                 "the devices hold the wrong shards after `split_batch`",
-                f"{size} rows each, and all other axes",
+                f"{size} {part} each, and all other axes",
             )
             expect.true(shards == want, what, expected=expected, got=f"[first row, end, other axes]: {shards}")
+
+
+def _with_axis(length: int, others: list[int], axis: int) -> tuple[int, ...]:
+    """Return the shape whose axis has this length; it has a second axis at least if the axis is the second."""
+    others = others or [3] * axis
+    at = len(others) if axis < 0 else axis
+    return (*others[:at], length, *others[at:])
 
 
 @dataclass(frozen=True)
@@ -80,7 +107,8 @@ def _gradient(submission: Submission, devices: int, batch: int) -> Case:
     params = {"w": submission.normal(4, 3), "b": submission.normal(3)}
     x, y = submission.normal(batch, 4), submission.normal(batch, 3)
     error = (x @ params["w"] + params["b"] - y).astype(np.float64)
-    want = {"w": x.T @ error * 2 / error.size, "b": error.sum(axis=0) * 2 / error.size}
+    gradient = {"w": x.T @ error * 2 / error.size, "b": error.sum(axis=0) * 2 / error.size}
+    want = {name: _made_of(submission, params[name], part) for name, part in gradient.items()}
     given = f"a batch of {len(x)}, not divided yet, and {devices} devices"
     with expect.case(given, MEAN_HINT):
         answer = submission.call(PROBES + "gradient", submission.value("parallel_gradient"), params, x, y, devices)
@@ -88,9 +116,16 @@ def _gradient(submission: Submission, devices: int, batch: int) -> Case:
     return Case(dict(report), want, devices, given)
 
 
+def _made_of(submission: Submission, weights: np.ndarray, gradient: np.ndarray) -> np.ndarray:
+    """Return what `parallel_gradient` makes of a gradient in this variant."""
+    rate = RATE
+    made = {"decay": gradient + rate * weights, "update": -rate * gradient, "step": weights - rate * gradient}
+    return made.get(submission.parameters.gradient_as, gradient)
+
+
 @points(1)
 def gradients_are_of_the_whole_batch(submission: Submission) -> None:
-    """`parallel_gradient` gives every device the gradient of the mean loss over the whole batch."""
+    """`parallel_gradient` gives every device the {{ "gradient" if gradient_as == "gradient" else "result" }} of the mean loss over the whole batch."""  # noqa: E501
     for case in submission.once("gradient", lambda: _gradients(submission)):
         what, given = "the gradient of `parallel_gradient`", case.given
         check_tree(case.report["value"], case.want, what, given=given, hint=MEAN_HINT)
@@ -148,7 +183,7 @@ def _layers(submission: Submission) -> list[Case]:
 
 def _two_layers(submission: Submission, devices: int, shapes: tuple[tuple[int, ...], ...]) -> Case:
     x, w1, b1, w2, b2 = arrays = [submission.normal(*shape) for shape in shapes]
-    want = np.maximum(x @ w1 + b1, 0) @ w2 + b2
+    want = ACTIVATIONS[submission.parameters.activation](x @ w1 + b1) @ w2 + b2
     given = f"x {x.shape}, w1 {w1.shape}, w2 {w2.shape}, {devices} devices"
     with expect.case(given):
         answer = submission.call(PROBES + "layers", submission.value("two_layers"), arrays, devices)
@@ -158,7 +193,7 @@ def _two_layers(submission: Submission, devices: int, shapes: tuple[tuple[int, .
 
 @points(1)
 def layers_are_right_in_parts(submission: Submission) -> None:
-    """`two_layers` returns relu(x @ w1 + b1) @ w2 + b2."""
+    """`two_layers` returns {{ activation }}(x @ w1 + b1) @ w2 + b2."""
     for case in submission.once("layers", lambda: _layers(submission)):
         parts = {"given": case.given, "hint": "the bias of the second layer is added once, and not by every device"}
         what = "what `two_layers` returns"
@@ -188,16 +223,27 @@ def one_sum_joins_the_parts(submission: Submission) -> None:
 def gradient_bytes_are_counted(submission: Submission) -> None:
     """`all_reduce_bytes` counts the bytes of a gradient, of whatever dtype and in whatever tree."""
     rng = submission.rng
+    sent_as = submission.parameters.gradient_type
     hint = "the gradient has the shapes and dtypes of the parameters: how many bytes has an element?"
-    for dtype, itemsize in ((np.float32, 4), (np.float16, 2)):
+    if sent_as != "own":
+        hint = "the gradient has the shapes of the parameters: in which type is it sent, and how many bytes has that?"
+    cases = [(np.float32, np.float32), (np.float32, np.float16)]
+    for first, dtype in cases if sent_as == "own" else [*cases, (np.float16, np.float16)]:
         sizes = [tuple(int(size) for size in rng.integers(2, 9, axes)) for axes in (2, 1, 4)]
-        arrays = [submission.normal(*sizes[0]), *(submission.normal(*size).astype(dtype) for size in sizes[1:])]
-        want = 4 * math.prod(sizes[0]) + itemsize * sum(map(math.prod, sizes[1:]))
-        with expect.case(f"{np.dtype(dtype)} arrays {sizes[1]} and {sizes[2]}, a float32 array {sizes[0]}"):
+        types = first, dtype, dtype
+        arrays = [submission.normal(*size).astype(kind) for size, kind in zip(sizes, types, strict=True)]
+        want = sum(map(_bytes_of(sent_as, arrays), arrays))
+        with expect.case(f"{np.dtype(dtype)} arrays {sizes[1]} and {sizes[2]}, a {np.dtype(first)} array {sizes[0]}"):
             params = {"conv": {"weight": arrays[2]}, "fc": [arrays[0], {"bias": arrays[1]}]}
             answer = submission.call(PROBES + "counted", submission.value("all_reduce_bytes"), params)
             got = expect.integer(answer, "what `all_reduce_bytes` returns")
             expect.close_number(got, want, "`all_reduce_bytes` is wrong", hint=hint)
+
+
+def _bytes_of(sent_as: str, arrays: list[np.ndarray]) -> Callable[[np.ndarray], int]:
+    """Return the bytes of an array as it is sent in this variant, beside these arrays."""
+    widest = max(array.itemsize for array in arrays)
+    return lambda array: array.size * {"own": array.itemsize, "float32": 4, "widest": widest}[sent_as]
 
 
 def _check_number(submission: Submission, name: str, arguments: dict[str, float], want: float, hint: str) -> None:
@@ -208,11 +254,13 @@ def _check_number(submission: Submission, name: str, arguments: dict[str, float]
 
 @points(1)
 def rings_carry_their_bytes(submission: Submission) -> None:
-    """`ring_bytes` is the number of bytes that each device of a ring sends."""
+    """`ring_bytes` is the number of bytes that {{ {"all": "all devices of a ring send", "step": "each device of a ring sends in a step"}.get(ring_counts, "each device of a ring sends") }}."""  # noqa: E501
     hint = "how many steps has the ring, and how much does a device send in each? There is no step with one device"
     for devices in (2, int(submission.rng.integers(3, 9)), 64, 1):
         size = devices * int(submission.rng.integers(100, 1000))
-        want = 2 * (devices - 1) * size / devices
+        each = 2 * (devices - 1) * size / devices
+        step = size / devices if devices > 1 else 0
+        want = {"each": each, "all": each * devices, "step": step}[submission.parameters.ring_counts]
         _check_number(submission, "ring_bytes", {"bytes": size, "devices": devices}, want, hint)
 
 
@@ -223,9 +271,39 @@ def steps_take_compute_and_ring(submission: Submission) -> None:
     for devices in (1, 2, int(submission.rng.integers(3, 9)), 128):
         compute, size = (int(part) for part in submission.rng.integers(1, 30, 2))
         bandwidth, latency = (float(2.0**-part) for part in submission.rng.integers(1, 8, 2))
-        arguments = {"compute": compute, "bytes": size, "devices": devices, "bandwidth": bandwidth, "latency": latency}
-        ring = 2 * (devices - 1) * (latency + size / devices / bandwidth)
-        _check_number(submission, "step_seconds", arguments, compute / devices + ring, hint)
+        arguments: dict[str, Any] = {
+            "compute": compute,
+            "bytes": size,
+            "devices": devices,
+            "bandwidth": bandwidth,
+            "latency": latency,
+        }
+        option = _draw_step_option(submission, compute)
+        want = _step_seconds(**arguments, **option)
+        _check_number(submission, "step_seconds", arguments | option, want, hint)
+
+
+def _draw_step_option(submission: Submission, compute: int) -> dict[str, float]:
+    """Draw one more argument of `step_seconds`, if it has one in this variant."""
+    option = submission.parameters.step_option
+    drawn = {"serial": compute / 4, "links": int(submission.rng.integers(2, 5)), "overlap": 0.75} if option else {}
+    return {option: drawn[option]} if option else {}
+
+
+def _step_seconds(
+    compute: float,
+    bytes: float,
+    devices: float,
+    bandwidth: float,
+    latency: float,
+    *,
+    serial: float = 0,
+    links: float = 1,
+    overlap: float = 0,
+) -> float:
+    """Return the seconds of a step: of the work, `serial` seconds cannot be divided."""
+    ring = 2 * (devices - 1) * (latency + bytes / devices / bandwidth / links)
+    return serial + (compute - serial) / devices + (1 - overlap) * ring
 
 
 def _final_error(output: str) -> str:
@@ -423,6 +501,7 @@ TASKS = (
             "mlhood.jaxlab.cluster.collectives",
             "mlhood.jaxlab.cluster.scaling",
         ),
+        varies=(SPLIT_AXIS, GRADIENT_AS, ACTIVATION, GRADIENT_TYPE, RING_COUNTS, STEP_OPTION),
         minutes=60,
         builds_on=("P5.8",),
     ),

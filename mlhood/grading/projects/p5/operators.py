@@ -11,9 +11,16 @@ from mlhood.grading.checks.submission import Submission, check_rules
 from mlhood.grading.checks.task import Task, points
 from mlhood.grading.projects.p3.convolutions import flat_weights
 from mlhood.grading.projects.p5 import reference
+from mlhood.grading.variants.parameter import Parameter
 
 PROBES = "mlhood.grading.projects.p5.probes_numpy:"
 SPARE_LINES = 10  # that NumPy's own Python code may run more for another size
+# the order of axes, and the product of a dense layer: see `mlhood.jaxlab.operators.layouts`
+IMAGES = Parameter("images", ("NCHW", "NHWC", "CHWN", "HWNC"))
+FILTERS = Parameter("filters", ("FCHW", "HWCF", "CHWF", "HWFC"))
+DENSE = Parameter("dense", ("x @ w.T", "x @ w", "w @ x", "w.T @ x"))
+PLACES = ("first", "second", "third", "last")
+_RESULT = {"N": "N", "C": "F", "H": "OH", "W": "OW"}  # of a convolution
 
 
 def _call(submission: Submission, name: str, *args: object, **kwargs: object) -> tuple[Any, float]:
@@ -35,14 +42,24 @@ def _check(
         expect.close(got, want, f"what `{name}` returns", rtol=1e-3, atol=1e-4, dtype=np.float32)
 
 
+def _laid(submission: Submission, images: np.ndarray) -> np.ndarray:
+    """Return images [N, C, H, W] in the layout of this variant."""
+    return reference.reordered(images, "NCHW", submission.parameters.images)
+
+
+def _laid_filters(submission: Submission, w: np.ndarray) -> np.ndarray:
+    return reference.reordered(w, "FCHW", submission.parameters.filters)
+
+
 # -- convolution
 
 
 def _check_convolution(submission: Submission, x: np.ndarray, w: np.ndarray, hint: str, **options: Any) -> None:
+    own_x, own_w = _laid(submission, x), _laid_filters(submission, w)
     shown = (f"{name} {getattr(value, 'shape', value)}" for name, value in options.items())
-    given = ", ".join([f"x {x.shape}, w {w.shape}", *shown])
-    want = reference.conv2d(x, w, **options)
-    _check(submission, "conv2d", want, given, hint, x, w, **options)
+    given = ", ".join([f"x {own_x.shape}, w {own_w.shape}", *shown])
+    want = _laid(submission, reference.conv2d(x, w, **options))
+    _check(submission, "conv2d", want, given, hint, own_x, own_w, **options)
 
 
 @points(2)
@@ -75,14 +92,15 @@ def convolution_pads_with_zeros(submission: Submission) -> None:
 def convolution_adds_its_bias(submission: Submission) -> None:
     """`conv2d` adds each channel's bias to its outputs."""
     x, w = submission.normal(2, 2, 6, 5), submission.normal(3, 2, 3, 3)
+    own_x, own_w, axis = _laid(submission, x), _laid_filters(submission, w), submission.parameters.images.index("C")
     bias = (1 + np.arange(3) + submission.rng.random(3)).astype(np.float32)
     with expect.case(f"a bias of {[round(float(value), 2) for value in bias]}"):
-        without, with_bias = (_call(submission, "conv2d", x, w, b)[0] for b in (None, bias))
+        without, with_bias = (_call(submission, "conv2d", own_x, own_w, b)[0] for b in (None, bias))
         shape = without.shape if isinstance(without, np.ndarray) else ()
-        what = "wrong shape of what `conv2d` returns"
-        expect.true(len(shape) == 4 and shape[1] == len(bias), what, expected=(2, 3, 4, 3), got=shape or without)
+        what, expected = "wrong shape of what `conv2d` returns", _laid(submission, np.zeros((2, 3, 4, 3))).shape
+        expect.true(len(shape) == 4 and shape[axis] == len(bias), what, expected=expected, got=shape or without)
         difference = expect.array(with_bias, shape, "what `conv2d` returns") - without
-        want = np.broadcast_to(bias[:, None, None], shape)
+        want = np.broadcast_to(bias.reshape(-1, *[1] * (3 - axis)), shape)
         hint = "one bias for each of the F output channels, at every position of every image"
         expect.close(difference, want, "what the bias of `conv2d` adds", atol=1e-3, hint=hint, dtype=np.float32)
 
@@ -91,13 +109,15 @@ def convolution_adds_its_bias(submission: Submission) -> None:
 def pixels_are_not_looped_over(submission: Submission) -> None:
     """`conv2d` runs as many lines of Python for a large image as for a small one."""
     w, counts = flat_weights(submission, 3, 2, 3, 3), []
+    own_w, axes = _laid_filters(submission, w), [_RESULT[axis] for axis in submission.parameters.images]
     for size in (20, 24, 48):  # the first call may initialise something
         x = submission.normal(1, 2, size, size)
-        with expect.case(f"x {x.shape}"):
-            got, lines = _call(submission, "conv2d", x, w)
+        own_x, want = _laid(submission, x), _laid(submission, reference.conv2d(x, w))
+        with expect.case(f"x {own_x.shape}"):
+            got, lines = _call(submission, "conv2d", own_x, own_w)
         array = isinstance(got, np.ndarray) and got.ndim == 4
-        expect.true(array, "`conv2d` does not return an array [N, F, OH, OW]", got=got)
-        expect.resembles(got, reference.conv2d(x, w), "what `conv2d` returns", given=f"x {x.shape}")
+        expect.true(array, f"`conv2d` does not return an array [{', '.join(axes)}]", got=got)
+        expect.resembles(got, want, "what `conv2d` returns", given=f"x {own_x.shape}")
         counts.append(lines)
     small, large = counts[1:]
     expect.true(
@@ -113,14 +133,16 @@ def pixels_are_not_looped_over(submission: Submission) -> None:
 
 
 def _check_pooling(submission: Submission, x: np.ndarray, hint: str, **options: int) -> None:
-    given = ", ".join([f"x {x.shape}", *(f"{name} {value}" for name, value in options.items())])
-    _check(submission, "max_pool", reference.max_pool(x, **options), given, hint, x, **options)
+    own_x, want = _laid(submission, x), _laid(submission, reference.max_pool(x, **options))
+    given = ", ".join([f"x {own_x.shape}", *(f"{name} {value}" for name, value in options.items())])
+    _check(submission, "max_pool", want, given, hint, own_x, **options)
 
 
 @points(1)
 def pooling_takes_the_largest(submission: Submission) -> None:
     """`max_pool` returns the maximum of every window."""
-    hint = "y[n, c, oh, ow] is the largest of kernel * kernel neighbours in the same channel"
+    index = ", ".join(axis.lower() if axis in "NC" else f"o{axis.lower()}" for axis in submission.parameters.images)
+    hint = f"y[{index}] is the largest of kernel * kernel neighbours in the same channel"
     for shape, kernel in (((2, 3, 6, 7), 2), ((1, 2, 7, 6), 3), ((3, 1, 5, 8), 4)):
         _check_pooling(submission, submission.normal(*shape), hint, kernel=kernel, stride=1, padding=0)
 
@@ -150,15 +172,16 @@ def _check_norm(submission: Submission, var: np.ndarray, hint: str, **options: f
     channels = len(var)
     x = submission.normal(2, channels, 4, 5)
     mean, weight, bias = (submission.normal(channels) for _ in range(3))
-    given = f"x {x.shape}, var {np.round(var, 6).tolist()}, eps {options.get('eps', 'not given')}"
-    want = reference.batch_norm(x, mean, var, weight, bias, **options)
-    _check(submission, "batch_norm", want, given, hint, x, mean, var, weight, bias, **options)
+    own_x, want = _laid(submission, x), _laid(submission, reference.batch_norm(x, mean, var, weight, bias, **options))
+    given = f"x {own_x.shape}, var {np.round(var, 6).tolist()}, eps {options.get('eps', 'not given')}"
+    _check(submission, "batch_norm", want, given, hint, own_x, mean, var, weight, bias, **options)
 
 
 @points(1)
 def norm_takes_running_statistics(submission: Submission) -> None:
     """`batch_norm` normalises every channel by the statistics passed to it."""
-    hint = "mean, var, weight and bias have one number for each channel, the second axis of x"
+    place = PLACES[submission.parameters.images.index("C")]
+    hint = f"mean, var, weight and bias have one number for each channel, the {place} axis of x"
     for channels in (4, 5):
         _check_norm(submission, (1 + 3 * submission.rng.random(channels)).astype(np.float32), hint, eps=1e-5)
 
@@ -193,19 +216,22 @@ def sums_are_taken_place_by_place(submission: Submission) -> None:
 def means_are_of_each_channel(submission: Submission) -> None:
     """`global_average_pool` returns the mean of every channel of every image."""
     for shape in ((3, 4, 5, 6), (1, 2, 7, 3)):
-        x = submission.normal(*shape)
+        x = _laid(submission, submission.normal(*shape))
+        pixels = tuple(submission.parameters.images.index(axis) for axis in "HW")
         hint = "which axes are the pixels of one channel of one image?"
-        _check(submission, "global_average_pool", x.mean(axis=(2, 3)), f"x {x.shape}", hint, x)
+        _check(submission, "global_average_pool", x.mean(axis=pixels), f"x {x.shape}", hint, x)
 
 
 @points(1)
 def dense_multiplies_by_rows(submission: Submission) -> None:
-    """`dense` multiplies by weights [out, in], torch's layout."""
-    hint = "each row of w belongs to one output: which axes of x and w does the product sum over?"
+    """`dense` multiplies by weights {{ "of its layout" if dense != "x @ w.T" else "[out, in], torch's layout" }}."""
+    product = submission.parameters.dense
+    line = "row" if product in ("x @ w.T", "w @ x") else "column"
+    hint = f"each {line} of w belongs to one output: which axes of x and w does the product sum over?"
     for n, inputs, outputs in ((3, 5, 4), (2, 4, 4)):
         x, w = submission.normal(n, inputs), submission.normal(outputs, inputs)
-        given = f"x {x.shape}, w {w.shape}"
-        _check(submission, "dense", x @ w.T, given, hint, x, w, np.zeros(outputs, np.float32))
+        x, w, want = reference.dense_layout(product, x, w, x @ w.T)
+        _check(submission, "dense", want, f"x {x.shape}, w {w.shape}", hint, x, w, np.zeros(outputs, np.float32))
 
 
 @points(1)
@@ -214,7 +240,9 @@ def dense_adds_its_bias(submission: Submission) -> None:
     for n, outputs in ((3, 5), (5, 5)):
         x, w = np.zeros((n, outputs), np.float32), submission.normal(outputs, outputs)
         bias = (1 + np.arange(outputs) + submission.rng.random(outputs)).astype(np.float32)
-        want, hint = np.broadcast_to(bias, (n, outputs)), "the bias is added to every row of the product"
+        product, want = submission.parameters.dense, np.broadcast_to(bias, (n, outputs))
+        x, w, want = reference.dense_layout(product, x, w, want)
+        hint = f"the bias is added to every {'column' if product.endswith('x') else 'row'} of the product"
         _check(submission, "dense", want, f"x of zeros {x.shape}, w {w.shape}", hint, x, w, bias)
 
 
@@ -240,9 +268,17 @@ def softmax_stands_large_numbers(submission: Submission) -> None:
 
 
 OPERATORS_STAND_IN = """
+{%- if (images, filters, dense) == ("NCHW", "FCHW", "x @ w.T") %}
 from mlhood.jaxlab.operators.no_jax import (
     add, batch_norm, conv2d, dense, global_average_pool, max_pool, relu, softmax,
 )
+{%- else %}
+from mlhood.jaxlab.operators import layouts, no_jax
+adapted = layouts.adapted(no_jax, layouts.STANDARD, layouts.Layout("{{ images }}", "{{ filters }}", "{{ dense }}"))
+add, batch_norm, conv2d, dense = adapted.add, adapted.batch_norm, adapted.conv2d, adapted.dense
+global_average_pool, max_pool = adapted.global_average_pool, adapted.max_pool
+relu, softmax = adapted.relu, adapted.softmax
+{%- endif %}
 """
 
 TASKS = (
@@ -269,6 +305,7 @@ TASKS = (
             softmax_stands_large_numbers,
         ),
         stand_in=OPERATORS_STAND_IN,
+        varies=(IMAGES, FILTERS, DENSE),
         minutes=45,
         builds_on=("P3.4",),
         forbidden=("jax", "torch", "mlhood.jaxlab"),

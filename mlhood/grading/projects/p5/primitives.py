@@ -9,31 +9,67 @@ import numpy as np
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Task, points
+from mlhood.grading.variants.parameter import Parameter
 
 PROBES = "mlhood.grading.projects.p5.probes:"
 LOW, HIGH = -128, 127
+# one more parameter of the equation, beside the scale; by default it changes nothing, or the lower end alone
+QUANTIZE_OPTION = Parameter("quantize_option", ("", "zero", "high"))
+OPTION_VALUES = {"": (), "zero": (-100, -30, 40, 100), "bits": (4, 6, 7), "high": (20, 60, 100)}
+Parameters = dict[str, Any]
 
 
-def _draw(submission: Submission, *shape: int) -> tuple[np.ndarray, float]:
-    """Draw values within and beyond the range of int8, away from its ends and from rounding ties, and the scale."""
-    scale = float(submission.rng.choice([0.25, 0.5, 2.0]))
+def _draw(submission: Submission, *shape: int) -> tuple[np.ndarray, Parameters]:
+    """Draw values within and beyond the range, away from its ends and from rounding ties, and parameters."""
+    parameters = _draw_parameters(submission)
     steps = submission.rng.integers(-190, 190, shape) + submission.rng.uniform(-0.4, 0.4, shape)
     steps = np.where(np.abs(steps + 0.5) > 127, np.sign(steps) * (130 + np.abs(steps) / 4), steps)
     steps.flat[:4] = (150.25, -160.25, 3.25, -100.25)  # at least one of each kind
-    return (steps * scale).astype(np.float32), scale
+    if len(parameters) > 1:
+        steps = _within(steps, *_range(**parameters))
+    return (steps * parameters["scale"]).astype(np.float32), parameters
 
 
-def _quantize(x: np.ndarray, scale: float) -> np.ndarray:
-    return scale * np.clip(np.round(x / scale), LOW, HIGH)
+def _draw_parameters(submission: Submission) -> Parameters:
+    """Draw the scale, and the other parameter that the primitive has in this variant, if any."""
+    scale, option = float(submission.rng.choice([0.25, 0.5, 2.0])), submission.parameters.quantize_option
+    return {"scale": scale} | ({option: int(submission.rng.choice(OPTION_VALUES[option]))} if option else {})
 
 
-def _own_quantize(submission: Submission, x: np.ndarray, scale: float) -> np.ndarray:
+def _within(steps: np.ndarray, low: int, high: int) -> np.ndarray:
+    """Move drawn steps, of which -128 to 127 are in range, so that these ends are; outside, they stay far from them."""
+    inside = np.round(low + 1 + (np.round(steps) + 128) / 255 * (high - low - 2)) + (steps - np.round(steps))
+    beyond = np.where(steps > 0, high + (steps - 127), low + (steps + 128))
+    return np.where((steps > LOW) & (steps < HIGH), inside, beyond)
+
+
+def _range(*, scale: float, zero: int = 0, bits: int = 8, high: int | None = None) -> tuple[int, int]:
+    """Return the first and the last step of the range, in units of the `scale`, which it does not depend on."""
+    if high is not None:
+        return -high, high
+    return -(2 ** (bits - 1)) - zero, 2 ** (bits - 1) - 1 - zero
+
+
+def _quantize(x: np.ndarray, parameters: Parameters) -> np.ndarray:
+    return parameters["scale"] * np.clip(np.round(x / parameters["scale"]), *_range(**parameters))
+
+
+def _in_range(x: np.ndarray, parameters: Parameters) -> np.ndarray:
+    low, high = _range(**parameters)
+    return (x / parameters["scale"] >= low) & (x / parameters["scale"] <= high)
+
+
+def _described(parameters: Parameters) -> str:
+    return ", ".join(f"{name} {value:g}" for name, value in parameters.items())
+
+
+def _own_quantize(submission: Submission, x: np.ndarray, parameters: Parameters) -> np.ndarray:
     """The student's own result without transformations, so that a wrong value does not count twice; else the right."""
     try:
-        answer = submission.call(PROBES + "quantized", submission.value("fake_quantize"), x, scale)
+        answer = submission.call(PROBES + "quantized", submission.value("fake_quantize"), x, parameters)
         return expect.array(expect.mapping(answer, ("value",), "")["value"], x.shape, "")
     except expect.CheckFailed:
-        return _quantize(x, scale)
+        return _quantize(x, parameters)
 
 
 def _call(submission: Submission, probe: str, x: np.ndarray, *arguments: object) -> Any:
@@ -42,14 +78,14 @@ def _call(submission: Submission, probe: str, x: np.ndarray, *arguments: object)
 
 @points(1)
 def values_are_rounded_and_cut(submission: Submission) -> None:
-    """`fake_quantize` rounds to multiples of the scale and clips them to -128 to 127 steps."""
+    """`fake_quantize` rounds to multiples of the scale and clips them to {{ "their range" if quantize_option else "-128 to 127 steps" }}."""  # noqa: E501
     hint = "what `staircase` computes, in x's dtype: `def_impl` registers the implementation"
     for shape, dtype in (((40,), np.float32), ((5, 8), np.float32), ((30,), np.float16)):
-        x, scale = _draw(submission, *shape)
+        x, parameters = _draw(submission, *shape)
         x = x.astype(dtype)
-        with expect.case(f"{x.dtype} x {x.shape}, scale {scale:g}", hint):
-            report = expect.mapping(_call(submission, "quantized", x, scale), ("value", "dtype"), "the result")
-            expect.close(report["value"], _quantize(x.astype(np.float64), scale), "the value of `fake_quantize`")
+        with expect.case(f"{x.dtype} x {x.shape}, {_described(parameters)}", hint):
+            report = expect.mapping(_call(submission, "quantized", x, parameters), ("value", "dtype"), "the result")
+            expect.close(report["value"], _quantize(x.astype(np.float64), parameters), "the value of `fake_quantize`")
             expect.equal(report["dtype"], str(x.dtype), "`fake_quantize` returns the wrong dtype")
 
 
@@ -58,28 +94,28 @@ def it_is_compiled(submission: Submission) -> None:
     """`fake_quantize` works under `jax.jit`, and its shape is known without values."""
     hint = "the abstract evaluation knows shape and dtype of the result; a lowering rule generates the code"
     for shape, dtype in (((6, 7), np.float32), ((4, 3, 2), np.float16)):
-        x, scale = _draw(submission, *shape)
+        x, parameters = _draw(submission, *shape)
         x = x.astype(dtype)
-        with expect.case(f"{x.dtype} x {x.shape}, scale {scale:g}", hint):
+        with expect.case(f"{x.dtype} x {x.shape}, {_described(parameters)}", hint):
             keys = ("value", "shape", "dtype")
-            report = expect.mapping(_call(submission, "quantized_compiled", x, scale), keys, "the result")
-            expect.close(report["value"], _own_quantize(submission, x, scale), "the value of `fake_quantize`")
+            report = expect.mapping(_call(submission, "quantized_compiled", x, parameters), keys, "the result")
+            expect.close(report["value"], _own_quantize(submission, x, parameters), "the value of `fake_quantize`")
             expect.equal(report["shape"], [*x.shape], "JAX expects the wrong shape of `fake_quantize`")
             expect.equal(report["dtype"], str(x.dtype), "JAX expects the wrong dtype of `fake_quantize`")
 
 
 def _derivatives(submission: Submission) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray, str]:
     """Return derivatives in both modes, the tangent, which elements are in range, and a description of the case."""
-    x, scale = _draw(submission, 40)
-    x[-2:] = LOW * scale, HIGH * scale  # both ends are in range
+    x, parameters = _draw(submission, 40)
+    x[-2:] = np.multiply(_range(**parameters), parameters["scale"])  # both ends are in range
     tangent = (1 + submission.rng.random(40)).astype(np.float32)
-    given = f"x {x.shape}, scale {scale:g}"
+    given = f"x {x.shape}, {_described(parameters)}"
     hint = "ad.primitive_jvps, or ad.defjvp, of the primitive"
     with expect.case(given, hint):
-        answer = _call(submission, "quantized_derivatives", x, tangent, scale)
+        answer = _call(submission, "quantized_derivatives", x, tangent, parameters)
         report = expect.mapping(answer, ("forward", "backward"), "the derivatives")
         arrays = {name: expect.array(report[name], x.shape, f"the {name} derivative") for name in report}
-    return arrays, tangent, (x / scale >= LOW) & (x / scale <= HIGH), given
+    return arrays, tangent, _in_range(x, parameters), given
 
 
 @points(1)
@@ -90,10 +126,10 @@ def gradients_go_straight_through(submission: Submission) -> None:
     for name, got in derivatives.items():
         what = f"the {name} derivative of `fake_quantize` in range"
         expect.close(got[inside], tangent[inside], what, given=given, hint=hint)
-    x, scale = _draw(submission, 4, 6)
-    with expect.case(f"x {x.shape}, scale {scale:g}, jax.jit(jax.vmap(jax.grad(...)))", hint):
-        got = expect.array(_call(submission, "quantized_compiled_derivatives", x, scale), x.shape, "the gradient")
-        inside = (x / scale >= LOW) & (x / scale <= HIGH)
+    x, parameters = _draw(submission, 4, 6)
+    with expect.case(f"x {x.shape}, {_described(parameters)}, jax.jit(jax.vmap(jax.grad(...)))", hint):
+        answer = _call(submission, "quantized_compiled_derivatives", x, parameters)
+        got, inside = expect.array(answer, x.shape, "the gradient"), _in_range(x, parameters)
         expect.close(got[inside], np.ones(inside.sum()), "the gradient of `fake_quantize` in range")
 
 
@@ -113,22 +149,22 @@ def batches_keep_their_axis(submission: Submission) -> None:
     """`fake_quantize` works under `jax.vmap`, along any axis."""
     hint = "the batching rule receives the axes and returns the result's batch axis: the same as x's"
     for axis, shape in ((0, (4, 6)), (1, (4, 6)), (2, (3, 2, 5))):
-        x, scale = _draw(submission, *shape)
-        with expect.case(f"x {x.shape}, scale {scale:g}, in_axes={axis}, out_axes={axis}", hint):
-            got = _call(submission, "quantized_batch", x, scale, axis)
-            expect.close(got, _own_quantize(submission, x, scale), "the values of `fake_quantize`")
+        x, parameters = _draw(submission, *shape)
+        with expect.case(f"x {x.shape}, {_described(parameters)}, in_axes={axis}, out_axes={axis}", hint):
+            got = _call(submission, "quantized_batch", x, parameters, axis)
+            expect.close(got, _own_quantize(submission, x, parameters), "the values of `fake_quantize`")
 
 
 @points(1)
 def it_stands_in_the_jaxpr(submission: Submission) -> None:
     """`fake_quantize` appears in a jaxpr as one operation."""
-    x, scale = _draw(submission, 24)
+    x, parameters = _draw(submission, 24)
     hint = "the function binds the primitive, whose name is fake_quantize, and does nothing else"
-    with expect.case(f"x {x.shape}, scale {scale:g}", hint):
+    with expect.case(f"x {x.shape}, {_described(parameters)}", hint):
         other = submission.normal(*x.shape)
-        answer = _call(submission, "quantized_primitives", x, scale, other)
+        answer = _call(submission, "quantized_primitives", x, parameters, other)
         report = expect.mapping(answer, ("operations", "value", "replaced"), "the jaxpr of `fake_quantize`")
-        expect.resembles(report["value"], _quantize(x, scale), "what the jaxpr of `fake_quantize` computes")
+        expect.resembles(report["value"], _quantize(x, parameters), "what the jaxpr of `fake_quantize` computes")
         names = [str(name) for name in report["operations"]] if isinstance(report["operations"], list | tuple) else []
         shown, what = ", ".join(names) or "nothing", "there is no operation `fake_quantize`"
         expect.true(names.count("fake_quantize") == 1, what, expected="fake_quantize", got=shown)
@@ -149,6 +185,7 @@ TASKS = (
             it_stands_in_the_jaxpr,
         ),
         forbidden=("mlhood.jaxlab.tracing.primitive",),
+        varies=(QUANTIZE_OPTION,),
         minutes=40,
         builds_on=("P2.6", "P5.5", "P5.7"),
     ),

@@ -25,6 +25,7 @@ from mlhood.jaxlab.operators.cases import Case
 from mlhood.measure import compare
 
 MAX_ITERATIONS = 10_000
+FILTERS = "FCHW"  # the order of the axes of a convolution's weights
 SLEEP = 0.25  # seconds
 
 
@@ -69,13 +70,13 @@ def tree_report(function: Callable, state: dict[str, np.ndarray]) -> dict[str, A
     return {"tree": tree, "all_jax": all_jax, "broken": broken if broken == CHANGED else ""}
 
 
-def run_resnet(function: Callable, state: dict[str, np.ndarray], x: np.ndarray) -> list[Any]:
+def run_resnet(function: Callable, state: dict[str, np.ndarray], x: np.ndarray, filters: str) -> list[Any]:
     """Return logits, or the error, on the reference's tree and on the student's, each with both versions of `block`."""
     inner = inspect.unwrap(function)  # a program compiled before contains the student's block
-    reference = network.tree(state)
+    reference, block = reference_tree(state, filters), partial(reference_block, filters=filters)
     results = []
     for own_tree in (False, True):
-        for replacements in ({}, {"block": reference_block}):
+        for replacements in ({}, {"block": block}):
             attempt = inner if replacements else function
             try:
                 with patched_globals(inner, **replacements):
@@ -88,34 +89,42 @@ def run_resnet(function: Callable, state: dict[str, np.ndarray], x: np.ndarray) 
     return results
 
 
-def reference_block(params: Any, x: Any, stride: int) -> Any:
-    """Run a basic block."""
-    return network.block(with_jax, params, x, stride)
+def reference_block(params: Any, x: Any, stride: int, filters: str = FILTERS) -> Any:
+    """Run a basic block, whose tree has the axes of filters in this order."""
+    return network.block(with_jax, _reordered(params, filters, FILTERS), x, stride)
 
 
-def reference_tree(state: Mapping[str, Any]) -> Any:
-    """Return nested dictionaries of JAX arrays."""
-    return on_device(network.tree(state))
+def reference_tree(state: Mapping[str, Any], filters: str = FILTERS) -> Any:
+    """Return nested dictionaries of JAX arrays, with the axes of filters in this order."""
+    return _reordered(on_device(network.tree(state)), FILTERS, filters)
 
 
-def reference_resnet(params: Any, x: Any) -> Any:
-    """Return the logits of ResNet-18."""
-    return network.forward(with_jax, params, x)
+def reference_resnet(params: Any, x: Any, filters: str = FILTERS, returns: str = "logits") -> Any:
+    """Return the logits of ResNet-18, the probabilities or the log probabilities."""
+    logits = network.forward(with_jax, _reordered(params, filters, FILTERS), x)
+    results = {"probabilities": jax.nn.softmax, "log probabilities": jax.nn.log_softmax}
+    return results.get(returns, lambda logits: logits)(logits)
+
+
+def _reordered(params: Any, axes: str, order: str) -> Any:
+    indices = [axes.index(axis) for axis in order]
+    return jax.tree.map(lambda leaf: leaf.transpose(indices) if leaf.ndim == 4 else leaf, params)
 
 
 # -- P5.3
 
 
-def compile_times(function: Callable) -> dict[str, Any]:
+def compile_times(function: Callable, stages: int) -> dict[str, Any]:
     """Call the student's `compile_seconds` on functions that sleep for `SLEEP` while they are traced.
 
-    Each function is passed twice, with arguments of the same shapes.
+    Each function is passed twice, with arguments of the same shapes. If it has several `stages`, it returns a tuple of
+    their seconds, the first of which is that of the tracing, at least.
 
     Returns:
-        For each call the `reported` seconds, the `elapsed` seconds of the call, how often the function was `traced` in
-        it, and how often it `ran`.
+        For each call the `reported` seconds, of the first stage, and the `sum` of all stages, the `elapsed` seconds of
+        the call, how often the function was `traced` in it, and how often it `ran`.
     """
-    report: dict[str, Any] = {"reported": [], "elapsed": [], "traced": [], "ran": []}
+    report: dict[str, Any] = {"reported": [], "elapsed": [], "traced": [], "ran": [], "sum": []}
     for size in (3, 5):
         traced, ran = [], []
 
@@ -128,16 +137,22 @@ def compile_times(function: Callable) -> dict[str, Any]:
         for _ in range(2):
             traced.clear()
             start = time.perf_counter()
-            report["reported"].append(function(sleepy, jnp.ones(size), jnp.ones(size)))
+            seconds = function(sleepy, jnp.ones(size), jnp.ones(size))
             report["elapsed"].append(time.perf_counter() - start)
+            if stages > 1 and not (isinstance(seconds, tuple) and len(seconds) == stages and min(seconds) >= 0):
+                raise TypeError(f"`compile_seconds` returns a tuple of {stages} times")
+            report["reported"].append(seconds[0] if stages > 1 else seconds)
+            report["sum"].append(sum(seconds) if stages > 1 else seconds)
             jax.effects_barrier()
             report["traced"].append(len(traced))
             report["ran"].append(len(ran))
     return report
 
 
-def watched_sides(function: Callable, x: np.ndarray, y: np.ndarray) -> dict[str, Any]:
+def watched_sides(function: Callable, x: np.ndarray, y: np.ndarray, form: str) -> dict[str, Any]:
     """Call the student's `sides` on a case whose two functions watch what they are called with, and then both sides.
+
+    It returns a dictionary, or a tuple of both sides in the order that the form names.
 
     Returns:
         The results of both sides, of two calls each (`no_jax`, `with_jax`), how often the function with JAX was called
@@ -155,6 +170,8 @@ def watched_sides(function: Callable, x: np.ndarray, y: np.ndarray) -> dict[str,
         return x * 2 + y
 
     both = function(Case(no_jax, with_jax, (x, y), x.size))
+    if form != "dictionary":
+        both = dict(zip(form.split(", "), both, strict=True)) if isinstance(both, tuple) and len(both) == 2 else None
     names = ("No-JAX", "JAX")
     if not isinstance(both, dict) or sorted(both) != sorted(names) or not all(map(callable, both.values())):
         return {"sides": [str(key) for key in both] if isinstance(both, dict) else str(type(both).__name__)}
@@ -307,13 +324,14 @@ def square_loss(params: Mapping[str, Any], x: Any, y: Any) -> Any:
 
 
 def training_steps(
-    function: Callable, params: Any, batches: list[Any], rate: float, momentum: float
+    function: Callable, params: Any, batches: list[Any], rate: float, momentum: float, names: list[str]
 ) -> dict[str, list[Any]]:
-    """Run the steps that `make_step` returns for SGD with momentum.
+    """Run the steps that `make_step` returns for SGD with momentum; `names` are those of the results of a step.
 
     Returns:
         For each step the `params` after it, its loss (`losses`), how many of the arrays passed as parameters and
-        as state were still `live` after it, and how often the loss had been called by then (`traces`).
+        as state were still `live` after it, and how often the loss had been called by then (`traces`); and the `norms`
+        if a step returns one.
     """
     import optax
 
@@ -330,7 +348,13 @@ def training_steps(
     report: dict[str, list[Any]] = {"params": [], "losses": [], "live": [], "traces": []}
     for x, y in batches:
         passed = {"params": params, "state": state}
-        params, state, loss = step(params, state, jnp.asarray(x), jnp.asarray(y))
+        results = step(params, state, jnp.asarray(x), jnp.asarray(y))
+        if not isinstance(results, tuple) or len(results) != len(names):
+            raise TypeError(f"a step returns ({', '.join(names)})")
+        named = dict(zip(names, results, strict=True))
+        params, state, loss = named["params"], named["state"], named["value"]
+        if "norm" in named:
+            report.setdefault("norms", []).append(named["norm"])
         report["params"].append(on_host(jax.tree.map(jnp.copy, params)))  # a buffer that NumPy views cannot be donated
         report["losses"].append(loss)
         report["traces"].append(len(calls))
@@ -342,8 +366,8 @@ def training_steps(
     return report
 
 
-def trained_on(function: Callable, x: np.ndarray, y: np.ndarray) -> dict[str, Any]:
-    """Call the student's `train` with a `make_step` that works and is watched.
+def trained_on(function: Callable, x: np.ndarray, y: np.ndarray, names: list[str]) -> dict[str, Any]:
+    """Call the student's `train` with a `make_step` that works and is watched; its steps return what has these names.
 
     Returns:
         The `params` and `losses` that it returns, the losses of the `steps` that it took, how many of their batches are
@@ -356,20 +380,21 @@ def trained_on(function: Callable, x: np.ndarray, y: np.ndarray) -> dict[str, An
 
     def make_step(optimizer: Any, loss: Callable) -> Callable:
         @partial(jax.jit, donate_argnums=(0, 1))
-        def step(params: Any, state: Any, images: Any, labels: Any) -> tuple[Any, Any, Any]:
+        def step(params: Any, state: Any, images: Any, labels: Any) -> dict[str, Any]:
             import optax
 
             value, gradient = jax.value_and_grad(loss)(params, images, labels)
             updates, state = optimizer.update(gradient, state, params)
-            return optax.apply_updates(params, updates), state, value
+            results = {"params": optax.apply_updates(params, updates), "state": state, "value": value}
+            return results | ({"norm": optax.global_norm(gradient)} if "norm" in names else {})
 
-        def watched(params: Any, state: Any, images: Any, labels: Any) -> tuple[Any, Any, Any]:
+        def watched(params: Any, state: Any, images: Any, labels: Any) -> tuple[Any, ...]:
             pairs = zip(np.asarray(images), np.asarray(labels), strict=True)
             known = all(int(label) in rows.get(image.tobytes(), ()) for image, label in pairs)
             strangers.append(not known)
             result = step(params, state, images, labels)
-            steps.append(result[2])
-            return result
+            steps.append(result["value"])
+            return tuple(result[name] for name in names)
 
         return watched
 
@@ -379,7 +404,9 @@ def trained_on(function: Callable, x: np.ndarray, y: np.ndarray) -> dict[str, An
     return {**report, "steps": np.asarray([float(loss) for loss in steps]), "strangers": sum(strangers)}
 
 
-# -- P5.9
+# -- P5.9: `fake_quantize` takes its parameters by name
+
+Params = Mapping[str, float]
 
 
 @contextmanager
@@ -394,32 +421,32 @@ def _missing_rules() -> Iterator[None]:
 
 
 @_missing_rules()
-def quantized(function: Callable, x: np.ndarray, scale: float) -> dict[str, Any]:
+def quantized(function: Callable, x: np.ndarray, parameters: Params) -> dict[str, Any]:
     """Return the `value` of `fake_quantize` and the name of its `dtype`."""
-    value = function(jnp.asarray(x), scale=scale)
+    value = function(jnp.asarray(x), **parameters)
     return {"value": value, "dtype": str(getattr(value, "dtype", type(value).__name__))}
 
 
 @_missing_rules()
-def quantized_compiled_derivatives(function: Callable, x: np.ndarray, scale: float) -> Any:
+def quantized_compiled_derivatives(function: Callable, x: np.ndarray, parameters: Params) -> Any:
     """Return the gradient of the sum under `jax.jit`, and of each row by `jax.vmap` of it."""
-    fixed = partial(function, scale=scale)
+    fixed = partial(function, **parameters)
     return jax.jit(jax.vmap(jax.grad(lambda values: jnp.sum(fixed(values)))))(jnp.asarray(x))
 
 
 @_missing_rules()
-def quantized_compiled(function: Callable, x: np.ndarray, scale: float) -> dict[str, Any]:
+def quantized_compiled(function: Callable, x: np.ndarray, parameters: Params) -> dict[str, Any]:
     """Likewise under `jax.jit`, with the shape and dtype of the abstract evaluation."""
-    fixed = partial(function, scale=scale)
+    fixed = partial(function, **parameters)
     shape = jax.eval_shape(lambda values: fixed(values), jnp.asarray(x))
     value = jax.jit(lambda values: fixed(values))(jnp.asarray(x))
     return {"value": value, "shape": list(shape.shape), "dtype": str(shape.dtype)}
 
 
 @_missing_rules()
-def quantized_derivatives(function: Callable, x: np.ndarray, tangent: np.ndarray, scale: float) -> dict[str, Any]:
+def quantized_derivatives(function: Callable, x: np.ndarray, tangent: np.ndarray, parameters: Params) -> dict[str, Any]:
     """Differentiate `fake_quantize`: forward along `tangent`, and backward from its product with `tangent`, summed."""
-    fixed = partial(function, scale=scale)
+    fixed = partial(function, **parameters)
     primal, along = jnp.asarray(x), jnp.asarray(tangent)
     forward = jax.jvp(lambda values: fixed(values), (primal,), (along,))[1]
     backward = jax.grad(lambda values: jnp.sum(fixed(values) * along))(primal)
@@ -427,20 +454,20 @@ def quantized_derivatives(function: Callable, x: np.ndarray, tangent: np.ndarray
 
 
 @_missing_rules()
-def quantized_batch(function: Callable, x: np.ndarray, scale: float, axis: int) -> Any:
+def quantized_batch(function: Callable, x: np.ndarray, parameters: Params, axis: int) -> Any:
     """Call `fake_quantize` under `jax.vmap` along an axis, which is also the result's batch axis."""
-    return jax.vmap(lambda values: function(values, scale=scale), in_axes=axis, out_axes=axis)(jnp.asarray(x))
+    return jax.vmap(lambda values: function(values, **parameters), in_axes=axis, out_axes=axis)(jnp.asarray(x))
 
 
 @_missing_rules()
-def quantized_primitives(function: Callable, x: np.ndarray, scale: float, other: np.ndarray) -> dict[str, Any]:
+def quantized_primitives(function: Callable, x: np.ndarray, parameters: Params, other: np.ndarray) -> dict[str, Any]:
     """Trace `fake_quantize`.
 
     Returns:
         The names of the `operations` in the jaxpr, nested ones included, the `value` that it computes, and what it
         computes if the operation `fake_quantize` returns `other` (`replaced`).
     """
-    jaxpr = jax.make_jaxpr(lambda values: function(values, scale=scale))(jnp.asarray(x))
+    jaxpr = jax.make_jaxpr(lambda values: function(values, **parameters))(jnp.asarray(x))
     evaluate = partial(_evaluate, jaxpr.jaxpr, jaxpr.consts, {})
     try:
         value = evaluate(jnp.asarray(x))

@@ -48,13 +48,14 @@ def _mesh(axis: str, devices: int) -> Mesh:
     return Mesh(np.array(available[:devices]), (axis,))
 
 
-def shards(function: Callable, x: np.ndarray, devices: int) -> dict[str, Any]:
-    """Return the `value` of `split_batch`, and its `shards`: first row, end, and the sizes of the other axes."""
+def shards(function: Callable, x: np.ndarray, devices: int, axis: int) -> dict[str, Any]:
+    """Return the `value` of `split_batch`, and its `shards`: first row, end, the sizes of the other axes."""
     array = function(_mesh("data", devices), jnp.asarray(x))
     layout = []
     for shard in array.addressable_shards:
-        rows = range(*shard.index[0].indices(array.shape[0]))
-        layout.append([rows.start, rows.stop, *shard.data.shape[1:]])
+        rows, sizes = range(*shard.index[axis].indices(array.shape[axis])), list(shard.data.shape)
+        del sizes[axis]
+        layout.append([rows.start, rows.stop, *sizes])
     return {"value": np.asarray(array), "shards": layout}
 
 

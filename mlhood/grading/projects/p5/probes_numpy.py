@@ -77,21 +77,26 @@ def recorded(function: Callable, shapes: list[list[int]], steps: list[list[Any]]
 def evaluated(function: Callable, program: list[Any], arguments: list[np.ndarray]) -> dict[str, Any]:
     """Call `evaluate` on a program: return its `outputs`, and the rule that is `broken`.
 
-    An output may be an argument: if the program's output is its input.
+    An output may be an argument: if the program's output is its input. A dictionary from variables is returned as
+    `values`: pairs of a variable's number and its value.
     """
     outputs, broken = guarded(function, [_program(program), *arguments])
+    if isinstance(outputs, dict):
+        pairs = [[getattr(variable, "number", -1), value] for variable, value in outputs.items()]
+        outputs = {"values": pairs}
     return {"outputs": outputs, "broken": broken if broken == CHANGED else ""}
 
 
-def live_result(function: Callable, program: list[Any]) -> dict[str, Any]:
+def live_result(function: Callable, program: list[Any], options: dict[str, Any]) -> dict[str, Any]:
     """Return the `program` that `live` returns, in plain data, and whether its argument is `changed`.
 
-    A result that is not a program is None.
+    Of the options, sequences are passed as tuples. A result that is not a program is None.
     """
     from mlhood.jaxlab.tracing.tracer import Program
 
     argument = _program(program)
-    result = function(argument)
+    passed = {name: tuple(map(_operand, value)) if name != "count" else value for name, value in options.items()}
+    result = function(argument, **passed)
     changed = argument != _program(program)
     if not isinstance(result, Program):
         return {"program": None, "changed": changed}

@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 from mlhood.grading.checks.probes import Kept
-from mlhood.jaxlab.operators import network, with_jax
+from mlhood.jaxlab.operators import layouts, network, with_jax
 from mlhood.jaxlab.operators.cases import resnet18
 
 
@@ -45,9 +45,9 @@ def block_program() -> Program:
     return Program(partial(network.fused_block, with_jax, padding=1))
 
 
-def own(operators: dict[str, Callable], kept: Kept, calls: int, channels: list[int]) -> Any:
+def own(notebook: dict[str, Any], kept: Kept, calls: int, channels: list[int]) -> Any:
     """Run the block with the notebook's operators; return some channels of the last result."""
-    block = partial(network.fused_block, SimpleNamespace(**operators), padding=1)
+    block = partial(network.fused_block, _operators(notebook), padding=1)
     return _repeated(block, kept, calls)[:, channels]
 
 
@@ -62,9 +62,14 @@ def prepared_network(seed: int) -> SimpleNamespace:
     return SimpleNamespace(weights=weights, program=Program(partial(network.forward, with_jax, weights)))
 
 
-def own_network(operators: dict[str, Callable], prepared: SimpleNamespace, kept: Kept, calls: int) -> Any:
+def own_network(notebook: dict[str, Any], prepared: SimpleNamespace, kept: Kept, calls: int) -> Any:
     """Run ResNet-18 with the notebook's operators."""
-    return _repeated(partial(network.forward, SimpleNamespace(**operators), prepared.weights), kept, calls)
+    return _repeated(partial(network.forward, _operators(notebook), prepared.weights), kept, calls)
+
+
+def _operators(notebook: dict[str, Any]) -> Any:
+    """Return the notebook's `operators`, to be called with the arrays of the table, whatever their own `layout` is."""
+    return layouts.adapted(SimpleNamespace(**notebook["operators"]), layouts.Layout(*notebook["layout"]))
 
 
 def compiled_network(prepared: SimpleNamespace, kept: Kept, calls: int) -> dict[str, Any]:

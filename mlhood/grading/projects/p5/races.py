@@ -23,6 +23,7 @@ from mlhood.grading.rpc.codec import Remote
 from mlhood.jaxlab.operators import network, no_jax
 from mlhood.jaxlab.operators.cases import SIZE as IMAGE
 from mlhood.jaxlab.operators.cases import resnet18
+from mlhood.jaxlab.operators.layouts import Layout
 from mlhood.measure.ratio import Ratio
 
 PROBES = "mlhood.grading.projects.p5.probes_race:"
@@ -36,21 +37,25 @@ to one matrix product, a product per position of the kernel takes 7 times as lon
 does not call BLAS, 55 times. Being slow gains nothing here, since the faster side is the course's."""
 
 
-def fused_block(program: Remote, operators: Mapping[str, Remote], claimed: Ratio) -> TimingClaim:
+def fused_block(program: Remote, operators: Mapping[str, Remote], claimed: Ratio, layout: Layout) -> TimingClaim:
     """Compare conv + bn + relu with the notebook's NumPy operators and with JAX.
 
     Args:
         program: Of the probe `block_program`.
         operators: The notebook's, by name.
         claimed: Ratio No-JAX / JAX in the table.
+        layout: That the notebook's operators compute in.
     """
     block = draw_block(np.random.default_rng(0))
     course = Course("conv + bn + relu", partial(network.fused_block, no_jax, *block, padding=1), MOST)
-    slow, fast = _block_call("own", KEEP, dict(operators)), _block_call("compiled", PROBES + "on_device", program)
+    own = {"operators": dict(operators), "layout": [*layout]}
+    slow, fast = _block_call("own", KEEP, own), _block_call("compiled", PROBES + "on_device", program)
     return TimingClaim("conv + bn + relu, No-JAX over JAX", slow, fast, claimed, course)
 
 
-def network_forward(prepared: Remote, operators: Mapping[str, Remote], claimed: Ratio, seed: int) -> TimingClaim:
+def network_forward(
+    prepared: Remote, operators: Mapping[str, Remote], claimed: Ratio, seed: int, layout: Layout
+) -> TimingClaim:
     """Compare ResNet-18 with the notebook's NumPy operators and with JAX.
 
     Args:
@@ -58,10 +63,12 @@ def network_forward(prepared: Remote, operators: Mapping[str, Remote], claimed: 
         operators: The notebook's, by name.
         claimed: Ratio No-JAX / JAX in the table.
         seed: Of the weights, which are not known beforehand.
+        layout: That the notebook's operators compute in.
     """
     params, image = network.tree(resnet18(seed)), _draw_image(np.random.default_rng(0))
     course = Course("ResNet-18", partial(network.forward, no_jax, params, image), MOST)
-    slow = _network_call("own_network", KEEP, params, dict(operators), prepared)
+    own = {"operators": dict(operators), "layout": [*layout]}
+    slow = _network_call("own_network", KEEP, params, own, prepared)
     fast = _network_call("compiled_network", PROBES + "on_device", params, prepared)
     return TimingClaim("ResNet-18, No-JAX over JAX", slow, fast, claimed, course)
 
@@ -79,7 +86,7 @@ def _draw_image(rng: np.random.Generator) -> np.ndarray:
     return rng.standard_normal((1, 3, IMAGE, IMAGE), np.float32)
 
 
-def _block_call(name: str, place: str, first: Remote | dict[str, Remote]) -> TimedCall:
+def _block_call(name: str, place: str, first: Remote | dict[str, Any]) -> TimedCall:
     result_of = _Reports().result if name.startswith("compiled") else lambda answer: answer
     what = f"what conv + bn + relu computes while it is timed ({name})"
 
@@ -98,7 +105,7 @@ def _block_call(name: str, place: str, first: Remote | dict[str, Remote]) -> Tim
     return TimedCall(PROBES + name, prepare, BLOCKS)
 
 
-def _network_call(name: str, place: str, params: network.Params, *first: Remote | dict[str, Remote]) -> TimedCall:
+def _network_call(name: str, place: str, params: network.Params, *first: Remote | dict[str, Any]) -> TimedCall:
     result_of = _Reports().result if name.startswith("compiled") else lambda answer: answer
     what = f"what ResNet-18 computes while it is timed ({name})"
 

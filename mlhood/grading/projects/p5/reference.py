@@ -156,15 +156,44 @@ def digit_logits(params: Mapping[str, np.ndarray], x: np.ndarray) -> np.ndarray:
 # -- derivatives
 
 
-def cross_entropy(logits: np.ndarray, labels: np.ndarray) -> float:
-    """Return the mean of -log softmax at the labels [N] of logits [N, K]."""
+def cross_entropy(logits: np.ndarray, labels: np.ndarray, smoothing: float = 0.0) -> float:
+    """Return the mean of -log softmax at the labels [N] of logits [N, K].
+
+    With label smoothing, a part of each label is spread evenly over all classes (C. Szegedy et al., "Rethinking the
+    Inception architecture for computer vision", CVPR 2016).
+    """
     shifted = logits.astype(np.float64) - logits.max(axis=1, keepdims=True)
-    return float((np.log(np.exp(shifted).sum(axis=1)) - shifted[np.arange(len(labels)), labels]).mean())
+    targets = smoothed(labels, logits.shape[1], smoothing)
+    return float((np.log(np.exp(shifted).sum(axis=1)) - (targets * shifted).sum(axis=1)).mean())
 
 
-def cross_entropy_gradient(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
+def cross_entropy_gradient(logits: np.ndarray, labels: np.ndarray, smoothing: float = 0.0) -> np.ndarray:
     """Return the gradient of `cross_entropy` by the logits [N, K]: (softmax - one-hot) / N."""
-    return (softmax(logits) - np.eye(logits.shape[1])[labels]) / len(labels)
+    return (softmax(logits) - smoothed(labels, logits.shape[1], smoothing)) / len(labels)
+
+
+def smoothed(labels: np.ndarray, classes: int, smoothing: float) -> np.ndarray:
+    """Return the targets of labels [N]: float64 [N, classes]."""
+    return (1 - smoothing) * np.eye(classes)[labels] + smoothing / classes
+
+
+def reordered(values: np.ndarray, axes: str, order: str) -> np.ndarray:
+    """Return an array whose axes have these names, such as "NCHW", with its axes in another order."""
+    return np.ascontiguousarray(values.transpose([axes.index(axis) for axis in order]))
+
+
+def dense_layout(product: str, x: np.ndarray, w: np.ndarray, *results: np.ndarray) -> list[np.ndarray]:
+    """Return x [N, in], w [out, in] and results [N, out] of a dense layer as a variant of the course stores them.
+
+    Args:
+        product: `x @ w.T`, which changes nothing, `x @ w`, `w @ x` or `w.T @ x`.
+        x: Or its gradient.
+        w: Or its gradient.
+        results: Of the layer, or their gradients.
+    """
+    features_first, inputs_first = product.endswith("x"), product in ("x @ w", "w.T @ x")
+    transposed = (features_first, inputs_first, *[features_first] * len(results))
+    return [array.T.copy() if swap else array for array, swap in zip((x, w, *results), transposed, strict=True)]
 
 
 def reduced(gradient: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
@@ -207,10 +236,18 @@ def example_gradients(params: Tree, x: np.ndarray, y: np.ndarray) -> Tree:
     }
 
 
-def norms(gradients: Tree) -> np.ndarray:
-    """Return the norm of each example's gradient over the whole tree: [N]."""
-    flat = [leaf.reshape(len(leaf), -1) for leaf in leaves(gradients)]
-    return np.sqrt(sum((part.astype(np.float64) ** 2).sum(axis=1) for part in flat))
+def norms(gradients: Tree, kind: str = "euclidean") -> np.ndarray:
+    """Return the norm of each example's gradient over the whole tree: [N].
+
+    Args:
+        gradients: A tree whose leaves are [N, ...].
+        kind: `euclidean`, or the `sum` of all absolute values, or the `largest` of them.
+    """
+    flat = [np.abs(leaf.reshape(len(leaf), -1).astype(np.float64)) for leaf in leaves(gradients)]
+    if kind == "largest":
+        return np.max([part.max(axis=1) for part in flat], axis=0)
+    power = 2 if kind == "euclidean" else 1
+    return np.asarray(sum((part**power).sum(axis=1) for part in flat)) ** (1 / power)
 
 
 def leaves(values: Any) -> list[np.ndarray]:
@@ -252,11 +289,17 @@ def momentum_steps(
     for x, y in batches:
         error = x @ now["w"] + now["b"] - y
         losses.append(float((error**2).mean()))
-        gradient = {"w": x.T @ error * 2 / error.size, "b": error.sum(axis=0) * 2 / error.size}
+        gradient = square_loss_gradient(now, x, y)
         velocity = {name: gradient[name] + momentum * velocity[name] for name in now}
         now = {name: now[name] - rate * velocity[name] for name in now}
         after.append(now)
     return after, losses
+
+
+def square_loss_gradient(params: Mapping[str, np.ndarray], x: np.ndarray, y: np.ndarray) -> dict[str, np.ndarray]:
+    """Return the gradient of `probes.square_loss` by w and b: float64."""
+    error = x.astype(np.float64) @ params["w"] + params["b"] - y
+    return {"w": x.T @ error * 2 / error.size, "b": error.sum(axis=0) * 2 / error.size}
 
 
 # -- a plan for the step of `mlhood.jaxlab.cluster.plans`

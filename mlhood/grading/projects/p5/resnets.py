@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,12 @@ from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission, check_rules
 from mlhood.grading.checks.task import Task, points
 from mlhood.grading.projects.p5 import reference
+from mlhood.grading.variants.parameter import Parameter
 
 PROBES = "mlhood.grading.projects.p5.probes:"
+# the order of the axes of convolutions' weights in the tree
+TREE_FILTERS = Parameter("tree_filters", ("FCHW", "HWCF", "CHWF", "HWFC"))
+RESNET_RETURNS = Parameter("resnet_returns", ("logits", "probabilities", "log probabilities"))
 BLOCK = "conv1, bn1, relu, conv2, bn2, then the sum with the shortcut, and relu of that"
 
 
@@ -35,6 +40,11 @@ def _lookup(tree: object, name: str) -> object:
     return tree
 
 
+def _stored(submission: Submission, value: np.ndarray) -> np.ndarray:
+    """Return an array of the state as this variant has it in the tree."""
+    return reference.reordered(value, "FCHW", submission.parameters.tree_filters) if value.ndim == 4 else value
+
+
 @points(1)
 def names_become_a_tree(submission: Submission) -> None:
     """`to_tree` converts dotted names to nested dictionaries."""
@@ -44,7 +54,8 @@ def names_become_a_tree(submission: Submission) -> None:
         names = [name for name in state if not name.endswith("num_batches_tracked")]
         for name in names:
             given = f"the state with `{name}` {state[name].shape}"
-            expect.close(_lookup(tree, name), state[name], f"the tree at `{name}`", dtype=np.float32, given=given)
+            want = _stored(submission, state[name])
+            expect.close(_lookup(tree, name), want, f"the tree at `{name}`", dtype=np.float32, given=given)
         more = sorted(set(_names(tree)) - set(state))
         expect.true(not more, "the tree of `to_tree` has more than the state", got=", ".join(more[:3]))
 
@@ -78,7 +89,8 @@ def _check_block(
     params, x = reference.tree(state), submission.normal(*shape)
     kind = "with" if projected else "without"
     with expect.case(f"x {x.shape}, {filters} filters, stride {stride}, {kind} downsample", hint):
-        got = submission.call(PROBES + "run", submission.value("block"), [params, x], [stride])
+        own = reference.tree_map(partial(_stored, submission), params)
+        got = submission.call(PROBES + "run", submission.value("block"), [own, x], [stride])
         want = reference.block(params, x, stride)
         tolerance = 2e-3 * np.abs(want).max()
         expect.close(got, want, "what `block` returns", rtol=2e-3, atol=tolerance, dtype=np.float32)
@@ -107,7 +119,7 @@ def blocks_project_their_input(submission: Submission) -> None:
 
 @points(1)
 def resnet_gives_logits(submission: Submission) -> None:
-    """`resnet` returns the logits of ResNet-18."""
+    """`resnet` returns the {{ resnet_returns }} of ResNet-18."""
     state = reference.draw_state(submission.rng)
     x = submission.normal(2, 3, 64, 96)
     hint = (
@@ -115,8 +127,12 @@ def resnet_gives_logits(submission: Submission) -> None:
         "which has stride 2 in layer2 to layer4; the mean over each channel; fc"
     )
     with expect.case(f"x {x.shape}, a ResNet-18 of {', '.join(map(str, reference.WIDTHS))} channels", hint):
-        attempts = submission.call(PROBES + "run_resnet", submission.value("resnet"), state, x)
-        _check_attempts(attempts, reference.resnet(reference.tree(state), x))
+        filters = submission.parameters.tree_filters
+        attempts = submission.call(PROBES + "run_resnet", submission.value("resnet"), state, x, filters)
+        logits = reference.resnet(reference.tree(state), x)
+        probabilities = reference.softmax(logits)
+        results = {"probabilities": probabilities, "log probabilities": np.log(probabilities)}
+        _check_attempts(attempts, results.get(submission.parameters.resnet_returns, logits))
 
 
 def _check_attempts(attempts: object, want: np.ndarray) -> None:
@@ -139,8 +155,16 @@ def _check_attempts(attempts: object, want: np.ndarray) -> None:
 
 
 RESNET_STAND_IN = """
+{%- if (tree_filters, resnet_returns) == ("FCHW", "logits") %}
 from mlhood.grading.projects.p5.probes import reference_block as block, reference_resnet as resnet
 from mlhood.grading.projects.p5.probes import reference_tree as to_tree
+{%- else %}
+from functools import partial
+from mlhood.grading.projects.p5 import probes
+block = partial(probes.reference_block, filters="{{ tree_filters }}")
+resnet = partial(probes.reference_resnet, filters="{{ tree_filters }}", returns="{{ resnet_returns }}")
+to_tree = partial(probes.reference_tree, filters="{{ tree_filters }}")
+{%- endif %}
 """
 
 TASKS = (
@@ -157,6 +181,7 @@ TASKS = (
         stand_in=RESNET_STAND_IN,
         minutes=30,
         builds_on=("P1.1",),
+        varies=(TREE_FILTERS, RESNET_RETURNS),
         forbidden=("mlhood.jaxlab.operators.network", "mlhood.jaxlab.operators.resnet"),
     ),
 )

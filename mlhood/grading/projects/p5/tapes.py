@@ -10,8 +10,16 @@ from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission
 from mlhood.grading.checks.task import Task, points
 from mlhood.grading.projects.p5 import reference
+from mlhood.grading.variants.parameter import Parameter
 
 PROBES = "mlhood.grading.projects.p5.probes_numpy:"
+# an attribute of an operator, beside those of `mlhood.jaxlab.autodiff`; with its default it changes nothing
+RELU_OPTION = Parameter("relu_option", ("", "slope", "cap", "threshold"))
+ADD_OPTION = Parameter("add_option", ("", "alpha", "beta", "scale"))
+CONV_OPTION = Parameter("conv_option", ("", "relu", "scale", "flip"))
+SMOOTHING = Parameter("smoothing", (0.0, 0.1, 0.2, 0.3))  # of the labels, in the cross entropy of P5.6 and P5.8
+# the values of the tape of which `backward` returns the gradients
+GRADIENTS_OF = Parameter("gradients_of", ("reached", "inputs", "all"))
 
 
 def _vjp(
@@ -32,26 +40,52 @@ def _check_gradient(got: object, want: np.ndarray, name: str, what: str, **parts
     expect.close(got, want, f"{what} by `{name}`", rtol=1e-3, atol=1e-4, dtype=dtype, **parts)
 
 
+def _draw_attribute(submission: Submission, option: str, *values: float) -> tuple[dict[str, float], str]:
+    """Draw the attribute that an operator has in this variant, if any; return it, and a description."""
+    if not option:
+        return {}, ""
+    value = submission.rng.choice(values).item()
+    return {option: value}, f", {option} {value}"
+
+
 @points(1)
 def relu_lets_positive_numbers_pass(submission: Submission) -> None:
-    """`vjp_relu` passes the gradient on where x was positive."""
+    """`vjp_relu` passes the gradient on where x was {{ "positive" if relu_option in "slope" else "in range" }}."""
+    option = submission.parameters.relu_option
     for shape in ((4, 5), (2, 3, 2, 4)):
         x, g = submission.normal(*shape), submission.normal(*shape)
+        attributes, given = _draw_attribute(submission, option, 0.25, 0.5)
         x.flat[0] = 0
-        with expect.case(f"x {x.shape}, one element of which is 0"):
-            (got,) = _vjp(submission, "vjp_relu", g, np.maximum(x, 0), [x])
-            hint = "which elements of x have changed y? At 0 the gradient is 0"
-            _check_gradient(got, g * (x > 0), "vjp_relu", "the gradient of x", hint=hint)
+        if option in ("cap", "threshold"):
+            x.flat[1] = attributes[option]
+        y, slope = _relu(x, **attributes)
+        with expect.case(f"x {x.shape}, one element of which is 0{given}"):
+            (got,) = _vjp(submission, "vjp_relu", g, y, [x], **attributes)
+            at_zero = "slope times g" if option == "slope" else "0"
+            hint = f"which elements of x have changed y? At 0 the gradient is {at_zero}"
+            _check_gradient(got, g * slope, "vjp_relu", "the gradient of x", hint=hint)
+
+
+def _relu(
+    x: np.ndarray, *, slope: float = 0.0, cap: float = np.inf, threshold: float = 0.0
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the relu of this variant, float32, and its derivative."""
+    derivative = np.where((x > threshold) & (x < cap), 1, slope)
+    return np.where(x >= cap, cap, x * derivative).astype(np.float32), derivative
 
 
 def _check_sum(submission: Submission, a: tuple[int, ...], b: tuple[int, ...], hint: str) -> None:
     left, right = submission.normal(*a), submission.normal(*b)
-    y = left + right
+    option = submission.parameters.add_option
+    attributes, given = _draw_attribute(submission, option, 0.5, -1.5, 3.0)
+    factor = attributes.get(option, 1.0)
+    factors = {"alpha": (1.0, factor), "beta": (factor, 1.0)}.get(option, (factor, factor))
+    y = (factors[0] * left + factors[1] * right).astype(np.float32)
     g = submission.normal(*y.shape)
-    with expect.case(f"a {a}, b {b}"):
-        gradients = _vjp(submission, "vjp_add", g, y, [left, right])
-        for name, got, operand in zip("ab", gradients, (left, right), strict=True):
-            want = reference.reduced(g, operand.shape)
+    with expect.case(f"a {a}, b {b}{given}"):
+        gradients = _vjp(submission, "vjp_add", g, y, [left, right], **attributes)
+        for name, got, operand, times in zip("ab", gradients, (left, right), factors, strict=True):
+            want = times * reference.reduced(g, operand.shape)
             _check_gradient(got, want, "vjp_add", f"the gradient of {name}", hint=hint)
 
 
@@ -73,25 +107,32 @@ def stretched_axes_are_added_up(submission: Submission) -> None:
 def _dense(submission: Submission, n: int) -> tuple[list[Any], np.ndarray, list[np.ndarray], str]:
     """Return the student's gradients of a dense layer, g, x and w, and a description of the case."""
     x, w, bias, g = (submission.normal(*shape) for shape in ((n, 3), (5, 3), (5,), (n, 5)))
-    given = f"x {x.shape}, w {w.shape}"
+    own_x, own_w, own_g, y = reference.dense_layout(submission.parameters.dense, x, w, g, x @ w.T + bias)
+    given = f"x {own_x.shape}, w {own_w.shape}"
     with expect.case(given):
-        return _vjp(submission, "vjp_dense", g, x @ w.T + bias, [x, w, bias]), g, [x, w], given
+        got = _vjp(submission, "vjp_dense", own_g, y, [own_x, own_w, bias])
+    return got, g, [x, w], given
 
 
 @points(1)
 def dense_gradients_are_products(submission: Submission) -> None:
     """`vjp_dense` returns the gradients of x and w."""
-    hint = "which elements of y does x[n, i] change, and by how much? The shapes leave one product for each of the two"
+    product = submission.parameters.dense
+    element = "x[i, n]" if product.endswith("x") else "x[n, i]"
+    hint = (
+        f"which elements of y does {element} change, and by how much? The shapes leave one product for each of the two"
+    )
     for n in (4, 1):
         (by_x, by_w, _), g, (x, w), given = _dense(submission, n)
-        _check_gradient(by_x, g @ w, "vjp_dense", "the gradient of x", given=given, hint=hint)
-        _check_gradient(by_w, g.T @ x, "vjp_dense", "the gradient of w", given=given, hint=hint)
+        want_x, want_w = reference.dense_layout(product, g @ w, g.T @ x)
+        _check_gradient(by_x, want_x, "vjp_dense", "the gradient of x", given=given, hint=hint)
+        _check_gradient(by_w, want_w, "vjp_dense", "the gradient of w", given=given, hint=hint)
 
 
 @points(1)
 def dense_bias_gets_the_whole_batch(submission: Submission) -> None:
     """`vjp_dense` sums the gradient of the bias over the batch."""
-    hint = "every row of y adds the same bias"
+    hint = f"every {'column' if submission.parameters.dense.endswith('x') else 'row'} of y adds the same bias"
     for n in (4, 1):
         (_, _, by_bias), g, _, given = _dense(submission, n)
         _check_gradient(by_bias, g.sum(axis=0), "vjp_dense", "the gradient of bias", given=given, hint=hint)
@@ -100,12 +141,43 @@ def dense_bias_gets_the_whole_batch(submission: Submission) -> None:
 def _conv(submission: Submission, stride: int, padding: int) -> tuple[list[Any], tuple[np.ndarray, ...], str]:
     """Return the student's gradients of a convolution, the right ones, and a description of the case."""
     x, w, bias = submission.normal(2, 3, 7, 6), submission.normal(4, 3, 3, 2), submission.normal(4)
-    y = reference.conv2d(x, w, bias, stride, padding).astype(np.float32)
+    attributes, more = _draw_convolution(submission)
+    y = _convolution(x, w, bias, stride, padding, **attributes)
     g = submission.normal(*y.shape)
-    given = f"x {x.shape}, w {w.shape}, stride {stride}, padding {padding}"
+    given = f"x {x.shape}, w {w.shape}, stride {stride}, padding {padding}{more}"
     with expect.case(given):
-        gradients = _vjp(submission, "vjp_conv2d", g, y, [x, w, bias], stride=stride, padding=padding)
-    return gradients, reference.conv2d_gradients(g, x, w, stride, padding), given
+        gradients = _vjp(submission, "vjp_conv2d", g, y, [x, w, bias], stride=stride, padding=padding, **attributes)
+    return gradients, _convolution_gradients(g, y, x, w, stride, padding, **attributes), given
+
+
+def _draw_convolution(submission: Submission) -> tuple[dict[str, Any], str]:
+    """Draw the attribute that a convolution has in this variant, if any; return it, and a description."""
+    option = submission.parameters.conv_option
+    if option in ("relu", "flip"):
+        return {option: True}, f", {option} True"
+    return _draw_attribute(submission, option, 0.5, -1.5, 3.0)
+
+
+def _convolution(
+    x: np.ndarray, w: np.ndarray, bias: np.ndarray | None, stride: int, padding: int, **attributes: Any
+) -> np.ndarray:
+    """Return the convolution of this variant, float32."""
+    y = reference.conv2d(x, _applied(w, **attributes), bias, stride, padding)
+    return (np.maximum(y, 0) if attributes.get("relu") else y).astype(np.float32)
+
+
+def _convolution_gradients(
+    g: np.ndarray, y: np.ndarray, x: np.ndarray, w: np.ndarray, stride: int, padding: int, **attributes: Any
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the gradients of `_convolution` by x, w and bias."""
+    g = g * (y > 0) if attributes.get("relu") else g
+    by_x, by_w, by_bias = reference.conv2d_gradients(g, x, _applied(w, **attributes), stride, padding)
+    return by_x, _applied(by_w, **attributes), by_bias
+
+
+def _applied(w: np.ndarray, *, relu: bool = False, scale: float = 1.0, flip: bool = False) -> np.ndarray:
+    """Return the filters as this variant applies them to windows; the gradient of these, likewise, is that of w."""
+    return scale * (w[:, :, ::-1, ::-1] if flip else w)
 
 
 def _close(got: object, want: np.ndarray, what: str, **parts: str) -> None:
@@ -120,10 +192,12 @@ def filters_get_what_their_windows_saw(submission: Submission) -> None:
     _close(by_w, want_w, "the gradient of w", given=given, hint=hint)
     _close(by_bias, want_bias, "the gradient of bias", given=given, hint="the sum of g over images and positions")
     x, w, g = (submission.normal(*shape) for shape in ((1, 2, 4, 4), (3, 2, 3, 3), (1, 3, 2, 2)))
-    y = reference.conv2d(x, w).astype(np.float32)
-    with expect.case(f"x {x.shape}, w {w.shape}, no bias, no stride and no padding given"):
-        gradients = _vjp(submission, "vjp_conv2d", g, y, [x, w])
-        _close(gradients[1], reference.conv2d_gradients(g, x, w, 1, 0)[1], "the gradient of w", hint=hint)
+    attributes, more = _draw_convolution(submission)
+    y = _convolution(x, w, None, 1, 0, **attributes)
+    with expect.case(f"x {x.shape}, w {w.shape}, no bias, no stride and no padding given{more}"):
+        gradients = _vjp(submission, "vjp_conv2d", g, y, [x, w], **attributes)
+        want = _convolution_gradients(g, y, x, w, 1, 0, **attributes)[1]
+        _close(gradients[1], want, "the gradient of w", hint=hint)
 
 
 @points(1)
@@ -161,11 +235,12 @@ def _check_cross_entropy(
     logits = 2 * submission.normal(examples, classes)
     logits[:, ::2] += np.float32(offset)
     labels = submission.rng.integers(0, classes, examples)
-    y = np.asarray(reference.cross_entropy(logits, labels), np.float32)
+    smoothing = submission.parameters.smoothing
+    y = np.asarray(reference.cross_entropy(logits, labels, smoothing), np.float32)
     around = f" from {logits.min():.0f} to {logits.max():.0f}" if offset else ""
     with expect.case(f"logits {logits.shape}{around}, g = {g:g}"):
         got, by_labels = _vjp(submission, "vjp_cross_entropy", np.float32(g), y, [logits, labels])  # pyright: ignore[reportArgumentType]
-        want = g * reference.cross_entropy_gradient(logits, labels)
+        want = g * reference.cross_entropy_gradient(logits, labels, smoothing)
         _check_gradient(got, want, "vjp_cross_entropy", "the gradient of logits", hint=hint)
         what = "the second gradient by `vjp_cross_entropy` is not None"
         expect.true(by_labels is None, what, expected="None: integers have no derivative", got=by_labels)
@@ -174,7 +249,8 @@ def _check_cross_entropy(
 @points(1)
 def logits_are_pulled_to_the_label(submission: Submission) -> None:
     """`vjp_cross_entropy` returns the gradient of one example, however large the logits."""
-    hint = "differentiate log(sum(exp(logits))) - logits[label]: what is the first part's derivative called?"
+    chosen = "sum(t * logits)" if submission.parameters.smoothing else "logits[label]"
+    hint = f"differentiate log(sum(exp(logits))) - {chosen}: what is the first part's derivative called?"
     for offset in (0.0, 0.0, 900.0):
         hint = "as in P5.2: e^900 overflows" if offset else hint
         _check_cross_entropy(submission, 1, 1.0, hint, offset)
@@ -194,6 +270,7 @@ def _check_backward(
     answer = submission.call(PROBES + "backward_result", submission.value("backward"), values, entries)
     report = expect.mapping(answer, ("gradients", "changed"), "what `backward` does")
     gradients: dict[Any, Any] = dict(expect.mapping(report["gradients"], (), "what `backward` returns"))
+    want = _returned(submission.parameters.gradients_of, values, entries, want)
     for number, gradient in want.items():
         what, got = f"there is no gradient of value {number} from `backward`", str(sorted(gradients, key=str))
         expect.true(number in gradients, what, expected=f"the keys {sorted(want)}", got=got)
@@ -201,8 +278,20 @@ def _check_backward(
         expect.close(gradients[number], gradient, what, dtype=np.float32 if gradient.shape else None)
     more = [key for key, value in gradients.items() if key not in want and (value is None or np.any(value))]
     what = "`backward` returns gradients of values that the last one does not depend on"
+    if submission.parameters.gradients_of == "inputs":
+        what = "`backward` returns gradients of others than the inputs that the last value depends on"
     expect.true(not more, what, expected=f"the keys {sorted(want)}", got=str(sorted(more, key=str)))
     expect.true(report["changed"] is False, "`backward` changes the tape", expected="the same values and entries")
+
+
+def _returned(
+    which: str, values: list[np.ndarray], entries: list[list[Any]], gradients: dict[int, np.ndarray]
+) -> dict[int, np.ndarray]:
+    """Return what `backward` has to return in this variant, given the gradients of all values that are reached."""
+    if which == "all":
+        return {number: np.zeros_like(value) for number, value in enumerate(values)} | gradients
+    computed = [output for _, _, output, _ in entries] if which == "inputs" else []
+    return {number: gradient for number, gradient in gradients.items() if number not in computed}
 
 
 def _scalar(value: object) -> np.ndarray:
@@ -285,6 +374,7 @@ TASKS = (
             what_is_used_twice_gets_both,
         ),
         forbidden=RULES,
+        varies=(RELU_OPTION, ADD_OPTION, CONV_OPTION, SMOOTHING, GRADIENTS_OF),
         minutes=60,
         builds_on=("P5.2", "P5.5"),
     ),

@@ -13,8 +13,13 @@ import numpy as np
 from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission, check_rules
 from mlhood.grading.checks.task import Task, points
+from mlhood.grading.variants.parameter import Parameter
 
 PROBES = "mlhood.grading.projects.p5.probes_numpy:"
+# what `evaluate` returns: a tuple of the outputs, a dictionary of the values, or a list of the results of all equations
+EVALUATED = Parameter("evaluated", ("outputs", "values", "results"))
+LIVE_OPTION = Parameter("live_option", ("", "used", "outputs", "count"))  # one more argument of `live`
+NUMPY = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "matmul": np.matmul, "relu": lambda x: np.maximum(x, 0)}
 Plain = list[Any]
 Step = tuple[str, list[Any], list[int]]
 RECORD = "one new variable of the right shape, one equation that defines it, and the variable is returned"
@@ -133,6 +138,9 @@ def _check_evaluation(
         report = expect.mapping(answer, ("outputs", "broken"), "what `evaluate` does")
         check_rules(report["broken"], "`evaluate`")
         got = report["outputs"]
+        if submission.parameters.evaluated != "outputs":
+            _check_all_values(submission.parameters.evaluated, got, program, arguments)
+            return
         outputs = got if isinstance(got, tuple) else ()
         what, expected = "`evaluate` does not return a tuple of the outputs", f"{len(want)} arrays in a tuple"
         returns = "return tuple(... for output in program.outputs)"
@@ -141,6 +149,28 @@ def _check_evaluation(
             what = f"output {index} of `evaluate`"
             dtype = np.float32 if np.shape(output) else None
             expect.close(got_output, np.asarray(output), what, rtol=1e-4, atol=1e-5, dtype=dtype)
+
+
+def _check_all_values(form: str, got: object, program: Plain, arguments: list[np.ndarray]) -> None:
+    """Check a dictionary of all values, which the probe makes a list of pairs; or a list of all results."""
+    inputs, equations, _ = program
+    values = {variable[0]: argument for variable, argument in zip(inputs, arguments, strict=True)}
+    for op, operands, output in equations:
+        values[output[0]] = NUMPY[op](*(values[x[0]] if isinstance(x, list) else x for x in operands))
+    if form == "results":
+        want = [values[output[0]] for _, _, output in equations]
+        what, expected = "`evaluate` does not return a list of the results", f"{len(want)} arrays in a list"
+        results = got if isinstance(got, list) else []
+        expect.true(len(results) == len(want), what, expected=expected, got=got)
+        named = {f"result {index}": pair for index, pair in enumerate(zip(results, want, strict=True))}
+    else:
+        pairs = dict(got["values"]) if isinstance(got, dict) and "values" in got else {}
+        what, expected = "`evaluate` does not return the values", f"a dictionary from {len(values)} variables to arrays"
+        expect.true(sorted(pairs) == sorted(values), what, expected=expected, got=f"{len(pairs)} of them")
+        named = {f"the value of variable {number}": (pairs[number], value) for number, value in values.items()}
+    for name, (result, value) in named.items():
+        dtype = np.float32 if np.shape(value) else None
+        expect.close(result, np.asarray(value), f"{name} by `evaluate`", rtol=1e-4, atol=1e-5, dtype=dtype)
 
 
 @points(1)
@@ -159,7 +189,7 @@ def programs_are_run(submission: Submission) -> None:
 
 @points(1)
 def numbers_stand_for_themselves(submission: Submission) -> None:
-    """`evaluate` uses numbers among the operands directly, and returns all outputs in order."""
+    """`evaluate` uses numbers among the operands directly, and returns all {{ evaluated }}{{ "" if evaluated == "values" else " in order" }}."""  # noqa: E501
     w = Builder(submission)
     a, b = w.input(3, 2), w.input(3, 2)
     c = w.equation("sub", [1.5, a], 3, 2)
@@ -172,7 +202,7 @@ def numbers_stand_for_themselves(submission: Submission) -> None:
 
 @points(1)
 def values_are_used_again(submission: Submission) -> None:
-    """`evaluate` keeps values that are read more than once, and inputs that are outputs."""
+    """`evaluate` keeps values that are read more than once{{ ", and inputs that are outputs" if evaluated == "outputs" else "" }}."""  # noqa: E501
     w = Builder(submission)
     a, b = w.input(4), w.input(4)
     c = w.equation("sub", [b, a], 4)
@@ -210,20 +240,27 @@ def _drawn_program(submission: Submission) -> tuple[Plain, Plain]:
         op = str(rng.choice(["add", "mul", "sub", "maximum"]))
         values.append(w.equation(op, [left, right if rng.random() < 0.8 else 0.5], 3))
     outputs = [values[int(index)] for index in rng.choice(np.arange(3, 9), 2, replace=False)]
+    return w.program(*outputs), _needed(w.equations, outputs)
+
+
+def _needed(equations: list[Plain], outputs: Plain) -> Plain:
+    """Return the equations that lead to these outputs, in order."""
     needed, kept = [*outputs], []
-    for equation in reversed(w.equations):
+    for equation in reversed(equations):
         if equation[2] in needed:
             kept.append(equation)
             needed += equation[1]
-    return w.program(*outputs), kept[::-1]
+    return kept[::-1]
 
 
 def _live(submission: Submission) -> Iterator[tuple[Plain, Plain, Plain]]:
     """Yield programs, the student's `live` of each, and the equations that it needs."""
     programs = _program_with_dead_code(submission), *(_drawn_program(submission) for _ in range(3))
-    for program, needed in programs:
-        with expect.case(f"a program of {len(program[1])} equations, {len(needed)} of which lead to the outputs"):
-            answer = submission.call(PROBES + "live_result", submission.value("live"), program)
+    for given_program, all_needed in programs:
+        program, needed, options = _chosen(submission, given_program, all_needed)
+        more = f", with {next(iter(options))}={next(iter(options.values()))}" if options else ""
+        with expect.case(f"a program of {len(program[1])} equations, {len(needed)} of which lead to the outputs{more}"):
+            answer = submission.call(PROBES + "live_result", submission.value("live"), given_program, options)
             report = expect.mapping(answer, ("program", "changed"), "what `live` does")
             result = _listed(report["program"]) if isinstance(report["program"], list | tuple) else []
             valid = len(result) == 3 and all(isinstance(part, list) for part in result)
@@ -231,6 +268,22 @@ def _live(submission: Submission) -> Iterator[tuple[Plain, Plain, Plain]]:
             expect.true(valid, what, expected="Program", got=report["program"])
             expect.true(report["changed"] is False, "`live` changes the program that is passed to it")
             yield program, result, needed
+
+
+def _chosen(submission: Submission, program: Plain, needed: Plain) -> tuple[Plain, Plain, dict[str, Any]]:
+    """Choose one of two outputs by the argument that `live` has in this variant, if any.
+
+    Returns:
+        The program with the output that was chosen, the equations that it needs, and the argument by its name.
+    """
+    option = submission.parameters.live_option
+    if not option:
+        return program, needed, {}
+    inputs, equations, outputs = program
+    index = 0 if option == "count" else int(submission.rng.integers(2))
+    chosen = [outputs[index]]
+    value = {"used": [index == 0, index == 1], "outputs": chosen, "count": 1}[option]
+    return [inputs, equations, chosen], _needed(equations, chosen), {option: value}
 
 
 def _named(equations: Plain) -> str:
@@ -275,6 +328,7 @@ TASKS = (
             what_nobody_needs_is_gone,
             what_outputs_need_stays,
         ),
+        varies=(EVALUATED, LIVE_OPTION),
         minutes=35,
         forbidden=(
             "mlhood.jaxlab.tracing.tracer.record",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from mlhood.grading.checks import expect
 from mlhood.grading.checks.submission import Submission, check_rules
 from mlhood.grading.checks.task import Task, points
 from mlhood.grading.projects.p5 import reference
+from mlhood.grading.variants.parameter import Parameter
 from mlhood.models import digits
 
 INPUTS, HIDDEN, CLASSES = 3, 4, 5
@@ -17,6 +19,17 @@ VMAP = "write the gradient of one example, a batch of one; then map it over the 
 LOOPS = ("scan", "while")
 PROBES = "mlhood.grading.projects.p5.probes:"
 RATE, MOMENTUM = 0.125, 0.75
+# where `per_example` has one more axis
+EXAMPLE_AXIS = Parameter("example_axis", (0, -1, 1))
+CLIP_NORM = Parameter("clip_norm", ("euclidean", "sum"))  # over the whole tree
+# the results of a step, in order; `norm` is that of the gradient
+STEP_RETURNS = Parameter(
+    "step_returns",
+    (
+        "params, state, value",
+        "value, norm, params, state",
+    ),
+)
 GOOD_ACCURACY = 0.94  # the text asks for one percent more: it varies a little with the labels
 STEP = (
     "value and gradient at the old weights; the optimiser makes updates of the gradient; these are added to the weights"
@@ -43,14 +56,18 @@ def check_tree(got: object, want: reference.Tree, what: str, **parts: object) ->
 
 @points(1)
 def examples_lead_the_tree(submission: Submission) -> None:
-    """`per_example` returns a tree like the parameters, with a leading axis for the examples."""
+    """`per_example` returns a tree like the parameters, with a {{ {0: "leading", -1: "last", 1: "second"}[example_axis] }} axis for the examples."""  # noqa: E501
     params, x, y = _draw(submission, 6)
     with expect.case(f"x {x.shape}", VMAP):
         got = submission.call(PROBES + "per_example", submission.value("per_example"), params, x, y)
         for outer, inner in (("hidden", "w"), ("out", "b")):
             part = expect.mapping(got, (outer,), "the tree of `per_example`")[outer]
             part = expect.mapping(part, (inner,), f'["{outer}"]')
-            expect.array(part[inner], (6, *params[outer][inner].shape), f'["{outer}"]["{inner}"]')
+            expect.array(
+                part[inner],
+                _moved(submission, np.empty((6, *params[outer][inner].shape))).shape,
+                f'["{outer}"]["{inner}"]',
+            )
 
 
 @points(2)
@@ -60,7 +77,13 @@ def examples_have_their_own_gradient(submission: Submission) -> None:
         params, x, y = _draw(submission, examples)
         with expect.case(f"x {x.shape}", VMAP):
             got = submission.call(PROBES + "per_example", submission.value("per_example"), params, x, y)
-            check_tree(got, reference.example_gradients(params, x, y), "the tree of `per_example`")
+            want = reference.tree_map(partial(_moved, submission), reference.example_gradients(params, x, y))
+            check_tree(got, want, "the tree of `per_example`")
+
+
+def _moved(submission: Submission, gradients: np.ndarray) -> np.ndarray:
+    """Return gradients [N, ...] with the axis of the examples where this variant has it."""
+    return np.ascontiguousarray(np.moveaxis(gradients, 0, submission.parameters.example_axis))
 
 
 @points(1)
@@ -108,17 +131,18 @@ def _draw_gradients(submission: Submission, norms: np.ndarray) -> reference.Tree
     """Draw a tree of gradients with these norms, one for each example."""
     shapes = {"hidden": {"w": (3, 4), "b": (4,)}, "out": {"w": (4, 2), "filters": (2, 3, 2)}}
     tree = reference.tree_map(lambda shape: submission.normal(len(norms), *shape), shapes)
-    factors = (norms / reference.norms(tree)).astype(np.float32)
+    factors = (norms / reference.norms(tree, submission.parameters.clip_norm)).astype(np.float32)
     return reference.tree_map(lambda leaf: leaf * factors.reshape(-1, *[1] * (leaf.ndim - 1)), tree)
 
 
 def _check_clipping(submission: Submission, norms: np.ndarray, limit: float, hint: str) -> None:
     gradients = _draw_gradients(submission, norms)
     shown = ", ".join(f"{norm:.2f}" for norm in norms)
-    factors = np.minimum(1, limit / np.maximum(reference.norms(gradients), 1e-12))
+    factors = np.minimum(1, limit / np.maximum(reference.norms(gradients, submission.parameters.clip_norm), 1e-12))
     want = reference.tree_map(lambda leaf: np.einsum("n...,n->...", leaf, factors) / len(factors), gradients)
     with expect.case(f"gradients of norms {shown}, limit {limit:g}", hint):
-        got = submission.call(PROBES + "clipped", submission.value("clipped_mean"), gradients, limit)
+        own = reference.tree_map(partial(_moved, submission), gradients)
+        got = submission.call(PROBES + "clipped", submission.value("clipped_mean"), own, limit)
         check_tree(got, want, "the mean by `clipped_mean`")
 
 
@@ -141,14 +165,16 @@ def short_gradients_stay(submission: Submission) -> None:
 
 @points(1)
 def cross_entropy_is_a_mean(submission: Submission) -> None:
-    """`cross_entropy` is the mean of -log softmax at the labels, however large the logits."""
-    hint = "one number for each row, at its label, and their mean; the logarithm of a softmax that is 0 is infinite"
+    """`cross_entropy` is the mean of -log softmax at the {{ "smoothed " if smoothing else "" }}labels, however large the logits."""  # noqa: E501
+    smoothing = submission.parameters.smoothing
+    place = "the sum over its targets" if smoothing else "at its label"
+    hint = f"one number for each row, {place}, and their mean; the logarithm of a softmax that is 0 is infinite"
     for examples, classes, spread in ((1, 10, 2), (7, 10, 2), (4, 5, 2), (6, 10, 400)):
         logits = np.float32(spread) * submission.normal(examples, classes)
         labels = submission.rng.integers(0, classes, examples)
         with expect.case(f"logits {logits.shape} from {logits.min():.0f} to {logits.max():.0f}", hint):
             got = submission.call(PROBES + "run", submission.value("cross_entropy"), [logits, labels])
-            want = np.asarray(reference.cross_entropy(logits, labels))
+            want = np.asarray(reference.cross_entropy(logits, labels, smoothing))
             expect.close(got, want, "what `cross_entropy` returns", dtype=np.float32)
 
 
@@ -157,13 +183,20 @@ def _steps(submission: Submission) -> tuple[dict[str, Any], list[dict[str, np.nd
     params = {"w": submission.normal(4, 3), "b": submission.normal(3)}
     batches = [(submission.normal(8, 4), submission.normal(8, 3)) for _ in range(3)]
     with expect.case("optax.sgd with momentum, three batches", STEP):
-        function, pairs = submission.value("make_step"), [list(pair) for pair in batches]
-        answer = submission.call(PROBES + "training_steps", function, params, pairs, RATE, MOMENTUM)
-    keys = ("params", "losses", "live", "traces")
+        function, pairs, names = submission.value("make_step"), [list(pair) for pair in batches], _results(submission)
+        answer = submission.call(PROBES + "training_steps", function, params, pairs, RATE, MOMENTUM, names)
+    keys = ("params", "losses", "live", "traces") + (("norms",) if "norm" in names else ())
     report = dict(expect.mapping(answer, keys, "the record of the steps of `make_step`"))
     complete = all(isinstance(part, list) and len(part) == len(batches) for part in report.values())
     expect.true(complete, "`step` of `make_step` did not process three batches")
+    gradient = reference.square_loss_gradient(params, *batches[0])
+    report["norm"] = np.sqrt(sum((part**2).sum() for part in gradient.values()))  # of the first
     return report, *reference.momentum_steps(params, batches, RATE, MOMENTUM)
+
+
+def _results(submission: Submission) -> list[str]:
+    """Return the names of the results of a step, in order."""
+    return submission.parameters.step_returns.split(", ")
 
 
 @points(1)
@@ -174,6 +207,9 @@ def a_step_goes_down_the_gradient(submission: Submission) -> None:
     check_tree(report["params"][0], params[0], "params of `make_step`", given=given, hint=STEP)
     what = "the loss of `make_step`"
     expect.close(report["losses"][0], np.asarray(losses[0]), what, rtol=1e-3, given=given, hint=hint)
+    for norm in report.get("norms", [])[:1]:
+        hint = "the root of the sum of all squares in the gradient, that of every array"
+        expect.close(norm, report["norm"], "the norm of `make_step`", rtol=1e-3, given=given, hint=hint)
 
 
 @points(1)
@@ -213,7 +249,7 @@ def losses_are_those_of_the_steps(submission: Submission) -> None:
     images = rng.standard_normal((200, 1, 32, 32)).astype(np.float32)
     labels = rng.integers(0, 10, len(images)).astype(np.int64)
     with expect.case(f"x {images.shape} and labels {labels.shape}, drawn at random"):
-        answer = submission.call(PROBES + "trained_on", submission.value("train"), images, labels)
+        answer = submission.call(PROBES + "trained_on", submission.value("train"), images, labels, _results(submission))
         keys = ("params", "losses", "steps", "strangers", "broken")
         report = expect.mapping(answer, keys, "what `train` returns")
         check_rules(report["broken"], "`train`")
@@ -244,7 +280,7 @@ def trained_reads_unseen_digits(submission: Submission) -> None:
         given, "a few epochs over x suffice, with images and labels shuffled alike; start with cnn.init(0)"
     ):
         images, labels = data.train_images, order[data.train_labels]
-        answer = submission.call(PROBES + "trained_on", submission.value("train"), images, labels)
+        answer = submission.call(PROBES + "trained_on", submission.value("train"), images, labels, _results(submission))
         params = expect.mapping(answer, ("params",), "what `train` returns")["params"]
         _check_reads(params, data.test_images, order[data.test_labels])
 
@@ -273,6 +309,7 @@ TASKS = (
         ),
         minutes=25,
         builds_on=("P5.4",),
+        varies=(EXAMPLE_AXIS, CLIP_NORM),
         forbidden=("mlhood.jaxlab.training.per_example",),
     ),
     Task(
@@ -289,6 +326,7 @@ TASKS = (
         seconds=300.0,
         minutes=30,
         builds_on=("P1.3", "P5.4"),
+        varies=(STEP_RETURNS,),
         forbidden=("mlhood.jaxlab.training.train_loop",),
     ),
 )
