@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mlhood.grading.projects.p3.reference import columns, convolution
+from mlhood.grading.projects.p3.reference import ROWS, STEPS, Steps, columns, convolution
 from mlhood.grading.rpc.guard import guarded
 
 WRAPPED = ("py_func", "__wrapped__", "func", "__func__")  # of Numba, of decorators, of partial functions, of methods
@@ -60,9 +60,24 @@ def _counting(value: Any, products: list[str]) -> Any:
 
 
 def with_reference_columns(
-    function: Callable, arrays: list[np.ndarray], stride: int, padding: int, factor: float = 1.0
+    function: Callable,
+    arrays: list[np.ndarray],
+    stride: int,
+    padding: int,
+    factor: float = 1.0,
+    rows: str = ROWS[0],
+    steps: str = STEPS[0],
 ) -> dict[str, Any]:
     """Call a convolution with the notebook's `im2col` replaced by the reference's, times a factor.
+
+    Args:
+        function: The convolution.
+        arrays: x, w and bias.
+        stride: Of the convolution.
+        padding: Of the convolution.
+        factor: Of the columns.
+        rows: The order of the rows of `im2col`.
+        steps: Which argument of `im2col` is a pair.
 
     Returns:
         Its `result`; the numbers of `images` passed to `im2col` and of `products` with the columns; and as `broken`
@@ -70,9 +85,10 @@ def with_reference_columns(
     """
     images, products = [], []
 
-    def im2col(x: np.ndarray, kernel: tuple[int, int], stride: int, padding: int) -> np.ndarray:
+    def im2col(x: np.ndarray, kernel: tuple[int, int], stride: Steps, padding: Steps) -> np.ndarray:
         images.append(x)
-        return _counting(columns(np.asarray(x, np.float32), kernel, stride, padding) * np.float32(factor), products)
+        matrix = columns(np.asarray(x, np.float32), kernel, stride, padding, rows, steps)
+        return _counting(matrix * np.float32(factor), products)
 
     with replaced(function, im2col=im2col) as python:
         result, broken = guarded(python, [*arrays, stride, padding])
