@@ -15,7 +15,7 @@ from mlhood.grading.projects.p3.reference import Steps, convolution
 from mlhood.grading.variants.parameter import Parameter
 
 PROBES = "mlhood.grading.projects.p3.probes:"
-Case = tuple[tuple[int, int, int], tuple[int, int], Steps, Steps]
+Case = tuple[tuple[int, int, int], tuple[int, int], int, int]
 # a sixth argument of `conv_direct`, which has a default
 DIRECT_ARGUMENT = Parameter("direct_argument", ("none", "dilation", "flip", "fill"))
 # an argument after the others of `conv_blas`, which has a default
@@ -61,7 +61,7 @@ def _wanted(
     """Return the reference's result for stride, padding and, if it is passed, the last argument."""
     (stride, padding), last = steps[:2], steps[2:]
     argument = _argument_of(submission, name)
-    value = last[0] if last else None
+    value: Any = last[0] if last else None
     if last and argument == "dilation":
         spread = np.zeros((*w.shape[:2], *(value * (size - 1) + 1 for size in w.shape[2:])), w.dtype)
         spread[:, :, ::value, ::value] = w
